@@ -1,0 +1,80 @@
+# Weir. `make help` lists the targets.
+B ?= build
+SAN ?=
+V ?= 0
+CC = gcc
+BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson
+PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
+  libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libonnx-dev
+DEMO_PACKAGES = dataset-fashion-mnist
+CHECK_PACKAGES = libcmocka-dev libonnx-testdata clang-format cppcheck python3 python3-venv valgrind libasan8 libubsan1
+
+ifneq ($(SAN),)
+  B := $(B)/san-$(SAN)
+  SANFLAGS = -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+endif
+Q = $(if $(filter 1,$(V)),,@)
+CFLAGS = -std=gnu11 -O3 -g -ffp-contract=off -fno-strict-aliasing -Wall -Wextra -Wshadow \
+  -Wstrict-prototypes -Wmissing-prototypes -Werror $(SANFLAGS)
+CPPFLAGS = -I. -I$(B)/gen -D_GNU_SOURCE -DWEIR_BUILD='"$(BUILD_ID)"'
+LDFLAGS = -fopenmp $(SANFLAGS)
+LDLIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread
+
+PROTOS = spec training cluster parameters store grpc/health/v1/health grpc/reflection/v1/reflection \
+  grpc/reflection/v1alpha/reflection
+GEN_C = $(PROTOS:%=$(B)/gen/%.pb-c.c) $(B)/gen/onnx.pb-c.c $(B)/gen/descriptors.c
+GEN_O = $(GEN_C:.c=.o)
+sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
+objects = $(patsubst %.c,$(B)/obj/%.o,$(1))
+LIBRARY_C = $(filter-out server/main.c worker/main.c client/main.c,$(foreach d,common storage server worker client,$(call sources,$(d))))
+LIBRARY_O = $(call objects,$(LIBRARY_C))
+PROGRAMS = $(B)/weir $(B)/weir-server $(B)/weir-worker
+TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c)
+TESTS = $(TEST_C:%.c=$(B)/%)
+
+all: $(PROGRAMS) ## build/weir, build/weir-server and build/weir-worker
+
+$(B)/weir: $(B)/obj/client/main.o
+$(B)/weir-server: $(B)/obj/server/main.o
+$(B)/weir-worker: $(B)/obj/worker/main.o
+$(PROGRAMS): $(B)/libweir.a
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a $(LDLIBS)
+
+$(B)/libweir.a: $(LIBRARY_O) $(GEN_O)
+	@echo "  AR    $@"
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/obj/%.o: %.c $(B)/gen/.done
+	@echo "  CC    $<"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/gen/%.o: $(B)/gen/.done
+	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -g $(SANFLAGS) -w -c -o $@ $(@:.o=.c)
+
+# Everything that protoc writes, and the descriptor set that reflection serves.
+$(B)/gen/.done: $(PROTOS:%=proto/%.proto)
+	@mkdir -p $(B)/gen
+	$(Q)protoc-c -Iproto --c_out=$(B)/gen $^
+	$(Q)protoc-c -I/usr/include/onnx --c_out=$(B)/gen /usr/include/onnx/onnx.proto
+	$(Q)protoc -Iproto --include_imports --descriptor_set_out=$(B)/gen/descriptors.bin $^
+	$(Q){ echo '#include "common/rpc/descriptors.h"'; echo 'const unsigned char rpc_descriptors[] = {'; \
+	  od -An -v -tx1 $(B)/gen/descriptors.bin | sed 's/ \(..\)/0x\1,/g'; \
+	  echo '};'; echo 'const unsigned long rpc_descriptors_size = sizeof rpc_descriptors;'; } > $(B)/gen/descriptors.c
+	$(Q)touch $@
+
+$(B)/tests/%: $(B)/obj/tests/%.o $(B)/libweir.a
+	@echo "  LD    $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libweir.a -lcmocka $(LDLIBS)
+
+tests: $(TESTS)
+
+clean: ## remove build/
+	rm -rf build
+
+.PHONY: all tests clean
+.SECONDARY:
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,86 @@
+/* The model of a run, as every process of it understands it: train and eval graph, trained parameters,
+   running statistics, and the blocks that all of them are cut into. A pure function of the ONNX file and the
+   spec. */
+#ifndef WEIR_COMMON_GRAPH_MODEL_H
+#define WEIR_COMMON_GRAPH_MODEL_H
+
+#include "common/graph/graph.h"
+#include "spec.pb-c.h"
+
+enum { BLOCK_ELEMS_MAX = 65536 };
+
+/* A trained initializer. The flat parameter vector is all of them in the model's initializer order. */
+struct param {
+  const char *name;
+  struct shape shape;
+  uint64_t begin, elems; /* in the flat parameter vector */
+  int train_value;       /* in the train graph: the initializer */
+  int eval_value;        /* in the eval graph; -1 if it does not appear there */
+  int grad;              /* in the train graph: its gradient, complete when that value's producer has run */
+};
+
+/* Columns of a statistics row: [0] loss sum, [1] samples, [2] correct, [3] denominator (samples). Then the
+   running statistics. */
+enum { METRIC_LOSS_SUM, METRIC_SAMPLES, METRIC_CORRECT, METRIC_DENOMINATOR, METRICS };
+
+/* A running statistic of training-mode batch norm: running = running * momentum + batch * (1 - momentum), one
+   update a microbatch, in order (ONNX BatchNormalization-14). */
+struct statistic {
+  const char *name; /* of the initializer */
+  struct shape shape;
+  uint64_t begin, elems; /* in the statistics row: begin >= METRICS */
+  float momentum;
+  const float *initial; /* f32[elems] */
+  int batch_value;      /* in the train graph: this microbatch's statistic */
+  int eval_value;       /* in the eval graph: the initializer */
+};
+
+enum block_kind { BLOCK_PARAMETERS, BLOCK_STATISTICS };
+
+/* A contiguous range of the flat parameter vector or of the statistics row, at most BLOCK_ELEMS_MAX elements:
+   a piece of one tensor, or several small neighbours whole. */
+struct block {
+  enum block_kind kind;
+  uint64_t begin;
+  uint32_t elems;
+};
+
+struct model {
+  struct graph *train; /* forward, loss and backward of one microbatch; inputs end with the labels */
+  struct graph *eval;  /* forward and loss in inference form, same batch; inputs end with the labels */
+  struct param *params;
+  int n_params;
+  struct statistic *statistics;
+  int n_statistics;
+  struct block *blocks;              /* parameter blocks in order, then statistics blocks (at least one) */
+  uint32_t n_blocks, n_param_blocks; /* blocks[n_param_blocks] begins with the metrics */
+  uint64_t param_elems;              /* length of the flat parameter vector */
+  uint64_t row_elems;                /* length of a statistics row and of the statistics state */
+  int train_loss_sum, train_correct; /* value indices; correct may be -1 */
+  int eval_loss_sum, eval_correct;
+  const char **input_columns; /* dataset column of each graph input but the labels */
+  const char *label_column;
+  int64_t classes;    /* labels must be below; 0: any */
+  int n_initializers; /* of the ONNX file, in order: what weights_sha256 walks */
+  struct initializer {
+    const char *name;
+    int param, statistic; /* index or -1 */
+  } * initializers;
+};
+
+/* spec may be NULL for a look at a file (inspect): cross_entropy when its output allows, nothing frozen.
+   microbatch_samples: the batch of one execution; batch: samples of the whole step (the loss's denominator).
+   Errors: those of graph_load_onnx and graph_infer; INVALID for a loss, input, label or frozen pattern that
+   does not fit the model; nothing trainable; model inputs that need several columns without model.inputs. */
+int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
+               uint64_t batch, struct model **out, struct err *err);
+void model_close(struct model *model); /* NULL is ignored */
+
+/* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file. */
+void model_initial_block(const struct model *model, uint32_t block, float *out);
+
+/* SHA-256 over the little-endian bytes of every f32 initializer that training changes, in initializer order.
+   params f32[param_elems], state f32[row_elems]. */
+void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]);
+
+#endif

@@ -1,0 +1,79 @@
+/* The table of operators. An op is one file in common/ops and one row in common/ops/op.def: shape inference,
+   backward, reference kernel and test cases. Backends may add faster kernels in files of their own. */
+#ifndef WEIR_COMMON_GRAPH_OP_H
+#define WEIR_COMMON_GRAPH_OP_H
+
+#include "common/graph/autodiff.h"
+#include "common/graph/graph.h"
+
+enum { OP_INPUTS_MAX = 16, OP_OUTPUTS_MAX = 8 };
+
+/* A tensor at execution: where its bytes are. Dense, row-major. */
+struct tensor {
+  enum dtype dtype;
+  struct shape shape;
+  void *data;
+};
+
+/* What a kernel may know besides its tensors. */
+struct op_context {
+  uint64_t seed, step;
+  uint32_t microbatch;
+};
+
+/* One execution of a node. in[i].data or out[i].data is NULL when that input or output is absent. out never
+   aliases in, except as the op's flags allow. */
+struct op_call {
+  const struct graph *graph;
+  const struct node *node;
+  struct tensor in[OP_INPUTS_MAX];
+  struct tensor out[OP_OUTPUTS_MAX];
+  struct op_context context;
+};
+
+enum op_flags {
+  OP_ALIAS = 1 << 0,   /* out[0] is in[0] under another shape: a memory plan may give both the same bytes */
+  OP_INPLACE = 1 << 1, /* out[0] may be in[0]'s bytes when nothing else reads them afterwards */
+  OP_RANDOM = 1 << 2,  /* draws from the context's counters: never folded */
+};
+
+/* One case that the conformance suite runs on every backend, with seeded random data in [-1, 1].
+   inputs: "f32[2,3,8,8] f32[4,3,3,3] - i64{4}[2]": dtype and shape; "-" is an absent input; {k} draws
+   integers below k; "=1,2,3" after the shape gives the data. attrs: "pads=1,1,1,1 group=2 alpha=0.5f
+   auto_pad=SAME_UPPER" (a comma makes ints, 'f' behind the last a float or floats). */
+struct op_case {
+  const char *inputs;
+  const char *attrs;
+  int outputs;        /* 0: one */
+  bool is_not_smooth; /* finite differences would step over a kink: gradient compared on cpu and ref only */
+  bool is_eval;       /* the graph is not in training */
+};
+
+struct op_def {
+  const char *name;   /* ONNX's op_type, or a name of ours for what ONNX lacks (gradients, losses) */
+  const char *domain; /* "" ONNX, "ai.weir" ours (never accepted from a file) */
+  int min_inputs, max_inputs, min_outputs, max_outputs;
+  int min_opset; /* of ONNX: older models are refused */
+  unsigned flags;
+
+  /* Sets dtype and shape of each output present (graph->values[node->outputs[i]]). May be called again after
+     inputs changed. Errors: INVALID, UNSUPPORTED through node_error. */
+  int (*infer)(struct graph *graph, const struct node *node, struct err *err);
+
+  /* Adds nodes that compute the gradients of the inputs that autodiff_wants, and hands them over with
+     autodiff_add. NULL: no gradient flows through. Errors: UNSUPPORTED through node_error. */
+  int (*backward)(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err);
+
+  /* The reference kernel: plain loops in f32 (f64 for accumulation is welcome), any thread. Errors: INVALID
+     for data that no shape rules out (a label out of range, with its value and place). */
+  int (*ref)(const struct op_call *call, struct err *err);
+
+  const struct op_case *cases; /* ends with {0}; NULL: none */
+};
+
+/* The op of that name in ONNX's domain or ours; NULL if unknown. */
+const struct op_def *op_find(const char *domain, const char *name);
+/* Every op, for suites that iterate the table: NULL past the last. */
+const struct op_def *op_at(int index);
+
+#endif

@@ -1,0 +1,60 @@
+/* The plan of a run. */
+#include "common/plan.h"
+
+#include <math.h>
+
+#include "common/random.h"
+
+enum { EVAL_CHUNK_SAMPLES_LEAST = 128, STREAM_SHUFFLE = 1 };
+
+int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
+              struct err *err) {
+  const Weir__TrainSpec *train = spec->train;
+  uint32_t per_chunk;
+  *plan = (struct plan){.train_samples = train_samples,
+                        .eval_samples = eval_samples,
+                        .batch = train->batch,
+                        .microbatches = train->microbatches,
+                        .microbatch_samples = train->batch / train->microbatches,
+                        .eval_every_steps =
+                            spec->eval && spec->eval->has_every_steps ? spec->eval->every_steps : 0,
+                        .seed = train->seed,
+                        .is_shuffled = spec->data->shuffle};
+  per_chunk = (EVAL_CHUNK_SAMPLES_LEAST + plan->microbatch_samples - 1) / plan->microbatch_samples;
+  plan->eval_chunk_samples = per_chunk * plan->microbatch_samples;
+  plan->eval_chunks = (uint32_t)((eval_samples + plan->eval_chunk_samples - 1) / plan->eval_chunk_samples);
+  plan->steps =
+      train->has_steps ? train->steps : (uint64_t)floor(train->epochs * (double)train_samples / train->batch);
+  if (train_samples == 0)
+    return err_set(err, ERR_INVALID, "data.train: the dataset is empty");
+  if (plan->steps == 0)
+    return err_set(err, ERR_INVALID,
+                   "train: %g epochs of %llu samples make no batch of %u: nothing would be trained",
+                   train->epochs, (unsigned long long)train_samples, train->batch);
+  return 0;
+}
+
+bool plan_evaluates(const struct plan *plan, uint64_t version) {
+  uint64_t epochs;
+  if (plan->eval_samples == 0 || version == 0 || version > plan->steps)
+    return false;
+  if (version == plan->steps)
+    return true;
+  if (plan->eval_every_steps)
+    return version % plan->eval_every_steps == 0;
+  epochs =
+      ((version + 1) * plan->batch - 1) / plan->train_samples; /* whole epochs before version + 1 begins */
+  return epochs > 0 && epochs * plan->train_samples / plan->batch == version;
+}
+
+uint64_t plan_epoch(const struct plan *plan, uint64_t step) {
+  return step * plan->batch / plan->train_samples;
+}
+
+uint64_t plan_sample(const struct plan *plan, uint64_t step, uint32_t position) {
+  uint64_t at = step * plan->batch + position;
+  uint64_t epoch = at / plan->train_samples, index = at % plan->train_samples;
+  if (!plan->is_shuffled)
+    return index;
+  return random_permute(random_key(plan->seed, STREAM_SHUFFLE, epoch, 0), index, plan->train_samples);
+}

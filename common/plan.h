@@ -1,0 +1,39 @@
+/* The plan of a run: what follows from its spec and the dataset's size alone, so that every process computes
+   the same steps, epochs, boundaries and samples. */
+#ifndef WEIR_COMMON_PLAN_H
+#define WEIR_COMMON_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "spec.pb-c.h"
+
+struct plan {
+  uint64_t train_samples, eval_samples; /* eval_samples 0: no eval set */
+  uint64_t steps;                       /* S: the run ends with version S */
+  uint32_t batch;                       /* samples a step */
+  uint32_t microbatches;                /* V */
+  uint32_t microbatch_samples;          /* batch / V */
+  uint64_t eval_every_steps;            /* 0: after each epoch */
+  uint32_t eval_chunk_samples; /* a multiple of microbatch_samples, at least 128; the last may be short */
+  uint32_t eval_chunks;
+  uint64_t seed;
+  bool is_shuffled;
+};
+
+/* Errors: INVALID when the run would have no step. The spec has passed spec_check. */
+int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
+              struct err *err);
+
+/* True if version v (1..S) is evaluated: v = floor(e * N / batch) for a whole epoch e, or a multiple of
+   eval_every_steps, or S. False for every v without an eval set. */
+bool plan_evaluates(const struct plan *plan, uint64_t version);
+
+uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's first sample, from 0 */
+
+/* The dataset index of sample `position` (0 .. batch-1) of a step: the run's samples are one stream, epoch
+   after epoch, each a keyed permutation of the dataset (file order without shuffle). */
+uint64_t plan_sample(const struct plan *plan, uint64_t step, uint32_t position);
+
+#endif

@@ -1,0 +1,79 @@
+/* The client's side of RPC. */
+#ifndef WEIR_COMMON_RPC_CLIENT_H
+#define WEIR_COMMON_RPC_CLIENT_H
+
+#include "common/rpc/rpc.h"
+
+/* Threads and a completion queue for calls; a process has one. */
+struct rpc_client;
+struct rpc_channel;
+
+struct rpc_client *rpc_client_new(int threads);
+void rpc_client_free(struct rpc_client *client); /* all calls must have ended, all channels be closed */
+
+/* A connection of its own (not shared), made when first used and again whenever it broke. */
+struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target);
+void rpc_channel_close(struct rpc_channel *channel); /* NULL is ignored; its calls must have ended */
+const char *rpc_channel_target(const struct rpc_channel *channel);
+
+/* ---- blocking: for clients and set-up, never on a queue's thread ---- */
+
+/* One unary call. *reply: to be freed with protobuf_c_message_free_unpacked(*reply, NULL). With retry,
+   retryable errors (see err.def) are tried again with growing, jittered pauses until the deadline. Error
+   texts name the target. */
+int rpc_unary(struct rpc_channel *channel, enum rpc_method_id method, const void *request, int deadline_ms,
+              bool retry, void **reply, struct err *err);
+
+/* A stream read and written by one blocking thread: any of the streaming kinds. deadline_ms < 0: none. */
+struct rpc_reader;
+struct rpc_reader *rpc_reader_open(struct rpc_channel *channel, enum rpc_method_id method, int deadline_ms);
+int rpc_reader_send(struct rpc_reader *reader, const void *request,
+                    struct err *err); /* waits until written */
+void rpc_reader_half_close(struct rpc_reader *reader);
+/* The next reply (to be freed as above), or *reply = NULL and 0 at the end of a stream that ended well. */
+int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err);
+void rpc_reader_cancel(struct rpc_reader *reader); /* any thread, also from a signal-handling one */
+void rpc_reader_close(struct rpc_reader *reader);  /* cancels what is left, then frees */
+
+/* ---- asynchronous unary ---- */
+
+/* Embedded in the caller's struct and left alone between start and on_done. Callbacks run on a queue's
+   thread, one after the other, on_sent first; they never block. */
+struct rpc_request {
+  /* The request's bytes were written (or the call failed): window space. May be NULL. */
+  void (*on_sent)(struct rpc_request *request);
+  /* The end. err->code OK: reply (ends with the callback) and bytes (belongs to the callee). Otherwise reply
+     and bytes are NULL. After it the struct may be reused or freed. */
+  void (*on_done)(struct rpc_request *request, const struct err *err, const void *reply,
+                  struct rpc_bytes *bytes);
+  struct rpc_request_state *state; /* rpc's own */
+};
+
+/* deadline_ms < 0: none (parked calls). on_done always follows, also at failure. */
+void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel, enum rpc_method_id method,
+                       const void *message, const struct rpc_payload *payload, int deadline_ms);
+/* on_done follows with CANCELLED (or with the reply that was faster). Only between start and the return of
+   on_done; the caller sees to it with a lock of its own. */
+void rpc_request_cancel(struct rpc_request *request);
+
+/* ---- asynchronous bidirectional stream: a member's link to the coordinator ---- */
+
+struct rpc_stream;
+struct rpc_stream_handlers {
+  void (*on_message)(void *user, const void *message); /* ends with the callback */
+  void (*on_end)(void *user,
+                 const struct err *err); /* last callback, always; err OK when the server ended it */
+  void *user;
+};
+struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_id method,
+                                   const struct rpc_stream_handlers *handlers);
+/* Any thread. Errors: CANCELLED when it has ended, BUSY above 4096 waiting messages. */
+int rpc_stream_send(struct rpc_stream *stream, const void *message);
+void rpc_stream_half_close(struct rpc_stream *stream);
+/* Cancels, waits for on_end (so: not from a callback), frees. */
+void rpc_stream_close(struct rpc_stream *stream);
+
+/* A pause before attempt n (from 0): 50 ms doubling to 2 s, with +-25 % jitter. */
+int rpc_backoff_ms(int attempt);
+
+#endif

@@ -1,0 +1,48 @@
+/* Backends: what executes a graph. A backend is a row of backend.def and a file (or folder) of its own. */
+#ifndef WEIR_WORKER_BACKEND_BACKEND_H
+#define WEIR_WORKER_BACKEND_BACKEND_H
+
+#include "common/graph/model.h"
+#include "common/graph/op.h"
+
+/* One graph prepared for execution by one thread: kernels chosen, memory planned and allocated. */
+struct backend_program;
+
+/* One execution. */
+struct backend_run {
+  const void *const *inputs;   /* of graph->inputs in order: dense host bytes */
+  const float *const *weights; /* of each initializer: weights[value], host f32, instead of the graph's own
+                                  data; NULL entries (or weights == NULL): the graph's own data */
+  uint64_t weights_version;    /* the same number: the same bytes as in the execution before; 0: unknown */
+  struct op_context context;
+  /* Called as soon as value `watched[i]` is computed, in node order; data is dense f32, good until it
+     returns. May be NULL. */
+  void (*on_value)(void *user, int watch, const float *data);
+  /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
+     there. May be NULL. */
+  void (*before_weight)(void *user, int value);
+  void *user;
+};
+
+struct backend_def {
+  const char *name; /* "ref", "cpu" */
+  /* Prepares a graph whose shapes are inferred; graph outlives the program. watched: values whose bytes the
+     caller will read (they stay live until read). Errors: NO_MEMORY with the bytes needed; UNSUPPORTED. */
+  int (*prepare)(const struct graph *graph, const int *watched, int n_watched, struct backend_program **out,
+                 struct err *err);
+  /* One thread at a time per program; single-threaded inside; same bits every time. Errors: those of kernels.
+   */
+  int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);
+  size_t (*memory_bytes)(const struct backend_program *program);
+  void (*release)(struct backend_program *program); /* NULL is ignored */
+  /* Libraries and instruction set, for the fingerprint: "oneDNN 2.6.3 avx512". */
+  const char *(*fingerprint)(void);
+};
+
+const struct backend_def *backend_find(const char *name); /* NULL if unknown */
+const struct backend_def *backend_at(int index);          /* NULL past the last */
+
+/* Sets what every compute thread needs: one OpenMP thread, one setting of FTZ/DAZ. */
+void backend_thread_init(void);
+
+#endif

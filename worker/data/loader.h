@@ -1,0 +1,37 @@
+/* The loader: batches of graph inputs, made ahead by a thread of its own. */
+#ifndef WEIR_WORKER_DATA_LOADER_H
+#define WEIR_WORKER_DATA_LOADER_H
+
+#include "common/graph/model.h"
+#include "common/plan.h"
+#include "worker/data/dataset.h"
+
+struct loader;
+
+/* One execution's inputs, in the order of graph->inputs (labels last). */
+struct loader_batch {
+  void *inputs[16];
+  uint32_t samples; /* valid ones; the rest (short last eval chunk) repeats the last valid sample */
+};
+
+/* Takes what it needs from model (its inputs' names, dtypes and shapes) and checks the datasets against it.
+   eval may be NULL. `slots`: batches made ahead (at least twice the executors). model, plan, spec and
+   datasets outlive the loader. */
+int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
+               const struct dataset *train, const struct dataset *eval, int slots, struct loader **out,
+               struct err *err);
+void loader_free(struct loader *loader);
+
+/* What this worker will ask for next: its microbatches [begin, end) from `step` on. Any thread; newest wins.
+ */
+void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end);
+
+/* Inputs of a microbatch of a step: made ahead, or made now. The batch is the caller's until loader_put. Any
+   thread, several at a time. */
+struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t microbatch);
+/* Inputs of execution `part` (0 .. eval_chunk_samples / microbatch_samples - 1) of an eval chunk; NULL when
+   that part lies past the end of the eval set. */
+struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t part);
+void loader_put(struct loader *loader, struct loader_batch *batch);
+
+#endif

@@ -1,0 +1,42 @@
+/* The link of a member (a parameter server or a worker) to the coordinator: one stream that says Hello, beats
+   every second, brings orders, and is opened again whenever it broke. The stream is the membership: what the
+   coordinator gave a member ends with it. */
+#ifndef WEIR_COMMON_MEMBER_H
+#define WEIR_COMMON_MEMBER_H
+
+#include "cluster.pb-c.h"
+#include "common/err.h"
+#include "common/rpc/client.h"
+
+struct member;
+
+struct member_options {
+  struct rpc_client *client; /* outlives the member */
+  const char *coordinator;   /* HOST:PORT; copied */
+  const Weir__Hello *hello;  /* copied */
+
+  /* The coordinator took us in (its Welcome came), under this id: before any order of this membership. On a
+     queue's thread: never blocks. May be NULL. */
+  void (*on_connected)(void *user, const char *id);
+  /* An order other than Welcome, in the order sent; it ends with the callback (message_copy keeps it). On a
+     queue's thread: never blocks. Orders of a lower epoch than one already seen do not get here. */
+  void (*on_order)(void *user, const Weir__Order *order);
+  /* The membership that on_connected began has ended; err says why (OK: the coordinator ended it). On the
+     member's own thread, so it may block; neither order nor on_connected comes before it returns. Also called
+     by member_stop. May be NULL. */
+  void (*on_lost)(void *user, const struct err *err);
+  void *user;
+};
+
+/* Starts the member's thread and returns at once; it tries until it is stopped, however long the coordinator
+   is away. on_connected may fire before it returns. */
+struct member *member_start(const struct member_options *options);
+
+/* Sends a message in the present membership. Any thread, never blocks. Errors: CANCELLED while there is none,
+   BUSY when too many messages wait. */
+int member_send(struct member *member, const Weir__MemberMessage *message);
+
+/* Ends the membership, waits for the last callback, frees. Not from a callback. NULL is ignored. */
+void member_stop(struct member *member);
+
+#endif

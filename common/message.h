@@ -1,0 +1,10 @@
+/* Copies of protobuf-c messages. */
+#ifndef WEIR_COMMON_MESSAGE_H
+#define WEIR_COMMON_MESSAGE_H
+
+/* A deep copy on the heap of any message that fits in memory, freed with the type's free_unpacked (or
+   message_free). Takes the way over the wire's form, so it costs about as much as receiving it did. */
+void *message_copy(const void *message);
+void message_free(void *message); /* NULL is ignored */
+
+#endif

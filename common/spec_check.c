@@ -1,0 +1,125 @@
+/* The checks of a spec that need no file and no cluster. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "common/spec.h"
+#include "common/tree.h"
+
+enum { NAME_LENGTH_MAX = 40 };
+
+static int bad(struct err *err, const char *key, const char *what) {
+  return err_set(err, ERR_INVALID, "%s: %s", key, what);
+}
+
+static int check_name(const Weir__RunSpec *spec, struct err *err) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  if (!spec->name || !*spec->name)
+    return bad(err, "name", "the run has no name");
+  if (strlen(spec->name) > NAME_LENGTH_MAX || strspn(spec->name, letters) != strlen(spec->name))
+    return err_set(err, ERR_INVALID, "name: '%.60s' must be at most %d of a-z, 0-9 and '-'", spec->name,
+                   NAME_LENGTH_MAX);
+  return 0;
+}
+
+static int check_transform(const Weir__Transform *transform, struct err *err) {
+  const Weir__Normalize *normalize = transform->normalize;
+  if (transform->has_scale + (normalize != NULL) != 1)
+    return bad(err, "data.transforms", "each entry names exactly one transform, as {scale: 0.5}");
+  if (transform->has_scale && !isfinite(transform->scale))
+    return bad(err, "data.transforms.scale", "must be finite");
+  if (!normalize)
+    return 0;
+  if (normalize->n_mean == 0 || normalize->n_mean != normalize->n_std)
+    return bad(err, "data.transforms.normalize", "mean and std need one value per channel each");
+  for (size_t i = 0; i < normalize->n_std; i++)
+    if (!isfinite(normalize->mean[i]) || !isfinite(normalize->std[i]) || normalize->std[i] == 0)
+      return bad(err, "data.transforms.normalize", "mean must be finite, std finite and not 0");
+  return 0;
+}
+
+static int check_source(const Weir__DataSource *source, const char *key, struct err *err) {
+  if (!source->format)
+    return err_set(err, ERR_INVALID, "%s.format: is missing, as in {format: idx, ...}", key);
+  return 0;
+}
+
+static int check_data(const Weir__DataSpec *data, struct err *err) {
+  if (!data || !data->train)
+    return bad(err, "data.train", "is missing: where is the training data?");
+  if (check_source(data->train, "data.train", err))
+    return err->code;
+  if (data->eval && check_source(data->eval, "data.eval", err))
+    return err->code;
+  for (size_t i = 0; i < data->n_transforms; i++)
+    if (check_transform(data->transforms[i], err))
+      return err->code;
+  return 0;
+}
+
+static int check_optimizer(const Weir__OptimizerSpec *optimizer, struct err *err) {
+  if (!optimizer || !optimizer->has_lr)
+    return bad(err, "train.optimizer.lr", "is missing: the learning rate has no default");
+  if (!(optimizer->lr > 0) || !isfinite(optimizer->lr))
+    return bad(err, "train.optimizer.lr", "must be above 0 and finite");
+  if (!(optimizer->momentum >= 0 && optimizer->momentum < 1))
+    return bad(err, "train.optimizer.momentum", "must be at least 0 and below 1");
+  if (!(optimizer->dampening >= 0 && optimizer->dampening <= 1))
+    return bad(err, "train.optimizer.dampening", "must be from 0 to 1");
+  if (!(optimizer->weight_decay >= 0) || !isfinite(optimizer->weight_decay))
+    return bad(err, "train.optimizer.weight_decay", "must be at least 0 and finite");
+  return 0;
+}
+
+static int check_train(const Weir__TrainSpec *train, struct err *err) {
+  if (!train)
+    return bad(err, "train", "is missing");
+  if (train->has_epochs == train->has_steps)
+    return bad(err, "train", "needs either epochs or steps");
+  if (train->has_epochs && !(train->epochs > 0 && train->epochs <= 1e6))
+    return bad(err, "train.epochs", "must be above 0 and at most 1000000");
+  if (train->has_steps && (train->steps == 0 || train->steps > 1000000000))
+    return bad(err, "train.steps", "must be from 1 to 1000000000");
+  if (!train->has_batch || train->batch == 0 || train->batch > 1u << 20)
+    return bad(err, "train.batch", "must be given, from 1 to 1048576");
+  if (train->microbatches == 0 || train->microbatches > MICROBATCHES_MAX)
+    return err_set(err, ERR_INVALID, "train.microbatches: must be from 1 to %d", MICROBATCHES_MAX);
+  if (train->batch % train->microbatches)
+    return err_set(err, ERR_INVALID, "train.microbatches: %u does not divide train.batch %u",
+                   train->microbatches, train->batch);
+  return check_optimizer(train->optimizer, err);
+}
+
+static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
+  if (workers->min == 0)
+    return bad(err, "workers.min", "must be at least 1");
+  if (workers->has_max && workers->max < workers->min)
+    return bad(err, "workers.max", "is below workers.min");
+  return 0;
+}
+
+/* Readers need no NULL checks: every message that has defaults is there. */
+static void add_defaults(Weir__RunSpec *spec) {
+  if (!spec->workers) {
+    spec->workers = mem_new(sizeof *spec->workers);
+    weir__workers_spec__init(spec->workers);
+  }
+  if (!spec->train->schedule) {
+    spec->train->schedule = mem_new(sizeof *spec->train->schedule);
+    weir__schedule_spec__init(spec->train->schedule);
+  }
+}
+
+int spec_check(Weir__RunSpec *spec, struct err *err) {
+  if (check_name(spec, err))
+    return err->code;
+  if (!spec->model || !spec->model->onnx || !*spec->model->onnx)
+    return bad(err, "model.onnx", "is missing: which model is to be trained?");
+  if (check_data(spec->data, err) || check_train(spec->train, err))
+    return err->code;
+  if (spec->eval && spec->eval->has_every_steps && spec->eval->every_steps == 0)
+    return bad(err, "eval.every_steps", "must be at least 1");
+  add_defaults(spec);
+  return check_workers(spec->workers, err);
+}

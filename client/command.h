@@ -1,0 +1,39 @@
+/* Commands of `weir`: a row in command.def and a const struct command_def at the bottom of the command's own
+   file. From the row come the dispatch, `weir --help` and `weir help NAME`. */
+#ifndef WEIR_CLIENT_COMMAND_H
+#define WEIR_CLIENT_COMMAND_H
+
+#include "client/option.h"
+
+enum exit_status {
+  EXIT_DONE = 0,
+  EXIT_RUN_FAILED = 1,
+  EXIT_BAD_INPUT = 2, /* wrong usage, or a spec, model or dataset that cannot be used */
+  EXIT_UNREACHABLE = 3,
+  EXIT_INTERRUPTED = 130,
+};
+
+struct command_def {
+  const char *name;
+  const char *summary;              /* half a line: "train a model on this machine" */
+  const char *arguments;            /* of the usage line: "SPEC"; "" for none */
+  int min_arguments, max_arguments; /* at most ARGUMENTS_MAX */
+  bool takes_coordinator;           /* --coordinator is one of its options */
+  const char *description;          /* paragraphs, parted by an empty line; wrapped by the printer */
+  const struct option_def *options; /* ends with {0}; NULL: none */
+  const char *exit_status;          /* beyond the common ones, as lines "N  meaning\n"; NULL: none */
+  const char *examples;             /* lines of shell, printed as they are */
+  /* The command itself, on the main thread. Returns the process's exit status; on an error it has printed
+     one line through command_fail. */
+  int (*run)(const struct args *args);
+};
+
+/* The whole client: parses argv, runs the command. Returns the exit status. */
+int command_main(int argc, char **argv);
+
+/* Prints "weir: TEXT" on stderr and returns the exit status that fits the error's code: EXIT_UNREACHABLE for
+   UNAVAILABLE and TIMEOUT, EXIT_INTERRUPTED for CANCELLED, EXIT_RUN_FAILED for INTERNAL and NO_MEMORY,
+   EXIT_BAD_INPUT for the rest. */
+int command_fail(const struct err *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* A run's model and weights, fetched from its coordinator. */
+#ifndef WEIR_CLIENT_DOWNLOAD_H
+#define WEIR_CLIENT_DOWNLOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/connect.h"
+
+/* The ONNX file as submitted. *bytes is freed by the caller. */
+int download_model(struct connection *connection, const char *run, void **bytes, size_t *size,
+                   struct err *err);
+
+struct weights {
+  float *params; /* f32[n_params]: the flat parameter vector */
+  uint64_t n_params;
+  float *state; /* f32[n_state]: the flat vector of running statistics, behind params in the same memory */
+  uint64_t n_state;
+};
+
+/* The run's newest weights. n_params: RunInfo.parameters. Errors: CORRUPT when fewer bytes or half a float
+   came. Released with weights_fini. */
+int download_weights(struct connection *connection, const char *run, uint64_t n_params,
+                     struct weights *weights, struct err *err);
+void weights_fini(struct weights *weights); /* safe on a zeroed one */
+
+#endif

@@ -1,0 +1,14 @@
+/* ONNX files as one piece of bytes. */
+#ifndef WEIR_CLIENT_MODEL_FILE_H
+#define WEIR_CLIENT_MODEL_FILE_H
+
+#include <stddef.h>
+
+#include "common/err.h"
+
+/* Reads an ONNX file; tensors that it keeps in external data files (relative to it) are put into the bytes.
+   *bytes is freed by the caller. Errors: IO or INVALID naming the file; INVALID for external data that is
+   missing, cut short or outside the model's folder. */
+int model_file_read(const char *path, void **bytes, size_t *size, struct err *err);
+
+#endif

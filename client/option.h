@@ -1,0 +1,50 @@
+/* Options of a command: one table gives parsing, defaults, ranges and help. */
+#ifndef WEIR_CLIENT_OPTION_H
+#define WEIR_CLIENT_OPTION_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+
+enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 4 };
+
+enum option_kind {
+  OPTION_FLAG,  /* --force */
+  OPTION_TEXT,  /* --out DIR */
+  OPTION_COUNT, /* --workers N: an integer in [least, most] */
+};
+
+/* A table of them ends with {0}. --help and --coordinator need no row: every command knows the first, and
+   every command with `needs_coordinator` the second. */
+struct option_def {
+  const char *name; /* without the dashes */
+  char letter;      /* of the short form (-o); 0: none */
+  enum option_kind kind;
+  const char *value;    /* its name in the help: "DIR"; NULL for a flag */
+  const char *fallback; /* the value when it is not given; NULL: none */
+  long least, most;     /* OPTION_COUNT */
+  const char *help;     /* one or more sentences, wrapped by the printer */
+};
+
+/* A parsed command line: what args_* read. Texts belong to argv and the tables. */
+struct args {
+  const struct option_def *options;
+  const char *values[OPTIONS_MAX]; /* by index in options; NULL: not given and no fallback */
+  const char *coordinator;         /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
+  const char *arguments[ARGUMENTS_MAX]; /* what is not an option, in order */
+  int n_arguments;
+  bool wants_help;
+};
+
+/* Reads argv[0..argc) (without the command's own name): "--name VALUE", "--name=VALUE", "-o VALUE", "--" ends
+   options. Errors: INVALID for an unknown option (the nearest known one named), a missing or a superfluous
+   value, a count that is no number or out of its range. */
+int args_parse(struct args *args, const struct option_def *options, bool takes_coordinator, int argc,
+               char **argv, struct err *err);
+
+/* The value of an option of the table; the names are the programmer's (CHECKed). */
+bool args_flag(const struct args *args, const char *name);
+const char *args_text(const struct args *args, const char *name); /* NULL: not given and no fallback */
+long args_count(const struct args *args, const char *name);       /* 0: not given and no fallback */
+
+#endif

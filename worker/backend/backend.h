@@ -21,6 +21,8 @@ struct backend_run {
   /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
      there. May be NULL. */
   void (*before_weight)(void *user, int value);
+  /* Asked before each node, after before_weight; true ends the execution with CANCELLED. May be NULL. */
+  bool (*is_cancelled)(void *user);
   void *user;
 };
 

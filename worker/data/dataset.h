@@ -4,35 +4,39 @@
 #define WEIR_WORKER_DATA_DATASET_H
 
 #include "common/graph/graph.h"
-#include "common/plan.h"
 #include "spec.pb-c.h"
 
 struct dataset;
 
-/* Opens spec->data.train or .eval below data_root (the worker's --data-root; an absolute data.root must lie
-   below it, a relative one is joined to it). Errors: INVALID or NOT_FOUND naming file and cause (missing, cut
-   short, not gzip where it should be, wrong magic, counts that differ). */
+/* How a column's samples become a graph input: what dataset_bind found to fit. */
+struct column_form {
+  int column;
+  enum dtype dtype; /* of the input: f32 (transformed), i64 or i32 */
+  int64_t elems;    /* of one sample */
+  int64_t channels; /* f32: the input's dimension 1 when it has at least three, else 1 */
+};
+
+/* Opens a source of spec->data below data_root (the worker's --data-root; an absolute data.root must lie
+   below it, a relative one is joined to it). Errors: INVALID, NOT_FOUND or CORRUPT naming file and cause
+   (missing, cut short, not gzip where it should be, wrong magic, counts that differ). */
 int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, const char *data_root,
                  struct dataset **out, struct err *err);
 void dataset_close(struct dataset *dataset); /* NULL is ignored */
 
 uint64_t dataset_samples(const struct dataset *dataset);
-void dataset_sha256(const struct dataset *dataset,
-                    char hex[65]); /* of its content, whatever the files' form */
+const char *dataset_sha256(const struct dataset *dataset); /* hex, of its content, whatever the files' form */
 
-/* Column by name: -1 if there is none (dataset_columns names them for messages). */
-int dataset_column(const struct dataset *dataset, const char *name);
-const char *dataset_columns(const struct dataset *dataset); /* "images, labels" */
+/* Finds the column that feeds a graph input of that dtype and shape (first dimension: the batch). name "":
+   for labels the column "labels", else the first other one. Checks that samples and transforms fit and, for
+   labels, that all lie in [0, classes) (0: any). Errors: INVALID with what is wrong and where: "labels:
+   sample 17 has label 12, the model has 10 classes". */
+int dataset_bind(const struct dataset *dataset, const Weir__RunSpec *spec, const char *name,
+                 const struct value *input, bool is_label, int64_t classes, struct column_form *form,
+                 struct err *err);
 
-/* Checks that column's samples fit a graph input of that dtype and shape (first dimension: the batch), that
-   transforms apply, and that labels lie in [0, classes) (classes 0: not checked). Reads the labels. Errors:
-   INVALID with what is wrong, where: "labels: sample 17 has label 12, the model has 10 classes". */
-int dataset_check(const struct dataset *dataset, int column, const struct value *input, int64_t classes,
-                  struct err *err);
-
-/* Writes samples indices[0..n) of a column as dense elements of `dtype` (f32 after transforms; i64 labels),
-   one after the other. Pure: any thread. `context`: counters for random transforms. */
-void dataset_read(const struct dataset *dataset, int column, enum dtype dtype, const uint64_t *indices,
-                  uint32_t n, const Weir__RunSpec *spec, uint64_t step, void *out);
+/* Writes samples indices[0..n) as dense elements, one after the other: f32 after the spec's transforms,
+   integers as they are. out: [n, form->elems] of form->dtype. Pure: any thread. */
+void dataset_read(const struct dataset *dataset, const Weir__RunSpec *spec, const struct column_form *form,
+                  const uint64_t *indices, uint32_t n, void *out);
 
 #endif

@@ -6,21 +6,23 @@
 #include "common/plan.h"
 #include "worker/data/dataset.h"
 
+enum { LOADER_INPUTS_MAX = 16 };
+
 struct loader;
 
 /* One execution's inputs, in the order of graph->inputs (labels last). */
 struct loader_batch {
-  void *inputs[16];
-  uint32_t samples; /* valid ones; the rest (short last eval chunk) repeats the last valid sample */
+  void *inputs[LOADER_INPUTS_MAX];
+  uint32_t samples; /* valid ones; the rest (of a short last eval chunk) repeats the last valid sample */
 };
 
 /* Takes what it needs from model (its inputs' names, dtypes and shapes) and checks the datasets against it.
-   eval may be NULL. `slots`: batches made ahead (at least twice the executors). model, plan, spec and
-   datasets outlive the loader. */
+   eval may be NULL. slots: batches made ahead (at least twice the executors). model, plan, spec and datasets
+   outlive the loader. Errors: those of dataset_bind, NO_MEMORY. */
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
                const struct dataset *train, const struct dataset *eval, int slots, struct loader **out,
                struct err *err);
-void loader_free(struct loader *loader);
+void loader_free(struct loader *loader); /* every batch was put back; NULL is ignored */
 
 /* What this worker will ask for next: its microbatches [begin, end) from `step` on. Any thread; newest wins.
  */

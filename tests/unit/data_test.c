@@ -1,0 +1,314 @@
+/* Datasets: what is read, what is refused, and that prefetching changes nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "common/memory.h"
+#include "common/spec.h"
+#include "worker/data/dataset.h"
+#include "worker/data/loader.h"
+
+enum { SAMPLES = 10, PIXELS = 6 };
+
+static char folder[64];
+
+static const unsigned char images_header[] = {0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, 2, 0, 0, 0, 3};
+static const unsigned char labels_header[] = {0, 0, 8, 1, 0, 0, 0, SAMPLES};
+
+static void path_of(const char *name, char path[128]) {
+  snprintf(path, 128, "%s/%s", folder, name);
+}
+
+static void write_file(const char *name, const void *data, size_t size) {
+  char path[128];
+  FILE *file;
+  path_of(name, path);
+  file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(data, 1, size, file), size);
+  fclose(file);
+}
+
+static void write_gzip(const char *name, const void *data, size_t size) {
+  char path[128];
+  gzFile file;
+  path_of(name, path);
+  file = gzopen(path, "wb");
+  assert_int_equal(gzwrite(file, data, (unsigned)size), size);
+  gzclose(file);
+}
+
+static size_t make_images(unsigned char *out) {
+  memcpy(out, images_header, sizeof images_header);
+  for (int i = 0; i < SAMPLES * PIXELS; i++)
+    out[sizeof images_header + (size_t)i] = (unsigned char)(i * 3);
+  return sizeof images_header + SAMPLES * PIXELS;
+}
+
+static size_t make_labels(unsigned char *out) {
+  memcpy(out, labels_header, sizeof labels_header);
+  for (int i = 0; i < SAMPLES; i++)
+    out[sizeof labels_header + (size_t)i] = (unsigned char)(i % 4);
+  return sizeof labels_header + SAMPLES;
+}
+
+static int make_folder(void **state) {
+  unsigned char bytes[256];
+  size_t size;
+  (void)state;
+  strcpy(folder, "/tmp/weir-data-XXXXXX");
+  if (!mkdtemp(folder))
+    return -1;
+  size = make_images(bytes);
+  write_file("images", bytes, size);
+  write_gzip("images.gz", bytes, size);
+  write_file("cut", bytes, size - 1);
+  write_file("long", bytes, size + 1);
+  write_file("plain.gz", bytes, size);
+  size = make_labels(bytes);
+  write_file("labels", bytes, size);
+  bytes[7] = 9;
+  write_file("nine", bytes, size - 1);
+  write_file("text", "hello, this is text", 19);
+  write_file("empty", "", 0);
+  memcpy(bytes, "\0\0\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 20);
+  write_file("huge", bytes, 20);
+  return 0;
+}
+
+static int remove_folder(void **state) {
+  static const char *const names[] = {"images", "images.gz", "cut",  "long",  "plain.gz",  "labels",
+                                      "nine",   "text",      "huge", "empty", "damaged.gz"};
+  char path[128];
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    path_of(names[i], path);
+    unlink(path);
+  }
+  return rmdir(folder);
+}
+
+static Weir__RunSpec *make_spec(const char *images, const char *labels) {
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  char *text = mem_printf("name: t\nmodel: {onnx: m}\ndata:\n  root: %s\n"
+                          "  train: {format: idx, images: %s, labels: %s}\n"
+                          "  transforms: [{scale: 0.5}, {normalize: {mean: [1], std: [2]}}]\n"
+                          "train: {epochs: 3, batch: 4, microbatches: 2, seed: 1, optimizer: {lr: 1}}\n",
+                          folder, images, labels);
+  if (spec_read("t", text, strlen(text), &spec, &err) || spec_check(spec, &err))
+    fail_msg("%s", err.text);
+  free(text);
+  return spec;
+}
+
+static void refuse(const char *images, const char *labels, enum err_code code, const char *wanted) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  Weir__RunSpec *spec = make_spec(images, labels);
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), code);
+  if (!strstr(err.text, wanted))
+    fail_msg("'%s' does not hold '%s'", err.text, wanted);
+  spec_free(spec);
+}
+
+static void a_bad_file_is_refused_with_its_name_and_cause(void **state) {
+  (void)state;
+  refuse("absent", "labels", ERR_NOT_FOUND, "/absent: No such file");
+  refuse("cut", "labels", ERR_CORRUPT, "/cut: cut short: it ends within its data");
+  refuse("long", "labels", ERR_INVALID, "/long: goes on after");
+  refuse("plain.gz", "labels", ERR_INVALID, "/plain.gz: is named .gz but is not gzip data");
+  refuse("text", "labels", ERR_INVALID, "/text: is not an IDX file");
+  refuse("empty", "labels", ERR_CORRUPT, "/empty: cut short");
+  refuse("huge", "labels", ERR_INVALID, "/huge: has no sample, or impossible dimensions");
+  refuse("images", "nine", ERR_INVALID, "10 images but 9 labels");
+}
+
+static void damaged_gzip_never_crashes_the_reader(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  unsigned char bytes[512];
+  char path[128];
+  size_t size;
+  FILE *file;
+  Weir__RunSpec *spec = make_spec("damaged.gz", "labels");
+  (void)state;
+  path_of("images.gz", path);
+  file = fopen(path, "rb");
+  size = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  for (size_t cut = 0; cut < size; cut++) {
+    write_file("damaged.gz", bytes, cut);
+    assert_int_not_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  }
+  for (size_t at = 0; at < size; at++) {
+    bytes[at] ^= 0x55;
+    write_file("damaged.gz", bytes, size);
+    if (dataset_open(spec, spec->data->train, "/", &dataset, &err) == 0)
+      dataset_close(dataset);
+    bytes[at] ^= 0x55;
+  }
+  spec_free(spec);
+}
+
+static void the_data_root_confines_a_spec(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/usr", &dataset, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "outside"));
+  assert_int_equal(dataset_open(spec, spec->data->train, folder, &dataset, &err), 0);
+  dataset_close(dataset);
+  assert_int_equal(dataset_open(spec, spec->data->train, "/no-such-root", &dataset, &err), ERR_NOT_FOUND);
+  spec_free(spec);
+}
+
+static void gzip_and_plain_have_the_same_content_hash(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *plain, *gzip;
+  Weir__RunSpec *spec = make_spec("images", "labels"), *gzip_spec = make_spec("images.gz", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &plain, &err), 0);
+  assert_int_equal(dataset_open(gzip_spec, gzip_spec->data->train, "/", &gzip, &err), 0);
+  assert_string_equal(dataset_sha256(plain), dataset_sha256(gzip));
+  assert_int_equal(dataset_samples(plain), SAMPLES);
+  dataset_close(plain);
+  dataset_close(gzip);
+  spec_free(spec);
+  spec_free(gzip_spec);
+}
+
+static const struct value image_input = {.name = "image", .dtype = DTYPE_F32, .shape = {4, {2, 1, 2, 3}}};
+static const struct value label_input = {.name = "labels", .dtype = DTYPE_I64, .shape = {1, {2}}};
+
+static void samples_are_transformed_in_the_spec_s_order(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  struct column_form form;
+  uint64_t indices[2] = {9, 1};
+  float out[2 * PIXELS];
+  int64_t labels[2];
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, false, 0, &form, &err), 0);
+  dataset_read(dataset, spec, &form, indices, 2, out);
+  for (int i = 0; i < PIXELS; i++) {
+    assert_true(out[i] == ((float)(9 * PIXELS + i) * 3 * 0.5f - 1) / 2);
+    assert_true(out[PIXELS + i] == ((float)(PIXELS + i) * 3 * 0.5f - 1) / 2);
+  }
+  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, true, 4, &form, &err), 0);
+  dataset_read(dataset, spec, &form, indices, 2, labels);
+  assert_int_equal(labels[0], 1);
+  assert_int_equal(labels[1], 1);
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
+static void a_label_out_of_range_is_named_with_its_sample(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  struct column_form form;
+  struct value wide = image_input;
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, true, 3, &form, &err), ERR_INVALID);
+  assert_string_equal(err.text, "labels: sample 3 has label 3, the model has 3 classes");
+  wide.shape.dim[3] = 4;
+  assert_int_equal(dataset_bind(dataset, spec, "", &wide, false, 0, &form, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "[2,3], the model's input 'image' wants [1,2,4]"));
+  assert_int_equal(dataset_bind(dataset, spec, "pictures", &image_input, false, 0, &form, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "no column 'pictures'; the dataset has: images labels"));
+  spec->data->transforms[1]->normalize->n_mean = 2;
+  spec->data->transforms[1]->normalize->n_std = 2;
+  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, false, 0, &form, &err), ERR_INVALID);
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
+static void batches_made_ahead_equal_batches_made_now(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  struct loader *ahead, *now;
+  struct plan plan;
+  struct value values[2] = {image_input, label_input};
+  int inputs[2] = {0, 1};
+  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
+  const char *columns[1] = {""};
+  struct model model = {.train = &graph, .input_columns = columns, .label_column = "", .classes = 4};
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
+  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 3, &ahead, &err), 0);
+  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &now, &err), 0);
+  for (uint64_t step = 0; step < plan.steps; step++) {
+    loader_expect(ahead, step, step == 3 ? 1 : 0, 2);
+    for (uint32_t m = 0; m < 2; m++) {
+      struct loader_batch *a = loader_train(ahead, step, m), *b = loader_train(now, step, m);
+      assert_memory_equal(a->inputs[0], b->inputs[0], 2 * PIXELS * sizeof(float));
+      assert_memory_equal(a->inputs[1], b->inputs[1], 2 * sizeof(int64_t));
+      assert_int_equal(a->samples, 2);
+      loader_put(ahead, a);
+      loader_put(now, b);
+    }
+  }
+  loader_free(ahead);
+  loader_free(now);
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
+static void evaluation_covers_every_sample_once(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  struct loader *loader;
+  struct plan plan;
+  struct value values[2] = {image_input, label_input};
+  int inputs[2] = {0, 1};
+  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
+  const char *columns[1] = {""};
+  struct model model = {.train = &graph, .input_columns = columns, .label_column = "", .classes = 4};
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  uint32_t samples = 0;
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES - 1, &err), 0);
+  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
+  for (uint32_t chunk = 0; chunk < plan.eval_chunks; chunk++)
+    for (uint32_t part = 0; part < plan.eval_chunk_samples / plan.microbatch_samples; part++) {
+      struct loader_batch *batch = loader_eval(loader, chunk, part);
+      if (!batch)
+        continue;
+      assert_true(((int64_t *)batch->inputs[1])[0] == samples % 4);
+      samples += batch->samples;
+      loader_put(loader, batch);
+    }
+  assert_int_equal(samples, SAMPLES - 1);
+  loader_free(loader);
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_bad_file_is_refused_with_its_name_and_cause),
+      cmocka_unit_test(damaged_gzip_never_crashes_the_reader),
+      cmocka_unit_test(the_data_root_confines_a_spec),
+      cmocka_unit_test(gzip_and_plain_have_the_same_content_hash),
+      cmocka_unit_test(samples_are_transformed_in_the_spec_s_order),
+      cmocka_unit_test(a_label_out_of_range_is_named_with_its_sample),
+      cmocka_unit_test(batches_made_ahead_equal_batches_made_now),
+      cmocka_unit_test(evaluation_covers_every_sample_once),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

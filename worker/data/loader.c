@@ -1,0 +1,278 @@
+/* The loader: batches of graph inputs, made ahead by a thread of its own. */
+#include "worker/data/loader.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum slot_state { SLOT_FREE, SLOT_MAKING, SLOT_READY, SLOT_TAKEN };
+
+/* A batch and what it holds. A slot that was made ahead for what nobody wants any more is simply made again.
+ */
+struct slot {
+  struct loader_batch batch; /* first: a batch is its slot */
+  enum slot_state state;
+  uint64_t step;
+  uint32_t microbatch;
+  struct slot *next; /* in the list of spare slots */
+};
+
+struct loader {
+  const struct plan *plan;
+  const Weir__RunSpec *spec;
+  const struct dataset *train, *eval;
+  int n_inputs;
+  struct column_form train_forms[LOADER_INPUTS_MAX], eval_forms[LOADER_INPUTS_MAX];
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  pthread_t thread;
+  bool is_stopping, has_thread;
+  uint64_t step; /* expected: microbatches [begin, end) from this step on */
+  uint32_t begin, end;
+  uint64_t ahead_step; /* the next to be made ahead */
+  uint32_t ahead_microbatch;
+  struct slot *slots; /* made ahead */
+  int n_slots;
+  struct slot *spare; /* for what was not, and for evaluation */
+};
+
+static void make_batch(const struct loader *loader, const struct dataset *dataset,
+                       const struct column_form *forms, const uint64_t *indices, struct loader_batch *batch) {
+  for (int i = 0; i < loader->n_inputs; i++)
+    dataset_read(dataset, loader->spec, &forms[i], indices, loader->plan->microbatch_samples,
+                 batch->inputs[i]);
+}
+
+static void make_train(const struct loader *loader, struct slot *slot) {
+  uint32_t samples = loader->plan->microbatch_samples;
+  uint64_t *indices = mem_new(samples * sizeof *indices);
+  for (uint32_t i = 0; i < samples; i++)
+    indices[i] = plan_sample(loader->plan, slot->step, slot->microbatch * samples + i);
+  make_batch(loader, loader->train, loader->train_forms, indices, &slot->batch);
+  slot->batch.samples = samples;
+  free(indices);
+}
+
+static bool slot_init(const struct loader *loader, struct slot *slot) {
+  for (int i = 0; i < loader->n_inputs; i++) {
+    const struct column_form *form = &loader->train_forms[i];
+    slot->batch.inputs[i] =
+        calloc(loader->plan->microbatch_samples, (size_t)form->elems * dtype_size(form->dtype));
+    if (!slot->batch.inputs[i])
+      return false;
+  }
+  return true;
+}
+
+static void slot_fini(const struct loader *loader, struct slot *slot) {
+  for (int i = 0; i < loader->n_inputs; i++)
+    free(slot->batch.inputs[i]);
+}
+
+static struct slot *find_slot_locked(struct loader *loader, uint64_t step, uint32_t microbatch) {
+  for (int i = 0; i < loader->n_slots; i++) {
+    struct slot *slot = &loader->slots[i];
+    if ((slot->state == SLOT_MAKING || slot->state == SLOT_READY) && slot->step == step &&
+        slot->microbatch == microbatch)
+      return slot;
+  }
+  return NULL;
+}
+
+static bool is_expected_locked(const struct loader *loader, const struct slot *slot) {
+  return slot->step >= loader->step && slot->microbatch >= loader->begin && slot->microbatch < loader->end;
+}
+
+static struct slot *find_room_locked(struct loader *loader) {
+  for (int i = 0; i < loader->n_slots; i++) {
+    struct slot *slot = &loader->slots[i];
+    if (slot->state == SLOT_FREE || (slot->state == SLOT_READY && !is_expected_locked(loader, slot)))
+      return slot;
+  }
+  return NULL;
+}
+
+/* The next expected microbatch gets a slot; NULL when there is no room or nothing to do. */
+static struct slot *claim_next_locked(struct loader *loader) {
+  struct slot *slot;
+  if (loader->begin == loader->end || loader->ahead_step >= loader->plan->steps)
+    return NULL;
+  slot = find_room_locked(loader);
+  if (!slot)
+    return NULL;
+  slot->state = SLOT_MAKING;
+  slot->step = loader->ahead_step;
+  slot->microbatch = loader->ahead_microbatch++;
+  if (loader->ahead_microbatch == loader->end) {
+    loader->ahead_microbatch = loader->begin;
+    loader->ahead_step++;
+  }
+  return slot;
+}
+
+static void *prefetch_main(void *argument) {
+  struct loader *loader = argument;
+  pthread_mutex_lock(&loader->lock);
+  while (!loader->is_stopping) {
+    struct slot *slot = claim_next_locked(loader);
+    if (!slot) {
+      pthread_cond_wait(&loader->changed, &loader->lock);
+      continue;
+    }
+    pthread_mutex_unlock(&loader->lock);
+    make_train(loader, slot);
+    pthread_mutex_lock(&loader->lock);
+    slot->state = SLOT_READY;
+    pthread_cond_broadcast(&loader->changed);
+  }
+  pthread_mutex_unlock(&loader->lock);
+  return NULL;
+}
+
+static int bind_inputs(struct loader *loader, const struct model *model, const struct dataset *dataset,
+                       struct column_form *forms, struct err *err) {
+  const struct graph *graph = model->train;
+  if (graph->n_inputs > LOADER_INPUTS_MAX)
+    return err_set(err, ERR_UNSUPPORTED, "the model has %d inputs; at most %d are fed", graph->n_inputs,
+                   LOADER_INPUTS_MAX);
+  loader->n_inputs = graph->n_inputs;
+  for (int i = 0; i < graph->n_inputs; i++) {
+    bool is_label = i == graph->n_inputs - 1;
+    const char *name = is_label ? model->label_column : model->input_columns[i];
+    if (dataset_bind(dataset, loader->spec, name, &graph->values[graph->inputs[i]], is_label,
+                     is_label ? model->classes : 0, &forms[i], err))
+      return err->code;
+  }
+  return 0;
+}
+
+int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
+               const struct dataset *train, const struct dataset *eval, int slots, struct loader **out,
+               struct err *err) {
+  struct loader *loader = mem_new(sizeof *loader);
+  *out = NULL;
+  loader->plan = plan;
+  loader->spec = spec;
+  loader->train = train;
+  loader->eval = eval;
+  pthread_mutex_init(&loader->lock, NULL);
+  pthread_cond_init(&loader->changed, NULL);
+  if (bind_inputs(loader, model, train, loader->train_forms, err)) {
+    err_prefix(err, "data.train");
+    goto out;
+  }
+  if (eval && bind_inputs(loader, model, eval, loader->eval_forms, err)) {
+    err_prefix(err, "data.eval");
+    goto out;
+  }
+  loader->slots = mem_new((size_t)slots * sizeof *loader->slots);
+  for (; loader->n_slots < slots; loader->n_slots++)
+    if (!slot_init(loader, &loader->slots[loader->n_slots])) {
+      err_set(err, ERR_NO_MEMORY, "no memory for %d batches of inputs ahead", slots);
+      goto out;
+    }
+  CHECK(pthread_create(&loader->thread, NULL, prefetch_main, loader) == 0);
+  loader->has_thread = true;
+  *out = loader;
+  return 0;
+out:
+  loader_free(loader);
+  return err->code;
+}
+
+void loader_free(struct loader *loader) {
+  if (!loader)
+    return;
+  pthread_mutex_lock(&loader->lock);
+  loader->is_stopping = true;
+  pthread_cond_broadcast(&loader->changed);
+  pthread_mutex_unlock(&loader->lock);
+  if (loader->has_thread)
+    pthread_join(loader->thread, NULL);
+  for (int i = 0; i < loader->n_slots; i++)
+    slot_fini(loader, &loader->slots[i]);
+  for (struct slot *slot = loader->spare, *next; slot; slot = next) {
+    next = slot->next;
+    slot_fini(loader, slot);
+    free(slot);
+  }
+  free(loader->slots);
+  pthread_cond_destroy(&loader->changed);
+  pthread_mutex_destroy(&loader->lock);
+  free(loader);
+}
+
+void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
+  pthread_mutex_lock(&loader->lock);
+  if (begin != loader->begin || end != loader->end || loader->ahead_step < step) {
+    loader->ahead_step = step;
+    loader->ahead_microbatch = begin;
+  }
+  loader->step = step;
+  loader->begin = begin;
+  loader->end = end;
+  pthread_cond_broadcast(&loader->changed);
+  pthread_mutex_unlock(&loader->lock);
+}
+
+static struct slot *take_spare_locked(struct loader *loader) {
+  struct slot *slot = loader->spare;
+  if (slot) {
+    loader->spare = slot->next;
+    return slot;
+  }
+  slot = mem_new(sizeof *slot);
+  CHECK(slot_init(loader, slot));
+  return slot;
+}
+
+struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t microbatch) {
+  struct slot *slot;
+  pthread_mutex_lock(&loader->lock);
+  while ((slot = find_slot_locked(loader, step, microbatch)) && slot->state == SLOT_MAKING)
+    pthread_cond_wait(&loader->changed, &loader->lock);
+  if (slot) {
+    slot->state = SLOT_TAKEN;
+    pthread_mutex_unlock(&loader->lock);
+    return &slot->batch;
+  }
+  slot = take_spare_locked(loader);
+  pthread_mutex_unlock(&loader->lock);
+  slot->step = step;
+  slot->microbatch = microbatch;
+  make_train(loader, slot);
+  return &slot->batch;
+}
+
+struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t part) {
+  uint32_t samples = loader->plan->microbatch_samples, valid;
+  uint64_t first = (uint64_t)chunk * loader->plan->eval_chunk_samples + (uint64_t)part * samples;
+  uint64_t *indices;
+  struct slot *slot;
+  if (first >= loader->plan->eval_samples)
+    return NULL;
+  valid =
+      loader->plan->eval_samples - first < samples ? (uint32_t)(loader->plan->eval_samples - first) : samples;
+  indices = mem_new(samples * sizeof *indices);
+  for (uint32_t i = 0; i < samples; i++)
+    indices[i] = first + (i < valid ? i : valid - 1);
+  pthread_mutex_lock(&loader->lock);
+  slot = take_spare_locked(loader);
+  pthread_mutex_unlock(&loader->lock);
+  make_batch(loader, loader->eval, loader->eval_forms, indices, &slot->batch);
+  slot->batch.samples = valid;
+  free(indices);
+  return &slot->batch;
+}
+
+void loader_put(struct loader *loader, struct loader_batch *batch) {
+  struct slot *slot = (struct slot *)batch;
+  pthread_mutex_lock(&loader->lock);
+  if (slot >= loader->slots && slot < loader->slots + loader->n_slots) {
+    slot->state = SLOT_FREE;
+    pthread_cond_broadcast(&loader->changed);
+  } else {
+    slot->next = loader->spare;
+    loader->spare = slot;
+  }
+  pthread_mutex_unlock(&loader->lock);
+}

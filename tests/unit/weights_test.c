@@ -1,0 +1,157 @@
+/* The worker's two versions of the weights. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "worker/train/block_pool.h"
+#include "worker/train/weights.h"
+
+/* Parameters of 3, 2 and 10 elements in blocks of 5, 6 and 4; a row of 4 metrics and 2 of a statistic. */
+struct fixture {
+  struct graph train, eval;
+  struct param params[3];
+  struct statistic statistics[1];
+  struct block blocks[4];
+  struct model model;
+  struct block_map map;
+  struct weights *weights;
+};
+
+static int setup(void **state) {
+  struct fixture *f = mem_new(sizeof *f);
+  struct err err = ERR_NONE;
+  f->train.n_values = 8;
+  f->eval.n_values = 8;
+  f->params[0] = (struct param){.name = "a", .begin = 0, .elems = 3, .train_value = 1, .eval_value = 2};
+  f->params[1] = (struct param){.name = "b", .begin = 3, .elems = 2, .train_value = 2, .eval_value = -1};
+  f->params[2] = (struct param){.name = "c", .begin = 5, .elems = 10, .train_value = 3, .eval_value = 4};
+  f->statistics[0] = (struct statistic){.name = "s", .begin = METRICS, .elems = 2, .eval_value = 5};
+  f->blocks[0] = (struct block){BLOCK_PARAMETERS, 0, 5};
+  f->blocks[1] = (struct block){BLOCK_PARAMETERS, 5, 6};
+  f->blocks[2] = (struct block){BLOCK_PARAMETERS, 11, 4};
+  f->blocks[3] = (struct block){BLOCK_STATISTICS, 0, METRICS + 2};
+  f->model = (struct model){.train = &f->train,
+                            .eval = &f->eval,
+                            .params = f->params,
+                            .n_params = 3,
+                            .statistics = f->statistics,
+                            .n_statistics = 1,
+                            .blocks = f->blocks,
+                            .n_blocks = 4,
+                            .n_param_blocks = 3,
+                            .param_elems = 15,
+                            .row_elems = METRICS + 2};
+  block_map_init(&f->map, &f->model);
+  *state = f;
+  return weights_new(&f->model, &f->map, &f->weights, &err);
+}
+
+static int teardown(void **state) {
+  struct fixture *f = *state;
+  weights_free(f->weights);
+  block_map_fini(&f->map);
+  free(f);
+  return 0;
+}
+
+static void fill(struct fixture *f, uint64_t version, uint32_t block, float value) {
+  float *place = weights_claim(f->weights, version, block);
+  assert_non_null(place);
+  for (uint32_t i = 0; i < f->blocks[block].elems; i++)
+    place[i] = value;
+  weights_fill(f->weights, block);
+}
+
+static void the_map_knows_which_blocks_hold_a_tensor(void **state) {
+  struct fixture *f = *state;
+  assert_int_equal(f->map.params[0].begin, 0);
+  assert_int_equal(f->map.params[0].end, 1);
+  assert_int_equal(f->map.params[1].begin, 0);
+  assert_int_equal(f->map.params[2].begin, 1);
+  assert_int_equal(f->map.params[2].end, 3);
+  assert_int_equal(f->map.statistics[0].begin, 3);
+  assert_int_equal(f->map.statistics[0].end, 4);
+  assert_int_equal(f->map.block_params[0], 2);
+  assert_int_equal(f->map.block_params[1], 1);
+}
+
+static void a_tensor_is_ready_when_all_its_blocks_are(void **state) {
+  struct fixture *f = *state;
+  weights_open_next(f->weights, 7);
+  fill(f, 7, 1, 1.0f);
+  assert_false(weights_param_is_ready(f->weights, f->weights->next, 2));
+  assert_non_null(weights_claim(f->weights, 7, 2)); /* being written is not yet ready */
+  assert_false(weights_param_is_ready(f->weights, f->weights->next, 2));
+  weights_fill(f->weights, 2);
+  assert_true(weights_param_is_ready(f->weights, f->weights->next, 2));
+  assert_false(weights_param_is_ready(f->weights, f->weights->next, 0));
+  assert_false(weights_statistic_is_ready(f->weights, f->weights->next, 0));
+  fill(f, 7, 3, 1.0f);
+  assert_true(weights_statistic_is_ready(f->weights, f->weights->next, 0));
+}
+
+static void a_block_is_taken_once_and_only_of_the_version_that_fills(void **state) {
+  struct fixture *f = *state;
+  assert_null(weights_claim(f->weights, 0, 0));
+  weights_open_next(f->weights, 7);
+  assert_null(weights_claim(f->weights, 6, 0));
+  assert_null(weights_claim(f->weights, 8, 0));
+  fill(f, 7, 0, 1.0f);
+  assert_null(weights_claim(f->weights, 7, 0));
+}
+
+static void the_old_version_is_kept_while_the_next_fills(void **state) {
+  struct fixture *f = *state;
+  weights_open_next(f->weights, 7);
+  for (uint32_t b = 0; b < 4; b++) {
+    assert_false(weights_next_is_complete(f->weights));
+    fill(f, 7, b, 1.0f);
+  }
+  assert_true(weights_next_is_complete(f->weights));
+  weights_advance(f->weights);
+  weights_open_next(f->weights, 8);
+  for (uint32_t b = 0; b < 4; b++)
+    fill(f, 8, b, 2.0f);
+  assert_int_equal(f->weights->current->version, 7);
+  assert_true(f->weights->current->train_values[3][9] == 1.0f);
+  assert_true(f->weights->next->train_values[3][9] == 2.0f);
+  assert_true(f->weights->next->eval_values[5][1] == 2.0f);
+  assert_null(f->weights->next->eval_values[0]);
+  weights_advance(f->weights);
+  assert_int_equal(f->weights->current->version, 8);
+  assert_false(f->weights->next->is_open);
+}
+
+static void the_pool_gives_the_same_buffer_again_unless_it_is_shared(void **state) {
+  struct fixture *f = *state;
+  struct block_pool *pool = block_pool_new(&f->model);
+  struct buffer *first = block_pool_take(pool, 1), *shared;
+  assert_int_equal(first->size_bytes, 6 * sizeof(float));
+  block_pool_give(pool, 1, first);
+  assert_ptr_equal(block_pool_take(pool, 1), first);
+  shared = buffer_get(first);
+  block_pool_give(pool, 1, first);
+  first = block_pool_take(pool, 1);
+  assert_ptr_not_equal(first, shared);
+  block_pool_give(pool, 1, first);
+  buffer_put(shared);
+  block_pool_free(pool);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(the_map_knows_which_blocks_hold_a_tensor, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_tensor_is_ready_when_all_its_blocks_are, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_block_is_taken_once_and_only_of_the_version_that_fills, setup,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(the_old_version_is_kept_while_the_next_fills, setup, teardown),
+      cmocka_unit_test_setup_teardown(the_pool_gives_the_same_buffer_again_unless_it_is_shared, setup,
+                                      teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

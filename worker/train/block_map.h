@@ -1,0 +1,20 @@
+/* Where the tensors of a model lie in its blocks. */
+#ifndef WEIR_WORKER_TRAIN_BLOCK_MAP_H
+#define WEIR_WORKER_TRAIN_BLOCK_MAP_H
+
+#include "common/graph/model.h"
+
+struct block_range {
+  uint32_t begin, end; /* blocks that hold the tensor's elements */
+};
+
+struct block_map {
+  struct block_range *params;     /* [n_params] */
+  struct block_range *statistics; /* [n_statistics] */
+  uint32_t *block_params;         /* [n_param_blocks]: how many parameters lie in the block */
+};
+
+void block_map_init(struct block_map *map, const struct model *model);
+void block_map_fini(struct block_map *map); /* safe on a zeroed map */
+
+#endif

@@ -73,6 +73,7 @@ struct graph {
   int n_nodes, nodes_capacity;
   int *inputs, n_inputs; /* fed values: the model's inputs without its initializers, then the labels */
   int *outputs, n_outputs;
+  int next_name; /* of values without one */
   int opset;
   bool is_training; /* train graph: Dropout drops, BatchNormalization uses the batch */
 };
@@ -105,8 +106,10 @@ int graph_bind_batch(struct graph *graph, int64_t batch, struct err *err);
 int graph_infer(struct graph *graph, struct err *err);
 
 /* Growing: used by loaders, losses, autodiff and ops' backward functions. */
-int graph_find(const struct graph *graph, const char *name);                   /* value index or -1 */
-int graph_add_value(struct graph *graph, struct value value);                  /* name NULL: made up */
+int graph_find(const struct graph *graph, const char *name);  /* value index or -1 */
+int graph_add_value(struct graph *graph, struct value value); /* name NULL: made up */
+int graph_add_input(struct graph *graph, const char *name, enum dtype dtype,
+                    const struct shape *shape);                                /* fed */
 int graph_add_constant_f32(struct graph *graph, float value);                  /* a scalar */
 int graph_add_constant_i64(struct graph *graph, const int64_t *values, int n); /* i64[n] */
 
@@ -115,6 +118,15 @@ int graph_add_constant_i64(struct graph *graph, const int64_t *values, int n); /
  */
 struct node *graph_add_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
                             int n_outputs, const struct attr *attrs, int n_attrs);
+
+/* A copy that can be changed by itself. Names, attributes and data stay the original's, which must outlive
+ * it. */
+struct graph *graph_clone(const struct graph *graph);
+
+/* Drops every node that none of roots (value indices; -1 is ignored) depends on, and every value that is then
+   unused, fed inputs included. Returns where each value went: map[old index] is the new one or -1; freed by
+   the caller. */
+int *graph_prune(struct graph *graph, const int *roots, int n_roots);
 
 /* Attributes; the default where absent. */
 const struct attr *node_attr(const struct node *node, const char *name);

@@ -1,0 +1,133 @@
+/* Binding the batch, inference of types and shapes, and folding of what is known at load. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/graph/graph.h"
+#include "common/graph/op.h"
+
+/* Larger tensors are refused: no machine holds them, and sizes in bytes cannot overflow below it. */
+#define TENSOR_ELEMS_MAX ((int64_t)1 << 36)
+
+/* A file of a few bytes must not fold into gigabytes. What is beyond is computed at each execution. */
+#define FOLD_BYTES_MAX ((size_t)64 << 20)
+
+static int check_size(const struct value *value, const char *what, struct err *err) {
+  char text[256];
+  int64_t elems = shape_elems(&value->shape);
+  if (elems < 0 || elems > TENSOR_ELEMS_MAX)
+    return err_set(err, ERR_INVALID, "%s '%s' of shape %s is larger than any tensor may be", what,
+                   value->name, shape_text(&value->shape, text, sizeof text));
+  return 0;
+}
+
+int graph_bind_batch(struct graph *graph, int64_t batch, struct err *err) {
+  for (int i = 0; i < graph->n_inputs; i++) {
+    struct value *value = &graph->values[graph->inputs[i]];
+    char text[256];
+    if (value->shape.rank == 0)
+      return err_set(err, ERR_INVALID, "input '%s' is a scalar: its first dimension should be the batch",
+                     value->name);
+    value->shape.dim[0] = batch;
+    for (int d = 1; d < value->shape.rank; d++)
+      if (value->shape.dim[d] < 1)
+        return err_set(err, ERR_INVALID,
+                       "input '%s' of shape %s: only the first dimension, the batch, may be open; export the "
+                       "model with the others fixed",
+                       value->name, shape_text(&value->shape, text, sizeof text));
+    if (check_size(value, "input", err))
+      return err->code;
+  }
+  return 0;
+}
+
+static int infer_node(struct graph *graph, const struct node *node, struct err *err) {
+  if (node->op->infer(graph, node, err))
+    return err->code;
+  for (int i = 0; i < node->n_outputs; i++) {
+    const struct value *value = node_output(graph, node, i);
+    char text[256];
+    if (!value)
+      continue;
+    if (check_size(value, "result", err))
+      return err_prefix(err, "node '%s' (%s)", node->name, node->op->name);
+    if (value->dtype == DTYPE_F32 && shape_elems(&value->shape) == 0)
+      return node_error(node, err, ERR_INVALID, "its result '%s' of shape %s would be empty", value->name,
+                        shape_text(&value->shape, text, sizeof text));
+  }
+  return 0;
+}
+
+/* Trained weights are f32 initializers; the others never change. */
+static bool is_known(const struct value *value) {
+  return value->kind == VALUE_CONSTANT || (value->kind == VALUE_INITIALIZER && value->dtype != DTYPE_F32);
+}
+
+static bool is_foldable(const struct graph *graph, const struct node *node, size_t budget_bytes) {
+  int present = 0;
+  if (!node->op->ref || node->op->flags & OP_RANDOM)
+    return false;
+  for (int i = 0; i < node->n_inputs; i++) {
+    const struct value *value = node_input(graph, node, i);
+    if (value && !is_known(value))
+      return false;
+    present += value != NULL;
+  }
+  for (int i = 0; i < node->n_outputs; i++) {
+    const struct value *value = node_output(graph, node, i);
+    size_t size = value ? (size_t)shape_elems(&value->shape) * dtype_size(value->dtype) : 0;
+    if (size > budget_bytes)
+      return false;
+    budget_bytes -= size;
+  }
+  return present > 0;
+}
+
+static int fold_node(struct graph *graph, const struct node *node, size_t *budget_bytes, struct err *err) {
+  struct op_call call = {.graph = graph, .node = node};
+  for (int i = 0; i < node->n_inputs; i++) {
+    const struct value *value = node_input(graph, node, i);
+    if (value)
+      call.in[i] = (struct tensor){value->dtype, value->shape, (void *)value->data};
+  }
+  for (int i = 0; i < node->n_outputs; i++) {
+    const struct value *value = node_output(graph, node, i);
+    size_t size = value ? (size_t)shape_elems(&value->shape) * dtype_size(value->dtype) : 0;
+    if (!value)
+      continue;
+    call.out[i] = (struct tensor){value->dtype, value->shape, arena_new(&graph->arena, size)};
+    *budget_bytes -= size;
+  }
+  if (node->op->ref(&call, err))
+    return err->code;
+  for (int i = 0; i < node->n_outputs; i++) {
+    struct value *value = node_output(graph, node, i);
+    if (!value)
+      continue;
+    value->kind = VALUE_CONSTANT;
+    value->data = call.out[i].data;
+    value->producer = -1;
+  }
+  return 0;
+}
+
+int graph_infer(struct graph *graph, struct err *err) {
+  size_t budget_bytes = FOLD_BYTES_MAX;
+  int n = graph->n_nodes;
+  graph->n_nodes = 0;
+  for (int i = 0; i < n; i++) {
+    struct node *node = graph->nodes[i];
+    if (infer_node(graph, node, err))
+      return err->code;
+    if (is_foldable(graph, node, budget_bytes)) {
+      if (fold_node(graph, node, &budget_bytes, err))
+        return err->code;
+      continue;
+    }
+    node->index = graph->n_nodes;
+    graph->nodes[graph->n_nodes++] = node;
+    for (int o = 0; o < node->n_outputs; o++)
+      if (node->outputs[o] >= 0)
+        graph->values[node->outputs[o]].producer = node->index;
+  }
+  return 0;
+}

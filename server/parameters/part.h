@@ -1,0 +1,20 @@
+/* A part as it arrives: the values of one node of the reduction tree, or of one row. */
+#ifndef WEIR_SERVER_PARAMETERS_PART_H
+#define WEIR_SERVER_PARAMETERS_PART_H
+
+#include "common/rpc/rpc.h"
+#include "common/tree.h"
+
+struct part {
+  uint64_t step; /* the version that it was computed from */
+  struct tree_node node;
+  bool is_evaluation;            /* the row of eval chunk node.first */
+  const struct rpc_bytes *bytes; /* f32[elems] as received */
+  const float *values;           /* f32[elems] in memory, where bytes is NULL */
+};
+
+/* Copies the part's values: the one copy of a gradient on its way into the weights. Errors: INVALID, naming
+   the first element that is not finite (out then holds what must not be used). */
+int part_copy(const struct part *part, uint32_t elems, float *out, struct err *err);
+
+#endif

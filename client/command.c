@@ -1,0 +1,116 @@
+/* Finds the command, parses its arguments, runs it. */
+#include "client/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/help.h"
+#include "client/output.h"
+#include "common/nearest.h"
+
+#define COMMAND(name) extern const struct command_def command_##name;
+#include "client/command.def"
+#undef COMMAND
+
+static const struct command_def *const commands[] = {
+#define COMMAND(name) &command_##name,
+#include "client/command.def"
+#undef COMMAND
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static const struct command_def *command_find(const char *name);
+static int command_unknown(const char *name);
+static int command_help(int argc, char **argv);
+static int command_start(const struct command_def *command, int argc, char **argv);
+static int usage_fail(const struct command_def *command, const char *what);
+
+int command_main(int argc, char **argv) {
+  const struct command_def *command;
+  if (argc < 2) {
+    help_print(stderr, commands, COMMANDS);
+    return EXIT_BAD_INPUT;
+  }
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    return command_help(argc - 2, argv + 2);
+  command = command_find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
+  return command ? command_start(command, argc - 2, argv + 2) : command_unknown(argv[1]);
+}
+
+int command_fail(const struct err *err) {
+  struct err clean = *err;
+  output_clean(clean.text);
+  fprintf(stderr, "weir: %s\n", clean.text);
+  switch (err->code) {
+  case ERR_UNAVAILABLE:
+  case ERR_TIMEOUT:
+    return EXIT_UNREACHABLE;
+  case ERR_CANCELLED:
+    return EXIT_INTERRUPTED;
+  case ERR_INTERNAL:
+  case ERR_NO_MEMORY:
+    return EXIT_RUN_FAILED;
+  default:
+    return EXIT_BAD_INPUT;
+  }
+}
+
+static const struct command_def *command_find(const char *name) {
+  for (int i = 0; i < COMMANDS; i++)
+    if (strcmp(commands[i]->name, name) == 0)
+      return commands[i];
+  return NULL;
+}
+
+static int command_unknown(const char *name) {
+  const char *names[COMMANDS + 1];
+  const char *near;
+  for (int i = 0; i < COMMANDS; i++)
+    names[i] = commands[i]->name;
+  names[COMMANDS] = "help";
+  near = name[0] == '-' ? NULL : nearest_word(name, names, COMMANDS + 1);
+  if (near)
+    fprintf(stderr, "weir: unknown command '%s'; did you mean '%s'?\n", name, near);
+  else
+    fprintf(stderr, "weir: unknown %s '%s'; `weir --help` lists the commands\n",
+            name[0] == '-' ? "option" : "command", name);
+  return EXIT_BAD_INPUT;
+}
+
+static int command_help(int argc, char **argv) {
+  const struct command_def *command;
+  if (argc == 0) {
+    help_print(stdout, commands, COMMANDS);
+    return EXIT_DONE;
+  }
+  command = command_find(argv[0]);
+  if (!command)
+    return command_unknown(argv[0]);
+  help_print_command(stdout, command);
+  return EXIT_DONE;
+}
+
+static int command_start(const struct command_def *command, int argc, char **argv) {
+  struct args args;
+  struct err err = ERR_NONE;
+  if (args_parse(&args, command->options, command->takes_coordinator, argc, argv, &err))
+    return usage_fail(command, err.text);
+  if (args.wants_help) {
+    help_print_command(stdout, command);
+    return EXIT_DONE;
+  }
+  if (args.n_arguments < command->min_arguments) {
+    err_set(&err, ERR_INVALID, "an argument is missing: weir %s %s", command->name, command->arguments);
+    return usage_fail(command, err.text);
+  }
+  if (args.n_arguments > command->max_arguments) {
+    err_set(&err, ERR_INVALID, "superfluous argument '%s'", args.arguments[command->max_arguments]);
+    return usage_fail(command, err.text);
+  }
+  return command->run(&args);
+}
+
+static int usage_fail(const struct command_def *command, const char *what) {
+  fprintf(stderr, "weir: %s: %s (see `weir help %s`)\n", command->name, what, command->name);
+  return EXIT_BAD_INPUT;
+}

@@ -1,0 +1,40 @@
+/* Following a run to its end: its events go to the progress display and the metrics files. */
+#ifndef WEIR_CLIENT_FOLLOW_H
+#define WEIR_CLIENT_FOLLOW_H
+
+#include <stdio.h>
+
+#include "client/connect.h"
+#include "client/metrics.h"
+#include "training.pb-c.h"
+
+enum { FOLLOW_METRICS_MAX = 2 };
+
+struct follow_options {
+  struct connection *connection;
+  const char *run;                             /* an id or a unique prefix */
+  FILE *file;                                  /* where progress is shown */
+  struct metrics *metrics[FOLLOW_METRICS_MAX]; /* NULL: none */
+};
+
+/* How a run ended. */
+struct follow_result {
+  Weir__RunInfo *info;       /* its last state: DONE, FAILED or CANCELLED */
+  double samples_per_second; /* of the whole run; NaN when it is not DONE */
+};
+
+/* Blocks until the run has ended. A broken connection is made again, for ten seconds. The result is released
+   with follow_result_fini, also after an error. Errors: CANCELLED on a stop (see client/stop.h), UNAVAILABLE
+   when the coordinator is gone, NOT_FOUND for an unknown run, IO when a metrics file could not be written
+   (the run was followed to its end all the same). */
+int follow(const struct follow_options *options, struct follow_result *result, struct err *err);
+void follow_result_fini(struct follow_result *result); /* safe on a zeroed one */
+
+/* What the end of a run means for the process: EXIT_DONE for DONE. For FAILED and CANCELLED prints the line
+   that says so and returns EXIT_RUN_FAILED, or EXIT_BAD_INPUT when the run's input was at fault. */
+int follow_exit(const struct follow_result *result);
+
+/* The closing summary of a run that is DONE, as lines "name  value". */
+void follow_summary(FILE *file, const struct follow_result *result);
+
+#endif

@@ -1,0 +1,110 @@
+/* Help texts, from the commands' tables. */
+#include "client/help.h"
+
+#include <string.h>
+
+#include "common/err.h"
+
+enum { HELP_WIDTH = 80 };
+
+static void wrap(FILE *file, const char *text, int indent);
+static void option_print(FILE *file, const struct option_def *option);
+
+static const struct option_def common_options[] = {
+    {.name = "help", .letter = 'h', .kind = OPTION_FLAG, .help = "print this page"}, {0}};
+static const struct option_def coordinator_options[] = {
+    {.name = "coordinator",
+     .kind = OPTION_TEXT,
+     .value = "HOST:PORT",
+     .help = "the coordinator to talk to. Default: $WEIR_COORDINATOR, else 127.0.0.1:7070."},
+    {0}};
+
+void help_print(FILE *file, const struct command_def *const *commands, int n) {
+  fputs("weir - train ONNX models on a cluster of parameter servers and workers\n\n", file);
+  fputs("usage: weir COMMAND [ARGUMENT]... [OPTION]...\n\ncommands:\n", file);
+  for (int i = 0; i < n; i++)
+    fprintf(file, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+  fputs("\nA model is an ONNX file, a run is described by a YAML file (its spec). `weir train` does\n"
+        "everything on this machine; the other commands talk to the coordinator of a cluster, found\n"
+        "through --coordinator HOST:PORT or WEIR_COORDINATOR (default 127.0.0.1:7070).\n\n"
+        "exit status:\n"
+        "  0    done\n"
+        "  1    the run failed\n"
+        "  2    wrong usage or bad input\n"
+        "  3    the cluster cannot be reached\n"
+        "  130  interrupted\n\n"
+        "examples:\n"
+        "  weir model lenet -o lenet.onnx\n"
+        "  weir train examples/fashion-mnist.yaml\n"
+        "  weir help train\n",
+        file);
+}
+
+void help_print_command(FILE *file, const struct command_def *command) {
+  fprintf(file, "weir %s - %s\n\n", command->name, command->summary);
+  fprintf(file, "usage: weir %s%s%s [OPTION]...\n\n", command->name, command->arguments[0] ? " " : "",
+          command->arguments);
+  wrap(file, command->description, 0);
+  fputs("\noptions:\n", file);
+  for (const struct option_def *option = command->options; option && option->name; option++)
+    option_print(file, option);
+  if (command->takes_coordinator)
+    option_print(file, coordinator_options);
+  option_print(file, common_options);
+  fprintf(file, "\nexit status:\n%s", "  0    done\n");
+  if (command->exit_status)
+    fputs(command->exit_status, file);
+  fputs("  2    wrong usage or bad input\n", file);
+  if (command->takes_coordinator)
+    fputs("  3    the coordinator cannot be reached\n", file);
+  fprintf(file, "\nexamples:\n%s", command->examples);
+}
+
+static void option_print(FILE *file, const struct option_def *option) {
+  char text[1024];
+  if (option->letter)
+    fprintf(file, "  -%c, --%s", option->letter, option->name);
+  else
+    fprintf(file, "  --%s", option->name);
+  if (option->value)
+    fprintf(file, " %s", option->value);
+  fputc('\n', file);
+  if (option->fallback)
+    snprintf(text, sizeof text, "%s Default: %s.", option->help, option->fallback);
+  else
+    snprintf(text, sizeof text, "%s", option->help);
+  wrap(file, text, 6);
+}
+
+/* Fills lines of HELP_WIDTH columns; an empty line in the text parts paragraphs, other line ends are blanks,
+   and a line that begins with a blank is printed as it is. */
+static void wrap(FILE *file, const char *text, int indent) {
+  int column = 0;
+  while (*text) {
+    size_t length = strcspn(text, " \n");
+    if (text[0] == '\n' && (text[1] == '\n' || text[1] == ' ')) {
+      size_t line = strcspn(text + 1, "\n");
+      fprintf(file, "%s%.*s", column ? "\n" : "", (int)line, text + 1);
+      column = line > 0 ? HELP_WIDTH : 0;
+      if (line == 0)
+        fputc('\n', file);
+      text += line > 0 ? line + 1 : 1; /* the second line end may begin a line that is printed as it is */
+      continue;
+    }
+    if (length == 0) {
+      text++;
+      continue;
+    }
+    if (column > 0 && column + 1 + (int)length > HELP_WIDTH) {
+      fputc('\n', file);
+      column = 0;
+    }
+    if (column == 0)
+      column = fprintf(file, "%*s%.*s", indent, "", (int)length, text);
+    else
+      column += fprintf(file, " %.*s", (int)length, text);
+    text += length;
+  }
+  if (column > 0)
+    fputc('\n', file);
+}

@@ -1,0 +1,28 @@
+/* The metrics file: one JSON object a line, flushed as it is written. Keys are a contract with whoever reads
+   them: add, never change. */
+#ifndef WEIR_CLIENT_METRICS_H
+#define WEIR_CLIENT_METRICS_H
+
+#include <stddef.h>
+
+#include "common/err.h"
+#include "training.pb-c.h"
+
+enum { METRICS_LINE_MAX = 512 };
+
+/* The line of an event, with its line end; empty for events that have none (changes of state). NaN becomes
+   null. Returns its length. */
+size_t metrics_line(const Weir__RunEvent *event, char line[METRICS_LINE_MAX]);
+
+/* Fewest digits that read back as the same double; "null" when it is not finite. Returns text. */
+const char *metrics_number(double value, char text[32]);
+
+struct metrics;
+
+/* Appends to the file at path. Errors: IO. */
+int metrics_open(const char *path, struct metrics **out, struct err *err);
+/* Errors: IO (the first one stays: nothing more is written). One thread at a time. */
+int metrics_write(struct metrics *metrics, const Weir__RunEvent *event, struct err *err);
+void metrics_close(struct metrics *metrics); /* NULL is ignored */
+
+#endif

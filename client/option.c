@@ -1,0 +1,147 @@
+/* Options of a command, read through its table. */
+#include "client/option.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nearest.h"
+
+static const struct option_def coordinator_option[] = {
+    {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"}, {0}};
+static const struct option_def help_option[] = {{.name = "help", .letter = 'h', .kind = OPTION_FLAG}, {0}};
+
+/* What one word of argv names: its row, and the value that came with it behind '='. */
+struct option_use {
+  const struct option_def *option;
+  const char *value;
+  const char **slot; /* where the value goes */
+};
+
+static int option_find(struct args *args, bool takes_coordinator, const char *word, struct option_use *use,
+                       struct err *err);
+static int option_take(struct args *args, const struct option_use *use, struct err *err);
+static int option_unknown(const struct args *args, bool takes_coordinator, const char *name, struct err *err);
+static int count_check(const struct option_def *option, const char *value, struct err *err);
+static int args_index(const struct args *args, const char *name);
+
+int args_parse(struct args *args, const struct option_def *options, bool takes_coordinator, int argc,
+               char **argv, struct err *err) {
+  static const struct option_def none[] = {{0}};
+  bool options_ended = false;
+  *args = (struct args){.options = options ? options : none};
+  for (int i = 0; args->options[i].name; i++)
+    args->values[i] = args->options[i].fallback;
+  args->coordinator = getenv("WEIR_COORDINATOR");
+  if (!args->coordinator || !args->coordinator[0])
+    args->coordinator = "127.0.0.1:7070";
+  for (int i = 0; i < argc; i++) {
+    struct option_use use;
+    if (options_ended || argv[i][0] != '-' || argv[i][1] == '\0') {
+      if (args->n_arguments == ARGUMENTS_MAX)
+        return err_set(err, ERR_INVALID, "too many arguments, from '%s' on", argv[i]);
+      args->arguments[args->n_arguments++] = argv[i];
+      continue;
+    }
+    if (strcmp(argv[i], "--") == 0) {
+      options_ended = true;
+      continue;
+    }
+    if (option_find(args, takes_coordinator, argv[i], &use, err))
+      return err->code;
+    if (use.option->kind != OPTION_FLAG && !use.value) {
+      if (i + 1 == argc)
+        return err_set(err, ERR_INVALID, "option '%s' needs a value: %s", argv[i], use.option->value);
+      use.value = argv[++i];
+    }
+    if (option_take(args, &use, err))
+      return err->code;
+  }
+  return ERR_OK;
+}
+
+/* Long forms match by their whole name, short ones by their letter (with the value in the next word). */
+static int option_find(struct args *args, bool takes_coordinator, const char *word, struct option_use *use,
+                       struct err *err) {
+  bool is_long = word[1] == '-';
+  const char *name = word + (is_long ? 2 : 1);
+  const struct option_def *tables[] = {args->options, takes_coordinator ? coordinator_option : help_option,
+                                       help_option};
+  size_t length = strcspn(name, "=");
+  *use = (struct option_use){.value = name[length] == '=' ? name + length + 1 : NULL};
+  for (int t = 0; t < 3; t++)
+    for (const struct option_def *option = tables[t]; option->name; option++) {
+      if (is_long ? strncmp(option->name, name, length) != 0 || option->name[length] != '\0'
+                  : length != 1 || option->letter != name[0])
+        continue;
+      use->option = option;
+      use->slot = t == 0                            ? &args->values[option - args->options]
+                  : tables[t] == coordinator_option ? &args->coordinator
+                                                    : NULL;
+      return ERR_OK;
+    }
+  return option_unknown(args, takes_coordinator, word, err);
+}
+
+static int option_take(struct args *args, const struct option_use *use, struct err *err) {
+  if (use->option->kind == OPTION_FLAG && use->value)
+    return err_set(err, ERR_INVALID, "option '--%s' takes no value, but got '%s'", use->option->name,
+                   use->value);
+  if (use->option->kind == OPTION_COUNT && count_check(use->option, use->value, err))
+    return err->code;
+  if (use->option == help_option)
+    args->wants_help = true;
+  else
+    *use->slot = use->option->kind == OPTION_FLAG ? use->option->name : use->value;
+  return ERR_OK;
+}
+
+static int option_unknown(const struct args *args, bool takes_coordinator, const char *word,
+                          struct err *err) {
+  const char *names[OPTIONS_MAX + 2];
+  const char *near;
+  char name[64];
+  int n = 0;
+  for (int i = 0; args->options[i].name; i++)
+    names[n++] = args->options[i].name;
+  if (takes_coordinator)
+    names[n++] = coordinator_option->name;
+  names[n++] = help_option->name;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+  near = nearest_word(name + strspn(name, "-"), names, n);
+  if (near)
+    return err_set(err, ERR_INVALID, "unknown option '%s'; did you mean '--%s'?", name, near);
+  return err_set(err, ERR_INVALID, "unknown option '%s'", name);
+}
+
+static int count_check(const struct option_def *option, const char *value, struct err *err) {
+  char *end;
+  long count = strtol(value, &end, 10);
+  if (end == value || *end != '\0')
+    return err_set(err, ERR_INVALID, "option '--%s' needs a whole number, but got '%s'", option->name, value);
+  if (count < option->least || count > option->most)
+    return err_set(err, ERR_INVALID, "option '--%s' must be from %ld to %ld, but is %s", option->name,
+                   option->least, option->most, value);
+  return ERR_OK;
+}
+
+bool args_flag(const struct args *args, const char *name) {
+  return args->values[args_index(args, name)] != NULL;
+}
+
+const char *args_text(const struct args *args, const char *name) {
+  return args->values[args_index(args, name)];
+}
+
+long args_count(const struct args *args, const char *name) {
+  const char *value = args->values[args_index(args, name)];
+  return value ? strtol(value, NULL, 10) : 0;
+}
+
+static int args_index(const struct args *args, const char *name) {
+  int i = 0;
+  while (args->options[i].name && strcmp(args->options[i].name, name) != 0)
+    i++;
+  CHECK(args->options[i].name);
+  return i;
+}

@@ -1,0 +1,122 @@
+/* Batch normalization in the layout of its input: inference, training and gradient. */
+#include <math.h>
+
+#include "worker/backend/cpu/cpu.h"
+
+static const unsigned SCALE_AND_SHIFT = dnnl_use_scale | dnnl_use_shift;
+
+static bool normalization_layout(struct backend_program *program, int x, dnnl_memory_desc_t *layout) {
+  const struct shape *shape = &program->graph->values[x].shape;
+  if (shape->rank < 2 || shape->rank > 5)
+    return false;
+  *layout = cpu_layout_as(program, x, shape->rank, shape->dim);
+  return true;
+}
+
+static dnnl_primitive_desc_t forward_describe(struct backend_program *program, const struct node *node,
+                                              dnnl_prop_kind_t kind, const dnnl_memory_desc_t *layout,
+                                              unsigned flags) {
+  dnnl_batch_normalization_desc_t norm;
+  float epsilon = node_attr_float(node, "epsilon", 1e-5f);
+  if (dnnl_batch_normalization_forward_desc_init(&norm, kind, layout, epsilon, flags))
+    return NULL;
+  return cpu_describe(program, &norm, NULL, NULL);
+}
+
+/* BatchNormalization: X, scale, B, mean, var -> Y */
+static bool prepare_inference(struct backend_program *program, const struct node *node) {
+  dnnl_memory_desc_t layout;
+  if (program->graph->is_training || node->n_outputs > 1 ||
+      !normalization_layout(program, node->inputs[0], &layout))
+    return false;
+  dnnl_primitive_desc_t desc = forward_describe(program, node, dnnl_forward_inference, &layout,
+                                                SCALE_AND_SHIFT | dnnl_use_global_stats);
+  if (!desc)
+    return false;
+  struct cpu_step *step = cpu_step_new(program, node);
+  int x = cpu_read(program, step, DNNL_ARG_SRC, node->inputs[0], &layout);
+  cpu_read(program, step, DNNL_ARG_SCALE, node->inputs[1], NULL);
+  cpu_read(program, step, DNNL_ARG_SHIFT, node->inputs[2], NULL);
+  cpu_read(program, step, DNNL_ARG_MEAN, node->inputs[3], NULL);
+  cpu_read(program, step, DNNL_ARG_VARIANCE, node->inputs[4], NULL);
+  cpu_write_over(program, step, DNNL_ARG_DST, node->outputs[0], &layout, x);
+  cpu_step_end(program, step, desc);
+  return true;
+}
+
+enum { TRAINING_X, TRAINING_SCALE, TRAINING_SHIFT, TRAINING_MEAN, TRAINING_VAR, TRAINING_INV_STD };
+
+static int run_training(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                        struct err *err) {
+  const float *var = step->args[TRAINING_VAR].data;
+  float *inv_std = step->args[TRAINING_INV_STD].data;
+  float epsilon = node_attr_float(step->node, "epsilon", 1e-5f);
+  int64_t channels = step->args[TRAINING_VAR].layout.dims[0];
+  int code = cpu_execute(program, step, run, err);
+  for (int64_t c = 0; c < channels && !code; c++)
+    inv_std[c] = 1.0f / sqrtf(var[c] + epsilon);
+  return code;
+}
+
+static int output_at(const struct node *node, int i) {
+  return i < node->n_outputs ? node->outputs[i] : -1;
+}
+
+/* BatchNormTraining: X, scale, B -> Y, mean, var, inv_std. The gradient's primitive wants var again. */
+static bool prepare_training(struct backend_program *program, const struct node *node) {
+  dnnl_memory_desc_t layout;
+  if (!normalization_layout(program, node->inputs[0], &layout))
+    return false;
+  dnnl_primitive_desc_t desc =
+      forward_describe(program, node, dnnl_forward_training, &layout, SCALE_AND_SHIFT);
+  if (!desc)
+    return false;
+  dnnl_memory_desc_t vector = layout_dense(1, &layout.dims[1]);
+  struct cpu_step *step = cpu_step_new(program, node);
+  struct cpu_node *known = &program->nodes[node->index];
+  step->run = run_training;
+  cpu_read(program, step, DNNL_ARG_SRC, node->inputs[0], &layout);
+  cpu_read(program, step, DNNL_ARG_SCALE, node->inputs[1], NULL);
+  cpu_read(program, step, DNNL_ARG_SHIFT, node->inputs[2], NULL);
+  cpu_write(program, step, DNNL_ARG_MEAN, output_at(node, 1), &vector);
+  known->workspace = cpu_write(program, step, DNNL_ARG_VARIANCE, output_at(node, 2), &vector);
+  cpu_write(program, step, 0, output_at(node, 3), &vector);
+  cpu_write(program, step, DNNL_ARG_DST, node->outputs[0], &layout);
+  cpu_hold(program, known->workspace);
+  cpu_step_end(program, step, desc);
+  return true;
+}
+
+/* BatchNormGrad: dY, X, scale, mean, inv_std -> dX, dscale, dB */
+static bool prepare_gradient(struct backend_program *program, const struct node *node) {
+  dnnl_memory_desc_t layout;
+  dnnl_batch_normalization_desc_t norm;
+  const struct node *forward = node->forward >= 0 ? program->graph->nodes[node->forward] : NULL;
+  int variance = forward ? program->nodes[forward->index].workspace : -1;
+  float epsilon = forward ? node_attr_float(forward, "epsilon", 1e-5f) : 0;
+  if (variance < 0 || !normalization_layout(program, node->inputs[1], &layout) ||
+      dnnl_batch_normalization_backward_desc_init(&norm, dnnl_backward, &layout, &layout, epsilon,
+                                                  SCALE_AND_SHIFT))
+    return false;
+  dnnl_primitive_desc_t hint =
+      forward_describe(program, forward, dnnl_forward_training, &layout, SCALE_AND_SHIFT);
+  dnnl_primitive_desc_t desc = hint ? cpu_describe(program, &norm, NULL, hint) : NULL;
+  if (!desc)
+    return false;
+  dnnl_memory_desc_t vector = layout_dense(1, &layout.dims[1]);
+  struct cpu_step *step = cpu_step_new(program, node);
+  int dy = cpu_read(program, step, DNNL_ARG_DIFF_DST, node->inputs[0], &layout);
+  cpu_read(program, step, DNNL_ARG_SRC, node->inputs[1], &layout);
+  cpu_read(program, step, DNNL_ARG_SCALE, node->inputs[2], NULL);
+  cpu_read(program, step, DNNL_ARG_MEAN, node->inputs[3], NULL);
+  cpu_use(program, step, DNNL_ARG_VARIANCE, variance, &vector);
+  cpu_write_over(program, step, DNNL_ARG_DIFF_SRC, output_at(node, 0), &layout, dy);
+  cpu_write(program, step, DNNL_ARG_DIFF_SCALE, output_at(node, 1), &vector);
+  cpu_write(program, step, DNNL_ARG_DIFF_SHIFT, output_at(node, 2), &vector);
+  cpu_step_end(program, step, desc);
+  return true;
+}
+
+const struct cpu_kernel cpu_batch_normalization = {"BatchNormalization", prepare_inference};
+const struct cpu_kernel cpu_batch_norm_training = {"BatchNormTraining", prepare_training};
+const struct cpu_kernel cpu_batch_norm_grad = {"BatchNormGrad", prepare_gradient};

@@ -1,0 +1,363 @@
+/* The cpu backend: oneDNN primitives in blocked layouts, reference kernels for the rest. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/graph/memory_plan.h"
+#include "worker/backend/cpu/cpu.h"
+
+#define KERNEL(symbol) extern const struct cpu_kernel cpu_##symbol;
+#include "worker/backend/cpu/kernel.def"
+#undef KERNEL
+
+static const struct cpu_kernel *const kernels[] = {
+#define KERNEL(symbol) &cpu_##symbol,
+#include "worker/backend/cpu/kernel.def"
+#undef KERNEL
+};
+
+/* One engine for the process: it holds no memory of ours and is never destroyed. */
+static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
+static dnnl_engine_t engine;
+static char fingerprint[64];
+
+static const char *isa_name(dnnl_cpu_isa_t isa) {
+  static const struct {
+    dnnl_cpu_isa_t isa;
+    const char *name;
+  } names[] = {
+      {dnnl_cpu_isa_sse41, "sse41"},
+      {dnnl_cpu_isa_avx, "avx"},
+      {dnnl_cpu_isa_avx2, "avx2"},
+      {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"},
+      {dnnl_cpu_isa_avx512_mic, "avx512_mic"},
+      {dnnl_cpu_isa_avx512_mic_4ops, "avx512_mic_4ops"},
+      {dnnl_cpu_isa_avx512_core, "avx512_core"},
+      {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
+      {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+      {dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"},
+  };
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (names[i].isa == isa)
+      return names[i].name;
+  return "any";
+}
+
+static void engine_start(void) {
+  const dnnl_version_t *version = dnnl_version();
+  snprintf(fingerprint, sizeof fingerprint, "oneDNN %d.%d.%d %s", version->major, version->minor,
+           version->patch, isa_name(dnnl_get_effective_cpu_isa()));
+  dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict);
+  if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
+    engine = NULL;
+}
+
+static const char *cpu_fingerprint(void) {
+  pthread_once(&engine_once, engine_start);
+  return fingerprint;
+}
+
+/* Preparing. */
+
+static int run_deliver(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                       struct err *err) {
+  (void)program;
+  (void)err;
+  if (run->on_value)
+    run->on_value(run->user, step->subject, step->args[0].data);
+  return ERR_OK;
+}
+
+/* A step for each time that the caller watches this value. */
+static void deliver(struct backend_program *program, const int *watched, int n_watched, int value) {
+  for (int w = 0; w < n_watched && program->values[value].is_watched; w++) {
+    if (watched[w] != value)
+      continue;
+    struct cpu_step *step = cpu_step_new(program, NULL);
+    step->run = run_deliver;
+    step->subject = w;
+    cpu_read(program, step, 0, value, NULL);
+    cpu_step_end(program, step, NULL);
+  }
+}
+
+/* Who reads what last, and which backward node belongs to which forward node. */
+static int graph_survey(struct backend_program *program, const int *watched, int n_watched, struct err *err) {
+  const struct graph *graph = program->graph;
+  for (int v = 0; v < graph->n_values; v++)
+    program->values[v] = (struct cpu_value){.buffer = -1, .last_node = -1};
+  for (int w = 0; w < n_watched; w++)
+    program->values[watched[w]].is_watched = true;
+  for (int n = 0; n < graph->n_nodes; n++)
+    program->nodes[n] = (struct cpu_node){.workspace = -1, .gradient = -1};
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    if (node->n_inputs > OP_INPUTS_MAX || node->n_outputs > OP_OUTPUTS_MAX)
+      return node_error(node, err, ERR_UNSUPPORTED, "%d inputs and %d outputs; at most %d and %d",
+                        node->n_inputs, node->n_outputs, OP_INPUTS_MAX, OP_OUTPUTS_MAX);
+    for (int i = 0; i < node->n_inputs; i++)
+      if (node->inputs[i] >= 0)
+        program->values[node->inputs[i]].last_node = n;
+    if (node->forward >= 0 && program->nodes[node->forward].gradient < 0)
+      program->nodes[node->forward].gradient = n;
+  }
+  return ERR_OK;
+}
+
+/* The greatest tensor that any machine could hold; sums of a few of them do not overflow. */
+static const int64_t TENSOR_ELEMS_MAX = INT64_C(1) << 48;
+
+static int check_shapes(const struct graph *graph, const struct node *node, struct err *err) {
+  char text[160];
+  for (int o = 0; o < node->n_outputs; o++) {
+    if (node->outputs[o] < 0)
+      continue;
+    const struct value *v = &graph->values[node->outputs[o]];
+    int64_t elems = shape_elems(&v->shape);
+    if (elems < 0)
+      return node_error(node, err, ERR_INVALID, "the shape %s of '%s' is not known",
+                        shape_text(&v->shape, text, sizeof text), v->name);
+    if (elems > TENSOR_ELEMS_MAX)
+      return node_error(node, err, ERR_NO_MEMORY, "'%s' needs %lld elements", v->name, (long long)elems);
+  }
+  return ERR_OK;
+}
+
+static bool has_elements(const struct graph *graph, const struct node *node) {
+  for (int i = 0; i < node->n_inputs; i++)
+    if (node->inputs[i] >= 0 && shape_elems(&graph->values[node->inputs[i]].shape) <= 0)
+      return false;
+  for (int o = 0; o < node->n_outputs; o++)
+    if (node->outputs[o] >= 0 && shape_elems(&graph->values[node->outputs[o]].shape) <= 0)
+      return false;
+  return true;
+}
+
+static bool is_alias(const struct node *node) {
+  if (!(node->op->flags & OP_ALIAS))
+    return false;
+  for (int o = 1; o < node->n_outputs; o++)
+    if (node->outputs[o] >= 0)
+      return false;
+  return true;
+}
+
+static void node_prepare(struct backend_program *program, const struct node *node) {
+  if (is_alias(node)) {
+    cpu_alias(program, node->outputs[0], node->inputs[0]);
+    return;
+  }
+  if (has_elements(program->graph, node))
+    for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++)
+      if (strcmp(kernels[k]->op, node->op->name) == 0 && kernels[k]->prepare(program, node))
+        return;
+  if (program->err.code == ERR_OK)
+    cpu_reference(program, node);
+}
+
+static int nodes_prepare(struct backend_program *program, const int *watched, int n_watched,
+                         struct err *err) {
+  const struct graph *graph = program->graph;
+  for (int v = 0; v < graph->n_values; v++)
+    if (graph->values[v].kind != VALUE_RESULT)
+      deliver(program, watched, n_watched, v);
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    int code = check_shapes(graph, node, err);
+    if (code)
+      return code;
+    if (!program->nodes[n].is_fused)
+      node_prepare(program, node);
+    for (int o = 0; o < node->n_outputs && program->err.code == ERR_OK; o++)
+      if (node->outputs[o] >= 0)
+        deliver(program, watched, n_watched, node->outputs[o]);
+    if (program->err.code) {
+      *err = program->err;
+      return err->code;
+    }
+  }
+  return ERR_OK;
+}
+
+/* Lays all buffers out in one block of memory, by the steps between which they live. */
+static int memory_allocate(struct backend_program *program, struct err *err) {
+  struct memory_span *spans = mem_new(((size_t)program->n_buffers + 1) * sizeof *spans);
+  int *owners = mem_new(((size_t)program->n_buffers + 1) * sizeof *owners);
+  int n = 0;
+  for (int b = 0; b < program->n_buffers; b++) {
+    const struct cpu_buffer *buffer = &program->buffers[b];
+    if (buffer->root != b || buffer->place == PLACE_HOST || buffer->first < 0)
+      continue;
+    bool is_kept = buffer->place == PLACE_KEPT;
+    owners[n] = b;
+    spans[n++] = (struct memory_span){.size_bytes = buffer->size_bytes ? buffer->size_bytes : 1,
+                                      .first = is_kept ? 0 : buffer->first,
+                                      .last = is_kept ? program->n_steps : buffer->last};
+  }
+  program->block_bytes = (memory_plan(spans, n) + 63) / 64 * 64;
+  program->block = program->block_bytes ? aligned_alloc(64, program->block_bytes) : NULL;
+  for (int i = 0; i < n && program->block; i++)
+    program->buffers[owners[i]].data = (char *)program->block + spans[i].offset;
+  bool is_short = program->block_bytes && !program->block;
+  free(spans);
+  free(owners);
+  if (is_short)
+    return err_set(err, ERR_NO_MEMORY, "the model needs %zu bytes for one execution", program->block_bytes);
+  return ERR_OK;
+}
+
+static int step_bind(struct backend_program *program, struct cpu_step *step, struct err *err) {
+  int n = 0;
+  step->exec = arena_new(&program->memory, ((size_t)step->n_exec + 1) * sizeof step->exec[0]);
+  for (int a = 0; a < step->n_args; a++) {
+    struct cpu_arg *arg = &step->args[a];
+    arg->data = program->buffers[program->buffers[arg->buffer].root].data;
+    if (!arg->id)
+      continue;
+    dnnl_status_t status = dnnl_memory_create(&arg->memory, &arg->layout, program->engine,
+                                              arg->data ? arg->data : DNNL_MEMORY_NONE);
+    if (status) {
+      cpu_fail(program, step->node, status, "describe memory");
+      *err = program->err;
+      return err->code;
+    }
+    step->exec[n++] = (dnnl_exec_arg_t){arg->id, arg->memory};
+  }
+  step->n_exec = n;
+  return ERR_OK;
+}
+
+static int program_open(struct backend_program *program, struct err *err) {
+  const struct graph *graph = program->graph;
+  dnnl_status_t status = program->engine ? dnnl_success : dnnl_out_of_memory;
+  if (!status)
+    status = dnnl_stream_create(&program->stream, program->engine, dnnl_stream_default_flags);
+  if (!status)
+    status = dnnl_primitive_attr_create(&program->attr);
+  if (!status)
+    status = dnnl_primitive_attr_set_scratchpad_mode(program->attr, dnnl_scratchpad_mode_user);
+  if (status) {
+    cpu_fail(program, NULL, status, "start");
+    *err = program->err;
+    return err->code;
+  }
+  program->values = arena_new(&program->memory, ((size_t)graph->n_values + 1) * sizeof program->values[0]);
+  program->nodes = arena_new(&program->memory, ((size_t)graph->n_nodes + 1) * sizeof program->nodes[0]);
+  return ERR_OK;
+}
+
+static void descs_release(struct backend_program *program) {
+  for (int d = 0; d < program->n_descs; d++)
+    dnnl_primitive_desc_destroy(program->descs[d]);
+  program->n_descs = 0;
+}
+
+static void cpu_release(struct backend_program *program) {
+  if (!program)
+    return;
+  for (int s = 0; s < program->n_steps; s++) {
+    struct cpu_step *step = program->steps[s];
+    for (int a = 0; a < step->n_args; a++)
+      dnnl_memory_destroy(step->args[a].memory);
+    dnnl_primitive_destroy(step->primitive);
+  }
+  descs_release(program);
+  dnnl_primitive_attr_destroy(program->attr);
+  dnnl_stream_destroy(program->stream);
+  arena_fini(&program->memory);
+  free(program->block);
+  free(program->buffers);
+  free(program->steps);
+  free(program->descs);
+  free(program);
+}
+
+static int cpu_prepare(const struct graph *graph, const int *watched, int n_watched,
+                       struct backend_program **out, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  *out = NULL;
+  backend_thread_init();
+  pthread_once(&engine_once, engine_start);
+  program->graph = graph;
+  program->engine = engine;
+  arena_init(&program->memory);
+  int code = program_open(program, err);
+  if (!code)
+    code = graph_survey(program, watched, n_watched, err);
+  if (!code)
+    code = nodes_prepare(program, watched, n_watched, err);
+  descs_release(program);
+  if (!code)
+    code = memory_allocate(program, err);
+  for (int s = 0; s < program->n_steps && !code; s++)
+    code = step_bind(program, program->steps[s], err);
+  if (code) {
+    cpu_release(program);
+    return code;
+  }
+  *out = program;
+  return ERR_OK;
+}
+
+/* Running. */
+
+int cpu_execute(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                struct err *err) {
+  (void)run;
+  dnnl_status_t status = dnnl_primitive_execute(step->primitive, program->stream, step->n_exec, step->exec);
+  if (status && step->node)
+    return node_error(step->node, err, ERR_INTERNAL, "oneDNN failed with status %d", (int)status);
+  if (status)
+    return err_set(err, ERR_INTERNAL, "oneDNN failed with status %d", (int)status);
+  return ERR_OK;
+}
+
+/* The caller's bytes may be elsewhere in every run. */
+static int refresh_host(struct backend_program *program, struct cpu_step *step, struct err *err) {
+  for (int a = 0; a < step->n_args; a++) {
+    struct cpu_arg *arg = &step->args[a];
+    const struct cpu_buffer *root = &program->buffers[program->buffers[arg->buffer].root];
+    if (root->place != PLACE_HOST)
+      continue;
+    arg->data = root->data;
+    if (arg->memory && dnnl_memory_set_data_handle(arg->memory, arg->data) != dnnl_success)
+      return err_set(err, ERR_INTERNAL, "oneDNN refused the bytes of '%s'",
+                     program->graph->values[root->value].name);
+  }
+  return ERR_OK;
+}
+
+static int cpu_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  const struct graph *graph = program->graph;
+  backend_thread_init();
+  for (int i = 0; i < graph->n_inputs; i++) {
+    int buffer = program->values[graph->inputs[i]].buffer;
+    if (buffer >= 0)
+      program->buffers[buffer].data = (void *)run->inputs[i];
+  }
+  for (int s = 0; s < program->n_steps; s++) {
+    struct cpu_step *step = program->steps[s];
+    if (step->node && run->is_cancelled && run->is_cancelled(run->user))
+      return node_error(step->node, err, ERR_CANCELLED, "not computed: the execution was cancelled");
+    int code = step->reads_host ? refresh_host(program, step, err) : ERR_OK;
+    if (!code)
+      code = step->run(program, step, run, err);
+    if (code)
+      return code;
+  }
+  return ERR_OK;
+}
+
+static size_t cpu_memory_bytes(const struct backend_program *program) {
+  return program->block_bytes;
+}
+
+const struct backend_def backend_cpu = {
+    .name = "cpu",
+    .prepare = cpu_prepare,
+    .run = cpu_run,
+    .memory_bytes = cpu_memory_bytes,
+    .release = cpu_release,
+    .fingerprint = cpu_fingerprint,
+};

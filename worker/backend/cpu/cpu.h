@@ -1,0 +1,162 @@
+/* The cpu backend, within itself. A program is a list of steps (oneDNN primitives, loops of our own,
+   reference kernels) over buffers; a value may have several buffers, one for each layout in which somebody
+   reads it.
+
+   Building: nodes are walked in order. A kernel describes its primitive, asks for its inputs in the layouts
+   that the primitive wants (which appends reorders where needed) and ends its step. Nothing is allocated
+   until all steps are known; then the lives of all buffers are planned into one block of memory.
+
+   Errors while building are kept in the program (the first one counts) and looked at after every node, so
+   that kernels need not pass them on. A program is built and run by one thread at a time. */
+#ifndef WEIR_WORKER_BACKEND_CPU_CPU_H
+#define WEIR_WORKER_BACKEND_CPU_CPU_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "worker/backend/backend.h"
+
+enum cpu_place {
+  PLACE_PLANNED, /* lives from its first to its last step */
+  PLACE_KEPT,    /* a reordered initializer or constant: lives as long as the program */
+  PLACE_HOST,    /* an input, initializer or constant where the caller has it: only read */
+};
+
+/* Bytes: a value in one layout, or a workspace. */
+struct cpu_buffer {
+  enum cpu_place place;
+  dnnl_memory_desc_t layout; /* ndims 0: dense bytes that oneDNN does not know (integers, empty tensors) */
+  size_t size_bytes;
+  int root;                /* the buffer whose bytes it uses: itself, unless it is another's alias */
+  int next;                /* the next buffer of the same value; -1 */
+  int value;               /* of a HOST root: whose bytes these are */
+  int first, last;         /* of a root: steps between which it lives; first -1: not used yet */
+  int last_node;           /* of a root: the last node that reads a value in it */
+  void *data;              /* of a root: known when a run reaches its first step */
+  const void *filled_from; /* of a KEPT buffer: what it was made from, and the version of that */
+  uint64_t filled_version;
+};
+
+struct cpu_arg {
+  int id;                    /* DNNL_ARG_...; 0: not handed to the primitive */
+  int buffer;                /* -1: absent */
+  dnnl_memory_desc_t layout; /* how the step sees the bytes */
+  dnnl_memory_t memory;
+  void *data; /* set when the step runs */
+};
+
+enum { CPU_ARGS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
+
+struct cpu_step {
+  /* Does the step's work; args[].data and memories are set. */
+  int (*run)(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+             struct err *err);
+  const struct node *node;    /* for whom; NULL for what belongs to none */
+  dnnl_primitive_t primitive; /* or NULL */
+  struct cpu_arg *args;       /* in the order in which they were added */
+  int n_args;
+  dnnl_exec_arg_t *exec; /* those with an id */
+  int n_exec;
+  bool reads_host;
+  int subject;   /* of a fetch: the value; of a delivery: the index in watched */
+  void *details; /* the kernel's own, in the program's arena */
+};
+
+/* What building knows of a node. */
+struct cpu_node {
+  dnnl_primitive_desc_t forward; /* for the backward node's hint */
+  int workspace;                 /* buffer that the forward step leaves for the backward one; -1 */
+  int gradient;                  /* the first backward node of this one; -1 */
+  bool is_fused;                 /* its work is done by an earlier node's step */
+};
+
+struct cpu_value {
+  int buffer; /* the first of its buffers: as it was produced; -1: none yet */
+  int last_node;
+  bool is_watched;
+};
+
+struct backend_program {
+  const struct graph *graph;
+  struct arena memory;  /* owns what building makes */
+  struct err err;       /* the first error of building */
+  dnnl_engine_t engine; /* the process's */
+  dnnl_stream_t stream;
+  dnnl_primitive_attr_t attr; /* scratchpads are ours */
+  struct cpu_value *values;
+  struct cpu_node *nodes;
+  struct cpu_buffer *buffers;
+  int n_buffers, buffers_capacity;
+  struct cpu_step **steps;
+  int n_steps, steps_capacity;
+  dnnl_primitive_desc_t *descs; /* released when building ends */
+  int n_descs, descs_capacity;
+  void *block; /* all PLANNED and KEPT bytes */
+  size_t block_bytes;
+};
+
+/* A row of kernel.def: how nodes of one op become a step. */
+struct cpu_kernel {
+  const char *op;
+  /* False, with nothing added to the program, when it does not take this node: the reference kernel runs. All
+     tensors of the node have elements. */
+  bool (*prepare)(struct backend_program *program, const struct node *node);
+};
+
+/* layout.c: layouts. Two layouts are the same when every element, counted in row-major order, lies at the
+   same offset, whatever the dimensions are called; a layout is dense when it is the same as row-major. */
+bool layout_is_same(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b);
+bool layout_is_dense(const dnnl_memory_desc_t *layout);
+dnnl_memory_desc_t layout_dense(int ndims, const int64_t *dims); /* f32, row-major */
+dnnl_memory_desc_t layout_any(int ndims, const int64_t *dims);   /* f32, for the primitive to choose */
+dnnl_memory_desc_t layout_of_shape(const struct shape *shape);   /* dense; a scalar becomes [1] */
+
+/* build.c: for kernels. `value` is a value's index. */
+
+/* The layout in which a value was produced; its dimensions need not be the value's shape. */
+const dnnl_memory_desc_t *cpu_layout(struct backend_program *program, int value);
+/* The same, if it has these dimensions; else dense with them. */
+dnnl_memory_desc_t cpu_layout_as(struct backend_program *program, int value, int ndims, const int64_t *dims);
+
+/* A descriptor that lives until building ends. attr NULL: the program's. NULL when oneDNN has no such
+   primitive, or on an error, which the program keeps. */
+dnnl_primitive_desc_t cpu_describe(struct backend_program *program, const void *op_desc,
+                                   const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint);
+const dnnl_memory_desc_t *cpu_query(dnnl_primitive_desc_t desc, dnnl_query_t what, int index);
+
+/* The buffer that has the value in that layout (NULL: dense), behind a reorder if need be. */
+int cpu_buffer_in(struct backend_program *program, const struct node *node, int value,
+                  const dnnl_memory_desc_t *layout);
+
+/* A step that is not yet in the program: inputs asked for meanwhile come before it. */
+struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node);
+/* An argument of an existing buffer, as the step sees its bytes (NULL: as they were written). */
+void cpu_use(struct backend_program *program, struct cpu_step *step, int id, int buffer,
+             const dnnl_memory_desc_t *layout);
+/* Each adds one argument and returns its buffer. layout NULL: dense, as the value's shape. */
+int cpu_read(struct backend_program *program, struct cpu_step *step, int id, int value,
+             const dnnl_memory_desc_t *layout);
+/* value -1: bytes that only this step needs. */
+int cpu_write(struct backend_program *program, struct cpu_step *step, int id, int value,
+              const dnnl_memory_desc_t *layout);
+/* As cpu_write, into the bytes of `buffer`, which is an input of the step of the same size, if nothing reads
+   them after this node; else into bytes of its own. */
+int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id, int value,
+                   const dnnl_memory_desc_t *layout, int buffer);
+/* Nothing may be written over this buffer: a later node will read it behind the graph's back. */
+void cpu_hold(struct backend_program *program, int buffer);
+/* Appends the step. desc NULL: it has no primitive, and the caller has set step->run. */
+void cpu_step_end(struct backend_program *program, struct cpu_step *step, dnnl_primitive_desc_t desc);
+/* Makes `value` another name of the bytes of `source` (its produced layout, or dense when shapes differ). */
+void cpu_alias(struct backend_program *program, int value, int source);
+
+/* Executes the step's primitive: what step->run is unless a kernel sets its own. */
+int cpu_execute(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                struct err *err);
+/* Keeps the error of a oneDNN call. */
+void cpu_fail(struct backend_program *program, const struct node *node, dnnl_status_t status,
+              const char *what);
+
+/* reference.c: the node by its op's reference kernel, all tensors dense. */
+void cpu_reference(struct backend_program *program, const struct node *node);
+
+#endif

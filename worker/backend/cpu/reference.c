@@ -1,0 +1,55 @@
+/* Nodes that no kernel takes: the op's reference kernel on dense tensors. */
+#include "worker/backend/cpu/cpu.h"
+
+static int run_reference(struct backend_program *program, struct cpu_step *step,
+                         const struct backend_run *run, struct err *err) {
+  (void)program;
+  struct op_call *call = step->details;
+  const struct node *node = step->node;
+  const struct cpu_arg *arg = step->args;
+  call->context = run->context;
+  for (int i = 0; i < node->n_inputs; i++)
+    if (node->inputs[i] >= 0)
+      call->in[i].data = (arg++)->data;
+  for (int i = 0; i < node->n_outputs; i++)
+    if (node->outputs[i] >= 0)
+      call->out[i].data = (arg++)->data;
+  return node->op->ref(call, err);
+}
+
+static struct tensor tensor_of(const struct graph *graph, int value) {
+  struct tensor tensor = {.dtype = DTYPE_NONE};
+  if (value >= 0) {
+    tensor.dtype = graph->values[value].dtype;
+    tensor.shape = graph->values[value].shape;
+  }
+  return tensor;
+}
+
+void cpu_reference(struct backend_program *program, const struct node *node) {
+  struct op_call *call = arena_new(&program->memory, sizeof *call);
+  struct cpu_step *step = cpu_step_new(program, node);
+  int first = -1;
+  step->run = run_reference;
+  step->details = call;
+  call->graph = program->graph;
+  call->node = node;
+  for (int i = 0; i < node->n_inputs; i++) {
+    call->in[i] = tensor_of(program->graph, node->inputs[i]);
+    if (node->inputs[i] < 0)
+      continue;
+    int buffer = cpu_read(program, step, 0, node->inputs[i], NULL);
+    if (i == 0)
+      first = buffer;
+  }
+  for (int i = 0; i < node->n_outputs; i++) {
+    call->out[i] = tensor_of(program->graph, node->outputs[i]);
+    if (node->outputs[i] < 0)
+      continue;
+    if (i == 0 && first >= 0 && (node->op->flags & OP_INPLACE))
+      cpu_write_over(program, step, 0, node->outputs[i], NULL, first);
+    else
+      cpu_write(program, step, 0, node->outputs[i], NULL);
+  }
+  cpu_step_end(program, step, NULL);
+}

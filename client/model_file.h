@@ -11,4 +11,8 @@
    missing, cut short or outside the model's folder. */
 int model_file_read(const char *path, void **bytes, size_t *size, struct err *err);
 
+/* Writes a file beside `path` and renames it, so that no half file is ever seen under that name. Errors: IO
+   naming the path. */
+int model_file_write(const char *path, const void *bytes, size_t size, struct err *err);
+
 #endif

@@ -1,0 +1,174 @@
+/* ONNX in inference form: the submitted model with its trained tensors replaced, batch norm on its running
+   statistics and dropout gone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/export.h"
+#include "client/export_tensors.h"
+#include "client/model_file.h"
+#include "common/unpack.h"
+#include "onnx.pb-c.h"
+
+static Onnx__TensorProto *find_initializer(const Onnx__GraphProto *graph, const char *name) {
+  for (size_t i = 0; i < graph->n_initializer; i++)
+    if (strcmp(graph->initializer[i]->name, name) == 0)
+      return graph->initializer[i];
+  return NULL;
+}
+
+static void replace_data(Onnx__TensorProto *tensor, const struct trained_tensor *trained) {
+  size_t size = trained->elems * sizeof(float);
+  free(tensor->float_data);
+  tensor->float_data = NULL;
+  tensor->n_float_data = 0;
+  tensor->has_raw_data = 1;
+  tensor->raw_data.len = size;
+  tensor->raw_data.data = mem_resize(tensor->raw_data.data, size);
+  memcpy(tensor->raw_data.data, trained->data, size);
+}
+
+static void remove_attribute(Onnx__NodeProto *node, const char *name) {
+  size_t kept = 0;
+  for (size_t i = 0; i < node->n_attribute; i++)
+    if (strcmp(node->attribute[i]->name, name) == 0)
+      onnx__attribute_proto__free_unpacked(node->attribute[i], NULL);
+    else
+      node->attribute[kept++] = node->attribute[i];
+  node->n_attribute = kept;
+}
+
+static void keep_names(char **names, size_t *n, size_t keep) {
+  for (size_t i = keep; i < *n; i++)
+    free(names[i]);
+  *n = *n < keep ? *n : keep;
+}
+
+/* Batch norm with one output and no training_mode normalises with its running statistics. */
+static void freeze_batch_norm(Onnx__NodeProto *node) {
+  remove_attribute(node, "training_mode");
+  keep_names(node->output, &node->n_output, 1);
+}
+
+/* In inference dropout is the identity; ratio and training_mode go with it. */
+static void freeze_dropout(Onnx__NodeProto *node) {
+  for (size_t i = 0; i < node->n_attribute; i++)
+    onnx__attribute_proto__free_unpacked(node->attribute[i], NULL);
+  node->n_attribute = 0;
+  keep_names(node->input, &node->n_input, 1);
+  keep_names(node->output, &node->n_output, 1);
+  free(node->op_type);
+  node->op_type = mem_strdup("Identity");
+}
+
+static bool is_output(const Onnx__GraphProto *graph, const char *name) {
+  for (size_t i = 0; i < graph->n_output; i++)
+    if (strcmp(graph->output[i]->name, name) == 0)
+      return true;
+  return false;
+}
+
+/* Every reader of `old` reads `new` instead. */
+static void rename_uses(Onnx__GraphProto *graph, const char *old, const char *new) {
+  for (size_t n = 0; n < graph->n_node; n++)
+    for (size_t i = 0; i < graph->node[n]->n_input; i++)
+      if (strcmp(graph->node[n]->input[i], old) == 0) {
+        free(graph->node[n]->input[i]);
+        graph->node[n]->input[i] = mem_strdup(new);
+      }
+}
+
+/* Readers of a dropout read its input, so that nothing is left of it but where it makes an output of the
+ * graph. */
+static void bypass_dropouts(Onnx__GraphProto *graph) {
+  for (size_t n = 0; n < graph->n_node; n++) {
+    Onnx__NodeProto *node = graph->node[n];
+    if (strcmp(node->op_type, "Dropout") != 0)
+      continue;
+    freeze_dropout(node);
+    if (!is_output(graph, node->output[0]))
+      rename_uses(graph, node->output[0], node->input[0]);
+  }
+}
+
+static bool is_used(const Onnx__GraphProto *graph, const char *name) {
+  for (size_t n = 0; n < graph->n_node; n++)
+    for (size_t i = 0; i < graph->node[n]->n_input; i++)
+      if (strcmp(graph->node[n]->input[i], name) == 0)
+        return true;
+  return is_output(graph, name);
+}
+
+static bool is_left_over(const Onnx__GraphProto *graph, const Onnx__NodeProto *node) {
+  bool is_source = strcmp(node->op_type, "Constant") == 0 || strcmp(node->op_type, "Identity") == 0;
+  return is_source && node->n_output == 1 && !is_used(graph, node->output[0]);
+}
+
+/* The bypassed dropouts, and what only they read: ratio and training flag, as initializers or Constant nodes.
+ */
+static void remove_left_overs(Onnx__GraphProto *graph) {
+  size_t kept = 0;
+  for (size_t n = graph->n_node; n-- > 0;) {
+    if (!is_left_over(graph, graph->node[n]))
+      continue;
+    onnx__node_proto__free_unpacked(graph->node[n], NULL);
+    memmove(&graph->node[n], &graph->node[n + 1], (graph->n_node - n - 1) * sizeof *graph->node);
+    graph->n_node--;
+  }
+  for (size_t i = 0; i < graph->n_initializer; i++)
+    if (is_used(graph, graph->initializer[i]->name))
+      graph->initializer[kept++] = graph->initializer[i];
+    else
+      onnx__tensor_proto__free_unpacked(graph->initializer[i], NULL);
+  graph->n_initializer = kept;
+}
+
+/* Intermediate results' types are optional, and some belong to values that are gone. */
+static void remove_value_infos(Onnx__GraphProto *graph) {
+  for (size_t i = 0; i < graph->n_value_info; i++)
+    onnx__value_info_proto__free_unpacked(graph->value_info[i], NULL);
+  graph->n_value_info = 0;
+}
+
+static void freeze_graph(Onnx__GraphProto *graph) {
+  bypass_dropouts(graph);
+  for (size_t n = 0; n < graph->n_node; n++)
+    if (strcmp(graph->node[n]->op_type, "BatchNormalization") == 0)
+      freeze_batch_norm(graph->node[n]);
+  remove_left_overs(graph);
+  remove_value_infos(graph);
+}
+
+static int write_packed(const Onnx__ModelProto *model, const char *path, struct err *err) {
+  size_t size = onnx__model_proto__get_packed_size(model);
+  uint8_t *bytes = malloc(size);
+  int code;
+  if (!bytes)
+    return err_set(err, ERR_NO_MEMORY, "%s: no memory for %zu bytes", path, size);
+  onnx__model_proto__pack(model, bytes);
+  code = model_file_write(path, bytes, size, err);
+  free(bytes);
+  return code;
+}
+
+int export_onnx(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, const float *params,
+                uint64_t n_params, const float *state, uint64_t n_state, const char *path, struct err *err) {
+  struct trained_tensors trained;
+  Onnx__ModelProto *model = NULL;
+  if (trained_tensors_init(&trained, onnx, onnx_size, spec, params, n_params, state, n_state, err))
+    goto out;
+  model = message_unpack(&onnx__model_proto__descriptor, onnx, onnx_size, err);
+  if (!model)
+    goto out;
+  for (int i = 0; i < trained.n; i++) {
+    Onnx__TensorProto *tensor = find_initializer(model->graph, trained.tensors[i].name);
+    CHECK(tensor); /* the model was opened from these bytes */
+    replace_data(tensor, &trained.tensors[i]);
+  }
+  freeze_graph(model->graph);
+  write_packed(model, path, err);
+out:
+  if (model)
+    onnx__model_proto__free_unpacked(model, NULL);
+  trained_tensors_fini(&trained);
+  return err->code;
+}

@@ -48,7 +48,7 @@ static int setup(void **state) {
                             .row_elems = METRICS + 2};
   block_map_init(&f->map, &f->model);
   *state = f;
-  return weights_new(&f->model, &f->map, &f->weights, &err);
+  return weights_new(&f->model, &f->weights, &err);
 }
 
 static int teardown(void **state) {
@@ -74,8 +74,10 @@ static void the_map_knows_which_blocks_hold_a_tensor(void **state) {
   assert_int_equal(f->map.params[1].begin, 0);
   assert_int_equal(f->map.params[2].begin, 1);
   assert_int_equal(f->map.params[2].end, 3);
-  assert_int_equal(f->map.statistics[0].begin, 3);
-  assert_int_equal(f->map.statistics[0].end, 4);
+  assert_int_equal(f->map.eval_values[5].begin, 3);
+  assert_int_equal(f->map.eval_values[5].end, 4);
+  assert_int_equal(f->map.eval_values[4].begin, 1);
+  assert_int_equal(f->map.train_values[0].end, 0);
   assert_int_equal(f->map.block_params[0], 2);
   assert_int_equal(f->map.block_params[1], 1);
 }
@@ -84,15 +86,15 @@ static void a_tensor_is_ready_when_all_its_blocks_are(void **state) {
   struct fixture *f = *state;
   weights_open_next(f->weights, 7);
   fill(f, 7, 1, 1.0f);
-  assert_false(weights_param_is_ready(f->weights, f->weights->next, 2));
+  assert_false(weights_is_ready(f->weights->next, f->map.params[2]));
   assert_non_null(weights_claim(f->weights, 7, 2)); /* being written is not yet ready */
-  assert_false(weights_param_is_ready(f->weights, f->weights->next, 2));
+  assert_false(weights_is_ready(f->weights->next, f->map.params[2]));
   weights_fill(f->weights, 2);
-  assert_true(weights_param_is_ready(f->weights, f->weights->next, 2));
-  assert_false(weights_param_is_ready(f->weights, f->weights->next, 0));
-  assert_false(weights_statistic_is_ready(f->weights, f->weights->next, 0));
+  assert_true(weights_is_ready(f->weights->next, f->map.params[2]));
+  assert_false(weights_is_ready(f->weights->next, f->map.params[0]));
+  assert_false(weights_is_ready(f->weights->next, f->map.eval_values[5]));
   fill(f, 7, 3, 1.0f);
-  assert_true(weights_statistic_is_ready(f->weights, f->weights->next, 0));
+  assert_true(weights_is_ready(f->weights->next, f->map.eval_values[5]));
 }
 
 static void a_block_is_taken_once_and_only_of_the_version_that_fills(void **state) {

@@ -18,25 +18,34 @@ static struct block_range block_range_find(const struct model *model, uint32_t f
 }
 
 void block_map_init(struct block_map *map, const struct model *model) {
-  uint32_t from = 0; /* tensors come in order */
+  uint32_t from = 0; /* parameters come in order */
   map->params = mem_new((size_t)model->n_params * sizeof *map->params);
-  map->statistics = mem_new((size_t)model->n_statistics * sizeof *map->statistics);
+  map->train_values = mem_new((size_t)model->train->n_values * sizeof *map->train_values);
+  map->eval_values = mem_new((size_t)model->eval->n_values * sizeof *map->eval_values);
   map->block_params = mem_new(model->n_param_blocks * sizeof *map->block_params);
   for (int p = 0; p < model->n_params; p++) {
     const struct param *param = &model->params[p];
-    map->params[p] = block_range_find(model, from, model->n_param_blocks, param->begin, param->elems);
-    from = map->params[p].begin;
-    for (uint32_t b = map->params[p].begin; b < map->params[p].end; b++)
+    struct block_range range =
+        block_range_find(model, from, model->n_param_blocks, param->begin, param->elems);
+    map->params[p] = map->train_values[param->train_value] = range;
+    if (param->eval_value >= 0)
+      map->eval_values[param->eval_value] = range;
+    for (uint32_t b = range.begin; b < range.end; b++)
       map->block_params[b]++;
+    from = range.begin;
   }
-  for (int s = 0; s < model->n_statistics; s++)
-    map->statistics[s] = block_range_find(model, model->n_param_blocks, model->n_blocks,
-                                          model->statistics[s].begin, model->statistics[s].elems);
+  for (int s = 0; s < model->n_statistics; s++) {
+    const struct statistic *statistic = &model->statistics[s];
+    if (statistic->eval_value >= 0)
+      map->eval_values[statistic->eval_value] =
+          block_range_find(model, model->n_param_blocks, model->n_blocks, statistic->begin, statistic->elems);
+  }
 }
 
 void block_map_fini(struct block_map *map) {
   free(map->params);
-  free(map->statistics);
+  free(map->train_values);
+  free(map->eval_values);
   free(map->block_params);
   *map = (struct block_map){0};
 }

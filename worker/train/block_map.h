@@ -9,9 +9,10 @@ struct block_range {
 };
 
 struct block_map {
-  struct block_range *params;     /* [n_params] */
-  struct block_range *statistics; /* [n_statistics] */
-  uint32_t *block_params;         /* [n_param_blocks]: how many parameters lie in the block */
+  struct block_range *params;       /* [n_params] */
+  struct block_range *train_values; /* by value of the train graph; empty if it is in no block */
+  struct block_range *eval_values;  /* of the eval graph */
+  uint32_t *block_params;           /* [n_param_blocks]: how many parameters lie in the block */
 };
 
 void block_map_init(struct block_map *map, const struct model *model);

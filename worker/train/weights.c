@@ -28,11 +28,9 @@ static bool set_init(struct weights_set *set, const struct model *model) {
   return true;
 }
 
-int weights_new(const struct model *model, const struct block_map *map, struct weights **out,
-                struct err *err) {
+int weights_new(const struct model *model, struct weights **out, struct err *err) {
   struct weights *weights = mem_new(sizeof *weights);
   weights->model = model;
-  weights->map = map;
   weights->current = &weights->sets[0];
   weights->next = &weights->sets[1];
   if (!set_init(&weights->sets[0], model) || !set_init(&weights->sets[1], model)) {
@@ -99,17 +97,9 @@ void weights_clear(struct weights *weights) {
   weights->next->is_open = false;
 }
 
-static bool blocks_are_filled(const struct weights_set *set, struct block_range range) {
+bool weights_is_ready(const struct weights_set *set, struct block_range range) {
   for (uint32_t b = range.begin; b < range.end; b++)
     if (set->blocks[b] != BLOCK_FILLED)
       return false;
   return true;
-}
-
-bool weights_param_is_ready(const struct weights *weights, const struct weights_set *set, int param) {
-  return blocks_are_filled(set, weights->map->params[param]);
-}
-
-bool weights_statistic_is_ready(const struct weights *weights, const struct weights_set *set, int statistic) {
-  return blocks_are_filled(set, weights->map->statistics[statistic]);
 }

@@ -24,15 +24,13 @@ struct weights_set {
 
 struct weights {
   const struct model *model;
-  const struct block_map *map;
   struct weights_set sets[2];
   struct weights_set *current; /* open: every block is filled */
   struct weights_set *next;
 };
 
-/* Errors: NO_MEMORY with the bytes needed. model and map outlive it. */
-int weights_new(const struct model *model, const struct block_map *map, struct weights **out,
-                struct err *err);
+/* Errors: NO_MEMORY with the bytes needed. model outlives it. */
+int weights_new(const struct model *model, struct weights **out, struct err *err);
 void weights_free(struct weights *weights); /* NULL is ignored */
 
 /* The next set begins to receive a version. It has no readers. */
@@ -51,8 +49,7 @@ void weights_advance(struct weights *weights);
 /* Forgets both versions. Neither has readers or claimed blocks. */
 void weights_clear(struct weights *weights);
 
-/* True if every element of a parameter or running statistic is there. */
-bool weights_param_is_ready(const struct weights *weights, const struct weights_set *set, int param);
-bool weights_statistic_is_ready(const struct weights *weights, const struct weights_set *set, int statistic);
+/* True if the blocks of a tensor are all there. */
+bool weights_is_ready(const struct weights_set *set, struct block_range range);
 
 #endif

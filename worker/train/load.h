@@ -1,0 +1,49 @@
+/* What a worker has in memory of a run before it can compute: the model, the datasets and the plan. */
+#ifndef WEIR_WORKER_TRAIN_LOAD_H
+#define WEIR_WORKER_TRAIN_LOAD_H
+
+#include <pthread.h>
+
+#include "cluster.pb-c.h"
+#include "common/graph/model.h"
+#include "common/plan.h"
+#include "common/rpc/client.h"
+#include "common/sha256.h"
+#include "worker/data/loader.h"
+
+/* Lets another thread end the download of a model. */
+struct load_cancel {
+  pthread_mutex_t lock;
+  struct rpc_reader *reader; /* NULL when there is nothing to end */
+  bool is_cancelled;
+};
+
+struct load_options {
+  struct rpc_channel *coordinator;
+  const char *data_root;
+  int executors;
+  struct load_cancel *cancel;
+};
+
+struct loaded {
+  Weir__RunSpec *spec; /* checked, with its defaults */
+  struct plan plan;
+  struct model *model;
+  struct dataset *train;
+  struct dataset *eval; /* NULL without an eval set */
+  struct loader *loader;
+  char dataset_sha256[SHA256_HEX_SIZE]; /* of both sets */
+};
+
+/* Blocks: downloads the model and reads the datasets. *is_bad_input: the spec, the model or the data is at
+   fault, not this machine. Errors: those of the network, CORRUPT for a model whose hash does not match, those
+   of spec_check, model_open, dataset_open and loader_new; CANCELLED. After an error *out is empty. */
+int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
+                bool *is_bad_input, struct err *err);
+void loaded_close(struct loaded *loaded); /* safe on an empty one */
+
+void load_cancel_init(struct load_cancel *cancel);
+void load_cancel_fini(struct load_cancel *cancel);
+void load_cancel(struct load_cancel *cancel); /* any thread; also before loaded_open begins */
+
+#endif

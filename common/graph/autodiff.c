@@ -123,7 +123,8 @@ int autodiff_run(struct graph *graph, const int *roots, const int *seeds, int n_
     goto out;
   for (int r = 0; r < n_roots; r++)
     contribute(&ad, roots[r], seeds[r]);
-  if (walk_back(&ad, err))
+  code = walk_back(&ad, err);
+  if (code)
     goto out;
   for (int v = 0; v < n_values; v++)
     grads[v] = wanted[v] ? ad.grads[v] : -1;

@@ -47,6 +47,7 @@ struct op_case {
   int outputs;        /* 0: one */
   bool is_not_smooth; /* finite differences would step over a kink: gradient compared on cpu and ref only */
   bool is_eval;       /* the graph is not in training */
+  int opset;          /* of the graph; 0: 17 */
 };
 
 struct op_def {

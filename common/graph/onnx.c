@@ -1,0 +1,73 @@
+/* Reads an ONNX file into a graph. */
+#include <string.h>
+
+#include "common/graph/onnx_parts.h"
+
+enum { OPSET_MIN = 7, OPSET_MAX = 21 };
+
+static int read_opset(const Onnx__ModelProto *model, int *opset, struct err *err);
+
+int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, struct err *err) {
+  struct onnx_reader reader = {.graph = graph_new()};
+  Onnx__ModelProto *model = NULL;
+  int code;
+  enum onnx_wire wire = onnx_wire_check(&onnx__model_proto__descriptor, bytes, size_bytes);
+  *out = NULL;
+  names_init(&reader.names);
+  if (wire == ONNX_WIRE_OK)
+    model = onnx__model_proto__unpack(NULL, size_bytes, bytes);
+  if (!model) {
+    code = wire == ONNX_WIRE_DEEP
+               ? err_set(err, ERR_INVALID, "the model's messages are nested deeper than any real model's")
+               : err_set(err, ERR_INVALID, "the model is not an ONNX file, or it is cut short or damaged");
+    goto out;
+  }
+  if (!model->graph) {
+    code = err_set(err, ERR_INVALID, "the model holds no graph: it is not an ONNX file, or it is cut short");
+    goto out;
+  }
+  reader.proto = model->graph;
+  code = read_opset(model, &reader.graph->opset, err);
+  if (!code)
+    code = onnx_graph_read(&reader, err);
+  if (!code)
+    *out = reader.graph;
+out:
+  if (code)
+    graph_free(reader.graph);
+  names_fini(&reader.names);
+  if (model)
+    onnx__model_proto__free_unpacked(model, NULL);
+  return code;
+}
+
+bool onnx_domain_is_standard(const char *domain) {
+  return !domain || !*domain || strcmp(domain, "ai.onnx") == 0;
+}
+
+static int read_opset(const Onnx__ModelProto *model, int *opset, struct err *err) {
+  for (size_t i = 0; i < model->n_opset_import; i++) {
+    const Onnx__OperatorSetIdProto *import = model->opset_import[i];
+    if (!onnx_domain_is_standard(import->domain))
+      continue;
+    if (import->version < OPSET_MIN || import->version > OPSET_MAX)
+      return err_set(err, ERR_UNSUPPORTED, "the model uses ONNX opset %lld, supported are %d to %d",
+                     (long long)import->version, OPSET_MIN, OPSET_MAX);
+    *opset = (int)import->version;
+    return 0;
+  }
+  return err_set(err, ERR_INVALID, "the model names no ONNX opset: it is cut short, or not ONNX");
+}
+
+int onnx_name_check(const char *name, const char *what, struct err *err) {
+  size_t length = name ? strlen(name) : 0;
+  if (length == 0)
+    return err_set(err, ERR_INVALID, "%s is empty", what);
+  if (length > ONNX_NAME_BYTES_MAX)
+    return err_set(err, ERR_INVALID, "%s is %zu bytes long, at most %d are possible", what, length,
+                   ONNX_NAME_BYTES_MAX);
+  for (size_t i = 0; i < length; i++)
+    if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+      return err_set(err, ERR_INVALID, "%s holds a control character (byte %zu)", what, i);
+  return 0;
+}

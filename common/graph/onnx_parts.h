@@ -1,0 +1,59 @@
+/* The parts of the ONNX reader. Private to common/graph/onnx*.c. */
+#ifndef WEIR_COMMON_GRAPH_ONNX_PARTS_H
+#define WEIR_COMMON_GRAPH_ONNX_PARTS_H
+
+#include "common/graph/graph.h"
+#include "common/graph/listing.h"
+#include "common/graph/names.h"
+#include "onnx.pb-c.h"
+
+enum { ONNX_NAME_BYTES_MAX = 512 };
+
+/* One file being read. */
+struct onnx_reader {
+  const Onnx__GraphProto *proto;
+  struct graph *graph;
+  struct names names;                  /* of values */
+  const Onnx__NodeProto **node_protos; /* of graph->nodes, before they are sorted */
+  struct listing unsupported_nodes;    /* everything unsupported is collected and told at once */
+  struct listing unsupported_tensors;
+  struct listing unsupported_attrs;
+};
+
+enum onnx_wire { ONNX_WIRE_OK, ONNX_WIRE_BROKEN, ONNX_WIRE_DEEP };
+
+/* Walks the wire form of a message of that type (a ProtobufCMessageDescriptor) and those nested in it. */
+enum onnx_wire onnx_wire_check(const void *type, const void *bytes, size_t size_bytes);
+
+/* Errors: INVALID unless the name is short text without control characters. what: "node 7's output". */
+int onnx_name_check(const char *name, const char *what, struct err *err);
+
+bool onnx_domain_is_standard(const char *domain);
+
+/* Fills the graph from reader->proto. Errors: see graph_load_onnx. */
+int onnx_graph_read(struct onnx_reader *reader, struct err *err);
+
+/* DTYPE_NONE if we do not have it; *name is what messages call it. */
+enum dtype onnx_dtype(int data_type, const char **name);
+
+struct onnx_tensor {
+  enum dtype dtype; /* DTYPE_NONE: unsupported, already listed */
+  struct shape shape;
+  void *data; /* in the graph's arena */
+};
+
+/* Decodes a tensor. what: "initializer 'w'". Errors: INVALID when its data does not fit its shape. */
+int onnx_tensor_read(struct onnx_reader *reader, const Onnx__TensorProto *proto, const char *what,
+                     struct onnx_tensor *out, struct err *err);
+
+/* Decodes a node's attributes into node->attrs. */
+int onnx_attrs_read(struct onnx_reader *reader, const Onnx__NodeProto *proto, struct node *node,
+                    struct err *err);
+
+/* Makes output 0 of a Constant node, whose attributes are read, a constant. */
+int onnx_constant_read(struct onnx_reader *reader, const struct node *node, struct err *err);
+
+/* Puts the nodes in topological order: the file's order where that is one. Errors: INVALID naming a cycle. */
+int onnx_nodes_sort(struct graph *graph, struct err *err);
+
+#endif

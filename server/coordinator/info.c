@@ -1,0 +1,184 @@
+/* Answers about runs and members. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/coordinator/state.h"
+
+static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info);
+static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
+                        Weir__ServerInfo *info);
+
+int coordinator_find_run(const struct coordinator *coordinator, const char *prefix, const char **id,
+                         struct err *err) {
+  char matches[512] = "";
+  int n_matches = 0;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run *run = coordinator->runs[i];
+    size_t length = strlen(matches);
+    if (strncmp(run->id, prefix, strlen(prefix)))
+      continue;
+    *id = run->id;
+    if (strcmp(run->id, prefix) == 0)
+      return 0;
+    n_matches++;
+    snprintf(matches + length, sizeof matches - length, "%s%s", length ? ", " : "", run->id);
+  }
+  if (n_matches == 1 && *prefix)
+    return 0;
+  if (!*prefix)
+    return err_set(err, ERR_INVALID, "no run is named");
+  if (n_matches == 0)
+    return err_set(err, ERR_NOT_FOUND, "no run '%.100s'", prefix);
+  return err_set(err, ERR_INVALID, "run '%.100s' is ambiguous: it may be %s", prefix, matches);
+}
+
+bool coordinator_run_info(const struct coordinator *coordinator, const char *id, uint64_t now_ms,
+                          Weir__RunInfo *info) {
+  const struct run *run = coordinator_run(coordinator, id);
+  if (run)
+    coordinator_info_fill(coordinator, run, now_ms, info);
+  return run != NULL;
+}
+
+bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return !run || coordinator_is_over(run);
+}
+
+const char *coordinator_run_model(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run ? run->model_sha256 : NULL;
+}
+
+bool coordinator_run_event(const struct coordinator *coordinator, const char *id, uint64_t number,
+                           struct run_event_view *view) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && event_log_view(&run->events, number, view);
+}
+
+int coordinator_live_runs(const struct coordinator *coordinator) {
+  int count = 0;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    count += !coordinator_is_over(coordinator->runs[i]);
+  return count;
+}
+
+double coordinator_train_seconds(const struct run *run, uint64_t now_ms) {
+  uint64_t end_ms = run->trained_ms ? run->trained_ms : run->finished_ms ? run->finished_ms : now_ms;
+  return run->started_ms ? (double)(end_ms - run->started_ms) / 1000 : 0;
+}
+
+void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
+                           Weir__RunInfo *info) {
+  const struct plan *plan = &run->plan;
+  double seconds = coordinator_train_seconds(run, now_ms);
+  weir__run_info__init(info);
+  info->run = run->id;
+  info->name = run->spec->name;
+  info->state = run->state;
+  info->message = run->message;
+  info->bad_input = run->is_bad_input;
+  info->step = run->step;
+  info->steps = plan->steps;
+  if (plan->steps) {
+    info->epoch = (double)run->step * plan->batch / (double)plan->train_samples;
+    info->epochs = (double)plan->steps * plan->batch / (double)plan->train_samples;
+  }
+  info->loss = run->loss;
+  info->accuracy = run->accuracy;
+  info->eval_loss = run->eval_loss;
+  if (run->state == WEIR__RUN_STATE__RUNNING)
+    info->samples_per_second = rate_per_second(&run->rate, now_ms);
+  else if (run->step && seconds > 0)
+    info->samples_per_second = (double)run->step * plan->batch / seconds;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_READY)
+      continue;
+    info->workers++;
+    info->executors += member->executors;
+  }
+  info->useful_executors = run->spec->train->microbatches;
+  info->weights_sha256 = (char *)run->weights_sha256;
+  info->submitted_unix_ms = run->submitted_unix_ms;
+  if (run->finished_ms)
+    info->finished_unix_ms = run->submitted_unix_ms + (int64_t)(run->finished_ms - run->submitted_ms);
+  info->parameters = run->parameters;
+  info->blocks = run->n_blocks;
+  info->incarnation = run->incarnation;
+  info->view = run->view;
+  info->train_seconds = seconds;
+}
+
+void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                           Weir__ListRunsReply *reply) {
+  weir__list_runs_reply__init(reply);
+  reply->runs = arena_new(arena, (size_t)coordinator->n_runs * sizeof *reply->runs);
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    reply->runs[i] = arena_new(arena, sizeof **reply->runs);
+    coordinator_info_fill(coordinator, coordinator->runs[i], now_ms, reply->runs[i]);
+  }
+  reply->n_runs = (size_t)coordinator->n_runs;
+}
+
+void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                              Weir__ListWorkersReply *reply) {
+  weir__list_workers_reply__init(reply);
+  reply->workers = arena_new(arena, (size_t)coordinator->n_members * sizeof *reply->workers);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    if (coordinator->members[i]->role != WEIR__ROLE__WORKER)
+      continue;
+    reply->workers[reply->n_workers] = arena_new(arena, sizeof **reply->workers);
+    worker_info(coordinator->members[i], now_ms, reply->workers[reply->n_workers++]);
+  }
+}
+
+void coordinator_list_servers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                              Weir__ListServersReply *reply) {
+  weir__list_servers_reply__init(reply);
+  reply->servers = arena_new(arena, (size_t)coordinator->n_members * sizeof *reply->servers);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    if (coordinator->members[i]->role != WEIR__ROLE__SERVER)
+      continue;
+    reply->servers[reply->n_servers] = arena_new(arena, sizeof **reply->servers);
+    server_info(coordinator, coordinator->members[i], now_ms, reply->servers[reply->n_servers++]);
+  }
+}
+
+static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info) {
+  weir__worker_info__init(info);
+  info->id = worker->id;
+  info->host = worker->host;
+  info->pid = worker->pid;
+  info->device = worker->device;
+  info->executors = worker->executors;
+  info->run = worker->run ? worker->run->id : "";
+  info->state = (char *)coordinator_worker_state_name(worker->state);
+  info->microbatches = worker->microbatches.end - worker->microbatches.begin;
+  info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
+  info->message = worker->message;
+}
+
+static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
+                        Weir__ServerInfo *info) {
+  weir__server_info__init(info);
+  info->id = server->id;
+  info->address = server->address;
+  info->host = server->host;
+  info->pid = server->pid;
+  info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run_server *part = coordinator_run_server(coordinator->runs[i], server);
+    if (!part)
+      continue;
+    info->blocks += part->blocks;
+    info->bytes += part->bytes;
+  }
+}
+
+const char *coordinator_state_name(Weir__RunState state) {
+  static const char *const names[] = {"unknown",   "queued", "loading", "running",
+                                      "finishing", "done",   "failed",  "cancelled"};
+  return names[state];
+}

@@ -1,0 +1,150 @@
+/* What members are told. Messages live in the arena of the step's actions. */
+#include "server/coordinator/state.h"
+
+static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
+                              Weir__Order__BodyCase body);
+static Weir__Plan *plan_message(struct arena *arena, const struct run *run);
+static Weir__Endpoint **endpoints(struct arena *arena, const struct run *run);
+static Weir__Assignment **assignments(struct coordinator *coordinator, const struct run *run, size_t *count);
+
+void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
+  order->welcome = arena_new(&coordinator->actions->arena, sizeof *order->welcome);
+  weir__welcome__init(order->welcome);
+  order->welcome->id = arena_strdup(&coordinator->actions->arena, member->id);
+}
+
+void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_LOAD);
+  Weir__LoadRun *load = order->load = arena_new(arena, sizeof *load);
+  weir__load_run__init(load);
+  load->run = run->id;
+  load->incarnation = run->incarnation;
+  load->spec = run->spec;
+  load->model_bytes = run->model_bytes;
+  load->model_sha256 = run->model_sha256;
+  if (member->role != WEIR__ROLE__SERVER)
+    return;
+  load->plan = plan_message(arena, run);
+  load->servers = endpoints(arena, run);
+  load->n_servers = (size_t)run->n_servers;
+}
+
+void coordinator_order_views(struct coordinator *coordinator, const struct run *run) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__View *view = arena_new(arena, sizeof *view);
+  weir__view__init(view);
+  view->run = run->id;
+  view->number = run->view;
+  view->incarnation = run->incarnation;
+  view->plan = plan_message(arena, run);
+  view->servers = endpoints(arena, run);
+  view->n_servers = (size_t)run->n_servers;
+  view->workers = assignments(coordinator, run, &view->n_workers);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run == run && member->state == WORKER_READY)
+      order_new(coordinator, member, WEIR__ORDER__BODY_VIEW)->view = view;
+  }
+}
+
+void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
+                             const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WRITE);
+  order->write = arena_new(&coordinator->actions->arena, sizeof *order->write);
+  weir__write_blocks__init(order->write);
+  order->write->run = run->id;
+  order->write->incarnation = run->incarnation;
+  order->write->step = run->plan.steps;
+}
+
+void coordinator_order_unload(struct coordinator *coordinator, const struct run *run,
+                              const struct member *member, const char *reason) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_UNLOAD);
+  order->unload = arena_new(arena, sizeof *order->unload);
+  weir__unload_run__init(order->unload);
+  order->unload->run = run->id;
+  order->unload->reason = arena_strdup(arena, reason);
+}
+
+/* The manifest of the run's last version, but for weights_sha256. */
+void coordinator_commit(struct coordinator *coordinator, const struct run *run) {
+  struct arena *arena = &coordinator->actions->arena;
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_COMMIT);
+  Weir__Manifest *manifest = arena_new(arena, sizeof *manifest);
+  weir__manifest__init(manifest);
+  manifest->run = run->id;
+  manifest->spec = run->spec;
+  manifest->plan = plan_message(arena, run);
+  manifest->model_sha256 = run->model_sha256;
+  manifest->incarnation = run->incarnation;
+  manifest->epoch = coordinator->options.epoch;
+  manifest->step = run->plan.steps;
+  manifest->n_blocks = run->n_blocks;
+  manifest->blocks = arena_new(arena, run->n_blocks * sizeof *manifest->blocks);
+  for (uint32_t i = 0; i < run->n_blocks; i++) {
+    Weir__WrittenBlock *block = manifest->blocks[i] = arena_new(arena, sizeof *block);
+    weir__written_block__init(block);
+    block->block = i;
+    block->sha256 = run->written[i].sha256;
+    block->bytes = run->written[i].bytes;
+  }
+  action->run = run->id;
+  action->manifest = manifest;
+}
+
+static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
+                              Weir__Order__BodyCase body) {
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_ORDER);
+  Weir__Order *order = arena_new(&coordinator->actions->arena, sizeof *order);
+  weir__order__init(order);
+  order->epoch = coordinator->options.epoch;
+  order->body_case = body;
+  action->member = member->key;
+  action->order = order;
+  return order;
+}
+
+static Weir__Plan *plan_message(struct arena *arena, const struct run *run) {
+  Weir__Plan *plan = arena_new(arena, sizeof *plan);
+  weir__plan__init(plan);
+  plan->train_samples = run->plan.train_samples;
+  plan->eval_samples = run->plan.eval_samples;
+  plan->steps = run->plan.steps;
+  return plan;
+}
+
+static Weir__Endpoint **endpoints(struct arena *arena, const struct run *run) {
+  Weir__Endpoint **list = arena_new(arena, (size_t)run->n_servers * sizeof *list);
+  for (int i = 0; i < run->n_servers; i++) {
+    list[i] = arena_new(arena, sizeof **list);
+    weir__endpoint__init(list[i]);
+    list[i]->id = run->servers[i].member->id;
+    list[i]->address = run->servers[i].member->address;
+  }
+  return list;
+}
+
+static Weir__Assignment **assignments(struct coordinator *coordinator, const struct run *run, size_t *count) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Assignment **list = arena_new(arena, (size_t)coordinator->n_members * sizeof *list);
+  size_t n = 0;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_READY)
+      continue;
+    list[n] = arena_new(arena, sizeof **list);
+    weir__assignment__init(list[n]);
+    list[n]->worker = member->id;
+    list[n]->microbatch_begin = member->microbatches.begin;
+    list[n]->microbatch_end = member->microbatches.end;
+    list[n]->eval_begin = member->eval_chunks.begin;
+    list[n]->eval_end = member->eval_chunks.end;
+    n++;
+  }
+  *count = n;
+  return list;
+}

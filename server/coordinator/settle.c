@@ -1,0 +1,264 @@
+/* Which members serve which run, and who computes what: after every event the state is settled. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/message.h"
+#include "common/placement.h"
+#include "server/coordinator/state.h"
+
+/* worker_moves[from] has bit `to`. */
+#define TO(state) (1u << WORKER_##state)
+static const unsigned worker_moves[] = {
+    [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING),
+    [WORKER_LOADING] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING),
+    [WORKER_READY] = TO(IDLE) | TO(REFUSED) | TO(DRAINING),
+    [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING),
+    [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
+};
+#undef TO
+static const char *const worker_state_names[] = {"idle", "loading", "ready", "refused", "draining"};
+
+static void take_workers(struct coordinator *coordinator, struct run *run);
+static bool may_serve(const struct run *run, const struct member *member);
+static void load_servers(struct coordinator *coordinator, struct run *run);
+static void place_blocks(struct run *run);
+static void start_when_loaded(struct coordinator *coordinator, struct run *run);
+static void send_view(struct coordinator *coordinator, struct run *run);
+static void explain_waiting(struct coordinator *coordinator, struct run *run);
+static void publish_info(struct coordinator *coordinator, struct run *run);
+static void let_drained_go(struct coordinator *coordinator);
+
+void coordinator_worker_set_state(struct member *worker, enum worker_state state) {
+  CHECK(worker_moves[worker->state] & (1u << state));
+  if (worker->state == state)
+    return;
+  log_event(LOG_INFO, "coordinator", "worker_state", "id=%s from=%s to=%s run=%s", worker->id,
+            worker_state_names[worker->state], worker_state_names[state],
+            worker->run ? worker->run->id : "-");
+  worker->state = state;
+}
+
+const char *coordinator_worker_state_name(enum worker_state state) {
+  return worker_state_names[state];
+}
+
+int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
+                              enum worker_state state) {
+  int count = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    count += coordinator->members[i]->run == run && coordinator->members[i]->state == state;
+  return count;
+}
+
+void coordinator_worker_leave_run(struct member *worker, enum worker_state state) {
+  if (worker->state == WORKER_READY)
+    worker->run->is_view_due = true;
+  worker->run->is_info_due |= !coordinator_is_over(worker->run);
+  coordinator_worker_set_state(worker, state);
+  worker->run = NULL;
+  worker->microbatches = worker->eval_chunks = (struct range){0, 0};
+}
+
+void coordinator_settle(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    coordinator->members[i]->reserved_for = NULL;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run *run = coordinator->runs[i];
+    if (!coordinator_is_over(run)) {
+      take_workers(coordinator, run);
+      load_servers(coordinator, run);
+      start_when_loaded(coordinator, run);
+      send_view(coordinator, run);
+      coordinator_finish_when_complete(coordinator, run);
+      explain_waiting(coordinator, run);
+    }
+    publish_info(coordinator, run);
+  }
+  let_drained_go(coordinator);
+}
+
+static uint32_t count_free(const struct coordinator *coordinator, const struct run *run) {
+  uint32_t count = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    count += may_serve(run, coordinator->members[i]);
+  return count;
+}
+
+static bool has_server(const struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator->members[i]->role == WEIR__ROLE__SERVER)
+      return true;
+  return false;
+}
+
+/* Runs take workers in the order of submission. One that still waits for enough of them keeps what it could
+   use from those behind it, or a run that needs many would never begin. */
+static void take_workers(struct coordinator *coordinator, struct run *run) {
+  const Weir__WorkersSpec *spec = run->spec->workers;
+  uint32_t held = (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
+                             coordinator_count_workers(coordinator, run, WORKER_READY));
+  bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED &&
+                    (!has_server(coordinator) || count_free(coordinator, run) < spec->min);
+  if (run->state == WEIR__RUN_STATE__FINISHING)
+    return;
+  if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting)
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
+  for (int i = 0; i < coordinator->n_members && (!spec->has_max || held < spec->max); i++) {
+    struct member *member = coordinator->members[i];
+    if (!may_serve(run, member))
+      continue;
+    held++;
+    if (is_waiting) {
+      member->reserved_for = run;
+      continue;
+    }
+    member->run = run;
+    free(member->message);
+    member->message = mem_strdup("");
+    coordinator_worker_set_state(member, WORKER_LOADING);
+    coordinator_order_load(coordinator, run, member);
+  }
+}
+
+static bool may_serve(const struct run *run, const struct member *member) {
+  if (member->role != WEIR__ROLE__WORKER || member->reserved_for)
+    return false;
+  if (member->state != WORKER_IDLE && member->state != WORKER_REFUSED)
+    return false;
+  for (int i = 0; i < run->n_refused; i++)
+    if (run->refused[i] == member->key)
+      return false;
+  return true;
+}
+
+/* Every server that is of the first one's kind serves the run from its beginning to its end. */
+static void load_servers(struct coordinator *coordinator, struct run *run) {
+  struct member *first = NULL;
+  if (run->state != WEIR__RUN_STATE__LOADING || run->plan.steps == 0 || run->n_servers > 0)
+    return;
+  free(run->servers);
+  run->servers = mem_new((size_t)coordinator->n_members * sizeof *run->servers);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->role != WEIR__ROLE__SERVER)
+      continue;
+    first = first ? first : member;
+    if (strcmp(member->fingerprint, first->fingerprint) == 0)
+      run->servers[run->n_servers++].member = member;
+    else
+      log_event(LOG_WARN, "coordinator", "server_left_out",
+                "run=%s id=%s fingerprint=\"%s\" first=%s first_fingerprint=\"%s\"", run->id, member->id,
+                member->fingerprint, first->id, first->fingerprint);
+  }
+  if (run->n_servers == 0)
+    return;
+  place_blocks(run);
+  for (int i = 0; i < run->n_servers; i++)
+    coordinator_order_load(coordinator, run, run->servers[i].member);
+}
+
+static void place_blocks(struct run *run) {
+  uint32_t *owner = mem_new(run->n_blocks * sizeof *owner);
+  placement_compute(run->block_elems, run->n_blocks, (uint32_t)run->n_servers, owner);
+  for (uint32_t block = 0; block < run->n_blocks; block++) {
+    run->servers[owner[block]].blocks++;
+    run->servers[owner[block]].bytes += (uint64_t)run->block_elems[block] * sizeof(float);
+  }
+  free(owner);
+}
+
+static void start_when_loaded(struct coordinator *coordinator, struct run *run) {
+  uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
+  if (run->state != WEIR__RUN_STATE__LOADING || run->n_servers == 0 || ready < run->spec->workers->min)
+    return;
+  for (int i = 0; i < run->n_servers; i++)
+    if (!run->servers[i].is_loaded)
+      return;
+  run->started_ms = coordinator->now_ms;
+  rate_add(&run->rate, coordinator->now_ms, 0);
+  run->is_view_due = true;
+  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__RUNNING);
+}
+
+/* One view for all that changed in this step. */
+static void send_view(struct coordinator *coordinator, struct run *run) {
+  int ready = coordinator_count_workers(coordinator, run, WORKER_READY), n = 0;
+  struct arena *arena = &coordinator->actions->arena;
+  uint32_t *executors = arena_new(arena, (size_t)ready * sizeof *executors);
+  struct range *microbatches = arena_new(arena, (size_t)ready * sizeof *microbatches);
+  struct range *eval_chunks = arena_new(arena, (size_t)ready * sizeof *eval_chunks);
+  if (run->state != WEIR__RUN_STATE__RUNNING || !run->is_view_due)
+    return;
+  run->is_view_due = false;
+  run->is_info_due = true;
+  run->view++;
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY)
+      executors[n++] = coordinator->members[i]->executors;
+  if (n > 0) {
+    assign_ranges(executors, n, run->plan.microbatches, microbatches);
+    assign_ranges(executors, n, run->plan.eval_chunks, eval_chunks);
+  }
+  n = 0;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_READY)
+      continue;
+    member->microbatches = microbatches[n];
+    member->eval_chunks = eval_chunks[n++];
+  }
+  log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
+            (unsigned long long)run->view, n);
+  coordinator_order_views(coordinator, run);
+}
+
+/* What the run waits for, for people; nothing while it goes on. */
+static void explain_waiting(struct coordinator *coordinator, struct run *run) {
+  uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
+  uint32_t loading = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_LOADING);
+  uint32_t min = run->spec->workers->min, have = 0;
+  char message[2048] = "";
+  bool is_short = false;
+  if (run->state == WEIR__RUN_STATE__QUEUED) {
+    for (int i = 0; i < coordinator->n_members; i++)
+      have += coordinator->members[i]->reserved_for == run;
+    is_short = true;
+  } else if (run->state == WEIR__RUN_STATE__LOADING) {
+    have = ready + loading;
+    is_short = have < min;
+  } else if (run->state == WEIR__RUN_STATE__RUNNING) {
+    min = 1;
+    is_short = ready == 0;
+  }
+  if (run->state == WEIR__RUN_STATE__QUEUED && !has_server(coordinator))
+    snprintf(message, sizeof message, "waiting for a server");
+  else if (is_short)
+    snprintf(message, sizeof message, "waiting for workers: %u of %u%s%s", have, min,
+             run->refusal ? "; " : "", run->refusal ? run->refusal : "");
+  coordinator_run_set_message(run, message);
+}
+
+static void publish_info(struct coordinator *coordinator, struct run *run) {
+  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_INFO};
+  Weir__RunInfo info;
+  if (!run->is_info_due)
+    return;
+  run->is_info_due = false;
+  coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
+  event.info = message_copy(&info);
+  event_log_add(&run->events, &event);
+  coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
+}
+
+/* Their ranges are with others by now: leaving workers may go. */
+static void let_drained_go(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->state != WORKER_DRAINING || !member->run)
+      continue;
+    coordinator_order_unload(coordinator, member->run, member, "drained");
+    coordinator_worker_leave_run(member, WORKER_DRAINING);
+  }
+}

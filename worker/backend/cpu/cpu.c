@@ -90,7 +90,7 @@ static int graph_survey(struct backend_program *program, const int *watched, int
   for (int w = 0; w < n_watched; w++)
     program->values[watched[w]].is_watched = true;
   for (int n = 0; n < graph->n_nodes; n++)
-    program->nodes[n] = (struct cpu_node){.workspace = -1, .gradient = -1};
+    program->nodes[n] = (struct cpu_node){.workspace = -1};
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
     if (node->n_inputs > OP_INPUTS_MAX || node->n_outputs > OP_OUTPUTS_MAX)
@@ -99,8 +99,8 @@ static int graph_survey(struct backend_program *program, const int *watched, int
     for (int i = 0; i < node->n_inputs; i++)
       if (node->inputs[i] >= 0)
         program->values[node->inputs[i]].last_node = n;
-    if (node->forward >= 0 && program->nodes[node->forward].gradient < 0)
-      program->nodes[node->forward].gradient = n;
+    if (node->forward >= 0)
+      program->nodes[node->forward].has_gradient = true;
   }
   return ERR_OK;
 }
@@ -124,18 +124,20 @@ static int check_shapes(const struct graph *graph, const struct node *node, stru
   return ERR_OK;
 }
 
-static bool has_elements(const struct graph *graph, const struct node *node) {
+/* oneDNN is given f32 tensors that are not empty. */
+static bool suits_kernels(const struct graph *graph, const struct node *node) {
   for (int i = 0; i < node->n_inputs; i++)
     if (node->inputs[i] >= 0 && shape_elems(&graph->values[node->inputs[i]].shape) <= 0)
       return false;
   for (int o = 0; o < node->n_outputs; o++)
     if (node->outputs[o] >= 0 && shape_elems(&graph->values[node->outputs[o]].shape) <= 0)
       return false;
-  return true;
+  return node->outputs[0] >= 0 && graph->values[node->outputs[0]].dtype == DTYPE_F32 && node->n_inputs > 0 &&
+         node->inputs[0] >= 0 && graph->values[node->inputs[0]].dtype == DTYPE_F32;
 }
 
 static bool is_alias(const struct node *node) {
-  if (!(node->op->flags & OP_ALIAS))
+  if (!(node->op->flags & OP_ALIAS) || node->outputs[0] < 0)
     return false;
   for (int o = 1; o < node->n_outputs; o++)
     if (node->outputs[o] >= 0)
@@ -148,7 +150,7 @@ static void node_prepare(struct backend_program *program, const struct node *nod
     cpu_alias(program, node->outputs[0], node->inputs[0]);
     return;
   }
-  if (has_elements(program->graph, node))
+  if (suits_kernels(program->graph, node))
     for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++)
       if (strcmp(kernels[k]->op, node->op->name) == 0 && kernels[k]->prepare(program, node))
         return;
@@ -167,8 +169,7 @@ static int nodes_prepare(struct backend_program *program, const int *watched, in
     int code = check_shapes(graph, node, err);
     if (code)
       return code;
-    if (!program->nodes[n].is_fused)
-      node_prepare(program, node);
+    node_prepare(program, node);
     for (int o = 0; o < node->n_outputs && program->err.code == ERR_OK; o++)
       if (node->outputs[o] >= 0)
         deliver(program, watched, n_watched, node->outputs[o]);

@@ -63,10 +63,9 @@ struct cpu_step {
 
 /* What building knows of a node. */
 struct cpu_node {
-  dnnl_primitive_desc_t forward; /* for the backward node's hint */
+  dnnl_primitive_desc_t forward; /* for the backward node's hint; NULL */
   int workspace;                 /* buffer that the forward step leaves for the backward one; -1 */
-  int gradient;                  /* the first backward node of this one; -1 */
-  bool is_fused;                 /* its work is done by an earlier node's step */
+  bool has_gradient;             /* backward nodes belong to it */
 };
 
 struct cpu_value {

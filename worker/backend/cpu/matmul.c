@@ -103,7 +103,7 @@ static bool prepare_gemm(struct backend_program *program, const struct node *nod
   float beta = node_attr_float(node, "beta", 1);
   struct product product = {.a = node->inputs[0], .b = node->inputs[1], .bias = -1, .out = node->outputs[0]};
   product.alpha = node_attr_float(node, "alpha", 1);
-  if (a->shape.rank != 2 || b->shape.rank != 2 || a->dtype != DTYPE_F32 || (c && c->shape.rank > 2))
+  if (a->shape.rank != 2 || b->shape.rank != 2 || (c && c->shape.rank > 2))
     return false;
   product.a_layout = matrix_layout(2, a->shape.dim, node_attr_int(node, "transA", 0) != 0);
   product.b_layout = matrix_layout(2, b->shape.dim, node_attr_int(node, "transB", 0) != 0);
@@ -147,7 +147,7 @@ static bool prepare_matmul(struct backend_program *program, const struct node *n
   int64_t a_dims[RANK_MAX], b_dims[RANK_MAX], out_dims[RANK_MAX];
   int ndims = a->rank > b->rank ? a->rank : b->rank;
   ndims = ndims > 2 ? ndims : 2;
-  if (a->rank < 1 || b->rank < 1 || node_input(program->graph, node, 0)->dtype != DTYPE_F32)
+  if (a->rank < 1 || b->rank < 1)
     return false;
   operand_dims(a, false, ndims, a_dims);
   operand_dims(b, true, ndims, b_dims);

@@ -1,0 +1,145 @@
+/* Pools over windows and over everything, and their gradients, in the layout of the pooled tensor. */
+#include "worker/backend/cpu/cpu.h"
+#include "worker/backend/cpu/window.h"
+
+struct pool {
+  dnnl_alg_kind_t kind;
+  struct window window;
+  const struct shape *in, *out;
+};
+
+/* in, out: values of the pooled tensor's shape and of the result's. */
+static bool pool_init(struct pool *pool, const struct graph *graph, dnnl_alg_kind_t kind, int in, int out) {
+  *pool = (struct pool){.kind = kind, .in = &graph->values[in].shape, .out = &graph->values[out].shape};
+  return pool->in->rank >= 3 && pool->in->rank <= 5 && pool->out->rank == pool->in->rank;
+}
+
+/* The windows that the node's attributes say. */
+static bool pool_set_windows(struct pool *pool, const struct node *node) {
+  const struct attr *kernel = node_attr(node, "kernel_shape");
+  if (!kernel || kernel->n != pool->in->rank - 2 ||
+      !window_init(&pool->window, node, kernel->n, kernel->ints, pool->in->dim + 2, pool->out->dim + 2))
+    return false;
+  return pool->kind != dnnl_pooling_avg_include_padding || !pool->window.is_beyond;
+}
+
+/* One window over each whole channel. */
+static void pool_set_whole(struct pool *pool) {
+  for (int d = 0; d < pool->in->rank - 2; d++) {
+    pool->window.kernel[d] = pool->in->dim[d + 2];
+    pool->window.strides[d] = 1;
+  }
+}
+
+/* X -> Y, and a workspace for the gradient of a maximum. */
+static bool prepare_forward(struct backend_program *program, const struct node *node,
+                            const struct pool *pool) {
+  const struct window *w = &pool->window;
+  struct cpu_node *known = &program->nodes[node->index];
+  bool has_workspace = known->has_gradient && pool->kind == dnnl_pooling_max;
+  dnnl_memory_desc_t in = cpu_layout_as(program, node->inputs[0], pool->in->rank, pool->in->dim);
+  dnnl_memory_desc_t out = layout_any(pool->out->rank, pool->out->dim);
+  dnnl_pooling_v2_desc_t forward;
+  if (dnnl_pooling_v2_forward_desc_init(
+          &forward, has_workspace ? dnnl_forward_training : dnnl_forward_inference, pool->kind, &in, &out,
+          w->strides, w->kernel, w->dilations, w->pads_begin, w->pads_end))
+    return false;
+  dnnl_primitive_desc_t desc = cpu_describe(program, &forward, NULL, NULL);
+  if (!desc)
+    return false;
+  struct cpu_step *step = cpu_step_new(program, node);
+  cpu_read(program, step, DNNL_ARG_SRC, node->inputs[0], &in);
+  cpu_write(program, step, DNNL_ARG_DST, node->outputs[0], cpu_query(desc, dnnl_query_dst_md, 0));
+  if (has_workspace)
+    known->workspace =
+        cpu_write(program, step, DNNL_ARG_WORKSPACE, -1, cpu_query(desc, dnnl_query_workspace_md, 0));
+  known->forward = desc;
+  cpu_step_end(program, step, desc);
+  return true;
+}
+
+/* dY, ... -> dX, in the layouts of the forward node. */
+static bool prepare_backward(struct backend_program *program, const struct node *node,
+                             const struct pool *pool) {
+  const struct window *w = &pool->window;
+  const struct cpu_node *forward = &program->nodes[node->forward];
+  dnnl_pooling_v2_desc_t backward;
+  if (!forward->forward || (pool->kind == dnnl_pooling_max && forward->workspace < 0))
+    return false;
+  const dnnl_memory_desc_t *in = cpu_query(forward->forward, dnnl_query_src_md, 0);
+  const dnnl_memory_desc_t *out = cpu_query(forward->forward, dnnl_query_dst_md, 0);
+  if (dnnl_pooling_v2_backward_desc_init(&backward, pool->kind, in, out, w->strides, w->kernel, w->dilations,
+                                         w->pads_begin, w->pads_end))
+    return false;
+  dnnl_primitive_desc_t desc = cpu_describe(program, &backward, NULL, forward->forward);
+  if (!desc)
+    return false;
+  struct cpu_step *step = cpu_step_new(program, node);
+  cpu_read(program, step, DNNL_ARG_DIFF_DST, node->inputs[0], out);
+  if (forward->workspace >= 0)
+    cpu_use(program, step, DNNL_ARG_WORKSPACE, forward->workspace, NULL);
+  cpu_write(program, step, DNNL_ARG_DIFF_SRC, node->outputs[0], in);
+  cpu_step_end(program, step, desc);
+  return true;
+}
+
+static bool prepare_windows(struct backend_program *program, const struct node *node, dnnl_alg_kind_t kind) {
+  struct pool pool;
+  return pool_init(&pool, program->graph, kind, node->inputs[0], node->outputs[0]) &&
+         pool_set_windows(&pool, node) && prepare_forward(program, node, &pool);
+}
+
+static bool prepare_windows_grad(struct backend_program *program, const struct node *node,
+                                 dnnl_alg_kind_t kind) {
+  struct pool pool;
+  return node->forward >= 0 && pool_init(&pool, program->graph, kind, node->outputs[0], node->inputs[0]) &&
+         pool_set_windows(&pool, program->graph->nodes[node->forward]) &&
+         prepare_backward(program, node, &pool);
+}
+
+static dnnl_alg_kind_t average_kind(const struct node *node) {
+  return node_attr_int(node, "count_include_pad", 0) ? dnnl_pooling_avg_include_padding
+                                                     : dnnl_pooling_avg_exclude_padding;
+}
+
+/* MaxPool: X -> Y; oneDNN has no indices of ONNX's kind. */
+static bool prepare_max(struct backend_program *program, const struct node *node) {
+  return (node->n_outputs < 2 || node->outputs[1] < 0) && prepare_windows(program, node, dnnl_pooling_max);
+}
+
+static bool prepare_max_grad(struct backend_program *program, const struct node *node) {
+  return prepare_windows_grad(program, node, dnnl_pooling_max);
+}
+
+static bool prepare_average(struct backend_program *program, const struct node *node) {
+  return prepare_windows(program, node, average_kind(node));
+}
+
+static bool prepare_average_grad(struct backend_program *program, const struct node *node) {
+  return node->forward >= 0 &&
+         prepare_windows_grad(program, node, average_kind(program->graph->nodes[node->forward]));
+}
+
+static bool prepare_global(struct backend_program *program, const struct node *node) {
+  struct pool pool;
+  if (!pool_init(&pool, program->graph, dnnl_pooling_avg_include_padding, node->inputs[0], node->outputs[0]))
+    return false;
+  pool_set_whole(&pool);
+  return prepare_forward(program, node, &pool);
+}
+
+static bool prepare_global_grad(struct backend_program *program, const struct node *node) {
+  struct pool pool;
+  if (node->forward < 0 ||
+      !pool_init(&pool, program->graph, dnnl_pooling_avg_include_padding, node->outputs[0], node->inputs[0]))
+    return false;
+  pool_set_whole(&pool);
+  return prepare_backward(program, node, &pool);
+}
+
+const struct cpu_kernel cpu_max_pool = {"MaxPool", prepare_max};
+const struct cpu_kernel cpu_max_pool_grad = {"MaxPoolGrad", prepare_max_grad};
+const struct cpu_kernel cpu_average_pool = {"AveragePool", prepare_average};
+const struct cpu_kernel cpu_average_pool_grad = {"AveragePoolGrad", prepare_average_grad};
+const struct cpu_kernel cpu_global_average_pool = {"GlobalAveragePool", prepare_global};
+const struct cpu_kernel cpu_global_average_pool_grad = {"GlobalAveragePoolGrad", prepare_global_grad};

@@ -1,0 +1,74 @@
+/* Softmax and LogSoftmax, and their gradients from the output. */
+#include "worker/backend/cpu/cpu.h"
+
+/* Before opset 13 they see a matrix cut at the axis: the same only where the axis is the last. */
+static bool softmax_axis(const struct backend_program *program, const struct node *node, int *axis) {
+  int rank = node_input(program->graph, node, 0)->shape.rank;
+  int64_t given = node_attr_int(node, "axis", program->graph->opset < 13 ? 1 : -1);
+  *axis = (int)(given < 0 ? given + rank : given);
+  return rank > 0 && *axis >= 0 && *axis < rank && (program->graph->opset >= 13 || *axis == rank - 1);
+}
+
+static dnnl_primitive_desc_t forward_describe(struct backend_program *program, dnnl_alg_kind_t kind,
+                                              const dnnl_memory_desc_t *layout, int axis) {
+  dnnl_softmax_v2_desc_t softmax;
+  if (dnnl_softmax_v2_forward_desc_init(&softmax, dnnl_forward_training, kind, layout, layout, axis))
+    return NULL;
+  return cpu_describe(program, &softmax, NULL, NULL);
+}
+
+/* X -> Y */
+static bool prepare_forward(struct backend_program *program, const struct node *node, dnnl_alg_kind_t kind) {
+  dnnl_memory_desc_t layout = layout_of_shape(&node_input(program->graph, node, 0)->shape);
+  int axis;
+  dnnl_primitive_desc_t desc =
+      softmax_axis(program, node, &axis) ? forward_describe(program, kind, &layout, axis) : NULL;
+  if (!desc)
+    return false;
+  struct cpu_step *step = cpu_step_new(program, node);
+  cpu_read(program, step, DNNL_ARG_SRC, node->inputs[0], &layout);
+  cpu_write(program, step, DNNL_ARG_DST, node->outputs[0], &layout);
+  cpu_step_end(program, step, desc);
+  return true;
+}
+
+/* dY, Y -> dX */
+static bool prepare_backward(struct backend_program *program, const struct node *node, dnnl_alg_kind_t kind) {
+  dnnl_memory_desc_t layout = layout_of_shape(&node_input(program->graph, node, 0)->shape);
+  dnnl_softmax_v2_desc_t softmax;
+  int axis;
+  if (!softmax_axis(program, node, &axis) ||
+      dnnl_softmax_v2_backward_desc_init(&softmax, kind, &layout, &layout, &layout, axis))
+    return false;
+  dnnl_primitive_desc_t hint = forward_describe(program, kind, &layout, axis);
+  dnnl_primitive_desc_t desc = hint ? cpu_describe(program, &softmax, NULL, hint) : NULL;
+  if (!desc)
+    return false;
+  struct cpu_step *step = cpu_step_new(program, node);
+  cpu_read(program, step, DNNL_ARG_DIFF_DST, node->inputs[0], &layout);
+  cpu_read(program, step, DNNL_ARG_DST, node->inputs[1], &layout);
+  cpu_write(program, step, DNNL_ARG_DIFF_SRC, node->outputs[0], &layout);
+  cpu_step_end(program, step, desc);
+  return true;
+}
+
+static bool prepare_softmax(struct backend_program *program, const struct node *node) {
+  return prepare_forward(program, node, dnnl_softmax_accurate);
+}
+
+static bool prepare_log_softmax(struct backend_program *program, const struct node *node) {
+  return prepare_forward(program, node, dnnl_softmax_log);
+}
+
+static bool prepare_softmax_grad(struct backend_program *program, const struct node *node) {
+  return prepare_backward(program, node, dnnl_softmax_accurate);
+}
+
+static bool prepare_log_softmax_grad(struct backend_program *program, const struct node *node) {
+  return prepare_backward(program, node, dnnl_softmax_log);
+}
+
+const struct cpu_kernel cpu_softmax = {"Softmax", prepare_softmax};
+const struct cpu_kernel cpu_softmax_grad = {"SoftmaxGrad", prepare_softmax_grad};
+const struct cpu_kernel cpu_log_softmax = {"LogSoftmax", prepare_log_softmax};
+const struct cpu_kernel cpu_log_softmax_grad = {"LogSoftmaxGrad", prepare_log_softmax_grad};

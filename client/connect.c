@@ -39,7 +39,7 @@ void connection_explain(const struct rpc_channel *channel, struct err *err) {
   char why[256];
   if (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT)
     return;
-  snprintf(why, sizeof why, "%s", reason(err));
+  snprintf(why, sizeof why, "%.255s", reason(err));
   err_set(err, err->code,
           "cannot reach the coordinator at %s: %s; start one with `weir-server --role=all` or pass "
           "--coordinator HOST:PORT",

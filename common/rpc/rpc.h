@@ -46,4 +46,6 @@ void rpc_bytes_free(struct rpc_bytes *bytes); /* NULL is ignored */
 void rpc_init(void);
 void rpc_fini(void);
 
+const char *rpc_library_version(void); /* gRPC's, as linked */
+
 #endif

@@ -1,0 +1,101 @@
+/* A run's model and weights, fetched from its coordinator. */
+#include "client/download.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stop.h"
+#include "training.pb-c.h"
+
+/* Bytes that grow as chunks come: the stream does not say its length in advance. */
+struct bytes {
+  uint8_t *data;
+  size_t size, capacity;
+};
+
+static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,
+                       struct bytes *bytes, struct err *err);
+static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, struct err *err);
+
+int download_model(struct connection *connection, const char *run, void **data, size_t *size,
+                   struct err *err) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  struct bytes bytes = {0};
+  request.run = (char *)run;
+  if (stream_read(connection, RPC_GET_MODEL, &request, &bytes, err)) {
+    free(bytes.data);
+    return err->code;
+  }
+  *data = bytes.data;
+  *size = bytes.size;
+  return ERR_OK;
+}
+
+int download_weights(struct connection *connection, const char *run, uint64_t n_params,
+                     struct weights *weights, struct err *err) {
+  Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
+  struct bytes bytes = {0};
+  uint64_t floats;
+  *weights = (struct weights){0};
+  request.run = (char *)run;
+  if (stream_read(connection, RPC_GET_WEIGHTS, &request, &bytes, err))
+    goto out;
+  floats = bytes.size / sizeof(float);
+  if (bytes.size % sizeof(float) != 0 || floats < n_params) {
+    err_set(err, ERR_CORRUPT, "the weights of run '%s' came as %zu bytes, but it has %" PRIu64 " parameters",
+            run, bytes.size, n_params);
+    goto out;
+  }
+  weights->params = (float *)bytes.data;
+  weights->n_params = n_params;
+  weights->state = weights->params + n_params;
+  weights->n_state = floats - n_params;
+  return ERR_OK;
+out:
+  free(bytes.data);
+  return err->code;
+}
+
+void weights_fini(struct weights *weights) {
+  free(weights->params);
+  *weights = (struct weights){0};
+}
+
+static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,
+                       struct bytes *bytes, struct err *err) {
+  struct rpc_reader *reader = rpc_reader_open(connection->channel, method, -1);
+  struct err send_err = ERR_NONE;
+  Weir__Chunk *chunk = NULL;
+  stop_cancels(reader);
+  if (rpc_reader_send(reader, request, &send_err) == 0)
+    rpc_reader_half_close(reader);
+  while (rpc_reader_next(reader, (void **)&chunk, err) == 0 && chunk) {
+    bytes_add(bytes, &chunk->data, err);
+    weir__chunk__free_unpacked(chunk, NULL);
+    chunk = NULL;
+    if (err->code)
+      break;
+  }
+  stop_cancels(NULL);
+  rpc_reader_close(reader);
+  if (err->code && stop_cause() != STOP_NONE)
+    return err_set(err, ERR_CANCELLED, "interrupted");
+  connection_explain(connection->channel, err);
+  return err->code;
+}
+
+static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, struct err *err) {
+  if (bytes->size + chunk->len > bytes->capacity) {
+    size_t capacity = (bytes->size + chunk->len) * 2;
+    uint8_t *data = realloc(bytes->data, capacity);
+    if (!data)
+      return err_set(err, ERR_NO_MEMORY, "no memory for a download of more than %zu bytes", bytes->size);
+    bytes->data = data;
+    bytes->capacity = capacity;
+  }
+  if (chunk->len > 0)
+    memcpy(bytes->data + bytes->size, chunk->data, chunk->len);
+  bytes->size += chunk->len;
+  return ERR_OK;
+}

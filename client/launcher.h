@@ -1,0 +1,40 @@
+/* A private cluster on this machine: a coordinator, parameter servers and workers as direct children, which
+   never outlive us. */
+#ifndef WEIR_CLIENT_LAUNCHER_H
+#define WEIR_CLIENT_LAUNCHER_H
+
+#include <stdbool.h>
+
+#include "client/connect.h"
+
+struct launcher;
+
+struct launcher_options {
+  const char *logs;  /* folder of the children's output, NAME.log each; exists */
+  const char *store; /* URL */
+  int servers, workers;
+  int threads;  /* of a worker */
+  bool restart; /* start a worker again that died */
+};
+
+/* Starts the coordinator on a free port of 127.0.0.1, waits until it listens, starts the others, and a thread
+   that watches over them all: a dead worker is started again (unless it dies over and over right after its
+   start); a dead coordinator or server, or the last worker's death for good, is final: it requests
+   STOP_CHILD. Each child is a process group of its own, so that the terminal's Ctrl-C is ours alone, and is
+   sent SIGTERM by the kernel should we be killed. Errors: NOT_FOUND for a missing program, IO, UNAVAILABLE
+   with the log's last line when the coordinator does not come up; CANCELLED on a stop. */
+int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err);
+
+const char *launcher_address(const struct launcher *launcher); /* of the coordinator, HOST:PORT */
+
+/* Waits until every server and worker has joined. Errors: INTERNAL when one died for good or a minute passed,
+   CANCELLED on a stop, those of connection_call. */
+int launcher_wait_members(struct launcher *launcher, struct connection *connection, struct err *err);
+
+/* After a stop with STOP_CHILD: which child died, how, and the last line of its log. */
+void launcher_explain(struct launcher *launcher, struct err *err);
+
+/* Stops the children: SIGTERM, after five seconds SIGKILL; waits for them; frees. NULL is ignored. */
+void launcher_stop(struct launcher *launcher);
+
+#endif

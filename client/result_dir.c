@@ -1,0 +1,92 @@
+/* The folder that `weir train` leaves its results in. */
+#include "client/result_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+
+/* What a run leaves. */
+static const char *const leftovers[] = {"spec.yaml",         "metrics.jsonl", "model.onnx",
+                                        "model.safetensors", "store",         "logs"};
+
+static int folder_make(const char *path, struct err *err);
+static int tree_remove(const char *path, struct err *err);
+static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *place);
+
+int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err) {
+  char *logs;
+  if (!path[0])
+    return err_set(err, ERR_INVALID, "the name of the folder for the results is empty");
+  for (size_t i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
+    char *leftover = mem_printf("%s/%s", path, leftovers[i]);
+    bool is_there = access(leftover, F_OK) == 0;
+    if (is_there && is_forced)
+      tree_remove(leftover, err);
+    free(leftover);
+    if (is_there && !is_forced)
+      return err_set(err, ERR_EXISTS,
+                     "'%s' already holds a run: pass --force to replace it, or another --out DIR", path);
+    if (err->code)
+      return err->code;
+  }
+  logs = mem_printf("%s/logs", path);
+  folder_make(logs, err);
+  free(logs);
+  if (err->code)
+    return err->code;
+  *absolute = realpath(path, NULL);
+  return *absolute ? ERR_OK : err_errno(err, errno, "cannot use the folder '%s'", path);
+}
+
+/* With its parents. */
+static int folder_make(const char *path, struct err *err) {
+  char *part = mem_strdup(path);
+  for (char *slash = part + 1; err->code == ERR_OK && (slash = strchrnul(slash, '/')) != NULL; slash++) {
+    bool is_last = *slash == '\0';
+    *slash = '\0';
+    if (mkdir(part, 0777) && errno != EEXIST)
+      err_errno(err, errno, "cannot make the folder '%s'", part);
+    if (is_last)
+      break;
+    *slash = '/';
+  }
+  free(part);
+  return err->code;
+}
+
+static int tree_remove(const char *path, struct err *err) {
+  if (nftw(path, entry_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT))
+    return err_errno(err, errno, "cannot remove '%s'", path);
+  return ERR_OK;
+}
+
+static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *place) {
+  (void)status;
+  (void)kind;
+  (void)place;
+  return remove(path);
+}
+
+int result_dir_copy(const char *from, const char *to, struct err *err) {
+  int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
+  ssize_t n = 1;
+  if (in < 0)
+    return err_errno(err, errno, "cannot read '%s'", from);
+  out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  while (out >= 0 && n > 0)
+    n = sendfile(out, in, NULL, 1 << 20);
+  if (out < 0 || n < 0)
+    err_errno(err, errno, "cannot write '%s'", to);
+  if (out >= 0)
+    close(out);
+  close(in);
+  return err->code;
+}

@@ -1,0 +1,17 @@
+/* The folder that `weir train` leaves its results in. */
+#ifndef WEIR_CLIENT_RESULT_DIR_H
+#define WEIR_CLIENT_RESULT_DIR_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+
+/* Makes the folder `path` (with its parents and its logs/). One that already holds a run (a spec, metrics, a
+   model or a store) is refused, or with is_forced emptied of what a run leaves there, its store too.
+   *absolute: its path from the root, freed by the caller. Errors: EXISTS, IO. */
+int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err);
+
+/* Copies a file's bytes. Errors: IO. */
+int result_dir_copy(const char *from, const char *to, struct err *err);
+
+#endif

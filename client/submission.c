@@ -1,0 +1,97 @@
+/* What a user submits. */
+#include "client/submission.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/model_file.h"
+#include "client/stop.h"
+#include "common/graph/model.h"
+#include "common/spec.h"
+#include "training.pb-c.h"
+
+static char *path_beside(const char *file, const char *path);
+static int submission_upload(const struct submission *submission, struct rpc_reader *reader, struct err *err);
+
+int submission_load(struct submission *submission, const char *path, struct err *err) {
+  const Weir__TrainSpec *train;
+  struct model *model = NULL;
+  char *model_path = NULL;
+  *submission = (struct submission){0};
+  if (spec_read_file(path, &submission->spec, err))
+    return err->code;
+  if (spec_check(submission->spec, err))
+    return err_prefix(err, "%s", path);
+  train = submission->spec->train;
+  model_path = path_beside(path, submission->spec->model->onnx);
+  if (model_file_read(model_path, &submission->onnx, &submission->onnx_size, err))
+    goto out;
+  if (model_open(submission->onnx, submission->onnx_size, submission->spec,
+                 train->batch / train->microbatches, train->batch, &model, err))
+    err_prefix(err, "%s", model_path);
+out:
+  model_close(model);
+  free(model_path);
+  return err->code;
+}
+
+void submission_fini(struct submission *submission) {
+  spec_free(submission->spec);
+  free(submission->onnx);
+  *submission = (struct submission){0};
+}
+
+/* path as seen from the folder that file lies in. */
+static char *path_beside(const char *file, const char *path) {
+  const char *slash = strrchr(file, '/');
+  if (path[0] == '/' || !slash)
+    return mem_strdup(path);
+  return mem_printf("%.*s/%s", (int)(slash - file), file, path);
+}
+
+int submission_send(const struct submission *submission, struct connection *connection, char **run,
+                    struct err *err) {
+  struct rpc_reader *reader = rpc_reader_open(connection->channel, RPC_SUBMIT, -1);
+  Weir__SubmitReply *reply = NULL;
+  struct err send_err = ERR_NONE;
+  stop_cancels(reader);
+  if (submission_upload(submission, reader, &send_err) == 0)
+    rpc_reader_half_close(reader);
+  /* Also after a failed send: the call's end says why it was refused. */
+  if (rpc_reader_next(reader, (void **)&reply, err) == 0) {
+    if (reply)
+      *run = mem_strdup(reply->run);
+    else if (send_err.code)
+      *err = send_err;
+    else
+      err_set(err, ERR_INTERNAL, "the coordinator answered the submission without a run");
+  }
+  stop_cancels(NULL);
+  rpc_reader_close(reader);
+  if (reply)
+    weir__submit_reply__free_unpacked(reply, NULL);
+  if (err->code && stop_cause() != STOP_NONE)
+    return err_set(err, ERR_CANCELLED, "interrupted before the run was submitted");
+  connection_explain(connection->channel, err);
+  return err->code;
+}
+
+/* The spec, then the model in chunks. */
+static int submission_upload(const struct submission *submission, struct rpc_reader *reader,
+                             struct err *err) {
+  Weir__SubmitRequest first = WEIR__SUBMIT_REQUEST__INIT;
+  first.spec = submission->spec;
+  first.model_bytes = submission->onnx_size;
+  if (rpc_reader_send(reader, &first, err))
+    return err->code;
+  for (size_t sent = 0; sent < submission->onnx_size;) {
+    Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+    size_t left = submission->onnx_size - sent;
+    request.chunk.data = (uint8_t *)submission->onnx + sent;
+    request.chunk.len = left < RPC_CHUNK_BYTES ? left : RPC_CHUNK_BYTES;
+    if (rpc_reader_send(reader, &request, err))
+      return err->code;
+    sent += request.chunk.len;
+  }
+  return ERR_OK;
+}

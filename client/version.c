@@ -1,0 +1,35 @@
+/* weir version: this build and the libraries that it runs with. */
+#include <jansson.h>
+#include <openssl/crypto.h>
+#include <protobuf-c/protobuf-c.h>
+#include <stdio.h>
+#include <yaml.h>
+#include <zlib.h>
+
+#include "client/command.h"
+#include "common/rpc/rpc.h"
+
+#define WEIR_VERSION "0.1.0"
+
+static int version_run(const struct args *args) {
+  (void)args;
+  printf("weir %s (build %s)\n", WEIR_VERSION, WEIR_BUILD);
+  printf("grpc %s\n", rpc_library_version());
+  printf("protobuf-c %s\n", protobuf_c_version());
+  printf("openssl %s\n", OpenSSL_version(OPENSSL_VERSION_STRING));
+  printf("zlib %s\n", zlibVersion());
+  printf("libyaml %s\n", yaml_get_version_string());
+  printf("jansson %s\n", jansson_version_str());
+  return EXIT_DONE;
+}
+
+const struct command_def command_version = {
+    .name = "version",
+    .summary = "print the version of weir and its libraries",
+    .arguments = "",
+    .description =
+        "Prints the version, the commit that it was built from, and the versions of the libraries that it "
+        "runs with, one a line.",
+    .examples = "  weir version\n",
+    .run = version_run,
+};

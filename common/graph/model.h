@@ -7,7 +7,10 @@
 #include "common/graph/graph.h"
 #include "spec.pb-c.h"
 
-enum { BLOCK_ELEMS_MAX = 65536 };
+enum {
+  BLOCK_ELEMS_MAX = 65536,
+  MODEL_INPUTS_MAX = 16, /* fed values of a graph, the labels included */
+};
 
 /* A trained initializer. The flat parameter vector is all of them in the model's initializer order. */
 struct param {
@@ -58,10 +61,11 @@ struct model {
   uint64_t row_elems;                /* length of a statistics row and of the statistics state */
   int train_loss_sum, train_correct; /* value indices; correct may be -1 */
   int eval_loss_sum, eval_correct;
-  const char **input_columns; /* dataset column of each graph input but the labels */
-  const char *label_column;
-  int64_t classes;    /* labels must be below; 0: any */
-  int n_initializers; /* of the ONNX file, in order: what weights_sha256 walks */
+  const char **input_columns; /* dataset column of each graph input but the labels; "": not said by the spec,
+                                 the dataset's first column that is not the labels */
+  const char *label_column;   /* "": the dataset's column "labels" */
+  int64_t classes;            /* labels must be below; 0: any */
+  int n_initializers;         /* of the ONNX file, in order: what weights_sha256 walks */
   struct initializer {
     const char *name;
     int param, statistic; /* index or -1 */

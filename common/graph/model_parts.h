@@ -1,0 +1,38 @@
+/* The parts of model_open. Private to common/graph/model*.c. */
+#ifndef WEIR_COMMON_GRAPH_MODEL_PARTS_H
+#define WEIR_COMMON_GRAPH_MODEL_PARTS_H
+
+#include "common/graph/loss.h"
+#include "common/graph/model.h"
+
+/* What is found out about an initializer of the file. */
+struct initializer_note {
+  int train_value, eval_value; /* -1 where that graph does not read it */
+  bool is_frozen;              /* by the spec */
+  bool is_fixed;               /* a statistic of a batch norm that does not train */
+  int batch_value;             /* of a running statistic: this microbatch's, in the train graph; else -1 */
+  float momentum;              /* of a running statistic */
+  int grad;                    /* in the train graph, -1 where none flows */
+};
+
+struct model_builder {
+  struct model *model;
+  const Weir__ModelSpec *spec; /* may be NULL */
+  const struct loss_def *loss;
+  int64_t microbatch_samples;
+  uint64_t batch;
+  struct initializer_note *notes; /* of model->initializers */
+  int *note_of_value;             /* of the train graph's values that are initializers */
+};
+
+/* Columns of the dataset for the inputs and the labels. */
+int model_columns(struct model_builder *builder, struct err *err);
+
+/* Dropout and batch norm become what they are in training, and in inference. Shapes are inferred before. */
+int model_rewrite_train(struct model_builder *builder, struct err *err);
+int model_rewrite_eval(struct model_builder *builder, struct err *err);
+
+/* Cuts parameters and statistics, whose lengths are set, into blocks. */
+void model_cut_blocks(struct model *model);
+
+#endif

@@ -5,14 +5,16 @@
 
 #include "server/parameters/vector.h"
 
-int part_copy(const struct part *part, uint32_t elems, float *out, struct err *err) {
-  uint32_t bad;
+void part_read(const struct part *part, uint32_t elems, float *out) {
   if (part->bytes)
     rpc_bytes_copy(part->bytes, out);
   else
     memcpy(out, part->values, elems * sizeof *out);
-  bad = vector_first_not_finite(out, elems);
-  if (bad < elems)
-    return err_set(err, ERR_INVALID, "element %u is %g, not a finite number", bad, (double)out[bad]);
-  return 0;
+}
+
+int part_check(const float *values, uint32_t elems, struct err *err) {
+  uint32_t bad = vector_first_not_finite(values, elems);
+  if (bad == elems)
+    return 0;
+  return err_set(err, ERR_INVALID, "element %u is %g, not a finite number", bad, (double)values[bad]);
 }

@@ -13,8 +13,10 @@ struct part {
   const float *values;           /* f32[elems] in memory, where bytes is NULL */
 };
 
-/* Copies the part's values: the one copy of a gradient on its way into the weights. Errors: INVALID, naming
-   the first element that is not finite (out then holds what must not be used). */
-int part_copy(const struct part *part, uint32_t elems, float *out, struct err *err);
+/* Copies the part's values: the one copy of a gradient on its way into the weights. */
+void part_read(const struct part *part, uint32_t elems, float *out);
+
+/* Errors: INVALID, naming the first of the values that is not finite. */
+int part_check(const float *values, uint32_t elems, struct err *err);
 
 #endif

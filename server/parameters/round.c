@@ -62,7 +62,8 @@ int round_add(struct round *round, const struct part *part, struct err *err) {
   added.sum = pool_take(round->pool);
   if (!added.sum)
     return err_set(err, ERR_NO_MEMORY, "no memory for a part of %u elements", round->elems);
-  if (part_copy(part, round->elems, added.sum->data, err))
+  part_read(part, round->elems, added.sum->data);
+  if (part_check(added.sum->data, round->elems, err))
     goto refuse;
   while ((sibling = round_find_sibling(round, added.node))) {
     is_finite &= vector_add(added.sum->data, sibling->sum->data, round->elems);

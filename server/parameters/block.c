@@ -1,0 +1,210 @@
+/* Blocks that this server owns. */
+#include "server/parameters/block.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/parameters/run.h"
+
+enum { PARKED_MAX = 4096 };
+
+static int no_memory(const struct hosted_block *block, struct err *err) {
+  return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
+}
+
+int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
+                      uint32_t index, struct err *err) {
+  const struct block *shape = &model->blocks[index];
+  block->run = run;
+  block->index = index;
+  block->elems = shape->elems;
+  block->kind = shape->kind;
+  block->has_metrics = shape->kind == BLOCK_STATISTICS && shape->begin == 0;
+  if (block->kind == BLOCK_STATISTICS)
+    statistics_init(&block->statistics, model, shape, &run->plan, block->pool);
+  else {
+    round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
+    block->n_slots = run->optimizer->slots(run->spec->train->optimizer);
+  }
+  if (block->n_slots && !(block->slots = calloc((size_t)block->n_slots * block->elems, sizeof(float))))
+    return no_memory(block, err);
+  block->current = buffer_new(block->elems * sizeof(float));
+  if (!block->current)
+    return no_memory(block, err);
+  model_initial_block(model, index, block->current->data);
+  return 0;
+}
+
+void hosted_block_fini(struct hosted_block *block) {
+  CHECK(!block->parked);
+  if (block->kind == BLOCK_STATISTICS)
+    statistics_fini(&block->statistics);
+  else
+    round_fini(&block->round);
+  buffer_put(block->current);
+  buffer_put(block->previous);
+  buffer_put(block->next);
+  buffer_put(block->spare);
+  free(block->slots);
+}
+
+static void hosted_block_drop_old(struct hosted_block *block) {
+  if (!block->previous || hosted_run_proven_step(block->run) < block->version)
+    return;
+  buffer_put(block->spare);
+  block->spare = block->previous;
+  block->previous = NULL;
+}
+
+static void hosted_block_park(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  if (block->n_parked >= PARKED_MAX) {
+    err_set(&err, ERR_BUSY, "block %u: %d calls wait for its next version already", block->index, PARKED_MAX);
+    parameters_call_refuse(call, &err);
+    return;
+  }
+  call->next = block->parked;
+  block->parked = call;
+  block->n_parked++;
+}
+
+/* Gives a call the version that it waits for, now or when it exists. */
+static void hosted_block_answer(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  hosted_block_drop_old(block);
+  if (call->version > block->version)
+    hosted_block_park(block, call);
+  else if (call->version == block->version)
+    parameters_call_reply(call, call->version, block->current);
+  else if (call->version + 1 == block->version && block->previous)
+    parameters_call_reply(call, call->version, block->previous);
+  else {
+    err_set(&err, ERR_DROPPED, "run '%s': block %u: version %llu was dropped, the newest is %llu",
+            block->run->id, block->index, (unsigned long long)call->version,
+            (unsigned long long)block->version);
+    parameters_call_refuse(call, &err);
+  }
+}
+
+static bool hosted_block_refuse_unloaded(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  if (!hosted_run_is_unloaded(block->run, &err))
+    return false;
+  parameters_call_refuse(call, &err);
+  return true;
+}
+
+void hosted_block_push(struct hosted_block *block, struct parameters_call *call) {
+  const struct mode_def *mode = block->run->mode;
+  struct part *part = &call->part;
+  struct err err;
+  int code;
+  if (hosted_block_refuse_unloaded(block, call))
+    return;
+  code = block->kind == BLOCK_PARAMETERS ? mode->push(block, part, &call->version, &err)
+                                         : mode->push_row(block, part, &call->version, &err);
+  if (code) {
+    err_prefix(&err, "run '%s': block %u of step %llu, %s %u.. (level %u), from %s", block->run->id,
+               block->index, (unsigned long long)part->step,
+               part->is_evaluation ? "eval chunk" : "microbatch", part->node.first, part->node.level,
+               rpc_call_peer(call->rpc));
+    parameters_call_refuse(call, &err);
+    return;
+  }
+  rpc_bytes_free(call->bytes); /* a parked call does not pin its gradient */
+  call->bytes = NULL;
+  if (call->waits)
+    hosted_block_answer(block, call);
+  else
+    parameters_call_reply(call, block->version, NULL);
+}
+
+void hosted_block_pull(struct hosted_block *block, struct parameters_call *call) {
+  if (!hosted_block_refuse_unloaded(block, call))
+    hosted_block_answer(block, call);
+}
+
+void hosted_block_forget(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  struct parameters_call **link = &block->parked;
+  while (*link && *link != call)
+    link = &(*link)->next;
+  if (!*link)
+    return;
+  *link = call->next;
+  block->n_parked--;
+  err_set(&err, ERR_CANCELLED, "the client has gone");
+  parameters_call_refuse(call, &err);
+}
+
+void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
+  struct parameters_call *call = block->parked, *next;
+  block->parked = NULL;
+  block->n_parked = 0;
+  for (; call; call = next) {
+    next = call->next;
+    parameters_call_refuse(call, err);
+  }
+}
+
+int hosted_block_reserve(struct hosted_block *block, struct err *err) {
+  hosted_block_drop_old(block);
+  if (block->next)
+    return 0;
+  if (block->spare && buffer_is_sole(block->spare)) {
+    block->next = block->spare;
+    block->spare = NULL;
+    return 0;
+  }
+  block->next = buffer_new(block->elems * sizeof(float));
+  return block->next ? 0 : no_memory(block, err);
+}
+
+void hosted_block_update(struct hosted_block *block, const float *grad) {
+  const struct hosted_run *run = block->run;
+  struct optimizer_update update = {.step = block->version,
+                                    .lr = hosted_run_lr(run, block->version),
+                                    .elems = block->elems,
+                                    .weights = block->current->data,
+                                    .grad = grad,
+                                    .out = block->next->data,
+                                    .slots = block->slots};
+  run->optimizer->update(run->spec->train->optimizer, &update);
+}
+
+void hosted_block_advance(struct hosted_block *block) {
+  struct parameters_call *call = block->parked, *next;
+  CHECK(block->next && !block->previous);
+  block->previous = block->current;
+  block->current = block->next;
+  block->next = NULL;
+  __atomic_store_n(&block->version, block->version + 1, __ATOMIC_RELEASE);
+  block->parked = NULL;
+  block->n_parked = 0;
+  for (; call; call = next) {
+    next = call->next;
+    hosted_block_answer(block, call);
+  }
+  if (block->version == block->run->plan.steps && !hosted_block_evaluates(block))
+    hosted_run_finish_block(block->run);
+}
+
+bool hosted_block_evaluates(const struct hosted_block *block) {
+  return block->has_metrics && plan_evaluates(&block->run->plan, block->version);
+}
+
+size_t hosted_block_content_bytes(const struct hosted_block *block) {
+  return (size_t)(1 + block->n_slots) * block->elems * sizeof(float);
+}
+
+int hosted_block_read_content(const struct hosted_block *block, uint64_t version, void *out,
+                              struct err *err) {
+  size_t size = block->current->size_bytes;
+  if (block->version != version)
+    return err_set(err, ERR_INVALID, "block %u is at version %llu, not at %llu", block->index,
+                   (unsigned long long)block->version, (unsigned long long)version);
+  memcpy(out, block->current->data, size);
+  if (block->n_slots)
+    memcpy((char *)out + size, block->slots, block->n_slots * size);
+  return 0;
+}

@@ -1,0 +1,76 @@
+/* The parameters role. */
+#include "server/parameters/parameters.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "server/parameters/link.h"
+#include "server/parameters/mode.h"
+#include "server/parameters/optimizer.h"
+#include "server/parameters/schedule.h"
+#include "server/parameters/service.h"
+
+enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64 };
+
+struct parameters {
+  struct run_table runs;
+  struct rpc_service service;
+  struct shard *shards[SHARDS_MAX];
+  uint32_t n_shards;
+  struct store *store;
+  struct link *link; /* NULL before join */
+};
+
+struct parameters *parameters_new(const struct parameters_options *options) {
+  struct parameters *parameters = mem_new(sizeof *parameters);
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  long shards = options->shards > 0          ? options->shards
+                : cores < SHARDS_DEFAULT_MAX ? cores
+                                             : SHARDS_DEFAULT_MAX;
+  run_table_init(&parameters->runs);
+  parameters->service = service_over(&parameters->runs);
+  parameters->store = options->store;
+  parameters->n_shards = (uint32_t)(shards < 1 ? 1 : shards < SHARDS_MAX ? shards : SHARDS_MAX);
+  for (uint32_t s = 0; s < parameters->n_shards; s++)
+    parameters->shards[s] = shard_new();
+  return parameters;
+}
+
+const struct rpc_service *parameters_service(const struct parameters *parameters) {
+  return &parameters->service;
+}
+
+void parameters_join(struct parameters *parameters, struct rpc_client *client, const char *coordinator,
+                     const Weir__Hello *hello) {
+  struct link_options options = {.client = client,
+                                 .coordinator = coordinator,
+                                 .hello = hello,
+                                 .runs = &parameters->runs,
+                                 .shards = parameters->shards,
+                                 .n_shards = parameters->n_shards,
+                                 .store = parameters->store};
+  CHECK(!parameters->link);
+  parameters->link = link_start(&options);
+}
+
+void parameters_leave(struct parameters *parameters) {
+  if (parameters->link)
+    link_stop(parameters->link);
+  run_table_remove(&parameters->runs, NULL, "the server is stopping");
+}
+
+void parameters_free(struct parameters *parameters) {
+  if (!parameters)
+    return;
+  for (uint32_t s = 0; s < parameters->n_shards; s++)
+    shard_free(parameters->shards[s]);
+  link_free(parameters->link);
+  run_table_fini(&parameters->runs);
+  free(parameters);
+}
+
+int parameters_check_spec(const Weir__RunSpec *spec, struct err *err) {
+  if (optimizer_check(spec->train->optimizer, err) || schedule_check(spec->train->schedule, err))
+    return err->code;
+  return mode_check(spec, err);
+}

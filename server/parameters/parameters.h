@@ -1,0 +1,42 @@
+/* The parameters role: owns blocks of runs, sums their gradients, makes new versions and serves them. */
+#ifndef WEIR_SERVER_PARAMETERS_PARAMETERS_H
+#define WEIR_SERVER_PARAMETERS_PARAMETERS_H
+
+#include "cluster.pb-c.h"
+#include "common/err.h"
+#include "common/rpc/client.h"
+#include "common/rpc/server.h"
+#include "spec.pb-c.h"
+
+struct parameters;
+struct store;
+
+struct parameters_options {
+  struct store *store; /* outlives the role; NULL: WriteBlocks is answered with an error */
+  int shards;          /* threads that do the arithmetic; 0: the cores, at most 4 */
+};
+
+/* Threads are up and calls can be answered when it returns. */
+struct parameters *parameters_new(const struct parameters_options *options);
+
+/* The service for rpc_server_start; good until parameters_free. */
+const struct rpc_service *parameters_service(const struct parameters *parameters);
+
+/* Joins the coordinator at HOST:PORT as the server that hello describes (copied; its address is where workers
+   reach the service, so the service listens already), and again whenever the link breaks. Until it is back,
+   the former membership's runs are unloaded. Once. client outlives the role. */
+void parameters_join(struct parameters *parameters, struct rpc_client *client, const char *coordinator,
+                     const Weir__Hello *hello);
+
+/* Leaves the coordinator and unloads every run: parked calls are finished with CANCELLED. Before
+   rpc_server_stop, which waits for them. */
+void parameters_leave(struct parameters *parameters);
+
+/* After rpc_server_stop. NULL is ignored. */
+void parameters_free(struct parameters *parameters);
+
+/* Whether servers understand a spec that has passed spec_check: its optimizer, schedule and mode, and their
+   options. Errors: INVALID, naming the key and, for an unknown name, those known. */
+int parameters_check_spec(const Weir__RunSpec *spec, struct err *err);
+
+#endif

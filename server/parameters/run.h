@@ -1,0 +1,79 @@
+/* A run on this server: what its order said, and the blocks of it that this server owns. */
+#ifndef WEIR_SERVER_PARAMETERS_RUN_H
+#define WEIR_SERVER_PARAMETERS_RUN_H
+
+#include "cluster.pb-c.h"
+#include "common/plan.h"
+#include "server/parameters/block.h"
+#include "server/parameters/mode.h"
+#include "server/parameters/optimizer.h"
+
+/* What it takes to load a run. All of it is the caller's and may go when hosted_run_new returns, but shards.
+ */
+struct run_setup {
+  const Weir__LoadRun *order;
+  const char *own_id; /* ours among order->servers */
+  const void *model;  /* the ONNX file */
+  size_t model_bytes;
+  struct shard **shards; /* outlive the run */
+  uint32_t n_shards;
+  /* Told of StepReport, EvalReport and RunComplete, which end with the callback. On shards' threads: never
+     blocks. May be NULL. */
+  void (*tell)(void *user, const Weir__MemberMessage *message);
+  void *user;
+};
+
+struct hosted_run {
+  char *id;
+  uint64_t incarnation;
+  Weir__RunSpec *spec;
+  struct plan plan;
+  const struct mode_def *mode;
+  const struct optimizer_def *optimizer;
+  void (*tell)(void *user, const Weir__MemberMessage *message);
+  void *user;
+
+  uint32_t n_blocks;           /* of the model */
+  int32_t *own;                /* [n_blocks]: index into blocks, -1: another server's */
+  struct hosted_block *blocks; /* ours */
+  uint32_t n_own;
+  struct run_shard *shards; /* [n_shards]: what each shard keeps for this run */
+  uint32_t n_shards;
+
+  uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
+  uint64_t proven_step;  /* atomic: version proven_step is complete on all servers */
+  uint32_t n_unfinished; /* atomic: own blocks that are not yet at the end */
+  char *unload_reason;   /* atomic: NULL until unloaded */
+  uint32_t refs;         /* atomic */
+};
+
+/* Opens the model and makes version 0 of the blocks that are ours, with one reference. Errors: INVALID and
+   UNSUPPORTED (the order, its spec or the model), NO_MEMORY. */
+int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err);
+/* The coordinator knows that we have it: if no block is ours, our part is complete, and tells so. Once. */
+void hosted_run_start(struct hosted_run *run);
+struct hosted_run *hosted_run_get(struct hosted_run *run);
+void hosted_run_put(struct hosted_run *run); /* NULL is ignored */
+
+/* The block of that index in the model. Errors: INVALID if there is none or another server owns it. */
+struct hosted_block *hosted_run_block(struct hosted_run *run, uint32_t index, struct err *err);
+
+/* The lowest and the highest of the newest versions of our blocks. Without any: the identities of minimum and
+   maximum, the last version and 0. Any thread. */
+void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_t *highest);
+
+/* Finishes what is parked, and all that still comes, with CANCELLED and the reason. Any thread, once. */
+void hosted_run_unload(struct hosted_run *run, const char *reason);
+bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* err: what calls get */
+
+/* For blocks and modes, on shards' threads. */
+double hosted_run_lr(const struct hosted_run *run, uint64_t step);
+/* A worker pushed for this step, so it held all of version `step`: older ones may be dropped. */
+void hosted_run_prove(struct hosted_run *run, uint64_t step);
+uint64_t hosted_run_proven_step(const struct hosted_run *run);
+void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics);
+void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct metrics *metrics);
+/* One of our blocks has reached the end; the last one tells RunComplete. */
+void hosted_run_finish_block(struct hosted_run *run);
+
+#endif

@@ -1,0 +1,179 @@
+/* The methods of the Parameters service. Its callbacks run on threads of the completion queue: they check and
+   hand over, and leave the arithmetic to the block's shard. */
+#include "server/parameters/service.h"
+
+#include "common/log.h"
+#include "parameters.pb-c.h"
+
+static void service_refuse(struct rpc_call *rpc, const struct err *err) {
+  log_event(LOG_DEBUG, "parameters", "refused", "peer=%s code=%s text=\"%s\"", rpc_call_peer(rpc),
+            err_name(err->code), err->text);
+  rpc_call_finish(rpc, err);
+}
+
+/* What is wrong with a push of statistics or of an eval chunk. */
+static int check_row(const struct hosted_block *block, const Weir__PushRequest *push, struct err *err) {
+  const struct plan *plan = &block->run->plan;
+  if (push->level != 0)
+    return err_set(err, ERR_INVALID, "rows are of one microbatch: level must be 0, not %u", push->level);
+  if (!push->evaluation)
+    return 0;
+  if (!block->has_metrics)
+    return err_set(err, ERR_INVALID, "it has no metrics to evaluate");
+  if (!plan_evaluates(plan, push->step))
+    return err_set(err, ERR_INVALID, "version %llu is not evaluated", (unsigned long long)push->step);
+  if (push->first >= plan->eval_chunks)
+    return err_set(err, ERR_INVALID, "there is no eval chunk %u, the plan has %u", push->first,
+                   plan->eval_chunks);
+  return 0;
+}
+
+static int check_push(const struct hosted_block *block, const Weir__PushRequest *push, size_t size_bytes,
+                      struct err *err) {
+  const struct plan *plan = &block->run->plan;
+  struct tree_node node = {push->first, push->level};
+  if (size_bytes != block->elems * sizeof(float))
+    return err_set(err, ERR_INVALID, "%zu bytes of data, but its %u elements are %zu bytes", size_bytes,
+                   block->elems, block->elems * sizeof(float));
+  if (push->evaluation && block->kind != BLOCK_STATISTICS)
+    return err_set(err, ERR_INVALID, "it is no statistics block: nothing of it is evaluated");
+  if (block->kind == BLOCK_STATISTICS && check_row(block, push, err))
+    return err->code;
+  if (!push->evaluation && !tree_node_is_valid(node, plan->microbatches))
+    return err_set(err, ERR_INVALID, "first %u, level %u is no node of the tree over %u microbatches",
+                   push->first, push->level, plan->microbatches);
+  if (push->step >= plan->steps && (!push->evaluation || push->wait))
+    return err_set(err, ERR_INVALID, "nothing follows version %llu, the run's last is %llu",
+                   (unsigned long long)push->step, (unsigned long long)plan->steps);
+  return 0;
+}
+
+/* Into the queue of the block's shard; the call is the shard's then. */
+static void service_hand_over(struct parameters_call *call, struct rpc_call *rpc) {
+  struct shard *shard = call->block->shard;
+  rpc_call_set_user(rpc, call);
+  if (shard_offer(shard, &call->arrival) == 0)
+    return;
+  rpc_call_set_user(rpc, NULL);
+  rpc_call_fail(rpc, ERR_BUSY, "run '%s': too many calls wait for block %u's shard", call->run->id,
+                call->block->index);
+  parameters_call_put(call);
+  parameters_call_put(call);
+}
+
+static void service_push_arrived(struct job *job) {
+  struct parameters_call *call =
+      (struct parameters_call *)((char *)job - offsetof(struct parameters_call, arrival));
+  hosted_block_push(call->block, call);
+}
+
+static void service_pull_arrived(struct job *job) {
+  struct parameters_call *call =
+      (struct parameters_call *)((char *)job - offsetof(struct parameters_call, arrival));
+  hosted_block_pull(call->block, call);
+}
+
+static void service_departed(struct job *job) {
+  struct parameters_call *call =
+      (struct parameters_call *)((char *)job - offsetof(struct parameters_call, departure));
+  hosted_block_forget(call->block, call);
+  parameters_call_put(call);
+}
+
+static void service_on_push(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
+  const Weir__PushRequest *push = message;
+  struct err err;
+  struct hosted_block *block = NULL;
+  struct parameters_call *call;
+  struct hosted_run *run = run_table_find(rpc_call_context(rpc), push->run, push->incarnation, &err);
+  if (run)
+    block = hosted_run_block(run, push->block, &err);
+  if (block && check_push(block, push, rpc_bytes_size(bytes), &err)) {
+    err_prefix(&err, "run '%s': block %u of step %llu", run->id, push->block, (unsigned long long)push->step);
+    block = NULL;
+  }
+  if (!block) {
+    rpc_bytes_free(bytes);
+    service_refuse(rpc, &err);
+    hosted_run_put(run);
+    return;
+  }
+  call = parameters_call_new(rpc, run, block);
+  call->arrival = (struct job){.run = service_push_arrived, .size_bytes = rpc_bytes_size(bytes)};
+  call->is_push = true;
+  call->waits = push->wait;
+  call->bytes = bytes;
+  call->part = (struct part){.step = push->step,
+                             .node = {push->first, push->level},
+                             .is_evaluation = push->evaluation,
+                             .bytes = bytes};
+  hosted_run_put(run);
+  service_hand_over(call, rpc);
+}
+
+static void service_on_pull(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
+  const Weir__PullRequest *pull = message;
+  struct err err;
+  struct hosted_block *block = NULL;
+  struct parameters_call *call;
+  struct hosted_run *run = run_table_find(rpc_call_context(rpc), pull->run, pull->incarnation, &err);
+  rpc_bytes_free(bytes);
+  if (run)
+    block = hosted_run_block(run, pull->block, &err);
+  if (block && pull->version > run->plan.steps) {
+    err_set(&err, ERR_INVALID, "run '%s': block %u: there will be no version %llu, the run's last is %llu",
+            run->id, pull->block, (unsigned long long)pull->version, (unsigned long long)run->plan.steps);
+    block = NULL;
+  }
+  if (!block) {
+    service_refuse(rpc, &err);
+    hosted_run_put(run);
+    return;
+  }
+  call = parameters_call_new(rpc, run, block);
+  call->arrival = (struct job){.run = service_pull_arrived};
+  call->waits = true;
+  call->version = pull->version;
+  hosted_run_put(run);
+  service_hand_over(call, rpc);
+}
+
+static void service_on_versions(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
+  const Weir__VersionsRequest *request = message;
+  Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
+  struct err err;
+  struct hosted_run *run = run_table_find(rpc_call_context(rpc), request->run, request->incarnation, &err);
+  rpc_bytes_free(bytes);
+  if (!run) {
+    service_refuse(rpc, &err);
+    return;
+  }
+  hosted_run_versions(run, &reply.lowest, &reply.highest);
+  hosted_run_put(run);
+  rpc_call_reply(rpc, &reply, NULL);
+}
+
+/* The client has its answer or is gone. Behind the arrival in the same queue, so the shard has seen that. */
+static void service_on_closed(struct rpc_call *rpc) {
+  struct parameters_call *call = rpc_call_user(rpc);
+  if (!call)
+    return;
+  if (__atomic_load_n(&call->is_answered, __ATOMIC_ACQUIRE)) {
+    parameters_call_put(call);
+    return;
+  }
+  call->departure = (struct job){.run = service_departed};
+  shard_post(call->block->shard, &call->departure);
+}
+
+static const struct rpc_method service_methods[] = {
+    {.id = RPC_PUSH, .on_message = service_on_push, .on_closed = service_on_closed},
+    {.id = RPC_PULL, .on_message = service_on_pull, .on_closed = service_on_closed},
+    {.id = RPC_VERSIONS, .on_message = service_on_versions},
+};
+
+struct rpc_service service_over(struct run_table *runs) {
+  return (struct rpc_service){.methods = service_methods,
+                              .n_methods = sizeof service_methods / sizeof *service_methods,
+                              .context = runs};
+}

@@ -1,0 +1,11 @@
+/* The methods of the Parameters service: checks of what comes, and the way into the block's shard. */
+#ifndef WEIR_SERVER_PARAMETERS_SERVICE_H
+#define WEIR_SERVER_PARAMETERS_SERVICE_H
+
+#include "common/rpc/server.h"
+#include "server/parameters/run_table.h"
+
+/* The service over the runs of a table, which outlives it. */
+struct rpc_service service_over(struct run_table *runs);
+
+#endif

@@ -30,7 +30,7 @@ static bool conv_init(struct conv *conv, const struct graph *graph, const struct
     if (d > 0)
       conv->weights[g + d] = w->dim[d];
   }
-  return window_init(&conv->window, node, x->rank - 2, w->dim + 2, x->dim + 2, y->dim + 2);
+  return window_init(&conv->window, node, x, w->dim + 2);
 }
 
 static dnnl_primitive_desc_t conv_describe(struct backend_program *program, const struct conv *conv,

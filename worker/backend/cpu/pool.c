@@ -16,9 +16,7 @@ static bool pool_init(struct pool *pool, const struct graph *graph, dnnl_alg_kin
 
 /* The windows that the node's attributes say. */
 static bool pool_set_windows(struct pool *pool, const struct node *node) {
-  const struct attr *kernel = node_attr(node, "kernel_shape");
-  if (!kernel || kernel->n != pool->in->rank - 2 ||
-      !window_init(&pool->window, node, kernel->n, kernel->ints, pool->in->dim + 2, pool->out->dim + 2))
+  if (!window_init(&pool->window, node, pool->in, NULL))
     return false;
   return pool->kind != dnnl_pooling_avg_include_padding || !pool->window.is_beyond;
 }

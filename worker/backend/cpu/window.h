@@ -1,4 +1,4 @@
-/* The sliding window of convolutions and pools, in oneDNN's terms. */
+/* The windows of convolutions and pools, in oneDNN's terms. */
 #ifndef WEIR_WORKER_BACKEND_CPU_WINDOW_H
 #define WEIR_WORKER_BACKEND_CPU_WINDOW_H
 
@@ -11,9 +11,9 @@ struct window {
   bool is_beyond; /* it reaches beyond the padding that the node asks for: ceil_mode */
 };
 
-/* From the node's attributes (strides, dilations, pads, auto_pad) for `n` spatial dimensions of input and
-   output. False if they do not describe these sizes. */
-bool window_init(struct window *window, const struct node *node, int n, const int64_t *kernel,
-                 const int64_t *in, const int64_t *out);
+/* From the node's attributes for an input of that shape. kernel: as the weights have it; NULL: from the
+   attributes. False if oneDNN has no such windows. */
+bool window_init(struct window *window, const struct node *node, const struct shape *in,
+                 const int64_t *kernel);
 
 #endif

@@ -1,0 +1,53 @@
+/* Addresses to listen on. */
+#include "common/rpc/address.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PORT_MAX = 65535 };
+
+int rpc_address_check(const char *address, struct err *err) {
+  const char *colon = strrchr(address, ':');
+  const char *port = colon ? colon + 1 : "";
+  size_t digits = strspn(port, "0123456789");
+  bool is_ambiguous = colon && memchr(address, ':', (size_t)(colon - address)) && address[0] != '[';
+  if (!colon || colon == address || !digits || digits > 5 || port[digits] || atoi(port) > PORT_MAX ||
+      is_ambiguous)
+    return err_set(err, ERR_INVALID, "'%s' is not an address: expected HOST:PORT or [IPV6]:PORT", address);
+  return ERR_OK;
+}
+
+static int try_to_bind(const struct addrinfo *info) {
+  int one = 1, error = 0;
+  int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0)
+    return errno;
+  if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
+      bind(fd, info->ai_addr, info->ai_addrlen) || listen(fd, 1))
+    error = errno;
+  close(fd);
+  return error;
+}
+
+int rpc_address_explain(const char *address, struct err *err) {
+  struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
+  const char *colon = strrchr(address, ':');
+  char host[256];
+  int rc, error;
+  if (address[0] == '[')
+    snprintf(host, sizeof host, "%.*s", (int)strcspn(address + 1, "]"), address + 1);
+  else
+    snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+  rc = getaddrinfo(host, colon + 1, &hints, &found);
+  if (rc)
+    return err_set(err, ERR_UNAVAILABLE, "cannot listen on %s: %s", address, gai_strerror(rc));
+  error = try_to_bind(found);
+  freeaddrinfo(found);
+  return err_set(err, ERR_UNAVAILABLE, "cannot listen on %s: %s", address,
+                 error ? strerror(error) : "the port is taken or not allowed");
+}

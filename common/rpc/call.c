@@ -1,0 +1,202 @@
+/* One call on the server: accepted, received from, sent to, closed.
+   Every event of a call comes on the one thread of its queue; the lock is for whoever sends and finishes from
+   elsewhere. Receiving, sending and closing are batches of their own, so that a parked call pins no request
+   and its client's end is noticed. */
+#include "common/rpc/call.h"
+
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+
+struct rpc_call {
+  struct rpc_server *server;
+  struct rpc_queue *queue;
+  const struct rpc_route *route;
+  grpc_call *call;
+  struct rpc_event accepted, received, sent, closed;
+  grpc_call_details details; /* until accepted */
+  grpc_metadata_array metadata;
+  void *user;
+
+  /* the queue's thread's own */
+  grpc_byte_buffer *incoming;
+  int is_cancelled; /* written by gRPC */
+  bool is_seen;     /* a callback ran: the owner will finish it */
+  bool is_receiving;
+
+  pthread_mutex_t lock;
+  int refs; /* the owner's until it finishes, one until on_closed returned, one while sending */
+  struct rpc_outbox outbox;
+  bool is_sending, has_begun;  /* initial metadata sent */
+  bool is_finished, is_ending; /* the owner has finished; the status was sent */
+  bool is_closed;
+  int status;
+  grpc_slice status_text;
+  char *peer;
+};
+
+static void on_accepted(struct rpc_event *event, bool ok);
+/* No more messages: the client has sent all, or is gone. */
+static void end_of_messages(struct rpc_call *call) {
+  const struct rpc_method *method = call->route->method;
+  struct err err;
+  if (method->is_request_stream && method->on_half_close &&
+      !grpc_call_failed_before_recv_message(call->call)) {
+    call->is_seen = true;
+    method->on_half_close(call);
+  } else if (!call->is_seen) {
+    err_set(&err, ERR_INVALID, "the call carries no message");
+    rpc_call_finish(call, &err);
+  }
+}
+
+static void on_received(struct rpc_event *event, bool ok) {
+  struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, received);
+  grpc_byte_buffer *wire = call->incoming;
+  bool is_dead;
+  (void)ok;
+  pthread_mutex_lock(&call->lock); /* also orders what gRPC's threads wrote before what follows */
+  is_dead = call->is_finished || (call->is_closed && call->is_cancelled);
+  pthread_mutex_unlock(&call->lock);
+  call->incoming = NULL;
+  call->is_receiving = false;
+  if (wire && is_dead)
+    grpc_byte_buffer_destroy(wire);
+  else if (wire)
+    hand_on(call, wire);
+  else if (!is_dead)
+    end_of_messages(call);
+  settle(call);
+}
+
+static void on_closed(struct rpc_event *event, bool ok) {
+  struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, closed);
+  (void)ok;
+  pthread_mutex_lock(&call->lock);
+  call->is_closed = true;
+  rpc_outbox_clear(&call->outbox);
+  pthread_mutex_unlock(&call->lock);
+  settle(call);
+}
+
+/* Starts the next batch of sending, if there is something to send and none is on its way: the oldest message,
+   and the status with the last one. */
+static void send_next_locked(struct rpc_call *call) {
+  grpc_op ops[3] = {0};
+  size_t n_ops = 0;
+  grpc_byte_buffer *message;
+  if (call->is_sending || call->is_ending || call->is_closed)
+    return;
+  message = rpc_outbox_take(&call->outbox);
+  if (!message && !call->is_finished)
+    return;
+  if (!call->has_begun)
+    ops[n_ops++].op = GRPC_OP_SEND_INITIAL_METADATA;
+  call->has_begun = true;
+  if (message)
+    ops[n_ops++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message};
+  if (call->is_finished && call->outbox.count == 0) {
+    call->is_ending = true;
+    ops[n_ops].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+    ops[n_ops].data.send_status_from_server.status = (grpc_status_code)call->status;
+    ops[n_ops++].data.send_status_from_server.status_details = &call->status_text;
+  }
+  call->is_sending = true;
+  call->refs++;
+  start(call, ops, n_ops, &call->sent);
+  if (message)
+    grpc_byte_buffer_destroy(message);
+}
+
+static void on_sent(struct rpc_event *event, bool ok) {
+  struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, sent);
+  (void)ok; /* a connection that broke closes the call as well */
+  pthread_mutex_lock(&call->lock);
+  call->is_sending = false;
+  send_next_locked(call);
+  put_and_unlock(call);
+}
+
+static int add_locked(struct rpc_call *call, const void *reply, const struct rpc_payload *payload) {
+  CHECK(!call->is_finished);
+  if (call->is_closed)
+    return ERR_CANCELLED;
+  if (call->outbox.count >= RPC_OUTBOX_MAX)
+    return ERR_BUSY;
+  rpc_outbox_add(&call->outbox, wire_write(&call->route->def->reply, reply, payload));
+  return ERR_OK;
+}
+
+int rpc_call_send(struct rpc_call *call, const void *reply, const struct rpc_payload *payload) {
+  int code;
+  pthread_mutex_lock(&call->lock);
+  code = add_locked(call, reply, payload);
+  send_next_locked(call);
+  pthread_mutex_unlock(&call->lock);
+  return code;
+}
+
+static void finish_locked(struct rpc_call *call, const struct err *err) {
+  CHECK(!call->is_finished);
+  call->is_finished = true;
+  if (err && err->code) {
+    call->status = err_grpc_status(err->code);
+    call->status_text = grpc_slice_from_copied_string(err->text);
+  }
+  send_next_locked(call);
+  put_and_unlock(call);
+}
+
+void rpc_call_finish(struct rpc_call *call, const struct err *err) {
+  pthread_mutex_lock(&call->lock);
+  finish_locked(call, err);
+}
+
+void rpc_call_reply(struct rpc_call *call, const void *reply, const struct rpc_payload *payload) {
+  pthread_mutex_lock(&call->lock);
+  add_locked(call, reply, payload);
+  finish_locked(call, NULL);
+}
+
+void rpc_call_fail(struct rpc_call *call, enum err_code code, const char *format, ...) {
+  struct err err = {.code = code};
+  va_list args;
+  va_start(args, format);
+  vsnprintf(err.text, sizeof err.text, format, args);
+  va_end(args);
+  rpc_call_finish(call, &err);
+}
+
+void *rpc_call_context(const struct rpc_call *call) {
+  return call->route->context;
+}
+
+void rpc_call_set_user(struct rpc_call *call, void *user) {
+  call->user = user;
+}
+
+void *rpc_call_user(const struct rpc_call *call) {
+  return call->user;
+}
+
+size_t rpc_call_waiting(struct rpc_call *call) {
+  size_t waiting;
+  pthread_mutex_lock(&call->lock);
+  waiting = call->outbox.count + call->is_sending;
+  pthread_mutex_unlock(&call->lock);
+  return waiting;
+}
+
+const char *rpc_call_peer(const struct rpc_call *call) {
+  struct rpc_call *own = (struct rpc_call *)call;
+  pthread_mutex_lock(&own->lock);
+  if (!own->peer)
+    own->peer = grpc_call_get_peer(own->call);
+  pthread_mutex_unlock(&own->lock);
+  return own->peer;
+}

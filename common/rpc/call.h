@@ -1,0 +1,43 @@
+/* The server's calls, as its files see them. */
+#ifndef WEIR_COMMON_RPC_CALL_H
+#define WEIR_COMMON_RPC_CALL_H
+
+#include "common/rpc/core.h"
+#include "common/rpc/server.h"
+
+/* Where a path leads. */
+struct rpc_route {
+  const struct rpc_method_def *def;
+  const struct rpc_method *method;
+  void *context;
+};
+
+/* Waits for one more call on the queue; every call that comes waits for the next. */
+void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue);
+
+/* The server's part: NULL for a path that leads nowhere. */
+const struct rpc_route *rpc_server_route(const struct rpc_server *server, grpc_slice path);
+grpc_server *rpc_server_core(struct rpc_server *server);
+void rpc_server_call_begins(struct rpc_server *server);
+void rpc_server_call_ended(struct rpc_server *server); /* its memory is gone */
+
+/* The names of the services that a server serves, health and reflection among them. */
+struct rpc_names {
+  char **names;
+  int count, capacity;
+};
+
+/* The standard health service; `names` outlives it. */
+struct rpc_health;
+struct rpc_health *rpc_health_new(const struct rpc_names *names);
+void rpc_health_free(struct rpc_health *health); /* its calls have ended */
+void rpc_health_set(struct rpc_health *health, bool is_serving);
+extern const struct rpc_method rpc_health_methods[2];
+
+/* The standard reflection service, v1 and v1alpha; `names` outlives it. */
+struct rpc_reflection;
+struct rpc_reflection *rpc_reflection_new(const struct rpc_names *names);
+void rpc_reflection_free(struct rpc_reflection *reflection);
+extern const struct rpc_method rpc_reflection_methods[2];
+
+#endif

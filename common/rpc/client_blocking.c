@@ -1,0 +1,143 @@
+/* Blocking calls: a queue of their own, on which the calling thread waits. */
+#include <grpc/slice.h>
+#include <grpc/support/time.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "common/rpc/client_core.h"
+
+struct rpc_reader {
+  const char *target;
+  const struct rpc_method_def *def;
+  int deadline_ms;
+  grpc_completion_queue *cq;
+  grpc_call *call;
+  struct rpc_ending ending;
+  bool has_ended; /* the ending is known */
+};
+
+/* Starts the operations and waits until they are done. */
+static bool perform(struct rpc_reader *reader, const grpc_op *op) {
+  CHECK(grpc_call_start_batch(reader->call, op, 1, reader, NULL) == GRPC_CALL_OK);
+  return grpc_completion_queue_pluck(reader->cq, reader, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).success;
+}
+
+struct rpc_reader *rpc_reader_open(struct rpc_channel *channel, enum rpc_method_id method, int deadline_ms) {
+  struct rpc_reader *reader = mem_new(sizeof *reader);
+  grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
+  reader->target = channel->target;
+  reader->def = &rpc_method_defs[method];
+  reader->deadline_ms = deadline_ms;
+  reader->cq = grpc_completion_queue_create_for_pluck(NULL);
+  reader->call = rpc_channel_call(channel, reader->cq, method, deadline_ms);
+  rpc_ending_init(&reader->ending);
+  rpc_ending_ops(&reader->ending, ops + 1);
+  CHECK(grpc_call_start_batch(reader->call, ops, 3, &reader->ending, NULL) == GRPC_CALL_OK);
+  return reader;
+}
+
+static void wait_for_ending(struct rpc_reader *reader) {
+  if (!reader->has_ended)
+    grpc_completion_queue_pluck(reader->cq, &reader->ending, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+  reader->has_ended = true;
+}
+
+static int reader_err(struct rpc_reader *reader, struct err *err) {
+  wait_for_ending(reader);
+  return rpc_ending_err(&reader->ending, reader->target, reader->deadline_ms, err);
+}
+
+int rpc_reader_send(struct rpc_reader *reader, const void *request, struct err *err) {
+  grpc_byte_buffer *wire = wire_write(&reader->def->request, request, NULL);
+  grpc_op op = {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = wire};
+  bool is_sent = perform(reader, &op);
+  grpc_byte_buffer_destroy(wire);
+  if (is_sent)
+    return ERR_OK;
+  if (reader_err(reader, err))
+    return err->code;
+  return err_set(err, ERR_CANCELLED, "%s: the server has ended the stream", reader->target);
+}
+
+void rpc_reader_half_close(struct rpc_reader *reader) {
+  grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
+  perform(reader, &op);
+}
+
+int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err) {
+  struct wire_message got = {0};
+  grpc_byte_buffer *wire = NULL;
+  grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &wire};
+  *reply = NULL;
+  perform(reader, &op);
+  if (!wire)
+    return reader_err(reader, err);
+  if (wire_read(&reader->def->reply, wire, &got, err))
+    err_prefix(err, "%s", reader->target);
+  grpc_byte_buffer_destroy(wire);
+  if (!got.message)
+    return err->code;
+  rpc_bytes_free(got.bytes);
+  *reply = got.message;
+  return ERR_OK;
+}
+
+void rpc_reader_cancel(struct rpc_reader *reader) {
+  grpc_call_cancel(reader->call, NULL);
+}
+
+void rpc_reader_close(struct rpc_reader *reader) {
+  grpc_call_cancel(reader->call, NULL);
+  wait_for_ending(reader);
+  grpc_call_unref(reader->call);
+  rpc_ending_fini(&reader->ending);
+  grpc_completion_queue_shutdown(reader->cq);
+  grpc_completion_queue_destroy(reader->cq);
+  free(reader);
+}
+
+static int unary_once(struct rpc_channel *channel, enum rpc_method_id method, const void *request,
+                      int deadline_ms, void **reply, struct err *err) {
+  struct rpc_reader *reader = rpc_reader_open(channel, method, deadline_ms);
+  int code = rpc_reader_send(reader, request, err);
+  if (!code) {
+    rpc_reader_half_close(reader);
+    code = rpc_reader_next(reader, reply, err);
+  }
+  if (!code)
+    code = reader_err(reader, err);
+  if (!code && !*reply)
+    code = err_set(err, ERR_INTERNAL, "%s: the answer is empty", reader->target);
+  if (code && *reply) {
+    protobuf_c_message_free_unpacked(*reply, NULL);
+    *reply = NULL;
+  }
+  rpc_reader_close(reader);
+  return code;
+}
+
+static void pause_ms(int ms) {
+  struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+int rpc_unary(struct rpc_channel *channel, enum rpc_method_id method, const void *request, int deadline_ms,
+              bool retry, void **reply, struct err *err) {
+  uint64_t begin_ns = clock_now_ns();
+  int left_ms = deadline_ms;
+  *reply = NULL;
+  for (int attempt = 0;; attempt++) {
+    int pause = rpc_backoff_ms(attempt);
+    if (unary_once(channel, method, request, left_ms, reply, err) == ERR_OK)
+      return ERR_OK;
+    if (!retry || !err_is_retryable(err->code))
+      return err->code;
+    if (deadline_ms >= 0) {
+      left_ms = deadline_ms - (int)((clock_now_ns() - begin_ns) / 1000000) - pause;
+      if (left_ms <= 0)
+        return err->code;
+    }
+    pause_ms(pause);
+  }
+}

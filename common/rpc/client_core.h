@@ -1,0 +1,35 @@
+/* The client's side, as its files see it. */
+#ifndef WEIR_COMMON_RPC_CLIENT_CORE_H
+#define WEIR_COMMON_RPC_CLIENT_CORE_H
+
+#include "common/rpc/client.h"
+#include "common/rpc/core.h"
+
+struct rpc_channel {
+  struct rpc_client *client;
+  struct rpc_queue *queue; /* of its calls */
+  grpc_channel *core;
+  char *target;
+};
+
+/* A call on the queue. deadline_ms < 0: none. */
+grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *cq, enum rpc_method_id method,
+                            int deadline_ms);
+
+/* How a call ends: where gRPC writes its answer to. */
+struct rpc_ending {
+  grpc_metadata_array initial, trailing;
+  grpc_status_code status;
+  grpc_slice text;
+};
+
+void rpc_ending_init(struct rpc_ending *ending);
+void rpc_ending_fini(struct rpc_ending *ending);
+/* The two operations that fill it. */
+void rpc_ending_ops(struct rpc_ending *ending, grpc_op ops[2]);
+
+/* What the ending means, as one line that names the target; gRPC's long descriptions are cut to their point.
+   Returns the code. */
+int rpc_ending_err(const struct rpc_ending *ending, const char *target, int deadline_ms, struct err *err);
+
+#endif

@@ -1,0 +1,92 @@
+/* How calls end, in words. */
+#include <ctype.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/rpc/client_core.h"
+
+/* What gRPC's own descriptions contain, and what we say instead; the first that is found. */
+struct phrase {
+  int status;
+  const char *needle, *text;
+};
+
+static const struct phrase phrases[] = {
+    {GRPC_STATUS_UNAVAILABLE, "Connection refused", "connection refused"},
+    {GRPC_STATUS_UNAVAILABLE, "DNS resolution failed", "the name cannot be resolved"},
+    {GRPC_STATUS_UNAVAILABLE, "Domain name not found", "the name cannot be resolved"},
+    {GRPC_STATUS_UNAVAILABLE, "No route to host", "no route to host"},
+    {GRPC_STATUS_UNAVAILABLE, "Network is unreachable", "the network is unreachable"},
+    {GRPC_STATUS_UNAVAILABLE, "connect() timed out", "connecting timed out"},
+    {GRPC_STATUS_UNAVAILABLE, "Timeout occurred", "connecting timed out"},
+    {GRPC_STATUS_UNAVAILABLE, "failed to connect to all addresses", "cannot connect"},
+    {GRPC_STATUS_UNAVAILABLE, "keepalive watchdog timeout", "connection lost: no answer to keepalive"},
+    {GRPC_STATUS_UNAVAILABLE, "Socket closed", "connection lost"},
+    {GRPC_STATUS_UNAVAILABLE, "Connection reset by peer", "connection lost"},
+    {GRPC_STATUS_UNAVAILABLE, "Broken pipe", "connection lost"},
+    {GRPC_STATUS_UNAVAILABLE, "GOAWAY", "the server is stopping"},
+    {GRPC_STATUS_UNAVAILABLE, "Server shutdown", "the server is stopping"},
+    {GRPC_STATUS_UNAVAILABLE, "Cancelling all calls", "the server is stopping"},
+    {GRPC_STATUS_UNAVAILABLE, "Stream removed", "connection lost"},
+    {GRPC_STATUS_UNAVAILABLE, "empty address list", "the name has no address"},
+    {GRPC_STATUS_CANCELLED, "CANCELLED", "cancelled"},
+    {GRPC_STATUS_CANCELLED, "Cancelled", "cancelled"},
+};
+
+void rpc_ending_init(struct rpc_ending *ending) {
+  *ending = (struct rpc_ending){.status = GRPC_STATUS_UNKNOWN, .text = grpc_empty_slice()};
+  grpc_metadata_array_init(&ending->initial);
+  grpc_metadata_array_init(&ending->trailing);
+}
+
+void rpc_ending_fini(struct rpc_ending *ending) {
+  grpc_metadata_array_destroy(&ending->initial);
+  grpc_metadata_array_destroy(&ending->trailing);
+  grpc_slice_unref(ending->text);
+}
+
+void rpc_ending_ops(struct rpc_ending *ending, grpc_op ops[2]) {
+  ops[0] = (grpc_op){.op = GRPC_OP_RECV_INITIAL_METADATA,
+                     .data.recv_initial_metadata.recv_initial_metadata = &ending->initial};
+  ops[1] = (grpc_op){.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                     .data.recv_status_on_client = {.trailing_metadata = &ending->trailing,
+                                                    .status = &ending->status,
+                                                    .status_details = &ending->text}};
+}
+
+/* One line, without control characters. */
+static void make_line(char *text) {
+  for (; *text; text++)
+    if (iscntrl((unsigned char)*text))
+      *text = ' ';
+}
+
+int rpc_ending_err(const struct rpc_ending *ending, const char *target, int deadline_ms, struct err *err) {
+  char *text;
+  const char *shown;
+  enum err_code code = err_from_grpc_status((int)ending->status);
+  if (code == ERR_OK) {
+    *err = ERR_NONE;
+    return ERR_OK;
+  }
+  text = grpc_slice_to_c_string(ending->text);
+  make_line(text);
+  shown = text[0] ? text : "the call failed without a message";
+  for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
+    if (phrases[i].status == (int)ending->status && strstr(text, phrases[i].needle)) {
+      shown = phrases[i].text;
+      break;
+    }
+  if (ending->status == GRPC_STATUS_DEADLINE_EXCEEDED && deadline_ms >= 0) {
+    err_set(err, code, "%s: no answer within %d ms", target, deadline_ms);
+  } else {
+    /* Both sides word it so; to send the same again would not help. */
+    if (ending->status == GRPC_STATUS_RESOURCE_EXHAUSTED && strstr(text, "larger than max"))
+      code = ERR_NO_MEMORY;
+    err_set(err, code, "%s: %s", target, shown);
+  }
+  gpr_free(text);
+  return code;
+}

@@ -6,8 +6,6 @@
 
 enum { CALL_DEADLINE_MS = 10000, CLIENT_THREADS = 1 };
 
-static const char *reason(const struct err *err);
-
 int connection_open(struct connection *connection, const char *address, struct err *err) {
   const char *colon = strrchr(address, ':');
   *connection = (struct connection){0};
@@ -36,30 +34,15 @@ int connection_call(struct connection *connection, enum rpc_method_id method, co
 }
 
 void connection_explain(const struct rpc_channel *channel, struct err *err) {
-  char why[256];
+  const char *target = rpc_channel_target(channel), *why = err->text;
+  char text[sizeof err->text];
   if (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT)
     return;
-  snprintf(why, sizeof why, "%.255s", reason(err));
+  if (strncmp(why, target, strlen(target)) == 0 && strncmp(why + strlen(target), ": ", 2) == 0)
+    why += strlen(target) + 2;
+  snprintf(text, sizeof text, "%s", why);
   err_set(err, err->code,
           "cannot reach the coordinator at %s: %s; start one with `weir-server --role=all` or pass "
           "--coordinator HOST:PORT",
-          rpc_channel_target(channel), why);
-}
-
-/* gRPC's texts are long and nested; what people need is at their end. */
-static const char *reason(const struct err *err) {
-  static const struct {
-    const char *part, *text;
-  } known[] = {
-      {"onnection refused", "connection refused"},
-      {"o route to host", "no route to host"},
-      {"unreachable", "network unreachable"},
-      {"esolution", "the name is not known"},
-  };
-  if (err->code == ERR_TIMEOUT)
-    return "no answer";
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strstr(err->text, known[i].part))
-      return known[i].text;
-  return err->text;
+          target, text);
 }

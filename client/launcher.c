@@ -271,11 +271,12 @@ static void child_died_locked(struct launcher *launcher, pid_t pid, int status) 
   }
 }
 
-/* True when a worker runs again, or the launcher is being stopped. */
+/* True when a worker runs again, or the launcher is being stopped. One that left with status 0 was told to.
+ */
 static bool child_restart_locked(struct launcher *launcher, struct child *child) {
   struct err err = ERR_NONE;
   uint64_t now_ns = clock_now_ns(), until_ns;
-  if (child->role != CHILD_WORKER || !launcher->options.restart)
+  if (child->role != CHILD_WORKER || !launcher->options.restart || child->status == 0)
     return false;
   child->quick_deaths =
       now_ns - child->started_ns < QUICK_SECONDS * UINT64_C(1000000000) ? child->quick_deaths + 1 : 0;
@@ -290,7 +291,7 @@ static bool child_restart_locked(struct launcher *launcher, struct child *child)
 /* Without this child the run cannot go on: all but a worker that was not to be restarted and is not the last.
  */
 static bool is_final_locked(const struct launcher *launcher, const struct child *child) {
-  if (child->role != CHILD_WORKER || launcher->options.restart)
+  if (child->role != CHILD_WORKER || (launcher->options.restart && child->status != 0))
     return true;
   for (int i = 0; i < launcher->n_children; i++)
     if (launcher->children[i].role == CHILD_WORKER && launcher->children[i].pid > 0)

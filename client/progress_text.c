@@ -145,7 +145,7 @@ static void line_waiting(const struct progress_view *view, const struct progress
 }
 
 static void line_numbers(const struct progress_view *view, const struct progress_style *style, char *line) {
-  const char *dot = style->is_unicode ? "  ·  " : "  |  ";
+  const char *dot = style->is_unicode ? " · " : " | ";
   char text[OUTPUT_TEXT_MAX];
   double left = progress_seconds_left(view), rate = progress_samples_per_second(view);
   line[0] = '\0';

@@ -98,9 +98,10 @@ static int training_launch(struct training *training, struct err *err) {
   free(store);
   if (err->code)
     return err->code;
-  printf("coordinator at %s: %d server%s, %d worker%s of %d thread%s; logs in %s/logs\n",
-         launcher_address(training->launcher), options.servers, options.servers == 1 ? "" : "s", workers,
-         workers == 1 ? "" : "s", options.threads, options.threads == 1 ? "" : "s", training->out);
+  printf("coordinator %s\n", launcher_address(training->launcher));
+  printf("cluster     %d server%s, %d worker%s of %d thread%s; logs in %s/logs\n", options.servers,
+         options.servers == 1 ? "" : "s", workers, workers == 1 ? "" : "s", options.threads,
+         options.threads == 1 ? "" : "s", training->out);
   fflush(stdout);
   if (connection_open(&training->connection, launcher_address(training->launcher), err))
     return err->code;

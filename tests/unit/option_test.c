@@ -1,0 +1,109 @@
+/* Command lines, read through a command's table of options. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "client/option.h"
+
+static const struct option_def options[] = {
+    {.name = "out", .letter = 'o', .kind = OPTION_TEXT, .value = "DIR"},
+    {.name = "workers", .kind = OPTION_COUNT, .value = "N", .fallback = "2", .least = 1, .most = 8},
+    {.name = "force", .kind = OPTION_FLAG},
+    {0}};
+
+static struct args args;
+static struct err err;
+
+#define PARSE(...) parse((char *[]){__VA_ARGS__, NULL})
+static int parse(char **argv) {
+  int argc = 0;
+  while (argv[argc])
+    argc++;
+  err = ERR_NONE;
+  return args_parse(&args, options, true, argc, argv, &err);
+}
+
+static void values_come_behind_a_blank_or_an_equals_sign(void **state) {
+  (void)state;
+  assert_int_equal(PARSE("spec.yaml", "--out", "a", "--workers=3", "--force"), ERR_OK);
+  assert_string_equal(args_text(&args, "out"), "a");
+  assert_int_equal(args_count(&args, "workers"), 3);
+  assert_true(args_flag(&args, "force"));
+  assert_int_equal(args.n_arguments, 1);
+  assert_string_equal(args.arguments[0], "spec.yaml");
+  assert_int_equal(PARSE("-o", "b"), ERR_OK);
+  assert_string_equal(args_text(&args, "out"), "b");
+}
+
+static void what_is_not_given_falls_back(void **state) {
+  (void)state;
+  unsetenv("WEIR_COORDINATOR");
+  assert_int_equal(PARSE("x"), ERR_OK);
+  assert_null(args_text(&args, "out"));
+  assert_int_equal(args_count(&args, "workers"), 2);
+  assert_false(args_flag(&args, "force"));
+  assert_string_equal(args.coordinator, "127.0.0.1:7070");
+  setenv("WEIR_COORDINATOR", "a:1", 1);
+  assert_int_equal(PARSE("x"), ERR_OK);
+  assert_string_equal(args.coordinator, "a:1");
+  assert_int_equal(PARSE("x", "--coordinator", "b:2"), ERR_OK);
+  assert_string_equal(args.coordinator, "b:2");
+}
+
+static void two_dashes_end_the_options(void **state) {
+  (void)state;
+  assert_int_equal(PARSE("--", "--force"), ERR_OK);
+  assert_false(args_flag(&args, "force"));
+  assert_string_equal(args.arguments[0], "--force");
+}
+
+static void an_unknown_option_is_refused_with_the_nearest(void **state) {
+  (void)state;
+  assert_int_equal(PARSE("--wrokers", "3"), ERR_INVALID);
+  assert_string_equal(err.text, "unknown option '--wrokers'; did you mean '--workers'?");
+  assert_int_equal(PARSE("--forc=1"), ERR_INVALID);
+  assert_string_equal(err.text, "unknown option '--forc'; did you mean '--force'?");
+  assert_int_equal(PARSE("-x"), ERR_INVALID);
+  assert_int_equal(PARSE("--out-of-every-range"), ERR_INVALID);
+}
+
+static void missing_and_superfluous_values_are_refused(void **state) {
+  (void)state;
+  assert_int_equal(PARSE("--out"), ERR_INVALID);
+  assert_int_equal(PARSE("--force=yes"), ERR_INVALID);
+  assert_int_equal(PARSE("a", "b", "c", "d", "e"), ERR_INVALID);
+}
+
+static void a_count_must_be_a_number_in_its_range(void **state) {
+  (void)state;
+  assert_int_equal(PARSE("--workers", "0"), ERR_INVALID);
+  assert_int_equal(PARSE("--workers", "9"), ERR_INVALID);
+  assert_int_equal(PARSE("--workers", "2x"), ERR_INVALID);
+  assert_int_equal(PARSE("--workers", ""), ERR_INVALID);
+  assert_int_equal(PARSE("--workers", "99999999999999999999"), ERR_INVALID);
+  assert_int_equal(PARSE("--workers", "8"), ERR_OK);
+}
+
+static void help_is_known_to_every_command(void **state) {
+  (void)state;
+  assert_int_equal(PARSE("--help"), ERR_OK);
+  assert_true(args.wants_help);
+  assert_int_equal(PARSE("-h"), ERR_OK);
+  assert_true(args.wants_help);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_come_behind_a_blank_or_an_equals_sign),
+      cmocka_unit_test(what_is_not_given_falls_back),
+      cmocka_unit_test(two_dashes_end_the_options),
+      cmocka_unit_test(an_unknown_option_is_refused_with_the_nearest),
+      cmocka_unit_test(missing_and_superfluous_values_are_refused),
+      cmocka_unit_test(a_count_must_be_a_number_in_its_range),
+      cmocka_unit_test(help_is_known_to_every_command),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -41,6 +41,129 @@ struct rpc_call {
 };
 
 static void on_accepted(struct rpc_event *event, bool ok);
+static void on_received(struct rpc_event *event, bool ok);
+static void on_sent(struct rpc_event *event, bool ok);
+static void on_closed(struct rpc_event *event, bool ok);
+
+static void start(struct rpc_call *call, const grpc_op *ops, size_t n_ops, struct rpc_event *event) {
+  CHECK(grpc_call_start_batch(call->call, ops, n_ops, event, NULL) == GRPC_CALL_OK);
+}
+
+void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue) {
+  struct rpc_call *call = mem_new(sizeof *call);
+  call->server = server;
+  call->queue = queue;
+  call->refs = 1;
+  call->accepted.done = on_accepted;
+  call->received.done = on_received;
+  call->sent.done = on_sent;
+  call->closed.done = on_closed;
+  call->status_text = grpc_empty_slice();
+  rpc_outbox_init(&call->outbox);
+  pthread_mutex_init(&call->lock, NULL);
+  grpc_call_details_init(&call->details);
+  grpc_metadata_array_init(&call->metadata);
+  rpc_server_call_begins(server);
+  CHECK(grpc_server_request_call(rpc_server_core(server), &call->call, &call->details, &call->metadata,
+                                 queue->cq, queue->cq, &call->accepted) == GRPC_CALL_OK);
+}
+
+/* Unlocks, and releases the call with its last reference. */
+static void put_and_unlock(struct rpc_call *call) {
+  struct rpc_server *server = call->server;
+  int refs = --call->refs;
+  pthread_mutex_unlock(&call->lock);
+  if (refs)
+    return;
+  if (call->call)
+    grpc_call_unref(call->call);
+  rpc_outbox_clear(&call->outbox);
+  grpc_slice_unref(call->status_text);
+  pthread_mutex_destroy(&call->lock);
+  gpr_free(call->peer);
+  free(call);
+  rpc_server_call_ended(server);
+}
+
+static void receive(struct rpc_call *call) {
+  grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->incoming};
+  call->is_receiving = true;
+  start(call, &op, 1, &call->received);
+}
+
+static void on_accepted(struct rpc_event *event, bool ok) {
+  struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, accepted);
+  grpc_op close = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                   .data.recv_close_on_server.cancelled = &call->is_cancelled};
+  if (ok) {
+    rpc_call_accept(call->server, call->queue);
+    call->route = rpc_server_route(call->server, call->details.method);
+    call->refs = 2;
+    start(call, &close, 1, &call->closed);
+  }
+  if (ok && call->route) {
+    receive(call);
+  } else if (ok) {
+    char *path = grpc_slice_to_c_string(call->details.method);
+    rpc_call_fail(call, ERR_UNSUPPORTED, "no method '%.200s' is served here", path);
+    gpr_free(path);
+  }
+  grpc_call_details_destroy(&call->details);
+  grpc_metadata_array_destroy(&call->metadata);
+  if (!ok) { /* the server stops */
+    pthread_mutex_lock(&call->lock);
+    put_and_unlock(call);
+  }
+}
+
+/* on_closed follows once nothing else can. */
+static void settle(struct rpc_call *call) {
+  bool is_settled;
+  pthread_mutex_lock(&call->lock);
+  is_settled = call->is_closed && !call->is_receiving;
+  pthread_mutex_unlock(&call->lock);
+  if (!is_settled)
+    return;
+  if (call->is_seen && call->route->method->on_closed)
+    call->route->method->on_closed(call);
+  pthread_mutex_lock(&call->lock);
+  if (!call->is_seen && !call->is_finished) { /* no owner knows of it */
+    call->is_finished = true;
+    call->refs--;
+  }
+  put_and_unlock(call);
+}
+
+/* A message that we do not hand on. An owner that knows the call is told by on_closed. */
+static void refuse(struct rpc_call *call, const struct err *err) {
+  log_event(LOG_DEBUG, "rpc", "message_refused", "method=%s peer=%s error=\"%s\"", call->route->def->path,
+            rpc_call_peer(call), err->text);
+  if (call->is_seen)
+    grpc_call_cancel_with_status(call->call, (grpc_status_code)err_grpc_status(err->code), err->text, NULL);
+  else
+    rpc_call_finish(call, err);
+}
+
+static void hand_on(struct rpc_call *call, grpc_byte_buffer *wire) {
+  struct wire_message got;
+  struct err err = ERR_NONE;
+  bool is_over;
+  wire_read(&call->route->def->request, wire, &got, &err);
+  grpc_byte_buffer_destroy(wire);
+  if (err.code) {
+    refuse(call, &err);
+    return;
+  }
+  call->is_seen = true;
+  call->route->method->on_message(call, got.message, got.bytes);
+  protobuf_c_message_free_unpacked(got.message, NULL);
+  pthread_mutex_lock(&call->lock);
+  is_over = call->is_finished || call->is_closed;
+  pthread_mutex_unlock(&call->lock);
+  if (call->route->method->is_request_stream && !is_over)
+    receive(call);
+}
+
 /* No more messages: the client has sent all, or is gone. */
 static void end_of_messages(struct rpc_call *call) {
   const struct rpc_method *method = call->route->method;

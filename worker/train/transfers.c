@@ -334,6 +334,10 @@ static void *timer_main(void *argument) {
   return NULL;
 }
 
+const char *transfers_address(const struct transfers *transfers, uint32_t server) {
+  return transfers->links[server].address;
+}
+
 int transfers_versions(struct transfers *transfers, int deadline_ms, uint64_t *lowest, struct err *err) {
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   request.run = (char *)transfers->options.run;

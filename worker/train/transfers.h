@@ -52,6 +52,8 @@ void transfers_free(struct transfers *transfers);
 /* Any thread. Never waits for the network, calls nothing back. */
 void transfers_start(struct transfers *transfers, const struct transfer_item *item);
 
+const char *transfers_address(const struct transfers *transfers, uint32_t server);
+
 /* Asks every server for its newest versions; *lowest is the lowest of all. Blocks up to deadline_ms for each
    server. Errors: the first server's that fails, with its address. */
 int transfers_versions(struct transfers *transfers, int deadline_ms, uint64_t *lowest, struct err *err);

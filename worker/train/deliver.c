@@ -1,0 +1,146 @@
+/* From a gradient in an executor's memory to parts on their way: blocks are cut out of it or gathered, added
+   along the reduction tree outside the run's lock, and sent. */
+#include <math.h>
+#include <string.h>
+
+#include "worker/train/executor.h"
+
+/* An element is finite unless its exponent is all ones. */
+enum { EXPONENT = 0x7f800000 };
+
+static uint32_t float_bits(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+/* out[i] = in[i]. False if an element is not finite. */
+static bool floats_copy(float *out, const float *in, size_t n) {
+  uint32_t not_finite = 0;
+  for (size_t i = 0; i < n; i++) {
+    out[i] = in[i];
+    not_finite |= (float_bits(in[i]) & EXPONENT) == EXPONENT;
+  }
+  return !not_finite;
+}
+
+/* out[i] = in[i] + out[i]. False if a sum is not finite. */
+static bool floats_add(float *out, const float *in, size_t n) {
+  uint32_t not_finite = 0;
+  for (size_t i = 0; i < n; i++) {
+    out[i] = in[i] + out[i];
+    not_finite |= (float_bits(out[i]) & EXPONENT) == EXPONENT;
+  }
+  return !not_finite;
+}
+
+static void executor_fail_memory(struct executor *executor) {
+  struct err err;
+  err_set(&err, ERR_NO_MEMORY, "no memory for its gradient");
+  executor_fail_err(executor, &err);
+}
+
+/* One lock's worth: takes a sibling to add (returned), or places the part and maybe learns that it is to be
+   sent
+   (*item). A part whose step is over is dropped. */
+static struct buffer *deliver_step(struct executor *executor, uint32_t block, struct tree_node *node,
+                                   struct buffer *sum, struct transfer_item *item, bool *is_to_send) {
+  struct run *run = executor->run;
+  struct reducer_send send;
+  struct buffer *sibling = NULL;
+  pthread_mutex_lock(&run->lock);
+  executor->is_dropped |= !steps_is_current(run, &executor->work);
+  if (!executor->is_dropped)
+    sibling = reducer_take(run->reducer, block, node);
+  if (!executor->is_dropped && !sibling && sum && reducer_place(run->reducer, block, *node, sum, &send)) {
+    *is_to_send = true;
+    *item = (struct transfer_item){.kind = TRANSFER_PUSH,
+                                   .server = run->owner[block],
+                                   .block = block,
+                                   .version = executor->work.version,
+                                   .node = send.node,
+                                   .wait = send.wait,
+                                   .buffer = sum};
+  }
+  pthread_mutex_unlock(&run->lock);
+  return sibling;
+}
+
+/* data: the microbatch's part of the block, unless `sum` holds it already (then the callee's). */
+static void executor_deliver_block(struct executor *executor, uint32_t block, const float *data,
+                                   struct buffer *sum, const char *what) {
+  struct run *run = executor->run;
+  uint32_t elems = run->loaded.model->blocks[block].elems;
+  struct tree_node node = {executor->work.index, 0};
+  struct transfer_item item;
+  bool is_to_send = false, is_finite = true;
+  while (is_finite && executor_wait_current(executor)) {
+    struct buffer *sibling = deliver_step(executor, block, &node, sum, &item, &is_to_send);
+    if (sibling && sum) {
+      is_finite = floats_add(sum->data, sibling->data, elems);
+      block_pool_give(run->pool, block, sibling);
+    } else if (sibling) {
+      sum = sibling;
+      is_finite = floats_add(sum->data, data, elems);
+    } else if (sum) {
+      break; /* placed, or dropped */
+    } else if ((sum = block_pool_take(run->pool, block)))
+      is_finite = floats_copy(sum->data, data, elems);
+    else {
+      executor_fail_memory(executor);
+      break;
+    }
+  }
+  if (!is_finite)
+    executor_fail(executor, what);
+  if (executor->is_dropped)
+    block_pool_give(run->pool, block, sum);
+  else if (is_to_send)
+    transfers_start(run->transfers, &item);
+}
+
+static void executor_gather(struct executor *executor, uint32_t b, const struct param *param,
+                            const float *grad) {
+  struct run *run = executor->run;
+  struct gather *gather = &executor->gathers[b];
+  struct buffer *buffer;
+  if (!gather->buffer && !(gather->buffer = block_pool_take(run->pool, b))) {
+    executor_fail_memory(executor);
+    return;
+  }
+  buffer = gather->buffer;
+  if (!floats_copy((float *)buffer->data + (param->begin - run->loaded.model->blocks[b].begin), grad,
+                   param->elems)) {
+    executor_fail(executor, param->name);
+    return;
+  }
+  if (++gather->n_come < run->map.block_params[b])
+    return;
+  *gather = (struct gather){0};
+  executor_deliver_block(executor, b, NULL, buffer, param->name);
+}
+
+void executor_deliver_gradient(struct executor *executor, int p, const float *grad) {
+  struct run *run = executor->run;
+  const struct model *model = run->loaded.model;
+  const struct param *param = &model->params[p];
+  for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !executor->is_dropped; b++)
+    if (run->map.block_params[b] > 1)
+      executor_gather(executor, b, param, grad);
+    else
+      executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), NULL, param->name);
+}
+
+void executor_deliver_row(struct executor *executor) {
+  const struct model *model = executor->run->loaded.model;
+  for (uint32_t b = model->n_param_blocks; b < model->n_blocks && !executor->is_dropped; b++)
+    executor_deliver_block(executor, b, executor->row + model->blocks[b].begin, NULL, "the statistics row");
+}
+
+void executor_drop_gathers(struct executor *executor) {
+  const struct model *model = executor->run->loaded.model;
+  for (uint32_t b = 0; b < model->n_param_blocks; b++) {
+    block_pool_give(executor->run->pool, b, executor->gathers[b].buffer);
+    executor->gathers[b] = (struct gather){0};
+  }
+}

@@ -1,0 +1,107 @@
+/* Evaluation chunks: an execution after the other, their sums added in order in f64, one row pushed. */
+#include <math.h>
+#include <string.h>
+
+#include "worker/train/executor.h"
+
+struct eval_sums {
+  double loss_sum, samples, correct;
+};
+
+static void on_eval_value(void *user, int watch, const float *data) {
+  struct executor *executor = user;
+  executor->metrics[watch == 0 ? METRIC_LOSS_SUM : METRIC_CORRECT] = data[0];
+}
+
+/* One execution of the eval program. False: dropped. */
+static bool eval_execute(struct executor *executor, const struct loader_batch *batch) {
+  struct run *run = executor->run;
+  struct backend_run execution = {.inputs = (const void *const *)batch->inputs,
+                                  .weights = executor->work.set->eval_values,
+                                  .weights_version = executor_weights_version(executor),
+                                  .context = {run->loaded.plan.seed, executor->work.version, 0},
+                                  .on_value = on_eval_value,
+                                  .before_weight = executor_before_eval_weight,
+                                  .is_cancelled = executor_is_cancelled,
+                                  .user = executor};
+  struct err err = ERR_NONE;
+  executor->metrics[METRIC_CORRECT] = 0;
+  if (run->options.backend->run(executor->eval, &execution, &err) && !executor->is_dropped)
+    executor_fail_err(executor, &err);
+  return !executor->is_dropped;
+}
+
+/* Overwrites every sample of the batch with its last one. */
+static void batch_repeat_last(const struct graph *graph, struct loader_batch *batch) {
+  for (int i = 0; i < graph->n_inputs; i++) {
+    const struct value *input = &graph->values[graph->inputs[i]];
+    size_t samples = (size_t)input->shape.dim[0];
+    size_t sample_bytes = (size_t)shape_elems(&input->shape) / samples * dtype_size(input->dtype);
+    unsigned char *bytes = batch->inputs[i];
+    for (size_t s = 0; s + 1 < samples; s++)
+      memcpy(bytes + s * sample_bytes, bytes + (samples - 1) * sample_bytes, sample_bytes);
+  }
+}
+
+/* Adds a batch. A short one repeats its last sample; what the repetitions added is known from an execution of
+   nothing else, and taken off again. */
+static void eval_add(struct executor *executor, struct loader_batch *batch, struct eval_sums *sums) {
+  double batch_samples = executor->run->loaded.plan.microbatch_samples;
+  double repeated = (batch_samples - batch->samples) / batch_samples;
+  if (!eval_execute(executor, batch))
+    return;
+  sums->loss_sum += (double)executor->metrics[METRIC_LOSS_SUM];
+  sums->correct += (double)executor->metrics[METRIC_CORRECT];
+  sums->samples += batch->samples;
+  if (repeated == 0)
+    return;
+  batch_repeat_last(executor->run->loaded.model->eval, batch);
+  if (!eval_execute(executor, batch))
+    return;
+  sums->loss_sum -= (double)executor->metrics[METRIC_LOSS_SUM] * repeated;
+  sums->correct -= rint((double)executor->metrics[METRIC_CORRECT] * repeated);
+}
+
+static void eval_push(struct executor *executor, const struct eval_sums *sums) {
+  struct run *run = executor->run;
+  uint32_t block = run->loaded.model->n_param_blocks; /* begins with the metrics */
+  struct buffer *buffer = block_pool_take(run->pool, block);
+  struct transfer_item item = {.kind = TRANSFER_PUSH,
+                               .server = run->owner[block],
+                               .block = block,
+                               .version = executor->work.version,
+                               .node = {executor->work.index, 0},
+                               .is_evaluation = true,
+                               .buffer = buffer};
+  float *row;
+  if (!buffer) {
+    struct err err;
+    err_set(&err, ERR_NO_MEMORY, "no memory for its row");
+    executor_fail_err(executor, &err);
+    return;
+  }
+  row = buffer->data;
+  memset(row, 0, buffer->size_bytes);
+  row[METRIC_LOSS_SUM] = (float)sums->loss_sum;
+  row[METRIC_CORRECT] = (float)sums->correct;
+  row[METRIC_SAMPLES] = row[METRIC_DENOMINATOR] = (float)sums->samples;
+  transfers_start(run->transfers, &item);
+}
+
+bool executor_evaluate(struct executor *executor) {
+  struct run *run = executor->run;
+  uint32_t parts = run->loaded.plan.eval_chunk_samples / run->loaded.plan.microbatch_samples;
+  struct eval_sums sums = {0};
+  for (uint32_t part = 0; part < parts && !executor->is_dropped; part++) {
+    struct loader_batch *batch = loader_eval(run->loaded.loader, executor->work.index, part);
+    if (!batch)
+      break;
+    eval_add(executor, batch, &sums);
+    loader_put(run->loaded.loader, batch);
+  }
+  if (!executor->is_dropped && !isfinite((float)sums.loss_sum))
+    executor_fail(executor, "the loss");
+  if (executor_wait_current(executor))
+    eval_push(executor, &sums);
+  return !executor->is_dropped;
+}

@@ -1,0 +1,77 @@
+/* An executor: a thread with programs of its own that computes one task at a time, single-threaded, so that
+   the same task gives the same bits on any of them. */
+#ifndef WEIR_WORKER_TRAIN_EXECUTOR_H
+#define WEIR_WORKER_TRAIN_EXECUTOR_H
+
+#include "common/sha256.h"
+#include "worker/train/run_state.h"
+#include "worker/train/steps.h"
+
+/* What a watched value of the train graph is for. Two parameters may share one gradient: taps of the same
+   value form a list. */
+enum tap_kind { TAP_GRADIENT, TAP_STATISTIC, TAP_METRIC };
+
+struct tap {
+  enum tap_kind kind;
+  int index; /* of the parameter, the statistic or the metric */
+  int next;  /* another tap of the value, -1: none */
+};
+
+/* A block that several small parameters share, while they arrive. */
+struct gather {
+  struct buffer *buffer; /* NULL: none has come */
+  uint32_t n_come;
+};
+
+/* Only its own thread touches it, but for `thread`. */
+struct executor {
+  struct run *run;
+  int index;
+  pthread_t thread;
+  struct backend_program *train, *eval; /* eval: NULL without an eval set */
+
+  int *watched; /* [n_watched] values of the train graph */
+  int *taps_of; /* [n_watched] first tap */
+  struct tap *taps;
+  int n_watched, n_taps;
+
+  struct work work;
+  bool is_dropped;        /* the task's results are no longer wanted: every callback returns at once */
+  bool is_current;        /* seen: its parts may be pushed */
+  uint64_t n_dropped;     /* executions that may have read weights which were not there */
+  int n_left;             /* taps that the execution has not delivered */
+  float *row;             /* f32[row_elems]: the microbatch's statistics */
+  struct gather *gathers; /* [n_param_blocks] */
+  struct sha256 *probe;   /* not NULL: gradients are hashed instead of pushed */
+  float metrics[METRICS]; /* of an evaluation's execution */
+};
+
+/* Starts the run's executors, each of which prepares its programs; run->n_prepared counts those that are
+   done, run->prepare_err has the first failure. */
+void executors_start(struct run *run);
+void executors_join(struct run *run); /* run->is_stopping is set; waits for the threads, frees */
+
+/* Called between a task's begin and end. True if its results were handed over. */
+bool executor_evaluate(struct executor *executor);
+
+/* An execution's numbers for the backend. */
+uint64_t executor_weights_version(const struct executor *executor);
+
+/* Waits until the task may push. False: it was dropped. Takes the run's lock. */
+bool executor_wait_current(struct executor *executor);
+
+/* Callbacks for backend_run of both programs; user is the executor. */
+void executor_before_train_weight(void *user, int value);
+void executor_before_eval_weight(void *user, int value);
+bool executor_is_cancelled(void *user);
+
+/* Ends the run with what is wrong about this task: "WHAT of microbatch 3 of step 17 ...". Drops the task. */
+void executor_fail(struct executor *executor, const char *what);
+void executor_fail_err(struct executor *executor, const struct err *err);
+
+/* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
+void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
+void executor_deliver_row(struct executor *executor);
+void executor_drop_gathers(struct executor *executor);
+
+#endif

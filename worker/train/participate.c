@@ -1,0 +1,216 @@
+/* How a run is entered and left. */
+#include "worker/train/participate.h"
+
+#include <string.h>
+
+#include "common/log.h"
+#include "common/message.h"
+#include "common/placement.h"
+#include "worker/train/steps.h"
+
+enum { VERSIONS_DEADLINE_MS = 3000, REJOINS_MAX = 20 };
+
+static void run_join_locked(struct run *run);
+
+struct share view_share(const Weir__View *view, const char *worker) {
+  struct share share = {0};
+  for (size_t i = 0; i < view->n_workers; i++) {
+    const Weir__Assignment *assignment = view->workers[i];
+    if (strcmp(assignment->worker, worker) != 0)
+      continue;
+    share.microbatches = (struct task_range){assignment->microbatch_begin, assignment->microbatch_end};
+    share.chunks = (struct task_range){assignment->eval_begin, assignment->eval_end};
+  }
+  return share;
+}
+
+static bool share_is_empty(const struct share *share) {
+  return share->microbatches.begin >= share->microbatches.end && share->chunks.begin >= share->chunks.end;
+}
+
+/* True if blocks live where they did. */
+static bool views_have_same_servers(const Weir__View *a, const Weir__View *b) {
+  if (a->incarnation != b->incarnation || a->n_servers != b->n_servers)
+    return false;
+  for (size_t s = 0; s < a->n_servers; s++)
+    if (strcmp(a->servers[s]->id, b->servers[s]->id) != 0 ||
+        strcmp(a->servers[s]->address, b->servers[s]->address) != 0)
+      return false;
+  return true;
+}
+
+/* A plan that differs from ours means different data. */
+static bool view_fits_plan(struct run *run, const Weir__View *view) {
+  const struct plan *plan = &run->loaded.plan;
+  struct err err;
+  if (!view->plan || (view->plan->train_samples == plan->train_samples &&
+                      view->plan->eval_samples == plan->eval_samples && view->plan->steps == plan->steps))
+    return true;
+  err_set(&err, ERR_INVALID,
+          "this worker's data has %llu training and %llu evaluation samples, the run's has %llu and %llu",
+          (unsigned long long)plan->train_samples, (unsigned long long)plan->eval_samples,
+          (unsigned long long)view->plan->train_samples, (unsigned long long)view->plan->eval_samples);
+  run_fail_locked(run, &err, false);
+  return false;
+}
+
+/* Makes the newest view the one that we work by. */
+static void run_apply_view_locked(struct run *run) {
+  Weir__View *view = run->newest;
+  bool must_leave, is_idle;
+  run->newest = NULL;
+  if (!view_fits_plan(run, view)) {
+    message_free(view);
+    return;
+  }
+  run->share = view_share(view, run->options.worker);
+  is_idle = share_is_empty(&run->share) || view->n_servers == 0;
+  must_leave = is_idle || !run->applied || !views_have_same_servers(run->applied, view);
+  log_event(LOG_INFO, "worker", "view", "run=%s number=%llu microbatches=%u..%u chunks=%u..%u",
+            run->load->run, (unsigned long long)view->number, run->share.microbatches.begin,
+            run->share.microbatches.end, run->share.chunks.begin, run->share.chunks.end);
+  message_free(run->applied);
+  run->applied = view;
+  run->incarnation = view->incarnation;
+  if (must_leave)
+    run_leave_locked(run);
+  if (run->phase == RUN_WORKING)
+    steps_assign(run);
+  else if (run->phase == RUN_IDLE && !is_idle)
+    run_set_phase_locked(run, RUN_JOINING);
+}
+
+void run_participate_locked(struct run *run) {
+  if (run->phase == RUN_FAILED)
+    run_leave_locked(run);
+  else if (run->newest)
+    run_apply_view_locked(run);
+  else if (run->must_rejoin) {
+    run_leave_locked(run);
+    run->rejoins++;
+    if (run->phase == RUN_IDLE)
+      run_set_phase_locked(run, RUN_JOINING);
+  } else if (run->phase == RUN_JOINING)
+    run_join_locked(run);
+}
+
+void run_leave_locked(struct run *run) {
+  struct transfers *transfers = run->transfers;
+  run->must_rejoin = false;
+  if (run->phase == RUN_WORKING)
+    run_set_phase_locked(run, RUN_LEAVING);
+  if (run->phase == RUN_JOINING)
+    run_set_phase_locked(run, RUN_IDLE);
+  pthread_cond_broadcast(&run->changed);
+  while (run->weights->current->readers > 0 || run->weights->next->readers > 0)
+    pthread_cond_wait(&run->changed, &run->lock);
+  pthread_mutex_unlock(&run->lock);
+  transfers_free(transfers);
+  pthread_mutex_lock(&run->lock);
+  run->transfers = NULL;
+  steps_clear(run);
+  if (run->phase == RUN_LEAVING)
+    run_set_phase_locked(run, RUN_IDLE);
+}
+
+static void on_received(void *user, const struct transfer_item *item, uint64_t version,
+                        const struct rpc_bytes *bytes) {
+  struct run *run = user;
+  uint64_t expected = item->version + (item->kind == TRANSFER_PUSH);
+  float *place = NULL;
+  struct err err;
+  pthread_mutex_lock(&run->lock);
+  if (version != expected || rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
+    err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
+            transfers_address(run->transfers, item->server), item->block, (unsigned long long)version,
+            rpc_bytes_size(bytes), (unsigned long long)expected,
+            run->block_elems[item->block] * sizeof(float));
+    run_fail_locked(run, &err, false);
+  } else
+    place = steps_claim_block(run, version, item->block);
+  pthread_mutex_unlock(&run->lock);
+  if (!place)
+    return;
+  rpc_bytes_copy(bytes, place);
+  pthread_mutex_lock(&run->lock);
+  steps_filled(run, item->block);
+  pthread_mutex_unlock(&run->lock);
+}
+
+/* What a server refuses because it is elsewhere in the run is no fault: its version is asked for again. */
+static void on_failed(void *user, const struct transfer_item *item, const struct err *err) {
+  struct run *run = user;
+  bool is_elsewhere = err->code == ERR_DROPPED || err->code == ERR_STALE || err->code == ERR_NOT_FOUND ||
+                      err->code == ERR_CANCELLED;
+  pthread_mutex_lock(&run->lock);
+  log_event(LOG_WARN, "worker", "transfer_refused", "run=%s block=%u version=%llu code=%s error=\"%s\"",
+            run->load->run, item->block, (unsigned long long)item->version, err_name(err->code), err->text);
+  if (is_elsewhere && run->phase == RUN_WORKING && run->rejoins < REJOINS_MAX)
+    run->must_rejoin = true;
+  else if (run->phase == RUN_WORKING)
+    run_fail_locked(run, err, false);
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+}
+
+static void on_ended(void *user, const struct transfer_item *item) {
+  struct run *run = user;
+  block_pool_give(run->pool, item->block, item->buffer);
+}
+
+/* Asks the servers where they are. NULL: nothing came of it. Gives the lock up while it asks. */
+static struct transfers *run_ask_version_locked(struct run *run, uint64_t *version) {
+  const Weir__View *view = run->applied;
+  struct transfers_options options = {.client = run->options.client,
+                                      .run = run->load->run,
+                                      .incarnation = run->incarnation,
+                                      .servers = view->servers,
+                                      .n_servers = (uint32_t)view->n_servers,
+                                      .received = on_received,
+                                      .failed = on_failed,
+                                      .ended = on_ended,
+                                      .user = run};
+  struct transfers *transfers;
+  struct err err = ERR_NONE;
+  pthread_mutex_unlock(&run->lock);
+  transfers = transfers_new(&options);
+  if (!transfers_versions(transfers, VERSIONS_DEADLINE_MS, version, &err) &&
+      *version > run->loaded.plan.steps)
+    err_set(&err, ERR_CORRUPT, "the servers are at version %llu, the run ends with %llu",
+            (unsigned long long)*version, (unsigned long long)run->loaded.plan.steps);
+  if (err.code)
+    transfers_free(transfers);
+  pthread_mutex_lock(&run->lock);
+  if (!err.code)
+    return transfers;
+  log_event(LOG_WARN, "worker", "not_joined", "run=%s code=%s error=\"%s\"", run->load->run,
+            err_name(err.code), err.text);
+  if (!err_is_retryable(err.code)) /* the coordinator will know: another view may name us again */
+    run_set_phase_locked(run, RUN_IDLE);
+  return NULL;
+}
+
+/* Asks for every block of the version where the servers are. Without an answer the phase stays JOINING. */
+static void run_join_locked(struct run *run) {
+  int attempt = run->rejoins + run->join_attempts++;
+  uint32_t blocks = run->loaded.model->n_blocks;
+  struct transfers *transfers;
+  uint64_t version;
+  if (attempt > 0 && !run_pause_locked(run, rpc_backoff_ms(attempt)))
+    return;
+  transfers = run_ask_version_locked(run, &version);
+  if (!transfers)
+    return;
+  log_event(LOG_INFO, "worker", "joined", "run=%s version=%llu servers=%zu", run->load->run,
+            (unsigned long long)version, run->applied->n_servers);
+  run->join_attempts = 0;
+  run->transfers = transfers;
+  placement_compute(run->block_elems, blocks, (uint32_t)run->applied->n_servers, run->owner);
+  run_set_phase_locked(run, RUN_WORKING);
+  steps_join(run, version);
+  pthread_cond_broadcast(&run->changed);
+  for (uint32_t b = 0; b < blocks; b++)
+    transfers_start(transfers,
+                    &(struct transfer_item){
+                        .kind = TRANSFER_PULL, .server = run->owner[b], .block = b, .version = version});
+}

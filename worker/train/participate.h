@@ -1,0 +1,17 @@
+/* How a run is entered and left: views, the servers' versions, beginning anew. All on the run's thread. */
+#ifndef WEIR_WORKER_TRAIN_PARTICIPATE_H
+#define WEIR_WORKER_TRAIN_PARTICIPATE_H
+
+#include "worker/train/run_state.h"
+
+/* Acts on what changed since the last call (a view, a server that moved on, a failure), then returns. Called
+   and left with the run's lock held, which it gives up while it waits. */
+void run_participate_locked(struct run *run);
+
+/* Ends the part in the run: no task is computed, nothing is under way. Lock as above. */
+void run_leave_locked(struct run *run);
+
+/* The share that a view gives a worker; empty when it is not named. */
+struct share view_share(const Weir__View *view, const char *worker);
+
+#endif

@@ -1,0 +1,233 @@
+/* A run, as a worker takes part in it: its thread and its states. */
+#include "worker/train/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/log.h"
+#include "common/message.h"
+#include "worker/train/executor.h"
+#include "worker/train/participate.h"
+#include "worker/train/run_state.h"
+#include "worker/train/steps.h"
+
+static void *run_main(void *argument);
+static int run_load(struct run *run, bool *is_bad_input, struct err *err);
+static void run_tell_loaded_locked(struct run *run);
+
+static const char *const phase_names[] = {
+#define PHASE(name, text) text,
+    RUN_PHASES(PHASE)
+#undef PHASE
+};
+
+/* [from] = set of to */
+#define TO(phase) (1u << RUN_##phase)
+static const unsigned phase_successors[] = {
+    [RUN_LOADING] = TO(IDLE) | TO(FAILED),
+    [RUN_IDLE] = TO(JOINING) | TO(FAILED),
+    [RUN_JOINING] = TO(WORKING) | TO(IDLE) | TO(FAILED),
+    [RUN_WORKING] = TO(LEAVING) | TO(FAILED),
+    [RUN_LEAVING] = TO(IDLE) | TO(FAILED),
+    [RUN_FAILED] = 0,
+};
+#undef TO
+
+struct run *run_start(const struct run_options *options, const Weir__LoadRun *load) {
+  struct run *run = mem_new(sizeof *run);
+  pthread_condattr_t monotonic;
+  run->options = *options;
+  run->load = message_copy(load);
+  run->incarnation = load->incarnation;
+  load_cancel_init(&run->cancel);
+  pthread_mutex_init(&run->lock, NULL);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&run->changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  CHECK(pthread_create(&run->thread, NULL, run_main, run) == 0);
+  return run;
+}
+
+const char *run_id(const struct run *run) {
+  return run->load->run;
+}
+
+void run_view(struct run *run, const Weir__View *view) {
+  const Weir__View *known;
+  pthread_mutex_lock(&run->lock);
+  known = run->newest ? run->newest : run->applied;
+  if (!known || view->incarnation > known->incarnation ||
+      (view->incarnation == known->incarnation && view->number > known->number)) {
+    message_free(run->newest);
+    run->newest = message_copy(view);
+    pthread_cond_broadcast(&run->changed);
+  }
+  pthread_mutex_unlock(&run->lock);
+}
+
+bool run_is_needed(struct run *run) {
+  const Weir__View *view;
+  struct share share = {0};
+  pthread_mutex_lock(&run->lock);
+  view = run->newest ? run->newest : run->applied;
+  if (view && run->phase != RUN_FAILED)
+    share = view_share(view, run->options.worker);
+  pthread_mutex_unlock(&run->lock);
+  return share.microbatches.begin < share.microbatches.end || share.chunks.begin < share.chunks.end;
+}
+
+void run_stop(struct run *run) {
+  if (!run)
+    return;
+  load_cancel(&run->cancel);
+  pthread_mutex_lock(&run->lock);
+  run->is_stopping = true;
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+  pthread_join(run->thread, NULL);
+  pthread_cond_destroy(&run->changed);
+  pthread_mutex_destroy(&run->lock);
+  load_cancel_fini(&run->cancel);
+  message_free(run->newest);
+  message_free(run->applied);
+  message_free(run->load);
+  free(run);
+}
+
+/* True if run_participate_locked has something to do. */
+static bool run_has_news(const struct run *run) {
+  if (run->phase == RUN_FAILED)
+    return run->transfers != NULL;
+  return run->newest || run->must_rejoin || run->phase == RUN_JOINING;
+}
+
+static void run_release(struct run *run) {
+  if (run->loaded.model) {
+    executors_join(run);
+    steps_fini(run);
+    weights_free(run->weights);
+    block_pool_free(run->pool);
+    block_map_fini(&run->map);
+    free(run->owner);
+    free(run->block_elems);
+  }
+  loaded_close(&run->loaded);
+}
+
+static void *run_main(void *argument) {
+  struct run *run = argument;
+  struct err err = ERR_NONE;
+  bool is_bad_input = false;
+  run_load(run, &is_bad_input, &err);
+  pthread_mutex_lock(&run->lock);
+  if (err.code)
+    run_fail_locked(run, &err, is_bad_input);
+  else
+    run_tell_loaded_locked(run);
+  while (!run->is_stopping) {
+    if (run_has_news(run))
+      run_participate_locked(run);
+    else
+      pthread_cond_wait(&run->changed, &run->lock);
+  }
+  if (run->weights)
+    run_leave_locked(run);
+  pthread_mutex_unlock(&run->lock);
+  run_release(run);
+  return NULL;
+}
+
+/* Everything that is made once: data, model, weights, programs. Blocks. */
+static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
+  struct load_options options = {.coordinator = run->options.coordinator,
+                                 .data_root = run->options.data_root,
+                                 .executors = run->options.threads,
+                                 .cancel = &run->cancel};
+  const struct model *model;
+  if (loaded_open(&options, run->load, &run->loaded, is_bad_input, err))
+    return err->code;
+  model = run->loaded.model;
+  block_map_init(&run->map, model);
+  run->pool = block_pool_new(model);
+  run->owner = mem_new(model->n_blocks * sizeof *run->owner);
+  run->block_elems = mem_new(model->n_blocks * sizeof *run->block_elems);
+  for (uint32_t b = 0; b < model->n_blocks; b++)
+    run->block_elems[b] = model->blocks[b].elems;
+  steps_init(run);
+  if (weights_new(model, &run->weights, err))
+    return err->code;
+  executors_start(run);
+  pthread_mutex_lock(&run->lock);
+  while (run->n_prepared < run->n_executors)
+    pthread_cond_wait(&run->changed, &run->lock);
+  *err = run->prepare_err;
+  pthread_mutex_unlock(&run->lock);
+  *is_bad_input = err->code == ERR_UNSUPPORTED || err->code == ERR_INVALID;
+  return err->code;
+}
+
+void run_set_phase_locked(struct run *run, enum run_phase phase) {
+  CHECK(phase_successors[run->phase] & (1u << phase));
+  log_event(LOG_DEBUG, "worker", "phase", "run=%s from=%s to=%s", run->load->run, phase_names[run->phase],
+            phase_names[phase]);
+  run->phase = phase;
+  pthread_cond_broadcast(&run->changed);
+}
+
+bool run_pause_locked(struct run *run, int pause_ms) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += pause_ms / 1000;
+  until.tv_nsec += (long)(pause_ms % 1000) * 1000000;
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000;
+  }
+  while (!run->is_stopping && !run->newest)
+    if (pthread_cond_timedwait(&run->changed, &run->lock, &until) != 0)
+      return true;
+  return false;
+}
+
+static void run_tell_loaded_locked(struct run *run) {
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  const struct plan *plan = &run->loaded.plan;
+  loaded.run = run->load->run;
+  loaded.incarnation = run->load->incarnation;
+  loaded.train_samples = plan->train_samples;
+  loaded.eval_samples = plan->eval_samples;
+  loaded.dataset_sha256 = run->loaded.dataset_sha256;
+  loaded.probe_sha256 = run->probe_sha256;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_LOADED;
+  message.loaded = &loaded;
+  run_set_phase_locked(run, RUN_IDLE);
+  log_event(LOG_INFO, "worker", "loaded", "run=%s samples=%llu blocks=%u executors=%d", run->load->run,
+            (unsigned long long)plan->train_samples, run->loaded.model->n_blocks, run->n_executors);
+  run->options.send(run->options.user, &message);
+}
+
+void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) {
+  Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  if (run->phase == RUN_FAILED || run->is_stopping)
+    return;
+  run_set_phase_locked(run, RUN_FAILED);
+  log_event(LOG_ERROR, "worker", "refused", "run=%s code=%s error=\"%s\"", run->load->run,
+            err_name(err->code), err->text);
+  refused.run = run->load->run;
+  refused.incarnation = run->incarnation;
+  refused.message = (char *)err->text;
+  refused.bad_input = is_bad_input;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_REFUSED;
+  message.refused = &refused;
+  run->options.send(run->options.user, &message);
+}
+
+void run_fail(struct run *run, const struct err *err, bool is_bad_input) {
+  pthread_mutex_lock(&run->lock);
+  run_fail_locked(run, err, is_bad_input);
+  pthread_mutex_unlock(&run->lock);
+}

@@ -1,0 +1,39 @@
+/* A run, as a worker takes part in it: loaded on a thread of its own, joined when a view gives it work,
+   computed by executors. */
+#ifndef WEIR_WORKER_TRAIN_RUN_H
+#define WEIR_WORKER_TRAIN_RUN_H
+
+#include "cluster.pb-c.h"
+#include "common/rpc/client.h"
+#include "worker/backend/backend.h"
+
+struct run;
+
+struct run_options {
+  struct rpc_client *client;       /* outlives the run, as all pointers here */
+  struct rpc_channel *coordinator; /* to fetch the model */
+  const struct backend_def *backend;
+  const char *data_root;
+  const char *worker; /* our id, as views name it */
+  int threads;        /* executors; never more than microbatches */
+  /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
+  void (*send)(void *user, const Weir__MemberMessage *message);
+  void *user;
+};
+
+/* Begins to load and returns at once. RunLoaded or RunRefused follows through `send`; RunRefused also later,
+   when the run cannot be computed here. The message is copied. */
+struct run *run_start(const struct run_options *options, const Weir__LoadRun *load);
+
+const char *run_id(const struct run *run);
+
+/* Takes in a view of this run; the highest number wins. Any thread, never blocks. */
+void run_view(struct run *run, const Weir__View *view);
+
+/* True while the newest view gives this worker something to do. Any thread. */
+bool run_is_needed(struct run *run);
+
+/* Ends everything, waits for it, frees. NULL is ignored. */
+void run_stop(struct run *run);
+
+#endif

@@ -1,0 +1,92 @@
+/* What the files of a run share: its state under one lock. Only worker/train includes this. */
+#ifndef WEIR_WORKER_TRAIN_RUN_STATE_H
+#define WEIR_WORKER_TRAIN_RUN_STATE_H
+
+#include <pthread.h>
+
+#include "worker/train/block_map.h"
+#include "worker/train/block_pool.h"
+#include "worker/train/load.h"
+#include "worker/train/reducer.h"
+#include "worker/train/run.h"
+#include "worker/train/tasks.h"
+#include "worker/train/transfers.h"
+#include "worker/train/weights.h"
+
+/* LOADING: model, data, programs. IDLE: no part in the run. JOINING: asks the servers for a version. WORKING:
+   steps are computed. LEAVING: waits until nothing of it is under way, then IDLE. FAILED: said so to the
+   coordinator, waits to be stopped. */
+#define RUN_PHASES(PHASE)                                                                                    \
+  PHASE(LOADING, "loading")                                                                                  \
+  PHASE(IDLE, "idle")                                                                                        \
+  PHASE(JOINING, "joining")                                                                                  \
+  PHASE(WORKING, "working")                                                                                  \
+  PHASE(LEAVING, "leaving")                                                                                  \
+  PHASE(FAILED, "failed")
+
+enum run_phase {
+#define PHASE(name, text) RUN_##name,
+  RUN_PHASES(PHASE)
+#undef PHASE
+};
+
+/* What the applied view gives us: microbatches of every step, chunks of every evaluation. */
+struct share {
+  struct task_range microbatches, chunks;
+};
+
+/* The tasks of one version; beside the weights_set of the same name. */
+struct stage {
+  struct task_list microbatches, chunks;
+};
+
+struct run {
+  struct run_options options;
+  Weir__LoadRun *load;
+  struct load_cancel cancel;
+  pthread_t thread;
+
+  /* Made while LOADING, then only read. */
+  struct loaded loaded;
+  struct block_map map;
+  uint32_t *block_elems; /* [n_blocks] */
+  struct block_pool *pool;
+  struct executor *executors; /* [n_executors] */
+  int n_executors;
+
+  pthread_mutex_t lock; /* what follows; callbacks of rpc take it, so nobody blocks under it */
+  pthread_cond_t changed;
+  enum run_phase phase;
+  bool is_stopping;
+  int n_prepared; /* executors that are ready, or failed to be */
+  struct err prepare_err;
+  char probe_sha256[SHA256_HEX_SIZE];
+
+  Weir__View *newest;  /* the newest view that came; NULL: none */
+  Weir__View *applied; /* the view we work by; NULL: none */
+  struct share share;
+  uint64_t incarnation;
+  bool must_rejoin;  /* a server has moved on without us: begin again at its version */
+  int rejoins;       /* in a row, without a version in between */
+  int join_attempts; /* in a row, without an answer */
+
+  /* While WORKING, and until LEAVING has ended. */
+  struct transfers *transfers;
+  uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
+  struct weights *weights;
+  struct reducer *reducer; /* of the step of weights->current */
+  struct stage *current, *next;
+  struct stage stages[2];
+};
+
+/* Legal changes only; logs it. */
+void run_set_phase_locked(struct run *run, enum run_phase phase);
+
+/* Waits that long. False if there is something to do before: the run stops, or a view came. */
+bool run_pause_locked(struct run *run, int pause_ms);
+
+/* The run cannot be computed here: tells the coordinator, once. */
+void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input);
+void run_fail(struct run *run, const struct err *err, bool is_bad_input);
+
+#endif

@@ -1,0 +1,185 @@
+/* The steps of a run. */
+#include "worker/train/steps.h"
+
+#include <stdlib.h>
+
+#include "common/log.h"
+
+static void steps_advance(struct run *run);
+
+static void stage_open(struct run *run, struct stage *stage, uint64_t version) {
+  const struct plan *plan = &run->loaded.plan;
+  tasks_clear(&stage->microbatches);
+  tasks_clear(&stage->chunks);
+  if (version < plan->steps)
+    tasks_assign(&stage->microbatches, run->share.microbatches);
+  if (plan_evaluates(plan, version))
+    tasks_assign(&stage->chunks, run->share.chunks);
+}
+
+/* From the reducer: the part goes to the block's server at once. */
+static void on_send(void *user, const struct reducer_send *send) {
+  struct run *run = user;
+  struct transfer_item item = {.kind = send->buffer ? TRANSFER_PUSH : TRANSFER_PULL,
+                               .server = run->owner[send->block],
+                               .block = send->block,
+                               .version = run->weights->current->version + (send->buffer ? 0 : 1),
+                               .node = send->node,
+                               .wait = send->wait,
+                               .buffer = send->buffer};
+  transfers_start(run->transfers, &item);
+}
+
+static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
+  struct run *run = user;
+  block_pool_give(run->pool, block, buffer);
+}
+
+void steps_init(struct run *run) {
+  const struct plan *plan = &run->loaded.plan;
+  run->current = &run->stages[0];
+  run->next = &run->stages[1];
+  for (int i = 0; i < 2; i++) {
+    tasks_init(&run->stages[i].microbatches, plan->microbatches);
+    tasks_init(&run->stages[i].chunks, plan->eval_chunks);
+  }
+}
+
+void steps_fini(struct run *run) {
+  for (int i = 0; i < 2; i++) {
+    tasks_fini(&run->stages[i].microbatches);
+    tasks_fini(&run->stages[i].chunks);
+  }
+}
+
+void steps_join(struct run *run, uint64_t version) {
+  run->reducer = reducer_new(&(struct reducer_options){.microbatches = run->loaded.plan.microbatches,
+                                                       .blocks = run->loaded.model->n_blocks,
+                                                       .summed_blocks = run->loaded.model->n_param_blocks,
+                                                       .send = on_send,
+                                                       .drop = on_drop,
+                                                       .user = run});
+  weights_open_next(run->weights, version);
+  stage_open(run, run->next, version);
+  loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
+}
+
+void steps_clear(struct run *run) {
+  reducer_free(run->reducer);
+  run->reducer = NULL;
+  weights_clear(run->weights);
+}
+
+/* Tells the reducer which microbatches of the current step will be delivered. */
+static void steps_tell_reducer(struct run *run, void (*tell)(struct reducer *reducer, const bool *mine)) {
+  bool mine[MICROBATCHES_MAX];
+  tasks_mine(&run->current->microbatches, mine);
+  tell(run->reducer, mine);
+}
+
+void steps_assign(struct run *run) {
+  const struct plan *plan = &run->loaded.plan;
+  struct weights *weights = run->weights;
+  struct weights_set *sets[2] = {weights->current, weights->next};
+  struct stage *stages[2] = {run->current, run->next};
+  for (int i = 0; i < 2; i++) {
+    if (sets[i]->is_open && sets[i]->version < plan->steps)
+      tasks_assign(&stages[i]->microbatches, run->share.microbatches);
+    if (sets[i]->is_open && plan_evaluates(plan, sets[i]->version))
+      tasks_assign(&stages[i]->chunks, run->share.chunks);
+  }
+  if (weights->current->is_open && weights->current->version < plan->steps) {
+    steps_tell_reducer(run, reducer_assign);
+    loader_expect(run->loaded.loader, weights->current->version, run->share.microbatches.begin,
+                  run->share.microbatches.end);
+  }
+  pthread_cond_broadcast(&run->changed);
+}
+
+float *steps_claim_block(struct run *run, uint64_t version, uint32_t block) {
+  return run->phase == RUN_WORKING ? weights_claim(run->weights, version, block) : NULL;
+}
+
+void steps_filled(struct run *run, uint32_t block) {
+  weights_fill(run->weights, block);
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+}
+
+/* The next version becomes the current one once every block of it is here and nobody reads the old one, whose
+   memory the version after it will fill. */
+static void steps_advance(struct run *run) {
+  struct weights *weights = run->weights;
+  struct stage *old = run->current;
+  uint64_t version;
+  if (run->phase != RUN_WORKING || !weights_next_is_complete(weights) || weights->current->readers > 0)
+    return;
+  weights_advance(weights);
+  run->current = run->next;
+  run->next = old;
+  run->rejoins = 0;
+  version = weights->current->version;
+  if (version < run->loaded.plan.steps) {
+    weights_open_next(weights, version + 1);
+    stage_open(run, run->next, version + 1);
+    steps_tell_reducer(run, reducer_begin);
+    loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
+  } else
+    log_event(LOG_INFO, "worker", "last_version", "run=%s version=%llu", run->load->run,
+              (unsigned long long)version);
+}
+
+static bool stage_begin(const struct plan *plan, struct stage *stage, struct weights_set *set,
+                        struct work *work) {
+  if (!set->is_open)
+    return false;
+  if (tasks_begin(&stage->chunks, &work->index))
+    work->kind = WORK_CHUNK;
+  else if (set->version < plan->steps && tasks_begin(&stage->microbatches, &work->index))
+    work->kind = WORK_MICROBATCH;
+  else
+    return false;
+  work->version = set->version;
+  work->set = set;
+  set->readers++;
+  return true;
+}
+
+bool steps_begin(struct run *run, struct work *work) {
+  const struct plan *plan = &run->loaded.plan;
+  struct weights *weights = run->weights;
+  if (run->phase != RUN_WORKING)
+    return false;
+  if (!weights_next_is_complete(weights) && stage_begin(plan, run->current, weights->current, work))
+    return true;
+  return stage_begin(plan, run->next, weights->next, work);
+}
+
+void steps_end(struct run *run, const struct work *work, bool is_done) {
+  struct stage *stage = work->set == run->weights->current ? run->current : run->next;
+  bool is_chunk = work->kind == WORK_CHUNK;
+  struct task_list *tasks = is_chunk ? &stage->chunks : &stage->microbatches;
+  tasks_end(tasks, work->index, is_done);
+  if (!is_done)
+    tasks_assign(tasks, is_chunk ? run->share.chunks : run->share.microbatches);
+  work->set->readers--;
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+}
+
+bool steps_is_wanted(const struct run *run, const struct work *work) {
+  if (run->phase != RUN_WORKING)
+    return false;
+  return work->set == run->weights->next || !weights_next_is_complete(run->weights);
+}
+
+bool steps_is_current(const struct run *run, const struct work *work) {
+  return run->phase == RUN_WORKING && work->set == run->weights->current &&
+         !weights_next_is_complete(run->weights);
+}
+
+bool steps_is_in_the_way(const struct run *run, const struct work *work) {
+  return work->set == run->weights->next && run->weights->current->is_open &&
+         !weights_next_is_complete(run->weights) &&
+         run->current->microbatches.n_owed + run->current->chunks.n_owed > 0;
+}

@@ -32,6 +32,6 @@ const struct command_def command_cancel = {
     .description =
         "Ends RUN (an id or a unique prefix of one) at once; its servers and workers are free for other "
         "runs. It cannot be taken up again.",
-    .examples = "  weir cancel fashion-mnist-k3f9a2\n",
+    .examples = "weir cancel fashion-mnist-k3f9a2\n",
     .run = cancel_run,
 };

@@ -21,8 +21,9 @@ struct command_def {
   bool takes_coordinator;           /* --coordinator is one of its options */
   const char *description;          /* paragraphs, parted by an empty line; wrapped by the printer */
   const struct option_def *options; /* ends with {0}; NULL: none */
-  const char *exit_status;          /* beyond the common ones, as lines "N  meaning\n"; NULL: none */
-  const char *examples;             /* lines of shell, printed as they are */
+  const char *if_failed;            /* what exit status 1 means; NULL: it does not occur */
+  const char *if_interrupted;       /* likewise 130 */
+  const char *examples;             /* lines of shell, each with its line end; indented by the printer */
   /* The command itself, on the main thread. Returns the process's exit status; on an error it has printed
      one line through command_fail. */
   int (*run)(const struct args *args);

@@ -51,13 +51,17 @@ void help_print_command(FILE *file, const struct command_def *command) {
   if (command->takes_coordinator)
     option_print(file, coordinator_options);
   option_print(file, common_options);
-  fprintf(file, "\nexit status:\n%s", "  0    done\n");
-  if (command->exit_status)
-    fputs(command->exit_status, file);
+  fputs("\nexit status:\n  0    done\n", file);
+  if (command->if_failed)
+    fprintf(file, "  1    %s\n", command->if_failed);
   fputs("  2    wrong usage or bad input\n", file);
   if (command->takes_coordinator)
     fputs("  3    the coordinator cannot be reached\n", file);
-  fprintf(file, "\nexamples:\n%s", command->examples);
+  if (command->if_interrupted)
+    fprintf(file, "  130  %s\n", command->if_interrupted);
+  fputs("\nexamples:\n", file);
+  for (const char *line = command->examples; *line; line += strcspn(line, "\n") + 1)
+    fprintf(file, "  %.*s\n", (int)strcspn(line, "\n"), line);
 }
 
 static void option_print(FILE *file, const struct option_def *option) {

@@ -60,6 +60,6 @@ const struct command_def command_runs = {
     .takes_coordinator = true,
     .description = "Lists the runs that the coordinator knows, with their state and newest numbers.",
     .options = runs_options,
-    .examples = "  weir runs\n  weir runs --json | jq -r '.[] | select(.state == \"running\") | .run'\n",
+    .examples = "weir runs\nweir runs --json | jq -r '.[] | select(.state == \"running\") | .run'\n",
     .run = runs_run,
 };

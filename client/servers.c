@@ -55,6 +55,6 @@ const struct command_def command_servers = {
         "Lists the parameter servers that have joined the coordinator, with the blocks that each owns "
         "and the bytes of their weights.",
     .options = servers_options,
-    .examples = "  weir servers\n  weir servers --json | jq -r '.[].address'\n",
+    .examples = "weir servers\nweir servers --json | jq -r '.[].address'\n",
     .run = servers_run,
 };

@@ -87,6 +87,6 @@ const struct command_def command_status = {
         "A microbatch is computed by one executor, so a run has use for as many executors as a step has "
         "microbatches; status says when there are more.",
     .options = status_options,
-    .examples = "  weir status fashion-mnist\n  weir status fashion-mnist-k3f9a2 --json | jq .loss\n",
+    .examples = "weir status fashion-mnist\nweir status fashion-mnist-k3f9a2 --json | jq .loss\n",
     .run = status_run,
 };

@@ -82,8 +82,9 @@ const struct command_def command_submit = {
         "stdout. The model travels with its external data files; the dataset does not: the spec names a "
         "folder that the workers can read. A run waits until servers and enough workers are there.",
     .options = submit_options,
-    .exit_status = "  1    the run failed (--follow)\n  130  interrupted (--follow: detached)\n",
-    .examples = "  weir submit spec.yaml --coordinator 10.0.0.1:7070\n"
-                "  run=$(weir submit spec.yaml) && weir watch $run\n",
+    .if_failed = "the run failed (--follow)",
+    .if_interrupted = "interrupted (--follow: detached)",
+    .examples = "weir submit spec.yaml --coordinator 10.0.0.1:7070\n"
+                "run=$(weir submit spec.yaml) && weir watch $run\n",
     .run = submit_run,
 };

@@ -276,8 +276,9 @@ const struct command_def command_train = {
         "\n"
         "Ctrl-C cancels the run and stops the cluster.",
     .options = train_options,
-    .exit_status = "  1    the run failed\n  130  interrupted\n",
-    .examples = "  weir train examples/fashion-mnist.yaml --workers 2 --servers 2\n"
-                "  weir train spec.yaml --out /tmp/run --force --metrics all.jsonl\n",
+    .if_failed = "the run failed",
+    .if_interrupted = "interrupted",
+    .examples = "weir train examples/fashion-mnist.yaml --workers 2 --servers 2\n"
+                "weir train spec.yaml --out /tmp/run --force --metrics all.jsonl\n",
     .run = train_run,
 };

@@ -14,7 +14,7 @@
 static int version_run(const struct args *args) {
   (void)args;
   printf("weir %s (build %s)\n", WEIR_VERSION, WEIR_BUILD);
-  printf("grpc %s\n", rpc_library_version());
+  printf("grpc core %s\n", rpc_library_version());
   printf("protobuf-c %s\n", protobuf_c_version());
   printf("openssl %s\n", OpenSSL_version(OPENSSL_VERSION_STRING));
   printf("zlib %s\n", zlibVersion());
@@ -30,6 +30,6 @@ const struct command_def command_version = {
     .description =
         "Prints the version, the commit that it was built from, and the versions of the libraries that it "
         "runs with, one a line.",
-    .examples = "  weir version\n",
+    .examples = "weir version\n",
     .run = version_run,
 };

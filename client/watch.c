@@ -46,7 +46,8 @@ const struct command_def command_watch = {
         "Shows the progress of RUN (an id or a unique prefix of one) until it has ended: a live bar "
         "on a terminal, plain lines elsewhere. Ctrl-C detaches; the run goes on.",
     .options = watch_options,
-    .exit_status = "  1    the run failed or was cancelled\n  130  interrupted: detached\n",
-    .examples = "  weir watch fashion-mnist\n  weir watch fashion-mnist-k3f9a2 --metrics metrics.jsonl\n",
+    .if_failed = "the run failed or was cancelled",
+    .if_interrupted = "interrupted: detached",
+    .examples = "weir watch fashion-mnist\nweir watch fashion-mnist-k3f9a2 --metrics metrics.jsonl\n",
     .run = watch_run,
 };

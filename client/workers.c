@@ -59,6 +59,6 @@ const struct command_def command_workers = {
         "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
         "that they work for and how many of each step's microbatches they have, and why one was refused.",
     .options = workers_options,
-    .examples = "  weir workers\n  weir workers --json | jq 'map(.executors) | add'\n",
+    .examples = "weir workers\nweir workers --json | jq 'map(.executors) | add'\n",
     .run = workers_run,
 };

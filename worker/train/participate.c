@@ -12,7 +12,8 @@ enum { VERSIONS_DEADLINE_MS = 3000, REJOINS_MAX = 20 };
 
 static void run_join_locked(struct run *run);
 
-struct share view_share(const Weir__View *view, const char *worker) {
+/* What a view gives a worker; empty when it is not named. */
+static struct share view_share(const Weir__View *view, const char *worker) {
   struct share share = {0};
   for (size_t i = 0; i < view->n_workers; i++) {
     const Weir__Assignment *assignment = view->workers[i];

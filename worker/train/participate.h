@@ -11,7 +11,4 @@ void run_participate_locked(struct run *run);
 /* Ends the part in the run: no task is computed, nothing is under way. Lock as above. */
 void run_leave_locked(struct run *run);
 
-/* The share that a view gives a worker; empty when it is not named. */
-struct share view_share(const Weir__View *view, const char *worker);
-
 #endif

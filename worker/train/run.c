@@ -67,17 +67,6 @@ void run_view(struct run *run, const Weir__View *view) {
   pthread_mutex_unlock(&run->lock);
 }
 
-bool run_is_needed(struct run *run) {
-  const Weir__View *view;
-  struct share share = {0};
-  pthread_mutex_lock(&run->lock);
-  view = run->newest ? run->newest : run->applied;
-  if (view && run->phase != RUN_FAILED)
-    share = view_share(view, run->options.worker);
-  pthread_mutex_unlock(&run->lock);
-  return share.microbatches.begin < share.microbatches.end || share.chunks.begin < share.chunks.end;
-}
-
 void run_stop(struct run *run) {
   if (!run)
     return;

@@ -30,9 +30,6 @@ const char *run_id(const struct run *run);
 /* Takes in a view of this run; the highest number wins. Any thread, never blocks. */
 void run_view(struct run *run, const Weir__View *view);
 
-/* True while the newest view gives this worker something to do. Any thread. */
-bool run_is_needed(struct run *run);
-
 /* Ends everything, waits for it, frees. NULL is ignored. */
 void run_stop(struct run *run);
 

@@ -1,0 +1,159 @@
+/* weir-worker: computes gradients for the cluster. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/rpc/address.h"
+#include "worker/worker.h"
+
+enum { EXIT_USAGE = 2, THREADS_MAX = 1024 };
+
+static const char help[] =
+    "weir-worker - computes the gradients of training runs for a Weir cluster\n"
+    "\n"
+    "USAGE\n"
+    "  weir-worker [--coordinator HOST:PORT] [--data-root DIR] [--device cpu|auto]\n"
+    "              [--threads N] [--backend NAME]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
+    "  chunks of its evaluations. It may join and leave at any time; the weights that a run ends with do "
+    "not\n"
+    "  depend on it. While the coordinator is away it keeps trying to reach it.\n"
+    "\n"
+    "OPTIONS\n"
+    "  --coordinator HOST:PORT  where the coordinator listens\n"
+    "                           (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
+    "  --data-root DIR          datasets are read below this directory only: a run's data.root is joined to\n"
+    "                           it, or, when absolute, must lie below it (default: /)\n"
+    "  --device DEVICE          what computes: cpu; cuda or cuda:N, the N-th GPU, in a build with CUDA; "
+    "auto\n"
+    "                           takes the best there is (default: auto)\n"
+    "  --threads N              executors, each of which computes one microbatch at a time on one core\n"
+    "                           (default: the number of online cores)\n"
+    "  --backend NAME           how a CPU computes: cpu, fast; ref, plain loops to compare with\n"
+    "                           (default: cpu)\n"
+    "  --help                   this text\n"
+    "  --version                the version, alone\n"
+    "\n"
+    "ENVIRONMENT\n"
+    "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
+    "  WEIR_LOG                 the least level that is logged: debug, info, warn, error (default: info)\n"
+    "\n"
+    "SIGNALS\n"
+    "  SIGTERM, SIGINT          leave: the coordinator gives the work to others, then the worker exits, "
+    "after\n"
+    "                           five seconds at the latest. A second one ends it at once.\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 it left; 2 wrong usage\n"
+    "\n"
+    "EXAMPLE\n"
+    "  weir-worker --coordinator 10.0.0.5:7070 --data-root /usr/share/datasets --threads 8\n";
+
+static int usage_error(const char *what, const char *value) {
+  fprintf(stderr, "weir-worker: %s '%s' (see weir-worker --help)\n", what, value);
+  return EXIT_USAGE;
+}
+
+static int threads_online(void) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online < 1 ? 1 : online > THREADS_MAX ? THREADS_MAX : (int)online;
+}
+
+/* 0 if the device can be had. */
+static int device_check(const char *device) {
+  if (strcmp(device, "cpu") == 0 || strcmp(device, "auto") == 0)
+    return 0;
+  if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0) {
+    fprintf(stderr, "weir-worker: --device %s: this build has no CUDA, use cpu or auto\n", device);
+    return EXIT_USAGE;
+  }
+  return usage_error("--device is cpu, cuda, cuda:N or auto, not", device);
+}
+
+static int threads_read(const char *text, int *threads) {
+  char *end;
+  long value;
+  errno = 0;
+  value = strtol(text, &end, 10);
+  if (errno || end == text || *end || value < 1 || value > THREADS_MAX)
+    return usage_error("--threads is a number from 1 to 1024, not", text);
+  *threads = (int)value;
+  return 0;
+}
+
+enum option_key {
+  OPTION_COORDINATOR = 256,
+  OPTION_DATA_ROOT,
+  OPTION_DEVICE,
+  OPTION_THREADS,
+  OPTION_BACKEND,
+  OPTION_HELP,
+  OPTION_VERSION
+};
+
+static const struct option options[] = {
+    {"coordinator", required_argument, NULL, OPTION_COORDINATOR},
+    {"data-root", required_argument, NULL, OPTION_DATA_ROOT},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"threads", required_argument, NULL, OPTION_THREADS},
+    {"backend", required_argument, NULL, OPTION_BACKEND},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {0},
+};
+
+/* 0: serve; otherwise, or when *is_answered, exit with that status. */
+static int options_read(int argc, char **argv, struct worker_options *worker, bool *is_answered) {
+  const char *backend = "cpu", *device = "auto";
+  int key, status = 0;
+  while (!status && (key = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    if (key == OPTION_COORDINATOR)
+      worker->coordinator = optarg;
+    else if (key == OPTION_DATA_ROOT)
+      worker->data_root = optarg;
+    else if (key == OPTION_DEVICE)
+      device = optarg;
+    else if (key == OPTION_THREADS)
+      status = threads_read(optarg, &worker->threads);
+    else if (key == OPTION_BACKEND)
+      backend = optarg;
+    else if (key == OPTION_HELP || key == OPTION_VERSION) {
+      fputs(key == OPTION_HELP ? help : "weir-worker " WEIR_BUILD "\n", stdout);
+      *is_answered = true;
+      return 0;
+    } else
+      status = EXIT_USAGE; /* getopt has said why */
+  }
+  if (!status && optind < argc)
+    status = usage_error("unexpected argument", argv[optind]);
+  if (!status)
+    status = device_check(device);
+  worker->device = "cpu";
+  worker->backend = backend_find(backend);
+  if (!status && !worker->backend)
+    status = usage_error("there is no backend", backend);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  const char *coordinator = getenv("WEIR_COORDINATOR");
+  struct worker_options worker = {.coordinator = coordinator && *coordinator ? coordinator : "127.0.0.1:7070",
+                                  .data_root = "/",
+                                  .threads = threads_online()};
+  struct err err = ERR_NONE;
+  bool is_answered = false;
+  int status = options_read(argc, argv, &worker, &is_answered);
+  if (status || is_answered)
+    return status;
+  if (rpc_address_check(worker.coordinator, &err)) {
+    fprintf(stderr, "weir-worker: --coordinator: %s\n", err.text);
+    return EXIT_USAGE;
+  }
+  worker_serve(&worker);
+  return 0;
+}

@@ -1,0 +1,285 @@
+/* The worker's process. */
+#include "worker/worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cluster.pb-c.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/member.h"
+#include "common/memory.h"
+#include "common/message.h"
+#include "worker/train/run.h"
+
+enum { RPC_THREADS = 2, LEAVE_MS = 5000 };
+
+/* What has happened, in order; acted on by the thread of worker_serve. */
+struct event {
+  enum { EVENT_CONNECTED, EVENT_LOST, EVENT_ORDER } kind;
+  char *id;           /* CONNECTED: ours */
+  Weir__Order *order; /* ORDER */
+  struct event *next;
+};
+
+struct worker {
+  const struct worker_options *options;
+  struct rpc_client *client;
+  struct rpc_channel *coordinator;
+  struct member *member;
+  pthread_t signals;
+
+  char *id;        /* of this membership; worker_serve's thread */
+  struct run *run; /* NULL: idle; worker_serve's thread */
+
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t changed;
+  struct event *first, *last;
+  uint64_t events_come, events_done;
+  bool is_leaving; /* a signal came */
+  bool is_ending;  /* nobody acts on events any more */
+};
+
+static void on_connected(void *user, const char *id);
+static void on_order(void *user, const Weir__Order *order);
+static void on_lost(void *user, const struct err *err);
+static void *signals_main(void *argument);
+static void worker_loop(struct worker *worker);
+
+static void worker_join_cluster(struct worker *worker) {
+  const struct worker_options *options = worker->options;
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  char host[256] = "unknown";
+  char *fingerprint =
+      mem_printf("%s %s: %s", WEIR_BUILD, options->backend->name, options->backend->fingerprint());
+  gethostname(host, sizeof host - 1);
+  hello.role = WEIR__ROLE__WORKER;
+  hello.host = host;
+  hello.pid = (uint32_t)getpid();
+  hello.device = (char *)options->device;
+  hello.executors = (uint32_t)options->threads;
+  hello.fingerprint = fingerprint;
+  worker->member = member_start(&(struct member_options){.client = worker->client,
+                                                         .coordinator = options->coordinator,
+                                                         .hello = &hello,
+                                                         .on_connected = on_connected,
+                                                         .on_order = on_order,
+                                                         .on_lost = on_lost,
+                                                         .user = worker});
+  free(fingerprint);
+}
+
+static void event_free(struct event *event) {
+  free(event->id);
+  message_free(event->order);
+  free(event);
+}
+
+void worker_serve(const struct worker_options *options) {
+  struct worker worker = {.options = options};
+  pthread_condattr_t monotonic;
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread: one of them waits for them */
+  pthread_mutex_init(&worker.lock, NULL);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&worker.changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
+  worker.client = rpc_client_new(RPC_THREADS);
+  worker.coordinator = rpc_channel_open(worker.client, options->coordinator);
+  worker_join_cluster(&worker);
+  worker_loop(&worker);
+  run_stop(worker.run);
+  member_stop(worker.member);
+  rpc_channel_close(worker.coordinator);
+  rpc_client_free(worker.client);
+  pthread_kill(worker.signals, SIGUSR1);
+  pthread_join(worker.signals, NULL);
+  while (worker.first) {
+    struct event *event = worker.first;
+    worker.first = event->next;
+    event_free(event);
+  }
+  pthread_cond_destroy(&worker.changed);
+  pthread_mutex_destroy(&worker.lock);
+  free(worker.id);
+}
+
+/* The number of the event. */
+static uint64_t worker_post(struct worker *worker, struct event event) {
+  struct event *copy = mem_new(sizeof *copy);
+  uint64_t number;
+  *copy = event;
+  pthread_mutex_lock(&worker->lock);
+  if (worker->last)
+    worker->last->next = copy;
+  else
+    worker->first = copy;
+  worker->last = copy;
+  number = ++worker->events_come;
+  pthread_cond_broadcast(&worker->changed);
+  pthread_mutex_unlock(&worker->lock);
+  return number;
+}
+
+static void on_connected(void *user, const char *id) {
+  worker_post(user, (struct event){.kind = EVENT_CONNECTED, .id = mem_strdup(id)});
+}
+
+static void on_order(void *user, const Weir__Order *order) {
+  worker_post(user, (struct event){.kind = EVENT_ORDER, .order = message_copy(order)});
+}
+
+/* Returns when the run of the lost membership has ended, so that nothing of it is said in the next one. */
+static void on_lost(void *user, const struct err *err) {
+  struct worker *worker = user;
+  uint64_t number = worker_post(worker, (struct event){.kind = EVENT_LOST});
+  (void)err;
+  pthread_mutex_lock(&worker->lock);
+  while (worker->events_done < number && !worker->is_ending)
+    pthread_cond_wait(&worker->changed, &worker->lock);
+  pthread_mutex_unlock(&worker->lock);
+}
+
+static void *signals_main(void *argument) {
+  struct worker *worker = argument;
+  sigset_t set;
+  int number;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGUSR1);
+  for (bool is_first = true; sigwait(&set, &number) == 0 && number != SIGUSR1; is_first = false) {
+    if (!is_first)
+      _exit(128 + number);
+    pthread_mutex_lock(&worker->lock);
+    worker->is_leaving = true;
+    pthread_cond_broadcast(&worker->changed);
+    pthread_mutex_unlock(&worker->lock);
+  }
+  return NULL;
+}
+
+static void worker_send(void *user, const Weir__MemberMessage *message) {
+  struct worker *worker = user;
+  int code = member_send(worker->member, message);
+  if (code)
+    log_event(LOG_WARN, "worker", "not_told", "code=%s", err_name(code));
+}
+
+static void worker_drop_run(struct worker *worker) {
+  run_stop(worker->run);
+  worker->run = NULL;
+}
+
+static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
+  if (worker->run)
+    log_event(LOG_INFO, "worker", "replaced", "run=%s by=%s", run_id(worker->run), load->run);
+  worker_drop_run(worker);
+  log_event(LOG_INFO, "worker", "load", "run=%s incarnation=%llu", load->run,
+            (unsigned long long)load->incarnation);
+  worker->run = run_start(&(struct run_options){.client = worker->client,
+                                                .coordinator = worker->coordinator,
+                                                .backend = worker->options->backend,
+                                                .data_root = worker->options->data_root,
+                                                .worker = worker->id,
+                                                .threads = worker->options->threads,
+                                                .send = worker_send,
+                                                .user = worker},
+                          load);
+}
+
+static void worker_obey(struct worker *worker, const Weir__Order *order) {
+  switch (order->body_case) {
+  case WEIR__ORDER__BODY_LOAD:
+    worker_load(worker, order->load);
+    break;
+  case WEIR__ORDER__BODY_VIEW:
+    if (worker->run && strcmp(run_id(worker->run), order->view->run) == 0)
+      run_view(worker->run, order->view);
+    break;
+  case WEIR__ORDER__BODY_UNLOAD:
+    if (!worker->run || strcmp(run_id(worker->run), order->unload->run) != 0)
+      break;
+    log_event(LOG_INFO, "worker", "unload", "run=%s reason=\"%s\"", order->unload->run,
+              order->unload->reason);
+    worker_drop_run(worker);
+    break;
+  default:
+    log_event(LOG_WARN, "worker", "order_unknown", "body=%d", (int)order->body_case);
+  }
+}
+
+static void worker_act(struct worker *worker, struct event *event) {
+  if (event->kind == EVENT_ORDER) {
+    worker_obey(worker, event->order);
+    return;
+  }
+  worker_drop_run(worker);
+  free(worker->id);
+  worker->id = event->id;
+  event->id = NULL;
+}
+
+/* Asks for no more work. False: there is nobody to ask, or nothing to hand over. */
+static bool worker_leave(struct worker *worker) {
+  Weir__Leaving leaving = WEIR__LEAVING__INIT;
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_LEAVING;
+  message.leaving = &leaving;
+  log_event(LOG_INFO, "worker", "leaving", "run=%s", worker->run ? run_id(worker->run) : "");
+  return member_send(worker->member, &message) == 0 && worker->run;
+}
+
+static struct event *worker_take_locked(struct worker *worker) {
+  struct event *event = worker->first;
+  if (!event)
+    return NULL;
+  worker->first = event->next;
+  if (!worker->first)
+    worker->last = NULL;
+  return event;
+}
+
+static void worker_wait_locked(struct worker *worker, uint64_t until_ns) {
+  struct timespec until = {(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000)};
+  if (until_ns == 0)
+    pthread_cond_wait(&worker->changed, &worker->lock);
+  else
+    pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+}
+
+/* Acts on events until it is time to end. */
+static void worker_loop(struct worker *worker) {
+  uint64_t end_ns = 0; /* 0: nobody told us to leave */
+  struct event *event;
+  pthread_mutex_lock(&worker->lock);
+  while (end_ns == 0 || (worker->run && clock_now_ns() < end_ns)) {
+    event = worker_take_locked(worker);
+    if (!event && (!worker->is_leaving || end_ns > 0)) {
+      worker_wait_locked(worker, end_ns);
+      continue;
+    }
+    pthread_mutex_unlock(&worker->lock);
+    if (event) {
+      worker_act(worker, event);
+      event_free(event);
+    } else
+      end_ns = worker_leave(worker) ? clock_now_ns() + LEAVE_MS * 1000000ull : 1;
+    pthread_mutex_lock(&worker->lock);
+    worker->events_done += event != NULL;
+    pthread_cond_broadcast(&worker->changed);
+  }
+  worker->is_ending = true;
+  pthread_cond_broadcast(&worker->changed);
+  pthread_mutex_unlock(&worker->lock);
+}

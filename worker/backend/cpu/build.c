@@ -209,17 +209,14 @@ struct cpu_step *cpu_step_new(struct backend_program *program, const struct node
   struct cpu_step *step = arena_new(&program->memory, sizeof *step);
   step->node = node;
   step->run = cpu_execute;
-  step->args = arena_new(&program->memory, CPU_ARGS_MAX * sizeof step->args[0]);
   return step;
 }
 
 void cpu_use(struct backend_program *program, struct cpu_step *step, int id, int buffer,
              const dnnl_memory_desc_t *layout) {
-  CHECK(step->n_args < CPU_ARGS_MAX);
-  struct cpu_arg *arg = &step->args[step->n_args++];
-  arg->id = id;
-  arg->buffer = buffer;
-  arg->layout = layout ? *layout : program->buffers[buffer].layout;
+  array_reserve((void **)&step->args, &step->args_capacity, step->n_args, sizeof step->args[0]);
+  step->args[step->n_args++] = (struct cpu_arg){
+      .id = id, .buffer = buffer, .layout = layout ? *layout : program->buffers[buffer].layout};
 }
 
 int cpu_read(struct backend_program *program, struct cpu_step *step, int id, int value,

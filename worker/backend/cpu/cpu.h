@@ -44,8 +44,6 @@ struct cpu_arg {
   void *data; /* set when the step runs */
 };
 
-enum { CPU_ARGS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
-
 struct cpu_step {
   /* Does the step's work; args[].data and memories are set. */
   int (*run)(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
@@ -53,7 +51,7 @@ struct cpu_step {
   const struct node *node;    /* for whom; NULL for what belongs to none */
   dnnl_primitive_t primitive; /* or NULL */
   struct cpu_arg *args;       /* in the order in which they were added */
-  int n_args;
+  int n_args, args_capacity;
   dnnl_exec_arg_t *exec; /* those with an id */
   int n_exec;
   bool reads_host;

@@ -26,6 +26,12 @@ static struct tensor tensor_of(const struct graph *graph, int value) {
   return tensor;
 }
 
+static bool can_run_in_place(const struct graph *graph, const struct node *node) {
+  const struct value *in = node_input(graph, node, 0), *out = node_output(graph, node, 0);
+  return (node->op->flags & OP_INPLACE) && in && out && in->dtype == out->dtype &&
+         shape_is_same(&in->shape, &out->shape);
+}
+
 void cpu_reference(struct backend_program *program, const struct node *node) {
   struct op_call *call = arena_new(&program->memory, sizeof *call);
   struct cpu_step *step = cpu_step_new(program, node);
@@ -46,7 +52,7 @@ void cpu_reference(struct backend_program *program, const struct node *node) {
     call->out[i] = tensor_of(program->graph, node->outputs[i]);
     if (node->outputs[i] < 0)
       continue;
-    if (i == 0 && first >= 0 && (node->op->flags & OP_INPLACE))
+    if (i == 0 && can_run_in_place(program->graph, node))
       cpu_write_over(program, step, 0, node->outputs[i], NULL, first);
     else
       cpu_write(program, step, 0, node->outputs[i], NULL);

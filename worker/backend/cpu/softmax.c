@@ -1,28 +1,33 @@
 /* Softmax and LogSoftmax, and their gradients from the output. */
+#include "common/ops/softmax.h"
 #include "worker/backend/cpu/cpu.h"
 
-/* Before opset 13 they see a matrix cut at the axis: the same only where the axis is the last. */
-static bool softmax_axis(const struct backend_program *program, const struct node *node, int *axis) {
-  int rank = node_input(program->graph, node, 0)->shape.rank;
-  int64_t given = node_attr_int(node, "axis", program->graph->opset < 13 ? 1 : -1);
-  *axis = (int)(given < 0 ? given + rank : given);
-  return rank > 0 && *axis >= 0 && *axis < rank && (program->graph->opset >= 13 || *axis == rank - 1);
+enum { AXIS = 1 };
+
+/* [outer, n, inner], where each of outer x inner rows of n is one softmax. */
+static bool rows_layout(const struct backend_program *program, const struct node *node,
+                        dnnl_memory_desc_t *layout) {
+  struct softmax_rows rows;
+  struct err err = ERR_NONE;
+  if (softmax_rows_init(&rows, program->graph, node, &node_input(program->graph, node, 0)->shape, &err))
+    return false;
+  *layout = layout_dense(rows.inner > 1 ? 3 : 2, (const int64_t[]){rows.outer, rows.n, rows.inner});
+  return true;
 }
 
 static dnnl_primitive_desc_t forward_describe(struct backend_program *program, dnnl_alg_kind_t kind,
-                                              const dnnl_memory_desc_t *layout, int axis) {
+                                              const dnnl_memory_desc_t *layout) {
   dnnl_softmax_v2_desc_t softmax;
-  if (dnnl_softmax_v2_forward_desc_init(&softmax, dnnl_forward_training, kind, layout, layout, axis))
+  if (dnnl_softmax_v2_forward_desc_init(&softmax, dnnl_forward_training, kind, layout, layout, AXIS))
     return NULL;
   return cpu_describe(program, &softmax, NULL, NULL);
 }
 
 /* X -> Y */
 static bool prepare_forward(struct backend_program *program, const struct node *node, dnnl_alg_kind_t kind) {
-  dnnl_memory_desc_t layout = layout_of_shape(&node_input(program->graph, node, 0)->shape);
-  int axis;
+  dnnl_memory_desc_t layout;
   dnnl_primitive_desc_t desc =
-      softmax_axis(program, node, &axis) ? forward_describe(program, kind, &layout, axis) : NULL;
+      rows_layout(program, node, &layout) ? forward_describe(program, kind, &layout) : NULL;
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);
@@ -34,13 +39,12 @@ static bool prepare_forward(struct backend_program *program, const struct node *
 
 /* dY, Y -> dX */
 static bool prepare_backward(struct backend_program *program, const struct node *node, dnnl_alg_kind_t kind) {
-  dnnl_memory_desc_t layout = layout_of_shape(&node_input(program->graph, node, 0)->shape);
+  dnnl_memory_desc_t layout;
   dnnl_softmax_v2_desc_t softmax;
-  int axis;
-  if (!softmax_axis(program, node, &axis) ||
-      dnnl_softmax_v2_backward_desc_init(&softmax, kind, &layout, &layout, &layout, axis))
+  if (!rows_layout(program, node, &layout) ||
+      dnnl_softmax_v2_backward_desc_init(&softmax, kind, &layout, &layout, &layout, AXIS))
     return false;
-  dnnl_primitive_desc_t hint = forward_describe(program, kind, &layout, axis);
+  dnnl_primitive_desc_t hint = forward_describe(program, kind, &layout);
   dnnl_primitive_desc_t desc = hint ? cpu_describe(program, &softmax, NULL, hint) : NULL;
   if (!desc)
     return false;

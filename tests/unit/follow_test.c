@@ -1,0 +1,257 @@
+/* Submitting to and following a run of a scripted coordinator. */
+#include "tests/unit/rpc_fixture.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/download.h"
+#include "client/follow.h"
+#include "client/stop.h"
+#include "client/submission.h"
+#include "training.pb-c.h"
+
+/* What the coordinator does; the rest is counted in the fixture: n_messages SubmitRequests, n_bytes of model.
+ */
+static struct script {
+  Weir__RunState state; /* of GetRun */
+  int breaks_after;     /* events, in the first stream; 0: it does not break */
+  int n_events;         /* in all, the last is `done` */
+  bool never_ends;      /* no event, no end */
+  int n_streams;
+  uint64_t from[4]; /* of each stream */
+} script;
+
+static char metrics_path[] = "/tmp/weir-follow-XXXXXX";
+
+static void get_run(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__RunRequest *request = message;
+  Weir__RunInfo info = WEIR__RUN_INFO__INIT;
+  (void)bytes;
+  if (strcmp(request->run, "unknown") == 0) {
+    rpc_call_fail(call, ERR_NOT_FOUND, "no run is named '%s'", request->run);
+    return;
+  }
+  info.run = (char *)"a-123456";
+  info.state = script.state;
+  info.message = (char *)"all samples are alike";
+  info.bad_input = true;
+  rpc_call_reply(call, &info, NULL);
+}
+
+static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__WatchRequest *request = message;
+  int stream = script.n_streams++;
+  (void)bytes;
+  script.from[stream] = request->from;
+  if (script.never_ends) {
+    park(rpc_call_context(call), call);
+    return;
+  }
+  for (int i = (int)request->from; i < script.n_events; i++) {
+    Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+    Weir__StepEvent step = WEIR__STEP_EVENT__INIT;
+    Weir__DoneEvent done = WEIR__DONE_EVENT__INIT;
+    if (stream == 0 && script.breaks_after && i == script.breaks_after) {
+      rpc_call_fail(call, ERR_UNAVAILABLE, "restarting");
+      return;
+    }
+    event.number = (uint64_t)i;
+    step.step = (uint64_t)i;
+    done.samples_per_second = 77;
+    event.event_case = i + 1 < script.n_events ? WEIR__RUN_EVENT__EVENT_STEP : WEIR__RUN_EVENT__EVENT_DONE;
+    if (event.event_case == WEIR__RUN_EVENT__EVENT_STEP)
+      event.step = &step;
+    else
+      event.done = &done;
+    rpc_call_send(call, &event, NULL);
+  }
+  rpc_call_finish(call, NULL);
+}
+
+static void submit_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct fixture *f = rpc_call_context(call);
+  const Weir__SubmitRequest *request = message;
+  (void)bytes;
+  f->n_bytes += request->chunk.len;
+  count(f, &f->n_messages);
+}
+
+static void submit_end(struct rpc_call *call) {
+  Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
+  reply.run = (char *)"a-123456";
+  rpc_call_reply(call, &reply, NULL);
+}
+
+static void get_weights(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const float values[] = {1, 2, 3, 4, 5};
+  Weir__Chunk chunk = WEIR__CHUNK__INIT;
+  (void)message;
+  (void)bytes;
+  chunk.data.data = (uint8_t *)values;
+  chunk.data.len = 7; /* cuts a float in two */
+  rpc_call_send(call, &chunk, NULL);
+  chunk.data.data += 7;
+  chunk.data.len = sizeof values - 7;
+  rpc_call_send(call, &chunk, NULL);
+  rpc_call_finish(call, NULL);
+}
+
+static const struct rpc_method methods[] = {
+    {.id = RPC_GET_RUN, .on_message = get_run},
+    {.id = RPC_WATCH, .on_message = watch},
+    {.id = RPC_SUBMIT, .is_request_stream = true, .on_message = submit_message, .on_half_close = submit_end},
+    {.id = RPC_GET_WEIGHTS, .on_message = get_weights},
+};
+
+static struct fixture fixture;
+static struct connection connection;
+
+static int begin(void **state) {
+  struct err err = ERR_NONE;
+  (void)state;
+  script = (struct script){.state = WEIR__RUN_STATE__DONE, .n_events = 6};
+  fixture_init(&fixture, methods, sizeof methods / sizeof *methods);
+  return connection_open(&connection, fixture.target, &err);
+}
+
+static int end(void **state) {
+  (void)state;
+  connection_close(&connection);
+  for (int i = 0; i < fixture.n_parked; i++)
+    rpc_call_finish(fixture.parked[i], NULL);
+  fixture_fini(&fixture);
+  return 0;
+}
+
+static int follow_quietly(const char *run, struct metrics *metrics, struct follow_result *result,
+                          struct err *err) {
+  FILE *nowhere = fopen("/dev/null", "w");
+  struct follow_options options = {
+      .connection = &connection, .run = run, .file = nowhere, .metrics = {metrics}};
+  *err = ERR_NONE;
+  follow(&options, result, err);
+  fclose(nowhere);
+  return err->code;
+}
+
+static void every_event_is_recorded_once_though_the_stream_breaks(void **state) {
+  struct follow_result result;
+  struct metrics *metrics;
+  struct err err = ERR_NONE;
+  char line[METRICS_LINE_MAX];
+  int n_lines = 0;
+  FILE *file;
+  (void)state;
+  script.breaks_after = 3;
+  close(mkstemp(metrics_path));
+  assert_int_equal(metrics_open(metrics_path, &metrics, &err), ERR_OK);
+  assert_int_equal(follow_quietly("a", metrics, &result, &err), ERR_OK);
+  metrics_close(metrics);
+  assert_int_equal(script.n_streams, 2);
+  assert_int_equal(script.from[1], 3);
+  assert_int_equal(result.info->state, WEIR__RUN_STATE__DONE);
+  assert_true(result.samples_per_second == 77);
+  assert_int_equal(follow_exit(&result), 0);
+  follow_result_fini(&result);
+  file = fopen(metrics_path, "r");
+  while (fgets(line, sizeof line, file)) {
+    char begins[64];
+    snprintf(begins, sizeof begins, "{\"event\":\"step\",\"step\":%d,", n_lines);
+    if (++n_lines < script.n_events)
+      assert_int_equal(strncmp(line, begins, strlen(begins)), 0);
+  }
+  assert_int_equal(n_lines, script.n_events);
+  fclose(file);
+  remove(metrics_path);
+}
+
+static void a_failed_run_exits_by_whose_fault_it_was(void **state) {
+  struct follow_result result;
+  struct err err;
+  (void)state;
+  script.state = WEIR__RUN_STATE__FAILED;
+  assert_int_equal(follow_quietly("a", NULL, &result, &err), ERR_OK);
+  assert_int_equal(follow_exit(&result), 2);
+  result.info->bad_input = false;
+  assert_int_equal(follow_exit(&result), 1);
+  follow_result_fini(&result);
+}
+
+static void an_unknown_run_is_an_error(void **state) {
+  struct follow_result result;
+  struct err err;
+  (void)state;
+  assert_int_equal(follow_quietly("unknown", NULL, &result, &err), ERR_NOT_FOUND);
+  follow_result_fini(&result);
+}
+
+static void unwritable_metrics_are_reported_at_the_end(void **state) {
+  struct follow_result result;
+  struct metrics *metrics;
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(metrics_open("/dev/full", &metrics, &err), ERR_OK);
+  assert_int_equal(follow_quietly("a", metrics, &result, &err), ERR_IO);
+  assert_int_equal(result.info->state, WEIR__RUN_STATE__DONE);
+  metrics_close(metrics);
+  follow_result_fini(&result);
+}
+
+static void a_model_is_sent_in_chunks(void **state) {
+  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
+  struct submission submission = {.spec = &spec, .onnx_size = 2 * RPC_CHUNK_BYTES + 5};
+  struct err err = ERR_NONE;
+  char *run = NULL;
+  (void)state;
+  submission.onnx = calloc(1, submission.onnx_size);
+  assert_int_equal(submission_send(&submission, &connection, &run, &err), ERR_OK);
+  assert_string_equal(run, "a-123456");
+  assert_int_equal(fixture.n_messages, 4);
+  assert_int_equal(fixture.n_bytes, submission.onnx_size);
+  free(run);
+  free(submission.onnx);
+}
+
+static void weights_are_parted_into_parameters_and_state(void **state) {
+  struct weights weights;
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(download_weights(&connection, "a", 3, &weights, &err), ERR_OK);
+  assert_int_equal(weights.n_state, 2);
+  assert_true(weights.params[2] == 3 && weights.state[0] == 4 && weights.state[1] == 5);
+  weights_fini(&weights);
+  assert_int_equal(download_weights(&connection, "a", 6, &weights, &err), ERR_CORRUPT);
+  weights_fini(&weights);
+}
+
+static void *stop_when_watched(void *arg) {
+  wait_for(&fixture, &fixture.n_parked, 1);
+  stop_request(STOP_SIGNAL);
+  return arg;
+}
+
+/* The last test: a stop stays. */
+static void a_stop_ends_the_following_of_a_silent_run(void **state) {
+  struct follow_result result;
+  struct err err;
+  pthread_t thread;
+  (void)state;
+  script.never_ends = true;
+  pthread_create(&thread, NULL, stop_when_watched, NULL);
+  assert_int_equal(follow_quietly("a", NULL, &result, &err), ERR_CANCELLED);
+  pthread_join(thread, NULL);
+  follow_result_fini(&result);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(every_event_is_recorded_once_though_the_stream_breaks, begin, end),
+      cmocka_unit_test_setup_teardown(a_failed_run_exits_by_whose_fault_it_was, begin, end),
+      cmocka_unit_test_setup_teardown(an_unknown_run_is_an_error, begin, end),
+      cmocka_unit_test_setup_teardown(unwritable_metrics_are_reported_at_the_end, begin, end),
+      cmocka_unit_test_setup_teardown(a_model_is_sent_in_chunks, begin, end),
+      cmocka_unit_test_setup_teardown(weights_are_parted_into_parameters_and_state, begin, end),
+      cmocka_unit_test_setup_teardown(a_stop_ends_the_following_of_a_silent_run, begin, end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

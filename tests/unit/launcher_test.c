@@ -1,0 +1,171 @@
+/* The private cluster of `weir train`, with scripts in place of its programs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "client/child.h"
+#include "client/launcher.h"
+#include "client/stop.h"
+
+/* Each prints its pid; the coordinator announces an address. */
+static const char server_script[] =
+    "#!/bin/sh\n"
+    "echo pid $$\n"
+    "for a in \"$@\"; do case $a in\n"
+    "--announce-fd=*) echo 127.0.0.1:4242 > /proc/self/fd/${a#*=};;\n"
+    "esac; done\n"
+    "case $* in *parameters*) [ -z \"$SERVER_FAILS\" ] || { echo no luck; exit 3; };; esac\n"
+    "exec sleep 1000\n";
+static const char worker_script[] = "#!/bin/sh\necho pid $$\necho $*\nexec sleep 1000\n";
+
+static char folder[] = "/tmp/weir-launcher-XXXXXX";
+
+static void write_script(const char *name, const char *text) {
+  char path[256];
+  FILE *file;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+  chmod(path, 0755);
+}
+
+static int folder_make(void **state) {
+  char path[4096];
+  (void)state;
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
+  setenv("PATH", path, 1);
+  write_script("weir-server", server_script);
+  write_script("weir-worker", worker_script);
+  return 0;
+}
+
+static int folder_remove(void **state) {
+  static const char *const names[] = {"weir-server",  "weir-worker",  "coordinator.log",
+                                      "server-1.log", "worker-1.log", "worker-2.log",
+                                      "empty"};
+  char path[256];
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+    remove(path);
+  }
+  return rmdir(folder);
+}
+
+/* The pid that a child's log names at its n-th start, from 1; waits for it. */
+static pid_t logged_pid(const char *name, int n) {
+  char path[256], line[512];
+  snprintf(path, sizeof path, "%s/%s.log", folder, name);
+  for (int attempt = 0; attempt < 800; attempt++) {
+    FILE *file = fopen(path, "r");
+    int found = 0, pid = 0;
+    while (file && found < n && fgets(line, sizeof line, file))
+      if (strchr(line, '\n') && sscanf(line, "pid %d", &pid) == 1)
+        found++;
+    if (file)
+      fclose(file);
+    if (found == n)
+      return pid;
+    stop_wait(10);
+  }
+  fail_msg("%s was not started %d times", name, n);
+  return 0;
+}
+
+static struct launcher *start(struct launcher_options options) {
+  struct launcher *launcher = NULL;
+  struct err err = ERR_NONE;
+  options.logs = folder;
+  options.store = "file:///nowhere";
+  if (launcher_start(&options, &launcher, &err))
+    fail_msg("%s", err.text);
+  return launcher;
+}
+
+static void a_missing_program_is_named(void **state) {
+  struct launcher_options options = {.logs = folder, .store = "file:///nowhere", .servers = 1, .workers = 1};
+  struct launcher *launcher = NULL;
+  struct err err = ERR_NONE;
+  char path[4096];
+  (void)state;
+  snprintf(path, sizeof path, "%s", getenv("PATH"));
+  setenv("PATH", "/nonexistent", 1);
+  assert_int_equal(launcher_start(&options, &launcher, &err), ERR_NOT_FOUND);
+  assert_non_null(strstr(err.text, "weir-server"));
+  setenv("PATH", path, 1);
+}
+
+static void children_run_until_the_launcher_stops(void **state) {
+  struct launcher *launcher = start((struct launcher_options){.servers = 1, .workers = 2, .threads = 3});
+  static const char *const names[] = {"coordinator", "server-1", "worker-1", "worker-2"};
+  pid_t pids[4];
+  (void)state;
+  assert_string_equal(launcher_address(launcher), "127.0.0.1:4242");
+  for (int i = 0; i < 4; i++) {
+    pids[i] = logged_pid(names[i], 1);
+    assert_int_equal(kill(pids[i], 0), 0);
+    assert_int_equal(getpgid(pids[i]), pids[i]);
+  }
+  launcher_stop(launcher);
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(kill(pids[i], 0), -1);
+}
+
+static void a_dead_worker_is_started_again(void **state) {
+  struct launcher *launcher = start((struct launcher_options){.workers = 1, .threads = 1, .restart = true});
+  int starts = 2; /* one by the test before */
+  (void)state;
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(kill(logged_pid("worker-1", starts++), SIGKILL), 0);
+  assert_int_equal(kill(logged_pid("worker-1", starts), 0), 0);
+  assert_int_equal(stop_cause(), STOP_NONE);
+  launcher_stop(launcher);
+}
+
+static void without_restart_the_others_go_on(void **state) {
+  struct launcher *launcher = start((struct launcher_options){.workers = 2, .threads = 1});
+  pid_t first = logged_pid("worker-1", 5), second = logged_pid("worker-2", 2);
+  (void)state;
+  kill(first, SIGKILL);
+  while (kill(first, 0) == 0)
+    stop_wait(5);
+  assert_int_equal(stop_cause(), STOP_NONE);
+  assert_int_equal(kill(second, 0), 0);
+  launcher_stop(launcher);
+}
+
+/* The last test: a stop stays. */
+static void a_dead_server_is_final_and_its_last_words_are_shown(void **state) {
+  struct launcher *launcher;
+  struct err err = ERR_NONE;
+  (void)state;
+  setenv("SERVER_FAILS", "1", 1);
+  launcher = start((struct launcher_options){.servers = 1, .workers = 1, .threads = 1, .restart = true});
+  assert_true(stop_wait(8000));
+  assert_int_equal(stop_cause(), STOP_CHILD);
+  launcher_explain(launcher, &err);
+  assert_int_equal(err.code, ERR_INTERNAL);
+  assert_non_null(strstr(err.text, "server-1 died (exit status 3): no luck"));
+  launcher_stop(launcher);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_missing_program_is_named),
+      cmocka_unit_test(children_run_until_the_launcher_stops),
+      cmocka_unit_test(a_dead_worker_is_started_again),
+      cmocka_unit_test(without_restart_the_others_go_on),
+      cmocka_unit_test(a_dead_server_is_final_and_its_last_words_are_shown),
+  };
+  return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,31 @@
+/* What the backward functions of several ops share: short ways to add nodes. */
+#ifndef WEIR_COMMON_OPS_BACKWARD_H
+#define WEIR_COMMON_OPS_BACKWARD_H
+
+#include "common/graph/op.h"
+
+/* Add a node with one output and no attributes; return its value. */
+int backward_unary(struct graph *graph, const char *op, int x);
+int backward_binary(struct graph *graph, const char *op, int a, int b);
+
+/* Adds a node of one of our ops with attributes; returns output 0's value. */
+int backward_node(struct graph *graph, const char *op, const int *inputs, int n_inputs,
+                  const struct attr *attrs, int n_attrs);
+
+int backward_reshape(struct graph *graph, int x, const struct shape *shape);
+int backward_sum_to(struct graph *graph, int x,
+                    const struct shape *shape); /* x itself if it has that shape */
+int backward_broadcast_to(struct graph *graph, int x, const struct shape *shape);
+int backward_scale(struct graph *graph, int x, float factor);
+
+/* Hands `grad`, of the output's shape, to input i, whose shape was broadcast to the output's. */
+void backward_add_summed(struct autodiff *ad, struct graph *graph, const struct node *node, int input,
+                         int grad);
+
+/* Attributes for graph_add_node, which copies them: `values` need only live until then. */
+struct attr attr_of_int(const char *name, int64_t value);
+struct attr attr_of_float(const char *name, float value);
+struct attr attr_of_ints(const char *name, const int64_t *values, int n);
+struct attr attr_of_shape(const struct shape *shape); /* "shape" */
+
+#endif

@@ -1,0 +1,31 @@
+/* Broadcasting as ONNX and numpy do it (multidirectional): shapes, and the walk over the elements. */
+#ifndef WEIR_COMMON_OPS_BROADCAST_H
+#define WEIR_COMMON_OPS_BROADCAST_H
+
+#include "common/graph/op.h"
+
+/* The common shape of a and b; false if they do not fit. */
+bool broadcast_shapes(const struct shape *a, const struct shape *b, struct shape *out);
+
+/* Output 0 gets the common shape of all inputs, which must have one type (f32, i32, i64 or u8). */
+int broadcast_infer(struct graph *graph, const struct node *node, struct err *err);
+
+/* A walk over a shape's elements in order, as `runs` runs of `run` elements along the innermost dimension:
+   at[i] is the offset in operand i where the present run begins, step[i] (0 or 1) what one element adds. */
+struct broadcast {
+  int64_t run, runs;
+  int64_t at[2], step[2];
+  int rank; /* of the dimensions outside the run; [0] is the innermost of them */
+  int64_t dim[RANK_MAX], stride[2][RANK_MAX], count[RANK_MAX];
+};
+
+/* usage: broadcast_init(&w, &out, &a, &b);
+          for (int64_t r = 0; r < w.runs; r++, broadcast_next(&w))
+            for (int64_t j = 0; j < w.run; j++)
+              *out++ = a[w.at[0] + j * w.step[0]] + b[w.at[1] + j * w.step[1]];
+   a and b must broadcast to `out`; b may be NULL. */
+void broadcast_init(struct broadcast *walk, const struct shape *out, const struct shape *a,
+                    const struct shape *b);
+void broadcast_next(struct broadcast *walk);
+
+#endif

@@ -1,0 +1,115 @@
+/* GlobalAveragePool: the mean over all spatial dimensions (ONNX 1), and its gradient. */
+#include "common/ops/backward.h"
+#include "common/ops/infer.h"
+
+static int check_rank(const struct node *node, const struct shape *x, struct err *err) {
+  char text[128];
+  if (x->rank >= 2)
+    return ERR_OK;
+  return node_error(node, err, ERR_INVALID, "input of shape %s has no channels",
+                    shape_text(x, text, sizeof text));
+}
+
+/* [n, c, spatial...] -> [n, c, 1...] */
+static struct shape pooled_shape(const struct shape *x) {
+  struct shape y = *x;
+  for (int d = 2; d < y.rank; d++)
+    y.dim[d] = 1;
+  return y;
+}
+
+static int global_average_pool_infer(struct graph *graph, const struct node *node, struct err *err) {
+  struct shape x = node_input(graph, node, 0)->shape, y;
+  if (infer_check_f32(graph, node, err) || check_rank(node, &x, err))
+    return err->code;
+  y = pooled_shape(&x);
+  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
+}
+
+static int global_average_pool_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
+                                        struct err *err) {
+  struct shape x = node_input(graph, node, 0)->shape;
+  struct attr attr = attr_of_shape(&x);
+  int dy = autodiff_grad(ad, node, 0);
+  (void)err;
+  autodiff_add(ad, node, 0, backward_node(graph, "GlobalAveragePoolGrad", &dy, 1, &attr, 1));
+  return ERR_OK;
+}
+
+static int64_t plane_elems(const struct shape *x) {
+  int64_t elems = 1;
+  for (int d = 2; d < x->rank; d++)
+    elems *= x->dim[d];
+  return elems;
+}
+
+static int global_average_pool_ref(const struct op_call *call, struct err *err) {
+  const float *x = call->in[0].data;
+  float *y = call->out[0].data;
+  int64_t planes = shape_elems(&call->out[0].shape), elems = plane_elems(&call->in[0].shape);
+  (void)err;
+  for (int64_t p = 0; p < planes; p++) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < elems; i++)
+      sum += *x++;
+    y[p] = (float)(sum / (double)elems);
+  }
+  return ERR_OK;
+}
+
+static const struct op_case global_average_pool_cases[] = {
+    {.inputs = "f32[2,3,5,4]"},
+    {.inputs = "f32[2,16,7,7]"},
+    {.inputs = "f32[2,3,5]"},
+    {.inputs = "f32[2,3,2,3,4]"},
+    {0},
+};
+
+const struct op_def op_GlobalAveragePool = {
+    .name = "GlobalAveragePool",
+    .domain = "",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .min_opset = 1,
+    .infer = global_average_pool_infer,
+    .backward = global_average_pool_backward,
+    .ref = global_average_pool_ref,
+    .cases = global_average_pool_cases,
+};
+
+static int global_average_pool_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
+  struct shape x, y, dy = node_input(graph, node, 0)->shape;
+  char text[128];
+  if (infer_check_f32(graph, node, err) || infer_shape_attr(node, &x, err) || check_rank(node, &x, err))
+    return err->code;
+  y = pooled_shape(&x);
+  if (!shape_is_same(&y, &dy))
+    return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this pool",
+                      shape_text(&dy, text, sizeof text));
+  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+}
+
+static int global_average_pool_grad_ref(const struct op_call *call, struct err *err) {
+  const float *dy = call->in[0].data;
+  float *dx = call->out[0].data;
+  int64_t planes = shape_elems(&call->in[0].shape), elems = plane_elems(&call->out[0].shape);
+  (void)err;
+  for (int64_t p = 0; p < planes; p++)
+    for (int64_t i = 0; i < elems; i++)
+      *dx++ = dy[p] / (float)elems;
+  return ERR_OK;
+}
+
+/* dy -> dx; "shape": x's */
+const struct op_def op_GlobalAveragePoolGrad = {
+    .name = "GlobalAveragePoolGrad",
+    .domain = "ai.weir",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .infer = global_average_pool_grad_infer,
+    .ref = global_average_pool_grad_ref,
+};

@@ -1,0 +1,100 @@
+/* What the shape inference of several ops shares. */
+#include "common/ops/infer.h"
+
+int infer_output(struct graph *graph, const struct node *node, int output, enum dtype dtype,
+                 const struct shape *shape, struct err *err) {
+  struct value *value = node_output(graph, node, output);
+  char text[128];
+  if (!value)
+    return ERR_OK;
+  if (shape_elems(shape) < 0)
+    return node_error(node, err, ERR_INVALID, "a result of shape %s cannot be computed",
+                      shape_text(shape, text, sizeof text));
+  value->dtype = dtype;
+  value->shape = *shape;
+  return ERR_OK;
+}
+
+int infer_same(struct graph *graph, const struct node *node, struct err *err) {
+  struct value x = *node_input(graph, node, 0);
+  return infer_output(graph, node, 0, x.dtype, &x.shape, err);
+}
+
+int infer_same_f32(struct graph *graph, const struct node *node, struct err *err) {
+  if (infer_check_f32(graph, node, err))
+    return err->code;
+  return infer_same(graph, node, err);
+}
+
+int infer_check_f32(const struct graph *graph, const struct node *node, struct err *err) {
+  for (int i = 0; i < node->n_inputs; i++) {
+    const struct value *value = node_input(graph, node, i);
+    if (value && value->dtype != DTYPE_F32)
+      return node_error(node, err, ERR_UNSUPPORTED, "input %d ('%s') is %s; only f32 is supported here", i,
+                        value->name, dtype_name(value->dtype));
+  }
+  return ERR_OK;
+}
+
+int infer_check_rank(const struct graph *graph, const struct node *node, int input, int rank,
+                     struct err *err) {
+  const struct value *value = node_input(graph, node, input);
+  char text[128];
+  if (value->shape.rank == rank)
+    return ERR_OK;
+  return node_error(node, err, ERR_INVALID, "input %d ('%s') has shape %s where %d dimensions are needed",
+                    input, value->name, shape_text(&value->shape, text, sizeof text), rank);
+}
+
+int infer_check_vector(const struct graph *graph, const struct node *node, int input, int64_t n,
+                       struct err *err) {
+  const struct value *value = node_input(graph, node, input);
+  char text[128];
+  if (value->shape.rank == 1 && value->shape.dim[0] == n)
+    return ERR_OK;
+  return node_error(node, err, ERR_INVALID, "input %d ('%s') has shape %s where [%lld] is needed", input,
+                    value->name, shape_text(&value->shape, text, sizeof text), (long long)n);
+}
+
+int infer_axis(const struct node *node, int64_t axis, int rank, bool is_end, int *out, struct err *err) {
+  if (axis < -rank || axis >= rank + is_end)
+    return node_error(node, err, ERR_INVALID, "axis %lld is outside a tensor of %d dimensions",
+                      (long long)axis, rank);
+  *out = (int)(axis < 0 ? axis + rank : axis);
+  return ERR_OK;
+}
+
+int infer_shape_attr(const struct node *node, struct shape *shape, struct err *err) {
+  const struct attr *attr = node_attr(node, "shape");
+  if (!attr || attr->type != ATTR_INTS || attr->n > RANK_MAX)
+    return node_error(node, err, ERR_INVALID, "attribute 'shape' is missing");
+  *shape = (struct shape){.rank = attr->n};
+  for (int i = 0; i < attr->n; i++)
+    shape->dim[i] = attr->ints[i];
+  return ERR_OK;
+}
+
+int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr_name,
+               const int64_t **values, int *n, struct err *err) {
+  const struct value *value = node_input(graph, node, input);
+  const struct attr *attr = attr_name ? node_attr(node, attr_name) : NULL;
+  *values = NULL;
+  *n = 0;
+  if (value) {
+    if (value->dtype != DTYPE_I64 || value->shape.rank > 1)
+      return node_error(node, err, ERR_INVALID, "input %d ('%s') must be a vector of i64", input,
+                        value->name);
+    if (!value->data)
+      return node_error(node, err, ERR_UNSUPPORTED,
+                        "input %d ('%s') is computed from the model's inputs; it must be a constant", input,
+                        value->name);
+    *values = value->data;
+    *n = (int)shape_elems(&value->shape);
+  } else if (attr) {
+    if (attr->type != ATTR_INTS)
+      return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of integers", attr_name);
+    *values = attr->ints;
+    *n = attr->n;
+  }
+  return ERR_OK;
+}

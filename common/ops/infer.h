@@ -1,0 +1,39 @@
+/* What the shape inference of several ops shares. Errors go through node_error. */
+#ifndef WEIR_COMMON_OPS_INFER_H
+#define WEIR_COMMON_OPS_INFER_H
+
+#include "common/graph/op.h"
+
+/* Gives output i a type and a shape; nothing to do where it is absent. Errors: INVALID for a shape with an
+   unknown dimension or more elements than can be counted. */
+int infer_output(struct graph *graph, const struct node *node, int output, enum dtype dtype,
+                 const struct shape *shape, struct err *err);
+
+/* Output 0 is like input 0. */
+int infer_same(struct graph *graph, const struct node *node, struct err *err);
+int infer_same_f32(struct graph *graph, const struct node *node, struct err *err); /* and that is f32 */
+
+/* Every input present is f32; else UNSUPPORTED. */
+int infer_check_f32(const struct graph *graph, const struct node *node, struct err *err);
+
+/* Input i has `rank` dimensions; else INVALID. */
+int infer_check_rank(const struct graph *graph, const struct node *node, int input, int rank,
+                     struct err *err);
+
+/* Input i is a vector of n elements; else INVALID. */
+int infer_check_vector(const struct graph *graph, const struct node *node, int input, int64_t n,
+                       struct err *err);
+
+/* axis in [-rank, rank) (one more at the upper end with is_end, as for Flatten) -> [0, rank]. */
+int infer_axis(const struct node *node, int64_t axis, int rank, bool is_end, int *out, struct err *err);
+
+/* The shape in the ints attribute "shape" of our own ops. */
+int infer_shape_attr(const struct node *node, struct shape *shape, struct err *err);
+
+/* Integers that are known before execution: of the i64 input, where it is present, else of the attribute.
+   *values is the graph's; NULL and 0 where neither is there. Errors: UNSUPPORTED when the input is computed
+   at execution. */
+int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
+               const int64_t **values, int *n, struct err *err);
+
+#endif

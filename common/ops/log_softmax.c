@@ -1,0 +1,98 @@
+/* LogSoftmax (ONNX 1..13) and its gradient, which needs only the output. */
+#include <math.h>
+
+#include "common/ops/infer.h"
+#include "common/ops/softmax.h"
+
+static int log_softmax_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
+                                struct err *err) {
+  (void)err;
+  return softmax_add_grad(ad, graph, node, "LogSoftmaxGrad");
+}
+
+static void log_softmax_row(const float *x, float *y, int64_t n, int64_t stride) {
+  double sum = 0.0, log_sum;
+  float greatest = x[0];
+  for (int64_t k = 1; k < n; k++)
+    greatest = fmaxf(greatest, x[k * stride]);
+  for (int64_t k = 0; k < n; k++)
+    sum += exp((double)x[k * stride] - greatest);
+  log_sum = log(sum);
+  for (int64_t k = 0; k < n; k++)
+    y[k * stride] = (float)((double)x[k * stride] - greatest - log_sum);
+}
+
+static int log_softmax_ref(const struct op_call *call, struct err *err) {
+  const float *x = call->in[0].data;
+  float *y = call->out[0].data;
+  struct softmax_rows rows;
+  if (softmax_rows_init(&rows, call->graph, call->node, &call->in[0].shape, err))
+    return err->code;
+  for (int64_t o = 0; o < rows.outer; o++)
+    for (int64_t i = 0; i < rows.inner; i++) {
+      int64_t at = o * rows.n * rows.inner + i;
+      log_softmax_row(x + at, y + at, rows.n, rows.inner);
+    }
+  return ERR_OK;
+}
+
+static const struct op_case log_softmax_cases[] = {
+    {.inputs = "f32[3,5]"},
+    {.inputs = "f32[2,3,4]", .attrs = "axis=1"},
+    {.inputs = "f32[2,3,4]", .attrs = "axis=-3"},
+    {.inputs = "f32[2,3,4]", .attrs = "axis=1", .opset = 11},
+    {.inputs = "f32[2,3,4]", .attrs = "axis=2", .opset = 11},
+    {.inputs = "f32[2,3]=1000,1001,999,-1000,-1000,-1001", .is_not_smooth = true},
+    {0},
+};
+
+const struct op_def op_LogSoftmax = {
+    .name = "LogSoftmax",
+    .domain = "",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .min_opset = 1,
+    .flags = OP_INPLACE,
+    .infer = softmax_infer,
+    .backward = log_softmax_backward,
+    .ref = log_softmax_ref,
+    .cases = log_softmax_cases,
+};
+
+/* dx = dy - exp(y) sum(dy) */
+static void log_softmax_grad_row(const float *dy, const float *y, float *dx, int64_t n, int64_t stride) {
+  double sum = 0.0;
+  for (int64_t k = 0; k < n; k++)
+    sum += dy[k * stride];
+  for (int64_t k = 0; k < n; k++)
+    dx[k * stride] = (float)(dy[k * stride] - exp(y[k * stride]) * sum);
+}
+
+static int log_softmax_grad_ref(const struct op_call *call, struct err *err) {
+  const float *dy = call->in[0].data, *y = call->in[1].data;
+  float *dx = call->out[0].data;
+  struct softmax_rows rows;
+  if (softmax_rows_init(&rows, call->graph, call->node, &call->in[0].shape, err))
+    return err->code;
+  for (int64_t o = 0; o < rows.outer; o++)
+    for (int64_t i = 0; i < rows.inner; i++) {
+      int64_t at = o * rows.n * rows.inner + i;
+      log_softmax_grad_row(dy + at, y + at, dx + at, rows.n, rows.inner);
+    }
+  return ERR_OK;
+}
+
+/* dy, y -> dx; the attributes of LogSoftmax */
+const struct op_def op_LogSoftmaxGrad = {
+    .name = "LogSoftmaxGrad",
+    .domain = "ai.weir",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .flags = OP_INPLACE,
+    .infer = softmax_infer,
+    .ref = log_softmax_grad_ref,
+};

@@ -1,0 +1,169 @@
+/* MatMul with numpy's semantics (ONNX 1..13): stacks of matrices broadcast, vectors become rows or columns.
+ */
+#include "common/ops/backward.h"
+#include "common/ops/broadcast.h"
+#include "common/ops/infer.h"
+#include "common/ops/matrix.h"
+
+/* a [batch..., m, k], b [batch..., k, n] -> y [batch..., m, n], vectors made matrices. out: the shape of the
+   result proper, without the dimensions that vectors gained. */
+struct matmul {
+  struct shape a, b, y, out;
+};
+
+/* The dimensions before the last two. */
+static struct shape batch_of(const struct shape *shape) {
+  struct shape batch = *shape;
+  batch.rank -= 2;
+  return batch;
+}
+
+/* a, b: shapes of the operands. */
+static int matmul_init(struct matmul *mm, const struct node *node, const struct shape *a,
+                       const struct shape *b, struct err *err) {
+  struct shape a_batch, b_batch;
+  char left[128], right[128];
+  bool is_fit = a->rank >= 1 && b->rank >= 1;
+  mm->a = a->rank == 1 ? (struct shape){.rank = 2, .dim = {1, a->dim[0]}} : *a;
+  mm->b = b->rank == 1 ? (struct shape){.rank = 2, .dim = {b->dim[0], 1}} : *b;
+  if (is_fit) {
+    a_batch = batch_of(&mm->a);
+    b_batch = batch_of(&mm->b);
+    is_fit = mm->a.dim[mm->a.rank - 1] == mm->b.dim[mm->b.rank - 2] &&
+             broadcast_shapes(&a_batch, &b_batch, &mm->y);
+  }
+  if (!is_fit)
+    return node_error(node, err, ERR_INVALID, "shapes %s and %s do not multiply",
+                      shape_text(a, left, sizeof left), shape_text(b, right, sizeof right));
+  mm->out = mm->y;
+  mm->y.dim[mm->y.rank++] = mm->a.dim[mm->a.rank - 2];
+  mm->y.dim[mm->y.rank++] = mm->b.dim[mm->b.rank - 1];
+  if (a->rank > 1)
+    mm->out.dim[mm->out.rank++] = a->dim[a->rank - 2];
+  if (b->rank > 1)
+    mm->out.dim[mm->out.rank++] = b->dim[b->rank - 1];
+  return ERR_OK;
+}
+
+static int matmul_infer(struct graph *graph, const struct node *node, struct err *err) {
+  struct matmul mm;
+  if (infer_check_f32(graph, node, err) ||
+      matmul_init(&mm, node, &node_input(graph, node, 0)->shape, &node_input(graph, node, 1)->shape, err))
+    return err->code;
+  return infer_output(graph, node, 0, DTYPE_F32, &mm.out, err);
+}
+
+static int as_shape(struct graph *graph, int x, const struct shape *shape) {
+  return shape_is_same(&graph->values[x].shape, shape) ? x : backward_reshape(graph, x, shape);
+}
+
+/* Transposes the last two dimensions. */
+static int add_transposed(struct graph *graph, int x) {
+  int rank = graph->values[x].shape.rank;
+  int64_t perm[RANK_MAX];
+  struct attr attr = attr_of_ints("perm", perm, rank);
+  for (int d = 0; d < rank; d++)
+    perm[d] = d;
+  perm[rank - 2] = rank - 1;
+  perm[rank - 1] = rank - 2;
+  return backward_node(graph, "Transpose", &x, 1, &attr, 1);
+}
+
+/* Sums `grad` over the broadcast batch dimensions to `matrices`, and gives it the input's own shape. */
+static void add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, int input, int grad,
+                     const struct shape *matrices) {
+  struct shape own = node_input(graph, node, input)->shape;
+  autodiff_add(ad, node, input, as_shape(graph, backward_sum_to(graph, grad, matrices), &own));
+}
+
+/* A stack a [batch..., m, k] times one matrix b [k, n] is one product of a as [batch m, k]. */
+static void backward_flat(struct autodiff *ad, struct graph *graph, const struct node *node,
+                          const struct matmul *mm) {
+  int64_t k = mm->b.dim[0], n = mm->b.dim[1], rows = shape_elems(&mm->a) / (k ? k : 1);
+  struct shape flat_a = {.rank = 2, .dim = {rows, k}}, flat_y = {.rank = 2, .dim = {rows, n}};
+  struct attr trans_a = attr_of_int("transA", 1), trans_b = attr_of_int("transB", 1);
+  int dy = as_shape(graph, autodiff_grad(ad, node, 0), &flat_y);
+  if (autodiff_wants(ad, node, 1)) {
+    int a = as_shape(graph, node->inputs[0], &flat_a);
+    add_grad(ad, graph, node, 1, backward_node(graph, "Gemm", (int[]){a, dy}, 2, &trans_a, 1), &mm->b);
+  }
+  if (autodiff_wants(ad, node, 0)) {
+    int b = as_shape(graph, node->inputs[1], &mm->b);
+    int da = backward_node(graph, "Gemm", (int[]){dy, b}, 2, &trans_b, 1);
+    add_grad(ad, graph, node, 0, da, &flat_a);
+  }
+}
+
+static int matmul_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
+                           struct err *err) {
+  struct matmul mm;
+  int dy, a, b;
+  if (matmul_init(&mm, node, &node_input(graph, node, 0)->shape, &node_input(graph, node, 1)->shape, err))
+    return err->code;
+  if (mm.b.rank == 2) {
+    backward_flat(ad, graph, node, &mm);
+    return ERR_OK;
+  }
+  dy = as_shape(graph, autodiff_grad(ad, node, 0), &mm.y);
+  a = as_shape(graph, node->inputs[0], &mm.a);
+  b = as_shape(graph, node->inputs[1], &mm.b);
+  if (autodiff_wants(ad, node, 1))
+    add_grad(ad, graph, node, 1, backward_binary(graph, "MatMul", add_transposed(graph, a), dy), &mm.b);
+  if (autodiff_wants(ad, node, 0))
+    add_grad(ad, graph, node, 0, backward_binary(graph, "MatMul", dy, add_transposed(graph, b)), &mm.a);
+  return ERR_OK;
+}
+
+static struct matrix matrix_at(const struct tensor *tensor, const struct shape *shape, int64_t index) {
+  int64_t rows = shape->dim[shape->rank - 2], cols = shape->dim[shape->rank - 1];
+  return (struct matrix){(const float *)tensor->data + index * rows * cols, rows, cols, cols, 1};
+}
+
+static int matmul_ref(const struct op_call *call, struct err *err) {
+  struct shape y_batch, a_batch, b_batch;
+  struct broadcast walk;
+  struct matmul mm;
+  float *y = call->out[0].data;
+  if (matmul_init(&mm, call->node, &call->in[0].shape, &call->in[1].shape, err))
+    return err->code;
+  y_batch = batch_of(&mm.y);
+  a_batch = batch_of(&mm.a);
+  b_batch = batch_of(&mm.b);
+  broadcast_init(&walk, &y_batch, &a_batch, &b_batch);
+  for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk))
+    for (int64_t j = 0; j < walk.run; j++) {
+      struct matrix a = matrix_at(&call->in[0], &mm.a, walk.at[0] + j * walk.step[0]);
+      struct matrix b = matrix_at(&call->in[1], &mm.b, walk.at[1] + j * walk.step[1]);
+      matrix_multiply(a, b, y);
+      y += a.rows * b.cols;
+    }
+  return ERR_OK;
+}
+
+static const struct op_case matmul_cases[] = {
+    {.inputs = "f32[3,4] f32[4,5]"},
+    {.inputs = "f32[2,3,4] f32[2,4,5]"},
+    {.inputs = "f32[2,3,4] f32[4,5]"},
+    {.inputs = "f32[3,4] f32[2,4,5]"},
+    {.inputs = "f32[2,1,3,4] f32[1,3,4,2]"},
+    {.inputs = "f32[4] f32[4]"},
+    {.inputs = "f32[4] f32[4,3]"},
+    {.inputs = "f32[4] f32[2,4,3]"},
+    {.inputs = "f32[3,4] f32[4]"},
+    {.inputs = "f32[2,3,4] f32[4]"},
+    {0},
+};
+
+const struct op_def op_MatMul = {
+    .name = "MatMul",
+    .domain = "",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .min_opset = 1,
+    .infer = matmul_infer,
+    .backward = matmul_backward,
+    .ref = matmul_ref,
+    .cases = matmul_cases,
+};

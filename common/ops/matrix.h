@@ -1,0 +1,29 @@
+/* Matrix products for Gemm and MatMul. */
+#ifndef WEIR_COMMON_OPS_MATRIX_H
+#define WEIR_COMMON_OPS_MATRIX_H
+
+#include <stdint.h>
+
+/* A view of f32[rows, cols]; element (i, j) is data[i * row_stride + j * col_stride]. */
+struct matrix {
+  const float *data;
+  int64_t rows, cols, row_stride, col_stride;
+};
+
+static inline struct matrix matrix_transposed(struct matrix m) {
+  return (struct matrix){m.data, m.cols, m.rows, m.col_stride, m.row_stride};
+}
+
+/* a f32[m,k], b f32[k,n] -> out f32[m,n], dense; added in f64. */
+static inline void matrix_multiply(struct matrix a, struct matrix b, float *out) {
+  for (int64_t i = 0; i < a.rows; i++)
+    for (int64_t j = 0; j < b.cols; j++) {
+      double sum = 0.0;
+      for (int64_t k = 0; k < a.cols; k++)
+        sum +=
+            (double)a.data[i * a.row_stride + k * a.col_stride] * b.data[k * b.row_stride + j * b.col_stride];
+      *out++ = (float)sum;
+    }
+}
+
+#endif

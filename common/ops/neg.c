@@ -1,0 +1,35 @@
+/* Neg: elementwise negation (ONNX 6..13). */
+#include "common/ops/backward.h"
+#include "common/ops/elementwise.h"
+#include "common/ops/infer.h"
+
+UNARY_REF(neg_ref, -x)
+
+/* dx = -dy */
+static int neg_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
+  int dy = autodiff_grad(ad, node, 0);
+  (void)err;
+  autodiff_add(ad, node, 0, backward_unary(graph, "Neg", dy));
+  return ERR_OK;
+}
+
+static const struct op_case neg_cases[] = {
+    {.inputs = "f32[2,3,4]"},
+    {.inputs = "f32[]"},
+    {0},
+};
+
+const struct op_def op_Neg = {
+    .name = "Neg",
+    .domain = "",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .min_opset = 6,
+    .flags = OP_INPLACE,
+    .infer = infer_same_f32,
+    .backward = neg_backward,
+    .ref = neg_ref,
+    .cases = neg_cases,
+};

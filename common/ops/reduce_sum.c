@@ -1,0 +1,37 @@
+/* ReduceSum: the sum along axes (ONNX 1..13: axes by attribute before 13, by input since). */
+#include "common/ops/reduce.h"
+
+static int reduce_sum_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
+                               struct err *err) {
+  return reduce_backward(ad, graph, node, 1.0f, err);
+}
+
+static int reduce_sum_ref(const struct op_call *call, struct err *err) {
+  struct shape kept;
+  if (reduce_kept_shape(call->graph, call->node, &kept, err))
+    return err->code;
+  return reduce_sum_to(call, &call->in[0].shape, &kept, 1.0, err);
+}
+
+static const struct op_case reduce_sum_cases[] = {
+    {.inputs = "f32[2,3,4]"},
+    {.inputs = "f32[2,3,4] i64[2]=0,-1", .attrs = "keepdims=0"},
+    {.inputs = "f32[2,3,4] i64[1]=1"},
+    {.inputs = "f32[2,3,4] i64[0]", .attrs = "noop_with_empty_axes=1"},
+    {.inputs = "f32[2,3,4]", .attrs = "axes=1,2 keepdims=0", .opset = 11},
+    {0},
+};
+
+const struct op_def op_ReduceSum = {
+    .name = "ReduceSum",
+    .domain = "",
+    .min_inputs = 1,
+    .max_inputs = 2,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .min_opset = 1,
+    .infer = reduce_infer,
+    .backward = reduce_sum_backward,
+    .ref = reduce_sum_ref,
+    .cases = reduce_sum_cases,
+};

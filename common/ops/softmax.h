@@ -1,0 +1,23 @@
+/* What Softmax and LogSoftmax share: along which elements they normalise. */
+#ifndef WEIR_COMMON_OPS_SOFTMAX_H
+#define WEIR_COMMON_OPS_SOFTMAX_H
+
+#include "common/graph/op.h"
+
+/* The tensor as [outer, n, inner]: element k of row (o, i) is at (o * n + k) * inner + i. Since opset 13 a
+   row lies along `axis` (by default the last); before, it holds all dimensions from `axis` on (by default 1).
+ */
+struct softmax_rows {
+  int64_t outer, n, inner;
+};
+
+int softmax_rows_init(struct softmax_rows *rows, const struct graph *graph, const struct node *node,
+                      const struct shape *shape, struct err *err);
+
+/* Shape inference of both and of their gradients: output 0 is like input 0, and the axis is one of its. */
+int softmax_infer(struct graph *graph, const struct node *node, struct err *err);
+
+/* Adds a node `op` (dy, y -> dx) with the forward node's attributes. */
+int softmax_add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, const char *op);
+
+#endif

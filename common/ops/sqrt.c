@@ -1,0 +1,36 @@
+/* Sqrt: elementwise square root (ONNX 6..13). */
+#include "common/ops/backward.h"
+#include "common/ops/elementwise.h"
+#include "common/ops/infer.h"
+
+UNARY_REF(sqrt_ref, sqrtf(x))
+
+/* dx = dy / 2y */
+static int sqrt_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
+  int dy = autodiff_grad(ad, node, 0);
+  int y = node->outputs[0];
+  (void)err;
+  autodiff_add(ad, node, 0, backward_binary(graph, "Div", backward_scale(graph, dy, 0.5f), y));
+  return ERR_OK;
+}
+
+static const struct op_case sqrt_cases[] = {
+    {.inputs = "f32[2,3]=0.3,0.5,1,2,3,0.8"},
+    {.inputs = "f32[]=1.5"},
+    {0},
+};
+
+const struct op_def op_Sqrt = {
+    .name = "Sqrt",
+    .domain = "",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .min_opset = 6,
+    .flags = OP_INPLACE,
+    .infer = infer_same_f32,
+    .backward = sqrt_backward,
+    .ref = sqrt_ref,
+    .cases = sqrt_cases,
+};

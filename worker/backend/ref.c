@@ -1,0 +1,217 @@
+/* The reference backend: every op's reference kernel, in node order, on dense host memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/graph/memory_plan.h"
+#include "worker/backend/backend.h"
+
+struct backend_program {
+  const struct graph *graph;
+  struct arena memory; /* the arrays below */
+  int *owner;          /* [n_values] the value whose bytes it shares (aliases, in-place results), or itself */
+  size_t *offset;      /* [n_values] of an owner that a node computes: in `bytes` */
+  int *watch;          /* [n_values] the caller's index, or -1 */
+  int *next_watch;     /* [n_watched] another index of the same value, or -1 */
+  void **data;         /* [n_values] where its bytes are in this execution */
+  bool *is_weight_read;
+  char *bytes;
+  size_t size_bytes;
+};
+
+static size_t value_bytes(const struct value *value) {
+  return (size_t)shape_elems(&value->shape) * dtype_size(value->dtype);
+}
+
+static bool is_computed(const struct graph *graph, int value) {
+  return graph->values[value].kind == VALUE_RESULT;
+}
+
+static int owner_of(const struct backend_program *program, int value) {
+  while (program->owner[value] != value)
+    value = program->owner[value];
+  return value;
+}
+
+/* last[v]: the last node that reads the bytes of owner v; its producer where nobody does. */
+static void find_last_readers(const struct backend_program *program, int *last) {
+  const struct graph *graph = program->graph;
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    for (int i = 0; i < node->n_inputs; i++)
+      if (node->inputs[i] >= 0)
+        last[owner_of(program, node->inputs[i])] = n;
+    for (int o = 0; o < node->n_outputs; o++)
+      if (node->outputs[o] >= 0)
+        last[owner_of(program, node->outputs[o])] = n;
+  }
+}
+
+/* True if output 0 may be written over input 0: the node is the last reader of its bytes, through one input.
+ */
+static bool can_overwrite(const struct backend_program *program, const struct node *node, const int *last) {
+  const struct graph *graph = program->graph;
+  const struct value *in = node_input(graph, node, 0), *out = node_output(graph, node, 0);
+  int owner;
+  if (!(node->op->flags & OP_INPLACE) || !in || !out)
+    return false;
+  owner = owner_of(program, node->inputs[0]);
+  for (int i = 1; i < node->n_inputs; i++)
+    if (node->inputs[i] >= 0 && owner_of(program, node->inputs[i]) == owner)
+      return false;
+  return is_computed(graph, owner) && last[owner] == node->index && value_bytes(in) == value_bytes(out);
+}
+
+/* Lets results share the bytes of their input where the op's flags allow. */
+static void share_bytes(struct backend_program *program, int *last) {
+  const struct graph *graph = program->graph;
+  for (int v = 0; v < graph->n_values; v++)
+    program->owner[v] = v;
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    if (node->op->flags & OP_ALIAS)
+      program->owner[node->outputs[0]] = owner_of(program, node->inputs[0]);
+  }
+  find_last_readers(program, last);
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    if (can_overwrite(program, node, last)) {
+      int owner = owner_of(program, node->inputs[0]), out = node->outputs[0];
+      program->owner[out] = owner;
+      last[owner] = last[out];
+    }
+  }
+}
+
+static void plan_memory(struct backend_program *program, const int *last) {
+  const struct graph *graph = program->graph;
+  struct memory_span *spans = mem_new((size_t)graph->n_values * sizeof *spans);
+  int n = 0;
+  for (int v = 0; v < graph->n_values; v++)
+    if (is_computed(graph, v) && program->owner[v] == v)
+      spans[n++] = (struct memory_span){
+          .size_bytes = value_bytes(&graph->values[v]), .first = graph->values[v].producer, .last = last[v]};
+  program->size_bytes = memory_plan(spans, n);
+  n = 0;
+  for (int v = 0; v < graph->n_values; v++)
+    if (is_computed(graph, v) && program->owner[v] == v)
+      program->offset[v] = spans[n++].offset;
+  free(spans);
+}
+
+static void ref_release(struct backend_program *program) {
+  if (!program)
+    return;
+  arena_fini(&program->memory);
+  free(program->bytes);
+  free(program);
+}
+
+static int ref_prepare(const struct graph *graph, const int *watched, int n_watched,
+                       struct backend_program **out, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  size_t n = (size_t)graph->n_values;
+  int *last = mem_new(n * sizeof *last);
+  *out = NULL;
+  arena_init(&program->memory);
+  program->graph = graph;
+  program->owner = arena_new(&program->memory, n * sizeof *program->owner);
+  program->offset = arena_new(&program->memory, n * sizeof *program->offset);
+  program->watch = arena_new(&program->memory, n * sizeof *program->watch);
+  program->next_watch = arena_new(&program->memory, (size_t)n_watched * sizeof *program->next_watch);
+  program->data = arena_new(&program->memory, n * sizeof *program->data);
+  program->is_weight_read = arena_new(&program->memory, n * sizeof *program->is_weight_read);
+  memset(program->watch, -1, n * sizeof *program->watch);
+  for (int w = n_watched - 1; w >= 0; w--) {
+    program->next_watch[w] = program->watch[watched[w]];
+    program->watch[watched[w]] = w;
+  }
+  share_bytes(program, last);
+  plan_memory(program, last);
+  free(last);
+  program->bytes = aligned_alloc(64, program->size_bytes + 64);
+  if (!program->bytes) {
+    err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of activations", program->size_bytes);
+    ref_release(program);
+    return ERR_NO_MEMORY;
+  }
+  *out = program;
+  return ERR_OK;
+}
+
+/* Points every value that no node computes, or that a node computes into planned memory, at its bytes. */
+static void locate_values(struct backend_program *program, const struct backend_run *run) {
+  const struct graph *graph = program->graph;
+  for (int v = 0; v < graph->n_values; v++) {
+    const struct value *value = &graph->values[v];
+    program->data[v] = is_computed(graph, v) ? program->bytes + program->offset[v] : (void *)value->data;
+    if (value->kind == VALUE_INITIALIZER && run->weights && run->weights[v])
+      program->data[v] = (void *)run->weights[v];
+  }
+  for (int i = 0; i < graph->n_inputs; i++)
+    program->data[graph->inputs[i]] = (void *)run->inputs[i];
+  memset(program->is_weight_read, 0, (size_t)graph->n_values * sizeof *program->is_weight_read);
+}
+
+/* Announces the weights that the node is the first to read. */
+static void announce_weights(struct backend_program *program, const struct backend_run *run,
+                             const struct node *node) {
+  for (int i = 0; i < node->n_inputs && run->before_weight && run->weights; i++) {
+    int v = node->inputs[i];
+    if (v < 0 || !run->weights[v] || program->is_weight_read[v])
+      continue;
+    program->is_weight_read[v] = true;
+    run->before_weight(run->user, v);
+  }
+}
+
+static struct tensor tensor_of(const struct backend_program *program, int v) {
+  if (v < 0)
+    return (struct tensor){.dtype = DTYPE_NONE};
+  return (struct tensor){program->graph->values[v].dtype, program->graph->values[v].shape,
+                         program->data[owner_of(program, v)]};
+}
+
+static int run_node(struct backend_program *program, const struct backend_run *run, const struct node *node,
+                    struct err *err) {
+  struct op_call call = {.graph = program->graph, .node = node, .context = run->context};
+  announce_weights(program, run, node);
+  if (run->is_cancelled && run->is_cancelled(run->user))
+    return err_set(err, ERR_CANCELLED, "the execution was cancelled before node '%s'", node->name);
+  for (int i = 0; i < node->n_inputs; i++)
+    call.in[i] = tensor_of(program, node->inputs[i]);
+  for (int o = 0; o < node->n_outputs; o++)
+    call.out[o] = tensor_of(program, node->outputs[o]);
+  if (node->op->ref(&call, err))
+    return err->code;
+  for (int o = 0; o < node->n_outputs && run->on_value; o++)
+    for (int w = node->outputs[o] < 0 ? -1 : program->watch[node->outputs[o]]; w >= 0;
+         w = program->next_watch[w])
+      run->on_value(run->user, w, call.out[o].data);
+  return ERR_OK;
+}
+
+static int ref_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  const struct graph *graph = program->graph;
+  locate_values(program, run);
+  for (int n = 0; n < graph->n_nodes; n++)
+    if (run_node(program, run, graph->nodes[n], err))
+      return err->code;
+  return ERR_OK;
+}
+
+static size_t ref_memory_bytes(const struct backend_program *program) {
+  return program->size_bytes;
+}
+
+static const char *ref_fingerprint(void) {
+  return "reference kernels";
+}
+
+const struct backend_def backend_ref = {
+    .name = "ref",
+    .prepare = ref_prepare,
+    .run = ref_run,
+    .memory_bytes = ref_memory_bytes,
+    .release = ref_release,
+    .fingerprint = ref_fingerprint,
+};

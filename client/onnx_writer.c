@@ -120,8 +120,9 @@ const char *onnx_writer_uniform(struct onnx_writer *writer, const char *name, co
 }
 
 const char *onnx_writer_constant(struct onnx_writer *writer, const char *name, int64_t elems, float value) {
-  float *data = initializer_new(writer, name, &elems, 1, &elems);
-  for (int64_t i = 0; i < elems; i++)
+  int64_t count;
+  float *data = initializer_new(writer, name, &elems, 1, &count);
+  for (int64_t i = 0; i < count; i++)
     data[i] = value;
   return last_initializer(writer);
 }

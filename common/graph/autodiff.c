@@ -16,7 +16,7 @@ struct autodiff {
 };
 
 int autodiff_grad(const struct autodiff *ad, const struct node *node, int output) {
-  if (output >= node->n_outputs || node->outputs[output] < 0)
+  if (output >= node->n_outputs || node->outputs[output] < 0 || node->outputs[output] >= ad->n_values)
     return -1;
   return ad->grads[node->outputs[output]];
 }

@@ -63,10 +63,13 @@ static int dropout_drops(const struct graph *graph, const struct node *node, boo
   return 0;
 }
 
-/* A Dropout that does not drop passes its input on; one whose mask is read stays, and is inert by itself. */
-static void dropout_bypass(struct graph *graph, struct node *node, const bool *is_read) {
-  if (extra_output_read(node, is_read) < 0)
-    node_become(graph, node, op_find("", "Identity"), 1, 1, NULL);
+/* A Dropout that does not drop passes its input on. */
+static int dropout_bypass(struct graph *graph, struct node *node, const bool *is_read, struct err *err) {
+  int mask = extra_output_read(node, is_read);
+  if (mask >= 0)
+    return node_error(node, err, ERR_UNSUPPORTED, "its mask '%s' is read", graph->values[mask].name);
+  node_become(graph, node, op_find("", "Identity"), 1, 1, NULL);
+  return 0;
 }
 
 static struct initializer_note *note_of(struct model_builder *builder, int value) {
@@ -150,7 +153,7 @@ int model_rewrite_train(struct model_builder *builder, struct err *err) {
     if (is_op(node, "Dropout")) {
       code = dropout_drops(graph, node, &drops, err);
       if (!code && !drops)
-        dropout_bypass(graph, node, is_read);
+        code = dropout_bypass(graph, node, is_read, err);
     } else if (is_op(node, "BatchNormalization")) {
       if (batch_norm_trains(graph, node))
         code = batch_norm_train(builder, node, is_read, err);
@@ -169,7 +172,7 @@ int model_rewrite_eval(struct model_builder *builder, struct err *err) {
   for (int n = 0; n < graph->n_nodes && !code; n++) {
     struct node *node = graph->nodes[n];
     if (is_op(node, "Dropout")) {
-      dropout_bypass(graph, node, is_read);
+      code = dropout_bypass(graph, node, is_read, err);
     } else if (is_op(node, "BatchNormalization") && batch_norm_trains(graph, node)) {
       node_become(graph, node, node->op, node->n_inputs, 1, "training_mode");
       code = node->op->infer(graph, node, err);

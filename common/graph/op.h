@@ -39,8 +39,9 @@ enum op_flags {
 
 /* One case that the conformance suite runs on every backend, with seeded random data in [-1, 1].
    inputs: "f32[2,3,8,8] f32[4,3,3,3] - i64{4}[2]": dtype and shape; "-" is an absent input; {k} draws
-   integers below k; "=1,2,3" after the shape gives the data. attrs: "pads=1,1,1,1 group=2 alpha=0.5f
-   auto_pad=SAME_UPPER" (a comma makes ints, 'f' behind the last a float or floats). */
+   integers below k; "=1,2,3" after the shape gives the data, "==1,2,3" those of a constant, known before
+   execution. attrs: "pads=1,1,1,1 axes=1, group=2 alpha=0.5f auto_pad=SAME_UPPER" (a comma makes ints, 'f'
+   behind it a float). */
 struct op_case {
   const char *inputs;
   const char *attrs;

@@ -1,0 +1,19 @@
+/* Sends large blobs as streams of chunks, each as fast as its client reads. */
+#ifndef WEIR_SERVER_COORDINATOR_SENDER_H
+#define WEIR_SERVER_COORDINATOR_SENDER_H
+
+#include "common/memory.h"
+#include "common/rpc/server.h"
+
+struct sender;
+
+struct sender *sender_start(void);
+
+/* Answers the call (of a method whose reply is a stream of Chunk) with the blob, and finishes it. Takes the
+   reference. Any thread. */
+void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob);
+
+/* Once all its calls' clients are gone or served: waits until it has finished them. NULL is ignored. */
+void sender_stop(struct sender *sender);
+
+#endif

@@ -1,0 +1,245 @@
+/* The coordinator role: begin, end, and the core's actions carried out. */
+#include "server/coordinator/service.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/message.h"
+#include "server/coordinator/checkpoint.h"
+#include "server/coordinator/shell.h"
+
+enum { MISSING_AFTER_MS = 5000, DESK_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5 };
+enum { FIRST_EPOCH = 1 };
+
+/* A checkpoint to commit, or a result to record. */
+struct store_job {
+  struct task task;
+  struct coordinator_service *shell;
+  Weir__Manifest *manifest;
+  Weir__RunInfo *info;
+  char sha256[65];
+  struct err err;
+};
+
+static const struct rpc_method training_methods[9];
+static const struct rpc_method cluster_methods[2];
+
+static int desk_turn(void *user);
+static void desk_stop(struct task *task);
+static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action);
+static void start_commit(struct coordinator_service *shell, const Weir__Manifest *manifest);
+static void start_record(struct coordinator_service *shell, const Weir__RunInfo *info);
+static void release_model(struct coordinator_service *shell, const char *run);
+
+struct coordinator_service *coordinator_service_new(const struct coordinator_service_options *options) {
+  struct coordinator_service *shell = mem_new(sizeof *shell);
+  struct coordinator_options core_options = {
+      .epoch = FIRST_EPOCH,
+      .missing_after_ms =
+          (uint64_t)(options->missing_after_ms > 0 ? options->missing_after_ms : MISSING_AFTER_MS)};
+  shell->store = options->store;
+  shell->services[0] =
+      (struct rpc_service){training_methods, sizeof training_methods / sizeof *training_methods, shell};
+  shell->services[1] =
+      (struct rpc_service){cluster_methods, sizeof cluster_methods / sizeof *cluster_methods, shell};
+  shell->core = coordinator_new(&core_options);
+  shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
+  shell->sender = sender_start();
+  shell->desk = task_thread_start(
+      &(struct task_thread_options){.capacity = DESK_TASKS_MAX, .on_turn = desk_turn, .user = shell});
+  return shell;
+}
+
+const struct rpc_service *coordinator_service_list(const struct coordinator_service *service) {
+  return service->services;
+}
+
+/* The desk's last task of its own: tells who waits for it. */
+struct stop_task {
+  struct task task;
+  struct coordinator_service *shell;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_done;
+};
+
+void coordinator_service_stop(struct coordinator_service *shell) {
+  struct stop_task stop = {.task.run = desk_stop, .shell = shell};
+  pthread_mutex_init(&stop.lock, NULL);
+  pthread_cond_init(&stop.changed, NULL);
+  task_post(shell->desk, &stop.task);
+  pthread_mutex_lock(&stop.lock);
+  while (!stop.is_done)
+    pthread_cond_wait(&stop.changed, &stop.lock);
+  pthread_mutex_unlock(&stop.lock);
+  pthread_cond_destroy(&stop.changed);
+  pthread_mutex_destroy(&stop.lock);
+}
+
+static void desk_stop(struct task *task) {
+  struct stop_task *stop = TASK_OWNER(task, struct stop_task, task);
+  stop->shell->is_stopping = true;
+  shell_close_watches(stop->shell);
+  shell_close_links(stop->shell);
+  pthread_mutex_lock(&stop->lock);
+  stop->is_done = true;
+  pthread_cond_signal(&stop->changed);
+  pthread_mutex_unlock(&stop->lock);
+}
+
+void coordinator_service_free(struct coordinator_service *shell) {
+  if (!shell)
+    return;
+  task_thread_stop(shell->jobs); /* its tasks end on the desk or with the sender */
+  task_thread_stop(shell->desk);
+  sender_stop(shell->sender);
+  while (shell->models)
+    release_model(shell, shell->models->run);
+  coordinator_actions_fini(&shell->actions);
+  coordinator_free(shell->core);
+  free(shell);
+}
+
+uint64_t shell_now_ms(void) {
+  return clock_now_ns() / 1000000;
+}
+
+static int desk_turn(void *user) {
+  struct coordinator_service *shell = user;
+  uint64_t now_ms = shell_now_ms();
+  shell_close_overrun_links(shell);
+  if (now_ms - shell->ticked_ms >= TICK_MS) {
+    shell->ticked_ms = now_ms;
+    shell_step(shell, &(struct coordinator_event){.kind = EVENT_TICK});
+  }
+  return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
+}
+
+void shell_step(struct coordinator_service *shell, const struct coordinator_event *event) {
+  if (shell->is_stopping)
+    return;
+  coordinator_step(shell->core, event, shell_now_ms(), &shell->actions);
+  for (int i = 0; i < shell->actions.count; i++)
+    carry_out(shell, &shell->actions.items[i]);
+}
+
+static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action) {
+  switch (action->kind) {
+  case ACTION_ORDER:
+    shell_order(shell, action->member, action->order);
+    break;
+  case ACTION_CLOSE:
+    shell_close_link(shell, action->member, ERR_UNAVAILABLE, action->reason);
+    break;
+  case ACTION_PUBLISH: /* watchers are served when the desk's batch is done */
+    break;
+  case ACTION_COMMIT:
+    start_commit(shell, action->manifest);
+    break;
+  case ACTION_RECORD:
+    release_model(shell, action->run);
+    start_record(shell, action->info);
+    break;
+  }
+}
+
+static void commit_done(struct task *task) {
+  struct store_job *job = TASK_OWNER(task, struct store_job, task);
+  struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
+                                    .checkpoint = {.run = job->manifest->run,
+                                                   .weights_sha256 = job->sha256,
+                                                   .error = job->err.code ? job->err.text : NULL}};
+  shell_step(job->shell, &event);
+  message_free(job->manifest);
+  free(job);
+}
+
+static void commit(struct task *task) {
+  struct store_job *job = TASK_OWNER(task, struct store_job, task);
+  checkpoint_commit(job->shell->store, job->manifest, job->sha256, &job->err);
+  job->task.run = commit_done;
+  task_post(job->shell->desk, &job->task);
+}
+
+static void start_commit(struct coordinator_service *shell, const Weir__Manifest *manifest) {
+  struct store_job *job = mem_new(sizeof *job);
+  *job = (struct store_job){.task.run = commit, .shell = shell, .manifest = message_copy(manifest)};
+  task_post(shell->jobs, &job->task); /* one a run */
+}
+
+static void record(struct task *task) {
+  struct store_job *job = TASK_OWNER(task, struct store_job, task);
+  if (checkpoint_record_result(job->shell->store, job->info, &job->err))
+    log_event(LOG_ERROR, "coordinator", "result_not_recorded", "run=%s error=\"%s\"", job->info->run,
+              job->err.text);
+  message_free(job->info);
+  free(job);
+}
+
+static void start_record(struct coordinator_service *shell, const Weir__RunInfo *info) {
+  struct store_job *job = mem_new(sizeof *job);
+  *job = (struct store_job){.task.run = record, .shell = shell, .info = message_copy(info)};
+  task_post(shell->jobs, &job->task); /* one a run */
+}
+
+struct live_model *shell_find_model(struct coordinator_service *shell, const char *run) {
+  struct live_model *model = shell->models;
+  while (model && strcmp(model->run, run))
+    model = model->next;
+  return model;
+}
+
+static void release_model(struct coordinator_service *shell, const char *run) {
+  struct live_model **at = &shell->models, *model = shell_find_model(shell, run);
+  if (!model)
+    return;
+  while (*at != model)
+    at = &(*at)->next;
+  *at = model->next;
+  buffer_put(model->onnx);
+  free(model->run);
+  free(model);
+}
+
+const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix) {
+  struct err err = ERR_NONE;
+  const char *id;
+  if (coordinator_find_run(shell->core, prefix, &id, &err) == 0)
+    return id;
+  rpc_call_finish(call, &err);
+  return NULL;
+}
+
+bool shell_turns_away(struct coordinator_service *shell, struct rpc_call *call) {
+  if (shell->is_stopping)
+    rpc_call_fail(call, ERR_UNAVAILABLE, "the coordinator is stopping");
+  return shell->is_stopping;
+}
+
+static const struct rpc_method training_methods[9] = {
+    {.id = RPC_SUBMIT,
+     .is_request_stream = true,
+     .on_message = shell_submit_on_message,
+     .on_half_close = shell_submit_on_half_close,
+     .on_closed = shell_submit_on_closed},
+    {.id = RPC_LIST_RUNS, .on_message = shell_list_runs_on_message},
+    {.id = RPC_GET_RUN, .on_message = shell_get_run_on_message},
+    {.id = RPC_WATCH, .on_message = shell_watch_on_message, .on_closed = shell_watch_on_closed},
+    {.id = RPC_CANCEL, .on_message = shell_cancel_on_message},
+    {.id = RPC_LIST_WORKERS, .on_message = shell_list_workers_on_message},
+    {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
+    {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},
+    {.id = RPC_GET_WEIGHTS, .on_message = shell_get_weights_on_message},
+};
+
+static const struct rpc_method cluster_methods[2] = {
+    {.id = RPC_JOIN,
+     .is_request_stream = true,
+     .on_message = shell_join_on_message,
+     .on_half_close = shell_join_on_half_close,
+     .on_closed = shell_join_on_closed},
+    {.id = RPC_FETCH_MODEL, .on_message = shell_get_model_on_message},
+};

@@ -1,0 +1,213 @@
+/* New runs: uploaded to gRPC's thread, checked by the jobs, queued by the desk. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/clock.h"
+#include "common/graph/model.h"
+#include "common/spec.h"
+#include "server/coordinator/shell.h"
+#include "server/parameters/parameters.h"
+
+enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500 };
+#define MODEL_BYTES_MAX (UINT64_C(2) << 30)
+
+/* Belongs to gRPC's thread until the client has sent all, then to the jobs, then to the desk. */
+struct upload {
+  struct task task;
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  Weir__RunSpec *spec;
+  struct buffer *onnx;
+  uint64_t received_bytes;
+  /* what the jobs find */
+  char model_sha256[65];
+  uint64_t parameters;
+  uint32_t *block_elems;
+  uint32_t n_blocks;
+  struct err err;
+};
+
+/* A call's user once its upload went its way or was refused. */
+static char settled;
+
+static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequest *request,
+                                   struct err *err);
+static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err);
+static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err);
+static void upload_free(struct upload *upload);
+static void upload_check(struct task *task);
+static int model_check(struct upload *upload);
+static void upload_accept(struct task *task);
+static void run_queue(struct upload *upload);
+static void new_run_id(struct coordinator_service *shell, const char *name, char *id, size_t size);
+
+void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__SubmitRequest *request = message;
+  struct upload *upload = rpc_call_user(call);
+  struct err err = ERR_NONE;
+  rpc_bytes_free(bytes);
+  if ((void *)upload == &settled)
+    return;
+  if (!upload)
+    upload = upload_begin(call, request, &err);
+  else if (request->spec)
+    err_set(&err, ERR_INVALID, "submit: the spec comes once, in the first message");
+  if (!err.code)
+    upload_add(upload, &request->chunk, &err);
+  if (err.code)
+    upload_refuse(upload, call, &err);
+}
+
+void shell_submit_on_half_close(struct rpc_call *call) {
+  struct upload *upload = rpc_call_user(call);
+  struct err err = ERR_NONE;
+  if ((void *)upload == &settled)
+    return;
+  if (!upload)
+    err_set(&err, ERR_INVALID, "submit: no spec was sent");
+  else if (upload->received_bytes != upload->onnx->size_bytes)
+    err_set(&err, ERR_INVALID, "submit: the model was announced with %zu bytes, but %llu came",
+            upload->onnx->size_bytes, (unsigned long long)upload->received_bytes);
+  if (err.code) {
+    upload_refuse(upload, call, &err);
+    return;
+  }
+  rpc_call_set_user(call, &settled);
+  upload->task.run = upload_check;
+  task_post(upload->shell->jobs, &upload->task); /* bounded by UPLOADS_MAX */
+}
+
+void shell_submit_on_closed(struct rpc_call *call) {
+  struct upload *upload = rpc_call_user(call);
+  struct err err;
+  if (!upload || (void *)upload == &settled)
+    return;
+  err_set(&err, ERR_CANCELLED, "submit: the client is gone");
+  upload_refuse(upload, call, &err);
+}
+
+static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequest *request,
+                                   struct err *err) {
+  struct coordinator_service *shell = rpc_call_context(call);
+  struct upload *upload;
+  if (!request->spec) {
+    err_set(err, ERR_INVALID, "submit: the first message has no spec");
+    return NULL;
+  }
+  if (request->model_bytes == 0 || request->model_bytes > MODEL_BYTES_MAX) {
+    err_set(err, ERR_INVALID, "submit: a model of %llu bytes: it must have between 1 and %llu",
+            (unsigned long long)request->model_bytes, (unsigned long long)MODEL_BYTES_MAX);
+    return NULL;
+  }
+  upload = mem_new(sizeof *upload);
+  upload->shell = shell;
+  upload->call = call;
+  upload->spec = spec_copy(request->spec);
+  if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
+    err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
+  else if (spec_check(upload->spec, err) || parameters_check_spec(upload->spec, err))
+    ;
+  else if (!(upload->onnx = buffer_new(request->model_bytes)))
+    err_set(err, ERR_NO_MEMORY, "submit: no memory for a model of %llu bytes",
+            (unsigned long long)request->model_bytes);
+  rpc_call_set_user(call, upload);
+  return upload;
+}
+
+static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err) {
+  if (chunk->len > upload->onnx->size_bytes - upload->received_bytes)
+    return err_set(err, ERR_INVALID, "submit: more than the %zu bytes came that were announced for the model",
+                   upload->onnx->size_bytes);
+  if (chunk->len)
+    memcpy((char *)upload->onnx->data + upload->received_bytes, chunk->data, chunk->len);
+  upload->received_bytes += chunk->len;
+  return 0;
+}
+
+/* upload may be NULL. */
+static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err) {
+  rpc_call_set_user(call, &settled);
+  rpc_call_finish(call, err);
+  upload_free(upload);
+}
+
+static void upload_free(struct upload *upload) {
+  if (!upload)
+    return;
+  __atomic_sub_fetch(&upload->shell->uploads, 1, __ATOMIC_RELAXED);
+  spec_free(upload->spec);
+  buffer_put(upload->onnx);
+  free(upload->block_elems);
+  free(upload);
+}
+
+static void upload_check(struct task *task) {
+  struct upload *upload = TASK_OWNER(task, struct upload, task);
+  if (model_check(upload) == 0)
+    store_put(upload->shell->store, upload->onnx->data, upload->onnx->size_bytes, upload->model_sha256,
+              &upload->err);
+  upload->task.run = upload_accept;
+  task_post(upload->shell->desk, &upload->task);
+}
+
+static int model_check(struct upload *upload) {
+  const Weir__TrainSpec *train = upload->spec->train;
+  struct model *model;
+  int rc = model_open(upload->onnx->data, upload->onnx->size_bytes, upload->spec,
+                      train->batch / train->microbatches, train->batch, &model, &upload->err);
+  if (rc)
+    return err_prefix(&upload->err, "%s", upload->spec->model->onnx);
+  upload->parameters = model->param_elems;
+  upload->n_blocks = model->n_blocks;
+  upload->block_elems = mem_new(model->n_blocks * sizeof *upload->block_elems);
+  for (uint32_t i = 0; i < model->n_blocks; i++)
+    upload->block_elems[i] = model->blocks[i].elems;
+  model_close(model);
+  return 0;
+}
+
+static void upload_accept(struct task *task) {
+  struct upload *upload = TASK_OWNER(task, struct upload, task);
+  struct coordinator_service *shell = upload->shell;
+  if (shell_turns_away(shell, upload->call))
+    ;
+  else if (upload->err.code)
+    rpc_call_finish(upload->call, &upload->err);
+  else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
+    rpc_call_fail(upload->call, ERR_BUSY, "submit: %d runs wait or run already", RUNS_LIVE_MAX);
+  else
+    run_queue(upload);
+  upload_free(upload);
+}
+
+static void run_queue(struct upload *upload) {
+  struct coordinator_service *shell = upload->shell;
+  struct live_model *model = mem_new(sizeof *model);
+  Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
+  char id[128];
+  struct run_submission submission = {.id = id,
+                                      .spec = upload->spec,
+                                      .model_bytes = upload->onnx->size_bytes,
+                                      .model_sha256 = upload->model_sha256,
+                                      .parameters = upload->parameters,
+                                      .block_elems = upload->block_elems,
+                                      .n_blocks = upload->n_blocks,
+                                      .submitted_unix_ms = clock_unix_ms()};
+  struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
+  new_run_id(shell, upload->spec->name, id, sizeof id);
+  *model = (struct live_model){mem_strdup(id), buffer_get(upload->onnx), shell->models};
+  shell->models = model;
+  shell_step(shell, &event);
+  reply.run = id;
+  rpc_call_reply(upload->call, &reply, NULL);
+}
+
+static void new_run_id(struct coordinator_service *shell, const char *name, char *id, size_t size) {
+  unsigned char random[3];
+  do {
+    CHECK(getrandom(random, sizeof random, 0) == sizeof random);
+    snprintf(id, size, "%s-%02x%02x%02x", name, random[0], random[1], random[2]);
+  } while (coordinator_run_model(shell->core, id));
+}

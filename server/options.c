@@ -1,0 +1,242 @@
+/* The command line of weir-server. */
+#include "server/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+#include "common/rpc/address.h"
+
+enum { EXIT_USAGE = 2, THREADS_MAX = 1024 };
+
+static const char help[] =
+    "weir-server - coordinates a Weir cluster, and keeps the weights of its training runs\n"
+    "\n"
+    "USAGE\n"
+    "  weir-server [--role=coordinator|parameters|all] [--listen HOST:PORT]\n"
+    "              [--advertise HOST:PORT] [--coordinator HOST:PORT] [--store URL]\n"
+    "              [--threads N] [--announce-fd FD]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "  A Weir cluster is one coordinator, any number of parameter servers and any number of workers\n"
+    "  (weir-worker). The coordinator takes runs from clients (weir submit), gives them members, and tells\n"
+    "  the members who computes what. Parameter servers own the weights, block by block: they sum the\n"
+    "  workers' gradients and make each next version. This program is either of the two, or both at once\n"
+    "  on one port.\n"
+    "\n"
+    "  A parameter server joins the coordinator, and keeps trying while that is away. Health checking and\n"
+    "  reflection are served beside Weir's own services, as any gRPC tool expects.\n"
+    "\n"
+    "OPTIONS\n"
+    "  --role ROLE              coordinator, parameters, or all: both in one process (default: all)\n"
+    "  --listen HOST:PORT       where to listen; port 0 takes a free one (default: 127.0.0.1:7070)\n"
+    "  --advertise HOST:PORT    where workers reach this parameter server; port 0 is the bound port\n"
+    "                           (default: the listen address; this host's name when that is 0.0.0.0 or "
+    "[::])\n"
+    "  --coordinator HOST:PORT  the coordinator that a parameter server joins; not with --role=all, which\n"
+    "                           joins its own (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
+    "  --store URL              where models and checkpoints are kept: file:///absolute/directory, the same\n"
+    "                           for all servers of a cluster, made if missing\n"
+    "                           (default: $WEIR_STORE, else weir-store in the working directory)\n"
+    "  --threads N              threads that serve calls, and as many again that sum and update blocks\n"
+    "                           (default: the number of online cores, at most 4)\n"
+    "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
+    "                           and close it: for programs that start a server on port 0\n"
+    "  --help                   this text\n"
+    "  --version                the version\n"
+    "\n"
+    "ENVIRONMENT\n"
+    "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
+    "  WEIR_STORE               the store, unless --store says otherwise\n"
+    "  WEIR_LOG                 the least level that is logged: debug, info, warn, error (default: info)\n"
+    "\n"
+    "SIGNALS\n"
+    "  SIGTERM, SIGINT          stop in order: calls are ended, what is being written to the store is\n"
+    "                           finished. Runs that lose a parameter server fail.\n"
+    "\n"
+    "EXIT STATUS\n"
+    "  0 it was stopped; 1 it could not listen or use the store; 2 wrong usage\n"
+    "\n"
+    "EXAMPLES\n"
+    "  weir-server --store file:///var/lib/weir\n"
+    "  weir-server --role=coordinator --listen 0.0.0.0:7070 --store file:///shared/weir\n"
+    "  weir-server --role=parameters --listen 0.0.0.0:7071 --coordinator 10.0.0.5:7070 \\\n"
+    "      --store file:///shared/weir\n";
+
+static const struct option long_options[] = {
+    {"role", required_argument, NULL, 'r'},        {"listen", required_argument, NULL, 'l'},
+    {"advertise", required_argument, NULL, 'a'},   {"coordinator", required_argument, NULL, 'c'},
+    {"store", required_argument, NULL, 's'},       {"threads", required_argument, NULL, 't'},
+    {"announce-fd", required_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},           {0},
+};
+
+static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err);
+static int take_option(int option, struct server_options *options, struct err *err);
+static int set_role(const char *role, struct server_options *options, struct err *err);
+static int set_number(const char *name, const char *text, int max, int *number, struct err *err);
+static int check_options(struct server_options *options, struct err *err);
+static int default_store(struct server_options *options, struct err *err);
+static int port_at(const char *address);
+
+/* What parse_arguments answers besides errors. */
+enum { PARSED, WANTS_HELP, WANTS_VERSION };
+
+bool server_options_parse(int argc, char **argv, struct server_options *options, int *status) {
+  struct err err = ERR_NONE;
+  int wants;
+  *options = (struct server_options){
+      .is_coordinator = true, .is_parameters = true, .listen = "127.0.0.1:7070", .announce_fd = -1};
+  wants = parse_arguments(argc, argv, options, &err);
+  *status = 0;
+  if (err.code == ERR_OK && wants == WANTS_HELP)
+    fputs(help, stdout);
+  else if (err.code == ERR_OK && wants == WANTS_VERSION)
+    puts("weir-server " WEIR_BUILD);
+  else if (err.code == ERR_OK && check_options(options, &err) == 0)
+    return true;
+  if (err.code) {
+    fprintf(stderr, "weir-server: %s (see weir-server --help)\n", err.text);
+    *status = EXIT_USAGE;
+  }
+  server_options_fini(options);
+  return false;
+}
+
+void server_options_fini(struct server_options *options) {
+  free(options->store);
+  options->store = NULL;
+}
+
+static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err) {
+  int option;
+  opterr = 0;
+  optind = 1;
+  while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+    if (option == 'h')
+      return WANTS_HELP;
+    if (option == 'v')
+      return WANTS_VERSION;
+    if (option == '?')
+      return err_set(err, ERR_INVALID, "unknown option '%s'", argv[optind - 1]);
+    if (option == ':')
+      return err_set(err, ERR_INVALID, "option '%s' needs a value", argv[optind - 1]);
+    if (take_option(option, options, err))
+      return err->code;
+  }
+  if (optind < argc)
+    return err_set(err, ERR_INVALID, "unexpected argument '%s'", argv[optind]);
+  return PARSED;
+}
+
+static int take_option(int option, struct server_options *options, struct err *err) {
+  switch (option) {
+  case 'r':
+    return set_role(optarg, options, err);
+  case 'l':
+    options->listen = optarg;
+    return 0;
+  case 'a':
+    options->advertise = optarg;
+    return 0;
+  case 'c':
+    options->coordinator = optarg;
+    return 0;
+  case 's':
+    free(options->store);
+    options->store = mem_strdup(optarg);
+    return 0;
+  case 't':
+    return set_number("--threads", optarg, THREADS_MAX, &options->threads, err);
+  default:
+    return set_number("--announce-fd", optarg, 1 << 20, &options->announce_fd, err);
+  }
+}
+
+static int set_role(const char *role, struct server_options *options, struct err *err) {
+  bool is_all = strcmp(role, "all") == 0;
+  options->is_coordinator = is_all || strcmp(role, "coordinator") == 0;
+  options->is_parameters = is_all || strcmp(role, "parameters") == 0;
+  if (!options->is_coordinator && !options->is_parameters)
+    return err_set(err, ERR_INVALID, "--role: '%s' is none of coordinator, parameters, all", role);
+  return 0;
+}
+
+static int set_number(const char *name, const char *text, int max, int *number, struct err *err) {
+  char *end;
+  long value;
+  errno = 0;
+  value = strtol(text, &end, 10);
+  if (errno || end == text || *end || value < 1 || value > max)
+    return err_set(err, ERR_INVALID, "%s: '%s' is not a number from 1 to %d", name, text, max);
+  *number = (int)value;
+  return 0;
+}
+
+static int check_address(const char *option, const char *address, struct err *err) {
+  return rpc_address_check(address, err) ? err_prefix(err, "%s", option) : 0;
+}
+
+static int check_options(struct server_options *options, struct err *err) {
+  bool is_all = options->is_coordinator && options->is_parameters;
+  if (is_all && options->coordinator)
+    return err_set(err, ERR_INVALID, "--coordinator is for --role=parameters");
+  if (!options->coordinator)
+    options->coordinator = getenv("WEIR_COORDINATOR");
+  if (!options->coordinator || !*options->coordinator)
+    options->coordinator = "127.0.0.1:7070";
+  if (check_address("--listen", options->listen, err) ||
+      (!options->is_coordinator && check_address("--coordinator", options->coordinator, err)) ||
+      (options->advertise && check_address("--advertise", options->advertise, err)))
+    return err->code;
+  if (options->announce_fd >= 0 && fcntl(options->announce_fd, F_GETFD) < 0)
+    return err_set(err, ERR_INVALID, "--announce-fd: %d is not an open descriptor", options->announce_fd);
+  return options->store ? 0 : default_store(options, err);
+}
+
+static int default_store(struct server_options *options, struct err *err) {
+  const char *url = getenv("WEIR_STORE");
+  char *here;
+  if (url && *url) {
+    options->store = mem_strdup(url);
+    return 0;
+  }
+  here = getcwd(NULL, 0);
+  if (!here)
+    return err_errno(err, errno, "the working directory, for the store");
+  options->store = mem_printf("file://%s/weir-store", here);
+  free(here);
+  return 0;
+}
+
+/* Where the ":PORT" of HOST:PORT begins. */
+static int port_at(const char *address) {
+  const char *colon = strrchr(address, ':');
+  return (int)(colon ? colon - address : (long)strlen(address));
+}
+
+static bool is_any(const char *address) {
+  return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
+}
+
+char *server_options_address(const struct server_options *options, int port) {
+  const char *address = options->advertise ? options->advertise : options->listen;
+  char host[256] = "localhost";
+  if (options->advertise && atoi(address + port_at(address) + 1) != 0)
+    return mem_strdup(address);
+  if (!is_any(address))
+    return mem_printf("%.*s:%d", port_at(address), address, port);
+  gethostname(host, sizeof host - 1);
+  return mem_printf("%s:%d", host, port);
+}
+
+char *server_options_own_address(const struct server_options *options, int port) {
+  if (is_any(options->listen))
+    return mem_printf("%s:%d", options->listen[0] == '[' ? "[::1]" : "127.0.0.1", port);
+  return mem_printf("%.*s:%d", port_at(options->listen), options->listen, port);
+}

@@ -1,0 +1,31 @@
+/* The command line of weir-server. */
+#ifndef WEIR_SERVER_OPTIONS_H
+#define WEIR_SERVER_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "common/err.h"
+
+struct server_options {
+  bool is_coordinator, is_parameters; /* at least one */
+  const char *listen;                 /* HOST:PORT */
+  const char *advertise;              /* HOST:PORT or NULL */
+  const char *coordinator;            /* HOST:PORT */
+  char *store;                        /* URL; owned */
+  int announce_fd;                    /* -1: none */
+  int threads;                        /* 0: as the machine suggests */
+};
+
+/* Fills options from arguments and environment. True if the program is to run; else *status is its exit
+   status: it has printed the help or the version on stdout, or one line on stderr that says what is wrong. */
+bool server_options_parse(int argc, char **argv, struct server_options *options, int *status);
+void server_options_fini(struct server_options *options);
+
+/* The address that others reach us at: options->advertise, or where we listen, with the bound port in place
+   of none or 0 and the host's name in place of "any". Freed by the caller. */
+char *server_options_address(const struct server_options *options, int port);
+
+/* Where a role of this same process is reached. Freed by the caller. */
+char *server_options_own_address(const struct server_options *options, int port);
+
+#endif

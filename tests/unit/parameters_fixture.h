@@ -1,0 +1,333 @@
+/* A parameter server in this process, with one run, and fake workers that push to it over real RPC. */
+#ifndef WEIR_TESTS_PARAMETERS_FIXTURE_H
+#define WEIR_TESTS_PARAMETERS_FIXTURE_H
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "client/model_kind.h"
+#include "common/clock.h"
+#include "common/rpc/client.h"
+#include "parameters.pb-c.h"
+#include "server/parameters/service.h"
+
+/* The model: fc1 300 x 300 (blocks 0 and 1), the rest (block 2), metrics and batch norm's statistics
+   (block 3). 6 microbatches of 2 samples, 3 steps, evaluated at the end in 2 chunks. */
+enum { WIDTH = 300, BLOCKS = 4, STATISTICS_BLOCK = 3, MICROBATCHES = 6, STEPS = 3, CHUNKS = 2 };
+enum { TOLD_MAX = 64, WAIT_SECONDS_MAX = 8 };
+
+extern const struct model_kind_def model_kind_mlp;
+
+struct fixture {
+  struct run_table runs;
+  struct shard *shards[2];
+  struct rpc_service service;
+  struct rpc_server *server;
+  struct rpc_client *client;
+  struct rpc_channel *channel;
+  void *model;
+  size_t model_bytes;
+
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t changed;
+  Weir__MemberMessage__BodyCase told[TOLD_MAX];
+  Weir__StepReport step; /* the last ones told */
+  Weir__EvalReport eval;
+  int n_told;
+};
+
+/* One call of a fake worker. */
+struct attempt {
+  struct rpc_request request;
+  struct fixture *fixture;
+  bool is_done;
+  struct err err;
+  uint64_t version;
+  float *data;
+  size_t size_bytes;
+};
+
+static inline void wait_locked(struct fixture *f) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += WAIT_SECONDS_MAX;
+  if (pthread_cond_timedwait(&f->changed, &f->lock, &until) == ETIMEDOUT)
+    fail_msg("nothing happened for %d seconds", WAIT_SECONDS_MAX);
+}
+
+static inline void on_told(void *user, const Weir__MemberMessage *message) {
+  struct fixture *f = user;
+  pthread_mutex_lock(&f->lock);
+  assert_true(f->n_told < TOLD_MAX);
+  f->told[f->n_told++] = message->body_case;
+  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_STEP)
+    f->step = *message->step;
+  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_EVAL)
+    f->eval = *message->eval;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+}
+
+static inline void wait_told(struct fixture *f, int n) {
+  pthread_mutex_lock(&f->lock);
+  while (f->n_told < n)
+    wait_locked(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+static inline void make_model(void **bytes, size_t *size_bytes) {
+  struct onnx_writer writer;
+  struct model_options options = {.input = {WIDTH},
+                                  .input_rank = 1,
+                                  .classes = 3,
+                                  .hidden = {WIDTH},
+                                  .n_hidden = 1,
+                                  .has_batch_norm = true};
+  struct err err = ERR_NONE;
+  onnx_writer_init(&writer, "mlp", 1);
+  if (model_kind_mlp.build(&writer, &options, &err))
+    fail_msg("%s", err.text);
+  *size_bytes = onnx__model_proto__get_packed_size(&writer.model);
+  *bytes = mem_new(*size_bytes);
+  onnx__model_proto__pack(&writer.model, *bytes);
+  onnx_writer_fini(&writer);
+}
+
+/* The order to load the run, on as many servers; it lives until the next call. */
+static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers) {
+  static Weir__RunSpec spec;
+  static Weir__ModelSpec model;
+  static Weir__DataSpec data;
+  static Weir__DataSource source;
+  static Weir__TrainSpec train;
+  static Weir__OptimizerSpec optimizer;
+  static Weir__ScheduleSpec schedule;
+  static Weir__WorkersSpec workers;
+  static Weir__Plan plan;
+  static Weir__Endpoint endpoints[2], *list[2] = {&endpoints[0], &endpoints[1]};
+  static Weir__LoadRun order;
+  weir__run_spec__init(&spec);
+  weir__model_spec__init(&model);
+  weir__data_spec__init(&data);
+  weir__data_source__init(&source);
+  weir__train_spec__init(&train);
+  weir__optimizer_spec__init(&optimizer);
+  weir__schedule_spec__init(&schedule);
+  weir__workers_spec__init(&workers);
+  weir__plan__init(&plan);
+  weir__endpoint__init(&endpoints[0]);
+  weir__endpoint__init(&endpoints[1]);
+  weir__load_run__init(&order);
+  endpoints[0].id = (char *)"server-1";
+  endpoints[1].id = (char *)"server-2";
+  source.format = (char *)"idx";
+  data.train = data.eval = &source;
+  model.onnx = (char *)"mlp.onnx";
+  optimizer.has_lr = optimizer.has_momentum = true;
+  optimizer.lr = 0.5;
+  optimizer.momentum = 0.5;
+  train.has_steps = train.has_batch = train.has_microbatches = true;
+  train.steps = STEPS;
+  train.batch = 2 * MICROBATCHES;
+  train.microbatches = MICROBATCHES;
+  train.optimizer = &optimizer;
+  train.schedule = &schedule;
+  spec.name = (char *)"unit";
+  spec.model = &model;
+  spec.data = &data;
+  spec.train = &train;
+  spec.workers = &workers;
+  plan.train_samples = 1000;
+  plan.eval_samples = 200;
+  plan.steps = STEPS;
+  order.run = (char *)"unit-1";
+  order.incarnation = incarnation;
+  order.spec = &spec;
+  order.plan = &plan;
+  order.n_servers = servers;
+  order.servers = list;
+  return &order;
+}
+
+static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
+  struct run_setup setup = {.order = order,
+                            .own_id = "server-1",
+                            .model = f->model,
+                            .model_bytes = f->model_bytes,
+                            .shards = f->shards,
+                            .n_shards = 2,
+                            .tell = on_told,
+                            .user = f};
+  struct hosted_run *run;
+  int code = hosted_run_new(&setup, &run, err);
+  if (!code && (code = run_table_add(&f->runs, run, err)))
+    hosted_run_put(run);
+  return code;
+}
+
+static inline void fixture_init(struct fixture *f, size_t servers) {
+  struct rpc_server_options options = {
+      .listen = "127.0.0.1:0", .services = &f->service, .n_services = 1, .threads = 1};
+  struct err err = ERR_NONE;
+  char target[32];
+  *f = (struct fixture){0};
+  pthread_mutex_init(&f->lock, NULL);
+  pthread_cond_init(&f->changed, NULL);
+  run_table_init(&f->runs);
+  f->shards[0] = shard_new();
+  f->shards[1] = shard_new();
+  f->service = service_over(&f->runs);
+  make_model(&f->model, &f->model_bytes);
+  if (rpc_server_start(&options, &f->server, &err) || load(f, make_order(1, servers), &err))
+    fail_msg("%s", err.text);
+  snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(f->server));
+  f->client = rpc_client_new(1);
+  f->channel = rpc_channel_open(f->client, target);
+}
+
+static inline void fixture_fini(struct fixture *f) {
+  rpc_channel_close(f->channel);
+  run_table_remove(&f->runs, NULL, "the test is over");
+  rpc_server_stop(f->server);
+  shard_free(f->shards[0]);
+  shard_free(f->shards[1]);
+  run_table_fini(&f->runs);
+  rpc_client_free(f->client);
+  pthread_cond_destroy(&f->changed);
+  pthread_mutex_destroy(&f->lock);
+  free(f->model);
+}
+
+static inline void attempt_take(struct attempt *attempt, const struct err *err, uint64_t version,
+                                struct rpc_bytes *bytes) {
+  struct fixture *f = attempt->fixture;
+  pthread_mutex_lock(&f->lock);
+  attempt->err = *err;
+  attempt->version = version;
+  attempt->size_bytes = rpc_bytes_size(bytes);
+  attempt->data = mem_new(attempt->size_bytes);
+  if (bytes)
+    rpc_bytes_copy(bytes, attempt->data);
+  rpc_bytes_free(bytes);
+  attempt->is_done = true;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+}
+
+static inline void push_done(struct rpc_request *request, const struct err *err, const void *reply,
+                             struct rpc_bytes *bytes) {
+  attempt_take((struct attempt *)request, err, reply ? ((const Weir__PushReply *)reply)->version : 0, bytes);
+}
+
+static inline void pull_done(struct rpc_request *request, const struct err *err, const void *reply,
+                             struct rpc_bytes *bytes) {
+  attempt_take((struct attempt *)request, err, reply ? ((const Weir__PullReply *)reply)->version : 0, bytes);
+}
+
+static inline Weir__PushRequest push_request(uint32_t block, uint64_t step, uint32_t first, uint32_t level) {
+  Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
+  push.run = (char *)"unit-1";
+  push.incarnation = 1;
+  push.block = block;
+  push.step = step;
+  push.first = first;
+  push.level = level;
+  return push;
+}
+
+static inline void start_push(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push,
+                              const float *values, size_t size_bytes) {
+  struct buffer *buffer = buffer_new(size_bytes);
+  struct rpc_payload payload = {.buffer = buffer, .size_bytes = size_bytes};
+  memcpy(buffer->data, values, size_bytes);
+  *attempt = (struct attempt){.request = {.on_done = push_done}, .fixture = f};
+  rpc_request_start(&attempt->request, f->channel, RPC_PUSH, push, &payload, -1);
+  buffer_put(buffer);
+}
+
+static inline void start_pull(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t version) {
+  Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
+  pull.run = (char *)"unit-1";
+  pull.incarnation = 1;
+  pull.block = block;
+  pull.version = version;
+  *attempt = (struct attempt){.request = {.on_done = pull_done}, .fixture = f};
+  rpc_request_start(&attempt->request, f->channel, RPC_PULL, &pull, NULL, -1);
+}
+
+/* Waits for the end of the call. */
+static inline void finish(struct attempt *attempt) {
+  struct fixture *f = attempt->fixture;
+  pthread_mutex_lock(&f->lock);
+  while (!attempt->is_done)
+    wait_locked(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+/* Asks a block's shard how many calls are parked on it. */
+struct parked_probe {
+  struct job job;
+  const struct hosted_block *block;
+  int n_parked;
+  sem_t done;
+};
+
+static inline void parked_probe_run(struct job *job) {
+  struct parked_probe *probe = (struct parked_probe *)job;
+  probe->n_parked = probe->block->n_parked;
+  sem_post(&probe->done);
+}
+
+/* Waits until so many calls are parked on a block. */
+static inline void wait_parked(struct fixture *f, uint32_t block, int n_parked) {
+  struct err err;
+  struct hosted_run *run = run_table_find(&f->runs, "unit-1", 1, &err);
+  struct parked_probe probe = {.job = {.run = parked_probe_run}, .block = hosted_run_block(run, block, &err)};
+  uint64_t until_ns = clock_now_ns() + (uint64_t)WAIT_SECONDS_MAX * 1000000000;
+  sem_init(&probe.done, 0, 0);
+  do {
+    shard_post(probe.block->shard, &probe.job);
+    sem_wait(&probe.done);
+    sched_yield();
+  } while (probe.n_parked != n_parked && clock_now_ns() < until_ns);
+  sem_destroy(&probe.done);
+  hosted_run_put(run);
+  assert_int_equal(probe.n_parked, n_parked);
+}
+
+static inline bool is_done(struct attempt *attempt) {
+  bool done;
+  pthread_mutex_lock(&attempt->fixture->lock);
+  done = attempt->is_done;
+  pthread_mutex_unlock(&attempt->fixture->lock);
+  return done;
+}
+
+static inline void finish_with_version(struct attempt *attempt, uint64_t version) {
+  finish(attempt);
+  if (attempt->err.code)
+    fail_msg("%s: %s", err_name(attempt->err.code), attempt->err.text);
+  assert_int_equal(attempt->version, version);
+  free(attempt->data);
+}
+
+static inline void finish_with_error(struct attempt *attempt, enum err_code code, const char *text) {
+  finish(attempt);
+  if (attempt->err.code != code || !strstr(attempt->err.text, text))
+    fail_msg("%s: %s; expected %s: %s", err_name(attempt->err.code), attempt->err.text, err_name(code), text);
+  free(attempt->data);
+}
+
+#endif

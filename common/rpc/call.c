@@ -45,10 +45,6 @@ static void on_received(struct rpc_event *event, bool ok);
 static void on_sent(struct rpc_event *event, bool ok);
 static void on_closed(struct rpc_event *event, bool ok);
 
-static void start(struct rpc_call *call, const grpc_op *ops, size_t n_ops, struct rpc_event *event) {
-  CHECK(grpc_call_start_batch(call->call, ops, n_ops, event, NULL) == GRPC_CALL_OK);
-}
-
 void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue) {
   struct rpc_call *call = mem_new(sizeof *call);
   call->server = server;
@@ -64,6 +60,7 @@ void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue) {
   grpc_call_details_init(&call->details);
   grpc_metadata_array_init(&call->metadata);
   rpc_server_call_begins(server);
+  RPC_HAND_OVER(&call->accepted);
   CHECK(grpc_server_request_call(rpc_server_core(server), &call->call, &call->details, &call->metadata,
                                  queue->cq, queue->cq, &call->accepted) == GRPC_CALL_OK);
 }
@@ -88,7 +85,7 @@ static void put_and_unlock(struct rpc_call *call) {
 static void receive(struct rpc_call *call) {
   grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->incoming};
   call->is_receiving = true;
-  start(call, &op, 1, &call->received);
+  rpc_start_batch(call->call, &op, 1, &call->received);
 }
 
 static void on_accepted(struct rpc_event *event, bool ok) {
@@ -99,7 +96,7 @@ static void on_accepted(struct rpc_event *event, bool ok) {
     rpc_call_accept(call->server, call->queue);
     call->route = rpc_server_route(call->server, call->details.method);
     call->refs = 2;
-    start(call, &close, 1, &call->closed);
+    rpc_start_batch(call->call, &close, 1, &call->closed);
   }
   if (ok && call->route) {
     receive(call);
@@ -231,7 +228,7 @@ static void send_next_locked(struct rpc_call *call) {
   }
   call->is_sending = true;
   call->refs++;
-  start(call, ops, n_ops, &call->sent);
+  rpc_start_batch(call->call, ops, n_ops, &call->sent);
   if (message)
     grpc_byte_buffer_destroy(message);
 }

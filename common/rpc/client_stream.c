@@ -26,14 +26,10 @@ static void on_sent(struct rpc_event *event, bool ok);
 static void on_received(struct rpc_event *event, bool ok);
 static void on_ended(struct rpc_event *event, bool ok);
 
-static void start(struct rpc_stream *stream, const grpc_op *ops, size_t n_ops, struct rpc_event *event) {
-  CHECK(grpc_call_start_batch(stream->call, ops, n_ops, event, NULL) == GRPC_CALL_OK);
-}
-
 static void receive_locked(struct rpc_stream *stream) {
   grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &stream->incoming};
   stream->is_receiving = true;
-  start(stream, &op, 1, &stream->received);
+  rpc_start_batch(stream->call, &op, 1, &stream->received);
 }
 
 struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_id method,
@@ -54,8 +50,8 @@ struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_
   stream->call = rpc_channel_call(channel, channel->queue->cq, method, -1);
   pthread_mutex_lock(&stream->lock);
   stream->is_sending = true;
-  start(stream, &begin, 1, &stream->sent);
-  start(stream, end, 2, &stream->ended);
+  rpc_start_batch(stream->call, &begin, 1, &stream->sent);
+  rpc_start_batch(stream->call, end, 2, &stream->ended);
   receive_locked(stream);
   pthread_mutex_unlock(&stream->lock);
   return stream;
@@ -78,7 +74,7 @@ static void send_next_locked(struct rpc_stream *stream) {
     return;
   }
   stream->is_sending = true;
-  start(stream, &op, 1, &stream->sent);
+  rpc_start_batch(stream->call, &op, 1, &stream->sent);
   if (message)
     grpc_byte_buffer_destroy(message);
 }

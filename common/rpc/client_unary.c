@@ -33,8 +33,8 @@ static void start(struct rpc_request_state *state, grpc_byte_buffer *message) {
   rpc_ending_ops(&state->ending, receive + 1);
   /* The events wait for the lock, so that the state lives until both batches have begun. */
   pthread_mutex_lock(&state->lock);
-  CHECK(grpc_call_start_batch(state->call, send, 3, &state->sent, NULL) == GRPC_CALL_OK);
-  CHECK(grpc_call_start_batch(state->call, receive, 3, &state->received, NULL) == GRPC_CALL_OK);
+  rpc_start_batch(state->call, send, 3, &state->sent);
+  rpc_start_batch(state->call, receive, 3, &state->received);
   pthread_mutex_unlock(&state->lock);
 }
 

@@ -27,6 +27,20 @@ void rpc_queue_start(struct rpc_queue *queue);
 void rpc_queue_stop(struct rpc_queue *queue);  /* no operation may be outstanding; joins the thread */
 void rpc_queue_close(struct rpc_queue *queue); /* after stop */
 
+/* Starts a batch whose end is the event. */
+void rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n_ops, struct rpc_event *event);
+
+/* What one thread gives to another through gRPC: ThreadSanitizer cannot see into it. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_release(void *);
+void __tsan_acquire(void *);
+#define RPC_HAND_OVER(thing) __tsan_release(thing)
+#define RPC_TAKE_OVER(thing) __tsan_acquire(thing)
+#else
+#define RPC_HAND_OVER(thing) ((void)(thing))
+#define RPC_TAKE_OVER(thing) ((void)(thing))
+#endif
+
 struct rpc_method_def {
   const char *path;
   struct wire_type request, reply;

@@ -33,8 +33,10 @@ static void *queue_run(void *arg) {
   struct rpc_queue *queue = arg;
   grpc_event event;
   while ((event = grpc_completion_queue_next(queue->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL)).type !=
-         GRPC_QUEUE_SHUTDOWN)
+         GRPC_QUEUE_SHUTDOWN) {
+    RPC_TAKE_OVER(event.tag);
     ((struct rpc_event *)event.tag)->done(event.tag, event.success);
+  }
   return NULL;
 }
 
@@ -49,6 +51,11 @@ void rpc_queue_stop(struct rpc_queue *queue) {
 
 void rpc_queue_close(struct rpc_queue *queue) {
   grpc_completion_queue_destroy(queue->cq);
+}
+
+void rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t n_ops, struct rpc_event *event) {
+  RPC_HAND_OVER(event);
+  CHECK(grpc_call_start_batch(call, ops, n_ops, event, NULL) == GRPC_CALL_OK);
 }
 
 void rpc_args_init(struct rpc_args *args) {

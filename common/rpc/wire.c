@@ -1,5 +1,5 @@
 /* Protobuf messages on the wire. */
-#include "common/rpc/wire.h"
+#include "common/rpc/core.h"
 
 #include <grpc/slice.h>
 #include <stdlib.h>
@@ -212,6 +212,7 @@ void wire_message_fini(struct wire_message *message) {
 }
 
 static void put_buffer(void *buffer) {
+  RPC_TAKE_OVER(buffer);
   buffer_put(buffer);
 }
 
@@ -225,6 +226,7 @@ grpc_byte_buffer *wire_write(const struct wire_type *type, const void *message,
   grpc_byte_buffer *wire;
   CHECK(size == packed && (!payload || type->bytes_field));
   if (payload && payload->size_bytes) {
+    RPC_HAND_OVER(payload->buffer);
     size += varint_put(at + size, (uint64_t)type->bytes_field << 3 | WIRE_LENGTH);
     size += varint_put(at + size, payload->size_bytes);
     slices[n_slices++] =

@@ -8,8 +8,6 @@
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "training.pb-c.h"
 
-/* ---- the service ---- */
-
 /* Sends `from` events, then ends; the run "endless" is parked instead. */
 static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__WatchRequest *request = message;
@@ -30,8 +28,10 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
 static void submit(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct fixture *f = rpc_call_context(call);
   assert_null(bytes);
-  f->n_bytes += ((const Weir__SubmitRequest *)message)->chunk.len;
   rpc_call_set_user(call, f);
+  pthread_mutex_lock(&f->lock);
+  f->n_bytes += ((const Weir__SubmitRequest *)message)->chunk.len;
+  pthread_mutex_unlock(&f->lock);
   count(f, &f->n_messages);
 }
 
@@ -102,8 +102,6 @@ static int teardown(void **state) {
   free(*state);
   return 0;
 }
-
-/* ---- blocking streams ---- */
 
 static struct rpc_reader *open_watch(struct fixture *f, const char *run, uint64_t from) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, 8000);
@@ -208,10 +206,10 @@ static void a_client_stream_is_received_whole(void **state) {
   rpc_reader_half_close(reader);
   assert_int_equal(rpc_reader_next(reader, (void **)&reply, &err), ERR_OK);
   assert_string_equal(reply->run, "run-000001");
-  assert_int_equal(f->n_bytes, 5 * RPC_CHUNK_BYTES);
   protobuf_c_message_free_unpacked(&reply->base, NULL);
   rpc_reader_close(reader);
   wait_for(f, &f->n_closed, 1);
+  assert_int_equal(f->n_bytes, 5 * RPC_CHUNK_BYTES);
   free(request.chunk.data);
 }
 
@@ -255,8 +253,6 @@ static void a_stream_without_any_message_is_invalid(void **state) {
   assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_INVALID);
   rpc_reader_close(reader);
 }
-
-/* ---- a member's link ---- */
 
 struct member {
   struct fixture *f;
@@ -352,8 +348,6 @@ static void a_stream_to_a_stopped_server_ends_as_unavailable(void **state) {
   assert_int_equal(later.err.code, ERR_UNAVAILABLE);
   rpc_stream_close(stream);
 }
-
-/* ---- health and reflection ---- */
 
 enum {
   SERVING = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING,

@@ -46,8 +46,6 @@ static void waiter_start(struct waiter *waiter, struct fixture *f, const char *r
   rpc_request_start(&waiter->request, f->channel, RPC_PUSH, &request, payload, deadline_ms);
 }
 
-/* ---- the service ---- */
-
 static void reply_version(struct rpc_call *call, uint64_t version, struct rpc_bytes *bytes) {
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
   struct buffer *buffer = buffer_new(rpc_bytes_size(bytes));
@@ -106,8 +104,6 @@ static void assert_serves(struct fixture *f) {
   protobuf_c_message_free_unpacked(&reply->base, NULL);
 }
 
-/* ---- payloads ---- */
-
 static void a_block_comes_back_bit_for_bit(void **state) {
   struct fixture *f = *state;
   struct buffer *block = buffer_new(BLOCK_BYTES + 8);
@@ -165,8 +161,6 @@ static void an_oversized_message_is_refused_and_the_server_lives(void **state) {
   }
   assert_serves(f);
 }
-
-/* ---- parked calls ---- */
 
 static void *finish_from_here(void *arg) {
   reply_version(arg, 99, NULL);
@@ -241,8 +235,6 @@ static void stopping_with_parked_calls_ends_them(void **state) {
     assert_true(strlen(waiters[i].err.text) < 80);
   }
 }
-
-/* ---- errors ---- */
 
 static void an_error_carries_the_target_and_the_servers_text(void **state) {
   struct fixture *f = *state;
@@ -319,8 +311,6 @@ static void pauses_double_up_to_two_seconds(void **state) {
     assert_true(pause >= 0.74 * middle && pause <= 1.26 * middle);
   }
 }
-
-/* ---- hostile peers ---- */
 
 static void garbage_bytes_leave_the_server_serving(void **state) {
   struct fixture *f = *state;

@@ -138,8 +138,6 @@ static void what_is_written_reads_back_and_shares_the_payloads_memory(void **sta
   buffer_put(buffer);
 }
 
-/* ---- sums ---- */
-
 static struct rpc_bytes *bytes_of(const void *data, size_t size, size_t cut) {
   static struct text text;
   struct wire_message got;
@@ -205,8 +203,6 @@ static void no_bytes_are_no_sum(void **state) {
   rpc_bytes_free(NULL);
   assert_true(out == 1);
 }
-
-/* ---- hostile messages ---- */
 
 static void more_than_64_kib_beside_the_bytes_is_refused(void **state) {
   struct text *text = calloc(1, sizeof *text);

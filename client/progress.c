@@ -28,12 +28,14 @@ struct progress {
   pthread_mutex_t lock;
   pthread_cond_t wake;
   bool is_stopping, is_drawn; /* drawn: the two lines are on the screen, the cursor at the second's end */
+  int drawn_columns[2];       /* of each */
   struct progress_view view;
 };
 
 static void *paint(void *arg);
 static void draw_locked(struct progress *progress);
 static void erase_locked(struct progress *progress);
+static int terminal_width(const struct progress *progress);
 static void print_locked(struct progress *progress, const char *line);
 static void plain_locked(struct progress *progress, Weir__RunState before, const Weir__RunEvent *event);
 
@@ -80,6 +82,7 @@ void progress_stop(struct progress *progress) {
     pthread_mutex_unlock(&progress->lock);
     pthread_join(progress->painter, NULL);
     erase_locked(progress);
+    fflush(progress->file);
   }
   pthread_mutex_destroy(&progress->lock);
   pthread_cond_destroy(&progress->wake);
@@ -105,22 +108,33 @@ static void *paint(void *arg) {
 
 static void draw_locked(struct progress *progress) {
   char first[PROGRESS_LINE_MAX], second[PROGRESS_LINE_MAX];
-  struct winsize size = {0};
-  bool is_known = ioctl(fileno(progress->file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  progress->style.width = is_known ? size.ws_col : 80;
+  progress->style.width = terminal_width(progress);
   progress->view.elapsed_seconds = clock_seconds(clock_now_ns() - progress->begun_ns);
   progress_live_lines(&progress->view, &progress->style, first, second);
-  fprintf(progress->file, "%s%s\n%s", progress->is_drawn ? "\r\033[1A\033[J" : "", first, second);
+  erase_locked(progress);
+  fprintf(progress->file, "%s\n%s", first, second);
   fflush(progress->file);
+  progress->drawn_columns[0] = progress_columns(first);
+  progress->drawn_columns[1] = progress_columns(second);
   progress->is_drawn = true;
 }
 
+/* Back to where the first line begins. A terminal that was made narrower has wrapped the lines meanwhile. */
 static void erase_locked(struct progress *progress) {
+  int width = terminal_width(progress), up = 1;
   if (!progress->is_drawn)
     return;
-  fputs("\r\033[1A\033[J", progress->file);
-  fflush(progress->file);
+  for (int i = 0; i < 2; i++)
+    up += progress->drawn_columns[i] > width ? (progress->drawn_columns[i] - 1) / width : 0;
+  fprintf(progress->file, "\r\033[%dA\033[J", up);
   progress->is_drawn = false;
+}
+
+static int terminal_width(const struct progress *progress) {
+  struct winsize size = {0};
+  if (ioctl(fileno(progress->file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return size.ws_col;
+  return 80;
 }
 
 /* A line that stays: above the live lines, which are drawn again at the next tick. */

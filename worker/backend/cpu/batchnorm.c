@@ -26,7 +26,7 @@ static dnnl_primitive_desc_t forward_describe(struct backend_program *program, c
 /* BatchNormalization: X, scale, B, mean, var -> Y */
 static bool prepare_inference(struct backend_program *program, const struct node *node) {
   dnnl_memory_desc_t layout;
-  if (program->graph->is_training || node->n_outputs > 1 ||
+  if (node_attr_int(node, "training_mode", 0) != 0 || node->n_outputs > 1 ||
       !normalization_layout(program, node->inputs[0], &layout))
     return false;
   dnnl_primitive_desc_t desc = forward_describe(program, node, dnnl_forward_inference, &layout,
@@ -108,6 +108,7 @@ static bool prepare_gradient(struct backend_program *program, const struct node 
   int dy = cpu_read(program, step, DNNL_ARG_DIFF_DST, node->inputs[0], &layout);
   cpu_read(program, step, DNNL_ARG_SRC, node->inputs[1], &layout);
   cpu_read(program, step, DNNL_ARG_SCALE, node->inputs[2], NULL);
+  cpu_read(program, step, DNNL_ARG_SHIFT, node->inputs[2], NULL); /* asked for, though no gradient needs it */
   cpu_read(program, step, DNNL_ARG_MEAN, node->inputs[3], NULL);
   cpu_use(program, step, DNNL_ARG_VARIANCE, variance, &vector);
   cpu_write_over(program, step, DNNL_ARG_DIFF_SRC, output_at(node, 0), &layout, dy);

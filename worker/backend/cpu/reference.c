@@ -26,34 +26,38 @@ static struct tensor tensor_of(const struct graph *graph, int value) {
   return tensor;
 }
 
-static bool can_run_in_place(const struct graph *graph, const struct node *node) {
-  const struct value *in = node_input(graph, node, 0), *out = node_output(graph, node, 0);
-  return (node->op->flags & OP_INPLACE) && in && out && in->dtype == out->dtype &&
-         shape_is_same(&in->shape, &out->shape);
+/* Output 0 may be written over input 0, unless another input lies in the same bytes. */
+static bool can_run_in_place(const struct backend_program *program, const struct node *node,
+                             const struct cpu_step *step) {
+  const struct value *in = node_input(program->graph, node, 0), *out = node_output(program->graph, node, 0);
+  if (!(node->op->flags & OP_INPLACE) || !in || !out || in->dtype != out->dtype ||
+      !shape_is_same(&in->shape, &out->shape))
+    return false;
+  for (int a = 1; a < step->n_args; a++)
+    if (program->buffers[step->args[a].buffer].root == program->buffers[step->args[0].buffer].root)
+      return false;
+  return true;
 }
 
 void cpu_reference(struct backend_program *program, const struct node *node) {
   struct op_call *call = arena_new(&program->memory, sizeof *call);
   struct cpu_step *step = cpu_step_new(program, node);
-  int first = -1;
   step->run = run_reference;
   step->details = call;
   call->graph = program->graph;
   call->node = node;
   for (int i = 0; i < node->n_inputs; i++) {
     call->in[i] = tensor_of(program->graph, node->inputs[i]);
-    if (node->inputs[i] < 0)
-      continue;
-    int buffer = cpu_read(program, step, 0, node->inputs[i], NULL);
-    if (i == 0)
-      first = buffer;
+    if (node->inputs[i] >= 0)
+      cpu_read(program, step, 0, node->inputs[i], NULL);
   }
+  bool is_in_place = can_run_in_place(program, node, step);
   for (int i = 0; i < node->n_outputs; i++) {
     call->out[i] = tensor_of(program->graph, node->outputs[i]);
     if (node->outputs[i] < 0)
       continue;
-    if (i == 0 && can_run_in_place(program->graph, node))
-      cpu_write_over(program, step, 0, node->outputs[i], NULL, first);
+    if (i == 0 && is_in_place)
+      cpu_write_over(program, step, 0, node->outputs[i], NULL, step->args[0].buffer);
     else
       cpu_write(program, step, 0, node->outputs[i], NULL);
   }

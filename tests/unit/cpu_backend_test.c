@@ -1,0 +1,371 @@
+/* The cpu backend on whole graphs: it agrees with ref, repeats itself to the bit, and reads weights when they
+   change. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/graph/autodiff.h"
+#include "common/graph/loss.h"
+#include "common/random.h"
+#include "worker/backend/backend.h"
+
+enum { BATCH = 6, CLASSES = 10, WEIGHTS_MAX = 16, WATCHED_MAX = WEIGHTS_MAX + 4 };
+
+/* A graph, its inputs, and what is watched: first the loss, then the gradients of the weights. */
+struct fixture {
+  struct graph *graph;
+  int weights[WEIGHTS_MAX], n_weights;
+  int watched[WATCHED_MAX], n_watched;
+  float *images;
+  int64_t labels[BATCH];
+  const void *inputs[2];
+};
+
+struct answer {
+  const struct fixture *fixture;
+  float *values[WATCHED_MAX];
+  int order[WATCHED_MAX * 2], n;
+};
+
+static const float *random_data(struct graph *graph, const struct shape *shape, uint64_t key, float scale) {
+  int64_t elems = shape_elems(shape);
+  float *data = arena_new(&graph->arena, (size_t)elems * sizeof *data);
+  for (int64_t i = 0; i < elems; i++)
+    data[i] = (2 * random_uniform(random_key(key, 0, 0, 0), (uint64_t)i) - 1) * scale;
+  return data;
+}
+
+static int add_weight(struct fixture *f, struct shape shape, float scale) {
+  struct value value = {.kind = VALUE_INITIALIZER, .dtype = DTYPE_F32, .shape = shape, .producer = -1};
+  value.param = value.statistic = -1;
+  value.data = random_data(f->graph, &shape, 100 + (uint64_t)f->n_weights, scale);
+  f->weights[f->n_weights] = graph_add_value(f->graph, value);
+  return f->weights[f->n_weights++];
+}
+
+static int add_node(struct fixture *f, const char *op, const int *inputs, int n_inputs,
+                    const struct attr *attrs, int n_attrs) {
+  return graph_add_node(f->graph, op, inputs, n_inputs, 1, attrs, n_attrs)->outputs[0];
+}
+
+static int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t kernel, int64_t group) {
+  struct attr attrs[] = {
+      {.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){kernel, kernel}},
+      {.name = "pads", .type = ATTR_INTS, .n = 4, .ints = (int64_t[]){1, 1, 1, 1}},
+      {.name = "group", .type = ATTR_INT, .i = group},
+  };
+  int w = add_weight(f, (struct shape){4, {out, in / group, kernel, kernel}}, 0.4f);
+  int b = add_weight(f, (struct shape){1, {out}}, 0.2f);
+  return add_node(f, "Conv", (int[]){x, w, b}, 3, attrs, 3);
+}
+
+static int add_batch_norm(struct fixture *f, int x, int64_t channels) {
+  int scale = add_weight(f, (struct shape){1, {channels}}, 1);
+  int shift = add_weight(f, (struct shape){1, {channels}}, 0.5f);
+  return graph_add_node(f->graph, "BatchNormTraining", (int[]){x, scale, shift}, 3, 4, NULL, 0)->outputs[0];
+}
+
+static int add_max_pool(struct fixture *f, int x) {
+  struct attr attrs[] = {
+      {.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 2}},
+      {.name = "strides", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 2}},
+  };
+  return add_node(f, "MaxPool", &x, 1, attrs, 2);
+}
+
+static int add_gemm(struct fixture *f, int x, int64_t in, int64_t out) {
+  struct attr attr = {.name = "transB", .type = ATTR_INT, .i = 1};
+  int w = add_weight(f, (struct shape){2, {out, in}}, 0.2f);
+  int b = add_weight(f, (struct shape){1, {out}}, 0.1f);
+  return add_node(f, "Gemm", (int[]){x, w, b}, 3, &attr, 1);
+}
+
+/* Loss, and the gradients of everything in weights. */
+static void add_backward(struct fixture *f, int logits) {
+  struct loss_values loss;
+  struct err err = ERR_NONE;
+  bool *wanted;
+  int *grads, seed;
+  int labels = graph_add_input(f->graph, "labels", DTYPE_I64, &(struct shape){1, {BATCH}});
+  assert_int_equal(loss_find("cross_entropy")->attach(f->graph, logits, labels, &loss, &err), ERR_OK);
+  seed = graph_add_constant_f32(f->graph, 1.0f / BATCH);
+  wanted = mem_new((size_t)f->graph->n_values);
+  grads = mem_new((size_t)f->graph->n_values * sizeof *grads);
+  for (int w = 0; w < f->n_weights; w++)
+    wanted[f->weights[w]] = true;
+  assert_int_equal(autodiff_run(f->graph, &loss.loss_sum, &seed, 1, wanted, grads, &err), ERR_OK);
+  f->watched[f->n_watched++] = loss.loss_sum;
+  for (int w = 0; w < f->n_weights; w++)
+    f->watched[f->n_watched++] = grads[f->weights[w]];
+  free(wanted);
+  free(grads);
+}
+
+/* conv-bn-relu-pool, grouped conv-relu with a skip, pool, flatten, gemm-relu-gemm, cross entropy, backward.
+ */
+static void fixture_init(struct fixture *f) {
+  struct shape image = {4, {BATCH, 1, 12, 12}};
+  *f = (struct fixture){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  x = add_conv(f, x, 1, 20, 3, 1);
+  x = add_batch_norm(f, x, 20);
+  x = add_max_pool(f, add_node(f, "Relu", &x, 1, NULL, 0));
+  int y = add_conv(f, x, 20, 20, 3, 2);
+  y = add_node(f, "Relu", &y, 1, NULL, 0);
+  x = add_max_pool(f, add_node(f, "Add", (int[]){x, y}, 2, NULL, 0));
+  x = add_node(f, "Flatten", &x, 1, NULL, 0);
+  x = add_gemm(f, x, 180, 32);
+  x = add_gemm(f, add_node(f, "Relu", &x, 1, NULL, 0), 32, CLASSES);
+  add_backward(f, x);
+  f->images = (float *)random_data(f->graph, &image, 7, 1);
+  for (int i = 0; i < BATCH; i++)
+    f->labels[i] = i * 7 % CLASSES;
+  f->inputs[0] = f->images;
+  f->inputs[1] = f->labels;
+}
+
+static void fixture_fini(struct fixture *f) {
+  graph_free(f->graph);
+}
+
+static size_t watched_bytes(const struct fixture *f, int watch) {
+  return (size_t)shape_elems(&f->graph->values[f->watched[watch]].shape) * sizeof(float);
+}
+
+static void answer_init(struct answer *a, const struct fixture *f) {
+  *a = (struct answer){.fixture = f};
+  for (int w = 0; w < f->n_watched; w++)
+    a->values[w] = mem_new(watched_bytes(f, w));
+}
+
+static void answer_fini(struct answer *a) {
+  for (int w = 0; w < a->fixture->n_watched; w++)
+    free(a->values[w]);
+}
+
+static void keep_value(void *user, int watch, const float *data) {
+  struct answer *a = user;
+  memcpy(a->values[watch], data, watched_bytes(a->fixture, watch));
+  a->order[a->n++] = watch;
+}
+
+static struct backend_program *prepare(const char *backend, const struct fixture *f) {
+  struct backend_program *program = NULL;
+  struct err err = ERR_NONE;
+  if (backend_find(backend)->prepare(f->graph, f->watched, f->n_watched, &program, &err))
+    fail_msg("%s", err.text);
+  return program;
+}
+
+static void run(const char *backend, struct backend_program *program, const struct fixture *f,
+                const float *const *weights, uint64_t version, struct answer *a) {
+  struct err err = ERR_NONE;
+  struct backend_run execution = {.inputs = f->inputs, .weights = weights, .weights_version = version};
+  execution.on_value = keep_value;
+  execution.user = a;
+  a->n = 0;
+  if (backend_find(backend)->run(program, &execution, &err))
+    fail_msg("%s", err.text);
+}
+
+static void run_once(const char *backend, const struct fixture *f, struct answer *a) {
+  struct backend_program *program = prepare(backend, f);
+  answer_init(a, f);
+  run(backend, program, f, NULL, 0, a);
+  backend_find(backend)->release(program);
+}
+
+static bool is_same(const struct answer *a, const struct answer *b) {
+  for (int w = 0; w < a->fixture->n_watched; w++)
+    if (memcmp(a->values[w], b->values[w], watched_bytes(a->fixture, w)) != 0)
+      return false;
+  return true;
+}
+
+static void loss_and_gradients_agree_with_ref(void **state) {
+  struct fixture f;
+  struct answer cpu, ref;
+  (void)state;
+  fixture_init(&f);
+  run_once("cpu", &f, &cpu);
+  run_once("ref", &f, &ref);
+  for (int w = 0; w < f.n_watched; w++) {
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < watched_bytes(&f, w) / sizeof(float); i++) {
+      error += pow((double)cpu.values[w][i] - ref.values[w][i], 2);
+      norm += pow(ref.values[w][i], 2);
+    }
+    if (!(sqrt(error) <= 1e-4 * sqrt(norm) + 1e-6))
+      fail_msg("watch %d: error %g, norm %g", w, sqrt(error), sqrt(norm));
+  }
+  answer_fini(&cpu);
+  answer_fini(&ref);
+  fixture_fini(&f);
+}
+
+static void every_watched_value_is_delivered_once_in_node_order(void **state) {
+  struct fixture f;
+  struct answer a;
+  int before = -1;
+  (void)state;
+  fixture_init(&f);
+  run_once("cpu", &f, &a);
+  assert_int_equal(a.n, f.n_watched);
+  for (int i = 0; i < a.n; i++) {
+    int producer = f.graph->values[f.watched[a.order[i]]].producer;
+    assert_true(producer >= before);
+    before = producer;
+  }
+  answer_fini(&a);
+  fixture_fini(&f);
+}
+
+static void a_second_run_gives_the_same_bits(void **state) {
+  struct fixture f;
+  struct answer first, second;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare("cpu", &f);
+  answer_init(&first, &f);
+  answer_init(&second, &f);
+  run("cpu", program, &f, NULL, 0, &first);
+  run("cpu", program, &f, NULL, 0, &second);
+  assert_true(is_same(&first, &second));
+  f.images[5] += 0.5f;
+  run("cpu", program, &f, NULL, 0, &second);
+  assert_false(is_same(&first, &second));
+  backend_find("cpu")->release(program);
+  answer_fini(&first);
+  answer_fini(&second);
+  fixture_fini(&f);
+}
+
+struct executor {
+  const struct fixture *fixture;
+  struct answer answer;
+  pthread_t thread;
+};
+
+static void *execute(void *argument) {
+  struct executor *executor = argument;
+  backend_thread_init();
+  run_once("cpu", executor->fixture, &executor->answer);
+  return NULL;
+}
+
+static void two_threads_with_programs_of_their_own_give_the_same_bits(void **state) {
+  struct fixture f;
+  struct answer alone;
+  struct executor executors[2];
+  (void)state;
+  fixture_init(&f);
+  for (int e = 0; e < 2; e++) {
+    executors[e].fixture = &f;
+    assert_int_equal(pthread_create(&executors[e].thread, NULL, execute, &executors[e]), 0);
+  }
+  run_once("cpu", &f, &alone);
+  for (int e = 0; e < 2; e++) {
+    pthread_join(executors[e].thread, NULL);
+    assert_true(is_same(&executors[e].answer, &alone));
+    answer_fini(&executors[e].answer);
+  }
+  answer_fini(&alone);
+  fixture_fini(&f);
+}
+
+static void weights_are_read_again_only_with_a_new_version(void **state) {
+  struct fixture f;
+  struct answer first, second;
+  (void)state;
+  fixture_init(&f);
+  const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
+  int conv = f.weights[0];
+  size_t elems = (size_t)shape_elems(&f.graph->values[conv].shape);
+  float *changing = mem_new(elems * sizeof *changing);
+  memcpy(changing, f.graph->values[conv].data, elems * sizeof *changing);
+  weights[conv] = changing;
+  struct backend_program *program = prepare("cpu", &f);
+  answer_init(&first, &f);
+  answer_init(&second, &f);
+  run("cpu", program, &f, weights, 3, &first);
+  changing[0] += 1;
+  run("cpu", program, &f, weights, 3, &second);
+  assert_true(is_same(&first, &second));
+  run("cpu", program, &f, weights, 4, &second);
+  assert_false(is_same(&first, &second));
+  changing[0] -= 1;
+  run("cpu", program, &f, weights, 0, &second);
+  assert_true(is_same(&first, &second));
+  changing[0] += 1;
+  run("cpu", program, &f, weights, 0, &second);
+  assert_false(is_same(&first, &second));
+  run("cpu", program, &f, NULL, 4, &second);
+  changing[0] -= 1;
+  assert_true(is_same(&first, &second));
+  backend_find("cpu")->release(program);
+  answer_fini(&first);
+  answer_fini(&second);
+  free(changing);
+  free(weights);
+  fixture_fini(&f);
+}
+
+static bool cancel_now(void *user) {
+  return ++*(int *)user > 4;
+}
+
+static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
+  struct fixture f;
+  struct answer whole, after;
+  struct err err = ERR_NONE;
+  int asked = 0;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare("cpu", &f);
+  struct backend_run execution = {.inputs = f.inputs, .is_cancelled = cancel_now, .user = &asked};
+  assert_int_equal(backend_find("cpu")->run(program, &execution, &err), ERR_CANCELLED);
+  assert_int_equal(asked, 5);
+  answer_init(&after, &f);
+  run("cpu", program, &f, NULL, 0, &after);
+  run_once("cpu", &f, &whole);
+  assert_true(is_same(&whole, &after));
+  backend_find("cpu")->release(program);
+  answer_fini(&whole);
+  answer_fini(&after);
+  fixture_fini(&f);
+}
+
+static void activations_share_their_bytes(void **state) {
+  struct fixture f;
+  size_t total = 0;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare("cpu", &f);
+  for (int v = 0; v < f.graph->n_values; v++)
+    if (f.graph->values[v].kind == VALUE_RESULT)
+      total += (size_t)shape_elems(&f.graph->values[v].shape) * sizeof(float);
+  assert_true(backend_find("cpu")->memory_bytes(program) < total);
+  backend_find("cpu")->release(program);
+  fixture_fini(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(loss_and_gradients_agree_with_ref),
+      cmocka_unit_test(every_watched_value_is_delivered_once_in_node_order),
+      cmocka_unit_test(a_second_run_gives_the_same_bits),
+      cmocka_unit_test(two_threads_with_programs_of_their_own_give_the_same_bits),
+      cmocka_unit_test(weights_are_read_again_only_with_a_new_version),
+      cmocka_unit_test(a_cancelled_run_ends_early_and_the_next_is_whole),
+      cmocka_unit_test(activations_share_their_bytes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

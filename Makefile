@@ -8,7 +8,7 @@ PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson
 PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
   libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libonnx-dev
 DEMO_PACKAGES = dataset-fashion-mnist
-CHECK_PACKAGES = libcmocka-dev libonnx-testdata clang-format cppcheck python3 python3-venv valgrind libasan8 libubsan1
+CHECK_PACKAGES = libcmocka-dev libonnx-testdata clang-format cppcheck python3 python3-venv
 
 ifneq ($(SAN),)
   B := $(B)/san-$(SAN)
@@ -70,11 +70,56 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libweir.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libweir.a -lcmocka $(LDLIBS)
 
-tests: $(TESTS)
+BENCH_C = $(wildcard tests/bench/*.c)
+BENCHES = $(BENCH_C:%.c=$(B)/%)
+tests: $(TESTS) ## the test programs, without running them
+
+# $(call install,packages): sets up a Debian machine; nothing to do where all are there.
+define install
+	@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q ' installed' || echo $$p; done); \
+	[ -z "$$missing" ] && exit 0; echo "  APT   "$$missing; \
+	sudo=$$([ $$(id -u) = 0 ] || echo sudo -n); \
+	{ $$sudo apt-get -q update && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+	  --no-install-recommends $$missing; } >/tmp/weir-apt-$$$$.log 2>&1 || \
+	{ tail -n 3 /tmp/weir-apt-$$$$.log >&2; echo "make: please install these Debian packages: "$$missing >&2; exit 1; }; \
+	rm -f /tmp/weir-apt-$$$$.log
+endef
+
+deps: ## install what building needs (Debian packages)
+	$(call install,$(PACKAGES))
+deps-demo:
+	$(call install,$(PACKAGES) $(DEMO_PACKAGES))
+deps-check:
+	$(call install,$(PACKAGES) $(DEMO_PACKAGES) $(CHECK_PACKAGES))
+
+demo: deps-demo ## train a CNN on Fashion-MNIST on a cluster of processes on this machine
+	@$(MAKE) --no-print-directory all
+	@examples/demo.sh $(B)
+
+# Programs of others that the tests talk to; without them those tests are counted skips.
+build/venv/.done: tests/requirements.txt
+	@echo "  VENV  build/venv"
+	$(Q)rm -rf build/venv && python3 -m venv build/venv && build/venv/bin/pip -q install -r $< && touch $@
+
+check: deps-check ## all tests, and the habits that a program can check
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests
+	-@$(MAKE) --no-print-directory build/venv/.done
+	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py))
+
+lint: ## format, cppcheck, layering
+	@python3 tests/run.py tests/lint.py
+
+bench: deps-demo ## throughput of training and of push-pull, beside raw TCP
+	@$(MAKE) --no-print-directory all $(BENCHES)
+	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@echo "  V=1 shows the commands; SAN=address|undefined|thread builds (and checks) with that sanitizer"
 
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all tests clean
+.PHONY: all tests deps deps-demo deps-check demo check lint bench help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

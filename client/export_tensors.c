@@ -12,12 +12,12 @@ int trained_tensors_init(struct trained_tensors *trained, const void *onnx, size
   if (model_open(onnx, onnx_size, spec, samples, spec ? spec->train->batch : 1, &trained->model, err))
     return err->code;
   model = trained->model;
-  if (n_params != model->param_elems || n_state != model->row_elems)
+  if (n_params != model->param_elems || n_state != model->row_elems - METRICS)
     return err_set(
         err, ERR_INVALID,
         "the weights do not fit the model: %llu parameters and %llu statistics, it has %llu and %llu",
         (unsigned long long)n_params, (unsigned long long)n_state, (unsigned long long)model->param_elems,
-        (unsigned long long)model->row_elems);
+        (unsigned long long)(model->row_elems - METRICS));
   trained->tensors = mem_new((size_t)model->n_initializers * sizeof *trained->tensors);
   for (int i = 0; i < model->n_initializers; i++) {
     const struct initializer *initializer = &model->initializers[i];
@@ -28,8 +28,8 @@ int trained_tensors_init(struct trained_tensors *trained, const void *onnx, size
       trained->n++;
     } else if (initializer->statistic >= 0) {
       const struct statistic *statistic = &model->statistics[initializer->statistic];
-      *tensor = (struct trained_tensor){statistic->name, &statistic->shape, state + statistic->begin,
-                                        statistic->elems};
+      *tensor = (struct trained_tensor){statistic->name, &statistic->shape,
+                                        state + statistic->begin - METRICS, statistic->elems};
       trained->n++;
     }
   }

@@ -1,0 +1,215 @@
+"""What integration tests share: real processes on free ports, conditions instead of sleeps, TAP on stdout.
+
+A test is a function whose name states a behaviour; `main(globals())` runs those that begin with `test_`.
+Only the standard library; peers that need more run in the environment that `make check` makes under build/."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("WEIR_BUILD_DIR", "build"))
+PEER_PYTHON = os.path.join(ROOT, "build", "venv", "bin", "python")
+DATA = "/usr/share/datasets/fashion-mnist"
+# Sanitizers and busy machines make everything slower; no test passes because of a time.
+PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "120"))
+
+
+class Skip(Exception):
+    """The machine lacks what this test needs; the text says what."""
+
+
+def program(name):
+    return os.path.join(BUILD, name)
+
+
+def wait_for(condition, what, seconds=None):
+    """The first true value of condition(); AssertionError when it does not come."""
+    end = time.monotonic() + (seconds or PATIENCE)
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+def weir(*arguments, status=0, **options):
+    """Runs the client to its end; checks its exit status. Returns the finished process (text output)."""
+    done = subprocess.run([program("weir"), *map(str, arguments)], capture_output=True, text=True,
+                          timeout=PATIENCE * 3, **options)
+    assert done.returncode == status, (
+        f"weir {' '.join(map(str, arguments))}: exit {done.returncode}, expected {status}\n"
+        f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
+    return done
+
+
+class Folder:
+    """A temporary folder with helpers; removed at the end of the `with` block."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="weir-test-")
+        return self
+
+    def __exit__(self, *unused):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def file(self, name, text=None):
+        path = os.path.join(self.path, name)
+        if text is not None:
+            with open(path, "w" if isinstance(text, str) else "wb") as out:
+                out.write(text)
+        return path
+
+    def model(self, kind, *options):
+        path = self.file(f"{kind}.onnx")
+        weir("model", kind, *options, "-o", path)
+        return path
+
+    def spec(self, model, name="spec.yaml", run="test", train="", data="", tail=""):
+        """A spec over Fashion-MNIST; train and data are further lines of those sections."""
+        if not os.path.isdir(DATA):
+            raise Skip("dataset-fashion-mnist is not installed")
+        return self.file(name, f"""name: {run}
+model: {{onnx: {model}, loss: cross_entropy}}
+data:
+  root: {DATA}
+  train: {{format: idx, images: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}}
+  transforms: [{{scale: 0.00392156862745098}}, {{normalize: {{mean: [0.2860], std: [0.3530]}}}}]
+{data}train:
+{train}{tail}""")
+
+
+class Process:
+    """A process of ours, killed (by pid) at the end of the `with` block."""
+
+    def __init__(self, *command, **options):
+        self.log = tempfile.TemporaryFile(mode="w+")
+        self.child = subprocess.Popen([str(part) for part in command], stdout=self.log, stderr=subprocess.STDOUT,
+                                      text=True, **options)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait()
+        self.log.close()
+
+    def output(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def send(self, number):
+        self.child.send_signal(number)
+
+    def wait(self, seconds=None):
+        return self.child.wait(seconds or PATIENCE)
+
+
+def start_announced(*command):
+    """Starts a server with --announce-fd; returns (Process, its HOST:PORT)."""
+    reader, writer = os.pipe()
+    process = Process(*command, "--announce-fd", writer, pass_fds=[writer])
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        address = pipe.readline().strip()
+    if not address:
+        text = process.output()
+        process.__exit__()
+        raise AssertionError(f"{command[0]} did not announce its address:\n{text[-2000:]}")
+    return process, address
+
+
+class Cluster:
+    """A coordinator, servers and workers as separate processes."""
+
+    def __init__(self, folder, servers=1, workers=1, threads=1):
+        self.folder, self.processes, self.workers, self.servers = folder, [], [], []
+        store = "file://" + os.path.join(folder.path, "store")
+        self.coordinator, self.address = start_announced(
+            program("weir-server"), "--role=coordinator", "--listen", "127.0.0.1:0", "--store", store)
+        self.processes.append(self.coordinator)
+        for _ in range(servers):
+            server, address = start_announced(
+                program("weir-server"), "--role=parameters", "--listen", "127.0.0.1:0", "--coordinator",
+                self.address, "--store", store)
+            self.processes.append(server)
+            self.servers.append((server, address))
+        for _ in range(workers):
+            self.add_worker(threads)
+
+    def add_worker(self, threads=1):
+        worker = Process(program("weir-worker"), "--coordinator", self.address, "--threads", threads)
+        self.processes.append(worker)
+        self.workers.append(worker)
+        return worker
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for process in reversed(self.processes):
+            process.__exit__()
+
+    def json(self, *arguments):
+        return json.loads(weir(*arguments, "--coordinator", self.address, "--json").stdout)
+
+
+def read_metrics(path):
+    if not os.path.exists(path):
+        return []
+    with open(path) as lines:
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def newest_step(path):
+    return max((event["step"] for event in read_metrics(path) if event["event"] == "step"), default=-1)
+
+
+def done_event(path):
+    events = read_metrics(path)
+    assert events and events[-1]["event"] == "done", f"{path}: the last line is not done: {events[-1:]}"
+    return events[-1]
+
+
+def children_of(pid, name):
+    """pids of the direct children of `pid` that run the program `name`."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as stat, open(f"/proc/{entry}/cmdline") as command:
+                parent = int(stat.read().rsplit(")", 1)[1].split()[1])
+                if parent == pid and os.path.basename(command.read().split("\0")[0]) == name:
+                    found.append(int(entry))
+        except (OSError, IndexError):
+            continue
+    return sorted(found)
+
+
+def main(names):
+    tests = [(name, value) for name, value in names.items() if name.startswith("test_") and callable(value)]
+    only = sys.argv[1:]
+    tests = [(name, value) for name, value in tests if not only or name in only]
+    print(f"1..{len(tests)}", flush=True)
+    failed = 0
+    for number, (name, test) in enumerate(tests, 1):
+        label = name[len("test_"):]
+        began = time.monotonic()
+        try:
+            test()
+            print(f"ok {number} - {label} ({time.monotonic() - began:.1f} s)", flush=True)
+        except Skip as reason:
+            print(f"ok {number} - {label} # SKIP {reason}", flush=True)
+        except Exception:  # a test may fail in any way; the run goes on
+            failed += 1
+            print(f"not ok {number} - {label}", flush=True)
+            print("".join("# " + line + "\n" for line in traceback.format_exc().splitlines()), end="", flush=True)
+    signal.alarm(0)
+    sys.exit(1 if failed else 0)

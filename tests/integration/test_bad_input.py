@@ -1,0 +1,188 @@
+"""Bad input gets one clear line and its exit status; a server or worker that is sent nonsense lives on."""
+import gzip
+import json
+import os
+import socket
+import struct
+
+from harness import Cluster, Folder, done_event, main, program, wait_for, weir
+
+TRAIN = "  steps: 2\n  batch: 16\n  microbatches: 2\n  optimizer: {lr: 0.1}\n"
+
+
+def refused(*arguments, status=2, words=()):
+    """The command ends with that status and one line on stderr that holds every word."""
+    done = weir(*arguments, status=status)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("weir: ")]
+    assert len(lines) == 1, f"one line is wanted: {done.stderr}"
+    for word in words:
+        assert word in lines[0], f"'{word}' is not in: {lines[0]}"
+    return lines[0]
+
+
+def idx(shape, payload, kind=8):
+    return bytes([0, 0, kind, len(shape)]) + b"".join(struct.pack(">I", n) for n in shape) + payload
+
+
+def local_data(folder, images=None, labels=None):
+    """A spec over ten tiny samples in the folder itself."""
+    folder.file("images", images if images is not None else idx((10, 28, 28), bytes(10 * 784)))
+    folder.file("labels", labels if labels is not None else idx((10,), bytes(range(10))))
+    return folder.file("local.yaml", f"""name: local
+model: {{onnx: {folder.model("mlp", "--hidden", "8")}}}
+data:
+  root: {folder.path}
+  train: {{format: idx, images: images, labels: labels}}
+train:
+{TRAIN.replace("16", "10")}""")
+
+
+def train(folder, spec, **expected):
+    return refused("train", spec, "--out", folder.file("out"), "--force", **expected)
+
+
+def test_a_model_file_that_is_none_is_refused():
+    with Folder() as folder:
+        text = folder.file("text.onnx", "hello, this is text and no model")
+        refused("inspect", text, words=["text.onnx"])
+        refused("train", folder.spec(text, train=TRAIN), words=["text.onnx"])
+        refused("inspect", folder.file("empty.onnx", b""), words=["empty.onnx"])
+        refused("inspect", folder.file("absent.onnx"), words=["absent.onnx", "No such file"])
+
+
+def test_a_truncated_model_is_refused():
+    with Folder() as folder:
+        whole = open(folder.model("lenet"), "rb").read()
+        for size in (10, len(whole) // 2, len(whole) - 1):
+            refused("inspect", folder.file("cut.onnx", whole[:size]), words=["cut.onnx"])
+
+
+def test_unsupported_operators_are_named_all_at_once():
+    with Folder() as folder:
+        model = open(folder.model("mlp", "--hidden", "16,8"), "rb").read()
+        changed = model.replace(b"Relu", b"Rely")
+        assert changed != model
+        refused("inspect", folder.file("rely.onnx", changed), words=["/fc1.relu", "/fc2.relu", "Rely"])
+
+
+def test_shapes_that_do_not_fit_are_named():
+    with Folder() as folder:
+        model = folder.model("mlp", "--input", "100")
+        train(folder, folder.spec(model, train=TRAIN), words=["28", "100"])
+        too_few = folder.model("mlp", "--classes", "4")
+        train(folder, folder.spec(too_few, train=TRAIN), words=["labels", "4 classes"])
+
+
+def test_a_label_out_of_range_is_named_with_its_sample():
+    with Folder() as folder:
+        spec = local_data(folder, labels=idx((10,), bytes([0, 1, 2, 3, 4, 5, 6, 77, 8, 9])))
+        train(folder, spec, words=["sample 7", "label 77", "10 classes"])
+
+
+def test_a_bad_dataset_is_named_with_its_cause():
+    with Folder() as folder:
+        spec = local_data(folder)
+        os.unlink(folder.file("images"))
+        train(folder, spec, words=["images", "No such file"])
+        train(folder, local_data(folder, images=idx((10, 28, 28), bytes(783))), words=["images", "cut short"])
+        train(folder, local_data(folder, labels=idx((9,), bytes(9))), words=["10 images", "9 labels"])
+        text = open(spec).read().replace("labels: labels", "labels: labels.gz")
+        folder.file("labels.gz", idx((10,), bytes(10)))
+        train(folder, folder.file("gz.yaml", text), words=["labels.gz", "not gzip"])
+        folder.file("labels.gz", gzip.compress(idx((10,), bytes(10)))[:-5])
+        train(folder, folder.file("gz.yaml", text), words=["labels.gz", "cut short"])
+
+
+def test_a_bad_spec_is_named_with_its_line():
+    with Folder() as folder:
+        model = folder.model("mlp")
+        spec = folder.spec(model, train=TRAIN.replace("batch", "bacth"))
+        refused("train", spec, words=["spec.yaml:9", "bacth", "did you mean 'batch'"])
+        refused("train", folder.spec(model, train=TRAIN.replace("16", "-16")), words=["spec.yaml:9", "train.batch"])
+        refused("train", folder.spec(model, train=TRAIN.replace("microbatches: 2", "microbatches: 3")),
+                words=["train.microbatches", "3", "16"])
+        refused("train", folder.spec(model, train=TRAIN.replace("{lr: 0.1}", "{name: adamantium, lr: 0.1}")),
+                words=["optimizer", "adamantium", "sgd"])
+        refused("train", folder.spec(model, train=TRAIN + "  mode: chaos\n"), words=["mode", "chaos", "sync"])
+        refused("train", folder.spec(model, train=TRAIN + "  schedule: {name: step}\n"), words=["step_size"])
+        refused("train", folder.file("absent.yaml"), words=["absent.yaml"])
+
+
+def test_wrong_usage_is_one_line_and_status_2():
+    refused("trian", "x", words=["trian", "train"])
+    refused("train", words=["SPEC"])
+    refused("train", "x", "--wrkers", "2", words=["wrkers", "workers"])
+    refused("train", "x", "--workers", "many", words=["many"])
+    refused("model", "lennet", "-o", "/tmp/x.onnx", words=["lennet", "lenet"])
+
+
+def test_a_coordinator_that_does_not_answer_is_status_3():
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:%d" % reserved.getsockname()[1]
+        for command in (["runs"], ["workers"], ["status", "x"], ["watch", "x"], ["cancel", "x"]):
+            refused(*command, "--coordinator", address, status=3, words=[address])
+        with Folder() as folder:
+            spec = folder.spec(folder.model("mlp"), train=TRAIN)
+            refused("submit", spec, "--coordinator", address, status=3, words=[address])
+
+
+def test_an_unknown_run_is_named():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        for command in (["status", "nobody"], ["watch", "nobody"], ["cancel", "nobody"],
+                        ["export", "nobody", "-o", folder.file("x.onnx")]):
+            refused(*command, "--coordinator", cluster.address, words=["nobody"])
+
+
+def test_an_out_folder_that_holds_a_run_is_not_overwritten():
+    with Folder() as folder:
+        spec = local_data(folder)
+        weir("train", spec, "--out", folder.file("out"))
+        before = open(folder.file("out/model.safetensors"), "rb").read()
+        refused("train", spec, "--out", folder.file("out"), words=["--force"])
+        assert open(folder.file("out/model.safetensors"), "rb").read() == before
+        weir("train", spec, "--out", folder.file("out"), "--force")
+
+
+def throw_garbage(address):
+    host, port = address.rsplit(":", 1)
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    for payload in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), preface + os.urandom(4096),
+                    preface + b"\0\0\0\4\0\0\0\0\0" + b"\xff" * 9):
+        with socket.create_connection((host, int(port)), timeout=5) as peer:
+            try:
+                peer.sendall(payload)
+            except OSError:
+                pass  # it hung up: its right
+
+
+def test_garbage_bytes_on_every_port_leave_a_run_undisturbed():
+    with Folder() as folder, Cluster(folder, servers=1, workers=1) as cluster:
+        spec = local_data(folder)
+        metrics = folder.file("m.jsonl")
+        for address in (cluster.address, cluster.servers[0][1]):
+            throw_garbage(address)
+        weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+        assert done_event(metrics)["steps"] == 2
+        for process in cluster.processes:
+            assert process.child.poll() is None, process.output()[-2000:]
+
+
+def test_a_run_that_cannot_start_says_what_it_waits_for():
+    with Folder() as folder, Cluster(folder, servers=1, workers=0) as cluster:
+        run = weir("submit", local_data(folder), "--coordinator", cluster.address).stdout.strip()
+        status = json.loads(weir("status", run, "--json", "--coordinator", cluster.address).stdout)
+        assert status["state"] == "queued" and "worker" in status["message"], status
+        cluster.add_worker()
+        wait_for(lambda: json.loads(weir("status", run, "--json", "--coordinator",
+                                         cluster.address).stdout)["state"] == "done", "the run's end")
+
+
+def test_a_worker_for_a_device_that_is_not_there_says_so():
+    import subprocess
+    done = subprocess.run([program("weir-worker"), "--device", "cuda"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -95,7 +95,8 @@ static int value_buffer(struct backend_program *program, int value) {
 }
 
 const dnnl_memory_desc_t *cpu_layout(struct backend_program *program, int value) {
-  return &program->buffers[value_buffer(program, value)].layout;
+  int buffer = value_buffer(program, value); /* may move the buffers */
+  return &program->buffers[buffer].layout;
 }
 
 static bool has_same_dims(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b) {

@@ -146,7 +146,7 @@ static int read_block(struct store *store, const struct weights *weights, const 
   vector = block->kind == BLOCK_PARAMETERS ? weights->params : weights->state;
   rc = store_get(store, written->sha256, &data, &size, err);
   if (rc)
-    return rc;
+    return err_prefix(err, "block %u", written->block);
   if (size < block->elems * sizeof(float))
     rc = err_set(err, ERR_CORRUPT, "block %u of the checkpoint has %zu bytes, its %u elements need %zu",
                  written->block, size, block->elems, block->elems * sizeof(float));

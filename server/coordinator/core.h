@@ -108,8 +108,9 @@ int coordinator_find_run(const struct coordinator *coordinator, const char *pref
 bool coordinator_run_info(const struct coordinator *coordinator, const char *id, uint64_t now_ms,
                           Weir__RunInfo *info);
 bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id); /* or forgotten */
-/* The key of the run's model in the store; NULL if there is no such run. */
+/* The key of the run's model in the store, and its spec; NULL if there is no such run. */
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id);
+Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const char *id);
 
 /* Room for one event of a run. */
 struct run_event_view {

@@ -51,6 +51,11 @@ const char *coordinator_run_model(const struct coordinator *coordinator, const c
   return run ? run->model_sha256 : NULL;
 }
 
+Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run ? run->spec : NULL;
+}
+
 bool coordinator_run_event(const struct coordinator *coordinator, const char *id, uint64_t number,
                            struct run_event_view *view) {
   const struct run *run = coordinator_run(coordinator, id);

@@ -103,8 +103,10 @@ static void take_workers(struct coordinator *coordinator, struct run *run) {
                     (!has_server(coordinator) || count_free(coordinator, run) < spec->min);
   if (run->state == WEIR__RUN_STATE__FINISHING)
     return;
-  if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting)
+  if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting) {
+    coordinator_run_set_message(run, "");
     coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
+  }
   for (int i = 0; i < coordinator->n_members && (!spec->has_max || held < spec->max); i++) {
     struct member *member = coordinator->members[i];
     if (!may_serve(run, member))

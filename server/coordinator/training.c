@@ -70,8 +70,10 @@ static void get_run(struct coordinator_service *shell, struct rpc_call *call, co
   const Weir__RunRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
   Weir__RunInfo info;
-  if (id && coordinator_run_info(shell->core, id, shell_now_ms(), &info))
-    rpc_call_reply(call, &info, NULL);
+  if (!id || !coordinator_run_info(shell->core, id, shell_now_ms(), &info))
+    return;
+  info.spec = coordinator_run_spec(shell->core, id);
+  rpc_call_reply(call, &info, NULL);
 }
 
 static void cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {

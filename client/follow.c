@@ -157,6 +157,9 @@ void follow_summary(FILE *file, const struct follow_result *result) {
   fprintf(file, "loss       %s\n", output_loss(isnan(info->eval_loss) ? info->loss : info->eval_loss, text));
   fprintf(file, "steps      %s\n", output_count((double)info->steps, text));
   fprintf(file, "speed      %s samples/s\n", output_count(result->samples_per_second, text));
-  fprintf(file, "time       %s\n", output_duration(info->train_seconds, text));
+  if (info->train_seconds < 60)
+    fprintf(file, "time       %.1f s\n", info->train_seconds);
+  else
+    fprintf(file, "time       %s\n", output_duration(info->train_seconds, text));
   fprintf(file, "sha256     %s\n", info->weights_sha256);
 }

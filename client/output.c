@@ -38,15 +38,21 @@ void table_print(const struct table *table, FILE *file) {
     if (width > widths[column])
       widths[column] = width;
   }
-  for (int i = 0; i < table->n_cells; i++) {
+  for (int i = 0, blanks = 0; i < table->n_cells; i++) {
     int column = i % table->n_columns;
     bool is_right = table->cells[column][0] == '>', is_last = column == table->n_columns - 1;
     const char *cell = table->cells[i] + (i < table->n_columns && is_right);
-    fprintf(file, "%*s%s",
-            is_right  ? widths[column]
-            : is_last ? 0
-                      : -widths[column],
-            cell, is_last ? "\n" : "  ");
+    int fill = widths[column] - (int)strlen(cell);
+    if (cell[0] == '\0') { /* blanks are owed until something follows them: no line ends in any */
+      blanks += fill + 2;
+    } else {
+      fprintf(file, "%*s%s", blanks + (is_right ? fill : 0), "", cell);
+      blanks = (is_right ? 0 : fill) + 2;
+    }
+    if (is_last) {
+      fputc('\n', file);
+      blanks = 0;
+    }
   }
 }
 

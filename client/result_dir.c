@@ -17,6 +17,7 @@
 static const char *const leftovers[] = {"spec.yaml",         "metrics.jsonl", "model.onnx",
                                         "model.safetensors", "store",         "logs"};
 
+static bool has_results(const char *path);
 static int folder_make(const char *path, struct err *err);
 static int tree_remove(const char *path, struct err *err);
 static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *place);
@@ -25,15 +26,14 @@ int result_dir_make(const char *path, bool is_forced, char **absolute, struct er
   char *logs;
   if (!path[0])
     return err_set(err, ERR_INVALID, "the name of the folder for the results is empty");
+  if (!is_forced && has_results(path))
+    return err_set(err, ERR_EXISTS,
+                   "'%s' already holds a run: pass --force to replace it, or another --out DIR", path);
   for (size_t i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
     char *leftover = mem_printf("%s/%s", path, leftovers[i]);
-    bool is_there = access(leftover, F_OK) == 0;
-    if (is_there && is_forced)
+    if (access(leftover, F_OK) == 0)
       tree_remove(leftover, err);
     free(leftover);
-    if (is_there && !is_forced)
-      return err_set(err, ERR_EXISTS,
-                     "'%s' already holds a run: pass --force to replace it, or another --out DIR", path);
     if (err->code)
       return err->code;
   }
@@ -44,6 +44,16 @@ int result_dir_make(const char *path, bool is_forced, char **absolute, struct er
     return err->code;
   *absolute = realpath(path, NULL);
   return *absolute ? ERR_OK : err_errno(err, errno, "cannot use the folder '%s'", path);
+}
+
+/* True if a run got as far as its first step here. What one that was refused before left is worth nothing. */
+static bool has_results(const char *path) {
+  char *metrics = mem_printf("%s/metrics.jsonl", path), *model = mem_printf("%s/model.onnx", path);
+  struct stat status;
+  bool found = (stat(metrics, &status) == 0 && status.st_size > 0) || access(model, F_OK) == 0;
+  free(metrics);
+  free(model);
+  return found;
 }
 
 /* With its parents. */

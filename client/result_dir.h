@@ -6,9 +6,10 @@
 
 #include "common/err.h"
 
-/* Makes the folder `path` (with its parents and its logs/). One that already holds a run (a spec, metrics, a
-   model or a store) is refused, or with is_forced emptied of what a run leaves there, its store too.
-   *absolute: its path from the root, freed by the caller. Errors: EXISTS, IO. */
+/* Makes the folder `path` (with its parents and its logs/). One that already holds a run (metrics of a
+   step, or a model) is refused, or with is_forced emptied of what a run leaves there, its store too. What a
+   run that never began left is removed. *absolute: its path from the root, freed by the caller. Errors:
+   EXISTS, IO. */
 int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err);
 
 /* Copies a file's bytes. Errors: IO. */

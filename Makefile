@@ -11,7 +11,7 @@ DEMO_PACKAGES = dataset-fashion-mnist
 CHECK_PACKAGES = libcmocka-dev libonnx-testdata clang-format cppcheck python3 python3-venv
 
 ifneq ($(SAN),)
-  B := $(B)/san-$(SAN)
+  override B := $(B)/san-$(SAN)
   SANFLAGS = -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 endif
 Q = $(if $(filter 1,$(V)),,@)

@@ -100,11 +100,11 @@ static int dropout_ref(const struct op_call *call, struct err *err) {
 static const struct op_case dropout_cases[] = {
     {.inputs = "f32[4,6]"},
     {.inputs = "f32[4,6]", .outputs = 2},
-    {.inputs = "f32[4,6] f32[]=0.25", .outputs = 2},
-    {.inputs = "f32[4,6] f32[]=0"},
+    {.inputs = "f32[4,6] f32[]==0.25", .outputs = 2},
+    {.inputs = "f32[4,6] f32[]==0"},
     {.inputs = "f32[4,6]", .outputs = 2, .is_eval = true},
-    {.inputs = "f32[4,6] f32[]=0.75 bool[]=1", .outputs = 2, .is_eval = true},
-    {.inputs = "f32[4,6] - bool[]=0", .is_eval = true},
+    {.inputs = "f32[4,6] f32[]==0.75 bool[]==1", .outputs = 2, .is_eval = true},
+    {.inputs = "f32[4,6] - bool[]==0", .is_eval = true},
     {.inputs = "f32[4,6]", .attrs = "ratio=0.25f", .opset = 10},
     {0},
 };

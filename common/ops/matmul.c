@@ -60,7 +60,7 @@ static int as_shape(struct graph *graph, int x, const struct shape *shape) {
 /* Transposes the last two dimensions. */
 static int add_transposed(struct graph *graph, int x) {
   int rank = graph->values[x].shape.rank;
-  int64_t perm[RANK_MAX];
+  int64_t perm[RANK_MAX] = {0};
   struct attr attr = attr_of_ints("perm", perm, rank);
   for (int d = 0; d < rank; d++)
     perm[d] = d;

@@ -25,8 +25,8 @@ static const struct op_case reduce_mean_cases[] = {
     {.inputs = "f32[2,3,4]"},
     {.inputs = "f32[2,3,4]", .attrs = "axes=0,-1 keepdims=0"},
     {.inputs = "f32[2,3,4]", .attrs = "axes=1,"},
-    {.inputs = "f32[2,3,4] i64[1]=-2", .attrs = "keepdims=0", .opset = 18},
-    {.inputs = "f32[2,3] i64[0]", .attrs = "noop_with_empty_axes=1", .opset = 18},
+    {.inputs = "f32[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
+    {.inputs = "f32[2,3] i64[0]==", .attrs = "noop_with_empty_axes=1", .opset = 18},
     {0},
 };
 

@@ -15,9 +15,9 @@ static int reduce_sum_ref(const struct op_call *call, struct err *err) {
 
 static const struct op_case reduce_sum_cases[] = {
     {.inputs = "f32[2,3,4]"},
-    {.inputs = "f32[2,3,4] i64[2]=0,-1", .attrs = "keepdims=0"},
-    {.inputs = "f32[2,3,4] i64[1]=1"},
-    {.inputs = "f32[2,3,4] i64[0]", .attrs = "noop_with_empty_axes=1"},
+    {.inputs = "f32[2,3,4] i64[2]==0,-1", .attrs = "keepdims=0"},
+    {.inputs = "f32[2,3,4] i64[1]==1"},
+    {.inputs = "f32[2,3,4] i64[0]==", .attrs = "noop_with_empty_axes=1"},
     {.inputs = "f32[2,3,4]", .attrs = "axes=1,2 keepdims=0", .opset = 11},
     {0},
 };

@@ -33,7 +33,7 @@ static int transpose_infer(struct graph *graph, const struct node *node, struct 
 static int transpose_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                               struct err *err) {
   int rank = node_input(graph, node, 0)->shape.rank, perm[RANK_MAX], dy = autodiff_grad(ad, node, 0);
-  int64_t inverse[RANK_MAX];
+  int64_t inverse[RANK_MAX] = {0};
   struct attr attr = attr_of_ints("perm", inverse, rank);
   if (read_perm(node, rank, perm, err))
     return err->code;

@@ -1,0 +1,155 @@
+/* What the conformance suites share: TAP lines, one execution of a graph on a backend, comparison of tensors.
+   Header-only, because every .c of this folder is a program of its own. */
+#ifndef WEIR_TESTS_CONFORMANCE_HARNESS_H
+#define WEIR_TESTS_CONFORMANCE_HARNESS_H
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/graph/op.h"
+#include "worker/backend/backend.h"
+
+/* Test results in the Test Anything Protocol. */
+static struct { int count, failed, skipped; } tap;
+
+__attribute__((format(printf, 2, 3))) static inline void tap_result(bool is_ok, const char *format, ...) {
+  va_list args;
+  tap.failed += !is_ok;
+  printf("%s %d - ", is_ok ? "ok" : "not ok", ++tap.count);
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  putchar('\n');
+}
+
+static inline void tap_skip(const char *name, const char *reason) {
+  tap.skipped++;
+  printf("ok %d - %s # SKIP %s\n", ++tap.count, name, reason);
+}
+
+/* The plan, and a last line for people. Returns the program's exit status. */
+static inline int tap_finish(void) {
+  printf("1..%d\n# %d passed, %d failed, %d skipped\n", tap.count, tap.count - tap.failed - tap.skipped,
+         tap.failed, tap.skipped);
+  return tap.failed != 0;
+}
+
+static inline int64_t value_elems(const struct graph *graph, int value) {
+  return shape_elems(&graph->values[value].shape);
+}
+
+static inline size_t value_size(const struct graph *graph, int value) {
+  return (size_t)value_elems(graph, value) * dtype_size(graph->values[value].dtype);
+}
+
+/* Values to read after an execution, and their bytes. */
+struct outcome {
+  const struct graph *graph;
+  int *values, n;
+  void **data; /* [n], owned */
+};
+
+static inline void outcome_init(struct outcome *outcome, const struct graph *graph, const int *values,
+                                int n) {
+  *outcome = (struct outcome){.graph = graph, .n = n};
+  outcome->values = mem_new((size_t)n * sizeof *outcome->values);
+  outcome->data = mem_new((size_t)n * sizeof *outcome->data);
+  for (int i = 0; i < n; i++) {
+    outcome->values[i] = values[i];
+    outcome->data[i] = mem_new(value_size(graph, values[i]) + 1);
+  }
+}
+
+static inline void outcome_fini(struct outcome *outcome) {
+  for (int i = 0; i < outcome->n; i++)
+    free(outcome->data[i]);
+  free(outcome->data);
+  free(outcome->values);
+}
+
+static inline void outcome_on_value(void *user, int watch, const float *data) {
+  struct outcome *outcome = user;
+  memcpy(outcome->data[watch], data, value_size(outcome->graph, outcome->values[watch]));
+}
+
+/* The values that no node computes are known without execution. */
+static inline void outcome_copy_known(struct outcome *outcome, const void *const *inputs) {
+  const struct graph *graph = outcome->graph;
+  for (int i = 0; i < outcome->n; i++) {
+    const void *known = graph->values[outcome->values[i]].data;
+    for (int k = 0; k < graph->n_inputs; k++)
+      if (graph->inputs[k] == outcome->values[i])
+        known = inputs[k];
+    if (graph->values[outcome->values[i]].kind != VALUE_RESULT && known)
+      memcpy(outcome->data[i], known, value_size(graph, outcome->values[i]));
+  }
+}
+
+/* Runs a prepared graph once, into outcome. */
+static inline int program_run(const struct backend_def *backend, struct backend_program *program,
+                              const void *const *inputs, struct outcome *outcome, struct err *err) {
+  struct backend_run run = {.inputs = inputs,
+                            .context = {.seed = 7, .step = 3, .microbatch = 2},
+                            .on_value = outcome_on_value,
+                            .user = outcome};
+  outcome_copy_known(outcome, inputs);
+  return backend->run(program, &run, err);
+}
+
+/* Prepares and runs a graph, twice: the second execution must give the first one's bits. */
+static inline int graph_execute(const struct backend_def *backend, const struct graph *graph,
+                                const void *const *inputs, struct outcome *outcome, struct err *err) {
+  struct backend_program *program = NULL;
+  struct outcome again;
+  int code;
+  outcome_init(&again, graph, outcome->values, outcome->n);
+  code = backend->prepare(graph, outcome->values, outcome->n, &program, err);
+  if (!code)
+    code = program_run(backend, program, inputs, outcome, err);
+  if (!code)
+    code = program_run(backend, program, inputs, &again, err);
+  for (int i = 0; i < outcome->n && !code; i++)
+    if (memcmp(outcome->data[i], again.data[i], value_size(graph, outcome->values[i])) != 0)
+      code = err_set(err, ERR_INTERNAL, "a second execution gives other bits of '%s'",
+                     graph->values[outcome->values[i]].name);
+  backend->release(program);
+  outcome_fini(&again);
+  return code;
+}
+
+static inline double element_at(enum dtype dtype, const void *data, int64_t i) {
+  switch (dtype) {
+  case DTYPE_F32:
+    return ((const float *)data)[i];
+  case DTYPE_I32:
+    return ((const int32_t *)data)[i];
+  case DTYPE_I64:
+    return (double)((const int64_t *)data)[i];
+  default:
+    return ((const uint8_t *)data)[i];
+  }
+}
+
+struct tolerance {
+  double relative, absolute;
+};
+
+/* True if every element of got is near that of want: |got - want| <= absolute + relative |want|. Else `text`
+   says which is the first that is not. */
+static inline bool tensors_agree(enum dtype dtype, int64_t elems, const void *got, const void *want,
+                                 struct tolerance tolerance, char *text, size_t size) {
+  for (int64_t i = 0; i < elems; i++) {
+    double g = element_at(dtype, got, i), w = element_at(dtype, want, i);
+    bool is_same = g == w || (isnan(g) && isnan(w));
+    if (is_same || fabs(g - w) <= tolerance.absolute + tolerance.relative * fabs(w))
+      continue;
+    snprintf(text, size, "element %lld is %.9g, expected %.9g", (long long)i, g, w);
+    return false;
+  }
+  return true;
+}
+
+#endif

@@ -45,8 +45,8 @@ void rpc_bytes_copy(const struct rpc_bytes *bytes, void *out) {
 
 /* out f32[count] += in f32[count]; not 0 if an element of in is not finite: its exponent has all bits set. */
 static uint32_t add_floats(const unsigned char *restrict in, float *restrict out, size_t count) {
-  const f32_unaligned *values = (const f32_unaligned *)in;
-  const u32_unaligned *bits = (const u32_unaligned *)in;
+  const f32_unaligned *values = (const void *)in;
+  const u32_unaligned *bits = (const void *)in;
   uint32_t not_finite = 0;
   for (size_t i = 0; i < count; i++) {
     out[i] = values[i] + out[i];

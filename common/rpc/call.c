@@ -83,9 +83,10 @@ static void put_and_unlock(struct rpc_call *call) {
 }
 
 static void receive(struct rpc_call *call) {
-  grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &call->incoming};
+  grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
+  batch.data.recv_message.recv_message = &call->incoming;
   call->is_receiving = true;
-  rpc_start_batch(call->call, &op, 1, &call->received);
+  rpc_start_batch(call->call, &batch, 1, &call->received);
 }
 
 static void on_accepted(struct rpc_event *event, bool ok) {

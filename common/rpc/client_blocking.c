@@ -50,8 +50,10 @@ static int reader_err(struct rpc_reader *reader, struct err *err) {
 
 int rpc_reader_send(struct rpc_reader *reader, const void *request, struct err *err) {
   grpc_byte_buffer *wire = wire_write(&reader->def->request, request, NULL);
-  grpc_op op = {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = wire};
-  bool is_sent = perform(reader, &op);
+  grpc_op batch = {.op = GRPC_OP_SEND_MESSAGE};
+  bool is_sent;
+  batch.data.send_message.send_message = wire;
+  is_sent = perform(reader, &batch);
   grpc_byte_buffer_destroy(wire);
   if (is_sent)
     return ERR_OK;
@@ -61,16 +63,17 @@ int rpc_reader_send(struct rpc_reader *reader, const void *request, struct err *
 }
 
 void rpc_reader_half_close(struct rpc_reader *reader) {
-  grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
-  perform(reader, &op);
+  grpc_op batch = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
+  perform(reader, &batch);
 }
 
 int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err) {
   struct wire_message got = {0};
   grpc_byte_buffer *wire = NULL;
-  grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &wire};
+  grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
+  batch.data.recv_message.recv_message = &wire;
   *reply = NULL;
-  perform(reader, &op);
+  perform(reader, &batch);
   if (!wire)
     return reader_err(reader, err);
   if (wire_read(&reader->def->reply, wire, &got, err))

@@ -27,9 +27,10 @@ static void on_received(struct rpc_event *event, bool ok);
 static void on_ended(struct rpc_event *event, bool ok);
 
 static void receive_locked(struct rpc_stream *stream) {
-  grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &stream->incoming};
+  grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
+  batch.data.recv_message.recv_message = &stream->incoming;
   stream->is_receiving = true;
-  rpc_start_batch(stream->call, &op, 1, &stream->received);
+  rpc_start_batch(stream->call, &batch, 1, &stream->received);
 }
 
 struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_id method,

@@ -106,18 +106,18 @@ void rpc_reflection_free(struct rpc_reflection *reflection) {
 typedef Grpc__Reflection__V1__ServerReflectionRequest reflection_request;
 typedef Grpc__Reflection__V1__ServerReflectionResponse reflection_response;
 
-static void send_error(struct rpc_call *call, reflection_response *response, enum err_code code,
+static void send_error(struct rpc_call *call, reflection_response response, enum err_code code,
                        const char *text) {
   Grpc__Reflection__V1__ErrorResponse error = GRPC__REFLECTION__V1__ERROR_RESPONSE__INIT;
   error.error_code = err_grpc_status(code);
   error.error_message = (char *)text;
-  response->message_response_case =
+  response.message_response_case =
       GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
-  response->error_response = &error;
-  rpc_call_send(call, response, NULL);
+  response.error_response = &error;
+  rpc_call_send(call, &response, NULL);
 }
 
-static void send_services(struct rpc_call *call, reflection_response *response) {
+static void send_services(struct rpc_call *call, reflection_response response) {
   const struct rpc_names *names = ((struct rpc_reflection *)rpc_call_context(call))->names;
   Grpc__Reflection__V1__ListServiceResponse list = GRPC__REFLECTION__V1__LIST_SERVICE_RESPONSE__INIT;
   Grpc__Reflection__V1__ServiceResponse services[names->count];
@@ -129,13 +129,13 @@ static void send_services(struct rpc_call *call, reflection_response *response) 
   }
   list.n_service = (size_t)names->count;
   list.service = rows;
-  response->message_response_case =
+  response.message_response_case =
       GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_LIST_SERVICES_RESPONSE;
-  response->list_services_response = &list;
-  rpc_call_send(call, response, NULL);
+  response.list_services_response = &list;
+  rpc_call_send(call, &response, NULL);
 }
 
-static void send_file(struct rpc_call *call, reflection_response *response, const char *name, bool is_file) {
+static void send_file(struct rpc_call *call, reflection_response response, const char *name, bool is_file) {
   const struct rpc_reflection *reflection = rpc_call_context(call);
   Grpc__Reflection__V1__FileDescriptorResponse files = GRPC__REFLECTION__V1__FILE_DESCRIPTOR_RESPONSE__INIT;
   for (int i = 0; i < reflection->n_symbols; i++) {
@@ -145,10 +145,10 @@ static void send_file(struct rpc_call *call, reflection_response *response, cons
       continue;
     files.n_file_descriptor_proto = 1;
     files.file_descriptor_proto = &file;
-    response->message_response_case =
+    response.message_response_case =
         GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_FILE_DESCRIPTOR_RESPONSE;
-    response->file_descriptor_response = &files;
-    rpc_call_send(call, response, NULL);
+    response.file_descriptor_response = &files;
+    rpc_call_send(call, &response, NULL);
     return;
   }
   send_error(call, response, ERR_NOT_FOUND, is_file ? "no such file" : "no such symbol");
@@ -162,16 +162,16 @@ static void answer(struct rpc_call *call, const void *message, struct rpc_bytes 
   response.original_request = request;
   switch (request->message_request_case) {
   case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_LIST_SERVICES:
-    send_services(call, &response);
+    send_services(call, response);
     break;
   case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_BY_FILENAME:
-    send_file(call, &response, request->file_by_filename, true);
+    send_file(call, response, request->file_by_filename, true);
     break;
   case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_SYMBOL:
-    send_file(call, &response, request->file_containing_symbol, false);
+    send_file(call, response, request->file_containing_symbol, false);
     break;
   default:
-    send_error(call, &response, ERR_UNSUPPORTED, "there are no extensions here");
+    send_error(call, response, ERR_UNSUPPORTED, "there are no extensions here");
   }
 }
 

@@ -9,7 +9,7 @@
 
 /* What gRPC's own descriptions contain, and what we say instead; the first that is found. */
 struct phrase {
-  int status;
+  int status; /* 0: any */
   const char *needle, *text;
 };
 
@@ -31,6 +31,8 @@ static const struct phrase phrases[] = {
     {GRPC_STATUS_UNAVAILABLE, "Cancelling all calls", "the server is stopping"},
     {GRPC_STATUS_UNAVAILABLE, "Stream removed", "connection lost"},
     {GRPC_STATUS_UNAVAILABLE, "empty address list", "the name has no address"},
+    {0, "Received http2 header with status", "not a gRPC server"},
+    {0, "Failed to create secure client channel", "not an address"},
     {GRPC_STATUS_CANCELLED, "CANCELLED", "cancelled"},
     {GRPC_STATUS_CANCELLED, "Cancelled", "cancelled"},
 };
@@ -75,7 +77,7 @@ int rpc_ending_err(const struct rpc_ending *ending, const char *target, int dead
   make_line(text);
   shown = text[0] ? text : "the call failed without a message";
   for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
-    if (phrases[i].status == (int)ending->status && strstr(text, phrases[i].needle)) {
+    if ((!phrases[i].status || phrases[i].status == (int)ending->status) && strstr(text, phrases[i].needle)) {
       shown = phrases[i].text;
       break;
     }

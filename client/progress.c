@@ -37,7 +37,8 @@ static void draw_locked(struct progress *progress);
 static void erase_locked(struct progress *progress);
 static int terminal_width(const struct progress *progress);
 static void print_locked(struct progress *progress, const char *line);
-static void plain_locked(struct progress *progress, Weir__RunState before, const Weir__RunEvent *event);
+static void plain_locked(struct progress *progress, const struct progress_view *before,
+                         const Weir__RunEvent *event);
 
 struct progress *progress_start(FILE *file, const char *run) {
   struct progress *progress = mem_new(sizeof *progress);
@@ -58,16 +59,16 @@ struct progress *progress_start(FILE *file, const char *run) {
 
 void progress_event(struct progress *progress, const Weir__RunEvent *event) {
   char line[PROGRESS_LINE_MAX];
-  Weir__RunState before;
+  struct progress_view before;
   pthread_mutex_lock(&progress->lock);
-  before = progress->view.state;
+  before = progress->view;
   progress_view_update(&progress->view, event);
   progress->view.elapsed_seconds = clock_seconds(clock_now_ns() - progress->begun_ns);
   if (event->event_case == WEIR__RUN_EVENT__EVENT_EVAL) {
     progress_eval_line(&progress->view, event->eval, line);
     print_locked(progress, line);
   } else if (!progress->is_live) {
-    plain_locked(progress, before, event);
+    plain_locked(progress, &before, event);
   }
   pthread_mutex_unlock(&progress->lock);
 }
@@ -144,11 +145,13 @@ static void print_locked(struct progress *progress, const char *line) {
   fflush(progress->file);
 }
 
-static void plain_locked(struct progress *progress, Weir__RunState before, const Weir__RunEvent *event) {
+static void plain_locked(struct progress *progress, const struct progress_view *before,
+                         const Weir__RunEvent *event) {
   char line[PROGRESS_LINE_MAX], state[OUTPUT_TEXT_MAX];
   const struct progress_view *view = &progress->view;
   uint64_t now_ns = clock_now_ns();
-  if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO && view->state != before) {
+  bool is_news = view->state != before->state || strcmp(view->message, before->message) != 0;
+  if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO && is_news) {
     snprintf(line, sizeof line, "%s: %s%s%s", view->run, output_state(view->state, state),
              view->message[0] ? ": " : "", view->message);
     print_locked(progress, line);

@@ -24,7 +24,7 @@ static void epoch_text(const struct progress_view *view, char text[OUTPUT_TEXT_M
 static bool add_if_fits(char *line, int width, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 void progress_view_init(struct progress_view *view, const char *run) {
-  *view = (struct progress_view){.loss = NAN, .accuracy = NAN};
+  *view = (struct progress_view){.state = WEIR__RUN_STATE__QUEUED, .loss = NAN, .accuracy = NAN};
   snprintf(view->run, sizeof view->run, "%s", run);
 }
 
@@ -42,6 +42,7 @@ void progress_view_update(struct progress_view *view, const Weir__RunEvent *even
 static void view_step(struct progress_view *view, const Weir__StepEvent *step) {
   double keep = exp(-fmax(step->seconds, 0) / RECENT_SECONDS);
   view->state = WEIR__RUN_STATE__RUNNING;
+  view->message[0] = '\0';
   view->step = step->step + 1;
   view->epoch = step->epoch;
   view->loss = step->loss;
@@ -147,12 +148,16 @@ static void line_waiting(const struct progress_view *view, const struct progress
 static void line_numbers(const struct progress_view *view, const struct progress_style *style, char *line) {
   const char *dot = style->is_unicode ? " · " : " | ";
   char text[OUTPUT_TEXT_MAX];
+  bool is_held_up = view->message[0] && view->state != WEIR__RUN_STATE__RUNNING;
   double left = progress_seconds_left(view), rate = progress_samples_per_second(view);
   line[0] = '\0';
   if (view->step == 0) {
     add_if_fits(line, style->width, "  %s", output_duration(view->elapsed_seconds, text));
     return;
   }
+  if (is_held_up &&
+      add_if_fits(line, style->width, "  %s: %s", output_state(view->state, text), view->message))
+    return;
   add_if_fits(line, style->width, "  loss %s", output_loss(view->loss, text));
   if (!isnan(view->accuracy))
     add_if_fits(line, style->width, "%saccuracy %s", dot, output_percent(view->accuracy, text));

@@ -44,7 +44,7 @@ void progress_bar(double fraction, int width, const struct progress_style *style
 
 /* The two lines of the live display, without line ends, each below style->width columns: name, bar, percent,
    step and epoch; loss, accuracy, time left, samples/s, workers. What does not fit is left out. Before the
-   first step the first says what the run waits for. */
+   first step the first says what the run waits for; later, when it is held up, the second does. */
 void progress_live_lines(const struct progress_view *view, const struct progress_style *style,
                          char first[PROGRESS_LINE_MAX], char second[PROGRESS_LINE_MAX]);
 

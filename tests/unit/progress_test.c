@@ -114,6 +114,13 @@ static void a_waiting_run_says_what_it_waits_for(void **state) {
   progress_view_update(&view, &event);
   progress_live_lines(&view, &plain, first, second);
   assert_string_equal(first, "a-123456  queued: 0 of 2 workers are there");
+  add_step(&view, 0, 1);
+  progress_view_update(&view, &event);
+  progress_live_lines(&view, &plain, first, second);
+  assert_string_equal(second, "  queued: 0 of 2 workers are there");
+  add_step(&view, 1, 1);
+  progress_live_lines(&view, &plain, first, second);
+  assert_non_null(strstr(second, "loss 0.2871"));
 }
 
 static void the_speed_follows_the_recent_steps(void **state) {

@@ -1,0 +1,247 @@
+/* Ops: what they refuse, and what the reference backend promises its callers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/graph/op.h"
+#include "worker/backend/backend.h"
+
+static struct shape shape_of(int rank, int64_t a, int64_t b, int64_t c, int64_t d) {
+  return (struct shape){.rank = rank, .dim = {a, b, c, d}};
+}
+
+/* Infers a node of op `name` on f32 inputs of these shapes, as the loader would, without graph_add_node's
+   CHECK. Expects INVALID with `text` in the message. */
+static void expect_refusal(const char *name, const struct shape *inputs, int n_inputs, struct attr *attrs,
+                           int n_attrs, const char *text) {
+  struct graph *graph = graph_new();
+  int in[OP_INPUTS_MAX], out;
+  struct node node = {.op = op_find("", name), .name = "n", .n_inputs = n_inputs, .n_outputs = 1};
+  struct err err = ERR_NONE;
+  graph->opset = 17;
+  for (int i = 0; i < n_inputs; i++)
+    in[i] = graph_add_input(graph, NULL, DTYPE_F32, &inputs[i]);
+  out = graph_add_value(graph, (struct value){.kind = VALUE_RESULT});
+  node.inputs = in;
+  node.outputs = &out;
+  node.attrs = attrs;
+  node.n_attrs = n_attrs;
+  assert_int_equal(node.op->infer(graph, &node, &err), ERR_INVALID);
+  if (!strstr(err.text, text))
+    fail_msg("'%s' is not in '%s'", text, err.text);
+  graph_free(graph);
+}
+
+static void shapes_that_do_not_fit_are_refused_with_both_named(void **state) {
+  struct shape matrices[] = {shape_of(2, 3, 4, 0, 0), shape_of(2, 5, 6, 0, 0)};
+  struct shape images[] = {shape_of(4, 1, 3, 8, 8), shape_of(4, 4, 2, 3, 3)};
+  (void)state;
+  expect_refusal("MatMul", matrices, 2, NULL, 0, "[3,4] and [5,6]");
+  expect_refusal("Gemm", matrices, 2, NULL, 0, "[3,4] and [5,6]");
+  expect_refusal("Add", matrices, 2, NULL, 0, "[3,4] and [5,6]");
+  expect_refusal("Conv", images, 2, NULL, 0, "[1,3,8,8] and weights of shape [4,2,3,3]");
+}
+
+static void attributes_out_of_range_are_refused(void **state) {
+  int64_t kernel[] = {3, 3}, negative[] = {-1, 0, 0, 0}, huge[] = {INT64_MAX, 1}, twice[] = {1, 1};
+  struct shape image = shape_of(4, 1, 3, 8, 8), matrix = shape_of(2, 3, 4, 0, 0);
+  struct attr axis = {.name = "axis", .type = ATTR_INT, .i = 7};
+  struct attr perm = {.name = "perm", .type = ATTR_INTS, .ints = twice, .n = 2};
+  struct attr pool[] = {{.name = "kernel_shape", .type = ATTR_INTS, .ints = kernel, .n = 2},
+                        {.name = "pads", .type = ATTR_INTS, .ints = negative, .n = 4}};
+  (void)state;
+  expect_refusal("Softmax", &matrix, 1, &axis, 1, "axis 7");
+  expect_refusal("Flatten", &matrix, 1, &axis, 1, "axis 7");
+  expect_refusal("Transpose", &matrix, 1, &perm, 1, "perm");
+  expect_refusal("MaxPool", &image, 1, NULL, 0, "kernel_shape");
+  expect_refusal("MaxPool", &image, 1, pool, 2, "'pads' holds -1");
+  pool[1] = (struct attr){.name = "strides", .type = ATTR_INTS, .ints = huge, .n = 2};
+  expect_refusal("AveragePool", &image, 1, pool, 2, "'strides' holds 9223372036854775807");
+  pool[1] = (struct attr){.name = "auto_pad", .type = ATTR_STRING, .s = "SAME"};
+  expect_refusal("AveragePool", &image, 1, pool, 2, "'SAME'");
+  kernel[0] = 9;
+  expect_refusal("MaxPool", &image, 1, pool, 1, "spans 9");
+}
+
+/* logits f32[3,2] -> CrossEntropy with labels i64[3] */
+static struct graph *classifier(void) {
+  struct shape logits = shape_of(2, 3, 2, 0, 0), labels = shape_of(1, 3, 0, 0, 0);
+  struct graph *graph = graph_new();
+  int inputs[2];
+  graph->opset = 17;
+  inputs[0] = graph_add_input(graph, NULL, DTYPE_F32, &logits);
+  inputs[1] = graph_add_input(graph, NULL, DTYPE_I64, &labels);
+  graph_add_node(graph, "CrossEntropy", inputs, 2, 2, NULL, 0);
+  return graph;
+}
+
+static void a_label_out_of_range_is_refused_with_its_value_and_sample(void **state) {
+  static const float logits[6] = {0};
+  (void)state;
+  for (int b = 0; backend_at(b); b++)
+    for (int64_t bad = -1; bad <= 2; bad += 3) {
+      const int64_t labels[] = {0, 1, bad};
+      const void *inputs[] = {logits, labels};
+      struct graph *graph = classifier();
+      struct backend_run run = {.inputs = inputs};
+      struct backend_program *program;
+      struct err err = ERR_NONE;
+      char text[64];
+      assert_int_equal(backend_at(b)->prepare(graph, NULL, 0, &program, &err), ERR_OK);
+      assert_int_equal(backend_at(b)->run(program, &run, &err), ERR_INVALID);
+      snprintf(text, sizeof text, "label %d of sample 2", (int)bad);
+      if (!strstr(err.text, text))
+        fail_msg("'%s' is not in '%s'", text, err.text);
+      backend_at(b)->release(program);
+      graph_free(graph);
+    }
+}
+
+static void an_integer_division_by_zero_is_an_error(void **state) {
+  static const int64_t a[] = {4, 5}, zero[] = {1, 0};
+  struct shape pair = shape_of(1, 2, 0, 0, 0);
+  struct graph *graph = graph_new();
+  const void *inputs[] = {a, zero};
+  struct backend_run run = {.inputs = inputs};
+  struct backend_program *program;
+  struct err err = ERR_NONE;
+  int in[2];
+  (void)state;
+  graph->opset = 17;
+  for (int i = 0; i < 2; i++)
+    in[i] = graph_add_input(graph, NULL, DTYPE_I64, &pair);
+  graph_add_node(graph, "Div", in, 2, 1, NULL, 0);
+  assert_int_equal(backend_find("ref")->prepare(graph, NULL, 0, &program, &err), ERR_OK);
+  assert_int_equal(backend_find("ref")->run(program, &run, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "element 1"));
+  backend_find("ref")->release(program);
+  graph_free(graph);
+}
+
+/* x -> Relu -> Mul by a weight -> Exp -> Neg, each f32[4]. */
+struct chain {
+  struct graph *graph;
+  int weight, watched[4];
+};
+
+static void chain_init(struct chain *chain) {
+  static const float ones[4] = {1, 1, 1, 1};
+  struct shape shape = shape_of(1, 4, 0, 0, 0);
+  struct graph *graph = graph_new();
+  int x = graph_add_input(graph, NULL, DTYPE_F32, &shape);
+  graph->opset = 17;
+  chain->graph = graph;
+  chain->weight = graph_add_value(graph, (struct value){.name = "w",
+                                                        .kind = VALUE_INITIALIZER,
+                                                        .dtype = DTYPE_F32,
+                                                        .shape = shape,
+                                                        .data = ones,
+                                                        .producer = -1});
+  chain->watched[0] = graph_add_node(graph, "Relu", &x, 1, 1, NULL, 0)->outputs[0];
+  chain->watched[1] =
+      graph_add_node(graph, "Mul", (int[]){chain->watched[0], chain->weight}, 2, 1, NULL, 0)->outputs[0];
+  chain->watched[2] = graph_add_node(graph, "Exp", &chain->watched[1], 1, 1, NULL, 0)->outputs[0];
+  chain->watched[3] = graph_add_node(graph, "Neg", &chain->watched[2], 1, 1, NULL, 0)->outputs[0];
+}
+
+/* What the callbacks of an execution saw. */
+struct record {
+  int weight; /* the value that may be announced */
+  int calls;
+  int order[8];      /* watch indices; -1: the weight was announced */
+  float first[8];    /* element 0 */
+  int cancel_before; /* call number; -1 */
+};
+
+static void record_value(void *user, int watch, const float *data) {
+  struct record *record = user;
+  record->first[record->calls] = data[0];
+  record->order[record->calls++] = watch;
+}
+
+static void record_weight(void *user, int value) {
+  struct record *record = user;
+  assert_int_equal(value, record->weight);
+  record->order[record->calls++] = -1;
+}
+
+static bool record_cancels(void *user) {
+  const struct record *record = user;
+  return record->calls == record->cancel_before;
+}
+
+static int run_chain(const struct backend_def *backend, struct record *record, size_t *bytes) {
+  static const float x[4] = {2, -1, 0.5f, 3}, weight[4] = {0.5f, 1, 1, 1};
+  const void *inputs[] = {x};
+  const float *weights[16] = {NULL};
+  struct backend_run run = {.inputs = inputs,
+                            .weights = weights,
+                            .on_value = record_value,
+                            .before_weight = record_weight,
+                            .is_cancelled = record_cancels,
+                            .user = record};
+  struct backend_program *program;
+  struct err err = ERR_NONE;
+  struct chain chain;
+  int code;
+  chain_init(&chain);
+  weights[chain.weight] = weight;
+  record->weight = chain.weight;
+  assert_int_equal(backend->prepare(chain.graph, chain.watched, 4, &program, &err), ERR_OK);
+  *bytes = backend->memory_bytes(program);
+  code = backend->run(program, &run, &err);
+  backend->release(program);
+  graph_free(chain.graph);
+  return code;
+}
+
+static void watched_values_come_in_node_order_after_the_weights_they_need(void **state) {
+  static const int order[] = {0, -1, 1, 2, 3};
+  (void)state;
+  for (int b = 0; backend_at(b); b++) {
+    struct record record = {.cancel_before = -1};
+    size_t bytes;
+    assert_int_equal(run_chain(backend_at(b), &record, &bytes), ERR_OK);
+    assert_int_equal(record.calls, 5);
+    assert_memory_equal(record.order, order, sizeof order);
+    assert_float_equal(record.first[0], 2.0f, 0);
+    assert_float_equal(record.first[2], 1.0f, 0);
+    assert_float_equal(record.first[4], -2.7182817f, 1e-5);
+  }
+}
+
+static void an_execution_is_cancelled_between_nodes(void **state) {
+  (void)state;
+  for (int b = 0; backend_at(b); b++) {
+    struct record record = {.cancel_before = 3};
+    size_t bytes;
+    assert_int_equal(run_chain(backend_at(b), &record, &bytes), ERR_CANCELLED);
+    assert_int_equal(record.calls, 3);
+  }
+}
+
+static void the_reference_backend_computes_a_chain_in_place(void **state) {
+  struct record record = {.cancel_before = -1};
+  size_t bytes;
+  (void)state;
+  assert_int_equal(run_chain(backend_find("ref"), &record, &bytes), ERR_OK);
+  assert_int_equal(bytes, 64);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shapes_that_do_not_fit_are_refused_with_both_named),
+      cmocka_unit_test(attributes_out_of_range_are_refused),
+      cmocka_unit_test(a_label_out_of_range_is_refused_with_its_value_and_sample),
+      cmocka_unit_test(an_integer_division_by_zero_is_an_error),
+      cmocka_unit_test(watched_values_come_in_node_order_after_the_weights_they_need),
+      cmocka_unit_test(an_execution_is_cancelled_between_nodes),
+      cmocka_unit_test(the_reference_backend_computes_a_chain_in_place),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

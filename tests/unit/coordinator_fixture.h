@@ -1,0 +1,330 @@
+/* The coordinator's core under test: a cluster of made-up members, and what they were told. */
+#ifndef WEIR_TESTS_COORDINATOR_FIXTURE_H
+#define WEIR_TESTS_COORDINATOR_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "server/coordinator/core.h"
+
+enum {
+  MEMBERS = 64,
+  MISSING_MS = 5000,
+  BLOCKS = 5,
+  MICROBATCHES = 8,
+  SAMPLES = 1000,
+  BATCH = 128,
+  STEPS = 10
+};
+
+/* What a member was told: the newest order of each kind. */
+struct told {
+  bool is_member, is_closed;
+  char id[32];
+  char load[64], unload[64]; /* run ids */
+  uint32_t load_servers;
+  bool load_has_plan;
+  uint64_t view;       /* number */
+  uint32_t begin, end; /* of its microbatches */
+  uint32_t view_workers;
+  uint64_t write_step;
+};
+
+struct fixture {
+  struct coordinator *coordinator;
+  struct coordinator_actions actions;
+  uint64_t now_ms;
+  struct told told[MEMBERS];
+  int commits, records, publishes;
+  uint32_t covered; /* microbatches of the newest view, in all its workers' ranges */
+};
+
+static inline void take_view(struct fixture *f, struct told *told, const Weir__View *view) {
+  assert_true(view->number > told->view);
+  told->view = view->number;
+  told->view_workers = (uint32_t)view->n_workers;
+  f->covered = 0;
+  for (size_t i = 0; i < view->n_workers; i++) {
+    const Weir__Assignment *assignment = view->workers[i];
+    assert_int_equal(assignment->microbatch_begin, f->covered); /* once each, without a gap */
+    f->covered = assignment->microbatch_end;
+    if (strcmp(assignment->worker, told->id) == 0) {
+      told->begin = assignment->microbatch_begin;
+      told->end = assignment->microbatch_end;
+    }
+  }
+  assert_int_equal(f->covered, MICROBATCHES);
+}
+
+static inline void take_order(struct fixture *f, uint64_t member, const Weir__Order *order) {
+  struct told *told = &f->told[member];
+  assert_true(told->is_member && !told->is_closed);
+  assert_int_equal(order->epoch, 1);
+  switch (order->body_case) {
+  case WEIR__ORDER__BODY_WELCOME:
+    snprintf(told->id, sizeof told->id, "%s", order->welcome->id);
+    break;
+  case WEIR__ORDER__BODY_LOAD:
+    snprintf(told->load, sizeof told->load, "%s", order->load->run);
+    told->view = 0;
+    told->load_servers = (uint32_t)order->load->n_servers;
+    told->load_has_plan = order->load->plan != NULL;
+    break;
+  case WEIR__ORDER__BODY_VIEW:
+    take_view(f, told, order->view);
+    break;
+  case WEIR__ORDER__BODY_WRITE:
+    told->write_step = order->write->step;
+    break;
+  case WEIR__ORDER__BODY_UNLOAD:
+    snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);
+    *told->load = 0;
+    told->view = 0;
+    break;
+  default:
+    fail_msg("an order without a body");
+  }
+}
+
+static inline void step(struct fixture *f, const struct coordinator_event *event) {
+  coordinator_step(f->coordinator, event, f->now_ms, &f->actions);
+  for (int i = 0; i < f->actions.count; i++) {
+    const struct coordinator_action *action = &f->actions.items[i];
+    if (action->kind == ACTION_ORDER)
+      take_order(f, action->member, action->order);
+    else if (action->kind == ACTION_CLOSE)
+      f->told[action->member].is_closed = true;
+    f->commits += action->kind == ACTION_COMMIT;
+    f->records += action->kind == ACTION_RECORD;
+    f->publishes += action->kind == ACTION_PUBLISH;
+  }
+}
+
+static inline void join(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
+                        const char *fingerprint) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = key, .hello = &hello};
+  char address[32];
+  snprintf(address, sizeof address, "host:%llu", (unsigned long long)key);
+  hello.role = role;
+  hello.host = "host";
+  hello.address = role == WEIR__ROLE__SERVER ? address : "";
+  hello.device = "cpu";
+  hello.executors = executors;
+  hello.fingerprint = (char *)fingerprint;
+  f->told[key].is_member = true;
+  step(f, &event);
+}
+
+static inline void worker_joins(struct fixture *f, uint64_t key, uint32_t executors) {
+  join(f, key, WEIR__ROLE__WORKER, executors, "build-1");
+}
+
+static inline void server_joins(struct fixture *f, uint64_t key) {
+  join(f, key, WEIR__ROLE__SERVER, 0, "build-1");
+}
+
+static inline void leave(struct fixture *f, uint64_t key) {
+  struct coordinator_event event = {.kind = EVENT_MEMBER_LEFT, .member = key, .reason = "connection reset"};
+  f->told[key].is_closed = true;
+  step(f, &event);
+}
+
+static inline void send(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  struct coordinator_event event = {.kind = EVENT_MEMBER_MESSAGE, .member = key, .message = &message};
+  message.body_case = body;
+  message.hello = content;
+  step(f, &event);
+}
+
+static inline void beat(struct fixture *f, uint64_t key) {
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+}
+
+static inline void tick(struct fixture *f) {
+  struct coordinator_event event = {.kind = EVENT_TICK};
+  step(f, &event);
+}
+
+static inline void loads(struct fixture *f, uint64_t key, const char *run, const char *dataset,
+                         uint64_t samples) {
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  loaded.run = (char *)run;
+  loaded.train_samples = samples;
+  loaded.dataset_sha256 = (char *)dataset;
+  loaded.probe_sha256 = "probe";
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+}
+
+static inline void worker_loads(struct fixture *f, uint64_t key, const char *run) {
+  loads(f, key, run, "data", SAMPLES);
+}
+
+static inline void server_loads(struct fixture *f, uint64_t key, const char *run) {
+  loads(f, key, run, "", 0);
+}
+
+static inline void refuses(struct fixture *f, uint64_t key, const char *run, const char *message,
+                           bool bad_input) {
+  Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
+  refused.run = (char *)run;
+  refused.message = (char *)message;
+  refused.bad_input = bad_input;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
+}
+
+static inline void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t number) {
+  Weir__StepReport report = WEIR__STEP_REPORT__INIT;
+  report.run = (char *)run;
+  report.step = number;
+  report.loss = 2.5;
+  report.lr = 0.1;
+  report.samples = BATCH;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
+}
+
+static inline void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
+  Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
+  report.run = (char *)run;
+  report.step = version;
+  report.loss = 0.5;
+  report.accuracy = 0.75;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
+}
+
+static inline void completes(struct fixture *f, uint64_t key, const char *run) {
+  Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
+  complete.run = (char *)run;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
+}
+
+/* Blocks [begin, end), or an error. */
+static inline void writes(struct fixture *f, uint64_t key, const char *run, uint32_t begin, uint32_t end,
+                          const char *error) {
+  static char sha256[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
+  Weir__WrittenBlock blocks[BLOCKS + 1], *list[BLOCKS + 1];
+  for (uint32_t i = begin; i < end; i++) {
+    list[written.n_blocks] = &blocks[written.n_blocks];
+    weir__written_block__init(&blocks[written.n_blocks]);
+    blocks[written.n_blocks].block = i;
+    blocks[written.n_blocks].sha256 = sha256;
+    blocks[written.n_blocks++].bytes = 4;
+  }
+  written.run = (char *)run;
+  written.step = STEPS;
+  written.blocks = list;
+  written.error = (char *)error;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
+}
+
+static inline void drains(struct fixture *f, uint64_t key) {
+  Weir__Leaving leaving = WEIR__LEAVING__INIT;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
+}
+
+static inline void submit(struct fixture *f, const char *id, uint32_t min, uint32_t max) {
+  static const uint32_t block_elems[BLOCKS] = {100, 200, 300, 50, 4};
+  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
+  Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
+  Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
+  Weir__DataSource source = WEIR__DATA_SOURCE__INIT;
+  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
+  Weir__OptimizerSpec optimizer = WEIR__OPTIMIZER_SPEC__INIT;
+  Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
+  struct run_submission submission = {.id = id,
+                                      .spec = &spec,
+                                      .model_bytes = 1000,
+                                      .model_sha256 = "feed",
+                                      .parameters = 650,
+                                      .block_elems = block_elems,
+                                      .n_blocks = BLOCKS,
+                                      .submitted_unix_ms = 1700000000000};
+  struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
+  spec.name = "mlp";
+  spec.model = &model;
+  spec.data = &data;
+  spec.train = &train;
+  spec.workers = &workers;
+  model.onnx = "mlp.onnx";
+  source.format = "idx";
+  data.train = &source;
+  train.has_steps = train.has_batch = train.has_microbatches = true;
+  train.steps = STEPS;
+  train.batch = BATCH;
+  train.microbatches = MICROBATCHES;
+  train.optimizer = &optimizer;
+  workers.has_min = true;
+  workers.min = min;
+  workers.has_max = max != 0;
+  workers.max = max;
+  step(f, &event);
+}
+
+static inline void cancel(struct fixture *f, const char *run) {
+  struct coordinator_event event = {.kind = EVENT_RUN_CANCELLED, .run = run};
+  step(f, &event);
+}
+
+static inline void commits(struct fixture *f, const char *run, const char *error) {
+  struct coordinator_event event = {
+      .kind = EVENT_CHECKPOINT,
+      .checkpoint = {.run = run,
+                     .weights_sha256 = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+                     .error = error}};
+  step(f, &event);
+}
+
+static inline Weir__RunInfo info(struct fixture *f, const char *run) {
+  Weir__RunInfo answer;
+  assert_true(coordinator_run_info(f->coordinator, run, f->now_ms, &answer));
+  return answer;
+}
+
+static inline void assert_state(struct fixture *f, const char *run, Weir__RunState expected) {
+  assert_int_equal(info(f, run).state, expected);
+}
+
+/* The worker's row in ListWorkers; its strings hold until the next step. */
+static inline Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
+  struct arena arena;
+  Weir__ListWorkersReply reply;
+  Weir__WorkerInfo row = WEIR__WORKER_INFO__INIT;
+  arena_init(&arena);
+  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
+  for (size_t i = 0; i < reply.n_workers; i++)
+    if (strcmp(reply.workers[i]->id, f->told[key].id) == 0)
+      row = *reply.workers[i];
+  arena_fini(&arena);
+  return row;
+}
+
+static inline int setup(void **state) {
+  struct coordinator_options options = {.epoch = 1, .missing_after_ms = MISSING_MS};
+  struct fixture *f = calloc(1, sizeof *f);
+  f->coordinator = coordinator_new(&options);
+  f->now_ms = 1000;
+  *state = f;
+  return 0;
+}
+
+static inline int teardown(void **state) {
+  struct fixture *f = *state;
+  coordinator_free(f->coordinator);
+  coordinator_actions_fini(&f->actions);
+  free(f);
+  return 0;
+}
+
+#endif

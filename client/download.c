@@ -10,7 +10,7 @@
 
 /* Bytes that grow as chunks come: the stream does not say its length in advance. */
 struct bytes {
-  uint8_t *data;
+  void *data;
   size_t size, capacity;
 };
 
@@ -47,7 +47,7 @@ int download_weights(struct connection *connection, const char *run, uint64_t n_
             run, bytes.size, n_params);
     goto out;
   }
-  weights->params = (float *)bytes.data;
+  weights->params = bytes.data;
   weights->n_params = n_params;
   weights->state = weights->params + n_params;
   weights->n_state = floats - n_params;
@@ -88,14 +88,14 @@ static int stream_read(struct connection *connection, enum rpc_method_id method,
 static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, struct err *err) {
   if (bytes->size + chunk->len > bytes->capacity) {
     size_t capacity = (bytes->size + chunk->len) * 2;
-    uint8_t *data = realloc(bytes->data, capacity);
+    void *data = realloc(bytes->data, capacity);
     if (!data)
       return err_set(err, ERR_NO_MEMORY, "no memory for a download of more than %zu bytes", bytes->size);
     bytes->data = data;
     bytes->capacity = capacity;
   }
   if (chunk->len > 0)
-    memcpy(bytes->data + bytes->size, chunk->data, chunk->len);
+    memcpy((uint8_t *)bytes->data + bytes->size, chunk->data, chunk->len);
   bytes->size += chunk->len;
   return ERR_OK;
 }

@@ -10,8 +10,9 @@
 
 /* Both write `path` (a file beside it, then renamed, so that no half file is ever seen under that name).
    onnx, spec: as submitted. params f32[n_params]: the flat parameter vector. state f32[n_state]: the
-   running statistics, without the metrics before them. They are as the coordinator's GetWeights sends them, see common/graph/model.h for their
-   order. Errors: INVALID when the lengths do not fit the model; IO naming the path. */
+   running statistics, without the metrics before them. They are as the coordinator's GetWeights sends them,
+   see common/graph/model.h for their order. Errors: INVALID when the lengths do not fit the model; IO naming
+   the path. */
 
 /* The submitted model with its trained initializers and running statistics replaced, batch norm on the latter
    and dropout gone. */

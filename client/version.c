@@ -1,13 +1,13 @@
 /* weir version: this build and the libraries that it runs with. */
 #include <jansson.h>
-#include <openssl/crypto.h>
 #include <protobuf-c/protobuf-c.h>
 #include <stdio.h>
-#include <yaml.h>
 #include <zlib.h>
 
 #include "client/command.h"
 #include "common/rpc/rpc.h"
+#include "common/sha256.h"
+#include "common/spec.h"
 
 #define WEIR_VERSION "0.1.0"
 
@@ -16,9 +16,9 @@ static int version_run(const struct args *args) {
   printf("weir %s (build %s)\n", WEIR_VERSION, WEIR_BUILD);
   printf("grpc core %s\n", rpc_library_version());
   printf("protobuf-c %s\n", protobuf_c_version());
-  printf("openssl %s\n", OpenSSL_version(OPENSSL_VERSION_STRING));
+  printf("openssl %s\n", sha256_library_version());
   printf("zlib %s\n", zlibVersion());
-  printf("libyaml %s\n", yaml_get_version_string());
+  printf("libyaml %s\n", spec_library_version());
   printf("jansson %s\n", jansson_version_str());
   return EXIT_DONE;
 }

@@ -1,6 +1,7 @@
 /* SHA-256 through OpenSSL. */
 #include "common/sha256.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include "common/err.h"
@@ -31,4 +32,8 @@ void sha256_hex(const void *data, size_t size, char hex[SHA256_HEX_SIZE]) {
   struct sha256 *sha = sha256_new();
   sha256_update(sha, data, size);
   sha256_finish(sha, hex);
+}
+
+const char *sha256_library_version(void) {
+  return OpenSSL_version(OPENSSL_VERSION_STRING);
 }

@@ -13,4 +13,6 @@ void sha256_update(struct sha256 *sha, const void *data, size_t size);
 void sha256_finish(struct sha256 *sha, char hex[SHA256_HEX_SIZE]); /* and frees it */
 void sha256_hex(const void *data, size_t size, char hex[SHA256_HEX_SIZE]);
 
+const char *sha256_library_version(void); /* OpenSSL's, as linked */
+
 #endif

@@ -314,3 +314,7 @@ Weir__RunSpec *spec_copy(const Weir__RunSpec *spec) {
   CHECK(copy);
   return copy;
 }
+
+const char *spec_library_version(void) {
+  return yaml_get_version_string();
+}

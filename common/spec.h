@@ -24,4 +24,6 @@ Weir__RunSpec *spec_copy(const Weir__RunSpec *spec);
    INVALID, naming the key by its path ("train.optimizer.lr"). */
 int spec_check(Weir__RunSpec *spec, struct err *err);
 
+const char *spec_library_version(void); /* libyaml's, as linked */
+
 #endif

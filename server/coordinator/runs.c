@@ -10,6 +10,7 @@
 #include "server/coordinator/state.h"
 
 enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, HASH_MAX = 128 };
+#define SAMPLES_MAX (UINT64_C(1) << 38) /* a plan's numbers fit below it */
 
 /* transitions[from] has bit `to`. */
 #define TO(state) (1u << WEIR__RUN_STATE__##state)
@@ -200,12 +201,15 @@ void coordinator_loaded(struct coordinator *coordinator, struct member *member,
 static void worker_loaded(struct coordinator *coordinator, struct member *worker,
                           const Weir__RunLoaded *loaded) {
   struct run *run = worker->run;
+  bool is_absurd = loaded->train_samples > SAMPLES_MAX || loaded->eval_samples > SAMPLES_MAX;
   char *mismatch;
-  if (!run->reference.worker)
+  if (!run->reference.worker && !is_absurd)
     reference_set(coordinator, run, worker, loaded);
   if (coordinator_is_over(run))
     return;
-  mismatch = reference_mismatch(run, worker, loaded);
+  mismatch = is_absurd
+                 ? mem_printf("%s (%s) claims more samples than a run can have", worker->id, worker->host)
+                 : reference_mismatch(run, worker, loaded);
   if (mismatch) {
     coordinator_order_unload(coordinator, run, worker, mismatch);
     worker_refuse(run, worker, mismatch);

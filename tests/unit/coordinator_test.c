@@ -241,6 +241,18 @@ static void too_little_data_is_bad_input(void **state) {
   assert_string_equal(f->told[W1].unload, RUN);
 }
 
+static void a_worker_that_claims_absurdly_much_data_is_refused(void **state) {
+  struct fixture *f = *state;
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  worker_joins(f, W2, 1);
+  submit(f, RUN, 1, 0);
+  loads(f, W1, RUN, "data", UINT64_MAX);
+  assert_string_equal(worker_row(f, W1).state, "refused");
+  worker_loads(f, W2, RUN); /* and sets no standard for others */
+  assert_string_equal(worker_row(f, W2).state, "ready");
+}
+
 static void a_lost_server_fails_the_run_by_name(void **state) {
   struct fixture *f = *state;
   start_run(f);
@@ -368,6 +380,7 @@ int main(void) {
       TEST(bad_input_fails_the_run_once_nobody_may_think_otherwise),
       TEST(a_machine_that_cannot_is_not_bad_input),
       TEST(too_little_data_is_bad_input),
+      TEST(a_worker_that_claims_absurdly_much_data_is_refused),
       TEST(a_lost_server_fails_the_run_by_name),
       TEST(a_server_that_refuses_fails_the_run),
       TEST(a_checkpoint_that_fails_fails_the_run),

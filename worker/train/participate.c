@@ -144,8 +144,10 @@ static void on_failed(void *user, const struct transfer_item *item, const struct
   bool is_elsewhere = err->code == ERR_DROPPED || err->code == ERR_STALE || err->code == ERR_NOT_FOUND ||
                       err->code == ERR_CANCELLED;
   pthread_mutex_lock(&run->lock);
-  log_event(LOG_WARN, "worker", "transfer_refused", "run=%s block=%u version=%llu code=%s error=\"%s\"",
-            run->load->run, item->block, (unsigned long long)item->version, err_name(err->code), err->text);
+  if (run->phase == RUN_WORKING && !run->must_rejoin)
+    log_event(err->code == ERR_DROPPED ? LOG_INFO : LOG_WARN, "worker", "transfer_refused",
+              "run=%s block=%u version=%llu code=%s error=\"%s\"", run->load->run, item->block,
+              (unsigned long long)item->version, err_name(err->code), err->text);
   if (is_elsewhere && run->phase == RUN_WORKING && run->rejoins < REJOINS_MAX)
     run->must_rejoin = true;
   else if (run->phase == RUN_WORKING)

@@ -109,7 +109,7 @@ static int inline_external(const char *path, void **bytes, size_t *size, struct 
   Onnx__GraphProto *graph = model ? model->graph : NULL;
   bool found = false;
   if (!model)
-    return err_set(err, ERR_INVALID, "%s: is not an ONNX model, or is cut short", path);
+    return err_prefix(err, "%s", path);
   for (size_t i = 0; graph && i < graph->n_initializer && !err->code; i++)
     if (is_external(graph->initializer[i])) {
       found = true;

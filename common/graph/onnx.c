@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/graph/onnx_parts.h"
+#include "common/unpack.h"
 
 enum { OPSET_MIN = 7, OPSET_MAX = 21 };
 
@@ -9,17 +10,12 @@ static int read_opset(const Onnx__ModelProto *model, int *opset, struct err *err
 
 int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, struct err *err) {
   struct onnx_reader reader = {.graph = graph_new()};
-  Onnx__ModelProto *model = NULL;
+  Onnx__ModelProto *model = message_unpack(&onnx__model_proto__descriptor, bytes, size_bytes, err);
   int code;
-  enum onnx_wire wire = onnx_wire_check(&onnx__model_proto__descriptor, bytes, size_bytes);
   *out = NULL;
   names_init(&reader.names);
-  if (wire == ONNX_WIRE_OK)
-    model = onnx__model_proto__unpack(NULL, size_bytes, bytes);
   if (!model) {
-    code = wire == ONNX_WIRE_DEEP
-               ? err_set(err, ERR_INVALID, "the model's messages are nested deeper than any real model's")
-               : err_set(err, ERR_INVALID, "the model is not an ONNX file, or it is cut short or damaged");
+    code = err->code;
     goto out;
   }
   if (!model->graph) {

@@ -20,11 +20,6 @@ struct onnx_reader {
   struct listing unsupported_attrs;
 };
 
-enum onnx_wire { ONNX_WIRE_OK, ONNX_WIRE_BROKEN, ONNX_WIRE_DEEP };
-
-/* Walks the wire form of a message of that type (a ProtobufCMessageDescriptor) and those nested in it. */
-enum onnx_wire onnx_wire_check(const void *type, const void *bytes, size_t size_bytes);
-
 /* Errors: INVALID unless the name is short text without control characters. what: "node 7's output". */
 int onnx_name_check(const char *name, const char *what, struct err *err);
 

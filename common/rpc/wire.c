@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/unpack.h"
+
 enum { VARINT_MAX = 10 };
 
 /* A position in a received message. */
@@ -59,12 +61,8 @@ int wire_read(const struct wire_type *type, const grpc_byte_buffer *wire, struct
 
 static int unpack(const struct wire_type *type, const uint8_t *data, size_t size, struct wire_message *out,
                   struct err *err) {
-  if (wire_is_shallow(type->descriptor, data, size, WIRE_DEPTH_MAX))
-    out->message = protobuf_c_message_unpack(type->descriptor, NULL, size, data);
-  if (out->message)
-    return ERR_OK;
-  return err_set(err, ERR_INVALID, "not a %s: malformed, or nested more than %d deep", type->descriptor->name,
-                 WIRE_DEPTH_MAX);
+  out->message = message_unpack(type->descriptor, data, size, err);
+  return out->message ? ERR_OK : err->code;
 }
 
 /* The bytes that are left in the cursor's slice; moves on to the next slice at the end of one. */

@@ -5,11 +5,11 @@
 #include <grpc/byte_buffer.h>
 
 #include "common/rpc/rpc.h"
+#include "common/wire_field.h"
 
 enum {
   WIRE_MESSAGE_BYTES_MAX = 4 * 1024 * 1024, /* gRPC's default */
-  WIRE_REST_BYTES_MAX = 64 * 1024,          /* of a message beside its bytes field */
-  WIRE_DEPTH_MAX = 64                       /* messages within messages */
+  WIRE_REST_BYTES_MAX = 64 * 1024           /* of a message beside its bytes field */
 };
 
 /* How one message type travels. */
@@ -34,24 +34,6 @@ void wire_message_fini(struct wire_message *message);
 /* The message followed by its bytes field, whose memory is not copied. The caller destroys the result. */
 grpc_byte_buffer *wire_write(const struct wire_type *type, const void *message,
                              const struct rpc_payload *payload);
-
-/* A field of a message in contiguous memory. */
-struct wire_field {
-  uint32_t number;
-  uint32_t kind;       /* WIRE_VARINT... */
-  const uint8_t *data; /* WIRE_LENGTH: its content */
-  size_t size;
-};
-
-enum wire_kind { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_LENGTH = 2, WIRE_FIXED32 = 5 };
-
-/* The next field from *at on. False at the end and, leaving *at before it, at what is not a field. */
-bool wire_next(const uint8_t **at, const uint8_t *end, struct wire_field *field);
-
-/* True if the bytes are fields throughout and no message lies more than `levels` deep: protobuf-c's unpack
-   recurses without a limit. */
-bool wire_is_shallow(const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t size,
-                     int levels);
 
 /* Received bytes under construction: room for max_slices. */
 struct rpc_bytes *rpc_bytes_new(size_t max_slices);

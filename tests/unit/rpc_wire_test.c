@@ -11,6 +11,7 @@
 
 #include "common/random.h"
 #include "common/rpc/core.h"
+#include "common/unpack.h"
 #include "onnx.pb-c.h"
 #include "parameters.pb-c.h"
 
@@ -244,13 +245,14 @@ static void messages_nested_too_deep_are_refused(void **state) {
   enum { CAPACITY = 400000 };
   uint8_t *data = malloc(CAPACITY);
   const ProtobufCMessageDescriptor *graph = &onnx__graph_proto__descriptor;
-  size_t size = nest(data, CAPACITY, WIRE_DEPTH_MAX);
+  struct err err = ERR_NONE;
+  void *message = message_unpack(graph, data, nest(data, CAPACITY, UNPACK_DEPTH_MAX), &err);
   (void)state;
-  assert_true(wire_is_shallow(graph, data, size, WIRE_DEPTH_MAX));
-  size = nest(data, CAPACITY, WIRE_DEPTH_MAX + 1);
-  assert_false(wire_is_shallow(graph, data, size, WIRE_DEPTH_MAX));
-  size = nest(data, CAPACITY, 60000);
-  assert_false(wire_is_shallow(graph, data, size, WIRE_DEPTH_MAX));
+  assert_non_null(message);
+  protobuf_c_message_free_unpacked(message, NULL);
+  assert_null(message_unpack(graph, data, nest(data, CAPACITY, UNPACK_DEPTH_MAX + 1), &err));
+  assert_non_null(strstr(err.text, "nested too deep"));
+  assert_null(message_unpack(graph, data, nest(data, CAPACITY, 60000), &err));
   free(data);
 }
 

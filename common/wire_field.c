@@ -1,5 +1,5 @@
 /* Protobuf messages in contiguous memory, field by field. */
-#include "common/rpc/wire.h"
+#include "common/wire_field.h"
 
 static bool read_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
   *value = 0;
@@ -40,19 +40,4 @@ bool wire_next(const uint8_t **at, const uint8_t *end, struct wire_field *field)
   *field = (struct wire_field){(uint32_t)(tag >> 3), tag & 7, next, size};
   *at = next + size;
   return true;
-}
-
-bool wire_is_shallow(const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t size,
-                     int levels) {
-  const uint8_t *at = data, *end = data + size;
-  struct wire_field field;
-  while (wire_next(&at, end, &field)) {
-    const ProtobufCFieldDescriptor *known =
-        field.kind == WIRE_LENGTH ? protobuf_c_message_descriptor_get_field(descriptor, field.number) : NULL;
-    if (!known || known->type != PROTOBUF_C_TYPE_MESSAGE)
-      continue;
-    if (levels == 0 || !wire_is_shallow(known->descriptor, field.data, field.size, levels - 1))
-      return false;
-  }
-  return at == end;
 }

@@ -150,19 +150,22 @@ static void on_lost(void *user, const struct err *err) {
   pthread_mutex_unlock(&worker->lock);
 }
 
+/* SIGUSR1 is ours: worker_serve ends the thread with it. */
 static void *signals_main(void *argument) {
   struct worker *worker = argument;
+  bool is_ending = false;
   sigset_t set;
   int number;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGUSR1);
-  for (bool is_first = true; sigwait(&set, &number) == 0 && number != SIGUSR1; is_first = false) {
-    if (!is_first)
-      _exit(128 + number);
+  while (!is_ending && sigwait(&set, &number) == 0) {
     pthread_mutex_lock(&worker->lock);
-    worker->is_leaving = true;
+    if (number != SIGUSR1 && worker->is_leaving)
+      _exit(128 + number);
+    worker->is_leaving |= number != SIGUSR1;
+    is_ending = number == SIGUSR1 && worker->is_ending;
     pthread_cond_broadcast(&worker->changed);
     pthread_mutex_unlock(&worker->lock);
   }

@@ -152,7 +152,7 @@ struct buffer *reducer_take(struct reducer *reducer, uint32_t b, struct tree_nod
     if (!tree_is_same(block->held[i].node, sibling))
       continue;
     block->held[i] = block->held[--block->n_held];
-    *node = tree_canonical(tree_parent(*node), reducer->options.microbatches);
+    *node = tree_parent(*node);
     return buffer;
   }
   return NULL;

@@ -262,6 +262,7 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
                          const Weir__RunRefused *refused) {
   struct run *run = coordinator_run(coordinator, refused->run);
   const char *text = *refused->message ? refused->message : "it gave no reason";
+  bool was_ready;
   if (!run || refused->incarnation != run->incarnation || coordinator_is_over(run))
     return;
   if (coordinator_run_server(run, member)) {
@@ -271,10 +272,14 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   }
   if (member->run != run || member->state == WORKER_DRAINING)
     return;
+  was_ready = member->state == WORKER_READY;
   worker_refuse(run, member, text);
-  if (refused->bad_input && !run->reference.worker &&
-      coordinator_count_workers(coordinator, run, WORKER_LOADING) == 0)
+  if (coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
+    return;
+  if (refused->bad_input && !run->reference.worker)
     coordinator_run_fail(coordinator, run, true, "%s", text);
+  else if (was_ready && coordinator_count_workers(coordinator, run, WORKER_READY) == 0)
+    coordinator_run_fail(coordinator, run, false, "%s", text); /* all who trained gave up: it diverges */
 }
 
 /* The run goes on without the worker, and does not ask it again. */

@@ -178,6 +178,13 @@ def test_a_run_that_cannot_start_says_what_it_waits_for():
                                          cluster.address).stdout)["state"] == "done", "the run's end")
 
 
+def test_a_run_that_diverges_fails_and_says_where():
+    with Folder() as folder:
+        spec = folder.spec(folder.model("mlp"), train=TRAIN.replace("0.1", "1e30").replace("steps: 2", "steps: 50"))
+        done = weir("train", spec, "--workers", 2, "--threads", 1, "--out", folder.file("out"), status=1)
+        assert "not finite" in done.stderr and "step" in done.stderr, done.stderr
+
+
 def test_a_worker_for_a_device_that_is_not_there_says_so():
     import subprocess
     done = subprocess.run([program("weir-worker"), "--device", "cuda"], capture_output=True, text=True, timeout=60)

@@ -10,9 +10,10 @@ static int log_softmax_backward(struct autodiff *ad, struct graph *graph, const 
   return softmax_add_grad(ad, graph, node, "LogSoftmaxGrad");
 }
 
-static void log_softmax_row(const float *x, float *y, int64_t n, int64_t stride) {
+static void log_softmax_row(const float *x, const float *unused, float *y, int64_t n, int64_t stride) {
   double sum = 0.0, log_sum;
   float greatest = x[0];
+  (void)unused;
   for (int64_t k = 1; k < n; k++)
     greatest = fmaxf(greatest, x[k * stride]);
   for (int64_t k = 0; k < n; k++)
@@ -23,17 +24,7 @@ static void log_softmax_row(const float *x, float *y, int64_t n, int64_t stride)
 }
 
 static int log_softmax_ref(const struct op_call *call, struct err *err) {
-  const float *x = call->in[0].data;
-  float *y = call->out[0].data;
-  struct softmax_rows rows;
-  if (softmax_rows_init(&rows, call->graph, call->node, &call->in[0].shape, err))
-    return err->code;
-  for (int64_t o = 0; o < rows.outer; o++)
-    for (int64_t i = 0; i < rows.inner; i++) {
-      int64_t at = o * rows.n * rows.inner + i;
-      log_softmax_row(x + at, y + at, rows.n, rows.inner);
-    }
-  return ERR_OK;
+  return softmax_each_row(call, log_softmax_row, err);
 }
 
 static const struct op_case log_softmax_cases[] = {
@@ -71,17 +62,7 @@ static void log_softmax_grad_row(const float *dy, const float *y, float *dx, int
 }
 
 static int log_softmax_grad_ref(const struct op_call *call, struct err *err) {
-  const float *dy = call->in[0].data, *y = call->in[1].data;
-  float *dx = call->out[0].data;
-  struct softmax_rows rows;
-  if (softmax_rows_init(&rows, call->graph, call->node, &call->in[0].shape, err))
-    return err->code;
-  for (int64_t o = 0; o < rows.outer; o++)
-    for (int64_t i = 0; i < rows.inner; i++) {
-      int64_t at = o * rows.n * rows.inner + i;
-      log_softmax_grad_row(dy + at, y + at, dx + at, rows.n, rows.inner);
-    }
-  return ERR_OK;
+  return softmax_each_row(call, log_softmax_grad_row, err);
 }
 
 /* dy, y -> dx; the attributes of LogSoftmax */

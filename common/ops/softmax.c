@@ -39,15 +39,30 @@ int softmax_add_grad(struct autodiff *ad, struct graph *graph, const struct node
   return ERR_OK;
 }
 
+int softmax_each_row(const struct op_call *call, softmax_row_fn *row, struct err *err) {
+  const float *a = call->in[0].data, *b = call->in[1].data;
+  float *out = call->out[0].data;
+  struct softmax_rows rows;
+  if (softmax_rows_init(&rows, call->graph, call->node, &call->in[0].shape, err))
+    return err->code;
+  for (int64_t o = 0; o < rows.outer; o++)
+    for (int64_t i = 0; i < rows.inner; i++) {
+      int64_t at = o * rows.n * rows.inner + i;
+      row(a + at, b ? b + at : NULL, out + at, rows.n, rows.inner);
+    }
+  return ERR_OK;
+}
+
 static int softmax_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                             struct err *err) {
   (void)err;
   return softmax_add_grad(ad, graph, node, "SoftmaxGrad");
 }
 
-static void softmax_row(const float *x, float *y, int64_t n, int64_t stride) {
+static void softmax_row(const float *x, const float *unused, float *y, int64_t n, int64_t stride) {
   double sum = 0.0;
   float greatest = x[0];
+  (void)unused;
   for (int64_t k = 1; k < n; k++)
     greatest = fmaxf(greatest, x[k * stride]);
   for (int64_t k = 0; k < n; k++) {
@@ -59,17 +74,7 @@ static void softmax_row(const float *x, float *y, int64_t n, int64_t stride) {
 }
 
 static int softmax_ref(const struct op_call *call, struct err *err) {
-  const float *x = call->in[0].data;
-  float *y = call->out[0].data;
-  struct softmax_rows rows;
-  if (softmax_rows_init(&rows, call->graph, call->node, &call->in[0].shape, err))
-    return err->code;
-  for (int64_t o = 0; o < rows.outer; o++)
-    for (int64_t i = 0; i < rows.inner; i++) {
-      int64_t at = o * rows.n * rows.inner + i;
-      softmax_row(x + at, y + at, rows.n, rows.inner);
-    }
-  return ERR_OK;
+  return softmax_each_row(call, softmax_row, err);
 }
 
 static const struct op_case softmax_cases[] = {
@@ -107,17 +112,7 @@ static void softmax_grad_row(const float *dy, const float *y, float *dx, int64_t
 }
 
 static int softmax_grad_ref(const struct op_call *call, struct err *err) {
-  const float *dy = call->in[0].data, *y = call->in[1].data;
-  float *dx = call->out[0].data;
-  struct softmax_rows rows;
-  if (softmax_rows_init(&rows, call->graph, call->node, &call->in[0].shape, err))
-    return err->code;
-  for (int64_t o = 0; o < rows.outer; o++)
-    for (int64_t i = 0; i < rows.inner; i++) {
-      int64_t at = o * rows.n * rows.inner + i;
-      softmax_grad_row(dy + at, y + at, dx + at, rows.n, rows.inner);
-    }
-  return ERR_OK;
+  return softmax_each_row(call, softmax_grad_row, err);
 }
 
 /* dy, y -> dx; the attributes of Softmax */

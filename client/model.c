@@ -53,13 +53,23 @@ static int read_widths(const char *option, const char *text, int64_t *out, int *
   return 0;
 }
 
+static int read_dropout(const char *text, double *out, struct err *err) {
+  char *end;
+  *out = strtod(text, &end);
+  if (end == text || *end || !(*out >= 0 && *out < 1))
+    return err_set(err, ERR_INVALID, "--dropout: '%s' is not a share: a number from 0 to below 1, as 0.5",
+                   text);
+  return 0;
+}
+
 static int read_options(const struct args *args, struct model_options *options, struct err *err) {
   *options = (struct model_options){.classes = args_count(args, "classes"),
                                     .has_batch_norm = args_flag(args, "batch-norm"),
                                     .n_hidden = -1,
                                     .n_channels = -1};
   if (read_widths("input", args_text(args, "input"), options->input, &options->input_rank, err) ||
-      read_widths("hidden", args_text(args, "hidden"), options->hidden, &options->n_hidden, err))
+      read_widths("hidden", args_text(args, "hidden"), options->hidden, &options->n_hidden, err) ||
+      read_dropout(args_text(args, "dropout"), &options->dropout, err))
     return err->code;
   return read_widths("channels", args_text(args, "channels"), options->channels, &options->n_channels, err);
 }
@@ -114,6 +124,8 @@ static const struct option_def model_option_defs[] = {
     {"channels", 0, OPTION_TEXT, "WIDTHS", NULL, 0, 0, "Channels of the convolutions, as 32,64 (lenet)."},
     {"batch-norm", 0, OPTION_FLAG, NULL, NULL, 0, 0,
      "Batch normalization after each convolution (lenet) or hidden layer (mlp)."},
+    {"dropout", 0, OPTION_TEXT, "SHARE", "0", 0, 0,
+     "Share of each hidden fully connected layer's outputs that a training step drops, as 0.5."},
     {"seed", 0, OPTION_COUNT, "N", "0", 0, 1L << 53, "Of the initial weights: the same seed, the same file."},
     {0},
 };

@@ -17,6 +17,7 @@ struct model_options {
   int64_t channels[MODEL_DIMS_MAX]; /* of the convolutions */
   int n_channels;                   /* -1: the kind's own */
   bool has_batch_norm;
+  double dropout; /* share of each hidden layer's outputs that a training step drops; 0: no such node */
 };
 
 struct model_kind_def {
@@ -26,8 +27,8 @@ struct model_kind_def {
   int (*build)(struct onnx_writer *writer, const struct model_options *options, struct err *err);
 };
 
-/* The fully connected end of a network: Flatten, hidden layers with ReLU, the output "logits" [batch,
- * classes]. */
+/* The fully connected end of a network: Flatten, hidden layers with ReLU (and dropout), the output "logits"
+   [batch, classes]. */
 void model_add_classifier(struct onnx_writer *writer, const char *input, int64_t features,
                           const struct model_options *options);
 

@@ -11,6 +11,9 @@ void model_add_classifier(struct onnx_writer *writer, const char *input, int64_t
       at =
           onnx_writer_batch_norm(writer, arena_printf(&writer->arena, "%s_bn", name), at, options->hidden[i]);
     at = onnx_writer_relu(writer, name, at);
+    if (options->dropout > 0)
+      at = onnx_writer_dropout(writer, arena_printf(&writer->arena, "%s_drop", name), at,
+                               (float)options->dropout);
     features = options->hidden[i];
   }
   at = onnx_writer_linear(writer, "head", at, features, options->classes);

@@ -84,25 +84,31 @@ void onnx_writer_output(struct onnx_writer *writer, const char *name, const int6
   writer->graph.output = value_info(writer, name, dims, rank);
 }
 
-/* Data to be filled by the caller. */
-static float *initializer_new(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank,
-                              int64_t *elems) {
+/* Its size_bytes are to be filled by the caller. */
+static void *tensor_new(struct onnx_writer *writer, const char *name, Onnx__TensorProto__DataType type,
+                        const int64_t *dims, int rank, size_t size_bytes) {
   Onnx__TensorProto *tensor = arena_new(&writer->arena, sizeof *tensor);
   CHECK(writer->graph.n_initializer < NODES_MAX);
   onnx__tensor_proto__init(tensor);
-  *elems = 1;
-  for (int i = 0; i < rank; i++)
-    *elems *= dims[i];
   tensor->name = arena_strdup(&writer->arena, name);
   tensor->n_dims = (size_t)rank;
   tensor->dims = arena_copy(&writer->arena, dims, (size_t)rank * sizeof *dims);
   tensor->has_data_type = 1;
-  tensor->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+  tensor->data_type = type;
   tensor->has_raw_data = 1;
-  tensor->raw_data.len = (size_t)*elems * sizeof(float);
-  tensor->raw_data.data = arena_new(&writer->arena, tensor->raw_data.len);
+  tensor->raw_data.len = size_bytes;
+  tensor->raw_data.data = arena_new(&writer->arena, size_bytes);
   writer->graph.initializer[writer->graph.n_initializer++] = tensor;
-  return (float *)tensor->raw_data.data;
+  return tensor->raw_data.data;
+}
+
+static float *floats_new(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank,
+                         int64_t *elems) {
+  *elems = 1;
+  for (int i = 0; i < rank; i++)
+    *elems *= dims[i];
+  return tensor_new(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank,
+                    (size_t)*elems * sizeof(float));
 }
 
 static const char *last_initializer(const struct onnx_writer *writer) {
@@ -113,7 +119,7 @@ const char *onnx_writer_uniform(struct onnx_writer *writer, const char *name, co
                                 float bound) {
   uint64_t key = random_key(writer->seed, writer->graph.n_initializer, 0, 0);
   int64_t elems;
-  float *data = initializer_new(writer, name, dims, rank, &elems);
+  float *data = floats_new(writer, name, dims, rank, &elems);
   for (int64_t i = 0; i < elems; i++)
     data[i] = (2 * random_uniform(key, (uint64_t)i) - 1) * bound;
   return last_initializer(writer);
@@ -121,7 +127,7 @@ const char *onnx_writer_uniform(struct onnx_writer *writer, const char *name, co
 
 const char *onnx_writer_constant(struct onnx_writer *writer, const char *name, int64_t elems, float value) {
   int64_t count;
-  float *data = initializer_new(writer, name, &elems, 1, &count);
+  float *data = floats_new(writer, name, &elems, 1, &count);
   for (int64_t i = 0; i < count; i++)
     data[i] = value;
   return last_initializer(writer);
@@ -215,6 +221,16 @@ const char *onnx_writer_batch_norm(struct onnx_writer *writer, const char *name,
   return onnx_writer_node_outputs(writer, "BatchNormalization", outputs,
                                   (const char *[]){input, scale, bias, mean, var, NULL},
                                   (struct onnx_ints[]){{"training_mode", 0, {1}}, {0}});
+}
+
+/* In training form, as PyTorch writes it: with training_mode (opset 12). */
+const char *onnx_writer_dropout(struct onnx_writer *writer, const char *name, const char *input,
+                                float ratio) {
+  const char *names[] = {part_name(writer, name, "ratio"), part_name(writer, name, "training")};
+  *(float *)tensor_new(writer, names[0], ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, NULL, 0, sizeof ratio) = ratio;
+  *(uint8_t *)tensor_new(writer, names[1], ONNX__TENSOR_PROTO__DATA_TYPE__BOOL, NULL, 0, 1) = 1;
+  return onnx_writer_node(writer, "Dropout", part_name(writer, name, "out"),
+                          (const char *[]){input, names[0], names[1], NULL}, NULL);
 }
 
 const char *onnx_writer_relu(struct onnx_writer *writer, const char *name, const char *input) {

@@ -51,6 +51,7 @@ const char *onnx_writer_conv2d(struct onnx_writer *writer, const char *name, con
                                int64_t out, int64_t kernel, int64_t pad);
 const char *onnx_writer_batch_norm(struct onnx_writer *writer, const char *name, const char *input,
                                    int64_t channels);
+const char *onnx_writer_dropout(struct onnx_writer *writer, const char *name, const char *input, float ratio);
 const char *onnx_writer_relu(struct onnx_writer *writer, const char *name, const char *input);
 
 #endif

@@ -22,7 +22,8 @@ def peer(script, *arguments):
 
 def test_onnxruntime_and_safetensors_read_what_train_leaves():
     with Folder() as folder:
-        model = folder.model("lenet", "--channels", "8,16", "--hidden", "64", "--batch-norm", "--seed", "5")
+        model = folder.model("lenet", "--channels", "8,16", "--hidden", "64", "--batch-norm", "--dropout", "0.25", "--seed",
+                             "5")
         out = folder.file("out")
         weir("train", folder.spec(model, train=TRAIN, data=EVAL), "--workers", 2, "--threads", 1, "--out", out)
         for name in ("model.onnx", "model.safetensors", "metrics.jsonl", "spec.yaml"):
@@ -59,6 +60,10 @@ def test_a_stock_grpc_client_lists_services_checks_health_and_reads_runs():
         weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
         printed = peer("stock_client.py", cluster.address)
         for word in ("weir.Training", "weir.Cluster", "grpc.health.v1.Health", "SERVING", "stock-"):
+            assert word in printed, f"'{word}' is not in:\n{printed}"
+        printed = peer("stock_client.py", cluster.servers[0][1])
+        for word in ("weir.Parameters: SERVING", "Push(weir.PushRequest) -> weir.PushReply", "grpc.reflection.v1.",
+                     "grpc.health.v1.Health: SERVING"):
             assert word in printed, f"'{word}' is not in:\n{printed}"
 
 

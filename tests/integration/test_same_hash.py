@@ -6,8 +6,9 @@ from harness import (Folder, Process, children_of, done_event, main, newest_step
                      wait_for, weir)
 
 STEPS = 24
-# Two tensors of many blocks, batch norm for the statistics blocks, convolutions for the blocked layouts.
-MODEL = ("lenet", "--channels", "8,16", "--hidden", "1024,1024", "--batch-norm", "--seed", "3")
+# Two tensors of many blocks, batch norm for the statistics blocks, convolutions for the blocked layouts, dropout
+# for the random numbers.
+MODEL = ("lenet", "--channels", "8,16", "--hidden", "1024,1024", "--batch-norm", "--dropout", "0.25", "--seed", "3")
 # workers, servers, threads per worker
 CLUSTERS = ((1, 1, 1), (3, 1, 2), (2, 2, 5), (4, 3, 1))
 

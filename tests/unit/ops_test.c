@@ -237,6 +237,53 @@ static void the_reference_backend_computes_in_place_what_nobody_else_reads(void 
   assert_int_equal(bytes, 2 * 64);
 }
 
+enum { DROPPED = 64 };
+
+static void keep_output(void *user, int watch, const float *data) {
+  memcpy((float *)user + watch * DROPPED, data, DROPPED * sizeof(float));
+}
+
+/* Two dropouts of x f32[DROPPED] of ones -> out f32[2,DROPPED] */
+static void run_dropouts(const struct backend_def *backend, struct op_context context, float *out) {
+  struct shape shape = shape_of(1, DROPPED, 0, 0, 0);
+  struct graph *graph = graph_new();
+  float x[DROPPED];
+  const void *inputs[] = {x};
+  struct backend_run run = {.inputs = inputs, .context = context, .on_value = keep_output, .user = out};
+  struct backend_program *program;
+  struct err err = ERR_NONE;
+  int in, watched[2];
+  for (int i = 0; i < DROPPED; i++)
+    x[i] = 1;
+  graph->opset = 17;
+  graph->is_training = true;
+  in = graph_add_input(graph, NULL, DTYPE_F32, &shape);
+  for (int n = 0; n < 2; n++)
+    watched[n] = graph_add_node(graph, "Dropout", &in, 1, 1, NULL, 0)->outputs[0];
+  assert_int_equal(backend->prepare(graph, watched, 2, &program, &err), ERR_OK);
+  assert_int_equal(backend->run(program, &run, &err), ERR_OK);
+  backend->release(program);
+  graph_free(graph);
+}
+
+static void dropout_is_drawn_from_seed_step_microbatch_and_node(void **state) {
+  const struct op_context contexts[] = {{1, 2, 3}, {9, 2, 3}, {1, 9, 3}, {1, 2, 9}};
+  float first[2 * DROPPED], again[2 * DROPPED];
+  (void)state;
+  run_dropouts(backend_find("ref"), contexts[0], first);
+  assert_memory_not_equal(first, first + DROPPED, DROPPED * sizeof(float));
+  for (int i = 0; i < DROPPED; i++)
+    assert_true(first[i] == 0 || first[i] == 2);
+  for (int b = 0; backend_at(b); b++) {
+    run_dropouts(backend_at(b), contexts[0], again);
+    assert_memory_equal(again, first, sizeof first);
+    for (int c = 1; c < 4; c++) {
+      run_dropouts(backend_at(b), contexts[c], again);
+      assert_memory_not_equal(again, first, DROPPED * sizeof(float));
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_that_do_not_fit_are_refused_with_both_named),
@@ -246,6 +293,7 @@ int main(void) {
       cmocka_unit_test(watched_values_come_in_node_order_after_the_weights_they_need),
       cmocka_unit_test(an_execution_is_cancelled_between_nodes),
       cmocka_unit_test(the_reference_backend_computes_in_place_what_nobody_else_reads),
+      cmocka_unit_test(dropout_is_drawn_from_seed_step_microbatch_and_node),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,8 @@
 usage: stock_client.py HOST:PORT
 
 Needs grpcio, grpcio-reflection and grpcio-health-checking. Lists the services and their methods, checks the
-health of each service, and reads the runs with weir.Training/ListRuns. Exit status 0 if all of it worked.
+health of each service, and where there is weir.Training reads the runs with ListRuns. Exit status 0 if all of it
+worked.
 """
 
 import sys
@@ -52,7 +53,7 @@ def main():
             if status != health_pb2.HealthCheckResponse.SERVING:
                 sys.exit(f"{name} does not serve")
         if "weir.Training" not in services:
-            sys.exit("weir.Training is not among the services")
+            return
         training = pool.FindServiceByName("weir.Training")
         reply = call(channel, training.FindMethodByName("ListRuns"))
         print(f"runs: {len(reply.runs)}")

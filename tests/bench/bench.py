@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`make bench`: what training and the data plane reach on this machine, each beside its alternative in the same run.
 
-Machines are noisy: rounds alternate between the two sides, and medians and ratios are what to quote."""
+Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
+where build/venv has torch (`build/venv/bin/pip install torch`)."""
 import os
 import statistics
 import subprocess
@@ -10,15 +11,16 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
-from harness import Folder, done_event, program, weir  # noqa: E402
+from harness import PEER_PYTHON, Folder, done_event, program, weir  # noqa: E402
 
 ROUNDS = 3
+WORKERS = (1, 2)
 TRAIN = ("  steps: 150\n  batch: 128\n  microbatches: 8\n  seed: 1\n"
          "  optimizer: {lr: 0.05, momentum: 0.9, weight_decay: 0.0005}\n")
 
 
-def train_rate(folder, spec, workers):
-    """Samples per second of one run of the demo's model, one executor per worker."""
+def weir_rate(folder, spec, workers):
+    """Samples per second of one run of the demo's model on a cluster of processes, one executor per worker."""
     with tempfile.TemporaryDirectory(dir=folder.path) as out:
         metrics = os.path.join(out, "metrics.jsonl")
         weir("train", spec, "--workers", workers, "--servers", 2, "--threads", 1, "--out", os.path.join(out, "run"),
@@ -26,20 +28,45 @@ def train_rate(folder, spec, workers):
         return done_event(metrics)["samples_per_second"]
 
 
+def ddp_rate(processes):
+    script = os.path.join(ROOT, "tests", "bench", "peer_ddp.py")
+    done = subprocess.run([PEER_PYTHON, script, str(processes)], capture_output=True, text=True, timeout=300,
+                          check=True)
+    return float(done.stdout)
+
+
+def has_torch():
+    return os.path.exists(PEER_PYTHON) and subprocess.run(
+        [PEER_PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0
+
+
+def middle(rates):
+    return f"{statistics.median(rates):.0f} samples/s (median of {ROUNDS}; {min(rates):.0f} to {max(rates):.0f})"
+
+
+def ratio(above, below):
+    return statistics.median(a / b for a, b in zip(above, below))
+
+
 def bench_training():
+    with_torch = has_torch()
+    ours, theirs = {workers: [] for workers in WORKERS}, {workers: [] for workers in WORKERS}
     with Folder() as folder:
-        model = folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
-        spec = folder.spec(model, train=TRAIN)
-        rates = {1: [], 2: []}
+        folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
+        spec = folder.spec(folder.file("lenet.onnx"), train=TRAIN)
         for _ in range(ROUNDS):
-            for workers, found in rates.items():
-                found.append(train_rate(folder, spec, workers))
-        for workers, found in rates.items():
-            print(f"training, demo's model, {workers} worker{'s' if workers > 1 else ''}: "
-                  f"{statistics.median(found):.0f} samples/s (median of {ROUNDS}; "
-                  f"{min(found):.0f} to {max(found):.0f})")
-        ratio = statistics.median(two / one for one, two in zip(rates[1], rates[2]))
-        print(f"2 workers beside 1: {ratio:.2f} times (2 cores hold 2 workers, 2 servers and the coordinator)")
+            for workers in WORKERS:
+                ours[workers].append(weir_rate(folder, spec, workers))
+                if with_torch:
+                    theirs[workers].append(ddp_rate(workers))
+    for workers in WORKERS:
+        print(f"training the demo's model, {workers} worker(s) of one thread: {middle(ours[workers])}")
+        if with_torch:
+            print(f"  PyTorch DDP, {workers} process(es) of one thread: {middle(theirs[workers])}")
+            print(f"  ratio to PyTorch DDP: {ratio(ours[workers], theirs[workers]):.2f}")
+    print(f"ratio of 2 workers to 1: {ratio(ours[2], ours[1]):.2f}")
+    if not with_torch:
+        print("PyTorch DDP: not measured, build/venv has no torch")
 
 
 def main():

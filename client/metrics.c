@@ -37,14 +37,13 @@ size_t metrics_line(const Weir__RunEvent *event, char line[METRICS_LINE_MAX]) {
 }
 
 const char *metrics_number(double value, char text[32]) {
-  if (!isfinite(value))
-    return strcpy(text, "null");
-  for (int digits = 6; digits <= 17; digits++) {
-    snprintf(text, 32, "%.*g", digits, value);
-    if (strtod(text, NULL) == value)
+  char shortest[32] = "null";
+  for (int digits = 6; digits <= 17 && isfinite(value); digits++) {
+    snprintf(shortest, sizeof shortest, "%.*g", digits, value);
+    if (strtod(shortest, NULL) == value)
       break;
   }
-  return text;
+  return strcpy(text, shortest);
 }
 
 /* Only after a roll-back: a run that was never disturbed has no such key. */

@@ -1,6 +1,7 @@
 /* The coordinator's decisions: where events come in. */
 #include "server/coordinator/core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023 };
 
 static void member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
-static const char *hello_complaint(const struct coordinator *coordinator, const Weir__Hello *hello);
+static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
+static void close_link(struct coordinator *coordinator, uint64_t key, enum err_code code, const char *reason);
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
 static void worker_leaving(struct member *worker);
@@ -97,13 +99,11 @@ char *coordinator_copy_text(const char *text, int max) {
 }
 
 static void member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello) {
-  const char *complaint = hello_complaint(coordinator, hello);
+  struct err err;
   bool is_server = hello->role == WEIR__ROLE__SERVER;
   struct member *member;
-  if (complaint) {
-    struct coordinator_action *action = coordinator_act(coordinator, ACTION_CLOSE);
-    action->member = key;
-    action->reason = complaint;
+  if (hello_check(coordinator, hello, &err)) {
+    close_link(coordinator, key, err.code, err.text);
     return;
   }
   member = mem_new(sizeof *member);
@@ -128,15 +128,23 @@ static void member_joined(struct coordinator *coordinator, uint64_t key, const W
   coordinator_order_welcome(coordinator, member);
 }
 
-/* Why this Hello is refused; NULL if it is not. */
-static const char *hello_complaint(const struct coordinator *coordinator, const Weir__Hello *hello) {
+static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err) {
   if (hello->role != WEIR__ROLE__SERVER && hello->role != WEIR__ROLE__WORKER)
-    return "the hello names no role";
+    return err_set(err, ERR_INVALID, "the hello names no role");
   if (hello->role == WEIR__ROLE__SERVER && !*hello->address)
-    return "the hello of a server names no address";
+    return err_set(err, ERR_INVALID, "the hello of a server names no address");
   if (coordinator->n_members == MEMBERS_MAX)
-    return "the cluster is full";
-  return NULL;
+    return err_set(err, ERR_BUSY, "the cluster is full: it has %d members", MEMBERS_MAX);
+  return 0;
+}
+
+/* The reason is copied. */
+static void close_link(struct coordinator *coordinator, uint64_t key, enum err_code code,
+                       const char *reason) {
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_CLOSE);
+  action->member = key;
+  action->code = code;
+  action->reason = arena_strdup(&coordinator->actions->arena, reason);
 }
 
 static void member_message(struct coordinator *coordinator, struct member *member,
@@ -213,7 +221,7 @@ static void run_cancelled(struct coordinator *coordinator, const char *id) {
   struct run *run = coordinator_run(coordinator, id);
   if (!run || coordinator_is_over(run))
     return;
-  coordinator_run_set_message(run, "cancelled");
+  coordinator_run_set_message(run, "");
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__CANCELLED);
 }
 
@@ -221,14 +229,12 @@ static void close_missing(struct coordinator *coordinator) {
   for (int i = coordinator->n_members - 1; i >= 0; i--) {
     struct member *member = coordinator->members[i];
     uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
-    struct coordinator_action *action;
+    char reason[64];
     if (silent_ms <= coordinator->options.missing_after_ms)
       continue;
-    action = coordinator_act(coordinator, ACTION_CLOSE);
-    action->member = member->key;
-    action->reason =
-        arena_printf(&coordinator->actions->arena, "not heard of for %.1f s", (double)silent_ms / 1000);
-    member_left(coordinator, member, action->reason);
+    snprintf(reason, sizeof reason, "not heard of for %.1f s", (double)silent_ms / 1000);
+    close_link(coordinator, member->key, ERR_UNAVAILABLE, reason);
+    member_left(coordinator, member, reason);
   }
 }
 

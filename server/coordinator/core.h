@@ -67,7 +67,7 @@ struct coordinator_event {
 
 enum coordinator_action_kind {
   ACTION_ORDER,   /* send `order` to `member` */
-  ACTION_CLOSE,   /* end the stream of `member`, saying `reason`; it has left, no MEMBER_LEFT is needed */
+  ACTION_CLOSE,   /* end the stream of `member` for `reason`; it has left, no MEMBER_LEFT is needed */
   ACTION_PUBLISH, /* `run` has new events (coordinator_run_event) */
   ACTION_COMMIT,  /* compute weights_sha256, complete `manifest` and store it; then EVENT_CHECKPOINT */
   ACTION_RECORD,  /* `run` is over: store `info` as its result, release its model */
@@ -77,6 +77,7 @@ struct coordinator_action {
   enum coordinator_action_kind kind;
   uint64_t member;
   const char *run;
+  enum err_code code; /* with `reason` */
   const char *reason;
   const Weir__Order *order;
   const Weir__Manifest *manifest;

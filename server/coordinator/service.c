@@ -132,7 +132,7 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
     shell_order(shell, action->member, action->order);
     break;
   case ACTION_CLOSE:
-    shell_close_link(shell, action->member, ERR_UNAVAILABLE, action->reason);
+    shell_close_link(shell, action->member, action->code, action->reason);
     break;
   case ACTION_PUBLISH: /* watchers are served when the desk's batch is done */
     break;

@@ -456,24 +456,33 @@ static void a_watcher_sees_a_run_end_without_asking_again(void **state) {
   free(id);
 }
 
-static void a_member_without_manners_is_shown_out(void **state) {
-  struct fixture *f = *state;
-  struct rpc_reader *member = join(f, WEIR__ROLE__WORKER), *stranger;
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+static void expect_shown_out(struct rpc_reader *member, const char *why) {
   Weir__Order *order = NULL;
   struct err err = ERR_NONE;
+  assert_int_equal(rpc_reader_next(member, (void **)&order, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, why));
+  rpc_reader_close(member);
+}
+
+static void a_member_without_manners_is_shown_out(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *member = join(f, WEIR__ROLE__WORKER);
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
-  assert_int_equal(rpc_reader_next(member, (void **)&order, &err), ERR_INVALID);
-  rpc_reader_close(member);
-  stranger = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT;
-  message.heartbeat = &heartbeat;
-  rpc_reader_send(stranger, &message, &err);
-  assert_int_equal(rpc_reader_next(stranger, (void **)&order, &err), ERR_INVALID);
-  rpc_reader_close(stranger);
+  expect_shown_out(member, "hello");
+  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  tell(member, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  expect_shown_out(member, "hello");
+  hello.role = WEIR__ROLE__ROLE_UNKNOWN;
+  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  expect_shown_out(member, "no role");
+  hello.role = WEIR__ROLE__SERVER;
+  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  expect_shown_out(member, "no address");
 }
 
 static void stopping_ends_watchers_and_members(void **state) {

@@ -1,0 +1,57 @@
+"""Servers answer whatever a gRPC client may say with a status, live on, and train as before."""
+import json
+import os
+import subprocess
+
+from harness import PEER_PYTHON, Cluster, Folder, Skip, done_event, main, wait_for, weir
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SEEDS, CALLS = (1, 2, 3), 150
+TRAIN = "  steps: %d\n  batch: 64\n  microbatches: 4\n  seed: 2\n  optimizer: {lr: 0.01, momentum: 0.9}\n"
+
+
+def attack(address, seed, *arguments):
+    """How many calls ended with which status."""
+    if not os.path.exists(PEER_PYTHON):
+        raise Skip("build/venv could not be made (PyPI out of reach)")
+    done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "hostile_client.py"), address, str(seed), str(CALLS),
+                           *arguments], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr}"
+    return json.loads(done.stdout)
+
+
+def train(folder, cluster, spec, name):
+    metrics = folder.file(name)
+    weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+    return done_event(metrics)["weights_sha256"]
+
+
+def assert_alive(cluster):
+    for process in cluster.processes:
+        assert process.child.poll() is None, process.output()[-3000:]
+
+
+def test_hostile_messages_get_a_status_and_leave_nothing_behind():
+    with Folder() as folder, Cluster(folder, servers=1, workers=1) as cluster:
+        model = folder.model("mlp", "--hidden", "128")
+        spec = folder.spec(model, name="short.yaml", train=TRAIN % 20)
+        long = folder.spec(model, name="long.yaml", run="victim", train=(TRAIN % 1000000).replace("64", "8192"))
+        before = train(folder, cluster, spec, "before.jsonl")
+        for seed in SEEDS:
+            for address in (cluster.servers[0][1], cluster.address):
+                run = weir("submit", long, "--coordinator", cluster.address).stdout.strip()
+                wait_for(lambda: cluster.json("status", run)["state"] == "running", "the victim's begin")
+                statuses = attack(address, seed, run, model)
+                assert sum(statuses.values()) == CALLS and any("INVALID" in status for status in statuses), statuses
+                assert_alive(cluster)
+                for left in cluster.json("runs"):
+                    if left["state"] in ("queued", "loading", "running"):
+                        weir("cancel", left["run"], "--coordinator", cluster.address)
+        wait_for(lambda: len(cluster.json("workers")) == 1 and len(cluster.json("servers")) == 1,
+                 "the false members' end")
+        assert train(folder, cluster, spec, "after.jsonl") == before
+        assert_alive(cluster)
+
+
+if __name__ == "__main__":
+    main(globals())

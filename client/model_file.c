@@ -75,6 +75,8 @@ static int inline_tensor(const char *model_path, Onnx__TensorProto *tensor, stru
   size_t size;
   for (size_t i = 0; i < tensor->n_external_data; i++) {
     const char *key = tensor->external_data[i]->key, *value = tensor->external_data[i]->value;
+    if (!key || !value)
+      continue;
     if (strcmp(key, "location") == 0)
       location = value;
     else if (strcmp(key, "offset") == 0)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/graph/onnx_parts.h"
+#include "common/text.h"
 #include "common/unpack.h"
 
 enum { OPSET_MIN = 7, OPSET_MAX = 21 };
@@ -62,8 +63,7 @@ int onnx_name_check(const char *name, const char *what, struct err *err) {
   if (length > ONNX_NAME_BYTES_MAX)
     return err_set(err, ERR_INVALID, "%s is %zu bytes long, at most %d are possible", what, length,
                    ONNX_NAME_BYTES_MAX);
-  for (size_t i = 0; i < length; i++)
-    if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
-      return err_set(err, ERR_INVALID, "%s holds a control character (byte %zu)", what, i);
+  if (!text_is_clean(name))
+    return err_set(err, ERR_INVALID, "%s holds a control character, or what is not UTF-8", what);
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/text.h"
 #include "server/coordinator/state.h"
 
 enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023 };
@@ -90,14 +91,6 @@ struct coordinator_action *coordinator_act(struct coordinator *coordinator,
   return &actions->items[actions->count++];
 }
 
-char *coordinator_copy_text(const char *text, int max) {
-  char *copy = mem_printf("%.*s", max, text);
-  for (char *at = copy; *at; at++)
-    if ((unsigned char)*at < ' ' || *at == 127)
-      *at = '?';
-  return copy;
-}
-
 static void member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello) {
   struct err err;
   bool is_server = hello->role == WEIR__ROLE__SERVER;
@@ -111,10 +104,10 @@ static void member_joined(struct coordinator *coordinator, uint64_t key, const W
   member->role = hello->role;
   member->id = is_server ? mem_printf("server-%u", ++coordinator->servers_seen)
                          : mem_printf("worker-%u", ++coordinator->workers_seen);
-  member->host = coordinator_copy_text(hello->host, TEXT_MAX);
-  member->address = coordinator_copy_text(hello->address, TEXT_MAX);
-  member->device = coordinator_copy_text(hello->device, TEXT_MAX);
-  member->fingerprint = coordinator_copy_text(hello->fingerprint, FINGERPRINT_MAX);
+  member->host = text_copy_clean(hello->host, TEXT_MAX);
+  member->address = text_copy_clean(hello->address, TEXT_MAX);
+  member->device = text_copy_clean(hello->device, TEXT_MAX);
+  member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
   member->message = mem_strdup("");
   member->pid = hello->pid;
   member->executors = hello->executors ? hello->executors : 1;

@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/spec.h"
+#include "common/text.h"
 #include "server/coordinator/state.h"
 
 enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, HASH_MAX = 128 };
@@ -71,7 +72,7 @@ void coordinator_run_set_message(struct run *run, const char *message) {
   char *copy;
   if (strcmp(run->message, message) == 0)
     return;
-  copy = coordinator_copy_text(message, MESSAGE_MAX);
+  copy = text_copy_clean(message, MESSAGE_MAX);
   free(run->message);
   run->message = copy;
   run->is_info_due = true;
@@ -225,8 +226,8 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
   struct err err;
   run->reference.worker = mem_printf("%s (%s)", worker->id, worker->host);
   run->reference.fingerprint = mem_strdup(worker->fingerprint);
-  run->reference.dataset_sha256 = coordinator_copy_text(loaded->dataset_sha256, HASH_MAX);
-  run->reference.probe_sha256 = coordinator_copy_text(loaded->probe_sha256, HASH_MAX);
+  run->reference.dataset_sha256 = text_copy_clean(loaded->dataset_sha256, HASH_MAX);
+  run->reference.probe_sha256 = text_copy_clean(loaded->probe_sha256, HASH_MAX);
   if (plan_init(&run->plan, run->spec, loaded->train_samples, loaded->eval_samples, &err)) {
     run->plan.steps = 0;
     coordinator_run_fail(coordinator, run, true, "%s", err.text);
@@ -291,6 +292,6 @@ static void worker_refuse(struct run *run, struct member *worker, const char *me
   free(run->refusal);
   run->refusal = mem_printf("%s refused: %.*s", worker->id, MESSAGE_MAX, message);
   free(worker->message);
-  worker->message = coordinator_copy_text(message, MESSAGE_MAX);
+  worker->message = text_copy_clean(message, MESSAGE_MAX);
   coordinator_worker_leave_run(worker, WORKER_REFUSED);
 }

@@ -100,8 +100,6 @@ struct coordinator {
 /* core.c */
 struct coordinator_action *coordinator_act(struct coordinator *coordinator,
                                            enum coordinator_action_kind kind);
-/* A copy of a stranger's text: at most max bytes, control characters replaced. */
-char *coordinator_copy_text(const char *text, int max);
 
 /* runs.c */
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id); /* NULL: none */

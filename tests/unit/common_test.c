@@ -13,6 +13,7 @@
 #include "common/plan.h"
 #include "common/random.h"
 #include "common/sha256.h"
+#include "common/text.h"
 #include "common/tree.h"
 
 static void a_keyed_permutation_visits_every_index_once(void **state) {
@@ -145,6 +146,39 @@ static void a_buffer_is_sole_until_it_is_shared(void **state) {
   assert_null(buffer_new(SIZE_MAX - 8));
 }
 
+static void what_is_no_printable_utf8_is_replaced(void **state) {
+  static const struct {
+    const char *text, *clean;
+  } cases[] = {
+      {"", ""},
+      {"run 7", "run 7"},
+      {"\u00e9\u20ac\U0001f600\xf4\x8f\xbf\xbf", "\u00e9\u20ac\U0001f600\xf4\x8f\xbf\xbf"},
+      {"a\nb\x1b[2J\x7f", "a?b?[2J?"},
+      {"\xff", "?"},
+      {"a\x80z", "a?z"},
+      {"\xc3", "?"},
+      {"\xc3(", "?("},
+      {"\xc0\xaf", "??"},
+      {"\xe0\x80\xaf", "???"},
+      {"\xe2\x82\xac\xe2\x82", "\u20ac??"},
+      {"\xed\xa0\x80", "???"},
+      {"\xf0\x9f\x98", "???"},
+      {"\xf4\x90\x80\x80", "????"},
+  };
+  char *copy;
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    copy = text_copy_clean(cases[i].text, 100);
+    assert_string_equal(copy, cases[i].clean);
+    assert_int_equal(text_is_clean(cases[i].text), strcmp(cases[i].text, cases[i].clean) == 0);
+    assert_true(text_is_clean(copy));
+    free(copy);
+  }
+  copy = text_copy_clean("ab\u20ac", 4); /* cut within a character */
+  assert_string_equal(copy, "ab??");
+  free(copy);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_keyed_permutation_visits_every_index_once),
@@ -157,6 +191,7 @@ int main(void) {
       cmocka_unit_test(a_known_text_has_its_published_sha256),
       cmocka_unit_test(an_error_keeps_its_code_under_a_prefix),
       cmocka_unit_test(a_buffer_is_sole_until_it_is_shared),
+      cmocka_unit_test(what_is_no_printable_utf8_is_replaced),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,8 +29,14 @@ assert set(weights) <= {initializer.name for initializer in model.graph.initiali
 
 session = onnxruntime.InferenceSession(model_path, providers=["CPUExecutionProvider"])
 name = session.get_inputs()[0].name
-right = 0
+right, loss = 0, 0.0
 for begin in range(0, len(images), 500):
     x = (images[begin:begin + 500].astype(numpy.float32) * numpy.float32(1 / 255) - 0.2860) / 0.3530
-    right += int((session.run(None, {name: x.astype(numpy.float32)})[0].argmax(1) == labels[begin:begin + 500]).sum())
-print(json.dumps({"accuracy": right / len(images), "weights_sha256": digest.hexdigest()}))
+    wanted = labels[begin:begin + 500]
+    logits = session.run(None, {name: x.astype(numpy.float32)})[0].astype(numpy.float64)
+    right += int((logits.argmax(1) == wanted).sum())
+    largest = logits.max(1)
+    loss += float((numpy.log(numpy.exp(logits - largest[:, None]).sum(1)) + largest
+                   - logits[numpy.arange(len(wanted)), wanted]).sum())
+print(json.dumps({"accuracy": right / len(images), "loss": loss / len(images),
+                  "weights_sha256": digest.hexdigest()}))

@@ -56,6 +56,8 @@ $(B)/gen/%.o: $(B)/gen/.done
 
 # Everything that protoc writes, and the descriptor set that reflection serves.
 $(B)/gen/.done: $(PROTOS:%=proto/%.proto)
+	@pkg-config --exists $(PKGS) 2>/dev/null && type protoc protoc-c >/dev/null 2>&1 || { \
+	echo "make: please install these Debian packages ('make deps' does): "$$($(call missing,$(PACKAGES))) >&2; exit 1; }
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c -Iproto --c_out=$(B)/gen $^
 	$(Q)protoc-c -I/usr/include/onnx --c_out=$(B)/gen /usr/include/onnx/onnx.proto
@@ -74,15 +76,16 @@ BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
 tests: $(TESTS) ## the test programs, without running them
 
-# $(call install,packages): sets up a Debian machine; nothing to do where all are there.
+# Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs
+# them, and asks for sudo's password only on a terminal.
+missing = for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q ' installed' || echo $$p; done
 define install
-	@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q ' installed' || echo $$p; done); \
-	[ -z "$$missing" ] && exit 0; echo "  APT   "$$missing; \
-	sudo=$$([ $$(id -u) = 0 ] || echo sudo -n); \
-	{ $$sudo apt-get -q update && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
-	  --no-install-recommends $$missing; } >/tmp/weir-apt-$$$$.log 2>&1 || \
-	{ tail -n 3 /tmp/weir-apt-$$$$.log >&2; echo "make: please install these Debian packages: "$$missing >&2; exit 1; }; \
-	rm -f /tmp/weir-apt-$$$$.log
+	@missing=$$($(call missing,$(1))); [ -z "$$missing" ] && exit 0; echo "  APT   "$$missing; \
+	sudo=; [ $$(id -u) = 0 ] || { sudo=sudo; [ -t 0 ] || sudo='sudo -n'; }; log=$$(mktemp); \
+	$$sudo sh -c 'apt-get -q update; DEBIAN_FRONTEND=noninteractive apt-get -q install -y \
+	  --no-install-recommends -o DPkg::Lock::Timeout=300 "$$@"' install $$missing >$$log 2>&1 </dev/null || \
+	{ tail -n 3 $$log >&2; rm -f $$log; echo "make: please install these Debian packages: "$$missing >&2; exit 1; }; \
+	rm -f $$log
 endef
 
 deps: ## install what building needs (Debian packages)
@@ -93,7 +96,7 @@ deps-check:
 	$(call install,$(PACKAGES) $(DEMO_PACKAGES) $(CHECK_PACKAGES))
 
 demo: deps-demo ## train a CNN on Fashion-MNIST on a cluster of processes on this machine
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@examples/demo.sh $(B)
 
 # Programs of others that the tests talk to; without them those tests are counted skips.
@@ -110,7 +113,7 @@ lint: ## format, cppcheck, layering
 	@python3 tests/run.py tests/lint.py
 
 bench: deps-demo ## throughput of training and of push-pull, beside raw TCP
-	@$(MAKE) --no-print-directory all $(BENCHES)
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py
 
 help: ## this list

@@ -63,7 +63,6 @@ void progress_event(struct progress *progress, const Weir__RunEvent *event) {
   pthread_mutex_lock(&progress->lock);
   before = progress->view;
   progress_view_update(&progress->view, event);
-  progress->view.elapsed_seconds = clock_seconds(clock_now_ns() - progress->begun_ns);
   if (event->event_case == WEIR__RUN_EVENT__EVENT_EVAL) {
     progress_eval_line(&progress->view, event->eval, line);
     print_locked(progress, line);

@@ -47,6 +47,7 @@ static void view_step(struct progress_view *view, const Weir__StepEvent *step) {
   view->epoch = step->epoch;
   view->loss = step->loss;
   view->workers = step->workers;
+  view->trained_seconds += fmax(step->seconds, 0);
   view->recent_steps = view->recent_steps * keep + 1;
   view->recent_samples = view->recent_samples * keep + (double)step->samples;
   view->recent_seconds = view->recent_seconds * keep + fmax(step->seconds, 0);
@@ -200,10 +201,10 @@ void progress_plain_line(const struct progress_view *view, char line[PROGRESS_LI
 
 void progress_eval_line(const struct progress_view *view, const Weir__EvalEvent *eval,
                         char line[PROGRESS_LINE_MAX]) {
-  char loss[OUTPUT_TEXT_MAX], accuracy[OUTPUT_TEXT_MAX], elapsed[OUTPUT_TEXT_MAX];
+  char loss[OUTPUT_TEXT_MAX], accuracy[OUTPUT_TEXT_MAX], trained[OUTPUT_TEXT_MAX];
   snprintf(line, PROGRESS_LINE_MAX, "eval at step %" PRIu64 "  loss %s  accuracy %s  after %s", eval->step,
            output_loss(eval->loss, loss), output_percent(eval->accuracy, accuracy),
-           output_duration(view->elapsed_seconds, elapsed));
+           output_duration(view->trained_seconds, trained));
 }
 
 int progress_columns(const char *text) {

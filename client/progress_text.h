@@ -28,7 +28,8 @@ struct progress_view {
   double loss;       /* of the newest step; NaN: none */
   double accuracy;   /* of the last evaluation; NaN: none */
   unsigned workers;
-  double elapsed_seconds;
+  double elapsed_seconds; /* since the display began */
+  double trained_seconds; /* of all steps so far */
   /* Sums over the recent past, older steps weighing less: their ratios are the present speed. */
   double recent_steps, recent_samples, recent_seconds;
 };

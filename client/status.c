@@ -51,7 +51,8 @@ static void status_print_numbers(const Weir__RunInfo *info) {
   char text[OUTPUT_TEXT_MAX], total[OUTPUT_TEXT_MAX];
   printf("step         %s of %s\n", output_count((double)info->step, text),
          info->steps > 0 ? output_count((double)info->steps, total) : "-");
-  printf("epoch        %.2f of %.5g\n", info->epoch, info->epochs);
+  if (info->epochs > 0)
+    printf("epoch        %.2f of %.5g\n", info->epoch, info->epochs);
   printf("loss         %s\n", output_loss(info->loss, text));
   if (!isnan(info->accuracy))
     printf("accuracy     %s (eval loss %s)\n", output_percent(info->accuracy, text),

@@ -131,6 +131,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
   }
   if (!status && optind < argc)
     status = usage_error("unexpected argument", argv[optind]);
+  if (!status && access(worker->data_root, X_OK))
+    status = usage_error("--data-root must be a folder that can be read, not", worker->data_root);
   if (!status)
     status = device_check(device);
   worker->device = "cpu";

@@ -36,7 +36,8 @@ void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call
     download_start(
         shell, &(struct download){.shell = shell, .call = call, .run = mem_strdup(run), .step = info.steps});
   else if (coordinator_run_is_over(shell->core, run))
-    rpc_call_fail(call, ERR_NOT_FOUND, "run '%s' has no weights: %s", run, info.message);
+    rpc_call_fail(call, ERR_NOT_FOUND, "run '%s' has no weights: it %s", run,
+                  info.state == WEIR__RUN_STATE__CANCELLED ? "was cancelled" : "failed");
   else
     rpc_call_fail(call, ERR_NOT_FOUND,
                   "run '%s' is not done: it has its weights when it is (step %llu of %llu)", run,

@@ -133,6 +133,18 @@ static void the_speed_follows_the_recent_steps(void **state) {
   assert_true(fabs(progress_samples_per_second(&view) - 512) < 5);
 }
 
+static void an_evaluation_says_after_how_much_training(void **state) {
+  struct progress_view view = running_view();
+  Weir__EvalEvent eval = WEIR__EVAL_EVENT__INIT;
+  char line[PROGRESS_LINE_MAX];
+  (void)state;
+  eval.step = 1170;
+  eval.loss = 0.25;
+  eval.accuracy = 0.9012;
+  progress_eval_line(&view, &eval, line); /* also to one who watches a run that has ended long ago */
+  assert_string_equal(line, "eval at step 1170  loss 0.2500  accuracy 90.12 %  after 0:29");
+}
+
 static void nothing_is_promised_before_the_first_step(void **state) {
   struct progress_view view;
   (void)state;
@@ -232,6 +244,7 @@ int main(void) {
       cmocka_unit_test(a_narrow_terminal_keeps_the_percentage),
       cmocka_unit_test(a_waiting_run_says_what_it_waits_for),
       cmocka_unit_test(the_speed_follows_the_recent_steps),
+      cmocka_unit_test(an_evaluation_says_after_how_much_training),
       cmocka_unit_test(nothing_is_promised_before_the_first_step),
       cmocka_unit_test(durations_and_counts_read_well),
       cmocka_unit_test(numbers_read_back_as_the_same_double),

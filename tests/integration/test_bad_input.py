@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import struct
+import subprocess
 
 from harness import Cluster, Folder, done_event, main, program, wait_for, weir
 
@@ -185,10 +186,10 @@ def test_a_run_that_diverges_fails_and_says_where():
         assert "not finite" in done.stderr and "step" in done.stderr, done.stderr
 
 
-def test_a_worker_for_a_device_that_is_not_there_says_so():
-    import subprocess
-    done = subprocess.run([program("weir-worker"), "--device", "cuda"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+def test_a_worker_that_cannot_work_here_says_so():
+    for option, value in (("--device", "cuda"), ("--data-root", "/does/not/exist"), ("--threads", "0")):
+        done = subprocess.run([program("weir-worker"), option, value], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and option in done.stderr, done
 
 
 if __name__ == "__main__":

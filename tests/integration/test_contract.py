@@ -1,0 +1,85 @@
+"""What scripts rely on: exit statuses, what is on stdout, what an interrupt does, which processes there are."""
+import os
+import signal
+
+from harness import (Cluster, Folder, Process, children_of, main, newest_step, program, wait_for, weir)
+
+ENDLESS = "  steps: 1000000\n  batch: 32\n  microbatches: 2\n  optimizer: {lr: 0.01}\n"
+
+
+def endless(folder, run="endless"):
+    return folder.spec(folder.model("mlp", "--hidden", "8"), run=run, train=ENDLESS)
+
+
+def command_line(pid):
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read().split("\0")
+
+
+def test_an_interrupted_watcher_detaches_and_the_run_goes_on():
+    with Folder() as folder, Cluster(folder) as cluster:
+        environment = dict(os.environ, WEIR_COORDINATOR=cluster.address)
+        spec = endless(folder)
+        run = weir("submit", spec, env=environment).stdout
+        assert run.startswith("endless-") and run.count("\n") == 1, run
+        second = folder.spec(folder.file("mlp.onnx"), name="second.yaml", run="second", train=ENDLESS)
+        for command, number in ((["watch", run.strip()], signal.SIGINT), (["watch", run.strip()], signal.SIGTERM),
+                                (["submit", second, "--follow"], signal.SIGINT)):
+            metrics = folder.file(f"{command[0]}-{number}.jsonl")
+            with Process(program("weir"), *command, "--metrics", metrics, env=environment) as watcher:
+                if command[0] == "watch":
+                    wait_for(lambda: newest_step(metrics) >= 0, "a step")
+                else:
+                    wait_for(lambda: "second-" in watcher.output(), "the run's id")
+                watcher.send(number)
+                assert watcher.wait(20) == 130, watcher.output()[-2000:]
+        seen = cluster.json("status", run.strip())["step"]
+        wait_for(lambda: cluster.json("status", run.strip())["step"] > seen, "further steps")
+        states = {entry["name"]: entry["state"] for entry in cluster.json("runs")}
+        assert states["second"] not in ("cancelled", "failed"), states
+
+
+def test_a_watcher_of_a_cancelled_run_fails():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        at = ("--coordinator", cluster.address)
+        run = weir("submit", endless(folder), *at).stdout.strip()
+        weir("cancel", run, *at)
+        assert f"run '{run}' was cancelled" in weir("watch", run, *at, status=1).stderr
+        refusal = weir("export", run, "-o", folder.file("x.onnx"), *at, status=2).stderr
+        assert "has no weights: it was cancelled" in refusal, refusal
+
+
+def test_train_starts_its_cluster_as_direct_children_and_takes_it_down_when_interrupted():
+    with Folder() as folder:
+        spec, metrics = endless(folder), folder.file("m.jsonl")
+        with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--metrics",
+                     metrics, cwd=folder.path) as training:
+            wait_for(lambda: newest_step(metrics) >= 0, "a step")
+            workers = children_of(training.child.pid, "weir-worker")
+            servers = children_of(training.child.pid, "weir-server")
+            roles = sorted(command_line(pid)[1] for pid in servers)
+            assert len(workers) == 2 and roles == ["--role=coordinator"] + 2 * ["--role=parameters"], roles
+            address = next(word for word in training.output().split() if word.startswith("127.0.0.1:"))
+            assert "endless-" in weir("runs", "--coordinator", address).stdout
+            training.send(signal.SIGINT)
+            assert training.wait(30) == 130, training.output()[-2000:]
+            assert not [pid for pid in workers + servers if os.path.exists(f"/proc/{pid}")], "all are gone"
+        assert os.path.isdir(folder.file("weir-out/endless/store")), "the default --out and its store"
+
+
+def test_train_starts_a_killed_worker_again():
+    with Folder() as folder:
+        spec, metrics = endless(folder), folder.file("m.jsonl")
+        with Process(program("weir"), "train", spec, "--out", folder.file("out"), "--metrics", metrics) as training:
+            wait_for(lambda: newest_step(metrics) >= 0, "a step")
+            victim = children_of(training.child.pid, "weir-worker")[0]
+            os.kill(victim, signal.SIGKILL)
+            wait_for(lambda: set(children_of(training.child.pid, "weir-worker")) - {victim}, "another worker")
+            seen = newest_step(metrics)
+            wait_for(lambda: newest_step(metrics) > seen + 5, "further steps")
+            training.send(signal.SIGINT)
+            assert training.wait(30) == 130, training.output()[-2000:]
+
+
+if __name__ == "__main__":
+    main(globals())

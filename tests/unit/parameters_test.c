@@ -173,6 +173,7 @@ static void a_wrong_push_is_refused_and_the_server_lives_on(void **state) {
   refuse(&f, push_request(4, 0, 0, 0), size_bytes, ERR_INVALID, "there is no block 4, the model has 4");
   refuse(&f, push_request(2, 0, 0, 0), size_bytes - 4, ERR_INVALID,
          "block 2 of step 0: 7208 bytes of data, but its 1803 elements are 7212 bytes");
+  refuse(&f, push_request(2, 0, 0, 0), size_bytes + 4, ERR_INVALID, "7216 bytes of data, but its 1803");
   refuse(&f, push_request(2, 0, 0, 0), 0, ERR_INVALID, "0 bytes of data");
   refuse(&f, push_request(2, 0, 1, 1), size_bytes, ERR_INVALID, "first 1, level 1 is no node of the tree");
   refuse(&f, push_request(2, 0, 0, 4000000000), size_bytes, ERR_INVALID, "is no node");

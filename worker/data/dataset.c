@@ -79,8 +79,7 @@ int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, cons
   char folder[PATH_MAX];
   *out = NULL;
   if (!format)
-    return err_set(err, ERR_INVALID, "data: format '%s' is not known; known: %s", source->format,
-                   format_names());
+    return err_set(err, ERR_INVALID, "format '%s' is not known; known: %s", source->format, format_names());
   if (resolve_folder(spec->data->root ? spec->data->root : "", data_root, folder, sizeof folder, err))
     return err->code;
   dataset = mem_new(sizeof *dataset);
@@ -88,9 +87,9 @@ int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, cons
     goto out;
   for (int c = 1; c < dataset->n_columns; c++)
     if (dataset->columns[c].samples != dataset->columns[0].samples) {
-      err_set(err, ERR_INVALID, "data: %llu %s but %llu %s in %s",
-              (unsigned long long)dataset->columns[0].samples, dataset->columns[0].name,
-              (unsigned long long)dataset->columns[c].samples, dataset->columns[c].name, folder);
+      err_set(err, ERR_INVALID, "%llu %s but %llu %s in %s", (unsigned long long)dataset->columns[0].samples,
+              dataset->columns[0].name, (unsigned long long)dataset->columns[c].samples,
+              dataset->columns[c].name, folder);
       goto out;
     }
   hash_columns(dataset);
@@ -124,7 +123,7 @@ static int find_column(const struct dataset *dataset, const char *name, bool is_
       return c;
     snprintf(known + strlen(known), sizeof known - strlen(known), " %s", column);
   }
-  err_set(err, ERR_INVALID, "data: there is no column '%s'; the dataset has:%s",
+  err_set(err, ERR_INVALID, "there is no column '%s'; the dataset has:%s",
           *name ? name : (is_label ? "labels" : "images"), known);
   return -1;
 }
@@ -134,8 +133,11 @@ static int64_t integer_at(const struct column *column, uint64_t i) {
 }
 
 static int check_labels(const struct column *column, int64_t classes, struct err *err) {
+  char text[96];
   if (column->sample.rank != 0 || column->dtype == DTYPE_F32)
-    return err_set(err, ERR_INVALID, "%s: one whole number per sample is wanted", column->name);
+    return err_set(err, ERR_INVALID,
+                   "labels are one whole number per sample, but samples of column '%s' are %s %s",
+                   column->name, dtype_name(column->dtype), shape_text(&column->sample, text, sizeof text));
   for (uint64_t i = 0; classes && i < column->samples; i++) {
     int64_t label = integer_at(column, i);
     if (label < 0 || label >= classes)
@@ -164,16 +166,16 @@ int dataset_bind(const struct dataset *dataset, const Weir__RunSpec *spec, const
   memcpy(wanted.dim, input->shape.dim + 1, sizeof wanted.dim - sizeof wanted.dim[0]);
   *form = (struct column_form){found, input->dtype, shape_elems(&wanted),
                                input->shape.rank >= 3 ? input->shape.dim[1] : 1};
-  if (shape_elems(&column->sample) != form->elems)
-    return err_set(err, ERR_INVALID, "data: samples of column '%s' are %s, the model's input '%s' wants %s",
-                   column->name, shape_text(&column->sample, have_text, sizeof have_text), input->name,
-                   shape_text(&wanted, want_text, sizeof want_text));
   if (is_label)
     return check_labels(column, classes, err);
+  if (shape_elems(&column->sample) != form->elems)
+    return err_set(err, ERR_INVALID, "samples of column '%s' are %s, the model's input '%s' wants %s",
+                   column->name, shape_text(&column->sample, have_text, sizeof have_text), input->name,
+                   shape_text(&wanted, want_text, sizeof want_text));
   if (input->dtype == DTYPE_F32)
     return check_transforms(spec, form->channels, err);
   if (column->dtype == DTYPE_F32 || (input->dtype != DTYPE_I64 && input->dtype != DTYPE_I32))
-    return err_set(err, ERR_INVALID, "data: column '%s' is %s, the model's input '%s' wants %s", column->name,
+    return err_set(err, ERR_INVALID, "column '%s' is %s, the model's input '%s' wants %s", column->name,
                    dtype_name(column->dtype), input->name, dtype_name(input->dtype));
   return 0;
 }

@@ -110,7 +110,7 @@ static int read_column(const char *folder, const char *name, const char *file_na
   int code;
   *column = (struct column){.name = name};
   if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, file_name) >= sizeof path)
-    return err_set(err, ERR_INVALID, "data: the path of '%s' is too long", file_name);
+    return err_set(err, ERR_INVALID, "the path of '%s' is too long", file_name);
   file = gzopen(path, "rb");
   if (!file) {
     err_errno(err, errno, "%s", path);
@@ -129,7 +129,7 @@ static int read_column(const char *folder, const char *name, const char *file_na
 static int idx_open(const char *folder, const Weir__DataSource *source, struct column *columns, int *n,
                     struct err *err) {
   if (!source->images)
-    return err_set(err, ERR_INVALID, "data: format idx needs the key 'images', the file of the samples");
+    return err_set(err, ERR_INVALID, "format idx needs the key 'images', the file of the samples");
   if (read_column(folder, "images", source->images, &columns[(*n)++], err))
     return err->code;
   if (source->labels && read_column(folder, "labels", source->labels, &columns[(*n)++], err))

@@ -1,0 +1,91 @@
+"""What the keys of a spec say is what a cluster does."""
+import json
+import struct
+
+from harness import Folder, main, read_metrics, weir
+
+
+def idx(shape, payload):
+    return bytes([0, 0, 8, len(shape)]) + b"".join(struct.pack(">I", n) for n in shape) + payload
+
+
+def safetensors(path):
+    """The tensors' bytes by name."""
+    content = open(path, "rb").read()
+    size = 8 + struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:size])
+    return {name: content[size + entry["data_offsets"][0]:size + entry["data_offsets"][1]]
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def write_spec(folder, name, model, model_keys="", seed=0, batch=1, microbatches=1, steps=4, lr=0.1):
+    """A run over eight samples that are all alike."""
+    folder.file("images", idx((8, 4, 4), bytes(range(100, 116)) * 8))
+    folder.file("labels", idx((8,), bytes([1] * 8)))
+    return folder.file(name, f"""name: keys
+model: {{onnx: {model}{model_keys}}}
+data:
+  root: {folder.path}
+  train: {{format: idx, images: images, labels: labels}}
+  transforms: [{{scale: 0.01}}]
+train: {{steps: {steps}, batch: {batch}, microbatches: {microbatches}, seed: {seed}, optimizer: {{lr: {lr}}}}}
+""")
+
+
+def train(folder, name, *arguments, **keys):
+    out = folder.file(name + ".out")
+    weir("train", write_spec(folder, name + ".yaml", *arguments, **keys), "--threads", 1, "--out", out)
+    losses = [event["loss"] for event in read_metrics(out + "/metrics.jsonl") if event["event"] == "step"]
+    return losses, safetensors(out + "/model.safetensors")
+
+
+def small_mlp(folder, *options):
+    return folder.model("mlp", "--input", "1,4,4", "--hidden", "32", *options)
+
+
+def test_dropout_is_drawn_anew_for_each_step_microbatch_and_seed():
+    with Folder() as folder:
+        model = small_mlp(folder, "--dropout", "0.5")
+        still = {"lr": 1e-30}  # the weights stay: losses differ by what was dropped alone
+        losses, _ = train(folder, "one", model, **still)
+        assert len(set(losses)) == 4, f"steps drop differently: {losses}"
+        assert train(folder, "again", model, **still)[0] == losses
+        other, _ = train(folder, "seed", model, seed=1, **still)
+        assert not set(other) & set(losses), f"seeds drop differently: {other}, {losses}"
+        pair, _ = train(folder, "two", model, batch=2, microbatches=2, **still)
+        assert all(mean != first for mean, first in zip(pair, losses)), "microbatches drop differently"
+        plain, _ = train(folder, "none", small_mlp(folder), **still)
+        assert len(set(plain)) == 1, f"without dropout equal samples lose alike: {plain}"
+
+
+def test_frozen_initializers_keep_their_values():
+    with Folder() as folder:
+        model = small_mlp(folder)
+        _, whole = train(folder, "whole", model)
+        assert set(whole) == {"fc1.weight", "fc1.bias", "head.weight", "head.bias"}
+        _, part = train(folder, "part", model, ', frozen: ["fc1.*"]')
+        assert set(part) == {"head.weight", "head.bias"}, "only what training changed"
+        exported = open(folder.file("part.out/model.onnx"), "rb").read()
+        _, initial = train(folder, "initial", model, lr=1e-30)
+        assert initial["fc1.weight"] in exported and initial["fc1.bias"] in exported, "as they were"
+        assert part["head.weight"] in exported and part["head.weight"] != initial["head.weight"]
+        assert whole["fc1.weight"] != initial["fc1.weight"]
+
+
+def test_columns_are_fed_where_the_spec_says():
+    with Folder() as folder:
+        model = small_mlp(folder)
+        unsaid, _ = train(folder, "unsaid", model)
+        said, _ = train(folder, "said", model, ", inputs: {image: images}, labels: labels")
+        assert said == unsaid
+        for keys, words in ((", inputs: {image: pictures}", ("pictures", "images labels")),
+                            (", inputs: {picture: images}", ("model.inputs", "picture", "image")),
+                            (", inputs: {image: labels}", ("labels", "[1,4,4]")),
+                            (", labels: images", ("images", "[4,4]", "one whole number"))):
+            spec = write_spec(folder, "wrong.yaml", model, keys)
+            said = weir("train", spec, "--out", folder.file("wrong.out"), "--force", status=2).stderr
+            assert all(word in said for word in words), said
+
+
+if __name__ == "__main__":
+    main(globals())

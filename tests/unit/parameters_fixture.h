@@ -24,8 +24,16 @@
 #include "server/parameters/service.h"
 
 /* The model: fc1 300 x 300 (blocks 0 and 1), the rest (block 2), metrics and batch norm's statistics
-   (block 3). 6 microbatches of 2 samples, 3 steps, evaluated at the end in 2 chunks. */
-enum { WIDTH = 300, BLOCKS = 4, STATISTICS_BLOCK = 3, MICROBATCHES = 6, STEPS = 3, CHUNKS = 2 };
+   (block 3). 6 microbatches of 2 samples, 3 steps, evaluated after 2 and at the end in 2 chunks. */
+enum {
+  WIDTH = 300,
+  BLOCKS = 4,
+  STATISTICS_BLOCK = 3,
+  MICROBATCHES = 6,
+  STEPS = 3,
+  CHUNKS = 2,
+  EVAL_EVERY = 2
+};
 enum { TOLD_MAX = 64, WAIT_SECONDS_MAX = 8 };
 
 extern const struct model_kind_def model_kind_mlp;
@@ -114,6 +122,7 @@ static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t serve
   static Weir__TrainSpec train;
   static Weir__OptimizerSpec optimizer;
   static Weir__ScheduleSpec schedule;
+  static Weir__EvalSpec eval;
   static Weir__WorkersSpec workers;
   static Weir__Plan plan;
   static Weir__Endpoint endpoints[2], *list[2] = {&endpoints[0], &endpoints[1]};
@@ -125,6 +134,7 @@ static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t serve
   weir__train_spec__init(&train);
   weir__optimizer_spec__init(&optimizer);
   weir__schedule_spec__init(&schedule);
+  weir__eval_spec__init(&eval);
   weir__workers_spec__init(&workers);
   weir__plan__init(&plan);
   weir__endpoint__init(&endpoints[0]);
@@ -148,6 +158,9 @@ static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t serve
   spec.model = &model;
   spec.data = &data;
   spec.train = &train;
+  spec.eval = &eval;
+  eval.has_every_steps = true;
+  eval.every_steps = EVAL_EVERY;
   spec.workers = &workers;
   plan.train_samples = 1000;
   plan.eval_samples = 200;

@@ -50,13 +50,14 @@ static void push_step(struct fixture *f, uint32_t block, uint64_t step) {
   push_part(f, block, step, MICROBATCHES - 1, step + 1);
 }
 
-static void push_eval(struct fixture *f, uint64_t step, uint32_t chunk) {
+/* version: the block's once the chunk is there. */
+static void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
   Weir__PushRequest push = push_request(STATISTICS_BLOCK, step, chunk, 0);
   struct attempt attempt;
   float row[METRICS + 2 * WIDTH] = {50, 100, 75, 100};
   push.evaluation = true;
   start_push(f, &attempt, &push, row, sizeof row);
-  finish_with_version(&attempt, step);
+  finish_with_version(&attempt, version);
 }
 
 static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) {
@@ -98,15 +99,20 @@ static void momentum_is_kept_from_step_to_step(void **state) {
   fixture_fini(&f);
 }
 
-static void a_late_part_is_acknowledged(void **state) {
+static void a_late_part_is_acknowledged_and_adds_nothing(void **state) {
   struct fixture f;
   struct attempt late;
+  float before, after;
   (void)state;
   fixture_init(&f, 1);
+  pull(&f, 0, 0, &before);
   push_step(&f, 0, 0);
   push_part(&f, 0, 0, 3, 1);
   start_part(&f, &late, 0, 0, 3, true);
   finish_with_version(&late, 1);
+  push_step(&f, 0, 1);
+  pull(&f, 0, 2, &after);
+  assert_true(after == before - 0.5f * 21 - 0.5f * (0.5f * 21 + 27));
   fixture_fini(&f);
 }
 
@@ -299,26 +305,52 @@ static void a_newer_incarnation_takes_the_place_of_the_older(void **state) {
   fixture_fini(&f);
 }
 
+static void a_version_that_is_to_be_evaluated_waits_for_its_evaluation(void **state) {
+  struct fixture f;
+  struct attempt next;
+  (void)state;
+  fixture_init(&f, 1);
+  push_step(&f, STATISTICS_BLOCK, 0);
+  push_step(&f, STATISTICS_BLOCK, 1);
+  start_pull(&f, &next, STATISTICS_BLOCK, 3);
+  push_eval(&f, 2, 1, 2);
+  push_all_but_last(&f, STATISTICS_BLOCK, 2);
+  push_part(&f, STATISTICS_BLOCK, 2, MICROBATCHES - 1, 2);
+  wait_parked(&f, STATISTICS_BLOCK, 1);
+  assert_int_equal(f.n_told, 2);
+  push_eval(&f, 2, 0, 3);
+  finish_with_version(&next, 3);
+  wait_told(&f, 4);
+  assert_int_equal(f.told[2], WEIR__MEMBER_MESSAGE__BODY_EVAL);
+  assert_int_equal(f.told[3], WEIR__MEMBER_MESSAGE__BODY_STEP);
+  assert_true(f.eval.step == 2 && f.eval.samples == 200 && f.step.step == 2);
+  fixture_fini(&f);
+}
+
 static void a_run_is_complete_when_its_last_version_is_evaluated(void **state) {
+  enum { TOLD = STEPS + 1 }; /* and one evaluation */
   struct fixture f;
   (void)state;
   fixture_init(&f, 1);
   for (uint64_t step = 0; step < STEPS; step++)
-    for (uint32_t block = 0; block < BLOCKS; block++)
+    for (uint32_t block = 0; block < BLOCKS; block++) {
+      for (uint32_t chunk = 0; step == EVAL_EVERY && block == STATISTICS_BLOCK && chunk < CHUNKS; chunk++)
+        push_eval(&f, step, chunk, step);
       push_step(&f, block, step);
-  wait_told(&f, STEPS);
-  assert_int_equal(f.n_told, STEPS);
+    }
+  wait_told(&f, TOLD);
+  assert_int_equal(f.n_told, TOLD);
   assert_int_equal(f.step.step, 2);
   assert_true(f.step.loss == 1 && f.step.lr == 0.5 && f.step.samples == 3 + 4 + 5 + 6 + 7 + 8);
-  push_eval(&f, STEPS, 1);
-  push_eval(&f, STEPS, 1);
-  assert_int_equal(f.n_told, STEPS);
-  push_eval(&f, STEPS, 0);
-  wait_told(&f, STEPS + 2);
-  assert_int_equal(f.told[STEPS], WEIR__MEMBER_MESSAGE__BODY_EVAL);
-  assert_int_equal(f.told[STEPS + 1], WEIR__MEMBER_MESSAGE__BODY_COMPLETE);
+  push_eval(&f, STEPS, 1, STEPS);
+  push_eval(&f, STEPS, 1, STEPS);
+  assert_int_equal(f.n_told, TOLD);
+  push_eval(&f, STEPS, 0, STEPS);
+  wait_told(&f, TOLD + 2);
+  assert_int_equal(f.told[TOLD], WEIR__MEMBER_MESSAGE__BODY_EVAL);
+  assert_int_equal(f.told[TOLD + 1], WEIR__MEMBER_MESSAGE__BODY_COMPLETE);
   assert_true(f.eval.step == STEPS && f.eval.loss == 0.5 && f.eval.accuracy == 0.75 && f.eval.samples == 200);
-  push_eval(&f, STEPS, 0);
+  push_eval(&f, STEPS, 0, STEPS);
   fixture_fini(&f);
 }
 
@@ -370,7 +402,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_part_makes_the_next_version_for_all_who_wait),
       cmocka_unit_test(momentum_is_kept_from_step_to_step),
-      cmocka_unit_test(a_late_part_is_acknowledged),
+      cmocka_unit_test(a_late_part_is_acknowledged_and_adds_nothing),
       cmocka_unit_test(a_version_stays_until_a_push_proves_the_next_one_complete),
       cmocka_unit_test(versions_are_the_lowest_and_the_highest),
       cmocka_unit_test(a_wrong_push_is_refused_and_the_server_lives_on),
@@ -381,6 +413,7 @@ int main(void) {
       cmocka_unit_test(a_parked_call_whose_client_is_gone_is_forgotten),
       cmocka_unit_test(unloading_a_run_ends_its_parked_calls),
       cmocka_unit_test(a_newer_incarnation_takes_the_place_of_the_older),
+      cmocka_unit_test(a_version_that_is_to_be_evaluated_waits_for_its_evaluation),
       cmocka_unit_test(a_run_is_complete_when_its_last_version_is_evaluated),
       cmocka_unit_test(an_order_that_does_not_fit_is_refused),
       cmocka_unit_test(a_server_that_is_sent_garbage_lives_on),

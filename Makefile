@@ -102,11 +102,12 @@ demo: deps-demo ## train a CNN on Fashion-MNIST on a cluster of processes on thi
 # Programs of others that the tests talk to; without them those tests are counted skips.
 build/venv/.done: tests/requirements.txt
 	@echo "  VENV  build/venv"
-	$(Q)rm -rf build/venv && python3 -m venv build/venv && build/venv/bin/pip -q install -r $< && touch $@
+	$(Q)rm -rf build/venv; python3 -m venv build/venv && build/venv/bin/pip -q install -r $< 2>build/venv/log && \
+	touch $@ || { tail -n 1 build/venv/log; rm -rf build/venv; echo "make: the tests that need $< are skipped"; } >&2
 
 check: deps-check ## all tests, and the habits that a program can check
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
-	-@$(MAKE) --no-print-directory build/venv/.done
+	@$(MAKE) --no-print-directory build/venv/.done
 	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py))
 
 lint: ## format, cppcheck, layering

@@ -18,7 +18,7 @@ def safetensors(path):
             for name, entry in header.items() if name != "__metadata__"}
 
 
-def write_spec(folder, name, model, model_keys="", seed=0, batch=1, microbatches=1, steps=4, lr=0.1):
+def write_spec(folder, name, model, model_keys="", data_keys="", seed=0, batch=1, microbatches=1, steps=4, lr=0.1):
     """A run over eight samples that are all alike."""
     folder.file("images", idx((8, 4, 4), bytes(range(100, 116)) * 8))
     folder.file("labels", idx((8,), bytes([1] * 8)))
@@ -28,7 +28,7 @@ data:
   root: {folder.path}
   train: {{format: idx, images: images, labels: labels}}
   transforms: [{{scale: 0.01}}]
-train: {{steps: {steps}, batch: {batch}, microbatches: {microbatches}, seed: {seed}, optimizer: {{lr: {lr}}}}}
+{data_keys}train: {{steps: {steps}, batch: {batch}, microbatches: {microbatches}, seed: {seed}, optimizer: {{lr: {lr}}}}}
 """)
 
 
@@ -85,6 +85,18 @@ def test_columns_are_fed_where_the_spec_says():
             spec = write_spec(folder, "wrong.yaml", model, keys)
             said = weir("train", spec, "--out", folder.file("wrong.out"), "--force", status=2).stderr
             assert all(word in said for word in words), said
+
+
+def test_an_evaluation_counts_every_sample_once_whatever_the_batch():
+    with Folder() as folder:
+        model = small_mlp(folder)
+        folder.file("eval-images", idx((37, 4, 4), bytes(range(100, 116)) * 37))
+        folder.file("eval-labels", idx((37,), bytes([1] * 20 + [2] * 6 + [1] * 11)))
+        data = "  eval: {format: idx, images: eval-images, labels: eval-labels}\n"
+        for batch in (1, 8, 30, 64):  # the last microbatch of the evaluation is whole, or holds 5, 7 or 37 samples
+            train(folder, f"eval-{batch}", model, data_keys=data, batch=batch, steps=20)
+            event = read_metrics(folder.file(f"eval-{batch}.out/metrics.jsonl"))[-2]
+            assert event["event"] == "eval" and abs(event["accuracy"] - 31 / 37) < 1e-6, (batch, event)
 
 
 if __name__ == "__main__":

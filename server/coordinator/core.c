@@ -9,7 +9,7 @@
 #include "common/text.h"
 #include "server/coordinator/state.h"
 
-enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023 };
+enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023, AWAY_MS = 1000 };
 
 static void member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
 static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
@@ -20,6 +20,7 @@ static void worker_leaving(struct member *worker);
 static void member_left(struct coordinator *coordinator, struct member *member, const char *reason);
 static void member_free(struct member *member);
 static void run_cancelled(struct coordinator *coordinator, const char *id);
+static void excuse_members(struct coordinator *coordinator);
 static void close_missing(struct coordinator *coordinator);
 static struct member *find_member(const struct coordinator *coordinator, uint64_t key);
 
@@ -76,6 +77,7 @@ void coordinator_step(struct coordinator *coordinator, const struct coordinator_
     coordinator_checkpoint(coordinator, &event->checkpoint);
     break;
   case EVENT_TICK:
+    excuse_members(coordinator);
     close_missing(coordinator);
     break;
   }
@@ -216,6 +218,18 @@ static void run_cancelled(struct coordinator *coordinator, const char *id) {
     return;
   coordinator_run_set_message(run, "");
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__CANCELLED);
+}
+
+/* Silence counts only while we listened. Where ticks are missing it was we who were away, on a frozen machine
+   perhaps, and what members said meanwhile is still to be read. */
+static void excuse_members(struct coordinator *coordinator) {
+  uint64_t away_ms = coordinator->now_ms - coordinator->ticked_ms;
+  coordinator->ticked_ms = coordinator->now_ms;
+  for (int i = 0; i < coordinator->n_members && away_ms > AWAY_MS; i++) {
+    struct member *member = coordinator->members[i];
+    uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
+    member->heard_ms += silent_ms < away_ms ? silent_ms : away_ms;
+  }
 }
 
 static void close_missing(struct coordinator *coordinator) {

@@ -49,7 +49,7 @@ enum coordinator_event_kind {
   EVENT_RUN_SUBMITTED,
   EVENT_RUN_CANCELLED,
   EVENT_CHECKPOINT,
-  EVENT_TICK,
+  EVENT_TICK, /* every 100 ms or so: a long gap says that we did not run */
 };
 
 struct coordinator_event {

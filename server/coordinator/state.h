@@ -93,7 +93,8 @@ struct coordinator {
   int n_runs, runs_capacity;
   uint32_t servers_seen, workers_seen;
 
-  uint64_t now_ms; /* of the step in progress */
+  uint64_t now_ms;    /* of the step in progress */
+  uint64_t ticked_ms; /* of the last tick */
   struct coordinator_actions *actions;
 };
 

@@ -157,6 +157,12 @@ static inline void tick(struct fixture *f) {
   step(f, &event);
 }
 
+/* Time goes by, ticking. */
+static inline void passes(struct fixture *f, uint64_t ms) {
+  for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms; tick(f))
+    f->now_ms += end_ms - f->now_ms < 100 ? end_ms - f->now_ms : 100;
+}
+
 static inline void loads(struct fixture *f, uint64_t key, const char *run, const char *dataset,
                          uint64_t samples) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;

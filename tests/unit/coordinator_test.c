@@ -130,14 +130,31 @@ static void a_lost_worker_leaves_its_work_to_the_others(void **state) {
 static void a_silent_member_is_closed_and_replaced(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  f->now_ms += MISSING_MS;
+  tick(f);
+  beat(f, W2);
+  passes(f, MISSING_MS / 2);
   beat(f, S1), beat(f, S2), beat(f, W1);
-  tick(f);
+  passes(f, MISSING_MS / 2);
   assert_false(f->told[W2].is_closed);
-  f->now_ms += 1;
-  tick(f);
+  passes(f, 1);
   assert_true(f->told[W2].is_closed);
+  assert_false(f->told[W1].is_closed);
   assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
+}
+
+static void a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence(void **state) {
+  struct fixture *f = *state;
+  start_run(f);
+  tick(f);
+  passes(f, MISSING_MS - 100); /* all are silent */
+  f->now_ms += 10 * MISSING_MS;
+  tick(f);
+  assert_false(f->told[S1].is_closed);
+  assert_false(f->told[W2].is_closed);
+  beat(f, S1), beat(f, S2), beat(f, W1);
+  passes(f, 101);
+  assert_true(f->told[W2].is_closed); /* who stays silent is missing all the same */
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
 static void a_joiner_loads_and_gets_work(void **state) {
@@ -373,6 +390,7 @@ int main(void) {
       TEST(the_last_evaluation_is_awaited),
       TEST(a_lost_worker_leaves_its_work_to_the_others),
       TEST(a_silent_member_is_closed_and_replaced),
+      TEST(a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence),
       TEST(a_joiner_loads_and_gets_work),
       TEST(a_drained_worker_hands_over_then_unloads),
       TEST(a_run_without_workers_waits_and_goes_on),

@@ -160,8 +160,11 @@ void steps_end(struct run *run, const struct work *work, bool is_done) {
   bool is_chunk = work->kind == WORK_CHUNK;
   struct task_list *tasks = is_chunk ? &stage->chunks : &stage->microbatches;
   tasks_end(tasks, work->index, is_done);
-  if (!is_done)
+  if (!is_done) {
     tasks_assign(tasks, is_chunk ? run->share.chunks : run->share.microbatches);
+    if (!is_chunk && steps_is_current(run, work)) /* another's now, maybe: no part is to wait for it */
+      steps_tell_reducer(run, reducer_assign);
+  }
   work->set->readers--;
   steps_advance(run);
   pthread_cond_broadcast(&run->changed);

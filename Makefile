@@ -110,10 +110,10 @@ check: deps-check ## all tests, and the habits that a program can check
 	@$(MAKE) --no-print-directory build/venv/.done
 	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py))
 
-lint: ## format, cppcheck, layering
+lint: deps-check ## format, cppcheck, layering
 	@python3 tests/run.py tests/lint.py
 
-bench: deps-demo ## throughput of training and of push-pull, beside raw TCP
+bench: deps-check ## throughput of training and of push-pull, beside raw TCP
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py
 

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "common/member.h"
 #include "common/message.h"
-#include "common/sha256.h"
+#include "common/model_fetch.h"
 #include "server/parameters/snapshot.h"
 
 struct link_order {
@@ -19,6 +19,7 @@ struct link_order {
 struct link {
   struct link_options options;
   struct rpc_channel *channel; /* for models */
+  struct model_fetch fetch;
   pthread_t thread;
 
   pthread_mutex_t lock; /* what follows */
@@ -26,9 +27,8 @@ struct link {
   struct member *member; /* NULL once stopped */
   char *id;              /* in the present membership */
   struct link_order *first, **last;
-  struct rpc_reader *fetch; /* the model that is coming, if any */
-  bool is_busy;             /* an order is being carried out */
-  bool is_losing;           /* nothing more is to be carried out: the membership has ended */
+  bool is_busy;   /* an order is being carried out */
+  bool is_losing; /* nothing more is to be carried out: the membership has ended */
   bool is_stopping;
 };
 
@@ -51,6 +51,7 @@ struct link *link_start(const struct link_options *options) {
   link->channel = rpc_channel_open(options->client, options->coordinator);
   pthread_mutex_init(&link->lock, NULL);
   pthread_cond_init(&link->changed, NULL);
+  model_fetch_init(&link->fetch);
   CHECK(pthread_create(&link->thread, NULL, link_main, link) == 0);
   pthread_mutex_lock(&link->lock);
   link->member = member_start(&member);
@@ -77,6 +78,7 @@ void link_stop(struct link *link) {
 void link_free(struct link *link) {
   if (!link)
     return;
+  model_fetch_fini(&link->fetch);
   pthread_cond_destroy(&link->changed);
   pthread_mutex_destroy(&link->lock);
   free(link->id);
@@ -89,6 +91,7 @@ static void link_on_connected(void *user, const char *id) {
   free(link->id);
   link->id = mem_strdup(id);
   link->is_losing = false;
+  model_fetch_cancel(&link->fetch, false);
   pthread_mutex_unlock(&link->lock);
 }
 
@@ -125,8 +128,7 @@ static void link_on_lost(void *user, const struct err *err) {
   link->is_losing = true;
   while (link->first)
     link_order_free(link_take_locked(link));
-  if (link->fetch)
-    rpc_reader_cancel(link->fetch);
+  model_fetch_cancel(&link->fetch, true);
   while (link->is_busy)
     pthread_cond_wait(&link->changed, &link->lock);
   pthread_mutex_unlock(&link->lock);
@@ -146,59 +148,6 @@ static void link_tell(void *user, const Weir__MemberMessage *message) {
               err_name(code));
 }
 
-/* Appends a chunk to a model. False if it would be longer than it should be. */
-static bool link_take_chunk(const Weir__Chunk *chunk, unsigned char *model, uint64_t model_bytes,
-                            uint64_t *size_bytes) {
-  if (chunk->data.len > model_bytes - *size_bytes)
-    return false;
-  if (chunk->data.len)
-    memcpy(model + *size_bytes, chunk->data.data, chunk->data.len);
-  *size_bytes += chunk->data.len;
-  return true;
-}
-
-static int link_read_model(struct rpc_reader *reader, const Weir__LoadRun *order, unsigned char *model,
-                           struct err *err) {
-  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
-  uint64_t size_bytes = 0;
-  char sha256[SHA256_HEX_SIZE];
-  bool fits = true;
-  void *chunk;
-  request.run = order->run;
-  if (rpc_reader_send(reader, &request, err))
-    return err->code;
-  rpc_reader_half_close(reader);
-  do {
-    if (rpc_reader_next(reader, &chunk, err))
-      return err->code;
-    fits = !chunk || link_take_chunk(chunk, model, order->model_bytes, &size_bytes);
-    message_free(chunk);
-  } while (chunk && fits);
-  sha256_hex(model, size_bytes, sha256);
-  if (!fits || size_bytes != order->model_bytes || strcmp(sha256, order->model_sha256) != 0)
-    return err_set(err, ERR_CORRUPT, "the model of run '%s' came otherwise than the coordinator said",
-                   order->run);
-  return 0;
-}
-
-/* The reader is known to link_on_lost while it is open, which may cancel it. */
-static int link_fetch_model(struct link *link, const Weir__LoadRun *order, unsigned char *model,
-                            struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(link->channel, RPC_FETCH_MODEL, -1);
-  int code;
-  pthread_mutex_lock(&link->lock);
-  link->fetch = reader;
-  if (link->is_losing)
-    rpc_reader_cancel(reader);
-  pthread_mutex_unlock(&link->lock);
-  code = link_read_model(reader, order, model, err);
-  pthread_mutex_lock(&link->lock);
-  link->fetch = NULL;
-  pthread_mutex_unlock(&link->lock);
-  rpc_reader_close(reader);
-  return code;
-}
-
 static int link_load(struct link *link, const Weir__LoadRun *order, struct hosted_run **out,
                      struct err *err) {
   struct run_setup setup = {.order = order,
@@ -207,20 +156,17 @@ static int link_load(struct link *link, const Weir__LoadRun *order, struct hoste
                             .n_shards = link->options.n_shards,
                             .tell = link_tell,
                             .user = link};
-  void *model = malloc(order->model_bytes ? order->model_bytes : 1);
+  unsigned char *model;
   char *own_id;
   int code;
-  if (!model)
-    return err_set(err, ERR_NO_MEMORY, "no memory for a model of %llu bytes",
-                   (unsigned long long)order->model_bytes);
+  if (model_fetch_run(&link->fetch, link->channel, order, &model, err))
+    return err->code;
   pthread_mutex_lock(&link->lock);
   own_id = mem_strdup(link->id);
   pthread_mutex_unlock(&link->lock);
   setup.own_id = own_id;
   setup.model = model;
-  code = link_fetch_model(link, order, model, err);
-  if (!code)
-    code = hosted_run_new(&setup, out, err);
+  code = hosted_run_new(&setup, out, err);
   free(own_id);
   free(model);
   return code;

@@ -2,27 +2,17 @@
 #ifndef WEIR_WORKER_TRAIN_LOAD_H
 #define WEIR_WORKER_TRAIN_LOAD_H
 
-#include <pthread.h>
-
-#include "cluster.pb-c.h"
 #include "common/graph/model.h"
+#include "common/model_fetch.h"
 #include "common/plan.h"
-#include "common/rpc/client.h"
 #include "common/sha256.h"
 #include "worker/data/loader.h"
-
-/* Lets another thread end the download of a model. */
-struct load_cancel {
-  pthread_mutex_t lock;
-  struct rpc_reader *reader; /* NULL when there is nothing to end */
-  bool is_cancelled;
-};
 
 struct load_options {
   struct rpc_channel *coordinator;
   const char *data_root;
   int executors;
-  struct load_cancel *cancel;
+  struct model_fetch *fetch; /* lets another thread end the download of the model */
 };
 
 struct loaded {
@@ -41,9 +31,5 @@ struct loaded {
 int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
                 bool *is_bad_input, struct err *err);
 void loaded_close(struct loaded *loaded); /* safe on an empty one */
-
-void load_cancel_init(struct load_cancel *cancel);
-void load_cancel_fini(struct load_cancel *cancel);
-void load_cancel(struct load_cancel *cancel); /* any thread; also before loaded_open begins */
 
 #endif

@@ -40,7 +40,7 @@ struct run *run_start(const struct run_options *options, const Weir__LoadRun *lo
   run->options = *options;
   run->load = message_copy(load);
   run->incarnation = load->incarnation;
-  load_cancel_init(&run->cancel);
+  model_fetch_init(&run->fetch);
   pthread_mutex_init(&run->lock, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -70,7 +70,7 @@ void run_view(struct run *run, const Weir__View *view) {
 void run_stop(struct run *run) {
   if (!run)
     return;
-  load_cancel(&run->cancel);
+  model_fetch_cancel(&run->fetch, true);
   pthread_mutex_lock(&run->lock);
   run->is_stopping = true;
   pthread_cond_broadcast(&run->changed);
@@ -78,7 +78,7 @@ void run_stop(struct run *run) {
   pthread_join(run->thread, NULL);
   pthread_cond_destroy(&run->changed);
   pthread_mutex_destroy(&run->lock);
-  load_cancel_fini(&run->cancel);
+  model_fetch_fini(&run->fetch);
   message_free(run->newest);
   message_free(run->applied);
   message_free(run->load);
@@ -133,7 +133,7 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   struct load_options options = {.coordinator = run->options.coordinator,
                                  .data_root = run->options.data_root,
                                  .executors = run->options.threads,
-                                 .cancel = &run->cancel};
+                                 .fetch = &run->fetch};
   const struct model *model;
   if (loaded_open(&options, run->load, &run->loaded, is_bad_input, err))
     return err->code;

@@ -43,7 +43,7 @@ struct stage {
 struct run {
   struct run_options options;
   Weir__LoadRun *load;
-  struct load_cancel cancel;
+  struct model_fetch fetch;
   pthread_t thread;
 
   /* Made while LOADING, then only read. */

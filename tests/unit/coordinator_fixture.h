@@ -163,14 +163,19 @@ static inline void passes(struct fixture *f, uint64_t ms) {
     f->now_ms += end_ms - f->now_ms < 100 ? end_ms - f->now_ms : 100;
 }
 
-static inline void loads(struct fixture *f, uint64_t key, const char *run, const char *dataset,
-                         uint64_t samples) {
+static inline void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
+                                    uint64_t samples, const char *probe) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   loaded.run = (char *)run;
   loaded.train_samples = samples;
   loaded.dataset_sha256 = (char *)dataset;
-  loaded.probe_sha256 = "probe";
+  loaded.probe_sha256 = (char *)probe;
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+}
+
+static inline void loads(struct fixture *f, uint64_t key, const char *run, const char *dataset,
+                         uint64_t samples) {
+  loads_and_probes(f, key, run, dataset, samples, "probe");
 }
 
 static inline void worker_loads(struct fixture *f, uint64_t key, const char *run) {

@@ -217,6 +217,11 @@ static void a_worker_that_differs_is_refused_with_both_sides_named(void **state)
   worker_joins(f, 11, 1);
   loads(f, 11, RUN, "data", SAMPLES + 1);
   assert_string_equal(worker_row(f, 11).state, "refused");
+  worker_joins(f, 12, 1);
+  loads_and_probes(f, 12, RUN, "data", SAMPLES, "other bits");
+  assert_string_equal(worker_row(f, 12).state, "refused");
+  assert_non_null(strstr(worker_row(f, 12).message, "other bits"));
+  assert_non_null(strstr(worker_row(f, 12).message, "of probe"));
 }
 
 static void bad_input_fails_the_run_once_nobody_may_think_otherwise(void **state) {

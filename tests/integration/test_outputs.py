@@ -20,6 +20,17 @@ def peer(script, *arguments):
     return done.stdout
 
 
+def assert_reads_the_same(out):
+    """onnxruntime and safetensors agree with what the run said of its last evaluation. Returns the weights' hash."""
+    evaluated, done = read_metrics(os.path.join(out, "metrics.jsonl"))[-2:]
+    answer = json.loads(peer("peer_evaluate.py", os.path.join(out, "model.onnx"),
+                             os.path.join(out, "model.safetensors"), DATA))
+    assert abs(answer["accuracy"] - done["accuracy"]) < 0.001, (answer, done)
+    assert abs(answer["loss"] - evaluated["loss"]) < 1e-4 * answer["loss"], (answer, evaluated)
+    assert answer["weights_sha256"] == done["weights_sha256"], "the hash that anyone can recompute"
+    return answer["weights_sha256"]
+
+
 def test_onnxruntime_and_safetensors_read_what_train_leaves():
     with Folder() as folder:
         model = folder.model("lenet", "--channels", "8,16", "--hidden", "64", "--batch-norm", "--dropout", "0.25", "--seed",
@@ -31,13 +42,23 @@ def test_onnxruntime_and_safetensors_read_what_train_leaves():
         for name in ("model.onnx", "model.safetensors", "metrics.jsonl", "spec.yaml"):
             assert os.path.getsize(os.path.join(out, name)) > 0, name
         done = done_event(os.path.join(out, "metrics.jsonl"))
-        evaluated = read_metrics(os.path.join(out, "metrics.jsonl"))[-2]
         assert 0.5 < done["accuracy"] < 1
-        answer = json.loads(peer("peer_evaluate.py", os.path.join(out, "model.onnx"),
-                                 os.path.join(out, "model.safetensors"), DATA))
-        assert abs(answer["accuracy"] - done["accuracy"]) < 0.001, (answer, done)
-        assert abs(answer["loss"] - evaluated["loss"]) < 1e-4 * answer["loss"], (answer, evaluated)
-        assert answer["weights_sha256"] == done["weights_sha256"], "the hash that anyone can recompute"
+        assert_reads_the_same(out)
+
+
+def test_a_model_of_another_program_with_every_operator_trains_and_reads_back():
+    with Folder() as folder:
+        model = folder.file("peer.onnx")
+        peer("peer_model.py", model)
+        spec = folder.spec(model, train=TRAIN, data=EVAL)
+        hashes = set()
+        for workers, servers, threads in ((2, 2, 1), (1, 1, 2)):
+            out = folder.file(f"out-{workers}")
+            weir("train", spec, "--workers", workers, "--servers", servers, "--threads", threads, "--out", out)
+            hashes.add(assert_reads_the_same(out))
+        assert len(hashes) == 1
+        steps = [event for event in read_metrics(os.path.join(out, "metrics.jsonl")) if event["event"] == "step"]
+        assert steps[-1]["loss"] < 0.8 * steps[0]["loss"], "it learns"
 
 
 def test_metrics_lines_have_the_promised_keys():

@@ -29,7 +29,8 @@ enum { WAIT_SECONDS_MAX = 30 };
 
 /* What goes wrong, each for the first `times` calls that it concerns. */
 struct faults {
-  int models_cut, pushes_unavailable, pulls_unavailable, versions_unavailable, pushes_dropped;
+  int models_cut, pushes_unavailable, pulls_unavailable, versions_unavailable, versions_unknown,
+      pushes_dropped;
   int blocks_short, blocks_old;
   bool model_is_another;
 };
@@ -85,11 +86,12 @@ static void on_fetch(struct rpc_call *call, const void *message, struct rpc_byte
 static void on_versions(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct fixture *f = rpc_call_context(call);
   Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
-  bool is_unavailable;
+  bool is_unavailable, is_unknown;
   (void)message;
   rpc_bytes_free(bytes);
   pthread_mutex_lock(&f->lock);
   is_unavailable = strikes(&f->faults.versions_unavailable);
+  is_unknown = strikes(&f->faults.versions_unknown);
   reply.lowest = UINT64_MAX;
   for (uint32_t b = 0; b < f->model->n_blocks; b++) {
     reply.lowest = f->version[b] < reply.lowest ? f->version[b] : reply.lowest;
@@ -98,6 +100,8 @@ static void on_versions(struct rpc_call *call, const void *message, struct rpc_b
   pthread_mutex_unlock(&f->lock);
   if (is_unavailable)
     rpc_call_fail(call, ERR_UNAVAILABLE, "later");
+  else if (is_unknown)
+    rpc_call_fail(call, ERR_NOT_FOUND, "there is no such run on this server");
   else
     rpc_call_reply(call, &reply, NULL);
 }
@@ -337,6 +341,10 @@ static void a_worker_that_is_behind_asks_where_the_servers_are(void **state) {
   expect_trained(*state, (struct faults){.pushes_dropped = 1});
 }
 
+static void a_worker_goes_on_asking_servers_that_do_not_know_the_run(void **state) {
+  expect_trained(*state, (struct faults){.versions_unknown = 2});
+}
+
 static void another_model_than_announced_is_refused(void **state) {
   expect_refused(*state, (struct faults){.model_is_another = true}, "the model came with sha256");
 }
@@ -364,6 +372,7 @@ int main(void) {
       TEST(every_block_is_pushed_once_a_step),
       TEST(what_fails_for_a_while_is_tried_again),
       TEST(a_worker_that_is_behind_asks_where_the_servers_are),
+      TEST(a_worker_goes_on_asking_servers_that_do_not_know_the_run),
       TEST(another_model_than_announced_is_refused),
       TEST(a_block_of_the_wrong_size_is_refused),
       TEST(a_block_of_the_wrong_version_is_refused),

@@ -139,16 +139,19 @@ static void on_received(void *user, const struct transfer_item *item, uint64_t v
 }
 
 /* What a server refuses because it is elsewhere in the run is no fault: its version is asked for again. */
+static bool is_elsewhere(const struct err *err) {
+  return err->code == ERR_DROPPED || err->code == ERR_STALE || err->code == ERR_NOT_FOUND ||
+         err->code == ERR_CANCELLED;
+}
+
 static void on_failed(void *user, const struct transfer_item *item, const struct err *err) {
   struct run *run = user;
-  bool is_elsewhere = err->code == ERR_DROPPED || err->code == ERR_STALE || err->code == ERR_NOT_FOUND ||
-                      err->code == ERR_CANCELLED;
   pthread_mutex_lock(&run->lock);
   if (run->phase == RUN_WORKING && !run->must_rejoin)
     log_event(err->code == ERR_DROPPED ? LOG_INFO : LOG_WARN, "worker", "transfer_refused",
               "run=%s block=%u version=%llu code=%s error=\"%s\"", run->load->run, item->block,
               (unsigned long long)item->version, err_name(err->code), err->text);
-  if (is_elsewhere && run->phase == RUN_WORKING && run->rejoins < REJOINS_MAX)
+  if (is_elsewhere(err) && run->phase == RUN_WORKING && run->rejoins < REJOINS_MAX)
     run->must_rejoin = true;
   else if (run->phase == RUN_WORKING)
     run_fail_locked(run, err, false);
@@ -188,8 +191,8 @@ static struct transfers *run_ask_version_locked(struct run *run, uint64_t *versi
     return transfers;
   log_event(LOG_WARN, "worker", "not_joined", "run=%s code=%s error=\"%s\"", run->load->run,
             err_name(err.code), err.text);
-  if (!err_is_retryable(err.code)) /* the coordinator will know: another view may name us again */
-    run_set_phase_locked(run, RUN_IDLE);
+  if (!err_is_retryable(err.code) && !is_elsewhere(&err)) /* else it is asked again until we are unloaded */
+    run_fail_locked(run, &err, false);
   return NULL;
 }
 

@@ -25,6 +25,7 @@ struct member {
   struct rpc_stream *stream; /* NULL between streams */
   bool is_connected;         /* Welcome came on this stream */
   bool has_ended;            /* the stream has, with `end` */
+  bool is_overrun;           /* it took no more messages: what it was not told would be missing */
   bool is_stopping;
   struct err end;
   uint64_t epoch; /* the highest seen */
@@ -55,6 +56,10 @@ int member_send(struct member *member, const Weir__MemberMessage *message) {
   pthread_mutex_lock(&member->lock);
   if (member->stream && member->is_connected)
     code = rpc_stream_send(member->stream, message);
+  if (code == ERR_BUSY) {
+    member->is_overrun = true;
+    pthread_cond_signal(&member->changed);
+  }
   pthread_mutex_unlock(&member->lock);
   return code;
 }
@@ -143,7 +148,7 @@ static void member_open_stream_locked(struct member *member) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_HELLO;
   message.hello = member->hello;
-  member->has_ended = false;
+  member->has_ended = member->is_overrun = false;
   member->stream = rpc_stream_open(member->channel, RPC_JOIN, &handlers);
   rpc_stream_send(member->stream, &message);
 }
@@ -156,15 +161,19 @@ static void member_beat_locked(struct member *member) {
   rpc_stream_send(member->stream, &message); /* a stream that takes no more will end by itself */
 }
 
+static bool member_is_over_locked(const struct member *member) {
+  return member->has_ended || member->is_overrun || member->is_stopping;
+}
+
 /* One stream from Hello to its end. Called and left with the lock held. True if we were a member. */
 static bool member_serve_stream(struct member *member) {
   struct rpc_stream *stream;
   struct err end;
   bool was_connected, is_stopping;
   member_open_stream_locked(member);
-  while (!member->has_ended && !member->is_stopping) {
+  while (!member_is_over_locked(member)) {
     member_wait_locked(member, HEARTBEAT_MS);
-    if (!member->has_ended && !member->is_stopping)
+    if (!member_is_over_locked(member))
       member_beat_locked(member);
   }
   stream = member->stream;
@@ -173,6 +182,8 @@ static bool member_serve_stream(struct member *member) {
   rpc_stream_close(stream);
   pthread_mutex_lock(&member->lock);
   end = member->end;
+  if (member->is_overrun)
+    err_set(&end, ERR_BUSY, "%s takes no more messages", member->coordinator);
   was_connected = member->is_connected;
   is_stopping = member->is_stopping;
   member->is_connected = false;

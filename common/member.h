@@ -33,7 +33,7 @@ struct member_options {
 struct member *member_start(const struct member_options *options);
 
 /* Sends a message in the present membership. Any thread, never blocks. Errors: CANCELLED while there is none,
-   BUSY when too many messages wait. */
+   BUSY when too many messages wait: the membership ends then, for the coordinator would miss this one. */
 int member_send(struct member *member, const Weir__MemberMessage *message);
 
 /* Ends the membership, waits for the last callback, frees. Not from a callback. NULL is ignored. */

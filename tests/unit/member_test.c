@@ -181,6 +181,27 @@ static void a_member_joins_again_when_the_link_breaks(void **state) {
   assert_int_equal(f.n_lost, 4); /* stopping ends the last membership */
 }
 
+static void a_member_that_cannot_say_more_joins_anew(void **state) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__StepReport report = WEIR__STEP_REPORT__INIT;
+  struct fixture f;
+  int code = 0;
+  (void)state;
+  fixture_init(&f);
+  fixture_start(&f, f.coordinator.target);
+  wait_for(&f, &f.n_connected, 1);
+  report.run = (char *)"fast";
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_STEP;
+  message.step = &report;
+  for (int i = 0; i < 1000000 && !code; i++)
+    code = member_send(f.member, &message);
+  assert_int_equal(code, ERR_BUSY);
+  wait_for(&f, &f.n_lost, 1);
+  assert_non_null(strstr(f.lost.text, "takes no more messages"));
+  wait_for(&f, &f.n_connected, 2);
+  fixture_fini(&f);
+}
+
 static void a_member_that_is_refused_tries_again(void **state) {
   struct fixture f;
   (void)state;
@@ -214,6 +235,7 @@ int main(void) {
       cmocka_unit_test(orders_and_messages_travel),
       cmocka_unit_test(an_order_of_an_older_epoch_is_refused),
       cmocka_unit_test(a_member_joins_again_when_the_link_breaks),
+      cmocka_unit_test(a_member_that_cannot_say_more_joins_anew),
       cmocka_unit_test(a_member_that_is_refused_tries_again),
       cmocka_unit_test(a_member_without_a_coordinator_can_be_stopped),
   };

@@ -117,6 +117,10 @@ bench: deps-check ## throughput of training and of push-pull, beside raw TCP
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py
 
+chaos: deps-demo ## train while workers come, freeze and die and the network breaks (SEEDS="1 2 3")
+	@$(MAKE) --no-print-directory all
+	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
+
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "  V=1 shows the commands; SAN=address|undefined|thread builds (and checks) with that sanitizer"
@@ -124,6 +128,6 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all tests deps deps-demo deps-check demo check lint bench help clean
+.PHONY: all tests deps deps-demo deps-check demo check lint bench chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -128,18 +128,19 @@ def start_announced(*command):
 
 
 class Cluster:
-    """A coordinator, servers and workers as separate processes."""
+    """A coordinator, servers and workers as separate processes. advertise: where workers reach each server."""
 
-    def __init__(self, folder, servers=1, workers=1, threads=1):
+    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None):
         self.folder, self.processes, self.workers, self.servers = folder, [], [], []
         store = "file://" + os.path.join(folder.path, "store")
         self.coordinator, self.address = start_announced(
             program("weir-server"), "--role=coordinator", "--listen", "127.0.0.1:0", "--store", store)
         self.processes.append(self.coordinator)
-        for _ in range(servers):
+        for number in range(servers):
+            elsewhere = ["--advertise", advertise[number]] if advertise else []
             server, address = start_announced(
                 program("weir-server"), "--role=parameters", "--listen", "127.0.0.1:0", "--coordinator",
-                self.address, "--store", store)
+                self.address, "--store", store, *elsewhere)
             self.processes.append(server)
             self.servers.append((server, address))
         for _ in range(workers):

@@ -35,7 +35,7 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
                           const Weir__RunLoaded *loaded);
 static char *reference_mismatch(const struct run *run, const struct member *worker,
                                 const Weir__RunLoaded *loaded);
-static void worker_refuse(struct run *run, struct member *worker, const char *message);
+static void worker_refuse(struct coordinator *coordinator, struct member *worker, const char *message);
 
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id) {
   for (int i = 0; i < coordinator->n_runs; i++)
@@ -212,8 +212,7 @@ static void worker_loaded(struct coordinator *coordinator, struct member *worker
                  ? mem_printf("%s (%s) claims more samples than a run can have", worker->id, worker->host)
                  : reference_mismatch(run, worker, loaded);
   if (mismatch) {
-    coordinator_order_unload(coordinator, run, worker, mismatch);
-    worker_refuse(run, worker, mismatch);
+    worker_refuse(coordinator, worker, mismatch);
     free(mismatch);
     return;
   }
@@ -274,7 +273,7 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   if (member->run != run || member->state == WORKER_DRAINING)
     return;
   was_ready = member->state == WORKER_READY;
-  worker_refuse(run, member, text);
+  worker_refuse(coordinator, member, text);
   if (coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
     return;
   if (refused->bad_input && !run->reference.worker)
@@ -283,8 +282,10 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
     coordinator_run_fail(coordinator, run, false, "%s", text); /* all who trained gave up: it diverges */
 }
 
-/* The run goes on without the worker, and does not ask it again. */
-static void worker_refuse(struct run *run, struct member *worker, const char *message) {
+/* The run goes on without the worker, which lets go of it, and does not ask it again. */
+static void worker_refuse(struct coordinator *coordinator, struct member *worker, const char *message) {
+  struct run *run = worker->run;
+  coordinator_order_unload(coordinator, run, worker, message);
   log_event(LOG_WARN, "coordinator", "worker_refused", "run=%s id=%s message=\"%.1000s\"", run->id,
             worker->id, message);
   array_reserve((void **)&run->refused, &run->refused_capacity, run->n_refused, sizeof *run->refused);

@@ -252,6 +252,15 @@ static void a_machine_that_cannot_is_not_bad_input(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
+static void a_worker_that_refused_lets_go_of_the_run(void **state) {
+  struct fixture *f = *state;
+  start_run(f);
+  refuses(f, W1, RUN, "out of memory", false);
+  assert_string_equal(f->told[W1].unload, RUN);
+  assert_string_equal(worker_row(f, W1).state, "refused");
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+}
+
 static void too_little_data_is_bad_input(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
@@ -402,6 +411,7 @@ int main(void) {
       TEST(a_worker_that_differs_is_refused_with_both_sides_named),
       TEST(bad_input_fails_the_run_once_nobody_may_think_otherwise),
       TEST(a_machine_that_cannot_is_not_bad_input),
+      TEST(a_worker_that_refused_lets_go_of_the_run),
       TEST(too_little_data_is_bad_input),
       TEST(a_worker_that_claims_absurdly_much_data_is_refused),
       TEST(a_lost_server_fails_the_run_by_name),

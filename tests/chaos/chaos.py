@@ -6,7 +6,6 @@ usage: chaos.py [SEED...]        (1 2 3 unless given)
 A seed fixes the plan of disturbances; when each of them strikes depends on the machine. One line a seed: the time it
 took and what was done. Ends by itself; exit status 1 if a run ended otherwise than the undisturbed one, or a process
 died that nobody killed. What the processes said is kept then, and its place is told."""
-import gzip
 import os
 import random
 import signal
@@ -18,7 +17,7 @@ import time
 from collections import Counter
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from harness import (DATA, Cluster, Folder, Process, done_event, program, read_metrics, weir)
+from harness import BUILD, Cluster, Folder, Process, outcome, program, weir
 
 STEPS = 300
 TRAIN_SAMPLES, EVAL_SAMPLES = 2000, 600
@@ -98,48 +97,15 @@ class Proxy:
             self.reset(pair)
 
 
-def write_data(folder):
-    """A small part of Fashion-MNIST, so that a worker loads it in no time."""
-    for name, samples in (("train", TRAIN_SAMPLES), ("t10k", EVAL_SAMPLES)):
-        for kind, dims, sample_bytes in (("images-idx3", 3, 28 * 28), ("labels-idx1", 1, 1)):
-            with gzip.open(os.path.join(DATA, f"{name}-{kind}-ubyte.gz")) as file:
-                head, body = file.read(4 + 4 * dims), file.read(samples * sample_bytes)
-            folder.file(f"{name}-{kind}", head[:4] + struct.pack(">I", samples) + head[8:] + body)
-
-
 def write_spec(folder, shape):
-    microbatches, eval_steps = shape
-    return folder.file(f"spec-{microbatches}.yaml", f"""name: chaos
-model: {{onnx: lenet.onnx, loss: cross_entropy}}
-data:
-  root: {folder.path}
-  train: {{format: idx, images: train-images-idx3, labels: train-labels-idx1}}
-  eval: {{format: idx, images: t10k-images-idx3, labels: t10k-labels-idx1}}
-  transforms: [{{scale: 0.00392156862745098}}]
-train:
-  steps: {STEPS}
-  batch: {microbatches * 12}
-  microbatches: {microbatches}
-  seed: 3
-  optimizer: {{name: sgd, lr: 0.05, momentum: 0.9}}
-eval: {{every_steps: {eval_steps}}}
-""")
-
-
-def outcome(metrics):
-    """All that must not depend on who computed it."""
-    steps = [(event["step"], event["epoch"], event["loss"], event["lr"], event["samples"])
-             for event in read_metrics(metrics) if event["event"] == "step"]
-    evals = [(event["step"], event["loss"], event["accuracy"])
-             for event in read_metrics(metrics) if event["event"] == "eval"]
-    return {"steps": steps, "evals": evals, "weights": done_event(metrics)["weights_sha256"]}
+    return folder.small_spec("lenet.onnx", shape[0], STEPS, shape[1])
 
 
 def train_calmly(folder, shape):
-    name = f"calm-{shape[0]}"
-    weir("train", write_spec(folder, shape), "--workers", 1, "--threads", 1, "--out", folder.file(name), "--metrics",
-         folder.file(name + ".jsonl"))
-    return outcome(folder.file(name + ".jsonl"))
+    metrics = folder.file(f"calm-{shape[0]}.jsonl")
+    weir("train", write_spec(folder, shape), "--workers", 1, "--threads", 1, "--out", metrics + ".out", "--metrics",
+         metrics)
+    return outcome(metrics)
 
 
 class Storm:
@@ -147,7 +113,7 @@ class Storm:
 
     def __init__(self, seed, cluster, proxies):
         self.chooser, self.cluster, self.proxies = random.Random(seed), cluster, proxies
-        self.counts, self.frozen, self.expected, self.retired = Counter(), {}, {}, []
+        self.counts, self.frozen, self.expected = Counter(), {}, {}
 
     def living(self):
         return [worker for worker in self.cluster.workers if worker.child.poll() is None]
@@ -267,7 +233,7 @@ def train_in_storm(folder, seed, shape, expected):
 
 
 def keep_logs(seed, cluster):
-    folder = os.path.abspath(f"chaos-{seed}")
+    folder = os.path.join(BUILD, f"chaos-{seed}")
     os.makedirs(folder, exist_ok=True)
     named = [("coordinator", cluster.coordinator)]
     named += [(f"server-{number}", server) for number, (server, _) in enumerate(cluster.servers)]
@@ -282,7 +248,7 @@ def main():
     seeds = [int(seed) for seed in sys.argv[1:]] or [1, 2, 3]
     calm, failed = {}, 0
     with Folder() as folder:
-        write_data(folder)
+        folder.small_data(TRAIN_SAMPLES, EVAL_SAMPLES)
         weir("model", "lenet", "--channels", "4,8", "--hidden", "512,200", "--batch-norm", "--seed", "3", "-o",
              folder.file("lenet.onnx"))
         for seed in seeds:

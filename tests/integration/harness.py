@@ -2,10 +2,12 @@
 
 A test is a function whose name states a behaviour; `main(globals())` runs those that begin with `test_`.
 Only the standard library; peers that need more run in the environment that `make check` makes under build/."""
+import gzip
 import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -70,6 +72,34 @@ class Folder:
         path = self.file(f"{kind}.onnx")
         weir("model", kind, *options, "-o", path)
         return path
+
+    def small_data(self, train_samples, eval_samples):
+        """The first images of Fashion-MNIST as train-* and t10k-* files here: a worker loads them in no time."""
+        if not os.path.isdir(DATA):
+            raise Skip("dataset-fashion-mnist is not installed")
+        for name, samples in (("train", train_samples), ("t10k", eval_samples)):
+            for kind, dims, sample_bytes in (("images-idx3", 3, 28 * 28), ("labels-idx1", 1, 1)):
+                with gzip.open(os.path.join(DATA, f"{name}-{kind}-ubyte.gz")) as file:
+                    head, body = file.read(4 + 4 * dims), file.read(samples * sample_bytes)
+                self.file(f"{name}-{kind}", head[:4] + struct.pack(">I", samples) + head[8:] + body)
+
+    def small_spec(self, model, microbatches, steps, eval_steps):
+        """A spec over small_data: 12 samples a microbatch, an evaluation every eval_steps."""
+        return self.file(f"spec-{microbatches}-{steps}.yaml", f"""name: small
+model: {{onnx: {model}, loss: cross_entropy}}
+data:
+  root: {self.path}
+  train: {{format: idx, images: train-images-idx3, labels: train-labels-idx1}}
+  eval: {{format: idx, images: t10k-images-idx3, labels: t10k-labels-idx1}}
+  transforms: [{{scale: 0.00392156862745098}}]
+train:
+  steps: {steps}
+  batch: {microbatches * 12}
+  microbatches: {microbatches}
+  seed: 3
+  optimizer: {{name: sgd, lr: 0.05, momentum: 0.9}}
+eval: {{every_steps: {eval_steps}}}
+""")
 
     def spec(self, model, name="spec.yaml", run="test", train="", data="", tail=""):
         """A spec over Fashion-MNIST; train and data are further lines of those sections."""
@@ -178,6 +208,15 @@ def done_event(path):
     events = read_metrics(path)
     assert events and events[-1]["event"] == "done", f"{path}: the last line is not done: {events[-1:]}"
     return events[-1]
+
+
+def outcome(path):
+    """What a run's metrics say of what must not depend on who computed it."""
+    events = read_metrics(path)
+    steps = [[event[key] for key in ("step", "epoch", "loss", "lr", "samples")]
+             for event in events if event["event"] == "step"]
+    evals = [[event[key] for key in ("step", "loss", "accuracy")] for event in events if event["event"] == "eval"]
+    return {"steps": steps, "evals": evals, "weights": done_event(path)["weights_sha256"]}
 
 
 def children_of(pid, name):

@@ -1,9 +1,10 @@
 """The promise: which machines computed what, and who came and went, does not change one bit of the weights."""
 import os
 import signal
+import time
 
-from harness import (Folder, Process, children_of, done_event, main, newest_step, program, read_metrics,
-                     wait_for, weir)
+from harness import (Cluster, Folder, Process, children_of, done_event, main, newest_step, outcome, program,
+                     read_metrics, wait_for, weir)
 
 STEPS = 24
 # Two tensors of many blocks, batch norm for the statistics blocks, convolutions for the blocked layouts, dropout
@@ -103,6 +104,29 @@ def test_a_frozen_worker_is_evicted_and_the_run_goes_on():
                 if os.path.exists(f"/proc/{sleeper}"):
                     os.kill(sleeper, signal.SIGCONT)
         assert done_event(metrics)["weights_sha256"] == calm
+
+
+def test_all_workers_killed_at_once_lose_no_step_and_no_evaluation():
+    with Folder() as folder:
+        folder.small_data(2000, 600)
+        folder.model(*MODEL)
+        spec = folder.small_spec("lenet.onnx", 6, steps=60, eval_steps=3)
+        weir("train", spec, "--out", folder.file("calm"), "--metrics", folder.file("calm.jsonl"))
+        metrics = folder.file("stormy.jsonl")
+        with Cluster(folder, servers=2, workers=3) as cluster:
+            with Process(program("weir"), "submit", spec, "--follow", "--coordinator", cluster.address, "--metrics",
+                         metrics) as client:
+                for step in range(2, 50, 6):
+                    wait_for(lambda: newest_step(metrics) >= step, f"step {step}")
+                    time.sleep(step / 1000)  # anywhere in a step or an evaluation
+                    for worker in cluster.workers:
+                        worker.send(signal.SIGKILL)
+                    cluster.workers = []
+                    for threads in (1, 2):
+                        cluster.add_worker(threads)
+                assert client.wait() == 0, client.output()[-3000:]
+        assert outcome(metrics) == outcome(folder.file("calm.jsonl"))
+        assert [step[0] for step in outcome(metrics)["steps"]] == list(range(60)), "every step once, in order"
 
 
 if __name__ == "__main__":

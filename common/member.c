@@ -80,6 +80,10 @@ void member_stop(struct member *member) {
   free(member);
 }
 
+struct rpc_channel *member_channel(struct member *member) {
+  return member->channel;
+}
+
 /* Waits until something changed, at most timeout_ms. */
 static void member_wait_locked(struct member *member, int timeout_ms) {
   struct timespec until;

@@ -1,20 +1,24 @@
 /* The link of a member (a parameter server or a worker) to the coordinator: one stream that says Hello, beats
-   every second, brings orders, and is opened again whenever it broke. The stream is the membership: what the
-   coordinator gave a member ends with it. */
+   every second, brings orders, and is opened again whenever it broke. The stream is the membership. What a
+   member has of runs outlives it: the next Hello tells, and the coordinator says what is to be kept. */
 #ifndef WEIR_COMMON_MEMBER_H
 #define WEIR_COMMON_MEMBER_H
 
 #include "cluster.pb-c.h"
 #include "common/err.h"
+#include "common/memory.h"
 #include "common/rpc/client.h"
 
 struct member;
 
 struct member_options {
   struct rpc_client *client; /* outlives the member */
-  const char *coordinator;   /* HOST:PORT; copied */
+  const char *coordinator;   /* HOST:PORT, or several parted by commas, tried in turn; copied */
   const Weir__Hello *hello;  /* copied */
 
+  /* Fills hello->runs, in the arena: what we still have of former memberships. id and epoch are filled
+     already. On the member's own thread, before each Hello. May be NULL. */
+  void (*on_hello)(void *user, Weir__Hello *hello, struct arena *arena);
   /* The coordinator took us in (its Welcome came), under this id: before any order of this membership. On a
      queue's thread: never blocks. May be NULL. */
   void (*on_connected)(void *user, const char *id);
@@ -35,6 +39,10 @@ struct member *member_start(const struct member_options *options);
 /* Sends a message in the present membership. Any thread, never blocks. Errors: CANCELLED while there is none,
    BUSY when too many messages wait: the membership ends then, for the coordinator would miss this one. */
 int member_send(struct member *member, const Weir__MemberMessage *message);
+
+/* The channel to the coordinator of the present membership, of the last one, or to the first named. It lives
+   as long as the member. Any thread. */
+struct rpc_channel *member_channel(struct member *member);
 
 /* Ends the membership, waits for the last callback, frees. Not from a callback. NULL is ignored. */
 void member_stop(struct member *member);

@@ -18,6 +18,8 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                         .microbatch_samples = train->batch / train->microbatches,
                         .eval_every_steps =
                             spec->eval && spec->eval->has_every_steps ? spec->eval->every_steps : 0,
+                        .checkpoint_every_steps = spec->checkpoint ? spec->checkpoint->every_steps : 0,
+                        .checkpoints_evaluated = spec->checkpoint && spec->checkpoint->keep_best,
                         .seed = train->seed,
                         .is_shuffled = spec->data->shuffle};
   per_chunk = (EVAL_CHUNK_SAMPLES_LEAST + plan->microbatch_samples - 1) / plan->microbatch_samples;
@@ -45,6 +47,14 @@ bool plan_evaluates(const struct plan *plan, uint64_t version) {
   epochs =
       ((version + 1) * plan->batch - 1) / plan->train_samples; /* whole epochs before version + 1 begins */
   return epochs > 0 && epochs * plan->train_samples / plan->batch == version;
+}
+
+bool plan_checkpoints(const struct plan *plan, uint64_t version) {
+  if (version == 0 || version >= plan->steps)
+    return false;
+  if (plan->checkpoint_every_steps && version % plan->checkpoint_every_steps == 0)
+    return true;
+  return plan->checkpoints_evaluated && plan_evaluates(plan, version);
 }
 
 uint64_t plan_epoch(const struct plan *plan, uint64_t step) {

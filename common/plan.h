@@ -16,6 +16,8 @@ struct plan {
   uint32_t microbatches;                /* V */
   uint32_t microbatch_samples;          /* batch / V */
   uint64_t eval_every_steps;            /* 0: after each epoch */
+  uint64_t checkpoint_every_steps;      /* 0: not by steps */
+  bool checkpoints_evaluated;           /* the best evaluated versions are kept */
   uint32_t eval_chunk_samples; /* a multiple of microbatch_samples, at least 128; the last may be short */
   uint32_t eval_chunks;
   uint64_t seed;
@@ -29,6 +31,10 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
 /* True if version v (1..S) is evaluated: v = floor(e * N / batch) for a whole epoch e, or a multiple of
    eval_every_steps, or S. False for every v without an eval set. */
 bool plan_evaluates(const struct plan *plan, uint64_t version);
+
+/* True if version v (1..S-1) is to be checkpointed: a multiple of checkpoint_every_steps, or, where the best
+   are kept, an evaluated one. The last version always is, by itself. */
+bool plan_checkpoints(const struct plan *plan, uint64_t version);
 
 uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's first sample, from 0 */
 

@@ -7,7 +7,7 @@
 #include "common/spec.h"
 #include "common/tree.h"
 
-enum { NAME_LENGTH_MAX = 40 };
+enum { NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
 
 static int bad(struct err *err, const char *key, const char *what) {
   return err_set(err, ERR_INVALID, "%s: %s", key, what);
@@ -99,11 +99,36 @@ static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
   return 0;
 }
 
+static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, bool has_eval, struct err *err) {
+  bool is_loss = checkpoint->keep_best && strcmp(checkpoint->keep_best, "loss") == 0;
+  bool is_accuracy = checkpoint->keep_best && strcmp(checkpoint->keep_best, "accuracy") == 0;
+  if (checkpoint->has_every_steps && checkpoint->every_steps == 0)
+    return bad(err, "checkpoint.every_steps", "must be at least 1");
+  if (checkpoint->has_every_seconds && !(checkpoint->every_seconds > 0 && checkpoint->every_seconds <= 1e9))
+    return bad(err, "checkpoint.every_seconds", "must be above 0 and at most 1000000000");
+  if (checkpoint->keep == 0 || checkpoint->keep > CHECKPOINTS_KEPT_MAX)
+    return err_set(err, ERR_INVALID, "checkpoint.keep: must be from 1 to %d", CHECKPOINTS_KEPT_MAX);
+  if (checkpoint->keep_best && !is_loss && !is_accuracy)
+    return err_set(err, ERR_INVALID, "checkpoint.keep_best: '%.60s' is not known (known: accuracy, loss)",
+                   checkpoint->keep_best);
+  if (checkpoint->keep_best && !has_eval)
+    return bad(err, "checkpoint.keep_best", "needs data.eval: nothing says which version is the best");
+  return 0;
+}
+
 /* Readers need no NULL checks: every message that has defaults is there. */
 static void add_defaults(Weir__RunSpec *spec) {
   if (!spec->workers) {
     spec->workers = mem_new(sizeof *spec->workers);
     weir__workers_spec__init(spec->workers);
+  }
+  if (!spec->checkpoint) {
+    spec->checkpoint = mem_new(sizeof *spec->checkpoint);
+    weir__checkpoint_spec__init(spec->checkpoint);
+  }
+  if (!spec->checkpoint->has_every_steps && !spec->checkpoint->has_every_seconds) {
+    spec->checkpoint->has_every_seconds = true;
+    spec->checkpoint->every_seconds = CHECKPOINT_EVERY_SECONDS;
   }
   if (!spec->train->schedule) {
     spec->train->schedule = mem_new(sizeof *spec->train->schedule);
@@ -121,5 +146,7 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (spec->eval && spec->eval->has_every_steps && spec->eval->every_steps == 0)
     return bad(err, "eval.every_steps", "must be at least 1");
   add_defaults(spec);
+  if (check_checkpoint(spec->checkpoint, spec->data->eval != NULL, err))
+    return err->code;
   return check_workers(spec->workers, err);
 }

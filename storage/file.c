@@ -24,13 +24,12 @@ extern const struct store_def store_file;
 
 static int file_open(const char *url, struct store **out, struct err *err);
 static void file_close(struct store *store);
-static int file_put_block(struct store *store, const char *sha256, const void *data, size_t size,
-                          struct err *err);
-static bool file_has_block(struct store *store, const char *sha256);
-static int file_get_block(struct store *store, const char *sha256, void **data, size_t *size,
-                          struct err *err);
-static int file_put_record(struct store *store, const char *name, const void *data, size_t size,
+static int file_put_blocks(struct store *store, const struct store_block *blocks, int n, struct err *err);
+static int file_has_blocks(struct store *store, const char *const *keys, int n, bool *has, struct err *err);
+static int file_get_blocks(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
                            struct err *err);
+static int file_write_record(struct store *store, const char *name, const void *data, size_t size,
+                             const struct store_guard *guards, int n_guards, struct err *err);
 static int file_get_record(struct store *store, const char *name, void **data, size_t *size, struct err *err);
 static char *block_path(const struct file_store *store, const char *sha256);
 static int write_replacing(struct file_store *store, const char *path, const void *data, size_t size,
@@ -71,35 +70,58 @@ static void file_close(struct store *base) {
   free(store);
 }
 
-static int file_put_block(struct store *base, const char *sha256, const void *data, size_t size,
-                          struct err *err) {
+static int file_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err) {
   struct file_store *store = (struct file_store *)base;
-  char *path = block_path(store, sha256);
-  int rc = write_replacing(store, path, data, size, err);
-  free(path);
+  int rc = 0;
+  for (int i = 0; i < n && !rc; i++) {
+    const struct store_block *block = &blocks[i];
+    char *path = block_path(store, block->sha256), *content, *at;
+    size_t size = 0;
+    for (int p = 0; p < block->n_parts; p++)
+      size += block->parts[p].iov_len;
+    at = content = mem_new(size + 1);
+    for (int p = 0; p < block->n_parts; p++) {
+      memcpy(at, block->parts[p].iov_base, block->parts[p].iov_len);
+      at += block->parts[p].iov_len;
+    }
+    if (!block->was_there)
+      rc = write_replacing(store, path, content, size, err);
+    free(content);
+    free(path);
+  }
   return rc;
 }
 
-static bool file_has_block(struct store *base, const char *sha256) {
-  char *path = block_path((struct file_store *)base, sha256);
-  bool has = access(path, F_OK) == 0;
-  free(path);
-  return has;
+static int file_has_blocks(struct store *base, const char *const *keys, int n, bool *has, struct err *err) {
+  (void)err;
+  for (int i = 0; i < n; i++) {
+    char *path = block_path((struct file_store *)base, keys[i]);
+    has[i] = access(path, F_OK) == 0;
+    free(path);
+  }
+  return 0;
 }
 
-static int file_get_block(struct store *base, const char *sha256, void **data, size_t *size,
-                          struct err *err) {
-  char *path = block_path((struct file_store *)base, sha256);
-  int rc = read_whole(path, "block", data, size, err);
-  free(path);
-  return rc;
-}
-
-static int file_put_record(struct store *base, const char *name, const void *data, size_t size,
+static int file_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
                            struct err *err) {
+  for (int i = 0; i < n; i++) {
+    char *path = block_path((struct file_store *)base, keys[i]);
+    int rc = read_whole(path, "block", &data[i], &sizes[i], err);
+    free(path);
+    if (rc && rc != ERR_NOT_FOUND)
+      return rc;
+  }
+  *err = ERR_NONE;
+  return 0;
+}
+
+static int file_write_record(struct store *base, const char *name, const void *data, size_t size,
+                             const struct store_guard *guards, int n_guards, struct err *err) {
   struct file_store *store = (struct file_store *)base;
   char *path = mem_printf("%s/records/%s", store->dir, name);
   int rc = write_replacing(store, path, data, size, err);
+  (void)guards;
+  (void)n_guards;
   free(path);
   return rc;
 }
@@ -230,12 +252,12 @@ static int sync_parent(const char *path, struct err *err) {
 }
 
 const struct store_def store_file = {
-    .scheme = "file",
+    .schemes = "file",
     .open = file_open,
     .close = file_close,
-    .put_block = file_put_block,
-    .has_block = file_has_block,
-    .get_block = file_get_block,
-    .put_record = file_put_record,
+    .put_blocks = file_put_blocks,
+    .has_blocks = file_has_blocks,
+    .get_blocks = file_get_blocks,
+    .write_record = file_write_record,
     .get_record = file_get_record,
 };

@@ -26,8 +26,8 @@ static bool block_key_is_valid(const char *key);
 int store_open(const char *url, struct store **out, struct err *err) {
   *out = NULL;
   for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
-    size_t length = strlen(stores[i]->scheme);
-    if (strncmp(url, stores[i]->scheme, length) == 0 && strncmp(url + length, "://", 3) == 0)
+    size_t length = strlen(stores[i]->schemes);
+    if (strncmp(url, stores[i]->schemes, length) == 0 && strncmp(url + length, "://", 3) == 0)
       return stores[i]->open(url, out, err);
   }
   return unknown_scheme(url, err);
@@ -39,23 +39,26 @@ void store_close(struct store *store) {
 }
 
 int store_put(struct store *store, const void *data, size_t size, char sha256[65], struct err *err) {
-  sha256_hex(data, size, sha256);
-  if (store->def->has_block(store, sha256))
-    return 0;
-  return store->def->put_block(store, sha256, data, size, err);
+  struct store_block block = {.parts = {{(void *)data, size}}, .n_parts = 1};
+  const char *key = block.sha256;
+  sha256_hex(data, size, block.sha256);
+  memcpy(sha256, block.sha256, sizeof block.sha256);
+  if (store->def->has_blocks(store, &key, 1, &block.was_there, err))
+    return err->code;
+  return block.was_there ? 0 : store->def->put_blocks(store, &block, 1, err);
 }
 
 int store_get(struct store *store, const char *sha256, void **data, size_t *size, struct err *err) {
   char found[SHA256_HEX_SIZE];
-  int rc;
   *data = NULL;
   *size = 0;
   if (!block_key_is_valid(sha256))
     return err_set(err, ERR_INVALID, "store: '%.80s' is not a block's key (64 lower-case hex digits)",
                    sha256);
-  rc = store->def->get_block(store, sha256, data, size, err);
-  if (rc)
-    return rc;
+  if (store->def->get_blocks(store, &sha256, 1, data, size, err))
+    return err->code;
+  if (!*data)
+    return err_set(err, ERR_NOT_FOUND, "store: no such block: %s", sha256);
   sha256_hex(*data, *size, found);
   if (strcmp(found, sha256) == 0)
     return 0;
@@ -66,10 +69,11 @@ int store_get(struct store *store, const char *sha256, void **data, size_t *size
   return ERR_CORRUPT;
 }
 
-int store_put_record(struct store *store, const char *name, const void *data, size_t size, struct err *err) {
+int store_put_record(struct store *store, const char *name, const void *data, size_t size,
+                     const struct store_guard *guards, int n_guards, struct err *err) {
   if (!record_name_is_valid(name))
     return err_set(err, ERR_INVALID, "store: bad record name '%.80s'", name);
-  return store->def->put_record(store, name, data, size, err);
+  return store->def->write_record(store, name, data, size, guards, n_guards, err);
 }
 
 int store_get_record(struct store *store, const char *name, void **data, size_t *size, struct err *err) {
@@ -84,7 +88,7 @@ static int unknown_scheme(const char *url, struct err *err) {
   char known[256] = "";
   for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
     size_t length = strlen(known);
-    snprintf(known + length, sizeof known - length, "%s%s://", i ? ", " : "", stores[i]->scheme);
+    snprintf(known + length, sizeof known - length, "%s%s://", i ? ", " : "", stores[i]->schemes);
   }
   return err_set(err, ERR_INVALID, "store: '%.200s': unknown scheme (known: %s)", url, known);
 }

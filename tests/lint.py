@@ -17,7 +17,7 @@ THIRD_PARTY = {
     "dnnl": ("worker/backend/cpu/",),
     "oneapi/": ("worker/backend/cpu/",),
     "yaml.h": ("common/spec.c",),
-    "openssl/": ("common/sha256.c",),
+    "openssl/": ("common/sha256.c", "storage/redis"),
     "onnx.pb-c.h": ("common/graph/onnx", "client/"),
     "jansson.h": ("client/", "server/"),
 }

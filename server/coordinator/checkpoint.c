@@ -76,13 +76,6 @@ out:
   return rc;
 }
 
-int checkpoint_record_result(struct store *store, const Weir__RunInfo *info, struct err *err) {
-  char *name = mem_printf("runs/%s/result", info->run);
-  int rc = put_message(store, name, info, err);
-  free(name);
-  return rc;
-}
-
 int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out, struct err *err) {
   void *data;
   size_t size;
@@ -167,7 +160,7 @@ static int put_message(struct store *store, const char *name, const void *messag
   uint8_t *packed = mem_new(size);
   int rc;
   protobuf_c_message_pack(message, packed);
-  rc = store_put_record(store, name, packed, size, err);
+  rc = store_put_record(store, name, packed, size, NULL, 0, err);
   free(packed);
   return rc;
 }

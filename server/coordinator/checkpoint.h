@@ -18,9 +18,6 @@ int checkpoint_commit(struct store *store, const Weir__Manifest *manifest, char 
 int checkpoint_weights(struct store *store, const char *run, uint64_t step, struct buffer **out,
                        struct err *err);
 
-/* Writes the info of a run that is over as record "runs/RUN/result". */
-int checkpoint_record_result(struct store *store, const Weir__RunInfo *info, struct err *err);
-
 /* A block of the store as a buffer, for ONNX files. */
 int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out, struct err *err);
 

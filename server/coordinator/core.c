@@ -80,6 +80,8 @@ void coordinator_step(struct coordinator *coordinator, const struct coordinator_
     excuse_members(coordinator);
     close_missing(coordinator);
     break;
+  default:
+    break;
   }
   coordinator_settle(coordinator);
   coordinator->actions = NULL;

@@ -16,8 +16,9 @@
 struct coordinator;
 
 struct coordinator_options {
-  uint64_t epoch;            /* in every order */
+  uint64_t epoch;            /* in every order; views and events are numbered from epoch << 32 on */
   uint64_t missing_after_ms; /* a member not heard of for longer is gone */
+  uint64_t server_grace_ms;  /* how long a run waits for a lost server before it goes on without it */
 };
 
 struct coordinator *coordinator_new(const struct coordinator_options *options);
@@ -35,11 +36,19 @@ struct run_submission {
   int64_t submitted_unix_ms;
 };
 
-/* What the shell found out about a run's last checkpoint. */
+/* What became of an ACTION_COMMIT. */
 struct checkpoint_result {
   const char *run;
-  const char *weights_sha256; /* when it was committed */
-  const char *error;          /* NULL, or why not */
+  uint64_t incarnation, step;       /* the manifest's */
+  const Weir__CheckpointInfo *info; /* when it was committed; weights_sha256 with the last version alone */
+  const char *error;                /* NULL, or why not */
+};
+
+/* What the store knew of a run when the coordinator began: given before any member joins. */
+struct restored_run {
+  const Weir__RunRecord *record; /* its list of checkpoints is that of the manifests that are there */
+  Weir__RunEvent *const *events; /* by number */
+  size_t n_events;
 };
 
 enum coordinator_event_kind {
@@ -48,8 +57,16 @@ enum coordinator_event_kind {
   EVENT_MEMBER_LEFT,
   EVENT_RUN_SUBMITTED,
   EVENT_RUN_CANCELLED,
+  EVENT_RUN_PAUSED,
+  EVENT_RUN_RESUMED,
+  EVENT_RUN_RESTORED,
+  EVENT_RUN_FORGOTTEN, /* a run that is over was deleted from the store */
+  EVENT_RUN_SAVED,     /* an ACTION_SAVE that was waited for is durable */
   EVENT_CHECKPOINT,
-  EVENT_TICK, /* every 100 ms or so: a long gap says that we did not run */
+  EVENT_CHECKPOINT_DROPPED, /* an ACTION_DROP was carried out, or will be by a later sweep */
+  EVENT_STORE,              /* the store is in trouble, or well again */
+  EVENT_STORE_EMPTIED, /* the store has lost what it had: no checkpoint is left, every run is to be saved */
+  EVENT_TICK,          /* every 100 ms or so: a long gap says that we did not run */
 };
 
 struct coordinator_event {
@@ -60,8 +77,22 @@ struct coordinator_event {
     const Weir__MemberMessage *message; /* MEMBER_MESSAGE; any content */
     const char *reason;                 /* MEMBER_LEFT */
     const struct run_submission *submission;
-    const char *run; /* RUN_CANCELLED: a whole id */
+    const char *run; /* RUN_CANCELLED, RUN_PAUSED, RUN_FORGOTTEN: a whole id */
+    struct {
+      const char *run;
+      uint64_t step; /* a committed checkpoint's, or 0 */
+    } resumed;
+    struct restored_run restored;
+    struct {
+      const char *run;
+      uint64_t incarnation;
+    } saved;
     struct checkpoint_result checkpoint;
+    struct {
+      const char *run;
+      uint64_t step;
+    } dropped;
+    const char *store_message; /* STORE: empty when it is well */
   };
 };
 
@@ -69,8 +100,14 @@ enum coordinator_action_kind {
   ACTION_ORDER,   /* send `order` to `member` */
   ACTION_CLOSE,   /* end the stream of `member` for `reason`; it has left, no MEMBER_LEFT is needed */
   ACTION_PUBLISH, /* `run` has new events (coordinator_run_event) */
-  ACTION_COMMIT,  /* compute weights_sha256, complete `manifest` and store it; then EVENT_CHECKPOINT */
-  ACTION_RECORD,  /* `run` is over: store `info` as its result, release its model */
+  ACTION_COMMIT,  /* check that `manifest` is whole, compute weights_sha256 if `is_last`, store it with guards
+                     of epoch and incarnation; then EVENT_CHECKPOINT, in any case */
+  ACTION_DROP,    /* delete the checkpoint at `step` of `run` and its blocks; then EVENT_CHECKPOINT_DROPPED */
+  ACTION_SAVE,    /* store `record` and its incarnation; the newest of a run is enough. If `is_awaited`, then
+                     EVENT_RUN_SAVED, however long the store is away */
+  ACTION_RELEASE, /* `run` is over: its model need not be kept in memory */
+  ACTION_MEMBERS, /* the members have changed: store `members` */
+  ACTION_DEPOSED, /* a member obeys a higher epoch: another coordinator leads. Nothing follows */
 };
 
 struct coordinator_action {
@@ -81,7 +118,10 @@ struct coordinator_action {
   const char *reason;
   const Weir__Order *order;
   const Weir__Manifest *manifest;
-  const Weir__RunInfo *info;
+  const Weir__RunRecord *record;
+  const Weir__Members *members;
+  uint64_t step;
+  bool is_last, is_awaited;
 };
 
 /* Filled by a step. What the items point to belongs to the arena or the coordinator and holds until the next
@@ -123,12 +163,15 @@ struct run_event_view {
   } body;
 };
 
-/* Event `number` of the run, or the oldest that is kept if that is dropped (its number tells). False if it
-   has not happened yet. */
+/* The first event of the run with that number or a higher one. False if there is none yet. */
 bool coordinator_run_event(const struct coordinator *coordinator, const char *id, uint64_t number,
                            struct run_event_view *view);
 
 int coordinator_live_runs(const struct coordinator *coordinator); /* not over */
+
+/* The committed checkpoints of a run, by step, built in the arena. False if there is no such run. */
+bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
+                                  Weir__ListCheckpointsReply *reply);
 
 /* Lists in the order of submission or joining, built in the arena. */
 void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,

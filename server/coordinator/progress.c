@@ -137,7 +137,7 @@ void coordinator_checkpoint(struct coordinator *coordinator, const struct checkp
     coordinator_run_fail(coordinator, run, false, "the last checkpoint failed: %s", result->error);
     return;
   }
-  CHECK(strlen(result->weights_sha256) == 64);
-  memcpy(run->weights_sha256, result->weights_sha256, sizeof run->weights_sha256);
+  CHECK(strlen(result->info->weights_sha256) == 64);
+  memcpy(run->weights_sha256, result->info->weights_sha256, sizeof run->weights_sha256);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__DONE);
 }

@@ -169,18 +169,16 @@ static void release(struct coordinator *coordinator, struct run *run) {
 
 /* A run that is over ends its events: a done event, or its state with the reason. */
 static void publish_end(struct coordinator *coordinator, struct run *run) {
-  struct coordinator_action *record = coordinator_act(coordinator, ACTION_RECORD);
-  Weir__RunInfo *info = arena_new(&coordinator->actions->arena, sizeof *info);
-  coordinator_info_fill(coordinator, run, coordinator->now_ms, info);
-  record->run = run->id;
-  record->info = info;
+  Weir__RunInfo info;
+  coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
+  coordinator_act(coordinator, ACTION_RELEASE)->run = run->id;
   if (run->state == WEIR__RUN_STATE__DONE) {
     struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_DONE, .done = WEIR__DONE_EVENT__INIT};
     event.done.steps = run->plan.steps;
     event.done.accuracy = run->accuracy;
     event.done.loss = run->eval_loss;
     event.done.weights_sha256 = run->weights_sha256;
-    event.done.samples_per_second = info->samples_per_second;
+    event.done.samples_per_second = info.samples_per_second;
     event_log_add(&run->events, &event);
     coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
     run->is_info_due = false;

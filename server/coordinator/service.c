@@ -14,12 +14,11 @@
 enum { MISSING_AFTER_MS = 5000, DESK_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5 };
 enum { FIRST_EPOCH = 1 };
 
-/* A checkpoint to commit, or a result to record. */
+/* A checkpoint to commit. */
 struct store_job {
   struct task task;
   struct coordinator_service *shell;
   Weir__Manifest *manifest;
-  Weir__RunInfo *info;
   char sha256[65];
   struct err err;
 };
@@ -31,7 +30,6 @@ static int desk_turn(void *user);
 static void desk_stop(struct task *task);
 static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action);
 static void start_commit(struct coordinator_service *shell, const Weir__Manifest *manifest);
-static void start_record(struct coordinator_service *shell, const Weir__RunInfo *info);
 static void release_model(struct coordinator_service *shell, const char *run);
 
 struct coordinator_service *coordinator_service_new(const struct coordinator_service_options *options) {
@@ -139,19 +137,25 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
   case ACTION_COMMIT:
     start_commit(shell, action->manifest);
     break;
-  case ACTION_RECORD:
+  case ACTION_RELEASE:
     release_model(shell, action->run);
-    start_record(shell, action->info);
+    break;
+  default:
     break;
   }
 }
 
 static void commit_done(struct task *task) {
   struct store_job *job = TASK_OWNER(task, struct store_job, task);
+  Weir__CheckpointInfo info = WEIR__CHECKPOINT_INFO__INIT;
   struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
                                     .checkpoint = {.run = job->manifest->run,
-                                                   .weights_sha256 = job->sha256,
+                                                   .incarnation = job->manifest->incarnation,
+                                                   .step = job->manifest->step,
+                                                   .info = &info,
                                                    .error = job->err.code ? job->err.text : NULL}};
+  info.step = job->manifest->step;
+  info.weights_sha256 = job->sha256;
   shell_step(job->shell, &event);
   message_free(job->manifest);
   free(job);
@@ -167,21 +171,6 @@ static void commit(struct task *task) {
 static void start_commit(struct coordinator_service *shell, const Weir__Manifest *manifest) {
   struct store_job *job = mem_new(sizeof *job);
   *job = (struct store_job){.task.run = commit, .shell = shell, .manifest = message_copy(manifest)};
-  task_post(shell->jobs, &job->task); /* one a run */
-}
-
-static void record(struct task *task) {
-  struct store_job *job = TASK_OWNER(task, struct store_job, task);
-  if (checkpoint_record_result(job->shell->store, job->info, &job->err))
-    log_event(LOG_ERROR, "coordinator", "result_not_recorded", "run=%s error=\"%s\"", job->info->run,
-              job->err.text);
-  message_free(job->info);
-  free(job);
-}
-
-static void start_record(struct coordinator_service *shell, const Weir__RunInfo *info) {
-  struct store_job *job = mem_new(sizeof *job);
-  *job = (struct store_job){.task.run = record, .shell = shell, .info = message_copy(info)};
   task_post(shell->jobs, &job->task); /* one a run */
 }
 

@@ -24,6 +24,9 @@ const char *rpc_channel_target(const struct rpc_channel *channel);
 int rpc_unary(struct rpc_channel *channel, enum rpc_method_id method, const void *request, int deadline_ms,
               bool retry, void **reply, struct err *err);
 
+/* The standard health check of the process behind the channel. *is_serving is set only on success. */
+int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serving, struct err *err);
+
 /* A stream read and written by one blocking thread: any of the streaming kinds. deadline_ms < 0: none. */
 struct rpc_reader;
 struct rpc_reader *rpc_reader_open(struct rpc_channel *channel, enum rpc_method_id method, int deadline_ms);

@@ -1,8 +1,9 @@
-/* The standard gRPC health service: Check answers at once, Watch again at each change. */
+/* The standard gRPC health service: Check answers at once, Watch again at each change. And its client. */
 #include <string.h>
 #include <stdlib.h>
 
 #include "common/rpc/call.h"
+#include "common/rpc/client.h"
 #include "grpc/health/v1/health.pb-c.h"
 
 enum { WATCHERS_MAX = 1024 };
@@ -114,6 +115,16 @@ static void watch_closed(struct rpc_call *call) {
   pthread_mutex_unlock(&health->lock);
   if (is_found)
     rpc_call_finish(call, NULL);
+}
+
+int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serving, struct err *err) {
+  Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+  Grpc__Health__V1__HealthCheckResponse *reply = NULL;
+  if (rpc_unary(channel, RPC_HEALTH_CHECK, &request, deadline_ms, false, (void **)&reply, err))
+    return err->code;
+  *is_serving = reply->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING;
+  grpc__health__v1__health_check_response__free_unpacked(reply, NULL);
+  return ERR_OK;
 }
 
 const struct rpc_method rpc_health_methods[2] = {

@@ -378,6 +378,17 @@ static void health_names_every_service_and_no_other(void **state) {
   assert_int_equal(err.code, ERR_NOT_FOUND);
 }
 
+static void health_is_probed_as_a_whole(void **state) {
+  struct fixture *f = *state;
+  struct err err = ERR_NONE;
+  bool is_serving = false;
+  assert_int_equal(rpc_health_probe(f->channel, 5000, &is_serving, &err), ERR_OK);
+  assert_true(is_serving);
+  rpc_server_set_serving(f->server, false);
+  assert_int_equal(rpc_health_probe(f->channel, 5000, &is_serving, &err), ERR_OK);
+  assert_false(is_serving);
+}
+
 static void health_is_watched_as_it_changes(void **state) {
   struct fixture *f = *state;
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_HEALTH_WATCH, 8000);
@@ -479,6 +490,7 @@ int main(void) {
       TEST(a_stream_that_its_client_closes_is_closed_at_the_server),
       TEST(a_stream_to_a_stopped_server_ends_as_unavailable),
       TEST(health_names_every_service_and_no_other),
+      TEST(health_is_probed_as_a_whole),
       TEST(health_is_watched_as_it_changes),
       TEST(reflection_lists_what_is_served),
       TEST(reflection_finds_files_by_name_and_by_symbol),

@@ -33,6 +33,13 @@ void child_fini(struct child *child) {
   *child = (struct child){0};
 }
 
+void child_clear_arguments(struct child *child) {
+  while (child->n_argv > 1) {
+    free(child->argv[--child->n_argv]);
+    child->argv[child->n_argv] = NULL;
+  }
+}
+
 void child_argument(struct child *child, const char *format, ...) {
   char text[4096];
   va_list args;
@@ -78,7 +85,7 @@ static void child_become(const struct child *child, pid_t parent, int log_fd, in
   dup2(log_fd, STDERR_FILENO);
   if (keep_fd >= 0)
     fcntl(keep_fd, F_SETFD, 0);
-  execv(child->argv[0], child->argv);
+  execve(child->argv[0], child->argv, child->environment ? child->environment : environ);
   if (write(STDERR_FILENO, failed, sizeof failed - 1) < 0)
     _exit(126);
   _exit(127);

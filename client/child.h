@@ -17,6 +17,8 @@ struct child {
   char *log;  /* path; appended to */
   char *argv[CHILD_ARGUMENTS_MAX + 1];
   int n_argv;
+  char **environment;  /* of the process; NULL: ours. The caller's */
+  int port;            /* servers: that it listened on when it was started first; 0: not known */
   pid_t pid;           /* 0: not running */
   int status;          /* of waitpid, when it died */
   uint64_t started_ns; /* clock of the last start */
@@ -27,6 +29,8 @@ struct child {
 void child_init(struct child *child, enum child_role role, const char *name, const char *log,
                 const char *program);
 void child_fini(struct child *child);
+/* Forgets all arguments but the program. */
+void child_clear_arguments(struct child *child);
 void child_argument(struct child *child, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Forks and executes: a process group of its own, no blocked signals, stdin from /dev/null, output to its

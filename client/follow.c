@@ -10,78 +10,93 @@
 #include "client/stop.h"
 #include "common/clock.h"
 
-enum { RECONNECT_MS = 10000 };
+enum { RECONNECT_MS = 60000, SILENT_MS = 1000 };
 
 /* What is known while following. */
 struct following {
   const struct follow_options *options;
+  struct follow_result *result;
   struct progress *progress;
-  uint64_t next; /* number of the next event */
-  bool is_over;  /* the run has ended */
-  double samples_per_second;
+  struct follow_mark own_mark, *mark;
+  uint64_t until_ns; /* 0: no deadline */
+  bool is_ended;     /* an event says so, as of then: the run may have been resumed since */
   struct err metrics_err;
+};
+
+/* Since when nothing has come. */
+struct silence {
+  uint64_t begun_ns;
+  int attempt; /* 0: there is none */
+  bool is_told;
 };
 
 static int follow_streams(struct following *following, struct err *err);
 static int follow_stream(struct following *following, struct err *err);
 static void follow_event(struct following *following, const Weir__RunEvent *event);
-static bool state_is_final(Weir__RunState state);
-static int follow_finish(const struct following *following, struct follow_result *result, struct err *err);
+static bool follow_is_over(struct following *following, struct err *err);
+static bool silence_goes_on(struct following *following, struct silence *silence, struct err *err);
+static bool state_is_end(const struct follow_options *options, Weir__RunState state);
 static int get_run(const struct follow_options *options, Weir__RunInfo **info, struct err *err);
 
 int follow(const struct follow_options *options, struct follow_result *result, struct err *err) {
-  struct following following = {.options = options, .samples_per_second = NAN};
-  *result = (struct follow_result){0};
+  struct following following = {.options = options, .result = result};
+  *result = (struct follow_result){.samples_per_second = NAN};
+  following.mark = options->mark ? options->mark : &following.own_mark;
+  if (options->deadline_ms > 0)
+    following.until_ns = clock_now_ns() + (uint64_t)options->deadline_ms * UINT64_C(1000000);
   if (get_run(options, &result->info, err))
     return err->code;
   following.progress = progress_start(options->file, result->info->run);
   follow_streams(&following, err);
   progress_stop(following.progress);
-  if (err->code)
-    return err->code;
-  return follow_finish(&following, result, err);
+  if (err->code == ERR_OK)
+    *err = following.metrics_err;
+  return err->code;
 }
 
-/* Streams of events, each from where the one before broke, until the run is over. */
+/* Streams of events, each from where the one before ended, until the run is over. */
 static int follow_streams(struct following *following, struct err *err) {
-  uint64_t broken_ns = 0;
-  int attempt = 0;
-  while (!following->is_over) {
-    uint64_t next = following->next;
+  struct silence silence = {0};
+  for (;;) {
+    uint64_t next = following->mark->next;
     *err = ERR_NONE;
     follow_stream(following, err);
-    if (following->is_over)
-      break;
     if (stop_cause() != STOP_NONE)
       return err_set(err, ERR_CANCELLED, "interrupted");
-    if (!err_is_retryable(err->code))
+    if (err->code == ERR_OK && follow_is_over(following, err))
+      return ERR_OK;
+    if (following->until_ns > 0 && clock_now_ns() >= following->until_ns)
+      return err_set(err, ERR_TIMEOUT, "run '%s' goes on", following->options->run);
+    if (err->code && !err_is_retryable(err->code))
       return err->code;
-    if (following->next != next || attempt == 0) {
-      broken_ns = clock_now_ns();
-      attempt = 0;
-    }
-    if (clock_now_ns() - broken_ns > RECONNECT_MS * UINT64_C(1000000)) {
-      connection_explain(following->options->connection->channel, err);
+    if (following->mark->next != next)
+      silence = (struct silence){0};
+    else if (!silence_goes_on(following, &silence, err))
       return err->code;
-    }
-    stop_wait(rpc_backoff_ms(attempt++));
   }
-  *err = ERR_NONE;
-  return ERR_OK;
 }
 
-/* One stream of events, until it ends. */
+/* One stream of events, until it ends or an event says that the run has ended. */
 static int follow_stream(struct following *following, struct err *err) {
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
-  struct rpc_reader *reader = rpc_reader_open(following->options->connection->channel, RPC_WATCH, -1);
+  struct connection *connection = following->options->connection;
+  int deadline_ms = -1;
+  struct rpc_reader *reader;
   Weir__RunEvent *event = NULL;
+  if (following->until_ns > 0) {
+    uint64_t now_ns = clock_now_ns();
+    deadline_ms = following->until_ns > now_ns ? (int)((following->until_ns - now_ns) / 1000000) + 1 : 1;
+  }
+  connection_find_leader(connection);
+  reader = rpc_reader_open(connection->channel, RPC_WATCH, deadline_ms);
   stop_cancels(reader);
-  request.run = (char *)following->options->run;
-  request.from = following->next;
+  request.run = following->result->info ? following->result->info->run : (char *)following->options->run;
+  request.from = following->mark->next;
   if (rpc_reader_send(reader, &request, err) == 0)
     rpc_reader_half_close(reader);
   *err = ERR_NONE; /* a failed send shows in the stream's end */
-  while (rpc_reader_next(reader, (void **)&event, err) == 0 && event) {
+  following->is_ended = false;
+  while (!following->is_ended && rpc_reader_next(reader, (void **)&event, err) == 0 && event) {
     follow_event(following, event);
     weir__run_event__free_unpacked(event, NULL);
     event = NULL;
@@ -92,35 +107,57 @@ static int follow_stream(struct following *following, struct err *err) {
 }
 
 static void follow_event(struct following *following, const Weir__RunEvent *event) {
-  following->next = event->number + 1;
+  following->mark->next = event->number + 1;
   if (event->event_case == WEIR__RUN_EVENT__EVENT_DONE) {
-    following->is_over = true;
-    following->samples_per_second = event->done->samples_per_second;
+    following->is_ended = true;
+    following->result->samples_per_second = event->done->samples_per_second;
   }
-  if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO && state_is_final(event->info->state))
-    following->is_over = true;
-  progress_event(following->progress, event);
+  if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO &&
+      state_is_end(following->options, event->info->state))
+    following->is_ended = true;
   for (int i = 0; i < FOLLOW_METRICS_MAX; i++)
     if (following->options->metrics[i])
       metrics_write(following->options->metrics[i], event, &following->metrics_err);
+  if (event_filter_take(&following->mark->filter, event))
+    progress_event(following->progress, event);
 }
 
-static bool state_is_final(Weir__RunState state) {
+/* Asks for the run's present state. */
+static bool follow_is_over(struct following *following, struct err *err) {
+  Weir__RunInfo *info = NULL;
+  if (get_run(following->options, &info, err))
+    return false;
+  weir__run_info__free_unpacked(following->result->info, NULL);
+  following->result->info = info;
+  if (state_is_end(following->options, info->state))
+    return true;
+  if (info->state != WEIR__RUN_STATE__PAUSED && !following->is_ended)
+    err_set(err, ERR_UNAVAILABLE, "the coordinator ended the events of run '%s', which has not ended",
+            info->run);
+  return false;
+}
+
+/* A pause; false when there were too many. A run that is paused may be so for ever. */
+static bool silence_goes_on(struct following *following, struct silence *silence, struct err *err) {
+  uint64_t now_ns = clock_now_ns();
+  if (silence->attempt == 0 || err->code == ERR_OK)
+    silence->begun_ns = now_ns;
+  if (now_ns - silence->begun_ns > RECONNECT_MS * UINT64_C(1000000)) {
+    connection_explain(following->options->connection->channel, err);
+    return false;
+  }
+  if (now_ns - silence->begun_ns > SILENT_MS * UINT64_C(1000000) && !silence->is_told) {
+    progress_note(following->progress, "the coordinator does not answer; trying again for a minute");
+    silence->is_told = true;
+  }
+  stop_wait(rpc_backoff_ms(silence->attempt++));
+  return true;
+}
+
+static bool state_is_end(const struct follow_options *options, Weir__RunState state) {
   return state == WEIR__RUN_STATE__DONE || state == WEIR__RUN_STATE__FAILED ||
-         state == WEIR__RUN_STATE__CANCELLED;
-}
-
-static int follow_finish(const struct following *following, struct follow_result *result, struct err *err) {
-  follow_result_fini(result);
-  if (get_run(following->options, &result->info, err))
-    return err->code;
-  result->samples_per_second = following->samples_per_second;
-  if (!state_is_final(result->info->state))
-    return err_set(err, ERR_INTERNAL, "the coordinator ended the events of run '%s', which has not ended",
-                   result->info->run);
-  if (following->metrics_err.code)
-    *err = following->metrics_err;
-  return err->code;
+         state == WEIR__RUN_STATE__CANCELLED ||
+         (options->ends_when_paused && state == WEIR__RUN_STATE__PAUSED);
 }
 
 static int get_run(const struct follow_options *options, Weir__RunInfo **info, struct err *err) {
@@ -140,7 +177,9 @@ int follow_exit(const struct follow_result *result) {
   struct err err;
   if (info->state == WEIR__RUN_STATE__DONE)
     return EXIT_DONE;
-  if (info->state == WEIR__RUN_STATE__CANCELLED)
+  if (info->state == WEIR__RUN_STATE__PAUSED)
+    err_set(&err, ERR_INTERNAL, "run '%s' was paused at step %" PRIu64, info->run, info->step);
+  else if (info->state == WEIR__RUN_STATE__CANCELLED)
     err_set(&err, ERR_INTERNAL, "run '%s' was cancelled at step %" PRIu64, info->run, info->step);
   else
     err_set(&err, info->bad_input ? ERR_INVALID : ERR_INTERNAL, "run '%s' failed: %s", info->run,

@@ -23,12 +23,15 @@ enum {
   MEMBERS_SECONDS = 60, /* for all to join */
   STOP_SECONDS = 5,     /* from SIGTERM to SIGKILL */
   QUICK_SECONDS = 3,    /* a death so soon after the start is a quick one */
-  QUICK_DEATHS_MAX = 10,
+  QUICK_DEATHS_MAX = 8,
+  ADDRESS_MAX = 128,
 };
 
 struct launcher {
   struct launcher_options options; /* its texts are the caller's until launcher_start returns */
-  char address[128];
+  char address[ADDRESS_MAX];
+  char **environment; /* of the children: ours and the store */
+  char *store;        /* its last entry but NULL */
   pthread_t supervisor;
   bool is_supervised;
 
@@ -42,12 +45,19 @@ struct launcher {
 
 static int launcher_prepare(struct launcher *launcher, struct err *err);
 static int launcher_start_coordinator(struct launcher *launcher, struct err *err);
-static int launcher_read_address(struct launcher *launcher, int fd, struct err *err);
-static int launcher_start_members(struct launcher *launcher, struct err *err);
-static int launcher_start_child(struct launcher *launcher, struct child *child, int keep_fd, struct err *err);
+static int launcher_start_servers(struct launcher *launcher, struct err *err);
+static int launcher_start_workers(struct launcher *launcher, struct err *err);
+static int launcher_read_address(struct launcher *launcher, struct child *child, int fd,
+                                 char address[ADDRESS_MAX], struct err *err);
+static int launcher_start_child(struct launcher *launcher, struct child *child, int *announced_fd,
+                                struct err *err);
+static void launcher_set_environment(struct launcher *launcher);
+static void child_set_arguments(const struct launcher *launcher, struct child *child, int announce_fd);
+static int count_members(struct connection *connection, int *n_servers, int *n_workers, struct err *err);
 static void *supervise(void *arg);
 static void child_died_locked(struct launcher *launcher, pid_t pid, int status);
 static bool child_restart_locked(struct launcher *launcher, struct child *child);
+static bool has_left(const struct child *child);
 static bool is_final_locked(const struct launcher *launcher, const struct child *child);
 static bool wait_changed_locked(struct launcher *launcher, uint64_t until_ns);
 static bool is_running_locked(const struct launcher *launcher);
@@ -59,7 +69,7 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   pthread_mutex_init(&launcher->lock, NULL);
   pthread_cond_init(&launcher->changed, NULL);
   if (launcher_prepare(launcher, err) || launcher_start_coordinator(launcher, err) ||
-      launcher_start_members(launcher, err)) {
+      launcher_start_servers(launcher, err) || launcher_start_workers(launcher, err)) {
     launcher_stop(launcher);
     return err->code;
   }
@@ -90,42 +100,80 @@ static int launcher_prepare(struct launcher *launcher, struct err *err) {
   }
   free(server);
   free(worker);
+  launcher_set_environment(launcher);
   return ERR_OK;
+}
+
+/* A command line can be read by everyone on this machine, an environment cannot. */
+static void launcher_set_environment(struct launcher *launcher) {
+  int n = 0;
+  while (environ[n])
+    n++;
+  launcher->environment = mem_new(((size_t)n + 2) * sizeof *launcher->environment);
+  launcher->store = mem_printf("WEIR_STORE=%s", launcher->options.store);
+  n = 0;
+  for (char **entry = environ; *entry; entry++)
+    if (strncmp(*entry, "WEIR_STORE=", strlen("WEIR_STORE=")) != 0)
+      launcher->environment[n++] = *entry;
+  launcher->environment[n] = launcher->store;
+  for (int i = 0; i < launcher->n_children; i++)
+    launcher->children[i].environment = launcher->environment;
 }
 
 static int launcher_start_coordinator(struct launcher *launcher, struct err *err) {
   struct child *child = &launcher->children[0];
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC))
-    return err_errno(err, errno, "cannot start the coordinator");
-  child_argument(child, "--role=coordinator");
-  child_argument(child, "--listen=127.0.0.1:0");
-  child_argument(child, "--announce-fd=%d", ends[1]);
-  child_argument(child, "--store=%s", launcher->options.store);
-  launcher_start_child(launcher, child, ends[1], err);
-  close(ends[1]);
-  if (err->code == ERR_OK) {
-    CHECK(pthread_create(&launcher->supervisor, NULL, supervise, launcher) == 0);
-    launcher->is_supervised = true;
-    launcher_read_address(launcher, ends[0], err);
-  }
-  close(ends[0]);
+  int fd = -1;
+  if (launcher_start_child(launcher, child, &fd, err))
+    return err->code;
+  CHECK(pthread_create(&launcher->supervisor, NULL, supervise, launcher) == 0);
+  launcher->is_supervised = true;
+  launcher_read_address(launcher, child, fd, launcher->address, err);
+  close(fd);
   return err->code;
 }
 
-/* The coordinator writes its address and a line end once it listens, then closes its end. */
-static int launcher_read_address(struct launcher *launcher, int fd, struct err *err) {
+/* All at once, then their ports: those that they get again when they are started again. */
+static int launcher_start_servers(struct launcher *launcher, struct err *err) {
+  int n = launcher->options.servers;
+  int *fds = mem_new((size_t)n * sizeof *fds);
+  for (int i = 0; i < n; i++)
+    fds[i] = -1;
+  for (int i = 0; i < n && err->code == ERR_OK; i++)
+    launcher_start_child(launcher, &launcher->children[1 + i], &fds[i], err);
+  for (int i = 0; i < n && err->code == ERR_OK; i++) {
+    char address[ADDRESS_MAX];
+    launcher_read_address(launcher, &launcher->children[1 + i], fds[i], address, err);
+  }
+  for (int i = 0; i < n; i++)
+    if (fds[i] >= 0)
+      close(fds[i]);
+  free(fds);
+  return err->code;
+}
+
+static int launcher_start_workers(struct launcher *launcher, struct err *err) {
+  for (int i = 1 + launcher->options.servers; i < launcher->n_children; i++)
+    if (launcher_start_child(launcher, &launcher->children[i], NULL, err))
+      return err->code;
+  return ERR_OK;
+}
+
+/* A server writes its address and a line end once it listens, then closes its end. One that dies before is
+   started again by the supervisor, on another port that nobody is told: fine for parameter servers. */
+static int launcher_read_address(struct launcher *launcher, struct child *child, int fd,
+                                 char address[ADDRESS_MAX], struct err *err) {
   uint64_t until_ns = clock_now_ns() + START_SECONDS * UINT64_C(1000000000);
   size_t length = 0;
-  while (!memchr(launcher->address, '\n', length)) {
+  memset(address, 0, ADDRESS_MAX);
+  while (!memchr(address, '\n', length)) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    ssize_t n = poll(&ready, 1, 100) > 0
-                    ? read(fd, launcher->address + length, sizeof launcher->address - 1 - length)
-                    : -1;
+    ssize_t n = poll(&ready, 1, 100) > 0 ? read(fd, address + length, ADDRESS_MAX - 1 - length) : -1;
     if (n > 0)
       length += (size_t)n;
     if (stop_cause() == STOP_SIGNAL)
       return err_set(err, ERR_CANCELLED, "interrupted");
+    if (n == 0 && child->role == CHILD_SERVER)
+      return ERR_OK;
     if (n == 0) { /* it is gone: what follows says how */
       while (stop_cause() == STOP_NONE && clock_now_ns() < until_ns)
         stop_wait(100);
@@ -133,38 +181,47 @@ static int launcher_read_address(struct launcher *launcher, int fd, struct err *
       return err->code;
     }
     if (clock_now_ns() > until_ns)
-      return err_set(err, ERR_INTERNAL, "the coordinator does not listen after %d s (see %s)", START_SECONDS,
-                     launcher->children[0].log);
+      return err_set(err, ERR_INTERNAL, "%s does not listen after %d s (see %s)", child->name, START_SECONDS,
+                     child->log);
   }
-  launcher->address[strcspn(launcher->address, "\n")] = '\0';
-  return ERR_OK;
-}
-
-static int launcher_start_members(struct launcher *launcher, struct err *err) {
-  for (int i = 1; i < launcher->n_children; i++) {
-    struct child *child = &launcher->children[i];
-    if (child->role == CHILD_SERVER) {
-      child_argument(child, "--role=parameters");
-      child_argument(child, "--listen=127.0.0.1:0");
-      child_argument(child, "--store=%s", launcher->options.store);
-    } else {
-      child_argument(child, "--threads=%d", launcher->options.threads);
-      child_argument(child, "--data-root=/");
-    }
-    child_argument(child, "--coordinator=%s", launcher->address);
-    if (launcher_start_child(launcher, child, -1, err))
-      return err->code;
-  }
-  return ERR_OK;
-}
-
-static int launcher_start_child(struct launcher *launcher, struct child *child, int keep_fd,
-                                struct err *err) {
+  address[strcspn(address, "\n")] = '\0';
   pthread_mutex_lock(&launcher->lock);
-  child_start(child, keep_fd, err);
+  child->port = strrchr(address, ':') ? atoi(strrchr(address, ':') + 1) : 0;
+  pthread_mutex_unlock(&launcher->lock);
+  return ERR_OK;
+}
+
+/* announced_fd: NULL, or where the child's address can be read from; closed by the caller. */
+static int launcher_start_child(struct launcher *launcher, struct child *child, int *announced_fd,
+                                struct err *err) {
+  int ends[2] = {-1, -1};
+  if (announced_fd && pipe2(ends, O_CLOEXEC))
+    return err_errno(err, errno, "cannot start %s", child->name);
+  pthread_mutex_lock(&launcher->lock);
+  child_set_arguments(launcher, child, ends[1]);
+  child_start(child, ends[1], err);
   pthread_cond_broadcast(&launcher->changed);
   pthread_mutex_unlock(&launcher->lock);
+  if (announced_fd) {
+    close(ends[1]);
+    *announced_fd = ends[0];
+  }
   return err->code;
+}
+
+static void child_set_arguments(const struct launcher *launcher, struct child *child, int announce_fd) {
+  child_clear_arguments(child);
+  if (child->role == CHILD_WORKER) {
+    child_argument(child, "--threads=%d", launcher->options.threads);
+    child_argument(child, "--data-root=/");
+  } else {
+    child_argument(child, child->role == CHILD_COORDINATOR ? "--role=coordinator" : "--role=parameters");
+    child_argument(child, "--listen=127.0.0.1:%d", child->port);
+    if (announce_fd >= 0)
+      child_argument(child, "--announce-fd=%d", announce_fd);
+  }
+  if (child->role != CHILD_COORDINATOR)
+    child_argument(child, "--coordinator=%s", launcher->address);
 }
 
 const char *launcher_address(const struct launcher *launcher) {
@@ -173,33 +230,43 @@ const char *launcher_address(const struct launcher *launcher) {
 
 int launcher_wait_members(struct launcher *launcher, struct connection *connection, struct err *err) {
   uint64_t until_ns = clock_now_ns() + MEMBERS_SECONDS * UINT64_C(1000000000);
-  Weir__ListServersRequest servers_request = WEIR__LIST_SERVERS_REQUEST__INIT;
-  Weir__ListWorkersRequest workers_request = WEIR__LIST_WORKERS_REQUEST__INIT;
-  int n_servers = 0, n_workers = 0;
-  while (n_servers < launcher->options.servers || n_workers < launcher->options.workers) {
-    Weir__ListServersReply *servers;
-    Weir__ListWorkersReply *workers;
+  for (;;) {
+    int n_servers = 0, n_workers = 0;
+    *err = ERR_NONE;
     if (stop_cause() == STOP_SIGNAL)
       return err_set(err, ERR_CANCELLED, "interrupted");
     if (stop_cause() == STOP_CHILD) {
       launcher_explain(launcher, err);
       return err->code;
     }
+    if (count_members(connection, &n_servers, &n_workers, err) && !err_is_retryable(err->code))
+      return err->code;
+    if (err->code == ERR_OK && n_servers >= launcher->options.servers &&
+        n_workers >= launcher->options.workers)
+      return ERR_OK;
+    if (clock_now_ns() > until_ns && err->code) /* it was started, but does not lead */
+      return err->code;
     if (clock_now_ns() > until_ns)
       return err_set(err, ERR_INTERNAL, "only %d of %d servers and %d of %d workers have joined after %d s",
                      n_servers, launcher->options.servers, n_workers, launcher->options.workers,
                      MEMBERS_SECONDS);
-    if (connection_call(connection, RPC_LIST_SERVERS, &servers_request, (void **)&servers, err))
-      return err->code;
-    n_servers = (int)servers->n_servers;
-    weir__list_servers_reply__free_unpacked(servers, NULL);
-    if (connection_call(connection, RPC_LIST_WORKERS, &workers_request, (void **)&workers, err))
-      return err->code;
-    n_workers = (int)workers->n_workers;
-    weir__list_workers_reply__free_unpacked(workers, NULL);
-    if (n_servers < launcher->options.servers || n_workers < launcher->options.workers)
-      stop_wait(20);
+    stop_wait(20);
   }
+}
+
+static int count_members(struct connection *connection, int *n_servers, int *n_workers, struct err *err) {
+  Weir__ListServersRequest servers_request = WEIR__LIST_SERVERS_REQUEST__INIT;
+  Weir__ListWorkersRequest workers_request = WEIR__LIST_WORKERS_REQUEST__INIT;
+  Weir__ListServersReply *servers;
+  Weir__ListWorkersReply *workers;
+  if (connection_call(connection, RPC_LIST_SERVERS, &servers_request, (void **)&servers, err))
+    return err->code;
+  *n_servers = (int)servers->n_servers;
+  weir__list_servers_reply__free_unpacked(servers, NULL);
+  if (connection_call(connection, RPC_LIST_WORKERS, &workers_request, (void **)&workers, err))
+    return err->code;
+  *n_workers = (int)workers->n_workers;
+  weir__list_workers_reply__free_unpacked(workers, NULL);
   return ERR_OK;
 }
 
@@ -229,6 +296,8 @@ void launcher_stop(struct launcher *launcher) {
   for (int i = 0; i < launcher->n_children; i++)
     child_fini(&launcher->children[i]);
   free(launcher->children);
+  free(launcher->environment);
+  free(launcher->store);
   pthread_mutex_destroy(&launcher->lock);
   pthread_cond_destroy(&launcher->changed);
   free(launcher);
@@ -271,12 +340,13 @@ static void child_died_locked(struct launcher *launcher, pid_t pid, int status) 
   }
 }
 
-/* True when a worker runs again, or the launcher is being stopped. One that left with status 0 was told to.
- */
+/* True when it runs again, or the launcher is being stopped. A worker that left with status 0 was told to. */
 static bool child_restart_locked(struct launcher *launcher, struct child *child) {
   struct err err = ERR_NONE;
   uint64_t now_ns = clock_now_ns(), until_ns;
-  if (child->role != CHILD_WORKER || !launcher->options.restart || child->status == 0)
+  if (!launcher->options.restart || has_left(child))
+    return false;
+  if (child->role == CHILD_COORDINATOR && child->port == 0) /* it never listened */
     return false;
   child->quick_deaths =
       now_ns - child->started_ns < QUICK_SECONDS * UINT64_C(1000000000) ? child->quick_deaths + 1 : 0;
@@ -285,16 +355,23 @@ static bool child_restart_locked(struct launcher *launcher, struct child *child)
   until_ns = now_ns + (uint64_t)rpc_backoff_ms(child->quick_deaths) * UINT64_C(1000000);
   while (!launcher->is_stopping && wait_changed_locked(launcher, until_ns))
     continue;
-  return launcher->is_stopping || child_start(child, -1, &err) == 0;
+  if (launcher->is_stopping)
+    return true;
+  child_set_arguments(launcher, child, -1);
+  return child_start(child, -1, &err) == 0;
 }
 
-/* Without this child the run cannot go on: all but a worker that was not to be restarted and is not the last.
- */
+static bool has_left(const struct child *child) {
+  return child->role == CHILD_WORKER && child->status == 0;
+}
+
+/* Without this child the run cannot go on: one that dies over and over, the coordinator, or the last of its
+   role. */
 static bool is_final_locked(const struct launcher *launcher, const struct child *child) {
-  if (child->role != CHILD_WORKER || (launcher->options.restart && child->status != 0))
+  if (child->role == CHILD_COORDINATOR || (launcher->options.restart && !has_left(child)))
     return true;
   for (int i = 0; i < launcher->n_children; i++)
-    if (launcher->children[i].role == CHILD_WORKER && launcher->children[i].pid > 0)
+    if (launcher->children[i].role == child->role && launcher->children[i].pid > 0)
       return false;
   return true;
 }

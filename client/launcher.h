@@ -11,24 +11,25 @@ struct launcher;
 
 struct launcher_options {
   const char *logs;  /* folder of the children's output, NAME.log each; exists */
-  const char *store; /* URL */
+  const char *store; /* URL; the children are told by their environment, for it may be a secret */
   int servers, workers;
   int threads;  /* of a worker */
-  bool restart; /* start a worker again that died */
+  bool restart; /* start a child again that died */
 };
 
 /* Starts the coordinator on a free port of 127.0.0.1, waits until it listens, starts the others, and a thread
-   that watches over them all: a dead worker is started again (unless it dies over and over right after its
-   start); a dead coordinator or server, or the last worker's death for good, is final: it requests
-   STOP_CHILD. Each child is a process group of its own, so that the terminal's Ctrl-C is ours alone, and is
-   sent SIGTERM by the kernel should we be killed. Errors: NOT_FOUND for a missing program, IO, UNAVAILABLE
-   with the log's last line when the coordinator does not come up; CANCELLED on a stop. */
+   that watches over them all: a child that dies is started again, on the port that it had (unless it dies
+   over and over right after its start). What is left when one is not is final, and requests STOP_CHILD: no
+   coordinator, no server, no worker. Each child is a process group of its own, so that the terminal's Ctrl-C
+   is ours alone, and is sent SIGTERM by the kernel should we be killed. Errors: NOT_FOUND for a missing
+   program, IO, INTERNAL with the log's last line when the coordinator does not come up; CANCELLED on a
+   stop. */
 int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err);
 
 const char *launcher_address(const struct launcher *launcher); /* of the coordinator, HOST:PORT */
 
-/* Waits until every server and worker has joined. Errors: INTERNAL when one died for good or a minute passed,
-   CANCELLED on a stop, those of connection_call. */
+/* Waits until the coordinator leads and every server and worker has joined. Errors: INTERNAL when one died
+   for good or a minute passed, CANCELLED on a stop, those of connection_call. */
 int launcher_wait_members(struct launcher *launcher, struct connection *connection, struct err *err);
 
 /* After a stop with STOP_CHILD: which child died, how, and the last line of its log. */

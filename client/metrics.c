@@ -4,20 +4,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "client/event_filter.h"
 #include "common/memory.h"
 
 struct metrics {
   int fd;
   char *path;
-  struct err failed; /* not OK: the first failure */
+  struct event_filter filter; /* of what the file has */
+  struct err failed;          /* not OK: the first failure */
 };
 
+static int metrics_read(struct metrics *metrics, struct err *err);
+static bool line_take(struct event_filter *filter, const char *line, size_t length);
 static size_t step_line(const Weir__StepEvent *step, char *line);
 static size_t eval_line(const Weir__EvalEvent *eval, char *line);
 static size_t done_line(const Weir__DoneEvent *done, char *line);
@@ -82,20 +87,82 @@ static size_t done_line(const Weir__DoneEvent *done, char *line) {
                           metrics_number(round(done->samples_per_second * 10) / 10, rate));
 }
 
-int metrics_open(const char *path, struct metrics **out, struct err *err) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+int metrics_open(const char *path, bool is_resumed, struct metrics **out, struct err *err) {
+  int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  struct metrics *metrics;
   if (fd < 0)
     return err_errno(err, errno, "cannot write the metrics file '%s'", path);
-  *out = mem_new(sizeof **out);
-  **out = (struct metrics){.fd = fd, .path = mem_strdup(path)};
+  metrics = mem_new(sizeof *metrics);
+  *metrics = (struct metrics){.fd = fd, .path = mem_strdup(path)};
+  if (is_resumed && metrics_read(metrics, err)) {
+    metrics_close(metrics);
+    return err->code;
+  }
+  *out = metrics;
   return ERR_OK;
+}
+
+/* What the file has already. */
+static int metrics_read(struct metrics *metrics, struct err *err) {
+  FILE *file = fopen(metrics->path, "re");
+  char *line = NULL;
+  size_t size = 0;
+  off_t whole = 0;
+  ssize_t length;
+  int number = 0;
+  if (!file)
+    return err_errno(err, errno, "cannot read the metrics file '%s'", metrics->path);
+  while (err->code == ERR_OK && (length = getline(&line, &size, file)) > 0 && line[length - 1] == '\n') {
+    number++;
+    whole += length;
+    if (!line_take(&metrics->filter, line, (size_t)length))
+      err_set(err, ERR_INVALID, "%s:%d: not a line of metrics", metrics->path, number);
+  }
+  if (err->code == ERR_OK && (ferror(file) || ftruncate(metrics->fd, whole)))
+    err_errno(err, errno, "cannot use the metrics file '%s'", metrics->path);
+  free(line);
+  fclose(file);
+  return err->code;
+}
+
+static uint64_t json_count(const json_t *object, const char *key) {
+  return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+/* False when it is no line of metrics. A file may hold several runs, one after the other: what goes back, or
+   follows a `done`, begins another. */
+static bool line_take(struct event_filter *filter, const char *line, size_t length) {
+  json_t *object = json_loadb(line, length, 0, NULL);
+  const char *kind = json_string_value(json_object_get(object, "event"));
+  Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+  Weir__StepEvent step = WEIR__STEP_EVENT__INIT;
+  Weir__EvalEvent eval = WEIR__EVAL_EVENT__INIT;
+  bool is_known;
+  step.step = eval.step = json_count(object, "step");
+  step.incarnation = eval.incarnation = json_count(object, "incarnation");
+  if (kind && strcmp(kind, "step") == 0) {
+    event.event_case = WEIR__RUN_EVENT__EVENT_STEP;
+    event.step = &step;
+  } else if (kind && strcmp(kind, "eval") == 0) {
+    event.event_case = WEIR__RUN_EVENT__EVENT_EVAL;
+    event.eval = &eval;
+  } else if (kind && strcmp(kind, "done") == 0) {
+    event.event_case = WEIR__RUN_EVENT__EVENT_DONE;
+  }
+  is_known = event.event_case != WEIR__RUN_EVENT__EVENT__NOT_SET;
+  if (is_known && (filter->is_done || !event_filter_take(filter, &event))) {
+    *filter = (struct event_filter){0};
+    event_filter_take(filter, &event);
+  }
+  json_decref(object);
+  return is_known;
 }
 
 int metrics_write(struct metrics *metrics, const Weir__RunEvent *event, struct err *err) {
   char line[METRICS_LINE_MAX];
   size_t length = metrics_line(event, line);
   ssize_t written;
-  if (metrics->failed.code == ERR_OK && length > 0) {
+  if (metrics->failed.code == ERR_OK && length > 0 && event_filter_take(&metrics->filter, event)) {
     do
       written = write(metrics->fd, line, length);
     while (written < 0 && errno == EINTR);

@@ -3,6 +3,7 @@
 #ifndef WEIR_CLIENT_METRICS_H
 #define WEIR_CLIENT_METRICS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/err.h"
@@ -19,9 +20,12 @@ const char *metrics_number(double value, char text[32]);
 
 struct metrics;
 
-/* Appends to the file at path. Errors: IO. */
-int metrics_open(const char *path, struct metrics **out, struct err *err);
-/* Errors: IO (the first one stays: nothing more is written). One thread at a time. */
+/* Appends to the file at path. With is_resumed what the file has of the run already is not written again: its
+   whole lines are read, a last one that was cut short is removed. Errors: IO; INVALID naming the line of a
+   resumed file that no metrics have. */
+int metrics_open(const char *path, bool is_resumed, struct metrics **out, struct err *err);
+/* Writes an event's line, once however often the event comes. Errors: IO (the first one stays: nothing more
+   is written). One thread at a time. */
 int metrics_write(struct metrics *metrics, const Weir__RunEvent *event, struct err *err);
 void metrics_close(struct metrics *metrics); /* NULL is ignored */
 

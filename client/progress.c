@@ -72,6 +72,12 @@ void progress_event(struct progress *progress, const Weir__RunEvent *event) {
   pthread_mutex_unlock(&progress->lock);
 }
 
+void progress_note(struct progress *progress, const char *line) {
+  pthread_mutex_lock(&progress->lock);
+  print_locked(progress, line);
+  pthread_mutex_unlock(&progress->lock);
+}
+
 void progress_stop(struct progress *progress) {
   if (!progress)
     return;

@@ -13,6 +13,8 @@ struct progress;
    most every five seconds, and one for each evaluation and change of state. */
 struct progress *progress_start(FILE *file, const char *run);
 void progress_event(struct progress *progress, const Weir__RunEvent *event);
+/* A line that stays. */
+void progress_note(struct progress *progress, const char *line);
 /* Removes the live lines. NULL is ignored. */
 void progress_stop(struct progress *progress);
 

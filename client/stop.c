@@ -57,6 +57,13 @@ enum stop_cause stop_cause(void) {
   return cause;
 }
 
+void stop_forget_signal(void) {
+  pthread_mutex_lock(&lock);
+  if (cause_ == STOP_SIGNAL)
+    cause_ = STOP_NONE;
+  pthread_mutex_unlock(&lock);
+}
+
 bool stop_wait(int ms) {
   struct timespec until;
   bool is_stopped;

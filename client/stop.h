@@ -16,6 +16,9 @@ void stop_on_signals(void);
 void stop_request(enum stop_cause cause); /* any thread; the first cause stays */
 enum stop_cause stop_cause(void);         /* any thread */
 
+/* Forgets a signal, so that waiting works again and a second one is noticed; a lost child stays. */
+void stop_forget_signal(void);
+
 /* Waits for ms or for a stop; true when stopped. */
 bool stop_wait(int ms);
 

@@ -44,7 +44,8 @@ static int submit_follow(const struct args *args, struct connection *connection,
   struct follow_options options = {.connection = connection, .run = run, .file = stderr};
   struct follow_result result = {0};
   int status;
-  if ((args_text(args, "metrics") && metrics_open(args_text(args, "metrics"), &options.metrics[0], err)) ||
+  if ((args_text(args, "metrics") &&
+       metrics_open(args_text(args, "metrics"), false, &options.metrics[0], err)) ||
       follow(&options, &result, err)) {
     if (stop_cause() == STOP_SIGNAL)
       err_set(err, ERR_CANCELLED, "no longer following; the run goes on: weir watch %s", run);

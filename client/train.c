@@ -64,7 +64,8 @@ static int training_prepare(struct training *training, struct err *err) {
     return err->code;
   training->out = args_text(args, "out") ? mem_strdup(args_text(args, "out"))
                                          : mem_printf("weir-out/%s", training->submission.spec->name);
-  if (args_text(args, "metrics") && metrics_open(args_text(args, "metrics"), &training->metrics[1], err))
+  if (args_text(args, "metrics") &&
+      metrics_open(args_text(args, "metrics"), false, &training->metrics[1], err))
     return err->code;
   if (result_dir_make(training->out, args_flag(args, "force"), &training->absolute, err))
     return err->code;
@@ -74,7 +75,7 @@ static int training_prepare(struct training *training, struct err *err) {
   if (err->code)
     return err->code;
   path = mem_printf("%s/metrics.jsonl", training->absolute);
-  metrics_open(path, &training->metrics[0], err);
+  metrics_open(path, false, &training->metrics[0], err);
   free(path);
   return err->code;
 }

@@ -13,7 +13,8 @@ static int watch_run(const struct args *args) {
   int status;
   stop_on_signals();
   if (connection_open(&connection, args->coordinator, &err) ||
-      (args_text(args, "metrics") && metrics_open(args_text(args, "metrics"), &options.metrics[0], &err)) ||
+      (args_text(args, "metrics") &&
+       metrics_open(args_text(args, "metrics"), false, &options.metrics[0], &err)) ||
       follow(&options, &result, &err)) {
     if (stop_cause() == STOP_SIGNAL)
       err_set(&err, ERR_CANCELLED, "no longer watching; run '%s' goes on", args->arguments[0]);

@@ -144,7 +144,7 @@ static void every_event_is_recorded_once_though_the_stream_breaks(void **state) 
   (void)state;
   script.breaks_after = 3;
   close(mkstemp(metrics_path));
-  assert_int_equal(metrics_open(metrics_path, &metrics, &err), ERR_OK);
+  assert_int_equal(metrics_open(metrics_path, false, &metrics, &err), ERR_OK);
   assert_int_equal(follow_quietly("a", metrics, &result, &err), ERR_OK);
   metrics_close(metrics);
   assert_int_equal(script.n_streams, 2);
@@ -190,7 +190,7 @@ static void unwritable_metrics_are_reported_at_the_end(void **state) {
   struct metrics *metrics;
   struct err err = ERR_NONE;
   (void)state;
-  assert_int_equal(metrics_open("/dev/full", &metrics, &err), ERR_OK);
+  assert_int_equal(metrics_open("/dev/full", false, &metrics, &err), ERR_OK);
   assert_int_equal(follow_quietly("a", metrics, &result, &err), ERR_IO);
   assert_int_equal(result.info->state, WEIR__RUN_STATE__DONE);
   metrics_close(metrics);

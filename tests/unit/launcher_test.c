@@ -14,12 +14,14 @@
 #include "client/launcher.h"
 #include "client/stop.h"
 
-/* Each prints its pid; the coordinator announces an address. */
+/* Each prints its pid, its arguments and its store; a server announces an address. */
 static const char server_script[] =
     "#!/bin/sh\n"
     "echo pid $$\n"
+    "echo $* with $WEIR_STORE\n"
+    "case $* in *parameters*) port=4343;; *) port=4242;; esac\n"
     "for a in \"$@\"; do case $a in\n"
-    "--announce-fd=*) echo 127.0.0.1:4242 > /proc/self/fd/${a#*=};;\n"
+    "--announce-fd=*) echo 127.0.0.1:$port > /proc/self/fd/${a#*=};;\n"
     "esac; done\n"
     "case $* in *parameters*) [ -z \"$SERVER_FAILS\" ] || { echo no luck; exit 3; };; esac\n"
     "exec sleep 1000\n";
@@ -82,6 +84,27 @@ static pid_t logged_pid(const char *name, int n) {
   return 0;
 }
 
+/* How many lines of a child's log hold the text. */
+static int logged_lines(const char *name, const char *text) {
+  char path[256], line[512];
+  int found = 0;
+  FILE *file;
+  snprintf(path, sizeof path, "%s/%s.log", folder, name);
+  file = fopen(path, "r");
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file))
+    found += strstr(line, text) != NULL;
+  fclose(file);
+  return found;
+}
+
+/* Waits until n lines of a child's log hold the text. */
+static void wait_logged(const char *name, const char *text, int n) {
+  for (int attempt = 0; attempt < 800 && logged_lines(name, text) < n; attempt++)
+    stop_wait(10);
+  assert_int_equal(logged_lines(name, text), n);
+}
+
 static struct launcher *start(struct launcher_options options) {
   struct launcher *launcher = NULL;
   struct err err = ERR_NONE;
@@ -132,9 +155,31 @@ static void a_dead_worker_is_started_again(void **state) {
   launcher_stop(launcher);
 }
 
+static void dead_servers_and_coordinators_are_started_again_where_they_listened(void **state) {
+  struct launcher *launcher =
+      start((struct launcher_options){.servers = 1, .workers = 1, .threads = 1, .restart = true});
+  (void)state;
+  assert_int_equal(kill(logged_pid("server-1", 2), SIGKILL), 0); /* one start by a test before */
+  logged_pid("server-1", 3);
+  assert_int_equal(kill(logged_pid("coordinator", 3), SIGKILL), 0);
+  logged_pid("coordinator", 4);
+  wait_logged("coordinator", "--listen=127.0.0.1:4242", 1);
+  wait_logged("server-1", "--listen=127.0.0.1:4343", 1);
+  assert_int_equal(stop_cause(), STOP_NONE);
+  launcher_stop(launcher);
+}
+
+static void the_store_is_told_by_the_environment_alone(void **state) {
+  (void)state; /* of the test before */
+  assert_int_equal(logged_lines("coordinator", "with file:///nowhere"), 4);
+  assert_int_equal(logged_lines("server-1", "with file:///nowhere"), 3);
+  assert_int_equal(logged_lines("coordinator", "--store"), 0);
+  assert_int_equal(logged_lines("server-1", "--store"), 0);
+}
+
 static void without_restart_the_others_go_on(void **state) {
   struct launcher *launcher = start((struct launcher_options){.workers = 2, .threads = 1});
-  pid_t first = logged_pid("worker-1", 5), second = logged_pid("worker-2", 2);
+  pid_t first = logged_pid("worker-1", 6), second = logged_pid("worker-2", 2);
   (void)state;
   kill(first, SIGKILL);
   while (kill(first, 0) == 0)
@@ -145,13 +190,13 @@ static void without_restart_the_others_go_on(void **state) {
 }
 
 /* The last test: a stop stays. */
-static void a_dead_server_is_final_and_its_last_words_are_shown(void **state) {
+static void a_server_that_dies_over_and_over_is_final_and_its_last_words_are_shown(void **state) {
   struct launcher *launcher;
   struct err err = ERR_NONE;
   (void)state;
   setenv("SERVER_FAILS", "1", 1);
   launcher = start((struct launcher_options){.servers = 1, .workers = 1, .threads = 1, .restart = true});
-  assert_true(stop_wait(8000));
+  assert_true(stop_wait(20000));
   assert_int_equal(stop_cause(), STOP_CHILD);
   launcher_explain(launcher, &err);
   assert_int_equal(err.code, ERR_INTERNAL);
@@ -164,8 +209,10 @@ int main(void) {
       cmocka_unit_test(a_missing_program_is_named),
       cmocka_unit_test(children_run_until_the_launcher_stops),
       cmocka_unit_test(a_dead_worker_is_started_again),
+      cmocka_unit_test(dead_servers_and_coordinators_are_started_again_where_they_listened),
+      cmocka_unit_test(the_store_is_told_by_the_environment_alone),
       cmocka_unit_test(without_restart_the_others_go_on),
-      cmocka_unit_test(a_dead_server_is_final_and_its_last_words_are_shown),
+      cmocka_unit_test(a_server_that_dies_over_and_over_is_final_and_its_last_words_are_shown),
   };
   return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

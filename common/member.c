@@ -10,7 +10,7 @@
 #include "common/memory.h"
 #include "common/message.h"
 
-enum { HEARTBEAT_MS = 1000 };
+enum { HEARTBEAT_MS = 1000, OFFERED_MAX = 1024 };
 
 struct member {
   struct member_options options;
@@ -60,6 +60,16 @@ int member_send(struct member *member, const Weir__MemberMessage *message) {
     member->is_overrun = true;
     pthread_cond_signal(&member->changed);
   }
+  pthread_mutex_unlock(&member->lock);
+  return code;
+}
+
+int member_offer(struct member *member, const Weir__MemberMessage *message) {
+  int code = ERR_CANCELLED;
+  pthread_mutex_lock(&member->lock);
+  if (member->stream && member->is_connected)
+    code =
+        rpc_stream_waiting(member->stream) < OFFERED_MAX ? rpc_stream_send(member->stream, message) : ERR_BUSY;
   pthread_mutex_unlock(&member->lock);
   return code;
 }

@@ -40,6 +40,9 @@ struct member *member_start(const struct member_options *options);
    BUSY when too many messages wait: the membership ends then, for the coordinator would miss this one. */
 int member_send(struct member *member, const Weir__MemberMessage *message);
 
+/* Likewise for what can wait: BUSY when 1024 messages do, and the membership goes on. */
+int member_offer(struct member *member, const Weir__MemberMessage *message);
+
 /* The channel to the coordinator of the present membership, of the last one, or to the first named. It lives
    as long as the member. Any thread. */
 struct rpc_channel *member_channel(struct member *member);

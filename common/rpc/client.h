@@ -72,6 +72,7 @@ struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_
                                    const struct rpc_stream_handlers *handlers);
 /* Any thread. Errors: CANCELLED when it has ended, BUSY above 4096 waiting messages. */
 int rpc_stream_send(struct rpc_stream *stream, const void *message);
+int rpc_stream_waiting(struct rpc_stream *stream); /* messages that wait to be sent */
 void rpc_stream_half_close(struct rpc_stream *stream);
 /* Cancels, waits for on_end (so: not from a callback), frees. */
 void rpc_stream_close(struct rpc_stream *stream);

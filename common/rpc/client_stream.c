@@ -95,6 +95,14 @@ int rpc_stream_send(struct rpc_stream *stream, const void *message) {
   return code;
 }
 
+int rpc_stream_waiting(struct rpc_stream *stream) {
+  int waiting;
+  pthread_mutex_lock(&stream->lock);
+  waiting = (int)stream->outbox.count;
+  pthread_mutex_unlock(&stream->lock);
+  return waiting;
+}
+
 void rpc_stream_half_close(struct rpc_stream *stream) {
   pthread_mutex_lock(&stream->lock);
   stream->is_half_closed = true;

@@ -68,8 +68,8 @@ int member_offer(struct member *member, const Weir__MemberMessage *message) {
   int code = ERR_CANCELLED;
   pthread_mutex_lock(&member->lock);
   if (member->stream && member->is_connected)
-    code =
-        rpc_stream_waiting(member->stream) < OFFERED_MAX ? rpc_stream_send(member->stream, message) : ERR_BUSY;
+    code = rpc_stream_waiting(member->stream) < OFFERED_MAX ? rpc_stream_send(member->stream, message)
+                                                            : ERR_BUSY;
   pthread_mutex_unlock(&member->lock);
   return code;
 }

@@ -3,23 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "common/log.h"
-#include "common/text.h"
 #include "server/coordinator/state.h"
 
-enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023, AWAY_MS = 1000 };
+enum { AWAY_MS = 1000 };
 
-static void member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
-static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
-static void close_link(struct coordinator *coordinator, uint64_t key, enum err_code code, const char *reason);
+static void take_event(struct coordinator *coordinator, const struct coordinator_event *event);
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
 static void worker_leaving(struct member *worker);
-static void member_left(struct coordinator *coordinator, struct member *member, const char *reason);
-static void member_free(struct member *member);
-static void run_cancelled(struct coordinator *coordinator, const char *id);
+static void run_saved(struct coordinator *coordinator, const char *id, uint64_t incarnation);
 static void excuse_members(struct coordinator *coordinator);
 static void close_missing(struct coordinator *coordinator);
 static struct member *find_member(const struct coordinator *coordinator, uint64_t key);
@@ -27,6 +19,7 @@ static struct member *find_member(const struct coordinator *coordinator, uint64_
 struct coordinator *coordinator_new(const struct coordinator_options *options) {
   struct coordinator *coordinator = mem_new(sizeof *coordinator);
   coordinator->options = *options;
+  coordinator->store_message = mem_strdup("");
   return coordinator;
 }
 
@@ -34,11 +27,12 @@ void coordinator_free(struct coordinator *coordinator) {
   if (!coordinator)
     return;
   for (int i = 0; i < coordinator->n_members; i++)
-    member_free(coordinator->members[i]);
+    coordinator_member_free(coordinator->members[i]);
   for (int i = 0; i < coordinator->n_runs; i++)
     coordinator_run_free(coordinator->runs[i]);
   free(coordinator->members);
   free(coordinator->runs);
+  free(coordinator->store_message);
   free(coordinator);
 }
 
@@ -50,14 +44,23 @@ void coordinator_actions_fini(struct coordinator_actions *actions) {
 
 void coordinator_step(struct coordinator *coordinator, const struct coordinator_event *event, uint64_t now_ms,
                       struct coordinator_actions *actions) {
-  struct member *member = find_member(coordinator, event->member);
   arena_fini(&actions->arena);
   actions->count = 0;
+  if (coordinator->is_deposed)
+    return;
   coordinator->now_ms = now_ms;
   coordinator->actions = actions;
+  take_event(coordinator, event);
+  if (!coordinator->is_deposed)
+    coordinator_settle(coordinator);
+  coordinator->actions = NULL;
+}
+
+static void take_event(struct coordinator *coordinator, const struct coordinator_event *event) {
+  struct member *member = find_member(coordinator, event->member);
   switch (event->kind) {
   case EVENT_MEMBER_JOINED:
-    member_joined(coordinator, event->member, event->hello);
+    coordinator_member_joined(coordinator, event->member, event->hello);
     break;
   case EVENT_MEMBER_MESSAGE:
     if (member)
@@ -65,26 +68,45 @@ void coordinator_step(struct coordinator *coordinator, const struct coordinator_
     break;
   case EVENT_MEMBER_LEFT:
     if (member)
-      member_left(coordinator, member, event->reason);
+      coordinator_member_left(coordinator, member, event->reason);
     break;
   case EVENT_RUN_SUBMITTED:
     coordinator_run_submitted(coordinator, event->submission);
     break;
   case EVENT_RUN_CANCELLED:
-    run_cancelled(coordinator, event->run);
+    coordinator_run_cancelled(coordinator, event->run);
+    break;
+  case EVENT_RUN_PAUSED:
+    coordinator_run_paused(coordinator, event->run);
+    break;
+  case EVENT_RUN_RESUMED:
+    coordinator_run_resumed(coordinator, event->resumed.run, event->resumed.step);
+    break;
+  case EVENT_RUN_RESTORED:
+    coordinator_run_restored(coordinator, &event->restored);
+    break;
+  case EVENT_RUN_FORGOTTEN:
+    coordinator_run_forgotten(coordinator, event->run);
+    break;
+  case EVENT_RUN_SAVED:
+    run_saved(coordinator, event->saved.run, event->saved.incarnation);
     break;
   case EVENT_CHECKPOINT:
     coordinator_checkpoint(coordinator, &event->checkpoint);
+    break;
+  case EVENT_CHECKPOINT_DROPPED: /* it left the run's list when it was ordered */
+    break;
+  case EVENT_STORE:
+    coordinator_store_told(coordinator, event->store_message);
+    break;
+  case EVENT_STORE_EMPTIED:
+    coordinator_store_emptied(coordinator);
     break;
   case EVENT_TICK:
     excuse_members(coordinator);
     close_missing(coordinator);
     break;
-  default:
-    break;
   }
-  coordinator_settle(coordinator);
-  coordinator->actions = NULL;
 }
 
 struct coordinator_action *coordinator_act(struct coordinator *coordinator,
@@ -95,49 +117,8 @@ struct coordinator_action *coordinator_act(struct coordinator *coordinator,
   return &actions->items[actions->count++];
 }
 
-static void member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello) {
-  struct err err;
-  bool is_server = hello->role == WEIR__ROLE__SERVER;
-  struct member *member;
-  if (hello_check(coordinator, hello, &err)) {
-    close_link(coordinator, key, err.code, err.text);
-    return;
-  }
-  member = mem_new(sizeof *member);
-  member->key = key;
-  member->role = hello->role;
-  member->id = is_server ? mem_printf("server-%u", ++coordinator->servers_seen)
-                         : mem_printf("worker-%u", ++coordinator->workers_seen);
-  member->host = text_copy_clean(hello->host, TEXT_MAX);
-  member->address = text_copy_clean(hello->address, TEXT_MAX);
-  member->device = text_copy_clean(hello->device, TEXT_MAX);
-  member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
-  member->message = mem_strdup("");
-  member->pid = hello->pid;
-  member->executors = hello->executors ? hello->executors : 1;
-  member->joined_ms = member->heard_ms = coordinator->now_ms;
-  array_reserve((void **)&coordinator->members, &coordinator->members_capacity, coordinator->n_members,
-                sizeof *coordinator->members);
-  coordinator->members[coordinator->n_members++] = member;
-  log_event(LOG_INFO, "coordinator", "member_joined", "id=%s host=\"%s\" pid=%u %s=\"%s\" executors=%u",
-            member->id, member->host, member->pid, is_server ? "address" : "device",
-            is_server ? member->address : member->device, is_server ? 0 : member->executors);
-  coordinator_order_welcome(coordinator, member);
-}
-
-static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err) {
-  if (hello->role != WEIR__ROLE__SERVER && hello->role != WEIR__ROLE__WORKER)
-    return err_set(err, ERR_INVALID, "the hello names no role");
-  if (hello->role == WEIR__ROLE__SERVER && !*hello->address)
-    return err_set(err, ERR_INVALID, "the hello of a server names no address");
-  if (coordinator->n_members == MEMBERS_MAX)
-    return err_set(err, ERR_BUSY, "the cluster is full: it has %d members", MEMBERS_MAX);
-  return 0;
-}
-
-/* The reason is copied. */
-static void close_link(struct coordinator *coordinator, uint64_t key, enum err_code code,
-                       const char *reason) {
+void coordinator_close_link(struct coordinator *coordinator, uint64_t key, enum err_code code,
+                            const char *reason) {
   struct coordinator_action *action = coordinator_act(coordinator, ACTION_CLOSE);
   action->member = key;
   action->code = code;
@@ -182,48 +163,14 @@ static void worker_leaving(struct member *worker) {
   coordinator_worker_set_state(worker, WORKER_DRAINING);
 }
 
-static void member_left(struct coordinator *coordinator, struct member *member, const char *reason) {
-  int at = 0;
-  log_event(LOG_INFO, "coordinator", "member_left", "id=%s host=\"%s\" reason=\"%.200s\"", member->id,
-            member->host, reason);
-  while (coordinator->members[at] != member)
-    at++;
-  memmove(coordinator->members + at, coordinator->members + at + 1,
-          (size_t)(coordinator->n_members - at - 1) * sizeof *coordinator->members);
-  coordinator->n_members--;
-  if (member->run)
-    coordinator_worker_leave_run(member, WORKER_IDLE);
-  for (int i = 0; i < coordinator->n_runs; i++) {
-    struct run_server *server = coordinator_run_server(coordinator->runs[i], member);
-    if (!server)
-      continue;
-    server->member = NULL;
-    coordinator_run_fail(coordinator, coordinator->runs[i], false, "%s (%s) was lost: %.200s", member->id,
-                         member->address, reason);
-  }
-  member_free(member);
-}
-
-static void member_free(struct member *member) {
-  free(member->id);
-  free(member->host);
-  free(member->address);
-  free(member->device);
-  free(member->fingerprint);
-  free(member->message);
-  free(member);
-}
-
-static void run_cancelled(struct coordinator *coordinator, const char *id) {
+static void run_saved(struct coordinator *coordinator, const char *id, uint64_t incarnation) {
   struct run *run = coordinator_run(coordinator, id);
-  if (!run || coordinator_is_over(run))
-    return;
-  coordinator_run_set_message(run, "");
-  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__CANCELLED);
+  if (run && run->incarnation == incarnation)
+    run->is_save_awaited = false;
 }
 
-/* Silence counts only while we listened. Where ticks are missing it was we who were away, on a frozen machine
-   perhaps, and what members said meanwhile is still to be read. */
+/* Silence, and the grace of lost servers, count only while we listened. Where ticks are missing it was we who
+   were away, on a frozen machine perhaps, and what members said meanwhile is still to be read. */
 static void excuse_members(struct coordinator *coordinator) {
   uint64_t away_ms = coordinator->now_ms - coordinator->ticked_ms;
   coordinator->ticked_ms = coordinator->now_ms;
@@ -231,6 +178,11 @@ static void excuse_members(struct coordinator *coordinator) {
     struct member *member = coordinator->members[i];
     uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
     member->heard_ms += silent_ms < away_ms ? silent_ms : away_ms;
+  }
+  for (int i = 0; i < coordinator->n_runs && away_ms > AWAY_MS; i++) {
+    struct run *run = coordinator->runs[i];
+    uint64_t lost_ms = coordinator->now_ms - run->lost_ms;
+    run->lost_ms += lost_ms < away_ms ? lost_ms : away_ms;
   }
 }
 
@@ -242,8 +194,8 @@ static void close_missing(struct coordinator *coordinator) {
     if (silent_ms <= coordinator->options.missing_after_ms)
       continue;
     snprintf(reason, sizeof reason, "not heard of for %.1f s", (double)silent_ms / 1000);
-    close_link(coordinator, member->key, ERR_UNAVAILABLE, reason);
-    member_left(coordinator, member, reason);
+    coordinator_close_link(coordinator, member->key, ERR_UNAVAILABLE, reason);
+    coordinator_member_left(coordinator, member, reason);
   }
 }
 

@@ -49,6 +49,7 @@ struct restored_run {
   const Weir__RunRecord *record; /* its list of checkpoints is that of the manifests that are there */
   Weir__RunEvent *const *events; /* by number */
   size_t n_events;
+  int64_t now_unix_ms; /* the wall clock now, for the times in answers and records; 0: not known */
 };
 
 enum coordinator_event_kind {

@@ -69,9 +69,21 @@ int coordinator_live_runs(const struct coordinator *coordinator) {
   return count;
 }
 
+bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
+                                  Weir__ListCheckpointsReply *reply) {
+  const struct run *run = coordinator_run(coordinator, id);
+  weir__list_checkpoints_reply__init(reply);
+  if (!run)
+    return false;
+  reply->run = run->id;
+  reply->n_checkpoints = (size_t)run->n_checkpoints;
+  reply->checkpoints =
+      arena_copy(arena, run->checkpoints, (size_t)run->n_checkpoints * sizeof *run->checkpoints);
+  return true;
+}
+
 double coordinator_train_seconds(const struct run *run, uint64_t now_ms) {
-  uint64_t end_ms = run->trained_ms ? run->trained_ms : run->finished_ms ? run->finished_ms : now_ms;
-  return run->started_ms ? (double)(end_ms - run->started_ms) / 1000 : 0;
+  return run->trained_seconds + (run->is_clock_running ? (double)(now_ms - run->clock_ms) / 1000 : 0);
 }
 
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
@@ -95,7 +107,9 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->eval_loss = run->eval_loss;
   if (run->state == WEIR__RUN_STATE__RUNNING)
     info->samples_per_second = rate_per_second(&run->rate, now_ms);
-  else if (run->step && seconds > 0)
+  else if (run->samples_per_second > 0) /* of a run that was over when this coordinator began */
+    info->samples_per_second = run->samples_per_second;
+  else if (run->step && seconds > 0) /* what was done twice counts once */
     info->samples_per_second = (double)run->step * plan->batch / seconds;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
@@ -107,13 +121,23 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->useful_executors = run->spec->train->microbatches;
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
-  if (run->finished_ms)
-    info->finished_unix_ms = run->submitted_unix_ms + (int64_t)(run->finished_ms - run->submitted_ms);
+  info->finished_unix_ms = run->finished_unix_ms;
   info->parameters = run->parameters;
   info->blocks = run->n_blocks;
   info->incarnation = run->incarnation;
   info->view = run->view;
   info->train_seconds = seconds;
+  info->checkpoints = (uint32_t)run->n_checkpoints;
+  if (run->n_checkpoints) {
+    info->checkpoint_step = run->checkpoints[run->n_checkpoints - 1]->step;
+    info->checkpoint_unix_ms = run->checkpoints[run->n_checkpoints - 1]->committed_unix_ms;
+  }
+  if (*run->checkpointing.message)
+    info->store_message = run->checkpointing.message;
+  else if (!coordinator_is_over(run))
+    info->store_message = coordinator->store_message;
+  if (!run->is_load_due)
+    info->servers = (uint32_t)(run->n_servers - coordinator_lost_servers(run));
 }
 
 void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
@@ -175,7 +199,7 @@ static void server_info(const struct coordinator *coordinator, const struct memb
   info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run_server *part = coordinator_run_server(coordinator->runs[i], server);
-    if (!part)
+    if (!part || coordinator->runs[i]->is_load_due)
       continue;
     info->blocks += part->blocks;
     info->bytes += part->bytes;
@@ -183,7 +207,7 @@ static void server_info(const struct coordinator *coordinator, const struct memb
 }
 
 const char *coordinator_state_name(Weir__RunState state) {
-  static const char *const names[] = {"unknown",   "queued", "loading", "running",
-                                      "finishing", "done",   "failed",  "cancelled"};
+  static const char *const names[] = {"unknown", "queued", "loading",   "running", "finishing",
+                                      "done",    "failed", "cancelled", "paused"};
   return names[state];
 }

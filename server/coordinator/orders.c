@@ -3,8 +3,6 @@
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
                               Weir__Order__BodyCase body);
-static Weir__Plan *plan_message(struct arena *arena, const struct run *run);
-static Weir__Endpoint **endpoints(struct arena *arena, const struct run *run);
 static Weir__Assignment **assignments(struct coordinator *coordinator, const struct run *run, size_t *count);
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
@@ -27,9 +25,13 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
   load->model_sha256 = run->model_sha256;
   if (member->role != WEIR__ROLE__SERVER)
     return;
-  load->plan = plan_message(arena, run);
-  load->servers = endpoints(arena, run);
+  load->plan = coordinator_plan_message(arena, run);
+  load->servers = coordinator_endpoints(arena, run);
   load->n_servers = (size_t)run->n_servers;
+  load->step = run->base_step;
+  if (run->base_step)
+    load->manifest =
+        arena_printf(arena, "runs/%s/checkpoints/%020llu", run->id, (unsigned long long)run->base_step);
 }
 
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run) {
@@ -39,8 +41,8 @@ void coordinator_order_views(struct coordinator *coordinator, const struct run *
   view->run = run->id;
   view->number = run->view;
   view->incarnation = run->incarnation;
-  view->plan = plan_message(arena, run);
-  view->servers = endpoints(arena, run);
+  view->plan = coordinator_plan_message(arena, run);
+  view->servers = coordinator_endpoints(arena, run);
   view->n_servers = (size_t)run->n_servers;
   view->workers = assignments(coordinator, run, &view->n_workers);
   for (int i = 0; i < coordinator->n_members; i++) {
@@ -57,43 +59,27 @@ void coordinator_order_write(struct coordinator *coordinator, const struct run *
   weir__write_blocks__init(order->write);
   order->write->run = run->id;
   order->write->incarnation = run->incarnation;
-  order->write->step = run->plan.steps;
+  order->write->step = run->checkpointing.step;
 }
 
-void coordinator_order_unload(struct coordinator *coordinator, const struct run *run,
-                              const struct member *member, const char *reason) {
+void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_KEEP);
+  order->keep = arena_new(&coordinator->actions->arena, sizeof *order->keep);
+  weir__keep_run__init(order->keep);
+  order->keep->run = run->id;
+  order->keep->incarnation = run->incarnation;
+  order->keep->step = run->step;
+}
+
+void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
+                              const char *reason) {
   struct arena *arena = &coordinator->actions->arena;
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_UNLOAD);
   order->unload = arena_new(arena, sizeof *order->unload);
   weir__unload_run__init(order->unload);
-  order->unload->run = run->id;
+  order->unload->run = arena_strdup(arena, run);
   order->unload->reason = arena_strdup(arena, reason);
-}
-
-/* The manifest of the run's last version, but for weights_sha256. */
-void coordinator_commit(struct coordinator *coordinator, const struct run *run) {
-  struct arena *arena = &coordinator->actions->arena;
-  struct coordinator_action *action = coordinator_act(coordinator, ACTION_COMMIT);
-  Weir__Manifest *manifest = arena_new(arena, sizeof *manifest);
-  weir__manifest__init(manifest);
-  manifest->run = run->id;
-  manifest->spec = run->spec;
-  manifest->plan = plan_message(arena, run);
-  manifest->model_sha256 = run->model_sha256;
-  manifest->incarnation = run->incarnation;
-  manifest->epoch = coordinator->options.epoch;
-  manifest->step = run->plan.steps;
-  manifest->n_blocks = run->n_blocks;
-  manifest->blocks = arena_new(arena, run->n_blocks * sizeof *manifest->blocks);
-  for (uint32_t i = 0; i < run->n_blocks; i++) {
-    Weir__WrittenBlock *block = manifest->blocks[i] = arena_new(arena, sizeof *block);
-    weir__written_block__init(block);
-    block->block = i;
-    block->sha256 = run->written[i].sha256;
-    block->bytes = run->written[i].bytes;
-  }
-  action->run = run->id;
-  action->manifest = manifest;
 }
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
@@ -106,26 +92,6 @@ static Weir__Order *order_new(struct coordinator *coordinator, const struct memb
   action->member = member->key;
   action->order = order;
   return order;
-}
-
-static Weir__Plan *plan_message(struct arena *arena, const struct run *run) {
-  Weir__Plan *plan = arena_new(arena, sizeof *plan);
-  weir__plan__init(plan);
-  plan->train_samples = run->plan.train_samples;
-  plan->eval_samples = run->plan.eval_samples;
-  plan->steps = run->plan.steps;
-  return plan;
-}
-
-static Weir__Endpoint **endpoints(struct arena *arena, const struct run *run) {
-  Weir__Endpoint **list = arena_new(arena, (size_t)run->n_servers * sizeof *list);
-  for (int i = 0; i < run->n_servers; i++) {
-    list[i] = arena_new(arena, sizeof **list);
-    weir__endpoint__init(list[i]);
-    list[i]->id = run->servers[i].member->id;
-    list[i]->address = run->servers[i].member->address;
-  }
-  return list;
 }
 
 static Weir__Assignment **assignments(struct coordinator *coordinator, const struct run *run, size_t *count) {

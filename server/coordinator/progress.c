@@ -1,25 +1,33 @@
-/* A run's progress: what its servers report, from the first step to the last checkpoint. */
-#include <string.h>
+/* A run's progress: what its servers report, up to the last version. */
+#include <math.h>
 
 #include "common/log.h"
 #include "server/coordinator/state.h"
 
-static struct run *reporting_run(struct coordinator *coordinator, const struct member *member, const char *id,
-                                 uint64_t incarnation, Weir__RunState state);
-static bool take_written(struct coordinator *coordinator, struct run *run, const struct member *member,
-                         const Weir__BlocksWritten *written);
-static void commit_when_written(struct coordinator *coordinator, struct run *run);
+#define CREDIT_MAX_S 1.0
+
+static void count_samples(struct coordinator *coordinator, struct run *run, double seconds);
+
+struct run *coordinator_reporting_run(struct coordinator *coordinator, const struct member *member,
+                                      const char *id, uint64_t incarnation) {
+  struct run *run = coordinator_run(coordinator, id);
+  bool is_training =
+      run && (run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING);
+  if (is_training && run->incarnation == incarnation && coordinator_run_server(run, member))
+    return run;
+  log_event(LOG_DEBUG, "coordinator", "report_ignored", "id=%s run=\"%.60s\"", member->id, id);
+  return NULL;
+}
 
 void coordinator_step_report(struct coordinator *coordinator, struct member *member,
                              const Weir__StepReport *report) {
-  struct run *run =
-      reporting_run(coordinator, member, report->run, report->incarnation, WEIR__RUN_STATE__RUNNING);
+  struct run *run = coordinator_reporting_run(coordinator, member, report->run, report->incarnation);
   struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_STEP, .step = WEIR__STEP_EVENT__INIT};
   if (!run || report->step < run->step || report->step >= run->plan.steps)
     return;
   run->step = report->step + 1;
   run->loss = report->loss;
-  rate_add(&run->rate, coordinator->now_ms, run->plan.batch);
+  count_samples(coordinator, run, report->seconds);
   event.step.step = report->step;
   event.step.epoch = plan_epoch(&run->plan, report->step);
   event.step.loss = report->loss;
@@ -32,10 +40,22 @@ void coordinator_step_report(struct coordinator *coordinator, struct member *mem
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
 }
 
+/* Steps that were done while we were away are told in one breath: they say nothing of the present speed. So
+   what is counted may take no longer than the time in which it was told. */
+static void count_samples(struct coordinator *coordinator, struct run *run, double seconds) {
+  run->credit_s += (double)(coordinator->now_ms - run->reported_ms) / 1000;
+  run->reported_ms = coordinator->now_ms;
+  if (run->credit_s > CREDIT_MAX_S + seconds)
+    run->credit_s = CREDIT_MAX_S + seconds;
+  if (!(seconds <= run->credit_s))
+    return;
+  run->credit_s -= seconds;
+  rate_add(&run->rate, coordinator->now_ms, run->plan.batch);
+}
+
 void coordinator_eval_report(struct coordinator *coordinator, struct member *member,
                              const Weir__EvalReport *report) {
-  struct run *run =
-      reporting_run(coordinator, member, report->run, report->incarnation, WEIR__RUN_STATE__RUNNING);
+  struct run *run = coordinator_reporting_run(coordinator, member, report->run, report->incarnation);
   struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_EVAL, .eval = WEIR__EVAL_EVENT__INIT};
   if (!run || report->step <= run->eval_step || report->step > run->plan.steps)
     return;
@@ -48,24 +68,15 @@ void coordinator_eval_report(struct coordinator *coordinator, struct member *mem
   event.eval.incarnation = run->incarnation;
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
+  coordinator_checkpoint_evaluated(run, report->step, report->loss, report->accuracy);
+  coordinator_checkpoints_retain(coordinator, run);
 }
 
 void coordinator_complete(struct coordinator *coordinator, struct member *member,
                           const Weir__RunComplete *complete) {
-  struct run *run =
-      reporting_run(coordinator, member, complete->run, complete->incarnation, WEIR__RUN_STATE__RUNNING);
+  struct run *run = coordinator_reporting_run(coordinator, member, complete->run, complete->incarnation);
   if (run)
     coordinator_run_server(run, member)->is_complete = true;
-}
-
-/* The run that a server reports on, if it may. */
-static struct run *reporting_run(struct coordinator *coordinator, const struct member *member, const char *id,
-                                 uint64_t incarnation, Weir__RunState state) {
-  struct run *run = coordinator_run(coordinator, id);
-  if (run && run->state == state && run->incarnation == incarnation && coordinator_run_server(run, member))
-    return run;
-  log_event(LOG_DEBUG, "coordinator", "report_ignored", "id=%s run=\"%.60s\"", member->id, id);
-  return NULL;
 }
 
 void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run) {
@@ -76,68 +87,36 @@ void coordinator_finish_when_complete(struct coordinator *coordinator, struct ru
       return;
   if (plan_evaluates(&run->plan, run->plan.steps) && run->eval_step < run->plan.steps)
     return;
-  run->trained_ms = coordinator->now_ms;
   run->step = run->plan.steps;
+  run->is_pausing = false; /* it ends before it could */
+  coordinator_clock_stop(coordinator, run);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
-  for (int i = 0; i < run->n_servers; i++)
-    coordinator_order_write(coordinator, run, run->servers[i].member);
 }
 
-void coordinator_written(struct coordinator *coordinator, struct member *member,
-                         const Weir__BlocksWritten *written) {
-  struct run *run =
-      reporting_run(coordinator, member, written->run, written->incarnation, WEIR__RUN_STATE__FINISHING);
-  if (!run || written->step != run->plan.steps || coordinator_run_server(run, member)->is_written)
+void coordinator_progress_reset(struct run *run, uint64_t step) {
+  const struct logged_event *newest =
+      step ? event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_STEP, step - 1) : NULL;
+  const struct logged_event *evaluated =
+      step ? event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, step) : NULL;
+  run->step = step;
+  run->loss = newest ? newest->step.loss : NAN;
+  run->eval_step = evaluated ? evaluated->eval.step : 0;
+  run->eval_loss = evaluated ? evaluated->eval.loss : NAN;
+  run->accuracy = evaluated ? evaluated->eval.accuracy : NAN;
+  run->checkpointing.newest = step;
+}
+
+/* The clock runs on while a run that began recovers: that is part of what training took. */
+void coordinator_clock_start(struct coordinator *coordinator, struct run *run) {
+  if (run->is_clock_running)
     return;
-  if (*written->error)
-    coordinator_run_fail(coordinator, run, false, "%s (%s) could not write the last checkpoint: %s",
-                         member->id, member->address, written->error);
-  else if (take_written(coordinator, run, member, written)) {
-    coordinator_run_server(run, member)->is_written = true;
-    commit_when_written(coordinator, run);
-  }
+  run->is_clock_running = true;
+  run->clock_ms = coordinator->now_ms;
 }
 
-static bool take_written(struct coordinator *coordinator, struct run *run, const struct member *member,
-                         const Weir__BlocksWritten *written) {
-  for (size_t i = 0; i < written->n_blocks; i++) {
-    const Weir__WrittenBlock *block = written->blocks[i];
-    struct written_block *slot;
-    if (block->block >= run->n_blocks || strlen(block->sha256) != 64 || *run->written[block->block].sha256) {
-      coordinator_run_fail(coordinator, run, false,
-                           "%s (%s) wrote block %u of %u, key '%.64s': not its to write", member->id,
-                           member->address, block->block, run->n_blocks, block->sha256);
-      return false;
-    }
-    slot = &run->written[block->block];
-    memcpy(slot->sha256, block->sha256, sizeof slot->sha256);
-    slot->bytes = block->bytes;
-  }
-  return true;
-}
-
-static void commit_when_written(struct coordinator *coordinator, struct run *run) {
-  for (int i = 0; i < run->n_servers; i++)
-    if (!run->servers[i].is_written)
-      return;
-  for (uint32_t block = 0; block < run->n_blocks; block++)
-    if (!*run->written[block].sha256) {
-      coordinator_run_fail(coordinator, run, false, "no server wrote block %u of %u of the last checkpoint",
-                           block, run->n_blocks);
-      return;
-    }
-  coordinator_commit(coordinator, run);
-}
-
-void coordinator_checkpoint(struct coordinator *coordinator, const struct checkpoint_result *result) {
-  struct run *run = coordinator_run(coordinator, result->run);
-  if (!run || run->state != WEIR__RUN_STATE__FINISHING)
-    return; /* cancelled meanwhile */
-  if (result->error) {
-    coordinator_run_fail(coordinator, run, false, "the last checkpoint failed: %s", result->error);
+void coordinator_clock_stop(struct coordinator *coordinator, struct run *run) {
+  if (!run->is_clock_running)
     return;
-  }
-  CHECK(strlen(result->info->weights_sha256) == 64);
-  memcpy(run->weights_sha256, result->info->weights_sha256, sizeof run->weights_sha256);
-  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__DONE);
+  run->trained_seconds += (double)(coordinator->now_ms - run->clock_ms) / 1000;
+  run->is_clock_running = false;
 }

@@ -23,12 +23,13 @@ static const char *const worker_state_names[] = {"idle", "loading", "ready", "re
 static void take_workers(struct coordinator *coordinator, struct run *run);
 static bool may_serve(const struct run *run, const struct member *member);
 static void load_servers(struct coordinator *coordinator, struct run *run);
-static void place_blocks(struct run *run);
+static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n);
+static bool is_among(struct member *const *members, int n, const struct member *member);
 static void start_when_loaded(struct coordinator *coordinator, struct run *run);
 static void send_view(struct coordinator *coordinator, struct run *run);
-static void explain_waiting(struct coordinator *coordinator, struct run *run);
 static void publish_info(struct coordinator *coordinator, struct run *run);
 static void let_drained_go(struct coordinator *coordinator);
+static void save(struct coordinator *coordinator);
 
 void coordinator_worker_set_state(struct member *worker, enum worker_state state) {
   CHECK(worker_moves[worker->state] & (1u << state));
@@ -67,16 +68,32 @@ void coordinator_settle(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     if (!coordinator_is_over(run)) {
+      coordinator_recover(coordinator, run);
       take_workers(coordinator, run);
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
       send_view(coordinator, run);
       coordinator_finish_when_complete(coordinator, run);
-      explain_waiting(coordinator, run);
+      coordinator_pause_when_idle(coordinator, run);
+      coordinator_checkpoint_when_due(coordinator, run);
+      coordinator_explain(coordinator, run);
     }
     publish_info(coordinator, run);
   }
   let_drained_go(coordinator);
+  save(coordinator);
+}
+
+static void save(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run *run = coordinator->runs[i];
+    if (run->is_save_due)
+      coordinator_save(coordinator, run);
+    run->is_save_due = false;
+  }
+  if (coordinator->is_members_due)
+    coordinator_save_members(coordinator);
+  coordinator->is_members_due = false;
 }
 
 static uint32_t count_free(const struct coordinator *coordinator, const struct run *run) {
@@ -86,7 +103,7 @@ static uint32_t count_free(const struct coordinator *coordinator, const struct r
   return count;
 }
 
-static bool has_server(const struct coordinator *coordinator) {
+bool coordinator_has_server(const struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members; i++)
     if (coordinator->members[i]->role == WEIR__ROLE__SERVER)
       return true;
@@ -100,8 +117,8 @@ static void take_workers(struct coordinator *coordinator, struct run *run) {
   uint32_t held = (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
                              coordinator_count_workers(coordinator, run, WORKER_READY));
   bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED &&
-                    (!has_server(coordinator) || count_free(coordinator, run) < spec->min);
-  if (run->state == WEIR__RUN_STATE__FINISHING)
+                    (!coordinator_has_server(coordinator) || count_free(coordinator, run) < spec->min);
+  if (run->state == WEIR__RUN_STATE__FINISHING || run->state == WEIR__RUN_STATE__PAUSED)
     return;
   if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting) {
     coordinator_run_set_message(run, "");
@@ -116,12 +133,16 @@ static void take_workers(struct coordinator *coordinator, struct run *run) {
       member->reserved_for = run;
       continue;
     }
-    member->run = run;
-    free(member->message);
-    member->message = mem_strdup("");
-    coordinator_worker_set_state(member, WORKER_LOADING);
-    coordinator_order_load(coordinator, run, member);
+    coordinator_worker_join_run(coordinator, member, run);
   }
+}
+
+void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run) {
+  worker->run = run;
+  free(worker->message);
+  worker->message = mem_strdup("");
+  coordinator_worker_set_state(worker, WORKER_LOADING);
+  coordinator_order_load(coordinator, run, worker);
 }
 
 static bool may_serve(const struct run *run, const struct member *member) {
@@ -135,52 +156,85 @@ static bool may_serve(const struct run *run, const struct member *member) {
   return true;
 }
 
-/* Every server that is of the first one's kind serves the run from its beginning to its end. */
+/* Every server that is of the first one's kind serves the incarnation from its beginning to its end. Those of
+   the one before let go of the run, if they are not told to load it anew. */
 static void load_servers(struct coordinator *coordinator, struct run *run) {
-  struct member *first = NULL;
-  if (run->state != WEIR__RUN_STATE__LOADING || run->plan.steps == 0 || run->n_servers > 0)
+  struct member **chosen;
+  int n = 0;
+  if (run->state != WEIR__RUN_STATE__LOADING || run->plan.steps == 0 || !run->is_load_due ||
+      run->is_save_awaited || coordinator->now_ms < run->reload_ms)
     return;
-  free(run->servers);
-  run->servers = mem_new((size_t)coordinator->n_members * sizeof *run->servers);
+  if (!coordinator_has_server(coordinator))
+    return;
+  chosen = choose_servers(coordinator, run, &n);
+  for (int i = 0; i < run->n_servers; i++)
+    if (run->servers[i].member && !is_among(chosen, n, run->servers[i].member))
+      coordinator_order_unload(coordinator, run->id, run->servers[i].member,
+                               "the run has gone on without it");
+  coordinator_run_free_servers(run);
+  run->servers = mem_new((size_t)n * sizeof *run->servers);
+  run->n_servers = n;
+  for (int i = 0; i < n; i++) {
+    run->servers[i].id = mem_strdup(chosen[i]->id);
+    run->servers[i].address = mem_strdup(chosen[i]->address);
+    run->servers[i].member = chosen[i];
+  }
+  free(chosen);
+  run->is_load_due = false;
+  run->is_info_due = run->is_save_due = true;
+  coordinator_place_blocks(run);
+  for (int i = 0; i < n; i++)
+    coordinator_order_load(coordinator, run, run->servers[i].member);
+}
+
+/* Freed by the caller. */
+static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n) {
+  struct member **chosen = mem_new((size_t)coordinator->n_members * sizeof(struct member *));
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     if (member->role != WEIR__ROLE__SERVER)
       continue;
-    first = first ? first : member;
-    if (strcmp(member->fingerprint, first->fingerprint) == 0)
-      run->servers[run->n_servers++].member = member;
+    if (*n == 0 || strcmp(member->fingerprint, chosen[0]->fingerprint) == 0)
+      chosen[(*n)++] = member;
     else
       log_event(LOG_WARN, "coordinator", "server_left_out",
                 "run=%s id=%s fingerprint=\"%s\" first=%s first_fingerprint=\"%s\"", run->id, member->id,
-                member->fingerprint, first->id, first->fingerprint);
+                member->fingerprint, chosen[0]->id, chosen[0]->fingerprint);
   }
-  if (run->n_servers == 0)
-    return;
-  place_blocks(run);
-  for (int i = 0; i < run->n_servers; i++)
-    coordinator_order_load(coordinator, run, run->servers[i].member);
+  return chosen;
 }
 
-static void place_blocks(struct run *run) {
-  uint32_t *owner = mem_new(run->n_blocks * sizeof *owner);
-  placement_compute(run->block_elems, run->n_blocks, (uint32_t)run->n_servers, owner);
+static bool is_among(struct member *const *members, int n, const struct member *member) {
+  for (int i = 0; i < n; i++)
+    if (members[i] == member)
+      return true;
+  return false;
+}
+
+void coordinator_place_blocks(struct run *run) {
+  placement_compute(run->block_elems, run->n_blocks, (uint32_t)run->n_servers, run->owners);
   for (uint32_t block = 0; block < run->n_blocks; block++) {
-    run->servers[owner[block]].blocks++;
-    run->servers[owner[block]].bytes += (uint64_t)run->block_elems[block] * sizeof(float);
+    run->servers[run->owners[block]].blocks++;
+    run->servers[run->owners[block]].bytes += (uint64_t)run->block_elems[block] * sizeof(float);
   }
-  free(owner);
 }
 
 static void start_when_loaded(struct coordinator *coordinator, struct run *run) {
   uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
-  if (run->state != WEIR__RUN_STATE__LOADING || run->n_servers == 0 || ready < run->spec->workers->min)
+  if (run->state != WEIR__RUN_STATE__LOADING || run->is_load_due ||
+      ready < (run->is_begun ? 1 : run->spec->workers->min))
     return;
   for (int i = 0; i < run->n_servers; i++)
-    if (!run->servers[i].is_loaded)
+    if (!run->servers[i].is_loaded || !run->servers[i].member)
       return;
-  run->started_ms = coordinator->now_ms;
+  coordinator_clock_start(coordinator, run);
+  run->rate = (struct rate){0};
   rate_add(&run->rate, coordinator->now_ms, 0);
-  run->is_view_due = true;
+  run->reported_ms = run->checkpointing.since_ms = coordinator->now_ms;
+  run->credit_s = 0;
+  run->is_begun = run->is_view_due = true;
+  run->reloads = 0;
+  *run->cause = 0;
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__RUNNING);
 }
 
@@ -216,32 +270,6 @@ static void send_view(struct coordinator *coordinator, struct run *run) {
   coordinator_order_views(coordinator, run);
 }
 
-/* What the run waits for, for people; nothing while it goes on. */
-static void explain_waiting(struct coordinator *coordinator, struct run *run) {
-  uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
-  uint32_t loading = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_LOADING);
-  uint32_t min = run->spec->workers->min, have = 0;
-  char message[2048] = "";
-  bool is_short = false;
-  if (run->state == WEIR__RUN_STATE__QUEUED) {
-    for (int i = 0; i < coordinator->n_members; i++)
-      have += coordinator->members[i]->reserved_for == run;
-    is_short = true;
-  } else if (run->state == WEIR__RUN_STATE__LOADING) {
-    have = ready + loading;
-    is_short = have < min;
-  } else if (run->state == WEIR__RUN_STATE__RUNNING) {
-    min = 1;
-    is_short = ready == 0;
-  }
-  if (run->state == WEIR__RUN_STATE__QUEUED && !has_server(coordinator))
-    snprintf(message, sizeof message, "waiting for a server");
-  else if (is_short)
-    snprintf(message, sizeof message, "waiting for workers: %u of %u%s%s", have, min,
-             run->refusal ? "; " : "", run->refusal ? run->refusal : "");
-  coordinator_run_set_message(run, message);
-}
-
 static void publish_info(struct coordinator *coordinator, struct run *run) {
   struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_INFO};
   Weir__RunInfo info;
@@ -260,7 +288,7 @@ static void let_drained_go(struct coordinator *coordinator) {
     struct member *member = coordinator->members[i];
     if (member->state != WORKER_DRAINING || !member->run)
       continue;
-    coordinator_order_unload(coordinator, member->run, member, "drained");
+    coordinator_order_unload(coordinator, member->run->id, member, "drained");
     coordinator_worker_leave_run(member, WORKER_DRAINING);
   }
 }

@@ -1,6 +1,9 @@
-/* The coordinator's state, for the files of its core alone: core.c takes events, runs.c moves runs from state
-   to state, settle.c gives them members and views, progress.c follows them to the end, orders.c writes what
-   members are told, info.c answers questions. */
+/* The coordinator's state, for the files of its core alone: core.c takes events, join.c members, runs.c moves
+   runs from state to state, pause.c stops and resumes them, restore.c takes up those of a former coordinator,
+   settle.c gives them members and views, recover.c rolls them back when servers are lost, progress.c follows
+   them to the end, checkpoints.c and retention.c see to their checkpoints, orders.c writes what members are
+   told and record.c what the store is to know, explain.c says what a run waits for, info.c answers questions.
+   */
 #ifndef WEIR_SERVER_COORDINATOR_STATE_H
 #define WEIR_SERVER_COORDINATOR_STATE_H
 
@@ -22,6 +25,7 @@ struct member {
   char *host, *address, *device, *fingerprint;
   uint32_t pid, executors;
   uint64_t joined_ms, heard_ms;
+  bool is_fresh; /* its process was no member before */
 
   enum worker_state state; /* workers: what follows */
   struct run *run;         /* loading, ready or draining; else NULL */
@@ -30,23 +34,41 @@ struct member {
   const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
 };
 
-/* A server's part in a run. */
+/* A server's part in a run; it outlives the membership, for the server may come back. */
 struct run_server {
-  struct member *member;
+  char *id, *address;
+  struct member *member; /* NULL: lost */
   uint32_t blocks;
   uint64_t bytes; /* of master weights */
   bool is_loaded, is_complete, is_written;
+  bool is_gone; /* lost, and known not to come back with its part */
 };
 
 /* What the first loaded worker found: all others must find the same. */
 struct reference {
-  char *worker; /* "worker-1 (HOST)"; NULL until there is one */
-  char *fingerprint, *dataset_sha256, *probe_sha256;
+  char *worker;                     /* "worker-1 (HOST)"; NULL until there is one */
+  char *dataset_sha256;             /* likewise */
+  char *fingerprint, *probe_sha256; /* NULL also after a resume, which may be on another build */
 };
 
 struct written_block {
   char sha256[65]; /* empty until written */
   uint64_t bytes;
+};
+
+/* The checkpoint in the making; of each run at most one. */
+struct checkpointing {
+  uint64_t step;      /* that servers were told to write; 0: none */
+  bool is_committing; /* all wrote it; the store's answer is due */
+  bool is_for_pause;
+  bool is_missed;                /* one failed: the next is due as soon as possible */
+  struct written_block *written; /* [n_blocks] */
+  uint64_t written_bytes;
+  uint64_t lead;               /* how far ahead of the newest step an order must be to be in time */
+  uint64_t newest;             /* version that a server was seen at, which may be ahead of its reports */
+  uint64_t since_ms;           /* the newest commit or the start: what every_seconds counts from */
+  uint64_t retry_ms, pause_ms; /* not before, and how long the newest pause was; 0 after a success */
+  char *message;               /* why the newest one failed; empty after a success */
 };
 
 struct run {
@@ -62,26 +84,47 @@ struct run {
   char *message;
   bool is_bad_input;
   uint64_t incarnation;
+  uint64_t base_step;   /* the version that this incarnation begins at */
+  bool is_save_awaited; /* the incarnation is not yet known to be in the store: servers are not told of it */
+  uint64_t awaited_ms;  /* since when */
+  bool is_begun;        /* had a first view: from then on one worker is enough to go on */
+  bool is_pausing;
+  uint64_t idle_ms; /* while pausing: since when no worker is ready */
+  char *cause;      /* why it was rolled back; empty once it runs again */
 
   struct reference reference;
   struct plan plan; /* steps 0 until the first worker has loaded */
   struct run_server *servers;
-  int n_servers;     /* 0 until they are told to load */
-  uint64_t *refused; /* keys of workers that are not asked again */
+  int n_servers;
+  uint32_t *owners;   /* [n_blocks] index in servers */
+  bool is_load_due;   /* this incarnation has no servers yet; those above are of the one before */
+  uint64_t lost_ms;   /* since when a server is lost; meaningful while one is */
+  uint64_t grace_ms;  /* how long it is waited for */
+  char *loss_cause;   /* which and why, of the newest */
+  int reloads;        /* in a row that servers refused */
+  uint64_t reload_ms; /* not before */
+  uint64_t *refused;  /* keys of workers that are not asked again */
   int n_refused, refused_capacity;
   char *refusal; /* the newest one; NULL before */
 
   uint64_t view;
-  bool is_view_due, is_info_due;
+  bool is_view_due, is_info_due, is_save_due;
   uint64_t step; /* the newest complete version */
   double loss, accuracy, eval_loss;
   uint64_t eval_step; /* the newest evaluated version */
   struct rate rate;
-  struct written_block *written; /* [n_blocks] */
+  uint64_t reported_ms; /* of the newest step report */
+  double credit_s;      /* time that has passed and no reported step accounts for */
+  struct checkpointing checkpointing;
+  Weir__CheckpointInfo **checkpoints; /* committed, by step; each from message_copy */
+  int n_checkpoints, checkpoints_capacity;
   char weights_sha256[65];
 
-  int64_t submitted_unix_ms;
-  uint64_t submitted_ms, started_ms, trained_ms, finished_ms; /* 0 before */
+  int64_t submitted_unix_ms, finished_unix_ms; /* 0 before */
+  double trained_seconds;                      /* until clock_ms */
+  uint64_t clock_ms;
+  double samples_per_second; /* when DONE in a former coordinator's time; else 0 */
+  bool is_clock_running;     /* it trains, or recovers */
   struct event_log events;
 };
 
@@ -93,6 +136,10 @@ struct coordinator {
   int n_runs, runs_capacity;
   uint32_t servers_seen, workers_seen;
 
+  char *store_message;    /* empty: it is well */
+  int64_t unix_offset_ms; /* of the wall clock to now_ms, as far as events have told */
+  bool is_members_due, is_deposed;
+
   uint64_t now_ms;    /* of the step in progress */
   uint64_t ticked_ms; /* of the last tick */
   struct coordinator_actions *actions;
@@ -102,44 +149,129 @@ struct coordinator {
 struct coordinator_action *coordinator_act(struct coordinator *coordinator,
                                            enum coordinator_action_kind kind);
 
+/* Ends the stream of a member, for a reason that is copied. */
+void coordinator_close_link(struct coordinator *coordinator, uint64_t key, enum err_code code,
+                            const char *reason);
+
+/* join.c */
+void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
+void coordinator_member_left(struct coordinator *coordinator, struct member *member, const char *reason);
+void coordinator_member_free(struct member *member);
+/* An id's number was used: fresh ids are above. */
+void coordinator_id_seen(struct coordinator *coordinator, const char *id);
+
 /* runs.c */
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id); /* NULL: none */
 struct run_server *coordinator_run_server(const struct run *run, const struct member *member);
+bool coordinator_owns_block(const struct run *run, const struct member *member, uint32_t block);
 bool coordinator_is_over(const struct run *run);
-/* The one place where a run's state changes: checks, logs, and lets go of the members when it is over. */
+/* The one place where a run's state changes: checks, logs, and lets go of the members when it holds none any
+   more. */
 void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state);
 void coordinator_run_set_message(struct run *run, const char *message);
 void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission);
+void coordinator_run_add(struct coordinator *coordinator, struct run *run);
+/* A queued run without a plan; everything is copied. */
+struct run *coordinator_run_new(const struct coordinator *coordinator,
+                                const struct run_submission *submission);
 void coordinator_run_free(struct run *run);
+void coordinator_run_free_servers(struct run *run);
+void coordinator_run_forgotten(struct coordinator *coordinator, const char *id);
+
+/* load.c */
 void coordinator_loaded(struct coordinator *coordinator, struct member *member,
                         const Weir__RunLoaded *loaded);
 void coordinator_refused(struct coordinator *coordinator, struct member *member,
                          const Weir__RunRefused *refused);
+
+/* pause.c */
+void coordinator_run_cancelled(struct coordinator *coordinator, const char *id);
+void coordinator_run_paused(struct coordinator *coordinator, const char *id);
+void coordinator_run_resumed(struct coordinator *coordinator, const char *id, uint64_t step);
+/* The run holds nothing and stands at its newest checkpoint. */
+void coordinator_pause_now(struct coordinator *coordinator, struct run *run);
+/* Ends a pause that waits for a checkpoint which cannot come, as no worker is there to get to its step. */
+void coordinator_pause_when_idle(struct coordinator *coordinator, struct run *run);
+
+/* restore.c */
+void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored);
 
 /* settle.c */
 void coordinator_worker_set_state(struct member *worker, enum worker_state state);
 const char *coordinator_worker_state_name(enum worker_state state);
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
                               enum worker_state state);
+bool coordinator_has_server(const struct coordinator *coordinator);
+/* The free worker is told to load the run. */
+void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
 /* Takes the worker from its run, which goes on without it. */
 void coordinator_worker_leave_run(struct member *worker, enum worker_state state);
+/* Says which server owns which block. */
+void coordinator_place_blocks(struct run *run);
 /* After every event: gives free workers and servers to runs, moves runs on, sends the views that are due. */
 void coordinator_settle(struct coordinator *coordinator);
 
+/* recover.c */
+void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,
+                             const char *reason);
+int coordinator_lost_servers(const struct run *run); /* of the present incarnation */
+/* The server has come back with its part of the run. */
+void coordinator_server_kept(struct coordinator *coordinator, struct run *run, struct run_server *server,
+                             struct member *member, uint64_t version);
+/* Rolls back when a lost server is not waited for any more. */
+void coordinator_recover(struct coordinator *coordinator, struct run *run);
+/* The run begins again at its newest checkpoint, in LOADING. */
+void coordinator_roll_back(struct coordinator *coordinator, struct run *run, const char *cause);
+/* A new incarnation that begins at `step`: nothing that the run did after it counts. Servers stay until
+   others are told to load. */
+void coordinator_new_incarnation(struct coordinator *coordinator, struct run *run, uint64_t step);
+/* A server could not load. */
+void coordinator_server_refused(struct coordinator *coordinator, struct run *run, struct run_server *server,
+                                const Weir__RunRefused *refused);
+
 /* progress.c */
+/* The run that a server reports on, if it may, in its present incarnation; else NULL. */
+struct run *coordinator_reporting_run(struct coordinator *coordinator, const struct member *member,
+                                      const char *id, uint64_t incarnation);
 void coordinator_step_report(struct coordinator *coordinator, struct member *member,
                              const Weir__StepReport *report);
 void coordinator_eval_report(struct coordinator *coordinator, struct member *member,
                              const Weir__EvalReport *report);
 void coordinator_complete(struct coordinator *coordinator, struct member *member,
                           const Weir__RunComplete *complete);
+/* Begins FINISHING once every server is complete and the last evaluation is known. */
+void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run);
+/* What the run shows of its progress is that of version `step`. */
+void coordinator_progress_reset(struct run *run, uint64_t step);
+void coordinator_clock_start(struct coordinator *coordinator, struct run *run);
+void coordinator_clock_stop(struct coordinator *coordinator, struct run *run);
+
+/* checkpoints.c */
+/* Orders what is due. */
+void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run *run);
+void coordinator_checkpoint_abandon(struct run *run);
 void coordinator_written(struct coordinator *coordinator, struct member *member,
                          const Weir__BlocksWritten *written);
 void coordinator_checkpoint(struct coordinator *coordinator, const struct checkpoint_result *result);
-/* Begins FINISHING once every server is complete and the last evaluation is known. */
-void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run);
+void coordinator_store_told(struct coordinator *coordinator, const char *message);
+void coordinator_store_emptied(struct coordinator *coordinator);
+
+/* retention.c */
+uint64_t coordinator_newest_checkpoint(const struct run *run); /* 0: none, the start */
+bool coordinator_has_checkpoint(const struct run *run, uint64_t step);
+void coordinator_checkpoint_add(struct run *run, const Weir__CheckpointInfo *info);
+/* Takes it from the list and has it deleted. */
+void coordinator_checkpoint_drop(struct coordinator *coordinator, struct run *run, uint64_t step);
+/* Drops those above the step: they will come again. */
+void coordinator_checkpoints_drop_above(struct coordinator *coordinator, struct run *run, uint64_t step);
+/* Takes all from the list: they are gone. */
+void coordinator_checkpoints_forget(struct run *run);
+/* An evaluation may belong to a checkpoint. */
+void coordinator_checkpoint_evaluated(struct run *run, uint64_t step, double loss, double accuracy);
+/* Drops what is not to be kept any more. */
+void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run *run);
 
 /* orders.c */
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member);
@@ -148,9 +280,20 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run);
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
                              const struct member *member);
-void coordinator_order_unload(struct coordinator *coordinator, const struct run *run,
-                              const struct member *member, const char *reason);
+void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member);
+void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
+                              const char *reason);
+
+/* record.c */
 void coordinator_commit(struct coordinator *coordinator, const struct run *run);
+void coordinator_save(struct coordinator *coordinator, const struct run *run);
+void coordinator_save_members(struct coordinator *coordinator);
+Weir__Plan *coordinator_plan_message(struct arena *arena, const struct run *run);
+Weir__Endpoint **coordinator_endpoints(struct arena *arena, const struct run *run);
+
+/* explain.c */
+void coordinator_explain(struct coordinator *coordinator, struct run *run);
 
 /* info.c */
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,

@@ -9,16 +9,20 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/log.h"
+#include "common/placement.h"
 #include "server/coordinator/core.h"
 
 enum {
   MEMBERS = 64,
   MISSING_MS = 5000,
+  GRACE_MS = 3000,
+  EPOCH = 1,
   BLOCKS = 5,
   MICROBATCHES = 8,
   SAMPLES = 1000,
@@ -26,17 +30,24 @@ enum {
   STEPS = 10
 };
 
+static const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
+static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+static const char sha256_of_weights[] = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
+
 /* What a member was told: the newest order of each kind. */
 struct told {
   bool is_member, is_closed;
   char id[32];
-  char load[64], unload[64]; /* run ids */
+  char load[64], unload[64], keep[64]; /* run ids */
   uint32_t load_servers;
-  bool load_has_plan;
-  uint64_t view;       /* number */
+  bool load_has_plan, owns[BLOCKS];
+  uint64_t load_incarnation, load_step, keep_step;
+  char manifest[128];
+  uint64_t view; /* number, from 1 in each epoch */
+  uint64_t view_incarnation;
   uint32_t begin, end; /* of its microbatches */
   uint32_t view_workers;
-  uint64_t write_step;
+  uint64_t write_step, writes, loads;
 };
 
 struct fixture {
@@ -44,13 +55,23 @@ struct fixture {
   struct coordinator_actions actions;
   uint64_t now_ms;
   struct told told[MEMBERS];
-  int commits, records, publishes;
-  uint32_t covered; /* microbatches of the newest view, in all its workers' ranges */
+  int commits, saves, releases, publishes, members, deposed;
+  uint64_t commit_step, dropped[16];
+  int n_dropped;
+  Weir__CheckpointSpec *checkpoint; /* of runs submitted; NULL: one that is never due */
+  bool is_store_away;               /* saves that are waited for are not answered */
+  bool has_awaited;
+  uint64_t incarnation; /* in what members say */
+  uint32_t covered;     /* microbatches of the newest view, in all its workers' ranges */
 };
 
+static inline void step(struct fixture *f, const struct coordinator_event *event);
+
 static inline void take_view(struct fixture *f, struct told *told, const Weir__View *view) {
-  assert_true(view->number > told->view);
-  told->view = view->number;
+  assert_int_equal(view->number >> 32, EPOCH);
+  assert_true((view->number & UINT32_MAX) > told->view);
+  told->view = view->number & UINT32_MAX;
+  told->view_incarnation = view->incarnation;
   told->view_workers = (uint32_t)view->n_workers;
   f->covered = 0;
   for (size_t i = 0; i < view->n_workers; i++) {
@@ -65,25 +86,43 @@ static inline void take_view(struct fixture *f, struct told *told, const Weir__V
   assert_int_equal(f->covered, MICROBATCHES);
 }
 
+static inline void take_load(struct told *told, const Weir__LoadRun *load) {
+  uint32_t owner[BLOCKS];
+  snprintf(told->load, sizeof told->load, "%s", load->run);
+  snprintf(told->manifest, sizeof told->manifest, "%s", load->manifest);
+  told->loads++;
+  told->load_incarnation = load->incarnation;
+  told->load_step = load->step;
+  told->load_servers = (uint32_t)load->n_servers;
+  told->load_has_plan = load->plan != NULL;
+  if (load->n_servers == 0)
+    return;
+  placement_compute(fixture_block_elems, BLOCKS, told->load_servers, owner);
+  for (int i = 0; i < BLOCKS; i++)
+    told->owns[i] = strcmp(load->servers[owner[i]]->id, told->id) == 0;
+}
+
 static inline void take_order(struct fixture *f, uint64_t member, const Weir__Order *order) {
   struct told *told = &f->told[member];
   assert_true(told->is_member && !told->is_closed);
-  assert_int_equal(order->epoch, 1);
+  assert_int_equal(order->epoch, EPOCH);
   switch (order->body_case) {
   case WEIR__ORDER__BODY_WELCOME:
     snprintf(told->id, sizeof told->id, "%s", order->welcome->id);
     break;
   case WEIR__ORDER__BODY_LOAD:
-    snprintf(told->load, sizeof told->load, "%s", order->load->run);
-    told->view = 0;
-    told->load_servers = (uint32_t)order->load->n_servers;
-    told->load_has_plan = order->load->plan != NULL;
+    take_load(told, order->load);
+    break;
+  case WEIR__ORDER__BODY_KEEP:
+    snprintf(told->keep, sizeof told->keep, "%s", order->keep->run);
+    told->keep_step = order->keep->step;
     break;
   case WEIR__ORDER__BODY_VIEW:
     take_view(f, told, order->view);
     break;
   case WEIR__ORDER__BODY_WRITE:
     told->write_step = order->write->step;
+    told->writes++;
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);
@@ -95,34 +134,81 @@ static inline void take_order(struct fixture *f, uint64_t member, const Weir__Or
   }
 }
 
+static inline void take_action(struct fixture *f, const struct coordinator_action *action) {
+  switch (action->kind) {
+  case ACTION_ORDER:
+    take_order(f, action->member, action->order);
+    break;
+  case ACTION_CLOSE:
+    f->told[action->member].is_closed = true;
+    break;
+  case ACTION_COMMIT:
+    f->commits++;
+    f->commit_step = action->manifest->step;
+    break;
+  case ACTION_DROP:
+    f->dropped[f->n_dropped++ % 16] = action->step;
+    break;
+  case ACTION_SAVE:
+    f->saves++;
+    break;
+  case ACTION_RELEASE:
+    f->releases++;
+    break;
+  case ACTION_PUBLISH:
+    f->publishes++;
+    break;
+  case ACTION_MEMBERS:
+    f->members++;
+    break;
+  case ACTION_DEPOSED:
+    f->deposed++;
+    break;
+  }
+}
+
+static inline void saved(struct fixture *f, const char *run, uint64_t incarnation) {
+  struct coordinator_event event = {.kind = EVENT_RUN_SAVED, .saved = {run, incarnation}};
+  step(f, &event);
+}
+
+/* Saves that are waited for are answered at once, unless the store is away. */
 static inline void step(struct fixture *f, const struct coordinator_event *event) {
+  char awaited[64] = "";
+  uint64_t incarnation = 0;
   coordinator_step(f->coordinator, event, f->now_ms, &f->actions);
   for (int i = 0; i < f->actions.count; i++) {
     const struct coordinator_action *action = &f->actions.items[i];
-    if (action->kind == ACTION_ORDER)
-      take_order(f, action->member, action->order);
-    else if (action->kind == ACTION_CLOSE)
-      f->told[action->member].is_closed = true;
-    f->commits += action->kind == ACTION_COMMIT;
-    f->records += action->kind == ACTION_RECORD;
-    f->publishes += action->kind == ACTION_PUBLISH;
+    take_action(f, action);
+    if (action->kind != ACTION_SAVE || !action->is_awaited)
+      continue;
+    snprintf(awaited, sizeof awaited, "%s", action->run);
+    incarnation = action->record->incarnation;
   }
+  if (*awaited && !f->is_store_away)
+    saved(f, awaited, incarnation);
+}
+
+/* With a hello of the caller's making. */
+static inline void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello) {
+  struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = key, .hello = hello};
+  f->told[key].is_member = true;
+  step(f, &event);
 }
 
 static inline void join(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
                         const char *fingerprint) {
   Weir__Hello hello = WEIR__HELLO__INIT;
-  struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = key, .hello = &hello};
   char address[32];
   snprintf(address, sizeof address, "host:%llu", (unsigned long long)key);
   hello.role = role;
   hello.host = "host";
+  hello.pid = (uint32_t)key;
   hello.address = role == WEIR__ROLE__SERVER ? address : "";
   hello.device = "cpu";
   hello.executors = executors;
   hello.fingerprint = (char *)fingerprint;
-  f->told[key].is_member = true;
-  step(f, &event);
+  says_hello(f, key, &hello);
 }
 
 static inline void worker_joins(struct fixture *f, uint64_t key, uint32_t executors) {
@@ -167,6 +253,7 @@ static inline void loads_and_probes(struct fixture *f, uint64_t key, const char 
                                     uint64_t samples, const char *probe) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   loaded.run = (char *)run;
+  loaded.incarnation = f->incarnation;
   loaded.train_samples = samples;
   loaded.dataset_sha256 = (char *)dataset;
   loaded.probe_sha256 = (char *)probe;
@@ -190,6 +277,7 @@ static inline void refuses(struct fixture *f, uint64_t key, const char *run, con
                            bool bad_input) {
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
   refused.run = (char *)run;
+  refused.incarnation = f->incarnation;
   refused.message = (char *)message;
   refused.bad_input = bad_input;
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
@@ -198,6 +286,7 @@ static inline void refuses(struct fixture *f, uint64_t key, const char *run, con
 static inline void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t number) {
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
   report.run = (char *)run;
+  report.incarnation = f->incarnation;
   report.step = number;
   report.loss = 2.5;
   report.lr = 0.1;
@@ -208,6 +297,7 @@ static inline void reports_step(struct fixture *f, uint64_t key, const char *run
 static inline void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
   Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
   report.run = (char *)run;
+  report.incarnation = f->incarnation;
   report.step = version;
   report.loss = 0.5;
   report.accuracy = 0.75;
@@ -217,26 +307,45 @@ static inline void reports_eval(struct fixture *f, uint64_t key, const char *run
 static inline void completes(struct fixture *f, uint64_t key, const char *run) {
   Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
   complete.run = (char *)run;
+  complete.incarnation = f->incarnation;
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
 }
 
-/* Blocks [begin, end), or an error. */
-static inline void writes(struct fixture *f, uint64_t key, const char *run, uint32_t begin, uint32_t end,
-                          const char *error) {
-  static char sha256[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+/* Blocks by mask, in a message that is the last one or not. */
+static inline void writes_blocks(struct fixture *f, uint64_t key, const char *run, const bool which[BLOCKS],
+                                 bool is_last) {
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
-  Weir__WrittenBlock blocks[BLOCKS + 1], *list[BLOCKS + 1];
-  for (uint32_t i = begin; i < end; i++) {
+  Weir__WrittenBlock blocks[BLOCKS], *list[BLOCKS];
+  for (uint32_t i = 0; i < BLOCKS; i++) {
+    if (!which[i])
+      continue;
     list[written.n_blocks] = &blocks[written.n_blocks];
     weir__written_block__init(&blocks[written.n_blocks]);
     blocks[written.n_blocks].block = i;
-    blocks[written.n_blocks].sha256 = sha256;
+    blocks[written.n_blocks].sha256 = (char *)sha256_of_blocks;
     blocks[written.n_blocks++].bytes = 4;
   }
   written.run = (char *)run;
-  written.step = STEPS;
+  written.incarnation = f->incarnation;
+  written.step = f->told[key].write_step;
   written.blocks = list;
+  written.is_last = is_last;
+  send(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
+}
+
+/* All that it owns, of the version that it was last told to write. */
+static inline void writes(struct fixture *f, uint64_t key, const char *run) {
+  writes_blocks(f, key, run, f->told[key].owns, true);
+}
+
+static inline void cannot_write(struct fixture *f, uint64_t key, const char *run, const char *error,
+                                bool is_too_late) {
+  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
+  written.run = (char *)run;
+  written.incarnation = f->incarnation;
+  written.step = f->told[key].write_step;
   written.error = (char *)error;
+  written.is_too_late = is_too_late;
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
 }
 
@@ -246,7 +355,6 @@ static inline void drains(struct fixture *f, uint64_t key) {
 }
 
 static inline void submit(struct fixture *f, const char *id, uint32_t min, uint32_t max) {
-  static const uint32_t block_elems[BLOCKS] = {100, 200, 300, 50, 4};
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
   Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
@@ -254,12 +362,14 @@ static inline void submit(struct fixture *f, const char *id, uint32_t min, uint3
   Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
   Weir__OptimizerSpec optimizer = WEIR__OPTIMIZER_SPEC__INIT;
   Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
+  Weir__CheckpointSpec checkpoint = WEIR__CHECKPOINT_SPEC__INIT;
+  Weir__ScheduleSpec schedule = WEIR__SCHEDULE_SPEC__INIT;
   struct run_submission submission = {.id = id,
                                       .spec = &spec,
                                       .model_bytes = 1000,
                                       .model_sha256 = "feed",
                                       .parameters = 650,
-                                      .block_elems = block_elems,
+                                      .block_elems = fixture_block_elems,
                                       .n_blocks = BLOCKS,
                                       .submitted_unix_ms = 1700000000000};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
@@ -268,6 +378,10 @@ static inline void submit(struct fixture *f, const char *id, uint32_t min, uint3
   spec.data = &data;
   spec.train = &train;
   spec.workers = &workers;
+  checkpoint.has_every_seconds = true;
+  checkpoint.every_seconds = 1e9;
+  spec.checkpoint = f->checkpoint ? f->checkpoint : &checkpoint;
+  train.schedule = &schedule;
   model.onnx = "mlp.onnx";
   source.format = "idx";
   data.train = &source;
@@ -288,12 +402,30 @@ static inline void cancel(struct fixture *f, const char *run) {
   step(f, &event);
 }
 
+static inline void pauses(struct fixture *f, const char *run) {
+  struct coordinator_event event = {.kind = EVENT_RUN_PAUSED, .run = run};
+  step(f, &event);
+}
+
+static inline void resumes(struct fixture *f, const char *run, uint64_t at) {
+  struct coordinator_event event = {.kind = EVENT_RUN_RESUMED, .resumed = {run, at}};
+  step(f, &event);
+}
+
+/* The store's answer to the newest commit. */
 static inline void commits(struct fixture *f, const char *run, const char *error) {
-  struct coordinator_event event = {
-      .kind = EVENT_CHECKPOINT,
-      .checkpoint = {.run = run,
-                     .weights_sha256 = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-                     .error = error}};
+  Weir__CheckpointInfo result = WEIR__CHECKPOINT_INFO__INIT;
+  struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
+                                    .checkpoint = {.run = run,
+                                                   .incarnation = f->incarnation,
+                                                   .step = f->commit_step,
+                                                   .info = error ? NULL : &result,
+                                                   .error = error}};
+  result.step = f->commit_step;
+  result.incarnation = f->incarnation;
+  result.accuracy = result.eval_loss = NAN;
+  result.committed_unix_ms = 1700000000000 + (int64_t)f->now_ms;
+  result.weights_sha256 = f->commit_step == STEPS ? (char *)sha256_of_weights : "";
   step(f, &event);
 }
 
@@ -322,7 +454,8 @@ static inline Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
 }
 
 static inline int setup(void **state) {
-  struct coordinator_options options = {.epoch = 1, .missing_after_ms = MISSING_MS};
+  struct coordinator_options options = {
+      .epoch = EPOCH, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
   struct fixture *f = calloc(1, sizeof *f);
   f->coordinator = coordinator_new(&options);
   f->now_ms = 1000;

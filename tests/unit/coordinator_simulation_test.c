@@ -45,7 +45,10 @@ static void a_random_cluster_step(struct fixture *f, uint64_t seed, uint64_t at,
     completes(f, key, run);
     break;
   case 8:
-    writes(f, key, run, 0, BLOCKS, extra % 5 ? "" : "disk full");
+    if (extra % 5)
+      writes(f, key, run);
+    else
+      cannot_write(f, key, run, "disk full", extra % 2);
     break;
   case 9:
     commits(f, run, extra % 3 ? NULL : "corrupt");

@@ -57,13 +57,13 @@ static void a_run_goes_from_queue_to_done(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
   assert_int_equal(f->told[S1].write_step, STEPS);
   assert_int_equal(f->told[S2].write_step, STEPS);
-  writes(f, S1, RUN, 0, 3, "");
+  writes(f, S1, RUN);
   assert_int_equal(f->commits, 0);
-  writes(f, S2, RUN, 3, BLOCKS, "");
+  writes(f, S2, RUN);
   assert_int_equal(f->commits, 1);
   commits(f, RUN, NULL);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
-  assert_int_equal(f->records, 1);
+  assert_int_equal(f->releases, 1);
   assert_string_equal(f->told[W1].unload, RUN);
   assert_string_equal(f->told[W2].unload, RUN);
   assert_string_equal(f->told[S1].unload, RUN);
@@ -82,10 +82,12 @@ static void events_are_numbered_and_end_with_done(void **state) {
   reports_step(f, S1, RUN, 3); /* said twice, counted once */
   completes(f, S1, RUN);
   completes(f, S2, RUN);
-  writes(f, S1, RUN, 0, BLOCKS, "");
-  writes(f, S2, RUN, 0, 0, "");
+  writes(f, S1, RUN);
+  writes(f, S2, RUN);
   commits(f, RUN, NULL);
-  for (; coordinator_run_event(f->coordinator, RUN, number, &view); number++) {
+  assert_true(coordinator_run_event(f->coordinator, RUN, 0, &view));
+  assert_int_equal(view.event.number, (uint64_t)EPOCH << 32); /* a successor's are higher */
+  for (number = view.event.number; coordinator_run_event(f->coordinator, RUN, number, &view); number++) {
     assert_int_equal(view.event.number, number);
     if (view.event.event_case != WEIR__RUN_EVENT__EVENT_STEP)
       continue;
@@ -284,17 +286,6 @@ static void a_worker_that_claims_absurdly_much_data_is_refused(void **state) {
   assert_string_equal(worker_row(f, W2).state, "ready");
 }
 
-static void a_lost_server_fails_the_run_by_name(void **state) {
-  struct fixture *f = *state;
-  start_run(f);
-  leave(f, S2);
-  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_false(info(f, RUN).bad_input);
-  assert_string_equal(info(f, RUN).message, "server-2 (host:2) was lost: connection reset");
-  assert_string_equal(f->told[W1].unload, RUN);
-  assert_string_equal(f->told[S1].unload, RUN);
-}
-
 static void a_server_that_refuses_fails_the_run(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
@@ -306,26 +297,54 @@ static void a_server_that_refuses_fails_the_run(void **state) {
   assert_non_null(strstr(info(f, RUN).message, "server-1"));
 }
 
-static void a_checkpoint_that_fails_fails_the_run(void **state) {
+static void the_last_checkpoint_is_tried_until_the_store_takes_it(void **state) {
   struct fixture *f = *state;
   start_run(f);
   completes(f, S1, RUN);
   completes(f, S2, RUN);
-  writes(f, S1, RUN, 0, 0, "/store: No space left on device");
-  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info(f, RUN).message, "No space left"));
-  assert_int_equal(f->commits, 0);
+  cannot_write(f, S1, RUN, "/store: No space left on device", false);
+  assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
+  assert_non_null(strstr(info(f, RUN).store_message, "No space left"));
+  assert_non_null(strstr(info(f, RUN).message, "waiting for the store"));
+  assert_int_equal(f->told[S1].writes, 1);
+  passes(f, 1000); /* the pause */
+  assert_int_equal(f->told[S1].writes, 2);
+  writes(f, S1, RUN);
+  writes(f, S2, RUN);
+  assert_int_equal(f->commits, 1);
+  commits(f, RUN, "redis://store: connection refused");
+  assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
+  passes(f, 1900);
+  assert_int_equal(f->told[S2].writes, 2);
+  passes(f, 100); /* twice as long */
+  assert_int_equal(f->told[S2].writes, 3);
+  writes(f, S1, RUN);
+  writes(f, S2, RUN);
+  commits(f, RUN, NULL);
+  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
+  assert_string_equal(info(f, RUN).store_message, "");
 }
 
-static void blocks_that_nobody_or_two_wrote_fail_the_run(void **state) {
+static void a_block_that_is_not_its_to_write_fails_the_run(void **state) {
   struct fixture *f = *state;
   start_run(f);
   completes(f, S1, RUN);
   completes(f, S2, RUN);
-  writes(f, S1, RUN, 0, 2, "");
-  writes(f, S2, RUN, 3, BLOCKS, "");
+  writes_blocks(f, S1, RUN, f->told[S2].owns, true);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info(f, RUN).message, "block 2"));
+  assert_non_null(strstr(info(f, RUN).message, "block 0"));
+}
+
+static void a_block_that_nobody_wrote_fails_the_run(void **state) {
+  struct fixture *f = *state;
+  bool none[BLOCKS] = {false};
+  start_run(f);
+  completes(f, S1, RUN);
+  completes(f, S2, RUN);
+  writes(f, S1, RUN);
+  writes_blocks(f, S2, RUN, none, true);
+  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
+  assert_non_null(strstr(info(f, RUN).message, "block 0"));
 }
 
 static void a_cancelled_run_lets_everyone_go(void **state) {
@@ -343,7 +362,7 @@ static void a_cancelled_run_lets_everyone_go(void **state) {
   reports_step(f, S1, RUN, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
   while (coordinator_run_event(f->coordinator, RUN, last, &view))
-    last++;
+    last = view.event.number + 1;
   assert_int_equal(view.event.event_case, WEIR__RUN_EVENT__EVENT_INFO);
   assert_int_equal(view.event.info->state, WEIR__RUN_STATE__CANCELLED);
 }
@@ -414,10 +433,10 @@ int main(void) {
       TEST(a_worker_that_refused_lets_go_of_the_run),
       TEST(too_little_data_is_bad_input),
       TEST(a_worker_that_claims_absurdly_much_data_is_refused),
-      TEST(a_lost_server_fails_the_run_by_name),
       TEST(a_server_that_refuses_fails_the_run),
-      TEST(a_checkpoint_that_fails_fails_the_run),
-      TEST(blocks_that_nobody_or_two_wrote_fail_the_run),
+      TEST(the_last_checkpoint_is_tried_until_the_store_takes_it),
+      TEST(a_block_that_is_not_its_to_write_fails_the_run),
+      TEST(a_block_that_nobody_wrote_fails_the_run),
       TEST(a_cancelled_run_lets_everyone_go),
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),

@@ -1,0 +1,116 @@
+/* The committed checkpoints of a run: their list, and which of them are kept. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/message.h"
+#include "server/coordinator/state.h"
+
+static int find(const struct run *run, uint64_t step);
+static void remove_at(struct run *run, int at);
+static int find_best(const struct run *run);
+
+uint64_t coordinator_newest_checkpoint(const struct run *run) {
+  return run->n_checkpoints ? run->checkpoints[run->n_checkpoints - 1]->step : 0;
+}
+
+bool coordinator_has_checkpoint(const struct run *run, uint64_t step) {
+  int at = find(run, step);
+  return at < run->n_checkpoints && run->checkpoints[at]->step == step;
+}
+
+void coordinator_checkpoint_add(struct run *run, const Weir__CheckpointInfo *info) {
+  const struct logged_event *evaluated =
+      event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, info->step);
+  Weir__CheckpointInfo *copy = message_copy(info);
+  int at = find(run, info->step);
+  if (evaluated && evaluated->eval.step == info->step) {
+    copy->accuracy = evaluated->eval.accuracy;
+    copy->eval_loss = evaluated->eval.loss;
+  }
+  if (coordinator_has_checkpoint(run, info->step))
+    remove_at(run, at);
+  array_reserve((void **)&run->checkpoints, &run->checkpoints_capacity, run->n_checkpoints,
+                sizeof *run->checkpoints);
+  memmove(run->checkpoints + at + 1, run->checkpoints + at,
+          (size_t)(run->n_checkpoints - at) * sizeof *run->checkpoints);
+  run->checkpoints[at] = copy;
+  run->n_checkpoints++;
+  run->is_save_due = run->is_info_due = true;
+}
+
+void coordinator_checkpoint_drop(struct coordinator *coordinator, struct run *run, uint64_t step) {
+  struct coordinator_action *action;
+  if (!coordinator_has_checkpoint(run, step))
+    return;
+  log_event(LOG_INFO, "coordinator", "checkpoint_dropped", "run=%s step=%llu", run->id,
+            (unsigned long long)step);
+  remove_at(run, find(run, step));
+  run->is_save_due = run->is_info_due = true;
+  action = coordinator_act(coordinator, ACTION_DROP);
+  action->run = run->id;
+  action->step = step;
+}
+
+void coordinator_checkpoints_drop_above(struct coordinator *coordinator, struct run *run, uint64_t step) {
+  while (coordinator_newest_checkpoint(run) > step)
+    coordinator_checkpoint_drop(coordinator, run, coordinator_newest_checkpoint(run));
+}
+
+void coordinator_checkpoints_forget(struct run *run) {
+  run->is_save_due = run->is_info_due = true;
+  while (run->n_checkpoints)
+    remove_at(run, run->n_checkpoints - 1);
+}
+
+void coordinator_checkpoint_evaluated(struct run *run, uint64_t step, double loss, double accuracy) {
+  if (!coordinator_has_checkpoint(run, step))
+    return;
+  run->checkpoints[find(run, step)]->eval_loss = loss;
+  run->checkpoints[find(run, step)]->accuracy = accuracy;
+  run->is_save_due = true;
+}
+
+/* The newest ones, the best one, and the last version. */
+void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run *run) {
+  const Weir__CheckpointSpec *spec = run->spec->checkpoint;
+  int keep = (int)spec->keep, best = find_best(run);
+  for (int at = run->n_checkpoints - 1 - keep; at >= 0; at--)
+    if (at != best && run->checkpoints[at]->step != run->plan.steps)
+      coordinator_checkpoint_drop(coordinator, run, run->checkpoints[at]->step);
+}
+
+/* -1: none is asked for or evaluated. */
+static int find_best(const struct run *run) {
+  const Weir__CheckpointSpec *spec = run->spec->checkpoint;
+  int best = -1;
+  bool is_loss;
+  if (!spec->keep_best)
+    return -1;
+  is_loss = strcmp(spec->keep_best, "loss") == 0;
+  for (int i = 0; i < run->n_checkpoints; i++) {
+    const Weir__CheckpointInfo *info = run->checkpoints[i],
+                               *former = best >= 0 ? run->checkpoints[best] : NULL;
+    if (isnan(is_loss ? info->eval_loss : info->accuracy))
+      continue;
+    if (!former || (is_loss ? info->eval_loss < former->eval_loss : info->accuracy > former->accuracy))
+      best = i;
+  }
+  return best;
+}
+
+/* The index of the step, or where it would be. */
+static int find(const struct run *run, uint64_t step) {
+  int at = run->n_checkpoints;
+  while (at > 0 && run->checkpoints[at - 1]->step >= step)
+    at--;
+  return at;
+}
+
+static void remove_at(struct run *run, int at) {
+  message_free(run->checkpoints[at]);
+  memmove(run->checkpoints + at, run->checkpoints + at + 1,
+          (size_t)(run->n_checkpoints - at - 1) * sizeof *run->checkpoints);
+  run->n_checkpoints--;
+}

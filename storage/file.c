@@ -1,43 +1,47 @@
 /* The file: store. A directory with blocks/ab/cdef... (named by SHA-256) and records/NAME. Every file is
    written under tmp/, synced, renamed into place, and its directory synced: a reader sees all of it or
-   nothing, also after a power cut. Several processes may share the directory. */
+   nothing, also after a power cut. Several processes may share the directory: who changes a record holds the
+   lock of the file `lock`, which ends with its process. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/memory.h"
+#include "storage/file_io.h"
 #include "storage/store.h"
 
-enum { KEY_PREFIX = 2 };
+enum { KEY_PREFIX = 2, KEY_REST = 62, FOLDERS = 256 };
 static const char url_prefix[] = "file://";
 
 struct file_store {
   struct store base;
   char *dir; /* absolute, without a slash at the end */
+  char *temporary;
 };
 
 extern const struct store_def store_file;
 
-static int file_open(const char *url, struct store **out, struct err *err);
-static void file_close(struct store *store);
-static int file_put_blocks(struct store *store, const struct store_block *blocks, int n, struct err *err);
-static int file_has_blocks(struct store *store, const char *const *keys, int n, bool *has, struct err *err);
-static int file_get_blocks(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
-                           struct err *err);
-static int file_write_record(struct store *store, const char *name, const void *data, size_t size,
-                             const struct store_guard *guards, int n_guards, struct err *err);
-static int file_get_record(struct store *store, const char *name, void **data, size_t *size, struct err *err);
-static char *block_path(const struct file_store *store, const char *sha256);
-static int write_replacing(struct file_store *store, const char *path, const void *data, size_t size,
-                           struct err *err);
-static int write_synced(int fd, const char *path, const void *data, size_t size, struct err *err);
-static int read_whole(const char *path, const char *what, void **data, size_t *size, struct err *err);
-static int make_parents(const char *path, struct err *err);
-static int sync_parent(const char *path, struct err *err);
+static char *block_path(const struct file_store *store, const char *sha256) {
+  return mem_printf("%s/blocks/%.*s/%s", store->dir, KEY_PREFIX, sha256, sha256 + KEY_PREFIX);
+}
+
+static char *record_path(const struct file_store *store, const char *name) {
+  return mem_printf("%s/records/%s", store->dir, name);
+}
+
+static void file_close(struct store *base) {
+  struct file_store *store = (struct file_store *)base;
+  free(store->dir);
+  free(store->temporary);
+  free(store);
+}
 
 static int file_open(const char *url, struct store **out, struct err *err) {
   const char *dir = url + strlen(url_prefix);
@@ -52,8 +56,9 @@ static int file_open(const char *url, struct store **out, struct err *err) {
   store = mem_new(sizeof *store);
   store->base.def = &store_file;
   store->dir = mem_printf("%.*s", (int)length, dir);
-  path = mem_printf("%s/tmp/x", store->dir);
-  rc = make_parents(path, err);
+  store->temporary = mem_printf("%s/tmp", store->dir);
+  path = mem_printf("%s/x", store->temporary);
+  rc = file_make_parents(path, err);
   free(path);
   if (!rc && access(store->dir, W_OK | X_OK))
     rc = err_errno(err, errno, "store: %s", store->dir);
@@ -64,190 +69,242 @@ static int file_open(const char *url, struct store **out, struct err *err) {
   return rc;
 }
 
-static void file_close(struct store *base) {
-  struct file_store *store = (struct file_store *)base;
-  free(store->dir);
-  free(store);
+/* ---- blocks ---- */
+
+static int put_block(const struct file_store *store, const char *path, const struct store_block *block,
+                     struct err *err) {
+  char *temporary = NULL;
+  int rc = file_make_parents(path, err);
+  if (rc || file_write_temporary(store->temporary, block->parts, block->n_parts, &temporary, err))
+    return err->code;
+  if (rename(temporary, path)) {
+    rc = err_errno(err, errno, "store: %s", path);
+    unlink(temporary);
+  }
+  free(temporary);
+  return rc;
 }
 
+/* Every file first, then each folder once; also that of a block which was there, for its writer may have died
+   before it synced the folder. */
 static int file_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err) {
   struct file_store *store = (struct file_store *)base;
+  const char *changed[FOLDERS] = {0}; /* a block's path below each folder that got one */
+  char *paths[STORE_BATCH_MAX];
+  int rc = 0, n_paths = 0;
+  for (int i = 0; i < n && !rc; i++) {
+    char *path = paths[n_paths++] = block_path(store, blocks[i].sha256);
+    if (!blocks[i].was_there)
+      rc = put_block(store, path, &blocks[i], err);
+    changed[strtol((char[]){blocks[i].sha256[0], blocks[i].sha256[1], 0}, NULL, 16)] = path;
+  }
+  for (int f = 0; f < FOLDERS && !rc; f++)
+    if (changed[f])
+      rc = file_sync_parent(changed[f], err);
+  while (n_paths)
+    free(paths[--n_paths]);
+  return rc;
+}
+
+static int file_has_blocks(struct store *base, const char *const *keys, int n, bool *has, struct err *err) {
   int rc = 0;
   for (int i = 0; i < n && !rc; i++) {
-    const struct store_block *block = &blocks[i];
-    char *path = block_path(store, block->sha256), *content, *at;
-    size_t size = 0;
-    for (int p = 0; p < block->n_parts; p++)
-      size += block->parts[p].iov_len;
-    at = content = mem_new(size + 1);
-    for (int p = 0; p < block->n_parts; p++) {
-      memcpy(at, block->parts[p].iov_base, block->parts[p].iov_len);
-      at += block->parts[p].iov_len;
-    }
-    if (!block->was_there)
-      rc = write_replacing(store, path, content, size, err);
-    free(content);
+    char *path = block_path((struct file_store *)base, keys[i]);
+    has[i] = access(path, F_OK) == 0;
+    if (!has[i] && errno != ENOENT && errno != ENOTDIR)
+      rc = err_errno(err, errno, "store: %s", path);
     free(path);
   }
   return rc;
 }
 
-static int file_has_blocks(struct store *base, const char *const *keys, int n, bool *has, struct err *err) {
-  (void)err;
-  for (int i = 0; i < n; i++) {
-    char *path = block_path((struct file_store *)base, keys[i]);
-    has[i] = access(path, F_OK) == 0;
-    free(path);
-  }
-  return 0;
-}
-
 static int file_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
                            struct err *err) {
-  for (int i = 0; i < n; i++) {
+  int rc = 0;
+  for (int i = 0; i < n && !rc; i++) {
     char *path = block_path((struct file_store *)base, keys[i]);
-    int rc = read_whole(path, "block", &data[i], &sizes[i], err);
+    rc = file_read(path, &data[i], &sizes[i], err);
     free(path);
-    if (rc && rc != ERR_NOT_FOUND)
-      return rc;
+    if (rc == ERR_NOT_FOUND)
+      rc = 0;
   }
+  for (int i = 0; i < n && rc; i++) {
+    free(data[i]);
+    data[i] = NULL;
+  }
+  return rc;
+}
+
+static int file_delete_blocks(struct store *base, const char *const *keys, int n, struct err *err) {
+  int rc = 0;
+  for (int i = 0; i < n && !rc; i++) {
+    char *path = block_path((struct file_store *)base, keys[i]);
+    if (unlink(path) && errno != ENOENT)
+      rc = err_errno(err, errno, "store: delete %s", path);
+    free(path);
+  }
+  return rc;
+}
+
+static int list_folder(const char *folder, const char *prefix,
+                       int (*each)(void *user, const char *key, uint64_t size_bytes), void *user,
+                       struct err *err) {
+  DIR *dir = opendir(folder);
+  struct dirent *entry;
+  struct stat status;
+  char key[STORE_KEY_SIZE];
+  int rc = 0;
+  if (!dir)
+    return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, errno, "store: %s", folder);
+  while (!rc && (entry = readdir(dir))) {
+    if (strlen(entry->d_name) != KEY_REST || strspn(entry->d_name, "0123456789abcdef") != KEY_REST ||
+        fstatat(dirfd(dir), entry->d_name, &status, 0))
+      continue;
+    snprintf(key, sizeof key, "%.2s%.62s", prefix, entry->d_name);
+    rc = each(user, key, (uint64_t)status.st_size);
+  }
+  closedir(dir);
+  return rc;
+}
+
+static int file_list_blocks(struct store *base, int (*each)(void *user, const char *key, uint64_t size_bytes),
+                            void *user, struct err *err) {
+  struct file_store *store = (struct file_store *)base;
+  int rc = 0;
+  for (int f = 0; f < FOLDERS && !rc; f++) {
+    char prefix[16], *folder;
+    snprintf(prefix, sizeof prefix, "%02x", f);
+    folder = mem_printf("%s/blocks/%s", store->dir, prefix);
+    rc = list_folder(folder, prefix, each, user, err);
+    free(folder);
+  }
+  return rc;
+}
+
+/* ---- records ---- */
+
+/* The lock's descriptor; closing it lets go. Below 0: an error. */
+static int lock(const struct file_store *store, struct err *err) {
+  char *path = mem_printf("%s/lock", store->dir);
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644), rc = 0;
+  while (fd >= 0 && (rc = flock(fd, LOCK_EX)) && errno == EINTR)
+    continue;
+  if (fd < 0 || rc) {
+    err_errno(err, errno, "store: %s", path);
+    if (fd >= 0)
+      close(fd);
+    fd = -1;
+  }
+  free(path);
+  return fd;
+}
+
+static int guard_check(const struct file_store *store, const struct store_guard *guard, struct err *err) {
+  char *path = record_path(store, guard->name);
+  void *data = NULL;
+  size_t size = 0;
+  int rc = file_read(path, &data, &size, err);
+  bool exists = rc == 0;
+  free(path);
+  if (rc && rc != ERR_NOT_FOUND)
+    return rc;
   *err = ERR_NONE;
-  return 0;
+  if (exists != (guard->data != NULL) || (exists && (size != guard->size || memcmp(data, guard->data, size))))
+    err_set(err, ERR_STALE, "store: record %s is not what the writer knows", guard->name);
+  free(data);
+  return err->code;
+}
+
+static int record_delete(const char *path, struct err *err) {
+  if (unlink(path) == 0)
+    return file_sync_parent(path, err);
+  return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, errno, "store: delete %s", path);
 }
 
 static int file_write_record(struct store *base, const char *name, const void *data, size_t size,
                              const struct store_guard *guards, int n_guards, struct err *err) {
   struct file_store *store = (struct file_store *)base;
-  char *path = mem_printf("%s/records/%s", store->dir, name);
-  int rc = write_replacing(store, path, data, size, err);
-  (void)guards;
-  (void)n_guards;
+  struct iovec content = {(void *)data, size};
+  char *path;
+  int rc = 0, fd = lock(store, err);
+  if (fd < 0)
+    return err->code;
+  for (int i = 0; i < n_guards && !rc; i++)
+    rc = guard_check(store, &guards[i], err);
+  path = record_path(store, name);
+  if (!rc)
+    rc = data ? file_replace(store->temporary, path, &content, 1, err) : record_delete(path, err);
   free(path);
+  close(fd);
   return rc;
 }
 
 static int file_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err) {
-  char *path = mem_printf("%s/records/%s", ((struct file_store *)base)->dir, name);
-  int rc = read_whole(path, "record", data, size, err);
+  char *path = record_path((struct file_store *)base, name);
+  int rc = file_read(path, data, size, err);
   free(path);
-  return rc;
+  return rc == ERR_NOT_FOUND ? err_set(err, ERR_NOT_FOUND, "store: no such record: %s", name) : rc;
 }
 
-static char *block_path(const struct file_store *store, const char *sha256) {
-  return mem_printf("%s/blocks/%.*s/%s", store->dir, KEY_PREFIX, sha256, sha256 + KEY_PREFIX);
+/* Could a record below this folder begin with the prefix? */
+static bool may_hold(const char *folder, const char *prefix) {
+  size_t length = strlen(folder), wanted = strlen(prefix);
+  return strncmp(folder, prefix, length < wanted ? length : wanted) == 0;
 }
 
-static int write_replacing(struct file_store *store, const char *path, const void *data, size_t size,
-                           struct err *err) {
-  char *temporary = mem_printf("%s/tmp/XXXXXX", store->dir);
-  int fd = -1, rc = make_parents(path, err);
-  if (rc)
-    goto out;
-  fd = mkostemp(temporary, O_CLOEXEC);
-  if (fd < 0) {
-    rc = err_errno(err, errno, "store: %s", temporary);
-    goto out;
-  }
-  rc = write_synced(fd, temporary, data, size, err);
-  if (!rc && rename(temporary, path))
-    rc = err_errno(err, errno, "store: %s", path);
-  if (rc)
-    unlink(temporary);
-  else
-    rc = sync_parent(path, err);
-out:
-  free(temporary);
-  return rc;
-}
-
-/* Closes fd. */
-static int write_synced(int fd, const char *path, const void *data, size_t size, struct err *err) {
-  const char *at = data;
+/* below: the records' names so far, "" or with a slash at the end. */
+static int list_records_below(const struct file_store *store, const char *below, const char *prefix,
+                              struct store_names *names, struct err *err) {
+  char *folder = record_path(store, below);
+  DIR *dir = opendir(folder);
+  struct dirent *entry;
   int rc = 0;
-  while (size > 0 && !rc) {
-    ssize_t n = write(fd, at, size);
-    if (n < 0 && errno != EINTR)
-      rc = err_errno(err, errno, "store: write %s", path);
-    at += n > 0 ? n : 0;
-    size -= n > 0 ? (size_t)n : 0;
-  }
-  if (!rc && (fchmod(fd, 0644) || fsync(fd)))
-    rc = err_errno(err, errno, "store: sync %s", path);
-  if (close(fd) && !rc)
-    rc = err_errno(err, errno, "store: close %s", path);
-  return rc;
-}
-
-/* Files are replaced, never changed: the size is that of the opened one. */
-static int read_whole(const char *path, const char *what, void **data, size_t *size, struct err *err) {
-  struct stat status;
-  size_t got = 0;
-  char *bytes = NULL;
-  int rc = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT)
-    return err_set(err, ERR_NOT_FOUND, "store: no such %s: %s", what, path);
-  if (fd < 0 || fstat(fd, &status)) {
-    rc = err_errno(err, errno, "store: %s", path);
-    goto out;
-  }
-  if (!S_ISREG(status.st_mode)) {
-    rc = err_set(err, ERR_IO, "store: %s is not a file", path);
-    goto out;
-  }
-  bytes = malloc(status.st_size ? (size_t)status.st_size : 1);
-  if (!bytes) {
-    rc = err_set(err, ERR_NO_MEMORY, "store: %s: no memory for %lld bytes", path, (long long)status.st_size);
-    goto out;
-  }
-  while (got < (size_t)status.st_size) {
-    ssize_t n = read(fd, bytes + got, (size_t)status.st_size - got);
-    if (n == 0)
-      break;
-    if (n < 0 && errno != EINTR) {
-      rc = err_errno(err, errno, "store: read %s", path);
-      goto out;
+  if (!dir && errno != ENOENT)
+    rc = err_errno(err, errno, "store: %s", folder);
+  while (dir && !rc && (entry = readdir(dir))) {
+    char *name = mem_printf("%s%s", below, entry->d_name), *path = record_path(store, name), *inner;
+    struct stat status;
+    if (entry->d_name[0] != '.' && stat(path, &status) == 0) {
+      inner = mem_printf("%s/", name);
+      if (S_ISDIR(status.st_mode) && may_hold(inner, prefix))
+        rc = list_records_below(store, inner, prefix, names, err);
+      if (S_ISREG(status.st_mode) && strncmp(name, prefix, strlen(prefix)) == 0) {
+        array_reserve((void **)&names->items, &names->capacity, names->count, sizeof *names->items);
+        names->items[names->count++] = mem_strdup(name);
+      }
+      free(inner);
     }
-    got += n > 0 ? (size_t)n : 0;
+    free(path);
+    free(name);
   }
-  *data = bytes;
-  *size = got;
-  bytes = NULL;
-out:
-  free(bytes);
-  if (fd >= 0)
-    close(fd);
+  if (dir)
+    closedir(dir);
+  free(folder);
   return rc;
 }
 
-/* Makes the directories above path that are missing, each synced into its own parent. */
-static int make_parents(const char *path, struct err *err) {
-  char *parent = mem_strdup(path);
-  char *slash = strrchr(parent, '/');
+static int file_list_records(struct store *base, const char *prefix, struct store_names *names,
+                             struct err *err) {
+  return list_records_below((struct file_store *)base, "", prefix, names, err);
+}
+
+/* Files under tmp/ whose writers have gone. */
+static int file_sweep(struct store *base, int age_s, struct err *err) {
+  struct file_store *store = (struct file_store *)base;
+  DIR *dir = opendir(store->temporary);
+  struct dirent *entry;
+  struct stat status;
   int rc = 0;
-  if (slash == parent)
-    goto out;
-  *slash = 0;
-  if (access(parent, F_OK) == 0)
-    goto out;
-  rc = make_parents(parent, err);
-  if (!rc && mkdir(parent, 0755) && errno != EEXIST)
-    rc = err_errno(err, errno, "store: mkdir %s", parent);
-  if (!rc)
-    rc = sync_parent(parent, err);
-out:
-  free(parent);
-  return rc;
-}
-
-static int sync_parent(const char *path, struct err *err) {
-  const char *slash = strrchr(path, '/');
-  char *parent = mem_printf("%.*s", slash == path ? 1 : (int)(slash - path), path);
-  int rc = 0, fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || fsync(fd))
-    rc = err_errno(err, errno, "store: sync %s", parent);
-  if (fd >= 0)
-    close(fd);
-  free(parent);
+  if (!dir)
+    return err_errno(err, errno, "store: %s", store->temporary);
+  while (!rc && (entry = readdir(dir))) {
+    if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ||
+        !S_ISREG(status.st_mode) || time(NULL) - status.st_mtime < age_s)
+      continue;
+    if (unlinkat(dirfd(dir), entry->d_name, 0) && errno != ENOENT)
+      rc = err_errno(err, errno, "store: delete %s/%s", store->temporary, entry->d_name);
+  }
+  closedir(dir);
   return rc;
 }
 
@@ -258,6 +315,10 @@ const struct store_def store_file = {
     .put_blocks = file_put_blocks,
     .has_blocks = file_has_blocks,
     .get_blocks = file_get_blocks,
+    .delete_blocks = file_delete_blocks,
+    .list_blocks = file_list_blocks,
     .write_record = file_write_record,
     .get_record = file_get_record,
+    .list_records = file_list_records,
+    .sweep = file_sweep,
 };

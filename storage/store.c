@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/memory.h"
 #include "common/sha256.h"
 
 enum { RECORD_NAME_MAX = 512 };
@@ -20,16 +21,23 @@ static const struct store_def *const stores[] = {
 };
 
 static int unknown_scheme(const char *url, struct err *err);
+static bool has_scheme(const struct store_def *def, const char *url);
+static void block_key(struct store_block *block);
+static int find_missing(struct store *store, struct store_block *blocks, int n, struct err *err);
+static int verify_block(const char *key, const void *data, size_t size, struct err *err);
+static int keys_check(const char *const *keys, int n, struct err *err);
+static int guards_check(const struct store_guard *guards, int n, struct err *err);
+static int name_check(const char *name, struct err *err);
+static bool letters_are_valid(const char *text);
 static bool record_name_is_valid(const char *name);
 static bool block_key_is_valid(const char *key);
+static int compare_names(const void *a, const void *b);
 
 int store_open(const char *url, struct store **out, struct err *err) {
   *out = NULL;
-  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
-    size_t length = strlen(stores[i]->schemes);
-    if (strncmp(url, stores[i]->schemes, length) == 0 && strncmp(url + length, "://", 3) == 0)
+  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++)
+    if (has_scheme(stores[i], url))
       return stores[i]->open(url, out, err);
-  }
   return unknown_scheme(url, err);
 }
 
@@ -38,73 +46,243 @@ void store_close(struct store *store) {
     store->def->close(store);
 }
 
-int store_put(struct store *store, const void *data, size_t size, char sha256[65], struct err *err) {
-  struct store_block block = {.parts = {{(void *)data, size}}, .n_parts = 1};
-  const char *key = block.sha256;
-  sha256_hex(data, size, block.sha256);
-  memcpy(sha256, block.sha256, sizeof block.sha256);
-  if (store->def->has_blocks(store, &key, 1, &block.was_there, err))
+/* The user's part of a URL: the bytes from "://" to the last '@' before the path. NULL: there is none. */
+static const char *url_user(const char *url, size_t *length) {
+  const char *begin = strstr(url, "://"), *at = NULL;
+  if (!begin)
+    return NULL;
+  begin += 3;
+  for (const char *c = begin; *c && *c != '/' && *c != '?'; c++)
+    at = *c == '@' ? c : at;
+  *length = at ? (size_t)(at - begin) : 0;
+  return at ? begin : NULL;
+}
+
+bool store_url_has_password(const char *url) {
+  size_t length;
+  const char *user = url_user(url, &length);
+  return user && memchr(user, ':', length) != NULL;
+}
+
+char *store_url_redacted(const char *url) {
+  size_t length;
+  const char *user = url_user(url, &length), *colon = user ? memchr(user, ':', length) : NULL;
+  if (!colon)
+    return mem_strdup(url);
+  return mem_printf("%.*s:***%s", (int)(colon - url), url, user + length);
+}
+
+/* ---- blocks ---- */
+
+int store_put_blocks(struct store *store, struct store_block *blocks, int n, uint64_t *written_bytes,
+                     struct err *err) {
+  for (int at = 0; at < n; at += STORE_BATCH_MAX) {
+    int count = n - at < STORE_BATCH_MAX ? n - at : STORE_BATCH_MAX;
+    for (int i = at; i < at + count; i++)
+      block_key(&blocks[i]);
+    if (find_missing(store, blocks + at, count, err) ||
+        store->def->put_blocks(store, blocks + at, count, err))
+      return err->code;
+    for (int i = at; i < at + count && written_bytes; i++)
+      for (int p = 0; p < blocks[i].n_parts && !blocks[i].was_there; p++)
+        *written_bytes += blocks[i].parts[p].iov_len;
+  }
+  return 0;
+}
+
+int store_get_blocks(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
+                     struct err *err) {
+  int rc = 0;
+  CHECK(n <= STORE_BATCH_MAX);
+  for (int i = 0; i < n; i++)
+    data[i] = NULL;
+  if (keys_check(keys, n, err) || store->def->get_blocks(store, keys, n, data, sizes, err))
     return err->code;
-  return block.was_there ? 0 : store->def->put_blocks(store, &block, 1, err);
+  for (int i = 0; i < n && !rc; i++)
+    rc = data[i] ? verify_block(keys[i], data[i], sizes[i], err)
+                 : err_set(err, ERR_NOT_FOUND, "store: no such block: %s", keys[i]);
+  for (int i = 0; i < n && rc; i++) {
+    free(data[i]);
+    data[i] = NULL;
+  }
+  return rc;
+}
+
+int store_has_blocks(struct store *store, const char *const *keys, int n, bool *has, struct err *err) {
+  int rc = keys_check(keys, n, err);
+  for (int at = 0; at < n && !rc; at += STORE_BATCH_MAX)
+    rc = store->def->has_blocks(store, keys + at, n - at < STORE_BATCH_MAX ? n - at : STORE_BATCH_MAX,
+                                has + at, err);
+  return rc;
+}
+
+int store_delete_blocks(struct store *store, const char *const *keys, int n, struct err *err) {
+  int rc = keys_check(keys, n, err);
+  for (int at = 0; at < n && !rc; at += STORE_BATCH_MAX)
+    rc =
+        store->def->delete_blocks(store, keys + at, n - at < STORE_BATCH_MAX ? n - at : STORE_BATCH_MAX, err);
+  return rc;
+}
+
+int store_list_blocks(struct store *store, int (*each)(void *user, const char *key, uint64_t size_bytes),
+                      void *user, struct err *err) {
+  return store->def->list_blocks(store, each, user, err);
+}
+
+int store_put(struct store *store, const void *data, size_t size, char sha256[STORE_KEY_SIZE],
+              struct err *err) {
+  struct store_block block = {.parts = {{(void *)data, size}}, .n_parts = 1};
+  int rc = store_put_blocks(store, &block, 1, NULL, err);
+  memcpy(sha256, block.sha256, sizeof block.sha256);
+  return rc;
 }
 
 int store_get(struct store *store, const char *sha256, void **data, size_t *size, struct err *err) {
-  char found[SHA256_HEX_SIZE];
-  *data = NULL;
   *size = 0;
-  if (!block_key_is_valid(sha256))
-    return err_set(err, ERR_INVALID, "store: '%.80s' is not a block's key (64 lower-case hex digits)",
-                   sha256);
-  if (store->def->get_blocks(store, &sha256, 1, data, size, err))
-    return err->code;
-  if (!*data)
-    return err_set(err, ERR_NOT_FOUND, "store: no such block: %s", sha256);
-  sha256_hex(*data, *size, found);
-  if (strcmp(found, sha256) == 0)
-    return 0;
-  err_set(err, ERR_CORRUPT, "store: block %s is corrupt: its %zu bytes hash to %s", sha256, *size, found);
-  free(*data);
-  *data = NULL;
-  *size = 0;
-  return ERR_CORRUPT;
+  return store_get_blocks(store, &sha256, 1, data, size, err);
 }
+
+/* ---- records ---- */
 
 int store_put_record(struct store *store, const char *name, const void *data, size_t size,
                      const struct store_guard *guards, int n_guards, struct err *err) {
-  if (!record_name_is_valid(name))
-    return err_set(err, ERR_INVALID, "store: bad record name '%.80s'", name);
-  return store->def->write_record(store, name, data, size, guards, n_guards, err);
+  if (name_check(name, err) || guards_check(guards, n_guards, err))
+    return err->code;
+  return store->def->write_record(store, name, data ? data : "", size, guards, n_guards, err);
+}
+
+int store_delete_record(struct store *store, const char *name, const struct store_guard *guards, int n_guards,
+                        struct err *err) {
+  if (name_check(name, err) || guards_check(guards, n_guards, err))
+    return err->code;
+  return store->def->write_record(store, name, NULL, 0, guards, n_guards, err);
 }
 
 int store_get_record(struct store *store, const char *name, void **data, size_t *size, struct err *err) {
   *data = NULL;
   *size = 0;
-  if (!record_name_is_valid(name))
-    return err_set(err, ERR_INVALID, "store: bad record name '%.80s'", name);
+  if (name_check(name, err))
+    return err->code;
   return store->def->get_record(store, name, data, size, err);
 }
 
-static int unknown_scheme(const char *url, struct err *err) {
-  char known[256] = "";
-  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
-    size_t length = strlen(known);
-    snprintf(known + length, sizeof known - length, "%s%s://", i ? ", " : "", stores[i]->schemes);
+int store_list_records(struct store *store, const char *prefix, struct store_names *names, struct err *err) {
+  *names = (struct store_names){0};
+  if (!letters_are_valid(prefix))
+    return err_set(err, ERR_INVALID, "store: bad prefix of record names '%.80s'", prefix);
+  if (store->def->list_records(store, prefix, names, err)) {
+    store_names_fini(names);
+    return err->code;
   }
-  return err_set(err, ERR_INVALID, "store: '%.200s': unknown scheme (known: %s)", url, known);
+  if (names->count)
+    qsort(names->items, (size_t)names->count, sizeof *names->items, compare_names);
+  return 0;
+}
+
+void store_names_fini(struct store_names *names) {
+  for (int i = 0; i < names->count; i++)
+    free(names->items[i]);
+  free(names->items);
+  *names = (struct store_names){0};
+}
+
+int store_sweep(struct store *store, int age_s, struct err *err) {
+  return store->def->sweep ? store->def->sweep(store, age_s, err) : 0;
+}
+
+/* ---- what is the same for all backends ---- */
+
+/* schemes are parted by spaces. */
+static bool has_scheme(const struct store_def *def, const char *url) {
+  const char *end = strstr(url, "://");
+  size_t length = end ? (size_t)(end - url) : 0, word;
+  for (const char *at = def->schemes; length && *at; at += word + (at[word] == ' ')) {
+    word = strcspn(at, " ");
+    if (word == length && strncmp(at, url, length) == 0)
+      return true;
+  }
+  return false;
+}
+
+static int unknown_scheme(const char *url, struct err *err) {
+  char known[256] = "", *redacted = store_url_redacted(url);
+  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++)
+    for (const char *at = stores[i]->schemes, *next; *at; at = next) {
+      size_t word = strcspn(at, " "), length = strlen(known);
+      next = at + word + (at[word] == ' ');
+      snprintf(known + length, sizeof known - length, "%s%.*s://", length ? ", " : "", (int)word, at);
+    }
+  err_set(err, ERR_INVALID, "store: '%.200s': unknown scheme (known: %s)", redacted, known);
+  free(redacted);
+  return err->code;
+}
+
+static void block_key(struct store_block *block) {
+  struct sha256 *sha = sha256_new();
+  for (int p = 0; p < block->n_parts; p++)
+    sha256_update(sha, block->parts[p].iov_base, block->parts[p].iov_len);
+  sha256_finish(sha, block->sha256);
+}
+
+static int find_missing(struct store *store, struct store_block *blocks, int n, struct err *err) {
+  const char *keys[STORE_BATCH_MAX];
+  bool has[STORE_BATCH_MAX];
+  for (int i = 0; i < n; i++)
+    keys[i] = blocks[i].sha256;
+  if (store->def->has_blocks(store, keys, n, has, err))
+    return err->code;
+  for (int i = 0; i < n; i++)
+    blocks[i].was_there = has[i];
+  return 0;
+}
+
+static int verify_block(const char *key, const void *data, size_t size, struct err *err) {
+  char found[SHA256_HEX_SIZE];
+  sha256_hex(data, size, found);
+  if (strcmp(found, key) == 0)
+    return 0;
+  return err_set(err, ERR_CORRUPT, "store: block %s is corrupt: its %zu bytes hash to %s", key, size, found);
+}
+
+static int keys_check(const char *const *keys, int n, struct err *err) {
+  for (int i = 0; i < n; i++)
+    if (!block_key_is_valid(keys[i]))
+      return err_set(err, ERR_INVALID, "store: '%.80s' is not a block's key (64 lower-case hex digits)",
+                     keys[i]);
+  return 0;
+}
+
+static int guards_check(const struct store_guard *guards, int n, struct err *err) {
+  CHECK(n <= STORE_GUARDS_MAX);
+  for (int i = 0; i < n; i++)
+    if (name_check(guards[i].name, err))
+      return err->code;
+  return 0;
+}
+
+static int name_check(const char *name, struct err *err) {
+  if (record_name_is_valid(name))
+    return 0;
+  return err_set(err, ERR_INVALID, "store: bad record name '%.80s'", name);
+}
+
+static bool letters_are_valid(const char *text) {
+  return strlen(text) <= RECORD_NAME_MAX &&
+         strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789/._-") == strlen(text);
 }
 
 /* Components of [a-z0-9._-] between single slashes; none begins with a dot. */
 static bool record_name_is_valid(const char *name) {
   size_t length = strlen(name);
-  if (length == 0 || length > RECORD_NAME_MAX || name[length - 1] == '/')
+  if (length == 0 || !letters_are_valid(name) || name[length - 1] == '/')
     return false;
-  if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789/._-") != length)
-    return false;
-  if (name[0] == '/' || name[0] == '.' || strstr(name, "//") || strstr(name, "/.") || strstr(name, ".."))
-    return false;
-  return true;
+  return name[0] != '/' && name[0] != '.' && !strstr(name, "//") && !strstr(name, "/.");
 }
 
 static bool block_key_is_valid(const char *key) {
   return strlen(key) == 64 && strspn(key, "0123456789abcdef") == 64;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
 }

@@ -108,8 +108,8 @@ static void a_record_is_replaced_whole(void **state) {
   void *data;
   size_t size;
   (void)state;
-  assert_int_equal(store_put_record(store, "runs/mlp-1/result", "a long first text", 17, &err), 0);
-  assert_int_equal(store_put_record(store, "runs/mlp-1/result", "short", 5, &err), 0);
+  assert_int_equal(store_put_record(store, "runs/mlp-1/result", "a long first text", 17, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, "runs/mlp-1/result", "short", 5, NULL, 0, &err), 0);
   assert_int_equal(store_get_record(store, "runs/mlp-1/result", &data, &size, &err), 0);
   assert_int_equal(size, 5);
   assert_memory_equal(data, "short", 5);
@@ -136,7 +136,7 @@ static void names_that_could_escape_are_refused(void **state) {
   size_t size;
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    assert_int_equal(store_put_record(store, bad[i], "x", 1, &err), ERR_INVALID);
+    assert_int_equal(store_put_record(store, bad[i], "x", 1, NULL, 0, &err), ERR_INVALID);
     assert_int_equal(store_get_record(store, bad[i], &data, &size, &err), ERR_INVALID);
   }
   assert_int_equal(store_get(store, "../../etc/passwd", &data, &size, &err), ERR_INVALID);
@@ -148,7 +148,8 @@ static void *put_many(void *failures) {
   struct err err = ERR_NONE;
   for (int i = 0; i < PUTS; i++) {
     char key[65];
-    if (store_put(store, &i, sizeof i, key, &err) || store_put_record(store, "runs/one", &i, sizeof i, &err))
+    if (store_put(store, &i, sizeof i, key, &err) ||
+        store_put_record(store, "runs/one", &i, sizeof i, NULL, 0, &err))
       __atomic_fetch_add((int *)failures, 1, __ATOMIC_RELAXED);
   }
   return NULL;

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "server/coordinator/service.h"
@@ -17,6 +19,8 @@ enum {
   EXIT_FAILED = 1,
   EXIT_BAD_INPUT = 2,
   THREADS_DEFAULT_MAX = 4,
+  SETTLE_MS = 5000,
+  DEPOSED_SIGNAL = SIGUSR1, /* of ours to ourselves */
   SERVICES_MAX = COORDINATOR_SERVICES + 1
 };
 
@@ -28,10 +32,14 @@ struct process {
   struct parameters *parameters;
   struct rpc_client *client;
   struct rpc_server *server;
+  char *deposed; /* atomic: why the coordinator may not go on; NULL: it may */
 };
 
-static int process_start(struct process *process, struct err *err);
+static int wait_for_end(struct process *process, const sigset_t *signals);
+static int process_start(struct process *process, const sigset_t *signals, struct err *err);
+static int open_store(struct process *process, const sigset_t *signals, struct err *err);
 static int start_services(struct process *process, struct err *err);
+static void begin_to_lead(struct process *process, const char *own, const char *address);
 static void join_coordinator(struct process *process, const char *coordinator, const char *address);
 static int announce(int fd, const char *address, struct err *err);
 static void process_stop(struct process *process);
@@ -41,49 +49,111 @@ int main(int argc, char **argv) {
   struct process process = {0};
   struct err err = ERR_NONE;
   sigset_t signals;
-  int status, signal_number;
+  int status;
   if (!server_options_parse(argc, argv, &process.options, &status))
     return status;
   block_signals(&signals);
-  if (process_start(&process, &err)) {
+  if (process_start(&process, &signals, &err) == 0)
+    status = wait_for_end(&process, &signals);
+  else if (err.code != ERR_CANCELLED) {
     fprintf(stderr, "weir-server: %s\n", err.text);
     status = err.code == ERR_INVALID ? EXIT_BAD_INPUT : EXIT_FAILED;
-  } else {
-    sigwait(&signals, &signal_number);
-    log_event(LOG_INFO, "server", "stopping", "signal=%s", strsignal(signal_number));
   }
   process_stop(&process);
   return status;
 }
 
-/* Before any thread is started, so that all inherit it and sigwait alone gets them. */
+/* Before any thread is started, so that all inherit it and only who waits for them gets them. */
 static void block_signals(sigset_t *signals) {
   sigemptyset(signals);
   sigaddset(signals, SIGTERM);
   sigaddset(signals, SIGINT);
+  sigaddset(signals, DEPOSED_SIGNAL);
   pthread_sigmask(SIG_BLOCK, signals, NULL);
   signal(SIGPIPE, SIG_IGN);
 }
 
-static int process_start(struct process *process, struct err *err) {
+/* Returns the exit status. */
+static int wait_for_end(struct process *process, const sigset_t *signals) {
+  const char *deposed = NULL;
+  int signal_number;
+  do {
+    sigwait(signals, &signal_number);
+    deposed = __atomic_load_n(&process->deposed, __ATOMIC_ACQUIRE);
+  } while (signal_number == DEPOSED_SIGNAL && !deposed);
+  if (deposed)
+    fprintf(stderr, "weir-server: %s\n", deposed);
+  else
+    log_event(LOG_INFO, "server", "stopping", "signal=%s", strsignal(signal_number));
+  return deposed ? EXIT_FAILED : 0;
+}
+
+/* CANCELLED when a signal came first. */
+static int process_start(struct process *process, const sigset_t *signals, struct err *err) {
   const struct server_options *options = &process->options;
-  char *address = NULL, *own = NULL;
-  int rc = store_open(options->store, &process->store, err);
+  char *address = NULL, *own = NULL, *store = NULL;
+  int rc = open_store(process, signals, err);
   if (!rc)
     rc = start_services(process, err);
   if (rc)
     return rc;
   address = server_options_address(options, rpc_server_port(process->server));
   own = server_options_own_address(options, rpc_server_port(process->server));
+  store = store_url_redacted(options->store);
   log_event(LOG_INFO, "server", "serving", "address=%s coordinator=%d parameters=%d store=\"%s\" build=%s",
-            own, options->is_coordinator, options->is_parameters, options->store, WEIR_BUILD);
+            own, options->is_coordinator, options->is_parameters, store, WEIR_BUILD);
+  if (process->coordinator)
+    begin_to_lead(process, own, address);
   if (process->parameters)
     join_coordinator(process, process->coordinator ? own : options->coordinator, address);
   if (options->announce_fd >= 0)
     rc = announce(options->announce_fd, own, err);
+  free(store);
   free(address);
   free(own);
   return rc;
+}
+
+/* A store that does not answer is tried again for as long as --wait-store says. */
+static int open_store(struct process *process, const sigset_t *signals, struct err *err) {
+  const struct server_options *options = &process->options;
+  uint64_t begun_ns = clock_now_ns();
+  for (;;) {
+    struct timespec pause = {.tv_sec = 1};
+    int rc = store_open(options->store, &process->store, err), signal_number;
+    bool is_away = rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT || rc == ERR_IO;
+    if (!is_away || options->wait_store_s < 0)
+      return rc;
+    if (options->wait_store_s > 0 && clock_seconds(clock_now_ns() - begun_ns) >= options->wait_store_s)
+      return err_prefix(err, "after %d s", options->wait_store_s);
+    log_event(LOG_WARN, "server", "waiting_for_store", "reason=\"%s\"", err->text);
+    *err = ERR_NONE;
+    signal_number = sigtimedwait(signals, NULL, &pause);
+    if (signal_number > 0)
+      return err_set(err, ERR_CANCELLED, "stopped by %s", strsignal(signal_number));
+  }
+}
+
+static void on_leading(void *user) {
+  struct process *process = user;
+  rpc_server_set_serving(process->server, true);
+}
+
+static void on_deposed(void *user, const char *reason) {
+  struct process *process = user;
+  rpc_server_set_serving(process->server, false);
+  __atomic_store_n(&process->deposed, mem_strdup(reason), __ATOMIC_RELEASE);
+  kill(getpid(), DEPOSED_SIGNAL);
+}
+
+/* Who starts us waits for the announcement, and is served then; unless another leads or the store is away. */
+static void begin_to_lead(struct process *process, const char *own, const char *address) {
+  char host[256] = "unknown", *holder;
+  gethostname(host, sizeof host - 1);
+  holder = mem_printf("%s %s", host, own);
+  coordinator_service_lead(process->coordinator, holder, address);
+  coordinator_service_wait(process->coordinator, SETTLE_MS);
+  free(holder);
 }
 
 static int start_services(struct process *process, struct err *err) {
@@ -92,12 +162,13 @@ static int start_services(struct process *process, struct err *err) {
   struct rpc_service services[SERVICES_MAX];
   struct rpc_server_options server_options = {.listen = options->listen,
                                               .services = services,
+                                              .begins_not_serving = options->is_coordinator,
                                               .threads = options->threads              ? options->threads
                                                          : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX
                                                                                        : (int)cores};
   if (options->is_coordinator) {
-    process->coordinator =
-        coordinator_service_new(&(struct coordinator_service_options){.store = process->store});
+    process->coordinator = coordinator_service_new(&(struct coordinator_service_options){
+        .store = process->store, .on_leading = on_leading, .on_deposed = on_deposed, .user = process});
     for (int i = 0; i < COORDINATOR_SERVICES; i++)
       services[server_options.n_services++] = coordinator_service_list(process->coordinator)[i];
   }
@@ -145,4 +216,5 @@ static void process_stop(struct process *process) {
     rpc_client_free(process->client);
   store_close(process->store);
   server_options_fini(&process->options);
+  free(process->deposed);
 }

@@ -11,16 +11,17 @@
 
 #include "common/memory.h"
 #include "common/rpc/address.h"
+#include "storage/store.h"
 
-enum { EXIT_USAGE = 2, THREADS_MAX = 1024 };
+enum { EXIT_USAGE = 2, THREADS_MAX = 1024, WAIT_STORE_MAX_S = 1000000 };
 
 static const char help[] =
     "weir-server - coordinates a Weir cluster, and keeps the weights of its training runs\n"
     "\n"
     "USAGE\n"
     "  weir-server [--role=coordinator|parameters|all] [--listen HOST:PORT]\n"
-    "              [--advertise HOST:PORT] [--coordinator HOST:PORT] [--store URL]\n"
-    "              [--threads N] [--announce-fd FD]\n"
+    "              [--advertise HOST:PORT] [--coordinator HOST:PORT[,HOST:PORT...]]\n"
+    "              [--store URL] [--wait-store SECONDS] [--threads N] [--announce-fd FD]\n"
     "\n"
     "DESCRIPTION\n"
     "  A Weir cluster is one coordinator, any number of parameter servers and any number of workers\n"
@@ -32,17 +33,28 @@ static const char help[] =
     "  A parameter server joins the coordinator, and keeps trying while that is away. Health checking and\n"
     "  reflection are served beside Weir's own services, as any gRPC tool expects.\n"
     "\n"
+    "  Runs outlive every process: their checkpoints and all that the coordinator knows are in the store. "
+    "One\n"
+    "  coordinator of a store leads; others may stand by, with the same --store and addresses of their own.\n"
+    "  They answer UNAVAILABLE (and NOT_SERVING when their health is asked for) until the leader has been\n"
+    "  silent for 3 seconds; then one takes over, and the runs go on. Name all of them to members and "
+    "clients.\n"
+    "\n"
     "OPTIONS\n"
     "  --role ROLE              coordinator, parameters, or all: both in one process (default: all)\n"
     "  --listen HOST:PORT       where to listen; port 0 takes a free one (default: 127.0.0.1:7070)\n"
-    "  --advertise HOST:PORT    where workers reach this parameter server; port 0 is the bound port\n"
+    "  --advertise HOST:PORT    where others reach this process; port 0 is the bound port\n"
     "                           (default: the listen address; this host's name when that is 0.0.0.0 or "
     "[::])\n"
-    "  --coordinator HOST:PORT  the coordinator that a parameter server joins; not with --role=all, which\n"
-    "                           joins its own (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
-    "  --store URL              where models and checkpoints are kept: file:///absolute/directory, the same\n"
-    "                           for all servers of a cluster, made if missing\n"
+    "  --coordinator HOST:PORT  the coordinator that a parameter server joins, or several parted by commas:\n"
+    "                           the one that leads is found; not with --role=all, which joins its own\n"
+    "                           (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
+    "  --store URL              where models, checkpoints and the coordinator's state are kept, the same "
+    "for\n"
+    "                           all servers of a cluster; see STORES\n"
     "                           (default: $WEIR_STORE, else weir-store in the working directory)\n"
+    "  --wait-store SECONDS     try for so long to open a store that does not answer, 0: for ever (default:\n"
+    "                           give up at once). A store that goes away later is always waited for\n"
     "  --threads N              threads that serve calls, and as many again that sum and update blocks\n"
     "                           (default: the number of online cores, at most 4)\n"
     "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
@@ -50,36 +62,61 @@ static const char help[] =
     "  --help                   this text\n"
     "  --version                the version\n"
     "\n"
+    "STORES\n"
+    "  file:///absolute/directory                       made if missing; may be shared over NFS\n"
+    "  redis://[USER@]HOST[:PORT][/DB]                  one Redis\n"
+    "  redis+unix:///path/of/socket[?db=N]\n"
+    "  redis+sentinel://HOST[:PORT],.../MASTER[/DB]     the master that Sentinels name\n"
+    "  redis+cluster://HOST[:PORT],...                  a Redis Cluster\n"
+    "  rediss://, rediss+sentinel://, rediss+cluster:// the same over TLS\n"
+    "  Options after '?', parted by '&': prefix=TEXT of all keys (weir), replicas=N that must have a write\n"
+    "  before it counts (0), timeout_ms=N for an answer (5000); for TLS ca=FILE, cert=FILE, key=FILE.\n"
+    "  A password never goes on a command line, where all can read it: put it into the URL in WEIR_STORE, "
+    "or\n"
+    "  into a file that WEIR_STORE_PASSWORD_FILE names, or into WEIR_STORE_PASSWORD. Redis must not evict\n"
+    "  keys (maxmemory-policy noeviction).\n"
+    "\n"
     "ENVIRONMENT\n"
     "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
-    "  WEIR_STORE               the store, unless --store says otherwise\n"
+    "  WEIR_STORE               the store, unless --store says otherwise; may hold a password\n"
+    "  WEIR_STORE_PASSWORD_FILE, WEIR_STORE_PASSWORD\n"
+    "                           the store's password, unless its URL has one\n"
     "  WEIR_LOG                 the least level that is logged: debug, info, warn, error (default: info)\n"
     "\n"
     "SIGNALS\n"
     "  SIGTERM, SIGINT          stop in order: calls are ended, what is being written to the store is\n"
-    "                           finished. Runs that lose a parameter server fail.\n"
+    "                           finished. Runs go on when enough processes are back.\n"
     "\n"
     "EXIT STATUS\n"
-    "  0 it was stopped; 1 it could not listen or use the store; 2 wrong usage\n"
+    "  0 it was stopped; 1 it could not listen or use the store, or another coordinator has taken over;\n"
+    "  2 wrong usage\n"
     "\n"
     "EXAMPLES\n"
     "  weir-server --store file:///var/lib/weir\n"
     "  weir-server --role=coordinator --listen 0.0.0.0:7070 --store file:///shared/weir\n"
     "  weir-server --role=parameters --listen 0.0.0.0:7071 --coordinator 10.0.0.5:7070 \\\n"
-    "      --store file:///shared/weir\n";
+    "      --store file:///shared/weir\n"
+    "  WEIR_STORE_PASSWORD_FILE=/run/secrets/redis weir-server --store redis://10.0.0.6 --wait-store 60\n";
 
 static const struct option long_options[] = {
-    {"role", required_argument, NULL, 'r'},        {"listen", required_argument, NULL, 'l'},
-    {"advertise", required_argument, NULL, 'a'},   {"coordinator", required_argument, NULL, 'c'},
-    {"store", required_argument, NULL, 's'},       {"threads", required_argument, NULL, 't'},
-    {"announce-fd", required_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},           {0},
+    {"role", required_argument, NULL, 'r'},
+    {"listen", required_argument, NULL, 'l'},
+    {"advertise", required_argument, NULL, 'a'},
+    {"coordinator", required_argument, NULL, 'c'},
+    {"store", required_argument, NULL, 's'},
+    {"wait-store", required_argument, NULL, 'w'},
+    {"threads", required_argument, NULL, 't'},
+    {"announce-fd", required_argument, NULL, 'f'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},
+    {0},
 };
 
 static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err);
 static int take_option(int option, struct server_options *options, struct err *err);
 static int set_role(const char *role, struct server_options *options, struct err *err);
-static int set_number(const char *name, const char *text, int max, int *number, struct err *err);
+static int set_store(const char *url, struct server_options *options, struct err *err);
+static int set_number(const char *name, const char *text, int min, int max, int *number, struct err *err);
 static int check_options(struct server_options *options, struct err *err);
 static int default_store(struct server_options *options, struct err *err);
 static int port_at(const char *address);
@@ -90,8 +127,11 @@ enum { PARSED, WANTS_HELP, WANTS_VERSION };
 bool server_options_parse(int argc, char **argv, struct server_options *options, int *status) {
   struct err err = ERR_NONE;
   int wants;
-  *options = (struct server_options){
-      .is_coordinator = true, .is_parameters = true, .listen = "127.0.0.1:7070", .announce_fd = -1};
+  *options = (struct server_options){.is_coordinator = true,
+                                     .is_parameters = true,
+                                     .listen = "127.0.0.1:7070",
+                                     .wait_store_s = -1,
+                                     .announce_fd = -1};
   wants = parse_arguments(argc, argv, options, &err);
   *status = 0;
   if (err.code == ERR_OK && wants == WANTS_HELP)
@@ -148,13 +188,13 @@ static int take_option(int option, struct server_options *options, struct err *e
     options->coordinator = optarg;
     return 0;
   case 's':
-    free(options->store);
-    options->store = mem_strdup(optarg);
-    return 0;
+    return set_store(optarg, options, err);
+  case 'w':
+    return set_number("--wait-store", optarg, 0, WAIT_STORE_MAX_S, &options->wait_store_s, err);
   case 't':
-    return set_number("--threads", optarg, THREADS_MAX, &options->threads, err);
+    return set_number("--threads", optarg, 1, THREADS_MAX, &options->threads, err);
   default:
-    return set_number("--announce-fd", optarg, 1 << 20, &options->announce_fd, err);
+    return set_number("--announce-fd", optarg, 1, 1 << 20, &options->announce_fd, err);
   }
 }
 
@@ -167,19 +207,40 @@ static int set_role(const char *role, struct server_options *options, struct err
   return 0;
 }
 
-static int set_number(const char *name, const char *text, int max, int *number, struct err *err) {
+/* The URL is not repeated: what is said goes to logs. */
+static int set_store(const char *url, struct server_options *options, struct err *err) {
+  if (store_url_has_password(url))
+    return err_set(err, ERR_INVALID,
+                   "--store: the URL holds a password, and all can read a command line: give the URL in "
+                   "WEIR_STORE, or the password in a file that WEIR_STORE_PASSWORD_FILE names");
+  free(options->store);
+  options->store = mem_strdup(url);
+  return 0;
+}
+
+static int set_number(const char *name, const char *text, int min, int max, int *number, struct err *err) {
   char *end;
   long value;
   errno = 0;
   value = strtol(text, &end, 10);
-  if (errno || end == text || *end || value < 1 || value > max)
-    return err_set(err, ERR_INVALID, "%s: '%s' is not a number from 1 to %d", name, text, max);
+  if (errno || end == text || *end || value < min || value > max)
+    return err_set(err, ERR_INVALID, "%s: '%s' is not a number from %d to %d", name, text, min, max);
   *number = (int)value;
   return 0;
 }
 
 static int check_address(const char *option, const char *address, struct err *err) {
   return rpc_address_check(address, err) ? err_prefix(err, "%s", option) : 0;
+}
+
+/* One address, or several parted by commas. */
+static int check_addresses(const char *option, const char *addresses, struct err *err) {
+  char *list = mem_strdup(addresses), *rest = list, *address;
+  int rc = 0;
+  while (!rc && (address = strsep(&rest, ",")))
+    rc = check_address(option, address, err);
+  free(list);
+  return rc;
 }
 
 static int check_options(struct server_options *options, struct err *err) {
@@ -191,7 +252,7 @@ static int check_options(struct server_options *options, struct err *err) {
   if (!options->coordinator || !*options->coordinator)
     options->coordinator = "127.0.0.1:7070";
   if (check_address("--listen", options->listen, err) ||
-      (!options->is_coordinator && check_address("--coordinator", options->coordinator, err)) ||
+      (!options->is_coordinator && check_addresses("--coordinator", options->coordinator, err)) ||
       (options->advertise && check_address("--advertise", options->advertise, err)))
     return err->code;
   if (options->announce_fd >= 0 && fcntl(options->announce_fd, F_GETFD) < 0)

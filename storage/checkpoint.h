@@ -81,13 +81,24 @@ int block_refs_read(struct store *store, struct block_refs **refs, struct err *e
 void block_refs_free(struct block_refs *refs); /* NULL is ignored */
 void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest);
 void block_refs_add_model(struct block_refs *refs, const char *sha256);
+/* From now on blocks are deleted only while that record holds this text; else the deletion ends with STALE.
+ */
+void block_refs_guard(struct block_refs *refs, const char *name, const char *content);
+
+/* Checks that the manifest is whole and writes it if the guards hold: from then on the checkpoint exists. One
+   that was there under its name is replaced, and its blocks are deleted where nothing else refers to them.
+   Errors: NOT_FOUND, STALE. */
+int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__Manifest *manifest,
+                      const struct store_guard *guards, int n_guards, struct err *err);
 
 /* Deletes the manifest's record if the guards hold, then those of its blocks that nothing else refers to. Cut
    short, it leaves blocks that a sweep finds. */
 int checkpoint_delete(struct store *store, struct block_refs *refs, const char *name,
                       const struct store_guard *guards, int n_guards, struct err *err);
 
-/* Deletes every block that nothing refers to, and the rests of writes that were cut short. */
+/* Deletes every block that nothing refers to, and the rests of writes that were cut short. *done is
+   initialised. Errors: CORRUPT when a record was unreadable that may refer to any block; nothing is deleted
+   then. */
 int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__CollectGarbageReply *done,
                      struct err *err);
 

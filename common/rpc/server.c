@@ -118,6 +118,7 @@ static int compare_routes(const void *a, const void *b) {
 
 static void add_services(struct rpc_server *server, const struct rpc_server_options *options) {
   server->health = rpc_health_new(&server->names);
+  rpc_health_set(server->health, !options->begins_not_serving);
   server->reflection = rpc_reflection_new(&server->names);
   for (int i = 0; i < options->n_services; i++)
     add_service(server, &options->services[i]);

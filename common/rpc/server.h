@@ -35,14 +35,15 @@ struct rpc_server_options {
   const char *listen; /* HOST:PORT; port 0 takes a free one */
   const struct rpc_service *services;
   int n_services;
-  int threads; /* of the completion queue; 0: one */
+  int threads;             /* of the completion queue; 0: one */
+  bool begins_not_serving; /* as after rpc_server_set_serving(false) */
 };
 
 /* Listens and serves. Health and reflection are served beside the given services. Errors: UNAVAILABLE with
    the address when it cannot be bound. */
 int rpc_server_start(const struct rpc_server_options *options, struct rpc_server **out, struct err *err);
 int rpc_server_port(const struct rpc_server *server);
-void rpc_server_set_serving(struct rpc_server *server, bool is_serving); /* health; true after start */
+void rpc_server_set_serving(struct rpc_server *server, bool is_serving); /* health */
 /* Cancels every call, waits for its callbacks, releases everything. Parked calls must be finished by their
    owners, before or while it waits. NULL is ignored. */
 void rpc_server_stop(struct rpc_server *server);

@@ -1,20 +1,23 @@
 /* Models and weights for those who ask: from memory where they are there, else from the store. */
 #include <stdlib.h>
 
-#include "server/coordinator/checkpoint.h"
+#include "common/log.h"
+#include "common/message.h"
 #include "server/coordinator/shell.h"
 
 /* Something to read from the store before it can be sent. */
 struct download {
   struct task task;
   struct coordinator_service *shell;
-  struct rpc_call *call;
+  struct rpc_call *call; /* NULL: a model for ourselves */
   char *run;
   char *model_sha256; /* NULL: the weights */
   uint64_t step;
+  struct buffer *blob;
 };
 
 static void download_run(struct task *task);
+static void model_fetched(struct task *task);
 static void download_start(struct coordinator_service *shell, const struct download *download);
 
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run) {
@@ -29,47 +32,80 @@ void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, 
                                       .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))});
 }
 
-void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run) {
-  Weir__RunInfo info;
-  CHECK(coordinator_run_info(shell->core, run, shell_now_ms(), &info));
-  if (info.state == WEIR__RUN_STATE__DONE)
-    download_start(
-        shell, &(struct download){.shell = shell, .call = call, .run = mem_strdup(run), .step = info.steps});
-  else if (coordinator_run_is_over(shell->core, run))
-    rpc_call_fail(call, ERR_NOT_FOUND, "run '%s' has no weights: it %s", run,
-                  info.state == WEIR__RUN_STATE__CANCELLED ? "was cancelled" : "failed");
-  else
-    rpc_call_fail(call, ERR_NOT_FOUND,
-                  "run '%s' is not done: it has its weights when it is (step %llu of %llu)", run,
-                  (unsigned long long)info.step, (unsigned long long)info.steps);
+void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
+                        uint64_t step) {
+  download_start(shell,
+                 &(struct download){.shell = shell, .call = call, .run = mem_strdup(run), .step = step});
+}
+
+void shell_fetch_model(struct coordinator_service *shell, const char *run) {
+  if (!shell_find_model(shell, run))
+    download_start(shell,
+                   &(struct download){.shell = shell,
+                                      .run = mem_strdup(run),
+                                      .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))});
+}
+
+static void download_free(struct download *download) {
+  buffer_put(download->blob);
+  free(download->run);
+  free(download->model_sha256);
+  free(download);
 }
 
 static void download_start(struct coordinator_service *shell, const struct download *download) {
   struct download *copy = mem_new(sizeof *copy);
   *copy = *download;
   copy->task.run = download_run;
-  if (task_offer(shell->jobs, &copy->task))
-    return;
-  rpc_call_fail(copy->call, ERR_BUSY, "too many downloads and submissions wait");
-  free(copy->run);
-  free(copy->model_sha256);
-  free(copy);
+  if (!copy->call)
+    task_post(shell->slow, &copy->task); /* one a run that is not over */
+  else if (!task_offer(shell->slow, &copy->task)) {
+    rpc_call_fail(copy->call, ERR_BUSY, "too many downloads and submissions wait");
+    download_free(copy);
+  }
+}
+
+static void read_weights(struct download *download, struct err *err) {
+  struct store *store = download->shell->store;
+  char *name = checkpoint_name(download->run, download->step);
+  Weir__Manifest *manifest;
+  if (checkpoint_read(store, name, &manifest, err) == 0)
+    checkpoint_flat_weights(store, manifest, &download->blob, err);
+  message_free(manifest);
+  free(name);
 }
 
 static void download_run(struct task *task) {
   struct download *download = TASK_OWNER(task, struct download, task);
-  struct store *store = download->shell->store;
-  struct buffer *blob = NULL;
+  struct coordinator_service *shell = download->shell;
   struct err err = ERR_NONE;
-  if (download->model_sha256)
-    checkpoint_blob(store, download->model_sha256, &blob, &err);
+  if (shell_is_ending(shell))
+    err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  else if (download->model_sha256)
+    checkpoint_blob(shell->store, download->model_sha256, &download->blob, &err);
   else
-    checkpoint_weights(store, download->run, download->step, &blob, &err);
+    read_weights(download, &err);
+  if (!download->call) {
+    if (err.code)
+      log_event(LOG_WARN, "coordinator", "model_unreadable", "run=%s reason=\"%s\"", download->run, err.text);
+    download->task.run = model_fetched;
+    task_post(shell->desk, &download->task);
+    return;
+  }
   if (err.code)
     rpc_call_finish(download->call, &err);
-  else
-    sender_send(download->shell->sender, download->call, blob);
-  free(download->run);
-  free(download->model_sha256);
-  free(download);
+  else {
+    sender_send(shell->sender, download->call, download->blob);
+    download->blob = NULL;
+  }
+  download_free(download);
+}
+
+static void model_fetched(struct task *task) {
+  struct download *download = TASK_OWNER(task, struct download, task);
+  struct coordinator_service *shell = download->shell;
+  if (download->blob && shell->core && !coordinator_run_is_over(shell->core, download->run) &&
+      !shell_find_model(shell, download->run))
+    shell_keep_model(shell, download->run, buffer_get(download->blob));
+  download_free(download);
 }

@@ -75,11 +75,12 @@ void shell_join_on_closed(struct rpc_call *call) {
 static void link_receive(struct task *task) {
   struct link_message *item = TASK_OWNER(task, struct link_message, task);
   struct link *link = item->link;
+  char why[SHELL_TEXT_SIZE];
   __atomic_sub_fetch(&link->waiting, 1, __ATOMIC_RELAXED);
   if (link->is_finished)
     ;
-  else if (link->shell->is_stopping)
-    link_finish(link, ERR_UNAVAILABLE, "the coordinator is stopping");
+  else if (!shell_is_leading(link->shell, why))
+    link_finish(link, ERR_UNAVAILABLE, why);
   else if (!item->message)
     link_left(link, ERR_OK, "it ended its stream");
   else
@@ -167,7 +168,7 @@ void shell_close_link(struct coordinator_service *shell, uint64_t key, enum err_
     link_finish(link, code, reason);
 }
 
-void shell_close_links(struct coordinator_service *shell) {
+void shell_close_links(struct coordinator_service *shell, const char *why) {
   while (shell->links)
-    link_finish(shell->links, ERR_UNAVAILABLE, "the coordinator is stopping");
+    link_finish(shell->links, ERR_UNAVAILABLE, why);
 }

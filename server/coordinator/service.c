@@ -6,45 +6,28 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/log.h"
-#include "common/message.h"
-#include "server/coordinator/checkpoint.h"
 #include "server/coordinator/shell.h"
 
-enum { MISSING_AFTER_MS = 5000, DESK_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5 };
-enum { FIRST_EPOCH = 1 };
+enum { DESK_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5, TRAINING_METHODS = 14 };
 
-/* A checkpoint to commit. */
-struct store_job {
-  struct task task;
-  struct coordinator_service *shell;
-  Weir__Manifest *manifest;
-  char sha256[65];
-  struct err err;
-};
-
-static const struct rpc_method training_methods[9];
+static const struct rpc_method training_methods[TRAINING_METHODS];
 static const struct rpc_method cluster_methods[2];
 
 static int desk_turn(void *user);
 static void desk_stop(struct task *task);
 static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action);
-static void start_commit(struct coordinator_service *shell, const Weir__Manifest *manifest);
 static void release_model(struct coordinator_service *shell, const char *run);
 
 struct coordinator_service *coordinator_service_new(const struct coordinator_service_options *options) {
   struct coordinator_service *shell = mem_new(sizeof *shell);
-  struct coordinator_options core_options = {
-      .epoch = FIRST_EPOCH,
-      .missing_after_ms =
-          (uint64_t)(options->missing_after_ms > 0 ? options->missing_after_ms : MISSING_AFTER_MS)};
+  shell->options = *options;
   shell->store = options->store;
-  shell->services[0] =
-      (struct rpc_service){training_methods, sizeof training_methods / sizeof *training_methods, shell};
+  shell->services[0] = (struct rpc_service){training_methods, TRAINING_METHODS, shell};
   shell->services[1] =
       (struct rpc_service){cluster_methods, sizeof cluster_methods / sizeof *cluster_methods, shell};
-  shell->core = coordinator_new(&core_options);
+  shell_lead_init(shell);
   shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
+  shell->slow = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->sender = sender_start();
   shell->desk = task_thread_start(
       &(struct task_thread_options){.capacity = DESK_TASKS_MAX, .on_turn = desk_turn, .user = shell});
@@ -66,6 +49,7 @@ struct stop_task {
 
 void coordinator_service_stop(struct coordinator_service *shell) {
   struct stop_task stop = {.task.run = desk_stop, .shell = shell};
+  __atomic_store_n(&shell->is_ending, true, __ATOMIC_RELAXED);
   pthread_mutex_init(&stop.lock, NULL);
   pthread_cond_init(&stop.changed, NULL);
   task_post(shell->desk, &stop.task);
@@ -79,9 +63,10 @@ void coordinator_service_stop(struct coordinator_service *shell) {
 
 static void desk_stop(struct task *task) {
   struct stop_task *stop = TASK_OWNER(task, struct stop_task, task);
-  stop->shell->is_stopping = true;
-  shell_close_watches(stop->shell);
-  shell_close_links(stop->shell);
+  if (!stop->shell->is_stopping) { /* else it was deposed */
+    shell_let_go(stop->shell, "the coordinator is stopping");
+    shell_saves_stop(stop->shell, false);
+  }
   pthread_mutex_lock(&stop->lock);
   stop->is_done = true;
   pthread_cond_signal(&stop->changed);
@@ -91,18 +76,28 @@ static void desk_stop(struct task *task) {
 void coordinator_service_free(struct coordinator_service *shell) {
   if (!shell)
     return;
-  task_thread_stop(shell->jobs); /* its tasks end on the desk or with the sender */
+  task_thread_stop(shell->slow); /* its tasks end on the desk or with the sender, as those of the jobs do */
+  task_thread_stop(shell->jobs);
+  lease_stop(shell->lease);
   task_thread_stop(shell->desk);
   sender_stop(shell->sender);
   while (shell->models)
     release_model(shell, shell->models->run);
+  shell_saves_fini(shell);
+  shell_upkeep_fini(shell);
   coordinator_actions_fini(&shell->actions);
   coordinator_free(shell->core);
+  shell_lead_fini(shell);
   free(shell);
 }
 
 uint64_t shell_now_ms(void) {
   return clock_now_ns() / 1000000;
+}
+
+static void write_what_is_due(struct coordinator_service *shell, uint64_t now_ms) {
+  shell_saves_turn(shell, now_ms);
+  shell_upkeep_turn(shell, now_ms);
 }
 
 static int desk_turn(void *user) {
@@ -112,15 +107,17 @@ static int desk_turn(void *user) {
   if (now_ms - shell->ticked_ms >= TICK_MS) {
     shell->ticked_ms = now_ms;
     shell_step(shell, &(struct coordinator_event){.kind = EVENT_TICK});
+    if (!shell->is_stopping)
+      write_what_is_due(shell, now_ms);
   }
   return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
 }
 
 void shell_step(struct coordinator_service *shell, const struct coordinator_event *event) {
-  if (shell->is_stopping)
+  if (shell->is_stopping || !shell->core)
     return;
   coordinator_step(shell->core, event, shell_now_ms(), &shell->actions);
-  for (int i = 0; i < shell->actions.count; i++)
+  for (int i = 0; i < shell->actions.count && !shell->is_stopping; i++)
     carry_out(shell, &shell->actions.items[i]);
 }
 
@@ -133,45 +130,27 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
     shell_close_link(shell, action->member, action->code, action->reason);
     break;
   case ACTION_PUBLISH: /* watchers are served when the desk's batch is done */
+    shell_saves_published(shell, action->run);
     break;
   case ACTION_COMMIT:
-    start_commit(shell, action->manifest);
+    shell_commit(shell, action->manifest, action->is_last);
+    break;
+  case ACTION_DROP:
+    shell_drop(shell, action->run, action->step);
+    break;
+  case ACTION_SAVE:
+    shell_save(shell, action);
     break;
   case ACTION_RELEASE:
     release_model(shell, action->run);
     break;
-  default:
+  case ACTION_MEMBERS:
+    shell_save_members(shell, action->members);
+    break;
+  case ACTION_DEPOSED:
+    shell_depose(shell, "another coordinator leads: a member obeys a higher epoch");
     break;
   }
-}
-
-static void commit_done(struct task *task) {
-  struct store_job *job = TASK_OWNER(task, struct store_job, task);
-  Weir__CheckpointInfo info = WEIR__CHECKPOINT_INFO__INIT;
-  struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
-                                    .checkpoint = {.run = job->manifest->run,
-                                                   .incarnation = job->manifest->incarnation,
-                                                   .step = job->manifest->step,
-                                                   .info = &info,
-                                                   .error = job->err.code ? job->err.text : NULL}};
-  info.step = job->manifest->step;
-  info.weights_sha256 = job->sha256;
-  shell_step(job->shell, &event);
-  message_free(job->manifest);
-  free(job);
-}
-
-static void commit(struct task *task) {
-  struct store_job *job = TASK_OWNER(task, struct store_job, task);
-  checkpoint_commit(job->shell->store, job->manifest, job->sha256, &job->err);
-  job->task.run = commit_done;
-  task_post(job->shell->desk, &job->task);
-}
-
-static void start_commit(struct coordinator_service *shell, const Weir__Manifest *manifest) {
-  struct store_job *job = mem_new(sizeof *job);
-  *job = (struct store_job){.task.run = commit, .shell = shell, .manifest = message_copy(manifest)};
-  task_post(shell->jobs, &job->task); /* one a run */
 }
 
 struct live_model *shell_find_model(struct coordinator_service *shell, const char *run) {
@@ -179,6 +158,12 @@ struct live_model *shell_find_model(struct coordinator_service *shell, const cha
   while (model && strcmp(model->run, run))
     model = model->next;
   return model;
+}
+
+void shell_keep_model(struct coordinator_service *shell, const char *run, struct buffer *onnx) {
+  struct live_model *model = mem_new(sizeof *model);
+  *model = (struct live_model){mem_strdup(run), onnx, shell->models};
+  shell->models = model;
 }
 
 static void release_model(struct coordinator_service *shell, const char *run) {
@@ -202,13 +187,7 @@ const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *c
   return NULL;
 }
 
-bool shell_turns_away(struct coordinator_service *shell, struct rpc_call *call) {
-  if (shell->is_stopping)
-    rpc_call_fail(call, ERR_UNAVAILABLE, "the coordinator is stopping");
-  return shell->is_stopping;
-}
-
-static const struct rpc_method training_methods[9] = {
+static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_SUBMIT,
      .is_request_stream = true,
      .on_message = shell_submit_on_message,
@@ -218,6 +197,11 @@ static const struct rpc_method training_methods[9] = {
     {.id = RPC_GET_RUN, .on_message = shell_get_run_on_message},
     {.id = RPC_WATCH, .on_message = shell_watch_on_message, .on_closed = shell_watch_on_closed},
     {.id = RPC_CANCEL, .on_message = shell_cancel_on_message},
+    {.id = RPC_PAUSE, .on_message = shell_pause_on_message},
+    {.id = RPC_RESUME, .on_message = shell_resume_on_message},
+    {.id = RPC_LIST_CHECKPOINTS, .on_message = shell_list_checkpoints_on_message},
+    {.id = RPC_VERIFY, .on_message = shell_verify_on_message},
+    {.id = RPC_COLLECT_GARBAGE, .on_message = shell_collect_garbage_on_message},
     {.id = RPC_LIST_WORKERS, .on_message = shell_list_workers_on_message},
     {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
     {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},

@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "common/graph/model.h"
+#include "common/message.h"
 #include "common/spec.h"
 #include "server/coordinator/shell.h"
 #include "server/parameters/parameters.h"
@@ -26,6 +27,7 @@ struct upload {
   uint64_t parameters;
   uint32_t *block_elems;
   uint32_t n_blocks;
+  char id[128];
   struct err err;
 };
 
@@ -41,7 +43,7 @@ static void upload_check(struct task *task);
 static int model_check(struct upload *upload);
 static void upload_accept(struct task *task);
 static void run_queue(struct upload *upload);
-static void new_run_id(struct coordinator_service *shell, const char *name, char *id, size_t size);
+static void new_run_id(struct upload *upload);
 
 void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__SubmitRequest *request = message;
@@ -76,7 +78,7 @@ void shell_submit_on_half_close(struct rpc_call *call) {
   }
   rpc_call_set_user(call, &settled);
   upload->task.run = upload_check;
-  task_post(upload->shell->jobs, &upload->task); /* bounded by UPLOADS_MAX */
+  task_post(upload->shell->slow, &upload->task); /* bounded by UPLOADS_MAX */
 }
 
 void shell_submit_on_closed(struct rpc_call *call) {
@@ -145,11 +147,15 @@ static void upload_free(struct upload *upload) {
 
 static void upload_check(struct task *task) {
   struct upload *upload = TASK_OWNER(task, struct upload, task);
-  if (model_check(upload) == 0)
-    store_put(upload->shell->store, upload->onnx->data, upload->onnx->size_bytes, upload->model_sha256,
-              &upload->err);
+  struct coordinator_service *shell = upload->shell;
+  char why[SHELL_TEXT_SIZE];
+  if (!shell_is_leading(shell, why))
+    err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
+  else if (model_check(upload) == 0 && store_put(shell->store, upload->onnx->data, upload->onnx->size_bytes,
+                                                 upload->model_sha256, &upload->err) == 0)
+    new_run_id(upload);
   upload->task.run = upload_accept;
-  task_post(upload->shell->desk, &upload->task);
+  task_post(shell->desk, &upload->task);
 }
 
 static int model_check(struct upload *upload) {
@@ -177,17 +183,17 @@ static void upload_accept(struct task *task) {
     rpc_call_finish(upload->call, &upload->err);
   else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
     rpc_call_fail(upload->call, ERR_BUSY, "submit: %d runs wait or run already", RUNS_LIVE_MAX);
+  else if (coordinator_run_model(shell->core, upload->id)) /* another upload drew it at the same time */
+    rpc_call_fail(upload->call, ERR_BUSY, "submit: the id %s was just given away: try again", upload->id);
   else
     run_queue(upload);
   upload_free(upload);
 }
 
+/* The call is answered when the run is in the store. */
 static void run_queue(struct upload *upload) {
   struct coordinator_service *shell = upload->shell;
-  struct live_model *model = mem_new(sizeof *model);
-  Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
-  char id[128];
-  struct run_submission submission = {.id = id,
+  struct run_submission submission = {.id = upload->id,
                                       .spec = upload->spec,
                                       .model_bytes = upload->onnx->size_bytes,
                                       .model_sha256 = upload->model_sha256,
@@ -196,18 +202,21 @@ static void run_queue(struct upload *upload) {
                                       .n_blocks = upload->n_blocks,
                                       .submitted_unix_ms = clock_unix_ms()};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
-  new_run_id(shell, upload->spec->name, id, sizeof id);
-  *model = (struct live_model){mem_strdup(id), buffer_get(upload->onnx), shell->models};
-  shell->models = model;
+  shell_keep_model(shell, upload->id, buffer_get(upload->onnx));
+  shell_saves_await(shell, upload->id, upload->call, upload->onnx);
   shell_step(shell, &event);
-  reply.run = id;
-  rpc_call_reply(upload->call, &reply, NULL);
 }
 
-static void new_run_id(struct coordinator_service *shell, const char *name, char *id, size_t size) {
+/* One that no run in the store has, however old it is. */
+static void new_run_id(struct upload *upload) {
   unsigned char random[3];
+  Weir__RunRecord *taken = NULL;
   do {
+    message_free(taken);
     CHECK(getrandom(random, sizeof random, 0) == sizeof random);
-    snprintf(id, size, "%s-%02x%02x%02x", name, random[0], random[1], random[2]);
-  } while (coordinator_run_model(shell->core, id));
+    snprintf(upload->id, sizeof upload->id, "%s-%02x%02x%02x", upload->spec->name, random[0], random[1],
+             random[2]);
+  } while (checkpoint_find_run(upload->shell->store, upload->id, &taken, &upload->err) == 0);
+  if (upload->err.code == ERR_NOT_FOUND)
+    upload->err = ERR_NONE;
 }

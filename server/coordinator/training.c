@@ -4,8 +4,6 @@
 #include "common/message.h"
 #include "server/coordinator/shell.h"
 
-typedef void answer_function(struct coordinator_service *shell, struct rpc_call *call, const void *message);
-
 struct question {
   struct task task;
   struct rpc_call *call;
@@ -22,8 +20,7 @@ static void question_answer(struct task *task) {
   free(question);
 }
 
-static void ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes,
-                answer_function *answer) {
+void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes, answer_function *answer) {
   struct coordinator_service *shell = rpc_call_context(call);
   struct question *question = mem_new(sizeof *question);
   rpc_bytes_free(bytes);
@@ -97,34 +94,40 @@ static void get_model(struct coordinator_service *shell, struct rpc_call *call, 
 static void get_weights(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__WeightsRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
-  if (id)
-    shell_send_weights(shell, call, id);
+  struct err err = ERR_NONE;
+  uint64_t step;
+  if (!id)
+    return;
+  if (shell_pick_checkpoint(shell, id, request->has_step, request->step, &step, &err))
+    shell_send_weights(shell, call, id, step);
+  else
+    rpc_call_finish(call, &err);
 }
 
 void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask(call, message, bytes, list_runs);
+  shell_ask(call, message, bytes, list_runs);
 }
 
 void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask(call, message, bytes, get_run);
+  shell_ask(call, message, bytes, get_run);
 }
 
 void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask(call, message, bytes, cancel);
+  shell_ask(call, message, bytes, cancel);
 }
 
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask(call, message, bytes, list_workers);
+  shell_ask(call, message, bytes, list_workers);
 }
 
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask(call, message, bytes, list_servers);
+  shell_ask(call, message, bytes, list_servers);
 }
 
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask(call, message, bytes, get_model);
+  shell_ask(call, message, bytes, get_model);
 }
 
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask(call, message, bytes, get_weights);
+  shell_ask(call, message, bytes, get_weights);
 }

@@ -79,9 +79,9 @@ bool shell_pump_watches(struct coordinator_service *shell) {
   return is_behind;
 }
 
-void shell_close_watches(struct coordinator_service *shell) {
+void shell_close_watches(struct coordinator_service *shell, const char *why) {
   struct err err;
-  err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  err_set(&err, ERR_UNAVAILABLE, "%s", why);
   while (shell->watches)
     watch_finish(shell->watches, &err);
 }

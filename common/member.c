@@ -2,32 +2,42 @@
 #include "common/member.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/message.h"
 
-enum { HEARTBEAT_MS = 1000, OFFERED_MAX = 1024 };
+enum { HEARTBEAT_MS = 1000, OFFERED_MAX = 1024, WELCOME_MS = 3000, ROUNDS_SLOWER = 2 };
+
+/* Where a coordinator may be. */
+struct address {
+  struct rpc_channel *channel;
+  struct err logged; /* the last failure that was logged; the thread's own */
+};
 
 struct member {
   struct member_options options;
-  char *coordinator;
   Weir__Hello *hello;
-  struct rpc_channel *channel;
+  struct address *addresses; /* [n_addresses], in the order of the option */
+  int n_addresses;
   pthread_t thread;
-  struct err logged; /* the last failure that was logged; the thread's own */
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
+  int trying;                /* the address of the stream */
+  int joined;                /* the address of the last membership; the first before there was one */
   struct rpc_stream *stream; /* NULL between streams */
   bool is_connected;         /* Welcome came on this stream */
   bool has_ended;            /* the stream has, with `end` */
-  bool is_overrun;           /* it took no more messages: what it was not told would be missing */
   bool is_stopping;
   struct err end;
+  struct err cut; /* why we end the stream ourselves; OK: we do not */
+  char *id;       /* of the last membership */
   uint64_t epoch; /* the highest seen */
 };
 
@@ -35,13 +45,25 @@ static void *member_main(void *argument);
 static bool member_serve_stream(struct member *member);
 static void member_log_end(struct member *member, bool was_connected, const struct err *end);
 
+static void member_open_channels(struct member *member) {
+  char *list = mem_strdup(member->options.coordinator), *rest = list, *name;
+  int capacity = 0;
+  while ((name = strsep(&rest, ","))) {
+    if (!*name && (rest || member->n_addresses > 0))
+      continue;
+    array_reserve((void **)&member->addresses, &capacity, member->n_addresses, sizeof *member->addresses);
+    member->addresses[member->n_addresses++] =
+        (struct address){.channel = rpc_channel_open(member->options.client, name)};
+  }
+  free(list);
+}
+
 struct member *member_start(const struct member_options *options) {
   struct member *member = mem_new(sizeof *member);
   pthread_condattr_t monotonic;
   member->options = *options;
-  member->coordinator = mem_strdup(options->coordinator);
   member->hello = message_copy(options->hello);
-  member->channel = rpc_channel_open(options->client, member->coordinator);
+  member_open_channels(member);
   pthread_mutex_init(&member->lock, NULL);
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -51,15 +73,19 @@ struct member *member_start(const struct member_options *options) {
   return member;
 }
 
+static void member_cut_locked(struct member *member, enum err_code code, const char *why) {
+  if (!member->cut.code)
+    err_set(&member->cut, code, "%s: %s", rpc_channel_target(member->addresses[member->trying].channel), why);
+  pthread_cond_signal(&member->changed);
+}
+
 int member_send(struct member *member, const Weir__MemberMessage *message) {
   int code = ERR_CANCELLED;
   pthread_mutex_lock(&member->lock);
   if (member->stream && member->is_connected)
     code = rpc_stream_send(member->stream, message);
-  if (code == ERR_BUSY) {
-    member->is_overrun = true;
-    pthread_cond_signal(&member->changed);
-  }
+  if (code == ERR_BUSY)
+    member_cut_locked(member, ERR_BUSY, "it takes no more messages");
   pthread_mutex_unlock(&member->lock);
   return code;
 }
@@ -82,16 +108,22 @@ void member_stop(struct member *member) {
   pthread_cond_signal(&member->changed);
   pthread_mutex_unlock(&member->lock);
   pthread_join(member->thread, NULL);
-  rpc_channel_close(member->channel);
+  for (int i = 0; i < member->n_addresses; i++)
+    rpc_channel_close(member->addresses[i].channel);
   pthread_cond_destroy(&member->changed);
   pthread_mutex_destroy(&member->lock);
   message_free(member->hello);
-  free(member->coordinator);
+  free(member->addresses);
+  free(member->id);
   free(member);
 }
 
 struct rpc_channel *member_channel(struct member *member) {
-  return member->channel;
+  struct rpc_channel *channel;
+  pthread_mutex_lock(&member->lock);
+  channel = member->addresses[member->joined].channel;
+  pthread_mutex_unlock(&member->lock);
+  return channel;
 }
 
 /* Waits until something changed, at most timeout_ms. */
@@ -107,42 +139,68 @@ static void member_wait_locked(struct member *member, int timeout_ms) {
   pthread_cond_timedwait(&member->changed, &member->lock, &until);
 }
 
+/* Where we were members is tried again first: a coordinator that was restarted is there. Then the others,
+   with a pause once each was tried. */
 static void *member_main(void *argument) {
   struct member *member = argument;
-  int attempt = 0;
+  int failures = 0;
   pthread_mutex_lock(&member->lock);
   while (!member->is_stopping) {
-    attempt = member_serve_stream(member) ? 0 : attempt + 1;
-    if (!member->is_stopping)
-      member_wait_locked(member, rpc_backoff_ms(attempt));
+    bool was_connected = member_serve_stream(member);
+    int round;
+    failures = was_connected ? 0 : failures + 1;
+    if (!was_connected || member->cut.code == ERR_STALE)
+      member->trying = (member->trying + 1) % member->n_addresses;
+    if (failures % member->n_addresses != 0 || member->is_stopping)
+      continue;
+    round = failures / member->n_addresses;
+    member_wait_locked(member, rpc_backoff_ms(round < ROUNDS_SLOWER ? round : ROUNDS_SLOWER));
   }
   pthread_mutex_unlock(&member->lock);
   return NULL;
 }
 
+/* What an order is worth. */
+enum verdict { ORDER_REFUSED, ORDER_WELCOME, ORDER_OBEYED };
+
+static enum verdict member_judge_locked(struct member *member, const Weir__Order *order) {
+  bool is_welcome = order->body_case == WEIR__ORDER__BODY_WELCOME;
+  char why[128];
+  if (order->epoch < member->epoch) {
+    snprintf(why, sizeof why, "it is of epoch %llu, another coordinator leads with epoch %llu",
+             (unsigned long long)order->epoch, (unsigned long long)member->epoch);
+    member_cut_locked(member, ERR_STALE, why);
+  }
+  if (member->cut.code || is_welcome == member->is_connected)
+    return ORDER_REFUSED;
+  member->epoch = order->epoch;
+  if (!is_welcome)
+    return ORDER_OBEYED;
+  member->is_connected = true;
+  member->joined = member->trying;
+  free(member->id);
+  member->id = mem_strdup(order->welcome->id);
+  return ORDER_WELCOME;
+}
+
 static void member_on_message(void *user, const void *message) {
   struct member *member = user;
   const Weir__Order *order = message;
-  bool is_welcome = order->body_case == WEIR__ORDER__BODY_WELCOME, is_first = false, is_stale, is_early;
-  uint64_t epoch;
+  enum verdict verdict;
+  const char *target;
   pthread_mutex_lock(&member->lock);
-  epoch = member->epoch;
-  is_stale = order->epoch < epoch;
-  is_early = !is_welcome && !member->is_connected;
-  if (!is_stale) {
-    member->epoch = order->epoch;
-    is_first = is_welcome && !member->is_connected;
-    member->is_connected |= is_welcome;
-  }
+  verdict = member_judge_locked(member, order);
+  target = rpc_channel_target(member->addresses[member->trying].channel);
   pthread_mutex_unlock(&member->lock);
-  if (is_stale || is_early)
-    log_event(LOG_WARN, "member", "order_refused", "epoch=%llu newest=%llu before_welcome=%d",
-              (unsigned long long)order->epoch, (unsigned long long)epoch, is_early);
-  else if (is_first) {
-    log_event(LOG_INFO, "member", "joined", "coordinator=%s id=%s", member->coordinator, order->welcome->id);
+  if (verdict == ORDER_REFUSED)
+    log_event(LOG_WARN, "member", "order_refused", "coordinator=%s epoch=%llu body=%d", target,
+              (unsigned long long)order->epoch, (int)order->body_case);
+  else if (verdict == ORDER_WELCOME) {
+    log_event(LOG_INFO, "member", "joined", "coordinator=%s id=%s epoch=%llu", target, order->welcome->id,
+              (unsigned long long)order->epoch);
     if (member->options.on_connected)
       member->options.on_connected(member->options.user, order->welcome->id);
-  } else if (!is_welcome)
+  } else
     member->options.on_order(member->options.user, order);
 }
 
@@ -155,16 +213,28 @@ static void member_on_end(void *user, const struct err *err) {
   pthread_mutex_unlock(&member->lock);
 }
 
-/* Says Hello again on a new stream; under the lock, so that callbacks find the stream in its place. */
+/* Says Hello on a new stream. Called and left with the lock held, given up while the owner says what it has;
+   the stream is opened under it, so that callbacks find the stream in its place. */
 static void member_open_stream_locked(struct member *member) {
   struct rpc_stream_handlers handlers = {
       .on_message = member_on_message, .on_end = member_on_end, .user = member};
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__Hello hello = *member->hello;
+  struct arena arena;
+  arena_init(&arena);
+  hello.id = arena_strdup(&arena, member->id ? member->id : "");
+  hello.epoch = member->epoch;
+  pthread_mutex_unlock(&member->lock);
+  if (member->options.on_hello)
+    member->options.on_hello(member->options.user, &hello, &arena);
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_HELLO;
-  message.hello = member->hello;
-  member->has_ended = member->is_overrun = false;
-  member->stream = rpc_stream_open(member->channel, RPC_JOIN, &handlers);
+  message.hello = &hello;
+  pthread_mutex_lock(&member->lock);
+  member->has_ended = false;
+  member->end = member->cut = ERR_NONE;
+  member->stream = rpc_stream_open(member->addresses[member->trying].channel, RPC_JOIN, &handlers);
   rpc_stream_send(member->stream, &message);
+  arena_fini(&arena);
 }
 
 static void member_beat_locked(struct member *member) {
@@ -176,17 +246,21 @@ static void member_beat_locked(struct member *member) {
 }
 
 static bool member_is_over_locked(const struct member *member) {
-  return member->has_ended || member->is_overrun || member->is_stopping;
+  return member->has_ended || member->cut.code || member->is_stopping;
 }
 
 /* One stream from Hello to its end. Called and left with the lock held. True if we were a member. */
 static bool member_serve_stream(struct member *member) {
+  uint64_t begun_ns = clock_now_ns();
   struct rpc_stream *stream;
   struct err end;
   bool was_connected, is_stopping;
   member_open_stream_locked(member);
   while (!member_is_over_locked(member)) {
     member_wait_locked(member, HEARTBEAT_MS);
+    if (!member->is_connected && member->n_addresses > 1 &&
+        clock_now_ns() - begun_ns > WELCOME_MS * 1000000ull)
+      member_cut_locked(member, ERR_TIMEOUT, "it does not answer");
     if (!member_is_over_locked(member))
       member_beat_locked(member);
   }
@@ -195,9 +269,7 @@ static bool member_serve_stream(struct member *member) {
   pthread_mutex_unlock(&member->lock);
   rpc_stream_close(stream);
   pthread_mutex_lock(&member->lock);
-  end = member->end;
-  if (member->is_overrun)
-    err_set(&end, ERR_BUSY, "%s takes no more messages", member->coordinator);
+  end = member->cut.code ? member->cut : member->end;
   was_connected = member->is_connected;
   is_stopping = member->is_stopping;
   member->is_connected = false;
@@ -210,11 +282,12 @@ static bool member_serve_stream(struct member *member) {
   return was_connected;
 }
 
-/* Once for each cause: a coordinator that is away for an hour is one line. */
+/* Once for each address and cause: a coordinator that is away for an hour is one line. */
 static void member_log_end(struct member *member, bool was_connected, const struct err *end) {
-  if (!was_connected && strcmp(end->text, member->logged.text) == 0)
+  struct address *address = &member->addresses[member->trying];
+  if (!was_connected && strcmp(end->text, address->logged.text) == 0)
     return;
   log_event(LOG_WARN, "member", was_connected ? "lost" : "not_joined", "coordinator=%s code=%s error=\"%s\"",
-            member->coordinator, err_name(end->code), end->text);
-  member->logged = *end;
+            rpc_channel_target(address->channel), err_name(end->code), end->text);
+  address->logged = *end;
 }

@@ -13,7 +13,7 @@ struct member;
 
 struct member_options {
   struct rpc_client *client; /* outlives the member */
-  const char *coordinator;   /* HOST:PORT, or several parted by commas, tried in turn; copied */
+  const char *coordinator;   /* HOST:PORT, or several parted by commas: where it may be; copied */
   const Weir__Hello *hello;  /* copied */
 
   /* Fills hello->runs, in the arena: what we still have of former memberships. id and epoch are filled
@@ -23,7 +23,8 @@ struct member_options {
      queue's thread: never blocks. May be NULL. */
   void (*on_connected)(void *user, const char *id);
   /* An order other than Welcome, in the order sent; it ends with the callback (message_copy keeps it). On a
-     queue's thread: never blocks. Orders of a lower epoch than one already seen do not get here. */
+     queue's thread: never blocks. One of a lower epoch than was seen before does not get here, but ends the
+     membership: its coordinator leads no more. */
   void (*on_order)(void *user, const Weir__Order *order);
   /* The membership that on_connected began has ended; err says why (OK: the coordinator ended it). On the
      member's own thread, so it may block; neither order nor on_connected comes before it returns. Also called

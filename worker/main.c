@@ -15,17 +15,18 @@ static const char help[] =
     "weir-worker - computes the gradients of training runs for a Weir cluster\n"
     "\n"
     "USAGE\n"
-    "  weir-worker [--coordinator HOST:PORT] [--data-root DIR] [--device cpu|auto]\n"
+    "  weir-worker [--coordinator HOST:PORT[,...]] [--data-root DIR] [--device cpu|auto]\n"
     "              [--threads N] [--backend NAME]\n"
     "\n"
     "DESCRIPTION\n"
     "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
-    "  chunks of its evaluations. It may join and leave at any time; the weights that a run ends with do "
-    "not\n"
-    "  depend on it. While the coordinator is away it keeps trying to reach it.\n"
+    "  chunks of its evaluations. It may join and leave at any time; the weights that a run ends with do\n"
+    "  not depend on it. While the coordinator is away it goes on with what it has, and keeps trying to\n"
+    "  reach it.\n"
     "\n"
     "OPTIONS\n"
-    "  --coordinator HOST:PORT  where the coordinator listens\n"
+    "  --coordinator HOST:PORT  where the coordinator listens; several, parted by commas, where it may be:\n"
+    "                           one of them leads, the others stand by\n"
     "                           (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
     "  --data-root DIR          datasets are read below this directory only: a run's data.root is joined to\n"
     "                           it, or, when absolute, must lie below it (default: /)\n"
@@ -152,7 +153,7 @@ int main(int argc, char **argv) {
   int status = options_read(argc, argv, &worker, &is_answered);
   if (status || is_answered)
     return status;
-  if (rpc_address_check(worker.coordinator, &err)) {
+  if (rpc_addresses_check(worker.coordinator, &err)) {
     fprintf(stderr, "weir-worker: --coordinator: %s\n", err.text);
     return EXIT_USAGE;
   }

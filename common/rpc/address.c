@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/memory.h"
+
 enum { PORT_MAX = 65535 };
 
 int rpc_address_check(const char *address, struct err *err) {
@@ -20,6 +22,15 @@ int rpc_address_check(const char *address, struct err *err) {
       is_ambiguous)
     return err_set(err, ERR_INVALID, "'%s' is not an address: expected HOST:PORT or [IPV6]:PORT", address);
   return ERR_OK;
+}
+
+int rpc_addresses_check(const char *addresses, struct err *err) {
+  char *list = mem_strdup(addresses), *rest = list, *address;
+  int code = 0;
+  while (!code && (address = strsep(&rest, ",")))
+    code = rpc_address_check(address, err);
+  free(list);
+  return code;
 }
 
 static int try_to_bind(const struct addrinfo *info) {

@@ -10,7 +10,8 @@
 #include "common/random.h"
 #include "common/rpc/client_core.h"
 
-enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 2000 };
+/* RECONNECT_MAX_MS: whoever comes back is found within a second. */
+enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 2000, RECONNECT_MAX_MS = 500 };
 
 struct rpc_client {
   struct rpc_queue *queues;
@@ -49,7 +50,7 @@ struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *targ
   rpc_args_add(&args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1); /* a connection of its own */
   rpc_args_add(&args, GRPC_ARG_ENABLE_RETRIES, 0);
   rpc_args_add(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, BACKOFF_MAX_MS);
+  rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MAX_MS);
   rpc_args_add(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000); /* really: how long connecting may take */
   rpc_args_add(&args, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
   rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);

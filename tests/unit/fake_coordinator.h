@@ -26,6 +26,8 @@ struct fake_coordinator {
   char target[32];
   const void *model; /* what FetchModel gives */
   size_t model_bytes;
+  uint64_t epoch; /* of Welcome */
+  const char *id; /* that it gives to a member that had none; others keep theirs */
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -34,6 +36,7 @@ struct fake_coordinator {
   int n_messages[BODIES];                /* by body case */
   Weir__MemberMessage *messages[BODIES]; /* the last of each */
   bool refuses;                          /* members, when they say Hello */
+  bool stands_by;                        /* likewise: another leads */
   bool has_no_model;                     /* FetchModel is parked until the client goes */
 };
 
@@ -60,13 +63,15 @@ static inline void coordinator_on_message(struct rpc_call *call, const void *mes
   message_free(c->messages[from->body_case]);
   c->messages[from->body_case] = message_copy(message);
   c->n_messages[from->body_case]++;
-  if (is_hello && c->refuses)
+  if (is_hello && c->stands_by)
+    rpc_call_fail(call, ERR_UNAVAILABLE, "this coordinator is a standby");
+  else if (is_hello && c->refuses)
     rpc_call_fail(call, ERR_INVALID, "the fingerprint does not match");
   else if (is_hello) {
     Weir__Order order = WEIR__ORDER__INIT;
     Weir__Welcome welcome = WEIR__WELCOME__INIT;
-    welcome.id = (char *)"server-1";
-    order.epoch = 1;
+    welcome.id = *from->hello->id ? from->hello->id : (char *)c->id;
+    order.epoch = c->epoch;
     order.body_case = WEIR__ORDER__BODY_WELCOME;
     order.welcome = &welcome;
     rpc_call_send(call, &order, NULL);
@@ -122,16 +127,28 @@ static const struct rpc_method coordinator_methods[] = {
     {RPC_FETCH_MODEL, false, coordinator_on_fetch, NULL, coordinator_on_fetch_closed},
 };
 
-static inline void coordinator_init(struct fake_coordinator *c) {
+/* Listens where it did before, if it did. */
+static inline void coordinator_listen(struct fake_coordinator *c) {
   struct rpc_service service = {coordinator_methods, 2, c};
-  struct rpc_server_options options = {.listen = "127.0.0.1:0", .services = &service, .n_services = 1};
+  struct rpc_server_options options = {
+      .listen = *c->target ? c->target : "127.0.0.1:0", .services = &service, .n_services = 1};
   struct err err;
-  *c = (struct fake_coordinator){0};
-  pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->changed, NULL);
   if (rpc_server_start(&options, &c->server, &err))
     fail_msg("%s", err.text);
   snprintf(c->target, sizeof c->target, "127.0.0.1:%d", rpc_server_port(c->server));
+}
+
+/* Breaks every link. */
+static inline void coordinator_stop_listening(struct fake_coordinator *c) {
+  rpc_server_stop(c->server);
+  c->server = NULL;
+}
+
+static inline void coordinator_init(struct fake_coordinator *c) {
+  *c = (struct fake_coordinator){.epoch = 1, .id = "server-1"};
+  pthread_mutex_init(&c->lock, NULL);
+  pthread_cond_init(&c->changed, NULL);
+  coordinator_listen(c);
 }
 
 static inline void coordinator_fini(struct fake_coordinator *c) {

@@ -13,6 +13,7 @@ struct fixture {
   bool is_member;
   struct err lost;
   char id[32], run[32];
+  const char *hosted; /* said to be hosted */
 };
 
 static void note(struct fixture *f, int *counter) {
@@ -48,6 +49,20 @@ static void on_lost(void *user, const struct err *err) {
   note(f, &f->n_lost);
 }
 
+static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
+  struct fixture *f = user;
+  pthread_mutex_lock(&f->lock);
+  assert_false(f->is_member);
+  if (f->hosted) {
+    hello->runs = arena_new(arena, sizeof *hello->runs);
+    hello->runs[hello->n_runs] = arena_new(arena, sizeof **hello->runs);
+    weir__hosted_run__init(hello->runs[hello->n_runs]);
+    hello->runs[hello->n_runs]->incarnation = 7;
+    hello->runs[hello->n_runs++]->run = arena_strdup(arena, f->hosted);
+  }
+  pthread_mutex_unlock(&f->lock);
+}
+
 static void wait_for(struct fixture *f, const int *counter, int least) {
   struct timespec until;
   int rc = 0;
@@ -66,6 +81,7 @@ static void fixture_start(struct fixture *f, const char *target) {
   struct member_options options = {.client = f->client,
                                    .coordinator = target,
                                    .hello = &hello,
+                                   .on_hello = on_hello,
                                    .on_connected = on_connected,
                                    .on_order = on_order,
                                    .on_lost = on_lost,
@@ -143,18 +159,23 @@ static void orders_and_messages_travel(void **state) {
   fixture_fini(&f);
 }
 
-static void an_order_of_an_older_epoch_is_refused(void **state) {
+static void an_order_of_an_older_epoch_is_refused_and_ends_the_membership(void **state) {
   struct fixture f;
   (void)state;
   fixture_init(&f);
   fixture_start(&f, f.coordinator.target);
   wait_for(&f, &f.n_connected, 1);
+  pthread_mutex_lock(&f.coordinator.lock);
+  f.coordinator.epoch = 3;
+  pthread_mutex_unlock(&f.coordinator.lock);
   send_unload(&f, 3, "new");
   send_unload(&f, 2, "old");
-  send_unload(&f, 3, "newest");
-  wait_for(&f, &f.n_orders, 2);
-  assert_string_equal(f.run, "newest");
-  assert_int_equal(f.n_orders, 2);
+  send_unload(&f, 3, "too late");
+  wait_for(&f, &f.n_lost, 1);
+  assert_int_equal(f.lost.code, ERR_STALE);
+  assert_string_equal(f.run, "new");
+  assert_int_equal(f.n_orders, 1);
+  wait_for(&f, &f.n_connected, 2);
   fixture_fini(&f);
 }
 
@@ -217,6 +238,120 @@ static void a_member_that_is_refused_tries_again(void **state) {
   fixture_fini(&f);
 }
 
+static void list(char *out, size_t size, const struct fake_coordinator *a, const struct fake_coordinator *b) {
+  snprintf(out, size, "%s,%s", a->target, b->target);
+}
+
+static void a_member_finds_the_coordinator_that_leads(void **state) {
+  struct fixture f;
+  struct fake_coordinator leader;
+  char both[80];
+  (void)state;
+  fixture_init(&f);
+  coordinator_init(&leader);
+  f.coordinator.stands_by = true;
+  list(both, sizeof both, &f.coordinator, &leader);
+  fixture_start(&f, both);
+  wait_for(&f, &f.n_connected, 1);
+  coordinator_wait(&leader, &leader.n_joined, 1);
+  assert_string_equal(rpc_channel_target(member_channel(f.member)), leader.target);
+  fixture_fini(&f);
+  coordinator_fini(&leader);
+}
+
+static void a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs(void **state) {
+  struct fixture f;
+  struct fake_coordinator successor;
+  const Weir__Hello *hello;
+  char both[80];
+  (void)state;
+  fixture_init(&f);
+  coordinator_init(&successor);
+  f.coordinator.epoch = 5;
+  f.coordinator.id = "server-4";
+  successor.epoch = 6;
+  successor.stands_by = true;
+  list(both, sizeof both, &f.coordinator, &successor);
+  fixture_start(&f, both);
+  wait_for(&f, &f.n_connected, 1);
+  hello = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 1)->hello;
+  assert_string_equal(hello->id, "");
+  assert_int_equal(hello->epoch, 0);
+  assert_int_equal(hello->n_runs, 0);
+  assert_int_equal(hello->pid, 17);
+  pthread_mutex_lock(&f.lock);
+  f.hosted = "mnist-1";
+  pthread_mutex_unlock(&f.lock);
+  coordinator_stop_listening(&f.coordinator);
+  wait_for(&f, &f.n_lost, 1);
+  coordinator_wait_message(&successor, WEIR__MEMBER_MESSAGE__BODY_HELLO, 2); /* it asks again and again */
+  pthread_mutex_lock(&successor.lock);
+  successor.stands_by = false;
+  pthread_mutex_unlock(&successor.lock);
+  wait_for(&f, &f.n_connected, 2);
+  assert_string_equal(f.id, "server-4");
+  hello = successor.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello;
+  assert_string_equal(hello->id, "server-4");
+  assert_int_equal(hello->epoch, 5);
+  assert_int_equal(hello->pid, 17);
+  assert_int_equal(hello->n_runs, 1);
+  assert_string_equal(hello->runs[0]->run, "mnist-1");
+  assert_int_equal(hello->runs[0]->incarnation, 7);
+  assert_string_equal(rpc_channel_target(member_channel(f.member)), successor.target);
+  fixture_fini(&f);
+  coordinator_fini(&successor);
+}
+
+static void a_coordinator_of_an_older_epoch_is_no_coordinator(void **state) {
+  struct fixture f;
+  struct fake_coordinator leader;
+  char both[80];
+  (void)state;
+  fixture_init(&f);
+  coordinator_init(&leader);
+  leader.epoch = 9;
+  list(both, sizeof both, &leader, &f.coordinator);
+  fixture_start(&f, both);
+  wait_for(&f, &f.n_connected, 1);
+  coordinator_kick(&leader);
+  pthread_mutex_lock(&leader.lock);
+  leader.stands_by = true; /* so that the other, which does not know yet, is asked */
+  pthread_mutex_unlock(&leader.lock);
+  wait_for(&f, &f.n_lost, 1);
+  coordinator_wait(&f.coordinator, &f.coordinator.n_joined, 1);
+  assert_int_equal(f.coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello->epoch, 9);
+  pthread_mutex_lock(&leader.lock);
+  leader.stands_by = false;
+  pthread_mutex_unlock(&leader.lock);
+  wait_for(&f, &f.n_connected, 2);
+  coordinator_wait(&leader, &leader.n_joined, 2);
+  fixture_fini(&f);
+  coordinator_fini(&leader);
+}
+
+static double seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void a_restarted_coordinator_is_found_at_once(void **state) {
+  struct fixture f;
+  double begun;
+  (void)state;
+  fixture_init(&f);
+  fixture_start(&f, f.coordinator.target);
+  wait_for(&f, &f.n_connected, 1);
+  coordinator_stop_listening(&f.coordinator);
+  wait_for(&f, &f.n_lost, 1);
+  nanosleep(&(struct timespec){3, 0}, NULL); /* so that all pauses are as long as they get */
+  begun = seconds_now();
+  coordinator_listen(&f.coordinator);
+  wait_for(&f, &f.n_connected, 2);
+  assert_true(seconds_now() - begun < 2); /* one, on a machine that does nothing else */
+  fixture_fini(&f);
+}
+
 static void a_member_without_a_coordinator_can_be_stopped(void **state) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   struct fixture f;
@@ -233,10 +368,14 @@ int main(void) {
       cmocka_unit_test(a_member_says_hello_and_is_welcomed),
       cmocka_unit_test(a_member_beats),
       cmocka_unit_test(orders_and_messages_travel),
-      cmocka_unit_test(an_order_of_an_older_epoch_is_refused),
+      cmocka_unit_test(an_order_of_an_older_epoch_is_refused_and_ends_the_membership),
       cmocka_unit_test(a_member_joins_again_when_the_link_breaks),
       cmocka_unit_test(a_member_that_cannot_say_more_joins_anew),
       cmocka_unit_test(a_member_that_is_refused_tries_again),
+      cmocka_unit_test(a_member_finds_the_coordinator_that_leads),
+      cmocka_unit_test(a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs),
+      cmocka_unit_test(a_coordinator_of_an_older_epoch_is_no_coordinator),
+      cmocka_unit_test(a_restarted_coordinator_is_found_at_once),
       cmocka_unit_test(a_member_without_a_coordinator_can_be_stopped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

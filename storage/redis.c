@@ -84,7 +84,7 @@ static void call_init(struct block_call *call, struct redis_store *store, int n)
 static struct redis_command *call_add(struct block_call *call, const char *command, const char *sha256);
 static void call_fini(struct block_call *call);
 static int write_guarded(struct redis_store *store, const struct store_guard *record,
-                         const struct store_guard *guards, int n_guards, bool *was_sent, struct err *err);
+                         const struct store_guard *guards, int n_guards, bool *is_in_doubt, struct err *err);
 static int confirm_write(struct redis_store *store, const struct store_guard *record,
                          const struct store_guard *guards, int n_guards, struct err *err);
 static char *record_key(const struct redis_store *store, const char *name);
@@ -108,16 +108,21 @@ static int redis_open(const char *url, struct store **out, struct err *err) {
   return rc;
 }
 
-/* That it answers to a command on our keys: it is a Redis, of the kind that the URL says, and lets us in. */
+/* That it answers to a command on our keys: it is a Redis, of the kind that the URL says, and lets us in. Two
+   keys of two slots are more than a node of a cluster takes in one command, whichever slots it has. */
 static int check_server(struct redis_store *store, struct err *err) {
   struct redis_command exists = {.expects = REDIS_EXPECTS(REDIS_INTEGER)};
   struct redis_batch batch = {.commands = &exists, .n = 1, .master = -1, .is_repeatable = true};
+  char *block = mem_printf("%s:b:", store->config.prefix);
   int rc;
   redis_command_add_text(&exists, "EXISTS");
   redis_command_add_text(&exists, store->index);
+  if (store->config.kind != REDIS_CLUSTER)
+    redis_command_add_text(&exists, block);
   exists.slot = redis_key_slot(store->index, strlen(store->index));
   rc = run(store, &batch, err);
   redis_commands_fini(&exists, 1);
+  free(block);
   return rc;
 }
 
@@ -255,19 +260,19 @@ static int redis_write_record(struct store *base, const char *name, const void *
                               const struct store_guard *guards, int n_guards, struct err *err) {
   struct redis_store *store = (struct redis_store *)base;
   struct store_guard record = {name, data, size};
-  bool was_sent;
+  bool is_in_doubt;
   int rc;
   if (size > record_bytes_max)
     return err_set(err, ERR_INVALID, "store: redis: record '%s' has %zu bytes, and may have %zu", name, size,
                    record_bytes_max);
-  rc = write_guarded(store, &record, guards, n_guards, &was_sent, err);
-  if (rc == ERR_UNAVAILABLE && was_sent)
+  rc = write_guarded(store, &record, guards, n_guards, &is_in_doubt, err);
+  if (rc == ERR_UNAVAILABLE && is_in_doubt)
     rc = confirm_write(store, &record, guards, n_guards, err);
   return rc;
 }
 
 static int write_guarded(struct redis_store *store, const struct store_guard *record,
-                         const struct store_guard *guards, int n_guards, bool *was_sent, struct err *err) {
+                         const struct store_guard *guards, int n_guards, bool *is_in_doubt, struct err *err) {
   struct redis_command eval = {.expects = REDIS_EXPECTS(REDIS_INTEGER)};
   struct redis_batch batch = {.commands = &eval, .n = 1, .master = -1, .is_write = true};
   char *keys[STORE_GUARDS_MAX + 1], n_keys[16];
@@ -293,7 +298,7 @@ static int write_guarded(struct redis_store *store, const struct store_guard *re
   }
   eval.slot = redis_key_slot(store->index, strlen(store->index));
   rc = run(store, &batch, err);
-  *was_sent = batch.was_sent;
+  *is_in_doubt = batch.is_in_doubt;
   broken = rc ? 0 : (int)eval.reply.integer;
   if (broken > 0 && broken <= n_guards)
     rc = err_set(err, ERR_STALE,
@@ -313,7 +318,7 @@ static int confirm_write(struct redis_store *store, const struct store_guard *re
                          const struct store_guard *guards, int n_guards, struct err *err) {
   struct store_guard wanted[STORE_GUARDS_MAX];
   struct err second = ERR_NONE;
-  bool was_sent;
+  bool is_in_doubt;
   int n = 0;
   for (int i = 0; i < n_guards; i++)
     if (strcmp(guards[i].name, record->name) != 0)
@@ -321,7 +326,7 @@ static int confirm_write(struct redis_store *store, const struct store_guard *re
   if (n == STORE_GUARDS_MAX)
     return err->code;
   wanted[n++] = *record;
-  if (write_guarded(store, record, wanted, n, &was_sent, &second) == 0) {
+  if (write_guarded(store, record, wanted, n, &is_in_doubt, &second) == 0) {
     *err = ERR_NONE;
     return 0;
   }

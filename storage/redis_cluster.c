@@ -131,7 +131,9 @@ static int run_rounds(struct cluster_run *run, struct err *err) {
     if (run->has_to_pause)
       nanosleep(&(struct timespec){.tv_nsec = TRYAGAIN_PAUSE_MS * 1000000L}, NULL);
   }
-  return err_set(err, ERR_UNAVAILABLE, "store: redis cluster: its nodes send us from one to another");
+  return err_set(err, ERR_UNAVAILABLE,
+                 run->has_to_pause ? "store: redis cluster: the slot of these keys is moving to another node"
+                                   : "store: redis cluster: its nodes send us from one to another");
 }
 
 static int run_node(struct cluster_run *run, int node, struct err *err) {

@@ -39,6 +39,7 @@ static const struct refusal refusals[] = {
     {"ERR invalid DB index", ERR_INVALID, "does not have that database"},
     {"ERR SELECT is not allowed", ERR_INVALID, "has the database 0 only: it belongs to a cluster"},
     {"MOVED", ERR_INVALID, "belongs to a cluster: use redis+cluster://"},
+    {"CROSSSLOT", ERR_INVALID, "belongs to a cluster: use redis+cluster://"},
     {"ERR This instance has cluster support disabled", ERR_INVALID, "belongs to no cluster: use redis://"},
     {"ERR unknown command", ERR_INVALID,
      "lacks a command that the store needs (is it a sentinel? then redis+sentinel://)"},

@@ -322,7 +322,7 @@ static void frame_init(struct frame *frame, struct redis_command *const *command
         size += from[p].iov_len;
       at += sprintf(at, "$%zu\r\n", size);
       if (!is_value && size <= COPY_MAX) {
-        at = mempcpy(at, from->iov_base, size);
+        at = size ? mempcpy(at, from->iov_base, size) : at;
       } else {
         part->iov_len = (size_t)(at - (char *)part->iov_base);
         for (int p = 0; p < n_from; p++)

@@ -103,10 +103,12 @@ int redis_session_pipeline(struct redis_session *session, struct redis_link *lin
   struct redis_command wait = {0};
   char replicas[16], timeout[16];
   int rc;
-  batch->was_sent = true;
   *n_replicas = INT_MAX;
-  if (!batch->is_write || config->replicas == 0)
-    return redis_link_exchange(link, commands, n, err);
+  if (!batch->is_write || config->replicas == 0) {
+    rc = redis_link_exchange(link, commands, n, err);
+    batch->is_in_doubt |= rc != 0;
+    return rc;
+  }
   /* Its answer must come before we stop waiting for it. */
   snprintf(replicas, sizeof replicas, "%d", config->replicas);
   snprintf(timeout, sizeof timeout, "%d", config->timeout_ms - config->timeout_ms / 4);
@@ -115,6 +117,7 @@ int redis_session_pipeline(struct redis_session *session, struct redis_link *lin
   redis_command_add_text(&wait, timeout);
   commands[n] = &wait;
   rc = redis_link_exchange(link, commands, n + 1, err);
+  batch->is_in_doubt |= rc != 0;
   if (!rc)
     *n_replicas = wait.reply.type == REDIS_INTEGER && wait.reply.integer > 0 && wait.reply.integer < INT_MAX
                       ? (int)wait.reply.integer

@@ -13,7 +13,7 @@ struct redis_batch {
   int master;         /* one of redis_session_masters; -1: the master of each command's slot */
   bool is_repeatable; /* may be done twice: after a broken connection they are sent once more */
   bool is_write;      /* done when so many replicas as the URL asks for have it */
-  bool was_sent;      /* set: an error leaves open which were done */
+  bool is_in_doubt;   /* set: a connection broke; which were done is not known */
 };
 
 struct redis_session {

@@ -46,14 +46,15 @@ void store_close(struct store *store) {
     store->def->close(store);
 }
 
-/* The user's part of a URL: the bytes from "://" to the last '@' before the path. NULL: there is none. */
+/* The user's part of a URL: the bytes from "://" to the last '@', as the redis stores take it, so that an
+   unescaped '/' or '?' in a password shows nothing. NULL: there is none. */
 static const char *url_user(const char *url, size_t *length) {
   const char *begin = strstr(url, "://"), *at = NULL;
   if (!begin)
     return NULL;
   begin += 3;
-  for (const char *c = begin; *c && *c != '/' && *c != '?'; c++)
-    at = *c == '@' ? c : at;
+  if (*begin != '/')
+    at = strrchr(begin, '@');
   *length = at ? (size_t)(at - begin) : 0;
   return at ? begin : NULL;
 }

@@ -1,5 +1,4 @@
 /* weir cancel: end a run. */
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "client/command.h"
@@ -11,11 +10,10 @@ static int cancel_run(const struct args *args) {
   struct connection connection = {0};
   Weir__RunInfo *info = NULL;
   struct err err = ERR_NONE;
-  char state[OUTPUT_TEXT_MAX];
   request.run = (char *)args->arguments[0];
   if (connection_open(&connection, args->coordinator, &err) == 0 &&
       connection_call(&connection, RPC_CANCEL, &request, (void **)&info, &err) == 0) {
-    printf("%s: %s at step %" PRIu64 "\n", info->run, output_state(info->state, state), info->step);
+    output_run_line(stdout, info);
     weir__run_info__free_unpacked(info, NULL);
   }
   connection_close(&connection);
@@ -31,7 +29,7 @@ const struct command_def command_cancel = {
     .takes_coordinator = true,
     .description =
         "Ends RUN (an id or a unique prefix of one) at once; its servers and workers are free for other "
-        "runs. It cannot be taken up again.",
+        "runs. Its checkpoints stay: `weir resume` can take it up again.",
     .examples = "weir cancel fashion-mnist-k3f9a2\n",
     .run = cancel_run,
 };

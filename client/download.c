@@ -32,13 +32,15 @@ int download_model(struct connection *connection, const char *run, void **data, 
   return ERR_OK;
 }
 
-int download_weights(struct connection *connection, const char *run, uint64_t n_params,
+int download_weights(struct connection *connection, const char *run, const uint64_t *step, uint64_t n_params,
                      struct weights *weights, struct err *err) {
   Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
   struct bytes bytes = {0};
   uint64_t floats;
   *weights = (struct weights){0};
   request.run = (char *)run;
+  request.has_step = step != NULL;
+  request.step = step ? *step : 0;
   if (stream_read(connection, RPC_GET_WEIGHTS, &request, &bytes, err))
     goto out;
   floats = bytes.size / sizeof(float);
@@ -64,9 +66,11 @@ void weights_fini(struct weights *weights) {
 
 static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,
                        struct bytes *bytes, struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(connection->channel, method, -1);
+  struct rpc_reader *reader;
   struct err send_err = ERR_NONE;
   Weir__Chunk *chunk = NULL;
+  connection_find_leader(connection);
+  reader = rpc_reader_open(connection->channel, method, -1);
   stop_cancels(reader);
   if (rpc_reader_send(reader, request, &send_err) == 0)
     rpc_reader_half_close(reader);

@@ -18,9 +18,9 @@ struct weights {
   uint64_t n_state;
 };
 
-/* The run's newest weights. n_params: RunInfo.parameters. Errors: CORRUPT when fewer bytes or half a float
-   came. Released with weights_fini. */
-int download_weights(struct connection *connection, const char *run, uint64_t n_params,
+/* The weights of the run's checkpoint at a step (NULL: the newest). n_params: RunInfo.parameters. Errors:
+   CORRUPT when fewer bytes or half a float came. Released with weights_fini. */
+int download_weights(struct connection *connection, const char *run, const uint64_t *step, uint64_t n_params,
                      struct weights *weights, struct err *err);
 void weights_fini(struct weights *weights); /* safe on a zeroed one */
 

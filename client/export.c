@@ -6,7 +6,8 @@
 #include "client/command.h"
 #include "client/download.h"
 #include "client/export.h"
-#include "common/spec.h"
+#include "client/stored.h"
+#include "common/message.h"
 #include "training.pb-c.h"
 
 typedef int export_fn(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, const float *params,
@@ -26,66 +27,103 @@ static export_fn *find_format(const char *path, struct err *err) {
   return NULL;
 }
 
-static int fetch_and_write(struct connection *connection, const char *run, export_fn *write, const char *path,
-                           struct err *err) {
+static int export_asked(const struct args *args, export_fn *write, const char *path, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  struct connection connection = {0};
   struct weights weights = {0};
-  void *reply = NULL, *model = NULL;
-  const Weir__RunInfo *info;
+  Weir__RunInfo *info = NULL;
+  void *model = NULL;
   size_t model_size;
-  request.run = (char *)run;
-  if (connection_call(connection, RPC_GET_RUN, &request, &reply, err))
-    return err->code;
-  info = reply;
+  uint64_t step;
+  request.run = (char *)args->arguments[0];
+  if (connection_open(&connection, args->coordinator, err) ||
+      connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, err))
+    goto out;
   if (!info->spec) {
     err_set(err, ERR_INTERNAL, "the coordinator did not send the spec of run %s", info->run);
     goto out;
   }
-  if (download_model(connection, info->run, &model, &model_size, err) ||
-      download_weights(connection, info->run, info->parameters, &weights, err))
+  if (download_model(&connection, info->run, &model, &model_size, err) ||
+      download_weights(&connection, info->run, stored_step(args, &step), info->parameters, &weights, err))
     goto out;
   write(model, model_size, info->spec, weights.params, weights.n_params, weights.state, weights.n_state, path,
         err);
 out:
   weights_fini(&weights);
   free(model);
-  protobuf_c_message_free_unpacked(reply, NULL);
+  message_free(info);
+  connection_close(&connection);
+  return err->code;
+}
+
+static int export_stored(const struct args *args, struct store *store, export_fn *write, const char *path,
+                         struct err *err) {
+  struct stored_run run;
+  struct buffer *onnx = NULL, *flat = NULL;
+  uint64_t step, n_params, n_floats;
+  if (stored_run_open(store, args->arguments[0], &run, err) ||
+      stored_weights(&run, stored_step(args, &step), &onnx, &flat, err))
+    goto out;
+  n_params = run.record->parameters;
+  n_floats = flat->size_bytes / sizeof(float);
+  if (n_floats < n_params)
+    err_set(err, ERR_CORRUPT, "the checkpoint has %zu bytes of weights, but run '%s' has %llu parameters",
+            flat->size_bytes, run.record->run, (unsigned long long)n_params);
+  else
+    write(onnx->data, onnx->size_bytes, run.record->spec, flat->data, n_params,
+          (float *)flat->data + n_params, n_floats - n_params, path, err);
+out:
+  buffer_put(onnx);
+  buffer_put(flat);
+  stored_run_fini(&run);
   return err->code;
 }
 
 static int export_run(const struct args *args) {
   struct err err = ERR_NONE;
-  struct connection connection = {0};
+  struct store *store = NULL;
   const char *path = args_text(args, "output");
   export_fn *write = find_format(path, &err);
-  if (!write || connection_open(&connection, args->coordinator, &err))
+  if (!write || stored_open(args, &store, &err))
     return command_fail(&err);
-  if (fetch_and_write(&connection, args->arguments[0], write, path, &err) == 0)
-    printf("%s\n", path);
-  connection_close(&connection);
-  return err.code ? command_fail(&err) : EXIT_DONE;
+  if (store)
+    export_stored(args, store, write, path, &err);
+  else
+    export_asked(args, write, path, &err);
+  store_close(store);
+  if (err.code)
+    return command_fail(&err);
+  printf("%s\n", path);
+  return EXIT_DONE;
 }
 
 static const struct option_def export_options[] = {
+    {.name = "step",
+     .kind = OPTION_COUNT,
+     .value = "N",
+     .most = OPTION_COUNT_MAX,
+     .help = "the weights of the checkpoint at this step. Default: the newest."},
     {"output", 'o', OPTION_TEXT, "FILE", NULL, 0, 0, "The file to write; .onnx or .safetensors. Required."},
+    STORED_OPTION,
     {0},
 };
 
 const struct command_def command_export = {
     .name = "export",
-    .summary = "write a run's trained weights to a file",
+    .summary = "write the weights of a run's checkpoint to a file",
     .arguments = "RUN",
     .min_arguments = 1,
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Writes the weights that a finished run ended with. FILE.onnx is the submitted model in inference "
+        "Writes the weights of a checkpoint of RUN, by default of the newest: those that it ended with when "
+        "it is done. FILE.onnx is the submitted model in inference "
         "form: its "
         "trained initializers and running statistics replaced, batch norm on the latter and dropout gone. "
         "FILE.safetensors holds every tensor that training changed, under its name in the model.\n\n"
         "RUN is the run's id or a unique prefix of it.",
     .options = export_options,
     .examples = "weir export fashion-mnist -o model.onnx\n"
-                "weir export fashion-mnist-3fa9c1 -o model.safetensors\n",
+                "weir export fashion-mnist-3fa9c1 --step 500 -o model.safetensors\n",
     .run = export_run,
 };

@@ -6,26 +6,8 @@
 #include "client/export.h"
 #include "client/export_tensors.h"
 #include "client/model_file.h"
+#include "client/onnx_patch.h"
 #include "common/unpack.h"
-#include "onnx.pb-c.h"
-
-static Onnx__TensorProto *find_initializer(const Onnx__GraphProto *graph, const char *name) {
-  for (size_t i = 0; i < graph->n_initializer; i++)
-    if (strcmp(graph->initializer[i]->name, name) == 0)
-      return graph->initializer[i];
-  return NULL;
-}
-
-static void replace_data(Onnx__TensorProto *tensor, const struct trained_tensor *trained) {
-  size_t size = trained->elems * sizeof(float);
-  free(tensor->float_data);
-  tensor->float_data = NULL;
-  tensor->n_float_data = 0;
-  tensor->has_raw_data = 1;
-  tensor->raw_data.len = size;
-  tensor->raw_data.data = mem_resize(tensor->raw_data.data, size);
-  memcpy(tensor->raw_data.data, trained->data, size);
-}
 
 static void remove_attribute(Onnx__NodeProto *node, const char *name) {
   size_t kept = 0;
@@ -159,11 +141,8 @@ int export_onnx(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, c
   model = message_unpack(&onnx__model_proto__descriptor, onnx, onnx_size, err);
   if (!model)
     goto out;
-  for (int i = 0; i < trained.n; i++) {
-    Onnx__TensorProto *tensor = find_initializer(model->graph, trained.tensors[i].name);
-    CHECK(tensor); /* the model was opened from these bytes */
-    replace_data(tensor, &trained.tensors[i]);
-  }
+  for (int i = 0; i < trained.n; i++)
+    onnx_replace(model->graph, &trained.tensors[i]);
   freeze_graph(model->graph);
   write_packed(model, path, err);
 out:

@@ -187,6 +187,24 @@ int follow_exit(const struct follow_result *result) {
   return command_fail(&err);
 }
 
+int follow_command(struct connection *connection, const char *run, FILE *file, const char *metrics) {
+  struct follow_options options = {.connection = connection, .run = run, .file = file};
+  struct follow_result result = {0};
+  struct err err = ERR_NONE;
+  int status;
+  if ((metrics && metrics_open(metrics, false, &options.metrics[0], &err)) ||
+      follow(&options, &result, &err)) {
+    if (stop_cause() == STOP_SIGNAL)
+      err_set(&err, ERR_CANCELLED, "no longer following; the run goes on: weir watch %s", run);
+    status = command_fail(&err);
+  } else if ((status = follow_exit(&result)) == EXIT_DONE) {
+    follow_summary(file, &result);
+  }
+  metrics_close(options.metrics[0]);
+  follow_result_fini(&result);
+  return status;
+}
+
 void follow_summary(FILE *file, const struct follow_result *result) {
   const Weir__RunInfo *info = result->info;
   char text[OUTPUT_TEXT_MAX];

@@ -45,6 +45,10 @@ void follow_result_fini(struct follow_result *result); /* safe on a zeroed one *
    that says so and returns EXIT_RUN_FAILED, or EXIT_BAD_INPUT when the run's input was at fault. */
 int follow_exit(const struct follow_result *result);
 
+/* The whole of a command that follows: progress and the summary go to `file`, metrics (NULL: none) to the
+   file of that name. A Ctrl-C says that the run goes on. Returns the exit status. */
+int follow_command(struct connection *connection, const char *run, FILE *file, const char *metrics);
+
 /* The closing summary of a run that is DONE, as lines "name  value". */
 void follow_summary(FILE *file, const struct follow_result *result);
 

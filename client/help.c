@@ -23,7 +23,7 @@ void help_print(FILE *file, const struct command_def *const *commands, int n) {
   fputs("weir - train ONNX models on a cluster of parameter servers and workers\n\n", file);
   fputs("usage: weir COMMAND [ARGUMENT]... [OPTION]...\n\ncommands:\n", file);
   for (int i = 0; i < n; i++)
-    fprintf(file, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(file, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
   fputs("\nA model is an ONNX file, a run is described by a YAML file (its spec). `weir train` does\n"
         "everything on this machine; the other commands talk to the coordinator of a cluster, found\n"
         "through --coordinator HOST:PORT or WEIR_COORDINATOR (default 127.0.0.1:7070).\n\n"

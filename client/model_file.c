@@ -39,7 +39,7 @@ static int read_range(const char *path, int64_t offset, int64_t length, void **b
   }
   *size = (size_t)(length >= 0 ? length : file_size - offset);
   if (*size > model_bytes_max) {
-    err_set(err, ERR_UNSUPPORTED, "%s: %zu bytes; models of at most 2 GiB are read", path, *size);
+    err_set(err, ERR_UNSUPPORTED, "%s: %zu bytes; files of at most 2 GiB are read", path, *size);
     goto out;
   }
   *bytes = malloc(*size ? *size : 1);
@@ -146,6 +146,10 @@ int model_file_read(const char *path, void **bytes, size_t *size, struct err *er
     *bytes = NULL;
   }
   return err->code;
+}
+
+int model_file_read_bytes(const char *path, void **bytes, size_t *size, struct err *err) {
+  return read_range(path, 0, -1, bytes, size, err);
 }
 
 int model_file_write(const char *path, const void *bytes, size_t size, struct err *err) {

@@ -6,7 +6,8 @@
 
 #include "common/err.h"
 
-enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 4 };
+enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 64 };
+#define OPTION_COUNT_MAX 9007199254740992L /* 2^53: a `most` where nothing else bounds a count */
 
 enum option_kind {
   OPTION_FLAG,  /* --force */

@@ -122,6 +122,14 @@ static json_t *json_field(const ProtobufCFieldDescriptor *field, const void *val
   }
 }
 
+void output_run_line(FILE *file, Weir__RunInfo *info) {
+  char state[OUTPUT_TEXT_MAX];
+  output_clean(info->message);
+  fprintf(file, "%s: %s at step %" PRIu64 "%s%s\n", info->run, output_state(info->state, state), info->step,
+          info->message[0] ? ": " : "", info->message);
+  fflush(file);
+}
+
 const char *output_count(double value, char text[OUTPUT_TEXT_MAX]) {
   char digits[32];
   size_t length, out = 0;
@@ -157,6 +165,17 @@ const char *output_duration(double seconds, char text[OUTPUT_TEXT_MAX]) {
   else
     snprintf(text, OUTPUT_TEXT_MAX, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, whole / 3600, whole / 60 % 60,
              whole % 60);
+  return text;
+}
+
+const char *output_age(int64_t ms, char text[OUTPUT_TEXT_MAX]) {
+  int64_t seconds = ms > 0 ? ms / 1000 : 0;
+  if (seconds < 60)
+    snprintf(text, OUTPUT_TEXT_MAX, "%" PRId64 " s", seconds);
+  else if (seconds < 2 * 86400)
+    output_duration((double)seconds, text);
+  else
+    snprintf(text, OUTPUT_TEXT_MAX, "%" PRId64 " days", seconds / 86400);
   return text;
 }
 

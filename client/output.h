@@ -27,10 +27,14 @@ void table_fini(struct table *table);
 void output_json(FILE *file, const ProtobufCMessage *message);
 void output_json_list(FILE *file, ProtobufCMessage *const *messages, size_t n);
 
+/* "RUN: STATE at step N: MESSAGE", and a line end. */
+void output_run_line(FILE *file, Weir__RunInfo *info);
+
 /* Into text, which they return. */
 const char *output_count(double value, char text[OUTPUT_TEXT_MAX]);         /* "60,000" */
 const char *output_bytes(uint64_t bytes, char text[OUTPUT_TEXT_MAX]);       /* "1.7 MiB" */
 const char *output_duration(double seconds, char text[OUTPUT_TEXT_MAX]);    /* "0:41", "1:02:03", "-" */
+const char *output_age(int64_t ms, char text[OUTPUT_TEXT_MAX]);             /* "12 s", "3:05", "2 days" */
 const char *output_loss(double loss, char text[OUTPUT_TEXT_MAX]);           /* "0.2871", "-" when NaN */
 const char *output_percent(double fraction, char text[OUTPUT_TEXT_MAX]);    /* "90.12 %", "-" when NaN */
 const char *output_state(Weir__RunState state, char text[OUTPUT_TEXT_MAX]); /* "running" */

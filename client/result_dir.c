@@ -14,21 +14,24 @@
 #include "common/memory.h"
 
 /* What a run leaves. */
-static const char *const leftovers[] = {"spec.yaml",         "metrics.jsonl", "model.onnx",
-                                        "model.safetensors", "store",         "logs"};
+static const char *const leftovers[] = {"spec.yaml", "metrics.jsonl", "model.onnx", "model.safetensors",
+                                        "store",     "logs",          "run"};
 
 static bool has_results(const char *path);
+static int folder_open(const char *path, char **absolute, struct err *err);
 static int folder_make(const char *path, struct err *err);
 static int tree_remove(const char *path, struct err *err);
 static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *place);
 
 int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err) {
-  char *logs;
   if (!path[0])
     return err_set(err, ERR_INVALID, "the name of the folder for the results is empty");
   if (!is_forced && has_results(path))
-    return err_set(err, ERR_EXISTS,
-                   "'%s' already holds a run: pass --force to replace it, or another --out DIR", path);
+    return err_set(
+        err, ERR_EXISTS,
+        "'%s' already holds a run: pass --resume to go on with it, --force to replace it, or another "
+        "--out DIR",
+        path);
   for (size_t i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
     char *leftover = mem_printf("%s/%s", path, leftovers[i]);
     if (access(leftover, F_OK) == 0)
@@ -37,7 +40,21 @@ int result_dir_make(const char *path, bool is_forced, char **absolute, struct er
     if (err->code)
       return err->code;
   }
-  logs = mem_printf("%s/logs", path);
+  return folder_open(path, absolute, err);
+}
+
+int result_dir_reopen(const char *path, char **absolute, struct err *err) {
+  char *run = mem_printf("%s/run", path);
+  bool is_there = access(run, F_OK) == 0;
+  free(run);
+  if (!is_there)
+    return err_set(err, ERR_INVALID, "'%s' holds no run to resume: leave out --resume to begin one", path);
+  return folder_open(path, absolute, err);
+}
+
+/* With its parents and its logs. */
+static int folder_open(const char *path, char **absolute, struct err *err) {
+  char *logs = mem_printf("%s/logs", path);
   folder_make(logs, err);
   free(logs);
   if (err->code)

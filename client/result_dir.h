@@ -12,6 +12,10 @@
    EXISTS, IO. */
 int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err);
 
+/* A folder that holds a run which can be resumed (see client/run_file.h): makes its logs/ if they are gone.
+ *absolute as above. Errors: INVALID when there is none, IO. */
+int result_dir_reopen(const char *path, char **absolute, struct err *err);
+
 /* Copies a file's bytes. Errors: IO. */
 int result_dir_copy(const char *from, const char *to, struct err *err);
 

@@ -10,6 +10,7 @@
 
 static void status_print(const Weir__RunInfo *info);
 static void status_print_numbers(const Weir__RunInfo *info);
+static void status_print_checkpoints(const Weir__RunInfo *info);
 static void status_print_cluster(const Weir__RunInfo *info);
 
 static int status_run(const struct args *args) {
@@ -39,6 +40,7 @@ static void status_print(const Weir__RunInfo *info) {
   printf("submitted    %s ago\n",
          output_duration((double)(clock_unix_ms() - info->submitted_unix_ms) / 1000, text));
   status_print_numbers(info);
+  status_print_checkpoints(info);
   status_print_cluster(info);
   if (info->weights_sha256[0])
     printf("sha256       %s\n", info->weights_sha256);
@@ -62,8 +64,21 @@ static void status_print_numbers(const Weir__RunInfo *info) {
   printf("time         %s\n", output_duration(info->train_seconds, text));
 }
 
+static void status_print_checkpoints(const Weir__RunInfo *info) {
+  char text[OUTPUT_TEXT_MAX];
+  output_clean(info->store_message);
+  if (info->checkpoint_unix_ms > 0)
+    printf("checkpoint   step %" PRIu64 ", %s ago (%u kept)\n", info->checkpoint_step,
+           output_age(clock_unix_ms() - info->checkpoint_unix_ms, text), info->checkpoints);
+  else
+    printf("checkpoint   none yet\n");
+  if (info->store_message[0])
+    printf("store        %s\n", info->store_message);
+}
+
 static void status_print_cluster(const Weir__RunInfo *info) {
   char text[OUTPUT_TEXT_MAX];
+  printf("servers      %u\n", info->servers);
   printf("workers      %u with %u executors\n", info->workers, info->executors);
   printf("model        %s parameters in %u blocks\n", output_count((double)info->parameters, text),
          info->blocks);
@@ -83,7 +98,9 @@ const struct command_def command_status = {
     .takes_coordinator = true,
     .description =
         "Shows what the coordinator knows of RUN (an id or a unique prefix of one): its state and why it "
-        "waits or failed, its newest numbers, its workers, and the hash of its weights when it is done.\n"
+        "waits or failed, its newest numbers, its newest checkpoint and what troubles the store, its servers "
+        "and "
+        "workers, and the hash of its weights when it is done.\n"
         "\n"
         "A microbatch is computed by one executor, so a run has use for as many executors as a step has "
         "microbatches; status says when there are more.",

@@ -51,9 +51,11 @@ static char *path_beside(const char *file, const char *path) {
 
 int submission_send(const struct submission *submission, struct connection *connection, char **run,
                     struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(connection->channel, RPC_SUBMIT, -1);
+  struct rpc_reader *reader;
   Weir__SubmitReply *reply = NULL;
   struct err send_err = ERR_NONE;
+  connection_find_leader(connection);
+  reader = rpc_reader_open(connection->channel, RPC_SUBMIT, -1);
   stop_cancels(reader);
   if (submission_upload(submission, reader, &send_err) == 0)
     rpc_reader_half_close(reader);

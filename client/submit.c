@@ -4,11 +4,9 @@
 
 #include "client/command.h"
 #include "client/follow.h"
+#include "client/start_weights.h"
 #include "client/stop.h"
 #include "client/submission.h"
-
-static int submit_follow(const struct args *args, struct connection *connection, const char *run,
-                         struct err *err);
 
 static int submit_run(const struct args *args) {
   struct submission submission = {0};
@@ -23,14 +21,16 @@ static int submit_run(const struct args *args) {
   stop_on_signals();
   if (submission_load(&submission, args->arguments[0], &err) ||
       connection_open(&connection, args->coordinator, &err) ||
+      (args_text(args, "from") &&
+       start_weights_apply(&submission, args_text(args, "from"), &connection, &err)) ||
       submission_send(&submission, &connection, &run, &err)) {
     status = command_fail(&err);
     goto out;
   }
   printf("%s\n", run);
   fflush(stdout);
-  if (args_flag(args, "follow"))
-    status = submit_follow(args, &connection, run, &err);
+  if (args_flag(args, "follow")) /* all of it on stderr: stdout is the run's id alone */
+    status = follow_command(&connection, run, stderr, args_text(args, "metrics"));
 out:
   free(run);
   connection_close(&connection);
@@ -38,27 +38,14 @@ out:
   return status;
 }
 
-/* All of it on stderr: stdout is the run's id alone. */
-static int submit_follow(const struct args *args, struct connection *connection, const char *run,
-                         struct err *err) {
-  struct follow_options options = {.connection = connection, .run = run, .file = stderr};
-  struct follow_result result = {0};
-  int status;
-  if ((args_text(args, "metrics") &&
-       metrics_open(args_text(args, "metrics"), false, &options.metrics[0], err)) ||
-      follow(&options, &result, err)) {
-    if (stop_cause() == STOP_SIGNAL)
-      err_set(err, ERR_CANCELLED, "no longer following; the run goes on: weir watch %s", run);
-    status = command_fail(err);
-  } else if ((status = follow_exit(&result)) == EXIT_DONE) {
-    follow_summary(stderr, &result);
-  }
-  metrics_close(options.metrics[0]);
-  follow_result_fini(&result);
-  return status;
-}
-
 static const struct option_def submit_options[] = {
+    {.name = "from",
+     .kind = OPTION_TEXT,
+     .value = "RUN[@STEP]|FILE.safetensors",
+     .help =
+         "start from existing weights in place of the model's: those of a run of this cluster (its newest "
+         "checkpoint, or that at STEP), or of a file. Every tensor that training would change must be "
+         "there, by its name and in its shape; others are ignored. The optimizer starts anew."},
     {.name = "follow",
      .kind = OPTION_FLAG,
      .help =
@@ -86,6 +73,7 @@ const struct command_def command_submit = {
     .if_failed = "the run failed (--follow)",
     .if_interrupted = "interrupted (--follow: detached)",
     .examples = "weir submit spec.yaml --coordinator 10.0.0.1:7070\n"
+                "weir submit finer.yaml --from fashion-mnist@500\n"
                 "run=$(weir submit spec.yaml) && weir watch $run\n",
     .run = submit_run,
 };

@@ -7,23 +7,12 @@
 
 static int watch_run(const struct args *args) {
   struct connection connection = {0};
-  struct follow_options options = {.connection = &connection, .run = args->arguments[0], .file = stdout};
-  struct follow_result result = {0};
   struct err err = ERR_NONE;
   int status;
   stop_on_signals();
-  if (connection_open(&connection, args->coordinator, &err) ||
-      (args_text(args, "metrics") &&
-       metrics_open(args_text(args, "metrics"), false, &options.metrics[0], &err)) ||
-      follow(&options, &result, &err)) {
-    if (stop_cause() == STOP_SIGNAL)
-      err_set(&err, ERR_CANCELLED, "no longer watching; run '%s' goes on", args->arguments[0]);
-    status = command_fail(&err);
-  } else if ((status = follow_exit(&result)) == EXIT_DONE) {
-    follow_summary(stdout, &result);
-  }
-  metrics_close(options.metrics[0]);
-  follow_result_fini(&result);
+  status = connection_open(&connection, args->coordinator, &err)
+               ? command_fail(&err)
+               : follow_command(&connection, args->arguments[0], stdout, args_text(args, "metrics"));
   connection_close(&connection);
   return status;
 }
@@ -45,7 +34,9 @@ const struct command_def command_watch = {
     .takes_coordinator = true,
     .description =
         "Shows the progress of RUN (an id or a unique prefix of one) until it has ended: a live bar "
-        "on a terminal, plain lines elsewhere. Ctrl-C detaches; the run goes on.",
+        "on a terminal, plain lines elsewhere. A run that is paused is waited for until it is resumed and "
+        "has "
+        "ended. A coordinator that goes away is tried again for a minute. Ctrl-C detaches; the run goes on.",
     .options = watch_options,
     .if_failed = "the run failed or was cancelled",
     .if_interrupted = "interrupted: detached",

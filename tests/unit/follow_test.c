@@ -16,12 +16,14 @@ static struct script {
   Weir__RunState state; /* of GetRun */
   int breaks_after;     /* events, in the first stream; 0: it does not break */
   int n_events;         /* in all, the last is `done` */
+  bool is_done_at_end;  /* GetRun says DONE once the last event was sent */
   bool never_ends;      /* no event, no end */
+  bool is_renumbered; /* the second stream is a successor's: events from 1 on come again, by other numbers */
+  uint64_t incarnation; /* of the second stream's steps */
+  int paused_streams;   /* so many streams begin by saying that the run is paused, and end */
   int n_streams;
   uint64_t from[4]; /* of each stream */
 } script;
-
-static char metrics_path[] = "/tmp/weir-follow-XXXXXX";
 
 static void get_run(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__RunRequest *request = message;
@@ -47,7 +49,18 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
     park(rpc_call_context(call), call);
     return;
   }
-  for (int i = (int)request->from; i < script.n_events; i++) {
+  if (stream < script.paused_streams) {
+    Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+    Weir__RunInfo info = WEIR__RUN_INFO__INIT;
+    info.run = (char *)"a-123456";
+    info.state = WEIR__RUN_STATE__PAUSED;
+    event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
+    event.info = &info;
+    rpc_call_send(call, &event, NULL);
+    rpc_call_finish(call, NULL);
+    return;
+  }
+  for (int i = stream > 0 && script.is_renumbered ? 1 : (int)request->from; i < script.n_events; i++) {
     Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
     Weir__StepEvent step = WEIR__STEP_EVENT__INIT;
     Weir__DoneEvent done = WEIR__DONE_EVENT__INIT;
@@ -55,14 +68,17 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
       rpc_call_fail(call, ERR_UNAVAILABLE, "restarting");
       return;
     }
-    event.number = (uint64_t)i;
+    event.number = (stream > 0 && script.is_renumbered ? UINT64_C(1) << 32 : 0) + (uint64_t)i;
     step.step = (uint64_t)i;
+    step.incarnation = stream > 0 ? script.incarnation : 0;
     done.samples_per_second = 77;
     event.event_case = i + 1 < script.n_events ? WEIR__RUN_EVENT__EVENT_STEP : WEIR__RUN_EVENT__EVENT_DONE;
     if (event.event_case == WEIR__RUN_EVENT__EVENT_STEP)
       event.step = &step;
     else
       event.done = &done;
+    if (event.event_case == WEIR__RUN_EVENT__EVENT_DONE && script.is_done_at_end)
+      script.state = WEIR__RUN_STATE__DONE;
     rpc_call_send(call, &event, NULL);
   }
   rpc_call_finish(call, NULL);
@@ -134,35 +150,114 @@ static int follow_quietly(const char *run, struct metrics *metrics, struct follo
   return err->code;
 }
 
-static void every_event_is_recorded_once_though_the_stream_breaks(void **state) {
+/* Follows with a metrics file of its own; returns what that holds. Freed by the caller. */
+static char *followed_metrics(void) {
+  char path[] = "/tmp/weir-follow-XXXXXX", *text = calloc(1, 65536);
   struct follow_result result;
   struct metrics *metrics;
   struct err err = ERR_NONE;
-  char line[METRICS_LINE_MAX];
-  int n_lines = 0;
   FILE *file;
-  (void)state;
-  script.breaks_after = 3;
-  close(mkstemp(metrics_path));
-  assert_int_equal(metrics_open(metrics_path, false, &metrics, &err), ERR_OK);
+  close(mkstemp(path));
+  assert_int_equal(metrics_open(path, false, &metrics, &err), ERR_OK);
   assert_int_equal(follow_quietly("a", metrics, &result, &err), ERR_OK);
   metrics_close(metrics);
-  assert_int_equal(script.n_streams, 2);
-  assert_int_equal(script.from[1], 3);
   assert_int_equal(result.info->state, WEIR__RUN_STATE__DONE);
   assert_true(result.samples_per_second == 77);
   assert_int_equal(follow_exit(&result), 0);
   follow_result_fini(&result);
-  file = fopen(metrics_path, "r");
-  while (fgets(line, sizeof line, file)) {
-    char begins[64];
-    snprintf(begins, sizeof begins, "{\"event\":\"step\",\"step\":%d,", n_lines);
-    if (++n_lines < script.n_events)
-      assert_int_equal(strncmp(line, begins, strlen(begins)), 0);
-  }
-  assert_int_equal(n_lines, script.n_events);
+  file = fopen(path, "r");
+  assert_true(fread(text, 1, 65535, file) > 0);
   fclose(file);
-  remove(metrics_path);
+  remove(path);
+  return text;
+}
+
+/* The steps of a metrics file, as "0 1 2+1 done": a step, and its incarnation where it has one. */
+static const char *steps_of(const char *metrics) {
+  static char list[1024];
+  list[0] = '\0';
+  for (const char *line = metrics; *line; line = strchr(line, '\n') + 1) {
+    unsigned step, incarnation;
+    const char *key = strstr(line, "\"incarnation\":");
+    char *end = list + strlen(list);
+    if (sscanf(line, "{\"event\":\"step\",\"step\":%u,", &step) != 1)
+      sprintf(end, "done");
+    else if (key && key < strchr(line, '\n') && sscanf(key, "\"incarnation\":%u", &incarnation) == 1)
+      sprintf(end, "%u+%u ", step, incarnation);
+    else
+      sprintf(end, "%u ", step);
+  }
+  return list;
+}
+
+static void every_event_is_recorded_once_though_the_stream_breaks(void **state) {
+  char *metrics;
+  (void)state;
+  script.breaks_after = 3;
+  metrics = followed_metrics();
+  assert_int_equal(script.n_streams, 2);
+  assert_int_equal(script.from[1], 3);
+  assert_string_equal(steps_of(metrics), "0 1 2 3 4 done");
+  free(metrics);
+}
+
+static void events_that_come_again_from_a_successor_are_recorded_once(void **state) {
+  char *metrics;
+  (void)state;
+  script.breaks_after = 3;
+  script.is_renumbered = true;
+  metrics = followed_metrics();
+  assert_string_equal(steps_of(metrics), "0 1 2 3 4 done");
+  free(metrics);
+}
+
+static void steps_after_a_roll_back_are_recorded_again(void **state) {
+  char *metrics;
+  (void)state;
+  script.breaks_after = 3;
+  script.is_renumbered = true;
+  script.incarnation = 1;
+  metrics = followed_metrics();
+  assert_string_equal(steps_of(metrics), "0 1 2 1+1 2+1 3+1 4+1 done");
+  free(metrics);
+}
+
+/* GetRun says DONE: what an old event says of a pause is no end. */
+static void a_run_that_was_paused_once_is_followed_on(void **state) {
+  struct follow_result result;
+  FILE *nowhere = fopen("/dev/null", "w");
+  struct err err = ERR_NONE;
+  struct follow_options options = {.connection = &connection, .run = "a", .file = nowhere};
+  (void)state;
+  script.state = WEIR__RUN_STATE__PAUSED;
+  script.paused_streams = 2;
+  options.ends_when_paused = true;
+  assert_int_equal(follow(&options, &result, &err), ERR_OK);
+  assert_int_equal(result.info->state, WEIR__RUN_STATE__PAUSED);
+  assert_int_equal(script.n_streams, 1);
+  assert_int_equal(follow_exit(&result), 1);
+  follow_result_fini(&result);
+  options.ends_when_paused = false;
+  script.is_done_at_end = true;
+  assert_int_equal(follow(&options, &result, &err), ERR_OK);
+  assert_int_equal(result.info->state, WEIR__RUN_STATE__DONE);
+  assert_int_equal(script.n_streams, 3);
+  follow_result_fini(&result);
+  fclose(nowhere);
+}
+
+static void following_ends_at_its_deadline(void **state) {
+  struct follow_result result;
+  FILE *nowhere = fopen("/dev/null", "w");
+  struct err err = ERR_NONE;
+  struct follow_options options = {
+      .connection = &connection, .run = "a", .file = nowhere, .deadline_ms = 200};
+  (void)state;
+  script.never_ends = true;
+  script.state = WEIR__RUN_STATE__RUNNING;
+  assert_int_equal(follow(&options, &result, &err), ERR_TIMEOUT);
+  follow_result_fini(&result);
+  fclose(nowhere);
 }
 
 static void a_failed_run_exits_by_whose_fault_it_was(void **state) {
@@ -216,11 +311,11 @@ static void weights_are_parted_into_parameters_and_state(void **state) {
   struct weights weights;
   struct err err = ERR_NONE;
   (void)state;
-  assert_int_equal(download_weights(&connection, "a", 3, &weights, &err), ERR_OK);
+  assert_int_equal(download_weights(&connection, "a", NULL, 3, &weights, &err), ERR_OK);
   assert_int_equal(weights.n_state, 2);
   assert_true(weights.params[2] == 3 && weights.state[0] == 4 && weights.state[1] == 5);
   weights_fini(&weights);
-  assert_int_equal(download_weights(&connection, "a", 6, &weights, &err), ERR_CORRUPT);
+  assert_int_equal(download_weights(&connection, "a", NULL, 6, &weights, &err), ERR_CORRUPT);
   weights_fini(&weights);
 }
 
@@ -246,6 +341,10 @@ static void a_stop_ends_the_following_of_a_silent_run(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(every_event_is_recorded_once_though_the_stream_breaks, begin, end),
+      cmocka_unit_test_setup_teardown(events_that_come_again_from_a_successor_are_recorded_once, begin, end),
+      cmocka_unit_test_setup_teardown(steps_after_a_roll_back_are_recorded_again, begin, end),
+      cmocka_unit_test_setup_teardown(a_run_that_was_paused_once_is_followed_on, begin, end),
+      cmocka_unit_test_setup_teardown(following_ends_at_its_deadline, begin, end),
       cmocka_unit_test_setup_teardown(a_failed_run_exits_by_whose_fault_it_was, begin, end),
       cmocka_unit_test_setup_teardown(an_unknown_run_is_an_error, begin, end),
       cmocka_unit_test_setup_teardown(unwritable_metrics_are_reported_at_the_end, begin, end),

@@ -74,7 +74,16 @@ static void missing_and_superfluous_values_are_refused(void **state) {
   (void)state;
   assert_int_equal(PARSE("--out"), ERR_INVALID);
   assert_int_equal(PARSE("--force=yes"), ERR_INVALID);
-  assert_int_equal(PARSE("a", "b", "c", "d", "e"), ERR_INVALID);
+}
+
+static void more_arguments_than_fit_are_refused(void **state) {
+  char *argv[ARGUMENTS_MAX + 1];
+  (void)state;
+  for (int i = 0; i <= ARGUMENTS_MAX; i++)
+    argv[i] = (char *)"a";
+  err = ERR_NONE;
+  assert_int_equal(args_parse(&args, NULL, false, ARGUMENTS_MAX, argv, &err), ERR_OK);
+  assert_int_equal(args_parse(&args, NULL, false, ARGUMENTS_MAX + 1, argv, &err), ERR_INVALID);
 }
 
 static void a_count_must_be_a_number_in_its_range(void **state) {
@@ -102,6 +111,7 @@ int main(void) {
       cmocka_unit_test(two_dashes_end_the_options),
       cmocka_unit_test(an_unknown_option_is_refused_with_the_nearest),
       cmocka_unit_test(missing_and_superfluous_values_are_refused),
+      cmocka_unit_test(more_arguments_than_fit_are_refused),
       cmocka_unit_test(a_count_must_be_a_number_in_its_range),
       cmocka_unit_test(help_is_known_to_every_command),
   };

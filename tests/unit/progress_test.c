@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "client/metrics.h"
@@ -235,6 +236,79 @@ static void changes_of_state_are_no_metrics(void **state) {
   assert_int_equal(metrics_line(&event, line), 0);
 }
 
+static void write_step(struct metrics *metrics, uint64_t step, uint64_t incarnation) {
+  Weir__StepEvent body = WEIR__STEP_EVENT__INIT;
+  Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+  struct err err = ERR_NONE;
+  body.step = step;
+  body.incarnation = incarnation;
+  event.event_case = WEIR__RUN_EVENT__EVENT_STEP;
+  event.step = &body;
+  assert_int_equal(metrics_write(metrics, &event, &err), ERR_OK);
+}
+
+static int count_lines(const char *path) {
+  FILE *file = fopen(path, "r");
+  int n = 0, c;
+  while ((c = fgetc(file)) != EOF)
+    n += c == '\n';
+  fclose(file);
+  return n;
+}
+
+static void resumed_metrics_repeat_no_line_and_lose_none(void **state) {
+  char path[] = "/tmp/weir-metrics-XXXXXX";
+  struct metrics *metrics;
+  struct err err = ERR_NONE;
+  FILE *file;
+  (void)state;
+  close(mkstemp(path));
+  assert_int_equal(metrics_open(path, false, &metrics, &err), ERR_OK);
+  for (uint64_t step = 0; step < 5; step++)
+    write_step(metrics, step, 0);
+  write_step(metrics, 3, 1);
+  metrics_close(metrics);
+  file = fopen(path, "a");
+  fputs("{\"event\":\"step\",\"step\":4,\"ep", file); /* cut short by a SIGKILL */
+  fclose(file);
+  assert_int_equal(metrics_open(path, true, &metrics, &err), ERR_OK);
+  for (uint64_t step = 0; step < 5; step++)
+    write_step(metrics, step, 0); /* had already */
+  for (uint64_t step = 3; step < 6; step++)
+    write_step(metrics, step, 1); /* 3 was had */
+  metrics_close(metrics);
+  assert_int_equal(count_lines(path), 8);
+  assert_int_equal(metrics_open(path, true, &metrics, &err), ERR_OK); /* no line is broken */
+  metrics_close(metrics);
+  file = fopen(path, "a");
+  fputs("hello\n", file);
+  fclose(file);
+  assert_int_equal(metrics_open(path, true, &metrics, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, ":9: not a line of metrics"));
+  remove(path);
+}
+
+/* A file that the user names may have another run's lines before. */
+static void a_run_before_in_the_same_file_hides_no_line(void **state) {
+  char path[] = "/tmp/weir-metrics-XXXXXX";
+  struct metrics *metrics;
+  struct err err = ERR_NONE;
+  (void)state;
+  close(mkstemp(path));
+  for (int run = 0; run < 2; run++) {
+    assert_int_equal(metrics_open(path, false, &metrics, &err), ERR_OK);
+    for (uint64_t step = 0; step < (run == 0 ? 9 : 2); step++)
+      write_step(metrics, step, 0);
+    metrics_close(metrics);
+  }
+  assert_int_equal(metrics_open(path, true, &metrics, &err), ERR_OK);
+  for (uint64_t step = 0; step < 5; step++)
+    write_step(metrics, step, 0);
+  metrics_close(metrics);
+  assert_int_equal(count_lines(path), 9 + 5);
+  remove(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bar_is_exactly_as_wide_as_asked),
@@ -250,6 +324,8 @@ int main(void) {
       cmocka_unit_test(numbers_read_back_as_the_same_double),
       cmocka_unit_test(metrics_lines_have_the_contracts_keys),
       cmocka_unit_test(changes_of_state_are_no_metrics),
+      cmocka_unit_test(resumed_metrics_repeat_no_line_and_lose_none),
+      cmocka_unit_test(a_run_before_in_the_same_file_hides_no_line),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include "storage/file_io.h"
 #include "storage/store.h"
 
-enum { KEY_PREFIX = 2, KEY_REST = 62, FOLDERS = 256 };
+enum { KEY_PREFIX = 2, KEY_REST = 62, FOLDERS = 256, SYNC_ALL_LEAST = 4 };
 static const char url_prefix[] = "file://";
 
 struct file_store {
@@ -71,38 +71,58 @@ static int file_open(const char *url, struct store **out, struct err *err) {
 
 /* ---- blocks ---- */
 
-static int put_block(const struct file_store *store, const char *path, const struct store_block *block,
-                     struct err *err) {
-  char *temporary = NULL;
-  int rc = file_make_parents(path, err);
-  if (rc || file_write_temporary(store->temporary, block->parts, block->n_parts, &temporary, err))
+/* Files on their way from tmp/ to their places. */
+struct placing {
+  char *temporary, *path;
+};
+
+static int place_write(const struct file_store *store, const struct store_block *block, bool syncs,
+                       struct placing *placing, struct err *err) {
+  placing->path = block_path(store, block->sha256);
+  if (file_make_parents(placing->path, err))
     return err->code;
-  if (rename(temporary, path)) {
-    rc = err_errno(err, errno, "store: %s", path);
-    unlink(temporary);
-  }
-  free(temporary);
-  return rc;
+  return file_write_temporary(store->temporary, block->parts, block->n_parts, syncs, &placing->temporary,
+                              err);
 }
 
-/* Every file first, then each folder once; also that of a block which was there, for its writer may have died
-   before it synced the folder. */
+static int place_rename(struct placing *placing, struct err *err) {
+  if (rename(placing->temporary, placing->path))
+    return err_errno(err, errno, "store: %s", placing->path);
+  free(placing->temporary);
+  placing->temporary = NULL;
+  return 0;
+}
+
+static void place_fini(struct placing *placing) {
+  if (placing->temporary)
+    unlink(placing->temporary);
+  free(placing->temporary);
+  free(placing->path);
+}
+
+/* Contents are durable before they get their names, and names before we say so: also that of a block which
+   was there, for its writer may have died before its folder was synced. */
 static int file_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err) {
   struct file_store *store = (struct file_store *)base;
-  const char *changed[FOLDERS] = {0}; /* a block's path below each folder that got one */
-  char *paths[STORE_BATCH_MAX];
-  int rc = 0, n_paths = 0;
-  for (int i = 0; i < n && !rc; i++) {
-    char *path = paths[n_paths++] = block_path(store, blocks[i].sha256);
+  struct placing placings[STORE_BATCH_MAX] = {0};
+  bool is_many = n >= SYNC_ALL_LEAST;
+  int rc = 0, n_new = 0;
+  for (int i = 0; i < n && !rc; i++)
     if (!blocks[i].was_there)
-      rc = put_block(store, path, &blocks[i], err);
-    changed[strtol((char[]){blocks[i].sha256[0], blocks[i].sha256[1], 0}, NULL, 16)] = path;
+      rc = place_write(store, &blocks[i], !is_many, &placings[n_new++], err);
+  if (!rc && is_many && n_new)
+    rc = file_sync_all(store->dir, err);
+  for (int i = 0; i < n_new && !rc; i++)
+    rc = place_rename(&placings[i], err);
+  if (!rc && is_many)
+    rc = file_sync_all(store->dir, err);
+  for (int i = 0; i < n && !rc && !is_many; i++) {
+    char *path = block_path(store, blocks[i].sha256);
+    rc = file_sync_parent(path, err);
+    free(path);
   }
-  for (int f = 0; f < FOLDERS && !rc; f++)
-    if (changed[f])
-      rc = file_sync_parent(changed[f], err);
-  while (n_paths)
-    free(paths[--n_paths]);
+  for (int i = 0; i < n_new; i++)
+    place_fini(&placings[i]);
   return rc;
 }
 

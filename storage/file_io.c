@@ -14,7 +14,7 @@
 
 static int write_parts(int fd, const char *path, const struct iovec *parts, int n_parts, struct err *err);
 
-int file_write_temporary(const char *folder, const struct iovec *parts, int n_parts, char **path,
+int file_write_temporary(const char *folder, const struct iovec *parts, int n_parts, bool syncs, char **path,
                          struct err *err) {
   char *name = mem_printf("%s/XXXXXX", folder);
   int rc = 0, fd = mkostemp(name, O_CLOEXEC);
@@ -24,7 +24,7 @@ int file_write_temporary(const char *folder, const struct iovec *parts, int n_pa
     return rc;
   }
   rc = write_parts(fd, name, parts, n_parts, err);
-  if (!rc && (fchmod(fd, 0644) || fsync(fd)))
+  if (!rc && (fchmod(fd, 0644) || (syncs && fsync(fd))))
     rc = err_errno(err, errno, "store: sync %s", name);
   if (close(fd) && !rc)
     rc = err_errno(err, errno, "store: close %s", name);
@@ -63,7 +63,7 @@ int file_replace(const char *folder, const char *path, const struct iovec *parts
                  struct err *err) {
   char *temporary = NULL;
   int rc = file_make_parents(path, err);
-  if (rc || (rc = file_write_temporary(folder, parts, n_parts, &temporary, err)))
+  if (rc || (rc = file_write_temporary(folder, parts, n_parts, true, &temporary, err)))
     return rc;
   if (rename(temporary, path)) {
     rc = err_errno(err, errno, "store: %s", path);
@@ -131,6 +131,15 @@ int file_make_parents(const char *path, struct err *err) {
     rc = file_sync_parent(parent, err);
 out:
   free(parent);
+  return rc;
+}
+
+int file_sync_all(const char *folder, struct err *err) {
+  int rc = 0, fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || syncfs(fd))
+    rc = err_errno(err, errno, "store: sync the file system of %s", folder);
+  if (fd >= 0)
+    close(fd);
   return rc;
 }
 

@@ -258,7 +258,8 @@ static void save_failed(struct coordinator_service *shell, struct saved_run *run
   }
   if (!run->record) { /* nothing newer came meanwhile */
     run->record = message_copy(job->record);
-    run->onnx = buffer_get(job->onnx);
+    run->onnx = job->onnx;
+    job->onnx = NULL;
   }
 }
 

@@ -315,9 +315,13 @@ static inline uint64_t expect_write(struct rpc_reader *server) {
   return step;
 }
 
+/* Of the run that the members work on, as their newest LoadRun named it. */
+static uint64_t incarnation;
+
 static inline void tell_loaded(struct rpc_reader *member, const char *run, uint64_t samples) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   loaded.run = (char *)run;
+  loaded.incarnation = incarnation;
   loaded.train_samples = samples;
   tell(member, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }
@@ -325,13 +329,16 @@ static inline void tell_loaded(struct rpc_reader *member, const char *run, uint6
 static inline void tell_step(struct rpc_reader *server, const char *run, uint64_t step) {
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
   report.run = (char *)run;
+  report.incarnation = incarnation;
   report.step = step;
   tell(server, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
 }
 
 /* A run's life until its first view. */
 static inline void begin(const char *id, struct rpc_reader *server, struct rpc_reader *worker) {
-  message_free(expect(worker, WEIR__ORDER__BODY_LOAD));
+  Weir__Order *order = expect(worker, WEIR__ORDER__BODY_LOAD);
+  incarnation = order->load->incarnation;
+  message_free(order);
   tell_loaded(worker, id, TINY_SAMPLES);
   message_free(expect(server, WEIR__ORDER__BODY_LOAD));
   tell_loaded(server, id, 0);
@@ -345,6 +352,7 @@ static inline void train(const char *id, struct rpc_reader *server, struct rpc_r
   for (uint64_t step = 0; step < STEPS; step++)
     tell_step(server, id, step);
   complete.run = (char *)id;
+  complete.incarnation = incarnation;
   tell(server, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
   assert_int_equal(expect_write(server), STEPS);
 }
@@ -355,6 +363,7 @@ static inline void write_blocks(struct fixture *f, struct rpc_reader *server, co
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
   Weir__Manifest *manifest = tiny_manifest(f->store, run, step);
   written.run = (char *)run;
+  written.incarnation = incarnation;
   written.step = step;
   written.is_last = true;
   written.blocks = manifest->blocks;

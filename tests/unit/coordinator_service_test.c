@@ -135,6 +135,7 @@ static void a_last_checkpoint_that_fails_is_made_again(void **state) {
   blocks[1].block = 1;
   blocks[0].sha256 = blocks[1].sha256 = nowhere;
   written.run = id;
+  written.incarnation = incarnation;
   written.step = STEPS;
   written.blocks = list;
   written.n_blocks = 2;

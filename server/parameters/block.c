@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "server/parameters/run.h"
 
-enum { PARKED_MAX = 4096 };
+enum { PARKED_MAX = 4096, PAGE_BYTES = 4096 };
 
 static int no_memory(const struct hosted_block *block, struct err *err) {
   return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
@@ -26,12 +27,30 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
     round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
     block->n_slots = run->optimizer->slots(run->spec->train->optimizer);
   }
-  if (block->n_slots && !(block->slots = calloc((size_t)block->n_slots * block->elems, sizeof(float))))
-    return no_memory(block, err);
+  block->version = run->base_step;
   block->current = buffer_new(block->elems * sizeof(float));
   if (!block->current)
     return no_memory(block, err);
-  model_initial_block(model, index, block->current->data);
+  if (block->n_slots && !(block->slots = buffer_new(block->n_slots * block->current->size_bytes)))
+    return no_memory(block, err);
+  if (block->version == 0) {
+    model_initial_block(model, index, block->current->data);
+    if (block->slots)
+      memset(block->slots->data, 0, block->slots->size_bytes);
+  }
+  return 0;
+}
+
+int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes,
+                         struct err *err) {
+  size_t weights_bytes = block->current->size_bytes;
+  size_t slots_bytes = block->slots ? block->slots->size_bytes : 0;
+  if (size_bytes != weights_bytes + slots_bytes)
+    return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements with %u slots are %zu", size_bytes,
+                   block->elems, block->n_slots, weights_bytes + slots_bytes);
+  memcpy(block->current->data, content, weights_bytes);
+  if (block->slots)
+    memcpy(block->slots->data, (const char *)content + weights_bytes, slots_bytes);
   return 0;
 }
 
@@ -45,7 +64,9 @@ void hosted_block_fini(struct hosted_block *block) {
   buffer_put(block->previous);
   buffer_put(block->next);
   buffer_put(block->spare);
-  free(block->slots);
+  buffer_put(block->slots);
+  buffer_put(block->next_slots);
+  snapshot_put(block->snapshot);
 }
 
 static void hosted_block_drop_old(struct hosted_block *block) {
@@ -145,31 +166,66 @@ void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
     next = call->next;
     parameters_call_refuse(call, err);
   }
+  if (block->snapshot)
+    snapshot_cancel(block->snapshot);
+}
+
+/* Memory that is asked for because a snapshot holds what would be written is the snapshot's cost: so are the
+   page faults of its first use, which are taken here. */
+static struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes) {
+  uint64_t begin_ns = clock_now_ns();
+  struct buffer *buffer = buffer_new(size_bytes);
+  if (!buffer || !block->snapshot)
+    return buffer;
+  for (size_t at = 0; at < size_bytes; at += PAGE_BYTES)
+    ((volatile char *)buffer->data)[at] = 0;
+  snapshot_add_stall(block->snapshot, clock_now_ns() - begin_ns);
+  return buffer;
+}
+
+static bool hosted_block_slots_are_shared(const struct hosted_block *block) {
+  return block->slots && !buffer_is_sole(block->slots);
 }
 
 int hosted_block_reserve(struct hosted_block *block, struct err *err) {
   hosted_block_drop_old(block);
-  if (block->next)
-    return 0;
-  if (block->spare && buffer_is_sole(block->spare)) {
+  if (!block->next && block->spare && buffer_is_sole(block->spare)) {
     block->next = block->spare;
     block->spare = NULL;
-    return 0;
   }
-  block->next = buffer_new(block->elems * sizeof(float));
-  return block->next ? 0 : no_memory(block, err);
+  if (!block->next && !(block->next = hosted_block_new_buffer(block, block->current->size_bytes)))
+    return no_memory(block, err);
+  if (!block->next_slots && hosted_block_slots_are_shared(block) &&
+      !(block->next_slots = hosted_block_new_buffer(block, block->slots->size_bytes)))
+    return no_memory(block, err);
+  return 0;
 }
 
 void hosted_block_update(struct hosted_block *block, const float *grad) {
   const struct hosted_run *run = block->run;
+  bool is_copied = hosted_block_slots_are_shared(block);
   struct optimizer_update update = {.step = block->version,
                                     .lr = hosted_run_lr(run, block->version),
                                     .elems = block->elems,
                                     .weights = block->current->data,
                                     .grad = grad,
-                                    .out = block->next->data,
-                                    .slots = block->slots};
+                                    .out = block->next->data};
+  if (block->slots) {
+    update.slots = block->slots->data;
+    update.next_slots = is_copied ? block->next_slots->data : block->slots->data;
+  }
   run->optimizer->update(run->spec->train->optimizer, &update);
+  if (is_copied) {
+    buffer_put(block->slots);
+    block->slots = block->next_slots;
+  } else
+    buffer_put(block->next_slots);
+  block->next_slots = NULL;
+}
+
+static void hosted_block_pin(struct hosted_block *block) {
+  snapshot_pin(block->snapshot, (uint32_t)(block - block->run->blocks), block->index, block->current,
+               block->slots);
 }
 
 void hosted_block_advance(struct hosted_block *block) {
@@ -179,13 +235,15 @@ void hosted_block_advance(struct hosted_block *block) {
   block->current = block->next;
   block->next = NULL;
   __atomic_store_n(&block->version, block->version + 1, __ATOMIC_RELEASE);
+  if (block->snapshot && snapshot_step(block->snapshot) == block->version)
+    hosted_block_pin(block);
   block->parked = NULL;
   block->n_parked = 0;
   for (; call; call = next) {
     next = call->next;
     hosted_block_answer(block, call);
   }
-  if (block->version == block->run->plan.steps && !hosted_block_evaluates(block))
+  if (hosted_block_is_finished(block))
     hosted_run_finish_block(block->run);
 }
 
@@ -193,18 +251,22 @@ bool hosted_block_evaluates(const struct hosted_block *block) {
   return block->has_metrics && plan_evaluates(&block->run->plan, block->version);
 }
 
-size_t hosted_block_content_bytes(const struct hosted_block *block) {
-  return (size_t)(1 + block->n_slots) * block->elems * sizeof(float);
+bool hosted_block_is_finished(const struct hosted_block *block) {
+  return block->version == block->run->plan.steps && !hosted_block_evaluates(block);
 }
 
-int hosted_block_read_content(const struct hosted_block *block, uint64_t version, void *out,
-                              struct err *err) {
-  size_t size = block->current->size_bytes;
-  if (block->version != version)
-    return err_set(err, ERR_INVALID, "block %u is at version %llu, not at %llu", block->index,
-                   (unsigned long long)block->version, (unsigned long long)version);
-  memcpy(out, block->current->data, size);
-  if (block->n_slots)
-    memcpy((char *)out + size, block->slots, block->n_slots * size);
-  return 0;
+void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
+  uint64_t step = snapshot_step(snapshot);
+  struct err err;
+  snapshot_put(block->snapshot);
+  block->snapshot = snapshot_get(snapshot);
+  if (hosted_run_is_unloaded(block->run, &err))
+    snapshot_cancel(snapshot);
+  else if (step == block->version)
+    hosted_block_pin(block);
+  else if (step < block->version) {
+    err_set(&err, ERR_STALE, "block %u is at version %llu already", block->index,
+            (unsigned long long)block->version);
+    snapshot_fail(snapshot, &err, true);
+  }
 }

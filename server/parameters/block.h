@@ -5,6 +5,7 @@
 
 #include "server/parameters/call.h"
 #include "server/parameters/round.h"
+#include "server/parameters/snapshot.h"
 #include "server/parameters/statistics.h"
 
 struct hosted_block {
@@ -21,9 +22,12 @@ struct hosted_block {
      push proves that the newest is complete everywhere. */
   struct buffer *current, *previous; /* previous: NULL once dropped */
   struct buffer *next;               /* reserved for version + 1, not shared */
-  struct buffer *spare;              /* a dropped version's, reused once no reply refers to it */
-  float *slots;                      /* f32[n_slots][elems], updated in place; NULL without */
+  struct buffer *spare; /* a dropped version's, reused once neither a reply nor a snapshot refers to it */
   uint32_t n_slots;
+  struct buffer *slots; /* f32[n_slots][elems] of the newest version; NULL without */
+  struct buffer
+      *next_slots; /* of version + 1, where a snapshot refers to slots; else they are updated in place */
+  struct snapshot *snapshot; /* the last one that was begun, a reference; may be over. NULL before */
 
   struct round round;           /* of a parameter block */
   struct statistics statistics; /* of a statistics block */
@@ -32,10 +36,14 @@ struct hosted_block {
   int n_parked;
 };
 
-/* Version 0 of a block of the model. The memory is the caller's (zeroed). Errors: NO_MEMORY; fini is due all
-   the same. */
+/* A block of the model at the version that its run begins at: version 0 as the model has it, without slots'
+   values; of another one neither weights nor slots are set. The memory is the caller's (zeroed). Errors:
+   NO_MEMORY; fini is due all the same. */
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
                       uint32_t index, struct err *err);
+/* What a checkpoint holds of it: f32[elems] weights or state, then f32[n_slots][elems]. Before any thread
+   touches the block. Errors: CORRUPT when the size is another. */
+int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes, struct err *err);
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
 
 /* What calls do. Each of them is answered or parked. */
@@ -43,12 +51,12 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
 void hosted_block_pull(struct hosted_block *block, struct parameters_call *call);
 /* Its client has gone: a parked call is finished. */
 void hosted_block_forget(struct hosted_block *block, struct parameters_call *call);
-/* Finishes all that is parked with an error. */
+/* Its run is unloaded: finishes all that is parked with the error, and ends the snapshot. */
 void hosted_block_cancel(struct hosted_block *block, const struct err *err);
 
 /* What modes do. */
-/* Makes sure that there is memory for the next version, and drops what nobody needs any more. Errors:
-   NO_MEMORY. */
+/* Makes sure that there is memory for the next version, and drops what nobody needs any more: before each
+   update, in the same job. Errors: NO_MEMORY. */
 int hosted_block_reserve(struct hosted_block *block, struct err *err);
 /* Writes the next version of a parameter block: one update by the run's optimizer. grad f32[elems]. */
 void hosted_block_update(struct hosted_block *block, const float *grad);
@@ -56,10 +64,11 @@ void hosted_block_update(struct hosted_block *block, const float *grad);
 void hosted_block_advance(struct hosted_block *block);
 /* True if the present version waits for an evaluation's rows here. */
 bool hosted_block_evaluates(const struct hosted_block *block);
+/* It has come to the run's last version, and there is nothing to evaluate here. */
+bool hosted_block_is_finished(const struct hosted_block *block);
 
-/* What a checkpoint holds of the block: weights or state, then slots. */
-size_t hosted_block_content_bytes(const struct hosted_block *block);
-/* Copies it. Errors: INVALID if the block is not at this version. */
-int hosted_block_read_content(const struct hosted_block *block, uint64_t version, void *out, struct err *err);
+/* The block is written into a snapshot, in the place of the one before: at once, or when it comes to that
+   version. */
+void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
 
 #endif

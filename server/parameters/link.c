@@ -1,58 +1,70 @@
-/* A parameter server's link to the coordinator. Orders are copied on the queue's thread and carried out one
-   after the other on a thread of their own, which may fetch, compute and write at leisure. */
+/* A parameter server's link to the coordinator. Orders are carried out on the queue's thread, for none takes
+   long: loading and writing have threads of their own. One more tells what reports had to wait. */
 #include "server/parameters/link.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/log.h"
 #include "common/member.h"
-#include "common/message.h"
-#include "common/model_fetch.h"
-#include "server/parameters/snapshot.h"
+#include "server/parameters/loader.h"
 
-struct link_order {
-  Weir__Order *order;
-  struct link_order *next;
-};
+enum { TELLER_PAUSE_MS = 20 };
 
 struct link {
   struct link_options options;
-  struct rpc_channel *channel; /* for models */
-  struct model_fetch fetch;
-  pthread_t thread;
+  struct loader *loader;
+  struct snapshot_writer *writer; /* NULL without a store */
+  pthread_t teller;
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
   struct member *member; /* NULL once stopped */
   char *id;              /* in the present membership */
-  struct link_order *first, **last;
-  bool is_busy;   /* an order is being carried out */
-  bool is_losing; /* nothing more is to be carried out: the membership has ended */
+  uint64_t membership;   /* the number of the present or last one, from 1 */
+  bool is_member;
+  bool is_behind; /* a report waits, or may */
   bool is_stopping;
 };
 
-static void *link_main(void *argument);
+static void *teller_main(void *argument);
+static void link_on_hello(void *user, Weir__Hello *hello, struct arena *arena);
 static void link_on_connected(void *user, const char *id);
 static void link_on_order(void *user, const Weir__Order *order);
 static void link_on_lost(void *user, const struct err *err);
+static void link_tell(void *user, uint64_t membership, const Weir__MemberMessage *message);
+static int link_report(void *user, uint64_t membership, const Weir__MemberMessage *message);
+static void link_on_loaded(void *user, struct loaded *loaded);
 
 struct link *link_start(const struct link_options *options) {
   struct link *link = mem_new(sizeof *link);
   struct member_options member = {.client = options->client,
                                   .coordinator = options->coordinator,
                                   .hello = options->hello,
+                                  .on_hello = link_on_hello,
                                   .on_connected = link_on_connected,
                                   .on_order = link_on_order,
                                   .on_lost = link_on_lost,
                                   .user = link};
+  struct loader_options loader = {.shards = options->shards,
+                                  .n_shards = options->n_shards,
+                                  .store = options->store,
+                                  .store_patience_ms = options->store_patience_ms,
+                                  .tell = link_report,
+                                  .done = link_on_loaded,
+                                  .user = link};
+  struct snapshot_writer_options writer = {.store = options->store, .tell = link_tell, .user = link};
+  pthread_condattr_t monotonic;
   link->options = *options;
-  link->last = &link->first;
-  link->channel = rpc_channel_open(options->client, options->coordinator);
   pthread_mutex_init(&link->lock, NULL);
-  pthread_cond_init(&link->changed, NULL);
-  model_fetch_init(&link->fetch);
-  CHECK(pthread_create(&link->thread, NULL, link_main, link) == 0);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&link->changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  link->loader = loader_new(&loader);
+  link->writer = options->store ? snapshot_writer_new(&writer) : NULL;
+  CHECK(pthread_create(&link->teller, NULL, teller_main, link) == 0);
   pthread_mutex_lock(&link->lock);
   link->member = member_start(&member);
   pthread_mutex_unlock(&link->lock);
@@ -65,24 +77,43 @@ void link_stop(struct link *link) {
   member = link->member;
   link->member = NULL;
   link->is_stopping = true;
-  pthread_mutex_unlock(&link->lock);
-  run_table_remove(link->options.runs, NULL, "the server is stopping");
-  member_stop(member); /* empties the queue, if there was a membership */
-  pthread_mutex_lock(&link->lock);
   pthread_cond_broadcast(&link->changed);
   pthread_mutex_unlock(&link->lock);
-  pthread_join(link->thread, NULL);
-  rpc_channel_close(link->channel);
+  loader_stop(link->loader);
+  member_stop(member); /* no order comes any more */
+  run_table_remove(link->options.runs, NULL, "the server is stopping");
+  if (link->writer)
+    snapshot_writer_stop(link->writer);
+  pthread_join(link->teller, NULL);
 }
 
 void link_free(struct link *link) {
   if (!link)
     return;
-  model_fetch_fini(&link->fetch);
+  snapshot_writer_free(link->writer);
+  loader_free(link->loader);
   pthread_cond_destroy(&link->changed);
   pthread_mutex_destroy(&link->lock);
   free(link->id);
   free(link);
+}
+
+static void link_on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
+  struct link *link = user;
+  struct hosted_run **runs;
+  int n = run_table_list(link->options.runs, &runs);
+  hello->runs = arena_new(arena, (size_t)n * sizeof *hello->runs);
+  for (int i = 0; i < n; i++) {
+    Weir__HostedRun *hosted = arena_new(arena, sizeof *hosted);
+    uint64_t highest;
+    weir__hosted_run__init(hosted);
+    hosted->run = arena_strdup(arena, runs[i]->id);
+    hosted->incarnation = runs[i]->incarnation;
+    hosted_run_versions(runs[i], &hosted->version, &highest);
+    hello->runs[hello->n_runs++] = hosted;
+    hosted_run_put(runs[i]);
+  }
+  free(runs);
 }
 
 static void link_on_connected(void *user, const char *id) {
@@ -90,189 +121,268 @@ static void link_on_connected(void *user, const char *id) {
   pthread_mutex_lock(&link->lock);
   free(link->id);
   link->id = mem_strdup(id);
-  link->is_losing = false;
-  model_fetch_cancel(&link->fetch, false);
+  link->membership++;
+  link->is_member = true;
   pthread_mutex_unlock(&link->lock);
 }
 
-static void link_on_order(void *user, const Weir__Order *order) {
+/* What was ordered and is not done is no longer wanted: the next coordinator cannot know of it. */
+static void link_on_lost(void *user, const struct err *err) {
   struct link *link = user;
-  struct link_order *copy = mem_new(sizeof *copy);
-  copy->order = message_copy(order);
+  (void)err;
   pthread_mutex_lock(&link->lock);
-  *link->last = copy;
-  link->last = &copy->next;
+  link->is_member = false;
+  pthread_mutex_unlock(&link->lock);
+  loader_cancel(link->loader, NULL);
+  if (link->writer)
+    snapshot_writer_cancel(link->writer, NULL);
+}
+
+static bool link_is_in_locked(const struct link *link, uint64_t membership) {
+  return link->member && link->is_member && link->membership == membership;
+}
+
+/* What must not be lost: if there is no room for it, the membership ends. */
+static void link_tell(void *user, uint64_t membership, const Weir__MemberMessage *message) {
+  struct link *link = user;
+  int code = ERR_CANCELLED;
+  pthread_mutex_lock(&link->lock);
+  if (link_is_in_locked(link, membership))
+    code = member_send(link->member, message);
+  pthread_mutex_unlock(&link->lock);
+  if (code)
+    log_event(LOG_DEBUG, "parameters", "message_lost", "body=%d code=%s", (int)message->body_case,
+              err_name(code));
+}
+
+/* What waits in the run's log while there is no room. */
+static int link_report(void *user, uint64_t membership, const Weir__MemberMessage *message) {
+  struct link *link = user;
+  int code = ERR_CANCELLED;
+  pthread_mutex_lock(&link->lock);
+  if (link_is_in_locked(link, membership))
+    code = member_offer(link->member, message);
+  if (code == ERR_BUSY) {
+    link->is_behind = true;
+    pthread_cond_broadcast(&link->changed);
+  }
+  pthread_mutex_unlock(&link->lock);
+  return code;
+}
+
+/* True if something still has to wait. */
+static bool teller_resume(struct link *link) {
+  struct hosted_run **runs;
+  bool is_behind = false;
+  int n = run_table_list(link->options.runs, &runs);
+  for (int i = 0; i < n; i++) {
+    is_behind |= report_log_resume(&runs[i]->log);
+    hosted_run_put(runs[i]);
+  }
+  free(runs);
+  return is_behind;
+}
+
+static void teller_pause_locked(struct link *link) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += TELLER_PAUSE_MS * 1000000L;
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000;
+  }
+  while (!link->is_stopping && pthread_cond_timedwait(&link->changed, &link->lock, &until) == 0)
+    continue;
+}
+
+static void *teller_main(void *argument) {
+  struct link *link = argument;
+  bool is_behind;
+  pthread_mutex_lock(&link->lock);
+  while (!link->is_stopping) {
+    if (!link->is_behind) {
+      pthread_cond_wait(&link->changed, &link->lock);
+      continue;
+    }
+    link->is_behind = false;
+    pthread_mutex_unlock(&link->lock);
+    is_behind = teller_resume(link);
+    pthread_mutex_lock(&link->lock);
+    if (is_behind)
+      teller_pause_locked(link);
+  }
+  pthread_mutex_unlock(&link->lock);
+  return NULL;
+}
+
+/* From `step` on, in this membership. */
+static void link_open_log(struct link *link, struct hosted_run *run, uint64_t membership, uint64_t step) {
+  report_log_open(&run->log, membership, step);
+  pthread_mutex_lock(&link->lock);
+  link->is_behind = true;
   pthread_cond_broadcast(&link->changed);
   pthread_mutex_unlock(&link->lock);
 }
 
-static struct link_order *link_take_locked(struct link *link) {
-  struct link_order *taken = link->first;
-  link->first = taken->next;
-  if (!link->first)
-    link->last = &link->first;
-  return taken;
+static void link_tell_loaded(struct link *link, uint64_t membership, const Weir__LoadRun *order) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  loaded.run = order->run;
+  loaded.incarnation = order->incarnation;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_LOADED;
+  message.loaded = &loaded;
+  link_tell(link, membership, &message);
 }
 
-static void link_order_free(struct link_order *order) {
-  message_free(order->order);
-  free(order);
+static void link_refuse(struct link *link, uint64_t membership, Weir__RunRefused *refused,
+                        const struct err *err) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  log_event(LOG_WARN, "parameters", "run_refused", "run=%s code=%s text=\"%s\"", refused->run,
+            err_name(err->code), err->text);
+  refused->message = (char *)err->text;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_REFUSED;
+  message.refused = refused;
+  link_tell(link, membership, &message);
 }
 
-/* Returns when nothing of the former membership is left: neither order nor run. */
-static void link_on_lost(void *user, const struct err *err) {
-  struct link *link = user;
-  char *reason =
-      mem_printf("the server lost the coordinator: %s", err->code ? err->text : "it ended the link");
-  pthread_mutex_lock(&link->lock);
-  link->is_losing = true;
-  while (link->first)
-    link_order_free(link_take_locked(link));
-  model_fetch_cancel(&link->fetch, true);
-  while (link->is_busy)
-    pthread_cond_wait(&link->changed, &link->lock);
-  pthread_mutex_unlock(&link->lock);
-  run_table_remove(link->options.runs, NULL, reason);
-  free(reason);
-}
-
-static void link_tell(void *user, const Weir__MemberMessage *message) {
-  struct link *link = user;
-  int code = ERR_CANCELLED;
-  pthread_mutex_lock(&link->lock);
-  if (link->member)
-    code = member_send(link->member, message);
-  pthread_mutex_unlock(&link->lock);
-  if (code)
-    log_event(LOG_DEBUG, "parameters", "report_lost", "body=%d code=%s", (int)message->body_case,
-              err_name(code));
-}
-
-static int link_load(struct link *link, const Weir__LoadRun *order, struct hosted_run **out,
-                     struct err *err) {
-  struct run_setup setup = {.order = order,
-                            .model_bytes = order->model_bytes,
-                            .shards = link->options.shards,
-                            .n_shards = link->options.n_shards,
-                            .tell = link_tell,
-                            .user = link};
-  unsigned char *model;
-  char *own_id;
+/* Into the table only while the membership lasts: otherwise nobody would know of the run. */
+static int link_add_run(struct link *link, const struct loaded *loaded, struct err *err) {
   int code;
-  if (model_fetch_run(&link->fetch, link->channel, order, &model, err))
-    return err->code;
   pthread_mutex_lock(&link->lock);
-  own_id = mem_strdup(link->id);
+  code = link_is_in_locked(link, loaded->membership)
+             ? run_table_add(link->options.runs, loaded->run, err)
+             : err_set(err, ERR_CANCELLED, "the membership that it was loaded for has ended");
   pthread_mutex_unlock(&link->lock);
-  setup.own_id = own_id;
-  setup.model = model;
-  code = hosted_run_new(&setup, out, err);
-  free(own_id);
-  free(model);
   return code;
 }
 
-static void link_refuse_run(struct link *link, const Weir__LoadRun *order, const struct err *err) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+static void link_on_loaded(void *user, struct loaded *loaded) {
+  struct link *link = user;
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
-  log_event(LOG_WARN, "parameters", "run_refused", "run=%s code=%s text=\"%s\"", order->run,
-            err_name(err->code), err->text);
-  refused.run = order->run;
-  refused.incarnation = order->incarnation;
-  refused.message = (char *)err->text;
-  refused.bad_input = err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED;
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_REFUSED;
-  message.refused = &refused;
-  link_tell(link, &message);
+  struct hosted_run *run = loaded->run;
+  if (run) {
+    hosted_run_get(run);
+    if (!link_add_run(link, loaded, &loaded->err)) {
+      log_event(LOG_INFO, "parameters", "run_loaded", "run=%s incarnation=%llu version=%llu blocks=%u of=%u",
+                run->id, (unsigned long long)run->incarnation, (unsigned long long)run->base_step, run->n_own,
+                run->n_blocks);
+      link_tell_loaded(link, loaded->membership, loaded->order);
+      link_open_log(link, run, loaded->membership, run->base_step);
+      hosted_run_put(run);
+      return;
+    }
+    hosted_run_put(run);
+    hosted_run_put(run);
+  }
+  refused.run = loaded->order->run;
+  refused.incarnation = loaded->order->incarnation;
+  refused.bad_input = loaded->is_bad_input;
+  refused.lost_checkpoint = loaded->is_lost_checkpoint;
+  link_refuse(link, loaded->membership, &refused, &loaded->err);
 }
 
-static void link_obey_load(struct link *link, const Weir__LoadRun *order) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
-  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
-  struct hosted_run *run;
+/* The same incarnation of the same blocks: there is nothing to load. */
+static bool link_has_run(struct link *link, uint64_t membership, const Weir__LoadRun *order) {
   struct err err;
-  if (link_load(link, order, &run, &err)) {
-    link_refuse_run(link, order, &err);
+  struct hosted_run *run = run_table_find(link->options.runs, order->run, order->incarnation, &err);
+  bool has_it = run && run->n_servers == order->n_servers &&
+                strcmp(order->servers[run->self]->id, link->id) == 0 && run->base_step == order->step;
+  if (has_it) {
+    link_tell_loaded(link, membership, order);
+    link_open_log(link, run, membership, order->step);
+  }
+  hosted_run_put(run);
+  return has_it;
+}
+
+/* The incarnation before goes first: two of them need not fit into memory. */
+static void link_obey_load(struct link *link, uint64_t membership, const Weir__LoadRun *order) {
+  Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
+  struct err err;
+  loader_cancel(link->loader, order->run);
+  if (link_has_run(link, membership, order))
+    return;
+  if (run_table_remove_older(link->options.runs, order->run, order->incarnation,
+                             "a newer incarnation is loaded", &err)) {
+    refused.run = order->run;
+    refused.incarnation = order->incarnation;
+    link_refuse(link, membership, &refused, &err);
     return;
   }
-  hosted_run_get(run);
-  if (run_table_add(link->options.runs, run, &err)) {
-    link_refuse_run(link, order, &err);
-    hosted_run_put(run);
-  } else {
-    log_event(LOG_INFO, "parameters", "run_loaded", "run=%s incarnation=%llu blocks=%u of=%u", run->id,
-              (unsigned long long)run->incarnation, run->n_own, run->n_blocks);
-    loaded.run = order->run;
-    loaded.incarnation = order->incarnation;
-    message.body_case = WEIR__MEMBER_MESSAGE__BODY_LOADED;
-    message.loaded = &loaded;
-    link_tell(link, &message);
-    hosted_run_start(run);
-  }
-  hosted_run_put(run);
+  pthread_mutex_lock(&link->lock);
+  if (link->member)
+    loader_add(link->loader, order, link->id, member_channel(link->member), membership);
+  pthread_mutex_unlock(&link->lock);
 }
 
-static void link_obey_write(struct link *link, const Weir__WriteBlocks *order) {
+static void link_obey_write(struct link *link, uint64_t membership, Weir__WriteBlocks *order) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
-  struct arena arena;
+  struct snapshot *snapshot;
   struct err err = ERR_NONE;
   struct hosted_run *run = run_table_find(link->options.runs, order->run, order->incarnation, &err);
-  arena_init(&arena);
-  if (run && !link->options.store)
+  if (run && !link->writer)
     err_set(&err, ERR_INVALID, "this server has no store: it was started without --store");
-  else if (run)
-    snapshot_write(run, order->step, link->options.store, &arena, &written, &err);
-  if (err.code) {
-    log_event(LOG_ERROR, "parameters", "write_failed", "run=%s step=%llu text=\"%s\"", order->run,
+  else if (run && order->step > run->plan.steps)
+    err_set(&err, ERR_INVALID, "run '%s': there will be no version %llu, the run's last is %llu", run->id,
+            (unsigned long long)order->step, (unsigned long long)run->plan.steps);
+  if (!err.code) {
+    snapshot = snapshot_start(link->writer, order, run->n_own, membership);
+    hosted_run_arm(run, snapshot);
+    snapshot_put(snapshot);
+  } else {
+    log_event(LOG_ERROR, "parameters", "write_refused", "run=%s step=%llu text=\"%s\"", order->run,
               (unsigned long long)order->step, err.text);
+    written.run = order->run;
+    written.incarnation = order->incarnation;
+    written.step = order->step;
     written.error = err.text;
-    written.n_blocks = 0;
+    written.is_last = true;
+    message.body_case = WEIR__MEMBER_MESSAGE__BODY_WRITTEN;
+    message.written = &written;
+    link_tell(link, membership, &message);
   }
-  written.run = order->run;
-  written.incarnation = order->incarnation;
-  written.step = order->step;
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_WRITTEN;
-  message.written = &written;
-  link_tell(link, &message);
   hosted_run_put(run);
-  arena_fini(&arena);
 }
 
-static void link_obey(struct link *link, const Weir__Order *order) {
+static void link_obey_keep(struct link *link, uint64_t membership, const Weir__KeepRun *order) {
+  Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
+  struct err err;
+  struct hosted_run *run = run_table_find(link->options.runs, order->run, order->incarnation, &err);
+  if (run)
+    link_open_log(link, run, membership, order->step);
+  else {
+    refused.run = order->run;
+    refused.incarnation = order->incarnation;
+    link_refuse(link, membership, &refused, &err);
+  }
+  hosted_run_put(run);
+}
+
+static void link_obey_unload(struct link *link, const Weir__UnloadRun *order) {
+  loader_cancel(link->loader, order->run);
+  if (link->writer)
+    snapshot_writer_cancel(link->writer, order->run);
+  run_table_remove(link->options.runs, order->run, order->reason);
+}
+
+static void link_on_order(void *user, const Weir__Order *order) {
+  struct link *link = user;
+  uint64_t membership = link->membership; /* which ends only after this callback */
   switch (order->body_case) {
   case WEIR__ORDER__BODY_LOAD:
-    link_obey_load(link, order->load);
+    link_obey_load(link, membership, order->load);
     break;
   case WEIR__ORDER__BODY_WRITE:
-    link_obey_write(link, order->write);
+    link_obey_write(link, membership, order->write);
+    break;
+  case WEIR__ORDER__BODY_KEEP:
+    link_obey_keep(link, membership, order->keep);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
-    run_table_remove(link->options.runs, order->unload->run, order->unload->reason);
+    link_obey_unload(link, order->unload);
     break;
   default:
     log_event(LOG_WARN, "parameters", "order_unknown", "body=%d", (int)order->body_case);
   }
-}
-
-static void *link_main(void *argument) {
-  struct link *link = argument;
-  struct link_order *order;
-  pthread_mutex_lock(&link->lock);
-  while (!link->is_stopping || link->first) {
-    if (!link->first) {
-      pthread_cond_wait(&link->changed, &link->lock);
-      continue;
-    }
-    order = link_take_locked(link);
-    link->is_busy = true;
-    pthread_mutex_unlock(&link->lock);
-    link_obey(link, order->order);
-    link_order_free(order);
-    pthread_mutex_lock(&link->lock);
-    link->is_busy = false;
-    pthread_cond_broadcast(&link->changed);
-  }
-  pthread_mutex_unlock(&link->lock);
-  return NULL;
 }

@@ -1,4 +1,5 @@
-/* A parameter server's link to the coordinator: carries out its orders and reports to it. */
+/* A parameter server's link to the coordinator: carries out its orders and reports to it. Runs outlive it:
+   while there is no coordinator they go on, and the next one says what is to be kept. */
 #ifndef WEIR_SERVER_PARAMETERS_LINK_H
 #define WEIR_SERVER_PARAMETERS_LINK_H
 
@@ -10,18 +11,20 @@ struct link;
 
 struct link_options {
   struct rpc_client *client;
-  const char *coordinator;
+  const char *coordinator; /* HOST:PORT, or several parted by commas */
   const Weir__Hello *hello;
   /* These outlive the link. */
   struct run_table *runs;
   struct shard **shards;
   uint32_t n_shards;
-  struct store *store; /* may be NULL */
+  struct store *store;   /* may be NULL */
+  int store_patience_ms; /* how long a run that is to be loaded waits for a store that is away */
 };
 
 struct link *link_start(const struct link_options *options);
 
-/* Leaves: unloads every run, ends the thread. What shards still tell afterwards goes nowhere. */
+/* Leaves: unloads every run, ends the threads. What shards still tell afterwards goes nowhere. Waits for the
+   store's answer if a call to it is under way. */
 void link_stop(struct link *link);
 void link_free(struct link *link); /* when no shard runs any more. NULL is ignored */
 

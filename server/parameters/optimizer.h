@@ -9,7 +9,8 @@
 #include "common/err.h"
 #include "spec.pb-c.h"
 
-/* One update of one block. Nothing aliases. */
+/* One update of one block. Nothing aliases, but next_slots and slots, which are the same memory but where a
+   checkpoint still refers to the slots: an element is written after it was read. */
 struct optimizer_update {
   uint64_t step; /* from 0 */
   double lr;
@@ -17,7 +18,8 @@ struct optimizer_update {
   const float *weights; /* f32[elems] of version step */
   const float *grad;    /* f32[elems] */
   float *out;           /* f32[elems] of version step + 1 */
-  float *slots;         /* f32[slots][elems], updated in place; zeros before step 0 */
+  const float *slots;   /* f32[slots][elems] of version step; zeros before step 0 */
+  float *next_slots;    /* f32[slots][elems] of version step + 1 */
 };
 
 struct optimizer_def {

@@ -10,7 +10,7 @@
 #include "server/parameters/schedule.h"
 #include "server/parameters/service.h"
 
-enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64 };
+enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64, STORE_PATIENCE_MS = 60000 };
 
 struct parameters {
   struct run_table runs;
@@ -48,7 +48,8 @@ void parameters_join(struct parameters *parameters, struct rpc_client *client, c
                                  .runs = &parameters->runs,
                                  .shards = parameters->shards,
                                  .n_shards = parameters->n_shards,
-                                 .store = parameters->store};
+                                 .store = parameters->store,
+                                 .store_patience_ms = STORE_PATIENCE_MS};
   CHECK(!parameters->link);
   parameters->link = link_start(&options);
 }

@@ -22,7 +22,6 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
 static int run_place(struct hosted_run *run, const struct run_setup *setup, const struct model *model,
                      struct err *err);
 static int run_make_blocks(struct hosted_run *run, const struct model *model, struct err *err);
-static void run_tell_complete(struct hosted_run *run);
 
 int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err) {
   struct hosted_run *run = mem_new(sizeof *run);
@@ -30,8 +29,9 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   int code;
   run->refs = 1;
   run->step_ns = clock_now_ns();
-  run->tell = setup->tell;
-  run->user = setup->user;
+  run->id = mem_strdup(setup->order->run);
+  run->incarnation = setup->order->incarnation;
+  report_log_init(&run->log, run->id, run->incarnation, setup->tell, setup->user);
   code = run_read_order(run, setup->order, err);
   if (!code)
     code = model_open(setup->model, setup->model_bytes, run->spec, run->plan.microbatch_samples,
@@ -48,17 +48,10 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   return code;
 }
 
-void hosted_run_start(struct hosted_run *run) {
-  if (run->n_own == 0)
-    run_tell_complete(run);
-}
-
 static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, struct err *err) {
   if (!order->spec || !order->plan || order->n_servers == 0)
     return err_set(err, ERR_INVALID, "the order to load run '%s' lacks its spec, plan or servers",
                    order->run);
-  run->id = mem_strdup(order->run);
-  run->incarnation = order->incarnation;
   run->spec = spec_copy(order->spec);
   if (spec_check(run->spec, err) || parameters_check_spec(run->spec, err) ||
       plan_init(&run->plan, run->spec, order->plan->train_samples, order->plan->eval_samples, err))
@@ -67,6 +60,11 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
     return err_set(err, ERR_INVALID,
                    "the order to load run '%s' says %llu steps, its spec and data make %llu", run->id,
                    (unsigned long long)order->plan->steps, (unsigned long long)run->plan.steps);
+  run->base_step = run->proven_step = order->step; /* a checkpoint was complete everywhere */
+  if (order->step > run->plan.steps || (order->step > 0 && !*order->manifest))
+    return err_set(err, ERR_INVALID,
+                   "the order to load run '%s' at version %llu of %llu names no checkpoint of it", run->id,
+                   (unsigned long long)order->step, (unsigned long long)run->plan.steps);
   run->mode = mode_find(run->spec->train->mode);
   run->optimizer = optimizer_find(run->spec->train->optimizer->name);
   return 0;
@@ -82,6 +80,8 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
   if (self == order->n_servers)
     return err_set(err, ERR_INVALID, "the order to load run '%s' does not name this server, '%s'", run->id,
                    setup->own_id);
+  run->n_servers = (uint32_t)order->n_servers;
+  run->self = self;
   run->n_blocks = model->n_blocks;
   run->own = mem_new(run->n_blocks * sizeof *run->own);
   elems = mem_new(run->n_blocks * sizeof *elems);
@@ -107,7 +107,6 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
 static int run_make_blocks(struct hosted_run *run, const struct model *model, struct err *err) {
   uint32_t n_own = run->n_own;
   run->blocks = mem_new(n_own * sizeof *run->blocks);
-  run->n_unfinished = n_own;
   run->n_own = 0; /* the number made, for hosted_run_put */
   for (uint32_t b = 0; b < run->n_blocks; b++) {
     struct run_shard *shard = &run->shards[run->n_own % run->n_shards];
@@ -119,8 +118,11 @@ static int run_make_blocks(struct hosted_run *run, const struct model *model, st
     block->pool = &shard->pool;
     if (hosted_block_init(block, run, model, b, err))
       return err->code;
+    run->n_unfinished += !hosted_block_is_finished(block);
   }
   CHECK(run->n_own == n_own);
+  if (run->n_unfinished == 0)
+    report_log_complete(&run->log);
   return 0;
 }
 
@@ -141,6 +143,7 @@ void hosted_run_put(struct hosted_run *run) {
   free(run->own);
   spec_free(run->spec);
   free(run->unload_reason);
+  report_log_fini(&run->log);
   free(run->id);
   free(run);
 }
@@ -165,6 +168,35 @@ void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_
     uint64_t version = __atomic_load_n(&run->blocks[b].version, __ATOMIC_ACQUIRE);
     *lowest = version < *lowest ? version : *lowest;
     *highest = version > *highest ? version : *highest;
+  }
+}
+
+/* On each shard: its blocks are to be in a snapshot. */
+struct arming {
+  struct job job;
+  struct run_shard *shard;
+  struct snapshot *snapshot;
+};
+
+static void run_arm_shard(struct job *job) {
+  struct arming *arming = (struct arming *)job;
+  struct run_shard *shard = arming->shard;
+  struct hosted_run *run = shard->run;
+  for (uint32_t b = 0; b < run->n_own; b++)
+    if (run->blocks[b].pool == &shard->pool)
+      hosted_block_arm(&run->blocks[b], arming->snapshot);
+  snapshot_put(arming->snapshot);
+  hosted_run_put(run);
+  free(arming);
+}
+
+void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot) {
+  for (uint32_t s = 0; s < run->n_shards; s++) {
+    struct arming *arming = mem_new(sizeof *arming);
+    *arming = (struct arming){
+        .job = {.run = run_arm_shard}, .shard = &run->shards[s], .snapshot = snapshot_get(snapshot)};
+    hosted_run_get(run);
+    shard_post(run->shards[s].shard, &arming->job);
   }
 }
 
@@ -214,50 +246,27 @@ uint64_t hosted_run_proven_step(const struct hosted_run *run) {
 }
 
 void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
   uint64_t now_ns = clock_now_ns();
-  report.run = run->id;
-  report.incarnation = run->incarnation;
   report.step = step;
   report.loss = metrics->sum[METRIC_LOSS_SUM] / metrics->sum[METRIC_DENOMINATOR];
   report.lr = hosted_run_lr(run, step);
   report.samples = (uint64_t)fmax(0, metrics->sum[METRIC_SAMPLES]);
   report.seconds = clock_seconds(now_ns - run->step_ns);
   run->step_ns = now_ns;
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_STEP;
-  message.step = &report;
-  if (run->tell)
-    run->tell(run->user, &message);
+  report_log_add_step(&run->log, &report);
 }
 
 void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct metrics *metrics) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
-  report.run = run->id;
-  report.incarnation = run->incarnation;
   report.step = version;
   report.loss = metrics->sum[METRIC_LOSS_SUM] / metrics->sum[METRIC_DENOMINATOR];
   report.accuracy = metrics->sum[METRIC_CORRECT] / metrics->sum[METRIC_SAMPLES];
   report.samples = (uint64_t)fmax(0, metrics->sum[METRIC_SAMPLES]);
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_EVAL;
-  message.eval = &report;
-  if (run->tell)
-    run->tell(run->user, &message);
+  report_log_add_eval(&run->log, &report);
 }
 
 void hosted_run_finish_block(struct hosted_run *run) {
   if (__atomic_sub_fetch(&run->n_unfinished, 1, __ATOMIC_ACQ_REL) == 0)
-    run_tell_complete(run);
-}
-
-static void run_tell_complete(struct hosted_run *run) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
-  Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
-  complete.run = run->id;
-  complete.incarnation = run->incarnation;
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_COMPLETE;
-  message.complete = &complete;
-  if (run->tell)
-    run->tell(run->user, &message);
+    report_log_complete(&run->log);
 }

@@ -7,6 +7,7 @@
 #include "server/parameters/block.h"
 #include "server/parameters/mode.h"
 #include "server/parameters/optimizer.h"
+#include "server/parameters/report_log.h"
 
 /* What it takes to load a run. All of it is the caller's and may go when hosted_run_new returns, but shards.
  */
@@ -17,9 +18,8 @@ struct run_setup {
   size_t model_bytes;
   struct shard **shards; /* outlive the run */
   uint32_t n_shards;
-  /* Told of StepReport, EvalReport and RunComplete, which end with the callback. On shards' threads: never
-     blocks. May be NULL. */
-  void (*tell)(void *user, const Weir__MemberMessage *message);
+  /* Of the run's log: told of StepReport, EvalReport and RunComplete. */
+  int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message);
   void *user;
 };
 
@@ -30,9 +30,10 @@ struct hosted_run {
   struct plan plan;
   const struct mode_def *mode;
   const struct optimizer_def *optimizer;
-  void (*tell)(void *user, const Weir__MemberMessage *message);
-  void *user;
+  struct report_log log; /* what the coordinator is told, once it was opened */
 
+  uint32_t n_servers, self;    /* of the order; we are servers[self] */
+  uint64_t base_step;          /* the version that this incarnation begins at */
   uint32_t n_blocks;           /* of the model */
   int32_t *own;                /* [n_blocks]: index into blocks, -1: another server's */
   struct hosted_block *blocks; /* ours */
@@ -47,11 +48,10 @@ struct hosted_run {
   uint32_t refs;         /* atomic */
 };
 
-/* Opens the model and makes version 0 of the blocks that are ours, with one reference. Errors: INVALID and
-   UNSUPPORTED (the order, its spec or the model), NO_MEMORY. */
+/* Opens the model and makes the blocks that are ours at the version that the order says, with one reference.
+   Those of a version other than 0 are to be restored before anything else. Errors: INVALID and UNSUPPORTED
+   (the order, its spec or the model), NO_MEMORY. */
 int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err);
-/* The coordinator knows that we have it: if no block is ours, our part is complete, and tells so. Once. */
-void hosted_run_start(struct hosted_run *run);
 struct hosted_run *hosted_run_get(struct hosted_run *run);
 void hosted_run_put(struct hosted_run *run); /* NULL is ignored */
 
@@ -62,7 +62,12 @@ struct hosted_block *hosted_run_block(struct hosted_run *run, uint32_t index, st
    maximum, the last version and 0. Any thread. */
 void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_t *highest);
 
-/* Finishes what is parked, and all that still comes, with CANCELLED and the reason. Any thread, once. */
+/* Every block of ours is written into the snapshot at its version; the snapshot fails if one has passed it.
+   Any thread, never blocks. */
+void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot);
+
+/* Finishes what is parked, and all that still comes, with CANCELLED and the reason, and ends its snapshot.
+   Any thread, once. */
 void hosted_run_unload(struct hosted_run *run, const char *reason);
 bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* err: what calls get */
 

@@ -23,6 +23,13 @@ int run_table_add(struct run_table *table, struct hosted_run *run, struct err *e
 struct hosted_run *run_table_find(struct run_table *table, const char *id, uint64_t incarnation,
                                   struct err *err);
 
+/* A reference to each run; their number is returned, the list is freed by the caller. */
+int run_table_list(struct run_table *table, struct hosted_run ***runs);
+
+/* Unloads what is there of a run before this incarnation. Errors: EXISTS, STALE, as above. */
+int run_table_remove_older(struct run_table *table, const char *id, uint64_t incarnation, const char *reason,
+                           struct err *err);
+
 /* Unloads a run, or all where id is NULL. Unknown ones are ignored. */
 void run_table_remove(struct run_table *table, const char *id, const char *reason);
 

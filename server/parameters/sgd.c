@@ -27,7 +27,7 @@ static void sgd_update_plain(const struct optimizer_update *update, float decay)
 static void sgd_update_first(const Weir__OptimizerSpec *spec, const struct optimizer_update *update,
                              float decay) {
   const float lr = (float)update->lr, momentum = (float)spec->momentum;
-  float *restrict velocity = update->slots;
+  float *restrict velocity = update->next_slots;
   for (uint32_t i = 0; i < update->elems; i++) {
     float grad = update->grad[i] + decay * update->weights[i];
     velocity[i] = grad;
@@ -39,11 +39,14 @@ static void sgd_update_momentum(const Weir__OptimizerSpec *spec, const struct op
                                 float decay) {
   const float lr = (float)update->lr, momentum = (float)spec->momentum;
   const float share = (float)(1 - spec->dampening);
-  float *restrict velocity = update->slots;
+  const float *velocity = update->slots;
+  float *next = update->next_slots;
+#pragma GCC ivdep
   for (uint32_t i = 0; i < update->elems; i++) {
     float grad = update->grad[i] + decay * update->weights[i];
-    velocity[i] = momentum * velocity[i] + share * grad;
-    update->out[i] = update->weights[i] - lr * (spec->nesterov ? grad + momentum * velocity[i] : velocity[i]);
+    float moved = momentum * velocity[i] + share * grad;
+    next[i] = moved;
+    update->out[i] = update->weights[i] - lr * (spec->nesterov ? grad + momentum * moved : moved);
   }
 }
 

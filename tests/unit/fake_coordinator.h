@@ -38,6 +38,9 @@ struct fake_coordinator {
   bool refuses;                          /* members, when they say Hello */
   bool stands_by;                        /* likewise: another leads */
   bool has_no_model;                     /* FetchModel is parked until the client goes */
+  /* Told of each message, under the lock; may be NULL. */
+  void (*on_each)(void *user, const Weir__MemberMessage *message);
+  void *user;
 };
 
 static inline void coordinator_wait_locked(struct fake_coordinator *c, const int *counter, int least) {
@@ -63,6 +66,8 @@ static inline void coordinator_on_message(struct rpc_call *call, const void *mes
   message_free(c->messages[from->body_case]);
   c->messages[from->body_case] = message_copy(message);
   c->n_messages[from->body_case]++;
+  if (c->on_each)
+    c->on_each(c->user, from);
   if (is_hello && c->stands_by)
     rpc_call_fail(call, ERR_UNAVAILABLE, "this coordinator is a standby");
   else if (is_hello && c->refuses)

@@ -28,20 +28,32 @@ static const float first_weights[ELEMS] = {1.5f, -0.25f, 3.0f};
 static const float grads[STEPS][ELEMS] = {
     {0.25f, -1.5f, 0.75f}, {2.0f, 0.125f, -0.5f}, {-1.0f, 1.0f, 0.3f}, {0.7f, -0.2f, 0.1f}};
 
+/* Slots are updated in place, or in odd steps written to other memory, as while a checkpoint holds them. */
+static void train(const Weir__OptimizerSpec *spec, bool is_in_place, float *weights) {
+  const struct optimizer_def *optimizer = optimizer_find(spec->name);
+  float next[ELEMS], slots[2][ELEMS] = {{0}};
+  struct optimizer_update update = {.lr = 0.1, .elems = ELEMS, .weights = weights, .out = next};
+  int present = 0;
+  memcpy(weights, first_weights, sizeof next);
+  for (update.step = 0; update.step < STEPS; update.step++) {
+    update.grad = grads[update.step];
+    update.slots = optimizer->slots(spec) ? slots[present] : NULL;
+    present ^= !is_in_place && update.step % 2;
+    update.next_slots = optimizer->slots(spec) ? slots[present] : NULL;
+    optimizer->update(spec, &update);
+    memcpy(weights, next, sizeof next);
+  }
+}
+
 static void assert_trains_to(const Weir__OptimizerSpec *spec, uint32_t slots, const double *expected) {
   const struct optimizer_def *optimizer = optimizer_find(spec->name);
-  float weights[ELEMS], next[ELEMS], slot[ELEMS] = {0};
-  struct optimizer_update update = {
-      .lr = 0.1, .elems = ELEMS, .weights = weights, .out = next, .slots = slots ? slot : NULL};
+  float weights[ELEMS], copied[ELEMS];
   struct err err = ERR_NONE;
   assert_int_equal(optimizer_check(spec, &err), 0);
   assert_int_equal(optimizer->slots(spec), slots);
-  memcpy(weights, first_weights, sizeof weights);
-  for (update.step = 0; update.step < STEPS; update.step++) {
-    update.grad = grads[update.step];
-    optimizer->update(spec, &update);
-    memcpy(weights, next, sizeof weights);
-  }
+  train(spec, true, weights);
+  train(spec, false, copied);
+  assert_memory_equal(weights, copied, sizeof weights);
   for (int i = 0; i < ELEMS; i++)
     if (fabs(weights[i] - expected[i]) > 2e-7 * fmax(1, fabs(expected[i])))
       fail_msg("element %d: %.9g, expected %.9g", i, (double)weights[i], expected[i]);

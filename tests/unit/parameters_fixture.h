@@ -34,7 +34,7 @@ enum {
   CHUNKS = 2,
   EVAL_EVERY = 2
 };
-enum { TOLD_MAX = 64, WAIT_SECONDS_MAX = 8 };
+enum { TOLD_MAX = 64, WAIT_SECONDS_MAX = 8, SERVERS_MAX = 3 };
 
 extern const struct model_kind_def model_kind_mlp;
 
@@ -75,8 +75,9 @@ static inline void wait_locked(struct fixture *f) {
     fail_msg("nothing happened for %d seconds", WAIT_SECONDS_MAX);
 }
 
-static inline void on_told(void *user, const Weir__MemberMessage *message) {
+static inline int on_told(void *user, uint64_t membership, const Weir__MemberMessage *message) {
   struct fixture *f = user;
+  (void)membership;
   pthread_mutex_lock(&f->lock);
   assert_true(f->n_told < TOLD_MAX);
   f->told[f->n_told++] = message->body_case;
@@ -86,6 +87,7 @@ static inline void on_told(void *user, const Weir__MemberMessage *message) {
     f->eval = *message->eval;
   pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
+  return 0;
 }
 
 static inline void wait_told(struct fixture *f, int n) {
@@ -125,7 +127,8 @@ static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t serve
   static Weir__EvalSpec eval;
   static Weir__WorkersSpec workers;
   static Weir__Plan plan;
-  static Weir__Endpoint endpoints[2], *list[2] = {&endpoints[0], &endpoints[1]};
+  static Weir__Endpoint endpoints[SERVERS_MAX], *list[SERVERS_MAX];
+  static const char *const ids[SERVERS_MAX] = {"server-1", "server-2", "server-3"};
   static Weir__LoadRun order;
   weir__run_spec__init(&spec);
   weir__model_spec__init(&model);
@@ -137,11 +140,12 @@ static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t serve
   weir__eval_spec__init(&eval);
   weir__workers_spec__init(&workers);
   weir__plan__init(&plan);
-  weir__endpoint__init(&endpoints[0]);
-  weir__endpoint__init(&endpoints[1]);
   weir__load_run__init(&order);
-  endpoints[0].id = (char *)"server-1";
-  endpoints[1].id = (char *)"server-2";
+  for (int s = 0; s < SERVERS_MAX; s++) {
+    list[s] = &endpoints[s];
+    weir__endpoint__init(list[s]);
+    list[s]->id = (char *)ids[s];
+  }
   source.format = (char *)"idx";
   data.train = data.eval = &source;
   model.onnx = (char *)"mlp.onnx";
@@ -174,19 +178,32 @@ static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t serve
   return &order;
 }
 
-static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
+/* As the server of that id. */
+static inline int make_run(struct fixture *f, const Weir__LoadRun *order, const char *own_id,
+                           struct hosted_run **run, struct err *err) {
   struct run_setup setup = {.order = order,
-                            .own_id = "server-1",
+                            .own_id = own_id,
                             .model = f->model,
                             .model_bytes = f->model_bytes,
                             .shards = f->shards,
                             .n_shards = 2,
                             .tell = on_told,
                             .user = f};
+  return hosted_run_new(&setup, run, err);
+}
+
+static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
   struct hosted_run *run;
-  int code = hosted_run_new(&setup, &run, err);
-  if (!code && (code = run_table_add(&f->runs, run, err)))
+  int code = make_run(f, order, "server-1", &run, err);
+  if (code)
+    return code;
+  code = run_table_add(&f->runs, run, err);
+  if (code)
     hosted_run_put(run);
+  else {
+    report_log_open(&run->log, 1, 0);
+    report_log_resume(&run->log);
+  }
   return code;
 }
 
@@ -341,6 +358,71 @@ static inline void finish_with_error(struct attempt *attempt, enum err_code code
   if (attempt->err.code != code || !strstr(attempt->err.text, text))
     fail_msg("%s: %s; expected %s: %s", err_name(attempt->err.code), attempt->err.text, err_name(code), text);
   free(attempt->data);
+}
+
+static const uint32_t block_elems[BLOCKS] = {65536, WIDTH *WIDTH - 65536, 3 * WIDTH + 3 * WIDTH + 3,
+                                             METRICS + 2 * WIDTH};
+static float values[65536];
+
+/* Every element of the part of microbatch m is m + 1 + step; of its rows' metrics too. */
+static inline size_t part_of(uint32_t block, float value) {
+  for (uint32_t i = 0; i < block_elems[block]; i++)
+    values[i] = value;
+  return block_elems[block] * sizeof(float);
+}
+
+static inline void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
+                              uint32_t first, bool wait) {
+  Weir__PushRequest push = push_request(block, step, first, 0);
+  size_t size_bytes = part_of(block, (float)(first + 1 + step));
+  push.wait = wait;
+  start_push(f, attempt, &push, values, size_bytes);
+}
+
+static inline void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first,
+                             uint64_t version) {
+  struct attempt attempt;
+  start_part(f, &attempt, block, step, first, false);
+  finish_with_version(&attempt, version);
+}
+
+static inline void pull(struct fixture *f, uint32_t block, uint64_t version, float *first_element) {
+  struct attempt attempt;
+  start_pull(f, &attempt, block, version);
+  finish(&attempt);
+  assert_int_equal(attempt.err.code, 0);
+  assert_int_equal(attempt.size_bytes, block_elems[block] * sizeof(float));
+  *first_element = attempt.data[0];
+  finish_with_version(&attempt, version);
+}
+
+/* All microbatches of a step of a block but the last, which the caller pushes. */
+static inline void push_all_but_last(struct fixture *f, uint32_t block, uint64_t step) {
+  for (uint32_t m = 0; m < MICROBATCHES - 1; m++)
+    push_part(f, block, step, m, step);
+}
+
+static inline void push_step(struct fixture *f, uint32_t block, uint64_t step) {
+  push_all_but_last(f, block, step);
+  push_part(f, block, step, MICROBATCHES - 1, step + 1);
+}
+
+/* version: the block's once the chunk is there. */
+static inline void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
+  Weir__PushRequest push = push_request(STATISTICS_BLOCK, step, chunk, 0);
+  struct attempt attempt;
+  float row[METRICS + 2 * WIDTH] = {50, 100, 75, 100};
+  push.evaluation = true;
+  start_push(f, &attempt, &push, row, sizeof row);
+  finish_with_version(&attempt, version);
+}
+
+/* One step of all blocks, after the evaluation of the present version where it has one. */
+static inline void push_version(struct fixture *f, uint64_t step) {
+  for (uint32_t chunk = 0; step == EVAL_EVERY && chunk < CHUNKS; chunk++)
+    push_eval(f, step, chunk, step);
+  for (uint32_t block = 0; block < BLOCKS; block++)
+    push_step(f, block, step);
 }
 
 #endif

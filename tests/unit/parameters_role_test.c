@@ -1,12 +1,11 @@
 /* The parameters role as the coordinator sees it: runs are loaded, trained, written and unloaded by order. */
-#include <ftw.h>
 #include <unistd.h>
 
-#include "common/sha256.h"
 #include "server/parameters/parameters.h"
-#include "storage/store.h"
 #include "tests/unit/fake_coordinator.h"
-#include "tests/unit/parameters_fixture.h"
+#include "tests/unit/restore_fixture.h"
+
+enum { HISTORY_MAX = 64 };
 
 /* Of fixture: client, channel and model; the runs are the role's. */
 struct role_fixture {
@@ -14,14 +13,25 @@ struct role_fixture {
   struct fake_coordinator coordinator;
   struct parameters *parameters;
   struct rpc_server *server;
-  struct store *store;
-  char folder[64];
+  struct store_double store;
   char model_sha256[SHA256_HEX_SIZE];
+  struct {
+    Weir__MemberMessage__BodyCase body;
+    uint64_t step;
+  } history[HISTORY_MAX]; /* of reports and RunComplete; under the coordinator's lock */
+  int n_history;
 };
 
-static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *ftw) {
-  (void)stat, (void)type, (void)ftw;
-  return remove(path);
+static void keep_history(void *user, const Weir__MemberMessage *message) {
+  struct role_fixture *f = user;
+  bool is_step = message->body_case == WEIR__MEMBER_MESSAGE__BODY_STEP;
+  bool is_eval = message->body_case == WEIR__MEMBER_MESSAGE__BODY_EVAL;
+  if (!is_step && !is_eval && message->body_case != WEIR__MEMBER_MESSAGE__BODY_COMPLETE)
+    return;
+  assert_true(f->n_history < HISTORY_MAX);
+  f->history[f->n_history].body = message->body_case;
+  f->history[f->n_history].step = is_step ? message->step->step : is_eval ? message->eval->step : 0;
+  f->n_history++;
 }
 
 static void role_init(struct role_fixture *f) {
@@ -30,19 +40,18 @@ static void role_init(struct role_fixture *f) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct err err;
   char text[80];
-  *f = (struct role_fixture){.folder = "/tmp/weir-role-test-XXXXXX"};
-  assert_non_null(mkdtemp(f->folder));
-  snprintf(text, sizeof text, "file://%s", f->folder);
-  if (store_open(text, &f->store, &err))
-    fail_msg("%s", err.text);
+  *f = (struct role_fixture){0};
+  double_init(&f->store);
   coordinator_init(&f->coordinator);
+  f->coordinator.on_each = keep_history;
+  f->coordinator.user = f;
   make_model(&f->workers.model, &f->workers.model_bytes);
   f->coordinator.model = f->workers.model;
   f->coordinator.model_bytes = f->workers.model_bytes;
   sha256_hex(f->workers.model, f->workers.model_bytes, f->model_sha256);
   pthread_mutex_init(&f->workers.lock, NULL);
   pthread_cond_init(&f->workers.changed, NULL);
-  options.store = f->store;
+  options.store = &f->store.base;
   f->parameters = parameters_new(&options);
   server.services = parameters_service(f->parameters);
   if (rpc_server_start(&server, &f->server, &err))
@@ -63,21 +72,39 @@ static void role_fini(struct role_fixture *f) {
   parameters_free(f->parameters);
   rpc_client_free(f->workers.client);
   coordinator_fini(&f->coordinator);
-  store_close(f->store);
+  double_fini(&f->store);
   pthread_cond_destroy(&f->workers.changed);
   pthread_mutex_destroy(&f->workers.lock);
   free(f->workers.model);
-  nftw(f->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static void order_load(struct role_fixture *f) {
+static void order_load_from(struct role_fixture *f, uint64_t incarnation, uint64_t step,
+                            const char *manifest) {
   Weir__Order order = WEIR__ORDER__INIT;
-  Weir__LoadRun load = *make_order(1, 1);
+  Weir__LoadRun load = *make_order(incarnation, 1);
+  load.step = step;
+  load.manifest = (char *)manifest;
   load.model_bytes = f->workers.model_bytes;
   load.model_sha256 = f->model_sha256;
   order.epoch = 1;
   order.body_case = WEIR__ORDER__BODY_LOAD;
   order.load = &load;
+  coordinator_order(&f->coordinator, &order);
+}
+
+static void order_load(struct role_fixture *f) {
+  order_load_from(f, 1, 0, "");
+}
+
+static void order_keep(struct role_fixture *f, uint64_t incarnation, uint64_t step) {
+  Weir__Order order = WEIR__ORDER__INIT;
+  Weir__KeepRun keep = WEIR__KEEP_RUN__INIT;
+  keep.run = (char *)"unit-1";
+  keep.incarnation = incarnation;
+  keep.step = step;
+  order.epoch = 1;
+  order.body_case = WEIR__ORDER__BODY_KEEP;
+  order.keep = &keep;
   coordinator_order(&f->coordinator, &order);
 }
 
@@ -171,17 +198,36 @@ static void blocks_are_written_with_their_slots(void **state) {
     start_pull(&f.workers, &pull, b, 0);
     finish(&pull);
     assert_int_equal(written->block, b);
-    assert_int_equal(store_get(f.store, written->sha256, &content, &size, &err), 0);
+    assert_int_equal(store_get(&f.store.base, written->sha256, &content, &size, &err), 0);
     assert_int_equal(size, written->bytes);
     assert_int_equal(size, pull.size_bytes * (b == STATISTICS_BLOCK ? 1 : 2)); /* one momentum slot */
     assert_memory_equal(content, pull.data, pull.size_bytes);
     free(content);
     finish_with_version(&pull, 0);
   }
-  order_write(&f, 1);
+  order_write(&f, STEPS + 1);
   message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 2);
-  assert_string_equal(message->written->error, "run 'unit-1', step 1: block 0 is at version 0, not at 1");
+  assert_string_equal(message->written->error,
+                      "run 'unit-1': there will be no version 4, the run's last is 3");
+  assert_true(message->written->is_last && !message->written->is_too_late);
   role_fini(&f);
+}
+
+static void an_order_is_carried_out_while_the_store_hangs(void **state) {
+  struct role_fixture f;
+  (void)state;
+  role_init(&f);
+  order_load(&f);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  double_hang(&f.store, true);
+  order_write(&f, 0);
+  double_wait_hanging(&f.store);
+  order_unload(&f);
+  order_load(&f);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  double_hang(&f.store, false);
+  role_fini(&f);
+  assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_WRITTEN], 0);
 }
 
 static void an_unloaded_run_is_gone(void **state) {
@@ -201,20 +247,166 @@ static void an_unloaded_run_is_gone(void **state) {
   role_fini(&f);
 }
 
-static void a_server_that_lost_the_coordinator_comes_back_without_runs(void **state) {
+/* The coordinator is away while `meanwhile` happens. */
+static void lose_coordinator(struct role_fixture *f, void (*meanwhile)(struct role_fixture *f)) {
+  int n_joined = f->coordinator.n_joined;
+  pthread_mutex_lock(&f->coordinator.lock);
+  f->coordinator.refuses = true;
+  pthread_mutex_unlock(&f->coordinator.lock);
+  coordinator_kick(&f->coordinator);
+  coordinator_wait_message(&f->coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO,
+                           f->coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_HELLO] + 1);
+  meanwhile(f);
+  pthread_mutex_lock(&f->coordinator.lock);
+  f->coordinator.refuses = false;
+  pthread_mutex_unlock(&f->coordinator.lock);
+  coordinator_wait(&f->coordinator, &f->coordinator.n_joined, n_joined + 1);
+}
+
+static void nothing_happens(struct role_fixture *f) {
+  (void)f;
+}
+
+static void steps_1_and_2_happen(struct role_fixture *f) {
+  push_version(&f->workers, 1);
+  push_version(&f->workers, 2);
+}
+
+static void assert_history(const struct role_fixture *f, int i, Weir__MemberMessage__BodyCase body,
+                           uint64_t step) {
+  assert_int_equal(f->history[i].body, body);
+  assert_int_equal(f->history[i].step, step);
+}
+
+static void a_run_goes_on_without_a_coordinator_and_the_next_is_told_what_it_missed(void **state) {
+  struct role_fixture f;
+  const Weir__MemberMessage *message;
+  (void)state;
+  role_init(&f);
+  order_load(&f);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  push_version(&f.workers, 0);
+  coordinator_wait(&f.coordinator, &f.n_history, 1);
+  lose_coordinator(&f, steps_1_and_2_happen);
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 3);
+  assert_int_equal(message->hello->n_runs, 1);
+  assert_string_equal(message->hello->runs[0]->run, "unit-1");
+  assert_int_equal(message->hello->runs[0]->incarnation, 1);
+  assert_int_equal(message->hello->runs[0]->version, 3);
+  assert_int_equal(f.n_history, 1); /* nothing is told before it is asked for */
+  order_keep(&f, 1, 1);
+  coordinator_wait(&f.coordinator, &f.n_history, 4);
+  assert_history(&f, 1, WEIR__MEMBER_MESSAGE__BODY_STEP, 1);
+  assert_history(&f, 2, WEIR__MEMBER_MESSAGE__BODY_EVAL, 2);
+  assert_history(&f, 3, WEIR__MEMBER_MESSAGE__BODY_STEP, 2);
+  push_eval(&f.workers, 3, 0, 3);
+  push_eval(&f.workers, 3, 1, 3);
+  coordinator_wait(&f.coordinator, &f.n_history, 6);
+  assert_history(&f, 4, WEIR__MEMBER_MESSAGE__BODY_EVAL, 3);
+  assert_history(&f, 5, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, 0);
+  lose_coordinator(&f, nothing_happens);
+  order_keep(&f, 1, 3);
+  coordinator_wait(&f.coordinator, &f.n_history, 8);
+  assert_history(&f, 6, WEIR__MEMBER_MESSAGE__BODY_EVAL, 3);
+  assert_history(&f, 7, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, 0);
+  order_unload(&f);
+  order_keep(&f, 1, 3);
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  assert_string_equal(message->refused->message, "there is no run 'unit-1' on this server");
+  role_fini(&f);
+}
+
+static void what_a_former_coordinator_ordered_is_not_answered_to_the_next(void **state) {
+  struct role_fixture f;
+  (void)state;
+  role_init(&f);
+  order_load(&f);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  order_write(&f, 1);
+  lose_coordinator(&f, nothing_happens);
+  order_keep(&f, 1, 0);
+  push_version(&f.workers, 0);
+  order_write(&f, 1);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
+  f.coordinator.has_no_model = true;
+  order_load_from(&f, 2, 0, ""); /* takes the place of the first, and does not get on */
+  lose_coordinator(&f, nothing_happens);
+  f.coordinator.has_no_model = false;
+  order_load_from(&f, 3, 0, "");
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  assert_int_equal(f.coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_LOADED]->loaded->incarnation, 3);
+  assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_WRITTEN], 1);
+  role_fini(&f);
+}
+
+static void a_run_that_is_there_is_not_loaded_again(void **state) {
   struct role_fixture f;
   struct attempt pull;
   (void)state;
   role_init(&f);
   order_load(&f);
   coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
-  coordinator_kick(&f.coordinator);
-  coordinator_wait(&f.coordinator, &f.coordinator.n_joined, 2);
-  start_pull(&f.workers, &pull, 0, 0);
-  finish_with_error(&pull, ERR_NOT_FOUND, "there is no run 'unit-1'");
+  push_version(&f.workers, 0);
+  lose_coordinator(&f, nothing_happens);
+  f.coordinator.has_no_model = true;
   order_load(&f);
   coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  start_pull(&f.workers, &pull, 0, 1);
+  finish_with_version(&pull, 1);
+  coordinator_wait(&f.coordinator, &f.n_history, 2); /* step 0, again */
   role_fini(&f);
+}
+
+static void a_run_is_rolled_back_to_its_checkpoint_or_says_that_it_is_lost(void **state) {
+  struct role_fixture f;
+  struct attempt pull;
+  const Weir__MemberMessage *message;
+  char *name;
+  (void)state;
+  role_init(&f);
+  order_load(&f);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  order_write(&f, 1);
+  push_version(&f.workers, 0);
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
+  assert_string_equal(message->written->error, "");
+  name = commit(&f.store.base, message->written, f.model_sha256);
+  push_version(&f.workers, 1);
+  order_load_from(&f, 2, 1, name);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  start_pull(&f.workers, &pull, 0, 1);
+  finish_with_error(&pull, ERR_STALE, "run 'unit-1' is in incarnation 2 here, not in 1");
+  double_find(&f.store, message->written->blocks[1]->sha256)->name[0] = 'x';
+  order_load_from(&f, 3, 1, name);
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  assert_true(message->refused->lost_checkpoint && !message->refused->bad_input);
+  assert_int_equal(message->refused->incarnation, 3);
+  assert_non_null(strstr(message->refused->message, "run 'unit-1' at version 1: block 1, key "));
+  order_load_from(&f, 4, 2, "runs/unit-1/checkpoints/00000000000000000002");
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
+  assert_true(message->refused->lost_checkpoint && !message->refused->bad_input);
+  order_load_from(&f, 5, 0, "");
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
+  order_load_from(&f, 4, 0, "");
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 3);
+  assert_false(message->refused->lost_checkpoint);
+  assert_string_equal(message->refused->message, "run 'unit-1' is loaded already, in incarnation 5");
+  free(name);
+  role_fini(&f);
+}
+
+static void a_newer_order_ends_the_wait_for_a_store(void **state) {
+  struct role_fixture f;
+  (void)state;
+  role_init(&f);
+  double_fail(&f.store, 1 << 30, ERR_UNAVAILABLE);
+  order_load_from(&f, 2, 1, "runs/unit-1/checkpoints/00000000000000000001");
+  order_load_from(&f, 3, 0, "");
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  order_load_from(&f, 4, 1, "runs/unit-1/checkpoints/00000000000000000001");
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 1);
+  role_fini(&f); /* a stop does, too */
+  assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_REFUSED], 0);
 }
 
 static void a_server_can_stop_while_a_model_does_not_come(void **state) {
@@ -234,8 +426,13 @@ int main(void) {
       cmocka_unit_test(a_model_that_came_wrong_is_refused),
       cmocka_unit_test(a_model_that_is_none_is_the_users_mistake),
       cmocka_unit_test(blocks_are_written_with_their_slots),
+      cmocka_unit_test(an_order_is_carried_out_while_the_store_hangs),
       cmocka_unit_test(an_unloaded_run_is_gone),
-      cmocka_unit_test(a_server_that_lost_the_coordinator_comes_back_without_runs),
+      cmocka_unit_test(a_run_goes_on_without_a_coordinator_and_the_next_is_told_what_it_missed),
+      cmocka_unit_test(what_a_former_coordinator_ordered_is_not_answered_to_the_next),
+      cmocka_unit_test(a_run_that_is_there_is_not_loaded_again),
+      cmocka_unit_test(a_run_is_rolled_back_to_its_checkpoint_or_says_that_it_is_lost),
+      cmocka_unit_test(a_newer_order_ends_the_wait_for_a_store),
       cmocka_unit_test(a_server_can_stop_while_a_model_does_not_come),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,62 +4,6 @@
 
 #include "tests/unit/parameters_fixture.h"
 
-static const uint32_t block_elems[BLOCKS] = {65536, WIDTH *WIDTH - 65536, 3 * WIDTH + 3 * WIDTH + 3,
-                                             METRICS + 2 * WIDTH};
-static float values[65536];
-
-/* Every element of the part of microbatch m is m + 1 + step; of its rows' metrics too. */
-static size_t part_of(uint32_t block, float value) {
-  for (uint32_t i = 0; i < block_elems[block]; i++)
-    values[i] = value;
-  return block_elems[block] * sizeof(float);
-}
-
-static void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
-                       uint32_t first, bool wait) {
-  Weir__PushRequest push = push_request(block, step, first, 0);
-  size_t size_bytes = part_of(block, (float)(first + 1 + step));
-  push.wait = wait;
-  start_push(f, attempt, &push, values, size_bytes);
-}
-
-static void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first, uint64_t version) {
-  struct attempt attempt;
-  start_part(f, &attempt, block, step, first, false);
-  finish_with_version(&attempt, version);
-}
-
-static void pull(struct fixture *f, uint32_t block, uint64_t version, float *first_element) {
-  struct attempt attempt;
-  start_pull(f, &attempt, block, version);
-  finish(&attempt);
-  assert_int_equal(attempt.err.code, 0);
-  assert_int_equal(attempt.size_bytes, block_elems[block] * sizeof(float));
-  *first_element = attempt.data[0];
-  finish_with_version(&attempt, version);
-}
-
-/* All microbatches of a step of a block but the last, which the caller pushes. */
-static void push_all_but_last(struct fixture *f, uint32_t block, uint64_t step) {
-  for (uint32_t m = 0; m < MICROBATCHES - 1; m++)
-    push_part(f, block, step, m, step);
-}
-
-static void push_step(struct fixture *f, uint32_t block, uint64_t step) {
-  push_all_but_last(f, block, step);
-  push_part(f, block, step, MICROBATCHES - 1, step + 1);
-}
-
-/* version: the block's once the chunk is there. */
-static void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
-  Weir__PushRequest push = push_request(STATISTICS_BLOCK, step, chunk, 0);
-  struct attempt attempt;
-  float row[METRICS + 2 * WIDTH] = {50, 100, 75, 100};
-  push.evaluation = true;
-  start_push(f, &attempt, &push, row, sizeof row);
-  finish_with_version(&attempt, version);
-}
-
 static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) {
   struct fixture f;
   struct attempt worker[3];

@@ -1,0 +1,207 @@
+/* Loading of runs. */
+#include "server/parameters/loader.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/message.h"
+#include "common/model_fetch.h"
+#include "server/parameters/restore.h"
+
+struct load {
+  Weir__LoadRun *order;
+  char *own_id;
+  struct rpc_channel *coordinator;
+  uint64_t membership;
+  struct load *next;
+};
+
+struct loader {
+  struct loader_options options;
+  struct model_fetch fetch;
+  pthread_t thread;
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t changed;
+  struct load *first, **last;
+  const struct load *present; /* the one under way */
+  bool is_cancelled;          /* it is */
+  bool is_stopping;
+};
+
+static void *loader_main(void *argument);
+
+struct loader *loader_new(const struct loader_options *options) {
+  struct loader *loader = mem_new(sizeof *loader);
+  pthread_condattr_t monotonic;
+  loader->options = *options;
+  loader->last = &loader->first;
+  model_fetch_init(&loader->fetch);
+  pthread_mutex_init(&loader->lock, NULL);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&loader->changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  CHECK(pthread_create(&loader->thread, NULL, loader_main, loader) == 0);
+  return loader;
+}
+
+void loader_stop(struct loader *loader) {
+  loader_cancel(loader, NULL);
+  pthread_mutex_lock(&loader->lock);
+  loader->is_stopping = true;
+  pthread_cond_broadcast(&loader->changed);
+  pthread_mutex_unlock(&loader->lock);
+  pthread_join(loader->thread, NULL);
+  loader_cancel(loader, NULL);
+}
+
+void loader_free(struct loader *loader) {
+  if (!loader)
+    return;
+  model_fetch_fini(&loader->fetch);
+  pthread_cond_destroy(&loader->changed);
+  pthread_mutex_destroy(&loader->lock);
+  free(loader);
+}
+
+static void load_free(struct load *load) {
+  message_free(load->order);
+  free(load->own_id);
+  free(load);
+}
+
+void loader_add(struct loader *loader, const Weir__LoadRun *order, const char *own_id,
+                struct rpc_channel *coordinator, uint64_t membership) {
+  struct load *load = mem_new(sizeof *load);
+  *load = (struct load){.order = message_copy(order),
+                        .own_id = mem_strdup(own_id),
+                        .coordinator = coordinator,
+                        .membership = membership};
+  pthread_mutex_lock(&loader->lock);
+  *loader->last = load;
+  loader->last = &load->next;
+  pthread_cond_broadcast(&loader->changed);
+  pthread_mutex_unlock(&loader->lock);
+}
+
+void loader_cancel(struct loader *loader, const char *run) {
+  struct load **link, *load;
+  pthread_mutex_lock(&loader->lock);
+  for (link = &loader->first; (load = *link);) {
+    if (run && strcmp(load->order->run, run) != 0) {
+      link = &load->next;
+      continue;
+    }
+    *link = load->next;
+    load_free(load);
+  }
+  loader->last = link;
+  if (loader->present && (!run || strcmp(loader->present->order->run, run) == 0)) {
+    loader->is_cancelled = true;
+    model_fetch_cancel(&loader->fetch, true);
+    pthread_cond_broadcast(&loader->changed);
+  }
+  pthread_mutex_unlock(&loader->lock);
+}
+
+/* False: cancelled. */
+static bool loader_pause(void *user, int pause_ms) {
+  struct loader *loader = user;
+  struct timespec until;
+  bool is_cancelled;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += pause_ms / 1000;
+  until.tv_nsec += (long)(pause_ms % 1000) * 1000000;
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000;
+  }
+  pthread_mutex_lock(&loader->lock);
+  while (!loader->is_cancelled && pthread_cond_timedwait(&loader->changed, &loader->lock, &until) == 0)
+    continue;
+  is_cancelled = loader->is_cancelled;
+  pthread_mutex_unlock(&loader->lock);
+  return !is_cancelled;
+}
+
+static int load_make_run(struct loader *loader, const struct load *load, struct loaded *loaded) {
+  struct run_setup setup = {.order = load->order,
+                            .own_id = load->own_id,
+                            .model_bytes = load->order->model_bytes,
+                            .shards = loader->options.shards,
+                            .n_shards = loader->options.n_shards,
+                            .tell = loader->options.tell,
+                            .user = loader->options.user};
+  unsigned char *model;
+  int code = model_fetch_run(&loader->fetch, load->coordinator, load->order, &model, &loaded->err);
+  if (code)
+    return code;
+  setup.model = model;
+  code = hosted_run_new(&setup, &loaded->run, &loaded->err);
+  loaded->is_bad_input = code == ERR_INVALID || code == ERR_UNSUPPORTED;
+  free(model);
+  return code;
+}
+
+/* The manifest first: it is small, and without it the rest is in vain. */
+static int load_run(struct loader *loader, const struct load *load, struct loaded *loaded) {
+  struct restore restore = {.store = loader->options.store,
+                            .patience_ms = loader->options.store_patience_ms,
+                            .pause = loader_pause,
+                            .user = loader};
+  Weir__Manifest *manifest = NULL;
+  int code;
+  if (!*load->order->manifest)
+    return load_make_run(loader, load, loaded);
+  if (!restore.store)
+    return err_set(&loaded->err, ERR_INVALID, "this server has no store: it was started without --store");
+  code = restore_manifest(&restore, load->order, &manifest, &loaded->err);
+  loaded->is_lost_checkpoint = code == ERR_NOT_FOUND || code == ERR_CORRUPT;
+  if (!code)
+    code = load_make_run(loader, load, loaded);
+  if (!code) {
+    code = restore_blocks(&restore, loaded->run, manifest, &loaded->err);
+    loaded->is_lost_checkpoint = code == ERR_NOT_FOUND || code == ERR_CORRUPT;
+  }
+  if (code) {
+    hosted_run_put(loaded->run);
+    loaded->run = NULL;
+  }
+  message_free(manifest);
+  return code;
+}
+
+/* Called and left with the lock held. */
+static void loader_serve(struct loader *loader) {
+  struct load *load = loader->first;
+  struct loaded loaded = {.membership = load->membership, .order = load->order, .err = ERR_NONE};
+  loader->first = load->next;
+  if (!loader->first)
+    loader->last = &loader->first;
+  loader->present = load;
+  loader->is_cancelled = false;
+  model_fetch_cancel(&loader->fetch, false);
+  pthread_mutex_unlock(&loader->lock);
+  load_run(loader, load, &loaded);
+  pthread_mutex_lock(&loader->lock);
+  loader->present = NULL;
+  if (loader->is_cancelled)
+    hosted_run_put(loaded.run);
+  else
+    loader->options.done(loader->options.user, &loaded);
+  load_free(load);
+}
+
+static void *loader_main(void *argument) {
+  struct loader *loader = argument;
+  pthread_mutex_lock(&loader->lock);
+  while (!loader->is_stopping) {
+    if (loader->first)
+      loader_serve(loader);
+    else
+      pthread_cond_wait(&loader->changed, &loader->lock);
+  }
+  pthread_mutex_unlock(&loader->lock);
+  return NULL;
+}

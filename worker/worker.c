@@ -29,12 +29,12 @@ struct event {
 struct worker {
   const struct worker_options *options;
   struct rpc_client *client;
-  struct rpc_channel *coordinator;
   struct member *member;
   pthread_t signals;
 
-  char *id;        /* of this membership; worker_serve's thread */
-  struct run *run; /* NULL: idle; worker_serve's thread */
+  char *id;        /* of the newest membership; worker_serve's thread */
+  bool is_member;  /* likewise */
+  struct run *run; /* NULL: idle; worker_serve's thread, which changes it under the lock */
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -44,11 +44,13 @@ struct worker {
   bool is_ending;  /* nobody acts on events any more */
 };
 
+static void on_hello(void *user, Weir__Hello *hello, struct arena *arena);
 static void on_connected(void *user, const char *id);
 static void on_order(void *user, const Weir__Order *order);
 static void on_lost(void *user, const struct err *err);
 static void *signals_main(void *argument);
 static void worker_loop(struct worker *worker);
+static void worker_drop_run(struct worker *worker);
 
 static void worker_join_cluster(struct worker *worker) {
   const struct worker_options *options = worker->options;
@@ -66,6 +68,7 @@ static void worker_join_cluster(struct worker *worker) {
   worker->member = member_start(&(struct member_options){.client = worker->client,
                                                          .coordinator = options->coordinator,
                                                          .hello = &hello,
+                                                         .on_hello = on_hello,
                                                          .on_connected = on_connected,
                                                          .on_order = on_order,
                                                          .on_lost = on_lost,
@@ -95,12 +98,10 @@ void worker_serve(const struct worker_options *options) {
   pthread_condattr_destroy(&monotonic);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
   worker.client = rpc_client_new(RPC_THREADS);
-  worker.coordinator = rpc_channel_open(worker.client, options->coordinator);
   worker_join_cluster(&worker);
   worker_loop(&worker);
-  run_stop(worker.run);
+  worker_drop_run(&worker);
   member_stop(worker.member);
-  rpc_channel_close(worker.coordinator);
   rpc_client_free(worker.client);
   pthread_kill(worker.signals, SIGUSR1);
   pthread_join(worker.signals, NULL);
@@ -131,6 +132,22 @@ static uint64_t worker_post(struct worker *worker, struct event event) {
   return number;
 }
 
+/* The run that we went on with. */
+static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
+  struct worker *worker = user;
+  uint64_t incarnation;
+  pthread_mutex_lock(&worker->lock);
+  if (worker->run && run_is_alive(worker->run, &incarnation)) {
+    Weir__HostedRun *hosted = arena_new(arena, sizeof *hosted);
+    weir__hosted_run__init(hosted);
+    hosted->run = arena_strdup(arena, run_id(worker->run));
+    hosted->incarnation = incarnation;
+    hello->runs = arena_copy(arena, &hosted, sizeof(Weir__HostedRun *));
+    hello->n_runs = 1;
+  }
+  pthread_mutex_unlock(&worker->lock);
+}
+
 static void on_connected(void *user, const char *id) {
   worker_post(user, (struct event){.kind = EVENT_CONNECTED, .id = mem_strdup(id)});
 }
@@ -139,7 +156,8 @@ static void on_order(void *user, const Weir__Order *order) {
   worker_post(user, (struct event){.kind = EVENT_ORDER, .order = message_copy(order)});
 }
 
-/* Returns when the run of the lost membership has ended, so that nothing of it is said in the next one. */
+/* Returns when every order of the lost membership was acted on and the run was hushed, so that nothing of it
+   is said in the next one. */
 static void on_lost(void *user, const struct err *err) {
   struct worker *worker = user;
   uint64_t number = worker_post(worker, (struct event){.kind = EVENT_LOST});
@@ -179,26 +197,35 @@ static void worker_send(void *user, const Weir__MemberMessage *message) {
     log_event(LOG_WARN, "worker", "not_told", "code=%s", err_name(code));
 }
 
-static void worker_drop_run(struct worker *worker) {
-  run_stop(worker->run);
-  worker->run = NULL;
+static void worker_set_run(struct worker *worker, struct run *run) {
+  pthread_mutex_lock(&worker->lock);
+  worker->run = run;
+  pthread_mutex_unlock(&worker->lock);
 }
 
+static void worker_drop_run(struct worker *worker) {
+  struct run *run = worker->run;
+  worker_set_run(worker, NULL);
+  run_stop(run);
+}
+
+/* Of the run that it has it only says again that it is loaded. */
 static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
-  if (worker->run)
-    log_event(LOG_INFO, "worker", "replaced", "run=%s by=%s", run_id(worker->run), load->run);
+  struct rpc_channel *coordinator = member_channel(worker->member);
+  bool has_it = worker->run && strcmp(run_id(worker->run), load->run) == 0;
+  log_event(LOG_INFO, "worker", "load", "run=%s incarnation=%llu had=\"%s\"", load->run,
+            (unsigned long long)load->incarnation, worker->run ? run_id(worker->run) : "");
+  if (has_it && run_tell_again(worker->run, load, coordinator))
+    return;
   worker_drop_run(worker);
-  log_event(LOG_INFO, "worker", "load", "run=%s incarnation=%llu", load->run,
-            (unsigned long long)load->incarnation);
-  worker->run = run_start(&(struct run_options){.client = worker->client,
-                                                .coordinator = worker->coordinator,
-                                                .backend = worker->options->backend,
-                                                .data_root = worker->options->data_root,
-                                                .worker = worker->id,
-                                                .threads = worker->options->threads,
-                                                .send = worker_send,
-                                                .user = worker},
-                          load);
+  worker_set_run(worker, run_start(&(struct run_options){.client = worker->client,
+                                                         .coordinator = coordinator,
+                                                         .backend = worker->options->backend,
+                                                         .data_root = worker->options->data_root,
+                                                         .threads = worker->options->threads,
+                                                         .send = worker_send,
+                                                         .user = worker},
+                                   load));
 }
 
 static void worker_obey(struct worker *worker, const Weir__Order *order) {
@@ -208,7 +235,7 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
     break;
   case WEIR__ORDER__BODY_VIEW:
     if (worker->run && strcmp(run_id(worker->run), order->view->run) == 0)
-      run_view(worker->run, order->view);
+      run_view(worker->run, order->view, worker->id);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     if (!worker->run || strcmp(run_id(worker->run), order->unload->run) != 0)
@@ -223,14 +250,17 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
 }
 
 static void worker_act(struct worker *worker, struct event *event) {
-  if (event->kind == EVENT_ORDER) {
+  if (event->kind == EVENT_ORDER)
     worker_obey(worker, event->order);
-    return;
+  else if (event->kind == EVENT_LOST && worker->run)
+    run_hush(worker->run);
+  worker->is_member |= event->kind == EVENT_CONNECTED;
+  worker->is_member &= event->kind != EVENT_LOST;
+  if (event->kind == EVENT_CONNECTED) {
+    free(worker->id);
+    worker->id = event->id;
+    event->id = NULL;
   }
-  worker_drop_run(worker);
-  free(worker->id);
-  worker->id = event->id;
-  event->id = NULL;
 }
 
 /* Asks for no more work. False: there is nobody to ask, or nothing to hand over. */
@@ -266,7 +296,7 @@ static void worker_loop(struct worker *worker) {
   uint64_t end_ns = 0; /* 0: nobody told us to leave */
   struct event *event;
   pthread_mutex_lock(&worker->lock);
-  while (end_ns == 0 || (worker->run && clock_now_ns() < end_ns)) {
+  while (end_ns == 0 || (worker->run && worker->is_member && clock_now_ns() < end_ns)) {
     event = worker_take_locked(worker);
     if (!event && (!worker->is_leaving || end_ns > 0)) {
       worker_wait_locked(worker, end_ns);

@@ -6,7 +6,7 @@
 #include "worker/backend/backend.h"
 
 struct worker_options {
-  const char *coordinator; /* HOST:PORT */
+  const char *coordinator; /* HOST:PORT, or several parted by commas */
   const char *data_root;
   const char *device; /* as told to the coordinator: "cpu" */
   const struct backend_def *backend;

@@ -267,7 +267,6 @@ static void begin(struct fixture *f, struct faults faults, uint64_t plan_samples
                                            .coordinator = f->channel,
                                            .backend = backend_find("ref"),
                                            .data_root = "/",
-                                           .worker = "worker-1",
                                            .threads = 2,
                                            .send = on_told,
                                            .user = f},
@@ -283,7 +282,7 @@ static void begin(struct fixture *f, struct faults faults, uint64_t plan_samples
   view.servers = endpoints;
   view.n_servers = view.n_workers = 1;
   view.workers = assignments;
-  run_view(f->run, &view);
+  run_view(f->run, &view, "worker-1");
 }
 
 static bool is_trained(const struct fixture *f) {

@@ -78,8 +78,12 @@ static struct slot *find_slot_locked(struct loader *loader, uint64_t step, uint3
   return NULL;
 }
 
+/* What lies ahead of all that was made was made before the run was rolled back. */
 static bool is_expected_locked(const struct loader *loader, const struct slot *slot) {
-  return slot->step >= loader->step && slot->microbatch >= loader->begin && slot->microbatch < loader->end;
+  bool is_ahead = slot->step > loader->ahead_step ||
+                  (slot->step == loader->ahead_step && slot->microbatch >= loader->ahead_microbatch);
+  return slot->step >= loader->step && slot->microbatch >= loader->begin && slot->microbatch < loader->end &&
+         !is_ahead;
 }
 
 static struct slot *find_room_locked(struct loader *loader) {
@@ -203,7 +207,7 @@ void loader_free(struct loader *loader) {
 
 void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
   pthread_mutex_lock(&loader->lock);
-  if (begin != loader->begin || end != loader->end || loader->ahead_step < step) {
+  if (begin != loader->begin || end != loader->end || loader->ahead_step < step || step < loader->step) {
     loader->ahead_step = step;
     loader->ahead_microbatch = begin;
   }

@@ -204,7 +204,7 @@ static bool executor_train(struct executor *executor) {
 /* A dropped execution may have read weights too early: what the program keeps of them has a number of its
  * own. */
 uint64_t executor_weights_version(const struct executor *executor) {
-  return ((executor->work.version + 1) << 20) + (executor->n_dropped & 0xfffff);
+  return (executor->work.set->opening << 20) + (executor->n_dropped & 0xfffff);
 }
 
 /* Waits for a condition of the run's, or drops the task. */

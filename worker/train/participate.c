@@ -8,12 +8,12 @@
 #include "common/placement.h"
 #include "worker/train/steps.h"
 
-enum { VERSIONS_DEADLINE_MS = 3000, REJOINS_MAX = 20 };
+enum { DROPS_MAX = 20 };
 
-static void run_join_locked(struct run *run);
+static void run_ask_versions_locked(struct run *run);
+static void run_begin_locked(struct run *run);
 
-/* What a view gives a worker; empty when it is not named. */
-static struct share view_share(const Weir__View *view, const char *worker) {
+struct share view_share(const Weir__View *view, const char *worker) {
   struct share share = {0};
   for (size_t i = 0; i < view->n_workers; i++) {
     const Weir__Assignment *assignment = view->workers[i];
@@ -58,22 +58,26 @@ static bool view_fits_plan(struct run *run, const Weir__View *view) {
 /* Makes the newest view the one that we work by. */
 static void run_apply_view_locked(struct run *run) {
   Weir__View *view = run->newest;
-  bool must_leave, is_idle;
+  bool has_same_servers, is_idle;
   run->newest = NULL;
   if (!view_fits_plan(run, view)) {
     message_free(view);
     return;
   }
-  run->share = view_share(view, run->options.worker);
+  run->share = run->newest_share;
   is_idle = share_is_empty(&run->share) || view->n_servers == 0;
-  must_leave = is_idle || !run->applied || !views_have_same_servers(run->applied, view);
-  log_event(LOG_INFO, "worker", "view", "run=%s number=%llu microbatches=%u..%u chunks=%u..%u",
-            run->load->run, (unsigned long long)view->number, run->share.microbatches.begin,
-            run->share.microbatches.end, run->share.chunks.begin, run->share.chunks.end);
+  has_same_servers = run->applied && views_have_same_servers(run->applied, view);
+  log_event(LOG_INFO, "worker", "view",
+            "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u", run->load->run,
+            (unsigned long long)view->number, (unsigned long long)view->incarnation,
+            run->share.microbatches.begin, run->share.microbatches.end, run->share.chunks.begin,
+            run->share.chunks.end);
   message_free(run->applied);
   run->applied = view;
   run->incarnation = view->incarnation;
-  if (must_leave)
+  if (!has_same_servers)
+    run->setbacks = run->drops = 0;
+  if (is_idle || !has_same_servers)
     run_leave_locked(run);
   if (run->phase == RUN_WORKING)
     steps_assign(run);
@@ -81,18 +85,27 @@ static void run_apply_view_locked(struct run *run) {
     run_set_phase_locked(run, RUN_JOINING);
 }
 
+bool run_may_revive(const struct run *run) {
+  return run->phase == RUN_FAILED && run->is_loaded && run->newest &&
+         run->newest->incarnation > run->incarnation;
+}
+
 void run_participate_locked(struct run *run) {
-  if (run->phase == RUN_FAILED)
+  if (run->phase == RUN_FAILED) {
     run_leave_locked(run);
-  else if (run->newest)
+    if (run_may_revive(run))
+      run_set_phase_locked(run, RUN_IDLE);
+  } else if (run->newest)
     run_apply_view_locked(run);
   else if (run->must_rejoin) {
     run_leave_locked(run);
-    run->rejoins++;
+    run->setbacks++;
     if (run->phase == RUN_IDLE)
       run_set_phase_locked(run, RUN_JOINING);
-  } else if (run->phase == RUN_JOINING)
-    run_join_locked(run);
+  } else if (run->phase == RUN_JOINING && !run->transfers)
+    run_ask_versions_locked(run);
+  else if (run->phase == RUN_JOINING && run->n_unanswered == 0)
+    run_begin_locked(run);
 }
 
 void run_leave_locked(struct run *run) {
@@ -114,12 +127,24 @@ void run_leave_locked(struct run *run) {
     run_set_phase_locked(run, RUN_IDLE);
 }
 
+static void on_version(struct run *run, uint64_t version) {
+  pthread_mutex_lock(&run->lock);
+  run->lowest = version < run->lowest ? version : run->lowest;
+  run->n_unanswered--;
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+}
+
 static void on_received(void *user, const struct transfer_item *item, uint64_t version,
                         const struct rpc_bytes *bytes) {
   struct run *run = user;
   uint64_t expected = item->version + (item->kind == TRANSFER_PUSH);
   float *place = NULL;
   struct err err;
+  if (item->kind == TRANSFER_VERSIONS) {
+    on_version(run, version);
+    return;
+  }
   pthread_mutex_lock(&run->lock);
   if (version != expected || rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
     err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
@@ -138,7 +163,8 @@ static void on_received(void *user, const struct transfer_item *item, uint64_t v
   pthread_mutex_unlock(&run->lock);
 }
 
-/* What a server refuses because it is elsewhere in the run is no fault: its version is asked for again. */
+/* What a server refuses because it is elsewhere in the run is no fault: it has moved on without us, or was
+   restarted, or the run was rolled back there, of which a view will tell. */
 static bool is_elsewhere(const struct err *err) {
   return err->code == ERR_DROPPED || err->code == ERR_STALE || err->code == ERR_NOT_FOUND ||
          err->code == ERR_CANCELLED;
@@ -146,15 +172,18 @@ static bool is_elsewhere(const struct err *err) {
 
 static void on_failed(void *user, const struct transfer_item *item, const struct err *err) {
   struct run *run = user;
+  enum log_level level = err->code == ERR_DROPPED ? LOG_INFO : LOG_WARN;
   pthread_mutex_lock(&run->lock);
-  if (run->phase == RUN_WORKING && !run->must_rejoin)
-    log_event(err->code == ERR_DROPPED ? LOG_INFO : LOG_WARN, "worker", "transfer_refused",
-              "run=%s block=%u version=%llu code=%s error=\"%s\"", run->load->run, item->block,
-              (unsigned long long)item->version, err_name(err->code), err->text);
-  if (is_elsewhere(err) && run->phase == RUN_WORKING && run->rejoins < REJOINS_MAX)
-    run->must_rejoin = true;
-  else if (run->phase == RUN_WORKING)
-    run_fail_locked(run, err, false);
+  level = run->setbacks > 0 ? LOG_DEBUG : level; /* said already */
+  if ((run->phase == RUN_JOINING || run->phase == RUN_WORKING) && !run->must_rejoin) {
+    log_event(level, "worker", "transfer_refused", "run=%s block=%u version=%llu code=%s error=\"%s\"",
+              run->load->run, item->block, (unsigned long long)item->version, err_name(err->code), err->text);
+    run->drops += err->code == ERR_DROPPED;
+    if (is_elsewhere(err) && run->drops <= DROPS_MAX)
+      run->must_rejoin = true;
+    else
+      run_fail_locked(run, err, false);
+  }
   pthread_cond_broadcast(&run->changed);
   pthread_mutex_unlock(&run->lock);
 }
@@ -164,8 +193,8 @@ static void on_ended(void *user, const struct transfer_item *item) {
   block_pool_give(run->pool, item->block, item->buffer);
 }
 
-/* Asks the servers where they are. NULL: nothing came of it. Gives the lock up while it asks. */
-static struct transfers *run_ask_version_locked(struct run *run, uint64_t *version) {
+/* Asks the servers where they are. Gives the lock up meanwhile: news end a pause before anybody is asked. */
+static void run_ask_versions_locked(struct run *run) {
   const Weir__View *view = run->applied;
   struct transfers_options options = {.client = run->options.client,
                                       .run = run->load->run,
@@ -177,46 +206,37 @@ static struct transfers *run_ask_version_locked(struct run *run, uint64_t *versi
                                       .ended = on_ended,
                                       .user = run};
   struct transfers *transfers;
-  struct err err = ERR_NONE;
+  if (run->setbacks > 0 && !run_pause_locked(run, rpc_backoff_ms(run->setbacks)))
+    return;
   pthread_mutex_unlock(&run->lock);
   transfers = transfers_new(&options);
-  if (!transfers_versions(transfers, VERSIONS_DEADLINE_MS, version, &err) &&
-      *version > run->loaded.plan.steps)
-    err_set(&err, ERR_CORRUPT, "the servers are at version %llu, the run ends with %llu",
-            (unsigned long long)*version, (unsigned long long)run->loaded.plan.steps);
-  if (err.code)
-    transfers_free(transfers);
   pthread_mutex_lock(&run->lock);
-  if (!err.code)
-    return transfers;
-  log_event(LOG_WARN, "worker", "not_joined", "run=%s code=%s error=\"%s\"", run->load->run,
-            err_name(err.code), err.text);
-  if (!err_is_retryable(err.code) && !is_elsewhere(&err)) /* else it is asked again until we are unloaded */
-    run_fail_locked(run, &err, false);
-  return NULL;
+  run->transfers = transfers;
+  run->n_unanswered = options.n_servers;
+  run->lowest = UINT64_MAX;
+  for (uint32_t s = 0; s < options.n_servers; s++)
+    transfers_start(transfers, &(struct transfer_item){.kind = TRANSFER_VERSIONS, .server = s});
 }
 
-/* Asks for every block of the version where the servers are. Without an answer the phase stays JOINING. */
-static void run_join_locked(struct run *run) {
-  int attempt = run->rejoins + run->join_attempts++;
+/* Asks for every block of the version where the servers are. */
+static void run_begin_locked(struct run *run) {
   uint32_t blocks = run->loaded.model->n_blocks;
-  struct transfers *transfers;
-  uint64_t version;
-  if (attempt > 0 && !run_pause_locked(run, rpc_backoff_ms(attempt)))
+  uint64_t version = run->lowest;
+  struct err err;
+  if (version > run->loaded.plan.steps) {
+    err_set(&err, ERR_CORRUPT, "the servers are at version %llu, the run ends with %llu",
+            (unsigned long long)version, (unsigned long long)run->loaded.plan.steps);
+    run_fail_locked(run, &err, false);
     return;
-  transfers = run_ask_version_locked(run, &version);
-  if (!transfers)
-    return;
+  }
   log_event(LOG_INFO, "worker", "joined", "run=%s version=%llu servers=%zu", run->load->run,
             (unsigned long long)version, run->applied->n_servers);
-  run->join_attempts = 0;
-  run->transfers = transfers;
   placement_compute(run->block_elems, blocks, (uint32_t)run->applied->n_servers, run->owner);
   run_set_phase_locked(run, RUN_WORKING);
   steps_join(run, version);
   pthread_cond_broadcast(&run->changed);
   for (uint32_t b = 0; b < blocks; b++)
-    transfers_start(transfers,
+    transfers_start(run->transfers,
                     &(struct transfer_item){
                         .kind = TRANSFER_PULL, .server = run->owner[b], .block = b, .version = version});
 }

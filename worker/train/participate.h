@@ -4,6 +4,12 @@
 
 #include "worker/train/run_state.h"
 
+/* What a view gives a worker; empty when it is not named. */
+struct share view_share(const Weir__View *view, const char *worker);
+
+/* True if the run has failed, but a view has come by which it was rolled back since. Lock held. */
+bool run_may_revive(const struct run *run);
+
 /* Acts on what changed since the last call (a view, a server that moved on, a failure), then returns. Called
    and left with the run's lock held, which it gives up while it waits. */
 void run_participate_locked(struct run *run);

@@ -14,6 +14,7 @@
 
 static void *run_main(void *argument);
 static int run_load(struct run *run, bool *is_bad_input, struct err *err);
+static void run_be_loaded_locked(struct run *run);
 static void run_tell_loaded_locked(struct run *run);
 
 static const char *const phase_names[] = {
@@ -30,7 +31,7 @@ static const unsigned phase_successors[] = {
     [RUN_JOINING] = TO(WORKING) | TO(IDLE) | TO(FAILED),
     [RUN_WORKING] = TO(LEAVING) | TO(FAILED),
     [RUN_LEAVING] = TO(IDLE) | TO(FAILED),
-    [RUN_FAILED] = 0,
+    [RUN_FAILED] = TO(IDLE),
 };
 #undef TO
 
@@ -39,7 +40,7 @@ struct run *run_start(const struct run_options *options, const Weir__LoadRun *lo
   pthread_condattr_t monotonic;
   run->options = *options;
   run->load = message_copy(load);
-  run->incarnation = load->incarnation;
+  run->incarnation = run->order_incarnation = load->incarnation;
   model_fetch_init(&run->fetch);
   pthread_mutex_init(&run->lock, NULL);
   pthread_condattr_init(&monotonic);
@@ -54,14 +55,41 @@ const char *run_id(const struct run *run) {
   return run->load->run;
 }
 
-void run_view(struct run *run, const Weir__View *view) {
+void run_hush(struct run *run) {
+  pthread_mutex_lock(&run->lock);
+  run->is_hushed = true;
+  pthread_mutex_unlock(&run->lock);
+}
+
+bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator) {
+  bool is_usable;
+  pthread_mutex_lock(&run->lock);
+  is_usable = run->phase != RUN_FAILED && (run->is_loaded || run->options.coordinator == coordinator);
+  run->is_hushed = !is_usable;
+  run->order_incarnation = load->incarnation;
+  if (is_usable && run->is_loaded)
+    run_tell_loaded_locked(run);
+  pthread_mutex_unlock(&run->lock);
+  return is_usable;
+}
+
+bool run_is_alive(struct run *run, uint64_t *incarnation) {
+  bool is_alive;
+  pthread_mutex_lock(&run->lock);
+  is_alive = run->phase != RUN_FAILED;
+  *incarnation = run->incarnation;
+  pthread_mutex_unlock(&run->lock);
+  return is_alive;
+}
+
+void run_view(struct run *run, const Weir__View *view, const char *worker) {
   const Weir__View *known;
   pthread_mutex_lock(&run->lock);
   known = run->newest ? run->newest : run->applied;
-  if (!known || view->incarnation > known->incarnation ||
-      (view->incarnation == known->incarnation && view->number > known->number)) {
+  if (!known || view->number > known->number) {
     message_free(run->newest);
     run->newest = message_copy(view);
+    run->newest_share = view_share(view, worker);
     pthread_cond_broadcast(&run->changed);
   }
   pthread_mutex_unlock(&run->lock);
@@ -88,8 +116,9 @@ void run_stop(struct run *run) {
 /* True if run_participate_locked has something to do. */
 static bool run_has_news(const struct run *run) {
   if (run->phase == RUN_FAILED)
-    return run->transfers != NULL;
-  return run->newest || run->must_rejoin || run->phase == RUN_JOINING;
+    return run->transfers || run_may_revive(run);
+  return run->newest || run->must_rejoin ||
+         (run->phase == RUN_JOINING && (!run->transfers || run->n_unanswered == 0));
 }
 
 static void run_release(struct run *run) {
@@ -114,7 +143,7 @@ static void *run_main(void *argument) {
   if (err.code)
     run_fail_locked(run, &err, is_bad_input);
   else
-    run_tell_loaded_locked(run);
+    run_be_loaded_locked(run);
   while (!run->is_stopping) {
     if (run_has_news(run))
       run_participate_locked(run);
@@ -180,22 +209,29 @@ bool run_pause_locked(struct run *run, int pause_ms) {
   return false;
 }
 
+static void run_be_loaded_locked(struct run *run) {
+  run->is_loaded = true;
+  run_set_phase_locked(run, RUN_IDLE);
+  log_event(LOG_INFO, "worker", "loaded", "run=%s samples=%llu blocks=%u executors=%d", run->load->run,
+            (unsigned long long)run->loaded.plan.train_samples, run->loaded.model->n_blocks,
+            run->n_executors);
+  run_tell_loaded_locked(run);
+}
+
 static void run_tell_loaded_locked(struct run *run) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   const struct plan *plan = &run->loaded.plan;
   loaded.run = run->load->run;
-  loaded.incarnation = run->load->incarnation;
+  loaded.incarnation = run->order_incarnation;
   loaded.train_samples = plan->train_samples;
   loaded.eval_samples = plan->eval_samples;
   loaded.dataset_sha256 = run->loaded.dataset_sha256;
   loaded.probe_sha256 = run->probe_sha256;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_LOADED;
   message.loaded = &loaded;
-  run_set_phase_locked(run, RUN_IDLE);
-  log_event(LOG_INFO, "worker", "loaded", "run=%s samples=%llu blocks=%u executors=%d", run->load->run,
-            (unsigned long long)plan->train_samples, run->loaded.model->n_blocks, run->n_executors);
-  run->options.send(run->options.user, &message);
+  if (!run->is_hushed)
+    run->options.send(run->options.user, &message);
 }
 
 void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) {
@@ -212,7 +248,8 @@ void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) 
   refused.bad_input = is_bad_input;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_REFUSED;
   message.refused = &refused;
-  run->options.send(run->options.user, &message);
+  if (!run->is_hushed)
+    run->options.send(run->options.user, &message);
 }
 
 void run_fail(struct run *run, const struct err *err, bool is_bad_input) {

@@ -1,5 +1,5 @@
 /* A run, as a worker takes part in it: loaded on a thread of its own, joined when a view gives it work,
-   computed by executors. */
+   computed by executors. It outlives the link to the coordinator: it goes on by the view that it has. */
 #ifndef WEIR_WORKER_TRAIN_RUN_H
 #define WEIR_WORKER_TRAIN_RUN_H
 
@@ -14,8 +14,7 @@ struct run_options {
   struct rpc_channel *coordinator; /* to fetch the model */
   const struct backend_def *backend;
   const char *data_root;
-  const char *worker; /* our id, as views name it */
-  int threads;        /* executors; never more than microbatches */
+  int threads; /* executors; never more than microbatches */
   /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
   void (*send)(void *user, const Weir__MemberMessage *message);
   void *user;
@@ -27,8 +26,19 @@ struct run *run_start(const struct run_options *options, const Weir__LoadRun *lo
 
 const char *run_id(const struct run *run);
 
-/* Takes in a view of this run; the highest number wins. Any thread, never blocks. */
-void run_view(struct run *run, const Weir__View *view);
+/* The membership in which the run was ordered has ended: nothing is said before run_tell_again. Any thread,
+   never blocks, as what follows. */
+void run_hush(struct run *run);
+
+/* It was ordered again, whatever the incarnation: RunLoaded is said again, or once it has loaded. False: it
+   has failed, or loads from another coordinator than this one, and is to be started anew. */
+bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator);
+
+/* False if it has failed. *incarnation: of the view that it works by. */
+bool run_is_alive(struct run *run, uint64_t *incarnation);
+
+/* Takes in a view of this run; the highest number wins. worker: our id, as this view names it. */
+void run_view(struct run *run, const Weir__View *view, const char *worker);
 
 /* Ends everything, waits for it, frees. NULL is ignored. */
 void run_stop(struct run *run);

@@ -15,7 +15,7 @@
 
 /* LOADING: model, data, programs. IDLE: no part in the run. JOINING: asks the servers for a version. WORKING:
    steps are computed. LEAVING: waits until nothing of it is under way, then IDLE. FAILED: said so to the
-   coordinator, waits to be stopped. */
+   coordinator, waits to be stopped, or for a view of a later incarnation: what failed was rolled back. */
 #define RUN_PHASES(PHASE)                                                                                    \
   PHASE(LOADING, "loading")                                                                                  \
   PHASE(IDLE, "idle")                                                                                        \
@@ -58,19 +58,26 @@ struct run {
   pthread_cond_t changed;
   enum run_phase phase;
   bool is_stopping;
-  int n_prepared; /* executors that are ready, or failed to be */
+  bool is_loaded;
+  bool is_hushed;             /* nobody waits for what we would say */
+  uint64_t order_incarnation; /* of the newest order to load it */
+  int n_prepared;             /* executors that are ready, or failed to be */
   struct err prepare_err;
   char probe_sha256[SHA256_HEX_SIZE];
 
   Weir__View *newest;  /* the newest view that came; NULL: none */
   Weir__View *applied; /* the view we work by; NULL: none */
-  struct share share;
-  uint64_t incarnation;
-  bool must_rejoin;  /* a server has moved on without us: begin again at its version */
-  int rejoins;       /* in a row, without a version in between */
-  int join_attempts; /* in a row, without an answer */
+  struct share newest_share, share;
+  uint64_t incarnation; /* of the applied view */
+  bool must_rejoin;     /* a server is elsewhere in the run: begin again where the servers are */
+  int setbacks;         /* such, in a row, without a version in between; then pauses get longer */
+  int drops;            /* of them: because we were too late */
 
-  /* While WORKING, and until LEAVING has ended. */
+  /* While JOINING, once the servers were asked. */
+  uint32_t n_unanswered;
+  uint64_t lowest; /* version of those that answered */
+
+  /* While JOINING and WORKING, and until LEAVING has ended. */
   struct transfers *transfers;
   uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
   struct weights *weights;
@@ -85,7 +92,7 @@ void run_set_phase_locked(struct run *run, enum run_phase phase);
 /* Waits that long. False if there is something to do before: the run stops, or a view came. */
 bool run_pause_locked(struct run *run, int pause_ms);
 
-/* The run cannot be computed here: tells the coordinator, once. */
+/* The run cannot be computed here: tells the coordinator, if one listens. */
 void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input);
 void run_fail(struct run *run, const struct err *err, bool is_bad_input);
 

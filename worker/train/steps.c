@@ -117,7 +117,7 @@ static void steps_advance(struct run *run) {
   weights_advance(weights);
   run->current = run->next;
   run->next = old;
-  run->rejoins = 0;
+  run->setbacks = run->drops = 0;
   version = weights->current->version;
   if (version < run->loaded.plan.steps) {
     weights_open_next(weights, version + 1);

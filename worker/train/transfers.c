@@ -9,7 +9,8 @@
 #include "common/log.h"
 #include "parameters.pb-c.h"
 
-enum { CHANNELS = 2, SENDING_MAX = 16, ACK_DEADLINE_MS = 60000, LOG_PAUSE_MS = 5000 };
+enum { CHANNELS = 2, SENDING_MAX = 16, LOG_PAUSE_MS = 5000 };
+enum { ACK_DEADLINE_MS = 60000, VERSIONS_DEADLINE_MS = 3000 };
 
 /* One item and the call that carries it now. Belongs to its link for good. */
 struct transfer {
@@ -222,8 +223,14 @@ static bool transfer_pause_locked(struct transfer *transfer, const struct err *e
 }
 
 static uint64_t reply_version(const struct transfer *transfer, const void *reply) {
-  return transfer->item.kind == TRANSFER_PUSH ? ((const Weir__PushReply *)reply)->version
-                                              : ((const Weir__PullReply *)reply)->version;
+  switch (transfer->item.kind) {
+  case TRANSFER_PUSH:
+    return ((const Weir__PushReply *)reply)->version;
+  case TRANSFER_PULL:
+    return ((const Weir__PullReply *)reply)->version;
+  default:
+    return ((const Weir__VersionsReply *)reply)->lowest;
+  }
 }
 
 static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
@@ -241,7 +248,7 @@ static void on_done(struct rpc_request *request, const struct err *err, const vo
   pthread_mutex_unlock(&link->lock);
   if (is_paused) /* no longer ours */
     return;
-  if (!is_stopping && is_ok && (transfer->item.kind == TRANSFER_PULL || transfer->item.wait))
+  if (!is_stopping && is_ok && (transfer->item.kind != TRANSFER_PUSH || transfer->item.wait))
     options->received(options->user, &transfer->item, reply_version(transfer, reply), bytes);
   else if (!is_stopping && !is_ok)
     options->failed(options->user, &transfer->item, err);
@@ -249,34 +256,52 @@ static void on_done(struct rpc_request *request, const struct err *err, const vo
   transfer_end(transfer);
 }
 
+static void transfer_send_push(struct transfer *transfer, struct rpc_channel *channel) {
+  const struct transfers_options *options = &transfer->link->transfers->options;
+  const struct transfer_item *item = &transfer->item;
+  struct rpc_payload payload = {item->buffer, 0, item->buffer->size_bytes};
+  Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
+  push.run = (char *)options->run;
+  push.incarnation = options->incarnation;
+  push.step = item->version;
+  push.block = item->block;
+  push.first = item->node.first;
+  push.level = item->node.level;
+  push.evaluation = item->is_evaluation;
+  push.wait = item->wait;
+  rpc_request_start(&transfer->request, channel, RPC_PUSH, &push, &payload,
+                    item->wait ? -1 : ACK_DEADLINE_MS);
+}
+
+static void transfer_send_pull(struct transfer *transfer, struct rpc_channel *channel) {
+  const struct transfers_options *options = &transfer->link->transfers->options;
+  Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
+  pull.run = (char *)options->run;
+  pull.incarnation = options->incarnation;
+  pull.block = transfer->item.block;
+  pull.version = transfer->item.version;
+  rpc_request_start(&transfer->request, channel, RPC_PULL, &pull, NULL, -1);
+}
+
+static void transfer_send_question(struct transfer *transfer, struct rpc_channel *channel) {
+  const struct transfers_options *options = &transfer->link->transfers->options;
+  Weir__VersionsRequest question = WEIR__VERSIONS_REQUEST__INIT;
+  question.run = (char *)options->run;
+  question.incarnation = options->incarnation;
+  rpc_request_start(&transfer->request, channel, RPC_VERSIONS, &question, NULL, VERSIONS_DEADLINE_MS);
+}
+
 static void transfer_send_locked(struct transfer *transfer) {
   struct link *link = transfer->link;
-  const struct transfers_options *options = &link->transfers->options;
-  const struct transfer_item *item = &transfer->item;
   struct rpc_channel *channel = link->channels[link->turn++ % CHANNELS];
   transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
   transfer->is_started = true;
-  if (item->kind == TRANSFER_PULL) {
-    Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
-    pull.run = (char *)options->run;
-    pull.incarnation = options->incarnation;
-    pull.block = item->block;
-    pull.version = item->version;
-    rpc_request_start(&transfer->request, channel, RPC_PULL, &pull, NULL, -1);
-  } else {
-    struct rpc_payload payload = {item->buffer, 0, item->buffer->size_bytes};
-    Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
-    push.run = (char *)options->run;
-    push.incarnation = options->incarnation;
-    push.step = item->version;
-    push.block = item->block;
-    push.first = item->node.first;
-    push.level = item->node.level;
-    push.evaluation = item->is_evaluation;
-    push.wait = item->wait;
-    rpc_request_start(&transfer->request, channel, RPC_PUSH, &push, &payload,
-                      item->wait ? -1 : ACK_DEADLINE_MS);
-  }
+  if (transfer->item.kind == TRANSFER_PUSH)
+    transfer_send_push(transfer, channel);
+  else if (transfer->item.kind == TRANSFER_PULL)
+    transfer_send_pull(transfer, channel);
+  else
+    transfer_send_question(transfer, channel);
 }
 
 static void link_start_queued_locked(struct link *link) {
@@ -336,20 +361,4 @@ static void *timer_main(void *argument) {
 
 const char *transfers_address(const struct transfers *transfers, uint32_t server) {
   return transfers->links[server].address;
-}
-
-int transfers_versions(struct transfers *transfers, int deadline_ms, uint64_t *lowest, struct err *err) {
-  Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
-  request.run = (char *)transfers->options.run;
-  request.incarnation = transfers->options.incarnation;
-  *lowest = UINT64_MAX;
-  for (uint32_t s = 0; s < transfers->options.n_servers; s++) {
-    void *reply;
-    if (rpc_unary(transfers->links[s].channels[0], RPC_VERSIONS, &request, deadline_ms, true, &reply, err))
-      return err->code;
-    if (((Weir__VersionsReply *)reply)->lowest < *lowest)
-      *lowest = ((Weir__VersionsReply *)reply)->lowest;
-    protobuf_c_message_free_unpacked(reply, NULL);
-  }
-  return 0;
 }

@@ -11,7 +11,8 @@
 
 struct transfers;
 
-enum transfer_kind { TRANSFER_PUSH, TRANSFER_PULL };
+/* VERSIONS asks a server for the lowest of its blocks' newest versions. */
+enum transfer_kind { TRANSFER_PUSH, TRANSFER_PULL, TRANSFER_VERSIONS };
 
 struct transfer_item {
   enum transfer_kind kind;
@@ -34,7 +35,8 @@ struct transfers_options {
   /* All on a queue's thread (`ended` also on the one that stops): they may lock but never wait for the
      network.
 
-     A block came, with a pull's reply or that of a push that waits. bytes end with the callback. */
+     A block came, with a pull's reply or that of a push that waits, or a version alone (bytes are NULL).
+     bytes end with the callback. */
   void (*received)(void *user, const struct transfer_item *item, uint64_t version,
                    const struct rpc_bytes *bytes);
   /* It failed for good: err is not retryable. `ended` follows. */
@@ -53,9 +55,5 @@ void transfers_free(struct transfers *transfers);
 void transfers_start(struct transfers *transfers, const struct transfer_item *item);
 
 const char *transfers_address(const struct transfers *transfers, uint32_t server);
-
-/* Asks every server for its newest versions; *lowest is the lowest of all. Blocks up to deadline_ms for each
-   server. Errors: the first server's that fails, with its address. */
-int transfers_versions(struct transfers *transfers, int deadline_ms, uint64_t *lowest, struct err *err);
 
 #endif

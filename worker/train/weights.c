@@ -60,6 +60,7 @@ void weights_open_next(struct weights *weights, uint64_t version) {
   CHECK(set->readers == 0);
   set->is_open = true;
   set->version = version;
+  set->opening = ++weights->openings;
   set->n_filled = 0;
   memset(set->blocks, BLOCK_EMPTY, weights->model->n_blocks);
 }

@@ -13,8 +13,9 @@
 struct weights_set {
   bool is_open; /* it holds or receives `version` */
   uint64_t version;
-  float *params;              /* f32[param_elems] */
-  float *state;               /* f32[row_elems] */
+  uint64_t opening; /* the number of times that a set was opened: after a roll-back a version comes again */
+  float *params;    /* f32[param_elems] */
+  float *state;     /* f32[row_elems] */
   const float **train_values; /* by value of the train graph: where a parameter's bytes are, else NULL */
   const float **eval_values;  /* by value of the eval graph: also running statistics */
   uint8_t *blocks;            /* [n_blocks]: empty, claimed, filled */
@@ -27,6 +28,7 @@ struct weights {
   struct weights_set sets[2];
   struct weights_set *current; /* open: every block is filled */
   struct weights_set *next;
+  uint64_t openings;
 };
 
 /* Errors: NO_MEMORY with the bytes needed. model outlives it. */

@@ -245,7 +245,7 @@ void coordinator_store_emptied(struct coordinator *coordinator) {
     run->is_save_due = true;
     run->checkpointing.is_missed = run->step > 0;
     run->checkpointing.retry_ms = 0;
-    if (!run->is_load_due || run->base_step == 0 || coordinator_is_over(run))
+    if (!run->is_load_due || coordinator_is_over(run))
       continue;
     run->base_step = 0; /* no server was told to load what is gone */
     coordinator_progress_reset(run, 0);

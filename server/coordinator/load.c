@@ -26,7 +26,8 @@ void coordinator_loaded(struct coordinator *coordinator, struct member *member,
     return; /* it was over before this member had loaded it */
   if (server && loaded->incarnation == run->incarnation)
     server->is_loaded = true;
-  else if (member->run == run && member->state == WORKER_LOADING) /* it serves any incarnation */
+  else if (member->run == run && member->state == WORKER_LOADING &&
+           loaded->incarnation >= member->load_incarnation) /* else it answers an order that is over */
     worker_loaded(coordinator, member, loaded);
 }
 

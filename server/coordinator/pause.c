@@ -33,7 +33,6 @@ void coordinator_pause_now(struct coordinator *coordinator, struct run *run) {
   uint64_t step = coordinator_newest_checkpoint(run);
   char message[64];
   coordinator_progress_reset(run, step);
-  run->base_step = step;
   snprintf(message, sizeof message, "paused at step %llu", (unsigned long long)step);
   coordinator_run_set_message(run, message);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__PAUSED);

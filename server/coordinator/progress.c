@@ -6,6 +6,10 @@
 
 #define CREDIT_MAX_S 1.0
 
+/* Reports that a server remembers, and tells again when it is kept. */
+enum { REPORTS_REMEMBERED = 65536 };
+
+static bool is_early(const struct run *run, uint64_t step);
 static void count_samples(struct coordinator *coordinator, struct run *run, double seconds);
 
 struct run *coordinator_reporting_run(struct coordinator *coordinator, const struct member *member,
@@ -23,7 +27,7 @@ void coordinator_step_report(struct coordinator *coordinator, struct member *mem
                              const Weir__StepReport *report) {
   struct run *run = coordinator_reporting_run(coordinator, member, report->run, report->incarnation);
   struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_STEP, .step = WEIR__STEP_EVENT__INIT};
-  if (!run || report->step < run->step || report->step >= run->plan.steps)
+  if (!run || report->step < run->step || report->step >= run->plan.steps || is_early(run, report->step))
     return;
   run->step = report->step + 1;
   run->loss = report->loss;
@@ -38,6 +42,12 @@ void coordinator_step_report(struct coordinator *coordinator, struct member *mem
   event.step.incarnation = run->incarnation;
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
+}
+
+/* A server that came back may tell of the present before it tells again what was missed. The former comes a
+   second time then, in its order; but what is longer ago than it remembers does not. */
+static bool is_early(const struct run *run, uint64_t step) {
+  return step > run->step && step - run->step < REPORTS_REMEMBERED;
 }
 
 /* Steps that were done while we were away are told in one breath: they say nothing of the present speed. So
@@ -57,7 +67,7 @@ void coordinator_eval_report(struct coordinator *coordinator, struct member *mem
                              const Weir__EvalReport *report) {
   struct run *run = coordinator_reporting_run(coordinator, member, report->run, report->incarnation);
   struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_EVAL, .eval = WEIR__EVAL_EVENT__INIT};
-  if (!run || report->step <= run->eval_step || report->step > run->plan.steps)
+  if (!run || report->step <= run->eval_step || report->step > run->plan.steps || is_early(run, report->step))
     return;
   run->eval_step = report->step;
   run->eval_loss = report->loss;
@@ -80,14 +90,13 @@ void coordinator_complete(struct coordinator *coordinator, struct member *member
 }
 
 void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run) {
-  if (run->state != WEIR__RUN_STATE__RUNNING)
-    return;
+  if (run->state != WEIR__RUN_STATE__RUNNING || run->step < run->plan.steps)
+    return; /* not before every step was told */
   for (int i = 0; i < run->n_servers; i++)
     if (!run->servers[i].is_complete)
       return;
   if (plan_evaluates(&run->plan, run->plan.steps) && run->eval_step < run->plan.steps)
     return;
-  run->step = run->plan.steps;
   run->is_pausing = false; /* it ends before it could */
   coordinator_clock_stop(coordinator, run);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);

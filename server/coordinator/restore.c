@@ -13,13 +13,13 @@ enum { GRACE_TIMES = 2, SHA256_LENGTH = 64 };
 
 static int record_check(const struct coordinator *coordinator, const Weir__RunRecord *record,
                         Weir__RunSpec *spec, struct err *err);
-static void restore_progress(struct coordinator *coordinator, struct run *run,
-                             const struct restored_run *restored);
+static void restore_progress(struct run *run, const struct restored_run *restored);
 static void restore_data(struct run *run, const Weir__RunRecord *record);
 static void restore_checkpoints(struct coordinator *coordinator, struct run *run,
                                 const Weir__RunRecord *record);
 static void restore_servers(struct coordinator *coordinator, struct run *run, const Weir__RunRecord *record);
 static void go_on(struct coordinator *coordinator, struct run *run);
+static bool has_told_its_end(const struct run *run);
 static bool is_complete(const struct run *run);
 
 void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored) {
@@ -56,7 +56,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
     memcpy(run->weights_sha256, record->weights_sha256, sizeof run->weights_sha256);
   coordinator_run_add(coordinator, run);
   restore_data(run, record);
-  restore_progress(coordinator, run, restored);
+  restore_progress(run, restored);
   restore_checkpoints(coordinator, run, record);
   restore_servers(coordinator, run, record);
   go_on(coordinator, run);
@@ -96,8 +96,7 @@ static void restore_data(struct run *run, const Weir__RunRecord *record) {
 }
 
 /* Where it stood, by what it had told in its present incarnation. */
-static void restore_progress(struct coordinator *coordinator, struct run *run,
-                             const struct restored_run *restored) {
+static void restore_progress(struct run *run, const struct restored_run *restored) {
   uint64_t step = run->base_step;
   double seconds = 0;
   for (size_t i = 0; i < restored->n_events; i++) {
@@ -118,7 +117,6 @@ static void restore_progress(struct coordinator *coordinator, struct run *run,
   run->trained_seconds = restored->record->train_seconds;
   if (seconds > run->trained_seconds && !coordinator_is_over(run))
     run->trained_seconds = seconds; /* the record is older than the newest events */
-  (void)coordinator;
 }
 
 /* A manifest of a former incarnation above the step at which this one begins was to be deleted: that version
@@ -174,6 +172,19 @@ static void go_on(struct coordinator *coordinator, struct run *run) {
     coordinator_roll_back(coordinator, run, "the coordinator was restarted");
   else if (run->state == WEIR__RUN_STATE__QUEUED) /* servers may have been told to load it */
     coordinator_new_incarnation(coordinator, run, run->base_step);
+  else if (run->state == WEIR__RUN_STATE__PAUSED)
+    coordinator_progress_reset(run, coordinator_newest_checkpoint(run));
+  else if (has_told_its_end(run))
+    run->is_info_due = false;
+  else if (run->state == WEIR__RUN_STATE__DONE)
+    coordinator_publish_done(coordinator, run);
+}
+
+static bool has_told_its_end(const struct run *run) {
+  const struct logged_event *last = run->events.count ? &run->events.items[run->events.count - 1] : NULL;
+  if (!last || run->state == WEIR__RUN_STATE__DONE)
+    return last && last->kind == WEIR__RUN_EVENT__EVENT_DONE;
+  return last->kind == WEIR__RUN_EVENT__EVENT_INFO && last->info->state == run->state;
 }
 
 static bool is_complete(const struct run *run) {

@@ -17,7 +17,7 @@ enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, LEAD_STEPS = 2, EPOCH_SHIFT = 32 };
 #define TO(state) (1u << WEIR__RUN_STATE__##state)
 static const unsigned transitions[] = {
     [WEIR__RUN_STATE__QUEUED] = TO(LOADING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED),
-    [WEIR__RUN_STATE__LOADING] = TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED),
+    [WEIR__RUN_STATE__LOADING] = TO(QUEUED) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED),
     [WEIR__RUN_STATE__RUNNING] =
         TO(LOADING) | TO(FINISHING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED), /* LOADING: rolled back */
     [WEIR__RUN_STATE__FINISHING] = TO(LOADING) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
@@ -61,7 +61,7 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
             coordinator_state_name(run->state), coordinator_state_name(state), run->message);
   run->state = state;
   run->is_info_due = run->is_save_due = true;
-  if (!coordinator_is_over(run) && state != WEIR__RUN_STATE__PAUSED)
+  if (!coordinator_is_over(run) && state != WEIR__RUN_STATE__PAUSED && state != WEIR__RUN_STATE__QUEUED)
     return;
   release(coordinator, run);
   if (!coordinator_is_over(run))
@@ -198,7 +198,7 @@ static void remove_run(struct coordinator *coordinator, int at) {
   coordinator->n_runs--;
 }
 
-/* All members of a run that is over or paused are told so and are free again. */
+/* All members of a run that holds none any more are told so and are free again. */
 static void release(struct coordinator *coordinator, struct run *run) {
   const char *reason = *run->message ? run->message : coordinator_state_name(run->state);
   for (int i = 0; i < coordinator->n_members; i++) {
@@ -220,18 +220,21 @@ static void release(struct coordinator *coordinator, struct run *run) {
 
 /* A run that is over ends its events: a done event, or its state with the reason. */
 static void publish_end(struct coordinator *coordinator, struct run *run) {
+  coordinator_act(coordinator, ACTION_RELEASE)->run = run->id;
+  if (run->state == WEIR__RUN_STATE__DONE)
+    coordinator_publish_done(coordinator, run);
+}
+
+void coordinator_publish_done(struct coordinator *coordinator, struct run *run) {
+  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_DONE, .done = WEIR__DONE_EVENT__INIT};
   Weir__RunInfo info;
   coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
-  coordinator_act(coordinator, ACTION_RELEASE)->run = run->id;
-  if (run->state == WEIR__RUN_STATE__DONE) {
-    struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_DONE, .done = WEIR__DONE_EVENT__INIT};
-    event.done.steps = run->plan.steps;
-    event.done.accuracy = run->accuracy;
-    event.done.loss = run->eval_loss;
-    event.done.weights_sha256 = run->weights_sha256;
-    event.done.samples_per_second = info.samples_per_second;
-    event_log_add(&run->events, &event);
-    coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
-    run->is_info_due = false;
-  }
+  event.done.steps = run->plan.steps;
+  event.done.accuracy = run->accuracy;
+  event.done.loss = run->eval_loss;
+  event.done.weights_sha256 = run->weights_sha256;
+  event.done.samples_per_second = info.samples_per_second;
+  event_log_add(&run->events, &event);
+  coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
+  run->is_info_due = false;
 }

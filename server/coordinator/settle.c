@@ -20,6 +20,9 @@ static const unsigned worker_moves[] = {
 #undef TO
 static const char *const worker_state_names[] = {"idle", "loading", "ready", "refused", "draining"};
 
+static void keep_going(struct coordinator *coordinator, struct run *run);
+static void yield_workers(struct coordinator *coordinator, struct run *run);
+static bool is_short(const struct coordinator *coordinator, const struct run *run);
 static void take_workers(struct coordinator *coordinator, struct run *run);
 static bool may_serve(const struct run *run, const struct member *member);
 static void load_servers(struct coordinator *coordinator, struct run *run);
@@ -65,10 +68,13 @@ void coordinator_worker_leave_run(struct member *worker, enum worker_state state
 void coordinator_settle(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members; i++)
     coordinator->members[i]->reserved_for = NULL;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    keep_going(coordinator, coordinator->runs[i]);
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     if (!coordinator_is_over(run)) {
       coordinator_recover(coordinator, run);
+      yield_workers(coordinator, run);
       take_workers(coordinator, run);
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
@@ -96,6 +102,41 @@ static void save(struct coordinator *coordinator) {
   coordinator->is_members_due = false;
 }
 
+static uint32_t count_held(const struct coordinator *coordinator, const struct run *run) {
+  return (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
+                    coordinator_count_workers(coordinator, run, WORKER_READY));
+}
+
+/* A run that had begun and lost all its workers gets one before others are served. */
+static void keep_going(struct coordinator *coordinator, struct run *run) {
+  bool is_active = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (is_active && run->is_begun && may_serve(run, coordinator->members[i]) &&
+        count_held(coordinator, run) == 0)
+      coordinator_worker_join_run(coordinator, coordinator->members[i], run);
+}
+
+/* Too few for its first start, because some were lost: they go to the run before it that waits for workers,
+   or both might wait for ever. */
+static void yield_workers(struct coordinator *coordinator, struct run *run) {
+  if (!is_short(coordinator, run) || run->state != WEIR__RUN_STATE__LOADING ||
+      !coordinator_has_server(coordinator))
+    return;
+  for (int i = 0; coordinator->runs[i] != run; i++) {
+    if (!is_short(coordinator, coordinator->runs[i]))
+      continue;
+    coordinator_new_incarnation(coordinator, run,
+                                run->base_step); /* servers may have been told of this one */
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
+    return;
+  }
+}
+
+static bool is_short(const struct coordinator *coordinator, const struct run *run) {
+  bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED || run->state == WEIR__RUN_STATE__LOADING;
+  return is_waiting && !run->is_begun && count_held(coordinator, run) < run->spec->workers->min;
+}
+
 static uint32_t count_free(const struct coordinator *coordinator, const struct run *run) {
   uint32_t count = 0;
   for (int i = 0; i < coordinator->n_members; i++)
@@ -114,8 +155,7 @@ bool coordinator_has_server(const struct coordinator *coordinator) {
    use from those behind it, or a run that needs many would never begin. */
 static void take_workers(struct coordinator *coordinator, struct run *run) {
   const Weir__WorkersSpec *spec = run->spec->workers;
-  uint32_t held = (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
-                             coordinator_count_workers(coordinator, run, WORKER_READY));
+  uint32_t held = count_held(coordinator, run);
   bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED &&
                     (!coordinator_has_server(coordinator) || count_free(coordinator, run) < spec->min);
   if (run->state == WEIR__RUN_STATE__FINISHING || run->state == WEIR__RUN_STATE__PAUSED)
@@ -139,6 +179,7 @@ static void take_workers(struct coordinator *coordinator, struct run *run) {
 
 void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run) {
   worker->run = run;
+  worker->load_incarnation = run->incarnation;
   free(worker->message);
   worker->message = mem_strdup("");
   coordinator_worker_set_state(worker, WORKER_LOADING);

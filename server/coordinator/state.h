@@ -27,9 +27,10 @@ struct member {
   uint64_t joined_ms, heard_ms;
   bool is_fresh; /* its process was no member before */
 
-  enum worker_state state; /* workers: what follows */
-  struct run *run;         /* loading, ready or draining; else NULL */
-  char *message;           /* why it was refused */
+  enum worker_state state;   /* workers: what follows */
+  struct run *run;           /* loading, ready or draining; else NULL */
+  uint64_t load_incarnation; /* of the order to load it */
+  char *message;             /* why it was refused */
   struct range microbatches, eval_chunks;
   const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
 };
@@ -168,6 +169,8 @@ bool coordinator_is_over(const struct run *run);
 /* The one place where a run's state changes: checks, logs, and lets go of the members when it holds none any
    more. */
 void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state);
+/* The last event of a run that is DONE. */
+void coordinator_publish_done(struct coordinator *coordinator, struct run *run);
 void coordinator_run_set_message(struct run *run, const char *message);
 void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));

@@ -294,6 +294,12 @@ static inline void reports_step(struct fixture *f, uint64_t key, const char *run
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
 }
 
+static inline void reports_steps(struct fixture *f, uint64_t key, const char *run, uint64_t begin,
+                                 uint64_t end) {
+  for (uint64_t i = begin; i < end; i++)
+    reports_step(f, key, run, i);
+}
+
 static inline void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
   Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
   report.run = (char *)run;

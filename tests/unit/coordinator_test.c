@@ -77,8 +77,7 @@ static void events_are_numbered_and_end_with_done(void **state) {
   struct run_event_view view;
   uint64_t number = 0, steps = 0;
   start_run(f);
-  for (uint64_t i = 0; i < STEPS; i++)
-    reports_step(f, S1, RUN, i);
+  reports_steps(f, S1, RUN, 0, STEPS);
   reports_step(f, S1, RUN, 3); /* said twice, counted once */
   completes(f, S1, RUN);
   completes(f, S2, RUN);
@@ -113,6 +112,7 @@ static void the_last_evaluation_is_awaited(void **state) {
   loaded.eval_samples = 100;
   send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
   server_loads(f, S1, RUN);
+  reports_steps(f, S1, RUN, 0, STEPS);
   completes(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   reports_eval(f, S1, RUN, STEPS);
@@ -300,6 +300,7 @@ static void a_server_that_refuses_fails_the_run(void **state) {
 static void the_last_checkpoint_is_tried_until_the_store_takes_it(void **state) {
   struct fixture *f = *state;
   start_run(f);
+  reports_steps(f, S1, RUN, 0, STEPS);
   completes(f, S1, RUN);
   completes(f, S2, RUN);
   cannot_write(f, S1, RUN, "/store: No space left on device", false);
@@ -328,6 +329,7 @@ static void the_last_checkpoint_is_tried_until_the_store_takes_it(void **state) 
 static void a_block_that_is_not_its_to_write_fails_the_run(void **state) {
   struct fixture *f = *state;
   start_run(f);
+  reports_steps(f, S1, RUN, 0, STEPS);
   completes(f, S1, RUN);
   completes(f, S2, RUN);
   writes_blocks(f, S1, RUN, f->told[S2].owns, true);
@@ -339,6 +341,7 @@ static void a_block_that_nobody_wrote_fails_the_run(void **state) {
   struct fixture *f = *state;
   bool none[BLOCKS] = {false};
   start_run(f);
+  reports_steps(f, S1, RUN, 0, STEPS);
   completes(f, S1, RUN);
   completes(f, S2, RUN);
   writes(f, S1, RUN);

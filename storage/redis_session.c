@@ -100,7 +100,7 @@ int redis_session_pipeline(struct redis_session *session, struct redis_link *lin
                            struct redis_command **commands, int n, struct redis_batch *batch, int *n_replicas,
                            struct err *err) {
   const struct redis_config *config = session->config;
-  struct redis_command wait = {0};
+  struct redis_command *wait;
   char replicas[16], timeout[16];
   int rc;
   *n_replicas = INT_MAX;
@@ -112,17 +112,20 @@ int redis_session_pipeline(struct redis_session *session, struct redis_link *lin
   /* Its answer must come before we stop waiting for it. */
   snprintf(replicas, sizeof replicas, "%d", config->replicas);
   snprintf(timeout, sizeof timeout, "%d", config->timeout_ms - config->timeout_ms / 4);
-  redis_command_add_text(&wait, "WAIT");
-  redis_command_add_text(&wait, replicas);
-  redis_command_add_text(&wait, timeout);
-  commands[n] = &wait;
+  wait = mem_new(sizeof *wait);
+  redis_command_add_text(wait, "WAIT");
+  redis_command_add_text(wait, replicas);
+  redis_command_add_text(wait, timeout);
+  commands[n] = wait;
   rc = redis_link_exchange(link, commands, n + 1, err);
   batch->is_in_doubt |= rc != 0;
   if (!rc)
-    *n_replicas = wait.reply.type == REDIS_INTEGER && wait.reply.integer > 0 && wait.reply.integer < INT_MAX
-                      ? (int)wait.reply.integer
-                      : 0;
-  redis_commands_fini(&wait, 1);
+    *n_replicas =
+        wait->reply.type == REDIS_INTEGER && wait->reply.integer > 0 && wait->reply.integer < INT_MAX
+            ? (int)wait->reply.integer
+            : 0;
+  redis_commands_fini(wait, 1);
+  free(wait);
   return rc;
 }
 

@@ -36,8 +36,8 @@ int redis_session_masters(struct redis_session *session, int **masters, int *n, 
 
 /* ---- between redis_session.c, redis_sentinel.c and redis_cluster.c ---- */
 
-/* Runs commands on a connected link, and WAIT after them. *n_replicas: that have them, or INT_MAX if it does
-   not matter. Error replies are no error here. */
+/* Runs commands on a connected link, and WAIT after them: commands has room for one more. *n_replicas: that
+   have them, or INT_MAX if it does not matter. Error replies are no error here. */
 int redis_session_pipeline(struct redis_session *session, struct redis_link *link,
                            struct redis_command **commands, int n, struct redis_batch *batch, int *n_replicas,
                            struct err *err);

@@ -172,11 +172,11 @@ def make_cluster(folder, group, nodes=3, **options):
 def make_sentinels(folder, group, master, password, n=3):
     """They call the master "main", and ask for its password themselves."""
     lines = [f"sentinel monitor main 127.0.0.1 {master.port} 2", f"sentinel auth-pass main {password}",
-             "sentinel down-after-milliseconds main 400", "sentinel failover-timeout main 4000"]
+             "sentinel down-after-milliseconds main 1000", "sentinel failover-timeout main 2000"]
     sentinels = [group.add(Redis(folder, sentinel=True, lines=lines, requirepass=password)) for _ in range(n)]
     for sentinel in sentinels:
         try:  # from release 7 on they can be made to look more often than every ten seconds
-            sentinel.call("SENTINEL", "DEBUG", "INFO-PERIOD", 200, "PUBLISH-PERIOD", 200, "PING-PERIOD", 100)
+            sentinel.call("SENTINEL", "DEBUG", "INFO-PERIOD", 1000, "PUBLISH-PERIOD", 500)
         except RuntimeError:
             pass
     wait_for(lambda: all(len(sentinel.call("SENTINEL", "SENTINELS", "main")) == n - 1 and

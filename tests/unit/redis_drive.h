@@ -6,6 +6,7 @@
 #ifndef WEIR_TESTS_REDIS_DRIVE_H
 #define WEIR_TESTS_REDIS_DRIVE_H
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,60 @@ static int drive_check(struct store *store, unsigned long seed, size_t size, int
   return 0;
 }
 
+static int drive_drop(struct store *store, unsigned long seed, size_t size, int n, char *text,
+                      struct err *err) {
+  int rc = 0;
+  text[0] = 0;
+  for (int i = 0; i < n && !rc; i++) {
+    char *bytes = drive_bytes(seed + (unsigned long)i, size), sha256[SHA256_HEX_SIZE];
+    const char *key = sha256;
+    sha256_hex(bytes, size, sha256);
+    rc = store_delete_blocks(store, &key, 1, err);
+    free(bytes);
+  }
+  return rc;
+}
+
+enum { CROWD = 8 };
+
+struct drive_member {
+  struct store *store;
+  unsigned long seed;
+  size_t size;
+  int n, rc;
+  struct err err;
+};
+
+static void *drive_member_main(void *user) {
+  struct drive_member *member = user;
+  char name[64], text[64];
+  snprintf(name, sizeof name, "crowd/%lu", member->seed);
+  member->rc = drive_put(member->store, member->seed, member->size, member->n, text, &member->err);
+  if (!member->rc)
+    member->rc = store_put_record(member->store, name, "x", 1, NULL, 0, &member->err);
+  return NULL;
+}
+
+static int drive_crowd(struct store *store, unsigned long seed, size_t size, int n, char *text,
+                       struct err *err) {
+  struct drive_member members[CROWD];
+  pthread_t threads[CROWD];
+  int rc = 0;
+  text[0] = 0;
+  for (int i = 0; i < CROWD; i++) {
+    members[i] = (struct drive_member){store, seed + (unsigned long)(i * n), size, n, 0, ERR_NONE};
+    CHECK(pthread_create(&threads[i], NULL, drive_member_main, &members[i]) == 0);
+  }
+  for (int i = 0; i < CROWD; i++) {
+    pthread_join(threads[i], NULL);
+    if (members[i].rc) {
+      rc = members[i].rc;
+      *err = members[i].err;
+    }
+  }
+  return rc;
+}
+
 static int drive_count(void *user, const char *key, uint64_t size_bytes) {
   uint64_t *counts = user;
   (void)key;
@@ -71,6 +126,10 @@ static int drive_count(void *user, const char *key, uint64_t size_bytes) {
 }
 
 static int drive_one(struct store *store, char *line, char *text, size_t text_size, struct err *err) {
+  static const struct {
+    const char *name;
+    int (*run)(struct store *store, unsigned long seed, size_t size, int n, char *text, struct err *err);
+  } on_blocks[] = {{"put", drive_put}, {"check", drive_check}, {"drop", drive_drop}, {"crowd", drive_crowd}};
   char *words[8] = {0}, *word, *rest = line;
   struct store_names names = {0};
   struct store_guard guard = {0};
@@ -82,12 +141,10 @@ static int drive_one(struct store *store, char *line, char *text, size_t text_si
     if (*word)
       words[n++] = word;
   text[0] = 0;
-  if (n == 4 && strcmp(words[0], "put") == 0)
-    return drive_put(store, strtoul(words[1], NULL, 10), strtoul(words[2], NULL, 10), atoi(words[3]), text,
-                     err);
-  if (n == 4 && strcmp(words[0], "check") == 0)
-    return drive_check(store, strtoul(words[1], NULL, 10), strtoul(words[2], NULL, 10), atoi(words[3]), text,
-                       err);
+  for (size_t i = 0; n == 4 && i < sizeof on_blocks / sizeof *on_blocks; i++)
+    if (strcmp(words[0], on_blocks[i].name) == 0)
+      return on_blocks[i].run(store, strtoul(words[1], NULL, 10), strtoul(words[2], NULL, 10), atoi(words[3]),
+                              text, err);
   if (n >= 3 && strcmp(words[0], "write") == 0) {
     if (n == 5)
       guard = (struct store_guard){words[3], strcmp(words[4], "-") ? words[4] : NULL, strlen(words[4])};

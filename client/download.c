@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/initial_weights.h"
 #include "client/stop.h"
 #include "training.pb-c.h"
 
@@ -17,6 +18,8 @@ struct bytes {
 static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,
                        struct bytes *bytes, struct err *err);
 static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, struct err *err);
+static int weights_part(void *bytes, size_t size, uint64_t n_params, struct weights *weights,
+                        struct err *err);
 
 int download_model(struct connection *connection, const char *run, void **data, size_t *size,
                    struct err *err) {
@@ -36,27 +39,50 @@ int download_weights(struct connection *connection, const char *run, const uint6
                      struct weights *weights, struct err *err) {
   Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
   struct bytes bytes = {0};
-  uint64_t floats;
   *weights = (struct weights){0};
   request.run = (char *)run;
   request.has_step = step != NULL;
   request.step = step ? *step : 0;
   if (stream_read(connection, RPC_GET_WEIGHTS, &request, &bytes, err))
     goto out;
-  floats = bytes.size / sizeof(float);
-  if (bytes.size % sizeof(float) != 0 || floats < n_params) {
-    err_set(err, ERR_CORRUPT, "the weights of run '%s' came as %zu bytes, but it has %" PRIu64 " parameters",
-            run, bytes.size, n_params);
-    goto out;
+  if (weights_part(bytes.data, bytes.size, n_params, weights, err))
+    err_prefix(err, "run '%s'", run);
+out:
+  if (err->code)
+    free(bytes.data);
+  return err->code;
+}
+
+int download_initial_weights(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, uint64_t n_params,
+                             struct weights *weights, struct err *err) {
+  struct buffer *flat = NULL;
+  void *bytes = NULL;
+  *weights = (struct weights){0};
+  if (initial_weights(onnx, onnx_size, spec, &flat, err) == 0) {
+    bytes = malloc(flat->size_bytes);
+    if (bytes)
+      memcpy(bytes, flat->data, flat->size_bytes);
+    if (!bytes)
+      err_set(err, ERR_NO_MEMORY, "no memory for the weights");
+    else if (weights_part(bytes, flat->size_bytes, n_params, weights, err))
+      free(bytes);
   }
-  weights->params = bytes.data;
+  buffer_put(flat);
+  return err->code;
+}
+
+/* Takes the bytes, unless there is an error. */
+static int weights_part(void *bytes, size_t size, uint64_t n_params, struct weights *weights,
+                        struct err *err) {
+  uint64_t floats = size / sizeof(float);
+  if (size % sizeof(float) != 0 || floats < n_params)
+    return err_set(err, ERR_CORRUPT, "the weights came as %zu bytes, but there are %" PRIu64 " parameters",
+                   size, n_params);
+  weights->params = bytes;
   weights->n_params = n_params;
   weights->state = weights->params + n_params;
   weights->n_state = floats - n_params;
   return ERR_OK;
-out:
-  free(bytes.data);
-  return err->code;
 }
 
 void weights_fini(struct weights *weights) {

@@ -34,7 +34,8 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
   Weir__RunInfo *info = NULL;
   void *model = NULL;
   size_t model_size;
-  uint64_t step;
+  uint64_t at;
+  const uint64_t *step = stored_step(args, &at);
   request.run = (char *)args->arguments[0];
   if (connection_open(&connection, args->coordinator, err) ||
       connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, err))
@@ -43,8 +44,13 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
     err_set(err, ERR_INTERNAL, "the coordinator did not send the spec of run %s", info->run);
     goto out;
   }
-  if (download_model(&connection, info->run, &model, &model_size, err) ||
-      download_weights(&connection, info->run, stored_step(args, &step), info->parameters, &weights, err))
+  if (download_model(&connection, info->run, &model, &model_size, err))
+    goto out;
+  if (step && *step == 0)
+    download_initial_weights(model, model_size, info->spec, info->parameters, &weights, err);
+  else
+    download_weights(&connection, info->run, step, info->parameters, &weights, err);
+  if (err->code)
     goto out;
   write(model, model_size, info->spec, weights.params, weights.n_params, weights.state, weights.n_state, path,
         err);
@@ -102,7 +108,8 @@ static const struct option_def export_options[] = {
      .kind = OPTION_COUNT,
      .value = "N",
      .most = OPTION_COUNT_MAX,
-     .help = "the weights of the checkpoint at this step. Default: the newest."},
+     .help = "the weights of the checkpoint at this step; 0: those that the run began with. Default: the "
+             "newest."},
     {"output", 'o', OPTION_TEXT, "FILE", NULL, 0, 0, "The file to write; .onnx or .safetensors. Required."},
     STORED_OPTION,
     {0},

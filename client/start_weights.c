@@ -89,16 +89,20 @@ static int source_download(struct source *source, struct connection *connection,
   bool has_step;
   if (run_parse(source->from, &request.run, &step, &has_step, err))
     return err->code;
-  if (connection_call(connection, RPC_GET_RUN, &request, (void **)&info, err) == 0 &&
-      download_model(connection, info->run, &onnx, &onnx_size, err) == 0 &&
-      download_weights(connection, info->run, has_step ? &step : NULL, info->parameters, &source->weights,
-                       err) == 0 &&
-      trained_tensors_init(&source->trained, onnx, onnx_size, info->spec, source->weights.params,
-                           source->weights.n_params, source->weights.state, source->weights.n_state,
-                           err) == 0) {
+  if (connection_call(connection, RPC_GET_RUN, &request, (void **)&info, err) ||
+      download_model(connection, info->run, &onnx, &onnx_size, err))
+    goto out;
+  if (has_step && step == 0)
+    download_initial_weights(onnx, onnx_size, info->spec, info->parameters, &source->weights, err);
+  else
+    download_weights(connection, info->run, has_step ? &step : NULL, info->parameters, &source->weights, err);
+  if (err->code == ERR_OK && trained_tensors_init(&source->trained, onnx, onnx_size, info->spec,
+                                                  source->weights.params, source->weights.n_params,
+                                                  source->weights.state, source->weights.n_state, err) == 0) {
     source->tensors = source->trained.tensors;
     source->n = source->trained.n;
   }
+out:
   if (err->code)
     err_prefix(err, "--from %s", source->from);
   free(onnx);

@@ -6,13 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/initial_weights.h"
 #include "common/memory.h"
 #include "common/message.h"
 
+static const char file_scheme[] = "file://";
+
 static int no_such_checkpoint(const struct stored_run *run, uint64_t step, struct err *err);
-static int initial_weights(const Weir__RunSpec *spec, const struct buffer *onnx, struct buffer **flat,
-                           struct err *err);
 
 int stored_url_check(const char *url, struct err *err) {
   if (store_url_has_password(url))
@@ -22,11 +24,14 @@ int stored_url_check(const char *url, struct err *err) {
   return ERR_OK;
 }
 
+/* A folder that is missing would be made by store_open: what only reads must not. */
 int stored_open(const struct args *args, struct store **out, struct err *err) {
   const char *url = args_text(args, "store");
   *out = NULL;
   if (!url || stored_url_check(url, err))
     return err->code;
+  if (strncmp(url, file_scheme, strlen(file_scheme)) == 0 && access(url + strlen(file_scheme), F_OK) != 0)
+    return err_set(err, ERR_NOT_FOUND, "--store: there is no folder '%s'", url + strlen(file_scheme));
   return store_open(url, out, err);
 }
 
@@ -150,35 +155,9 @@ int stored_weights(const struct stored_run *run, const uint64_t *step, struct bu
   if (checkpoint_blob(run->store, run->record->model_sha256, onnx, err))
     return err->code;
   if (step && *step == 0)
-    return initial_weights(run->record->spec, *onnx, flat, err);
+    return initial_weights((*onnx)->data, (*onnx)->size_bytes, run->record->spec, flat, err);
   if (stored_manifest(run, step, &manifest, err) == 0)
     checkpoint_flat_weights(run->store, manifest, flat, err);
   message_free(manifest);
-  return err->code;
-}
-
-static int initial_weights(const Weir__RunSpec *spec, const struct buffer *onnx, struct buffer **flat,
-                           struct err *err) {
-  struct model *model = NULL;
-  uint64_t n_state;
-  float *params, *row = NULL;
-  if (!spec || !spec->train)
-    return err_set(err, ERR_CORRUPT, "the run's record has no spec");
-  if (model_open(onnx->data, onnx->size_bytes, spec, spec->train->batch / spec->train->microbatches,
-                 spec->train->batch, &model, err))
-    return err->code;
-  n_state = model->row_elems - METRICS;
-  *flat = buffer_new((model->param_elems + n_state) * sizeof(float));
-  row = malloc(model->row_elems * sizeof(float));
-  if (!*flat || !row) {
-    err_set(err, ERR_NO_MEMORY, "no memory for the weights");
-  } else {
-    params = (*flat)->data;
-    for (uint32_t b = 0; b < model->n_blocks; b++)
-      model_initial_block(model, b, (b < model->n_param_blocks ? params : row) + model->blocks[b].begin);
-    memcpy(params + model->param_elems, row + METRICS, n_state * sizeof(float));
-  }
-  free(row);
-  model_close(model);
   return err->code;
 }

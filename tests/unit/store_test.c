@@ -48,25 +48,6 @@ static int teardown(void **state) {
   return 0;
 }
 
-static void a_block_reads_back_by_its_hash(void **state) {
-  struct err err = ERR_NONE;
-  char key[65], expected[65];
-  void *data;
-  size_t size;
-  (void)state;
-  assert_int_equal(store_put(store, "hello\0world", 11, key, &err), 0);
-  sha256_hex("hello\0world", 11, expected);
-  assert_string_equal(key, expected);
-  assert_int_equal(store_get(store, key, &data, &size, &err), 0);
-  assert_int_equal(size, 11);
-  assert_memory_equal(data, "hello\0world", 11);
-  free(data);
-  assert_int_equal(store_put(store, "", 0, key, &err), 0);
-  assert_int_equal(store_get(store, key, &data, &size, &err), 0);
-  assert_int_equal(size, 0);
-  free(data);
-}
-
 static void the_same_content_is_written_once(void **state) {
   struct err err = ERR_NONE;
   char key[65], again[65];
@@ -103,79 +84,42 @@ static void a_block_cut_short_is_refused(void **state) {
   assert_int_equal(store_get(store, key, &data, &size, &err), ERR_CORRUPT);
 }
 
-static void a_record_is_replaced_whole(void **state) {
-  struct err err = ERR_NONE;
-  void *data;
-  size_t size;
+/* A password never reaches a log or another user's list of processes. */
+static void a_password_in_a_url_is_seen_and_left_out(void **state) {
+  static const struct {
+    const char *url, *redacted;
+    bool has_password;
+  } cases[] = {
+      {"redis://host:6379/0", "redis://host:6379/0", false},
+      {"redis://user@host", "redis://user@host", false},
+      {"redis://user:secret@host/1?replicas=1", "redis://user:***@host/1?replicas=1", true},
+      {"rediss://:se@cr:et@host:1", "rediss://:***@host:1", true},
+      {"redis+sentinel://:secret@a:1,b:2/main", "redis+sentinel://:***@a:1,b:2/main", true},
+      {"file:///srv/a:b@c", "file:///srv/a:b@c", false},
+      {"nonsense", "nonsense", false},
+  };
   (void)state;
-  assert_int_equal(store_put_record(store, "runs/mlp-1/result", "a long first text", 17, NULL, 0, &err), 0);
-  assert_int_equal(store_put_record(store, "runs/mlp-1/result", "short", 5, NULL, 0, &err), 0);
-  assert_int_equal(store_get_record(store, "runs/mlp-1/result", &data, &size, &err), 0);
-  assert_int_equal(size, 5);
-  assert_memory_equal(data, "short", 5);
-  free(data);
-}
-
-static void what_is_missing_is_not_found_by_name(void **state) {
-  struct err err = ERR_NONE;
-  char key[65];
-  void *data;
-  size_t size;
-  (void)state;
-  sha256_hex("nobody wrote this", 17, key);
-  assert_int_equal(store_get(store, key, &data, &size, &err), ERR_NOT_FOUND);
-  assert_int_equal(store_get_record(store, "runs/none", &data, &size, &err), ERR_NOT_FOUND);
-  assert_non_null(strstr(err.text, "runs/none"));
-}
-
-static void names_that_could_escape_are_refused(void **state) {
-  static const char *const bad[] = {"",     "/etc", "a/../b", "..",         ".hidden", "a/.b",
-                                    "a//b", "a/",   "Upper",  "with space", "a\nb",    "runs/\xc3\xa4"};
-  struct err err = ERR_NONE;
-  void *data;
-  size_t size;
-  (void)state;
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    assert_int_equal(store_put_record(store, bad[i], "x", 1, NULL, 0, &err), ERR_INVALID);
-    assert_int_equal(store_get_record(store, bad[i], &data, &size, &err), ERR_INVALID);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *redacted = store_url_redacted(cases[i].url);
+    assert_string_equal(redacted, cases[i].redacted);
+    assert_int_equal(store_url_has_password(cases[i].url), cases[i].has_password);
+    free(redacted);
   }
-  assert_int_equal(store_get(store, "../../etc/passwd", &data, &size, &err), ERR_INVALID);
 }
 
-enum { PUTTERS = 4, PUTS = 8 };
-
-static void *put_many(void *failures) {
+/* The rests of a writer that died, and nothing else. */
+static void a_sweep_removes_files_that_never_got_their_name(void **state) {
+  char *left = mem_printf("%s/tmp/abc123", url + strlen("file://"));
   struct err err = ERR_NONE;
-  for (int i = 0; i < PUTS; i++) {
-    char key[65];
-    if (store_put(store, &i, sizeof i, key, &err) ||
-        store_put_record(store, "runs/one", &i, sizeof i, NULL, 0, &err))
-      __atomic_fetch_add((int *)failures, 1, __ATOMIC_RELAXED);
-  }
-  return NULL;
-}
-
-static void concurrent_puts_of_the_same_names_all_succeed(void **state) {
-  pthread_t threads[PUTTERS];
-  struct err err = ERR_NONE;
-  int failures = 0;
-  void *data;
-  size_t size;
+  FILE *file = fopen(left, "w");
   (void)state;
-  for (int i = 0; i < PUTTERS; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, put_many, &failures), 0);
-  for (int i = 0; i < PUTTERS; i++)
-    pthread_join(threads[i], NULL);
-  assert_int_equal(failures, 0);
-  for (int i = 0; i < PUTS; i++) {
-    char key[65];
-    sha256_hex(&i, sizeof i, key);
-    assert_int_equal(store_get(store, key, &data, &size, &err), 0);
-    free(data);
-  }
-  assert_int_equal(store_get_record(store, "runs/one", &data, &size, &err), 0);
-  assert_int_equal(size, sizeof(int));
-  free(data);
+  assert_non_null(file);
+  fclose(file);
+  assert_int_equal(store_sweep(store, 60, &err), 0);
+  assert_int_equal(access(left, F_OK), 0);
+  assert_int_equal(store_sweep(store, 0, &err), 0);
+  assert_int_equal(access(left, F_OK), -1);
+  free(left);
 }
 
 static void an_unknown_scheme_names_the_known_ones(void **state) {
@@ -264,14 +208,11 @@ int main(void) {
 #define ON(test)                                                                                             \
   { #test, test, setup, teardown, row }
     const struct CMUnitTest tests[] = {
-        ON(a_block_reads_back_by_its_hash),
         ON(the_same_content_is_written_once),
         ON(a_corrupt_block_is_refused_by_key),
         ON(a_block_cut_short_is_refused),
-        ON(a_record_is_replaced_whole),
-        ON(what_is_missing_is_not_found_by_name),
-        ON(names_that_could_escape_are_refused),
-        ON(concurrent_puts_of_the_same_names_all_succeed),
+        ON(a_password_in_a_url_is_seen_and_left_out),
+        ON(a_sweep_removes_files_that_never_got_their_name),
         ON(an_unknown_scheme_names_the_known_ones),
         ON(a_directory_that_cannot_be_made_is_named_with_its_reason),
         ON(a_directory_that_is_not_writable_is_refused),

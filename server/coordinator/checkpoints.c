@@ -215,12 +215,9 @@ static void committed(struct coordinator *coordinator, struct run *run,
   making->is_missed = false;
   making->since_ms = coordinator->now_ms;
   *making->message = 0;
-  if (run->state == WEIR__RUN_STATE__FINISHING && result->step == run->plan.steps) {
-    CHECK(strlen(result->info->weights_sha256) == SHA256_LENGTH);
-    memcpy(run->weights_sha256, result->info->weights_sha256, sizeof run->weights_sha256);
-    coordinator_run_set_message(run, "");
-    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__DONE);
-  } else if (is_for_pause && run->is_pausing)
+  if (run->state == WEIR__RUN_STATE__FINISHING && result->step == run->plan.steps)
+    coordinator_run_done(coordinator, run);
+  else if (is_for_pause && run->is_pausing)
     coordinator_pause_now(coordinator, run);
 }
 

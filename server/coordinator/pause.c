@@ -57,6 +57,11 @@ void coordinator_run_resumed(struct coordinator *coordinator, const char *id, ui
               (unsigned long long)step);
     return;
   }
+  if (step == run->plan.steps && coordinator_is_complete(run)) {
+    run->is_bad_input = false;
+    coordinator_run_done(coordinator, run); /* it was stopped when all was done */
+    return;
+  }
   coordinator_checkpoints_drop_above(coordinator, run, step);
   coordinator_new_incarnation(coordinator, run, step);
   clear_kind(run);

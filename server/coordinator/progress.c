@@ -1,5 +1,6 @@
 /* A run's progress: what its servers report, up to the last version. */
 #include <math.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "server/coordinator/state.h"
@@ -7,7 +8,7 @@
 #define CREDIT_MAX_S 1.0
 
 /* Reports that a server remembers, and tells again when it is kept. */
-enum { REPORTS_REMEMBERED = 65536 };
+enum { REPORTS_REMEMBERED = 65536, SHA256_LENGTH = 64 };
 
 static bool is_early(const struct run *run, uint64_t step);
 static void count_samples(struct coordinator *coordinator, struct run *run, double seconds);
@@ -100,6 +101,20 @@ void coordinator_finish_when_complete(struct coordinator *coordinator, struct ru
   run->is_pausing = false; /* it ends before it could */
   coordinator_clock_stop(coordinator, run);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
+}
+
+bool coordinator_is_complete(const struct run *run) {
+  const Weir__CheckpointInfo *newest = run->n_checkpoints ? run->checkpoints[run->n_checkpoints - 1] : NULL;
+  return newest && newest->step == run->plan.steps && strlen(newest->weights_sha256) == SHA256_LENGTH;
+}
+
+void coordinator_run_done(struct coordinator *coordinator, struct run *run) {
+  CHECK(coordinator_is_complete(run));
+  memcpy(run->weights_sha256, run->checkpoints[run->n_checkpoints - 1]->weights_sha256,
+         sizeof run->weights_sha256);
+  coordinator_progress_reset(run, run->plan.steps);
+  coordinator_run_set_message(run, "");
+  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__DONE);
 }
 
 void coordinator_progress_reset(struct run *run, uint64_t step) {

@@ -20,7 +20,6 @@ static void restore_checkpoints(struct coordinator *coordinator, struct run *run
 static void restore_servers(struct coordinator *coordinator, struct run *run, const Weir__RunRecord *record);
 static void go_on(struct coordinator *coordinator, struct run *run);
 static bool has_told_its_end(const struct run *run);
-static bool is_complete(const struct run *run);
 
 void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored) {
   const Weir__RunRecord *record = restored->record;
@@ -151,14 +150,10 @@ static void restore_servers(struct coordinator *coordinator, struct run *run, co
 
 static void go_on(struct coordinator *coordinator, struct run *run) {
   bool is_active = run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING;
-  if (is_active && is_complete(run)) { /* it was about to say so */
-    memcpy(run->weights_sha256, run->checkpoints[run->n_checkpoints - 1]->weights_sha256,
-           sizeof run->weights_sha256);
-    coordinator_progress_reset(run, run->plan.steps);
-    coordinator_run_set_message(run, "");
+  if (is_active && coordinator_is_complete(run)) { /* it was about to say so */
     if (run->state == WEIR__RUN_STATE__RUNNING)
       coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
-    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__DONE);
+    coordinator_run_done(coordinator, run);
   } else if (is_active && !run->is_load_due) {
     run->lost_ms = coordinator->now_ms;
     run->grace_ms = GRACE_TIMES * coordinator->options.server_grace_ms; /* everybody has to come back */
@@ -185,9 +180,4 @@ static bool has_told_its_end(const struct run *run) {
   if (!last || run->state == WEIR__RUN_STATE__DONE)
     return last && last->kind == WEIR__RUN_EVENT__EVENT_DONE;
   return last->kind == WEIR__RUN_EVENT__EVENT_INFO && last->info->state == run->state;
-}
-
-static bool is_complete(const struct run *run) {
-  const Weir__CheckpointInfo *newest = run->n_checkpoints ? run->checkpoints[run->n_checkpoints - 1] : NULL;
-  return newest && newest->step == run->plan.steps && strlen(newest->weights_sha256) == SHA256_LENGTH;
 }

@@ -22,8 +22,8 @@ static const unsigned transitions[] = {
         TO(LOADING) | TO(FINISHING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED), /* LOADING: rolled back */
     [WEIR__RUN_STATE__FINISHING] = TO(LOADING) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
     [WEIR__RUN_STATE__DONE] = 0,
-    [WEIR__RUN_STATE__FAILED] = TO(QUEUED), /* resumed */
-    [WEIR__RUN_STATE__CANCELLED] = TO(QUEUED),
+    [WEIR__RUN_STATE__FAILED] = TO(QUEUED) | TO(DONE), /* resumed; DONE: its last version is there */
+    [WEIR__RUN_STATE__CANCELLED] = TO(QUEUED) | TO(DONE),
     [WEIR__RUN_STATE__PAUSED] = TO(QUEUED) | TO(FAILED) | TO(CANCELLED),
 };
 #undef TO

@@ -246,6 +246,9 @@ void coordinator_complete(struct coordinator *coordinator, struct member *member
                           const Weir__RunComplete *complete);
 /* Begins FINISHING once every server is complete and the last evaluation is known. */
 void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run);
+/* The last version is committed: nothing is left to do but to say so. */
+bool coordinator_is_complete(const struct run *run);
+void coordinator_run_done(struct coordinator *coordinator, struct run *run);
 /* What the run shows of its progress is that of version `step`. */
 void coordinator_progress_reset(struct run *run, uint64_t step);
 void coordinator_clock_start(struct coordinator *coordinator, struct run *run);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/message.h"
 #include "common/placement.h"
 #include "server/coordinator/core.h"
 
@@ -193,6 +194,7 @@ static inline void step(struct fixture *f, const struct coordinator_event *event
 static inline void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello) {
   struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = key, .hello = hello};
   f->told[key].is_member = true;
+  f->told[key].is_closed = false;
   step(f, &event);
 }
 
@@ -208,6 +210,30 @@ static inline void join(struct fixture *f, uint64_t key, Weir__Role role, uint32
   hello.device = "cpu";
   hello.executors = executors;
   hello.fingerprint = (char *)fingerprint;
+  says_hello(f, key, &hello);
+}
+
+/* The process of member `from` joins again on a new link, with what it has of a run (NULL: nothing). */
+static inline void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role,
+                               const char *run, uint64_t incarnation, uint64_t version) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list = &hosted;
+  char address[32];
+  snprintf(address, sizeof address, "host:%llu", (unsigned long long)from);
+  hello.role = role;
+  hello.host = "host";
+  hello.pid = (uint32_t)from;
+  hello.address = role == WEIR__ROLE__SERVER ? address : "";
+  hello.executors = 1;
+  hello.fingerprint = "build-1";
+  hello.id = f->told[from].id;
+  hello.epoch = EPOCH;
+  hello.runs = &list;
+  hello.n_runs = run != NULL;
+  hosted.run = (char *)run;
+  hosted.incarnation = incarnation;
+  hosted.version = version;
+  memcpy(f->told[key].owns, f->told[from].owns, sizeof f->told[key].owns);
   says_hello(f, key, &hello);
 }
 
@@ -390,12 +416,18 @@ static inline void submit(struct fixture *f, const char *id, uint32_t min, uint3
   train.schedule = &schedule;
   model.onnx = "mlp.onnx";
   source.format = "idx";
+  source.images = "images";
+  source.labels = "labels";
   data.train = &source;
   train.has_steps = train.has_batch = train.has_microbatches = true;
   train.steps = STEPS;
   train.batch = BATCH;
   train.microbatches = MICROBATCHES;
+  optimizer.name = "sgd";
+  optimizer.has_lr = true;
+  optimizer.lr = 0.1;
   train.optimizer = &optimizer;
+  model.loss = "cross_entropy";
   workers.has_min = true;
   workers.min = min;
   workers.has_max = max != 0;
@@ -465,6 +497,7 @@ static inline int setup(void **state) {
   struct fixture *f = calloc(1, sizeof *f);
   f->coordinator = coordinator_new(&options);
   f->now_ms = 1000;
+  tick(f);
   *state = f;
   return 0;
 }

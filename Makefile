@@ -9,6 +9,10 @@ PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf
   libdnnl-dev libssl-dev libhiredis-dev zlib1g-dev libyaml-dev libjansson-dev libonnx-dev
 DEMO_PACKAGES = dataset-fashion-mnist
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel libonnx-testdata clang-format cppcheck python3 python3-venv
+# Only root can test containers; an engine that is there already is not replaced by another.
+ifeq ($(shell id -u),0)
+  CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap
+endif
 
 ifneq ($(SAN),)
   override B := $(B)/san-$(SAN)
@@ -110,6 +114,10 @@ check: deps-check ## all tests, and the habits that a program can check
 	@$(MAKE) --no-print-directory build/venv/.done
 	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py))
 
+compose-check: deps-check ## docker/compose.yaml in a private engine, whose containers are scaled and killed (as root)
+	@$(MAKE) --no-print-directory -j$$(nproc) all
+	@WEIR_BUILD_DIR=$(B) python3 tests/integration/test_compose.py
+
 lint: deps-check ## format, cppcheck, layering
 	@python3 tests/run.py tests/lint.py
 
@@ -128,6 +136,6 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all tests deps deps-demo deps-check demo check lint bench chaos help clean
+.PHONY: all tests deps deps-demo deps-check demo check compose-check lint bench chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""docker/compose.yaml as users run it, in a private engine: images, commands, and a run whose containers are
+scaled and killed, which must end in the bits of an undisturbed one."""
+import atexit
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from engine import Engine, skip_if_offline
+from harness import BUILD, PATIENCE, ROOT, Skip, main, program, wait_for
+
+IMAGE_BYTES_MAX = 100_000_000  # above the base
+STOP_SECONDS_MAX = 10
+STEPS = 700
+WORKER_CPUS = 0.2  # so that the run lasts long enough to be disturbed, on any machine
+SPEC = f"""name: compose
+model: {{onnx: /examples/fashion-mnist.onnx, loss: cross_entropy}}
+data:
+  root: /usr/share/datasets/fashion-mnist
+  train: {{format: idx, images: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}}
+  transforms: [{{scale: 0.00392156862745098}}]
+train:
+  steps: {STEPS}
+  batch: 64
+  microbatches: 8
+  seed: 5
+  optimizer: {{name: sgd, lr: 0.05, momentum: 0.9}}
+checkpoint: {{every_steps: 20, keep: 2}}
+"""
+# What only the test needs: images are built over the host's network; the name of a stopped container is looked
+# up in vain for 20 seconds where forwarding is off, which nobody's own engine is.
+EXTRA = """
+x-member: &member {dns_opt: ["timeout:1", "attempts:1"]}
+services:
+  redis: {build: {network: host}}
+  data: {build: {network: host}}
+  coordinator: {<<: *member, build: {network: host}}
+  server: *member
+  worker: {<<: *member, cpus: %s}
+  client: {<<: *member, volumes: ["%s:/spec"]}
+"""
+
+
+class Compose:
+    """The project, built and up; torn down when the test ends, however it ends."""
+    shared = None
+
+    @classmethod
+    def get(cls):
+        """The same one for all tests. Raises Skip, each time, where there can be none."""
+        if isinstance(cls.shared, str):
+            raise AssertionError(cls.shared)
+        if isinstance(cls.shared, Skip):
+            raise Skip(cls.shared)
+        if cls.shared is None:
+            cls.shared = "there is no cluster: the first test says why"
+            try:
+                cls.shared = cls()
+            except Skip as reason:
+                cls.shared = reason
+                raise
+        return cls.shared
+
+    def __init__(self):
+        if "san-" in BUILD:
+            raise Skip("images are made of the plain build")
+        self.engine = Engine()
+        self.folder = tempfile.mkdtemp(dir=self.engine.run_folder)
+        os.chmod(self.folder, 0o777)  # containers write there as nobody of this machine
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.environment = dict(self.engine.environment, WEIR_PORT=str(self.port), WEIR_THREADS="1")
+        self.write("spec.yaml", SPEC)
+        self.extra = self.write("extra.yaml", EXTRA % (WORKER_CPUS, self.folder))
+        atexit.register(self.down)
+        built = self.compose("build", check=False)
+        skip_if_offline(built.stdout)
+        assert built.returncode == 0, f"build: {built.stdout[-4000:]}"
+        self.compose("up", "-d")
+        try:
+            wait_for(lambda: all(map(self.healthy, ("redis", "coordinator", "server"))), "health", 60)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.logs()}") from late
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def command(self, *arguments):
+        return ["docker-compose", "-f", os.path.join(ROOT, "docker", "compose.yaml"), "-f", self.extra, *arguments]
+
+    def compose(self, *arguments, check=True):
+        done = subprocess.run(self.command(*arguments), env=self.environment, stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert not check or done.returncode == 0, f"{' '.join(arguments)}: {done.stdout[-3000:]}"
+        return done
+
+    def containers(self, service=None):
+        return [self.engine.inspect(name) for name in self.compose("ps", "-q", *([service] if service else []))
+                .stdout.split()]
+
+    def healthy(self, service):
+        return all(c["State"]["Running"] and c["State"].get("Health", {"Status": "healthy"})["Status"] == "healthy"
+                   for c in self.containers(service))
+
+    def kill_from_outside(self, service):
+        """SIGKILL by the host: as when memory runs out, unlike `docker kill`, it is followed by a restart."""
+        container = self.containers(service)[0]
+        os.kill(container["State"]["Pid"], signal.SIGKILL)
+        wait_for(lambda: self.restarts(container["Id"]) > container["RestartCount"], f"{service} to be restarted", 30)
+
+    def restarts(self, container):
+        return self.engine.inspect(container)["RestartCount"]
+
+    def weir(self, *arguments):
+        """JSON of a client command on the host, or None while nobody answers."""
+        done = subprocess.run([program("weir"), *arguments, "--json", "--coordinator", f"127.0.0.1:{self.port}"],
+                              capture_output=True, text=True, timeout=PATIENCE)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def run(self, *arguments):
+        """stdout of `docker compose run --rm client ...`."""
+        done = subprocess.run(self.command("run", "--rm", "-T", *arguments), env=self.environment, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True)
+        assert done.returncode == 0, f"run {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout.strip()
+
+    def logs(self):
+        return self.compose("logs", "--no-color", "--tail", "6", check=False).stdout[-6000:]
+
+    def down(self):
+        self.compose("down", "-v", "-t", "1", "--remove-orphans", check=False)
+
+
+class Reference(threading.Thread):
+    """The same spec by `weir train` in a container of the same image, without a network, undisturbed."""
+
+    def __init__(self, compose):
+        super().__init__(daemon=True)
+        self.compose, self.output = compose, ""
+        self.start()
+
+    def run(self):
+        self.output = self.compose.engine.client(
+            "run", "--rm", "--network", "none", "-v", "weir_datasets:/usr/share/datasets:ro", "-v",
+            f"{self.compose.folder}:/spec:ro", "weir", "weir", "train", "/spec/spec.yaml", "--workers", "1", "--threads",
+            "2", "--out", "/tmp/out").stdout
+
+    def weights(self):
+        self.join(PATIENCE)
+        found = re.search(r"^sha256 +([0-9a-f]{64})$", self.output, re.MULTILINE)
+        assert found, f"weir train in a container: {self.output[-2000:]}"
+        return found.group(1)
+
+
+class Run:
+    """A submitted run, seen from the host."""
+
+    def __init__(self, compose):
+        self.compose = compose
+        self.id = compose.run("client", "submit", "/spec/spec.yaml").split()[-1]
+
+    def status(self):
+        """None while nobody answers."""
+        return self.compose.weir("status", self.id)
+
+    def ended(self):
+        status = self.status()
+        return status if status and status["state"] in ("done", "failed") else None
+
+    def wait_for_steps(self, more, what):
+        """Steps after those done by now, or by the end of a roll-back."""
+        target = None
+
+        def reached():
+            nonlocal target
+            status = self.status()
+            if not status:
+                return False
+            step, incarnation = int(status["step"]), int(status["incarnation"])
+            assert status["state"] not in ("failed", "done"), f"it is over {what}"
+            if not target or target[1] != incarnation:
+                target = step + more, incarnation
+            return step >= target[0]
+        try:
+            wait_for(reached, f"{more} steps {what}")
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {self.status()}\n{self.compose.logs()}") from None
+
+
+def note(text):
+    print(f"# {time.monotonic() - BEGAN:.0f} s: {text}", flush=True)
+
+
+BEGAN = time.monotonic()
+
+
+def test_the_image_adds_at_most_100_mb_to_its_base():
+    compose = Compose.get()
+    added = compose.engine.inspect("weir")["Size"] - compose.engine.base_bytes
+    note(f"images are built and up; weir adds {added / 1e6:.1f} MB to {compose.engine.base_bytes / 1e6:.1f} MB")
+    assert added <= IMAGE_BYTES_MAX, added
+
+
+def test_containers_have_no_rights_to_spare():
+    compose = Compose.get()
+    redis = compose.containers("redis")[0]["Id"]
+    password = compose.engine.docker("exec", redis, "cat", "/run/weir/store-password")
+    assert len(password) == 64 and password not in compose.engine.docker("top", redis)
+    for container in compose.containers():
+        host, name = container["HostConfig"], container["Name"]
+        assert container["Config"]["User"] == "10001:10001", name
+        assert host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"] and not host["Privileged"], name
+        assert "no-new-privileges:true" in host["SecurityOpt"], name
+        assert password not in json.dumps(container), name
+    coordinator = compose.containers("coordinator")[0]["Id"]
+    assert compose.engine.client("exec", coordinator, "touch", "/examples/x").returncode != 0
+    compose.engine.docker("exec", coordinator, "touch", "/tmp/x")
+
+
+def test_a_run_whose_containers_are_scaled_killed_and_stopped_ends_in_the_same_bits():
+    compose = Compose.get()
+    reference, run = Reference(compose), Run(compose)
+    run.wait_for_steps(20, "after the start")
+    scale(compose, 4)
+    kill(compose, run, "worker")
+    kill(compose, run, "server")
+    scale(compose, 1)
+    kill(compose, run, "redis")
+    kill(compose, run, "coordinator")
+    stop(compose)
+    compose.compose("down")
+    compose.compose("up", "-d")
+    run.wait_for_steps(1, "after everything was taken down")
+    compose.engine.docker("update", "--cpus", str(os.cpu_count()), *[c["Id"] for c in compose.containers("worker")])
+    status = wait_for(run.ended, "the end")
+    note(f"{status['state']} in incarnation {status['incarnation']} {status['message']}")
+    assert status["state"] == "done", status
+    assert status["weights_sha256"] == reference.weights()
+    export(compose, run)
+
+
+def scale(compose, workers):
+    note(f"scaling to {workers} workers")
+    compose.compose("up", "-d", "--no-recreate", "--scale", f"worker={workers}")
+    wait_for(lambda: len(compose.weir("workers") or []) == workers, f"{workers} workers")
+
+
+def kill(compose, run, service):
+    note(f"killing {service}")
+    compose.kill_from_outside(service)
+    wait_for(lambda: compose.healthy(service), f"{service} to be healthy again")
+    run.wait_for_steps(10, f"after {service} was killed")
+
+
+def stop(compose):
+    began = time.monotonic()
+    compose.compose("stop")
+    took = time.monotonic() - began
+    note(f"stopped in {took:.1f} s")
+    statuses = {c["Name"]: c["State"]["ExitCode"] for c in compose.containers()}
+    assert took < STOP_SECONDS_MAX and not any(statuses.values()), (took, statuses)
+
+
+def export(compose, run):
+    compose.run("--user", "10002", "client", "export", run.id, "-o", "/spec/model.safetensors")
+    assert os.path.getsize(os.path.join(compose.folder, "model.safetensors")) > 100_000
+
+
+def test_submit_follow_shows_progress_as_documented():
+    compose = Compose.get()
+    with open(os.path.join(compose.folder, "log"), "w+") as log:
+        child = subprocess.Popen(compose.command("run", "--rm", "-T", "client", "submit", "/examples/fashion-mnist.yaml",
+                                                 "--follow"), env=compose.environment, stdin=subprocess.DEVNULL,
+                                 stdout=log, stderr=log)
+        wait_for(lambda: "samples/s" in open(log.name).read(), "a line of progress")
+        compose.run("client", "cancel", "fashion-mnist")
+        assert child.wait(PATIENCE) == 1, open(log.name).read()[-2000:]
+
+
+def test_every_container_stops_in_order_within_ten_seconds():
+    stop(Compose.get())
+
+
+if __name__ == "__main__":
+    main(globals())

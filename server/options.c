@@ -63,7 +63,7 @@ static const char help[] =
     "  --version                the version\n"
     "\n"
     "STORES\n"
-    "  file:///absolute/directory                       made if missing; for processes of one machine or a shared disk\n"
+    "  file:///absolute/directory                       made if missing; may be a shared disk\n"
     "  redis://[USER@]HOST[:PORT][/DB]                  one Redis\n"
     "  redis+unix:///path/of/socket[?db=N]\n"
     "  redis+sentinel://HOST[:PORT],.../MASTER[/DB]     the master that Sentinels name\n"

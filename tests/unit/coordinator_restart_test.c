@@ -244,6 +244,20 @@ static void a_member_that_obeys_a_higher_epoch_deposes_the_coordinator(void **st
   rpc_reader_close(member);
 }
 
+static void a_coordinator_whose_epoch_is_over_writes_nothing(void **state) {
+  struct fixture *f = *state;
+  struct store_names names = {0};
+  struct err err = ERR_NONE;
+  assert_int_equal(store_put_record(f->store, "coordinator/epoch", "9", 1, NULL, 0, &err), 0);
+  assert_null(try_to_submit(f, &err)); /* before or after it has noticed */
+  assert_int_equal(err.code, ERR_UNAVAILABLE);
+  err = ERR_NONE;
+  assert_int_equal(store_list_records(f->store, "runs/", &names, &err), 0);
+  assert_int_equal(names.count, 0);
+  store_names_fini(&names);
+  AWAIT(__atomic_load_n(&f->seat.is_deposed, __ATOMIC_ACQUIRE));
+}
+
 static void a_submission_that_the_store_cannot_keep_is_refused_and_forgotten(void **state) {
   struct fixture *f = *state;
   Weir__ListRunsRequest request = WEIR__LIST_RUNS_REQUEST__INIT;
@@ -472,6 +486,7 @@ int main(void) {
       TEST(a_run_whose_servers_are_gone_goes_on_from_its_checkpoint),
       TEST(only_one_coordinator_of_a_store_leads),
       TEST(a_member_that_obeys_a_higher_epoch_deposes_the_coordinator),
+      TEST(a_coordinator_whose_epoch_is_over_writes_nothing),
       TEST(a_submission_that_the_store_cannot_keep_is_refused_and_forgotten),
       TEST(a_state_that_the_store_missed_is_written_when_it_is_back),
       TEST(an_emptied_store_gets_everything_that_is_in_memory_again),

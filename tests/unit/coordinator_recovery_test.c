@@ -482,6 +482,39 @@ static void a_run_that_has_not_begun_is_paused_at_once(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
 }
 
+static void an_answer_to_an_order_that_is_over_is_not_taken_for_another(void **state) {
+  struct fixture *f = *state;
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  submit(f, RUN, 1, 0);
+  pauses(f, RUN);
+  resumes(f, RUN, 0);
+  assert_int_equal(f->told[W1].load_incarnation, 1);
+  worker_loads(f, W1, RUN); /* of before the pause */
+  assert_string_equal(worker_row(f, W1).state, "loading");
+  f->incarnation = 1;
+  worker_loads(f, W1, RUN);
+  assert_string_equal(worker_row(f, W1).state, "ready");
+}
+
+static void runs_short_of_workers_do_not_wait_for_each_other(void **state) {
+  struct fixture *f = *state;
+  static const char second[] = "mlp-bbbbbb";
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  worker_joins(f, W2, 1);
+  submit(f, RUN, 2, 2);
+  worker_joins(f, W3, 1);
+  worker_joins(f, AGAIN, 1);
+  submit(f, second, 2, 2);
+  assert_string_equal(f->told[AGAIN].load, second);
+  leave(f, W1);
+  leave(f, W3); /* both have one of two */
+  tick(f);
+  assert_string_equal(f->told[AGAIN].load, RUN);
+  assert_state(f, second, WEIR__RUN_STATE__QUEUED);
+}
+
 static void a_pause_does_not_wait_for_workers_that_are_gone(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
@@ -602,6 +635,42 @@ static void a_successor_takes_up_servers_and_workers_where_they_are(void **state
   assert_int_equal(view.event.number, (uint64_t)EPOCH << 32);
 }
 
+static void the_end_awaits_the_steps_that_are_to_be_told_again(void **state) {
+  struct fixture *f = *state;
+  start_run(f, 3);
+  reports_steps(f, S1, RUN, 0, 3);
+  coordinator_is_succeeded(f, record_of(f));
+  joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, STEPS);
+  joins_again(f, S2, AGAIN + 1, WEIR__ROLE__SERVER, RUN, 0, STEPS);
+  completes(f, AGAIN, RUN);
+  completes(f, AGAIN + 1, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  reports_steps(f, AGAIN, RUN, 3, STEPS);
+  assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
+}
+
+static void what_a_former_incarnation_left_above_the_base_is_dropped(void **state) {
+  struct fixture *f = *state;
+  Weir__CheckpointInfo infos[3];
+  Weir__RunRecord *record;
+  start_run(f, 3);
+  record = record_of(f);
+  record->incarnation = 2;
+  record->base_step = 4;
+  record->checkpoints = mem_new(3 * sizeof *record->checkpoints);
+  for (record->n_checkpoints = 0; record->n_checkpoints < 3; record->n_checkpoints++) {
+    Weir__CheckpointInfo *one = &infos[record->n_checkpoints];
+    weir__checkpoint_info__init(one);
+    one->step = 4 + 2 * record->n_checkpoints; /* 4 and 6 of incarnation 1, 8 of this one */
+    one->incarnation = one->step == 8 ? 2 : 1;
+    record->checkpoints[record->n_checkpoints] = message_copy(one);
+  }
+  coordinator_is_succeeded(f, record);
+  assert_int_equal(f->n_dropped, 1);
+  assert_int_equal(f->dropped[0], 6);
+  assert_int_equal(newest(f), 8);
+}
+
 static void a_successor_rolls_back_when_servers_stay_away(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
@@ -708,10 +777,14 @@ int main(void) {
       TEST(a_member_of_a_higher_epoch_deposes),
       TEST(a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint),
       TEST(a_run_that_has_not_begun_is_paused_at_once),
+      TEST(an_answer_to_an_order_that_is_over_is_not_taken_for_another),
+      TEST(runs_short_of_workers_do_not_wait_for_each_other),
       TEST(a_pause_does_not_wait_for_workers_that_are_gone),
       TEST(a_resume_drops_what_comes_again),
       TEST(a_commit_that_a_cancelled_run_had_under_way_counts),
       TEST(a_successor_takes_up_servers_and_workers_where_they_are),
+      TEST(the_end_awaits_the_steps_that_are_to_be_told_again),
+      TEST(what_a_former_incarnation_left_above_the_base_is_dropped),
       TEST(a_successor_rolls_back_when_servers_stay_away),
       TEST(a_successor_begins_again_what_had_not_begun),
       TEST(a_run_that_only_had_to_say_so_is_done),
@@ -719,6 +792,6 @@ int main(void) {
       TEST(an_emptied_store_is_given_everything_again),
   };
 #undef TEST
-  log_set_level(LOG_ERROR);
+  log_set_level(LOG_ERROR + 1); /* damaged records are logged as errors */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ static const size_t exchange_bytes_max = (size_t)1 << 30; /* of all replies toge
 /* Commands as bytes to send. */
 struct frame {
   char *text;
+  size_t text_size;
   struct iovec *parts;
   int n_parts, sent_parts;
 };
@@ -308,6 +309,7 @@ static void frame_init(struct frame *frame, struct redis_command *const *command
       text_size += commands[i]->words[w].iov_len <= COPY_MAX ? commands[i]->words[w].iov_len : 0;
   }
   frame->text = at = mem_new(text_size);
+  frame->text_size = text_size;
   frame->parts = part = mem_new(parts_max * sizeof *part);
   *part = (struct iovec){at, 0}; /* the text since the last large word */
   for (int i = 0; i < n; i++) {
@@ -338,6 +340,7 @@ static void frame_init(struct frame *frame, struct redis_command *const *command
 
 /* The text may hold a password. */
 static void frame_fini(struct frame *frame) {
+  explicit_bzero(frame->text, frame->text_size);
   free(frame->text);
   free(frame->parts);
 }

@@ -1,30 +1,21 @@
 /* The file: store. A directory with blocks/ab/cdef... (named by SHA-256) and records/NAME. Every file is
    written under tmp/, synced, renamed into place, and its directory synced: a reader sees all of it or
    nothing, also after a power cut. Several processes may share the directory: who changes a record holds the
-   lock of the file `lock`, which ends with its process. */
+   lock of the file `lock`, which ends with its process. A directory that is taken away is made anew. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/memory.h"
 #include "storage/file_io.h"
-#include "storage/store.h"
+#include "storage/file_store.h"
 
 enum { KEY_PREFIX = 2, KEY_REST = 62, FOLDERS = 256, SYNC_ALL_LEAST = 4 };
 static const char url_prefix[] = "file://";
-
-struct file_store {
-  struct store base;
-  char *dir; /* absolute, without a slash at the end */
-  char *temporary;
-};
 
 extern const struct store_def store_file;
 
@@ -32,12 +23,52 @@ static char *block_path(const struct file_store *store, const char *sha256) {
   return mem_printf("%s/blocks/%.*s/%s", store->dir, KEY_PREFIX, sha256, sha256 + KEY_PREFIX);
 }
 
-static char *record_path(const struct file_store *store, const char *name) {
-  return mem_printf("%s/records/%s", store->dir, name);
+int file_store_make(const struct file_store *store, struct err *err) {
+  char *path = mem_printf("%s/x", store->temporary);
+  int rc = file_make_parents(path, true, err);
+  free(path);
+  return rc;
+}
+
+static bool is_synced(struct file_store *store, const char *folder, ino_t inode) {
+  bool is_known = false;
+  pthread_mutex_lock(&store->lock);
+  for (int i = 0; i < store->n_synced && !is_known; i++)
+    is_known = store->synced[i].inode == inode && strcmp(store->synced[i].path, folder) == 0;
+  pthread_mutex_unlock(&store->lock);
+  return is_known;
+}
+
+static void set_synced(struct file_store *store, const char *folder, ino_t inode) {
+  struct file_synced synced = {mem_strdup(folder), inode};
+  pthread_mutex_lock(&store->lock);
+  array_reserve((void **)&store->synced, &store->synced_capacity, store->n_synced, sizeof *store->synced);
+  store->synced[store->n_synced++] = synced;
+  pthread_mutex_unlock(&store->lock);
+}
+
+int file_store_sync(struct file_store *store, const char *path, struct err *err) {
+  char *folder = mem_strdup(path), *slash;
+  struct stat status = {0};
+  int rc = file_sync_parent(path, err);
+  while (!rc && (slash = strrchr(folder, '/')) && (size_t)(slash - folder) > strlen(store->dir)) {
+    *slash = 0;
+    if (stat(folder, &status) == 0 && is_synced(store, folder, status.st_ino))
+      continue;
+    rc = file_sync_parent(folder, err);
+    if (!rc)
+      set_synced(store, folder, status.st_ino);
+  }
+  free(folder);
+  return rc;
 }
 
 static void file_close(struct store *base) {
   struct file_store *store = (struct file_store *)base;
+  for (int i = 0; i < store->n_synced; i++)
+    free(store->synced[i].path);
+  free(store->synced);
+  pthread_mutex_destroy(&store->lock);
   free(store->dir);
   free(store->temporary);
   free(store);
@@ -47,7 +78,6 @@ static int file_open(const char *url, struct store **out, struct err *err) {
   const char *dir = url + strlen(url_prefix);
   struct file_store *store;
   size_t length = strlen(dir);
-  char *path;
   int rc;
   if (dir[0] != '/')
     return err_set(err, ERR_INVALID, "store: '%.200s': a file store is file:///absolute/directory", url);
@@ -57,11 +87,10 @@ static int file_open(const char *url, struct store **out, struct err *err) {
   store->base.def = &store_file;
   store->dir = mem_printf("%.*s", (int)length, dir);
   store->temporary = mem_printf("%s/tmp", store->dir);
-  path = mem_printf("%s/x", store->temporary);
-  rc = file_make_parents(path, err);
-  free(path);
+  pthread_mutex_init(&store->lock, NULL);
+  rc = file_store_make(store, err);
   if (!rc && access(store->dir, W_OK | X_OK))
-    rc = err_errno(err, errno, "store: %s", store->dir);
+    rc = file_failed(err, errno, "", store->dir);
   if (rc)
     file_close(&store->base);
   else
@@ -79,7 +108,7 @@ struct placing {
 static int place_write(const struct file_store *store, const struct store_block *block, bool syncs,
                        struct placing *placing, struct err *err) {
   placing->path = block_path(store, block->sha256);
-  if (file_make_parents(placing->path, err))
+  if (file_make_parents(placing->path, syncs, err))
     return err->code;
   return file_write_temporary(store->temporary, block->parts, block->n_parts, syncs, &placing->temporary,
                               err);
@@ -87,7 +116,7 @@ static int place_write(const struct file_store *store, const struct store_block 
 
 static int place_rename(struct placing *placing, struct err *err) {
   if (rename(placing->temporary, placing->path))
-    return err_errno(err, errno, "store: %s", placing->path);
+    return file_failed(err, errno, "", placing->path);
   free(placing->temporary);
   placing->temporary = NULL;
   return 0;
@@ -100,29 +129,63 @@ static void place_fini(struct placing *placing) {
   free(placing->path);
 }
 
-/* Contents are durable before they get their names, and names before we say so: also that of a block which
-   was there, for its writer may have died before its folder was synced. */
-static int file_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err) {
-  struct file_store *store = (struct file_store *)base;
+/* Is the block still there, and of its size? One that a disk cut short is written again. */
+static bool is_whole(const struct file_store *store, const struct store_block *block) {
+  char *path = block_path(store, block->sha256);
+  struct stat status;
+  off_t size = 0;
+  bool is_there = stat(path, &status) == 0;
+  for (int p = 0; p < block->n_parts; p++)
+    size += (off_t)block->parts[p].iov_len;
+  free(path);
+  return is_there && status.st_size == size;
+}
+
+/* Contents are durable before they get their names. */
+static int place_many(struct file_store *store, const struct store_block *blocks, int n, struct err *err) {
   struct placing placings[STORE_BATCH_MAX] = {0};
-  bool is_many = n >= SYNC_ALL_LEAST;
-  int rc = 0, n_new = 0;
+  int rc = 0, n_new = 0, begun = file_sync_all_begin(store->dir, err);
+  if (begun < 0)
+    return err->code;
   for (int i = 0; i < n && !rc; i++)
-    if (!blocks[i].was_there)
-      rc = place_write(store, &blocks[i], !is_many, &placings[n_new++], err);
-  if (!rc && is_many && n_new)
-    rc = file_sync_all(store->dir, err);
+    if (!blocks[i].was_there || !is_whole(store, &blocks[i]))
+      rc = place_write(store, &blocks[i], false, &placings[n_new++], err);
+  if (!rc && n_new)
+    rc = file_sync_all_end(begun, store->dir, err);
   for (int i = 0; i < n_new && !rc; i++)
     rc = place_rename(&placings[i], err);
-  if (!rc && is_many)
-    rc = file_sync_all(store->dir, err);
-  for (int i = 0; i < n && !rc && !is_many; i++) {
-    char *path = block_path(store, blocks[i].sha256);
-    rc = file_sync_parent(path, err);
-    free(path);
-  }
+  if (!rc)
+    rc = file_sync_all_end(begun, store->dir, err);
   for (int i = 0; i < n_new; i++)
     place_fini(&placings[i]);
+  close(begun);
+  return rc;
+}
+
+static int place_one(struct file_store *store, const struct store_block *block, struct err *err) {
+  struct placing placing = {.path = block_path(store, block->sha256)};
+  int rc = 0;
+  if (!block->was_there || !is_whole(store, block)) {
+    free(placing.path);
+    rc = place_write(store, block, true, &placing, err);
+    if (!rc)
+      rc = place_rename(&placing, err);
+  }
+  if (!rc)
+    rc = file_store_sync(store, placing.path, err);
+  place_fini(&placing);
+  return rc;
+}
+
+/* Names are durable when it returns: also those of blocks that were there, for their writer may have died
+   before it synced them. */
+static int file_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err) {
+  struct file_store *store = (struct file_store *)base;
+  int rc = file_store_make(store, err);
+  if (!rc && n >= SYNC_ALL_LEAST)
+    return place_many(store, blocks, n, err);
+  for (int i = 0; i < n && !rc; i++)
+    rc = place_one(store, &blocks[i], err);
   return rc;
 }
 
@@ -132,7 +195,7 @@ static int file_has_blocks(struct store *base, const char *const *keys, int n, b
     char *path = block_path((struct file_store *)base, keys[i]);
     has[i] = access(path, F_OK) == 0;
     if (!has[i] && errno != ENOENT && errno != ENOTDIR)
-      rc = err_errno(err, errno, "store: %s", path);
+      rc = file_failed(err, errno, "", path);
     free(path);
   }
   return rc;
@@ -160,7 +223,7 @@ static int file_delete_blocks(struct store *base, const char *const *keys, int n
   for (int i = 0; i < n && !rc; i++) {
     char *path = block_path((struct file_store *)base, keys[i]);
     if (unlink(path) && errno != ENOENT)
-      rc = err_errno(err, errno, "store: delete %s", path);
+      rc = file_failed(err, errno, "delete ", path);
     free(path);
   }
   return rc;
@@ -175,7 +238,7 @@ static int list_folder(const char *folder, const char *prefix,
   char key[STORE_KEY_SIZE];
   int rc = 0;
   if (!dir)
-    return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, errno, "store: %s", folder);
+    return errno == ENOENT || errno == ENOTDIR ? 0 : file_failed(err, errno, "", folder);
   while (!rc && (entry = readdir(dir))) {
     if (strlen(entry->d_name) != KEY_REST || strspn(entry->d_name, "0123456789abcdef") != KEY_REST ||
         fstatat(dirfd(dir), entry->d_name, &status, 0))
@@ -198,133 +261,6 @@ static int file_list_blocks(struct store *base, int (*each)(void *user, const ch
     rc = list_folder(folder, prefix, each, user, err);
     free(folder);
   }
-  return rc;
-}
-
-/* ---- records ---- */
-
-/* The lock's descriptor; closing it lets go. Below 0: an error. */
-static int lock(const struct file_store *store, struct err *err) {
-  char *path = mem_printf("%s/lock", store->dir);
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644), rc = 0;
-  while (fd >= 0 && (rc = flock(fd, LOCK_EX)) && errno == EINTR)
-    continue;
-  if (fd < 0 || rc) {
-    err_errno(err, errno, "store: %s", path);
-    if (fd >= 0)
-      close(fd);
-    fd = -1;
-  }
-  free(path);
-  return fd;
-}
-
-static int guard_check(const struct file_store *store, const struct store_guard *guard, struct err *err) {
-  char *path = record_path(store, guard->name);
-  void *data = NULL;
-  size_t size = 0;
-  int rc = file_read(path, &data, &size, err);
-  bool exists = rc == 0;
-  free(path);
-  if (rc && rc != ERR_NOT_FOUND)
-    return rc;
-  *err = ERR_NONE;
-  if (exists != (guard->data != NULL) || (exists && (size != guard->size || memcmp(data, guard->data, size))))
-    err_set(err, ERR_STALE, "store: record %s is not what the writer knows", guard->name);
-  free(data);
-  return err->code;
-}
-
-static int record_delete(const char *path, struct err *err) {
-  if (unlink(path) == 0)
-    return file_sync_parent(path, err);
-  return errno == ENOENT || errno == ENOTDIR ? 0 : err_errno(err, errno, "store: delete %s", path);
-}
-
-static int file_write_record(struct store *base, const char *name, const void *data, size_t size,
-                             const struct store_guard *guards, int n_guards, struct err *err) {
-  struct file_store *store = (struct file_store *)base;
-  struct iovec content = {(void *)data, size};
-  char *path;
-  int rc = 0, fd = lock(store, err);
-  if (fd < 0)
-    return err->code;
-  for (int i = 0; i < n_guards && !rc; i++)
-    rc = guard_check(store, &guards[i], err);
-  path = record_path(store, name);
-  if (!rc)
-    rc = data ? file_replace(store->temporary, path, &content, 1, err) : record_delete(path, err);
-  free(path);
-  close(fd);
-  return rc;
-}
-
-static int file_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err) {
-  char *path = record_path((struct file_store *)base, name);
-  int rc = file_read(path, data, size, err);
-  free(path);
-  return rc == ERR_NOT_FOUND ? err_set(err, ERR_NOT_FOUND, "store: no such record: %s", name) : rc;
-}
-
-/* Could a record below this folder begin with the prefix? */
-static bool may_hold(const char *folder, const char *prefix) {
-  size_t length = strlen(folder), wanted = strlen(prefix);
-  return strncmp(folder, prefix, length < wanted ? length : wanted) == 0;
-}
-
-/* below: the records' names so far, "" or with a slash at the end. */
-static int list_records_below(const struct file_store *store, const char *below, const char *prefix,
-                              struct store_names *names, struct err *err) {
-  char *folder = record_path(store, below);
-  DIR *dir = opendir(folder);
-  struct dirent *entry;
-  int rc = 0;
-  if (!dir && errno != ENOENT)
-    rc = err_errno(err, errno, "store: %s", folder);
-  while (dir && !rc && (entry = readdir(dir))) {
-    char *name = mem_printf("%s%s", below, entry->d_name), *path = record_path(store, name), *inner;
-    struct stat status;
-    if (entry->d_name[0] != '.' && stat(path, &status) == 0) {
-      inner = mem_printf("%s/", name);
-      if (S_ISDIR(status.st_mode) && may_hold(inner, prefix))
-        rc = list_records_below(store, inner, prefix, names, err);
-      if (S_ISREG(status.st_mode) && strncmp(name, prefix, strlen(prefix)) == 0) {
-        array_reserve((void **)&names->items, &names->capacity, names->count, sizeof *names->items);
-        names->items[names->count++] = mem_strdup(name);
-      }
-      free(inner);
-    }
-    free(path);
-    free(name);
-  }
-  if (dir)
-    closedir(dir);
-  free(folder);
-  return rc;
-}
-
-static int file_list_records(struct store *base, const char *prefix, struct store_names *names,
-                             struct err *err) {
-  return list_records_below((struct file_store *)base, "", prefix, names, err);
-}
-
-/* Files under tmp/ whose writers have gone. */
-static int file_sweep(struct store *base, int age_s, struct err *err) {
-  struct file_store *store = (struct file_store *)base;
-  DIR *dir = opendir(store->temporary);
-  struct dirent *entry;
-  struct stat status;
-  int rc = 0;
-  if (!dir)
-    return err_errno(err, errno, "store: %s", store->temporary);
-  while (!rc && (entry = readdir(dir))) {
-    if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) ||
-        !S_ISREG(status.st_mode) || time(NULL) - status.st_mtime < age_s)
-      continue;
-    if (unlinkat(dirfd(dir), entry->d_name, 0) && errno != ENOENT)
-      rc = err_errno(err, errno, "store: delete %s/%s", store->temporary, entry->d_name);
-  }
-  closedir(dir);
   return rc;
 }
 

@@ -19,15 +19,15 @@ int file_write_temporary(const char *folder, const struct iovec *parts, int n_pa
   char *name = mem_printf("%s/XXXXXX", folder);
   int rc = 0, fd = mkostemp(name, O_CLOEXEC);
   if (fd < 0) {
-    rc = err_errno(err, errno, "store: %s", name);
+    rc = file_failed(err, errno, "", name);
     free(name);
     return rc;
   }
   rc = write_parts(fd, name, parts, n_parts, err);
   if (!rc && (fchmod(fd, 0644) || (syncs && fsync(fd))))
-    rc = err_errno(err, errno, "store: sync %s", name);
+    rc = file_failed(err, errno, "sync ", name);
   if (close(fd) && !rc)
-    rc = err_errno(err, errno, "store: close %s", name);
+    rc = file_failed(err, errno, "close ", name);
   if (rc) {
     unlink(name);
     free(name);
@@ -45,7 +45,7 @@ static int write_parts(int fd, const char *path, const struct iovec *parts, int 
   while (at < n_parts) {
     ssize_t n = writev(fd, left + at, n_parts - at);
     if (n < 0 && errno != EINTR)
-      return err_errno(err, errno, "store: write %s", path);
+      return file_failed(err, errno, "write ", path);
     for (size_t done = n > 0 ? (size_t)n : 0; at < n_parts;) {
       size_t step = done < left[at].iov_len ? done : left[at].iov_len;
       left[at].iov_base = (char *)left[at].iov_base + step;
@@ -59,35 +59,20 @@ static int write_parts(int fd, const char *path, const struct iovec *parts, int 
   return 0;
 }
 
-int file_replace(const char *folder, const char *path, const struct iovec *parts, int n_parts,
-                 struct err *err) {
-  char *temporary = NULL;
-  int rc = file_make_parents(path, err);
-  if (rc || (rc = file_write_temporary(folder, parts, n_parts, true, &temporary, err)))
-    return rc;
-  if (rename(temporary, path)) {
-    rc = err_errno(err, errno, "store: %s", path);
-    unlink(temporary);
-  } else
-    rc = file_sync_parent(path, err);
-  free(temporary);
-  return rc;
-}
-
 /* Files are replaced, never changed: the size is that of the opened one. */
 int file_read(const char *path, void **data, size_t *size, struct err *err) {
   struct stat status;
   size_t got = 0;
   char *bytes = NULL;
   int rc = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT)
+  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
     return err_set(err, ERR_NOT_FOUND, "store: no such file: %s", path);
   if (fd < 0 || fstat(fd, &status)) {
-    rc = err_errno(err, errno, "store: %s", path);
+    rc = file_failed(err, errno, "", path);
     goto out;
   }
   if (!S_ISREG(status.st_mode)) {
-    rc = err_set(err, ERR_IO, "store: %s is not a file", path);
+    rc = err_set(err, ERR_NOT_FOUND, "store: %s is not a file", path);
     goto out;
   }
   bytes = malloc(status.st_size ? (size_t)status.st_size : 1);
@@ -100,7 +85,7 @@ int file_read(const char *path, void **data, size_t *size, struct err *err) {
     if (n == 0)
       break;
     if (n < 0 && errno != EINTR) {
-      rc = err_errno(err, errno, "store: read %s", path);
+      rc = file_failed(err, errno, "read ", path);
       goto out;
     }
     got += n > 0 ? (size_t)n : 0;
@@ -115,7 +100,7 @@ out:
   return rc;
 }
 
-int file_make_parents(const char *path, struct err *err) {
+int file_make_parents(const char *path, bool syncs, struct err *err) {
   char *parent = mem_strdup(path);
   char *slash = strrchr(parent, '/');
   int rc = 0;
@@ -124,23 +109,25 @@ int file_make_parents(const char *path, struct err *err) {
   *slash = 0;
   if (access(parent, F_OK) == 0)
     goto out;
-  rc = file_make_parents(parent, err);
+  rc = file_make_parents(parent, syncs, err);
   if (!rc && mkdir(parent, 0755) && errno != EEXIST)
-    rc = err_errno(err, errno, "store: mkdir %s", parent);
-  if (!rc)
+    rc = file_failed(err, errno, "mkdir ", parent);
+  if (!rc && syncs)
     rc = file_sync_parent(parent, err);
 out:
   free(parent);
   return rc;
 }
 
-int file_sync_all(const char *folder, struct err *err) {
-  int rc = 0, fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || syncfs(fd))
-    rc = err_errno(err, errno, "store: sync the file system of %s", folder);
-  if (fd >= 0)
-    close(fd);
-  return rc;
+int file_sync_all_begin(const char *folder, struct err *err) {
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    file_failed(err, errno, "", folder);
+  return fd;
+}
+
+int file_sync_all_end(int begun, const char *folder, struct err *err) {
+  return syncfs(begun) ? file_failed(err, errno, "sync the file system of ", folder) : 0;
 }
 
 int file_sync_parent(const char *path, struct err *err) {
@@ -148,9 +135,18 @@ int file_sync_parent(const char *path, struct err *err) {
   char *parent = mem_printf("%.*s", slash == path ? 1 : (int)(slash - path), path);
   int rc = 0, fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || fsync(fd))
-    rc = err_errno(err, errno, "store: sync %s", parent);
+    rc = file_failed(err, errno, "sync ", parent);
   if (fd >= 0)
     close(fd);
   free(parent);
   return rc;
+}
+
+int file_failed(struct err *err, int errno_value, const char *what, const char *path) {
+  static const int away[] = {ENOSPC, EDQUOT, EROFS, EMFILE, ENFILE, ESTALE, ETIMEDOUT, EHOSTDOWN, ENODEV};
+  err_errno(err, errno_value, "store: %s%s", what, path);
+  for (size_t i = 0; i < sizeof away / sizeof *away; i++)
+    if (errno_value == away[i])
+      err->code = ERR_UNAVAILABLE;
+  return err->code;
 }

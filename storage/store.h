@@ -44,8 +44,9 @@ struct store_def {
   const char *schemes; /* "file", or several parted by a space */
   int (*open)(const char *url, struct store **out, struct err *err);
   void (*close)(struct store *store);
-  /* Writes blocks whose keys are filled and that are not was_there. All are durable when it returns, as far
-     as the store's own settings go; after an error any of them may be. */
+  /* Writes blocks whose keys are filled and that are not was_there (these too, where it is cheap to see that
+     they are damaged or have gone). All are durable when it returns, as far as the store's own settings go;
+     after an error any of them may be. */
   int (*put_blocks)(struct store *store, const struct store_block *blocks, int n, struct err *err);
   int (*has_blocks)(struct store *store, const char *const *keys, int n, bool *has, struct err *err);
   /* data[i] is malloc'd; NULL where there is no such block, which is no error. After an error all are NULL.
@@ -110,7 +111,8 @@ int store_put(struct store *store, const void *data, size_t size, char sha256[ST
               struct err *err);
 int store_get(struct store *store, const char *sha256, void **data, size_t *size, struct err *err);
 
-/* ---- records: components of [a-z0-9._-] between slashes, none beginning with a dot ---- */
+/* ---- records: components of [a-z0-9._-] between slashes, none beginning with a dot; where there is a record
+   a there is none a/b ---- */
 
 /* Replaces the record if every guard holds (guards may be NULL with 0). Errors: STALE naming the record whose
    guard did not hold. */

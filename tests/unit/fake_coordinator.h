@@ -37,6 +37,8 @@ struct fake_coordinator {
   Weir__MemberMessage *messages[BODIES]; /* the last of each */
   bool refuses;                          /* members, when they say Hello */
   bool stands_by;                        /* likewise: another leads */
+  bool renames;                          /* members are all called `id` */
+  int n_fetched;                         /* FetchModel was called */
   bool has_no_model;                     /* FetchModel is parked until the client goes */
   /* Told of each message, under the lock; may be NULL. */
   void (*on_each)(void *user, const Weir__MemberMessage *message);
@@ -75,7 +77,7 @@ static inline void coordinator_on_message(struct rpc_call *call, const void *mes
   else if (is_hello) {
     Weir__Order order = WEIR__ORDER__INIT;
     Weir__Welcome welcome = WEIR__WELCOME__INIT;
-    welcome.id = *from->hello->id ? from->hello->id : (char *)c->id;
+    welcome.id = *from->hello->id && !c->renames ? from->hello->id : (char *)c->id;
     order.epoch = c->epoch;
     order.body_case = WEIR__ORDER__BODY_WELCOME;
     order.welcome = &welcome;
@@ -108,6 +110,7 @@ static inline void coordinator_on_fetch(struct rpc_call *call, const void *messa
   (void)message;
   rpc_bytes_free(bytes);
   pthread_mutex_lock(&c->lock);
+  c->n_fetched++;
   if (c->has_no_model) {
     rpc_call_set_user(call, c);
     pthread_mutex_unlock(&c->lock);

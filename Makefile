@@ -4,9 +4,9 @@ SAN ?=
 V ?= 0
 CC = gcc
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
-PKGS = grpc gpr libprotobuf-c openssl hiredis zlib yaml-0.1 jansson
+PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson
 PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
-  libdnnl-dev libssl-dev libhiredis-dev zlib1g-dev libyaml-dev libjansson-dev libonnx-dev
+  libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libonnx-dev
 DEMO_PACKAGES = dataset-fashion-mnist
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel libonnx-testdata clang-format cppcheck python3 python3-venv
 # Only root can test containers; an engine that is there already is not replaced by another.
@@ -76,9 +76,15 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libweir.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libweir.a -lcmocka $(LDLIBS)
 
+$(B)/tests/chaos/crash.so: tests/chaos/crash.c # preloaded into programs of any sanitizer
+	@echo "  LD    $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out $(SANFLAGS),$(CFLAGS)) -shared -fPIC -o $@ $<
+
 BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
-tests: $(TESTS) ## the test programs, without running them
+CRASH = $(B)/tests/chaos/crash.so $(B)/tests/chaos/store_crash
+tests: $(TESTS) $(CRASH) ## the test programs, without running them
 
 # Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs
 # them, and asks for sudo's password only on a terminal.

@@ -13,7 +13,6 @@ for top in ("server", "worker", "client"):
 # header prefix: folders or files that may include it
 THIRD_PARTY = {
     "grpc/": ("common/rpc/",),
-    "hiredis/": ("storage/redis",),
     "dnnl": ("worker/backend/cpu/",),
     "oneapi/": ("worker/backend/cpu/",),
     "yaml.h": ("common/spec.c",),

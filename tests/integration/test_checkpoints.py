@@ -193,6 +193,8 @@ def test_gc_deletes_orphans_and_runs_that_are_over_and_nothing_else():
         printed = weir("gc", *stored).stdout
         assert "deleted 1 block " in printed and key not in blocks_in(folder), printed
         weir("verify", second, *stored)
+        with Cluster(folder, servers=0, workers=0) as cluster:  # leads at once, and knows what it did
+            assert [entry["run"] for entry in cluster.json("runs")] == [second]
         weir("gc", second, *stored)
         assert blocks_in(folder) == [] and weir("runs", "--json", *stored).stdout.strip() == "[]"
 
@@ -212,7 +214,7 @@ def test_a_store_url_with_a_password_is_refused_on_a_command_line():
 def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
         at = ("--coordinator", cluster.address)
-        spec = small_run(folder, steps=2000, tail="checkpoint: {every_steps: 100, keep: 50}\n")
+        spec = small_run(folder, steps=2000, tail="checkpoint: {every_steps: 100, keep: 50}\n", hidden=64)
         undisturbed, metrics = finish(cluster, spec), folder.file("m.jsonl")
         run = weir("submit", spec, *at).stdout.strip()
         with Process(program("weir"), "watch", run, "--metrics", metrics, *at) as watcher:
@@ -288,7 +290,7 @@ def test_weights_that_do_not_fit_are_refused_by_name():
         refused("is not a FILE.safetensors", "train", spec, "--from", "source")
 
 
-LONG = {"steps": 1500, "tail": "checkpoint: {every_steps: 100, keep: 3}\n"}
+LONG = {"steps": 1500, "tail": "checkpoint: {every_steps: 100, keep: 3}\n", "hidden": 64}
 TRAIN = ("--workers", 2, "--servers", 2, "--threads", 1)
 
 

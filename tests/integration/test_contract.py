@@ -67,6 +67,23 @@ def test_train_starts_its_cluster_as_direct_children_and_takes_it_down_when_inte
         assert os.path.isdir(folder.file("weir-out/endless/store")), "the default --out and its store"
 
 
+def test_a_second_interrupt_does_not_wait_for_the_checkpoint():
+    with Folder() as folder:
+        spec, out = endless(folder), folder.file("out")
+        metrics = os.path.join(out, "metrics.jsonl")
+        with Process(program("weir"), "train", spec, "--out", out) as training:
+            wait_for(lambda: newest_step(metrics) >= 0, "a step")
+            server, = (pid for pid in children_of(training.child.pid, "weir-server")
+                       if "--role=parameters" in command_line(pid))
+            os.kill(server, signal.SIGSTOP)  # nobody can write a checkpoint
+            training.send(signal.SIGINT)
+            wait_for(lambda: "Ctrl-C again to stop at once" in training.output(), "the offer")
+            assert training.child.poll() is None
+            training.send(signal.SIGINT)
+            assert training.wait(20) == 130, training.output()[-2000:]
+            assert "to resume: " in training.output() and "was not paused" in training.output(), training.output()
+
+
 def test_train_starts_a_killed_worker_again():
     with Folder() as folder:
         spec, metrics = endless(folder), folder.file("m.jsonl")

@@ -8,13 +8,13 @@
 
 #include "common/log.h"
 #include "common/member.h"
-#include "server/parameters/loader.h"
+#include "server/parameters/run_loader.h"
 
 enum { TELLER_PAUSE_MS = 20 };
 
 struct link {
   struct link_options options;
-  struct loader *loader;
+  struct run_loader *loader;
   struct snapshot_writer *writer; /* NULL without a store */
   pthread_t teller;
 
@@ -35,7 +35,7 @@ static void link_on_order(void *user, const Weir__Order *order);
 static void link_on_lost(void *user, const struct err *err);
 static void link_tell(void *user, uint64_t membership, const Weir__MemberMessage *message);
 static int link_report(void *user, uint64_t membership, const Weir__MemberMessage *message);
-static void link_on_loaded(void *user, struct loaded *loaded);
+static void link_on_loaded(void *user, struct run_loaded *loaded);
 
 struct link *link_start(const struct link_options *options) {
   struct link *link = mem_new(sizeof *link);
@@ -47,13 +47,13 @@ struct link *link_start(const struct link_options *options) {
                                   .on_order = link_on_order,
                                   .on_lost = link_on_lost,
                                   .user = link};
-  struct loader_options loader = {.shards = options->shards,
-                                  .n_shards = options->n_shards,
-                                  .store = options->store,
-                                  .store_patience_ms = options->store_patience_ms,
-                                  .tell = link_report,
-                                  .done = link_on_loaded,
-                                  .user = link};
+  struct run_loader_options loader = {.shards = options->shards,
+                                      .n_shards = options->n_shards,
+                                      .store = options->store,
+                                      .store_patience_ms = options->store_patience_ms,
+                                      .tell = link_report,
+                                      .done = link_on_loaded,
+                                      .user = link};
   struct snapshot_writer_options writer = {.store = options->store, .tell = link_tell, .user = link};
   pthread_condattr_t monotonic;
   link->options = *options;
@@ -62,7 +62,7 @@ struct link *link_start(const struct link_options *options) {
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&link->changed, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  link->loader = loader_new(&loader);
+  link->loader = run_loader_new(&loader);
   link->writer = options->store ? snapshot_writer_new(&writer) : NULL;
   CHECK(pthread_create(&link->teller, NULL, teller_main, link) == 0);
   pthread_mutex_lock(&link->lock);
@@ -79,7 +79,7 @@ void link_stop(struct link *link) {
   link->is_stopping = true;
   pthread_cond_broadcast(&link->changed);
   pthread_mutex_unlock(&link->lock);
-  loader_stop(link->loader);
+  run_loader_stop(link->loader);
   member_stop(member); /* no order comes any more */
   run_table_remove(link->options.runs, NULL, "the server is stopping");
   if (link->writer)
@@ -91,7 +91,7 @@ void link_free(struct link *link) {
   if (!link)
     return;
   snapshot_writer_free(link->writer);
-  loader_free(link->loader);
+  run_loader_free(link->loader);
   pthread_cond_destroy(&link->changed);
   pthread_mutex_destroy(&link->lock);
   free(link->id);
@@ -133,7 +133,7 @@ static void link_on_lost(void *user, const struct err *err) {
   pthread_mutex_lock(&link->lock);
   link->is_member = false;
   pthread_mutex_unlock(&link->lock);
-  loader_cancel(link->loader, NULL);
+  run_loader_cancel(link->loader, NULL);
   if (link->writer)
     snapshot_writer_cancel(link->writer, NULL);
 }
@@ -246,7 +246,7 @@ static void link_refuse(struct link *link, uint64_t membership, Weir__RunRefused
 }
 
 /* Into the table only while the membership lasts: otherwise nobody would know of the run. */
-static int link_add_run(struct link *link, const struct loaded *loaded, struct err *err) {
+static int link_add_run(struct link *link, const struct run_loaded *loaded, struct err *err) {
   int code;
   pthread_mutex_lock(&link->lock);
   code = link_is_in_locked(link, loaded->membership)
@@ -256,7 +256,7 @@ static int link_add_run(struct link *link, const struct loaded *loaded, struct e
   return code;
 }
 
-static void link_on_loaded(void *user, struct loaded *loaded) {
+static void link_on_loaded(void *user, struct run_loaded *loaded) {
   struct link *link = user;
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
   struct hosted_run *run = loaded->run;
@@ -299,7 +299,7 @@ static bool link_has_run(struct link *link, uint64_t membership, const Weir__Loa
 static void link_obey_load(struct link *link, uint64_t membership, const Weir__LoadRun *order) {
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
   struct err err;
-  loader_cancel(link->loader, order->run);
+  run_loader_cancel(link->loader, order->run);
   if (link_has_run(link, membership, order))
     return;
   if (run_table_remove_older(link->options.runs, order->run, order->incarnation,
@@ -311,7 +311,7 @@ static void link_obey_load(struct link *link, uint64_t membership, const Weir__L
   }
   pthread_mutex_lock(&link->lock);
   if (link->member)
-    loader_add(link->loader, order, link->id, member_channel(link->member), membership);
+    run_loader_add(link->loader, order, link->id, member_channel(link->member), membership);
   pthread_mutex_unlock(&link->lock);
 }
 
@@ -360,7 +360,7 @@ static void link_obey_keep(struct link *link, uint64_t membership, const Weir__K
 }
 
 static void link_obey_unload(struct link *link, const Weir__UnloadRun *order) {
-  loader_cancel(link->loader, order->run);
+  run_loader_cancel(link->loader, order->run);
   if (link->writer)
     snapshot_writer_cancel(link->writer, order->run);
   run_table_remove(link->options.runs, order->run, order->reason);

@@ -1,5 +1,5 @@
 /* Loading of runs. */
-#include "server/parameters/loader.h"
+#include "server/parameters/run_loader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ struct load {
   struct load *next;
 };
 
-struct loader {
-  struct loader_options options;
+struct run_loader {
+  struct run_loader_options options;
   struct model_fetch fetch;
   pthread_t thread;
   pthread_mutex_t lock; /* what follows */
@@ -29,10 +29,10 @@ struct loader {
   bool is_stopping;
 };
 
-static void *loader_main(void *argument);
+static void *run_loader_main(void *argument);
 
-struct loader *loader_new(const struct loader_options *options) {
-  struct loader *loader = mem_new(sizeof *loader);
+struct run_loader *run_loader_new(const struct run_loader_options *options) {
+  struct run_loader *loader = mem_new(sizeof *loader);
   pthread_condattr_t monotonic;
   loader->options = *options;
   loader->last = &loader->first;
@@ -42,21 +42,21 @@ struct loader *loader_new(const struct loader_options *options) {
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&loader->changed, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  CHECK(pthread_create(&loader->thread, NULL, loader_main, loader) == 0);
+  CHECK(pthread_create(&loader->thread, NULL, run_loader_main, loader) == 0);
   return loader;
 }
 
-void loader_stop(struct loader *loader) {
-  loader_cancel(loader, NULL);
+void run_loader_stop(struct run_loader *loader) {
+  run_loader_cancel(loader, NULL);
   pthread_mutex_lock(&loader->lock);
   loader->is_stopping = true;
   pthread_cond_broadcast(&loader->changed);
   pthread_mutex_unlock(&loader->lock);
   pthread_join(loader->thread, NULL);
-  loader_cancel(loader, NULL);
+  run_loader_cancel(loader, NULL);
 }
 
-void loader_free(struct loader *loader) {
+void run_loader_free(struct run_loader *loader) {
   if (!loader)
     return;
   model_fetch_fini(&loader->fetch);
@@ -71,8 +71,8 @@ static void load_free(struct load *load) {
   free(load);
 }
 
-void loader_add(struct loader *loader, const Weir__LoadRun *order, const char *own_id,
-                struct rpc_channel *coordinator, uint64_t membership) {
+void run_loader_add(struct run_loader *loader, const Weir__LoadRun *order, const char *own_id,
+                    struct rpc_channel *coordinator, uint64_t membership) {
   struct load *load = mem_new(sizeof *load);
   *load = (struct load){.order = message_copy(order),
                         .own_id = mem_strdup(own_id),
@@ -85,7 +85,7 @@ void loader_add(struct loader *loader, const Weir__LoadRun *order, const char *o
   pthread_mutex_unlock(&loader->lock);
 }
 
-void loader_cancel(struct loader *loader, const char *run) {
+void run_loader_cancel(struct run_loader *loader, const char *run) {
   struct load **link, *load;
   pthread_mutex_lock(&loader->lock);
   for (link = &loader->first; (load = *link);) {
@@ -107,7 +107,7 @@ void loader_cancel(struct loader *loader, const char *run) {
 
 /* False: cancelled. */
 static bool loader_pause(void *user, int pause_ms) {
-  struct loader *loader = user;
+  struct run_loader *loader = user;
   struct timespec until;
   bool is_cancelled;
   clock_gettime(CLOCK_MONOTONIC, &until);
@@ -125,7 +125,7 @@ static bool loader_pause(void *user, int pause_ms) {
   return !is_cancelled;
 }
 
-static int load_make_run(struct loader *loader, const struct load *load, struct loaded *loaded) {
+static int load_make_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
   struct run_setup setup = {.order = load->order,
                             .own_id = load->own_id,
                             .model_bytes = load->order->model_bytes,
@@ -145,7 +145,7 @@ static int load_make_run(struct loader *loader, const struct load *load, struct 
 }
 
 /* The manifest first: it is small, and without it the rest is in vain. */
-static int load_run(struct loader *loader, const struct load *load, struct loaded *loaded) {
+static int load_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
   struct restore restore = {.store = loader->options.store,
                             .patience_ms = loader->options.store_patience_ms,
                             .pause = loader_pause,
@@ -173,9 +173,9 @@ static int load_run(struct loader *loader, const struct load *load, struct loade
 }
 
 /* Called and left with the lock held. */
-static void loader_serve(struct loader *loader) {
+static void loader_serve(struct run_loader *loader) {
   struct load *load = loader->first;
-  struct loaded loaded = {.membership = load->membership, .order = load->order, .err = ERR_NONE};
+  struct run_loaded loaded = {.membership = load->membership, .order = load->order, .err = ERR_NONE};
   loader->first = load->next;
   if (!loader->first)
     loader->last = &loader->first;
@@ -193,8 +193,8 @@ static void loader_serve(struct loader *loader) {
   load_free(load);
 }
 
-static void *loader_main(void *argument) {
-  struct loader *loader = argument;
+static void *run_loader_main(void *argument) {
+  struct run_loader *loader = argument;
   pthread_mutex_lock(&loader->lock);
   while (!loader->is_stopping) {
     if (loader->first)

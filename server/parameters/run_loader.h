@@ -1,16 +1,16 @@
 /* Loads runs by order, one after the other, on a thread of its own: fetches the model, makes the blocks, and
    reads them from a checkpoint where the order names one. */
-#ifndef WEIR_SERVER_PARAMETERS_LOADER_H
-#define WEIR_SERVER_PARAMETERS_LOADER_H
+#ifndef WEIR_SERVER_PARAMETERS_RUN_LOADER_H
+#define WEIR_SERVER_PARAMETERS_RUN_LOADER_H
 
 #include "common/rpc/client.h"
 #include "server/parameters/run.h"
 #include "storage/store.h"
 
-struct loader;
+struct run_loader;
 
 /* What became of a load. */
-struct loaded {
+struct run_loaded {
   uint64_t membership; /* that the order came in */
   const Weir__LoadRun *order;
   struct hosted_run *run; /* a reference, the callee's; NULL: refused with err */
@@ -18,7 +18,7 @@ struct loaded {
   bool is_bad_input, is_lost_checkpoint; /* of a refusal */
 };
 
-struct loader_options {
+struct run_loader_options {
   struct shard **shards; /* outlive the loader */
   uint32_t n_shards;
   struct store *store;   /* outlives the loader; may be NULL */
@@ -26,21 +26,21 @@ struct loader_options {
   int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message); /* of the runs' logs */
   /* A load that was not cancelled, nor is before the callback returns. On the loader's thread: never blocks,
      does not call the loader. */
-  void (*done)(void *user, struct loaded *loaded);
+  void (*done)(void *user, struct run_loaded *loaded);
   void *user;
 };
 
-struct loader *loader_new(const struct loader_options *options);
+struct run_loader *run_loader_new(const struct run_loader_options *options);
 /* Cancels everything, ends the thread: waits for the store's answer if one is due. */
-void loader_stop(struct loader *loader);
-void loader_free(struct loader *loader); /* NULL is ignored */
+void run_loader_stop(struct run_loader *loader);
+void run_loader_free(struct run_loader *loader); /* NULL is ignored */
 
-/* Queues a load (the order is copied); models come over the channel, which lives until loader_stop. Any
+/* Queues a load (the order is copied); models come over the channel, which lives until run_loader_stop. Any
    thread, never blocks. */
-void loader_add(struct loader *loader, const Weir__LoadRun *order, const char *own_id,
-                struct rpc_channel *coordinator, uint64_t membership);
+void run_loader_add(struct run_loader *loader, const Weir__LoadRun *order, const char *own_id,
+                    struct rpc_channel *coordinator, uint64_t membership);
 /* Drops the loads of a run (NULL: all), also the one that is under way, as soon as it can be ended. Any
    thread, never blocks. */
-void loader_cancel(struct loader *loader, const char *run);
+void run_loader_cancel(struct run_loader *loader, const char *run);
 
 #endif

@@ -76,14 +76,14 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libweir.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libweir.a -lcmocka $(LDLIBS)
 
-$(B)/tests/chaos/crash.so: tests/chaos/crash.c # preloaded into programs of any sanitizer
+$(B)/tests/chaos/%.so: tests/chaos/%.c # preloaded into programs of any sanitizer
 	@echo "  LD    $@"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out $(SANFLAGS),$(CFLAGS)) -shared -fPIC -o $@ $<
 
 BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
-CRASH = $(B)/tests/chaos/crash.so $(B)/tests/chaos/store_crash
+CRASH = $(B)/tests/chaos/crash_point.so $(B)/tests/chaos/crash.so $(B)/tests/chaos/store_crash
 tests: $(TESTS) $(CRASH) ## the test programs, without running them
 
 # Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs
@@ -132,8 +132,9 @@ bench: deps-check ## throughput of training and of push-pull, beside raw TCP
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py
 
 chaos: deps-demo ## train while workers come, freeze and die and the network breaks (SEEDS="1 2 3")
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(B)/tests/chaos/crash_point.so
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
+	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/crash_points.py
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

@@ -133,8 +133,8 @@ class Process:
         self.log.close()
 
     def output(self):
-        self.log.seek(0)
-        return self.log.read()
+        with open(f"/proc/self/fd/{self.log.fileno()}", errors="replace") as log:  # the process keeps its place
+            return log.read()
 
     def send(self, number):
         self.child.send_signal(number)
@@ -160,21 +160,37 @@ def start_announced(*command):
 class Cluster:
     """A coordinator, servers and workers as separate processes. advertise: where workers reach each server."""
 
-    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None):
+    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None):
         self.folder, self.processes, self.workers, self.servers = folder, [], [], []
-        store = "file://" + os.path.join(folder.path, "store")
-        self.coordinator, self.address = start_announced(
-            program("weir-server"), "--role=coordinator", "--listen", "127.0.0.1:0", "--store", store)
-        self.processes.append(self.coordinator)
+        self.store = store or "file://" + os.path.join(folder.path, "store")
+        self.address = "127.0.0.1:0"
+        self.start_coordinator()
         for number in range(servers):
-            elsewhere = ["--advertise", advertise[number]] if advertise else []
-            server, address = start_announced(
-                program("weir-server"), "--role=parameters", "--listen", "127.0.0.1:0", "--coordinator",
-                self.address, "--store", store, *elsewhere)
-            self.processes.append(server)
-            self.servers.append((server, address))
+            self.add_server(advertise[number] if advertise else None)
         for _ in range(workers):
             self.add_worker(threads)
+
+    def start_coordinator(self):
+        """The first one, or one at the address of a former one that has died."""
+        self.coordinator, self.address = start_announced(
+            program("weir-server"), "--role=coordinator", "--listen", self.address, "--store", self.store)
+        self.processes.append(self.coordinator)
+
+    def start_server(self, listen="127.0.0.1:0", advertise=None, coordinator=None):
+        """(Process, its address), which is not yet in .servers. coordinator: where to look for it, if elsewhere."""
+        elsewhere = ["--advertise", advertise] if advertise else []
+        server, address = start_announced(
+            program("weir-server"), "--role=parameters", "--listen", listen, "--coordinator",
+            coordinator or self.address, "--store", self.store, *elsewhere)
+        self.processes.append(server)
+        return server, address
+
+    def add_server(self, advertise=None, coordinator=None):
+        self.servers.append(self.start_server(advertise=advertise, coordinator=coordinator))
+
+    def restart_server(self, number):
+        """Another process at the address of one that has died."""
+        self.servers[number] = self.start_server(listen=self.servers[number][1])
 
     def add_worker(self, threads=1):
         worker = Process(program("weir-worker"), "--coordinator", self.address, "--threads", threads)
@@ -210,13 +226,36 @@ def done_event(path):
     return events[-1]
 
 
+STEP_KEYS = ("step", "epoch", "loss", "lr", "samples")
+EVAL_KEYS = ("step", "loss", "accuracy")
+
+
 def outcome(path):
     """What a run's metrics say of what must not depend on who computed it."""
     events = read_metrics(path)
-    steps = [[event[key] for key in ("step", "epoch", "loss", "lr", "samples")]
-             for event in events if event["event"] == "step"]
-    evals = [[event[key] for key in ("step", "loss", "accuracy")] for event in events if event["event"] == "eval"]
+    steps = [[event[key] for key in STEP_KEYS] for event in events if event["event"] == "step"]
+    evals = [[event[key] for key in EVAL_KEYS] for event in events if event["event"] == "eval"]
     return {"steps": steps, "evals": evals, "weights": done_event(path)["weights_sha256"]}
+
+
+def assert_recovered(path, expected):
+    """A run that was disturbed, by its metrics: whatever they say of a step or an evaluation, in any incarnation, is
+    what those of the undisturbed run say (`expected`, its outcome); nothing is missing, and nothing comes twice."""
+    marks = {}
+    for kind, keys in (("step", STEP_KEYS), ("eval", EVAL_KEYS)):
+        events = [event for event in read_metrics(path) if event["event"] == kind]
+        marks[kind] = [(event.get("incarnation", 0), event["step"]) for event in events]
+        wanted = {line[0]: line for line in expected[kind + "s"]}
+        for event in events:
+            found = [event[key] for key in keys]
+            assert found == wanted[event["step"]], f"{kind}: {event}, undisturbed {wanted[event['step']]}"
+        assert marks[kind] == sorted(set(marks[kind])), f"each {kind} of an incarnation once, in order"
+        missing = set(wanted) - {step for _, step in marks[kind]}
+        assert not missing, f"{kind}s {sorted(missing)} are missing"
+    for (before, last), (after, step) in zip(marks["step"], marks["step"][1:]):
+        is_next = step == last + 1 if before == after else step <= last + 1
+        assert is_next, f"step {step} of incarnation {after} follows step {last} of {before}"
+    assert done_event(path)["weights_sha256"] == expected["weights"], "the weights differ"
 
 
 def children_of(pid, name):

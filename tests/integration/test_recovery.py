@@ -1,0 +1,246 @@
+"""Servers and coordinators die in mid-run, and the run ends in the same bits as if nobody had.
+
+The model has batch norm and dropout, and each checkpoint falls on an evaluation: whatever a roll-back could forget
+would show in the weights, or in a step's loss."""
+import os
+import signal
+import time
+
+from harness import (Cluster, Folder, Process, assert_recovered, children_of, main, newest_step, outcome, program,
+                     read_metrics, wait_for, weir)
+
+STEPS, EVERY = 240, 10
+MODEL = ("lenet", "--channels", "4,8", "--hidden", "400", "--batch-norm", "--dropout", "0.25", "--seed", "3")
+UNDISTURBED = []
+
+
+def write_spec(folder, every=EVERY):
+    """A spec, its model and its data. Checkpoints change nothing of the result."""
+    folder.small_data(480, 24)
+    path = folder.small_spec(folder.model(*MODEL), 4, STEPS, EVERY)
+    with open(path, "a") as file:
+        file.write(f"checkpoint: {{every_steps: {every}, keep: 2}}\n")
+    return path
+
+
+def undisturbed():
+    """The outcome of a run of its own that nobody disturbs."""
+    if not UNDISTURBED:
+        with Folder() as folder:
+            weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
+            UNDISTURBED.append(outcome(folder.file("out/metrics.jsonl")))
+    return UNDISTURBED[0]
+
+
+class Run:
+    """A run on a cluster, followed by a client that stays."""
+
+    def __init__(self, folder, cluster, every=EVERY):
+        self.cluster, self.metrics = cluster, folder.file("metrics.jsonl")
+        self.client = Process(program("weir"), "submit", write_spec(folder, every), "--follow", "--metrics",
+                              self.metrics, "--coordinator", cluster.address)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.client.__exit__()
+
+    def steps(self):
+        return [event for event in read_metrics(self.metrics) if event["event"] == "step"]
+
+    def incarnation(self):
+        return max((event.get("incarnation", 0) for event in self.steps()), default=0)
+
+    def wait(self, condition, what):
+        def holds():
+            value = condition()
+            assert value or self.client.child.poll() is None, f"before {what}: {self.client.output()[-2000:]}"
+            return value
+        return wait_for(holds, what)
+
+    def wait_step(self, step, incarnation=0):
+        self.wait(lambda: any(event["step"] >= step and event.get("incarnation", 0) >= incarnation
+                              for event in reversed(self.steps())), f"step {step} of incarnation {incarnation}")
+
+    def wait_checkpoint(self, step=EVERY):
+        """One of at least `step` is committed. Training does not wait for the store, so there may be fewer."""
+        self.wait(lambda: self.status()["checkpoint_step"] >= step, f"a checkpoint of step {step}")
+
+    def status(self):
+        return self.cluster.json("status", "small")
+
+    def end(self):
+        assert self.client.wait() == 0, self.client.output()[-3000:]
+        assert_recovered(self.metrics, undisturbed())
+
+
+def kill(*processes):
+    """Returns when."""
+    began = time.monotonic()
+    for process in processes:
+        process.send(signal.SIGKILL)
+    for process in processes:
+        process.wait()
+    return began
+
+
+def tell(what, began):
+    print(f"# {what}: {time.monotonic() - began:.1f} s from the kill to the next step", flush=True)
+
+
+def kill_all(cluster):
+    """All processes but the client."""
+    began = kill(*[server for server, _ in cluster.servers], *cluster.workers, cluster.coordinator)
+    cluster.workers = []
+    return began
+
+
+def test_a_killed_server_is_restarted_by_the_launcher_and_nothing_changes():
+    with Folder() as folder:
+        metrics = folder.file("metrics.jsonl")
+        with Process(program("weir"), "train", write_spec(folder), "--workers", 2, "--servers", 2, "--threads", 1,
+                     "--out", folder.file("out"), "--metrics", metrics) as training:
+            wait_for(lambda: newest_step(metrics) >= 60, "step 60")
+            victim = next(pid for pid in children_of(training.child.pid, "weir-server")
+                          if b"--role=parameters" in open(f"/proc/{pid}/cmdline", "rb").read())
+            began = time.monotonic()
+            os.kill(victim, signal.SIGKILL)
+            wait_for(lambda: any("incarnation" in event for event in read_metrics(metrics)), "a step thereafter")
+            tell("a server, restarted by weir train", began)
+            assert training.wait() == 0, training.output()[-3000:]
+        assert_recovered(metrics, undisturbed())
+
+
+def test_the_server_that_remains_takes_all_blocks():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        run.wait_step(60)
+        began = kill(cluster.servers[0][0])
+        run.wait_step(0, incarnation=1)
+        tell("a server, not restarted", began)
+        run.end()
+        assert run.incarnation() == 1 and len(cluster.json("servers")) == 1
+
+
+def test_both_servers_die_and_come_back():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        run.wait_step(60)
+        run.wait_checkpoint(20)
+        began = kill(*[server for server, _ in cluster.servers])
+        cluster.restart_server(0)
+        cluster.restart_server(1)
+        run.wait_step(20, incarnation=1)
+        tell("both servers, restarted", began)
+        run.end()
+        again = [event["step"] for event in run.steps() if "incarnation" in event]
+        assert min(again) >= 20, "it went on from a checkpoint, not from the start"
+
+
+def test_a_coordinator_that_is_restarted_loses_no_step():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        run.wait_step(60)
+        began = kill(cluster.coordinator)
+        cluster.start_coordinator()
+        seen = newest_step(run.metrics)
+        run.wait_step(seen + 1)
+        tell("the coordinator, restarted", began)
+        run.end()
+        assert run.incarnation() == 0, "nothing was rolled back"
+
+
+def test_a_coordinator_and_a_server_die_at_once():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        run.wait_step(60)
+        began = kill(cluster.servers[1][0], cluster.coordinator)
+        cluster.start_coordinator()
+        cluster.restart_server(1)
+        run.wait_step(0, incarnation=1)
+        tell("the coordinator and a server, restarted", began)
+        run.end()
+
+
+def test_after_everything_died_the_run_goes_on_with_fewer():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        for step, servers in ((60, 2), (120, 1)):
+            incarnation = run.incarnation()
+            run.wait_step(step)
+            run.wait_checkpoint(step // 2)
+            began = kill_all(cluster)
+            cluster.start_coordinator()
+            cluster.servers = []
+            for _ in range(servers):
+                cluster.add_server()
+            for _ in range(3 - servers):
+                cluster.add_worker()
+            run.wait_step(step // 2, incarnation=incarnation + 1)
+            tell(f"everything, restarted with {servers} of 2 servers", began)
+        run.end()
+
+
+def test_a_run_that_was_paused_on_two_servers_goes_on_with_three_then_with_one():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        at = ("--coordinator", cluster.address)
+
+        def pause_after(step):
+            run.wait_step(step)
+            weir("pause", "small", *at)
+            run.wait(lambda: run.status()["state"] == "paused", "the pause")
+        pause_after(50)
+        cluster.add_server()
+        wait_for(lambda: len(cluster.json("servers")) == 3, "the third server")
+        weir("resume", "small", *at)
+        run.wait_step(60, incarnation=1)
+        blocks = [server["blocks"] for server in cluster.json("servers")]
+        assert len(blocks) == 3 and all(blocks), blocks
+        pause_after(100)
+        for server, _ in cluster.servers[:2]:
+            server.send(signal.SIGTERM)
+            assert server.wait() == 0, server.output()[-2000:]
+        weir("resume", "small", *at)
+        run.end()
+        assert run.incarnation() == 2
+
+
+def test_a_server_dies_while_the_last_checkpoint_is_written():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        blocks, aside = folder.file("store/blocks"), folder.file("aside")
+        run.wait_step(STEPS // 2)
+        run.wait_checkpoint()
+        os.rename(blocks, aside)
+        folder.file("store/blocks", "in the way of whoever writes\n")
+        run.wait(lambda: run.status()["state"] == "finishing", "the end of training")
+        assert newest_step(run.metrics) == STEPS - 1
+        kill(cluster.servers[0][0])
+        os.unlink(blocks)
+        os.rename(aside, blocks)
+        cluster.restart_server(0)
+        run.end()
+        assert run.incarnation() > 0, "the last version was lost with the server"
+
+
+def test_a_server_dies_before_the_first_checkpoint():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster, STEPS) as run:
+        run.wait_step(30)
+        kill(cluster.servers[0][0])
+        cluster.restart_server(0)
+        run.end()
+        assert next(event["step"] for event in run.steps() if "incarnation" in event) == 0
+
+
+def test_a_server_dies_during_the_roll_back_for_another():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        run.wait_step(60)
+        kill(cluster.servers[0][0])
+        cluster.restart_server(0)
+        run.wait(lambda: " roll_back " in cluster.coordinator.output(), "the roll-back")
+        kill(cluster.servers[1][0])
+        cluster.restart_server(1)
+        run.wait_step(0, incarnation=1)
+        kill(cluster.servers[0][0])
+        cluster.restart_server(0)
+        run.end()
+        assert cluster.coordinator.output().count(" roll_back ") >= 2
+
+
+if __name__ == "__main__":
+    main(globals())

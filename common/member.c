@@ -12,7 +12,7 @@
 #include "common/memory.h"
 #include "common/message.h"
 
-enum { HEARTBEAT_MS = 1000, OFFERED_MAX = 1024, WELCOME_MS = 3000, ROUNDS_SLOWER = 2 };
+enum { HEARTBEAT_MS = 1000, SILENT_MS = 5000, OFFERED_MAX = 1024, WELCOME_MS = 3000, ROUNDS_SLOWER = 2 };
 
 /* Where a coordinator may be. */
 struct address {
@@ -33,6 +33,8 @@ struct member {
   int joined;                /* the address of the last membership; the first before there was one */
   struct rpc_stream *stream; /* NULL between streams */
   bool is_connected;         /* Welcome came on this stream */
+  uint64_t heard_ns;         /* of its newest order */
+  uint64_t looked_ns;        /* at the silence since then; the thread's own */
   bool has_ended;            /* the stream has, with `end` */
   bool is_stopping;
   struct err end;
@@ -63,6 +65,8 @@ struct member *member_start(const struct member_options *options) {
   pthread_condattr_t monotonic;
   member->options = *options;
   member->hello = message_copy(options->hello);
+  if (member->options.silent_after_ms <= 0)
+    member->options.silent_after_ms = SILENT_MS;
   member_open_channels(member);
   pthread_mutex_init(&member->lock, NULL);
   pthread_condattr_init(&monotonic);
@@ -149,7 +153,7 @@ static void *member_main(void *argument) {
     bool was_connected = member_serve_stream(member);
     int round;
     failures = was_connected ? 0 : failures + 1;
-    if (!was_connected || member->cut.code == ERR_STALE)
+    if (!was_connected || member->cut.code == ERR_STALE || member->cut.code == ERR_TIMEOUT)
       member->trying = (member->trying + 1) % member->n_addresses;
     if (failures % member->n_addresses != 0 || member->is_stopping)
       continue;
@@ -161,7 +165,7 @@ static void *member_main(void *argument) {
 }
 
 /* What an order is worth. */
-enum verdict { ORDER_REFUSED, ORDER_WELCOME, ORDER_OBEYED };
+enum verdict { ORDER_REFUSED, ORDER_WELCOME, ORDER_BEAT, ORDER_OBEYED };
 
 static enum verdict member_judge_locked(struct member *member, const Weir__Order *order) {
   bool is_welcome = order->body_case == WEIR__ORDER__BODY_WELCOME;
@@ -174,8 +178,9 @@ static enum verdict member_judge_locked(struct member *member, const Weir__Order
   if (member->cut.code || is_welcome == member->is_connected)
     return ORDER_REFUSED;
   member->epoch = order->epoch;
+  member->heard_ns = clock_now_ns();
   if (!is_welcome)
-    return ORDER_OBEYED;
+    return order->body_case == WEIR__ORDER__BODY_BEAT ? ORDER_BEAT : ORDER_OBEYED;
   member->is_connected = true;
   member->joined = member->trying;
   free(member->id);
@@ -200,7 +205,7 @@ static void member_on_message(void *user, const void *message) {
               (unsigned long long)order->epoch);
     if (member->options.on_connected)
       member->options.on_connected(member->options.user, order->welcome->id);
-  } else
+  } else if (verdict == ORDER_OBEYED)
     member->options.on_order(member->options.user, order);
 }
 
@@ -245,13 +250,30 @@ static void member_beat_locked(struct member *member) {
   rpc_stream_send(member->stream, &message); /* a stream that takes no more will end by itself */
 }
 
+/* Silence counts only while we listened: where this thread did not wake in time it was we who were away, on a
+   frozen machine perhaps, and what the coordinator said meanwhile is still to be read. */
+static void member_look_locked(struct member *member) {
+  uint64_t now_ns = clock_now_ns(), away_ns = now_ns - member->looked_ns;
+  uint64_t silent_ns = now_ns > member->heard_ns ? now_ns - member->heard_ns : 0;
+  member->looked_ns = now_ns;
+  if (away_ns > 2 * HEARTBEAT_MS * UINT64_C(1000000)) {
+    member->heard_ns += silent_ns < away_ns ? silent_ns : away_ns;
+    return;
+  }
+  if (member->is_connected && silent_ns > (uint64_t)member->options.silent_after_ms * 1000000) {
+    char why[64];
+    snprintf(why, sizeof why, "it has said nothing for %.1f s", clock_seconds(silent_ns));
+    member_cut_locked(member, ERR_TIMEOUT, why);
+  }
+}
+
 static bool member_is_over_locked(const struct member *member) {
   return member->has_ended || member->cut.code || member->is_stopping;
 }
 
 /* One stream from Hello to its end. Called and left with the lock held. True if we were a member. */
 static bool member_serve_stream(struct member *member) {
-  uint64_t begun_ns = clock_now_ns();
+  uint64_t begun_ns = member->looked_ns = clock_now_ns();
   struct rpc_stream *stream;
   struct err end;
   bool was_connected, is_stopping;
@@ -261,6 +283,7 @@ static bool member_serve_stream(struct member *member) {
     if (!member->is_connected && member->n_addresses > 1 &&
         clock_now_ns() - begun_ns > WELCOME_MS * 1000000ull)
       member_cut_locked(member, ERR_TIMEOUT, "it does not answer");
+    member_look_locked(member);
     if (!member_is_over_locked(member))
       member_beat_locked(member);
   }

@@ -1,6 +1,7 @@
 /* The link of a member (a parameter server or a worker) to the coordinator: one stream that says Hello, beats
-   every second, brings orders, and is opened again whenever it broke. The stream is the membership. What a
-   member has of runs outlives it: the next Hello tells, and the coordinator says what is to be kept. */
+   every second, brings orders, and is opened again whenever it broke or its coordinator fell silent. The
+   stream is the membership. What a member has of runs outlives it: the next Hello tells, and the coordinator
+   says what is to be kept. */
 #ifndef WEIR_COMMON_MEMBER_H
 #define WEIR_COMMON_MEMBER_H
 
@@ -15,6 +16,7 @@ struct member_options {
   struct rpc_client *client; /* outlives the member */
   const char *coordinator;   /* HOST:PORT, or several parted by commas: where it may be; copied */
   const Weir__Hello *hello;  /* copied */
+  int silent_after_ms;       /* how long a coordinator may say nothing, not even a beat; 0: 5000 */
 
   /* Fills hello->runs, in the arena: what we still have of former memberships. id and epoch are filled
      already. On the member's own thread, before each Hello. May be NULL. */
@@ -22,9 +24,9 @@ struct member_options {
   /* The coordinator took us in (its Welcome came), under this id: before any order of this membership. On a
      queue's thread: never blocks. May be NULL. */
   void (*on_connected)(void *user, const char *id);
-  /* An order other than Welcome, in the order sent; it ends with the callback (message_copy keeps it). On a
-     queue's thread: never blocks. One of a lower epoch than was seen before does not get here, but ends the
-     membership: its coordinator leads no more. */
+  /* An order other than Welcome and Beat, in the order sent; it ends with the callback (message_copy keeps
+     it). On a queue's thread: never blocks. One of a lower epoch than was seen before does not get here, but
+     ends the membership: its coordinator leads no more. */
   void (*on_order)(void *user, const Weir__Order *order);
   /* The membership that on_connected began has ended; err says why (OK: the coordinator ended it). On the
      member's own thread, so it may block; neither order nor on_connected comes before it returns. Also called

@@ -150,7 +150,10 @@ static void member_message(struct coordinator *coordinator, struct member *membe
   case WEIR__MEMBER_MESSAGE__BODY_LEAVING:
     worker_leaving(member);
     break;
-  default: /* a heartbeat, or a later version's message */
+  case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
+    coordinator_order_beat(coordinator, member);
+    break;
+  default: /* a later version's message */
     break;
   }
 }

@@ -12,6 +12,12 @@ void coordinator_order_welcome(struct coordinator *coordinator, const struct mem
   order->welcome->id = arena_strdup(&coordinator->actions->arena, member->id);
 }
 
+void coordinator_order_beat(struct coordinator *coordinator, const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_BEAT);
+  order->beat = arena_new(&coordinator->actions->arena, sizeof *order->beat);
+  weir__beat__init(order->beat);
+}
+
 void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
                             const struct member *member) {
   struct arena *arena = &coordinator->actions->arena;

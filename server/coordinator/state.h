@@ -281,6 +281,8 @@ void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run 
 
 /* orders.c */
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member);
+/* Says that we are there: a member that hears nothing for long looks for another coordinator. */
+void coordinator_order_beat(struct coordinator *coordinator, const struct member *member);
 void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
                             const struct member *member);
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run);

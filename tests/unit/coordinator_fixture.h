@@ -48,7 +48,7 @@ struct told {
   uint64_t view_incarnation;
   uint32_t begin, end; /* of its microbatches */
   uint32_t view_workers;
-  uint64_t write_step, writes, loads;
+  uint64_t write_step, writes, loads, beats;
 };
 
 struct fixture {
@@ -113,6 +113,9 @@ static inline void take_order(struct fixture *f, uint64_t member, const Weir__Or
     break;
   case WEIR__ORDER__BODY_LOAD:
     take_load(told, order->load);
+    break;
+  case WEIR__ORDER__BODY_BEAT:
+    told->beats++;
     break;
   case WEIR__ORDER__BODY_KEEP:
     snprintf(told->keep, sizeof told->keep, "%s", order->keep->run);

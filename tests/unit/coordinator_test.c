@@ -129,6 +129,15 @@ static void a_lost_worker_leaves_its_work_to_the_others(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
+static void every_heartbeat_is_answered_by_a_beat(void **state) {
+  struct fixture *f = *state;
+  server_joins(f, S1);
+  assert_int_equal(f->told[S1].beats, 0);
+  beat(f, S1);
+  beat(f, S1);
+  assert_int_equal(f->told[S1].beats, 2);
+}
+
 static void a_silent_member_is_closed_and_replaced(void **state) {
   struct fixture *f = *state;
   start_run(f);
@@ -425,6 +434,7 @@ int main(void) {
       TEST(events_are_numbered_and_end_with_done),
       TEST(the_last_evaluation_is_awaited),
       TEST(a_lost_worker_leaves_its_work_to_the_others),
+      TEST(every_heartbeat_is_answered_by_a_beat),
       TEST(a_silent_member_is_closed_and_replaced),
       TEST(a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence),
       TEST(a_joiner_loads_and_gets_work),

@@ -38,6 +38,7 @@ struct fake_coordinator {
   bool refuses;                          /* members, when they say Hello */
   bool stands_by;                        /* likewise: another leads */
   bool renames;                          /* members are all called `id` */
+  bool is_mute;                          /* it beats no more, as if it were frozen */
   int n_fetched;                         /* FetchModel was called */
   bool has_no_model;                     /* FetchModel is parked until the client goes */
   /* Told of each message, under the lock; may be NULL. */
@@ -56,6 +57,15 @@ static inline void coordinator_wait_locked(struct fake_coordinator *c, const int
     pthread_mutex_unlock(&c->lock);
     fail_msg("nothing happened for %d seconds", COORDINATOR_WAIT_SECONDS_MAX);
   }
+}
+
+static inline void coordinator_beat_locked(struct fake_coordinator *c) {
+  Weir__Order order = WEIR__ORDER__INIT;
+  Weir__Beat beat = WEIR__BEAT__INIT;
+  order.epoch = c->epoch;
+  order.body_case = WEIR__ORDER__BODY_BEAT;
+  order.beat = &beat;
+  rpc_call_send(c->member, &order, NULL);
 }
 
 static inline void coordinator_on_message(struct rpc_call *call, const void *message,
@@ -85,7 +95,8 @@ static inline void coordinator_on_message(struct rpc_call *call, const void *mes
     c->member = call;
     c->n_joined++;
     rpc_call_set_user(call, c);
-  }
+  } else if (from->body_case == WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT && c->member == call && !c->is_mute)
+    coordinator_beat_locked(c);
   pthread_cond_broadcast(&c->changed);
   pthread_mutex_unlock(&c->lock);
 }

@@ -13,7 +13,8 @@ struct fixture {
   bool is_member;
   struct err lost;
   char id[32], run[32];
-  const char *hosted; /* said to be hosted */
+  const char *hosted;  /* said to be hosted */
+  int silent_after_ms; /* of the member that is started */
 };
 
 static void note(struct fixture *f, int *counter) {
@@ -81,6 +82,7 @@ static void fixture_start(struct fixture *f, const char *target) {
   struct member_options options = {.client = f->client,
                                    .coordinator = target,
                                    .hello = &hello,
+                                   .silent_after_ms = f->silent_after_ms,
                                    .on_hello = on_hello,
                                    .on_connected = on_connected,
                                    .on_order = on_order,
@@ -329,6 +331,32 @@ static void a_coordinator_of_an_older_epoch_is_no_coordinator(void **state) {
   coordinator_fini(&leader);
 }
 
+static void a_member_leaves_a_coordinator_that_fell_silent(void **state) {
+  struct fixture f;
+  struct fake_coordinator successor;
+  char both[80];
+  (void)state;
+  fixture_init(&f);
+  coordinator_init(&successor);
+  successor.epoch = 2;
+  list(both, sizeof both, &f.coordinator, &successor);
+  f.silent_after_ms = 1800; /* one beat may be late */
+  fixture_start(&f, both);
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 4);
+  assert_int_equal(f.n_lost, 0); /* beats alone are enough, and no order to be obeyed */
+  assert_int_equal(f.n_orders, 0);
+  pthread_mutex_lock(&f.coordinator.lock);
+  f.coordinator.is_mute = true;
+  pthread_mutex_unlock(&f.coordinator.lock);
+  wait_for(&f, &f.n_connected, 2);
+  coordinator_wait(&successor, &successor.n_joined, 1);
+  assert_int_equal(f.lost.code, ERR_TIMEOUT);
+  assert_non_null(strstr(f.lost.text, "it has said nothing for"));
+  assert_string_equal(rpc_channel_target(member_channel(f.member)), successor.target);
+  fixture_fini(&f);
+  coordinator_fini(&successor);
+}
+
 static double seconds_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -375,6 +403,7 @@ int main(void) {
       cmocka_unit_test(a_member_finds_the_coordinator_that_leads),
       cmocka_unit_test(a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs),
       cmocka_unit_test(a_coordinator_of_an_older_epoch_is_no_coordinator),
+      cmocka_unit_test(a_member_leaves_a_coordinator_that_fell_silent),
       cmocka_unit_test(a_restarted_coordinator_is_found_at_once),
       cmocka_unit_test(a_member_without_a_coordinator_can_be_stopped),
   };

@@ -185,7 +185,7 @@ static void excuse_members(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_runs && away_ms > AWAY_MS; i++) {
     struct run *run = coordinator->runs[i];
     uint64_t lost_ms = coordinator->now_ms - run->lost_ms;
-    run->lost_ms += lost_ms < away_ms ? lost_ms : away_ms;
+    run->grace_ms += lost_ms < away_ms ? lost_ms : away_ms; /* who has joined since is fresh all the same */
   }
 }
 

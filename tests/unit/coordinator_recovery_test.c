@@ -275,6 +275,20 @@ static void a_restarted_server_is_not_waited_for(void **state) {
   assert_int_equal(f->told[W2].view_incarnation, 1);
 }
 
+static void a_restarted_server_counts_after_the_coordinator_was_away_too(void **state) {
+  struct fixture *f = *state;
+  start_run(f, 3);
+  leave(f, S1);
+  leave(f, S2);
+  server_joins(f, S3); /* two are to be replaced */
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  f->now_ms += GRACE_MS - 100;
+  tick(f);
+  joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
+  assert_int_equal(f->told[S3].load_servers, 2);
+}
+
 static void a_run_without_servers_waits_for_one(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
@@ -766,6 +780,7 @@ int main(void) {
       TEST(a_server_that_comes_back_goes_on_where_it_was),
       TEST(a_run_rolls_back_on_the_servers_that_remain),
       TEST(a_restarted_server_is_not_waited_for),
+      TEST(a_restarted_server_counts_after_the_coordinator_was_away_too),
       TEST(a_run_without_servers_waits_for_one),
       TEST(a_server_that_comes_back_too_late_lets_go),
       TEST(a_roll_back_waits_for_the_commit_in_flight),

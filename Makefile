@@ -83,7 +83,7 @@ $(B)/tests/chaos/%.so: tests/chaos/%.c # preloaded into programs of any sanitize
 
 BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
-CRASH = $(B)/tests/chaos/crash_point.so $(B)/tests/chaos/crash.so $(B)/tests/chaos/store_crash
+CRASH = $(B)/tests/chaos/crash_point.so $(B)/tests/chaos/store_crash
 tests: $(TESTS) $(CRASH) ## the test programs, without running them
 
 # Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs

@@ -1,13 +1,15 @@
-"""Trains while workers are killed, frozen, told to leave and started, and while the network breaks; then compares
-every bit with an undisturbed run.
+"""Trains while workers, servers, the coordinator and the store are killed, frozen, told to leave and started, and while
+the network breaks; then compares every bit with an undisturbed run.
 
 usage: chaos.py [SEED...]        (1 2 3 unless given)
 
-A seed fixes the plan of disturbances; when each of them strikes depends on the machine. One line a seed: the time it
-took and what was done. Ends by itself; exit status 1 if a run ended otherwise than the undisturbed one, or a process
-died that nobody killed. What the processes said is kept then, and its place is told."""
+A seed fixes the plan of disturbances; when each of them strikes depends on the machine. Odd seeds keep their
+checkpoints in files, even ones in Redis, where it is installed. One line a seed: the time it took and what was done.
+Ends by itself; exit status 1 if a run ended otherwise than the undisturbed one, or a process died that nobody killed.
+What the processes said is kept then, and its place is told."""
 import os
 import random
+import shutil
 import signal
 import socket
 import struct
@@ -17,15 +19,17 @@ import time
 from collections import Counter
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from harness import BUILD, Cluster, Folder, Process, outcome, program, weir
+from harness import BUILD, Cluster, Folder, Process, assert_recovered, outcome, program, wait_for, weir
+from redis_servers import Redis
 
 STEPS = 300
 TRAIN_SAMPLES, EVAL_SAMPLES = 2000, 600
-WORKERS_MAX = 4
+WORKERS_MAX, SERVERS_MAX = 4, 3
 STORM_SECONDS = 25   # then the run may end in peace
-SEED_SECONDS = 150   # a run that has not ended by then never will
+SEED_SECONDS = float(os.environ.get("WEIR_TEST_PATIENCE", "150"))  # a run that has not ended by then never will
 # Three runs of different shapes: microbatches, steps between evaluations.
 SHAPES = ((8, 3), (6, 2), (5, 7))
+CHECKPOINTS = "checkpoint: {every_steps: 12, keep: 2}\n"
 
 
 class Proxy:
@@ -98,7 +102,10 @@ class Proxy:
 
 
 def write_spec(folder, shape):
-    return folder.small_spec("lenet.onnx", shape[0], STEPS, shape[1])
+    path = folder.small_spec("lenet.onnx", shape[0], STEPS, shape[1])
+    with open(path, "a") as file:
+        file.write(CHECKPOINTS)
+    return path
 
 
 def train_calmly(folder, shape):
@@ -109,72 +116,203 @@ def train_calmly(folder, shape):
 
 
 class Storm:
-    """The disturbances of one run."""
+    """The disturbances of one run. redis: its store, or None."""
 
-    def __init__(self, seed, cluster, proxies):
-        self.chooser, self.cluster, self.proxies = random.Random(seed), cluster, proxies
-        self.counts, self.frozen, self.expected = Counter(), {}, {}
+    def __init__(self, seed, folder, redis):
+        self.chooser, self.redis = random.Random(seed), redis
+        self.counts, self.frozen, self.expected, self.due = Counter(), {}, {}, []
+        self.began, self.story, self.is_store_empty = time.monotonic(), [], False
+        url = f"redis://{redis.address}" if redis else "file://" + folder.file(f"store-{seed}")
+        self.cluster = Cluster(folder, servers=0, workers=0, store=url)
+        self.submit_to = self.cluster.address
+        # ways to the coordinator, of workers and of servers, and to each server
+        self.proxies = [Proxy() for _ in range(2 + SERVERS_MAX)]
+        for proxy in self.proxies[:2]:
+            proxy.target = self.cluster.address
+        self.slots = [None] * SERVERS_MAX
+        for slot in range(2):
+            self.start_server(slot)
+
+    def close(self):
+        for process in self.frozen:
+            process.send(signal.SIGCONT)
+        self.cluster.__exit__()
+        for proxy in self.proxies:
+            proxy.close()
+
+    def tell(self, what):
+        self.counts[what] += 1
+        self.story.append(f"{time.time() % 86400:.3f} {what}")
 
     def living(self):
         return [worker for worker in self.cluster.workers if worker.child.poll() is None]
 
+    def living_servers(self):
+        return [slot for slot, server in enumerate(self.slots) if server and server.child.poll() is None]
+
+    def end(self, process, number, status):
+        process.send(number)
+        self.expected.setdefault(process, set()).update(status)
+
+    def kill_process(self, process):
+        self.end(process, signal.SIGKILL, {-signal.SIGKILL})
+        process.wait()
+        self.frozen.pop(process, None)
+
+    def later(self, seconds, action):
+        self.due.append((time.monotonic() + self.chooser.uniform(0, seconds), action))
+
+    def start_later(self, seconds, action):
+        """What needs a store to start. Its announcement is waited for, so the store must be there."""
+        def act():
+            if self.redis and (self.redis in self.frozen or not is_alive(self.redis)):
+                self.start_later(1, action)
+            else:
+                action()
+        self.later(seconds, act)
+
+    # Workers
+
     def start(self):
         if len(self.living()) < WORKERS_MAX:
-            self.cluster.add_worker(self.chooser.choice((1, 1, 2, 3)))
-            self.counts["start"] += 1
-
-    def end(self, worker, number, status):
-        worker.send(number)
-        self.expected.setdefault(worker, set()).update(status)
-        self.counts[signal.Signals(number).name] += 1
+            self.cluster.add_worker(self.chooser.choice((1, 1, 2, 3)), coordinator=self.proxies[0].address)
+            self.tell("start")
 
     def kill(self):
         if living := self.living():
-            self.end(self.chooser.choice(living), signal.SIGKILL, {-signal.SIGKILL})
+            self.kill_process(self.chooser.choice(living))
+            self.tell("SIGKILL")
 
     def kill_all(self):
         for worker in self.living():
-            self.end(worker, signal.SIGKILL, {-signal.SIGKILL})
-        self.counts["all killed"] += 1
+            self.kill_process(worker)
+        self.tell("all workers killed")
 
     def leave(self):
         if living := self.living():
-            self.end(self.chooser.choice(living), signal.SIGTERM, 
+            self.end(self.chooser.choice(living), signal.SIGTERM,
                      {0, 128 + signal.SIGTERM, -signal.SIGTERM})  # the last: it had hardly begun
+            self.tell("SIGTERM")
+
+    # Servers
+
+    def start_server(self, slot):
+        proxy = self.proxies[2 + slot]
+        process, proxy.target = self.cluster.start_server(advertise=proxy.address, coordinator=self.proxies[1].address)
+        self.cluster.servers.append((process, proxy.target))
+        self.slots[slot] = process
+
+    def kill_server(self):
+        """It comes back at once, later than the run waits for it, or never."""
+        if living := self.living_servers():
+            slot = self.chooser.choice(living)
+            self.kill_process(self.slots[slot])
+            self.tell("server killed")
+            if len(living) == 1 or self.chooser.random() < 0.8:
+                self.start_later(self.chooser.choice((0, 1, 8)), lambda: self.start_server(slot))
+            else:
+                self.slots[slot] = None
+                self.tell("server gone for ever")
+
+    def kill_servers(self):
+        for slot in self.living_servers():
+            self.kill_process(self.slots[slot])
+            self.start_later(3, lambda slot=slot: self.start_server(slot))
+        self.tell("all servers killed")
+
+    def add_server(self):
+        if None in self.slots:
+            slot = self.slots.index(None)
+            self.slots[slot] = False  # taken
+            self.start_later(0, lambda: self.start_server(slot))
+            self.tell("server started")
+
+    # The coordinator
+
+    def kill_coordinator(self):
+        """What an emptied store has not been told again would be lost with the coordinator."""
+        if self.cluster.coordinator.child.poll() is None and not self.is_store_empty:
+            self.kill_process(self.cluster.coordinator)
+            self.start_later(self.chooser.choice((0, 4)), self.cluster.start_coordinator)
+            self.tell("coordinator killed")
+
+    def kill_everything(self):
+        if self.is_store_empty:
+            return
+        if self.redis and self.chooser.random() < 0.5:
+            self.kill_store()
+        self.kill_coordinator()
+        self.kill_servers()
+        self.kill_all()
+        self.tell("everything killed")
+
+    # The store
+
+    def kill_store(self):
+        if self.redis.process.child.poll() is None:
+            self.redis.kill()
+            self.frozen.pop(self.redis, None)
+            self.later(4, self.redis.start)
+            self.tell("store killed")
+
+    def freeze_store(self):
+        self.freeze_one([self.redis], 8, "store frozen")
+
+    def empty_store(self):
+        if self.redis.process.child.poll() is None and self.redis not in self.frozen:
+            self.redis.local("FLUSHALL")
+            self.is_store_empty = True
+            self.tell("store emptied")
+
+    def look_at_store(self):
+        """Whether an emptied one holds the run again."""
+        if self.is_store_empty and self.redis.process.child.poll() is None and self.redis not in self.frozen:
+            keys = self.redis.local("KEYS", "*")
+            is_whole = any(key.endswith("/run") for key in keys) and any(key.startswith("weir:b:") for key in keys)
+            self.is_store_empty = not is_whole
+
+    # What all have
 
     def freeze_one(self, processes, seconds, what):
-        if awake := [process for process in processes if process not in self.frozen]:
+        if awake := [process for process in processes if process not in self.frozen and is_alive(process)]:
             process = self.chooser.choice(awake)
             process.send(signal.SIGSTOP)
-            self.frozen[process] = time.monotonic() + self.chooser.uniform(1, seconds)
-            self.counts[what] += 1
+            self.frozen[process] = time.monotonic() + self.chooser.uniform(0.2, seconds)
+            self.tell(what)
 
     def freeze(self):
         self.freeze_one(self.living(), 8, "SIGSTOP")
 
-    def freeze_server(self):  # shorter than the silence for which the coordinator gives a server up
-        self.freeze_one([server for server, _ in self.cluster.servers], 3, "server frozen")
+    def freeze_server(self):  # shorter and longer than the silence after which the coordinator gives a server up
+        self.freeze_one([self.slots[slot] for slot in self.living_servers()], 9, "server frozen")
 
     def freeze_coordinator(self):
         self.freeze_one([self.cluster.coordinator], 8, "coordinator frozen")
 
     def reset(self):
         self.chooser.choice(self.proxies).reset_some(self.chooser)
-        self.counts["reset"] += 1
+        self.tell("reset")
 
     def hold(self):
         self.chooser.choice(self.proxies).hold(self.chooser.uniform(0.2, 3))
-        self.counts["hold"] += 1
+        self.tell("hold")
 
     def strike(self):
-        actions = [self.kill] * 4 + [self.leave] * 3 + [self.freeze] * 3 + [self.reset] * 3 + [self.hold] * 2
-        actions += [self.start] * 8 + [self.kill_all, self.freeze_server, self.freeze_coordinator]
+        actions = [self.kill] * 3 + [self.leave] * 2 + [self.freeze] * 2 + [self.reset] * 3 + [self.hold] * 2
+        actions += [self.start] * 8 + [self.kill_all]
+        actions += [self.kill_server] * 3 + [self.freeze_server, self.kill_servers] + [self.add_server] * 2
+        actions += [self.kill_coordinator] * 2 + [self.freeze_coordinator, self.kill_everything]
+        if self.redis:
+            actions += [self.kill_store, self.freeze_store, self.empty_store]
         self.chooser.choice(actions)()
 
     def thaw(self, now):
         for process in [process for process, until in self.frozen.items() if until <= now]:
             process.send(signal.SIGCONT)
             del self.frozen[process]
+        for entry in [entry for entry in self.due if entry[0] <= now]:
+            self.due.remove(entry)
+            entry[1]()
 
     def rage_until(self, is_over):
         """Disturbs until the run is over; towards the end only sees to it that somebody works."""
@@ -182,6 +320,7 @@ class Storm:
         while not is_over():
             now = time.monotonic()
             self.thaw(now)
+            self.look_at_store()
             if now >= next_strike and (now < end or not self.living()):
                 self.strike() if now < end else self.start()
                 next_strike = now + self.chooser.expovariate(1 / 0.5)
@@ -189,59 +328,59 @@ class Storm:
             time.sleep(0.02)
 
     def check_processes(self):
-        for number, worker in enumerate(self.cluster.workers):
-            status = worker.child.poll()
-            assert status is None or status in self.expected.get(worker, set()), (
-                f"worker {number} ended with {status}")
-        for server in [self.cluster.coordinator] + [server for server, _ in self.cluster.servers]:
-            assert server.child.poll() is None, f"a server ended with {server.child.poll()}"
+        for process in self.cluster.processes:
+            status = process.child.poll()
+            assert status is None or status in self.expected.get(process, set()), (
+                f"{' '.join(process.child.args[:3])} (pid {process.child.pid}) ended with {status}")
+
+    def keep_logs(self, seed):
+        folder = os.path.join(BUILD, f"chaos-{seed}")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        for number, process in enumerate(self.cluster.processes):
+            name = os.path.basename(process.child.args[0]) + ("" if "--role" not in process.child.args[1] else
+                                                              process.child.args[1][len("--role"):])
+            with open(os.path.join(folder, f"{number:03d}-{name}.log"), "w") as file:
+                file.write(f"pid {process.child.pid} status {process.child.poll()}\n{process.output()}")
+        with open(os.path.join(folder, "story"), "w") as file:
+            file.write("\n".join(self.story) + "\n")
+        print(f"     what the processes said is in {folder}", flush=True)
+        return folder
 
 
-def compare(found, expected):
-    assert [step[0] for step in found["steps"]] == list(range(STEPS)), "every step once, in order"
-    for what in ("steps", "evals"):
-        assert len(found[what]) == len(expected[what]), f"{len(found[what])} {what}, not {len(expected[what])}"
-        for one, other in zip(found[what], expected[what]):
-            assert one == other, f"{what}: {one}, undisturbed {other}"
-    assert found["weights"] == expected["weights"], "the weights differ"
+def is_alive(process):
+    return (process.process if isinstance(process, Redis) else process).child.poll() is None
 
 
 def train_in_storm(folder, seed, shape, expected):
     """Returns what was done, in words."""
-    proxies = [Proxy() for _ in range(3)]
     metrics = folder.file(f"storm-{seed}.jsonl")
-    with Cluster(folder, servers=2, workers=0, advertise=[proxy.address for proxy in proxies[1:]]) as cluster:
-        submit_to = cluster.address
-        for proxy, target in zip(proxies, [cluster.address] + [address for _, address in cluster.servers]):
-            proxy.target = target
-        cluster.address = proxies[0].address  # the workers' way
-        storm = Storm(seed, cluster, proxies)
-        try:
-            with Process(program("weir"), "submit", write_spec(folder, shape), "--follow", "--coordinator", submit_to,
-                         "--metrics", metrics) as client:
+    has_redis = seed % 2 == 0 and shutil.which("redis-server")
+    redis = Redis(folder, appendonly="yes", maxmemory_policy="noeviction") if has_redis else None
+    storm = Storm(seed, folder, redis)
+    at = ("--coordinator", storm.submit_to)
+    try:
+        run = weir("submit", write_spec(folder, shape), *at).stdout.strip()
+        with Process(program("weir"), "watch", run, *at, "--metrics", metrics) as client:
+            try:
+                wait_for(client.output, "the first state")
                 storm.rage_until(lambda: client.child.poll() is not None)
                 storm.check_processes()
                 assert client.child.returncode == 0, client.output()[-2000:]
-            compare(outcome(metrics), expected)
-        except AssertionError:
-            keep_logs(seed, cluster)
-            raise
-        finally:
-            for proxy in proxies:
-                proxy.close()
-    return ", ".join(f"{count} {what}" for what, count in sorted(storm.counts.items()))
-
-
-def keep_logs(seed, cluster):
-    folder = os.path.join(BUILD, f"chaos-{seed}")
-    os.makedirs(folder, exist_ok=True)
-    named = [("coordinator", cluster.coordinator)]
-    named += [(f"server-{number}", server) for number, (server, _) in enumerate(cluster.servers)]
-    named += [(f"worker-{number}", worker) for number, worker in enumerate(cluster.workers)]
-    for name, process in named:
-        with open(os.path.join(folder, name + ".log"), "w") as file:
-            file.write(f"pid {process.child.pid} status {process.child.poll()}\n{process.output()}")
-    print(f"     what the processes said is in {folder}", flush=True)
+                assert_recovered(metrics, expected)
+            except AssertionError:
+                place = storm.keep_logs(seed)
+                if os.path.exists(metrics):
+                    shutil.copy(metrics, place)
+                with open(os.path.join(place, "client.log"), "w") as file:
+                    file.write(client.output())
+                raise
+    finally:
+        storm.close()
+        if redis:
+            redis.__exit__()
+    counts = ", ".join(f"{count} {what}" for what, count in sorted(storm.counts.items()))
+    return f"{'redis' if redis else 'files'}: {counts}"
 
 
 def main():

@@ -192,8 +192,8 @@ class Cluster:
         """Another process at the address of one that has died."""
         self.servers[number] = self.start_server(listen=self.servers[number][1])
 
-    def add_worker(self, threads=1):
-        worker = Process(program("weir-worker"), "--coordinator", self.address, "--threads", threads)
+    def add_worker(self, threads=1, coordinator=None):
+        worker = Process(program("weir-worker"), "--coordinator", coordinator or self.address, "--threads", threads)
         self.processes.append(worker)
         self.workers.append(worker)
         return worker

@@ -311,7 +311,9 @@ static void a_coordinator_of_an_older_epoch_is_no_coordinator(void **state) {
   (void)state;
   fixture_init(&f);
   coordinator_init(&leader);
+  pthread_mutex_lock(&leader.lock);
   leader.epoch = 9;
+  pthread_mutex_unlock(&leader.lock);
   list(both, sizeof both, &leader, &f.coordinator);
   fixture_start(&f, both);
   wait_for(&f, &f.n_connected, 1);

@@ -247,27 +247,31 @@ static void a_run_that_loads_from_another_coordinator_is_to_be_started_anew(void
 /* What the executions of the train programs were given, and how they ended. */
 enum { EXECUTIONS_MAX = 64 };
 
-static struct {
+struct execution {
   const struct backend_program *program;
   uint64_t weights_version;
   bool is_dropped;
-} executions[EXECUTIONS_MAX];
-static int n_executions; /* atomic */
+};
+
+static pthread_mutex_t executions_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct execution executions[EXECUTIONS_MAX]; /* that have ended */
+static int n_executions;
 
 static int watched_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
-  int at = __atomic_fetch_add(&n_executions, 1, __ATOMIC_RELAXED);
   int code = backend_find("ref")->run(program, run, err);
-  assert_in_range(at, 0, EXECUTIONS_MAX - 1);
-  executions[at].program = program;
-  executions[at].weights_version = run->weights_version;
-  executions[at].is_dropped = code != 0;
+  pthread_mutex_lock(&executions_lock);
+  assert_in_range(n_executions, 0, EXECUTIONS_MAX - 1);
+  executions[n_executions++] = (struct execution){program, run->weights_version, code != 0};
+  pthread_mutex_unlock(&executions_lock);
   return code;
 }
 
-static int dropped_executions(void) {
+static int count_executions(bool are_dropped) {
   int n = 0;
+  pthread_mutex_lock(&executions_lock);
   for (int i = 0; i < n_executions; i++)
-    n += executions[i].is_dropped;
+    n += executions[i].is_dropped || !are_dropped;
+  pthread_mutex_unlock(&executions_lock);
   return n;
 }
 
@@ -291,13 +295,13 @@ static void weights_that_a_dropped_execution_has_seen_are_not_trusted(void **sta
   view.number = 2;
   view.microbatches = 2; /* step 0 owes another one now */
   fixture_view(f, view, fixture_give_view);
-  for (int i = 0; i < 1000 && dropped_executions() == 0; i++)
+  for (int i = 0; i < 1000 && count_executions(true) == 0; i++)
     fixture_sleep(10);
   fake_server_release(first(f), ERR_OK);
   fixture_wait(f, is_trained);
   run_stop(f->run);
   f->run = NULL;
-  assert_int_not_equal(dropped_executions(), 0);
+  assert_int_not_equal(count_executions(true), 0);
   for (int i = 0; i < n_executions; i++)
     for (int j = i + 1; executions[i].is_dropped && j < n_executions; j++)
       assert_false(executions[j].program == executions[i].program &&
@@ -318,7 +322,7 @@ static void weights_of_before_a_roll_back_are_not_trusted(void **state) {
   fixture_wait(f, is_held);
   fixture_sleep(50);
   roll_back(f, 1, 2, STEPS - 1);
-  before = __atomic_load_n(&n_executions, __ATOMIC_RELAXED);
+  before = count_executions(false);
   show(f, 2, 2, 1);
   fixture_wait(f, is_trained_in_2);
   run_stop(f->run);

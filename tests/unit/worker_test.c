@@ -208,7 +208,9 @@ static void a_run_that_went_on_without_the_worker_is_let_go(void **state) {
   regain_coordinator(process);
   order_unload(process, "another");
   fixture_sleep(100);
+  pthread_mutex_lock(&process->f->lock);
   assert_int_equal(process->f->servers[0].n_gone, 0);
+  pthread_mutex_unlock(&process->f->lock);
   order_unload(process, "t-1");
   fixture_wait(process->f, is_given_up);
 }

@@ -231,7 +231,7 @@ static void a_worker_without_a_coordinator_ends_at_once(void **state) {
   lose_coordinator(process);
   fixture_sleep(300);
   assert_true(end(process) < 3);
-  assert_true(is_given_up(process->f));
+  fixture_wait(process->f, is_given_up);
 }
 
 static void a_worker_that_hands_its_work_back_does_not_wait_for_a_coordinator_that_dies(void **state) {

@@ -132,8 +132,9 @@ bench: deps-check ## throughput of training and of push-pull, beside raw TCP
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py
 
 chaos: deps-demo ## train while workers come, freeze and die and the network breaks (SEEDS="1 2 3")
-	@$(MAKE) --no-print-directory all $(B)/tests/chaos/crash_point.so
+	@$(MAKE) --no-print-directory all $(CRASH)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
+	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py --points 200
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/crash_points.py
 
 help: ## this list

@@ -67,11 +67,12 @@ class Shim:
     def adopt(self):
         """Takes the files that are there for durable."""
         with open(os.path.join(self.path, "journal"), "w") as journal:
-            for name in os.listdir(self.below):
-                path = os.path.join(self.below, name)
-                status = os.stat(path)
-                os.link(path, os.path.join(self.path, "inodes", str(status.st_ino)))
-                journal.write(f"create {status.st_ino} {path}\nwrite {status.st_ino} {status.st_size}\n")
+            for folder, inner, names in os.walk(self.below):
+                journal.writelines(f"mkdir {os.path.join(folder, name)}\n" for name in inner)
+                for path in (os.path.join(folder, name) for name in names):
+                    status = os.stat(path)
+                    os.link(path, os.path.join(self.path, "inodes", str(status.st_ino)))
+                    journal.write(f"create {status.st_ino} {path}\nwrite {status.st_ino} {status.st_size}\n")
             journal.write("sync_all\n")
 
     def read(self):

@@ -140,6 +140,7 @@ static void failed(struct coordinator *coordinator, struct run *run, const char 
                                                             : PAUSE_MOST_MS;
   making->retry_ms = coordinator->now_ms + making->pause_ms;
   making->is_missed = run->is_info_due = true;
+  run->is_save_due = true; /* the store may have forgotten the run */
   coordinator_checkpoint_abandon(run);
 }
 

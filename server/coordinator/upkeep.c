@@ -119,6 +119,7 @@ static int write_commit(struct commit_job *job) {
 
 static void commit_done(struct task *task) {
   struct commit_job *job = TASK_OWNER(task, struct commit_job, task);
+  struct coordinator_service *shell = job->shell;
   Weir__CheckpointInfo info;
   struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
                                     .checkpoint = {.run = job->manifest->run,
@@ -128,7 +129,12 @@ static void commit_done(struct task *task) {
                                                    .error = job->err.code ? job->err.text : NULL}};
   checkpoint_info(job->manifest, &info);
   info.weights_sha256 = job->sha256;
-  shell_step(job->shell, &event);
+  if ((job->err.code == ERR_NOT_FOUND || job->err.code == ERR_STALE) && !shell->is_stopping) {
+    /* A store that lost its last seconds may have kept the epoch, and forgotten the run or its model. */
+    shell_put_models(shell);
+    shell_saves_emptied(shell);
+  }
+  shell_step(shell, &event);
   message_free(job->manifest);
   free(job);
 }

@@ -23,11 +23,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +46,16 @@
     real_ ? real_ : (real_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name));                                    \
   })
 
-enum { FDS_MAX = 4096, PATH_BYTES = 1024, STEP_BYTES = 32 };
+enum { FDS_MAX = 4096, PATH_BYTES = 1024, PHASE_BYTES = 12 };
+
+/* crash_points.py has the same list. */
+enum call { CREATE, WRITE, SYNC, SYNC_ALL, RENAME, UNLINK, MKDIR, SEND, CALLS };
 
 /* Shared by the processes of a machine. */
 struct count {
-  uint64_t steps;
-  uint32_t is_dead;
-  char died_at[STEP_BYTES]; /* "before rename" */
+  uint64_t steps[CALLS];
+  uint32_t is_armed, is_dead; /* the test arms it: steps before that are not counted */
+  char phase[PHASE_BYTES];    /* "before", "half of", "after": where it died */
 };
 
 /* What a descriptor is of. */
@@ -68,6 +71,7 @@ static struct {
   char inodes[PATH_BYTES];
   size_t folder_length;
   int port, journal, lock;
+  unsigned call; /* of the step to die at */
   uint64_t at;
   struct count *count;
   pthread_mutex_t mutex;
@@ -98,7 +102,8 @@ __attribute__((constructor)) static void start(void) {
   crash.folder = strdup(setting("WEIR_CRASH_FOLDER")); /* programs may overwrite their environment */
   crash.folder_length = strlen(crash.folder);
   crash.port = atoi(setting("WEIR_CRASH_PORT"));
-  crash.at = strtoull(setting("WEIR_CRASH_AT"), NULL, 10);
+  if (sscanf(setting("WEIR_CRASH_AT"), "%u %" SCNu64, &crash.call, &crash.at) != 2)
+    abort();
   crash.has_journal = getenv("WEIR_CRASH_POWER") != NULL;
   snprintf(crash.inodes, sizeof crash.inodes, "%s/inodes", setting("WEIR_CRASH_STATE"));
   fd = open_state("count", O_RDWR);
@@ -122,14 +127,18 @@ static void die(void) {
     pause();
 }
 
-static bool is_due(const char *phase, const char *call) {
-  if (__atomic_add_fetch(&crash.count->steps, 1, __ATOMIC_SEQ_CST) != crash.at)
+static bool is_due(const char *phase, enum call call) {
+  uint64_t step;
+  if (!__atomic_load_n(&crash.count->is_armed, __ATOMIC_SEQ_CST))
     return false;
-  snprintf(crash.count->died_at, STEP_BYTES, "%s %s", phase, call);
+  step = __atomic_add_fetch(&crash.count->steps[call], 1, __ATOMIC_SEQ_CST);
+  if (call != crash.call || step != crash.at)
+    return false;
+  snprintf(crash.count->phase, PHASE_BYTES, "%s", phase);
   return true;
 }
 
-static void step_begin(const char *call) {
+static void step_begin(enum call call) {
   if (crash.has_journal) {
     pthread_mutex_lock(&crash.mutex);
     while (flock(crash.lock, LOCK_EX) && errno == EINTR)
@@ -141,7 +150,7 @@ static void step_begin(const char *call) {
     die();
 }
 
-static void step_end(const char *call) {
+static void step_end(enum call call) {
   int error = errno;
   if (is_due("after", call))
     die();
@@ -218,7 +227,7 @@ static int open_below(const char *path, int flags, mode_t mode) {
   bool creates = (flags & O_CREAT) && access(path, F_OK);
   int fd;
   if (creates)
-    step_begin("create");
+    step_begin(CREATE);
   fd = REAL(open)(path, flags, mode);
   if (fd >= 0) {
     remember(fd, path);
@@ -226,7 +235,7 @@ static int open_below(const char *path, int flags, mode_t mode) {
       note_create(fd, path);
   }
   if (creates)
-    step_end("create");
+    step_end(CREATE);
   return fd;
 }
 
@@ -257,13 +266,13 @@ EXPORT int mkostemp(char *template, int flags) {
   int fd;
   if (!resolve(AT_FDCWD, template, path))
     return REAL(mkostemp)(template, flags);
-  step_begin("create");
+  step_begin(CREATE);
   fd = REAL(mkostemp)(template, flags);
   if (fd >= 0 && resolve(AT_FDCWD, template, path)) {
     remember(fd, path);
     note_create(fd, path);
   }
-  step_end("create");
+  step_end(CREATE);
   return fd;
 }
 
@@ -282,7 +291,7 @@ static void note_written(const struct target *target, int fd) {
 }
 
 /* Sends half of the bytes, if now is the time for that, and dies. */
-static void point_half(const struct target *target, const char *call, int fd, const struct iovec *parts,
+static void point_half(const struct target *target, enum call call, int fd, const struct iovec *parts,
                        int n) {
   size_t bytes = 0;
   if (!is_due("half of", call))
@@ -305,11 +314,11 @@ EXPORT ssize_t writev(int fd, const struct iovec *parts, int n) {
   ssize_t rc;
   if (!target)
     return REAL(writev)(fd, parts, n);
-  step_begin("write");
-  point_half(target, "write", fd, parts, n);
+  step_begin(WRITE);
+  point_half(target, WRITE, fd, parts, n);
   rc = REAL(writev)(fd, parts, n);
   note_written(target, fd);
-  step_end("write");
+  step_end(WRITE);
   return rc;
 }
 
@@ -319,11 +328,11 @@ EXPORT ssize_t write(int fd, const void *data, size_t size) {
   ssize_t rc;
   if (!target)
     return REAL(write)(fd, data, size);
-  step_begin("write");
-  point_half(target, "write", fd, &part, 1);
+  step_begin(WRITE);
+  point_half(target, WRITE, fd, &part, 1);
   rc = REAL(write)(fd, data, size);
   note_written(target, fd);
-  step_end("write");
+  step_end(WRITE);
   return rc;
 }
 
@@ -332,10 +341,10 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
   ssize_t rc;
   if (!target)
     return REAL(sendmsg)(fd, message, flags);
-  step_begin("send");
-  point_half(target, "send", fd, message->msg_iov, (int)message->msg_iovlen);
+  step_begin(SEND);
+  point_half(target, SEND, fd, message->msg_iov, (int)message->msg_iovlen);
   rc = REAL(sendmsg)(fd, message, flags);
-  step_end("send");
+  step_end(SEND);
   return rc;
 }
 
@@ -353,12 +362,12 @@ static int sync_fd(int fd) {
   struct target *target = target_of(fd);
   if (!target || target->kind == OF_PORT)
     return -1;
-  step_begin("sync");
+  step_begin(SYNC);
   if (target->kind == OF_FOLDER)
     note("sync_folder %s\n", target->path);
   else
     note("sync_file %llu\n", target->inode);
-  step_end("sync");
+  step_end(SYNC);
   return 0;
 }
 
@@ -373,9 +382,9 @@ EXPORT int fdatasync(int fd) {
 EXPORT int syncfs(int fd) {
   if (!target_of(fd))
     return REAL(syncfs)(fd);
-  step_begin("sync all");
+  step_begin(SYNC_ALL);
   note("sync_all\n");
-  step_end("sync all");
+  step_end(SYNC_ALL);
   return 0;
 }
 
@@ -386,11 +395,11 @@ EXPORT int rename(const char *from, const char *to) {
   int rc;
   if (!resolve(AT_FDCWD, from, source) || !resolve(AT_FDCWD, to, target))
     return REAL(rename)(from, to);
-  step_begin("rename");
+  step_begin(RENAME);
   rc = REAL(rename)(from, to);
   if (!rc)
     note("rename %s %s\n", source, target);
-  step_end("rename");
+  step_end(RENAME);
   return rc;
 }
 
@@ -399,11 +408,11 @@ EXPORT int unlink(const char *name) {
   int rc;
   if (!resolve(AT_FDCWD, name, path))
     return REAL(unlink)(name);
-  step_begin("unlink");
+  step_begin(UNLINK);
   rc = REAL(unlink)(path);
   if (!rc)
     note("unlink %s\n", path);
-  step_end("unlink");
+  step_end(UNLINK);
   return rc;
 }
 
@@ -412,11 +421,11 @@ EXPORT int unlinkat(int dirfd, const char *name, int flags) {
   int rc;
   if (!resolve(dirfd, name, path))
     return REAL(unlinkat)(dirfd, name, flags);
-  step_begin("unlink");
+  step_begin(UNLINK);
   rc = REAL(unlinkat)(dirfd, name, flags);
   if (!rc)
     note("unlink %s\n", path);
-  step_end("unlink");
+  step_end(UNLINK);
   return rc;
 }
 
@@ -425,10 +434,10 @@ EXPORT int mkdir(const char *name, mode_t mode) {
   int rc;
   if (!resolve(AT_FDCWD, name, path))
     return REAL(mkdir)(name, mode);
-  step_begin("mkdir");
+  step_begin(MKDIR);
   rc = REAL(mkdir)(path, mode);
   if (!rc)
     note("mkdir %s\n", path);
-  step_end("mkdir");
+  step_end(MKDIR);
   return rc;
 }

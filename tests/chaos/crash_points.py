@@ -4,7 +4,7 @@ over.
 
 usage: crash_points.py [--store file|redis] [--points N] [--power] [SEED]
 
-A point is a step of one kind of crash (crash_point.c counts them), drawn by seed out of those of an undisturbed run:
+A point is the Nth call of its kind (crash_point.c counts them), drawn by seed out of those of an undisturbed run:
   kill    SIGKILL of the coordinator or a server
   power   of the machine that coordinator and servers share: what was not synced is lost, by seed (file store)
   redis   SIGKILL of the redis-server as it writes its log, which is all that is left to it
@@ -34,6 +34,8 @@ from redis_servers import Redis, encode, need
 SHIM = os.path.join(BUILD, "tests", "chaos", "crash_point.so")
 # Of each store: the kinds, and their shares of the points.
 KINDS = {"file": {"kill": 1, "power": 1}, "redis": {"kill": 5, "redis": 2, "redis-power": 2, "redis-power-everysec": 1}}
+CALLS = ("create", "write", "sync", "sync_all", "rename", "unlink", "mkdir", "send")  # as crash_point.c has them
+NEVER = (0, 0)    # where not to crash
 AT_ONCE = 3       # points side by side
 END_SECONDS = 90  # for a run to end after a crash
 SPEC = """name: crash
@@ -54,13 +56,13 @@ KEEP = 2
 
 
 class Shim:
-    """The state that the preloaded library shares with us."""
+    """The state that the preloaded library shares with us. at: which of CALLS, and its number among these."""
 
     def __init__(self, folder, at, below="", port=0, has_power=False):
         self.path = folder.file("shim")
         self.at, self.below, self.has_power = at, below, has_power
         os.makedirs(os.path.join(self.path, "inodes"))
-        self.command = ["env", f"LD_PRELOAD={SHIM}", f"WEIR_CRASH_STATE={self.path}", f"WEIR_CRASH_AT={at}",
+        self.command = ["env", f"LD_PRELOAD={SHIM}", f"WEIR_CRASH_STATE={self.path}", f"WEIR_CRASH_AT={at[0]} {at[1]}",
                         f"WEIR_CRASH_FOLDER={below}", f"WEIR_CRASH_PORT={port}",
                         "ASAN_OPTIONS=verify_asan_link_order=0"] + ["WEIR_CRASH_POWER=1"] * has_power
 
@@ -75,28 +77,33 @@ class Shim:
                     journal.write(f"create {status.st_ino} {path}\nwrite {status.st_ino} {status.st_size}\n")
             journal.write("sync_all\n")
 
-    def read(self):
-        try:
-            with open(os.path.join(self.path, "count"), "rb") as file:
-                return struct.unpack("=QI32s", file.read(44))
-        except (OSError, struct.error):
-            return 0, 0, b""
+    def arm(self):
+        with open(os.path.join(self.path, "count"), "r+b") as file:
+            file.seek(8 * len(CALLS))
+            file.write(struct.pack("=I", 1))
 
-    @property
-    def steps(self):
-        return self.read()[0]
+    def read(self):
+        """(is dead, phase, steps of each of CALLS since it was armed)"""
+        layout = struct.Struct(f"={len(CALLS)}QII12s")
+        with open(os.path.join(self.path, "count"), "rb") as file:
+            *steps, _, is_dead, phase = layout.unpack(file.read(layout.size))
+        return is_dead != 0, phase.split(b"\0")[0].decode(), steps
 
     @property
     def is_dead(self):
-        return self.read()[1] != 0
+        return self.read()[0]
 
     @property
     def died_at(self):
-        return self.read()[2].split(b"\0")[0].decode()
+        return f"{self.read()[1]} {CALLS[self.at[0]]}"
+
+    @property
+    def steps(self):
+        return self.read()[2]
 
 
 class CrashingRedis(Redis):
-    """A redis-server that keeps a log; where at is given it counts its writes to the log, and dies at that one."""
+    """A redis-server that keeps a log, counts its writes to the log, and dies at one of them."""
 
     def __init__(self, folder, kind, at):
         self.folder, self.kind, self.at, self.shim = folder, kind, at, None
@@ -127,7 +134,7 @@ class CrashingRedis(Redis):
 
 
 class Site:
-    """A coordinator, two servers and a worker on a store; one crash awaits them, or none (at 0)."""
+    """A coordinator, two servers and a worker on a store; one crash awaits them, or none (at NEVER)."""
 
     ROLES = ("coordinator", "server-0", "server-1")
 
@@ -174,8 +181,8 @@ class Site:
 
     def submit(self):
         """The crash may come meanwhile: what was answered must be there afterwards, what was not may be."""
-        self.startup_steps = self.shim.steps
-        done = self.try_submit()
+        self.shim.arm()
+        done = self.try_client("submit", self.inputs.spec)
         if done.returncode == 0:
             return done.stdout.strip()
         assert self.is_hit(), f"submit: {done.stderr}"
@@ -184,12 +191,12 @@ class Site:
         found = json.loads(self.client("runs", "--json"))
         if found:
             return found[0]["run"]
-        wait_for(lambda: self.try_submit().returncode == 0, "a submission that is taken", END_SECONDS)
+        wait_for(lambda: self.try_client("submit", self.inputs.spec).returncode == 0, "a submission that is taken", END_SECONDS)
         return json.loads(self.client("runs", "--json"))[0]["run"]
 
-    def try_submit(self):
-        return subprocess.run([program("weir"), "submit", self.inputs.spec, "--coordinator",
-                               self.addresses["coordinator"]], capture_output=True, text=True, timeout=60)
+    def try_client(self, *arguments):
+        return subprocess.run([program("weir"), *arguments, "--coordinator", self.addresses["coordinator"]],
+                              capture_output=True, text=True, timeout=60)
 
     def is_hit(self):
         return self.shim.is_dead
@@ -254,7 +261,8 @@ class Site:
         assert self.follower.wait(END_SECONDS) == 0, f"weir watch:\n{self.follower.output()[-1500:]}"
         status = json.loads(self.client("status", self.run, "--json"))
         assert status["state"] == "done", status
-        self.client("gc")
+        # a Redis that has just come back may not have been tried again yet
+        wait_for(lambda: self.try_client("gc").returncode == 0, "weir gc", END_SECONDS)
         self.client("verify", self.run)
         keys, records = self.contents()
         known = set(re.findall(rb"[0-9a-f]{64}", b"\n".join(records)))
@@ -314,16 +322,16 @@ class Inputs:
         self.spec = folder.file("spec.yaml", SPEC.format(root=folder.path))
         self.reference, self.ranges = None, {}
 
-    def range_of(self, kind, victim):
-        """Steps of the victim between the run's submission and its end."""
+    def ranges_of(self, kind, victim):
+        """The calls that the victim makes between the run's submission and its end: (call, how many)."""
         if (kind, victim) not in self.ranges:
-            with Site(self, self.store, kind, victim, 0) as site:
+            with Site(self, self.store, kind, victim, NEVER) as site:
                 assert not site.await_crash()
-                first, last = site.startup_steps + 1, site.shim.steps
+                steps = site.shim.steps
                 weights = site.finish()
             assert self.reference in (None, weights), "undisturbed runs differ"
             self.reference = weights
-            self.ranges[kind, victim] = first, last
+            self.ranges[kind, victim] = [(call, last) for call, last in enumerate(steps) if last]
         return self.ranges[kind, victim]
 
 
@@ -346,13 +354,13 @@ def run_point(inputs, kind, seed):
     """What try_point says; a step that did not come is drawn again, earlier."""
     chooser = random.Random(f"{kind} {seed}")
     victim = chooser.choice(Site.ROLES) if kind == "kill" else None
-    first, last = inputs.range_of(kind, victim)
+    call, last = chooser.choice(inputs.ranges_of(kind, victim))
     while True:
-        at = chooser.randint(first, last)
-        found = try_point(inputs, kind, victim, at, f"{inputs.store}-{kind}-{seed}")
+        at = chooser.randint(1, last)
+        found = try_point(inputs, kind, victim, (call, at), f"{inputs.store}-{kind}-{seed}")
         if found:
             return found
-        last = max(first, at - 1)
+        last = max(1, at - 1)
 
 
 def run_batch(inputs, kind, points, seed, say):
@@ -361,7 +369,7 @@ def run_batch(inputs, kind, points, seed, say):
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # the undisturbed runs first, one by one
         for victim in Site.ROLES if kind == "kill" else [None]:
-            inputs.range_of(kind, victim)
+            inputs.ranges_of(kind, victim)
         for future in [pool.submit(run_point, inputs, kind, f"{seed}.{number}") for number in range(points)]:
             try:
                 who, call, what = future.result()

@@ -122,6 +122,7 @@ struct coordinator_action {
   const Weir__RunRecord *record;
   const Weir__Members *members;
   uint64_t step;
+  uint64_t epoch; /* of DEPOSED: the higher one */
   bool is_last, is_awaited;
 };
 

@@ -24,7 +24,7 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
     log_event(LOG_WARN, "coordinator", "deposed", "epoch=%llu member_epoch=%llu",
               (unsigned long long)coordinator->options.epoch, (unsigned long long)hello->epoch);
     coordinator->is_deposed = true;
-    coordinator_act(coordinator, ACTION_DEPOSED);
+    coordinator_act(coordinator, ACTION_DEPOSED)->epoch = hello->epoch;
     return;
   }
   if (hello_check(coordinator, hello, &err)) {

@@ -18,6 +18,7 @@
 enum { LEASE_MS = 3000, RENEWALS_A_LEASE = 3, LOOKS_A_LEASE = 12, ADDRESS_MAX = 255 };
 
 #define EPOCH_MAX (UINT32_MAX - 1) /* views and events are numbered from epoch << 32 on */
+#define JUMP_MAX 1000000           /* nobody's word uses up all epochs */
 
 static const char epoch_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
 
@@ -28,6 +29,7 @@ struct lease {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool is_stopping;
+  uint64_t outlived; /* the highest epoch that a member obeys; 0: none above ours */
 
   /* the thread's own */
   bool is_leading, is_deposed, is_in_trouble;
@@ -52,6 +54,7 @@ static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct
 static int take(struct lease *lease, uint64_t last_epoch, struct err *err);
 static void renew(struct lease *lease);
 static void find_out(struct lease *lease);
+static void set_free(struct lease *lease);
 static int write_lease(struct lease *lease, struct err *err);
 static int read_epoch(struct lease *lease, struct epoch_record *record, struct err *err);
 static int write_epoch(struct lease *lease, uint64_t number, const struct epoch_record *old, struct err *err);
@@ -91,6 +94,15 @@ void lease_stop(struct lease *lease) {
   free(lease);
 }
 
+void lease_outlived(struct lease *lease, uint64_t epoch) {
+  if (!lease)
+    return;
+  pthread_mutex_lock(&lease->lock);
+  if (epoch > lease->outlived)
+    lease->outlived = epoch;
+  pthread_mutex_unlock(&lease->lock);
+}
+
 struct store_guard lease_guard(uint64_t epoch_number, char epoch[LEASE_EPOCH_SIZE]) {
   int length = snprintf(epoch, LEASE_EPOCH_SIZE, "%" PRIu64, epoch_number);
   return (struct store_guard){epoch_name, epoch, (size_t)length};
@@ -108,13 +120,8 @@ static void *thread_main(void *argument) {
     if (goes_on)
       renew(lease);
   }
-  if (lease->is_leading && !lease->is_deposed && !lease->is_in_trouble) {
-    char epoch[LEASE_EPOCH_SIZE];
-    struct store_guard guard = lease_guard(lease->epoch, epoch);
-    struct err err = ERR_NONE;
-    if (store_delete_record(lease->options.store, lease_name, &guard, 1, &err))
-      log_event(LOG_INFO, "coordinator", "lease_kept", "reason=\"%s\"", err.text); /* it runs out by itself */
-  }
+  if (lease->is_leading && !lease->is_deposed && !lease->is_in_trouble)
+    set_free(lease);
   return NULL;
 }
 
@@ -240,6 +247,23 @@ static void find_out(struct lease *lease) {
       tell_trouble(lease, &err);
   }
   free(record.text);
+}
+
+static void set_free(struct lease *lease) {
+  char epoch[LEASE_EPOCH_SIZE];
+  struct store_guard guard = lease_guard(lease->epoch, epoch);
+  struct err err = ERR_NONE;
+  if (lease->outlived > lease->epoch && lease->outlived - lease->epoch <= JUMP_MAX) {
+    struct epoch_record own = {.text = epoch, .size = guard.size, .number = lease->epoch};
+    if (write_epoch(lease, lease->outlived, &own, &err) == 0) {
+      log_event(LOG_WARN, "coordinator", "epoch_raised", "from=%" PRIu64 " to=%" PRIu64, lease->epoch,
+                lease->outlived);
+      guard = lease_guard(lease->outlived, epoch);
+    }
+  }
+  err = ERR_NONE;
+  if (store_delete_record(lease->options.store, lease_name, &guard, 1, &err))
+    log_event(LOG_INFO, "coordinator", "lease_kept", "reason=\"%s\"", err.text); /* it runs out by itself */
 }
 
 static int write_lease(struct lease *lease, struct err *err) {

@@ -26,6 +26,10 @@ struct lease_options {
 /* Starts the thread that takes the lease as soon as it is free, and then renews it. */
 struct lease *lease_start(const struct lease_options *options);
 
+/* A member obeys `epoch`, higher than ours. If the store does not know of it, because it has lost what it
+   had, lease_stop writes it there, so that the next leader's is higher still. Any thread. NULL is ignored. */
+void lease_outlived(struct lease *lease, uint64_t epoch);
+
 /* Ends the thread and, if we lead, sets the lease free. Waits for a store call that is under way. NULL is
    ignored. */
 void lease_stop(struct lease *lease);

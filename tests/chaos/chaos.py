@@ -231,7 +231,7 @@ class Storm:
 
     def kill_coordinator(self):
         """What an emptied store has not been told again would be lost with the coordinator."""
-        if self.cluster.coordinator.child.poll() is None and not self.is_store_empty:
+        if is_alive(self.cluster.coordinator) and not self.is_store_empty:
             self.kill_process(self.cluster.coordinator)
             self.start_later(self.chooser.choice((0, 4)), self.cluster.start_coordinator)
             self.tell("coordinator killed")
@@ -249,7 +249,7 @@ class Storm:
     # The store
 
     def kill_store(self):
-        if self.redis.process.child.poll() is None:
+        if is_alive(self.redis):
             self.redis.kill()
             self.frozen.pop(self.redis, None)
             self.later(4, self.redis.start)
@@ -259,14 +259,16 @@ class Storm:
         self.freeze_one([self.redis], 8, "store frozen")
 
     def empty_store(self):
-        if self.redis.process.child.poll() is None and self.redis not in self.frozen:
+        """Only a coordinator that leads knows what was in it."""
+        is_led = is_alive(self.cluster.coordinator) and " state_restored " in self.cluster.coordinator.output()
+        if is_led and is_alive(self.redis) and self.redis not in self.frozen:
             self.redis.local("FLUSHALL")
             self.is_store_empty = True
             self.tell("store emptied")
 
     def look_at_store(self):
         """Whether an emptied one holds the run again."""
-        if self.is_store_empty and self.redis.process.child.poll() is None and self.redis not in self.frozen:
+        if self.is_store_empty and is_alive(self.redis) and self.redis not in self.frozen:
             keys = self.redis.local("KEYS", "*")
             is_whole = any(key.endswith("/run") for key in keys) and any(key.startswith("weir:b:") for key in keys)
             self.is_store_empty = not is_whole

@@ -215,6 +215,28 @@ static void an_epoch_is_never_given_twice_even_if_its_record_is_lost(void **stat
   stop(&one);
 }
 
+static void an_epoch_that_only_members_remember_is_outdone(void **state) {
+  struct holder one;
+  (void)state;
+  start(&one, "a:1");
+  AWAIT(&one, holder->epoch == 1);
+  lease_outlived(one.lease, 7);
+  stop(&one);
+  expect_epoch("7");
+  start(&one, "b:1"); /* at once: the lease was set free */
+  AWAIT(&one, holder->epoch == 8);
+  lease_outlived(one.lease, 7);
+  lease_outlived(one.lease, UINT64_MAX); /* none could follow */
+  stop(&one);
+  expect_epoch("8");
+  start(&one, "a:1");
+  AWAIT(&one, holder->epoch == 9);
+  lease_outlived(one.lease, 20);
+  put(epoch_name, "11"); /* another has it */
+  stop(&one);
+  expect_epoch("11");
+}
+
 static void a_holder_that_finds_a_higher_epoch_is_deposed(void **state) {
   struct holder one;
   (void)state;
@@ -303,6 +325,7 @@ int main(void) {
       TEST(the_lease_of_a_dead_coordinator_is_taken_when_it_runs_out),
       TEST(a_coordinator_does_not_wait_for_its_own_former_self),
       TEST(an_epoch_is_never_given_twice_even_if_its_record_is_lost),
+      TEST(an_epoch_that_only_members_remember_is_outdone),
       TEST(a_holder_that_finds_a_higher_epoch_is_deposed),
       TEST(a_holder_cut_off_from_the_store_is_deposed_when_it_is_back),
       TEST(a_store_that_is_back_is_told_as_well),

@@ -88,10 +88,11 @@ static void list_print(const struct args *args, Weir__CheckpointInfo *const *inf
     const Weir__CheckpointInfo *info = infos[i];
     char step[OUTPUT_TEXT_MAX], age[OUTPUT_TEXT_MAX], incarnation[OUTPUT_TEXT_MAX], blocks[OUTPUT_TEXT_MAX];
     char bytes[OUTPUT_TEXT_MAX], written[OUTPUT_TEXT_MAX], loss[OUTPUT_TEXT_MAX], eval_loss[OUTPUT_TEXT_MAX];
-    char accuracy[OUTPUT_TEXT_MAX], ago[OUTPUT_TEXT_MAX + 8];
+    char accuracy[OUTPUT_TEXT_MAX], ago[OUTPUT_TEXT_MAX + 20];
     snprintf(step, sizeof step, "%" PRIu64, info->step);
     snprintf(incarnation, sizeof incarnation, "%" PRIu64, info->incarnation);
-    snprintf(ago, sizeof ago, "%s ago", output_age(clock_unix_ms() - info->committed_unix_ms, age));
+    snprintf(ago, sizeof ago, "%s ago%s", output_age(clock_unix_ms() - info->committed_unix_ms, age),
+             info->unreadable ? ", unreadable" : "");
     table_row(&table, (const char *const[]){
                           step, ago, incarnation, output_count(info->blocks, blocks),
                           output_bytes(info->bytes, bytes), output_bytes(info->written_bytes, written),

@@ -25,18 +25,20 @@ static int servers_run(const struct args *args) {
 }
 
 static void servers_print(const Weir__ListServersReply *reply) {
-  static const char *const headings[] = {"SERVER",  "ADDRESS",  "HOST",       ">PID",
-                                         ">BLOCKS", ">WEIGHTS", ">CONNECTED", NULL};
+  static const char *const headings[] = {"SERVER",   "ADDRESS",    "HOST",    ">PID", ">BLOCKS",
+                                         ">WEIGHTS", ">CONNECTED", "MESSAGE", NULL};
   struct table table;
   table_init(&table, headings);
   for (size_t i = 0; i < reply->n_servers; i++) {
     const Weir__ServerInfo *server = reply->servers[i];
     char pid[16], blocks[16], bytes[OUTPUT_TEXT_MAX], connected[OUTPUT_TEXT_MAX];
     snprintf(pid, sizeof pid, "%u", server->pid);
+    output_clean(server->message);
     snprintf(blocks, sizeof blocks, "%u", server->blocks);
-    table_row(&table, (const char *const[]){server->id, server->address, server->host, pid, blocks,
-                                            output_bytes(server->bytes, bytes),
-                                            output_duration(server->connected_seconds, connected)});
+    table_row(&table,
+              (const char *const[]){server->id, server->address, server->host, pid, blocks,
+                                    output_bytes(server->bytes, bytes),
+                                    output_duration(server->connected_seconds, connected), server->message});
   }
   table_print(&table, stdout);
   table_fini(&table);
@@ -53,7 +55,7 @@ const struct command_def command_servers = {
     .takes_coordinator = true,
     .description =
         "Lists the parameter servers that have joined the coordinator, with the blocks that each owns "
-        "and the bytes of their weights.",
+        "the bytes of their weights, and why runs go on without one.",
     .options = servers_options,
     .examples = "weir servers\nweir servers --json | jq -r '.[].address'\n",
     .run = servers_run,

@@ -173,8 +173,8 @@ static int start_services(struct process *process, struct err *err) {
       services[server_options.n_services++] = coordinator_service_list(process->coordinator)[i];
   }
   if (options->is_parameters) {
-    process->parameters =
-        parameters_new(&(struct parameters_options){.store = process->store, .shards = options->threads});
+    process->parameters = parameters_new(&(struct parameters_options){
+        .store = process->store, .store_url = options->store, .shards = options->threads});
     services[server_options.n_services++] = *parameters_service(process->parameters);
   }
   return rpc_server_start(&server_options, &process->server, err);

@@ -102,6 +102,9 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
   case EVENT_STORE_EMPTIED:
     coordinator_store_emptied(coordinator);
     break;
+  case EVENT_MODEL_LOST:
+    coordinator_model_lost(coordinator, event->model_lost.run, event->model_lost.reason);
+    break;
   case EVENT_TICK:
     excuse_members(coordinator);
     close_missing(coordinator);

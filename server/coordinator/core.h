@@ -16,9 +16,10 @@
 struct coordinator;
 
 struct coordinator_options {
-  uint64_t epoch;            /* in every order; views and events are numbered from epoch << 32 on */
-  uint64_t missing_after_ms; /* a member not heard of for longer is gone */
-  uint64_t server_grace_ms;  /* how long a run waits for a lost server before it goes on without it */
+  uint64_t epoch;             /* in every order; views and events are numbered from epoch << 32 on */
+  uint64_t missing_after_ms;  /* a member not heard of for longer is gone */
+  uint64_t server_grace_ms;   /* how long a run waits for a lost server before it goes on without it */
+  const char *store_identity; /* that servers' stores must have; outlives the coordinator; NULL: any */
 };
 
 struct coordinator *coordinator_new(const struct coordinator_options *options);
@@ -67,6 +68,7 @@ enum coordinator_event_kind {
   EVENT_CHECKPOINT_DROPPED, /* an ACTION_DROP was carried out, or will be by a later sweep */
   EVENT_STORE,              /* the store is in trouble, or well again */
   EVENT_STORE_EMPTIED, /* the store has lost what it had: no checkpoint is left, every run is to be saved */
+  EVENT_MODEL_LOST,    /* neither the store nor the coordinator has the model of a run that is not over */
   EVENT_TICK,          /* every 100 ms or so: a long gap says that we did not run */
 };
 
@@ -93,6 +95,9 @@ struct coordinator_event {
       const char *run;
       uint64_t step;
     } dropped;
+    struct {
+      const char *run, *reason;
+    } model_lost;
     const char *store_message; /* STORE: empty when it is well */
   };
 };

@@ -5,6 +5,8 @@
 #include "common/message.h"
 #include "server/coordinator/shell.h"
 
+enum { FETCH_RETRY_MS = 1000 };
+
 /* Something to read from the store before it can be sent. */
 struct download {
   struct task task;
@@ -14,6 +16,7 @@ struct download {
   char *model_sha256; /* NULL: the weights */
   uint64_t step;
   struct buffer *blob;
+  struct err err; /* of a model for ourselves */
 };
 
 static void download_run(struct task *task);
@@ -39,11 +42,16 @@ void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call
 }
 
 void shell_fetch_model(struct coordinator_service *shell, const char *run) {
-  if (!shell_find_model(shell, run))
+  if (!coordinator_run_is_over(shell->core, run) && !shell_find_model(shell, run))
     download_start(shell,
                    &(struct download){.shell = shell,
                                       .run = mem_strdup(run),
                                       .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))});
+}
+
+void shell_fetch_models(struct coordinator_service *shell) {
+  shell->fetch_ms = 0;
+  shell_saves_each(shell, shell_fetch_model);
 }
 
 static void download_free(struct download *download) {
@@ -88,6 +96,7 @@ static void download_run(struct task *task) {
   if (!download->call) {
     if (err.code)
       log_event(LOG_WARN, "coordinator", "model_unreadable", "run=%s reason=\"%s\"", download->run, err.text);
+    download->err = err;
     download->task.run = model_fetched;
     task_post(shell->desk, &download->task);
     return;
@@ -104,8 +113,17 @@ static void download_run(struct task *task) {
 static void model_fetched(struct task *task) {
   struct download *download = TASK_OWNER(task, struct download, task);
   struct coordinator_service *shell = download->shell;
-  if (download->blob && shell->core && !coordinator_run_is_over(shell->core, download->run) &&
-      !shell_find_model(shell, download->run))
+  bool is_needed = shell->core && !coordinator_run_is_over(shell->core, download->run) &&
+                   !shell_find_model(shell, download->run);
+  bool is_lost = download->err.code == ERR_NOT_FOUND || download->err.code == ERR_CORRUPT;
+  if (is_needed && download->blob) {
     shell_keep_model(shell, download->run, buffer_get(download->blob));
+    if (shell->was_emptied) /* perhaps after this was read */
+      shell_refill(shell);
+  } else if (is_needed && is_lost)
+    shell_step(shell, &(struct coordinator_event){.kind = EVENT_MODEL_LOST,
+                                                  .model_lost = {download->run, download->err.text}});
+  else if (is_needed)
+    shell->fetch_ms = shell_now_ms() + FETCH_RETRY_MS;
   download_free(download);
 }

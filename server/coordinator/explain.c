@@ -13,6 +13,7 @@ struct clauses {
 };
 
 static void say(struct clauses *clauses, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say_no_server(const struct coordinator *coordinator, struct clauses *clauses);
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
@@ -26,7 +27,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     if (coordinator_has_server(coordinator))
       say_workers(coordinator, run, &clauses);
     else
-      say(&clauses, "waiting for a server");
+      say_no_server(coordinator, &clauses);
     break;
   case WEIR__RUN_STATE__LOADING:
     say_loading(coordinator, run, &clauses);
@@ -59,10 +60,19 @@ static void say_loading(const struct coordinator *coordinator, const struct run 
   if (run->is_save_awaited && coordinator->now_ms - run->awaited_ms >= SAVE_SLOW_MS)
     say(clauses, "waiting for the store");
   if (run->is_load_due && !coordinator_has_server(coordinator))
-    say(clauses, "waiting for a server");
+    say_no_server(coordinator, clauses);
   else if (coordinator_lost_servers(run))
     say(clauses, "%s", run->loss_cause);
   say_workers(coordinator, run, clauses);
+}
+
+static void say_no_server(const struct coordinator *coordinator, struct clauses *clauses) {
+  say(clauses, "waiting for a server");
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->role == WEIR__ROLE__SERVER && *member->message)
+      say(clauses, "%s (%s) is left out: %s", member->id, member->address, member->message);
+  }
 }
 
 static void say_workers(const struct coordinator *coordinator, const struct run *run,

@@ -128,10 +128,11 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->view = run->view;
   info->train_seconds = seconds;
   info->checkpoints = (uint32_t)run->n_checkpoints;
-  if (run->n_checkpoints) {
-    info->checkpoint_step = run->checkpoints[run->n_checkpoints - 1]->step;
-    info->checkpoint_unix_ms = run->checkpoints[run->n_checkpoints - 1]->committed_unix_ms;
-  }
+  for (int i = 0; i < run->n_checkpoints; i++)
+    if (run->checkpoints[i]->step == coordinator_newest_checkpoint(run)) {
+      info->checkpoint_step = run->checkpoints[i]->step;
+      info->checkpoint_unix_ms = run->checkpoints[i]->committed_unix_ms;
+    }
   if (*run->checkpointing.message)
     info->store_message = run->checkpointing.message;
   else if (!coordinator_is_over(run))
@@ -197,6 +198,7 @@ static void server_info(const struct coordinator *coordinator, const struct memb
   info->host = server->host;
   info->pid = server->pid;
   info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
+  info->message = server->message;
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run_server *part = coordinator_run_server(coordinator->runs[i], server);
     if (!part || coordinator->runs[i]->is_load_due)

@@ -170,7 +170,8 @@ static void read_state(struct task *task) {
   char epoch[LEASE_EPOCH_SIZE];
   struct store_guard guard = lease_guard(shell->epoch, epoch);
   struct err err = ERR_NONE;
-  while (!shell_is_ending(shell) && stored_runs_read(shell->store, &guard, &restoring->runs, &err)) {
+  while (!shell_is_ending(shell) && (store_identity_settle(shell->store, &guard, shell->identity, &err) ||
+                                     stored_runs_read(shell->store, &guard, &restoring->runs, &err))) {
     char why[SHELL_TEXT_SIZE];
     snprintf(why, sizeof why, "this coordinator is taking over: %.400s", err.text);
     log_event(LOG_WARN, "coordinator", "taking_over", "error=\"%s\"", err.text);
@@ -199,6 +200,7 @@ static void begin_to_lead(struct task *task) {
   struct coordinator_service_options *options = &shell->options;
   struct coordinator_options core_options = {
       .epoch = shell->epoch,
+      .store_identity = shell->identity,
       .missing_after_ms =
           (uint64_t)(options->missing_after_ms > 0 ? options->missing_after_ms : MISSING_AFTER_MS),
       .server_grace_ms =
@@ -217,9 +219,9 @@ static void begin_to_lead(struct task *task) {
   if (options->on_leading)
     options->on_leading(options->user);
   shell_sweep(shell);
-  for (int i = 0; i < restoring->runs.count; i++)
-    if (!coordinator_run_is_over(shell->core, restoring->runs.items[i].record->run))
-      shell_fetch_model(shell, restoring->runs.items[i].record->run);
+  shell_fetch_models(shell);
+  if (shell->was_emptied)
+    store_emptied(shell);
 out:
   stored_runs_fini(&restoring->runs);
   free(restoring);
@@ -227,11 +229,13 @@ out:
 
 /* The store is new to us: what it had is written again. */
 static void store_emptied(struct coordinator_service *shell) {
+  shell->was_emptied = true;
   if (!shell->core)
-    return; /* what was there is being read, or is to be read again */
-  shell_put_models(shell);
+    return; /* what was there is being read: again once that is done */
+  shell_refill(shell);
   shell_saves_emptied(shell);
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_STORE_EMPTIED});
+  shell_fetch_models(shell); /* those that are not in memory are lost */
 }
 
 void shell_store_message(struct coordinator_service *shell, char part[SHELL_TEXT_SIZE], const char *message) {

@@ -24,10 +24,11 @@ void coordinator_loaded(struct coordinator *coordinator, struct member *member,
   struct run_server *server = run ? coordinator_run_server(run, member) : NULL;
   if (!run)
     return; /* it was over before this member had loaded it */
-  if (server && loaded->incarnation == run->incarnation)
+  if (server && loaded->incarnation == run->incarnation) {
     server->is_loaded = true;
-  else if (member->run == run && member->state == WORKER_LOADING &&
-           loaded->incarnation >= member->load_incarnation) /* else it answers an order that is over */
+    *member->message = 0; /* its store is the right one */
+  } else if (member->run == run && member->state == WORKER_LOADING &&
+             loaded->incarnation >= member->load_incarnation) /* else it answers an order that is over */
     worker_loaded(coordinator, member, loaded);
 }
 

@@ -143,8 +143,9 @@ bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, b
   arena_init(&arena);
   CHECK(coordinator_list_checkpoints(shell->core, run, &arena, &known));
   for (size_t i = 0; i < known.n_checkpoints && !is_found; i++) {
-    *step = known.checkpoints[known.n_checkpoints - 1 - i]->step;
-    is_found = !has_step || *step == wanted;
+    const Weir__CheckpointInfo *info = known.checkpoints[known.n_checkpoints - 1 - i];
+    *step = info->step;
+    is_found = has_step ? info->step == wanted : !info->unreadable;
   }
   if (!is_found)
     unknown_step(&known, wanted, err);

@@ -11,6 +11,8 @@
 enum { CAUSE_MAX = 1000, RELOADS_MAX = 6, RELOAD_PAUSE_MS = 500 };
 
 static bool is_replaced(const struct coordinator *coordinator, const struct run *run, int lost);
+static void leave_out(const struct coordinator *coordinator, const struct run *run, struct member *server,
+                      const char *message);
 static void set_cause(char **cause, const char *text);
 
 void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,
@@ -104,9 +106,13 @@ void coordinator_server_refused(struct coordinator *coordinator, struct run *run
     return;
   snprintf(cause, sizeof cause, "%s (%s) refused the run: %.700s", server->id, server->address, text);
   if (is_loading && refused->lost_checkpoint && run->base_step > 0) {
-    snprintf(cause, sizeof cause, "the checkpoint of step %llu is lost: %s (%s): %.700s",
+    snprintf(cause, sizeof cause, "the checkpoint of step %llu cannot be read: %s (%s): %.700s",
              (unsigned long long)run->base_step, server->id, server->address, text);
-    coordinator_checkpoint_drop(coordinator, run, run->base_step);
+    coordinator_checkpoint_pass_over(run, run->base_step, true);
+    coordinator_roll_back(coordinator, run, cause);
+  } else if (is_loading && refused->wrong_store) {
+    leave_out(coordinator, run, server->member, text);
+    snprintf(cause, sizeof cause, "%s (%s) was left out", server->id, server->address);
     coordinator_roll_back(coordinator, run, cause);
   } else if (is_loading && !refused->bad_input && run->is_begun && run->reloads < RELOADS_MAX) {
     run->reload_ms = coordinator->now_ms + ((uint64_t)RELOAD_PAUSE_MS << run->reloads);
@@ -114,6 +120,16 @@ void coordinator_server_refused(struct coordinator *coordinator, struct run *run
     coordinator_roll_back(coordinator, run, cause);
   } else
     coordinator_run_fail(coordinator, run, refused->bad_input, "%s", cause);
+}
+
+/* Runs go on without the server; one that has no other asks it again after a while. */
+static void leave_out(const struct coordinator *coordinator, const struct run *run, struct member *server,
+                      const char *message) {
+  log_event(LOG_WARN, "coordinator", "server_left_out", "run=%s id=%s message=\"%.1000s\"", run->id,
+            server->id, message);
+  free(server->message);
+  server->message = text_copy_clean(message, CAUSE_MAX);
+  server->left_out_ms = coordinator->now_ms;
 }
 
 /* Cleaned when it becomes the run's message. */

@@ -118,14 +118,15 @@ static void restore_progress(struct run *run, const struct restored_run *restore
     run->trained_seconds = seconds; /* the record is older than the newest events */
 }
 
-/* A manifest of a former incarnation above the step at which this one begins was to be deleted: that version
-   comes again. */
+/* A manifest of a former incarnation above the step at which this one begins was to be deleted, unless it was
+   passed over: that version comes again. */
 static void restore_checkpoints(struct coordinator *coordinator, struct run *run,
                                 const Weir__RunRecord *record) {
   for (size_t i = 0; i < record->n_checkpoints; i++)
     coordinator_checkpoint_add(run, record->checkpoints[i]);
   for (int i = run->n_checkpoints - 1; i >= 0; i--)
-    if (run->checkpoints[i]->step > run->base_step && run->checkpoints[i]->incarnation < run->incarnation)
+    if (run->checkpoints[i]->step > run->base_step && run->checkpoints[i]->incarnation < run->incarnation &&
+        !run->checkpoints[i]->unreadable)
       coordinator_checkpoint_drop(coordinator, run, run->checkpoints[i]->step);
   coordinator_checkpoints_retain(coordinator, run);
 }

@@ -12,7 +12,10 @@ static void remove_at(struct run *run, int at);
 static int find_best(const struct run *run);
 
 uint64_t coordinator_newest_checkpoint(const struct run *run) {
-  return run->n_checkpoints ? run->checkpoints[run->n_checkpoints - 1]->step : 0;
+  for (int i = run->n_checkpoints - 1; i >= 0; i--)
+    if (!run->checkpoints[i]->unreadable)
+      return run->checkpoints[i]->step;
+  return 0;
 }
 
 bool coordinator_has_checkpoint(const struct run *run, uint64_t step) {
@@ -58,6 +61,17 @@ void coordinator_checkpoints_drop_above(struct coordinator *coordinator, struct 
     coordinator_checkpoint_drop(coordinator, run, coordinator_newest_checkpoint(run));
 }
 
+void coordinator_checkpoint_pass_over(struct run *run, uint64_t step, bool is_unreadable) {
+  Weir__CheckpointInfo *info =
+      coordinator_has_checkpoint(run, step) ? run->checkpoints[find(run, step)] : NULL;
+  if (!info || info->unreadable == is_unreadable)
+    return;
+  log_event(LOG_WARN, "coordinator", is_unreadable ? "checkpoint_passed_over" : "checkpoint_readable",
+            "run=%s step=%llu", run->id, (unsigned long long)step);
+  info->unreadable = is_unreadable;
+  run->is_save_due = run->is_info_due = true;
+}
+
 void coordinator_checkpoints_forget(struct run *run) {
   run->is_save_due = run->is_info_due = true;
   while (run->n_checkpoints)
@@ -72,13 +86,18 @@ void coordinator_checkpoint_evaluated(struct run *run, uint64_t step, double los
   run->is_save_due = true;
 }
 
-/* The newest ones, the best one, and the last version. */
+/* The newest ones, the best one, and the last version. Those that cannot be read count for nothing, and go
+   once they are older than all that are kept for being new. */
 void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run *run) {
   const Weir__CheckpointSpec *spec = run->spec->checkpoint;
-  int keep = (int)spec->keep, best = find_best(run);
-  for (int at = run->n_checkpoints - 1 - keep; at >= 0; at--)
-    if (at != best && run->checkpoints[at]->step != run->plan.steps)
-      coordinator_checkpoint_drop(coordinator, run, run->checkpoints[at]->step);
+  int keep = (int)spec->keep, best = find_best(run), newer = 0;
+  for (int at = run->n_checkpoints - 1; at >= 0; at--) {
+    const Weir__CheckpointInfo *info = run->checkpoints[at];
+    bool is_old = newer >= keep;
+    newer += !info->unreadable;
+    if (is_old && at != best && info->step != run->plan.steps)
+      coordinator_checkpoint_drop(coordinator, run, info->step);
+  }
 }
 
 /* -1: none is asked for or evaluated. */
@@ -92,7 +111,7 @@ static int find_best(const struct run *run) {
   for (int i = 0; i < run->n_checkpoints; i++) {
     const Weir__CheckpointInfo *info = run->checkpoints[i],
                                *former = best >= 0 ? run->checkpoints[best] : NULL;
-    if (isnan(is_loss ? info->eval_loss : info->accuracy))
+    if (info->unreadable || isnan(is_loss ? info->eval_loss : info->accuracy))
       continue;
     if (!former || (is_loss ? info->eval_loss < former->eval_loss : info->accuracy > former->accuracy))
       best = i;

@@ -92,6 +92,13 @@ void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FAILED);
 }
 
+void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason) {
+  struct run *run = coordinator_run(coordinator, id);
+  if (run && !coordinator_is_over(run))
+    coordinator_run_fail(coordinator, run, false, "the store has lost the model: %s: submit the run anew",
+                         reason);
+}
+
 void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission) {
   struct run *run = coordinator_run_new(coordinator, submission);
   coordinator->unix_offset_ms = submission->submitted_unix_ms - (int64_t)coordinator->now_ms;

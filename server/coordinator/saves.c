@@ -128,6 +128,12 @@ void shell_saves_emptied(struct coordinator_service *shell) {
   }
 }
 
+void shell_saves_each(struct coordinator_service *shell,
+                      void (*each)(struct coordinator_service *shell, const char *run)) {
+  for (struct saved_run *run = shell->saves; run; run = run->next)
+    each(shell, run->run);
+}
+
 void shell_saves_deleting(struct coordinator_service *shell, const char *run) {
   struct saved_run *saved = shell_find_saved(shell, run);
   if (saved)

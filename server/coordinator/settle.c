@@ -18,6 +18,8 @@ static const unsigned worker_moves[] = {
     [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
 };
 #undef TO
+enum { LEFT_OUT_MS = 10000 };
+
 static const char *const worker_state_names[] = {"idle", "loading", "ready", "refused", "draining"};
 
 static void keep_going(struct coordinator *coordinator, struct run *run);
@@ -25,6 +27,8 @@ static void yield_workers(struct coordinator *coordinator, struct run *run);
 static bool is_short(const struct coordinator *coordinator, const struct run *run);
 static void take_workers(struct coordinator *coordinator, struct run *run);
 static bool may_serve(const struct run *run, const struct member *member);
+static bool may_own_blocks(const struct coordinator *coordinator, const struct member *member,
+                           bool has_others);
 static void load_servers(struct coordinator *coordinator, struct run *run);
 static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n);
 static bool is_among(struct member *const *members, int n, const struct member *member);
@@ -146,9 +150,17 @@ static uint32_t count_free(const struct coordinator *coordinator, const struct r
 
 bool coordinator_has_server(const struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->role == WEIR__ROLE__SERVER)
+    if (may_own_blocks(coordinator, coordinator->members[i], false))
       return true;
   return false;
+}
+
+/* A server that was left out is asked again after a while, where a run has no other. */
+static bool may_own_blocks(const struct coordinator *coordinator, const struct member *member,
+                           bool has_others) {
+  if (member->role != WEIR__ROLE__SERVER)
+    return false;
+  return !*member->message || (!has_others && coordinator->now_ms - member->left_out_ms >= LEFT_OUT_MS);
 }
 
 /* Runs take workers in the order of submission. One that still waits for enough of them keeps what it could
@@ -231,9 +243,12 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
 /* Freed by the caller. */
 static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n) {
   struct member **chosen = mem_new((size_t)coordinator->n_members * sizeof(struct member *));
+  bool has_others = false;
+  for (int i = 0; i < coordinator->n_members; i++)
+    has_others |= may_own_blocks(coordinator, coordinator->members[i], true);
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (member->role != WEIR__ROLE__SERVER)
+    if (!may_own_blocks(coordinator, member, has_others))
       continue;
     if (*n == 0 || strcmp(member->fingerprint, chosen[0]->fingerprint) == 0)
       chosen[(*n)++] = member;
@@ -276,6 +291,7 @@ static void start_when_loaded(struct coordinator *coordinator, struct run *run) 
   run->is_begun = run->is_view_due = true;
   run->reloads = 0;
   *run->cause = 0;
+  coordinator_checkpoint_pass_over(run, run->base_step, false);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__RUNNING);
 }
 

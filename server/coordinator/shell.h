@@ -20,6 +20,7 @@
 #include "server/coordinator/stored_runs.h"
 #include "server/coordinator/tasks.h"
 #include "storage/checkpoint.h"
+#include "storage/identity.h"
 
 struct link;
 struct watch;
@@ -59,6 +60,7 @@ struct coordinator_service {
 
   /* set by the desk before the first job that reads it */
   uint64_t epoch;
+  char identity[STORE_IDENTITY_SIZE]; /* of the store; found by the jobs, the desk's own once we lead */
 
   /* the jobs' own */
   struct block_refs *refs; /* NULL: not read yet */
@@ -72,7 +74,10 @@ struct coordinator_service {
   struct live_model *models;
   struct saved_run *saves;
   struct members_save *members;
-  struct drop_job *drops;                                             /* to be tried again */
+  struct drop_job *drops; /* to be tried again */
+  uint64_t refill_ms;     /* when to give an emptied store its identity and models again; 0: not to be done */
+  uint64_t fetch_ms;      /* when to look for models that could not be read; 0: there are none */
+  bool was_emptied;
   char lease_message[SHELL_TEXT_SIZE], save_message[SHELL_TEXT_SIZE]; /* what is wrong with the store */
   uint64_t ticked_ms;
   bool is_stopping;
@@ -149,8 +154,10 @@ bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, b
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
                         uint64_t step);
-/* Reads the model of a run that is not over from the store, to keep it. */
+/* Reads the model of a run that is not over from the store, to keep it, if it is not there; until the store
+   answers. The core is told if it is lost. */
 void shell_fetch_model(struct coordinator_service *shell, const char *run);
+void shell_fetch_models(struct coordinator_service *shell); /* of all runs that are not over */
 
 /* saves.c; desk */
 void shell_saves_restored(struct coordinator_service *shell, const struct stored_run *run);
@@ -166,6 +173,9 @@ void shell_saves_turn(struct coordinator_service *shell, uint64_t now_ms);
 void shell_saves_emptied(struct coordinator_service *shell); /* nothing that was written is there any more */
 /* While a run is being deleted nothing of it is written; then it is forgotten, or goes on. */
 void shell_saves_deleting(struct coordinator_service *shell, const char *run);
+/* Calls `each` for every run that is to be in the store. */
+void shell_saves_each(struct coordinator_service *shell,
+                      void (*each)(struct coordinator_service *shell, const char *run));
 bool shell_saves_is_deleting(struct coordinator_service *shell, const char *run);
 void shell_saves_deleted(struct coordinator_service *shell, const char *run, bool is_deleted);
 void shell_saves_stop(struct coordinator_service *shell, bool is_deposed); /* the last jobs of this kind */
@@ -175,7 +185,8 @@ void shell_saves_fini(struct coordinator_service *shell);
 void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manifest, bool is_last);
 void shell_drop(struct coordinator_service *shell, const char *run, uint64_t step);
 void shell_sweep(struct coordinator_service *shell);
-void shell_put_models(struct coordinator_service *shell); /* those in memory, into an emptied store */
+/* Gives an emptied store its identity, and the models that are in memory, until it takes them. */
+void shell_refill(struct coordinator_service *shell);
 /* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and sweeps; answers the call. */
 void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs);
 

@@ -25,12 +25,13 @@ struct member {
   char *host, *address, *device, *fingerprint;
   uint32_t pid, executors;
   uint64_t joined_ms, heard_ms;
-  bool is_fresh; /* its process was no member before */
+  bool is_fresh;        /* its process was no member before */
+  char *message;        /* why it was refused; servers: why runs go on without it; else empty */
+  uint64_t left_out_ms; /* servers: since when, if there is a message */
 
   enum worker_state state;   /* workers: what follows */
   struct run *run;           /* loading, ready or draining; else NULL */
   uint64_t load_incarnation; /* of the order to load it */
-  char *message;             /* why it was refused */
   struct range microbatches, eval_chunks;
   const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
 };
@@ -174,6 +175,7 @@ void coordinator_publish_done(struct coordinator *coordinator, struct run *run);
 void coordinator_run_set_message(struct run *run, const char *message);
 void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
+void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason);
 void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission);
 void coordinator_run_add(struct coordinator *coordinator, struct run *run);
 /* A queued run without a plan; everything is copied. */
@@ -206,6 +208,7 @@ void coordinator_worker_set_state(struct member *worker, enum worker_state state
 const char *coordinator_worker_state_name(enum worker_state state);
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
                               enum worker_state state);
+/* There is one that a run may be given. */
 bool coordinator_has_server(const struct coordinator *coordinator);
 /* The free worker is told to load the run. */
 void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
@@ -265,12 +268,15 @@ void coordinator_store_told(struct coordinator *coordinator, const char *message
 void coordinator_store_emptied(struct coordinator *coordinator);
 
 /* retention.c */
-uint64_t coordinator_newest_checkpoint(const struct run *run); /* 0: none, the start */
+uint64_t coordinator_newest_checkpoint(const struct run *run); /* that can be read; 0: none, the start */
+/* A server could not load it: roll-backs pass over it until that version is written anew, or servers could
+   all the same. It is not deleted for that: it may be the server that is wrong. */
+void coordinator_checkpoint_pass_over(struct run *run, uint64_t step, bool is_unreadable);
 bool coordinator_has_checkpoint(const struct run *run, uint64_t step);
 void coordinator_checkpoint_add(struct run *run, const Weir__CheckpointInfo *info);
 /* Takes it from the list and has it deleted. */
 void coordinator_checkpoint_drop(struct coordinator *coordinator, struct run *run, uint64_t step);
-/* Drops those above the step: they will come again. */
+/* Drops those above the step that can be read: they will come again. */
 void coordinator_checkpoints_drop_above(struct coordinator *coordinator, struct run *run, uint64_t step);
 /* Takes all from the list: they are gone. */
 void coordinator_checkpoints_forget(struct run *run);

@@ -200,9 +200,10 @@ static int read_info(struct reading *reading, const Weir__RunRecord *record, uin
   if (rc == 0) {
     checkpoint_info(manifest, &fresh);
     *info = message_copy(&fresh);
-    if (known && known->incarnation == fresh.incarnation) { /* an evaluation after the commit */
+    if (known && known->incarnation == fresh.incarnation) { /* what was found after the commit */
       (*info)->accuracy = known->accuracy;
       (*info)->eval_loss = known->eval_loss;
+      (*info)->unreadable = known->unreadable;
     }
   } else if (rc == ERR_CORRUPT || rc == ERR_NOT_FOUND) {
     log_event(LOG_ERROR, "coordinator", "checkpoint_unreadable", "name=%s reason=\"%s\"", name, err->text);

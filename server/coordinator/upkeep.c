@@ -9,7 +9,7 @@
 #include "common/message.h"
 #include "server/coordinator/shell.h"
 
-enum { DROP_RETRY_MS = 1000, INCARNATION_SIZE = 24 };
+enum { DROP_RETRY_MS = 1000, REFILL_RETRY_MS = 1000, INCARNATION_SIZE = 24 };
 
 /* A checkpoint to commit. */
 struct commit_job {
@@ -31,11 +31,13 @@ struct drop_job {
   struct drop_job *next;
 };
 
-struct models_job {
+struct refill_job {
   struct task task;
   struct coordinator_service *shell;
+  char identity[STORE_IDENTITY_SIZE]; /* ours; then that of the store */
   struct buffer **models;
   int n_models;
+  struct err err;
 };
 
 /* A sweep, asked for by a call or (NULL) by ourselves. */
@@ -54,7 +56,9 @@ static int write_commit(struct commit_job *job);
 static void commit_done(struct task *task);
 static void drop(struct task *task);
 static void drop_done(struct task *task);
-static void put_models(struct task *task);
+static void refill(struct task *task);
+static int write_refill(struct refill_job *job);
+static void refill_done(struct task *task);
 static void sweep(struct task *task);
 static int delete_run(struct sweep_job *job, char **run);
 static void sweep_done(struct task *task);
@@ -178,6 +182,10 @@ static void drop_done(struct task *task) {
 
 void shell_upkeep_turn(struct coordinator_service *shell, uint64_t now_ms) {
   struct drop_job **at = &shell->drops, *job;
+  if (shell->refill_ms && now_ms >= shell->refill_ms)
+    shell_refill(shell);
+  if (shell->fetch_ms && now_ms >= shell->fetch_ms)
+    shell_fetch_models(shell);
   while ((job = *at)) {
     if (now_ms < job->retry_ms) {
       at = &job->next;
@@ -199,30 +207,55 @@ void shell_upkeep_fini(struct coordinator_service *shell) {
   block_refs_free(shell->refs);
 }
 
-void shell_put_models(struct coordinator_service *shell) {
-  struct models_job *job = mem_new(sizeof *job);
+void shell_refill(struct coordinator_service *shell) {
+  struct refill_job *job = mem_new(sizeof *job);
   int capacity = 0;
-  *job = (struct models_job){.task.run = put_models, .shell = shell};
+  *job = (struct refill_job){.task.run = refill, .shell = shell};
+  memcpy(job->identity, shell->identity, sizeof job->identity);
   for (struct live_model *model = shell->models; model; model = model->next) {
     array_reserve((void **)&job->models, &capacity, job->n_models, sizeof *job->models);
     job->models[job->n_models++] = buffer_get(model->onnx);
   }
-  task_post(shell->jobs, &job->task);
+  shell->refill_ms = 0;
+  task_post(shell->jobs, &job->task); /* one a second at most, and one a model that was read late */
 }
 
 /* What was counted is gone with the store's content. */
-static void put_models(struct task *task) {
-  struct models_job *job = TASK_OWNER(task, struct models_job, task);
-  block_refs_free(job->shell->refs);
-  job->shell->refs = NULL;
-  for (int i = 0; i < job->n_models; i++) {
-    struct err err = ERR_NONE;
-    char key[STORE_KEY_SIZE];
-    if (!shell_is_ending(job->shell) &&
-        store_put(job->shell->store, job->models[i]->data, job->models[i]->size_bytes, key, &err))
-      log_event(LOG_ERROR, "coordinator", "model_not_kept", "key=%s reason=\"%s\"", key, err.text);
-    buffer_put(job->models[i]);
+static void refill(struct task *task) {
+  struct refill_job *job = TASK_OWNER(task, struct refill_job, task);
+  struct coordinator_service *shell = job->shell;
+  block_refs_free(shell->refs);
+  shell->refs = NULL;
+  if (!shell_is_ending(shell) && shell_may_write(shell, &job->err) && write_refill(job)) {
+    log_event(LOG_ERROR, "coordinator", "store_not_refilled", "reason=\"%s\"", job->err.text);
+    shell_note_failure(shell, &job->err);
   }
+  job->task.run = refill_done;
+  task_post(shell->desk, &job->task);
+}
+
+/* The identity first: without it no server loads a run. */
+static int write_refill(struct refill_job *job) {
+  struct coordinator_service *shell = job->shell;
+  char epoch[LEASE_EPOCH_SIZE], key[STORE_KEY_SIZE];
+  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  int rc;
+  rc = store_identity_settle(shell->store, &guard, job->identity, &job->err);
+  for (int i = 0; i < job->n_models && !rc; i++)
+    rc = store_put(shell->store, job->models[i]->data, job->models[i]->size_bytes, key, &job->err);
+  return rc;
+}
+
+/* STALE: it was emptied once more, or another leads; either is told. It may have got another identity: what
+   it lost its content to was a store before. */
+static void refill_done(struct task *task) {
+  struct refill_job *job = TASK_OWNER(task, struct refill_job, task);
+  if (job->err.code && job->err.code != ERR_STALE)
+    job->shell->refill_ms = shell_now_ms() + REFILL_RETRY_MS;
+  else if (!job->err.code)
+    memcpy(job->shell->identity, job->identity, sizeof job->identity);
+  for (int i = 0; i < job->n_models; i++)
+    buffer_put(job->models[i]);
   free(job->models);
   free(job);
 }

@@ -50,6 +50,7 @@ struct link *link_start(const struct link_options *options) {
   struct run_loader_options loader = {.shards = options->shards,
                                       .n_shards = options->n_shards,
                                       .store = options->store,
+                                      .store_url = options->store_url,
                                       .store_patience_ms = options->store_patience_ms,
                                       .tell = link_report,
                                       .done = link_on_loaded,
@@ -278,6 +279,7 @@ static void link_on_loaded(void *user, struct run_loaded *loaded) {
   refused.incarnation = loaded->order->incarnation;
   refused.bad_input = loaded->is_bad_input;
   refused.lost_checkpoint = loaded->is_lost_checkpoint;
+  refused.wrong_store = loaded->is_wrong_store;
   link_refuse(link, loaded->membership, &refused, &loaded->err);
 }
 

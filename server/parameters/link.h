@@ -18,6 +18,7 @@ struct link_options {
   struct shard **shards;
   uint32_t n_shards;
   struct store *store;   /* may be NULL */
+  const char *store_url; /* of it, for messages; may be NULL */
   int store_patience_ms; /* how long a run that is to be loaded waits for a store that is away */
 };
 

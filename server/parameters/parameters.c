@@ -18,6 +18,7 @@ struct parameters {
   struct shard *shards[SHARDS_MAX];
   uint32_t n_shards;
   struct store *store;
+  const char *store_url;
   struct link *link; /* NULL before join */
 };
 
@@ -30,6 +31,7 @@ struct parameters *parameters_new(const struct parameters_options *options) {
   run_table_init(&parameters->runs);
   parameters->service = service_over(&parameters->runs);
   parameters->store = options->store;
+  parameters->store_url = options->store_url;
   parameters->n_shards = (uint32_t)(shards < 1 ? 1 : shards < SHARDS_MAX ? shards : SHARDS_MAX);
   for (uint32_t s = 0; s < parameters->n_shards; s++)
     parameters->shards[s] = shard_new();
@@ -49,6 +51,7 @@ void parameters_join(struct parameters *parameters, struct rpc_client *client, c
                                  .shards = parameters->shards,
                                  .n_shards = parameters->n_shards,
                                  .store = parameters->store,
+                                 .store_url = parameters->store_url,
                                  .store_patience_ms = STORE_PATIENCE_MS};
   CHECK(!parameters->link);
   parameters->link = link_start(&options);

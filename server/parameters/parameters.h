@@ -13,7 +13,9 @@ struct store;
 
 struct parameters_options {
   struct store *store; /* outlives the role; NULL: WriteBlocks is answered with an error */
-  int shards;          /* threads that do the arithmetic; 0: the cores, at most 4 */
+  const char
+      *store_url; /* of it, for messages, which do not show its password; outlives the role; may be NULL */
+  int shards;     /* threads that do the arithmetic; 0: the cores, at most 4 */
 };
 
 /* Threads are up and calls can be answered when it returns. */

@@ -39,6 +39,15 @@ static bool restore_waits(const struct restore *restore, uint64_t begin_ns, int 
   return true;
 }
 
+int restore_identity(const struct restore *restore, char identity[STORE_IDENTITY_SIZE], struct err *err) {
+  uint64_t begin_ns = clock_now_ns();
+  int pause_ms = PAUSE_MS_FIRST, code;
+  do
+    code = store_identity_read(restore->store, identity, err);
+  while (code && restore_waits(restore, begin_ns, &pause_ms, err));
+  return code ? (int)err->code : 0;
+}
+
 static int manifest_check(const Weir__Manifest *manifest, const Weir__LoadRun *order, struct err *err) {
   if (strcmp(manifest->run, order->run) != 0 || manifest->step != order->step)
     return err_set(err, ERR_CORRUPT, "%s is the checkpoint of run '%s' at version %llu", order->manifest,

@@ -4,6 +4,7 @@
 
 #include "server/parameters/run.h"
 #include "storage/checkpoint.h"
+#include "storage/identity.h"
 
 /* A store that is away is asked again, for so long since it last answered. */
 struct restore {
@@ -13,6 +14,10 @@ struct restore {
   bool (*pause)(void *user, int pause_ms);
   void *user;
 };
+
+/* Which store it is. Errors: NOT_FOUND: it has no identity; CORRUPT; CANCELLED; those of the store when its
+   time is over. */
+int restore_identity(const struct restore *restore, char identity[STORE_IDENTITY_SIZE], struct err *err);
 
 /* The checkpoint that the order names. Blocks. Errors: NOT_FOUND and CORRUPT (also when it is not the run's
    at that version): it is lost; CANCELLED; those of the store when its time is over. */

@@ -27,6 +27,7 @@ struct run_loader {
   const struct load *present; /* the one under way */
   bool is_cancelled;          /* it is */
   bool is_stopping;
+  char identity[STORE_IDENTITY_SIZE]; /* the thread's own: of the store; empty until it was read */
 };
 
 static void *run_loader_main(void *argument);
@@ -144,6 +145,33 @@ static int load_make_run(struct run_loader *loader, const struct load *load, str
   return code;
 }
 
+/* Before anything is read from the store or written to it. What was seen once holds: the store does not
+   change while we run. */
+static int load_check_store(struct run_loader *loader, const struct restore *restore, const struct load *load,
+                            struct run_loaded *loaded) {
+  const char *expected = load->order->store_identity;
+  char found[STORE_IDENTITY_SIZE] = "", *url;
+  int code = 0;
+  if (!*expected || strcmp(loader->identity, expected) == 0)
+    return 0;
+  if (restore->store)
+    code = restore_identity(restore, found, &loaded->err);
+  if (code && code != ERR_NOT_FOUND && code != ERR_CORRUPT)
+    return code;
+  if (!code && strcmp(found, expected) == 0) {
+    memcpy(loader->identity, found, sizeof found);
+    return 0;
+  }
+  loaded->is_wrong_store = true;
+  if (!restore->store)
+    return err_set(&loaded->err, ERR_INVALID, "this server has no store: it was started without --store");
+  url = store_url_redacted(loader->options.store_url ? loader->options.store_url : "its --store");
+  err_set(&loaded->err, ERR_INVALID, "this server's store, %.300s, is not the coordinator's: %s", url,
+          *found ? "its record store/identity differs" : "it has not its record store/identity");
+  free(url);
+  return loaded->err.code;
+}
+
 /* The manifest first: it is small, and without it the rest is in vain. */
 static int load_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
   struct restore restore = {.store = loader->options.store,
@@ -151,7 +179,9 @@ static int load_run(struct run_loader *loader, const struct load *load, struct r
                             .pause = loader_pause,
                             .user = loader};
   Weir__Manifest *manifest = NULL;
-  int code;
+  int code = load_check_store(loader, &restore, load, loaded);
+  if (code)
+    return code;
   if (!*load->order->manifest)
     return load_make_run(loader, load, loaded);
   if (!restore.store)

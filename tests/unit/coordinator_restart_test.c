@@ -1,5 +1,6 @@
 /* Coordinators that come and go on one store, and stores that do: what is kept, who leads, what is refused.
  */
+#include "storage/identity.h"
 #include "tests/unit/coordinator_service_fixture.h"
 
 static bool is_written(struct fixture *f, const char *run, const char *which) {
@@ -308,10 +309,12 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
   char *id = submit(f), sha256[65];
   bool has = false;
   const char *key = sha256;
+  char identity[STORE_IDENTITY_SIZE], again[STORE_IDENTITY_SIZE];
   Weir__RunRecord *record;
   assert_int_equal(checkpoint_find_run(f->store, id, &record, &err), 0);
   strcpy(sha256, record->model_sha256);
   message_free(record);
+  assert_int_equal(store_identity_read(f->store, identity, &err), 0);
   AWAIT(is_written(f, id, "incarnation"));
   assert_int_equal(store_list_records(f->store, "", &names, &err), 0);
   for (int i = 0; i < names.count; i++)
@@ -320,9 +323,29 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
   AWAIT(store_list_blocks(f->store, delete_one, f, &err) == 0);
   AWAIT(is_written(f, id, "run") && is_written(f, id, "incarnation"));
   AWAIT(store_has_blocks(f->store, &key, 1, &has, &err) == 0 && has);
+  assert_int_equal(store_identity_read(f->store, again, &err), 0);
+  assert_string_equal(again, identity);
   restart(f, true);
+  assert_int_equal(store_identity_read(f->store, again, &err), 0);
+  assert_string_equal(again, identity);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
   assert_false(f->seat.is_deposed);
+  free(id);
+}
+
+static void a_run_whose_model_is_nowhere_any_more_fails(void **state) {
+  struct fixture *f = *state;
+  struct err err = ERR_NONE;
+  char *id = submit(f);
+  Weir__RunInfo *info = NULL;
+  seat_stop(&f->seat);
+  assert_int_equal(store_list_blocks(f->store, delete_one, f, &err), 0);
+  seat_start(f, &f->seat, "first:1");
+  f->channel = f->seat.channel;
+  AWAIT(run_state(f, id) == WEIR__RUN_STATE__FAILED);
+  assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), 0);
+  assert_non_null(strstr(info->message, "the store has lost the model"));
+  message_free(info);
   free(id);
 }
 
@@ -490,6 +513,7 @@ int main(void) {
       TEST(a_submission_that_the_store_cannot_keep_is_refused_and_forgotten),
       TEST(a_state_that_the_store_missed_is_written_when_it_is_back),
       TEST(an_emptied_store_gets_everything_that_is_in_memory_again),
+      TEST(a_run_whose_model_is_nowhere_any_more_fails),
       TEST(damaged_records_are_passed_over),
       TEST(old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights),
       TEST(verify_tells_of_every_checkpoint),

@@ -359,6 +359,8 @@ static void resume(struct world *w, int run, bool is_newest) {
   arena_init(&arena);
   if (coordinator_list_checkpoints(w->core, w->runs[run].id, &arena, &reply) && reply.n_checkpoints) {
     size_t pick = is_newest ? reply.n_checkpoints : roll(w, reply.n_checkpoints + 1);
+    while (pick && reply.checkpoints[pick - 1]->unreadable)
+      pick--;
     event.resumed.step = pick ? reply.checkpoints[pick - 1]->step : 0;
   }
   arena_fini(&arena);

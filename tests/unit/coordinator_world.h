@@ -313,13 +313,14 @@ static inline void check_drop(struct world *w, const struct coordinator_action *
   assert_true(coordinator_list_checkpoints(w->core, action->run, &arena, &reply));
   for (size_t i = 0; i < reply.n_checkpoints; i++) {
     assert_true(reply.checkpoints[i]->step != action->step);
-    newer += reply.checkpoints[i]->step > action->step;
+    newer += reply.checkpoints[i]->step > action->step && !reply.checkpoints[i]->unreadable;
     is_beaten |=
         !isnan(reply.checkpoints[i]->accuracy) && reply.checkpoints[i]->accuracy >= accuracy_at(action->step);
   }
   if (newer > 0 && !stored->is_leftover) {
     assert_true(newer >= spec->keep);
-    assert_true(is_beaten || !spec->keep_best || !plan_evaluates(&w->plan, action->step));
+    assert_true(is_beaten || !spec->keep_best || !plan_evaluates(&w->plan, action->step) ||
+                stored->is_damaged); /* of no use */
   }
   stored->is_dropped = true;
   arena_fini(&arena);
@@ -332,8 +333,10 @@ static inline void check_lists(struct world *w) {
     Weir__RunInfo info;
     arena_init(&arena);
     if (coordinator_list_checkpoints(w->core, w->runs[i].id, &arena, &reply)) {
-      assert_true(reply.n_checkpoints <=
-                  w->spec->checkpoint->keep + (w->spec->checkpoint->keep_best != NULL));
+      size_t readable = 0;
+      for (size_t k = 0; k < reply.n_checkpoints; k++)
+        readable += !reply.checkpoints[k]->unreadable;
+      assert_true(readable <= w->spec->checkpoint->keep + (w->spec->checkpoint->keep_best != NULL));
       for (size_t k = 1; k < reply.n_checkpoints; k++)
         assert_true(reply.checkpoints[k - 1]->step < reply.checkpoints[k]->step);
       assert_true(coordinator_run_info(w->core, w->runs[i].id, w->now_ms, &info));
@@ -501,6 +504,15 @@ static inline void coordinator_dies(struct world *w) {
   }
 }
 
+/* As the record says. */
+static inline bool is_passed_over(const Weir__RunRecord *record, const Weir__CheckpointInfo *info) {
+  for (size_t i = 0; i < record->n_checkpoints; i++)
+    if (record->checkpoints[i]->step == info->step &&
+        record->checkpoints[i]->incarnation == info->incarnation)
+      return record->checkpoints[i]->unreadable;
+  return false;
+}
+
 static inline void restore_run(struct world *w, struct stored_run *run) {
   struct coordinator_event event = {
       .kind = EVENT_RUN_RESTORED,
@@ -510,6 +522,7 @@ static inline void restore_run(struct world *w, struct stored_run *run) {
   size_t n = 0;
   for (int step = 1; step <= STEPS; step++)
     if (run->checkpoints[step].exists) {
+      run->checkpoints[step].info->unreadable = is_passed_over(record, run->checkpoints[step].info);
       list[n++] = run->checkpoints[step].info;
       run->checkpoints[step].is_leftover |= run->checkpoints[step].is_dropped;
       run->checkpoints[step].is_dropped = false; /* known again; it may have to be dropped again */

@@ -78,18 +78,24 @@ static void role_fini(struct role_fixture *f) {
   free(f->workers.model);
 }
 
-static void order_load_from(struct role_fixture *f, uint64_t incarnation, uint64_t step,
-                            const char *manifest) {
+static void order_load_of(struct role_fixture *f, const char *store, uint64_t incarnation, uint64_t step,
+                          const char *manifest) {
   Weir__Order order = WEIR__ORDER__INIT;
   Weir__LoadRun load = *make_order(incarnation, 1);
   load.step = step;
   load.manifest = (char *)manifest;
+  load.store_identity = (char *)store;
   load.model_bytes = f->workers.model_bytes;
   load.model_sha256 = f->model_sha256;
   order.epoch = 1;
   order.body_case = WEIR__ORDER__BODY_LOAD;
   order.load = &load;
   coordinator_order(&f->coordinator, &order);
+}
+
+static void order_load_from(struct role_fixture *f, uint64_t incarnation, uint64_t step,
+                            const char *manifest) {
+  order_load_of(f, "", incarnation, step, manifest);
 }
 
 static void order_load(struct role_fixture *f) {
@@ -395,6 +401,32 @@ static void a_run_is_rolled_back_to_its_checkpoint_or_says_that_it_is_lost(void 
   role_fini(&f);
 }
 
+static void a_run_of_another_store_is_refused(void **state) {
+  static const char ours[] = "00112233445566778899aabbccddeeff",
+                    theirs[] = "ff112233445566778899aabbccddeeff";
+  struct role_fixture f;
+  const Weir__MemberMessage *message;
+  struct err err = ERR_NONE;
+  (void)state;
+  role_init(&f);
+  order_load_of(&f, theirs, 1, 0, "");
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  assert_true(message->refused->wrong_store && !message->refused->bad_input);
+  assert_non_null(strstr(message->refused->message, "is not the coordinator's: it has not its record"));
+  assert_int_equal(store_put_record(&f.store.base, "store/identity", ours, strlen(ours), NULL, 0, &err), 0);
+  order_load_of(&f, theirs, 2, 1, "runs/unit-1/checkpoints/00000000000000000001");
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
+  assert_true(message->refused->wrong_store && !message->refused->lost_checkpoint);
+  assert_non_null(strstr(message->refused->message, "is not the coordinator's: its record"));
+  order_load_of(&f, ours, 3, 0, "");
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  f.store.n_failures = 1 << 20; /* what is known need not be asked again */
+  f.store.fail_code = ERR_UNAVAILABLE;
+  order_load_of(&f, ours, 4, 0, "");
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  role_fini(&f);
+}
+
 static void a_newer_order_ends_the_wait_for_a_store(void **state) {
   struct role_fixture f;
   (void)state;
@@ -432,6 +464,7 @@ int main(void) {
       cmocka_unit_test(what_a_former_coordinator_ordered_is_not_answered_to_the_next),
       cmocka_unit_test(a_run_that_is_there_is_not_loaded_again),
       cmocka_unit_test(a_run_is_rolled_back_to_its_checkpoint_or_says_that_it_is_lost),
+      cmocka_unit_test(a_run_of_another_store_is_refused),
       cmocka_unit_test(a_newer_order_ends_the_wait_for_a_store),
       cmocka_unit_test(a_server_can_stop_while_a_model_does_not_come),
   };

@@ -1,0 +1,18 @@
+/* Which store this is. Two processes that were given different URLs can tell by it whether they use one
+ * store. */
+#ifndef WEIR_STORAGE_IDENTITY_H
+#define WEIR_STORAGE_IDENTITY_H
+
+#include "storage/store.h"
+
+enum { STORE_IDENTITY_SIZE = 33 }; /* 32 random hexadecimal digits and the zero */
+
+/* Errors: NOT_FOUND: the store has none yet; CORRUPT; those of the store. */
+int store_identity_read(struct store *store, char identity[STORE_IDENTITY_SIZE], struct err *err);
+
+/* Reads it; where there is none, gives the store one: `identity` if it is not empty, else a new one. Writes
+   only while the guard holds. Errors: STALE; CORRUPT; those of the store. */
+int store_identity_settle(struct store *store, const struct store_guard *guard,
+                          char identity[STORE_IDENTITY_SIZE], struct err *err);
+
+#endif

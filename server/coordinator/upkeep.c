@@ -135,7 +135,7 @@ static void commit_done(struct task *task) {
   info.weights_sha256 = job->sha256;
   if ((job->err.code == ERR_NOT_FOUND || job->err.code == ERR_STALE) && !shell->is_stopping) {
     /* A store that lost its last seconds may have kept the epoch, and forgotten the run or its model. */
-    shell_put_models(shell);
+    shell_refill(shell);
     shell_saves_emptied(shell);
   }
   shell_step(shell, &event);

@@ -49,7 +49,7 @@
 enum { FDS_MAX = 4096, PATH_BYTES = 1024, PHASE_BYTES = 12 };
 
 /* crash_points.py has the same list. */
-enum call { CREATE, WRITE, SYNC, SYNC_ALL, RENAME, UNLINK, MKDIR, SEND, CALLS };
+enum call { CREATE, WRITE, SYNC, SYNC_ALL, RENAME, UNLINK, MKDIR, SEND, ANY, CALLS };
 
 /* Shared by the processes of a machine. */
 struct count {
@@ -128,11 +128,12 @@ static void die(void) {
 }
 
 static bool is_due(const char *phase, enum call call) {
-  uint64_t step;
+  uint64_t step, any;
   if (!__atomic_load_n(&crash.count->is_armed, __ATOMIC_SEQ_CST))
     return false;
   step = __atomic_add_fetch(&crash.count->steps[call], 1, __ATOMIC_SEQ_CST);
-  if (call != crash.call || step != crash.at)
+  any = __atomic_add_fetch(&crash.count->steps[ANY], 1, __ATOMIC_SEQ_CST);
+  if (crash.call == ANY ? any != crash.at : call != crash.call || step != crash.at)
     return false;
   snprintf(crash.count->phase, PHASE_BYTES, "%s", phase);
   return true;

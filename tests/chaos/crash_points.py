@@ -34,8 +34,9 @@ from redis_servers import Redis, encode, need
 SHIM = os.path.join(BUILD, "tests", "chaos", "crash_point.so")
 # Of each store: the kinds, and their shares of the points.
 KINDS = {"file": {"kill": 1, "power": 1}, "redis": {"kill": 5, "redis": 2, "redis-power": 2, "redis-power-everysec": 1}}
-CALLS = ("create", "write", "sync", "sync_all", "rename", "unlink", "mkdir", "send")  # as crash_point.c has them
-NEVER = (0, 0)    # where not to crash
+CALLS = ("create", "write", "sync", "sync_all", "rename", "unlink", "mkdir", "send", "any")  # as crash_point.c has them
+ANY = CALLS.index("any")
+NEVER = (ANY, 0)  # where not to crash
 AT_ONCE = 3       # points side by side
 END_SECONDS = 90  # for a run to end after a crash
 SPEC = """name: crash
@@ -56,13 +57,17 @@ KEEP = 2
 
 
 class Shim:
-    """The state that the preloaded library shares with us. at: which of CALLS, and its number among these."""
+    """The state that the preloaded library shares with us. at: the step to die at among those of that call."""
 
-    def __init__(self, folder, at, below="", port=0, has_power=False):
+    LAYOUT = struct.Struct(f"={len(CALLS)}QII12s")
+
+    def __init__(self, folder, at, below="", port=0, has_power=False, call=ANY, is_armed=True):
         self.path = folder.file("shim")
-        self.at, self.below, self.has_power = at, below, has_power
+        self.at, self.below, self.has_power, self.call = at, below, has_power, call
         os.makedirs(os.path.join(self.path, "inodes"))
-        self.command = ["env", f"LD_PRELOAD={SHIM}", f"WEIR_CRASH_STATE={self.path}", f"WEIR_CRASH_AT={at[0]} {at[1]}",
+        with open(os.path.join(self.path, "count"), "wb") as file:
+            file.write(self.LAYOUT.pack(*[0] * len(CALLS), is_armed, 0, b""))
+        self.command = ["env", f"LD_PRELOAD={SHIM}", f"WEIR_CRASH_STATE={self.path}", f"WEIR_CRASH_AT={call} {at}",
                         f"WEIR_CRASH_FOLDER={below}", f"WEIR_CRASH_PORT={port}",
                         "ASAN_OPTIONS=verify_asan_link_order=0"] + ["WEIR_CRASH_POWER=1"] * has_power
 
@@ -83,23 +88,26 @@ class Shim:
             file.write(struct.pack("=I", 1))
 
     def read(self):
-        """(is dead, phase, steps of each of CALLS since it was armed)"""
-        layout = struct.Struct(f"={len(CALLS)}QII12s")
+        """(steps by call since it was armed, is dead, where)"""
         with open(os.path.join(self.path, "count"), "rb") as file:
-            *steps, _, is_dead, phase = layout.unpack(file.read(layout.size))
-        return is_dead != 0, phase.split(b"\0")[0].decode(), steps
-
-    @property
-    def is_dead(self):
-        return self.read()[0]
-
-    @property
-    def died_at(self):
-        return f"{self.read()[1]} {CALLS[self.at[0]]}"
+            *steps, _, is_dead, phase = self.LAYOUT.unpack(file.read(self.LAYOUT.size))
+        return steps, is_dead != 0, phase.split(b"\0")[0].decode()
 
     @property
     def steps(self):
-        return self.read()[2]
+        return self.read()[0][ANY]
+
+    @property
+    def steps_by_call(self):
+        return self.read()[0][:ANY]
+
+    @property
+    def is_dead(self):
+        return self.read()[1]
+
+    @property
+    def died_at(self):
+        return f"{self.read()[2]} {CALLS[self.call]}"
 
 
 class CrashingRedis(Redis):
@@ -111,7 +119,8 @@ class CrashingRedis(Redis):
                          appendfsync="everysec" if kind.endswith("everysec") else "always")
         if kind != "kill":
             self.stop()
-            self.shim = Shim(folder, at, os.path.join(self.path, "appendonlydir"), has_power="power" in kind)
+            self.shim = Shim(folder, at[1], os.path.join(self.path, "appendonlydir"), has_power="power" in kind,
+                             call=at[0], is_armed=False)
             self.shim.adopt()
             self.start(self.shim.command)
 
@@ -158,10 +167,11 @@ class Site:
         if store == "file":
             self.path = self.folder.file("store")
             self.url = "file://" + self.path
-            self.shim = Shim(self.folder, at, self.path, has_power=self.kind == "power")
+            self.shim = Shim(self.folder, at[1], self.path, has_power=self.kind == "power", call=at[0],
+                             is_armed=False)
             return
         self.redis = CrashingRedis(self.folder, self.kind, at)
-        self.shim = self.redis.shim or Shim(self.folder, at, port=self.redis.port)
+        self.shim = self.redis.shim or Shim(self.folder, at[1], port=self.redis.port, call=at[0], is_armed=False)
         self.url = f"redis://{self.redis.address}"
 
     def start(self, role, before=()):
@@ -226,7 +236,7 @@ class Site:
         if self.redis and self.redis.shim:
             assert self.redis.process.wait() == -signal.SIGKILL, "redis-server was not killed"
         if self.shim.has_power:
-            chooser = random.Random(f"{self.kind} {self.shim.at}")
+            chooser = random.Random(f"{self.kind} {self.shim.call} {self.shim.at}")
             self.lost = lose_power(self.shim.below, self.shim.path, chooser, may_garble=self.kind == "power")
         if self.redis and self.redis.shim:
             self.redis.start()
@@ -327,7 +337,7 @@ class Inputs:
         if (kind, victim) not in self.ranges:
             with Site(self, self.store, kind, victim, NEVER) as site:
                 assert not site.await_crash()
-                steps = site.shim.steps
+                steps = site.shim.steps_by_call
                 weights = site.finish()
             assert self.reference in (None, weights), "undisturbed runs differ"
             self.reference = weights

@@ -300,6 +300,7 @@ static bool link_has_run(struct link *link, uint64_t membership, const Weir__Loa
 /* The incarnation before goes first: two of them need not fit into memory. */
 static void link_obey_load(struct link *link, uint64_t membership, const Weir__LoadRun *order) {
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
+  struct member *member; /* lives while its order is obeyed */
   struct err err;
   run_loader_cancel(link->loader, order->run);
   if (link_has_run(link, membership, order))
@@ -312,9 +313,10 @@ static void link_obey_load(struct link *link, uint64_t membership, const Weir__L
     return;
   }
   pthread_mutex_lock(&link->lock);
-  if (link->member)
-    run_loader_add(link->loader, order, link->id, member_channel(link->member), membership);
-  pthread_mutex_unlock(&link->lock);
+  member = link->member;
+  pthread_mutex_unlock(&link->lock); /* the loader's callback takes it under the loader's own */
+  if (member)
+    run_loader_add(link->loader, order, link->id, member_channel(member), membership);
 }
 
 static void link_obey_write(struct link *link, uint64_t membership, Weir__WriteBlocks *order) {

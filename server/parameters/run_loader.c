@@ -80,10 +80,15 @@ void run_loader_add(struct run_loader *loader, const Weir__LoadRun *order, const
                         .coordinator = coordinator,
                         .membership = membership};
   pthread_mutex_lock(&loader->lock);
-  *loader->last = load;
-  loader->last = &load->next;
-  pthread_cond_broadcast(&loader->changed);
+  if (!loader->is_stopping) {
+    *loader->last = load;
+    loader->last = &load->next;
+    load = NULL;
+    pthread_cond_broadcast(&loader->changed);
+  }
   pthread_mutex_unlock(&loader->lock);
+  if (load)
+    load_free(load);
 }
 
 void run_loader_cancel(struct run_loader *loader, const char *run) {

@@ -36,8 +36,8 @@ struct run_loader *run_loader_new(const struct run_loader_options *options);
 void run_loader_stop(struct run_loader *loader);
 void run_loader_free(struct run_loader *loader); /* NULL is ignored */
 
-/* Queues a load (the order is copied); models come over the channel, which lives until run_loader_stop. Any
-   thread, never blocks. */
+/* Queues a load (the order is copied), unless the loader was stopped; models come over the channel, which
+   lives until run_loader_stop. Any thread, never blocks; with no lock that `done` takes. */
 void run_loader_add(struct run_loader *loader, const Weir__LoadRun *order, const char *own_id,
                     struct rpc_channel *coordinator, uint64_t membership);
 /* Drops the loads of a run (NULL: all), also the one that is under way, as soon as it can be ended. Any

@@ -1,0 +1,165 @@
+"""What people and members do while a run recovers: join, leave, pause, resume, cancel, and other runs beside it."""
+import os
+import re
+import shlex
+import signal
+import subprocess
+
+from harness import (Cluster, Folder, Process, assert_recovered, children_of, main, newest_step, program, read_metrics,
+                     wait_for, weir)
+from redis_servers import Redis
+from test_recovery import Run, kill, undisturbed, write_spec
+
+
+def rolled_back(cluster, times=1):
+    return cluster.coordinator.output().count(" roll_back ") >= times
+
+
+def named_spec(folder, name, tail=""):
+    with open(write_spec(folder)) as file:
+        return folder.file(name + ".yaml", file.read().replace("name: small", f"name: {name}") + tail)
+
+
+class Runs:
+    """Several runs at a time, each followed by a client."""
+
+    def __init__(self, folder, cluster, names, tail=""):
+        at = ("--coordinator", cluster.address)
+        ids = [weir("submit", named_spec(folder, name, tail), *at).stdout.strip() for name in names]
+        self.metrics = [folder.file(run + ".jsonl") for run in ids]
+        self.clients = [Process(program("weir"), "watch", run, "--metrics", metrics, *at)
+                        for run, metrics in zip(ids, self.metrics)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for client in self.clients:
+            client.__exit__()
+
+    def end(self):
+        for client, metrics in zip(self.clients, self.metrics):
+            assert client.wait() == 0, client.output()[-2000:]
+            assert_recovered(metrics, undisturbed())
+
+
+def test_workers_join_while_a_run_rolls_back():
+    with Folder() as folder, Cluster(folder, servers=2, workers=1) as cluster, Run(folder, cluster) as run:
+        run.wait_step(60)
+        kill(cluster.servers[0][0])
+        cluster.add_worker()
+        cluster.restart_server(0)
+        run.wait(lambda: rolled_back(cluster), "the roll-back")
+        cluster.add_worker(threads=2)
+        run.end()
+        assert max(event["workers"] for event in run.steps()) > 1
+
+
+def test_a_run_rolls_back_without_workers_and_waits_for_one():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        run.wait_step(60)
+        kill(cluster.servers[0][0], *cluster.workers)
+        cluster.restart_server(0)
+        run.wait(lambda: "waiting for workers: 0 of 1" in run.status()["message"] and rolled_back(cluster), "its message")
+        cluster.add_worker()
+        run.end()
+
+
+def test_a_server_that_came_late_takes_part_after_the_next_roll_back():
+    with Folder() as folder, Cluster(folder, servers=2, workers=1) as cluster, Run(folder, cluster) as run:
+        def take_part():
+            return sorted(server["blocks"] > 0 for server in cluster.json("servers"))
+        run.wait_step(60)
+        kill(cluster.servers[0][0])
+        run.wait_step(0, incarnation=1)
+        cluster.restart_server(0)
+        wait_for(lambda: take_part() == [False, True], "the server that is not needed yet")
+        kill(cluster.servers[1][0])
+        cluster.restart_server(1)
+        run.wait_step(0, incarnation=2)
+        assert take_part() == [True, True], cluster.json("servers")
+        run.end()
+
+
+def test_a_run_is_paused_resumed_and_cancelled_while_its_servers_are_away():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+        at = ("--coordinator", cluster.address)
+        run.wait_step(60)
+        run.wait_checkpoint(20)
+        kill(*[server for server, _ in cluster.servers])
+        weir("pause", "small", *at)
+        run.wait(lambda: run.status()["state"] == "paused", "the pause")
+        first = cluster.json("checkpoints", "small")[0]["step"]
+        weir("resume", "small", "--step", first, *at)
+        cluster.restart_server(0)
+        run.wait_step(first, incarnation=1)
+        kill(cluster.servers[0][0])
+        run.wait(lambda: "waiting for a server" in run.status()["message"], "its message")
+        weir("cancel", "small", *at)
+        assert run.client.wait() == 1, run.client.output()[-2000:]
+        cluster.restart_server(0)
+        weir("resume", "small", *at)
+        weir("watch", "small", "--metrics", folder.file("again.jsonl"), *at)
+        assert_recovered(folder.file("again.jsonl"), undisturbed())
+
+
+def test_a_training_is_interrupted_while_its_servers_are_started_again():
+    with Folder() as folder:
+        out = folder.file("out")
+        metrics = os.path.join(out, "metrics.jsonl")
+        with Process(program("weir"), "train", write_spec(folder), "--workers", 2, "--servers", 2, "--threads", 1,
+                     "--out", out) as training:
+            wait_for(lambda: newest_step(metrics) >= 60, "step 60")
+            for pid in children_of(training.child.pid, "weir-server"):
+                with open(f"/proc/{pid}/cmdline") as command:
+                    if "--role=parameters" in command.read():
+                        os.kill(pid, signal.SIGKILL)
+            training.send(signal.SIGINT)
+            assert training.wait() == 130, training.output()[-3000:]
+            command = shlex.split(re.search(r"to resume: (.*)", training.output()).group(1))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert_recovered(metrics, undisturbed())
+
+
+def test_queued_runs_outlive_the_coordinator():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, \
+            Runs(folder, cluster, ("first", "second")) as runs:
+        wait_for(lambda: newest_step(runs.metrics[0]) >= 60, "steps")
+        assert {entry["name"]: entry["state"] for entry in cluster.json("runs")}["second"] == "queued"
+        kill(cluster.coordinator)
+        cluster.start_coordinator()
+        runs.end()
+
+
+def test_two_runs_lose_the_same_server():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, \
+            Runs(folder, cluster, ("first", "second"), "workers: {min: 1, max: 1}\n") as runs:
+        wait_for(lambda: min(map(newest_step, runs.metrics)) >= 40, "steps")
+        kill(cluster.servers[0][0])
+        cluster.restart_server(0)
+        runs.end()
+        assert all(any("incarnation" in event for event in read_metrics(metrics)) for metrics in runs.metrics)
+
+
+def test_a_cluster_whose_store_was_emptied_while_nobody_led_takes_new_runs():
+    with Folder() as folder, Redis(folder, appendonly="yes") as redis, \
+            Cluster(folder, workers=1, store=f"redis://{redis.address}") as cluster, Run(folder, cluster) as lost:
+        lost.wait_step(10)
+        for _ in range(3):
+            kill(cluster.coordinator)
+            cluster.start_coordinator()
+            lost.wait_step(newest_step(lost.metrics) + 5)  # a member knows the higher epoch
+        kill(cluster.coordinator)
+        redis.local("FLUSHALL")
+        cluster.start_coordinator()
+        assert cluster.coordinator.wait() == 1, "members remember another"
+        assert "epoch_raised" in cluster.coordinator.output()
+        cluster.start_coordinator()
+        assert lost.client.wait() == 2, lost.client.output()[-2000:]
+        with Runs(folder, cluster, ("next",)) as runs:
+            runs.end()
+
+
+if __name__ == "__main__":
+    main(globals())

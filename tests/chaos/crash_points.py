@@ -27,7 +27,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from harness import BUILD, Folder, Process, Skip, program, start_announced, wait_for, weir
+from harness import BUILD, PATIENCE, Folder, Process, Skip, program, start_announced, wait_for, weir
 from power_loss import lose_power
 from redis_servers import Redis, encode, need
 
@@ -37,8 +37,8 @@ KINDS = {"file": {"kill": 1, "power": 1}, "redis": {"kill": 5, "redis": 2, "redi
 CALLS = ("create", "write", "sync", "sync_all", "rename", "unlink", "mkdir", "send", "any")  # as crash_point.c has them
 ANY = CALLS.index("any")
 NEVER = (ANY, 0)  # where not to crash
-AT_ONCE = 3       # points side by side
-END_SECONDS = 90  # for a run to end after a crash
+AT_ONCE = 3             # points side by side
+END_SECONDS = PATIENCE  # for a run to end after a crash
 SPEC = """name: crash
 model: {{onnx: mlp.onnx, loss: cross_entropy}}
 data:
@@ -220,6 +220,8 @@ class Site:
         return self.is_hit()
 
     def follow(self):
+        if self.follower:
+            self.follower.__exit__()
         self.follower = Process(program("weir"), "watch", self.run, "--coordinator", self.addresses["coordinator"])
 
     def recover(self, run):
@@ -266,9 +268,7 @@ class Site:
 
     def finish(self):
         """The run ends as the undisturbed one did, and nothing is left over. Returns its weights_sha256."""
-        if not self.follower or self.follower.child.poll():  # it had found nobody to follow at
-            self.follow()
-        assert self.follower.wait(END_SECONDS) == 0, f"weir watch:\n{self.follower.output()[-1500:]}"
+        wait_for(self.has_ended, "the run's end", END_SECONDS)
         status = json.loads(self.client("status", self.run, "--json"))
         assert status["state"] == "done", status
         # a Redis that has just come back may not have been tried again yet
@@ -280,6 +280,14 @@ class Site:
         for role, process in self.processes.items():
             assert process.child.poll() is None, f"{role} ended with {process.child.poll()}"
         return status["weights_sha256"]
+
+    def has_ended(self):
+        """A client that finds nobody to follow at gives up: it is started again."""
+        status = self.follower.child.poll() if self.follower else 3
+        assert status in (None, 0, 3), f"weir watch ended with {status}:\n{self.follower.output()[-1500:]}"
+        if status == 3:
+            self.follow()
+        return status == 0
 
     def contents(self):
         """Keys of the blocks; contents of the records."""

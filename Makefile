@@ -127,9 +127,9 @@ compose-check: deps-check ## docker/compose.yaml in a private engine, whose cont
 lint: deps-check ## format, cppcheck, layering
 	@python3 tests/run.py tests/lint.py
 
-bench: deps-check ## throughput of training and of push-pull, beside raw TCP
+bench: deps-check ## training, push-pull and checkpoints, each beside its alternative (LARGE=1: a 4 GB checkpoint)
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES)
-	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py
+	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py $(if $(LARGE),large,$(PARTS))
 
 chaos: deps-demo ## train while workers come, freeze and die and the network breaks (SEEDS="1 2 3")
 	@$(MAKE) --no-print-directory all $(CRASH)

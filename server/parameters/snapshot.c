@@ -1,4 +1,4 @@
-/* Snapshots: pinned by shards, written by a thread. */
+/* Snapshots: pinned by shards, written by threads. */
 #include "server/parameters/snapshot.h"
 
 #include <pthread.h>
@@ -10,8 +10,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* WRITER_NICE: a busy machine trains first, and the writer still gets a tenth of a core. */
-enum { ANSWER_BLOCKS_MAX = 4096, WRITER_NICE = 10 };
+/* WRITERS: one hashes while the other waits for the store. WRITER_NICE: a busy machine trains first, and a
+   writer still gets a tenth of a core. */
+enum { ANSWER_BLOCKS_MAX = 4096, WRITERS = 2, WRITER_NICE = 10 };
 
 struct pin {
   uint32_t place;
@@ -27,7 +28,8 @@ struct snapshot {
   uint64_t stall_ns; /* atomic */
 
   /* Under the writer's lock. */
-  struct pin *pins; /* [n_blocks], in the order they came; those from n_taken to n_pinned hold references */
+  struct pin *pins;  /* [n_blocks], in the order they came; those from n_taken to n_pinned hold references */
+  uint64_t begin_ns; /* of the first pin */
   uint32_t n_pinned, n_taken, n_written;
   struct written {
     uint32_t block;
@@ -40,7 +42,7 @@ struct snapshot {
 
 struct snapshot_writer {
   struct snapshot_writer_options options;
-  pthread_t thread;
+  pthread_t threads[WRITERS];
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
   struct snapshot **snapshots; /* not over, each with a reference; the first is the next to be served */
@@ -59,7 +61,8 @@ struct snapshot_writer *snapshot_writer_new(const struct snapshot_writer_options
   writer->options = *options;
   pthread_mutex_init(&writer->lock, NULL);
   pthread_cond_init(&writer->changed, NULL);
-  CHECK(pthread_create(&writer->thread, NULL, writer_main, writer) == 0);
+  for (int t = 0; t < WRITERS; t++)
+    CHECK(pthread_create(&writer->threads[t], NULL, writer_main, writer) == 0);
   return writer;
 }
 
@@ -67,9 +70,10 @@ void snapshot_writer_stop(struct snapshot_writer *writer) {
   snapshot_writer_cancel(writer, NULL);
   pthread_mutex_lock(&writer->lock);
   writer->is_stopping = true;
-  pthread_cond_signal(&writer->changed);
+  pthread_cond_broadcast(&writer->changed);
   pthread_mutex_unlock(&writer->lock);
-  pthread_join(writer->thread, NULL);
+  for (int t = 0; t < WRITERS; t++)
+    pthread_join(writer->threads[t], NULL);
 }
 
 void snapshot_writer_free(struct snapshot_writer *writer) {
@@ -91,6 +95,7 @@ struct snapshot *snapshot_start(struct snapshot_writer *writer, const Weir__Writ
   snapshot->incarnation = order->incarnation;
   snapshot->step = order->step;
   snapshot->membership = membership;
+  snapshot->begin_ns = clock_now_ns();
   snapshot->n_blocks = n_blocks;
   snapshot->pins = mem_new(n_blocks * sizeof *snapshot->pins);
   snapshot->written = mem_new(n_blocks * sizeof *snapshot->written);
@@ -126,6 +131,8 @@ uint64_t snapshot_step(const struct snapshot *snapshot) {
    block leaves the version before all have come to it. */
 static bool snapshot_is_due_locked(const struct snapshot *snapshot) {
   uint32_t left = snapshot->n_blocks - snapshot->n_taken;
+  if (left == 0 && snapshot->n_blocks > 0)
+    return false; /* the rest is with the other thread */
   return snapshot->n_pinned - snapshot->n_taken >= (left < STORE_BATCH_MAX ? left : STORE_BATCH_MAX);
 }
 
@@ -136,6 +143,8 @@ void snapshot_pin(struct snapshot *snapshot, uint32_t place, uint32_t block, str
   pthread_mutex_lock(&writer->lock);
   if (!snapshot->is_over) {
     CHECK(snapshot->n_pinned < snapshot->n_blocks);
+    if (snapshot->n_pinned == 0)
+      snapshot->begin_ns = begin_ns;
     snapshot->written[place].block = block;
     snapshot->pins[snapshot->n_pinned++] = (struct pin){
         .place = place, .weights = buffer_get(weights), .slots = slots ? buffer_get(slots) : NULL};
@@ -324,7 +333,13 @@ static void snapshot_tell(const struct snapshot *snapshot, Weir__BlocksWritten *
 static void snapshot_tell_written(const struct snapshot *snapshot) {
   Weir__WrittenBlock *blocks = mem_new(ANSWER_BLOCKS_MAX * sizeof *blocks);
   Weir__WrittenBlock **list = mem_new(ANSWER_BLOCKS_MAX * sizeof(Weir__WrittenBlock *));
+  double stall_s = clock_seconds(__atomic_load_n(&snapshot->stall_ns, __ATOMIC_RELAXED));
   uint32_t at = 0;
+  log_event(LOG_INFO, "parameters", "snapshot_written",
+            "run=%s step=%llu blocks=%u written_bytes=%llu seconds=%.4f stall_seconds=%.6f", snapshot->run,
+            (unsigned long long)snapshot->step, snapshot->n_blocks,
+            (unsigned long long)snapshot->written_bytes, clock_seconds(clock_now_ns() - snapshot->begin_ns),
+            stall_s);
   do {
     Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
     for (; written.n_blocks < ANSWER_BLOCKS_MAX && at < snapshot->n_blocks; at++) {
@@ -339,7 +354,7 @@ static void snapshot_tell_written(const struct snapshot *snapshot) {
     written.is_last = at == snapshot->n_blocks;
     if (written.is_last) {
       written.written_bytes = snapshot->written_bytes;
-      written.stall_seconds = clock_seconds(__atomic_load_n(&snapshot->stall_ns, __ATOMIC_RELAXED));
+      written.stall_seconds = stall_s;
     }
     snapshot_tell(snapshot, &written);
   } while (at < snapshot->n_blocks);

@@ -1,11 +1,11 @@
 /* Checkpoints, written beside training. A snapshot is one version of our blocks of one run: each block, once
-   it is at that version, pins its buffers, so that later updates write elsewhere, and a thread hashes them
-   and writes them to the store in batches, from where they lie, and lets go of them.
+   it is at that version, pins its buffers, so that later updates write elsewhere, and threads hash them and
+   write them to the store in batches, from where they lie, and let go of them.
 
-   One thread for all runs: they share the store, hashing shall cost training a part of one core at most, and
-   a batch never waits for another for longer than the store's timeout. Of each run there is one snapshot at a
-   time; one that has ended early holds the batch that is with the store and nothing else. So a run's
-   checkpoints take memory for one copy of its weights and slots, and for a batch. */
+   Two threads for all runs: one hashes while the other's batch is with the store, which all runs share. They
+   yield to whatever trains, and no batch waits for longer than two others take. Of each run there is one
+   snapshot at a time; one that has ended early holds the batches that are with the store and nothing else. So
+   a run's checkpoints take memory for one copy of its weights and slots, and for two batches. */
 #ifndef WEIR_SERVER_PARAMETERS_SNAPSHOT_H
 #define WEIR_SERVER_PARAMETERS_SNAPSHOT_H
 
@@ -26,7 +26,7 @@ struct snapshot_writer_options {
 };
 
 struct snapshot_writer *snapshot_writer_new(const struct snapshot_writer_options *options);
-/* Ends all snapshots, and the thread: waits for the store's answer if a batch is with it. */
+/* Ends all snapshots, and the threads: waits for the store's answers if batches are with it. */
 void snapshot_writer_stop(struct snapshot_writer *writer);
 void snapshot_writer_free(struct snapshot_writer *writer); /* when no snapshot is left. NULL is ignored */
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`make bench`: what training and the data plane reach on this machine, each beside its alternative in the same run.
+"""`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
+the same run. With names of parts, only those: training, data-plane, checkpoints, large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where build/venv has torch (`build/venv/bin/pip install torch`)."""
@@ -11,6 +12,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
+import checkpoints  # noqa: E402
 from harness import PEER_PYTHON, Folder, done_event, program, weir  # noqa: E402
 
 ROUNDS = 3
@@ -69,10 +71,18 @@ def bench_training():
         print("PyTorch DDP: not measured, build/venv has no torch")
 
 
-def main():
-    bench_training()
-    sys.stdout.flush()
+def bench_data_plane():
     subprocess.run([program("tests/bench/rpc_bench")], check=True)
+
+
+PARTS = {"training": bench_training, "data-plane": bench_data_plane, "checkpoints": checkpoints.main,
+         "large": checkpoints.bench_large}
+
+
+def main():
+    for name in sys.argv[1:] or ("training", "data-plane", "checkpoints"):
+        PARTS[name]()
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

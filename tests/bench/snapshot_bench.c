@@ -1,7 +1,11 @@
-/* What checkpoints cost training: steps of a model of some 58 MB (and as much momentum) that do nothing but
-   push and pull its blocks through a parameter server, with and without a checkpoint beside them, in turns.
-   Real steps compute, too: the shares printed here are upper bounds. usage: snapshot_bench [STORE-URL] */
-#include <ftw.h>
+/* A parameter server's checkpoints, without workers: `snapshot_bench URL WIDTH ROUNDS`. A model of two hidden
+   layers' WIDTH x WIDTH weights (and as much momentum) on one server of two shards. In turn:
+   - a checkpoint while nothing else goes on, and a second one when every tenth block has changed;
+   - rounds of three steps that do nothing but push and pull every block through the data plane: a plain one,
+     one whose updates write to new memory because a checkpoint of its version has begun, and the next, beside
+     the writer. Real steps compute, too: their shares are smaller;
+   - loading the last checkpoint into a new run, every block verified.
+   One line of JSON: bytes, seconds (of steps and stalls: medians), resident memory. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,28 +15,43 @@
 
 #include "client/model_kind.h"
 #include "common/clock.h"
+#include "common/random.h"
 #include "common/rpc/client.h"
 #include "parameters.pb-c.h"
+#include "server/parameters/restore.h"
 #include "server/parameters/service.h"
 #include "server/parameters/snapshot.h"
 
-enum { WIDTH = 2500, STEPS = 61, EVERY = 10, WINDOW = 16, BLOCK_BYTES = 256 * 1024 };
+enum { WARM_STEPS = 3, ROUND_STEPS = 3, ROUNDS_MAX = 100, CHANGED_EVERY = 10, WINDOW = 16, SHARDS = 2 };
+enum { BLOCK_BYTES = 256 * 1024 };
 
 extern const struct model_kind_def model_kind_mlp;
 
 struct bench {
+  int width, rounds;
+  struct store *store;
+  struct snapshot_writer *writer;
   struct run_table runs;
-  struct shard *shards[2];
-  struct rpc_client *client;
+  struct shard *shards[SHARDS];
   struct rpc_channel *channels[2];
   struct hosted_run *run;
   struct buffer *gradient;
   struct rpc_request *requests;
+  Weir__Manifest manifest; /* of the newest checkpoint */
+  Weir__WrittenBlock *blocks;
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
   int n_in_flight, n_left, n_answers;
-  double stall_seconds;
+  uint64_t answer_ns;
+  double stall_s;
   uint64_t written_bytes;
+};
+
+/* What is printed. */
+struct figures {
+  uint64_t state_bytes, first_bytes, second_bytes;
+  double first_s, second_s, step_s, copying_s, beside_s, stall_s, load_s, restore_s;
+  long before_kb, peak_kb, after_kb, load_peak_kb, restore_before_kb, restore_peak_kb;
 };
 
 static struct bench bench = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -42,22 +61,38 @@ static void die(const struct err *err) {
   exit(1);
 }
 
-static void on_answer(void *user, uint64_t membership, const Weir__MemberMessage *message) {
-  (void)user, (void)membership;
-  if (*message->written->error)
-    fprintf(stderr, "snapshot_bench: %s\n", message->written->error);
-  pthread_mutex_lock(&bench.lock);
-  bench.n_answers += message->written->is_last;
-  bench.stall_seconds += message->written->stall_seconds;
-  bench.written_bytes += message->written->written_bytes;
-  pthread_cond_broadcast(&bench.changed);
-  pthread_mutex_unlock(&bench.lock);
+/* ---- memory ---- */
+
+/* VmRSS, or VmHWM: the most since peak_reset. */
+static long memory_kb(const char *name) {
+  char line[128];
+  long value = 0;
+  FILE *status = fopen("/proc/self/status", "r");
+  while (status && fgets(line, sizeof line, status))
+    if (strncmp(line, name, strlen(name)) == 0)
+      value = atol(line + strlen(name) + 1);
+  if (status)
+    fclose(status);
+  return value;
 }
+
+static void peak_reset(void) {
+  FILE *file = fopen("/proc/self/clear_refs", "w");
+  if (file) {
+    fputs("5", file);
+    fclose(file);
+  }
+}
+
+/* ---- the run ---- */
 
 static void *make_model(size_t *size_bytes) {
   struct onnx_writer writer;
-  struct model_options options = {
-      .input = {784}, .input_rank = 1, .classes = 10, .hidden = {WIDTH, WIDTH, WIDTH}, .n_hidden = 3};
+  struct model_options options = {.input = {784},
+                                  .input_rank = 1,
+                                  .classes = 10,
+                                  .hidden = {bench.width, bench.width, bench.width},
+                                  .n_hidden = 3};
   struct err err = ERR_NONE;
   void *bytes;
   onnx_writer_init(&writer, "mlp", 1);
@@ -70,7 +105,8 @@ static void *make_model(size_t *size_bytes) {
   return bytes;
 }
 
-static void load_run(void) {
+/* At a version: 0 is the model's, a later one is to be restored. */
+static struct hosted_run *make_run(const void *bytes, size_t size_bytes, uint64_t step) {
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
   Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
@@ -83,7 +119,13 @@ static void load_run(void) {
   Weir__Plan plan = WEIR__PLAN__INIT;
   Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *endpoints[] = {&endpoint};
   Weir__LoadRun order = WEIR__LOAD_RUN__INIT;
-  struct run_setup setup = {.order = &order, .own_id = "server-1", .shards = bench.shards, .n_shards = 2};
+  struct run_setup setup = {.order = &order,
+                            .own_id = "server-1",
+                            .shards = bench.shards,
+                            .n_shards = SHARDS,
+                            .model = bytes,
+                            .model_bytes = size_bytes};
+  struct hosted_run *run;
   struct err err;
   endpoint.id = (char *)"server-1";
   source.format = (char *)"idx";
@@ -93,7 +135,7 @@ static void load_run(void) {
   optimizer.lr = 1e-3;
   optimizer.momentum = 0.9;
   train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = plan.steps = STEPS;
+  train.steps = plan.steps = (uint64_t)(WARM_STEPS + ROUND_STEPS * bench.rounds + 1);
   train.batch = train.microbatches = 1;
   train.optimizer = &optimizer;
   train.schedule = &schedule;
@@ -109,11 +151,101 @@ static void load_run(void) {
   order.plan = &plan;
   order.n_servers = 1;
   order.servers = endpoints;
-  setup.model = make_model(&setup.model_bytes);
-  if (hosted_run_new(&setup, &bench.run, &err) || run_table_add(&bench.runs, hosted_run_get(bench.run), &err))
+  order.step = step;
+  order.manifest = (char *)(step ? "bench" : "");
+  if (hosted_run_new(&setup, &run, &err))
     die(&err);
-  free((void *)setup.model);
+  return run;
 }
+
+/* What no disk can make smaller; the momentum of version 0 is zeros otherwise. */
+static void fill_slots(void) {
+  for (uint32_t b = 0; b < bench.run->n_own; b++) {
+    struct buffer *slots = bench.run->blocks[b].slots;
+    for (size_t i = 0; slots && i < slots->size_bytes / sizeof(float); i++)
+      ((float *)slots->data)[i] = 1e-6f * (float)(int32_t)random_key(7, b, i, 0);
+  }
+}
+
+static uint64_t state_bytes(void) {
+  uint64_t bytes = 0;
+  for (uint32_t b = 0; b < bench.run->n_own; b++)
+    bytes += bench.run->blocks[b].current->size_bytes +
+             (bench.run->blocks[b].slots ? bench.run->blocks[b].slots->size_bytes : 0);
+  return bytes;
+}
+
+/* ---- checkpoints ---- */
+
+static void on_answer(void *user, uint64_t membership, const Weir__MemberMessage *message) {
+  const Weir__BlocksWritten *written = message->written;
+  (void)user, (void)membership;
+  if (*written->error) {
+    fprintf(stderr, "snapshot_bench: %s\n", written->error);
+    exit(1);
+  }
+  pthread_mutex_lock(&bench.lock);
+  for (size_t i = 0; i < written->n_blocks; i++) {
+    Weir__WrittenBlock *block = &bench.blocks[written->blocks[i]->block];
+    memcpy(block->sha256, written->blocks[i]->sha256, STORE_KEY_SIZE);
+    block->bytes = written->blocks[i]->bytes;
+  }
+  if (written->is_last) {
+    bench.n_answers++;
+    bench.answer_ns = clock_now_ns();
+    bench.stall_s = written->stall_seconds;
+    bench.written_bytes = written->written_bytes;
+  }
+  pthread_cond_broadcast(&bench.changed);
+  pthread_mutex_unlock(&bench.lock);
+}
+
+static void make_manifest(void) {
+  uint32_t n = bench.run->n_blocks;
+  bench.blocks = mem_new(n * sizeof *bench.blocks);
+  weir__manifest__init(&bench.manifest);
+  bench.manifest.n_blocks = n;
+  bench.manifest.blocks = mem_new(n * sizeof *bench.manifest.blocks);
+  for (uint32_t b = 0; b < n; b++) {
+    weir__written_block__init(&bench.blocks[b]);
+    bench.blocks[b].sha256 = mem_new(STORE_KEY_SIZE);
+    bench.manifest.blocks[b] = &bench.blocks[b];
+  }
+}
+
+static void snapshot_order(uint64_t step) {
+  Weir__WriteBlocks order = WEIR__WRITE_BLOCKS__INIT;
+  struct snapshot *snapshot;
+  order.run = (char *)"bench";
+  order.step = bench.manifest.step = step;
+  snapshot = snapshot_start(bench.writer, &order, bench.run->n_own, 1);
+  hosted_run_arm(bench.run, snapshot);
+  snapshot_put(snapshot);
+}
+
+static void snapshot_await(int n_answers) {
+  pthread_mutex_lock(&bench.lock);
+  while (bench.n_answers < n_answers)
+    pthread_cond_wait(&bench.changed, &bench.lock);
+  pthread_mutex_unlock(&bench.lock);
+}
+
+static void measure_idle(struct figures *figures) {
+  uint64_t begin_ns = clock_now_ns();
+  snapshot_order(0);
+  snapshot_await(1);
+  figures->first_s = clock_seconds(bench.answer_ns - begin_ns);
+  figures->first_bytes = bench.written_bytes;
+  for (uint32_t b = 0; b < bench.run->n_own; b += CHANGED_EVERY)
+    *(float *)bench.run->blocks[b].current->data += 1;
+  begin_ns = clock_now_ns();
+  snapshot_order(0);
+  snapshot_await(2);
+  figures->second_s = clock_seconds(bench.answer_ns - begin_ns);
+  figures->second_bytes = bench.written_bytes;
+}
+
+/* ---- steps ---- */
 
 static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
                     struct rpc_bytes *bytes) {
@@ -156,26 +288,6 @@ static double run_step(uint64_t step) {
   return clock_seconds(clock_now_ns() - begin_ns);
 }
 
-static int remove_entry(const char *path, const struct stat *stat, int type, struct FTW *ftw) {
-  (void)stat, (void)type, (void)ftw;
-  return remove(path);
-}
-
-static void order_snapshot(struct snapshot_writer *writer, uint64_t step) {
-  Weir__WriteBlocks order = WEIR__WRITE_BLOCKS__INIT;
-  struct snapshot *snapshot;
-  order.run = (char *)"bench";
-  order.step = step;
-  snapshot = snapshot_start(writer, &order, bench.run->n_own, 1);
-  hosted_run_arm(bench.run, snapshot);
-  snapshot_put(snapshot);
-}
-
-static size_t heap_bytes(void) {
-  struct mallinfo2 info = mallinfo2();
-  return info.uordblks + info.hblkhd;
-}
-
 static int compare(const void *a, const void *b) {
   double d = *(const double *)a - *(const double *)b;
   return (d > 0) - (d < 0);
@@ -186,88 +298,152 @@ static double middle(double *values, int n) {
   return values[n / 2];
 }
 
-/* In each ten steps: one that begins a checkpoint (its update copies), one before it that does not. */
-static void measure(struct snapshot_writer *writer) {
-  enum { ROUNDS = STEPS / EVERY };
-  double plain[ROUNDS], copying[ROUNDS], beside[ROUNDS], stall[ROUNDS];
-  size_t before = 0, peak = 0, copy = 0;
-  int n = 0;
-  for (uint32_t b = 0; b < bench.run->n_own; b++)
-    copy += bench.run->blocks[b].current->size_bytes +
-            (bench.run->blocks[b].slots ? bench.run->blocks[b].slots->size_bytes : 0);
-  for (uint64_t step = 0; step < STEPS; step++) {
-    double seconds;
-    if (step % EVERY == EVERY - 1)
-      order_snapshot(writer, step);
-    seconds = run_step(step);
-    if (step % EVERY == EVERY - 2) {
-      plain[n] = seconds;
-      before = heap_bytes();
-    } else if (step % EVERY == EVERY - 1) {
-      size_t during = heap_bytes();
-      double stalled = bench.stall_seconds;
-      peak = during > before && during - before > peak ? during - before : peak;
-      copying[n] = seconds;
-      beside[n] = run_step(++step);
-      pthread_mutex_lock(&bench.lock);
-      while (bench.n_answers <= n)
-        pthread_cond_wait(&bench.changed, &bench.lock);
-      stall[n++] = bench.stall_seconds - stalled;
-      pthread_mutex_unlock(&bench.lock);
-    }
+static void measure_steps(struct figures *figures) {
+  double plain[ROUNDS_MAX], copying[ROUNDS_MAX], beside[ROUNDS_MAX], stall[ROUNDS_MAX];
+  uint64_t step = 0;
+  while (step < WARM_STEPS)
+    run_step(step++);
+  figures->before_kb = memory_kb("VmRSS");
+  peak_reset();
+  for (int r = 0; r < bench.rounds; r++) {
+    int n_answers = bench.n_answers;
+    plain[r] = run_step(step++);
+    snapshot_order(step);
+    copying[r] = run_step(step++);
+    beside[r] = run_step(step++);
+    snapshot_await(n_answers + 1);
+    stall[r] = bench.stall_s;
   }
-  printf("model: %zu MB of weights and slots in %u blocks\n", copy / 1000000, bench.run->n_own);
-  printf("a step: %.1f ms (median of %d)\n", 1e3 * middle(plain, n), n);
-  printf("the step that writes to new memory: %.1f ms; the next, beside the writer: %.1f ms\n",
-         1e3 * middle(copying, n), 1e3 * middle(beside, n));
-  printf("stall told by the server: %.2f ms of two shards' time, %.1f %% of a step\n", 1e3 * middle(stall, n),
-         100 * middle(stall, n) / 2 / middle(plain, n));
-  printf("memory: %zu MB more at most, one copy is %zu MB\n", peak / 1000000, copy / 1000000);
-  printf("written: %zu MB in %d checkpoints\n", (size_t)bench.written_bytes / 1000000, n);
+  figures->peak_kb = memory_kb("VmHWM");
+  figures->after_kb = memory_kb("VmRSS");
+  figures->step_s = middle(plain, bench.rounds);
+  figures->copying_s = middle(copying, bench.rounds);
+  figures->beside_s = middle(beside, bench.rounds);
+  figures->stall_s = middle(stall, bench.rounds) / SHARDS; /* both at the same time */
 }
 
-int main(int argc, char **argv) {
-  char folder[] = "/tmp/weir-snapshot-bench-XXXXXX", text[64];
-  struct rpc_service service;
-  struct rpc_server_options options = {.listen = "127.0.0.1:0", .services = &service, .n_services = 1};
-  struct snapshot_writer_options writer_options = {.tell = on_answer};
-  struct snapshot_writer *writer;
-  struct rpc_server *server;
+/* ---- restoring ---- */
+
+static bool never_pause(void *user, int ms) {
+  (void)user, (void)ms;
+  return false;
+}
+
+/* The run that is goes first, with all its memory, to see what loading takes. */
+static void unload_run(void) {
+  run_table_remove(&bench.runs, NULL, "it is loaded anew");
+  while (__atomic_load_n(&bench.run->refs, __ATOMIC_ACQUIRE) > 1)
+    usleep(1000);
+  hosted_run_put(bench.run);
+}
+
+static void measure_restore(struct figures *figures) {
+  struct restore restore = {.store = bench.store, .pause = never_pause};
   struct err err = ERR_NONE;
-  snprintf(text, sizeof text, "file://%s", argc > 1 ? "" : mkdtemp(folder));
-  run_table_init(&bench.runs);
-  bench.shards[0] = shard_new();
-  bench.shards[1] = shard_new();
-  service = service_over(&bench.runs);
-  if (store_open(argc > 1 ? argv[1] : text, &writer_options.store, &err) ||
-      rpc_server_start(&options, &server, &err))
+  size_t size_bytes;
+  uint64_t begin_ns, made_ns;
+  void *model;
+  unload_run();
+  model = make_model(&size_bytes);
+  malloc_trim(0);
+  peak_reset();
+  begin_ns = clock_now_ns();
+  bench.run = make_run(model, size_bytes, bench.manifest.step);
+  made_ns = clock_now_ns();
+  free(model);
+  figures->load_peak_kb = memory_kb("VmHWM");
+  malloc_trim(0);
+  peak_reset();
+  figures->restore_before_kb = memory_kb("VmRSS");
+  figures->restore_s = -clock_seconds(clock_now_ns());
+  if (restore_blocks(&restore, bench.run, &bench.manifest, &err))
     die(&err);
-  writer = snapshot_writer_new(&writer_options);
-  load_run();
+  figures->restore_s += clock_seconds(clock_now_ns());
+  figures->load_s = clock_seconds(made_ns - begin_ns) + figures->restore_s;
+  figures->restore_peak_kb = memory_kb("VmHWM");
+}
+
+static void print(const struct figures *figures, uint32_t n_blocks) {
+  printf("{\"state_bytes\":%llu,\"blocks\":%u,\"first_bytes\":%llu,\"first_s\":%.4f,\"second_bytes\":%llu,"
+         "\"second_s\":%.4f,\"step_s\":%.5f,\"copying_s\":%.5f,\"beside_s\":%.5f,\"stall_s\":%.6f,"
+         "\"load_s\":%.4f,\"restore_s\":%.4f,\"before_kb\":%ld,\"peak_kb\":%ld,\"after_kb\":%ld,"
+         "\"load_peak_kb\":%ld,\"restore_before_kb\":%ld,\"restore_peak_kb\":%ld}\n",
+         (unsigned long long)figures->state_bytes, n_blocks, (unsigned long long)figures->first_bytes,
+         figures->first_s, (unsigned long long)figures->second_bytes, figures->second_s, figures->step_s,
+         figures->copying_s, figures->beside_s, figures->stall_s, figures->load_s, figures->restore_s,
+         figures->before_kb, figures->peak_kb, figures->after_kb, figures->load_peak_kb,
+         figures->restore_before_kb, figures->restore_peak_kb);
+}
+
+static void host_run(void) {
+  struct err err = ERR_NONE;
+  size_t size_bytes;
+  void *model = make_model(&size_bytes);
+  bench.run = make_run(model, size_bytes, 0);
+  free(model);
+  if (run_table_add(&bench.runs, hosted_run_get(bench.run), &err))
+    die(&err);
+  fill_slots();
+  make_manifest();
   bench.requests = mem_new(bench.run->n_own * sizeof *bench.requests);
   bench.gradient = buffer_new(BLOCK_BYTES);
   for (int i = 0; i < BLOCK_BYTES / 4; i++)
     ((float *)bench.gradient->data)[i] = 1e-3f * (float)(i % 7);
-  snprintf(text, sizeof text, "127.0.0.1:%d", rpc_server_port(server));
-  bench.client = rpc_client_new(1);
+  malloc_trim(0);
+}
+
+static void measure(struct rpc_server *server) {
+  struct rpc_client *client = rpc_client_new(1);
+  struct figures figures = {0};
+  char address[64];
+  host_run();
+  snprintf(address, sizeof address, "127.0.0.1:%d", rpc_server_port(server));
   for (int c = 0; c < 2; c++)
-    bench.channels[c] = rpc_channel_open(bench.client, text);
-  measure(writer);
-  rpc_channel_close(bench.channels[0]);
-  rpc_channel_close(bench.channels[1]);
-  run_table_remove(&bench.runs, NULL, "the bench is over");
-  snapshot_writer_stop(writer);
+    bench.channels[c] = rpc_channel_open(client, address);
+  figures.state_bytes = state_bytes();
+  measure_idle(&figures);
+  measure_steps(&figures);
+  measure_restore(&figures);
+  print(&figures, bench.run->n_own);
+  for (int c = 0; c < 2; c++)
+    rpc_channel_close(bench.channels[c]);
+  rpc_client_free(client);
+}
+
+int main(int argc, char **argv) {
+  struct rpc_service service;
+  struct rpc_server_options options = {.listen = "127.0.0.1:0", .services = &service, .n_services = 1};
+  struct snapshot_writer_options writer_options = {.tell = on_answer};
+  struct rpc_server *server;
+  struct err err = ERR_NONE;
+  bench.width = argc == 4 ? atoi(argv[2]) : 0;
+  bench.rounds = argc == 4 ? atoi(argv[3]) : 0;
+  if (bench.width < 1 || bench.rounds < 1 || bench.rounds > ROUNDS_MAX) {
+    fprintf(stderr, "usage: snapshot_bench URL WIDTH ROUNDS\n");
+    return 2;
+  }
+  run_table_init(&bench.runs);
+  for (int s = 0; s < SHARDS; s++)
+    bench.shards[s] = shard_new();
+  service = service_over(&bench.runs);
+  if (store_open(argv[1], &bench.store, &err) || rpc_server_start(&options, &server, &err))
+    die(&err);
+  writer_options.store = bench.store;
+  bench.writer = snapshot_writer_new(&writer_options);
+  measure(server);
+  snapshot_writer_stop(bench.writer);
   rpc_server_stop(server);
   hosted_run_put(bench.run);
-  shard_free(bench.shards[0]);
-  shard_free(bench.shards[1]);
-  snapshot_writer_free(writer);
+  for (int s = 0; s < SHARDS; s++)
+    shard_free(bench.shards[s]);
+  snapshot_writer_free(bench.writer);
   run_table_fini(&bench.runs);
-  rpc_client_free(bench.client);
   buffer_put(bench.gradient);
   free(bench.requests);
-  store_close(writer_options.store);
-  if (argc == 1)
-    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+  for (size_t b = 0; b < bench.manifest.n_blocks; b++)
+    free(bench.blocks[b].sha256);
+  free(bench.manifest.blocks);
+  free(bench.blocks);
+  store_close(bench.store);
   return 0;
 }

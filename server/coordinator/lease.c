@@ -54,6 +54,7 @@ static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct
 static int take(struct lease *lease, uint64_t last_epoch, struct err *err);
 static void renew(struct lease *lease);
 static void find_out(struct lease *lease);
+static void tell_deposed(struct lease *lease, uint64_t epoch);
 static void set_free(struct lease *lease);
 static int write_lease(struct lease *lease, struct err *err);
 static int read_epoch(struct lease *lease, struct epoch_record *record, struct err *err);
@@ -231,11 +232,8 @@ static void find_out(struct lease *lease) {
     return;
   }
   if (record.number > lease->epoch) {
-    char *reason = mem_printf("another coordinator leads: it has epoch %" PRIu64 ", this one %" PRIu64,
-                              record.number, lease->epoch);
     lease->is_deposed = true;
-    lease->options.on_deposed(lease->options.user, reason);
-    free(reason);
+    tell_deposed(lease, record.number);
   } else if (record.number < lease->epoch) {
     rc = write_epoch(lease, lease->epoch, &record, &err);
     if (!rc) {
@@ -247,6 +245,21 @@ static void find_out(struct lease *lease) {
       tell_trouble(lease, &err);
   }
   free(record.text);
+}
+
+/* It names the other, where that has written who it is by now. */
+static void tell_deposed(struct lease *lease, uint64_t epoch) {
+  struct err err = ERR_NONE;
+  Weir__Lease *found = NULL;
+  char *address, *reason;
+  checkpoint_read_record(lease->options.store, lease_name, &weir__lease__descriptor, (void **)&found, &err);
+  address = text_copy_clean(found && found->epoch == epoch ? found->address : "", ADDRESS_MAX);
+  reason = mem_printf("another coordinator leads%s%s: it has epoch %" PRIu64 ", this one %" PRIu64,
+                      *address ? ", at " : "", address, epoch, lease->epoch);
+  lease->options.on_deposed(lease->options.user, reason);
+  free(reason);
+  free(address);
+  message_free(found);
 }
 
 static void set_free(struct lease *lease) {

@@ -9,7 +9,7 @@
 #include "common/text.h"
 #include "server/coordinator/state.h"
 
-enum { GRACE_TIMES = 2, SHA256_LENGTH = 64 };
+enum { GRACE_TIMES = 3, SHA256_LENGTH = 64 };
 
 static int record_check(const struct coordinator *coordinator, const Weir__RunRecord *record,
                         Weir__RunSpec *spec, struct err *err);
@@ -157,7 +157,8 @@ static void go_on(struct coordinator *coordinator, struct run *run) {
     coordinator_run_done(coordinator, run);
   } else if (is_active && !run->is_load_due) {
     run->lost_ms = coordinator->now_ms;
-    run->grace_ms = GRACE_TIMES * coordinator->options.server_grace_ms; /* everybody has to come back */
+    run->grace_ms =
+        GRACE_TIMES * coordinator->options.server_grace_ms; /* everybody has to notice and come back */
     free(run->loss_cause);
     run->loss_cause = mem_strdup("the coordinator was restarted: waiting for the servers");
     rate_add(&run->rate, coordinator->now_ms, 0);

@@ -709,7 +709,7 @@ static void a_successor_takes_up_servers_and_workers_where_they_are(void **state
   worker_loads(f, AGAIN, RUN);
   assert_int_equal(f->told[AGAIN].view, 1);
   assert_int_equal(f->told[AGAIN].view_incarnation, 0);
-  passes(f, GRACE_MS + 100); /* all have to come back: twice the time */
+  passes(f, GRACE_MS + 100); /* all have to come back: three times the time */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   joins_again(f, S1, AGAIN + 1, WEIR__ROLE__SERVER, RUN, 0, 5);
   joins_again(f, S2, AGAIN + 2, WEIR__ROLE__SERVER, RUN, 0, 6);
@@ -770,6 +770,9 @@ static void a_successor_rolls_back_when_servers_stay_away(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   beat(f, S3);
   passes(f, GRACE_MS);
+  beat(f, S3);
+  passes(f, GRACE_MS);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   beat(f, S3);
   passes(f, GRACE_MS);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);

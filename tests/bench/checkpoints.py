@@ -15,6 +15,7 @@ from harness import Folder, Skip, done_event, program, read_metrics, weir
 from redis_servers import Redis, need
 
 ROUNDS = 3
+STEP_ROUNDS = 5  # of steps, in each: the first checkpoints take memory from the system, later ones have it
 WIDTH = 4000  # of the layers of snapshot_bench's model: 281 MB of weights and momentum
 LARGE_WIDTH = 15600  # 4.0 GB; the ONNX file stays below protobuf's 2 GB
 BLOCK_BYTES = 2 * 256 * 1024  # weights and momentum: what the store gets as one value
@@ -26,7 +27,7 @@ MODELS = (("the demo's model", ("lenet", "--channels", "32,64", "--hidden", "128
           ("an MLP of 5.8 M parameters", ("mlp", "--hidden", "2048,2048"), 80, 20))
 
 
-def snapshot_bench(url, width=WIDTH, rounds=ROUNDS):
+def snapshot_bench(url, width=WIDTH, rounds=STEP_ROUNDS):
     done = subprocess.run([program("tests/bench/snapshot_bench"), url, str(width), str(rounds)],
                           stdout=subprocess.PIPE, text=True, check=True, env=QUIET)
     return json.loads(done.stdout)

@@ -134,7 +134,7 @@ bench: deps-check ## training, push-pull and checkpoints, each beside its altern
 chaos: deps-demo ## train while workers come, freeze and die and the network breaks (SEEDS="1 2 3")
 	@$(MAKE) --no-print-directory all $(CRASH)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
-	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py --points 200
+	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/crash_points.py
 
 help: ## this list

@@ -93,6 +93,14 @@ static bool is_there(const char *name) {
   return answer;
 }
 
+/* No file is left of a write that failed. */
+static void assert_no_rests(void) {
+  char *tmp = mem_printf("%s/tmp", dir);
+  assert_int_equal(rmdir(tmp), 0); /* empty */
+  assert_int_equal(mkdir(tmp, 0755), 0);
+  free(tmp);
+}
+
 static void the_same_content_is_written_once(void **state) {
   struct err err = ERR_NONE;
   char key[STORE_KEY_SIZE], again[STORE_KEY_SIZE];
@@ -209,6 +217,7 @@ static void a_record_in_the_way_of_a_folder_is_an_error(void **state) {
   assert_int_equal(store_put_record(store, "runs/a", "x", 1, NULL, 0, &err), 0);
   assert_int_equal(store_put_record(store, "runs/a/b", "x", 1, NULL, 0, &err), ERR_IO);
   assert_int_equal(store_put_record(store, "runs", "x", 1, NULL, 0, &err), ERR_IO);
+  assert_no_rests();
   assert_int_equal(store_get_record(store, "runs/a", &data, &size, &err), 0);
   free(data);
 }
@@ -292,7 +301,6 @@ static void a_write_that_fails_halfway_leaves_what_was(void **state) {
   pid_t child;
   void *data;
   size_t size;
-  char *tmp;
   (void)state;
   assert_int_equal(store_put_record(store, "a", "old", 3, NULL, 0, &err), 0);
   child = fork();
@@ -311,9 +319,7 @@ static void a_write_that_fails_halfway_leaves_what_was(void **state) {
   free(data);
   assert_int_equal(store_list_blocks(store, count_one, &n_blocks, &err), 0);
   assert_int_equal(n_blocks, 0);
-  tmp = mem_printf("%s/tmp", dir);
-  assert_int_equal(rmdir(tmp), 0); /* empty */
-  free(tmp);
+  assert_no_rests();
 }
 
 static void a_full_file_system_is_worth_another_try(void **state) {

@@ -131,7 +131,7 @@ bench: deps-check ## training, push-pull and checkpoints, each beside its altern
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py $(if $(LARGE),large,$(PARTS))
 
-chaos: deps-demo ## train while workers come, freeze and die and the network breaks (SEEDS="1 2 3")
+chaos: deps-demo ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")
 	@$(MAKE) --no-print-directory all $(CRASH)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py

@@ -37,7 +37,10 @@ static int read_names(struct store *store, struct block_refs *refs, const struct
 static struct block_ref *find_slot(const struct block_refs *refs, const block_key key);
 static void add(struct block_refs *refs, const char *sha256);
 static void drop(struct block_refs *refs, const char *sha256, struct key_list *free_keys);
+static void keep(struct block_refs *refs, const char *sha256);
 static void drop_manifest(struct block_refs *refs, const Weir__Manifest *manifest,
+                          struct key_list *free_keys);
+static void keep_manifest(struct block_refs *refs, const Weir__Manifest *manifest,
                           struct key_list *free_keys);
 static int delete_keys(struct store *store, const struct block_refs *refs, const struct key_list *keys,
                        struct err *err);
@@ -143,12 +146,15 @@ int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__
   if (rc && rc != ERR_NOT_FOUND && rc != ERR_CORRUPT)
     goto out;
   *err = ERR_NONE;
+  block_refs_add(refs, manifest); /* also when nobody knows whether it was written: its blocks must not go */
   rc = checkpoint_write_record(store, name, manifest, guards, n_guards, err);
+  if (rc == ERR_STALE)
+    drop_manifest(refs, manifest, &free_keys);
   if (rc)
     goto out;
-  block_refs_add(refs, manifest);
   if (replaced) {
     drop_manifest(refs, replaced, &free_keys);
+    keep_manifest(refs, manifest, &free_keys);
     delete_keys(store, refs, &free_keys, err);
     *err = ERR_NONE; /* it is committed; what is left the next sweep finds */
   }
@@ -322,6 +328,31 @@ static void drop_manifest(struct block_refs *refs, const Weir__Manifest *manifes
   drop(refs, manifest->model_sha256, free_keys);
   for (size_t i = 0; i < manifest->n_blocks; i++)
     drop(refs, manifest->blocks[i]->sha256, free_keys);
+}
+
+/* One that was written late, after its answer was given up and the references were read, was not counted:
+   replaced by the next attempt it would take the blocks that both have. */
+static void keep_manifest(struct block_refs *refs, const Weir__Manifest *manifest,
+                          struct key_list *free_keys) {
+  int n_free = 0;
+  if (free_keys->count == 0)
+    return;
+  keep(refs, manifest->model_sha256);
+  for (size_t i = 0; i < manifest->n_blocks; i++)
+    keep(refs, manifest->blocks[i]->sha256);
+  for (int i = 0; i < free_keys->count; i++)
+    if (find_slot(refs, free_keys->items[i])->count == 0)
+      memmove(free_keys->items[n_free++], free_keys->items[i], sizeof(block_key));
+  free_keys->count = n_free;
+}
+
+static void keep(struct block_refs *refs, const char *sha256) {
+  block_key key;
+  if (!checkpoint_is_key(sha256))
+    return;
+  key_from_hex(sha256, key);
+  if (find_slot(refs, key)->count == 0)
+    add(refs, sha256);
 }
 
 static int delete_keys(struct store *store, const struct block_refs *refs, const struct key_list *keys,

@@ -247,6 +247,8 @@ void shell_store_message(struct coordinator_service *shell, char part[SHELL_TEXT
     return;
   log_event(*now ? LOG_WARN : LOG_INFO, "coordinator", *now ? "store_trouble" : "store_well",
             "message=\"%s\"", now);
+  if (!*now && shell->core)
+    shell_refill(shell); /* it may have come back without its last seconds */
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_STORE, .store_message = now});
 }
 

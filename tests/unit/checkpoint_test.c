@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/sha256.h"
 #include "tests/unit/checkpoint_fixture.h"
+#include "tests/unit/flaky_store.h"
 
 static struct store *store;
 static struct block_refs *refs;
@@ -306,6 +307,34 @@ static void a_checkpoint_committed_anew_replaces_the_one_before(void **state) {
   message_free(manifest);
 }
 
+static void a_commit_whose_answer_was_lost_keeps_its_blocks_when_it_is_made_again(void **state) {
+  struct store *flaky = flaky_store_new(store);
+  Weir__Manifest *manifest = tiny_manifest(store, "tiny-1", 5);
+  struct err err = ERR_NONE;
+  (void)state;
+  ((struct flaky_store *)flaky)->loses_answer = true;
+  assert_int_equal(checkpoint_commit(flaky, refs, manifest, NULL, 0, &err), ERR_UNAVAILABLE);
+  assert_int_equal(checkpoint_commit(flaky, refs, manifest, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_is_whole(store, manifest, &err), 0);
+  message_free(manifest);
+  store_close(flaky);
+}
+
+static void
+a_commit_that_lands_after_the_references_were_read_keeps_its_blocks_when_it_is_made_again(void **state) {
+  Weir__Manifest *manifest = tiny_manifest(store, "tiny-1", 5);
+  char *name = checkpoint_name("tiny-1", 5);
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(checkpoint_write_record(store, name, manifest, NULL, 0, &err), 0); /* not counted */
+  assert_int_equal(checkpoint_commit(store, refs, manifest, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_is_whole(store, manifest, &err), 0);
+  assert_int_equal(checkpoint_delete(store, refs, name, NULL, 0, &err), 0);
+  assert_int_equal(count_blocks(), 0); /* and they were counted once */
+  message_free(manifest);
+  free(name);
+}
+
 static void a_sweep_deletes_what_nothing_refers_to(void **state) {
   Weir__Manifest *kept, *lost;
   Weir__CollectGarbageReply done;
@@ -440,6 +469,8 @@ int main(void) {
       TEST(a_damaged_manifest_is_refused_with_its_reason),
       TEST(verify_names_every_damaged_block_and_hashes_whole_ones),
       TEST(a_deleted_checkpoint_takes_only_the_blocks_that_nobody_else_has),
+      TEST(a_commit_whose_answer_was_lost_keeps_its_blocks_when_it_is_made_again),
+      TEST(a_commit_that_lands_after_the_references_were_read_keeps_its_blocks_when_it_is_made_again),
       TEST(a_checkpoint_committed_anew_replaces_the_one_before),
       TEST(a_sweep_deletes_what_nothing_refers_to),
       TEST(nothing_is_swept_while_a_record_cannot_be_read),

@@ -11,6 +11,7 @@ struct flaky_store {
   struct store base;
   struct store *inner; /* the test's */
   bool is_away;        /* atomic */
+  bool loses_answer;   /* of the next record written */
 };
 
 static inline bool flaky_fails(struct store *base, struct err *err) {
@@ -53,7 +54,14 @@ static inline int flaky_list_blocks(struct store *store,
 
 static inline int flaky_write_record(struct store *store, const char *name, const void *data, size_t size,
                                      const struct store_guard *guards, int n_guards, struct err *err) {
-  FLAKY(write_record)(inner, name, data, size, guards, n_guards, err);
+  struct flaky_store *flaky = (struct flaky_store *)store;
+  int rc = flaky_fails(store, err)
+               ? ERR_UNAVAILABLE
+               : flaky->inner->def->write_record(flaky->inner, name, data, size, guards, n_guards, err);
+  if (rc || !flaky->loses_answer)
+    return rc;
+  flaky->loses_answer = false;
+  return err_set(err, ERR_UNAVAILABLE, "store: the connection broke: it may or may not be written");
 }
 
 static inline int flaky_get_record(struct store *store, const char *name, void **data, size_t *size,

@@ -113,7 +113,8 @@ enum coordinator_action_kind {
                      EVENT_RUN_SAVED, however long the store is away */
   ACTION_RELEASE, /* `run` is over: its model need not be kept in memory */
   ACTION_MEMBERS, /* the members have changed: store `members` */
-  ACTION_DEPOSED, /* a member obeys a higher epoch: another coordinator leads. Nothing follows */
+  ACTION_DOUBT,   /* a member obeys a higher epoch: ask the store whether we still lead */
+  ACTION_DEPOSED, /* a member obeys a higher epoch, which the store has lost: step down. Nothing follows */
 };
 
 struct coordinator_action {

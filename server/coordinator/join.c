@@ -1,4 +1,5 @@
 /* Members come and go: who they are, what they still have of a membership before, and what becomes of it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,10 +7,18 @@
 #include "common/text.h"
 #include "server/coordinator/state.h"
 
-enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023, HOSTED_MAX = 1000, NUMBER_MAX = 1 << 30 };
+enum {
+  MEMBERS_MAX = 4096,
+  TEXT_MAX = 255,
+  FINGERPRINT_MAX = 1023,
+  HOSTED_MAX = 1000,
+  NUMBER_MAX = 1 << 30,
+  FIRST_EPOCH = 1
+};
 
 static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
 static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello);
+static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t epoch);
 static struct member *member_new(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
 static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello);
 static uint32_t id_number(const char *id, const char *prefix);
@@ -21,10 +30,7 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
   struct member *member;
   struct err err;
   if (hello->epoch > coordinator->options.epoch) {
-    log_event(LOG_WARN, "coordinator", "deposed", "epoch=%llu member_epoch=%llu",
-              (unsigned long long)coordinator->options.epoch, (unsigned long long)hello->epoch);
-    coordinator->is_deposed = true;
-    coordinator_act(coordinator, ACTION_DEPOSED)->epoch = hello->epoch;
+    outlived(coordinator, key, hello->epoch);
     return;
   }
   if (hello_check(coordinator, hello, &err)) {
@@ -42,6 +48,26 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
     take_up_server(coordinator, member, hello);
   else
     take_up_worker(coordinator, member, hello);
+}
+
+/* A member obeys a higher epoch. It may be mistaken, or lie: the store knows who leads. The first coordinator
+   of a store, which has no run to disturb, steps down at once: the store has lost what it had, and its next
+   leader is to outdo what members remember. */
+static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t epoch) {
+  bool is_first = coordinator->options.epoch == FIRST_EPOCH && coordinator->n_runs == 0;
+  char reason[128];
+  log_event(LOG_WARN, "coordinator", "outlived", "epoch=%llu member_epoch=%llu",
+            (unsigned long long)coordinator->options.epoch, (unsigned long long)epoch);
+  if (is_first) {
+    coordinator->is_deposed = true;
+    coordinator_act(coordinator, ACTION_DEPOSED)->epoch = epoch;
+    return;
+  }
+  snprintf(reason, sizeof reason,
+           "it obeys epoch %llu, this coordinator has %llu: if no other leads, start it anew",
+           (unsigned long long)epoch, (unsigned long long)coordinator->options.epoch);
+  coordinator_close_link(coordinator, key, ERR_STALE, reason);
+  coordinator_act(coordinator, ACTION_DOUBT);
 }
 
 static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err) {

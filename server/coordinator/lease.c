@@ -29,6 +29,7 @@ struct lease {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   bool is_stopping;
+  bool is_doubted;   /* since the last renewal */
   uint64_t outlived; /* the highest epoch that a member obeys; 0: none above ours */
 
   /* the thread's own */
@@ -101,6 +102,14 @@ void lease_outlived(struct lease *lease, uint64_t epoch) {
   pthread_mutex_lock(&lease->lock);
   if (epoch > lease->outlived)
     lease->outlived = epoch;
+  pthread_mutex_unlock(&lease->lock);
+}
+
+void lease_doubt(struct lease *lease) {
+  if (!lease)
+    return;
+  pthread_mutex_lock(&lease->lock);
+  lease->is_doubted = true;
   pthread_mutex_unlock(&lease->lock);
 }
 
@@ -211,10 +220,20 @@ static int take(struct lease *lease, uint64_t last_epoch, struct err *err) {
 
 static void renew(struct lease *lease) {
   struct err err = ERR_NONE;
-  int rc = write_lease(lease, &err);
+  bool is_doubted;
+  int rc;
+  pthread_mutex_lock(&lease->lock);
+  is_doubted = lease->is_doubted;
+  lease->is_doubted = false;
+  pthread_mutex_unlock(&lease->lock);
+  rc = write_lease(lease, &err);
   if (rc == ERR_STALE)
     find_out(lease);
-  else if (rc)
+  else if (rc && is_doubted) {
+    lease->is_deposed = true;
+    lease->options.on_deposed(lease->options.user,
+                              "a member obeys a higher epoch, and the store does not answer who leads");
+  } else if (rc)
     tell_trouble(lease, &err);
   else if (lease->is_in_trouble) {
     lease->is_in_trouble = false;

@@ -147,6 +147,9 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
   case ACTION_MEMBERS:
     shell_save_members(shell, action->members);
     break;
+  case ACTION_DOUBT:
+    lease_doubt(shell->lease);
+    break;
   case ACTION_DEPOSED:
     lease_outlived(shell->lease, action->epoch);
     shell_depose(shell, "another coordinator leads: a member obeys a higher epoch");

@@ -56,7 +56,7 @@ struct fixture {
   struct coordinator_actions actions;
   uint64_t now_ms;
   struct told told[MEMBERS];
-  int commits, saves, releases, publishes, members, deposed;
+  int commits, saves, releases, publishes, members, doubts, deposed;
   uint64_t commit_step, dropped[16];
   int n_dropped;
   Weir__CheckpointSpec *checkpoint; /* of runs submitted; NULL: one that is never due */
@@ -164,6 +164,9 @@ static inline void take_action(struct fixture *f, const struct coordinator_actio
     break;
   case ACTION_MEMBERS:
     f->members++;
+    break;
+  case ACTION_DOUBT:
+    f->doubts++;
     break;
   case ACTION_DEPOSED:
     f->deposed++;

@@ -1,5 +1,7 @@
 /* Coordinators that come and go on one store, and stores that do: what is kept, who leads, what is refused.
  */
+#include <unistd.h>
+
 #include "storage/identity.h"
 #include "tests/unit/coordinator_service_fixture.h"
 
@@ -243,6 +245,26 @@ static void a_member_that_obeys_a_higher_epoch_deposes_the_coordinator(void **st
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   AWAIT(__atomic_load_n(&f->seat.is_deposed, __ATOMIC_ACQUIRE));
   rpc_reader_close(member);
+}
+
+/* Anybody can say so: the store knows better. */
+static void a_member_that_claims_a_higher_epoch_disturbs_no_run(void **state) {
+  struct fixture *f = *state;
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  struct rpc_reader *member;
+  char *id = submit(f);
+  Weir__Order *order = NULL;
+  struct err err = ERR_NONE;
+  hello.role = WEIR__ROLE__WORKER;
+  hello.epoch = 9;
+  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  assert_int_equal(rpc_reader_next(member, (void **)&order, &err), ERR_STALE);
+  rpc_reader_close(member);
+  usleep(1500 * 1000); /* it has renewed its lease since */
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
+  assert_false(__atomic_load_n(&f->seat.is_deposed, __ATOMIC_ACQUIRE));
+  free(id);
 }
 
 static void a_coordinator_whose_epoch_is_over_writes_nothing(void **state) {
@@ -509,6 +531,7 @@ int main(void) {
       TEST(a_run_whose_servers_are_gone_goes_on_from_its_checkpoint),
       TEST(only_one_coordinator_of_a_store_leads),
       TEST(a_member_that_obeys_a_higher_epoch_deposes_the_coordinator),
+      TEST(a_member_that_claims_a_higher_epoch_disturbs_no_run),
       TEST(a_coordinator_whose_epoch_is_over_writes_nothing),
       TEST(a_submission_that_the_store_cannot_keep_is_refused_and_forgotten),
       TEST(a_state_that_the_store_missed_is_written_when_it_is_back),

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "common/clock.h"
@@ -237,6 +238,23 @@ static void an_epoch_that_only_members_remember_is_outdone(void **state) {
   expect_epoch("11");
 }
 
+static void a_holder_in_doubt_asks_the_store_and_believes_the_doubt_where_it_is_away(void **state) {
+  struct holder one;
+  (void)state;
+  start(&one, "a:1");
+  AWAIT(&one, holder->epoch == 1);
+  lease_doubt(one.lease);
+  usleep(1000 * 1000);
+  assert_int_equal(strlen(one.deposed), 0);
+  flaky_set_away(one.store, true);
+  usleep(1000 * 1000);
+  assert_int_equal(strlen(one.deposed), 0); /* away alone is no reason */
+  lease_doubt(one.lease);
+  AWAIT(&one, strstr(holder->deposed, "higher epoch"));
+  flaky_set_away(one.store, false);
+  stop(&one);
+}
+
 static void a_holder_that_finds_a_higher_epoch_is_deposed(void **state) {
   struct holder one;
   (void)state;
@@ -326,6 +344,7 @@ int main(void) {
       TEST(a_coordinator_does_not_wait_for_its_own_former_self),
       TEST(an_epoch_is_never_given_twice_even_if_its_record_is_lost),
       TEST(an_epoch_that_only_members_remember_is_outdone),
+      TEST(a_holder_in_doubt_asks_the_store_and_believes_the_doubt_where_it_is_away),
       TEST(a_holder_that_finds_a_higher_epoch_is_deposed),
       TEST(a_holder_cut_off_from_the_store_is_deposed_when_it_is_back),
       TEST(a_store_that_is_back_is_told_as_well),

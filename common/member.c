@@ -62,17 +62,13 @@ static void member_open_channels(struct member *member) {
 
 struct member *member_start(const struct member_options *options) {
   struct member *member = mem_new(sizeof *member);
-  pthread_condattr_t monotonic;
   member->options = *options;
   member->hello = message_copy(options->hello);
   if (member->options.silent_after_ms <= 0)
     member->options.silent_after_ms = SILENT_MS;
   member_open_channels(member);
   pthread_mutex_init(&member->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&member->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&member->changed);
   CHECK(pthread_create(&member->thread, NULL, member_main, member) == 0);
   return member;
 }
@@ -132,14 +128,7 @@ struct rpc_channel *member_channel(struct member *member) {
 
 /* Waits until something changed, at most timeout_ms. */
 static void member_wait_locked(struct member *member, int timeout_ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += timeout_ms / 1000;
-  until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
+  struct timespec until = clock_after_ms(timeout_ms);
   pthread_cond_timedwait(&member->changed, &member->lock, &until);
 }
 

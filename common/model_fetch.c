@@ -1,4 +1,5 @@
 /* The download of a run's model. */
+#include "common/clock.h"
 #include "common/model_fetch.h"
 
 #include <stdlib.h>
@@ -16,13 +17,9 @@ static int fetch_once(struct model_fetch *fetch, struct rpc_channel *coordinator
 static bool fetch_pause(struct model_fetch *fetch, int pause_ms);
 
 void model_fetch_init(struct model_fetch *fetch) {
-  pthread_condattr_t monotonic;
   *fetch = (struct model_fetch){0};
   pthread_mutex_init(&fetch->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&fetch->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&fetch->changed);
 }
 
 void model_fetch_fini(struct model_fetch *fetch) {
@@ -114,15 +111,8 @@ static int fetch_once(struct model_fetch *fetch, struct rpc_channel *coordinator
 
 /* False: cancelled. */
 static bool fetch_pause(struct model_fetch *fetch, int pause_ms) {
-  struct timespec until;
+  struct timespec until = clock_after_ms(pause_ms);
   bool is_cancelled;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += pause_ms / 1000;
-  until.tv_nsec += (long)(pause_ms % 1000) * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
   pthread_mutex_lock(&fetch->lock);
   while (!fetch->is_cancelled && pthread_cond_timedwait(&fetch->changed, &fetch->lock, &until) == 0)
     continue;

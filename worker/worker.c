@@ -84,7 +84,6 @@ static void event_free(struct event *event) {
 
 void worker_serve(const struct worker_options *options) {
   struct worker worker = {.options = options};
-  pthread_condattr_t monotonic;
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
@@ -92,10 +91,7 @@ void worker_serve(const struct worker_options *options) {
   sigaddset(&set, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread: one of them waits for them */
   pthread_mutex_init(&worker.lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&worker.changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&worker.changed);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
   worker.client = rpc_client_new(RPC_THREADS);
   worker_join_cluster(&worker);

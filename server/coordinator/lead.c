@@ -36,12 +36,8 @@ static void begin_to_lead(struct task *task);
 static void store_emptied(struct coordinator_service *shell);
 
 void shell_lead_init(struct coordinator_service *shell) {
-  pthread_condattr_t monotonic;
   pthread_mutex_init(&shell->standing.lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&shell->standing.settled, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&shell->standing.settled);
   snprintf(shell->standing.why, SHELL_TEXT_SIZE, "this coordinator does not lead yet");
 }
 

@@ -65,17 +65,13 @@ static void tell_trouble(struct lease *lease, const struct err *err);
 
 struct lease *lease_start(const struct lease_options *options) {
   struct lease *lease = mem_new(sizeof *lease);
-  pthread_condattr_t monotonic;
   lease->options = *options;
   if (lease->options.lease_ms <= 0)
     lease->options.lease_ms = LEASE_MS;
   lease->holder = mem_strdup(options->holder);
   lease->address = mem_strdup(options->address);
   pthread_mutex_init(&lease->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&lease->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&lease->changed);
   CHECK(pthread_create(&lease->thread, NULL, thread_main, lease) == 0);
   return lease;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "common/err.h"
 
@@ -23,14 +24,10 @@ static void wait_for_task_locked(struct task_thread *thread, int wait_ms);
 
 struct task_thread *task_thread_start(const struct task_thread_options *options) {
   struct task_thread *thread = mem_new(sizeof *thread);
-  pthread_condattr_t monotonic;
   thread->options = *options;
   thread->end = &thread->first;
   pthread_mutex_init(&thread->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&thread->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&thread->changed);
   CHECK(pthread_create(&thread->thread, NULL, thread_main, thread) == 0);
   return thread;
 }
@@ -100,17 +97,10 @@ static void *thread_main(void *argument) {
 }
 
 static void wait_for_task_locked(struct task_thread *thread, int wait_ms) {
-  struct timespec until;
+  struct timespec until = clock_after_ms(wait_ms);
   if (wait_ms < 0) {
     pthread_cond_wait(&thread->changed, &thread->lock);
     return;
-  }
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += wait_ms / 1000;
-  until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
   }
   pthread_cond_timedwait(&thread->changed, &thread->lock, &until);
 }

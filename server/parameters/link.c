@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/member.h"
 #include "server/parameters/run_loader.h"
@@ -56,13 +57,9 @@ struct link *link_start(const struct link_options *options) {
                                       .done = link_on_loaded,
                                       .user = link};
   struct snapshot_writer_options writer = {.store = options->store, .tell = link_tell, .user = link};
-  pthread_condattr_t monotonic;
   link->options = *options;
   pthread_mutex_init(&link->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&link->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&link->changed);
   link->loader = run_loader_new(&loader);
   link->writer = options->store ? snapshot_writer_new(&writer) : NULL;
   CHECK(pthread_create(&link->teller, NULL, teller_main, link) == 0);
@@ -185,13 +182,7 @@ static bool teller_resume(struct link *link) {
 }
 
 static void teller_pause_locked(struct link *link) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += TELLER_PAUSE_MS * 1000000L;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
+  struct timespec until = clock_after_ms(TELLER_PAUSE_MS);
   while (!link->is_stopping && pthread_cond_timedwait(&link->changed, &link->lock, &until) == 0)
     continue;
 }

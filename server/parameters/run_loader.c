@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/message.h"
 #include "common/model_fetch.h"
 #include "server/parameters/restore.h"
@@ -34,15 +35,11 @@ static void *run_loader_main(void *argument);
 
 struct run_loader *run_loader_new(const struct run_loader_options *options) {
   struct run_loader *loader = mem_new(sizeof *loader);
-  pthread_condattr_t monotonic;
   loader->options = *options;
   loader->last = &loader->first;
   model_fetch_init(&loader->fetch);
   pthread_mutex_init(&loader->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&loader->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&loader->changed);
   CHECK(pthread_create(&loader->thread, NULL, run_loader_main, loader) == 0);
   return loader;
 }
@@ -114,15 +111,8 @@ void run_loader_cancel(struct run_loader *loader, const char *run) {
 /* False: cancelled. */
 static bool loader_pause(void *user, int pause_ms) {
   struct run_loader *loader = user;
-  struct timespec until;
+  struct timespec until = clock_after_ms(pause_ms);
   bool is_cancelled;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += pause_ms / 1000;
-  until.tv_nsec += (long)(pause_ms % 1000) * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
   pthread_mutex_lock(&loader->lock);
   while (!loader->is_cancelled && pthread_cond_timedwait(&loader->changed, &loader->lock, &until) == 0)
     continue;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/message.h"
 #include "worker/train/executor.h"
@@ -37,16 +38,12 @@ static const unsigned phase_successors[] = {
 
 struct run *run_start(const struct run_options *options, const Weir__LoadRun *load) {
   struct run *run = mem_new(sizeof *run);
-  pthread_condattr_t monotonic;
   run->options = *options;
   run->load = message_copy(load);
   run->incarnation = run->order_incarnation = load->incarnation;
   model_fetch_init(&run->fetch);
   pthread_mutex_init(&run->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&run->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&run->changed);
   CHECK(pthread_create(&run->thread, NULL, run_main, run) == 0);
   return run;
 }
@@ -195,14 +192,7 @@ void run_set_phase_locked(struct run *run, enum run_phase phase) {
 }
 
 bool run_pause_locked(struct run *run, int pause_ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += pause_ms / 1000;
-  until.tv_nsec += (long)(pause_ms % 1000) * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
+  struct timespec until = clock_after_ms(pause_ms);
   while (!run->is_stopping && !run->newest)
     if (pthread_cond_timedwait(&run->changed, &run->lock, &until) != 0)
       return true;

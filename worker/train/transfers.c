@@ -72,7 +72,6 @@ static void link_init(struct link *link, struct transfers *transfers, const char
 
 struct transfers *transfers_new(const struct transfers_options *options) {
   struct transfers *transfers = mem_new(sizeof *transfers);
-  pthread_condattr_t monotonic;
   transfers->options = *options;
   transfers->due_ns = UINT64_MAX;
   transfers->links = mem_new(options->n_servers * sizeof *transfers->links);
@@ -80,10 +79,7 @@ struct transfers *transfers_new(const struct transfers_options *options) {
     link_init(&transfers->links[s], transfers, options->servers[s]->address);
   transfers->options.servers = NULL;
   pthread_mutex_init(&transfers->lock, NULL);
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&transfers->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  clock_condition_init(&transfers->changed);
   CHECK(pthread_create(&transfers->timer, NULL, timer_main, transfers) == 0);
   return transfers;
 }

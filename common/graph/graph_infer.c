@@ -68,7 +68,7 @@ static bool is_foldable(const struct graph *graph, const struct node *node, size
     return false;
   for (int i = 0; i < node->n_inputs; i++) {
     const struct value *value = node_input(graph, node, i);
-    if (value && !is_known(value))
+    if (value && !is_known(value) && !(node->op->flags & OP_SHAPES))
       return false;
     present += value != NULL;
   }
@@ -83,18 +83,17 @@ static bool is_foldable(const struct graph *graph, const struct node *node, size
 }
 
 static int fold_node(struct graph *graph, const struct node *node, size_t *budget_bytes, struct err *err) {
-  struct op_call call = {.graph = graph, .node = node};
-  for (int i = 0; i < node->n_inputs; i++) {
-    const struct value *value = node_input(graph, node, i);
-    if (value)
-      call.in[i] = (struct tensor){value->dtype, value->shape, (void *)value->data};
-  }
+  struct op_call call;
+  op_call_init(&call, &graph->arena, graph, node);
+  for (int i = 0; i < node->n_inputs; i++)
+    if (node->inputs[i] >= 0)
+      call.in[i].data = (void *)graph->values[node->inputs[i]].data;
   for (int i = 0; i < node->n_outputs; i++) {
     const struct value *value = node_output(graph, node, i);
     size_t size = value ? (size_t)shape_elems(&value->shape) * dtype_size(value->dtype) : 0;
     if (!value)
       continue;
-    call.out[i] = (struct tensor){value->dtype, value->shape, arena_new(&graph->arena, size)};
+    call.out[i].data = arena_new(&graph->arena, size);
     *budget_bytes -= size;
   }
   if (node->op->ref(&call, err))

@@ -6,7 +6,8 @@
 #include "common/graph/autodiff.h"
 #include "common/graph/graph.h"
 
-enum { OP_INPUTS_MAX = 16, OP_OUTPUTS_MAX = 8 };
+/* OP_OPTIONAL_MAX: an op with more inputs or outputs needs all that its node has. */
+enum { OP_INPUTS_MAX = 256, OP_OUTPUTS_MAX = 256, OP_OPTIONAL_MAX = 16 };
 
 /* A tensor at execution: where its bytes are. Dense, row-major. */
 struct tensor {
@@ -21,30 +22,39 @@ struct op_context {
   uint32_t microbatch;
 };
 
-/* One execution of a node. in[i].data or out[i].data is NULL when that input or output is absent. out never
-   aliases in, except as the op's flags allow. */
+/* One execution of a node. in[i].data or out[i].data is NULL when that input or output is absent, also for
+   optional ones behind the node's last. out never aliases in, except as the op's flags allow. */
 struct op_call {
   const struct graph *graph;
   const struct node *node;
-  struct tensor in[OP_INPUTS_MAX];
-  struct tensor out[OP_OUTPUTS_MAX];
+  struct tensor *in, *out;
   struct op_context context;
 };
+
+/* Makes room in the arena for the node's tensors and sets their types and shapes; their data stays NULL. */
+void op_call_init(struct op_call *call, struct arena *arena, const struct graph *graph,
+                  const struct node *node);
 
 enum op_flags {
   OP_ALIAS = 1 << 0,   /* out[0] is in[0] under another shape: a memory plan may give both the same bytes */
   OP_INPLACE = 1 << 1, /* out[0] may be in[0]'s bytes when nothing else reads them afterwards */
   OP_RANDOM = 1 << 2,  /* draws from the context's counters: never folded */
+  OP_SHAPES = 1 << 3,  /* reads the shapes of its inputs only: folded though their data is not known */
 };
 
 /* One case that the conformance suite runs on every backend, with seeded random data in [-1, 1].
    inputs: "f32[2,3,8,8] f32[4,3,3,3] - i64{4}[2]": dtype and shape; "-" is an absent input; {k} draws
    integers below k; "=1,2,3" after the shape gives the data, "==1,2,3" those of a constant, known before
    execution. attrs: "pads=1,1,1,1 axes=1, group=2 alpha=0.5f auto_pad=SAME_UPPER" (a comma makes ints, 'f'
-   behind it a float). */
+   behind it a float).
+   draw: "n=1..4 g=1|2 m=linear|nearest" declares variables of one lower-case letter, drawn anew by each of
+   several seeded trials: a whole number of a range, or one of the alternatives. inputs and attrs name them
+   wherever a number or a word may stand, also in sums and products from left to right: "f32[n,c*g,h+4]",
+   "group=g axis=a pads=p,p,p,p mode=m". */
 struct op_case {
   const char *inputs;
   const char *attrs;
+  const char *draw;   /* NULL: one trial */
   int outputs;        /* 0: one */
   bool is_not_smooth; /* finite differences would step over a kink: gradient compared on cpu and ref only */
   bool is_eval;       /* the graph is not in training */
@@ -71,11 +81,15 @@ struct op_def {
   int (*ref)(const struct op_call *call, struct err *err);
 
   const struct op_case *cases; /* ends with {0}; NULL: none */
+
+  /* The ops of ours that only this op's backward adds, in the same file: they have no row of their own. Ends
+     with NULL; NULL: none. */
+  const struct op_def *const *gradients;
 };
 
 /* The op of that name in ONNX's domain or ours; NULL if unknown. */
 const struct op_def *op_find(const char *domain, const char *name);
-/* Every op, for suites that iterate the table: NULL past the last. */
+/* Every op, gradients included, for suites that iterate the table: NULL past the last. */
 const struct op_def *op_at(int index);
 
 #endif

@@ -79,6 +79,9 @@ static const struct op_case average_pool_cases[] = {
     {0},
 };
 
+static const struct op_def average_pool_grad;
+static const struct op_def *const average_pool_gradients[] = {&average_pool_grad, NULL};
+
 const struct op_def op_AveragePool = {
     .name = "AveragePool",
     .domain = "",
@@ -91,6 +94,7 @@ const struct op_def op_AveragePool = {
     .backward = average_pool_backward,
     .ref = average_pool_ref,
     .cases = average_pool_cases,
+    .gradients = average_pool_gradients,
 };
 
 static int average_pool_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -131,7 +135,7 @@ static int average_pool_grad_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy -> dx; the attributes of AveragePool, resolved, and "shape": x's */
-const struct op_def op_AveragePoolGrad = {
+static const struct op_def average_pool_grad = {
     .name = "AveragePoolGrad",
     .domain = "ai.weir",
     .min_inputs = 1,

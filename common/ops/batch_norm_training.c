@@ -61,6 +61,9 @@ static const struct op_case training_cases[] = {
     {0},
 };
 
+static const struct op_def batch_norm_grad;
+static const struct op_def *const batch_norm_training_gradients[] = {&batch_norm_grad, NULL};
+
 const struct op_def op_BatchNormTraining = {
     .name = "BatchNormTraining",
     .domain = "ai.weir",
@@ -72,6 +75,7 @@ const struct op_def op_BatchNormTraining = {
     .backward = training_backward,
     .ref = training_ref,
     .cases = training_cases,
+    .gradients = batch_norm_training_gradients,
 };
 
 static int grad_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -121,7 +125,7 @@ static int grad_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy, x, scale, batch_mean, inv_std -> dx, dscale, db */
-const struct op_def op_BatchNormGrad = {
+static const struct op_def batch_norm_grad = {
     .name = "BatchNormGrad",
     .domain = "ai.weir",
     .min_inputs = 5,

@@ -106,6 +106,10 @@ static const struct op_case conv_cases[] = {
     {0},
 };
 
+static const struct op_def conv_grad_input;
+static const struct op_def conv_grad_weight;
+static const struct op_def *const conv_gradients[] = {&conv_grad_input, &conv_grad_weight, NULL};
+
 const struct op_def op_Conv = {
     .name = "Conv",
     .domain = "",
@@ -118,6 +122,7 @@ const struct op_def op_Conv = {
     .backward = conv_backward,
     .ref = conv_ref,
     .cases = conv_cases,
+    .gradients = conv_gradients,
 };
 
 /* dy must be of the shape that the forward node's windows give. */
@@ -166,7 +171,7 @@ static int grad_input_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy, w -> dx; the attributes of Conv, resolved, and "shape": x's */
-const struct op_def op_ConvGradInput = {
+static const struct op_def conv_grad_input = {
     .name = "ConvGradInput",
     .domain = "ai.weir",
     .min_inputs = 2,
@@ -249,7 +254,7 @@ static int grad_weight_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy, x -> dw, and where wanted db f32[m]; the attributes of Conv, resolved */
-const struct op_def op_ConvGradWeight = {
+static const struct op_def conv_grad_weight = {
     .name = "ConvGradWeight",
     .domain = "ai.weir",
     .min_inputs = 2,

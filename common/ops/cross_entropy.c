@@ -88,6 +88,9 @@ static const struct op_case cross_entropy_cases[] = {
     {0},
 };
 
+static const struct op_def cross_entropy_grad;
+static const struct op_def *const cross_entropy_gradients[] = {&cross_entropy_grad, NULL};
+
 const struct op_def op_CrossEntropy = {
     .name = "CrossEntropy",
     .domain = "ai.weir",
@@ -99,6 +102,7 @@ const struct op_def op_CrossEntropy = {
     .backward = cross_entropy_backward,
     .ref = cross_entropy_ref,
     .cases = cross_entropy_cases,
+    .gradients = cross_entropy_gradients,
 };
 
 static int cross_entropy_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -125,7 +129,7 @@ static int cross_entropy_grad_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dsum f32[], logits, labels -> dlogits */
-const struct op_def op_CrossEntropyGrad = {
+static const struct op_def cross_entropy_grad = {
     .name = "CrossEntropyGrad",
     .domain = "ai.weir",
     .min_inputs = 3,

@@ -109,6 +109,9 @@ static const struct op_case dropout_cases[] = {
     {0},
 };
 
+static const struct op_def dropout_grad;
+static const struct op_def *const dropout_gradients[] = {&dropout_grad, NULL};
+
 const struct op_def op_Dropout = {
     .name = "Dropout",
     .domain = "",
@@ -122,6 +125,7 @@ const struct op_def op_Dropout = {
     .backward = dropout_backward,
     .ref = dropout_ref,
     .cases = dropout_cases,
+    .gradients = dropout_gradients,
 };
 
 static int dropout_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -146,7 +150,7 @@ static int dropout_grad_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy, mask bool -> dx; ratio */
-const struct op_def op_DropoutGrad = {
+static const struct op_def dropout_grad = {
     .name = "DropoutGrad",
     .domain = "ai.weir",
     .min_inputs = 2,

@@ -65,6 +65,9 @@ static const struct op_case global_average_pool_cases[] = {
     {0},
 };
 
+static const struct op_def global_average_pool_grad;
+static const struct op_def *const global_average_pool_gradients[] = {&global_average_pool_grad, NULL};
+
 const struct op_def op_GlobalAveragePool = {
     .name = "GlobalAveragePool",
     .domain = "",
@@ -77,6 +80,7 @@ const struct op_def op_GlobalAveragePool = {
     .backward = global_average_pool_backward,
     .ref = global_average_pool_ref,
     .cases = global_average_pool_cases,
+    .gradients = global_average_pool_gradients,
 };
 
 static int global_average_pool_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -103,7 +107,7 @@ static int global_average_pool_grad_ref(const struct op_call *call, struct err *
 }
 
 /* dy -> dx; "shape": x's */
-const struct op_def op_GlobalAveragePoolGrad = {
+static const struct op_def global_average_pool_grad = {
     .name = "GlobalAveragePoolGrad",
     .domain = "ai.weir",
     .min_inputs = 1,

@@ -37,6 +37,9 @@ static const struct op_case log_softmax_cases[] = {
     {0},
 };
 
+static const struct op_def log_softmax_grad;
+static const struct op_def *const log_softmax_gradients[] = {&log_softmax_grad, NULL};
+
 const struct op_def op_LogSoftmax = {
     .name = "LogSoftmax",
     .domain = "",
@@ -50,6 +53,7 @@ const struct op_def op_LogSoftmax = {
     .backward = log_softmax_backward,
     .ref = log_softmax_ref,
     .cases = log_softmax_cases,
+    .gradients = log_softmax_gradients,
 };
 
 /* dx = dy - exp(y) sum(dy) */
@@ -66,7 +70,7 @@ static int log_softmax_grad_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy, y -> dx; the attributes of LogSoftmax */
-const struct op_def op_LogSoftmaxGrad = {
+static const struct op_def log_softmax_grad = {
     .name = "LogSoftmaxGrad",
     .domain = "ai.weir",
     .min_inputs = 2,

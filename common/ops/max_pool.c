@@ -112,6 +112,9 @@ static const struct op_case max_pool_cases[] = {
     {0},
 };
 
+static const struct op_def max_pool_grad;
+static const struct op_def *const max_pool_gradients[] = {&max_pool_grad, NULL};
+
 const struct op_def op_MaxPool = {
     .name = "MaxPool",
     .domain = "",
@@ -124,6 +127,7 @@ const struct op_def op_MaxPool = {
     .backward = max_pool_backward,
     .ref = max_pool_ref,
     .cases = max_pool_cases,
+    .gradients = max_pool_gradients,
 };
 
 static int max_pool_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -163,7 +167,7 @@ static int max_pool_grad_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy, x -> dx; the attributes of MaxPool, resolved */
-const struct op_def op_MaxPoolGrad = {
+static const struct op_def max_pool_grad = {
     .name = "MaxPoolGrad",
     .domain = "ai.weir",
     .min_inputs = 2,

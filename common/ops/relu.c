@@ -21,6 +21,9 @@ static const struct op_case relu_cases[] = {
     {0},
 };
 
+static const struct op_def relu_grad;
+static const struct op_def *const relu_gradients[] = {&relu_grad, NULL};
+
 const struct op_def op_Relu = {
     .name = "Relu",
     .domain = "",
@@ -34,10 +37,11 @@ const struct op_def op_Relu = {
     .backward = relu_backward,
     .ref = relu_ref,
     .cases = relu_cases,
+    .gradients = relu_gradients,
 };
 
 /* dy, y -> dx, all of one shape */
-const struct op_def op_ReluGrad = {
+static const struct op_def relu_grad = {
     .name = "ReluGrad",
     .domain = "ai.weir",
     .min_inputs = 2,

@@ -87,6 +87,9 @@ static const struct op_case softmax_cases[] = {
     {0},
 };
 
+static const struct op_def softmax_grad;
+static const struct op_def *const softmax_gradients[] = {&softmax_grad, NULL};
+
 const struct op_def op_Softmax = {
     .name = "Softmax",
     .domain = "",
@@ -100,6 +103,7 @@ const struct op_def op_Softmax = {
     .backward = softmax_backward,
     .ref = softmax_ref,
     .cases = softmax_cases,
+    .gradients = softmax_gradients,
 };
 
 /* dx = y (dy - sum(dy y)) */
@@ -116,7 +120,7 @@ static int softmax_grad_ref(const struct op_call *call, struct err *err) {
 }
 
 /* dy, y -> dx; the attributes of Softmax */
-const struct op_def op_SoftmaxGrad = {
+static const struct op_def softmax_grad = {
     .name = "SoftmaxGrad",
     .domain = "ai.weir",
     .min_inputs = 2,

@@ -13,6 +13,7 @@ struct backend_program {
   int *watch;          /* [n_values] the caller's index, or -1 */
   int *next_watch;     /* [n_watched] another index of the same value, or -1 */
   void **data;         /* [n_values] where its bytes are in this execution */
+  struct op_call *calls; /* [n_nodes] */
   bool *is_weight_read;
   char *bytes;
   size_t size_bytes;
@@ -120,6 +121,9 @@ static int ref_prepare(const struct graph *graph, const int *watched, int n_watc
   program->next_watch = arena_new(&program->memory, (size_t)n_watched * sizeof *program->next_watch);
   program->data = arena_new(&program->memory, n * sizeof *program->data);
   program->is_weight_read = arena_new(&program->memory, n * sizeof *program->is_weight_read);
+  program->calls = arena_new(&program->memory, (size_t)graph->n_nodes * sizeof *program->calls);
+  for (int i = 0; i < graph->n_nodes; i++)
+    op_call_init(&program->calls[i], &program->memory, graph, graph->nodes[i]);
   memset(program->watch, -1, n * sizeof *program->watch);
   for (int w = n_watched - 1; w >= 0; w--) {
     program->next_watch[w] = program->watch[watched[w]];
@@ -164,29 +168,27 @@ static void announce_weights(struct backend_program *program, const struct backe
   }
 }
 
-static struct tensor tensor_of(const struct backend_program *program, int v) {
-  if (v < 0)
-    return (struct tensor){.dtype = DTYPE_NONE};
-  return (struct tensor){program->graph->values[v].dtype, program->graph->values[v].shape,
-                         program->data[owner_of(program, v)]};
+static void *data_of(const struct backend_program *program, int v) {
+  return v < 0 ? NULL : program->data[owner_of(program, v)];
 }
 
 static int run_node(struct backend_program *program, const struct backend_run *run, const struct node *node,
                     struct err *err) {
-  struct op_call call = {.graph = program->graph, .node = node, .context = run->context};
+  struct op_call *call = &program->calls[node->index];
+  call->context = run->context;
   announce_weights(program, run, node);
   if (run->is_cancelled && run->is_cancelled(run->user))
     return err_set(err, ERR_CANCELLED, "the execution was cancelled before node '%s'", node->name);
   for (int i = 0; i < node->n_inputs; i++)
-    call.in[i] = tensor_of(program, node->inputs[i]);
+    call->in[i].data = data_of(program, node->inputs[i]);
   for (int o = 0; o < node->n_outputs; o++)
-    call.out[o] = tensor_of(program, node->outputs[o]);
-  if (node->op->ref(&call, err))
+    call->out[o].data = data_of(program, node->outputs[o]);
+  if (node->op->ref(call, err))
     return err->code;
   for (int o = 0; o < node->n_outputs && run->on_value; o++)
     for (int w = node->outputs[o] < 0 ? -1 : program->watch[node->outputs[o]]; w >= 0;
          w = program->next_watch[w])
-      run->on_value(run->user, w, call.out[o].data);
+      run->on_value(run->user, w, call->out[o].data);
   return ERR_OK;
 }
 

@@ -17,15 +17,6 @@ static int run_reference(struct backend_program *program, struct cpu_step *step,
   return node->op->ref(call, err);
 }
 
-static struct tensor tensor_of(const struct graph *graph, int value) {
-  struct tensor tensor = {.dtype = DTYPE_NONE};
-  if (value >= 0) {
-    tensor.dtype = graph->values[value].dtype;
-    tensor.shape = graph->values[value].shape;
-  }
-  return tensor;
-}
-
 /* Output 0 may be written over input 0, unless another input lies in the same bytes. */
 static bool can_run_in_place(const struct backend_program *program, const struct node *node,
                              const struct cpu_step *step) {
@@ -44,16 +35,12 @@ void cpu_reference(struct backend_program *program, const struct node *node) {
   struct cpu_step *step = cpu_step_new(program, node);
   step->run = run_reference;
   step->details = call;
-  call->graph = program->graph;
-  call->node = node;
-  for (int i = 0; i < node->n_inputs; i++) {
-    call->in[i] = tensor_of(program->graph, node->inputs[i]);
+  op_call_init(call, &program->memory, program->graph, node);
+  for (int i = 0; i < node->n_inputs; i++)
     if (node->inputs[i] >= 0)
       cpu_read(program, step, 0, node->inputs[i], NULL);
-  }
   bool is_in_place = can_run_in_place(program, node, step);
   for (int i = 0; i < node->n_outputs; i++) {
-    call->out[i] = tensor_of(program->graph, node->outputs[i]);
     if (node->outputs[i] < 0)
       continue;
     if (i == 0 && is_in_place)

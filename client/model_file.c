@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/model_tie.h"
 #include "common/memory.h"
 #include "common/unpack.h"
 #include "onnx.pb-c.h"
@@ -105,8 +106,9 @@ static bool is_external(const Onnx__TensorProto *tensor) {
   return tensor->has_data_location && tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
 }
 
-/* Replaces *bytes by a model without external data; leaves them alone when there is none. */
-static int inline_external(const char *path, void **bytes, size_t *size, struct err *err) {
+/* Replaces *bytes by a model without external data and with tied weights; leaves them alone where nothing
+   changes. */
+static int complete_model(const char *path, void **bytes, size_t *size, struct err *err) {
   Onnx__ModelProto *model = message_unpack(&onnx__model_proto__descriptor, *bytes, *size, err);
   Onnx__GraphProto *graph = model ? model->graph : NULL;
   bool found = false;
@@ -125,6 +127,8 @@ static int inline_external(const char *path, void **bytes, size_t *size, struct 
         inline_tensor(path, tensor, err);
       }
     }
+  if (graph && !err->code)
+    found |= model_tie(graph);
   if (found && !err->code) {
     *size = onnx__model_proto__get_packed_size(model);
     if (*size > model_bytes_max)
@@ -141,7 +145,7 @@ int model_file_read(const char *path, void **bytes, size_t *size, struct err *er
   err->code = ERR_OK;
   if (read_range(path, 0, -1, bytes, size, err))
     return err->code;
-  if (inline_external(path, bytes, size, err)) {
+  if (complete_model(path, bytes, size, err)) {
     free(*bytes);
     *bytes = NULL;
   }

@@ -27,10 +27,19 @@ enum value_kind {
   VALUE_RESULT,      /* computed by a node */
 };
 
+/* Where an initializer comes from, if the file says so. */
+enum value_origin {
+  ORIGIN_UNKNOWN,
+  ORIGIN_PARAMETER,
+  ORIGIN_BUFFER,
+  ORIGIN_EXPORTER, /* computed by the exporter: a constant, or weights in another form */
+};
+
 /* One tensor of the graph. Values are named by index; -1 is an absent optional input or output. */
 struct value {
   const char *name; /* unique; ours begin with "weir." */
   enum value_kind kind;
+  enum value_origin origin;
   enum dtype dtype;
   struct shape shape;
   const void *data; /* INITIALIZER and CONSTANT: dense, little-endian, owned by the graph; else NULL */

@@ -23,6 +23,7 @@ static int build(struct model_builder *builder, struct err *err) {
   if (find_loss(builder, err) || note_initializers(builder, err))
     return err->code;
   keep_output(builder);
+  model_note_constants(builder);
   if (model_columns(builder, err) || make_graphs(builder, err) || attach_losses(builder, err) ||
       differentiate(builder, err))
     return err->code;
@@ -160,7 +161,7 @@ static int attach_losses(struct model_builder *builder, struct err *err) {
 static bool is_trainable(const struct graph *graph, const struct initializer_note *note) {
   const struct value *value = note->train_value >= 0 ? &graph->values[note->train_value] : NULL;
   return value && value->dtype == DTYPE_F32 && shape_elems(&value->shape) > 0 && !note->is_frozen &&
-         !note->is_fixed && note->batch_value < 0;
+         !note->is_fixed && !note->is_constant && note->batch_value < 0;
 }
 
 /* The step's loss is the mean over its samples, of which one microbatch gives a sum. */

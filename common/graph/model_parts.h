@@ -10,6 +10,7 @@ struct initializer_note {
   int train_value, eval_value; /* -1 where that graph does not read it */
   bool is_frozen;              /* by the spec */
   bool is_fixed;               /* a statistic of a batch norm that does not train */
+  bool is_constant;            /* of the exporter's making, or a buffer: see model_constants.c */
   int batch_value;             /* of a running statistic: this microbatch's, in the train graph; else -1 */
   float momentum;              /* of a running statistic */
   int grad;                    /* in the train graph, -1 where none flows */
@@ -27,6 +28,9 @@ struct model_builder {
 
 /* Columns of the dataset for the inputs and the labels. */
 int model_columns(struct model_builder *builder, struct err *err);
+
+/* Finds the f32 initializers that are constants rather than weights. */
+void model_note_constants(struct model_builder *builder);
 
 /* Dropout and batch norm become what they are in training, and in inference. Shapes are inferred before. */
 int model_rewrite_train(struct model_builder *builder, struct err *err);

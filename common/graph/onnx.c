@@ -23,6 +23,7 @@ int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, st
     code = err_set(err, ERR_INVALID, "the model holds no graph: it is not an ONNX file, or it is cut short");
     goto out;
   }
+  onnx_sequences_lower(model->graph);
   reader.proto = model->graph;
   code = read_opset(model, &reader.graph->opset, err);
   if (!code)

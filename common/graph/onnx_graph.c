@@ -16,6 +16,7 @@ int onnx_graph_read(struct onnx_reader *reader, struct err *err) {
   if (read_initializers(reader, err) || read_inputs(reader, err) || read_nodes(reader, err) ||
       unsupported_error(reader, err) || resolve_inputs(reader, err) || read_outputs(reader, err))
     return err->code;
+  onnx_origins_read(reader);
   return onnx_nodes_sort(reader->graph, err);
 }
 

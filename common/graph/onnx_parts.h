@@ -25,6 +25,10 @@ int onnx_name_check(const char *name, const char *what, struct err *err);
 
 bool onnx_domain_is_standard(const char *domain);
 
+/* Makes Split and Identity nodes of SplitToSequence and SequenceAt nodes, where each element that is taken is
+   known. What cannot be lowered stays, for the reader to refuse. */
+void onnx_sequences_lower(Onnx__GraphProto *proto);
+
 /* Fills the graph from reader->proto. Errors: see graph_load_onnx. */
 int onnx_graph_read(struct onnx_reader *reader, struct err *err);
 
@@ -47,6 +51,9 @@ int onnx_attrs_read(struct onnx_reader *reader, const Onnx__NodeProto *proto, st
 
 /* Makes output 0 of a Constant node, whose attributes are read, a constant. */
 int onnx_constant_read(struct onnx_reader *reader, const struct node *node, struct err *err);
+
+/* Sets the origin of each initializer. */
+void onnx_origins_read(struct onnx_reader *reader);
 
 /* Puts the nodes in topological order: the file's order where that is one. Errors: INVALID naming a cycle. */
 int onnx_nodes_sort(struct graph *graph, struct err *err);

@@ -1,0 +1,68 @@
+/* Where initializers come from, as far as PyTorch's exporter says: it notes on the value of each parameter
+   and buffer of the module which of them it is, and nothing on the constants that it computed itself. */
+#include <string.h>
+
+#include "common/graph/onnx_parts.h"
+#include "common/unpack.h"
+
+static const char kind_key[] = "pkg.torch.export.graph_signature.InputSpec.kind";
+
+/* ValueInfoProto.metadata_props, which came with ONNX 1.16. */
+enum { METADATA_PROPS_TAG = 4, ENTRY_BYTES_MAX = 4096 };
+
+/* A bytes field as it lies on the wire: its length as a varint, then the bytes. */
+static bool skip_length(const ProtobufCMessageUnknownField *field, size_t *begin) {
+  size_t length = 0;
+  int shift = 0;
+  for (*begin = 0; *begin < field->len && shift < 28; shift += 7) {
+    uint8_t byte = field->data[(*begin)++];
+    length |= (size_t)(byte & 0x7f) << shift;
+    if (!(byte & 0x80))
+      return length == field->len - *begin;
+  }
+  return false;
+}
+
+static enum value_origin origin_of(const char *kind) {
+  if (kind && strcmp(kind, "PARAMETER") == 0)
+    return ORIGIN_PARAMETER;
+  return kind && strcmp(kind, "BUFFER") == 0 ? ORIGIN_BUFFER : ORIGIN_UNKNOWN;
+}
+
+/* The origin that one metadata entry tells; UNKNOWN if it is about something else. */
+static enum value_origin read_entry(const ProtobufCMessageUnknownField *field) {
+  Onnx__StringStringEntryProto *entry = NULL;
+  enum value_origin origin = ORIGIN_UNKNOWN;
+  struct err err = ERR_NONE;
+  size_t begin;
+  if (field->tag != METADATA_PROPS_TAG || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED ||
+      field->len > ENTRY_BYTES_MAX)
+    return ORIGIN_UNKNOWN;
+  if (skip_length(field, &begin))
+    entry = message_unpack(&onnx__string_string_entry_proto__descriptor, field->data + begin,
+                           field->len - begin, &err);
+  if (entry && entry->key && strcmp(entry->key, kind_key) == 0)
+    origin = origin_of(entry->value);
+  if (entry)
+    onnx__string_string_entry_proto__free_unpacked(entry, NULL);
+  return origin;
+}
+
+void onnx_origins_read(struct onnx_reader *reader) {
+  struct graph *graph = reader->graph;
+  bool is_told = false;
+  for (size_t i = 0; i < reader->proto->n_value_info; i++) {
+    const Onnx__ValueInfoProto *info = reader->proto->value_info[i];
+    int index = info->name ? names_find(&reader->names, info->name) : -1;
+    for (unsigned f = 0; index >= 0 && f < info->base.n_unknown_fields; f++) {
+      enum value_origin origin = read_entry(&info->base.unknown_fields[f]);
+      if (origin == ORIGIN_UNKNOWN)
+        continue;
+      graph->values[index].origin = origin;
+      is_told = true;
+    }
+  }
+  for (int v = 0; v < graph->n_values && is_told; v++)
+    if (graph->values[v].kind == VALUE_INITIALIZER && graph->values[v].origin == ORIGIN_UNKNOWN)
+      graph->values[v].origin = ORIGIN_EXPORTER;
+}

@@ -99,6 +99,11 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("microbatches: 8", "microbatches: 7", "train.microbatches: 7 does not divide train.batch 128");
   refuse("microbatches: 8", "microbatches: 0", "train.microbatches");
   refuse("batch: 128", "batch: 0", "train.batch");
+  refuse("labels: b.gz}", "columns: {x: x.npy}}",
+         "data.train: either 'images' and 'labels' (idx) or 'columns'");
+  refuse("idx, images: a.gz, labels: b.gz}", "npy, columns: {x: \"\"}}",
+         "data.train.columns: wants names and");
+  refuse("idx, images: a.gz, labels: b.gz}", "npy, columns: {x: a, x: b}}", "columns: 'x' is there twice");
   refuse("epochs: 2.5", "epochs: 0", "train.epochs");
   refuse("epochs: 2.5", "epochs: 2\n  steps: 3", "either epochs or steps");
   refuse("lr: 5e-2", "lr: -1", "train.optimizer.lr");

@@ -41,6 +41,17 @@ const char *format_names(void) {
       ;
 }
 
+int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err) {
+  bool is_below = *file && *file != '/';
+  for (const char *part = file; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+    is_below &= strcmp(part, "..") != 0 && strncmp(part, "../", 3) != 0;
+  if (!is_below)
+    return err_set(err, ERR_INVALID, "'%s' names no file below %s", file, folder);
+  if ((size_t)snprintf(out, size, "%s/%s", folder, file) >= size)
+    return err_set(err, ERR_INVALID, "the path of '%s' is too long", file);
+  return 0;
+}
+
 /* The folder of spec->data.root under data_root, without "..", so that no spec reads outside it. */
 static int resolve_folder(const char *root, const char *data_root, char *out, size_t size, struct err *err) {
   char base[PATH_MAX], joined[PATH_MAX], real[PATH_MAX];
@@ -102,7 +113,7 @@ out:
 
 void dataset_close(struct dataset *dataset) {
   for (int c = 0; dataset && c < dataset->n_columns; c++)
-    free(dataset->columns[c].data);
+    column_release(&dataset->columns[c]);
   free(dataset);
 }
 
@@ -128,10 +139,6 @@ static int find_column(const struct dataset *dataset, const char *name, bool is_
   return -1;
 }
 
-static int64_t integer_at(const struct column *column, uint64_t i) {
-  return column->dtype == DTYPE_U8 ? ((const uint8_t *)column->data)[i] : ((const int32_t *)column->data)[i];
-}
-
 static int check_labels(const struct column *column, int64_t classes, struct err *err) {
   char text[96];
   if (column->sample.rank != 0 || column->dtype == DTYPE_F32)
@@ -139,7 +146,7 @@ static int check_labels(const struct column *column, int64_t classes, struct err
                    "labels are one whole number per sample, but samples of column '%s' are %s %s",
                    column->name, dtype_name(column->dtype), shape_text(&column->sample, text, sizeof text));
   for (uint64_t i = 0; classes && i < column->samples; i++) {
-    int64_t label = integer_at(column, i);
+    int64_t label = column_integer(column, i);
     if (label < 0 || label >= classes)
       return err_set(err, ERR_INVALID, "%s: sample %llu has label %lld, the model has %lld classes",
                      column->name, (unsigned long long)i, (long long)label, (long long)classes);
@@ -174,32 +181,7 @@ int dataset_bind(const struct dataset *dataset, const Weir__RunSpec *spec, const
                    shape_text(&wanted, want_text, sizeof want_text));
   if (input->dtype == DTYPE_F32)
     return check_transforms(spec, form->channels, err);
-  if (column->dtype == DTYPE_F32 || (input->dtype != DTYPE_I64 && input->dtype != DTYPE_I32))
-    return err_set(err, ERR_INVALID, "column '%s' is %s, the model's input '%s' wants %s", column->name,
-                   dtype_name(column->dtype), input->name, dtype_name(input->dtype));
-  return 0;
-}
-
-static void read_f32(const struct column *column, uint64_t begin, int64_t elems, float *out) {
-  if (column->dtype == DTYPE_F32)
-    memcpy(out, (const float *)column->data + begin, (size_t)elems * sizeof *out);
-  else if (column->dtype == DTYPE_U8)
-    for (int64_t i = 0; i < elems; i++)
-      out[i] = ((const uint8_t *)column->data)[begin + (uint64_t)i];
-  else
-    for (int64_t i = 0; i < elems; i++)
-      out[i] = (float)((const int32_t *)column->data)[begin + (uint64_t)i];
-}
-
-static void read_integers(const struct column *column, uint64_t begin, const struct column_form *form,
-                          void *out) {
-  for (int64_t i = 0; i < form->elems; i++) {
-    int64_t value = integer_at(column, begin + (uint64_t)i);
-    if (form->dtype == DTYPE_I64)
-      ((int64_t *)out)[i] = value;
-    else
-      ((int32_t *)out)[i] = (int32_t)value;
-  }
+  return column_check_integers(column, input, err);
 }
 
 void dataset_read(const struct dataset *dataset, const Weir__RunSpec *spec, const struct column_form *form,
@@ -209,9 +191,9 @@ void dataset_read(const struct dataset *dataset, const Weir__RunSpec *spec, cons
   for (uint32_t s = 0; s < n; s++) {
     uint64_t begin = indices[s] * (uint64_t)form->elems;
     if (form->dtype == DTYPE_F32)
-      read_f32(column, begin, form->elems, (float *)out + s * form->elems);
+      column_read_f32(column, begin, form->elems, (float *)out + s * form->elems);
     else
-      read_integers(column, begin, form, (char *)out + s * sample_bytes);
+      column_read_integers(column, begin, form->elems, form->dtype, (char *)out + s * sample_bytes);
   }
   for (size_t t = 0; form->dtype == DTYPE_F32 && t < spec->data->n_transforms; t++) {
     const struct transform_def *transform = transform_of(spec->data->transforms[t]);

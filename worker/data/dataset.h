@@ -11,7 +11,7 @@ struct dataset;
 /* How a column's samples become a graph input: what dataset_bind found to fit. */
 struct column_form {
   int column;
-  enum dtype dtype; /* of the input: f32 (transformed), i64 or i32 */
+  enum dtype dtype; /* of the input: f32 (transformed), i64, i32, u8 or bool */
   int64_t elems;    /* of one sample */
   int64_t channels; /* f32: the input's dimension 1 when it has at least three, else 1 */
 };

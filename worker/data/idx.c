@@ -83,12 +83,12 @@ static int read_elements(gzFile file, const char *path, struct column *column, s
       void *grown;
       capacity = capacity * 2 > used + want ? capacity * 2 : used + want;
       capacity = capacity > total ? total : capacity;
-      grown = realloc(column->data, capacity);
+      grown = realloc(column->memory, capacity);
       if (!grown)
         return err_set(err, ERR_NO_MEMORY, "%s: %zu bytes do not fit in memory", path, total);
-      column->data = grown;
+      column->data = column->memory = grown;
     }
-    got = gzread(file, (char *)column->data + used, (unsigned)want);
+    got = gzread(file, (char *)column->memory + used, (unsigned)want);
     if (got <= 0)
       return fail_read(file, path, "data", err);
     used += (size_t)got;
@@ -100,7 +100,7 @@ static void swap_elements(struct column *column) {
   size_t n = (size_t)shape_elems(&column->sample) * column->samples;
   if (dtype_size(column->dtype) == 4)
     for (size_t i = 0; i < n; i++)
-      ((uint32_t *)column->data)[i] = ntohl(((uint32_t *)column->data)[i]);
+      ((uint32_t *)column->memory)[i] = ntohl(((uint32_t *)column->memory)[i]);
 }
 
 static int read_column(const char *folder, const char *name, const char *file_name, struct column *column,
@@ -109,8 +109,8 @@ static int read_column(const char *folder, const char *name, const char *file_na
   gzFile file;
   int code;
   *column = (struct column){.name = name};
-  if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, file_name) >= sizeof path)
-    return err_set(err, ERR_INVALID, "the path of '%s' is too long", file_name);
+  if (format_path(folder, file_name, path, sizeof path, err))
+    return err->code;
   file = gzopen(path, "rb");
   if (!file) {
     err_errno(err, errno, "%s", path);

@@ -1,0 +1,98 @@
+/* Columns: their memory, and their elements in the type that an input wants. */
+#include "worker/data/column.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void column_release(struct column *column) {
+  if (column->mapped_bytes)
+    munmap(column->memory, column->mapped_bytes);
+  else
+    free(column->memory);
+  *column = (struct column){0};
+}
+
+static const unsigned char *element(const struct column *column, uint64_t i) {
+  return (const unsigned char *)column->data + i * dtype_size(column->dtype);
+}
+
+int64_t column_integer(const struct column *column, uint64_t i) {
+  int64_t wide;
+  int32_t narrow;
+  switch (column->dtype) {
+  case DTYPE_I64:
+    memcpy(&wide, element(column, i), sizeof wide);
+    return wide;
+  case DTYPE_I32:
+    memcpy(&narrow, element(column, i), sizeof narrow);
+    return narrow;
+  case DTYPE_BOOL:
+    return *element(column, i) != 0;
+  default:
+    CHECK(column->dtype == DTYPE_U8);
+    return *element(column, i);
+  }
+}
+
+void column_read_f32(const struct column *column, uint64_t begin, int64_t elems, float *out) {
+  const unsigned char *bytes = element(column, begin);
+  if (column->dtype == DTYPE_F32)
+    memcpy(out, bytes, (size_t)elems * sizeof *out);
+  else if (column->dtype == DTYPE_U8)
+    for (int64_t i = 0; i < elems; i++)
+      out[i] = bytes[i];
+  else
+    for (int64_t i = 0; i < elems; i++)
+      out[i] = (float)column_integer(column, begin + (uint64_t)i);
+}
+
+void column_read_integers(const struct column *column, uint64_t begin, int64_t elems, enum dtype dtype,
+                          void *out) {
+  for (int64_t i = 0; i < elems; i++) {
+    int64_t value = column_integer(column, begin + (uint64_t)i);
+    if (dtype == DTYPE_I64)
+      ((int64_t *)out)[i] = value;
+    else if (dtype == DTYPE_I32)
+      ((int32_t *)out)[i] = (int32_t)value;
+    else
+      ((uint8_t *)out)[i] = (uint8_t)value;
+  }
+}
+
+/* The least and the greatest value of an integer type. False: it is none. */
+static bool range_of(enum dtype dtype, int64_t *least, int64_t *greatest) {
+  switch (dtype) {
+  case DTYPE_I64:
+    *least = INT64_MIN, *greatest = INT64_MAX;
+    return true;
+  case DTYPE_I32:
+    *least = INT32_MIN, *greatest = INT32_MAX;
+    return true;
+  case DTYPE_U8:
+    *least = 0, *greatest = UINT8_MAX;
+    return true;
+  case DTYPE_BOOL:
+    *least = 0, *greatest = 1;
+    return true;
+  default:
+    return false;
+  }
+}
+
+int column_check_integers(const struct column *column, const struct value *input, struct err *err) {
+  int64_t least, greatest, have_least, have_greatest, elems = shape_elems(&column->sample);
+  if (!range_of(input->dtype, &least, &greatest) || !range_of(column->dtype, &have_least, &have_greatest))
+    return err_set(err, ERR_INVALID, "column '%s' is %s, the model's input '%s' wants %s", column->name,
+                   dtype_name(column->dtype), input->name, dtype_name(input->dtype));
+  if (have_least >= least && have_greatest <= greatest)
+    return 0;
+  for (uint64_t i = 0; i < column->samples * (uint64_t)elems; i++) {
+    int64_t value = column_integer(column, i);
+    if (value < least || value > greatest)
+      return err_set(err, ERR_INVALID, "%s: sample %llu holds %lld, which the model's input '%s' (%s) cannot",
+                     column->name, (unsigned long long)(i / (uint64_t)elems), (long long)value, input->name,
+                     dtype_name(input->dtype));
+  }
+  return 0;
+}

@@ -1,0 +1,254 @@
+/* npy: one array of numpy.save for each column, its first dimension the samples. Mapped, not copied.
+   Source: NEP 1 and numpy.lib.format, versions 1.0, 2.0 and 3.0. The header is a Python literal, of which
+   exactly what numpy writes is read: nothing is evaluated. */
+#include "worker/data/format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PREFIX_BYTES = 8, TEXT_MAX = 64 };
+
+static const struct npy_type {
+  const char *descr;
+  enum dtype dtype;
+} npy_types[] = {
+    {"<f4", DTYPE_F32}, {"<i8", DTYPE_I64}, {"<i4", DTYPE_I32}, {"|u1", DTYPE_U8}, {"|b1", DTYPE_BOOL},
+};
+
+/* The rest of a header that is being read. */
+struct header {
+  const char *path;
+  const char *at, *end;
+  char descr[TEXT_MAX];
+  bool is_fortran_order;
+  struct shape shape;
+};
+
+static int fail_header(const struct header *header, struct err *err, const char *wanted) {
+  return err_set(err, ERR_INVALID, "%s: its npy header cannot be read: %s is wanted at '%.*s'", header->path,
+                 wanted, (int)(header->end - header->at < 24 ? header->end - header->at : 24), header->at);
+}
+
+static void skip_space(struct header *header) {
+  while (header->at < header->end && (*header->at == ' ' || *header->at == '\n'))
+    header->at++;
+}
+
+/* Takes `token` if it comes next. */
+static bool take(struct header *header, const char *token) {
+  size_t length = strlen(token);
+  skip_space(header);
+  if ((size_t)(header->end - header->at) < length || memcmp(header->at, token, length) != 0)
+    return false;
+  header->at += length;
+  return true;
+}
+
+static int read_text(struct header *header, char out[TEXT_MAX], struct err *err) {
+  char quote = take(header, "'") ? '\'' : take(header, "\"") ? '"' : 0;
+  size_t length = 0;
+  if (!quote)
+    return fail_header(header, err, "a quoted text");
+  while (header->at < header->end && *header->at != quote && *header->at >= ' ' && *header->at <= '~' &&
+         length < TEXT_MAX - 1)
+    out[length++] = *header->at++;
+  out[length] = 0;
+  if (header->at == header->end || *header->at != quote)
+    return fail_header(header, err, "the end of a text");
+  header->at++;
+  return 0;
+}
+
+static int read_dim(struct header *header, int64_t *out, struct err *err) {
+  const char *begin = header->at;
+  *out = 0;
+  for (; header->at < header->end && *header->at >= '0' && *header->at <= '9'; header->at++)
+    if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, *header->at - '0', out))
+      return err_set(err, ERR_INVALID, "%s: a dimension of its npy header is impossibly large", header->path);
+  return header->at == begin ? fail_header(header, err, "a dimension") : 0;
+}
+
+static int read_shape(struct header *header, struct err *err) {
+  struct shape *shape = &header->shape;
+  if (!take(header, "("))
+    return fail_header(header, err, "the shape's '('");
+  while (!take(header, ")")) {
+    if (shape->rank == RANK_MAX)
+      return err_set(err, ERR_UNSUPPORTED, "%s: has more than %d dimensions", header->path, RANK_MAX);
+    if (read_dim(header, &shape->dim[shape->rank++], err))
+      return err->code;
+    if (take(header, ",") || (shape->rank > 1 && header->at < header->end && *header->at == ')'))
+      continue;
+    return fail_header(header, err, "',' or the shape's ')'");
+  }
+  return 0;
+}
+
+static int read_entry(struct header *header, const char *key, struct err *err) {
+  if (strcmp(key, "shape") == 0)
+    return read_shape(header, err);
+  if (strcmp(key, "fortran_order") == 0) {
+    header->is_fortran_order = take(header, "True");
+    return header->is_fortran_order || take(header, "False") ? 0 : fail_header(header, err, "True or False");
+  }
+  if (take(header, "["))
+    return err_set(err, ERR_UNSUPPORTED, "%s: is a structured array; save each of its fields by itself",
+                   header->path);
+  return read_text(header, header->descr, err);
+}
+
+/* "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }": the three keys, in any order. */
+static int parse_header(struct header *header, struct err *err) {
+  static const char *const keys[] = {"descr", "fortran_order", "shape"};
+  bool is_read[3] = {false};
+  char key[TEXT_MAX];
+  if (!take(header, "{"))
+    return fail_header(header, err, "'{'");
+  while (!take(header, "}")) {
+    int k = 0;
+    if (read_text(header, key, err))
+      return err->code;
+    while (k < 3 && strcmp(keys[k], key) != 0)
+      k++;
+    if (k == 3 || is_read[k])
+      return err_set(err, ERR_INVALID, "%s: the key '%s' of its npy header is %s", header->path, key,
+                     k == 3 ? "not known" : "there twice");
+    is_read[k] = true;
+    if (!take(header, ":"))
+      return fail_header(header, err, "':'");
+    skip_space(header);
+    if (read_entry(header, key, err))
+      return err->code;
+    skip_space(header);
+    if (!take(header, ",") && (header->at == header->end || *header->at != '}'))
+      return fail_header(header, err, "',' or '}'");
+  }
+  for (int k = 0; k < 3; k++)
+    if (!is_read[k])
+      return err_set(err, ERR_INVALID, "%s: its npy header lacks the key '%s'", header->path, keys[k]);
+  skip_space(header);
+  return header->at == header->end ? 0 : fail_header(header, err, "the header's end");
+}
+
+static int refuse_type(const struct header *header, struct err *err) {
+  const char *descr = header->descr;
+  if (strcmp(descr, "<f8") == 0)
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s: holds 64-bit floats; save it as 32-bit ones: array.astype('float32')", header->path);
+  if (descr[0] == '>')
+    return err_set(err, ERR_UNSUPPORTED, "%s: is big-endian ('%s'); save it as little-endian", header->path,
+                   descr);
+  return err_set(err, ERR_UNSUPPORTED, "%s: numpy type '%s' is not one of <f4, <i8, <i4, |u1, |b1",
+                 header->path, descr);
+}
+
+/* What the header says, as a column of data_bytes. */
+static int describe(const struct header *header, uint64_t data_bytes, struct column *column,
+                    struct err *err) {
+  const struct shape *shape = &header->shape;
+  uint64_t elems = 1, total;
+  for (size_t i = 0; i < sizeof npy_types / sizeof *npy_types; i++)
+    if (strcmp(npy_types[i].descr, header->descr) == 0)
+      column->dtype = npy_types[i].dtype;
+  if (column->dtype == DTYPE_NONE)
+    return refuse_type(header, err);
+  if (header->is_fortran_order)
+    return err_set(err, ERR_UNSUPPORTED, "%s: is in Fortran order; save numpy.ascontiguousarray(array)",
+                   header->path);
+  if (shape->rank == 0)
+    return err_set(err, ERR_INVALID, "%s: is a single number; its first dimension should be the samples",
+                   header->path);
+  for (int i = 0; i < shape->rank; i++)
+    if (shape->dim[i] == 0 || __builtin_mul_overflow(elems, (uint64_t)shape->dim[i], &elems))
+      return err_set(err, ERR_INVALID, "%s: has no sample, or impossible dimensions", header->path);
+  if (__builtin_mul_overflow(elems, dtype_size(column->dtype), &total) || total > data_bytes)
+    return err_set(err, ERR_CORRUPT, "%s: cut short: its header announces more than the %llu bytes of data",
+                   header->path, (unsigned long long)data_bytes);
+  if (total < data_bytes)
+    return err_set(err, ERR_INVALID, "%s: goes on after the %llu bytes that its header announces",
+                   header->path, (unsigned long long)total);
+  column->samples = (uint64_t)shape->dim[0];
+  column->sample.rank = shape->rank - 1;
+  memcpy(column->sample.dim, shape->dim + 1, (size_t)column->sample.rank * sizeof shape->dim[0]);
+  return 0;
+}
+
+/* bytes[0 .. size): the whole file. */
+static int read_array(const char *path, const unsigned char *bytes, uint64_t size, struct column *column,
+                      struct err *err) {
+  struct header header = {.path = path};
+  uint64_t begin, length;
+  if (size < PREFIX_BYTES || memcmp(bytes, "\x93NUMPY", 6) != 0)
+    return err_set(err, ERR_INVALID, "%s: is not a file of numpy.save", path);
+  if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
+    return err_set(err, ERR_UNSUPPORTED, "%s: npy version %u.%u is not known", path, bytes[6], bytes[7]);
+  begin = PREFIX_BYTES + (bytes[6] == 1 ? 2 : 4);
+  if (size < begin)
+    return err_set(err, ERR_CORRUPT, "%s: cut short: it ends within its header", path);
+  length = bytes[8] | (uint64_t)bytes[9] << 8;
+  if (bytes[6] > 1)
+    length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
+  if (length > size - begin)
+    return err_set(err, ERR_CORRUPT, "%s: cut short: it ends within its header", path);
+  header.at = (const char *)bytes + begin;
+  header.end = header.at + length;
+  column->data = header.end;
+  if (parse_header(&header, err))
+    return err->code;
+  return describe(&header, size - begin - length, column, err);
+}
+
+static int map_file(const char *path, struct column *column, struct err *err) {
+  int code = 0, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status;
+  void *memory;
+  if (fd < 0) {
+    err_errno(err, errno, "%s", path);
+    return err->code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
+  }
+  if (fstat(fd, &status))
+    code = err_errno(err, errno, "%s", path);
+  else if (!S_ISREG(status.st_mode))
+    code = err_set(err, ERR_INVALID, "%s: is not a file", path);
+  else if (status.st_size == 0)
+    code = err_set(err, ERR_CORRUPT, "%s: cut short: it is empty", path);
+  else if ((memory = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+    code = err_errno(err, errno, "%s", path);
+  else {
+    column->memory = memory;
+    column->mapped_bytes = (size_t)status.st_size;
+  }
+  close(fd);
+  return code;
+}
+
+static int read_column(const char *folder, const char *name, const char *file_name, struct column *column,
+                       struct err *err) {
+  char path[PATH_MAX];
+  *column = (struct column){.name = name};
+  if (format_path(folder, file_name, path, sizeof path, err) || map_file(path, column, err))
+    return err->code;
+  return read_array(path, column->memory, column->mapped_bytes, column, err);
+}
+
+static int npy_open(const char *folder, const Weir__DataSource *source, struct column *columns, int *n,
+                    struct err *err) {
+  if (source->n_columns == 0)
+    return err_set(err, ERR_INVALID, "format npy needs the key 'columns', as in {tokens: tokens.npy}");
+  if (source->n_columns > COLUMNS_MAX)
+    return err_set(err, ERR_UNSUPPORTED, "%zu columns; at most %d are read", source->n_columns, COLUMNS_MAX);
+  for (size_t i = 0; i < source->n_columns; i++) {
+    const Weir__DataSource__ColumnsEntry *entry = source->columns[i];
+    if (read_column(folder, entry->key, entry->value, &columns[(*n)++], err))
+      return err->code;
+  }
+  return 0;
+}
+
+const struct format_def format_npy = {"npy", npy_open};

@@ -38,6 +38,24 @@ int backward_scale(struct graph *graph, int x, float factor) {
   return backward_binary(graph, "Mul", x, graph_add_constant_f32(graph, factor));
 }
 
+int backward_keep(struct graph *graph, const struct node *node, int output) {
+  struct node *forward = graph->nodes[node->index];
+  struct value value = {.kind = VALUE_RESULT, .producer = node->index, .param = -1, .statistic = -1};
+  int n = node->n_outputs > output + 1 ? node->n_outputs : output + 1;
+  struct err err = ERR_NONE;
+  int *outputs;
+  if (node_output(graph, node, output))
+    return node->outputs[output];
+  outputs = arena_new(&graph->arena, (size_t)n * sizeof *outputs);
+  for (int i = 0; i < n; i++)
+    outputs[i] = i < node->n_outputs ? node->outputs[i] : -1;
+  outputs[output] = graph_add_value(graph, value);
+  forward->outputs = outputs;
+  forward->n_outputs = n;
+  CHECK(node->op->infer(graph, node, &err) == ERR_OK);
+  return outputs[output];
+}
+
 void backward_add_summed(struct autodiff *ad, struct graph *graph, const struct node *node, int input,
                          int grad) {
   struct shape shape = node_input(graph, node, input)->shape;

@@ -18,6 +18,10 @@ int backward_sum_to(struct graph *graph, int x,
 int backward_broadcast_to(struct graph *graph, int x, const struct shape *shape);
 int backward_scale(struct graph *graph, int x, float factor);
 
+/* The value of an optional output of the forward node, which computes it from now on even if the model does
+   not ask for it. */
+int backward_keep(struct graph *graph, const struct node *node, int output);
+
 /* Hands `grad`, of the output's shape, to input i, whose shape was broadcast to the output's. */
 void backward_add_summed(struct autodiff *ad, struct graph *graph, const struct node *node, int input,
                          int grad);

@@ -33,25 +33,6 @@ static int dropout_infer(struct graph *graph, const struct node *node, struct er
   return infer_output(graph, node, 1, DTYPE_BOOL, &x.shape, err);
 }
 
-/* The mask that the forward node writes for its gradient, added if the model does not ask for it. */
-static int dropout_mask(struct graph *graph, const struct node *node) {
-  struct node *forward = graph->nodes[node->index];
-  int *outputs = arena_new(&graph->arena, 2 * sizeof *outputs);
-  struct value mask = {.kind = VALUE_RESULT,
-                       .dtype = DTYPE_BOOL,
-                       .shape = node_input(graph, node, 0)->shape,
-                       .producer = node->index,
-                       .param = -1,
-                       .statistic = -1};
-  if (node_output(graph, node, 1))
-    return node->outputs[1];
-  outputs[0] = node->outputs[0];
-  outputs[1] = graph_add_value(graph, mask);
-  forward->outputs = outputs;
-  forward->n_outputs = 2;
-  return outputs[1];
-}
-
 static int dropout_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                             struct err *err) {
   const struct value *ratio = node_input(graph, node, 1), *mode = node_input(graph, node, 2);
@@ -68,7 +49,7 @@ static int dropout_backward(struct autodiff *ad, struct graph *graph, const stru
   }
   attr = attr_of_float("ratio", ratio ? *(const float *)ratio->data : (float)attr_ratio(graph, node));
   autodiff_add(ad, node, 0,
-               backward_node(graph, "DropoutGrad", (int[]){dy, dropout_mask(graph, node)}, 2, &attr, 1));
+               backward_node(graph, "DropoutGrad", (int[]){dy, backward_keep(graph, node, 1)}, 2, &attr, 1));
   return ERR_OK;
 }
 

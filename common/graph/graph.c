@@ -116,6 +116,13 @@ int graph_add_constant_i64(struct graph *graph, const int64_t *values, int n) {
   return add_constant(graph, DTYPE_I64, (struct shape){.rank = 1, .dim = {n}}, values);
 }
 
+static const char *const *strings_copy(struct arena *arena, const char *const *strings, int n) {
+  const char **copy = arena_new(arena, (size_t)n * sizeof *copy);
+  for (int i = 0; i < n; i++)
+    copy[i] = arena_strdup(arena, strings[i]);
+  return copy;
+}
+
 static struct attr *attrs_copy(struct arena *arena, const struct attr *attrs, int n) {
   struct attr *copy = arena_copy(arena, attrs, (size_t)n * sizeof *copy);
   for (int i = 0; i < n; i++) {
@@ -127,6 +134,8 @@ static struct attr *attrs_copy(struct arena *arena, const struct attr *attrs, in
       attr->ints = arena_copy(arena, attr->ints, (size_t)attr->n * sizeof *attr->ints);
     if (attr->floats)
       attr->floats = arena_copy(arena, attr->floats, (size_t)attr->n * sizeof *attr->floats);
+    if (attr->strings)
+      attr->strings = strings_copy(arena, attr->strings, attr->n);
     if (attr->data)
       attr->data = arena_copy(arena, attr->data, (size_t)shape_elems(&attr->shape) * dtype_size(attr->dtype));
   }

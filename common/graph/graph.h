@@ -48,7 +48,7 @@ struct value {
   int statistic;    /* index into model->statistics when a running statistic, else -1 */
 };
 
-enum attr_type { ATTR_INT, ATTR_FLOAT, ATTR_STRING, ATTR_INTS, ATTR_FLOATS, ATTR_TENSOR };
+enum attr_type { ATTR_INT, ATTR_FLOAT, ATTR_STRING, ATTR_INTS, ATTR_FLOATS, ATTR_STRINGS, ATTR_TENSOR };
 
 struct attr {
   const char *name;
@@ -56,9 +56,10 @@ struct attr {
   int64_t i;
   float f;
   const char *s; /* NUL-terminated */
-  int n;         /* ints, floats */
+  int n;         /* ints, floats, strings */
   const int64_t *ints;
   const float *floats;
+  const char *const *strings; /* each NUL-terminated */
   enum dtype dtype; /* tensor */
   struct shape shape;
   const void *data;

@@ -16,6 +16,15 @@ static const char *copy_text(struct arena *arena, const ProtobufCBinaryData *byt
   return text;
 }
 
+static void read_strings(struct arena *arena, const Onnx__AttributeProto *proto, struct attr *attr) {
+  const char **strings = arena_new(arena, proto->n_strings * sizeof *strings);
+  for (size_t i = 0; i < proto->n_strings; i++)
+    strings[i] = copy_text(arena, &proto->strings[i]);
+  attr->type = ATTR_STRINGS;
+  attr->n = (int)proto->n_strings;
+  attr->strings = strings;
+}
+
 static int read_tensor(struct onnx_reader *reader, const Onnx__AttributeProto *proto, const struct node *node,
                        struct attr *attr, struct err *err) {
   struct onnx_tensor tensor;
@@ -59,6 +68,9 @@ static int read_attr(struct onnx_reader *reader, const Onnx__AttributeProto *pro
     attr->n = (int)proto->n_floats;
     attr->floats = arena_copy(arena, proto->floats, proto->n_floats * sizeof *proto->floats);
     return 0;
+  case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:
+    read_strings(arena, proto, attr);
+    return 0;
   case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
     return read_tensor(reader, proto, node, attr, err);
   default:
@@ -84,7 +96,7 @@ int onnx_attrs_read(struct onnx_reader *reader, const Onnx__NodeProto *proto, st
       return node_error(node, err, ERR_INVALID, "attribute '%s' is given twice", attr->name);
     if (!attr->has_type)
       return node_error(node, err, ERR_INVALID, "attribute '%s' has no type", attr->name);
-    if (attr->n_ints > INT_MAX || attr->n_floats > INT_MAX)
+    if (attr->n_ints > INT_MAX || attr->n_floats > INT_MAX || attr->n_strings > INT_MAX)
       return node_error(node, err, ERR_INVALID, "attribute '%s' is too long", attr->name);
     if (read_attr(reader, attr, node, &attrs[i], err))
       return err->code;

@@ -74,6 +74,21 @@ int infer_shape_attr(const struct node *node, struct shape *shape, struct err *e
   return ERR_OK;
 }
 
+int infer_dtype_attr(const struct node *node, const char *attr, enum dtype otherwise, enum dtype *dtype,
+                     struct err *err) {
+  static const enum dtype known[] = {
+      [1] = DTYPE_F32, [2] = DTYPE_U8, [6] = DTYPE_I32, [7] = DTYPE_I64, [9] = DTYPE_BOOL};
+  int64_t number = node_attr_int(node, attr, 0);
+  *dtype = otherwise;
+  if (!node_attr(node, attr))
+    return ERR_OK;
+  *dtype = number > 0 && number < (int64_t)(sizeof known / sizeof *known) ? known[number] : DTYPE_NONE;
+  if (*dtype == DTYPE_NONE)
+    return node_error(node, err, ERR_UNSUPPORTED, "attribute '%s' names type %lld, which is not supported",
+                      attr, (long long)number);
+  return ERR_OK;
+}
+
 int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr_name,
                const int64_t **values, int *n, struct err *err) {
   const struct value *value = node_input(graph, node, input);

@@ -30,6 +30,11 @@ int infer_axis(const struct node *node, int64_t axis, int rank, bool is_end, int
 /* The shape in the ints attribute "shape" of our own ops. */
 int infer_shape_attr(const struct node *node, struct shape *shape, struct err *err);
 
+/* The type that an attribute names by ONNX's number (TensorProto.DataType); `otherwise` where it is absent.
+   Errors: UNSUPPORTED for a type that we have not. */
+int infer_dtype_attr(const struct node *node, const char *attr, enum dtype otherwise, enum dtype *dtype,
+                     struct err *err);
+
 /* Integers that are known before execution: of the i64 input, where it is present, else of the attribute.
    *values is the graph's; NULL and 0 where neither is there. Errors: UNSUPPORTED when the input is computed
    at execution. */

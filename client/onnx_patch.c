@@ -4,10 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/half.h"
 #include "common/unpack.h"
 
+/* A 16-bit initializer keeps its type, which the file's other types agree with. */
+static void fill(Onnx__TensorProto *to, const struct trained_tensor *tensor) {
+  bool is_f16 = to->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16;
+  bool is_half = is_f16 || to->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
+  size_t size = tensor->elems * (is_half ? sizeof(uint16_t) : sizeof(float));
+  to->has_raw_data = 1;
+  to->raw_data.len = size;
+  to->raw_data.data = mem_resize(to->raw_data.data, size);
+  if (!is_half)
+    memcpy(to->raw_data.data, tensor->data, size);
+  for (uint64_t i = 0; is_half && i < tensor->elems; i++) {
+    uint16_t bits = is_f16 ? f16_of_f32(tensor->data[i]) : bf16_of_f32(tensor->data[i]);
+    memcpy(to->raw_data.data + i * sizeof bits, &bits, sizeof bits);
+  }
+}
+
 void onnx_replace(Onnx__GraphProto *graph, const struct trained_tensor *tensor) {
-  size_t size = tensor->elems * sizeof(float);
   Onnx__TensorProto *found = NULL;
   for (size_t i = 0; i < graph->n_initializer && !found; i++)
     if (strcmp(graph->initializer[i]->name, tensor->name) == 0)
@@ -16,10 +32,10 @@ void onnx_replace(Onnx__GraphProto *graph, const struct trained_tensor *tensor) 
   free(found->float_data);
   found->float_data = NULL;
   found->n_float_data = 0;
-  found->has_raw_data = 1;
-  found->raw_data.len = size;
-  found->raw_data.data = mem_resize(found->raw_data.data, size);
-  memcpy(found->raw_data.data, tensor->data, size);
+  free(found->int32_data);
+  found->int32_data = NULL;
+  found->n_int32_data = 0;
+  fill(found, tensor);
 }
 
 int onnx_patch(void **bytes, size_t *size, const struct trained_tensor *tensors, int n, struct err *err) {

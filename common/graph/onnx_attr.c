@@ -41,6 +41,18 @@ static int read_tensor(struct onnx_reader *reader, const Onnx__AttributeProto *p
   return 0;
 }
 
+/* The attributes that name a type: "to" of Cast, "dtype" of ops that make tensors. What is computed with as
+   f32 becomes f32. */
+static void read_dtype(struct onnx_reader *reader, const struct node *node, struct attr *attr) {
+  const char *text = "an unknown type";
+  enum dtype dtype = attr->i >= 0 && attr->i <= INT_MAX ? onnx_dtype((int)attr->i, &text) : DTYPE_NONE;
+  if (dtype == DTYPE_NONE)
+    listing_add(&reader->unsupported_attrs, "'%s' of node '%s' (%s to %s)", attr->name, node->name,
+                node->op->name, text);
+  else if (dtype == DTYPE_F32)
+    attr->i = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+}
+
 static int read_attr(struct onnx_reader *reader, const Onnx__AttributeProto *proto, const struct node *node,
                      struct attr *attr, struct err *err) {
   struct arena *arena = &reader->graph->arena;
@@ -49,6 +61,8 @@ static int read_attr(struct onnx_reader *reader, const Onnx__AttributeProto *pro
   case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
     attr->type = ATTR_INT;
     attr->i = proto->i;
+    if (strcmp(attr->name, "to") == 0 || strcmp(attr->name, "dtype") == 0)
+      read_dtype(reader, node, attr);
     return 0;
   case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
     attr->type = ATTR_FLOAT;

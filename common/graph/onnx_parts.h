@@ -32,7 +32,8 @@ void onnx_sequences_lower(Onnx__GraphProto *proto);
 /* Fills the graph from reader->proto. Errors: see graph_load_onnx. */
 int onnx_graph_read(struct onnx_reader *reader, struct err *err);
 
-/* DTYPE_NONE if we do not have it; *name is what messages call it. */
+/* What a type of the file is computed with: f32 for the 16-bit floats. DTYPE_NONE if we do not have it; *name
+ * is what messages call it. */
 enum dtype onnx_dtype(int data_type, const char **name);
 
 struct onnx_tensor {

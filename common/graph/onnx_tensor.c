@@ -2,20 +2,21 @@
 #include <string.h>
 
 #include "common/graph/onnx_parts.h"
+#include "common/half.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw_data is little-endian and copied as it is");
 
-/* TensorProto.DataType */
+/* TensorProto.DataType. The 16-bit floats are computed with as f32. */
 static const struct {
   const char *name;
   enum dtype dtype;
 } onnx_dtypes[] = {
-    [0] = {"no type", DTYPE_NONE},     [1] = {"f32", DTYPE_F32},    [2] = {"u8", DTYPE_U8},
-    [3] = {"i8", DTYPE_NONE},          [4] = {"u16", DTYPE_NONE},   [5] = {"i16", DTYPE_NONE},
-    [6] = {"i32", DTYPE_I32},          [7] = {"i64", DTYPE_I64},    [8] = {"string", DTYPE_NONE},
-    [9] = {"bool", DTYPE_BOOL},        [10] = {"f16", DTYPE_NONE},  [11] = {"f64", DTYPE_NONE},
-    [12] = {"u32", DTYPE_NONE},        [13] = {"u64", DTYPE_NONE},  [14] = {"complex64", DTYPE_NONE},
-    [15] = {"complex128", DTYPE_NONE}, [16] = {"bf16", DTYPE_NONE},
+    [0] = {"no type", DTYPE_NONE},     [1] = {"f32", DTYPE_F32},   [2] = {"u8", DTYPE_U8},
+    [3] = {"i8", DTYPE_NONE},          [4] = {"u16", DTYPE_NONE},  [5] = {"i16", DTYPE_NONE},
+    [6] = {"i32", DTYPE_I32},          [7] = {"i64", DTYPE_I64},   [8] = {"string", DTYPE_NONE},
+    [9] = {"bool", DTYPE_BOOL},        [10] = {"f16", DTYPE_F32},  [11] = {"f64", DTYPE_NONE},
+    [12] = {"u32", DTYPE_NONE},        [13] = {"u64", DTYPE_NONE}, [14] = {"complex64", DTYPE_NONE},
+    [15] = {"complex128", DTYPE_NONE}, [16] = {"bf16", DTYPE_F32},
 };
 
 enum dtype onnx_dtype(int data_type, const char **name) {
@@ -63,10 +64,39 @@ static int copy_int32_data(const Onnx__TensorProto *proto, const char *what, str
   return 0;
 }
 
+static bool is_half(int data_type) {
+  return data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16 ||
+         data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
+}
+
+/* f16 and bf16 lie in raw_data, or one in each int32_data. */
+static int copy_half(struct arena *arena, const Onnx__TensorProto *proto, const char *what,
+                     struct onnx_tensor *out, struct err *err) {
+  bool is_f16 = proto->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16;
+  size_t elems = (size_t)shape_elems(&out->shape), bytes = proto->raw_data.len;
+  float *to;
+  if (proto->has_raw_data && (bytes % sizeof(uint16_t) || bytes / sizeof(uint16_t) != elems))
+    return wrong_count(what, &out->shape, "bytes of raw data", bytes, err);
+  if (!proto->has_raw_data && proto->n_int32_data != elems)
+    return wrong_count(what, &out->shape, "elements", proto->n_int32_data, err);
+  out->data = to = arena_new(arena, elems * sizeof *to);
+  for (size_t i = 0; i < elems; i++) {
+    uint16_t bits;
+    if (proto->has_raw_data)
+      memcpy(&bits, proto->raw_data.data + i * sizeof bits, sizeof bits);
+    else
+      bits = (uint16_t)proto->int32_data[i];
+    to[i] = is_f16 ? f32_of_f16(bits) : f32_of_bf16(bits);
+  }
+  return 0;
+}
+
 static int copy_data(struct arena *arena, const Onnx__TensorProto *proto, const char *what,
                      struct onnx_tensor *out, struct err *err) {
   size_t elems = (size_t)shape_elems(&out->shape), size, count;
   const void *from = NULL;
+  if (is_half(proto->data_type))
+    return copy_half(arena, proto, what, out, err);
   if (__builtin_mul_overflow(elems, dtype_size(out->dtype), &size))
     return err_set(err, ERR_INVALID, "%s is larger than any tensor may be", what);
   if (proto->has_raw_data) {

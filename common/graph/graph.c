@@ -142,10 +142,9 @@ static struct attr *attrs_copy(struct arena *arena, const struct attr *attrs, in
   return copy;
 }
 
-struct node *graph_add_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
-                            int n_outputs, const struct attr *attrs, int n_attrs) {
+struct node *graph_append_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
+                               int n_outputs, const struct attr *attrs, int n_attrs) {
   struct node *node = arena_new(&graph->arena, sizeof *node);
-  struct err err = ERR_NONE;
   const struct op_def *op = op_find("", name);
   if (!op)
     op = op_find("ai.weir", name);
@@ -165,7 +164,14 @@ struct node *graph_add_node(struct graph *graph, const char *name, const int *in
         graph, (struct value){.kind = VALUE_RESULT, .producer = node->index, .param = -1, .statistic = -1});
   array_reserve((void **)&graph->nodes, &graph->nodes_capacity, graph->n_nodes, sizeof(struct node *));
   graph->nodes[graph->n_nodes++] = node;
-  if (op->infer(graph, node, &err))
+  return node;
+}
+
+struct node *graph_add_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
+                            int n_outputs, const struct attr *attrs, int n_attrs) {
+  struct node *node = graph_append_node(graph, name, inputs, n_inputs, n_outputs, attrs, n_attrs);
+  struct err err = ERR_NONE;
+  if (node->op->infer(graph, node, &err))
     check_failed(err.text, __FILE__, __LINE__);
   return node;
 }

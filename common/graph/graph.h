@@ -137,6 +137,10 @@ struct graph *graph_clone(const struct graph *graph);
    the caller. */
 int *graph_prune(struct graph *graph, const int *roots, int n_roots);
 
+/* The same without inference: types and shapes of its results are the caller's to infer. */
+struct node *graph_append_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
+                               int n_outputs, const struct attr *attrs, int n_attrs);
+
 /* Attributes; the default where absent. */
 const struct attr *node_attr(const struct node *node, const char *name);
 int64_t node_attr_int(const struct node *node, const char *name, int64_t otherwise);

@@ -42,15 +42,20 @@ enum op_flags {
   OP_SHAPES = 1 << 3,  /* reads the shapes of its inputs only: folded though their data is not known */
 };
 
-/* One case that the conformance suite runs on every backend, with seeded random data in [-1, 1].
-   inputs: "f32[2,3,8,8] f32[4,3,3,3] - i64{4}[2]": dtype and shape; "-" is an absent input; {k} draws
-   integers below k; "=1,2,3" after the shape gives the data, "==1,2,3" those of a constant, known before
-   execution. attrs: "pads=1,1,1,1 axes=1, group=2 alpha=0.5f auto_pad=SAME_UPPER" (a comma makes ints, 'f'
-   behind it a float).
-   draw: "n=1..4 g=1|2 m=linear|nearest" declares variables of one lower-case letter, drawn anew by each of
-   several seeded trials: a whole number of a range, or one of the alternatives. inputs and attrs name them
-   wherever a number or a word may stand, also in sums and products from left to right: "f32[n,c*g,h+4]",
-   "group=g axis=a pads=p,p,p,p mode=m". */
+/* One case that the conformance suite runs on every backend, with seeded random data.
+   inputs: "f32[2,3,8,8] f32[4,3,3,3] - i64{4}[2]": dtype and shape; "-" is an absent input. Reals are drawn
+   from
+   [-1, 1) or, with "f32{0.5..2}[3]", from that range; with "{apart}" no two values of a case's such inputs
+   are nearer to each other than 0.1, nor nearer to a multiple of 0.1 than 0.05: for ops with kinks. Integers:
+   {k} draws those below k, {-2..2} from that range. "=1,2,3" after the shape gives the data (begun anew where
+   the input is longer), "==1,2,3" those of a constant, known before execution. attrs: "pads=1,1,1,1 axes=1,
+   group=2 alpha=0.5f scales=1f,2f auto_pad=SAME_UPPER value=i64[1]=3" (a comma makes a list, 'f' behind it a
+   float). draw: "n=1..4 g=1|2 m=linear|nearest" declares variables of one lower-case letter, drawn anew by
+   each of several seeded trials: a whole number of a range, or one of the alternatives. inputs and attrs name
+   them wherever a number or a word may stand, also in sums and products from left to right: "f32[n,c*g,h+4]",
+   "group=g axis=a pads=p,p,p,p mode=m". An alternative may be a list ("s=|3|2,4" for "f32[s]", "p=0,1|1,0"
+   for "perm=p"), name earlier variables ("d=1|n", "k=1..n"), or be whole inputs or attributes ("b=-|f32[n]"
+   for "f32[n] b"). A draw that infer finds INVALID is drawn again. */
 struct op_case {
   const char *inputs;
   const char *attrs;

@@ -14,10 +14,16 @@ static int add_backward(struct autodiff *ad, struct graph *graph, const struct n
 }
 
 static const struct op_case add_cases[] = {
-    {.inputs = "f32[2,3,4] f32[2,3,4]"}, {.inputs = "f32[2,3,4,5] f32[5]"},
-    {.inputs = "f32[3,1,2] f32[4,1]"},   {.inputs = "f32[] f32[2,3]"},
-    {.inputs = "f32[2,3] f32[]"},        {.inputs = "f32[2,1,4,1] f32[2,3,1,5]"},
-    {.inputs = "i64{9}[2,3] i64{9}[3]"}, {0},
+    {.inputs = "f32[2,3,4] f32[2,3,4]"},
+    {.inputs = "f32[2,3,4,5] f32[5]"},
+    {.inputs = "f32[3,1,2] f32[4,1]"},
+    {.inputs = "f32[] f32[2,3]"},
+    {.inputs = "f32[2,3] f32[]"},
+    {.inputs = "f32[2,1,4,1] f32[2,3,1,5]"},
+    {.inputs = "i64{9}[2,3] i64{9}[3]"},
+    {.inputs = "f32[a,b,c] f32[d,e,c]", .draw = "a=1..4 b=1..4 c=1..5 d=1|a e=1|b"},
+    {.inputs = "f32[s] f32[c]", .draw = "c=1..5 s=c|2,c|3,1,c|1|"},
+    {0},
 };
 
 const struct op_def op_Add = {

@@ -76,6 +76,12 @@ static const struct op_case average_pool_cases[] = {
     {.inputs = "f32[2,3,9]", .attrs = "kernel_shape=3, strides=2, pads=0,1"},
     {.inputs = "f32[1,2,4,5,4]", .attrs = "kernel_shape=2,3,2 strides=2,1,2 pads=1,0,1,0,1,1"},
     {.inputs = "f32[1,2,9,8]", .attrs = "kernel_shape=3,2 dilations=2,3 pads=1,1,1,1", .opset = 19},
+    {.inputs = "f32[n,c,h+k,w+k]",
+     .attrs = "kernel_shape=k,k strides=s,t pads=p,q,q,p count_include_pad=i ceil_mode=m",
+     .draw = "n=1..2 c=1..3 h=0..4 w=0..4 k=1..3 s=1..2 t=1..3 p=0..k-1 q=0..k-1 i=0|1 m=0|1"},
+    {.inputs = "f32[n,c,h]",
+     .attrs = "kernel_shape=k, strides=s, auto_pad=m",
+     .draw = "n=1..2 c=1..2 h=3..9 k=1..3 s=1..3 m=SAME_UPPER|SAME_LOWER|VALID"},
     {0},
 };
 

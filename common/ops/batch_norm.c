@@ -153,6 +153,9 @@ static const struct op_case batch_normalization_cases[] = {
     {.inputs = "f32[2,3,4,5] f32[3] f32[3] f32[3] f32[3]=0.5,1,2"},
     {.inputs = "f32[4,3] f32[3] f32[3] f32[3] f32[3]=0.5,1,2", .attrs = "epsilon=0.1f"},
     {.inputs = "f32[2,2,5] f32[2] f32[2] f32[2] f32[2]=0.5,1", .is_eval = true},
+    {.inputs = "f32[n,c,h,w] f32[c] f32[c] f32[c] f32{0.5..2}[c]",
+     .attrs = "epsilon=e",
+     .draw = "n=1..3 c=1..4 h=1..3 w=1..4 e=0.1f|0.001f"},
     {0},
 };
 

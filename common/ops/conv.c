@@ -103,6 +103,16 @@ static const struct op_case conv_cases[] = {
     {.inputs = "f32[2,3,9] f32[4,3,3] f32[4]", .attrs = "pads=1,2 strides=2, dilations=2,"},
     {.inputs = "f32[1,2,4,5,4] f32[3,2,2,3,2] f32[3]", .attrs = "pads=0,1,1,1,1,0 strides=1,2,1"},
     {.inputs = "f32[2,16,6,6] f32[32,16,1,1] f32[32]"},
+    {.inputs = "f32[n,g*c,h+k,w+l] f32[g*m,c,k,l] b",
+     .attrs = "group=g strides=s,t pads=p,q,q,p",
+     .draw =
+         "n=1..2 g=1..2 c=1..2 m=1..2 h=0..3 w=0..3 k=1..3 l=1..2 s=1..2 t=1..2 p=0..2 q=0..1 b=-|f32[g*m]"},
+    {.inputs = "f32[n,c,h+d*k] f32[m,c,k] f32[m]",
+     .attrs = "dilations=d, strides=s,",
+     .draw = "n=1..2 c=1..3 m=1..3 h=0..4 k=1..3 d=1..3 s=1..2"},
+    {.inputs = "f32[n,c,h,w] f32[c,1,k,k]",
+     .attrs = "group=c auto_pad=a strides=s,s",
+     .draw = "n=1..2 c=1..3 h=3..5 w=3..6 k=1..3 s=1..2 a=SAME_UPPER|SAME_LOWER|VALID"},
     {0},
 };
 

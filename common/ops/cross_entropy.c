@@ -85,6 +85,7 @@ static const struct op_case cross_entropy_cases[] = {
     {.inputs = "f32[1,3] i64[1]=2"},
     {.inputs = "f32[7,10] i64{10}[7]", .outputs = 2},
     {.inputs = "f32[2,3]=500,-500,499,-300,-301,-302 i64[2]=1,0", .outputs = 2, .is_not_smooth = true},
+    {.inputs = "f32[n,c] i64{c}[n]", .draw = "n=1..6 c=2..7", .outputs = 2},
     {0},
 };
 

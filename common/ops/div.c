@@ -51,9 +51,14 @@ static int div_backward(struct autodiff *ad, struct graph *graph, const struct n
 }
 
 static const struct op_case div_cases[] = {
-    {.inputs = "f32[2,3,4] f32[4]=0.7,-0.8,1.5,-2"}, {.inputs = "f32[2,3] f32[2,3]=0.9,0.8,-1.1,1,-0.7,2"},
-    {.inputs = "f32[] f32[2,1]=0.5,-0.8"},           {.inputs = "f32[3,1] f32[]=0.7"},
-    {.inputs = "i64{9}[2,3] i64[3]=2,-1,3"},         {0},
+    {.inputs = "f32[2,3,4] f32[4]=0.7,-0.8,1.5,-2"},
+    {.inputs = "f32[2,3] f32[2,3]=0.9,0.8,-1.1,1,-0.7,2"},
+    {.inputs = "f32[] f32[2,1]=0.5,-0.8"},
+    {.inputs = "f32[3,1] f32[]=0.7"},
+    {.inputs = "i64{9}[2,3] i64[3]=2,-1,3"},
+    {.inputs = "f32[a,b,c] f32{0.6..2}[d,e,c]", .draw = "a=1..4 b=1..4 c=1..5 d=1|a e=1|b"},
+    {.inputs = "f32[s] f32{-2..-0.6}[c]", .draw = "c=1..5 s=c|2,c|3,1,c|1|"},
+    {0},
 };
 
 const struct op_def op_Div = {

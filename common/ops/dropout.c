@@ -87,6 +87,7 @@ static const struct op_case dropout_cases[] = {
     {.inputs = "f32[4,6] f32[]==0.75 bool[]==1", .outputs = 2, .is_eval = true},
     {.inputs = "f32[4,6] - bool[]==0", .is_eval = true},
     {.inputs = "f32[4,6]", .attrs = "ratio=0.25f", .opset = 10},
+    {.inputs = "f32[a,b] f32[]==r", .draw = "a=1..5 b=1..7 r=0|0.3|0.7", .outputs = 2},
     {0},
 };
 

@@ -16,6 +16,7 @@ static int exp_backward(struct autodiff *ad, struct graph *graph, const struct n
 static const struct op_case exp_cases[] = {
     {.inputs = "f32[2,3,4]"},
     {.inputs = "f32[]"},
+    {.inputs = "f32[s]", .draw = "s=|1|7|2,5|3,1,4"},
     {0},
 };
 

@@ -38,6 +38,7 @@ static const struct op_case flatten_cases[] = {
     {.inputs = "f32[2,3,4]", .attrs = "axis=0"},
     {.inputs = "f32[2,3,4]", .attrs = "axis=-1"},
     {.inputs = "f32[2,3,4]", .attrs = "axis=3"},
+    {.inputs = "f32[a,b,c]", .attrs = "axis=x", .draw = "a=1..3 b=1..3 c=1..4 x=-3..3"},
     {0},
 };
 

@@ -87,6 +87,12 @@ static const struct op_case gemm_cases[] = {
     {.inputs = "f32[3,4] f32[4,5] f32[]", .attrs = "beta=0.5f"},
     {.inputs = "f32[3,4] f32[4,5] f32[1,5]"},
     {.inputs = "f32[16,50] f32[33,50] f32[33]", .attrs = "transB=1"},
+    {.inputs = "f32[m,k] f32[k,n] c",
+     .attrs = "alpha=u beta=v",
+     .draw = "m=1..4 k=1..5 n=1..4 c=-|f32[n]|f32[m,1]|f32[m,n]|f32[] u=1f|0.5f v=1f|-2f"},
+    {.inputs = "f32[k,m] f32[n,k] c",
+     .attrs = "transA=1 transB=1 alpha=u beta=v",
+     .draw = "m=1..4 k=1..5 n=1..4 c=-|f32[n]|f32[m,1]|f32[1,n] u=1f|0.5f v=1f|-2f"},
     {0},
 };
 

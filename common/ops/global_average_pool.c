@@ -62,6 +62,7 @@ static const struct op_case global_average_pool_cases[] = {
     {.inputs = "f32[2,16,7,7]"},
     {.inputs = "f32[2,3,5]"},
     {.inputs = "f32[2,3,2,3,4]"},
+    {.inputs = "f32[n,c,s]", .draw = "n=1..3 c=1..3 s=5|1,1|3,4|2,3,2"},
     {0},
 };
 

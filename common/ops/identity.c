@@ -21,6 +21,7 @@ static int identity_ref(const struct op_call *call, struct err *err) {
 static const struct op_case identity_cases[] = {
     {.inputs = "f32[2,3]"},
     {.inputs = "i64{5}[4]"},
+    {.inputs = "f32[s]", .draw = "s=|1|7|2,5|3,1,4"},
     {0},
 };
 

@@ -151,6 +151,9 @@ static const struct op_case matmul_cases[] = {
     {.inputs = "f32[4] f32[2,4,3]"},
     {.inputs = "f32[3,4] f32[4]"},
     {.inputs = "f32[2,3,4] f32[4]"},
+    {.inputs = "f32[s,m,k] f32[t,k,n]", .draw = "m=1..4 k=1..5 n=1..4 s=1|2|3,1 t=1|2|1,2"},
+    {.inputs = "f32[m,k] f32[s,k,n]", .draw = "m=1..4 k=1..5 n=1..4 s=1|3|2,2"},
+    {.inputs = "f32[k] f32[s]", .draw = "k=1..5 s=k|k,3|2,k,3"},
     {0},
 };
 

@@ -109,6 +109,12 @@ static const struct op_case max_pool_cases[] = {
     {.inputs = "f32[2,3,7,8]",
      .attrs = "kernel_shape=3,3 strides=3,3 pads=1,1,1,1 ceil_mode=1",
      .is_not_smooth = true},
+    {.inputs = "f32{apart}[n,c,h+k,w+k]",
+     .attrs = "kernel_shape=k,k strides=s,t pads=p,q,q,p ceil_mode=m",
+     .draw = "n=1..2 c=1..3 h=0..4 w=0..4 k=1..3 s=1..2 t=1..3 p=0..k-1 q=0..k-1 m=0|1"},
+    {.inputs = "f32{apart}[n,c,h]",
+     .attrs = "kernel_shape=k, strides=s, auto_pad=m",
+     .draw = "n=1..2 c=1..2 h=3..9 k=1..3 s=1..3 m=SAME_UPPER|SAME_LOWER|VALID"},
     {0},
 };
 

@@ -27,6 +27,9 @@ static const struct op_case reduce_mean_cases[] = {
     {.inputs = "f32[2,3,4]", .attrs = "axes=1,"},
     {.inputs = "f32[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
     {.inputs = "f32[2,3] i64[0]==", .attrs = "noop_with_empty_axes=1", .opset = 18},
+    {.inputs = "f32[a,b,c]",
+     .attrs = "axes=x keepdims=k",
+     .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=0,|-1,|1,|0,2|-2,-1|0,1,2"},
     {0},
 };
 

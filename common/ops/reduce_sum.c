@@ -19,6 +19,9 @@ static const struct op_case reduce_sum_cases[] = {
     {.inputs = "f32[2,3,4] i64[1]==1"},
     {.inputs = "f32[2,3,4] i64[0]==", .attrs = "noop_with_empty_axes=1"},
     {.inputs = "f32[2,3,4]", .attrs = "axes=1,2 keepdims=0", .opset = 11},
+    {.inputs = "f32[a,b,c] x",
+     .attrs = "keepdims=k",
+     .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-"},
     {0},
 };
 

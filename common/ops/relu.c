@@ -18,6 +18,7 @@ static const struct op_case relu_cases[] = {
     {.inputs = "f32[2,4]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2"},
     {.inputs = "f32[]=0.7"},
     {.inputs = "f32[2,3,5,5]", .is_not_smooth = true},
+    {.inputs = "f32{apart}[s]", .draw = "s=|1|7|2,5|3,1,4"},
     {0},
 };
 

@@ -72,9 +72,14 @@ static int reshape_ref(const struct op_call *call, struct err *err) {
 }
 
 static const struct op_case reshape_cases[] = {
-    {.inputs = "f32[2,3,4] i64[2]==4,6"},  {.inputs = "f32[2,3,4] i64[3]==0,-1,2"},
-    {.inputs = "f32[2,3,4] i64[1]==-1"},   {.inputs = "f32[1,1] i64[0]=="},
-    {.inputs = "i64{7}[2,3] i64[2]==3,2"}, {0},
+    {.inputs = "f32[2,3,4] i64[2]==4,6"},
+    {.inputs = "f32[2,3,4] i64[3]==0,-1,2"},
+    {.inputs = "f32[2,3,4] i64[1]==-1"},
+    {.inputs = "f32[1,1] i64[0]=="},
+    {.inputs = "i64{7}[2,3] i64[2]==3,2"},
+    {.inputs = "f32[a,b*c] s",
+     .draw = "a=1..3 b=1..3 c=1..4 s=i64[1]==-1|i64[2]==b,-1|i64[3]==a,b,c|i64[3]==0,c,-1"},
+    {0},
 };
 
 const struct op_def op_Reshape = {

@@ -20,6 +20,7 @@ static int sigmoid_backward(struct autodiff *ad, struct graph *graph, const stru
 static const struct op_case sigmoid_cases[] = {
     {.inputs = "f32[2,3,4]"},
     {.inputs = "f32[]"},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
     {0},
 };
 

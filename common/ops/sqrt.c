@@ -17,6 +17,7 @@ static int sqrt_backward(struct autodiff *ad, struct graph *graph, const struct 
 static const struct op_case sqrt_cases[] = {
     {.inputs = "f32[2,3]=0.3,0.5,1,2,3,0.8"},
     {.inputs = "f32[]=1.5"},
+    {.inputs = "f32{0.3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
     {0},
 };
 

@@ -41,6 +41,7 @@ static const struct op_case sum_cases[] = {
     {.inputs = "f32[2,3]"},
     {.inputs = "f32[2,3] f32[2,3] f32[2,3]"},
     {.inputs = "f32[3] f32[2,1] f32[] f32[4,1,1]"},
+    {.inputs = "f32[a,b] x y f32[d,b]", .draw = "a=1..4 b=1..5 d=1|a x=f32[b]|f32[a,1]|f32[] y=|f32[a,b]"},
     {0},
 };
 

@@ -62,6 +62,7 @@ static const struct op_case sum_to_cases[] = {
     {.inputs = "f32[2,3,4]", .attrs = "shape=2,1,4"},
     {.inputs = "f32[2,3,4]", .attrs = "shape=1,3,1"},
     {.inputs = "f32[5]", .attrs = "shape=,"},
+    {.inputs = "f32[a,b,c]", .attrs = "shape=s", .draw = "a=1..3 b=1..4 c=1..4 s=,|c,|b,1|1,b,1|a,1,c|a,b,c"},
     {0},
 };
 
@@ -82,6 +83,7 @@ static const struct op_case broadcast_to_cases[] = {
     {.inputs = "f32[4]", .attrs = "shape=2,3,4"},
     {.inputs = "f32[2,1,4]", .attrs = "shape=2,3,4"},
     {.inputs = "f32[]", .attrs = "shape=2,2"},
+    {.inputs = "f32[s]", .attrs = "shape=a,b,c", .draw = "a=1..3 b=1..4 c=1..4 s=|c|b,1|1,b,1|a,1,c|a,b,c"},
     {0},
 };
 

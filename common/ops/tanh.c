@@ -19,6 +19,7 @@ static int tanh_backward(struct autodiff *ad, struct graph *graph, const struct 
 static const struct op_case tanh_cases[] = {
     {.inputs = "f32[2,3,4]"},
     {.inputs = "f32[]"},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
     {0},
 };
 

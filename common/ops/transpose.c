@@ -76,6 +76,12 @@ static const struct op_case transpose_cases[] = {
     {.inputs = "f32[2,3,4]", .attrs = "perm=1,2,0"},
     {.inputs = "f32[3,4]"},
     {.inputs = "i64{7}[2,3]"},
+    {.inputs = "f32[a,b,c]",
+     .attrs = "perm=p",
+     .draw = "a=1..3 b=1..4 c=1..4 p=0,1,2|0,2,1|1,0,2|1,2,0|2,0,1|2,1,0"},
+    {.inputs = "f32[a,b,c,d]",
+     .attrs = "perm=p",
+     .draw = "a=1..3 b=1..3 c=1..3 d=1..4 p=0,2,3,1|0,3,1,2|3,2,1,0|1,0,3,2"},
     {0},
 };
 

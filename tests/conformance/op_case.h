@@ -2,30 +2,36 @@
 #ifndef WEIR_TESTS_CONFORMANCE_OP_CASE_H
 #define WEIR_TESTS_CONFORMANCE_OP_CASE_H
 
-#include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/graph/op.h"
-#include "common/random.h"
+#include "tests/conformance/op_draw.h"
 
-enum { CASE_ATTRS_MAX = 12, CASE_INTS_MAX = 16 };
+enum { CASE_ATTRS_MAX = 16 };
 
 struct op_trial {
   struct graph *graph;
   const struct node *node;
+  char *inputs, *attrs;      /* the case's, as drawn; owned */
   void *data[OP_INPUTS_MAX]; /* of graph->inputs, owned */
   uint64_t key;              /* of the random data */
+  int n_apart, next_apart;   /* inputs whose values lie apart from each other */
 };
 
 /* One input's text, taken apart. */
 struct case_input {
   enum dtype dtype;
   struct shape shape;
-  double below;      /* integers in [0, below); 0: reals in [-1, 1) */
+  double low, high;  /* integers of [low, high], reals of [low, high) */
+  bool is_apart;     /* values no two of which are near each other or near 0 */
   const char *given; /* the data; NULL: drawn */
   bool is_constant;
 };
+
+/* Far enough for finite differences not to reach a kink at 0, a tie or the next value. */
+static const double apart_gap = 0.1;
 
 static inline enum dtype case_dtype(const char **at) {
   static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_BOOL};
@@ -39,17 +45,36 @@ static inline enum dtype case_dtype(const char **at) {
   check_failed(*at, __FILE__, __LINE__);
 }
 
-/* "f32[2,3]", "i64{4}[2]", "f32[2]=1,2", "i64[1]==0" */
-static inline struct case_input case_input_read(const char *at) {
-  struct case_input input = {.dtype = case_dtype(&at)};
-  char *end;
-  if (*at == '{') {
-    input.below = strtod(at + 1, &end);
-    at = end + 1;
+/* "{4}", "{-1..1}", "{apart}" -> what is behind it. */
+static inline const char *case_read_range(struct case_input *input, const char *at) {
+  const char *end = strchr(at, '}'), *range = strstr(at, "..");
+  CHECK(end);
+  if (strncmp(at, "{apart}", 7) == 0) {
+    input->is_apart = true;
+  } else if (range && range < end) {
+    input->low = strtod(at + 1, NULL);
+    input->high = strtod(range + 2, NULL);
+  } else {
+    input->low = 0.0;
+    input->high = strtod(at + 1, NULL) - 1.0;
   }
+  return end + 1;
+}
+
+/* "f32[2,3]", "i64{4}[2]", "f32{0.5..2}[3]", "f32[2]=1,2", "i64[1]==0" */
+static inline struct case_input case_input_read(const char *at) {
+  struct case_input input = {.dtype = case_dtype(&at), .low = -1.0, .high = 1.0};
+  char *end;
+  if (input.dtype == DTYPE_BOOL || input.dtype == DTYPE_U8)
+    input.low = 0.0;
+  if (*at == '{')
+    at = case_read_range(&input, at);
   CHECK(*at == '[');
-  for (at++; *at != ']'; at = end + (*end == ','))
+  for (at++; *at != ']'; at = end + (*end == ',')) {
+    CHECK(input.shape.rank < RANK_MAX);
     input.shape.dim[input.shape.rank++] = strtoll(at, &end, 10);
+    CHECK(end != at);
+  }
   if (at[1] == '=') {
     input.is_constant = at[2] == '=';
     input.given = at + 2 + input.is_constant;
@@ -68,18 +93,34 @@ static inline void case_put(enum dtype dtype, void *data, int64_t i, double valu
     ((uint8_t *)data)[i] = (uint8_t)value;
 }
 
-static inline void *case_input_data(const struct case_input *input, uint64_t key) {
+/* Element i of elems, of the `turn`-th of n inputs whose values lie apart. */
+static inline double case_apart(uint64_t key, int64_t i, int64_t elems, int turn, int n) {
+  int64_t place = (int64_t)random_permute(key, (uint64_t)i, (uint64_t)elems) - elems / 2;
+  return ((double)(place * n + turn) + 0.5) * apart_gap;
+}
+
+static inline double case_drawn(const struct case_input *input, uint64_t key, int64_t i) {
+  double uniform = random_uniform(key, (uint64_t)i);
+  if (input->dtype == DTYPE_F32)
+    return input->low + uniform * (input->high - input->low);
+  return input->low + floor(uniform * (input->high - input->low + 1.0));
+}
+
+/* Given data that is shorter than the input begins again. */
+static inline void *case_input_data(struct op_trial *trial, const struct case_input *input, uint64_t key) {
   int64_t elems = shape_elems(&input->shape);
   void *data = mem_new((size_t)elems * dtype_size(input->dtype) + 1);
+  int turn = input->is_apart ? trial->next_apart++ : 0;
   const char *given = input->given;
   for (int64_t i = 0; i < elems; i++) {
-    double value = random_uniform(key, (uint64_t)i);
+    double value;
     char *end;
-    value = input->below > 0 ? (double)(int64_t)(value * input->below) : 2.0 * value - 1.0;
     if (given) {
       value = strtod(given, &end);
       CHECK(end != given);
-      given = end + (*end == ',');
+      given = *end == ',' ? end + 1 : input->given;
+    } else {
+      value = input->is_apart ? case_apart(key, i, elems, turn, trial->n_apart) : case_drawn(input, key, i);
     }
     case_put(input->dtype, data, i, value);
   }
@@ -89,7 +130,7 @@ static inline void *case_input_data(const struct case_input *input, uint64_t key
 /* Adds an input or a constant to the graph; returns its value. */
 static inline int case_add_input(struct op_trial *trial, const char *text, int index) {
   struct case_input input = case_input_read(text);
-  void *data = case_input_data(&input, random_key(trial->key, (uint64_t)index, 0, 0));
+  void *data = case_input_data(trial, &input, random_key(trial->key, (uint64_t)index, 0, 0));
   struct graph *graph = trial->graph;
   struct value constant = {.kind = VALUE_CONSTANT,
                            .dtype = input.dtype,
@@ -107,42 +148,61 @@ static inline int case_add_input(struct op_trial *trial, const char *text, int i
   return graph_add_value(graph, constant);
 }
 
-/* "group=2", "pads=1,1", "axes=1,", "alpha=0.5f", "auto_pad=VALID": text is cut up, ints has room for
-   CASE_INTS_MAX. */
-static inline struct attr case_attr(char *text, int64_t *ints) {
+/* "1,1" -> ints, "1f,0.5f" -> floats. */
+static inline void case_attr_list(struct arena *arena, struct attr *attr, const char *text) {
+  size_t room = strlen(text) + 1;
+  int64_t *ints = arena_new(arena, room * sizeof *ints);
+  float *floats = arena_new(arena, room * sizeof *floats);
+  attr->type = ATTR_INTS;
+  attr->ints = ints;
+  attr->floats = floats;
+  for (const char *at = text; *at && strcmp(at, ",") != 0; at += *at == ',') {
+    size_t length = strcspn(at, ",");
+    CHECK(length > 0);
+    if (at[length - 1] == 'f')
+      attr->type = ATTR_FLOATS;
+    ints[attr->n] = strtoll(at, NULL, 10);
+    floats[attr->n++] = strtof(at, NULL);
+    at += length;
+  }
+}
+
+/* "group=2", "pads=1,1", "axes=1,", "alpha=0.5f", "scales=1f,2f", "auto_pad=VALID", "value=i64[1]=3": text is
+   cut up. */
+static inline struct attr case_attr(struct op_trial *trial, char *text) {
   char *value = strchr(text, '='), *end;
-  struct attr attr = {.name = text, .ints = ints};
+  struct arena *arena = &trial->graph->arena;
+  struct attr attr = {.name = text};
   CHECK(value);
   *value++ = '\0';
-  if (strchr(value, ',')) {
-    attr.type = ATTR_INTS;
-    for (char *at = value; *at && strcmp(at, ",") != 0; at = end + (*end == ',')) {
-      CHECK(attr.n < CASE_INTS_MAX);
-      ints[attr.n++] = strtoll(at, &end, 10);
-    }
-    return attr;
-  }
-  if (!isdigit((unsigned char)*value) && *value != '-') {
+  if (strchr(value, '[')) {
+    struct case_input input = case_input_read(value);
+    void *data = case_input_data(trial, &input, trial->key);
+    attr.type = ATTR_TENSOR;
+    attr.dtype = input.dtype;
+    attr.shape = input.shape;
+    attr.data = arena_copy(arena, data, (size_t)shape_elems(&input.shape) * dtype_size(input.dtype));
+    free(data);
+  } else if (!*value || !strchr("0123456789+-.,", *value)) {
     attr.type = ATTR_STRING;
     attr.s = value;
-    return attr;
+  } else if (strchr(value, ',')) {
+    case_attr_list(arena, &attr, value);
+  } else {
+    attr.i = strtoll(value, &end, 10);
+    attr.f = strtof(value, NULL);
+    attr.type = *end ? ATTR_FLOAT : ATTR_INT;
   }
-  attr.i = strtoll(value, &end, 10);
-  attr.f = strtof(value, NULL);
-  attr.type = *end ? ATTR_FLOAT : ATTR_INT;
   return attr;
 }
 
-/* Builds the graph of a case, with every output of the node as the graph's. Released with op_trial_fini. */
-static inline void op_trial_init(struct op_trial *trial, const struct op_def *op, const struct op_case *c,
-                                 uint64_t key) {
-  char *inputs_text = mem_strdup(c->inputs), *attrs_text = mem_strdup(c->attrs ? c->attrs : ""), *rest;
+/* Puts the inputs and the node of the drawn texts into the graph, without its types. */
+static inline void case_build(struct op_trial *trial, const struct op_def *op, const struct op_case *c) {
+  char *inputs_text = mem_strdup(trial->inputs), *attrs_text = mem_strdup(trial->attrs), *rest;
   int inputs[OP_INPUTS_MAX], n_inputs = 0, n_attrs = 0;
-  int64_t ints[CASE_ATTRS_MAX][CASE_INTS_MAX];
   struct attr attrs[CASE_ATTRS_MAX];
-  *trial = (struct op_trial){.graph = graph_new(), .key = key};
-  trial->graph->opset = c->opset ? c->opset : 17;
-  trial->graph->is_training = !c->is_eval;
+  for (const char *at = inputs_text; (at = strstr(at, "{apart}")); at++)
+    trial->n_apart++;
   for (char *word = strtok_r(inputs_text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
     CHECK(n_inputs < OP_INPUTS_MAX);
     inputs[n_inputs] = strcmp(word, "-") == 0 ? -1 : case_add_input(trial, word, n_inputs);
@@ -150,11 +210,10 @@ static inline void op_trial_init(struct op_trial *trial, const struct op_def *op
   }
   for (char *word = strtok_r(attrs_text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
     CHECK(n_attrs < CASE_ATTRS_MAX);
-    attrs[n_attrs] = case_attr(word, ints[n_attrs]);
-    n_attrs++;
+    attrs[n_attrs++] = case_attr(trial, word);
   }
-  trial->node =
-      graph_add_node(trial->graph, op->name, inputs, n_inputs, c->outputs ? c->outputs : 1, attrs, n_attrs);
+  trial->node = graph_append_node(trial->graph, op->name, inputs, n_inputs, c->outputs ? c->outputs : 1,
+                                  attrs, n_attrs);
   free(inputs_text);
   free(attrs_text);
 }
@@ -163,6 +222,32 @@ static inline void op_trial_fini(struct op_trial *trial) {
   for (int i = 0; i < trial->graph->n_inputs; i++)
     free(trial->data[i]);
   graph_free(trial->graph);
+  free(trial->inputs);
+  free(trial->attrs);
+}
+
+/* Builds the graph of a case. Errors: those of the op's inference; INVALID also for an output without
+   elements. Released with op_trial_fini in any case. */
+static inline int op_trial_init(struct op_trial *trial, const struct op_def *op, const struct op_case *c,
+                                uint64_t key, struct err *err) {
+  struct op_draw draw;
+  op_draw_init(&draw, c->draw, key);
+  *trial = (struct op_trial){.graph = graph_new(),
+                             .inputs = op_draw_expand(&draw, c->inputs),
+                             .attrs = op_draw_expand(&draw, c->attrs),
+                             .key = key};
+  op_draw_fini(&draw);
+  trial->graph->opset = c->opset ? c->opset : 17;
+  trial->graph->is_training = !c->is_eval;
+  case_build(trial, op, c);
+  if (op->infer(trial->graph, trial->node, err))
+    return err->code;
+  for (int i = 0; i < trial->node->n_outputs; i++) {
+    const struct value *value = node_output(trial->graph, trial->node, i);
+    if (value->dtype == DTYPE_F32 && shape_elems(&value->shape) == 0)
+      return node_error(trial->node, err, ERR_INVALID, "its output %d would be empty", i);
+  }
+  return ERR_OK;
 }
 
 #endif

@@ -60,7 +60,7 @@ struct attr {
   const int64_t *ints;
   const float *floats;
   const char *const *strings; /* each NUL-terminated */
-  enum dtype dtype; /* tensor */
+  enum dtype dtype;           /* tensor */
   struct shape shape;
   const void *data;
 };

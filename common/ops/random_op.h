@@ -1,6 +1,6 @@
 /* What the ops that draw random numbers share. The numbers are a function of the run's seed, the step, the
-   microbatch and the node, so that every worker draws the same ones; a model's `seed` attribute plays no part,
-   as it would make all steps alike. */
+   microbatch and the node, so that every worker draws the same ones; a model's `seed` attribute plays no
+   part, as it would make all steps alike. */
 #ifndef WEIR_COMMON_OPS_RANDOM_OP_H
 #define WEIR_COMMON_OPS_RANDOM_OP_H
 

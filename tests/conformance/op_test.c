@@ -34,6 +34,7 @@ static const struct {
     {"BatchNormalization", 4, 1},
     {"BatchNormTraining", -1, 1},
     {"CrossEntropy", -1, 1},
+    {"LayerNormalization", -1, 1},
 };
 
 /* Ops that a node of some case was executed of: gradient ops have no cases of their own. */

@@ -8,6 +8,14 @@
 #include "common/ops/broadcast.h"
 #include "common/ops/infer.h"
 
+int row_norm_infer(struct graph *graph, const struct node *node, const struct row_norm *norm,
+                   struct err *err) {
+  const struct shape rows = {.rank = 1, .dim = {norm->rows}};
+  if (infer_same(graph, node, err) || infer_output(graph, node, 1, DTYPE_F32, &rows, err))
+    return err->code;
+  return infer_output(graph, node, 2, DTYPE_F32, &rows, err);
+}
+
 /* The outputs behind y, which only nodes with a gradient may have. */
 static float *saved(const struct op_call *call, int output) {
   return output < call->node->n_outputs ? call->out[output].data : NULL;

@@ -13,6 +13,19 @@ struct row_norm {
   bool has_bias;
 };
 
+/* What a node of each op normalises. Errors: INVALID. */
+int row_norm_of_layer(struct row_norm *norm, const struct graph *graph, const struct node *node,
+                      struct err *err);
+int row_norm_of_instance(struct row_norm *norm, const struct graph *graph, const struct node *node,
+                         struct err *err);
+int row_norm_of_group(struct row_norm *norm, const struct graph *graph, const struct node *node,
+                      struct err *err);
+
+/* Output 0 is like input 0; outputs 1 and 2, which ONNX's op need not have, are mean and inv_std f32[rows].
+ */
+int row_norm_infer(struct graph *graph, const struct node *node, const struct row_norm *norm,
+                   struct err *err);
+
 /* Sets out what RowNormGrad's attributes say. Errors: INVALID. */
 int row_norm_of_grad(struct row_norm *norm, const struct graph *graph, const struct node *node,
                      struct err *err);

@@ -1,0 +1,302 @@
+/* Normalisation of rows and its gradient, as loops over dense rows: one pass for the mean, one for the
+   variance, one for the result, while the row is in cache. */
+#include "common/ops/row_norm.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "worker/backend/cpu/cpu.h"
+#include "worker/backend/cpu/lanes.h"
+
+/* The row of element i of x f32[rows,n] is r = i / n; its element of scale (and bias) f32[channels] is
+   r % period * (n / run) + i % n / run. */
+struct rows {
+  int64_t rows, n, run, period, channels;
+  int bias, mean, inv_std; /* the step's arguments; -1: absent */
+};
+
+/* Scale without the 1s before and behind must be a stretch of x's dimensions; the run is what lies behind. */
+static bool rows_init(struct rows *rows, const struct row_norm *norm) {
+  const struct shape *x = &norm->x, *scale = &norm->scale;
+  int d = scale->rank - 1, own = x->rank - 1;
+  *rows = (struct rows){norm->rows, norm->n, 1, 1, shape_elems(scale), -1, -1, -1};
+  for (; d >= 0 && scale->dim[d] == 1; d--, own--)
+    rows->run *= x->dim[own];
+  for (int64_t left = rows->channels; left > 1; left /= x->dim[own--])
+    if (scale->dim[d--] != x->dim[own])
+      return false;
+  rows->period = rows->channels * rows->run / rows->n;
+  return rows->n % rows->run == 0 && rows->period > 0 &&
+         rows->channels * rows->run == rows->period * rows->n && norm->rows % rows->period == 0 &&
+         (!norm->has_bias || shape_is_same(scale, &norm->bias));
+}
+
+LANES_SUM(sum_of, v)
+LANES_SUM(squares_of, (v - m) * (v - m))
+
+/* y = (x - mean) inv_std scale + bias, one channel an element */
+static void scale_columns(const float *x, float mean, float inv_std, const float *scale, const float *bias,
+                          float *y, int64_t n) {
+  if (bias)
+    for (int64_t i = 0; i < n; i++)
+      y[i] = (x[i] - mean) * inv_std * scale[i] + bias[i];
+  else
+    for (int64_t i = 0; i < n; i++)
+      y[i] = (x[i] - mean) * inv_std * scale[i];
+}
+
+/* The same, one channel a run */
+static void scale_run(const float *x, float mean, float factor, float bias, float *y, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = (x[i] - mean) * factor + bias;
+}
+
+static float *arg_data(const struct cpu_step *step, int arg) {
+  return arg < 0 ? NULL : step->args[arg].data;
+}
+
+enum { NORM_X, NORM_SCALE, NORM_Y };
+
+static int run_norm(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                    struct err *err) {
+  (void)program;
+  (void)run;
+  (void)err;
+  const struct rows *rows = step->details;
+  const float *x = step->args[NORM_X].data, *scales = step->args[NORM_SCALE].data;
+  const float *biases = arg_data(step, rows->bias);
+  float *y = step->args[NORM_Y].data, *means = arg_data(step, rows->mean);
+  float *inv_stds = arg_data(step, rows->inv_std), epsilon = node_attr_float(step->node, "epsilon", 1e-5f);
+  for (int64_t r = 0; r < rows->rows; r++, x += rows->n, y += rows->n) {
+    int64_t channel = r % rows->period * (rows->n / rows->run);
+    const float *scale = scales + channel, *bias = biases ? biases + channel : NULL;
+    float mean = (float)(sum_of(x, 0, rows->n) / (double)rows->n);
+    float inv_std = (float)(1.0 / sqrt(squares_of(x, mean, rows->n) / (double)rows->n + epsilon));
+    if (rows->run == 1)
+      scale_columns(x, mean, inv_std, scale, bias, y, rows->n);
+    for (int64_t i = 0, c = 0; i < rows->n && rows->run > 1; i += rows->run, c++)
+      scale_run(x + i, mean, inv_std * scale[c], bias ? bias[c] : 0.0f, y + i, rows->run);
+    if (means)
+      means[r] = mean;
+    if (inv_stds)
+      inv_stds[r] = inv_std;
+  }
+  return ERR_OK;
+}
+
+static int write_optional(struct backend_program *program, struct cpu_step *step, const struct node *node,
+                          int output) {
+  if (output >= node->n_outputs || node->outputs[output] < 0)
+    return -1;
+  cpu_write(program, step, 0, node->outputs[output], NULL);
+  return step->n_args - 1;
+}
+
+static bool prepare_norm(struct backend_program *program, const struct node *node,
+                         const struct row_norm *norm) {
+  struct rows rows;
+  if (!rows_init(&rows, norm))
+    return false;
+  struct cpu_step *step = cpu_step_new(program, node);
+  int x = cpu_read(program, step, 0, node->inputs[0], NULL);
+  cpu_read(program, step, 0, node->inputs[1], NULL);
+  cpu_write_over(program, step, 0, node->outputs[0], NULL, x);
+  if (norm->has_bias) {
+    rows.bias = step->n_args;
+    cpu_read(program, step, 0, node->inputs[2], NULL);
+  }
+  rows.mean = write_optional(program, step, node, 1);
+  rows.inv_std = write_optional(program, step, node, 2);
+  step->details = arena_copy(&program->memory, &rows, sizeof rows);
+  step->run = run_norm;
+  cpu_step_end(program, step, NULL);
+  return true;
+}
+
+/* X, scale, bias -> Y, mean, inv_std */
+static bool prepare_layer(struct backend_program *program, const struct node *node) {
+  struct row_norm norm;
+  struct err err = ERR_NONE;
+  return !row_norm_of_layer(&norm, program->graph, node, &err) && prepare_norm(program, node, &norm);
+}
+
+static bool prepare_instance(struct backend_program *program, const struct node *node) {
+  struct row_norm norm;
+  struct err err = ERR_NONE;
+  return !row_norm_of_instance(&norm, program->graph, node, &err) && prepare_norm(program, node, &norm);
+}
+
+static bool prepare_group(struct backend_program *program, const struct node *node) {
+  struct row_norm norm;
+  struct err err = ERR_NONE;
+  return !row_norm_of_group(&norm, program->graph, node, &err) && prepare_norm(program, node, &norm);
+}
+
+/* What a row is to its gradient: dy, x and dx f32[n], and the sums of g = dy scale and of g x_hat. */
+struct row_grad {
+  const float *dy, *x, *scale;
+  float *dx, *dscale, *dbias; /* sums so far */
+  float mean, inv_std;
+  double sum, dot;
+};
+
+/* One channel an element: adds to all four sums. */
+static void sum_columns(struct row_grad *row, int64_t n) {
+  const float *dy = row->dy, *x = row->x, *scale = row->scale;
+  float *dscale = row->dscale, *dbias = row->dbias, mean = row->mean, inv_std = row->inv_std;
+  for (int64_t begin = 0, end; begin < n; begin = end) {
+    lanes sums[LANES_VECTORS] = {0}, dots[LANES_VECTORS] = {0};
+    int64_t i = begin;
+    end = begin + lanes_chunk(n - begin);
+    for (; i + LANES <= end; i += LANES)
+      for (int k = 0; k < LANES_VECTORS; k++) {
+        int64_t at = i + k * LANES_WIDTH;
+        lanes d = LANES_AT(dy + at), x_hat = (LANES_AT(x + at) - mean) * inv_std,
+              g = d * LANES_AT(scale + at);
+        sums[k] += g;
+        dots[k] += g * x_hat;
+        LANES_AT(dscale + at) += d * x_hat;
+        LANES_AT(dbias + at) += d;
+      }
+    for (; i < end; i++) {
+      float x_hat = (x[i] - mean) * inv_std, g = dy[i] * scale[i];
+      row->sum += g;
+      row->dot += g * x_hat;
+      dscale[i] += dy[i] * x_hat;
+      dbias[i] += dy[i];
+    }
+    row->sum += lanes_total(sums);
+    row->dot += lanes_total(dots);
+  }
+}
+
+/* One channel a run: adds to the sums of channel c. */
+static void sum_run(struct row_grad *row, int64_t begin, int64_t run, int64_t c) {
+  float mean = row->mean;
+  const float *dy = row->dy + begin, *x = row->x + begin;
+  double sum = 0.0, dot = 0.0;
+  for (int64_t left = run, size; left > 0; left -= size, dy += size, x += size) {
+    lanes sums[LANES_VECTORS] = {0}, dots[LANES_VECTORS] = {0};
+    int64_t i = 0;
+    size = lanes_chunk(left);
+    for (; i + LANES <= size; i += LANES)
+      for (int k = 0; k < LANES_VECTORS; k++) {
+        int64_t at = i + k * LANES_WIDTH;
+        sums[k] += LANES_AT(dy + at);
+        dots[k] += LANES_AT(dy + at) * (LANES_AT(x + at) - mean);
+      }
+    for (; i < size; i++) {
+      sum += dy[i];
+      dot += dy[i] * (x[i] - mean);
+    }
+    sum += lanes_total(sums);
+    dot += lanes_total(dots);
+  }
+  dot *= row->inv_std;
+  row->dscale[c] += (float)dot;
+  row->dbias[c] += (float)sum;
+  row->sum += sum * row->scale[c];
+  row->dot += dot * row->scale[c];
+}
+
+/* dx = inv_std (g - mean(g) - x_hat mean(g x_hat)) for elements [begin, begin + n) with scales `step` apart
+ */
+static void finish_columns(const struct row_grad *row, int64_t n) {
+  const float *dy = row->dy, *x = row->x, *scale = row->scale;
+  float *dx = row->dx, inv_std = row->inv_std, mean = row->mean;
+  float sum = (float)(row->sum / (double)n), slope = (float)(row->dot / (double)n) * inv_std;
+  for (int64_t i = 0; i < n; i++)
+    dx[i] = inv_std * (dy[i] * scale[i] - sum - (x[i] - mean) * slope);
+}
+
+static void finish_run(const struct row_grad *row, int64_t begin, int64_t run, float scale, int64_t n) {
+  const float *dy = row->dy + begin, *x = row->x + begin;
+  float *dx = row->dx + begin, inv_std = row->inv_std, mean = row->mean;
+  float sum = (float)(row->sum / (double)n), slope = (float)(row->dot / (double)n) * inv_std;
+  for (int64_t i = 0; i < run; i++)
+    dx[i] = inv_std * (dy[i] * scale - sum - (x[i] - mean) * slope);
+}
+
+static void grad_row(struct row_grad *row, const struct rows *rows) {
+  if (rows->run == 1) {
+    sum_columns(row, rows->n);
+    finish_columns(row, rows->n);
+    return;
+  }
+  for (int64_t i = 0, c = 0; i < rows->n; i += rows->run, c++)
+    sum_run(row, i, rows->run, c);
+  for (int64_t i = 0, c = 0; i < rows->n; i += rows->run, c++)
+    finish_run(row, i, rows->run, row->scale[c], rows->n);
+}
+
+/* Adds the sums of some rows to those of all, and begins new ones. */
+static void sums_move(float *from, float *to, int64_t n) {
+  for (int64_t i = 0; i < n && to; i++)
+    to[i] += from[i];
+  memset(from, 0, (size_t)n * sizeof *from);
+}
+
+/* Sums over rows are of at most this many, then of such sums. */
+enum { ROWS_SUMMED = 128 };
+
+enum { GRAD_DY, GRAD_X, GRAD_SCALE, GRAD_MEAN, GRAD_INV_STD, GRAD_DX, GRAD_DSCALE, GRAD_SUMS };
+
+static int run_grad(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                    struct err *err) {
+  (void)program;
+  (void)run;
+  (void)err;
+  const struct rows *rows = step->details;
+  const float *mean = step->args[GRAD_MEAN].data, *inv_std = step->args[GRAD_INV_STD].data;
+  float *sums = step->args[GRAD_SUMS].data, *dscale = step->args[GRAD_DSCALE].data;
+  float *dbias = arg_data(step, rows->bias);
+  size_t size_bytes = (size_t)rows->channels * sizeof *sums;
+  memset(sums, 0, 2 * size_bytes);
+  memset(dscale, 0, size_bytes);
+  if (dbias)
+    memset(dbias, 0, size_bytes);
+  for (int64_t r = 0; r < rows->rows; r++) {
+    int64_t at = r * rows->n, channel = r % rows->period * (rows->n / rows->run);
+    struct row_grad row = {.dy = (float *)step->args[GRAD_DY].data + at,
+                           .x = (float *)step->args[GRAD_X].data + at,
+                           .scale = (float *)step->args[GRAD_SCALE].data + channel,
+                           .dx = (float *)step->args[GRAD_DX].data + at,
+                           .dscale = sums + channel,
+                           .dbias = sums + rows->channels + channel,
+                           .mean = mean[r],
+                           .inv_std = inv_std[r]};
+    grad_row(&row, rows);
+    if (r % ROWS_SUMMED == ROWS_SUMMED - 1 || r == rows->rows - 1) {
+      sums_move(sums, dscale, rows->channels);
+      sums_move(sums + rows->channels, dbias, rows->channels);
+    }
+  }
+  return ERR_OK;
+}
+
+/* RowNormGrad: dY, X, scale, mean, inv_std -> dX, dscale, dbias */
+static bool prepare_grad(struct backend_program *program, const struct node *node) {
+  struct row_norm norm;
+  struct rows rows;
+  struct err err = ERR_NONE;
+  if (row_norm_of_grad(&norm, program->graph, node, &err) || !rows_init(&rows, &norm))
+    return false;
+  dnnl_memory_desc_t sums = layout_dense(1, (const int64_t[]){2 * rows.channels});
+  struct cpu_step *step = cpu_step_new(program, node);
+  int dy = cpu_read(program, step, 0, node->inputs[0], NULL);
+  for (int i = 1; i < 5; i++)
+    cpu_read(program, step, 0, node->inputs[i], NULL);
+  cpu_write_over(program, step, 0, node->outputs[0], NULL, dy);
+  cpu_write(program, step, 0, node->outputs[1], NULL);
+  cpu_write(program, step, 0, -1, &sums);
+  rows.bias = write_optional(program, step, node, 2);
+  step->details = arena_copy(&program->memory, &rows, sizeof rows);
+  step->run = run_grad;
+  cpu_step_end(program, step, NULL);
+  return true;
+}
+
+const struct cpu_kernel cpu_layer_norm = {"LayerNormalization", prepare_layer};
+const struct cpu_kernel cpu_instance_norm = {"InstanceNormalization", prepare_instance};
+const struct cpu_kernel cpu_group_norm = {"GroupNormalization", prepare_group};
+const struct cpu_kernel cpu_row_norm_grad = {"RowNormGrad", prepare_grad};

@@ -1,7 +1,5 @@
 /* Flatten: the dimensions before an axis become one, and those behind it another (ONNX 1..13). */
-#include <string.h>
-
-#include "common/ops/backward.h"
+#include "common/ops/alias.h"
 #include "common/ops/infer.h"
 
 static int flatten_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -15,22 +13,6 @@ static int flatten_infer(struct graph *graph, const struct node *node, struct er
     inner.dim[inner.rank++] = x.shape.dim[d];
   y = (struct shape){.rank = 2, .dim = {shape_elems(&outer), shape_elems(&inner)}};
   return infer_output(graph, node, 0, x.dtype, &y, err);
-}
-
-static int flatten_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
-                            struct err *err) {
-  struct shape x = node_input(graph, node, 0)->shape;
-  (void)err;
-  autodiff_add(ad, node, 0, backward_reshape(graph, autodiff_grad(ad, node, 0), &x));
-  return ERR_OK;
-}
-
-static int flatten_ref(const struct op_call *call, struct err *err) {
-  const struct tensor *in = &call->in[0];
-  (void)err;
-  if (in->data != call->out[0].data)
-    memcpy(call->out[0].data, in->data, (size_t)shape_elems(&in->shape) * dtype_size(in->dtype));
-  return ERR_OK;
 }
 
 static const struct op_case flatten_cases[] = {
@@ -52,7 +34,7 @@ const struct op_def op_Flatten = {
     .min_opset = 1,
     .flags = OP_ALIAS,
     .infer = flatten_infer,
-    .backward = flatten_backward,
-    .ref = flatten_ref,
+    .backward = alias_backward,
+    .ref = alias_ref,
     .cases = flatten_cases,
 };

@@ -113,3 +113,36 @@ int infer_ints(const struct graph *graph, const struct node *node, int input, co
   }
   return ERR_OK;
 }
+
+int infer_few_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
+                   int64_t *values, int max, int *n, struct err *err) {
+  const struct value *value = node_input(graph, node, input);
+  const int64_t *known = NULL;
+  if (value && value->data && value->dtype == DTYPE_I32 && value->shape.rank <= 1)
+    *n = (int)shape_elems(&value->shape);
+  else if (infer_ints(graph, node, input, attr, &known, n, err))
+    return err->code;
+  if (*n > max)
+    return node_error(node, err, ERR_INVALID, "%d integers are given where at most %d make sense", *n, max);
+  for (int i = 0; i < *n; i++)
+    values[i] = known ? known[i] : ((const int32_t *)value->data)[i];
+  return ERR_OK;
+}
+
+int infer_axes(const struct graph *graph, const struct node *node, int input, const char *attr, int rank,
+               bool is_axis[RANK_MAX], int *n, struct err *err) {
+  int64_t axes[RANK_MAX];
+  int axis = 0;
+  for (int d = 0; d < RANK_MAX; d++)
+    is_axis[d] = false;
+  if (infer_few_ints(graph, node, input, attr, axes, RANK_MAX, n, err))
+    return err->code;
+  for (int i = 0; i < *n; i++) {
+    if (infer_axis(node, axes[i], rank, false, &axis, err))
+      return err->code;
+    if (is_axis[axis])
+      return node_error(node, err, ERR_INVALID, "axis %lld is named twice", (long long)axes[i]);
+    is_axis[axis] = true;
+  }
+  return ERR_OK;
+}

@@ -41,4 +41,13 @@ int infer_dtype_attr(const struct node *node, const char *attr, enum dtype other
 int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
                const int64_t **values, int *n, struct err *err);
 
+/* The same, also of an i32 input, copied: at most `max` of them, else INVALID. */
+int infer_few_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
+                   int64_t *values, int max, int *n, struct err *err);
+
+/* Marks the axes of a tensor of `rank` dimensions that infer_few_ints gives; *n is 0 where none are given.
+   Errors: INVALID for one that is out of range or named twice. */
+int infer_axes(const struct graph *graph, const struct node *node, int input, const char *attr, int rank,
+               bool is_axis[RANK_MAX], int *n, struct err *err);
+
 #endif

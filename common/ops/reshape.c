@@ -1,8 +1,6 @@
 /* Reshape (ONNX 5..19): 0 keeps a dimension (unless allowzero), -1 stands for what is left. The shape must be
    known before execution. */
-#include <string.h>
-
-#include "common/ops/backward.h"
+#include "common/ops/alias.h"
 #include "common/ops/infer.h"
 
 static int reshape_error(const struct node *node, const struct shape *from, const struct shape *to,
@@ -55,22 +53,6 @@ static int reshape_infer(struct graph *graph, const struct node *node, struct er
   return infer_output(graph, node, 0, x.dtype, &y, err);
 }
 
-static int reshape_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
-                            struct err *err) {
-  struct shape x = node_input(graph, node, 0)->shape;
-  (void)err;
-  autodiff_add(ad, node, 0, backward_reshape(graph, autodiff_grad(ad, node, 0), &x));
-  return ERR_OK;
-}
-
-static int reshape_ref(const struct op_call *call, struct err *err) {
-  const struct tensor *in = &call->in[0];
-  (void)err;
-  if (in->data != call->out[0].data)
-    memcpy(call->out[0].data, in->data, (size_t)shape_elems(&in->shape) * dtype_size(in->dtype));
-  return ERR_OK;
-}
-
 static const struct op_case reshape_cases[] = {
     {.inputs = "f32[2,3,4] i64[2]==4,6"},
     {.inputs = "f32[2,3,4] i64[3]==0,-1,2"},
@@ -92,7 +74,7 @@ const struct op_def op_Reshape = {
     .min_opset = 5,
     .flags = OP_ALIAS,
     .infer = reshape_infer,
-    .backward = reshape_backward,
-    .ref = reshape_ref,
+    .backward = alias_backward,
+    .ref = alias_ref,
     .cases = reshape_cases,
 };

@@ -1,9 +1,8 @@
 /* Transpose: dimension d of the result is dimension perm[d] of the input (ONNX 1..13; reversed by default).
  */
-#include <string.h>
-
 #include "common/ops/backward.h"
 #include "common/ops/infer.h"
+#include "common/ops/strided.h"
 
 static int read_perm(const struct node *node, int rank, int perm[RANK_MAX], struct err *err) {
   const struct attr *attr = node_attr(node, "perm");
@@ -46,27 +45,13 @@ static int transpose_backward(struct autodiff *ad, struct graph *graph, const st
 static int transpose_ref(const struct op_call *call, struct err *err) {
   const struct tensor *in = &call->in[0];
   const struct shape *y = &call->out[0].shape;
-  size_t size = dtype_size(in->dtype);
-  int64_t elems = shape_elems(y), stride[RANK_MAX], at[RANK_MAX] = {0}, from = 0;
-  char *out = call->out[0].data;
+  struct strided walk = {0};
   int perm[RANK_MAX];
   if (read_perm(call->node, y->rank, perm, err))
     return err->code;
-  for (int d = 0; d < y->rank; d++) {
-    stride[d] = 1;
-    for (int i = perm[d] + 1; i < y->rank; i++)
-      stride[d] *= in->shape.dim[i];
-  }
-  for (int64_t i = 0; i < elems; i++) {
-    memcpy(out + (size_t)i * size, (const char *)in->data + (size_t)from * size, size);
-    for (int d = y->rank - 1; d >= 0; d--) {
-      from += stride[d];
-      if (++at[d] < y->dim[d])
-        break;
-      from -= stride[d] * y->dim[d];
-      at[d] = 0;
-    }
-  }
+  for (int d = 0; d < y->rank; d++)
+    strided_dim(&walk, y->dim[d], shape_stride(&in->shape, perm[d]), shape_stride(y, d));
+  strided_copy(&walk, dtype_size(in->dtype), in->data, call->out[0].data);
   return ERR_OK;
 }
 
@@ -82,6 +67,7 @@ static const struct op_case transpose_cases[] = {
     {.inputs = "f32[a,b,c,d]",
      .attrs = "perm=p",
      .draw = "a=1..3 b=1..3 c=1..3 d=1..4 p=0,2,3,1|0,3,1,2|3,2,1,0|1,0,3,2"},
+    {.inputs = "bool{2}[2,3,2]", .attrs = "perm=2,0,1"},
     {0},
 };
 

@@ -45,12 +45,18 @@ static int infer_node(struct graph *graph, const struct node *node, struct err *
     return err->code;
   for (int i = 0; i < node->n_outputs; i++) {
     const struct value *value = node_output(graph, node, i);
-    char text[256];
-    if (!value)
-      continue;
-    if (check_size(value, "result", err))
+    if (value && check_size(value, "result", err))
       return err_prefix(err, "node '%s' (%s)", node->name, node->op->name);
-    if (value->dtype == DTYPE_F32 && shape_elems(&value->shape) == 0)
+  }
+  return 0;
+}
+
+/* What is computed at each execution has elements; constants need not, and integers neither. */
+static int check_results(const struct graph *graph, const struct node *node, struct err *err) {
+  for (int i = 0; i < node->n_outputs; i++) {
+    const struct value *value = node_output(graph, node, i);
+    char text[256];
+    if (value && value->dtype == DTYPE_F32 && shape_elems(&value->shape) == 0)
       return node_error(node, err, ERR_INVALID, "its result '%s' of shape %s would be empty", value->name,
                         shape_text(&value->shape, text, sizeof text));
   }
@@ -122,6 +128,8 @@ int graph_infer(struct graph *graph, struct err *err) {
         return err->code;
       continue;
     }
+    if (check_results(graph, node, err))
+      return err->code;
     node->index = graph->n_nodes;
     graph->nodes[graph->n_nodes++] = node;
     for (int o = 0; o < node->n_outputs; o++)

@@ -83,6 +83,9 @@ static const struct op_case concat_cases[] = {
     {.inputs = "bool{2}[1,2,2] bool{2}[1,1,2]", .attrs = "axis=1"},
     {.inputs = "f32[2,16,3,3] f32[2,32,3,3] f32[2,16,3,3]", .attrs = "axis=1"},
     {.inputs = "f32[2,3]", .attrs = "axis=0"},
+    {.inputs = "f32[n,a,m] f32[n,b,m] f32[n,c,m]",
+     .attrs = "axis=1",
+     .draw = "n=1..3 a=1..4 b=1..4 c=1..4 m=1..3"},
     {0},
 };
 

@@ -42,9 +42,13 @@ static int expand_ref(const struct op_call *call, struct err *err) {
 }
 
 static const struct op_case expand_cases[] = {
-    {.inputs = "f32[3,1] i64[3]==2,1,4"},   {.inputs = "f32[3,2] i64[1]==1"},
-    {.inputs = "f32[] i64[2]==2,3"},        {.inputs = "i64{9}[1,3] i64[2]==2,3"},
-    {.inputs = "bool{2}[2,1] i64[2]==1,4"}, {0},
+    {.inputs = "f32[3,1] i64[3]==2,1,4"},
+    {.inputs = "f32[3,2] i64[1]==1"},
+    {.inputs = "f32[] i64[2]==2,3"},
+    {.inputs = "i64{9}[1,3] i64[2]==2,3"},
+    {.inputs = "bool{2}[2,1] i64[2]==1,4"},
+    {.inputs = "f32[1,n,1] i64[3]==b,n,m", .draw = "b=1..3 n=1..3 m=1..3"},
+    {0},
 };
 
 const struct op_def op_Expand = {

@@ -61,6 +61,7 @@ static int range_ref(const struct op_call *call, struct err *err) {
 }
 
 static const struct op_case range_cases[] = {
+    {.inputs = "i64[]==0 i64[]==n i64[]==d", .draw = "n=0..9 d=1..3"},
     {.inputs = "i32[]==5 i32[]==-2 i32[]==-3"},
     {.inputs = "i64[1]==5 i64[1]==7 i64[1]==-1"},
     {.inputs = "f32[]==1 f32[]==2.5 f32[]==0.25"},

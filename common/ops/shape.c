@@ -33,6 +33,7 @@ static const struct op_case shape_cases[] = {
     {.inputs = "f32[2,3,4]", .attrs = "start=2 end=1"},
     {.inputs = "bool{2}[5]"},
     {.inputs = "f32[]"},
+    {.inputs = "f32[n,m]", .attrs = "start=s end=e", .draw = "n=1..4 m=1..4 s=-3..3 e=-3..3"},
     {0},
 };
 

@@ -12,6 +12,7 @@ static int size_ref(const struct op_call *call, struct err *err) {
 }
 
 static const struct op_case size_cases[] = {
+    {.inputs = "f32[n,m]", .draw = "n=1..4 m=1..4"},
     {.inputs = "i64{3}[0]"},
     {.inputs = "f32[]"},
     {0},

@@ -117,6 +117,8 @@ static const struct op_case slice_cases[] = {
     {.inputs = "f32[3,4]", .attrs = "starts=0,1 ends=-1,3", .opset = 9},
     {.inputs = "f32[3,4]", .attrs = "starts=1, ends=1000, axes=1,", .opset = 9},
     {.inputs = "f32[2,32,3,3] i64[1]==16 i64[1]==32 i64[1]==1"},
+    {.inputs = "f32[n+2,m+3] i64[2]==a,b i64[2]==n+2,m+3 i64[2]==0,1 i64[2]==s,t",
+     .draw = "n=0..4 m=0..3 a=0..1 b=0..2 s=1..3 t=1..2"},
     {0},
 };
 

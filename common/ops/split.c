@@ -113,6 +113,10 @@ static const struct op_case split_cases[] = {
     {.inputs = "f32[7,2]", .attrs = "num_outputs=3", .outputs = 3, .opset = 18},
     {.inputs = "i64{9}[4] i64[3]==1,0,3", .outputs = 3},
     {.inputs = "f32[2,48,3,3] i64[2]==32,16", .attrs = "axis=1", .outputs = 2},
+    {.inputs = "f32[n,a+b,m] i64[2]==a,b",
+     .attrs = "axis=1",
+     .outputs = 2,
+     .draw = "n=1..3 a=1..4 b=1..4 m=1..3"},
     {0},
 };
 

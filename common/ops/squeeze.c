@@ -21,6 +21,8 @@ static int squeeze_infer(struct graph *graph, const struct node *node, struct er
 }
 
 static const struct op_case squeeze_cases[] = {
+    {.inputs = "f32[1,n,1,m]", .draw = "n=1..3 m=1..3"},
+    {.inputs = "f32[1,n,1,m] i64[2]==0,-2", .draw = "n=1..3 m=1..3"},
     {.inputs = "f32[1,3,1]", .attrs = "axes=2,", .opset = 11},
     {.inputs = "i64{9}[1] i64[1]==0"},
     {0},

@@ -56,6 +56,7 @@ static const struct op_case tile_cases[] = {
     {.inputs = "f32[2,3] i64[2]==1,3"},
     {.inputs = "f32[] i64[0]=="},
     {.inputs = "i64{9}[1,2] i64[2]==3,2"},
+    {.inputs = "f32[n,m,c] i64[3]==a,b,e", .draw = "n=1..3 m=1..3 c=1..3 a=1..3 b=1..3 e=1..3"},
     {0},
 };
 

@@ -55,6 +55,7 @@ static const struct op_case trilu_cases[] = {
     {.inputs = "f32[2,4,3]", .attrs = "upper=0"},
     {.inputs = "i64{9}[3,3] i64[]=-1", .attrs = "upper=0"},
     {.inputs = "bool{2}[2,3] i64[]=1"},
+    {.inputs = "f32[b,n,m] i64[]=k", .attrs = "upper=u", .draw = "b=1..2 n=1..5 m=1..5 k=-6..6 u=0..1"},
     {0},
 };
 

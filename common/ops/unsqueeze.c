@@ -24,6 +24,7 @@ static int unsqueeze_infer(struct graph *graph, const struct node *node, struct 
 }
 
 static const struct op_case unsqueeze_cases[] = {
+    {.inputs = "f32[n,m] i64[2]==a,-1", .draw = "n=1..3 m=1..3 a=0..2"},
     {.inputs = "f32[2,3]", .attrs = "axes=0,3", .opset = 11},
     {.inputs = "i64{9}[] i64[1]==0"},
     {.inputs = "f32[3] i64[0]=="},

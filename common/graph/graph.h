@@ -73,6 +73,15 @@ struct node {
   int *inputs, *outputs; /* value indices or -1 */
   const struct attr *attrs;
   int forward; /* of a backward node: index of the node that it belongs to; else -1 */
+  int guard;   /* index + 1 into graph->guards: it is in a branch, until graph_infer knows which are taken */
+};
+
+/* A branch of an If node. */
+struct guard {
+  int condition;    /* value index */
+  bool is_true;     /* taken when the condition is this */
+  int outer;        /* as node.guard: the branch in which the If stands, else 0 */
+  const char *node; /* the If's name */
 };
 
 struct graph {
@@ -83,6 +92,8 @@ struct graph {
   int n_nodes, nodes_capacity;
   int *inputs, n_inputs; /* fed values: the model's inputs without its initializers, then the labels */
   int *outputs, n_outputs;
+  struct guard *guards;
+  int n_guards;
   int next_name; /* of values without one */
   int opset;
   bool is_training; /* train graph: Dropout drops, BatchNormalization uses the batch */
@@ -110,8 +121,9 @@ int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, st
 int graph_bind_batch(struct graph *graph, int64_t batch, struct err *err);
 
 /* Types and shapes of every result, in node order, by asking each op; nodes whose inputs are all known data
-   are folded to constants through their reference kernel. Errors: INVALID or UNSUPPORTED with the node's
-   name, op and the shapes that do not fit. */
+   are folded to constants through their reference kernel. Of each If, the branch that is not taken leaves the
+   graph; its condition must be known by then. Errors: INVALID or UNSUPPORTED with the node's name, op and the
+   shapes that do not fit. */
 int graph_infer(struct graph *graph, struct err *err);
 
 /* Growing: used by loaders, losses, autodiff and ops' backward functions. */

@@ -115,12 +115,59 @@ static int fold_node(struct graph *graph, const struct node *node, size_t *budge
   return 0;
 }
 
+/* 1 or 0 where the condition is known, else -1. */
+static int condition_of(const struct value *value) {
+  bool is_scalar = value->dtype == DTYPE_BOOL && shape_elems(&value->shape) == 1;
+  return is_known(value) && is_scalar ? *(const uint8_t *)value->data != 0 : -1;
+}
+
+/* Whether a node with that guard runs: 1, 0, or -1 where a condition is not known. */
+static int branch_runs(const struct graph *graph, int index) {
+  const struct guard *guard;
+  int outer, condition;
+  if (index == 0)
+    return 1;
+  guard = &graph->guards[index - 1];
+  outer = branch_runs(graph, guard->outer);
+  if (outer != 1)
+    return outer;
+  condition = condition_of(&graph->values[guard->condition]);
+  return condition < 0 ? -1 : (condition != 0) == guard->is_true;
+}
+
+/* Drops a node whose branch is not taken (*is_dropped), and makes of an If the one that passes its branch's
+   value on. */
+static int resolve_branch(struct graph *graph, struct node *node, bool *is_dropped, struct err *err) {
+  int runs = branch_runs(graph, node->guard), condition;
+  *is_dropped = runs == 0;
+  if (runs < 0)
+    return err_set(err, ERR_UNSUPPORTED,
+                   "node '%s' (If): its condition is computed from the model's data; only branches that "
+                   "constants and shapes decide are supported",
+                   graph->guards[node->guard - 1].node);
+  node->guard = 0;
+  if (*is_dropped || strcmp(node->op->name, "If") != 0)
+    return 0;
+  condition = condition_of(&graph->values[node->inputs[0]]);
+  if (condition < 0)
+    return node->op->infer(graph, node, err);
+  node->inputs[0] = node->inputs[condition ? 1 : 2];
+  node->n_inputs = 1;
+  node->op = op_find("", "Identity");
+  return 0;
+}
+
 int graph_infer(struct graph *graph, struct err *err) {
   size_t budget_bytes = FOLD_BYTES_MAX;
   int n = graph->n_nodes;
   graph->n_nodes = 0;
   for (int i = 0; i < n; i++) {
     struct node *node = graph->nodes[i];
+    bool is_dropped;
+    if (resolve_branch(graph, node, &is_dropped, err))
+      return err->code;
+    if (is_dropped)
+      continue;
     if (infer_node(graph, node, err))
       return err->code;
     if (is_foldable(graph, node, budget_bytes)) {
@@ -136,5 +183,6 @@ int graph_infer(struct graph *graph, struct err *err) {
       if (node->outputs[o] >= 0)
         graph->values[node->outputs[o]].producer = node->index;
   }
+  graph->n_guards = 0;
   return 0;
 }

@@ -25,6 +25,8 @@ struct graph *graph_clone(const struct graph *graph) {
   }
   copy->n_inputs = graph->n_inputs;
   copy->inputs = arena_copy(arena, graph->inputs, (size_t)graph->n_inputs * sizeof *graph->inputs);
+  copy->guards = arena_copy(arena, graph->guards, (size_t)graph->n_guards * sizeof *graph->guards);
+  copy->n_guards = graph->n_guards;
   copy->n_outputs = graph->n_outputs;
   copy->outputs = arena_copy(arena, graph->outputs, (size_t)graph->n_outputs * sizeof *graph->outputs);
   return copy;
@@ -48,6 +50,8 @@ static void mark_needed(const struct graph *graph, const int *roots, int n_roots
     for (int i = 0; i < node->n_inputs; i++)
       if (node->inputs[i] >= 0)
         is_value_needed[node->inputs[i]] = true;
+    for (int g = node->guard; g; g = graph->guards[g - 1].outer)
+      is_value_needed[graph->guards[g - 1].condition] = true;
   }
 }
 
@@ -95,6 +99,9 @@ int *graph_prune(struct graph *graph, const int *roots, int n_roots) {
       graph->values[kept++] = graph->values[v];
   }
   graph->n_values = kept;
+  for (int g = 0; g < graph->n_guards; g++)
+    if (graph->guards[g].condition >= 0) /* else no node was left in that branch before */
+      graph->guards[g].condition = map[graph->guards[g].condition];
   nodes_compact(graph, is_node_needed, map);
   graph->n_inputs = list_remap(graph->inputs, graph->n_inputs, map);
   graph->n_outputs = list_remap(graph->outputs, graph->n_outputs, map);

@@ -1,4 +1,5 @@
 /* Reads an ONNX file into a graph. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/graph/onnx_parts.h"
@@ -9,6 +10,15 @@
 enum { OPSET_MIN = 7, OPSET_MAX = 23 };
 
 static int read_opset(const Onnx__ModelProto *model, int *opset, struct err *err);
+
+static void reader_fini(struct onnx_reader *reader) {
+  names_fini(&reader->names);
+  for (int m = 0; m < reader->n_messages; m++)
+    protobuf_c_message_free_unpacked(reader->messages[m], NULL);
+  free(reader->messages);
+  free(reader->guards);
+  free(reader->nodes);
+}
 
 int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, struct err *err) {
   struct onnx_reader reader = {.graph = graph_new()};
@@ -25,8 +35,11 @@ int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, st
     goto out;
   }
   onnx_sequences_lower(model->graph);
+  reader.model = model;
   reader.proto = model->graph;
   code = read_opset(model, &reader.graph->opset, err);
+  if (!code)
+    code = onnx_flatten(&reader, err);
   if (!code)
     code = onnx_graph_read(&reader, err);
   if (!code)
@@ -34,7 +47,7 @@ int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, st
 out:
   if (code)
     graph_free(reader.graph);
-  names_fini(&reader.names);
+  reader_fini(&reader);
   if (model)
     onnx__model_proto__free_unpacked(model, NULL);
   return code;

@@ -10,11 +10,13 @@ static int read_inputs(struct onnx_reader *reader, struct err *err);
 static int read_nodes(struct onnx_reader *reader, struct err *err);
 static int unsupported_error(struct onnx_reader *reader, struct err *err);
 static int resolve_inputs(struct onnx_reader *reader, struct err *err);
+static int resolve_guards(struct onnx_reader *reader, struct err *err);
 static int read_outputs(struct onnx_reader *reader, struct err *err);
 
 int onnx_graph_read(struct onnx_reader *reader, struct err *err) {
   if (read_initializers(reader, err) || read_inputs(reader, err) || read_nodes(reader, err) ||
-      unsupported_error(reader, err) || resolve_inputs(reader, err) || read_outputs(reader, err))
+      unsupported_error(reader, err) || resolve_inputs(reader, err) || resolve_guards(reader, err) ||
+      read_outputs(reader, err))
     return err->code;
   onnx_origins_read(reader);
   return onnx_nodes_sort(reader->graph, err);
@@ -162,20 +164,21 @@ static int read_node_outputs(struct onnx_reader *reader, const Onnx__NodeProto *
   return 0;
 }
 
-static int read_node(struct onnx_reader *reader, size_t index, struct err *err) {
-  const Onnx__NodeProto *proto = reader->proto->node[index];
+static int read_node(struct onnx_reader *reader, int index, struct err *err) {
+  const Onnx__NodeProto *proto = reader->nodes[index].proto;
   struct graph *graph = reader->graph;
   struct node *node = arena_new(&graph->arena, sizeof *node);
   if (onnx_name_check(proto->op_type, "the operator of a node", err) ||
       (proto->name && *proto->name && onnx_name_check(proto->name, "the name of a node", err)) ||
       (proto->domain && *proto->domain && onnx_name_check(proto->domain, "the domain of a node", err)))
-    return err_prefix(err, "node %zu", index);
+    return err_prefix(err, "node %d", index);
   node->name = proto->name && *proto->name ? arena_strdup(&graph->arena, proto->name)
-                                           : arena_printf(&graph->arena, "%s_%zu", proto->op_type, index);
+                                           : arena_printf(&graph->arena, "%s_%d", proto->op_type, index);
   node->op = find_op(reader, proto, node->name);
   if (!node->op)
     return 0;
   node->forward = -1;
+  node->guard = reader->nodes[index].guard;
   node->index = graph->n_nodes;
   node->n_inputs = trimmed_count(proto->input, proto->n_input);
   node->n_outputs = trimmed_count(proto->output, proto->n_output);
@@ -191,11 +194,11 @@ static int read_node(struct onnx_reader *reader, size_t index, struct err *err) 
 
 static int read_nodes(struct onnx_reader *reader, struct err *err) {
   struct graph *graph = reader->graph;
-  size_t n = reader->proto->n_node;
-  reader->node_protos = arena_new(&graph->arena, n * sizeof *reader->node_protos);
-  graph->nodes = mem_new(n * sizeof *graph->nodes);
-  graph->nodes_capacity = (int)n;
-  for (size_t i = 0; i < n; i++)
+  int n = reader->n_nodes;
+  reader->node_protos = arena_new(&graph->arena, (size_t)n * sizeof *reader->node_protos);
+  graph->nodes = mem_new((size_t)n * sizeof *graph->nodes);
+  graph->nodes_capacity = n;
+  for (int i = 0; i < n; i++)
     if (read_node(reader, i, err))
       return err->code;
   return 0;
@@ -237,6 +240,25 @@ static int resolve_inputs(struct onnx_reader *reader, struct err *err) {
         return err_prefix(err, "node '%s' (%s)", node->name, node->op->name);
       return node_error(node, err, ERR_INVALID, "reads '%s', which nothing produces", name);
     }
+  }
+  return 0;
+}
+
+static int resolve_guards(struct onnx_reader *reader, struct err *err) {
+  struct graph *graph = reader->graph;
+  graph->n_guards = reader->n_guards;
+  graph->guards = arena_new(&graph->arena, (size_t)reader->n_guards * sizeof *graph->guards);
+  for (int g = 0; g < reader->n_guards; g++) {
+    const struct onnx_guard *guard = &reader->guards[g];
+    int condition = names_find(&reader->names, guard->condition);
+    if (condition < 0) {
+      if (onnx_name_check(guard->condition, "a condition", err))
+        return err_prefix(err, "node '%s' (If)", guard->node);
+      return err_set(err, ERR_INVALID, "node '%s' (If): reads '%s', which nothing produces", guard->node,
+                     guard->condition);
+    }
+    graph->guards[g] =
+        (struct guard){condition, guard->is_true, guard->outer, arena_strdup(&graph->arena, guard->node)};
   }
   return 0;
 }

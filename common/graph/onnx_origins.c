@@ -3,25 +3,11 @@
 #include <string.h>
 
 #include "common/graph/onnx_parts.h"
-#include "common/unpack.h"
 
 static const char kind_key[] = "pkg.torch.export.graph_signature.InputSpec.kind";
 
 /* ValueInfoProto.metadata_props, which came with ONNX 1.16. */
 enum { METADATA_PROPS_TAG = 4, ENTRY_BYTES_MAX = 4096 };
-
-/* A bytes field as it lies on the wire: its length as a varint, then the bytes. */
-static bool skip_length(const ProtobufCMessageUnknownField *field, size_t *begin) {
-  size_t length = 0;
-  int shift = 0;
-  for (*begin = 0; *begin < field->len && shift < 28; shift += 7) {
-    uint8_t byte = field->data[(*begin)++];
-    length |= (size_t)(byte & 0x7f) << shift;
-    if (!(byte & 0x80))
-      return length == field->len - *begin;
-  }
-  return false;
-}
 
 static enum value_origin origin_of(const char *kind) {
   if (kind && strcmp(kind, "PARAMETER") == 0)
@@ -33,14 +19,8 @@ static enum value_origin origin_of(const char *kind) {
 static enum value_origin read_entry(const ProtobufCMessageUnknownField *field) {
   Onnx__StringStringEntryProto *entry = NULL;
   enum value_origin origin = ORIGIN_UNKNOWN;
-  struct err err = ERR_NONE;
-  size_t begin;
-  if (field->tag != METADATA_PROPS_TAG || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED ||
-      field->len > ENTRY_BYTES_MAX)
-    return ORIGIN_UNKNOWN;
-  if (skip_length(field, &begin))
-    entry = message_unpack(&onnx__string_string_entry_proto__descriptor, field->data + begin,
-                           field->len - begin, &err);
+  if (field->len <= ENTRY_BYTES_MAX)
+    entry = onnx_newer_message(field, METADATA_PROPS_TAG, &onnx__string_string_entry_proto__descriptor);
   if (entry && entry->key && strcmp(entry->key, kind_key) == 0)
     origin = origin_of(entry->value);
   if (entry)

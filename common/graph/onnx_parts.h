@@ -9,11 +9,31 @@
 
 enum { ONNX_NAME_BYTES_MAX = 512 };
 
+/* A node in the model's own graph, whatever function or branch it stood in. */
+struct onnx_node {
+  const Onnx__NodeProto *proto; /* of the file, or in the graph's arena */
+  int guard;                    /* index + 1 into guards: it is in a branch; else 0 */
+};
+
+/* A branch of an If. */
+struct onnx_guard {
+  const char *condition, *node; /* names of a value and of the If, which may be empty */
+  bool is_true;                 /* the branch is taken when the condition is this */
+  int outer;                    /* as onnx_node.guard: the branch in which the If stands */
+};
+
 /* One file being read. */
 struct onnx_reader {
+  const Onnx__ModelProto *model;
   const Onnx__GraphProto *proto;
   struct graph *graph;
-  struct names names;                  /* of values */
+  struct names names; /* of values */
+  struct onnx_node *nodes;
+  int n_nodes, nodes_capacity;
+  struct onnx_guard *guards;
+  int n_guards, guards_capacity;
+  void **messages; /* of newer fields: freed with the reader */
+  int n_messages, messages_capacity;
   const Onnx__NodeProto **node_protos; /* of graph->nodes, before they are sorted */
   struct listing unsupported_nodes;    /* everything unsupported is collected and told at once */
   struct listing unsupported_tensors;
@@ -28,6 +48,19 @@ bool onnx_domain_is_standard(const char *domain);
 /* Makes Split and Identity nodes of SplitToSequence and SequenceAt nodes, where each element that is taken is
    known. What cannot be lowered stays, for the reader to refuse. */
 void onnx_sequences_lower(Onnx__GraphProto *proto);
+
+/* Lists reader->nodes: those of the graph, of the local functions that it calls and of the branches of Ifs.
+   Errors: INVALID (recursion, too many nodes, what does not fit together; names it), UNSUPPORTED. */
+int onnx_flatten(struct onnx_reader *reader, struct err *err);
+
+/* Messages in fields that are newer than the onnx.proto we build with, and so unknown to it. NULL: not that
+   field, or not such a message. Freed by the caller. */
+void *onnx_newer_message(const ProtobufCMessageUnknownField *field, unsigned tag,
+                         const ProtobufCMessageDescriptor *descriptor);
+
+/* The default of a function's attribute; NULL if it has none. Good as long as the reader. */
+const Onnx__AttributeProto *onnx_function_default(struct onnx_reader *reader,
+                                                  const Onnx__FunctionProto *function, const char *name);
 
 /* Fills the graph from reader->proto. Errors: see graph_load_onnx. */
 int onnx_graph_read(struct onnx_reader *reader, struct err *err);

@@ -6,9 +6,9 @@
 
 enum mark { MARK_NEW, MARK_OPEN, MARK_DONE };
 
-/* A node on the path that is being followed, and the next of its inputs to look at. */
+/* A node on the path that is being followed, and the next of its inputs, then guards, to look at. */
 struct step {
-  int node, input;
+  int node, input, guard;
 };
 
 struct sorter {
@@ -35,7 +35,17 @@ static int cycle_error(const struct sorter *sorter, int node, struct err *err) {
 
 static void open_node(struct sorter *sorter, int node) {
   sorter->marks[node] = MARK_OPEN;
-  sorter->path[sorter->depth++] = (struct step){node, 0};
+  sorter->path[sorter->depth++] = (struct step){node, 0, sorter->graph->nodes[node]->guard};
+}
+
+/* The next value that the node waits for: an input, or the condition of a branch in which it stands. */
+static int next_value(const struct graph *graph, const struct node *node, struct step *step) {
+  const struct guard *guard;
+  if (step->input < node->n_inputs)
+    return node->inputs[step->input++];
+  guard = &graph->guards[step->guard - 1];
+  step->guard = guard->outer;
+  return guard->condition;
 }
 
 /* Emits the nodes that `root` depends on, depth first, then root. */
@@ -46,13 +56,13 @@ static int visit(struct sorter *sorter, int root, struct err *err) {
     struct step *step = &sorter->path[sorter->depth - 1];
     struct node *node = graph->nodes[step->node];
     int value, producer;
-    if (step->input == node->n_inputs) {
+    if (step->input == node->n_inputs && step->guard == 0) {
       sorter->marks[step->node] = MARK_DONE;
       sorter->sorted[sorter->n_sorted++] = node;
       sorter->depth--;
       continue;
     }
-    value = node->inputs[step->input++];
+    value = next_value(graph, node, step);
     producer = value >= 0 ? graph->values[value].producer : -1;
     if (producer < 0 || sorter->marks[producer] == MARK_DONE)
       continue;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/graph/autodiff.h"
+#include "common/graph/fuse.h"
 #include "common/graph/model_parts.h"
 
 static int find_loss(struct model_builder *builder, struct err *err);
@@ -131,6 +132,7 @@ static int make_graphs(struct model_builder *builder, struct err *err) {
   model->train->is_training = true;
   if (graph_bind_batch(model->train, builder->microbatch_samples, err) || graph_infer(model->train, err))
     return err->code;
+  graph_fuse(model->train);
   model->eval = graph_clone(model->train);
   model->eval->is_training = false;
   return model_rewrite_train(builder, err) || model_rewrite_eval(builder, err) ? (int)err->code : 0;

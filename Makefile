@@ -124,6 +124,10 @@ compose-check: deps-check ## docker/compose.yaml in a private engine, whose cont
 	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@WEIR_BUILD_DIR=$(B) python3 tests/integration/test_compose.py
 
+conformance: deps-check ## ONNX's own test vectors on every backend: passed, failed and skipped, by op
+	@$(MAKE) --no-print-directory -j$$(nproc) $(B)/tests/conformance/onnx_test
+	@$(B)/tests/conformance/onnx_test --table
+
 lint: deps-check ## format, cppcheck, layering
 	@python3 tests/run.py tests/lint.py
 
@@ -144,6 +148,6 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all tests deps deps-demo deps-check demo check compose-check lint bench chaos help clean
+.PHONY: all tests deps deps-demo deps-check demo check compose-check conformance lint bench chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

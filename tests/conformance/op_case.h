@@ -148,6 +148,16 @@ static inline int case_add_input(struct op_trial *trial, const char *text, int i
   return graph_add_value(graph, constant);
 }
 
+/* "Tanh;Relu" -> strings; text is cut up. */
+static inline void case_attr_strings(struct arena *arena, struct attr *attr, char *text) {
+  const char **strings = arena_new(arena, (strlen(text) + 1) * sizeof *strings);
+  char *rest;
+  attr->type = ATTR_STRINGS;
+  attr->strings = strings;
+  for (char *word = strtok_r(text, ";", &rest); word; word = strtok_r(NULL, ";", &rest))
+    strings[attr->n++] = word;
+}
+
 /* "1,1" -> ints, "1f,0.5f" -> floats. */
 static inline void case_attr_list(struct arena *arena, struct attr *attr, const char *text) {
   size_t room = strlen(text) + 1;
@@ -167,8 +177,8 @@ static inline void case_attr_list(struct arena *arena, struct attr *attr, const 
   }
 }
 
-/* "group=2", "pads=1,1", "axes=1,", "alpha=0.5f", "scales=1f,2f", "auto_pad=VALID", "value=i64[1]=3": text is
-   cut up. */
+/* "group=2", "pads=1,1", "axes=1,", "alpha=0.5f", "scales=1f,2f", "auto_pad=VALID", "activations=Tanh;Relu",
+   "value=i64[1]=3": text is cut up. */
 static inline struct attr case_attr(struct op_trial *trial, char *text) {
   char *value = strchr(text, '='), *end;
   struct arena *arena = &trial->graph->arena;
@@ -183,6 +193,8 @@ static inline struct attr case_attr(struct op_trial *trial, char *text) {
     attr.shape = input.shape;
     attr.data = arena_copy(arena, data, (size_t)shape_elems(&input.shape) * dtype_size(input.dtype));
     free(data);
+  } else if (strchr(value, ';')) {
+    case_attr_strings(arena, &attr, value);
   } else if (!*value || !strchr("0123456789+-.,", *value)) {
     attr.type = ATTR_STRING;
     attr.s = value;

@@ -210,8 +210,8 @@ static double loss_of(struct forward *forward) {
   const struct op_trial *built = &forward->trial->built;
   struct err err = ERR_NONE;
   double sum = 0.0;
-  if (program_run(backend_find("ref"), forward->program, (const void *const *)built->data, &forward->outcome,
-                  &err))
+  if (program_run(backend_find("ref"), forward->program, (const void *const *)built->data, USUAL_SEED,
+                  &forward->outcome, &err))
     check_failed(err.text, __FILE__, __LINE__);
   for (int r = 0; r < forward->trial->n_seeds; r++) {
     const float *seed = built->data[forward->trial->n_fed + r], *y = forward->outcome.data[r];

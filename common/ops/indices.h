@@ -18,7 +18,10 @@ static inline int64_t index_at(const struct tensor *indices, int64_t i, int64_t 
   return index < 0 ? index + n : index;
 }
 
-/* Every element of the input lies in [-n, n). Errors: INVALID with the first that does not, and its place. */
+/* Element i of the input lies in [-n, n). Errors: INVALID with it and its place. */
+int index_check(const struct op_call *call, int input, int64_t i, int64_t n, struct err *err);
+
+/* Every element of the input does. */
 int indices_check(const struct op_call *call, int input, int64_t n, struct err *err);
 
 #endif

@@ -52,6 +52,14 @@ static const struct op_case group_norm_cases[] = {
     {.inputs = "f32[3,6] f32[6] f32[6]", .attrs = "num_groups=2 epsilon=0.1f", .opset = 21},
     {.inputs = "f32[1,4,9] f32[4] f32[4]", .attrs = "num_groups=1", .opset = 21},
     {.inputs = "f32[2,3,5] f32[3] f32[3]", .attrs = "num_groups=3 stash_type=1", .opset = 21},
+    {.inputs = "f32[n,c*g,w] f32[c*g] f32[c*g]",
+     .attrs = "num_groups=g epsilon=0.1f",
+     .draw = "n=1..3 c=1..3 g=1..3 w=3..6",
+     .opset = 21},
+    {.inputs = "f32[n,c*g,w] f32[g] f32[g]",
+     .attrs = "num_groups=g epsilon=0.1f",
+     .draw = "n=1..3 c=1..3 g=1..3 w=3..6",
+     .opset = 18},
     {0},
 };
 

@@ -47,6 +47,7 @@ static const struct op_case instance_norm_cases[] = {
     {.inputs = "f32[1,2,2,3,2] f32[2] f32[2]"},
     {.inputs = "f32[1,5,35] f32[5] f32[5]"},
     {.inputs = "f32[1,2,4133] f32[2] f32[2]", .is_not_smooth = true},
+    {.inputs = "f32[n,c,h,w] f32[c] f32[c]", .attrs = "epsilon=0.1f", .draw = "n=1..3 c=1..4 h=1..4 w=3..5"},
     {0},
 };
 

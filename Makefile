@@ -120,6 +120,14 @@ check: deps-check ## all tests, and the habits that a program can check
 	@$(MAKE) --no-print-directory build/venv/.done
 	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py))
 
+build/parity/.done: tests/parity/requirements.txt
+	@echo "  VENV  build/parity"
+	$(Q)rm -rf build/parity; python3 -m venv build/parity && build/parity/bin/pip -q install -r $< && touch $@
+
+parity: deps-check ## PyTorch's exports of many models, trained (downloads PyTorch; MODELS="gpt unet")
+	@$(MAKE) --no-print-directory -j$$(nproc) all build/parity/.done
+	@build/parity/bin/python tests/parity/train_models.py $(B)/weir $(MODELS)
+
 compose-check: deps-check ## docker/compose.yaml in a private engine, whose containers are scaled and killed (as root)
 	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@WEIR_BUILD_DIR=$(B) python3 tests/integration/test_compose.py
@@ -148,6 +156,6 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all tests deps deps-demo deps-check demo check compose-check conformance lint bench chaos help clean
+.PHONY: all tests deps deps-demo deps-check demo check parity compose-check conformance lint bench chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

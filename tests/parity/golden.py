@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Makes golden.json: loss and learning rate per step of PyTorch in float64, on the same model, samples and optimizer
-as the specs that test_parity.py trains. Needs tests/parity/requirements.txt; run as
+"""Makes golden.json and graphs/*.onnx: loss and learning rate per step of PyTorch in float64, on the same model,
+samples and optimizer as the specs that test_parity.py trains. Needs tests/parity/requirements.txt; run as
 
-    python tests/parity/golden.py build/weir > tests/parity/golden.json
+    python tests/parity/golden.py build/weir
 
-Samples are taken in file order, so nothing of ours decides what PyTorch sees but the model file, which
-`weir model` writes."""
+Samples are taken in file order, so nothing of ours decides what PyTorch sees but the model file that `weir model`
+writes. The other graphs are PyTorch's own exports without their weights, which are made up by name (toy.py)."""
 import gzip
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,29 +16,56 @@ import tempfile
 import numpy
 import onnx
 import torch
+import torch.nn.functional as F
 
+import export
+import models
+import toy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = "/usr/share/datasets/fashion-mnist"
-CASES = {
+IMAGES = {
     "mlp": {
         "model": ["mlp", "--hidden", "64,32", "--seed", "11"],
-        "steps": 50, "batch": 64, "microbatches": 4, "warmup_steps": 10,
+        "steps": 50, "batch": 64, "microbatches": 4, "warmup_steps": 10, "loss": "cross_entropy",
         "optimizer": {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0005},
     },
     "lenet-batch-norm": {
         "model": ["lenet", "--channels", "8,16", "--hidden", "32", "--batch-norm", "--seed", "12"],
-        "steps": 50, "batch": 32, "microbatches": 1, "warmup_steps": 10,
+        "steps": 50, "batch": 32, "microbatches": 1, "warmup_steps": 10, "loss": "cross_entropy",
         "optimizer": {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0005},
     },
 }
+# (exporter, batch) of the graphs that are kept of a model; a fixed batch is that of a microbatch.
+GRAPHS = {
+    "resnet": [("old", "dynamic"), ("new", "fixed")],
+    "mobilenet_v2": [("new", "dynamic")],
+    "mobilenet_v3": [("old", "dynamic")],
+    "efficientnet": [("new", "dynamic")],
+    "densenet": [("old", "fixed")],
+    "unet": [("old", "dynamic"), ("new", "dynamic")],
+    "autoencoder": [("old", "fixed"), ("new", "dynamic")],
+    "mixer": [("old", "dynamic")],
+    "vit": [("new", "dynamic")],
+    "gpt": [("old", "dynamic"), ("new", "dynamic")],
+    "bert": [("old", "dynamic"), ("new", "fixed")],
+    "translator": [("new", "dynamic")],
+    "lstm": [("old", "dynamic"), ("new", "fixed")],
+    "gru": [("old", "fixed"), ("new", "dynamic")],
+    "dlrm": [("old", "dynamic"), ("new", "dynamic")],
+}
+STEPS, BATCH = 50, 16
+KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 
-def read_data(samples):
+def read_images(case):
+    samples = case["steps"] * case["batch"]
     with gzip.open(DATA + "/train-images-idx3-ubyte.gz") as file:
         images = numpy.frombuffer(file.read(16 + samples * 784), numpy.uint8, offset=16).reshape(-1, 1, 28, 28)
     with gzip.open(DATA + "/train-labels-idx1-ubyte.gz") as file:
         labels = numpy.frombuffer(file.read(8 + samples), numpy.uint8, offset=8)
     x = (torch.tensor(images, dtype=torch.float64) * 0.00392156862745098 - 0.2860) / 0.3530
-    return x, torch.tensor(labels, dtype=torch.int64)
+    return [x, torch.tensor(labels, dtype=torch.int64)]
 
 
 class Network(torch.nn.Module):
@@ -73,12 +101,78 @@ class Network(torch.nn.Module):
         return self.layers(x)
 
 
-def train(weir, case):
+def build_network(weir, case):
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
         subprocess.run([weir, "model", *case["model"], "-o", file.name], check=True, stdout=subprocess.DEVNULL)
-        network = Network(onnx.load(file.name))
+        return Network(onnx.load(file.name))
+
+
+def build_small(name):
+    """The module with its made-up weights."""
+    module = models.SMALL[name].build().train()
+    with torch.no_grad():
+        for key, parameter in module.named_parameters():
+            parameter.copy_(torch.tensor(toy.weights(key, tuple(parameter.shape))))
+    return module
+
+
+def strip(model, module):
+    """Leaves of an export what the graph needs: no data of weights, but where it comes from; no notes but which
+    initializers are parameters."""
+    parameters = {key: value.detach().numpy() for key, value in module.named_parameters()}
+    for tensor in model.graph.initializer:
+        data = onnx.numpy_helper.to_array(tensor)
+        for key, value in parameters.items():
+            is_copy, is_transposed = numpy.array_equal(data, value), numpy.array_equal(data, value.T)
+            if data.size > 1 and (is_copy or is_transposed):
+                tensor.ClearField("raw_data")
+                tensor.doc_string = toy.recipe(key, not is_copy)
+    names = {tensor.name for tensor in model.graph.initializer}
+    infos = [info for info in model.graph.value_info if info.name in names]
+    del model.graph.value_info[:], model.metadata_props[:], model.graph.metadata_props[:]
+    for info in infos:
+        kept = [entry for entry in info.metadata_props if entry.key == KIND]
+        del info.metadata_props[:]
+        info.metadata_props.extend(kept)
+        if kept:
+            model.graph.value_info.append(info)
+    for node in model.graph.node:
+        node.doc_string = ""
+        del node.metadata_props[:]
+    return model
+
+
+def write_graphs(name, case):
+    """Exports the model as GRAPHS says; returns the files' names."""
+    os.makedirs(os.path.join(HERE, "graphs"), exist_ok=True)
+    names = []
+    for exporter, batch in GRAPHS[name]:
+        module = build_small(name)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            export.export(models.SMALL[name], path, exporter, batch, case["batch"] // case["microbatches"], module)
+            model = strip(onnx.load(path), module)
+        names.append(f"{name}-{exporter}.onnx")
+        onnx.save(model, os.path.join(HERE, "graphs", names[-1]))
+    return names
+
+
+def describe_small(name):
+    small = models.SMALL[name]
+    return {"task": small.data.func.__name__, "task_options": small.data.keywords, "steps": STEPS, "batch": BATCH,
+            "microbatches": 1 if small.has_batch_norm else 4, "warmup_steps": 10, "loss": small.loss,
+            "optimizer": {"lr": small.lr, "momentum": 0.9}}
+
+
+def loss_of(case, output, labels):
+    if case["loss"] == "cross_entropy" and output.dim() == 3:
+        output = output.transpose(1, 2)
+    return {"cross_entropy": F.cross_entropy, "mse": F.mse_loss,
+            "bce_with_logits": F.binary_cross_entropy_with_logits}[case["loss"]](output, labels)
+
+
+def train(network, columns, case):
     steps, batch, warmup = case["steps"], case["batch"], case["warmup_steps"]
-    x, labels = read_data(steps * batch)
     optimizer = torch.optim.SGD(network.parameters(), **case["optimizer"])
     schedules = torch.optim.lr_scheduler
     schedule = schedules.SequentialLR(optimizer, [
@@ -86,9 +180,9 @@ def train(weir, case):
         schedules.CosineAnnealingLR(optimizer, steps - warmup)], [warmup])
     losses, rates = [], []
     for step in range(steps):
-        part = slice(step * batch, (step + 1) * batch)
+        *inputs, labels = [column[step * batch:(step + 1) * batch] for column in columns]
         rates.append(optimizer.param_groups[0]["lr"])
-        loss = torch.nn.functional.cross_entropy(network(x[part]), labels[part])
+        loss = loss_of(case, network(*inputs), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -97,7 +191,23 @@ def train(weir, case):
     return dict(case, losses=losses, rates=rates)
 
 
-if __name__ == "__main__":
+def train_small(name):
+    case = describe_small(name)
+    columns = [torch.tensor(column) for column in models.SMALL[name].data(STEPS * BATCH).values()]
+    columns = [column.double() if column.is_floating_point() else column for column in columns]
+    return dict(train(build_small(name).double(), columns, case), graphs=write_graphs(name, case))
+
+
+def main():
     torch.set_num_threads(1)
-    print(json.dumps({"torch": torch.__version__,
-                      "cases": {name: train(sys.argv[1], case) for name, case in CASES.items()}}, indent=1))
+    cases = {name: train(build_network(sys.argv[1], case), read_images(case), case) for name, case in IMAGES.items()}
+    for name in models.SMALL:
+        cases[name] = train_small(name)
+        print(f"{name}: {cases[name]['losses'][0]:.4f} -> {cases[name]['losses'][-1]:.4f}", flush=True)
+    with open(os.path.join(HERE, "golden.json"), "w") as file:
+        lines = ",\n".join(f'  "{name}": {json.dumps(case)}' for name, case in cases.items())
+        file.write(f'{{"torch": "{torch.__version__}", "cases": {{\n{lines}\n}}}}\n')
+
+
+if __name__ == "__main__":
+    main()

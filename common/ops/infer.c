@@ -89,6 +89,15 @@ int infer_dtype_attr(const struct node *node, const char *attr, enum dtype other
   return ERR_OK;
 }
 
+int infer_check_known(const struct graph *graph, const struct node *node, int input, struct err *err) {
+  const struct value *value = node_input(graph, node, input);
+  if (!value || value->data)
+    return ERR_OK;
+  return node_error(node, err, ERR_UNSUPPORTED,
+                    "input %d ('%s') is computed from the model's inputs; it must be a constant", input,
+                    value->name);
+}
+
 int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr_name,
                const int64_t **values, int *n, struct err *err) {
   const struct value *value = node_input(graph, node, input);
@@ -99,10 +108,8 @@ int infer_ints(const struct graph *graph, const struct node *node, int input, co
     if (value->dtype != DTYPE_I64 || value->shape.rank > 1)
       return node_error(node, err, ERR_INVALID, "input %d ('%s') must be a vector of i64", input,
                         value->name);
-    if (!value->data)
-      return node_error(node, err, ERR_UNSUPPORTED,
-                        "input %d ('%s') is computed from the model's inputs; it must be a constant", input,
-                        value->name);
+    if (infer_check_known(graph, node, input, err))
+      return err->code;
     *values = value->data;
     *n = (int)shape_elems(&value->shape);
   } else if (attr) {
@@ -118,10 +125,13 @@ int infer_few_ints(const struct graph *graph, const struct node *node, int input
                    int64_t *values, int max, int *n, struct err *err) {
   const struct value *value = node_input(graph, node, input);
   const int64_t *known = NULL;
-  if (value && value->data && value->dtype == DTYPE_I32 && value->shape.rank <= 1)
+  if (value && value->dtype == DTYPE_I32 && value->shape.rank <= 1) {
+    if (infer_check_known(graph, node, input, err))
+      return err->code;
     *n = (int)shape_elems(&value->shape);
-  else if (infer_ints(graph, node, input, attr, &known, n, err))
+  } else if (infer_ints(graph, node, input, attr, &known, n, err)) {
     return err->code;
+  }
   if (*n > max)
     return node_error(node, err, ERR_INVALID, "%d integers are given where at most %d make sense", *n, max);
   for (int i = 0; i < *n; i++)

@@ -35,6 +35,9 @@ int infer_shape_attr(const struct node *node, struct shape *shape, struct err *e
 int infer_dtype_attr(const struct node *node, const char *attr, enum dtype otherwise, enum dtype *dtype,
                      struct err *err);
 
+/* The data of input i, where it is present, is known before execution; else UNSUPPORTED. */
+int infer_check_known(const struct graph *graph, const struct node *node, int input, struct err *err);
+
 /* Integers that are known before execution: of the i64 input, where it is present, else of the attribute.
    *values is the graph's; NULL and 0 where neither is there. Errors: UNSUPPORTED when the input is computed
    at execution. */

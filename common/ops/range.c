@@ -28,10 +28,8 @@ static int range_infer(struct graph *graph, const struct node *node, struct err 
     if (in[i]->dtype != in[0]->dtype || shape_elems(&in[i]->shape) != 1)
       return node_error(node, err, ERR_INVALID,
                         "input %d ('%s') must be a scalar of one type with the others", i, in[i]->name);
-    if (!in[i]->data)
-      return node_error(node, err, ERR_UNSUPPORTED,
-                        "input %d ('%s') is computed from the model's inputs; it must be a constant", i,
-                        in[i]->name);
+    if (infer_check_known(graph, node, i, err))
+      return err->code;
   }
   if (in[0]->dtype != DTYPE_F32 && in[0]->dtype != DTYPE_I32 && in[0]->dtype != DTYPE_I64)
     return node_error(node, err, ERR_UNSUPPORTED, "a range of %s is not supported", dtype_name(in[0]->dtype));

@@ -83,9 +83,16 @@ static bool is_differentiable(const struct trial *trial, int input, int output) 
   return true;
 }
 
-/* The first seed of a case takes everything; others leave out some, as parts of models do. */
-static bool is_taken(const struct trial *trial, uint64_t stream, int i) {
-  return trial->seed == 1 || random_bits(random_key(trial->built.key, stream, 0, 0), (uint64_t)i) % 4 > 0;
+/* The first seed of a case takes everything; others leave out some, as parts of models do, but never the only
+   one. */
+static bool is_taken(const struct trial *trial, uint64_t stream, int i, int n) {
+  uint64_t key = random_key(trial->built.key, stream, 0, 0);
+  return trial->seed == 1 || n == 1 || random_bits(key, (uint64_t)i) % 4 > 0;
+}
+
+static bool has_seed(const struct trial *trial, int output) {
+  return node_output(trial->built.graph, trial->built.node, output)->dtype == DTYPE_F32 &&
+         is_differentiable(trial, -1, output);
 }
 
 /* Feeds random gradients of outputs. */
@@ -93,10 +100,13 @@ static void add_seeds(struct trial *trial) {
   struct op_trial *built = &trial->built;
   struct graph *graph = built->graph;
   const struct node *node = built->node;
+  int n = 0;
+  for (int o = 0; o < node->n_outputs; o++)
+    n += has_seed(trial, o);
   for (int o = 0; o < node->n_outputs; o++) {
-    const struct value *output = &graph->values[node->outputs[o]];
-    struct case_input seed = {.dtype = DTYPE_F32, .shape = output->shape, .low = -1.0, .high = 1.0};
-    if (output->dtype != DTYPE_F32 || !is_differentiable(trial, -1, o) || !is_taken(trial, 1, o))
+    struct case_input seed = {
+        .dtype = DTYPE_F32, .shape = node_output(graph, node, o)->shape, .low = -1.0, .high = 1.0};
+    if (!has_seed(trial, o) || !is_taken(trial, 1, o, n))
       continue;
     built->data[graph->n_inputs] = case_input_data(built, &seed, random_key(built->key, 99, (uint64_t)o, 0));
     trial->roots[trial->n_seeds++] = node->outputs[o];
@@ -107,12 +117,14 @@ static void add_seeds(struct trial *trial) {
 /* The fed inputs whose gradients are asked for. Returns how many. */
 static int choose_wanted(struct trial *trial) {
   const struct graph *graph = trial->built.graph;
-  int n = 0;
+  int n = 0, n_wanted = 0;
+  for (int i = 0; i < trial->n_fed; i++)
+    n += graph->values[graph->inputs[i]].dtype == DTYPE_F32;
   for (int i = 0; i < trial->n_fed; i++) {
-    trial->is_wanted[i] = graph->values[graph->inputs[i]].dtype == DTYPE_F32 && is_taken(trial, 2, i);
-    n += trial->is_wanted[i];
+    trial->is_wanted[i] = graph->values[graph->inputs[i]].dtype == DTYPE_F32 && is_taken(trial, 2, i, n);
+    n_wanted += trial->is_wanted[i];
   }
-  return n;
+  return n_wanted;
 }
 
 static int add_gradients(struct trial *trial, struct err *err) {

@@ -101,9 +101,11 @@ static int global_average_pool_grad_ref(const struct op_call *call, struct err *
   float *dx = call->out[0].data;
   int64_t planes = shape_elems(&call->in[0].shape), elems = plane_elems(&call->out[0].shape);
   (void)err;
-  for (int64_t p = 0; p < planes; p++)
+  for (int64_t p = 0; p < planes; p++, dx += elems) {
+    float share = dy[p] / (float)elems;
     for (int64_t i = 0; i < elems; i++)
-      *dx++ = dy[p] / (float)elems;
+      dx[i] = share;
+  }
   return ERR_OK;
 }
 

@@ -17,9 +17,14 @@ int reduce_sum_to(const struct op_call *call, const struct shape *from, const st
   if (!sums)
     return err->code;
   broadcast_init(&walk, from, to, NULL);
-  for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), x += walk.run)
-    for (int64_t j = 0; j < walk.run; j++)
-      sums[walk.at[0] + j * walk.step[0]] += x[j];
+  for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), x += walk.run) {
+    double *own = sums + walk.at[0], sum = *own;
+    for (int64_t j = 0; j < walk.run && !walk.step[0]; j++)
+      sum += x[j];
+    *own = sum;
+    for (int64_t j = 0; j < walk.run && walk.step[0]; j++)
+      own[j] += x[j];
+  }
   for (int64_t i = 0; i < elems; i++)
     out[i] = (float)(sums[i] * scale);
   free(sums);

@@ -22,6 +22,9 @@ int reduce_infer_f32(struct graph *graph, const struct node *node, struct err *e
 int reduce_infer_number(struct graph *graph, const struct node *node, struct err *err);
 int reduce_infer_any(struct graph *graph, const struct node *node, struct err *err);
 
+/* True if exactly the spatial dimensions of x are reduced, so that a mean is a GlobalAveragePool. */
+bool reduce_is_pool(const struct shape *x, const struct shape *kept);
+
 /* How many elements of in[0] make one of the result. */
 int64_t reduce_count(const struct op_call *call);
 

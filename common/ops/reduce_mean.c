@@ -7,8 +7,7 @@ static double mean_scale(const struct shape *x, const struct shape *kept) {
   return (double)shape_elems(kept) / (double)shape_elems(x);
 }
 
-/* Over all but the first two dimensions it is a GlobalAveragePool. */
-static bool is_pool(const struct shape *x, const struct shape *kept) {
+bool reduce_is_pool(const struct shape *x, const struct shape *kept) {
   bool is_spatial = x->rank >= 3 && kept->dim[0] == x->dim[0] && kept->dim[1] == x->dim[1];
   for (int d = 2; d < x->rank; d++)
     is_spatial &= kept->dim[d] == 1;
@@ -22,7 +21,7 @@ static int reduce_mean_backward(struct autodiff *ad, struct graph *graph, const 
   int dy;
   if (reduce_kept_shape(graph, node, &kept, err))
     return err->code;
-  if (!is_pool(&x, &kept))
+  if (!reduce_is_pool(&x, &kept))
     return reduce_backward(ad, graph, node, (float)mean_scale(&x, &kept), err);
   dy = reduce_kept_grad(ad, graph, node);
   autodiff_add(ad, node, 0, backward_node(graph, "GlobalAveragePoolGrad", &dy, 1, &attr, 1));

@@ -1,6 +1,8 @@
 /* SumTo and BroadcastTo, each the gradient of the other: a tensor summed to a shape that broadcasts to its
    own, and a tensor repeated to a shape that its own broadcasts to. The shape is the ints attribute "shape".
  */
+#include <string.h>
+
 #include "common/ops/backward.h"
 #include "common/ops/broadcast.h"
 #include "common/ops/infer.h"
@@ -51,9 +53,13 @@ static int broadcast_to_ref(const struct op_call *call, struct err *err) {
   struct broadcast walk;
   (void)err;
   broadcast_init(&walk, &call->out[0].shape, &call->in[0].shape, NULL);
-  for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), out += walk.run)
-    for (int64_t j = 0; j < walk.run; j++)
-      out[j] = in[walk.at[0] + j * walk.step[0]];
+  for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), out += walk.run) {
+    const float *from = in + walk.at[0], first = *from;
+    for (int64_t j = 0; j < walk.run && !walk.step[0]; j++)
+      out[j] = first;
+    if (walk.step[0])
+      memcpy(out, from, (size_t)walk.run * sizeof *out);
+  }
   return ERR_OK;
 }
 

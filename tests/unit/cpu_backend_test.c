@@ -86,6 +86,15 @@ static int add_gemm(struct fixture *f, int x, int64_t in, int64_t out) {
   return add_node(f, "Gemm", (int[]){x, w, b}, 3, &attr, 1);
 }
 
+/* Over both spatial dimensions, which it drops. */
+static int add_mean(struct fixture *f, int x) {
+  struct attr attrs[] = {
+      {.name = "axes", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 3}},
+      {.name = "keepdims", .type = ATTR_INT, .i = 0},
+  };
+  return add_node(f, "ReduceMean", &x, 1, attrs, 2);
+}
+
 /* Loss, and the gradients of everything in weights. */
 static void add_backward(struct fixture *f, int logits) {
   struct loss_values loss;
@@ -107,8 +116,8 @@ static void add_backward(struct fixture *f, int logits) {
   free(grads);
 }
 
-/* conv-bn-relu-pool, grouped conv-relu with a skip, pool, flatten, gemm-relu-gemm, cross entropy, backward.
- */
+/* conv-bn-relu-pool, grouped conv-relu with a skip, then pool-flatten-gemm beside mean-gemm, relu-gemm, cross
+   entropy, backward. */
 static void fixture_init(struct fixture *f) {
   struct shape image = {4, {BATCH, 1, 12, 12}};
   *f = (struct fixture){.graph = graph_new()};
@@ -120,9 +129,10 @@ static void fixture_init(struct fixture *f) {
   x = add_max_pool(f, add_node(f, "Relu", &x, 1, NULL, 0));
   int y = add_conv(f, x, 20, 20, 3, 2);
   y = add_node(f, "Relu", &y, 1, NULL, 0);
-  x = add_max_pool(f, add_node(f, "Add", (int[]){x, y}, 2, NULL, 0));
+  y = add_node(f, "Add", (int[]){x, y}, 2, NULL, 0);
+  x = add_max_pool(f, y);
   x = add_node(f, "Flatten", &x, 1, NULL, 0);
-  x = add_gemm(f, x, 180, 32);
+  x = add_node(f, "Add", (int[]){add_gemm(f, x, 180, 32), add_gemm(f, add_mean(f, y), 20, 32)}, 2, NULL, 0);
   x = add_gemm(f, add_node(f, "Relu", &x, 1, NULL, 0), 32, CLASSES);
   add_backward(f, x);
   f->images = (float *)random_data(f->graph, &image, 7, 1);

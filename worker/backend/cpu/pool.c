@@ -1,5 +1,6 @@
 /* Pools over windows and over everything, and their gradients, in the layout of the pooled tensor. */
-#include "worker/backend/cpu/cpu.h"
+#include "worker/backend/cpu/pool.h"
+
 #include "worker/backend/cpu/window.h"
 
 struct pool {
@@ -118,10 +119,15 @@ static bool prepare_average_grad(struct backend_program *program, const struct n
          prepare_windows_grad(program, node, average_kind(program->graph->nodes[node->forward]));
 }
 
-static bool prepare_global(struct backend_program *program, const struct node *node) {
-  struct pool pool;
-  if (!pool_init(&pool, program->graph, dnnl_pooling_avg_include_padding, node->inputs[0], node->outputs[0]))
+bool pool_prepare_global(struct backend_program *program, const struct node *node) {
+  struct shape out = node_input(program->graph, node, 0)->shape;
+  struct pool pool = {.kind = dnnl_pooling_avg_include_padding,
+                      .in = &node_input(program->graph, node, 0)->shape,
+                      .out = &out};
+  if (out.rank < 3 || out.rank > 5)
     return false;
+  for (int d = 2; d < out.rank; d++)
+    out.dim[d] = 1;
   pool_set_whole(&pool);
   return prepare_forward(program, node, &pool);
 }
@@ -139,5 +145,5 @@ const struct cpu_kernel cpu_max_pool = {"MaxPool", prepare_max};
 const struct cpu_kernel cpu_max_pool_grad = {"MaxPoolGrad", prepare_max_grad};
 const struct cpu_kernel cpu_average_pool = {"AveragePool", prepare_average};
 const struct cpu_kernel cpu_average_pool_grad = {"AveragePoolGrad", prepare_average_grad};
-const struct cpu_kernel cpu_global_average_pool = {"GlobalAveragePool", prepare_global};
+const struct cpu_kernel cpu_global_average_pool = {"GlobalAveragePool", pool_prepare_global};
 const struct cpu_kernel cpu_global_average_pool_grad = {"GlobalAveragePoolGrad", prepare_global_grad};

@@ -44,7 +44,10 @@ int infer_check_known(const struct graph *graph, const struct node *node, int in
 int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
                const int64_t **values, int *n, struct err *err);
 
-/* The same, also of an i32 input, copied: at most `max` of them, else INVALID. */
+enum { INFER_NO_INPUT = OP_INPUTS_MAX };
+
+/* The same, also of an i32 input, copied: at most `max` of them, else INVALID. input INFER_NO_INPUT: it can
+   only be an attribute. */
 int infer_few_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
                    int64_t *values, int max, int *n, struct err *err);
 

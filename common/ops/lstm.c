@@ -51,9 +51,11 @@ static void lstm_step(const struct recurrent_pass *pass, int64_t t) {
                        recurrent_row_step(pass->shape) * GATES * n);
   for (int64_t b = 0; b < pass->shape->batch; b++) {
     int64_t row = recurrent_row(pass->shape, t, b);
+    float *kept = pass->kept + row * n;
     if (recurrent_is_live(pass, t, b))
-      forward_row(pass, pass->gates + row * GATES * n, pass->h + b * n, pass->c + b * n,
-                  pass->kept + row * n);
+      forward_row(pass, pass->gates + row * GATES * n, pass->h + b * n, pass->c + b * n, kept);
+    else
+      memset(kept, 0, (size_t)n * sizeof *kept);
   }
 }
 

@@ -42,7 +42,7 @@ const struct op_def op_RandomNormal = {
 static const struct op_case random_normal_like_cases[] = {
     {.inputs = "f32[4,3]", .attrs = "mean=-2f scale=0.5f"},
     {.inputs = "i64{5}[7]", .attrs = "dtype=1"},
-    {.inputs = "f32[]"},
+    {.inputs = "f32[s]", .attrs = "mean=-2f", .draw = "s=|3|2,4"},
     {0},
 };
 

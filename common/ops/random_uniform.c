@@ -36,7 +36,7 @@ const struct op_def op_RandomUniform = {
 static const struct op_case random_uniform_like_cases[] = {
     {.inputs = "f32[4,3]", .attrs = "low=-2f high=3f"},
     {.inputs = "i64{5}[7]", .attrs = "dtype=1"},
-    {.inputs = "f32[]"},
+    {.inputs = "f32[s]", .attrs = "low=-2f", .draw = "s=|3|2,4"},
     {0},
 };
 

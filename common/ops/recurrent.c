@@ -206,14 +206,27 @@ int recurrent_add_grad(struct autodiff *ad, struct graph *graph, const struct no
   return ERR_OK;
 }
 
+static bool is_grad(const struct recurrent *shape, const struct node *node) {
+  return strcmp(node->op->name, shape->cell->grad) == 0;
+}
+
+/* Forward: h and c, and the record of a direction where nobody asks for it. Backward: h, c and d_spare,
+   d_gates and d_kept. */
+int64_t recurrent_scratch_elems(const struct recurrent *shape, const struct node *node) {
+  int64_t state = shape->batch * shape->hidden;
+  if (is_grad(shape, node))
+    return 3 * state + shape->steps * state * (shape->cell->gates + 1);
+  return 2 * state + (record_output(shape) < node->n_outputs ? 0 : recurrent_record_elems(shape));
+}
+
 void recurrent_io_init(struct recurrent_io *io, const struct recurrent *shape, const struct op_call *call) {
-  bool is_grad = strcmp(call->node->op->name, shape->cell->grad) == 0;
+  bool is_backward = is_grad(shape, call->node);
   *io = (struct recurrent_io){0};
   for (int i = 0; i < call->node->n_inputs; i++)
     io->in[i] = call->in[i].data;
-  for (int i = 0; i < RECURRENT_INPUTS && is_grad; i++)
+  for (int i = 0; i < RECURRENT_INPUTS && is_backward; i++)
     io->grads[i] = call->out[i].data;
-  if (is_grad)
+  if (is_backward)
     return;
   io->y = call->out[0].data;
   io->y_h = call->out[1].data;
@@ -224,13 +237,13 @@ void recurrent_io_init(struct recurrent_io *io, const struct recurrent *shape, c
 static const struct recurrent_math ref_math = {matrix_multiply_into, activation_apply};
 
 /* Scratch for one execution; the caller frees it. */
-static int ref_start(const struct op_call *call, bool is_backward, struct recurrent *shape,
-                     struct recurrent_io *io, struct err *err) {
+static int ref_start(const struct op_call *call, struct recurrent *shape, struct recurrent_io *io,
+                     struct err *err) {
   int64_t elems;
   if (recurrent_init(shape, call->graph, call->node, err))
     return err->code;
   recurrent_io_init(io, shape, call);
-  elems = recurrent_scratch_elems(shape, is_backward);
+  elems = recurrent_scratch_elems(shape, call->node);
   io->scratch = malloc((size_t)elems * sizeof *io->scratch);
   if (!io->scratch)
     return node_error(call->node, err, ERR_NO_MEMORY, "no memory for %lld elements of scratch",
@@ -241,7 +254,7 @@ static int ref_start(const struct op_call *call, bool is_backward, struct recurr
 int recurrent_ref(const struct op_call *call, struct err *err) {
   struct recurrent shape;
   struct recurrent_io io;
-  int code = ref_start(call, false, &shape, &io, err);
+  int code = ref_start(call, &shape, &io, err);
   if (code)
     return code;
   code = recurrent_forward(&shape, &ref_math, &io, call->node, err);
@@ -252,7 +265,7 @@ int recurrent_ref(const struct op_call *call, struct err *err) {
 int recurrent_grad_ref(const struct op_call *call, struct err *err) {
   struct recurrent shape;
   struct recurrent_io io;
-  int code = ref_start(call, true, &shape, &io, err);
+  int code = ref_start(call, &shape, &io, err);
   if (code)
     return code;
   recurrent_backward(&shape, &ref_math, &io);

@@ -75,8 +75,8 @@ struct recurrent_math {
 /* One execution's tensors; NULL where absent. */
 struct recurrent_io {
   const void *in[RECURRENT_GRAD_INPUTS];
-  float *y, *y_h, *y_c; /* forward */
-  float *record;        /* forward: recurrent_record_elems in each direction, in scratch where nobody asks */
+  float *y, *y_h, *y_c;           /* forward */
+  float *record;                  /* forward: recurrent_record_elems of each direction; NULL: nobody asks */
   float *grads[RECURRENT_INPUTS]; /* backward */
   float *scratch;                 /* recurrent_scratch_elems */
 };
@@ -100,7 +100,7 @@ int recurrent_init(struct recurrent *shape, const struct graph *graph, const str
                    struct err *err);
 
 int64_t recurrent_record_elems(const struct recurrent *shape); /* of one direction */
-int64_t recurrent_scratch_elems(const struct recurrent *shape, bool is_backward);
+int64_t recurrent_scratch_elems(const struct recurrent *shape, const struct node *node);
 
 /* Errors: INVALID for a length that no sequence can have. */
 int recurrent_forward(const struct recurrent *shape, const struct recurrent_math *math,

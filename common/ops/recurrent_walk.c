@@ -18,13 +18,6 @@ int64_t recurrent_record_elems(const struct recurrent *shape) {
   return rows_of(shape) * shape->hidden * matrices;
 }
 
-/* Forward: h, c, and the record. Backward: h, c, d_spare, d_gates, d_kept. */
-int64_t recurrent_scratch_elems(const struct recurrent *shape, bool is_backward) {
-  int64_t gates = rows_of(shape) * shape->hidden * (shape->cell->gates + 1);
-  return is_backward ? 3 * state_elems(shape) + gates
-                     : 2 * state_elems(shape) + recurrent_record_elems(shape);
-}
-
 struct matrix recurrent_at_step(const struct recurrent_pass *pass, const float *data, int64_t t, int64_t cols,
                                 int64_t from, int64_t n) {
   const struct recurrent *shape = pass->shape;
@@ -172,8 +165,8 @@ int recurrent_forward(const struct recurrent *shape, const struct recurrent_math
     return err->code;
   for (int64_t d = 0; d < shape->directions; d++) {
     struct recurrent_pass pass;
-    float *spare = io->scratch + 2 * state_elems(shape);
-    float *record = io->record ? io->record + d * recurrent_record_elems(shape) : spare;
+    float *record =
+        io->record ? io->record + d * recurrent_record_elems(shape) : io->scratch + 2 * state_elems(shape);
     pass_init(&pass, shape, math, io, record, d);
     state_read(shape, io->in[RECURRENT_H], d, pass.h);
     state_read(shape, io->in[RECURRENT_C], d, pass.c);

@@ -74,11 +74,11 @@ static inline void draw_expand_part(const struct op_draw *draw, const char *part
 /* Numbers and words with what stands between them. */
 static inline void draw_expand_values(const struct op_draw *draw, const char *text, FILE *out) {
   while (*text) {
-    size_t length = strspn(text, "[]{}=,.|");
+    size_t length = strspn(text, "[]{}=,;.|");
     const char *range;
     fwrite(text, 1, length, out);
     text += length;
-    length = strcspn(text, "[]{}=,|");
+    length = strcspn(text, "[]{}=,;|");
     range = strstr(text, "..");
     if (range && range < text + length)
       length = (size_t)(range - text);

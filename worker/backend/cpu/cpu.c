@@ -132,8 +132,10 @@ static bool suits_kernels(const struct graph *graph, const struct node *node) {
   for (int o = 0; o < node->n_outputs; o++)
     if (node->outputs[o] >= 0 && shape_elems(&graph->values[node->outputs[o]].shape) <= 0)
       return false;
-  return node->outputs[0] >= 0 && graph->values[node->outputs[0]].dtype == DTYPE_F32 && node->n_inputs > 0 &&
-         node->inputs[0] >= 0 && graph->values[node->inputs[0]].dtype == DTYPE_F32;
+  bool has_f32_out =
+      node->outputs[0] < 0 ? node->op->min_outputs == 0 : graph->values[node->outputs[0]].dtype == DTYPE_F32;
+  return has_f32_out && node->n_inputs > 0 && node->inputs[0] >= 0 &&
+         graph->values[node->inputs[0]].dtype == DTYPE_F32;
 }
 
 static bool is_alias(const struct node *node) {

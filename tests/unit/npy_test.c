@@ -230,6 +230,36 @@ static int bind(const struct dataset *dataset, const Weir__RunSpec *spec, const 
   return dataset_bind(dataset, spec, column, &input, false, 0, form, err);
 }
 
+static void a_file_that_is_cut_while_it_is_used_is_an_error_not_a_signal(void **state) {
+  struct err err = ERR_NONE;
+  enum { SAMPLES = 4096 };
+  static unsigned char bytes[128 + SAMPLES * sizeof(int64_t)];
+  static int64_t out[2];
+  static const uint64_t indices[2] = {SAMPLES - 1, 0};
+  struct column_form form;
+  struct dataset *dataset;
+  Weir__RunSpec *spec;
+  char path[128];
+  size_t begin;
+  (void)state;
+  begin = make_npy(bytes, 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (4096,), }", "", 0);
+  memset(bytes + begin, 1, sizeof bytes - begin);
+  write_file("other.npy", bytes, begin + SAMPLES * sizeof(int64_t));
+  dataset = open_columns("x: other.npy", &spec);
+  assert_int_equal(bind(dataset, spec, "x", DTYPE_I64, &form, &err), 0);
+  dataset_read(dataset, spec, &form, indices, 2, out);
+  assert_true(out[0] == 0x0101010101010101 && out[1] == out[0]);
+  assert_int_equal(dataset_check(dataset, &err), 0);
+  path_of("other.npy", path);
+  assert_int_equal(truncate(path, 4096), 0);
+  dataset_read(dataset, spec, &form, indices, 2, out);
+  assert_true(out[0] == 0 && out[1] == 0x0101010101010101);
+  assert_int_equal(dataset_check(dataset, &err), ERR_CORRUPT);
+  assert_non_null(strstr(err.text, "/other.npy: was cut or could not be read while it was in use"));
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
 static void whole_numbers_feed_every_input_that_holds_them(void **state) {
   static const uint64_t indices[2] = {1, 0};
   struct err err = ERR_NONE;
@@ -288,6 +318,7 @@ int main(void) {
       cmocka_unit_test(an_array_that_is_no_column_is_refused_with_what_to_do),
       cmocka_unit_test(a_file_that_is_not_npy_is_refused_with_its_name),
       cmocka_unit_test(damaged_arrays_never_crash_the_reader),
+      cmocka_unit_test(a_file_that_is_cut_while_it_is_used_is_an_error_not_a_signal),
       cmocka_unit_test(whole_numbers_feed_every_input_that_holds_them),
       cmocka_unit_test(what_an_input_cannot_hold_is_named_with_its_sample),
   };

@@ -3,13 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 void column_release(struct column *column) {
-  if (column->mapped_bytes)
-    munmap(column->memory, column->mapped_bytes);
-  else
-    free(column->memory);
+  mapping_close(column->mapping);
+  free(column->memory);
   *column = (struct column){0};
 }
 

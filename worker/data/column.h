@@ -3,6 +3,7 @@
 #define WEIR_WORKER_DATA_COLUMN_H
 
 #include "common/graph/graph.h"
+#include "worker/data/mapping.h"
 
 /* Dense samples in host byte order, at any alignment. */
 struct column {
@@ -10,9 +11,9 @@ struct column {
   enum dtype dtype;    /* F32, I64, I32, U8 or BOOL */
   struct shape sample; /* of one sample */
   uint64_t samples;
-  const void *data;    /* [samples, sample...], within memory */
-  void *memory;        /* released with the column; NULL: none */
-  size_t mapped_bytes; /* of memory when it is a mapped file; 0: malloc'ed */
+  const void *data;        /* [samples, sample...], within memory */
+  void *memory;            /* malloc'ed, or */
+  struct mapping *mapping; /* a mapped file; released with the column */
 };
 
 void column_release(struct column *column); /* safe on a zeroed column */

@@ -104,6 +104,8 @@ int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, cons
       goto out;
     }
   hash_columns(dataset);
+  if (dataset_check(dataset, err))
+    goto out;
   *out = dataset;
   return 0;
 out:
@@ -123,6 +125,13 @@ uint64_t dataset_samples(const struct dataset *dataset) {
 
 const char *dataset_sha256(const struct dataset *dataset) {
   return dataset->sha256;
+}
+
+int dataset_check(const struct dataset *dataset, struct err *err) {
+  for (int c = 0; c < dataset->n_columns; c++)
+    if (dataset->columns[c].mapping && mapping_check(dataset->columns[c].mapping, err))
+      return err->code;
+  return 0;
 }
 
 static int find_column(const struct dataset *dataset, const char *name, bool is_label, struct err *err) {

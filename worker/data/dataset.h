@@ -26,6 +26,10 @@ void dataset_close(struct dataset *dataset); /* NULL is ignored */
 uint64_t dataset_samples(const struct dataset *dataset);
 const char *dataset_sha256(const struct dataset *dataset); /* hex, of its content, whatever the files' form */
 
+/* Whether all that was read was in the files: they may be cut, or the disk may fail, while they are in use.
+   Errors: CORRUPT naming the file. Any thread. */
+int dataset_check(const struct dataset *dataset, struct err *err);
+
 /* Finds the column that feeds a graph input of that dtype and shape (first dimension: the batch). name "":
    for labels the column "labels", else the first other one. Checks that samples and transforms fit and, for
    labels, that all lie in [0, classes) (0: any). Errors: INVALID with what is wrong and where: "labels:

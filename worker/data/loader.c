@@ -280,3 +280,9 @@ void loader_put(struct loader *loader, struct loader_batch *batch) {
   }
   pthread_mutex_unlock(&loader->lock);
 }
+
+int loader_check(const struct loader *loader, struct err *err) {
+  if (dataset_check(loader->train, err))
+    return err->code;
+  return loader->eval ? dataset_check(loader->eval, err) : 0;
+}

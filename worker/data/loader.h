@@ -36,4 +36,7 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
 struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t part);
 void loader_put(struct loader *loader, struct loader_batch *batch);
 
+/* Whether the batches so far hold what the files held; else the error of dataset_check. Any thread. */
+int loader_check(const struct loader *loader, struct err *err);
+
 #endif

@@ -3,14 +3,9 @@
    exactly what numpy writes is read: nothing is evaluated. */
 #include "worker/data/format.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { PREFIX_BYTES = 8, TEXT_MAX = 64 };
 
@@ -204,37 +199,13 @@ static int read_array(const char *path, const unsigned char *bytes, uint64_t siz
   return describe(&header, size - begin - length, column, err);
 }
 
-static int map_file(const char *path, struct column *column, struct err *err) {
-  int code = 0, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat status;
-  void *memory;
-  if (fd < 0) {
-    err_errno(err, errno, "%s", path);
-    return err->code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
-  }
-  if (fstat(fd, &status))
-    code = err_errno(err, errno, "%s", path);
-  else if (!S_ISREG(status.st_mode))
-    code = err_set(err, ERR_INVALID, "%s: is not a file", path);
-  else if (status.st_size == 0)
-    code = err_set(err, ERR_CORRUPT, "%s: cut short: it is empty", path);
-  else if ((memory = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
-    code = err_errno(err, errno, "%s", path);
-  else {
-    column->memory = memory;
-    column->mapped_bytes = (size_t)status.st_size;
-  }
-  close(fd);
-  return code;
-}
-
 static int read_column(const char *folder, const char *name, const char *file_name, struct column *column,
                        struct err *err) {
   char path[PATH_MAX];
   *column = (struct column){.name = name};
-  if (format_path(folder, file_name, path, sizeof path, err) || map_file(path, column, err))
+  if (format_path(folder, file_name, path, sizeof path, err) || mapping_open(path, &column->mapping, err))
     return err->code;
-  return read_array(path, column->memory, column->mapped_bytes, column, err);
+  return read_array(path, mapping_data(column->mapping), mapping_size(column->mapping), column, err);
 }
 
 static int npy_open(const char *folder, const Weir__DataSource *source, struct column *columns, int *n,

@@ -92,11 +92,15 @@ bool executor_evaluate(struct executor *executor) {
   struct run *run = executor->run;
   uint32_t parts = run->loaded.plan.eval_chunk_samples / run->loaded.plan.microbatch_samples;
   struct eval_sums sums = {0};
+  struct err err = ERR_NONE;
   for (uint32_t part = 0; part < parts && !executor->is_dropped; part++) {
     struct loader_batch *batch = loader_eval(run->loaded.loader, executor->work.index, part);
     if (!batch)
       break;
-    eval_add(executor, batch, &sums);
+    if (loader_check(run->loaded.loader, &err))
+      executor_fail_err(executor, &err);
+    else
+      eval_add(executor, batch, &sums);
     loader_put(run->loaded.loader, batch);
   }
   if (!executor->is_dropped && !isfinite((float)sums.loss_sum))

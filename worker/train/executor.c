@@ -164,7 +164,8 @@ static int executor_probe(struct executor *executor, struct err *err) {
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};
   executor->probe = sha256_new();
-  run->options.backend->run(executor->train, &execution, err);
+  if (!loader_check(run->loaded.loader, err))
+    run->options.backend->run(executor->train, &execution, err);
   sha256_finish(executor->probe, run->probe_sha256);
   executor->probe = NULL;
   loader_put(run->loaded.loader, batch);
@@ -189,7 +190,9 @@ static bool executor_train(struct executor *executor) {
   executor->n_left = executor->n_taps;
   executor->row[METRIC_CORRECT] = 0;
   executor->row[METRIC_SAMPLES] = executor->row[METRIC_DENOMINATOR] = (float)plan->microbatch_samples;
-  if (run->options.backend->run(executor->train, &execution, &err) && !executor->is_dropped)
+  if ((loader_check(run->loaded.loader, &err) ||
+       run->options.backend->run(executor->train, &execution, &err)) &&
+      !executor->is_dropped)
     executor_fail_err(executor, &err);
   if (!executor->is_dropped && executor->n_left > 0)
     executor_fail_err(executor, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});

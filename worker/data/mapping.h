@@ -1,0 +1,24 @@
+/* A file that is mapped, not copied. Whoever cuts a mapped file, or a disk that fails, would end the process
+   by SIGBUS where it is read next. Here what cannot be read is zeros, and the mapping says so. */
+#ifndef WEIR_WORKER_DATA_MAPPING_H
+#define WEIR_WORKER_DATA_MAPPING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/err.h"
+
+struct mapping;
+
+/* Maps a file that is not empty, read-only. Errors: NOT_FOUND, IO, INVALID (not a file), CORRUPT (empty),
+   UNSUPPORTED (too many are mapped); each names it. */
+int mapping_open(const char *path, struct mapping **out, struct err *err);
+void mapping_close(struct mapping *mapping); /* nobody reads it any more; NULL is ignored */
+
+const void *mapping_data(const struct mapping *mapping);
+size_t mapping_size(const struct mapping *mapping);
+
+/* Whether all that was read so far was in the file; else CORRUPT, naming it. Any thread. */
+int mapping_check(const struct mapping *mapping, struct err *err);
+
+#endif

@@ -2,7 +2,6 @@
  * pivots. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/ops/backward.h"
 #include "common/ops/infer.h"
@@ -24,6 +23,14 @@ static int det_backward(struct autodiff *ad, struct graph *graph, const struct n
   (void)err;
   autodiff_add(ad, node, 0, backward_node(graph, "DetGrad", inputs, 2, NULL, 0));
   return ERR_OK;
+}
+
+/* Room for n f64[m,m]; NULL with NO_MEMORY. */
+static double *matrices_new(const struct node *node, int64_t m, size_t n, struct err *err) {
+  double *matrices = calloc((size_t)(m * m), n * sizeof *matrices);
+  if (!matrices)
+    node_error(node, err, ERR_NO_MEMORY, "no memory for matrices of %lld rows", (long long)m);
+  return matrices;
 }
 
 /* Swaps the rows of a f64[m,columns] so that column k's greatest element from row k on is in row k. Returns
@@ -64,8 +71,9 @@ static int det_ref(const struct op_call *call, struct err *err) {
   int64_t m = x->shape.dim[x->shape.rank - 1], n = shape_elems(&call->out[0].shape);
   const float *from = x->data;
   float *out = call->out[0].data;
-  double *a = mem_new((size_t)(m * m) * sizeof *a);
-  (void)err;
+  double *a = matrices_new(call->node, m, 1, err);
+  if (!a)
+    return err->code;
   for (int64_t i = 0; i < n; i++, from += m * m) {
     for (int64_t k = 0; k < m * m; k++)
       a[k] = from[k];
@@ -156,8 +164,11 @@ static int det_grad_ref(const struct op_call *call, struct err *err) {
   int64_t m = x->shape.dim[x->shape.rank - 1], n = shape_elems(&call->in[0].shape), elems = m * m;
   const float *dy = call->in[0].data, *from = x->data;
   float *dx = call->out[0].data;
-  double *a = mem_new((size_t)elems * 4 * sizeof *a), *work = a + elems, *cofactor = work + 2 * elems;
-  (void)err;
+  double *a = matrices_new(call->node, m, 4, err), *work, *cofactor;
+  if (!a)
+    return err->code;
+  work = a + elems;
+  cofactor = work + 2 * elems;
   for (int64_t i = 0; i < n; i++, from += elems, dx += elems) {
     for (int64_t k = 0; k < elems; k++)
       a[k] = from[k];

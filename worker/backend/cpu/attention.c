@@ -1,159 +1,257 @@
-/* ScaledAttention and its gradient: a block of rows of scores at a time, small enough for the cache, by
-   oneDNN's matrix products. Columns behind the last that a block's mask lets through are not computed, which
-   halves the work under a causal mask. */
+/* ScaledAttention and its gradient, a block of scores at a time, small enough for the cache: several matrices
+   of the stack at once, or some rows of one. Columns behind the last that a constant mask lets through are
+   not computed, which halves the work under a causal mask. */
 #include "common/ops/scaled_attention.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/exp.h"
+#include "worker/backend/cpu/product.h"
 
-enum { SCORES_MAX = 65536, ROWS_MIN = 16 }; /* of a block */
+enum { SCORES_MAX = 65536, ROWS_MIN = 32, ROWS_MAX = 128 }; /* of a block */
+
+/* What is computed of a block: forward the first two, in the gradient all but the second. */
+enum { SCORES, Y, DWEIGHTS, DVALUE, DQUERY, DKEY, PRODUCTS };
+
+/* Blocks of one form: `group` matrices of the stack, rows [begin, begin + rows), the first `columns`. */
+struct form {
+  int64_t group, begin, rows, columns;
+  const struct cpu_product *products[PRODUCTS];
+};
 
 struct attention {
   struct scaled_attention shape;
-  int64_t block_rows, mask_row, mask_column;
+  int64_t mask_row, mask_column;
+  int64_t group, block_rows, n_row_blocks;
+  bool adds;          /* blocks add to dkey and dvalue, which begin as zeros */
+  struct form *forms; /* [n_row_blocks], then the same of the last group, if that is smaller */
+  const float *mask;  /* of a run; NULL */
 };
 
-/* Rows [begin, begin + rows) of the matrix at `index` of the stack. */
-struct score_block {
-  int64_t index, begin, rows;
-  int64_t columns;   /* computed */
-  const float *mask; /* of its first score; NULL */
-};
+static struct product_view view(int64_t rows, int64_t columns, int64_t stack_stride, int64_t row_stride,
+                                int64_t column_stride) {
+  return (struct product_view){rows, columns, stack_stride, row_stride, column_stride};
+}
 
-static struct score_block block_at(const struct attention *a, const float *mask, int64_t index,
-                                   int64_t begin) {
+static bool form_products(struct backend_program *program, const struct attention *a, struct form *form,
+                          bool is_grad) {
   const struct scaled_attention *shape = &a->shape;
-  struct score_block block = {.index = index, .begin = begin, .columns = shape->s};
-  block.rows = shape->t - begin < a->block_rows ? shape->t - begin : a->block_rows;
-  if (!mask)
-    return block;
-  block.mask = mask + scaled_attention_mask_at(shape, index) + begin * a->mask_row;
-  if (a->mask_column == 0)
-    return block;
-  for (; block.columns > 1; block.columns--)
-    for (int64_t r = 0; r < (a->mask_row ? block.rows : 1); r++)
-      if (block.mask[r * a->mask_row + block.columns - 1] != -INFINITY)
-        return block;
-  return block;
+  int64_t m = form->rows, n = form->columns, t = shape->t, s = shape->s, d = shape->d, e = shape->e;
+  struct product_view scores = view(m, n, m * n, n, 1), scores_t = view(n, m, m * n, 1, n);
+  struct product_view query = view(m, d, t * d, d, 1), query_t = view(d, m, t * d, 1, d);
+  struct product_view key = view(d, n, d * s, s, 1), key_t = view(n, d, d * s, 1, s);
+  struct product_view value = view(n, e, s * e, e, 1), value_t = view(e, n, s * e, 1, e);
+  struct product_view y = view(m, e, t * e, e, 1);
+  const struct {
+    int product;
+    bool is_forward, is_grad;
+    struct product_view a, b, out;
+    float alpha;
+    bool adds;
+  } rows[] = {
+      {SCORES, true, true, query, key, scores, (float)shape->scale, false},
+      {Y, true, false, scores, value, y, 1, false},
+      {DWEIGHTS, false, true, y, value_t, scores, 1, false},
+      {DVALUE, false, true, scores_t, y, value, 1, a->adds},
+      {DQUERY, false, true, scores, key_t, query, 1, false},
+      {DKEY, false, true, query_t, scores, key, 1, a->adds},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (!(is_grad ? rows[i].is_grad : rows[i].is_forward))
+      continue;
+    form->products[rows[i].product] =
+        cpu_product_new(program, form->group, rows[i].a, rows[i].b, rows[i].out, rows[i].alpha, rows[i].adds);
+    if (!form->products[rows[i].product])
+      return false;
+  }
+  return true;
 }
 
-static int multiply(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
-                    int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  return dnnl_sgemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) != dnnl_success;
+/* How many columns rows [begin, begin + rows) need under a mask that is known and the same for the whole
+ * stack. */
+static int64_t columns_needed(const struct attention *a, const struct value *mask, int64_t begin,
+                              int64_t rows) {
+  int64_t columns = a->shape.s;
+  const float *data = mask ? mask->data : NULL;
+  if (!data || mask->kind != VALUE_CONSTANT || mask->shape.rank != 2 || a->mask_column == 0)
+    return columns;
+  for (; columns > 1; columns--)
+    for (int64_t r = begin; r < begin + rows; r++)
+      if (data[r * a->mask_row + columns - 1] != -INFINITY)
+        return columns;
+  return columns;
 }
 
-/* f32[rows, columns], dense: scale * query x key + mask */
-static int block_scores(const struct attention *a, const struct score_block *block, const float *query,
-                        const float *key, float *scores) {
-  const struct scaled_attention *shape = &a->shape;
-  int64_t n = block->columns;
-  if (multiply('N', 'N', block->rows, n, shape->d, (float)shape->scale,
-               query + (block->index * shape->t + block->begin) * shape->d, shape->d,
-               key + block->index * shape->d * shape->s, shape->s, 0, scores, n))
-    return 1;
-  for (int64_t r = 0; r < block->rows && block->mask; r++)
-    for (int64_t j = 0; j < n; j++)
-      scores[r * n + j] += block->mask[r * a->mask_row + j * a->mask_column];
-  return 0;
+static bool forms_init(struct backend_program *program, struct attention *a, const struct value *mask,
+                       bool is_grad) {
+  int64_t tail = a->shape.stack % a->group;
+  int64_t n = a->n_row_blocks * (tail ? 2 : 1);
+  a->forms = arena_new(&program->memory, (size_t)n * sizeof *a->forms);
+  for (int64_t i = 0; i < n; i++) {
+    struct form *form = &a->forms[i];
+    form->group = i < a->n_row_blocks ? a->group : tail;
+    form->begin = i % a->n_row_blocks * a->block_rows;
+    form->rows = a->shape.t - form->begin < a->block_rows ? a->shape.t - form->begin : a->block_rows;
+    form->columns = columns_needed(a, mask, form->begin, form->rows);
+    a->adds |= a->n_row_blocks > 1 || form->columns < a->shape.s;
+  }
+  for (int64_t i = 0; i < n; i++)
+    if (!form_products(program, a, &a->forms[i], is_grad))
+      return false;
+  return true;
 }
 
-/* Each row of scores becomes e^(score - log_sum): 16 sums side by side, added in the same order everywhere.
- */
-VECTOR_VARIANTS static void row_exp(float *row, int64_t n, float from) {
+/* NULL if the kernel does not take the node. */
+static struct attention *attention_new(struct backend_program *program, const struct node *node,
+                                       bool is_grad) {
+  struct attention *a = arena_new(&program->memory, sizeof *a);
+  int mask = is_grad ? 6 : 3;
+  int64_t scores;
+  struct err err = ERR_NONE;
+  if (scaled_attention_init(&a->shape, program->graph, node, is_grad, mask, &err))
+    return NULL;
+  scaled_attention_mask_strides(&a->shape, &a->mask_row, &a->mask_column);
+  scores = a->shape.t * a->shape.s;
+  a->group = scores < SCORES_MAX && a->shape.t <= ROWS_MAX ? SCORES_MAX / scores : 1;
+  a->group = a->group < a->shape.stack ? a->group : a->shape.stack;
+  a->block_rows = SCORES_MAX / a->shape.s > ROWS_MIN ? SCORES_MAX / a->shape.s : ROWS_MIN;
+  a->block_rows = a->block_rows < ROWS_MAX ? a->block_rows : ROWS_MAX;
+  a->block_rows = a->block_rows < a->shape.t ? a->block_rows : a->shape.t;
+  a->n_row_blocks = (a->shape.t + a->block_rows - 1) / a->block_rows;
+  return forms_init(program, a, node_input(program->graph, node, mask), is_grad) ? a : NULL;
+}
+
+/* Each form of the matrices from `index` on. */
+static const struct form *forms_at(const struct attention *a, int64_t index) {
+  return a->shape.stack - index < a->group ? a->forms + a->n_row_blocks : a->forms;
+}
+
+static const float *mask_row(const struct attention *a, const struct form *form, int64_t index, int64_t row) {
+  return a->mask + scaled_attention_mask_at(&a->shape, index) + (form->begin + row) * a->mask_row;
+}
+
+VECTOR_VARIANTS static void row_add(float *row, const float *mask, int64_t n) {
   for (int64_t j = 0; j < n; j++)
-    row[j] = exp_vector(row[j] - from);
+    row[j] += mask[j];
 }
+
+static void add_mask(const struct attention *a, const struct form *form, int64_t index, float *scores) {
+  for (int64_t g = 0; g < form->group; g++)
+    for (int64_t r = 0; r < form->rows; r++, scores += form->columns) {
+      const float *mask = mask_row(a, form, index + g, r);
+      if (a->mask_column)
+        row_add(scores, mask, form->columns);
+      else
+        for (int64_t j = 0; j < form->columns; j++)
+          scores[j] += *mask;
+    }
+}
+
+/* Sums and maxima run in 16 lanes, combined in one order: the same bits on every instruction set. */
+enum { LANES = 16 };
 
 VECTOR_VARIANTS static float row_max(const float *row, int64_t n) {
-  float lanes[16], greatest = -INFINITY;
+  float lanes[LANES], greatest = -INFINITY;
   int64_t j = 0;
-  for (int l = 0; l < 16; l++)
+  for (int l = 0; l < LANES; l++)
     lanes[l] = -INFINITY;
-  for (; j + 16 <= n; j += 16)
-    for (int l = 0; l < 16; l++)
+  for (; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; l++)
       lanes[l] = row[j + l] > lanes[l] ? row[j + l] : lanes[l];
   for (; j < n; j++)
     greatest = row[j] > greatest ? row[j] : greatest;
-  for (int l = 0; l < 16; l++)
+  for (int l = 0; l < LANES; l++)
     greatest = lanes[l] > greatest ? lanes[l] : greatest;
   return greatest;
 }
 
-VECTOR_VARIANTS static float row_sum(const float *row, int64_t n) {
-  float lanes[16] = {0}, sum = 0;
+/* Each element becomes e^(element - from). Returns their sum. */
+VECTOR_VARIANTS static float row_exp(float *row, int64_t n, float from) {
+  float lanes[LANES] = {0}, sum = 0;
   int64_t j = 0;
-  for (; j + 16 <= n; j += 16)
-    for (int l = 0; l < 16; l++)
+  for (; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; l++) {
+      row[j + l] = exp_vector(row[j + l] - from);
       lanes[l] += row[j + l];
-  for (; j < n; j++)
+    }
+  for (; j < n; j++) {
+    row[j] = exp_vector(row[j] - from);
     sum += row[j];
-  for (int l = 0; l < 16; l++)
+  }
+  for (int l = 0; l < LANES; l++)
     sum += lanes[l];
   return sum;
 }
 
-/* Scores become softmax's weights; a row that is masked whole becomes zeros. */
-static void block_softmax(const struct score_block *block, float *scores, float *log_sums) {
-  int64_t n = block->columns;
-  for (int64_t r = 0; r < block->rows; r++) {
-    float *row = scores + r * n, greatest = row_max(row, n), sum;
-    if (greatest == -INFINITY) {
-      memset(row, 0, (size_t)n * sizeof *row);
-      log_sums[r] = -INFINITY;
-      continue;
-    }
-    row_exp(row, n, greatest);
-    sum = row_sum(row, n);
-    for (int64_t j = 0; j < n; j++)
-      row[j] /= sum;
-    log_sums[r] = greatest + logf(sum);
+static void row_scale(float *row, int64_t n, float factor) {
+  for (int64_t j = 0; j < n; j++)
+    row[j] *= factor;
+}
+
+/* Scores become softmax's weights but for a factor, which is *sum; a row that is masked whole becomes zeros.
+   Returns the logarithm of the softmax's denominator. */
+static float row_softmax(float *row, int64_t n, float *sum) {
+  float greatest = row_max(row, n);
+  if (greatest == -INFINITY) {
+    memset(row, 0, (size_t)n * sizeof *row);
+    *sum = 1;
+    return -INFINITY;
   }
+  *sum = row_exp(row, n, greatest);
+  return greatest + logf(*sum);
 }
 
 static int failed(const struct cpu_step *step, struct err *err) {
   return node_error(step->node, err, ERR_INTERNAL, "oneDNN failed to multiply matrices");
 }
 
-enum { FORWARD_QUERY, FORWARD_KEY, FORWARD_VALUE, FORWARD_Y, FORWARD_LOG_SUMS, FORWARD_SCORES, FORWARD_MASK };
+enum {
+  FORWARD_QUERY,
+  FORWARD_KEY,
+  FORWARD_VALUE,
+  FORWARD_Y,
+  FORWARD_LOG_SUMS,
+  FORWARD_SCORES,
+  FORWARD_SUMS,
+  FORWARD_MASK
+};
+
+static bool forward_block(const struct backend_program *program, const struct attention *a,
+                          struct cpu_step *step, const struct form *form, int64_t index) {
+  const struct scaled_attention *shape = &a->shape;
+  int64_t row = index * shape->t + form->begin;
+  const float *query = (const float *)step->args[FORWARD_QUERY].data + row * shape->d;
+  const float *key = (const float *)step->args[FORWARD_KEY].data + index * shape->d * shape->s;
+  const float *value = (const float *)step->args[FORWARD_VALUE].data + index * shape->s * shape->e;
+  float *y = (float *)step->args[FORWARD_Y].data + row * shape->e;
+  float *log_sums = (float *)step->args[FORWARD_LOG_SUMS].data + row;
+  float *scores = step->args[FORWARD_SCORES].data, *sums = step->args[FORWARD_SUMS].data;
+  if (!cpu_product_run(program, form->products[SCORES], query, key, scores))
+    return false;
+  if (a->mask)
+    add_mask(a, form, index, scores);
+  for (int64_t g = 0, i = 0; g < form->group; g++)
+    for (int64_t r = 0; r < form->rows; r++, i++)
+      log_sums[g * shape->t + r] = row_softmax(scores + i * form->columns, form->columns, &sums[i]);
+  if (!cpu_product_run(program, form->products[Y], scores, value, y))
+    return false;
+  for (int64_t g = 0, i = 0; g < form->group; g++)
+    for (int64_t r = 0; r < form->rows; r++, i++)
+      row_scale(y + (g * shape->t + r) * shape->e, shape->e, 1 / sums[i]);
+  return true;
+}
 
 static int run_forward(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                        struct err *err) {
-  const struct attention *a = step->details;
-  const struct scaled_attention *shape = &a->shape;
-  const float *mask = step->n_args > FORWARD_MASK ? step->args[FORWARD_MASK].data : NULL;
-  float *y = step->args[FORWARD_Y].data, *scores = step->args[FORWARD_SCORES].data;
-  float *log_sums = step->args[FORWARD_LOG_SUMS].data;
-  (void)program;
+  struct attention *a = step->details;
   (void)run;
-  for (int64_t index = 0; index < shape->stack; index++)
-    for (int64_t begin = 0; begin < shape->t; begin += a->block_rows) {
-      struct score_block block = block_at(a, mask, index, begin);
-      int64_t row = index * shape->t + begin;
-      if (block_scores(a, &block, step->args[FORWARD_QUERY].data, step->args[FORWARD_KEY].data, scores))
+  a->mask = step->n_args > FORWARD_MASK ? step->args[FORWARD_MASK].data : NULL;
+  for (int64_t index = 0; index < a->shape.stack; index += a->group)
+    for (int64_t block = 0; block < a->n_row_blocks; block++)
+      if (!forward_block(program, a, step, forms_at(a, index) + block, index))
         return failed(step, err);
-      block_softmax(&block, scores, log_sums + row);
-      if (multiply('N', 'N', block.rows, shape->e, block.columns, 1, scores, block.columns,
-                   (const float *)step->args[FORWARD_VALUE].data + index * shape->s * shape->e, shape->e, 0,
-                   y + row * shape->e, shape->e))
-        return failed(step, err);
-    }
   return ERR_OK;
-}
-
-/* Geometry and the size of blocks; NULL if the node is not one that the kernel takes. */
-static struct attention *attention_new(struct backend_program *program, const struct node *node, int first,
-                                       int mask) {
-  struct attention *a = arena_new(&program->memory, sizeof *a);
-  struct err err = ERR_NONE;
-  if (scaled_attention_init(&a->shape, program->graph, node, first, mask, &err))
-    return NULL;
-  scaled_attention_mask_strides(&a->shape, &a->mask_row, &a->mask_column);
-  a->block_rows = SCORES_MAX / a->shape.s < ROWS_MIN ? ROWS_MIN : SCORES_MAX / a->shape.s;
-  a->block_rows = a->block_rows < a->shape.t ? a->block_rows : a->shape.t;
-  return a;
 }
 
 static void scratch(struct backend_program *program, struct cpu_step *step, int64_t elems) {
@@ -162,7 +260,7 @@ static void scratch(struct backend_program *program, struct cpu_step *step, int6
 }
 
 static bool prepare_forward(struct backend_program *program, const struct node *node) {
-  struct attention *a = attention_new(program, node, 0, 3);
+  struct attention *a = attention_new(program, node, false);
   struct cpu_step *step = cpu_step_new(program, node);
   if (!a)
     return false;
@@ -175,7 +273,8 @@ static bool prepare_forward(struct backend_program *program, const struct node *
     cpu_write(program, step, 0, node->outputs[1], NULL);
   else
     scratch(program, step, a->shape.stack * a->shape.t);
-  scratch(program, step, a->block_rows * a->shape.s);
+  scratch(program, step, a->group * a->block_rows * a->shape.s);
+  scratch(program, step, a->group * a->block_rows);
   if (node->n_inputs > 3 && node->inputs[3] >= 0)
     cpu_read(program, step, 0, node->inputs[3], NULL);
   cpu_step_end(program, step, NULL);
@@ -197,6 +296,19 @@ enum {
   GRAD_MASK
 };
 
+VECTOR_VARIANTS static float row_dot(const float *a, const float *b, int64_t n) {
+  float lanes[LANES] = {0}, sum = 0;
+  int64_t j = 0;
+  for (; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; l++)
+      lanes[l] += a[j + l] * b[j + l];
+  for (; j < n; j++)
+    sum += a[j] * b[j];
+  for (int l = 0; l < LANES; l++)
+    sum += lanes[l];
+  return sum;
+}
+
 /* dscores = weights * (dweights - dy . y) * scale, in the place of dweights */
 VECTOR_VARIANTS static void row_dscores(float *dweights, const float *weights, int64_t n, float along,
                                         float scale) {
@@ -204,69 +316,75 @@ VECTOR_VARIANTS static void row_dscores(float *dweights, const float *weights, i
     dweights[j] = weights[j] * (dweights[j] - along) * scale;
 }
 
-static void block_dscores(const struct attention *a, const struct score_block *block, const float *dy,
-                          const float *y, const float *weights, float *dscores) {
-  int64_t n = block->columns, e = a->shape.e;
-  for (int64_t r = 0; r < block->rows; r++) {
-    double along = 0;
-    for (int64_t c = 0; c < e; c++)
-      along += (double)dy[r * e + c] * y[r * e + c];
-    row_dscores(dscores + r * n, weights + r * n, n, (float)along, (float)a->shape.scale);
-  }
+/* Softmax's weights again, from the scores and the logarithms of their sums. */
+static void block_weights(const struct attention *a, const struct form *form, const float *log_sums,
+                          float *scores) {
+  int64_t n = form->columns;
+  for (int64_t g = 0; g < form->group; g++)
+    for (int64_t r = 0; r < form->rows; r++, scores += n) {
+      float log_sum = log_sums[g * a->shape.t + r];
+      if (log_sum == -INFINITY)
+        memset(scores, 0, (size_t)n * sizeof *scores);
+      else
+        row_exp(scores, n, log_sum);
+    }
 }
 
-static void block_weights(const struct score_block *block, const float *log_sums, float *scores) {
-  int64_t n = block->columns;
-  for (int64_t r = 0; r < block->rows; r++)
-    if (log_sums[r] == -INFINITY)
-      memset(scores + r * n, 0, (size_t)n * sizeof *scores);
-    else
-      row_exp(scores + r * n, n, log_sums[r]);
+static void block_dscores(const struct attention *a, const struct form *form, const float *dy, const float *y,
+                          const float *weights, float *dscores) {
+  int64_t n = form->columns, e = a->shape.e;
+  for (int64_t g = 0; g < form->group; g++)
+    for (int64_t r = 0; r < form->rows; r++, weights += n, dscores += n) {
+      int64_t row = (g * a->shape.t + r) * e;
+      row_dscores(dscores, weights, n, row_dot(dy + row, y + row, e), (float)a->shape.scale);
+    }
 }
 
-static int grad_block(const struct attention *a, struct cpu_step *step, const struct score_block *block) {
+static bool grad_block(const struct backend_program *program, const struct attention *a,
+                       struct cpu_step *step, const struct form *form, int64_t index) {
   const struct scaled_attention *shape = &a->shape;
-  int64_t row = block->index * shape->t + block->begin, n = block->columns, m = block->rows;
-  int64_t s = shape->s, d = shape->d, e = shape->e;
-  const float *dy = (const float *)step->args[GRAD_DY].data + row * e;
-  const float *query = (const float *)step->args[GRAD_QUERY].data + row * d;
-  const float *key = (const float *)step->args[GRAD_KEY].data + block->index * d * s;
-  const float *value = (const float *)step->args[GRAD_VALUE].data + block->index * s * e;
+  const struct cpu_product *const *products = form->products;
+  int64_t row = index * shape->t + form->begin, keys = index * shape->d * shape->s;
+  int64_t values = index * shape->s * shape->e;
+  const float *dy = (const float *)step->args[GRAD_DY].data + row * shape->e;
+  const float *query = (const float *)step->args[GRAD_QUERY].data + row * shape->d;
+  const float *key = (const float *)step->args[GRAD_KEY].data + keys;
+  const float *value = (const float *)step->args[GRAD_VALUE].data + values;
   float *weights = step->args[GRAD_WEIGHTS].data, *dscores = step->args[GRAD_DSCORES].data;
-  float *dquery = (float *)step->args[GRAD_DQUERY].data + row * d;
-  float *dkey = (float *)step->args[GRAD_DKEY].data + block->index * d * s;
-  float *dvalue = (float *)step->args[GRAD_DVALUE].data + block->index * s * e;
-  if (block_scores(a, block, step->args[GRAD_QUERY].data, step->args[GRAD_KEY].data, weights))
-    return 1;
-  block_weights(block, (const float *)step->args[GRAD_LOG_SUMS].data + row, weights);
-  if (multiply('N', 'T', m, n, e, 1, dy, e, value, e, 0, dscores, n))
-    return 1;
-  block_dscores(a, block, dy, (const float *)step->args[GRAD_Y].data + row * e, weights, dscores);
-  return multiply('T', 'N', n, e, m, 1, weights, n, dy, e, 1, dvalue, e) ||
-         multiply('N', 'T', m, d, n, 1, dscores, n, key, s, 0, dquery, d) ||
-         multiply('T', 'N', d, n, m, 1, query, d, dscores, n, 1, dkey, s);
+  if (!cpu_product_run(program, products[SCORES], query, key, weights))
+    return false;
+  if (a->mask)
+    add_mask(a, form, index, weights);
+  block_weights(a, form, (const float *)step->args[GRAD_LOG_SUMS].data + row, weights);
+  if (!cpu_product_run(program, products[DWEIGHTS], dy, value, dscores))
+    return false;
+  block_dscores(a, form, dy, (const float *)step->args[GRAD_Y].data + row * shape->e, weights, dscores);
+  return cpu_product_run(program, products[DVALUE], weights, dy,
+                         (float *)step->args[GRAD_DVALUE].data + values) &&
+         cpu_product_run(program, products[DQUERY], dscores, key,
+                         (float *)step->args[GRAD_DQUERY].data + row * shape->d) &&
+         cpu_product_run(program, products[DKEY], query, dscores, (float *)step->args[GRAD_DKEY].data + keys);
 }
 
 static int run_grad(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                     struct err *err) {
-  const struct attention *a = step->details;
+  struct attention *a = step->details;
   const struct scaled_attention *shape = &a->shape;
-  const float *mask = step->n_args > GRAD_MASK ? step->args[GRAD_MASK].data : NULL;
-  (void)program;
   (void)run;
-  memset(step->args[GRAD_DKEY].data, 0, (size_t)(shape->stack * shape->d * shape->s) * sizeof(float));
-  memset(step->args[GRAD_DVALUE].data, 0, (size_t)(shape->stack * shape->s * shape->e) * sizeof(float));
-  for (int64_t index = 0; index < shape->stack; index++)
-    for (int64_t begin = 0; begin < shape->t; begin += a->block_rows) {
-      struct score_block block = block_at(a, mask, index, begin);
-      if (grad_block(a, step, &block))
+  a->mask = step->n_args > GRAD_MASK ? step->args[GRAD_MASK].data : NULL;
+  if (a->adds) {
+    memset(step->args[GRAD_DKEY].data, 0, (size_t)(shape->stack * shape->d * shape->s) * sizeof(float));
+    memset(step->args[GRAD_DVALUE].data, 0, (size_t)(shape->stack * shape->s * shape->e) * sizeof(float));
+  }
+  for (int64_t index = 0; index < shape->stack; index += a->group)
+    for (int64_t block = 0; block < a->n_row_blocks; block++)
+      if (!grad_block(program, a, step, forms_at(a, index) + block, index))
         return failed(step, err);
-    }
   return ERR_OK;
 }
 
 static bool prepare_grad(struct backend_program *program, const struct node *node) {
-  struct attention *a = attention_new(program, node, 1, 6);
+  struct attention *a = attention_new(program, node, true);
   struct cpu_step *step = cpu_step_new(program, node);
   if (!a)
     return false;
@@ -276,8 +394,8 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
     cpu_read(program, step, 0, node->inputs[i], NULL);
   for (int o = 0; o < 3; o++)
     cpu_write(program, step, 0, node->outputs[o], NULL);
-  scratch(program, step, a->block_rows * a->shape.s);
-  scratch(program, step, a->block_rows * a->shape.s);
+  for (int i = 0; i < 2; i++)
+    scratch(program, step, a->group * a->block_rows * a->shape.s);
   if (node->n_inputs > 6 && node->inputs[6] >= 0)
     cpu_read(program, step, 0, node->inputs[6], NULL);
   cpu_step_end(program, step, NULL);

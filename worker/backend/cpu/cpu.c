@@ -6,6 +6,7 @@
 
 #include "common/graph/memory_plan.h"
 #include "worker/backend/cpu/cpu.h"
+#include "worker/backend/cpu/product.h"
 
 #define KERNEL(symbol) extern const struct cpu_kernel cpu_##symbol;
 #include "worker/backend/cpu/kernel.def"
@@ -266,6 +267,7 @@ static void cpu_release(struct backend_program *program) {
     dnnl_primitive_destroy(step->primitive);
     free(step->args);
   }
+  cpu_products_release(program);
   descs_release(program);
   dnnl_primitive_attr_destroy(program->attr);
   dnnl_stream_destroy(program->stream);

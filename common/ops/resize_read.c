@@ -35,10 +35,8 @@ static int read_floats(const struct graph *graph, const struct node *node, int i
   const struct attr *attr = node_attr(node, attr_name);
   *values = NULL;
   if (value && shape_elems(&value->shape) != 0) {
-    if (!value->data)
-      return node_error(node, err, ERR_UNSUPPORTED,
-                        "input %d ('%s') is computed from the model's inputs; it must be a constant", input,
-                        value->name);
+    if (infer_check_known(graph, node, input, err))
+      return err->code;
     if (value->dtype != DTYPE_F32 || value->shape.rank != 1 || value->shape.dim[0] != n)
       return node_error(node, err, ERR_INVALID, "input %d ('%s') must be a vector of %d f32", input,
                         value->name, n);

@@ -1,20 +1,13 @@
 /* Conv (ONNX 1..11; 1 to 3 spatial dimensions, groups, dilations) and its two gradients. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/ops/backward.h"
+#include "common/ops/conv.h"
 #include "common/ops/infer.h"
-#include "common/ops/windows.h"
 
-/* x f32[n, groups * group_in, in...], w f32[groups * group_out, group_in, kernel...]
-   -> y f32[n, groups * group_out, out...] */
-struct conv {
-  struct windows windows;
-  int64_t n, groups, group_in, group_out;
-};
-
-/* x, w and y: shapes. */
-static int conv_init(struct conv *conv, const struct node *node, const struct shape *x, const struct shape *w,
-                     struct err *err) {
+int conv_init(struct conv *conv, const struct node *node, const struct shape *x, const struct shape *w,
+              struct err *err) {
   char left[128], right[128];
   conv->groups = node_attr_int(node, "group", 1);
   if (x->rank < 3 || w->rank != x->rank || conv->groups < 1 || x->dim[1] % conv->groups ||
@@ -156,27 +149,27 @@ static int grad_input_infer(struct graph *graph, const struct node *node, struct
   return infer_output(graph, node, 0, DTYPE_F32, &x, err);
 }
 
-static int grad_input_ref(const struct op_call *call, struct err *err) {
-  const float *dy = call->in[0].data, *w = call->in[1].data;
-  float *dx = call->out[0].data;
-  int64_t dx_elems = shape_elems(&call->out[0].shape);
+void conv_scatter(const struct conv *c, const float *dy, const float *w, float *dx) {
   struct windows_tap tap;
-  struct conv c;
-  if (conv_init(&c, call->node, &call->out[0].shape, &call->in[1].shape, err))
-    return err->code;
-  for (int64_t i = 0; i < dx_elems; i++)
-    dx[i] = 0.0f;
-  for (int64_t n = 0; n < c.n; n++)
-    for (int64_t m = 0; m < c.groups * c.group_out; m++) {
-      float *own_dx = dx + (n * c.groups + m / c.group_out) * c.group_in * c.windows.in_elems;
-      const float *own_w = w + m * c.group_in * c.windows.taps;
-      for (int64_t o = 0; o < c.windows.out_elems; o++, dy++) {
-        windows_at(&tap, &c.windows, o);
+  memset(dx, 0, (size_t)(c->n * c->groups * c->group_in * c->windows.in_elems) * sizeof *dx);
+  for (int64_t n = 0; n < c->n; n++)
+    for (int64_t m = 0; m < c->groups * c->group_out; m++) {
+      float *own_dx = dx + (n * c->groups + m / c->group_out) * c->group_in * c->windows.in_elems;
+      const float *own_w = w + m * c->group_in * c->windows.taps;
+      for (int64_t o = 0; o < c->windows.out_elems; o++, dy++) {
+        windows_at(&tap, &c->windows, o);
         while (windows_next(&tap))
-          for (int64_t i = 0; i < c.group_in; i++)
-            own_dx[i * c.windows.in_elems + tap.in] += *dy * own_w[i * c.windows.taps + tap.index];
+          for (int64_t i = 0; i < c->group_in; i++)
+            own_dx[i * c->windows.in_elems + tap.in] += *dy * own_w[i * c->windows.taps + tap.index];
       }
     }
+}
+
+static int grad_input_ref(const struct op_call *call, struct err *err) {
+  struct conv conv;
+  if (conv_init(&conv, call->node, &call->out[0].shape, &call->in[1].shape, err))
+    return err->code;
+  conv_scatter(&conv, call->in[0].data, call->in[1].data, call->out[0].data);
   return ERR_OK;
 }
 

@@ -32,7 +32,7 @@ static int read_attributes(struct windows *w, const struct node *node, const int
   if (read_sizes(node, "kernel_shape", w->dims, 1, 1, w->kernel + first, err) ||
       read_sizes(node, "strides", w->dims, 1, 1, w->stride + first, err) ||
       read_sizes(node, "dilations", w->dims, 1, 1, w->dilation + first, err) ||
-      read_sizes(node, "pads", 2 * w->dims, 0, 0, pads, err))
+      read_sizes(node, "pads", 2 * w->dims, kernel ? -size_max : 0, 0, pads, err))
     return err->code;
   for (int i = 0; i < w->dims; i++) {
     w->pad_begin[first + i] = pads[i];
@@ -64,18 +64,18 @@ static void pad_same(struct windows *w, int d, bool is_upper) {
   w->pad_end[d] = total - w->pad_begin[d];
 }
 
-static int resolve_auto_pad(struct windows *w, const struct node *node, struct err *err) {
-  const char *mode = node_attr_string(node, "auto_pad", "NOTSET");
-  bool is_upper = strcmp(mode, "SAME_UPPER") == 0, is_same = is_upper || strcmp(mode, "SAME_LOWER") == 0;
-  if (strcmp(mode, "NOTSET") == 0)
-    return ERR_OK;
-  if (!is_same && strcmp(mode, "VALID") != 0)
-    return node_error(node, err, ERR_INVALID, "auto_pad '%s' is unknown", mode);
-  for (int d = WINDOWS_DIMS - w->dims; d < WINDOWS_DIMS; d++) {
+enum auto_pad { PAD_NOTSET, PAD_VALID, PAD_SAME_UPPER, PAD_SAME_LOWER };
+
+/* With a mode other than NOTSET, the pads given do not count. */
+static int read_auto_pad(struct windows *w, const struct node *node, enum auto_pad *mode, struct err *err) {
+  static const char *const modes[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
+  const char *text = node_attr_string(node, "auto_pad", "NOTSET");
+  *mode = PAD_NOTSET;
+  while (strcmp(modes[*mode], text) != 0)
+    if (++*mode > PAD_SAME_LOWER)
+      return node_error(node, err, ERR_INVALID, "auto_pad '%.40s' is unknown", text);
+  for (int d = 0; d < WINDOWS_DIMS && *mode != PAD_NOTSET; d++)
     w->pad_begin[d] = w->pad_end[d] = 0;
-    if (is_same)
-      pad_same(w, d, is_upper);
-  }
   return ERR_OK;
 }
 
@@ -91,8 +91,8 @@ static int64_t count_windows(const struct windows *w, int d) {
   return count;
 }
 
-int windows_init(struct windows *w, const struct node *node, const struct shape *x, const int64_t *kernel,
-                 struct err *err) {
+/* Sizes of 1 along every dimension. */
+static int start(struct windows *w, const struct node *node, const struct shape *x, struct err *err) {
   char text[128];
   *w = (struct windows){.dims = x->rank - 2, .in_elems = 1, .out_elems = 1, .taps = 1};
   if (w->dims < 1 || w->dims > WINDOWS_DIMS)
@@ -101,22 +101,79 @@ int windows_init(struct windows *w, const struct node *node, const struct shape 
                       shape_text(x, text, sizeof text));
   for (int d = 0; d < WINDOWS_DIMS; d++)
     w->in[d] = w->out[d] = w->kernel[d] = w->stride[d] = w->dilation[d] = 1;
+  return ERR_OK;
+}
+
+static int finish(struct windows *w, const struct node *node, struct err *err) {
+  for (int d = 0; d < WINDOWS_DIMS; d++)
+    if (__builtin_mul_overflow(w->in_elems, w->in[d], &w->in_elems) ||
+        __builtin_mul_overflow(w->out_elems, w->out[d], &w->out_elems) ||
+        __builtin_mul_overflow(w->taps, w->kernel[d], &w->taps))
+      return node_error(node, err, ERR_INVALID, "its windows are too many to count");
+  return ERR_OK;
+}
+
+int windows_init(struct windows *w, const struct node *node, const struct shape *x, const int64_t *kernel,
+                 struct err *err) {
+  enum auto_pad mode;
+  if (start(w, node, x, err))
+    return err->code;
   for (int i = 0; i < w->dims; i++)
     w->in[WINDOWS_DIMS - w->dims + i] = x->dim[2 + i];
-  if (read_attributes(w, node, kernel, err) || resolve_auto_pad(w, node, err))
+  if (read_attributes(w, node, kernel, err) || read_auto_pad(w, node, &mode, err))
     return err->code;
-  for (int d = 0; d < WINDOWS_DIMS; d++) {
+  for (int d = WINDOWS_DIMS - w->dims; d < WINDOWS_DIMS; d++) {
+    if (mode == PAD_SAME_UPPER || mode == PAD_SAME_LOWER)
+      pad_same(w, d, mode == PAD_SAME_UPPER);
     w->out[d] = count_windows(w, d);
     if (w->out[d] < 1)
       return node_error(node, err, ERR_INVALID,
                         "a kernel that spans %lld does not fit into %lld elements and their padding",
                         (long long)extent(w, d), (long long)w->in[d]);
-    if (__builtin_mul_overflow(w->in_elems, w->in[d], &w->in_elems) ||
-        __builtin_mul_overflow(w->out_elems, w->out[d], &w->out_elems) ||
-        __builtin_mul_overflow(w->taps, w->kernel[d], &w->taps))
-      return node_error(node, err, ERR_INVALID, "its windows are too many to count");
   }
+  return finish(w, node, err);
+}
+
+/* The size of what windows over it give w->out[d] of; size 0: by the formula, else given. Pads become those
+   with which they cover it exactly: behind it fewer than none, where it has elements that no window reaches.
+ */
+static int transpose_dimension(struct windows *w, const struct node *node, int d, enum auto_pad mode,
+                               int64_t size, int64_t added, struct err *err) {
+  int64_t reach, total;
+  if (w->out[d] > size_max)
+    return node_error(node, err, ERR_INVALID, "its input of %lld elements is too long", (long long)w->out[d]);
+  reach = (w->out[d] - 1) * w->stride[d] + extent(w, d);
+  if (mode == PAD_SAME_UPPER || mode == PAD_SAME_LOWER)
+    size = size ? size : w->out[d] * w->stride[d];
+  if (size) {
+    total = reach + added - size > 0 ? reach + added - size : 0;
+    w->pad_begin[d] = mode == PAD_SAME_UPPER ? total / 2 : total - total / 2;
+  } else {
+    size = reach + added - w->pad_begin[d] - w->pad_end[d];
+  }
+  if (size < 1)
+    return node_error(node, err, ERR_INVALID, "a result of %lld elements along a dimension", (long long)size);
+  w->in[d] = size;
+  w->pad_end[d] = reach - size - w->pad_begin[d];
   return ERR_OK;
+}
+
+int windows_init_transposed(struct windows *w, const struct node *node, const struct shape *x,
+                            const int64_t *kernel, struct err *err) {
+  int64_t sizes[WINDOWS_DIMS], added[WINDOWS_DIMS];
+  bool is_given = node_attr(node, "output_shape") != NULL;
+  enum auto_pad mode;
+  if (start(w, node, x, err) || read_attributes(w, node, kernel, err) || read_auto_pad(w, node, &mode, err) ||
+      read_sizes(node, "output_padding", w->dims, 0, 0, added, err) ||
+      read_sizes(node, "output_shape", w->dims, is_given, 0, sizes, err))
+    return err->code;
+  for (int i = 0; i < w->dims; i++) {
+    int d = WINDOWS_DIMS - w->dims + i;
+    w->out[d] = x->dim[2 + i];
+    if (transpose_dimension(w, node, d, mode, sizes[i], added[i], err))
+      return err->code;
+  }
+  return finish(w, node, err);
 }
 
 struct shape windows_out_shape(const struct windows *w, int64_t n, int64_t c) {

@@ -22,6 +22,11 @@ struct windows {
 int windows_init(struct windows *windows, const struct node *node, const struct shape *x,
                  const int64_t *kernel, struct err *err);
 
+/* From the attributes of a ConvTranspose of x [n, c, spatial...]: the windows over its result, of which there
+   are as many as x has elements. `in` is the result's size; pad_end may be negative. */
+int windows_init_transposed(struct windows *windows, const struct node *node, const struct shape *x,
+                            const int64_t *kernel, struct err *err);
+
 /* [n, c, out...] */
 struct shape windows_out_shape(const struct windows *windows, int64_t n, int64_t c);
 

@@ -2,6 +2,7 @@
 #ifndef WEIR_WORKER_BACKEND_CPU_WINDOW_H
 #define WEIR_WORKER_BACKEND_CPU_WINDOW_H
 
+#include "common/ops/windows.h"
 #include "worker/backend/cpu/cpu.h"
 
 struct window {
@@ -15,5 +16,8 @@ struct window {
    attributes. False if oneDNN has no such windows. */
 bool window_init(struct window *window, const struct node *node, const struct shape *in,
                  const int64_t *kernel);
+
+/* The same of windows that are known. */
+bool window_of(struct window *window, const struct windows *w);
 
 #endif

@@ -1,30 +1,7 @@
 /* GlobalAveragePool: the mean over all spatial dimensions (ONNX 1), and its gradient. */
 #include "common/ops/backward.h"
+#include "common/ops/global_pool.h"
 #include "common/ops/infer.h"
-
-static int check_rank(const struct node *node, const struct shape *x, struct err *err) {
-  char text[128];
-  if (x->rank >= 2)
-    return ERR_OK;
-  return node_error(node, err, ERR_INVALID, "input of shape %s has no channels",
-                    shape_text(x, text, sizeof text));
-}
-
-/* [n, c, spatial...] -> [n, c, 1...] */
-static struct shape pooled_shape(const struct shape *x) {
-  struct shape y = *x;
-  for (int d = 2; d < y.rank; d++)
-    y.dim[d] = 1;
-  return y;
-}
-
-static int global_average_pool_infer(struct graph *graph, const struct node *node, struct err *err) {
-  struct shape x = node_input(graph, node, 0)->shape, y;
-  if (infer_check_f32(graph, node, err) || check_rank(node, &x, err))
-    return err->code;
-  y = pooled_shape(&x);
-  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
-}
 
 static int global_average_pool_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                                         struct err *err) {
@@ -36,17 +13,10 @@ static int global_average_pool_backward(struct autodiff *ad, struct graph *graph
   return ERR_OK;
 }
 
-static int64_t plane_elems(const struct shape *x) {
-  int64_t elems = 1;
-  for (int d = 2; d < x->rank; d++)
-    elems *= x->dim[d];
-  return elems;
-}
-
 static int global_average_pool_ref(const struct op_call *call, struct err *err) {
   const float *x = call->in[0].data;
   float *y = call->out[0].data;
-  int64_t planes = shape_elems(&call->out[0].shape), elems = plane_elems(&call->in[0].shape);
+  int64_t planes = shape_elems(&call->out[0].shape), elems = global_pool_elems(&call->in[0].shape);
   (void)err;
   for (int64_t p = 0; p < planes; p++) {
     double sum = 0.0;
@@ -77,7 +47,7 @@ const struct op_def op_GlobalAveragePool = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 1,
-    .infer = global_average_pool_infer,
+    .infer = global_pool_infer,
     .backward = global_average_pool_backward,
     .ref = global_average_pool_ref,
     .cases = global_average_pool_cases,
@@ -87,9 +57,10 @@ const struct op_def op_GlobalAveragePool = {
 static int global_average_pool_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape x, y, dy = node_input(graph, node, 0)->shape;
   char text[128];
-  if (infer_check_f32(graph, node, err) || infer_shape_attr(node, &x, err) || check_rank(node, &x, err))
+  if (infer_check_f32(graph, node, err) || infer_shape_attr(node, &x, err) ||
+      global_pool_check(node, &x, err))
     return err->code;
-  y = pooled_shape(&x);
+  y = global_pool_shape(&x);
   if (!shape_is_same(&y, &dy))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this pool",
                       shape_text(&dy, text, sizeof text));
@@ -99,7 +70,7 @@ static int global_average_pool_grad_infer(struct graph *graph, const struct node
 static int global_average_pool_grad_ref(const struct op_call *call, struct err *err) {
   const float *dy = call->in[0].data;
   float *dx = call->out[0].data;
-  int64_t planes = shape_elems(&call->in[0].shape), elems = plane_elems(&call->out[0].shape);
+  int64_t planes = shape_elems(&call->in[0].shape), elems = global_pool_elems(&call->out[0].shape);
   (void)err;
   for (int64_t p = 0; p < planes; p++, dx += elems) {
     float share = dy[p] / (float)elems;

@@ -1,8 +1,7 @@
 /* ReduceL1 and ReduceL2: norms along axes (ONNX 1..18: axes by attribute before 18, by input since), and the
    gradient of a norm of any order. */
-#include <math.h>
-
 #include "common/ops/backward.h"
+#include "common/ops/lp.h"
 #include "common/ops/reduce.h"
 
 static int norm_backward(struct autodiff *ad, struct graph *graph, const struct node *node, int64_t p) {
@@ -72,26 +71,18 @@ const struct op_def op_ReduceL2 = {
     .cases = norm_cases,
 };
 
-/* The derivative of a norm of order p, which is y, with respect to its element x; 0 where the norm is. */
-static double slope(double x, double y, double p) {
-  if (x == 0.0 || y == 0.0)
-    return 0.0;
-  if (p == 1.0)
-    return x < 0.0 ? -1.0 : 1.0;
-  return p == 2.0 ? x / y : copysign(pow(fabs(x) / y, p - 1.0), x);
-}
-
 static int reduce_norm_grad_ref(const struct op_call *call, struct err *err) {
   const float *dy = call->in[0].data, *x = call->in[1].data, *y = call->in[2].data;
-  double p = (double)node_attr_int(call->node, "p", 2);
   float *dx = call->out[0].data;
   struct broadcast walk;
-  (void)err;
+  double p;
+  if (lp_order(call->node, &p, err))
+    return err->code;
   broadcast_init(&walk, &call->in[1].shape, &call->in[0].shape, NULL);
   for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), x += walk.run, dx += walk.run)
     for (int64_t j = 0; j < walk.run; j++) {
       int64_t at = walk.at[0] + j * walk.step[0];
-      dx[j] = (float)(dy[at] * slope(x[j], y[at], p));
+      dx[j] = (float)(dy[at] * lp_slope(x[j], y[at], p));
     }
   return ERR_OK;
 }

@@ -92,8 +92,7 @@ static bool prepare_windows_grad(struct backend_program *program, const struct n
                                  dnnl_alg_kind_t kind) {
   struct pool pool;
   return node->forward >= 0 && pool_init(&pool, program->graph, kind, node->outputs[0], node->inputs[0]) &&
-         pool_set_windows(&pool, program->graph->nodes[node->forward]) &&
-         prepare_backward(program, node, &pool);
+         pool_set_windows(&pool, node) && prepare_backward(program, node, &pool);
 }
 
 static dnnl_alg_kind_t average_kind(const struct node *node) {
@@ -101,9 +100,15 @@ static dnnl_alg_kind_t average_kind(const struct node *node) {
                                                      : dnnl_pooling_avg_exclude_padding;
 }
 
+static bool is_read(const struct backend_program *program, const struct node *node, int output) {
+  const struct cpu_value *value =
+      output < node->n_outputs && node->outputs[output] >= 0 ? &program->values[node->outputs[output]] : NULL;
+  return value && (value->last_node >= 0 || value->is_watched);
+}
+
 /* MaxPool: X -> Y; oneDNN has no indices of ONNX's kind. */
 static bool prepare_max(struct backend_program *program, const struct node *node) {
-  return (node->n_outputs < 2 || node->outputs[1] < 0) && prepare_windows(program, node, dnnl_pooling_max);
+  return !is_read(program, node, 1) && prepare_windows(program, node, dnnl_pooling_max);
 }
 
 static bool prepare_max_grad(struct backend_program *program, const struct node *node) {
@@ -115,21 +120,26 @@ static bool prepare_average(struct backend_program *program, const struct node *
 }
 
 static bool prepare_average_grad(struct backend_program *program, const struct node *node) {
-  return node->forward >= 0 &&
-         prepare_windows_grad(program, node, average_kind(program->graph->nodes[node->forward]));
+  return prepare_windows_grad(program, node, average_kind(node));
 }
 
-bool pool_prepare_global(struct backend_program *program, const struct node *node) {
+static bool prepare_whole(struct backend_program *program, const struct node *node, dnnl_alg_kind_t kind) {
   struct shape out = node_input(program->graph, node, 0)->shape;
-  struct pool pool = {.kind = dnnl_pooling_avg_include_padding,
-                      .in = &node_input(program->graph, node, 0)->shape,
-                      .out = &out};
+  struct pool pool = {.kind = kind, .in = &node_input(program->graph, node, 0)->shape, .out = &out};
   if (out.rank < 3 || out.rank > 5)
     return false;
   for (int d = 2; d < out.rank; d++)
     out.dim[d] = 1;
   pool_set_whole(&pool);
   return prepare_forward(program, node, &pool);
+}
+
+bool pool_prepare_global(struct backend_program *program, const struct node *node) {
+  return prepare_whole(program, node, dnnl_pooling_avg_include_padding);
+}
+
+static bool prepare_global_max(struct backend_program *program, const struct node *node) {
+  return prepare_whole(program, node, dnnl_pooling_max);
 }
 
 static bool prepare_global_grad(struct backend_program *program, const struct node *node) {
@@ -146,4 +156,5 @@ const struct cpu_kernel cpu_max_pool_grad = {"MaxPoolGrad", prepare_max_grad};
 const struct cpu_kernel cpu_average_pool = {"AveragePool", prepare_average};
 const struct cpu_kernel cpu_average_pool_grad = {"AveragePoolGrad", prepare_average_grad};
 const struct cpu_kernel cpu_global_average_pool = {"GlobalAveragePool", pool_prepare_global};
+const struct cpu_kernel cpu_global_max_pool = {"GlobalMaxPool", prepare_global_max};
 const struct cpu_kernel cpu_global_average_pool_grad = {"GlobalAveragePoolGrad", prepare_global_grad};

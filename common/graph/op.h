@@ -40,6 +40,8 @@ enum op_flags {
   OP_INPLACE = 1 << 1, /* out[0] may be in[0]'s bytes when nothing else reads them afterwards */
   OP_RANDOM = 1 << 2,  /* draws from the context's counters: never folded */
   OP_SHAPES = 1 << 3,  /* reads the shapes of its inputs only: folded though their data is not known */
+  OP_POINTWISE = 1 << 4, /* where all tensors have one shape, out[..][i] depends on in[..][i] alone: the
+                            elements may lie in any order that is the same for all */
 };
 
 /* One case that the conformance suite runs on every backend, with seeded random data.

@@ -1,6 +1,8 @@
 /* Broadcasting: shapes, and the walk over the elements. */
 #include "common/ops/broadcast.h"
 
+#include <string.h>
+
 #include "common/ops/infer.h"
 
 bool broadcast_shapes(const struct shape *a, const struct shape *b, struct shape *out) {
@@ -18,29 +20,40 @@ bool broadcast_shapes(const struct shape *a, const struct shape *b, struct shape
   return true;
 }
 
-static bool is_arithmetic(enum dtype dtype) {
-  return dtype == DTYPE_F32 || dtype == DTYPE_I32 || dtype == DTYPE_I64 || dtype == DTYPE_U8;
+int broadcast_infer_shape(const struct graph *graph, const struct node *node, struct shape *shape,
+                          struct err *err) {
+  char left[128], right[128];
+  *shape = (struct shape){0};
+  if (node_attr(node, "axis"))
+    return node_error(node, err, ERR_UNSUPPORTED, "broadcasting along 'axis' (opset 6) is not supported");
+  for (int i = 0; i < node->n_inputs; i++) {
+    const struct value *next = node_input(graph, node, i);
+    if (next && !broadcast_shapes(shape, &next->shape, shape))
+      return node_error(node, err, ERR_INVALID, "shapes %s and %s do not broadcast",
+                        shape_text(shape, left, sizeof left), shape_text(&next->shape, right, sizeof right));
+  }
+  return ERR_OK;
 }
 
 int broadcast_infer(struct graph *graph, const struct node *node, struct err *err) {
+  return broadcast_infer_as(graph, node, DTYPES_NUMBERS, DTYPE_NONE, err);
+}
+
+int broadcast_infer_as(struct graph *graph, const struct node *node, unsigned dtypes, enum dtype out,
+                       struct err *err) {
   const struct value *first = node_input(graph, node, 0);
-  struct shape shape = first->shape;
-  char left[128], right[128];
-  if (node_attr(node, "axis"))
-    return node_error(node, err, ERR_UNSUPPORTED, "broadcasting along 'axis' (opset 6) is not supported");
-  if (!is_arithmetic(first->dtype))
-    return node_error(node, err, ERR_UNSUPPORTED, "arithmetic on %s is not supported",
-                      dtype_name(first->dtype));
-  for (int i = 1; i < node->n_inputs; i++) {
+  struct shape shape;
+  for (int i = 0; i < node->n_inputs; i++) {
     const struct value *next = node_input(graph, node, i);
+    if (infer_check_dtype(graph, node, i, dtypes, err))
+      return err->code;
     if (next->dtype != first->dtype)
       return node_error(node, err, ERR_INVALID, "input '%s' is %s and input '%s' is %s", first->name,
                         dtype_name(first->dtype), next->name, dtype_name(next->dtype));
-    if (!broadcast_shapes(&shape, &next->shape, &shape))
-      return node_error(node, err, ERR_INVALID, "shapes %s and %s do not broadcast",
-                        shape_text(&shape, left, sizeof left), shape_text(&next->shape, right, sizeof right));
   }
-  return infer_output(graph, node, 0, first->dtype, &shape, err);
+  if (broadcast_infer_shape(graph, node, &shape, err))
+    return err->code;
+  return infer_output(graph, node, 0, out == DTYPE_NONE ? first->dtype : out, &shape, err);
 }
 
 /* The stride of `shape` along dimension d of `out`: 0 where it is broadcast. */
@@ -54,37 +67,51 @@ static int64_t stride_along(const struct shape *shape, const struct shape *out, 
   return stride;
 }
 
-void broadcast_init(struct broadcast *walk, const struct shape *out, const struct shape *a,
-                    const struct shape *b) {
-  *walk = (struct broadcast){.run = 1, .runs = 1, .step = {1, 1}};
+static bool is_merged(const struct broadcast *walk, const int64_t *stride) {
+  for (int i = 0; i < walk->operands; i++)
+    if (stride[i] != walk->step[i] * walk->run)
+      return false;
+  return true;
+}
+
+void broadcast_init_n(struct broadcast *walk, const struct shape *out, const struct shape *const *operands,
+                      int n) {
+  *walk = (struct broadcast){.run = 1, .runs = 1, .step = {1, 1, 1}, .operands = n};
+  CHECK(n <= BROADCAST_OPERANDS_MAX);
   for (int d = out->rank - 1, is_inner = true; d >= 0; d--) {
-    int64_t dim = out->dim[d], stride[2] = {stride_along(a, out, d), b ? stride_along(b, out, d) : 0};
+    int64_t dim = out->dim[d], stride[BROADCAST_OPERANDS_MAX];
     if (dim == 1)
       continue;
+    for (int i = 0; i < n; i++)
+      stride[i] = stride_along(operands[i], out, d);
     if (walk->run == 1 && is_inner) {
-      walk->step[0] = stride[0];
-      walk->step[1] = stride[1];
+      memcpy(walk->step, stride, (size_t)n * sizeof stride[0]);
       walk->run = dim;
-    } else if (is_inner && stride[0] == walk->step[0] * walk->run && stride[1] == walk->step[1] * walk->run) {
+    } else if (is_inner && is_merged(walk, stride)) {
       walk->run *= dim;
     } else {
       is_inner = false;
       walk->dim[walk->rank] = dim;
-      walk->stride[0][walk->rank] = stride[0];
-      walk->stride[1][walk->rank++] = stride[1];
+      for (int i = 0; i < n; i++)
+        walk->stride[i][walk->rank] = stride[i];
+      walk->rank++;
       walk->runs *= dim;
     }
   }
 }
 
+void broadcast_init(struct broadcast *walk, const struct shape *out, const struct shape *a,
+                    const struct shape *b) {
+  broadcast_init_n(walk, out, (const struct shape *const[]){a, b}, b ? 2 : 1);
+}
+
 void broadcast_next(struct broadcast *walk) {
   for (int d = 0; d < walk->rank; d++) {
-    walk->at[0] += walk->stride[0][d];
-    walk->at[1] += walk->stride[1][d];
-    if (++walk->count[d] < walk->dim[d])
+    bool is_done = ++walk->count[d] < walk->dim[d];
+    for (int i = 0; i < walk->operands; i++)
+      walk->at[i] += walk->stride[i][d] * (is_done ? 1 : 1 - walk->dim[d]);
+    if (is_done)
       return;
-    walk->at[0] -= walk->stride[0][d] * walk->dim[d];
-    walk->at[1] -= walk->stride[1][d] * walk->dim[d];
     walk->count[d] = 0;
   }
 }

@@ -1,7 +1,5 @@
 /* Div: elementwise quotient with broadcasting (ONNX 7..14). Integers are cut towards zero. */
-#include <string.h>
-
-#include "common/ops/backward.h"
+#include "common/ops/divisor.h"
 #include "common/ops/elementwise.h"
 
 /* Division that wraps where the quotient does not fit. b is not zero. */
@@ -14,23 +12,11 @@ BINARY_LOOP(div_i32, int32_t, (int32_t)divide(x, y))
 BINARY_LOOP(div_i64, int64_t, divide(x, y))
 BINARY_LOOP(div_u8, uint8_t, (uint8_t)(x / y))
 
-/* Errors: INVALID, naming the first element that is zero. */
-static int check_divisor(const struct op_call *call, struct err *err) {
-  const struct tensor *b = &call->in[1];
-  size_t size = dtype_size(b->dtype);
-  int64_t elems = shape_elems(&b->shape), zero = 0;
-  for (int64_t i = 0; i < elems; i++)
-    if (memcmp((const char *)b->data + (size_t)i * size, &zero, size) == 0)
-      return node_error(call->node, err, ERR_INVALID,
-                        "integer division by zero (element %lld of the divisor)", (long long)i);
-  return ERR_OK;
-}
-
 static int div_ref(const struct op_call *call, struct err *err) {
   enum dtype dtype = call->out[0].dtype;
   if (dtype == DTYPE_F32)
     return div_f32(call, err);
-  if (check_divisor(call, err))
+  if (divisor_check(call, err))
     return err->code;
   if (dtype == DTYPE_I32)
     return div_i32(call, err);
@@ -69,7 +55,7 @@ const struct op_def op_Div = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 6,
-    .flags = OP_INPLACE,
+    .flags = OP_INPLACE | OP_POINTWISE,
     .infer = broadcast_infer,
     .backward = div_backward,
     .ref = div_ref,

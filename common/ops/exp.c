@@ -1,24 +1,15 @@
 /* Exp: elementwise exponential (ONNX 6..13). */
-#include "common/ops/backward.h"
 #include "common/ops/elementwise.h"
-#include "common/ops/infer.h"
 
-UNARY_REF(exp_ref, (float)exp(x))
-
-/* dx = dy y */
-static int exp_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
-  int dy = autodiff_grad(ad, node, 0);
-  (void)err;
-  autodiff_add(ad, node, 0, backward_binary(graph, "Mul", dy, node->outputs[0]));
-  return ERR_OK;
-}
+UNARY_REF(exp_ref, expf(x))
+UNARY_GRAD_REF(exp_grad_ref, NO_PARAMS, v * dy)
 
 static const struct op_case exp_cases[] = {
-    {.inputs = "f32[2,3,4]"},
-    {.inputs = "f32[]"},
-    {.inputs = "f32[s]", .draw = "s=|1|7|2,5|3,1,4"},
-    {0},
+{.inputs = "f32{-1..1}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+{0},
 };
+
+UNARY_GRADIENT(exp, "ExpGrad")
 
 const struct op_def op_Exp = {
     .name = "Exp",
@@ -28,9 +19,10 @@ const struct op_def op_Exp = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 6,
-    .flags = OP_INPLACE,
+    .flags = OP_INPLACE | OP_POINTWISE,
     .infer = infer_same_f32,
-    .backward = exp_backward,
+    .backward = backward_from_output,
     .ref = exp_ref,
     .cases = exp_cases,
+    .gradients = exp_gradients,
 };

@@ -16,6 +16,19 @@ int infer_same_f32(struct graph *graph, const struct node *node, struct err *err
 /* Every input present is f32; else UNSUPPORTED. */
 int infer_check_f32(const struct graph *graph, const struct node *node, struct err *err);
 
+/* Sets of types. */
+enum {
+  DTYPES_NUMBERS = 1 << DTYPE_F32 | 1 << DTYPE_I32 | 1 << DTYPE_I64 | 1 << DTYPE_U8,
+  DTYPES_INTEGERS = 1 << DTYPE_I32 | 1 << DTYPE_I64 | 1 << DTYPE_U8,
+  DTYPES_ALL = DTYPES_NUMBERS | 1 << DTYPE_BOOL,
+};
+
+/* Input i is there, and its type is among dtypes; else INVALID or UNSUPPORTED. */
+int infer_check_dtype(const struct graph *graph, const struct node *node, int input, unsigned dtypes,
+                      struct err *err);
+int infer_same_number(struct graph *graph, const struct node *node,
+                      struct err *err); /* as infer_same, of DTYPES_NUMBERS */
+
 /* Input i has `rank` dimensions; else INVALID. */
 int infer_check_rank(const struct graph *graph, const struct node *node, int input, int rank,
                      struct err *err);
@@ -31,7 +44,7 @@ int infer_axis(const struct node *node, int64_t axis, int rank, bool is_end, int
 int infer_shape_attr(const struct node *node, struct shape *shape, struct err *err);
 
 /* The type that an attribute names by ONNX's number (TensorProto.DataType); `otherwise` where it is absent.
-   Errors: UNSUPPORTED for a type that we have not. */
+   f16 and bf16 are f32 to us. Errors: UNSUPPORTED for a type that we have not. */
 int infer_dtype_attr(const struct node *node, const char *attr, enum dtype otherwise, enum dtype *dtype,
                      struct err *err);
 

@@ -1,5 +1,4 @@
 /* Mul: elementwise product with broadcasting (ONNX 7..14). */
-#include "common/ops/backward.h"
 #include "common/ops/elementwise.h"
 
 BINARY_REF(mul_ref, x *y)
@@ -34,7 +33,7 @@ const struct op_def op_Mul = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 6,
-    .flags = OP_INPLACE,
+    .flags = OP_INPLACE | OP_POINTWISE,
     .infer = broadcast_infer,
     .backward = mul_backward,
     .ref = mul_ref,

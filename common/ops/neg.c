@@ -1,9 +1,9 @@
-/* Neg: elementwise negation (ONNX 6..13). */
-#include "common/ops/backward.h"
+/* Neg: elementwise negation (ONNX 6..13). Integers wrap. */
 #include "common/ops/elementwise.h"
-#include "common/ops/infer.h"
 
-UNARY_REF(neg_ref, -x)
+UNARY_REF(neg_ref_f32, -x)
+INTEGER_UNARY_REF(neg_ref_integer, 0 - x)
+TYPE_DISPATCH(neg_ref)
 
 /* dx = -dy */
 static int neg_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -14,9 +14,9 @@ static int neg_backward(struct autodiff *ad, struct graph *graph, const struct n
 }
 
 static const struct op_case neg_cases[] = {
-    {.inputs = "f32[2,3,4]"},
-    {.inputs = "f32[]"},
     {.inputs = "f32[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "i32[3]=-5,0,7"},
+    {.inputs = "i64[3]=-5,0,7"},
     {0},
 };
 
@@ -28,8 +28,8 @@ const struct op_def op_Neg = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 6,
-    .flags = OP_INPLACE,
-    .infer = infer_same_f32,
+    .flags = OP_INPLACE | OP_POINTWISE,
+    .infer = infer_same_number,
     .backward = neg_backward,
     .ref = neg_ref,
     .cases = neg_cases,

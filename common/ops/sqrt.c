@@ -1,25 +1,15 @@
 /* Sqrt: elementwise square root (ONNX 6..13). */
-#include "common/ops/backward.h"
 #include "common/ops/elementwise.h"
-#include "common/ops/infer.h"
 
 UNARY_REF(sqrt_ref, sqrtf(x))
-
-/* dx = dy / 2y */
-static int sqrt_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
-  int dy = autodiff_grad(ad, node, 0);
-  int y = node->outputs[0];
-  (void)err;
-  autodiff_add(ad, node, 0, backward_binary(graph, "Div", backward_scale(graph, dy, 0.5f), y));
-  return ERR_OK;
-}
+UNARY_GRAD_REF(sqrt_grad_ref, NO_PARAMS, 0.5f / v * dy)
 
 static const struct op_case sqrt_cases[] = {
-    {.inputs = "f32[2,3]=0.3,0.5,1,2,3,0.8"},
-    {.inputs = "f32[]=1.5"},
-    {.inputs = "f32{0.3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-    {0},
+{.inputs = "f32{0.3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+{0},
 };
+
+UNARY_GRADIENT(sqrt, "SqrtGrad")
 
 const struct op_def op_Sqrt = {
     .name = "Sqrt",
@@ -29,9 +19,10 @@ const struct op_def op_Sqrt = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 6,
-    .flags = OP_INPLACE,
+    .flags = OP_INPLACE | OP_POINTWISE,
     .infer = infer_same_f32,
-    .backward = sqrt_backward,
+    .backward = backward_from_output,
     .ref = sqrt_ref,
     .cases = sqrt_cases,
+    .gradients = sqrt_gradients,
 };

@@ -1,5 +1,4 @@
 /* Sub: elementwise difference with broadcasting (ONNX 7..14). */
-#include "common/ops/backward.h"
 #include "common/ops/elementwise.h"
 
 BINARY_REF(sub_ref, x - y)
@@ -37,7 +36,7 @@ const struct op_def op_Sub = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 6,
-    .flags = OP_INPLACE,
+    .flags = OP_INPLACE | OP_POINTWISE,
     .infer = broadcast_infer,
     .backward = sub_backward,
     .ref = sub_ref,

@@ -1,15 +1,10 @@
 /* Sum: elementwise sum of any number of tensors with broadcasting (ONNX 8..13). */
-#include "common/ops/backward.h"
-#include "common/ops/broadcast.h"
-#include "common/ops/infer.h"
+#include "common/ops/sum.h"
 
-static int sum_infer(struct graph *graph, const struct node *node, struct err *err) {
-  for (int i = 0; i < node->n_inputs; i++)
-    if (!node_input(graph, node, i))
-      return node_error(node, err, ERR_INVALID, "input %d is absent", i);
-  if (infer_check_f32(graph, node, err))
-    return err->code;
-  return broadcast_infer(graph, node, err);
+#include "common/ops/elementwise.h"
+
+int sum_infer(struct graph *graph, const struct node *node, struct err *err) {
+  return broadcast_infer_as(graph, node, 1 << DTYPE_F32, DTYPE_NONE, err);
 }
 
 static int sum_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -21,7 +16,7 @@ static int sum_backward(struct autodiff *ad, struct graph *graph, const struct n
   return ERR_OK;
 }
 
-static int sum_ref(const struct op_call *call, struct err *err) {
+int sum_ref(const struct op_call *call, struct err *err) {
   struct broadcast walk;
   (void)err;
   for (int i = 0; i < call->node->n_inputs; i++) {
@@ -29,7 +24,7 @@ static int sum_ref(const struct op_call *call, struct err *err) {
     float *out = call->out[0].data;
     broadcast_init(&walk, &call->out[0].shape, &call->in[i].shape, NULL);
     for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), out += walk.run)
-      for (int64_t j = 0; j < walk.run; j++) {
+      ELEMENTWISE_FOR (j, walk.run) {
         float x = in[walk.at[0] + j * walk.step[0]];
         out[j] = i == 0 ? x : out[j] + x;
       }

@@ -1,0 +1,25 @@
+/* Round: elementwise nearest whole number, halves to the even one (ONNX 11). */
+#include "common/ops/elementwise.h"
+
+UNARY_REF(round_ref, rintf(x))
+
+static const struct op_case round_cases[] = {
+{.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5"},
+{.inputs = "f32[6]=-2.5,-1.5,-0.5,0.5,1.5,2.5", .is_not_smooth = true},
+{0},
+};
+
+const struct op_def op_Round = {
+    .name = "Round",
+    .domain = "",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .min_opset = 11,
+    .flags = OP_INPLACE | OP_POINTWISE,
+    .infer = infer_same_f32,
+    .backward = backward_zero,
+    .ref = round_ref,
+    .cases = round_cases,
+};

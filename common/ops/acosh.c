@@ -5,8 +5,8 @@ UNARY_REF(acosh_ref, acoshf(x))
 UNARY_GRAD_REF(acosh_grad_ref, NO_PARAMS, dy / sqrtf(v * v - 1.0f))
 
 static const struct op_case acosh_cases[] = {
-{.inputs = "f32{1.2..5}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{1.2..5}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(acosh, "AcoshGrad")

@@ -5,8 +5,8 @@ UNARY_REF(asinh_ref, asinhf(x))
 UNARY_GRAD_REF(asinh_grad_ref, NO_PARAMS, dy / sqrtf(1.0f + v * v))
 
 static const struct op_case asinh_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(asinh, "AsinhGrad")

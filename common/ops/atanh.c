@@ -5,8 +5,8 @@ UNARY_REF(atanh_ref, atanhf(x))
 UNARY_GRAD_REF(atanh_grad_ref, NO_PARAMS, dy / (1.0f - v * v))
 
 static const struct op_case atanh_cases[] = {
-{.inputs = "f32{-0.8..0.8}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-0.8..0.8}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(atanh, "AtanhGrad")

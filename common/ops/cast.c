@@ -11,7 +11,8 @@ static int cast_infer(struct graph *graph, const struct node *node, struct err *
   enum dtype to;
   if (!node_attr(node, "to"))
     return node_error(node, err, ERR_INVALID, "attribute 'to' is missing");
-  if (infer_dtype_attr(node, "to", DTYPE_NONE, &to, err) || infer_check_dtype(graph, node, 0, DTYPES_ALL, err))
+  if (infer_dtype_attr(node, "to", DTYPE_NONE, &to, err) ||
+      infer_check_dtype(graph, node, 0, DTYPES_ALL, err))
     return err->code;
   return infer_output(graph, node, 0, to, &x.shape, err);
 }

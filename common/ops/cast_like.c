@@ -11,7 +11,7 @@ static int cast_like_infer(struct graph *graph, const struct node *node, struct 
 }
 
 static const struct op_case cast_like_cases[] = {
-    {.inputs = "f32[2,3] f32[2]"},
+    {.inputs = "f32[s] f32[2]", .draw = "s=|1|7|2,5|3,1,4"},
     {.inputs = "i64[4]=-1,0,300,7 f32[]"},
     {.inputs = "f32[4]=-1.5,0,300,7 i32{2}[3]"},
     {0},

@@ -4,8 +4,8 @@
 UNARY_REF(ceil_ref, ceilf(x))
 
 static const struct op_case ceil_cases[] = {
-{.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5"},
-{0},
+    {.inputs = "f32{apart}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 const struct op_def op_Ceil = {

@@ -2,11 +2,11 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(cos_ref, cosf(x))
-UNARY_GRAD_REF(cos_grad_ref, NO_PARAMS, -dy * sinf(v))
+UNARY_GRAD_REF(cos_grad_ref, NO_PARAMS, -dy *sinf(v))
 
 static const struct op_case cos_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(cos, "CosGrad")

@@ -2,11 +2,11 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(cosh_ref, coshf(x))
-UNARY_GRAD_REF(cosh_grad_ref, NO_PARAMS, dy * sinhf(v))
+UNARY_GRAD_REF(cosh_grad_ref, NO_PARAMS, dy *sinhf(v))
 
 static const struct op_case cosh_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(cosh, "CoshGrad")

@@ -6,9 +6,9 @@ UNARY_REF(erf_ref, erff(x))
 UNARY_GRAD_REF(erf_grad_ref, NO_PARAMS, 1.12837917f * expf(-v * v) * dy)
 
 static const struct op_case erf_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{.inputs = "f32[6]=-7,-2.5,-0.001,0,1.7,40"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32[6]=-7,-2.5,-0.001,0,1.7,40"},
+    {0},
 };
 
 UNARY_GRADIENT(erf, "ErfGrad")

@@ -2,11 +2,11 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(exp_ref, expf(x))
-UNARY_GRAD_REF(exp_grad_ref, NO_PARAMS, v * dy)
+UNARY_GRAD_REF(exp_grad_ref, NO_PARAMS, v *dy)
 
 static const struct op_case exp_cases[] = {
-{.inputs = "f32{-1..1}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-1..1}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(exp, "ExpGrad")

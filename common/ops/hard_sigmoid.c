@@ -10,10 +10,11 @@ UNARY_REF_WITH(hard_sigmoid_ref, FLOAT_ATTRS(alpha, 0.2f, beta, 0.5f), unit(beta
 UNARY_GRAD_REF(hard_sigmoid_grad_ref, FLOAT_ATTR(alpha, 0.2f), v > 0.0f && v < 1.0f ? alpha * dy : 0.0f)
 
 static const struct op_case hard_sigmoid_cases[] = {
-{.inputs = "f32[2,4]=-4,-2,-1,0,1,2,3,0.5"},
-{.inputs = "f32[2,4]=-2.5,-2,-1,0,0.4,0.6,3,0.5", .attrs = "alpha=0.5f beta=0.6f"},
-{.inputs = "f32[]=0.7"},
-{0},
+    {.inputs = "f32[2,4]=-4,-2,-1,0,1,2,3,0.5"},
+    {.inputs = "f32[2,4]=-2.5,-2,-1,0,0.4,0.6,3,0.5", .attrs = "alpha=0.5f beta=0.6f"},
+    {.inputs = "f32[]=0.7"},
+    {.inputs = "f32{apart}[s]", .attrs = "alpha=5f", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(hard_sigmoid, "HardSigmoidGrad")

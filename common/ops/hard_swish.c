@@ -11,11 +11,11 @@ UNARY_REF(hard_swish_ref, gate(x) * x)
 UNARY_GRAD_REF(hard_swish_grad_ref, NO_PARAMS, v <= -3.0f ? 0.0f : v < 3.0f ? dy * (v / 3.0f + 0.5f) : dy)
 
 static const struct op_case hard_swish_cases[] = {
-{.inputs = "f32[2,5]=-4,-2,-1,0,1,2,3.5,0.5,-3.1,2.9"},
-{.inputs = "f32[]=0.7"},
-{.inputs = "f32[2,3,5,5]"},
-{.inputs = "f32[4]=-3,3,-4,4", .is_not_smooth = true},
-{0},
+    {.inputs = "f32[2,5]=-4,-2,-1,0,1,2,3.5,0.5,-3.1,2.9"},
+    {.inputs = "f32{-2.9..2.9}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32[2,3,5,5]"},
+    {.inputs = "f32[4]=-3,3,-4,4", .is_not_smooth = true},
+    {0},
 };
 
 UNARY_GRADIENT(hard_swish, "HardSwishGrad")

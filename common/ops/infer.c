@@ -93,9 +93,8 @@ int infer_shape_attr(const struct node *node, struct shape *shape, struct err *e
 
 int infer_dtype_attr(const struct node *node, const char *attr, enum dtype otherwise, enum dtype *dtype,
                      struct err *err) {
-  static const enum dtype known[] = {
-      [1] = DTYPE_F32,  [2] = DTYPE_U8,   [6] = DTYPE_I32, [7] = DTYPE_I64,
-      [9] = DTYPE_BOOL, [10] = DTYPE_F32, [16] = DTYPE_F32};
+  static const enum dtype known[] = {[1] = DTYPE_F32,  [2] = DTYPE_U8,   [6] = DTYPE_I32, [7] = DTYPE_I64,
+                                     [9] = DTYPE_BOOL, [10] = DTYPE_F32, [16] = DTYPE_F32};
   enum { F64 = 11 };
   int64_t number = node_attr_int(node, attr, 0);
   *dtype = otherwise;

@@ -5,8 +5,8 @@ UNARY_REF(log_ref, logf(x))
 UNARY_GRAD_REF(log_grad_ref, NO_PARAMS, dy / v)
 
 static const struct op_case log_cases[] = {
-{.inputs = "f32{0.3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{0.3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(log, "LogGrad")

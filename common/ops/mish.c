@@ -18,10 +18,10 @@ UNARY_REF(mish_ref, gate(x) * x)
 UNARY_GRAD_REF(mish_grad_ref, NO_PARAMS, (gate(v) + v * gate_slope(v)) * dy)
 
 static const struct op_case mish_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{.inputs = "f32[6]=-200,-30,-4,4,30,200"},
-{.inputs = "f32[]"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32[6]=-200,-30,-4,4,30,200"},
+    {.inputs = "f32[]"},
+    {0},
 };
 
 UNARY_GRADIENT(mish, "MishGrad")

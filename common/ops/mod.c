@@ -54,6 +54,7 @@ static int mod_backward(struct autodiff *ad, struct graph *graph, const struct n
 static const struct op_case mod_cases[] = {
     {.inputs = "f32[2,3]=-4.3,7.2,5,4.3,-7.2,8 f32[3]=2.1,-3.4,8.5", .attrs = "fmod=1"},
     {.inputs = "f32[2,3]=-4.3,7.2,5,4.3,-7.2,8 f32[3]=2.1,-3.4,8.5"},
+    {.inputs = "f32[s]=4.3,7.2,5,-4.3 f32[]=2.1", .attrs = "fmod=f", .draw = "s=|1|7|2,5|3,1,4 f=0|1"},
     {.inputs = "i32[6]=-4,7,5,4,-7,8 i32[6]=2,-3,8,-2,3,5"},
     {.inputs = "i32[6]=-4,7,5,4,-7,8 i32[6]=2,-3,8,-2,3,5", .attrs = "fmod=1"},
     {.inputs = "i64[2,3]=-4,7,5,4,-7,8 i64[3]=3,-3,-1"},

@@ -2,12 +2,12 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(reciprocal_ref, 1.0f / x)
-UNARY_GRAD_REF(reciprocal_grad_ref, NO_PARAMS, v * v * -dy)
+UNARY_GRAD_REF(reciprocal_grad_ref, NO_PARAMS, v *v * -dy)
 
 static const struct op_case reciprocal_cases[] = {
-{.inputs = "f32{0.5..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{.inputs = "f32{-3..-0.5}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{0.5..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32{-3..-0.5}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(reciprocal, "ReciprocalGrad")

@@ -5,10 +5,10 @@ UNARY_REF(relu_ref, x < 0.0f ? 0.0f : x)
 UNARY_GRAD_REF(relu_grad_ref, NO_PARAMS, v > 0.0f ? dy : 0.0f)
 
 static const struct op_case relu_cases[] = {
-{.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5"},
-{.inputs = "f32{apart}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{.inputs = "f32[2,3,5,5]", .is_not_smooth = true},
-{0},
+    {.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5"},
+    {.inputs = "f32{apart}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32[2,3,5,5]", .is_not_smooth = true},
+    {0},
 };
 
 UNARY_GRADIENT(relu, "ReluGrad")

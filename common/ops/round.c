@@ -4,9 +4,9 @@
 UNARY_REF(round_ref, rintf(x))
 
 static const struct op_case round_cases[] = {
-{.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5"},
-{.inputs = "f32[6]=-2.5,-1.5,-0.5,0.5,1.5,2.5", .is_not_smooth = true},
-{0},
+    {.inputs = "f32{apart}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32[6]=-2.5,-1.5,-0.5,0.5,1.5,2.5", .is_not_smooth = true},
+    {0},
 };
 
 const struct op_def op_Round = {

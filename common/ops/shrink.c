@@ -15,10 +15,11 @@ UNARY_REF_WITH(shrink_ref, FLOAT_ATTRS(lambd, 0.5f, bias, 0.0f), shrunk(x, lambd
 UNARY_GRAD_REF(shrink_grad_ref, FLOAT_ATTR(lambd, 0.5f), is_outside(v, lambd) ? dy : 0.0f)
 
 static const struct op_case shrink_cases[] = {
-{.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.6,-0.4,0.3,-2,-3,1.5"},
-{.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5", .attrs = "lambd=0.25f bias=0.25f"},
-{.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5", .attrs = "lambd=1.75f bias=0.5f"},
-{0},
+    {.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.6,-0.4,0.3,-2,-3,1.5"},
+    {.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5", .attrs = "lambd=0.25f bias=0.25f"},
+    {.inputs = "f32[2,5]=-0.9,0.8,-0.1,0.2,0.5,-0.4,0.3,-2,-3,1.5", .attrs = "lambd=1.75f bias=0.5f"},
+    {.inputs = "f32{apart}[s]", .attrs = "lambd=0.2f bias=0.1f", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(shrink, "ShrinkGrad")

@@ -2,12 +2,12 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(sigmoid_ref, 1.0f / (1.0f + expf(-x)))
-UNARY_GRAD_REF(sigmoid_grad_ref, NO_PARAMS, v * (1.0f - v) * dy)
+UNARY_GRAD_REF(sigmoid_grad_ref, NO_PARAMS, v *(1.0f - v) * dy)
 
 static const struct op_case sigmoid_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{.inputs = "f32[5]=-200,-30,0,30,200"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32[5]=-200,-30,0,30,200"},
+    {0},
 };
 
 UNARY_GRADIENT(sigmoid, "SigmoidGrad")

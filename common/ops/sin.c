@@ -2,11 +2,11 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(sin_ref, sinf(x))
-UNARY_GRAD_REF(sin_grad_ref, NO_PARAMS, dy * cosf(v))
+UNARY_GRAD_REF(sin_grad_ref, NO_PARAMS, dy *cosf(v))
 
 static const struct op_case sin_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(sin, "SinGrad")

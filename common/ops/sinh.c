@@ -2,11 +2,11 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(sinh_ref, sinhf(x))
-UNARY_GRAD_REF(sinh_grad_ref, NO_PARAMS, dy * coshf(v))
+UNARY_GRAD_REF(sinh_grad_ref, NO_PARAMS, dy *coshf(v))
 
 static const struct op_case sinh_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(sinh, "SinhGrad")

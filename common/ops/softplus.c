@@ -5,9 +5,9 @@ UNARY_REF(softplus_ref, (x > 0.0f ? x : 0.0f) + log1pf(expf(-fabsf(x))))
 UNARY_GRAD_REF(softplus_grad_ref, NO_PARAMS, dy / (1.0f + expf(-v)))
 
 static const struct op_case softplus_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{.inputs = "f32[5]=-200,-30,0,30,200"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {.inputs = "f32[5]=-200,-30,0,30,200"},
+    {0},
 };
 
 UNARY_GRADIENT(softplus, "SoftplusGrad")

@@ -5,8 +5,8 @@ UNARY_REF(softsign_ref, x / (1.0f + fabsf(x)))
 UNARY_GRAD_REF(softsign_grad_ref, NO_PARAMS, dy / ((1.0f + fabsf(v)) * (1.0f + fabsf(v))))
 
 static const struct op_case softsign_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(softsign, "SoftsignGrad")

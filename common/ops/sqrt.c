@@ -5,8 +5,8 @@ UNARY_REF(sqrt_ref, sqrtf(x))
 UNARY_GRAD_REF(sqrt_grad_ref, NO_PARAMS, 0.5f / v * dy)
 
 static const struct op_case sqrt_cases[] = {
-{.inputs = "f32{0.3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{0.3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(sqrt, "SqrtGrad")

@@ -2,11 +2,11 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(tan_ref, tanf(x))
-UNARY_GRAD_REF(tan_grad_ref, NO_PARAMS, dy * (1.0f + v * v))
+UNARY_GRAD_REF(tan_grad_ref, NO_PARAMS, dy *(1.0f + v * v))
 
 static const struct op_case tan_cases[] = {
-{.inputs = "f32{-1..1}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-1..1}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(tan, "TanGrad")

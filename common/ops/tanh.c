@@ -2,11 +2,11 @@
 #include "common/ops/elementwise.h"
 
 UNARY_REF(tanh_ref, tanhf(x))
-UNARY_GRAD_REF(tanh_grad_ref, NO_PARAMS, dy * (1.0f - v * v))
+UNARY_GRAD_REF(tanh_grad_ref, NO_PARAMS, dy *(1.0f - v * v))
 
 static const struct op_case tanh_cases[] = {
-{.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
-{0},
+    {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},
+    {0},
 };
 
 UNARY_GRADIENT(tanh, "TanhGrad")

@@ -36,10 +36,10 @@ void op_call_init(struct op_call *call, struct arena *arena, const struct graph 
                   const struct node *node);
 
 enum op_flags {
-  OP_ALIAS = 1 << 0,   /* out[0] is in[0] under another shape: a memory plan may give both the same bytes */
-  OP_INPLACE = 1 << 1, /* out[0] may be in[0]'s bytes when nothing else reads them afterwards */
-  OP_RANDOM = 1 << 2,  /* draws from the context's counters: never folded */
-  OP_SHAPES = 1 << 3,  /* reads the shapes of its inputs only: folded though their data is not known */
+  OP_ALIAS = 1 << 0,     /* out[0] is in[0] under another shape: a memory plan may give both the same bytes */
+  OP_INPLACE = 1 << 1,   /* out[0] may be in[0]'s bytes when nothing else reads them afterwards */
+  OP_RANDOM = 1 << 2,    /* draws from the context's counters: never folded */
+  OP_SHAPES = 1 << 3,    /* reads the shapes of its inputs only: folded though their data is not known */
   OP_POINTWISE = 1 << 4, /* where all tensors have one shape, out[..][i] depends on in[..][i] alone: the
                             elements may lie in any order that is the same for all */
 };

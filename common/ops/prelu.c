@@ -7,6 +7,10 @@ static int prelu_infer(struct graph *graph, const struct node *node, struct err 
   char left[128], right[128];
   if (infer_check_f32(graph, node, err))
     return err->code;
+  if (slope.shape.rank == 1 && x.shape.rank > 2 && slope.shape.dim[0] == x.shape.dim[1] &&
+      slope.shape.dim[0] != 1 && slope.shape.dim[0] != x.shape.dim[x.shape.rank - 1])
+    return node_error(node, err, ERR_UNSUPPORTED,
+                      "a slope along the channels, as before opset 7, is not supported");
   if (!broadcast_shapes(&x.shape, &slope.shape, &shape) || !shape_is_same(&shape, &x.shape))
     return node_error(node, err, ERR_INVALID, "the slope's shape %s does not broadcast to %s",
                       shape_text(&slope.shape, left, sizeof left), shape_text(&x.shape, right, sizeof right));

@@ -88,7 +88,7 @@ struct backend_program {
   dnnl_primitive_desc_t *descs; /* released when building ends */
   int n_descs, descs_capacity;
   struct cpu_product *products; /* of steps that loop over some; NULL */
-  void *block; /* all PLANNED and KEPT bytes */
+  void *block;                  /* all PLANNED and KEPT bytes */
   size_t block_bytes;
 };
 

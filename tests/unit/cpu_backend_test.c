@@ -116,6 +116,14 @@ static void add_backward(struct fixture *f, int logits) {
   free(grads);
 }
 
+static void feed(struct fixture *f, const struct shape *images) {
+  f->images = (float *)random_data(f->graph, images, 7, 1);
+  for (int i = 0; i < BATCH; i++)
+    f->labels[i] = i * 7 % CLASSES;
+  f->inputs[0] = f->images;
+  f->inputs[1] = f->labels;
+}
+
 /* conv-bn-relu-pool, grouped conv-relu with a skip, then pool-flatten-gemm beside mean-gemm, relu-gemm, cross
    entropy, backward. */
 static void fixture_init(struct fixture *f) {
@@ -135,11 +143,38 @@ static void fixture_init(struct fixture *f) {
   x = add_node(f, "Add", (int[]){add_gemm(f, x, 180, 32), add_gemm(f, add_mean(f, y), 20, 32)}, 2, NULL, 0);
   x = add_gemm(f, add_node(f, "Relu", &x, 1, NULL, 0), 32, CLASSES);
   add_backward(f, x);
-  f->images = (float *)random_data(f->graph, &image, 7, 1);
-  for (int i = 0; i < BATCH; i++)
-    f->labels[i] = i * 7 % CLASSES;
-  f->inputs[0] = f->images;
-  f->inputs[1] = f->labels;
+  feed(f, &image);
+}
+
+static int add_resize(struct fixture *f, int x, const char *mode, const char *coordinates, int64_t size) {
+  struct shape shape = f->graph->values[x].shape;
+  int sizes = graph_add_constant_i64(f->graph, (int64_t[]){shape.dim[0], shape.dim[1], size, size}, 4);
+  struct attr attrs[] = {
+      {.name = "mode", .type = ATTR_STRING, .s = mode},
+      {.name = "coordinate_transformation_mode", .type = ATTR_STRING, .s = coordinates},
+      {.name = "nearest_mode", .type = ATTR_STRING, .s = "floor"},
+  };
+  return add_node(f, "Resize", (int[]){x, -1, -1, sizes}, 4, attrs, 3);
+}
+
+/* Activations whose channels fill blocks, joined, resized, split and joined again between convolutions. */
+static void fixture_init_joined(struct fixture *f) {
+  struct shape image = {4, {BATCH, 1, 8, 8}};
+  struct attr axis = {.name = "axis", .type = ATTR_INT, .i = 1};
+  struct attr split[] = {axis, {.name = "split", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){16, 32}}};
+  *f = (struct fixture){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  int parts[] = {add_conv(f, x, 1, 16, 3, 1), add_conv(f, x, 1, 32, 3, 1)};
+  x = add_resize(f, add_node(f, "Concat", parts, 2, &axis, 1), "linear", "half_pixel", 16);
+  const int *halves = graph_add_node(f->graph, "Split", &x, 1, 2, split, 2)->outputs;
+  int small = add_max_pool(f, halves[1]);
+  int again[] = {halves[0], add_resize(f, small, "nearest", "asymmetric", 16)};
+  x = add_conv(f, add_node(f, "Concat", again, 2, &axis, 1), 48, CLASSES, 3, 1);
+  x = add_node(f, "Relu", &x, 1, NULL, 0);
+  add_backward(f, add_mean(f, x));
+  feed(f, &image);
 }
 
 static void fixture_fini(struct fixture *f) {
@@ -200,16 +235,13 @@ static bool is_same(const struct answer *a, const struct answer *b) {
   return true;
 }
 
-static void loss_and_gradients_agree_with_ref(void **state) {
-  struct fixture f;
+static void check_against_ref(const struct fixture *f) {
   struct answer cpu, ref;
-  (void)state;
-  fixture_init(&f);
-  run_once("cpu", &f, &cpu);
-  run_once("ref", &f, &ref);
-  for (int w = 0; w < f.n_watched; w++) {
+  run_once("cpu", f, &cpu);
+  run_once("ref", f, &ref);
+  for (int w = 0; w < f->n_watched; w++) {
     double error = 0, norm = 0;
-    for (size_t i = 0; i < watched_bytes(&f, w) / sizeof(float); i++) {
+    for (size_t i = 0; i < watched_bytes(f, w) / sizeof(float); i++) {
       error += pow((double)cpu.values[w][i] - ref.values[w][i], 2);
       norm += pow(ref.values[w][i], 2);
     }
@@ -218,6 +250,21 @@ static void loss_and_gradients_agree_with_ref(void **state) {
   }
   answer_fini(&cpu);
   answer_fini(&ref);
+}
+
+static void loss_and_gradients_agree_with_ref(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  check_against_ref(&f);
+  fixture_fini(&f);
+}
+
+static void joined_split_and_resized_activations_agree_with_ref(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init_joined(&f);
+  check_against_ref(&f);
   fixture_fini(&f);
 }
 
@@ -370,6 +417,7 @@ static void activations_share_their_bytes(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loss_and_gradients_agree_with_ref),
+      cmocka_unit_test(joined_split_and_resized_activations_agree_with_ref),
       cmocka_unit_test(every_watched_value_is_delivered_once_in_node_order),
       cmocka_unit_test(a_second_run_gives_the_same_bits),
       cmocka_unit_test(two_threads_with_programs_of_their_own_give_the_same_bits),

@@ -107,6 +107,10 @@ bool layout_is_dense(const dnnl_memory_desc_t *layout);
 dnnl_memory_desc_t layout_dense(int ndims, const int64_t *dims); /* f32, row-major */
 dnnl_memory_desc_t layout_any(int ndims, const int64_t *dims);   /* f32, for the primitive to choose */
 dnnl_memory_desc_t layout_of_shape(const struct shape *shape);   /* dense; a scalar becomes [1] */
+/* The layout of other dimensions with channels in the same blocks. False if `like` has no such blocks or the
+   channels do not fill them. */
+bool layout_blocked_like(const dnnl_memory_desc_t *like, int ndims, const int64_t *dims,
+                         dnnl_memory_desc_t *layout);
 
 /* build.c: for kernels. `value` is a value's index. */
 

@@ -106,3 +106,20 @@ dnnl_memory_desc_t layout_of_shape(const struct shape *shape) {
   const int64_t one = 1;
   return shape->rank > 0 ? layout_dense(shape->rank, shape->dim) : layout_dense(1, &one);
 }
+
+bool layout_blocked_like(const dnnl_memory_desc_t *like, int ndims, const int64_t *dims,
+                         dnnl_memory_desc_t *layout) {
+  static const dnnl_format_tag_t tags[] = {
+      dnnl_aBc16b,  dnnl_aBcd16b, dnnl_aBcde16b, dnnl_aBc8b,   dnnl_aBcd8b,
+      dnnl_aBcde8b, dnnl_aBc4b,   dnnl_aBcd4b,   dnnl_aBcde4b,
+  };
+  dnnl_memory_desc_t known;
+  if (like->ndims != ndims || like->ndims < 3)
+    return false;
+  for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+    if (dnnl_memory_desc_init_by_tag(&known, ndims, like->dims, dnnl_f32, tags[i]) == dnnl_success &&
+        dnnl_memory_desc_equal(&known, like))
+      return dnnl_memory_desc_init_by_tag(layout, ndims, dims, dnnl_f32, tags[i]) == dnnl_success &&
+             layout->padded_dims[1] == dims[1];
+  return false;
+}

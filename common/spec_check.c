@@ -54,6 +54,16 @@ static int check_columns(const Weir__DataSource *source, const char *key, struct
   return 0;
 }
 
+static int check_model(const Weir__ModelSpec *model, struct err *err) {
+  const char *rule = model && model->batch_norm ? model->batch_norm : "auto";
+  if (!model || !model->onnx || !*model->onnx)
+    return bad(err, "model.onnx", "is missing: which model is to be trained?");
+  if (strcmp(rule, "auto") != 0 && strcmp(rule, "train") != 0 && strcmp(rule, "fixed") != 0)
+    return err_set(err, ERR_INVALID, "model.batch_norm: '%.60s' is not known (known: auto, train, fixed)",
+                   rule);
+  return 0;
+}
+
 static int check_source(const Weir__DataSource *source, const char *key, struct err *err) {
   if (!source->format)
     return err_set(err, ERR_INVALID, "%s.format: is missing, as in {format: idx, ...}", key);
@@ -156,9 +166,7 @@ static void add_defaults(Weir__RunSpec *spec) {
 int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (check_name(spec, err))
     return err->code;
-  if (!spec->model || !spec->model->onnx || !*spec->model->onnx)
-    return bad(err, "model.onnx", "is missing: which model is to be trained?");
-  if (check_data(spec->data, err) || check_train(spec->train, err))
+  if (check_model(spec->model, err) || check_data(spec->data, err) || check_train(spec->train, err))
     return err->code;
   if (spec->eval && spec->eval->has_every_steps && spec->eval->every_steps == 0)
     return bad(err, "eval.every_steps", "must be at least 1");

@@ -96,7 +96,8 @@ struct graph {
   int n_guards;
   int next_name; /* of values without one */
   int opset;
-  bool is_training; /* train graph: Dropout drops, BatchNormalization uses the batch */
+  bool is_from_pytorch; /* the file was written by PyTorch's exporter */
+  bool is_training;     /* train graph: Dropout drops, BatchNormalization uses the batch */
 };
 
 size_t dtype_size(enum dtype dtype);      /* bytes of an element */

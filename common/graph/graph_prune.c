@@ -16,6 +16,7 @@ struct graph *graph_clone(const struct graph *graph) {
   struct arena *arena = &copy->arena;
   copy->opset = graph->opset;
   copy->next_name = graph->next_name;
+  copy->is_from_pytorch = graph->is_from_pytorch;
   copy->is_training = graph->is_training;
   for (int i = 0; i < graph->n_values; i++)
     graph_add_value(copy, graph->values[i]);

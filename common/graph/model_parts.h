@@ -36,6 +36,13 @@ void model_note_constants(struct model_builder *builder);
 int model_rewrite_train(struct model_builder *builder, struct err *err);
 int model_rewrite_eval(struct model_builder *builder, struct err *err);
 
+/* The eval graph's draws of 0 or 1 with a known probability become that probability. Shapes are inferred
+   before. */
+void model_expect_draws(struct graph *eval);
+
+/* Whether a BatchNormalization of the file trains, by the spec's model.batch_norm. */
+bool model_batch_norm_trains(const Weir__ModelSpec *spec, const struct graph *graph, const struct node *node);
+
 /* Cuts parameters and statistics, whose lengths are set, into blocks. */
 void model_cut_blocks(struct model *model);
 

@@ -1,4 +1,4 @@
-/* Dropout and batch norm in the train and the eval graph. */
+/* Dropout, batch norm and random draws in the train and the eval graph. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,9 +46,17 @@ static int extra_output_read(const struct node *node, const bool *is_read) {
   return -1;
 }
 
-/* Before opset 14 the outputs behind the first ask for training, since then an attribute does. */
-static bool batch_norm_trains(const struct graph *graph, const struct node *node) {
-  return graph->opset < 14 ? node->n_outputs > 1 : node_attr_int(node, "training_mode", 0) != 0;
+/* Before opset 14 the outputs behind the first ask for training, since then an attribute does, which
+   PyTorch's newer exporter leaves out whatever mode the module is in. */
+bool model_batch_norm_trains(const Weir__ModelSpec *spec, const struct graph *graph,
+                             const struct node *node) {
+  const char *rule = spec && spec->batch_norm ? spec->batch_norm : "auto";
+  const struct attr *mode = node_attr(node, "training_mode");
+  if (strcmp(rule, "auto") != 0)
+    return strcmp(rule, "train") == 0;
+  if (graph->opset < 14)
+    return node->n_outputs > 1;
+  return mode ? mode->type == ATTR_INT && mode->i != 0 : graph->is_from_pytorch;
 }
 
 /* Before opset 12 every Dropout of a training graph drops, since then those whose third input is true. */
@@ -120,13 +128,26 @@ static int batch_norm_train(struct model_builder *builder, struct node *node, co
   return 0;
 }
 
+/* Gives the node the form that normalises with its running statistics, whichever it had. */
+static int batch_norm_infer_form(struct graph *graph, struct node *node, const bool *is_read,
+                                 struct err *err) {
+  int extra = extra_output_read(node, is_read);
+  if (extra >= 0)
+    return node_error(node, err, ERR_UNSUPPORTED, "its output '%s' is read: only the first may be",
+                      graph->values[extra].name);
+  node_become(graph, node, node->op, node->n_inputs, 1, "training_mode");
+  return node->op->infer(graph, node, err);
+}
+
 /* A batch norm that does not train keeps its statistics. */
-static void batch_norm_fix(struct model_builder *builder, const struct node *node) {
+static int batch_norm_fix(struct model_builder *builder, struct node *node, const bool *is_read,
+                          struct err *err) {
   for (int i = 3; i < node->n_inputs; i++) {
     struct initializer_note *note = node->inputs[i] >= 0 ? note_of(builder, node->inputs[i]) : NULL;
     if (note)
       note->is_fixed = true;
   }
+  return batch_norm_infer_form(builder->model->train, node, is_read, err);
 }
 
 /* Nothing computes with a running statistic in the train graph: it would differ between the microbatches. */
@@ -155,10 +176,9 @@ int model_rewrite_train(struct model_builder *builder, struct err *err) {
       if (!code && !drops)
         code = dropout_bypass(graph, node, is_read, err);
     } else if (is_op(node, "BatchNormalization")) {
-      if (batch_norm_trains(graph, node))
-        code = batch_norm_train(builder, node, is_read, err);
-      else
-        batch_norm_fix(builder, node);
+      code = model_batch_norm_trains(builder->spec, graph, node)
+                 ? batch_norm_train(builder, node, is_read, err)
+                 : batch_norm_fix(builder, node, is_read, err);
     }
   }
   free(is_read);
@@ -173,11 +193,12 @@ int model_rewrite_eval(struct model_builder *builder, struct err *err) {
     struct node *node = graph->nodes[n];
     if (is_op(node, "Dropout")) {
       code = dropout_bypass(graph, node, is_read, err);
-    } else if (is_op(node, "BatchNormalization") && batch_norm_trains(graph, node)) {
-      node_become(graph, node, node->op, node->n_inputs, 1, "training_mode");
-      code = node->op->infer(graph, node, err);
+    } else if (is_op(node, "BatchNormalization")) {
+      code = batch_norm_infer_form(graph, node, is_read, err);
     }
   }
   free(is_read);
+  if (!code)
+    model_expect_draws(graph);
   return code;
 }

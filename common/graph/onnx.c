@@ -37,6 +37,7 @@ int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, st
   onnx_sequences_lower(model->graph);
   reader.model = model;
   reader.proto = model->graph;
+  reader.graph->is_from_pytorch = model->producer_name && strcmp(model->producer_name, "pytorch") == 0;
   code = read_opset(model, &reader.graph->opset, err);
   if (!code)
     code = onnx_flatten(&reader, err);

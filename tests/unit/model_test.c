@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "common/graph/model.h"
+#include "common/graph/op.h"
 #include "common/random.h"
 #include "common/sha256.h"
 #include "tests/unit/graph_run.h"
@@ -299,6 +300,112 @@ static void batch_norm_in_inference_form_keeps_its_statistics_fixed(void **state
   }
 }
 
+/* Whether the batch norm trains, of a file of that opset whose node says so (1), says no (0) or says nothing
+   (-1). */
+static bool batch_norm_trains(int opset, int says, const char *producer, const char *rule) {
+  struct onnx_build build;
+  struct test_spec spec;
+  struct model *model;
+  bool trains;
+  spec_init(&spec);
+  spec.model.batch_norm = (char *)rule;
+  build_batch_norm(&build, opset, says == 1);
+  if (says < 0 && opset >= 14)
+    build.graph.node[0]->n_attribute--;
+  build.model.producer_name = (char *)producer;
+  model = open_model(&build, &spec);
+  trains = count_ops(model->train, "BatchNormTraining") == 1;
+  assert_int_equal(model->n_statistics, trains ? 2 : 0);
+  assert_int_equal(count_ops(model->train, "BatchNormalization"), !trains);
+  assert_int_equal(count_ops(model->eval, "BatchNormalization"), 1);
+  model_close(model);
+  onnx_build_fini(&build);
+  return trains;
+}
+
+static void the_spec_or_else_the_file_says_whether_batch_norm_trains(void **state) {
+  (void)state;
+  assert_true(batch_norm_trains(17, -1, "pytorch", NULL));
+  assert_true(batch_norm_trains(17, -1, "pytorch", "auto"));
+  assert_false(batch_norm_trains(17, -1, "other", "auto"));
+  assert_false(batch_norm_trains(17, -1, NULL, "auto"));
+  assert_false(batch_norm_trains(17, 0, "pytorch", "auto"));
+  assert_true(batch_norm_trains(17, 1, "other", "auto"));
+  assert_false(batch_norm_trains(13, -1, "pytorch", "auto")); /* outputs tell there */
+  for (int says = -1; says < 2; says++)
+    for (int opset = 13; opset <= 17; opset += 4) {
+      assert_true(batch_norm_trains(opset, says, "pytorch", "train"));
+      assert_false(batch_norm_trains(opset, says, "pytorch", "fixed"));
+    }
+}
+
+/* x -> y = x w * (draw / 0.75), where the draw is 1 with probability 0.75. way: how it is written. */
+static void build_draw(struct onnx_build *build, int way) {
+  static const char *const comparisons[] = {"Less", "Greater", "LessOrEqual", "GreaterOrEqual"};
+  Onnx__TensorProto *tensor;
+  Onnx__NodeProto *node;
+  float p = way == 5 ? 0.25f : 0.75f, q = 0.75f;
+  onnx_build_init(build, 17);
+  onnx_build_input(build, "x", DIMS(-1, 3));
+  onnx_build_weight(build, "w", DIMS(3, 2));
+  onnx_build_node(build, "MatMul", NULL, "x,w", "h");
+  for (int i = 0; i < 2; i++) {
+    tensor = onnx_build_tensor(build, "", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, NULL, 0);
+    onnx_build_raw(build, tensor, i ? &q : &p, sizeof p);
+    node = onnx_build_node(build, "Constant", NULL, "", i ? "q" : "p");
+    onnx_build_attr(build, node, "value", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR)->t = tensor;
+  }
+  if (way == 0) {
+    onnx_build_node(build, "Expand", NULL, "p,s", "ps");
+    onnx_build_node(build, "Shape", NULL, "h", "s");
+    onnx_build_node(build, "Bernoulli", NULL, "ps", "d");
+  } else {
+    node = onnx_build_node(build, "RandomUniformLike", NULL, "h", "r");
+    if (way == 5) { /* of [-1, 4): a quarter lies below 0.25 */
+      onnx_build_float(build, node, "low", -1);
+      onnx_build_float(build, node, "high", 4);
+    }
+    onnx_build_node(build, comparisons[(way - 1) % 4], NULL, way % 2 ? "r,p" : "p,r", "b");
+    onnx_build_int(build, onnx_build_node(build, "Cast", NULL, "b", "d"), "to", 1);
+  }
+  onnx_build_node(build, "Div", NULL, "d,q", "s1");
+  onnx_build_node(build, "Mul", NULL, "h,s1", "y");
+  onnx_build_output(build, "y");
+}
+
+static void inference_takes_the_expectation_of_a_draw(void **state) {
+  (void)state;
+  for (int way = 0; way < (op_find("", "Less") && op_find("", "Cast") ? 6 : 1); way++) {
+    struct onnx_build build;
+    struct model *model;
+    struct arena arena;
+    struct err err = ERR_NONE;
+    void **data;
+    float x[SAMPLES * 3];
+    int64_t labels[SAMPLES] = {0};
+    const float *y = NULL, *h = NULL;
+    build_draw(&build, way);
+    model = open_model(&build, NULL);
+    assert_int_equal(count_ops(model->train, "RandomUniformLike") + count_ops(model->train, "Bernoulli"), 1);
+    assert_int_equal(count_ops(model->eval, "RandomUniformLike") + count_ops(model->eval, "Bernoulli"), 0);
+    arena_init(&arena);
+    data = mem_new((size_t)model->eval->n_values * sizeof *data);
+    for (int i = 0; i < SAMPLES * 3; i++)
+      x[i] = (float)(i % 5) - 2;
+    data[model->eval->inputs[0]] = x;
+    data[model->eval->inputs[1]] = labels;
+    assert_int_equal(graph_run(model->eval, data, &arena, &err), 0);
+    y = data[graph_find(model->eval, "y")];
+    h = data[graph_find(model->eval, "h")];
+    for (int i = 0; i < SAMPLES * 2; i++)
+      assert_true(y[i] == (way == 5 ? h[i] * (0.25f / 0.75f) : h[i]));
+    free(data);
+    arena_fini(&arena);
+    model_close(model);
+    onnx_build_fini(&build);
+  }
+}
+
 static void a_running_statistic_has_one_user(void **state) {
   struct onnx_build build;
   (void)state;
@@ -559,6 +666,8 @@ int main(void) {
       cmocka_unit_test(a_tied_weight_is_one_parameter),
       cmocka_unit_test(batch_norm_in_training_keeps_statistics),
       cmocka_unit_test(batch_norm_in_inference_form_keeps_its_statistics_fixed),
+      cmocka_unit_test(the_spec_or_else_the_file_says_whether_batch_norm_trains),
+      cmocka_unit_test(inference_takes_the_expectation_of_a_draw),
       cmocka_unit_test(a_running_statistic_has_one_user),
       cmocka_unit_test(dropout_drops_where_training_asks_for_it),
       cmocka_unit_test(an_output_that_the_loss_does_not_take_is_named),

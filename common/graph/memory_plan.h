@@ -11,8 +11,8 @@ struct memory_span {
   size_t offset;
 };
 
-/* Gives every span an offset (multiple of 64) such that spans alive at the same time do not overlap: largest
-   first, lowest gap that fits. Returns the arena's size in bytes. */
+/* Gives every span an offset (multiple of 64) such that spans alive at the same time do not overlap. Returns
+   the arena's size in bytes. */
 size_t memory_plan(struct memory_span *spans, int n);
 
 #endif

@@ -472,30 +472,46 @@ static void all_nodes_without_a_gradient_are_named(void **state) {
   graph_free(graph);
 }
 
-static void memory_of_tensors_that_live_together_never_overlaps(void **state) {
-  struct memory_span spans[60];
-  (void)state;
-  for (uint64_t round = 0; round < 200; round++) {
-    int n = 1 + (int)(random_bits(round, 0) % 60);
-    size_t size, sum = 0;
-    for (int i = 0; i < n; i++) {
-      spans[i].size_bytes = random_bits(round, (uint64_t)(4 * i + 1)) % 1000;
-      spans[i].first = (int)(random_bits(round, (uint64_t)(4 * i + 2)) % 20);
-      spans[i].last = spans[i].first + (int)(random_bits(round, (uint64_t)(4 * i + 3)) % 6);
-      sum += (spans[i].size_bytes + 63) / 64 * 64;
-    }
-    size = memory_plan(spans, n);
-    assert_true(size <= sum);
-    for (int i = 0; i < n; i++) {
-      assert_int_equal(spans[i].offset % 64, 0);
-      assert_true(spans[i].offset + spans[i].size_bytes <= size);
-      for (int j = 0; j < i; j++)
-        if (spans[i].first <= spans[j].last && spans[j].first <= spans[i].last)
-          assert_true(spans[i].offset + spans[i].size_bytes <= spans[j].offset ||
-                      spans[j].offset + spans[j].size_bytes <= spans[i].offset || spans[i].size_bytes == 0 ||
-                      spans[j].size_bytes == 0);
-    }
+/* n random spans over `steps` steps are planned; those that live together must not overlap. */
+static void check_plan(uint64_t round, int n, int steps) {
+  struct memory_span *spans = mem_new((size_t)n * sizeof *spans);
+  size_t size, sum = 0;
+  for (int i = 0; i < n; i++) {
+    spans[i].size_bytes = random_bits(round, (uint64_t)(4 * i + 1)) % 1000;
+    spans[i].first = (int)(random_bits(round, (uint64_t)(4 * i + 2)) % (unsigned)steps);
+    spans[i].last = spans[i].first + (int)(random_bits(round, (uint64_t)(4 * i + 3)) % 6);
+    sum += (spans[i].size_bytes + 63) / 64 * 64;
   }
+  size = memory_plan(spans, n);
+  assert_true(size <= sum);
+  for (int i = 0; i < n; i++) {
+    assert_int_equal(spans[i].offset % 64, 0);
+    assert_true(spans[i].offset + spans[i].size_bytes <= size);
+    for (int j = 0; j < i; j++)
+      if (spans[i].first <= spans[j].last && spans[j].first <= spans[i].last)
+        assert_true(spans[i].offset + spans[i].size_bytes <= spans[j].offset ||
+                    spans[j].offset + spans[j].size_bytes <= spans[i].offset || spans[i].size_bytes == 0 ||
+                    spans[j].size_bytes == 0);
+  }
+  free(spans);
+}
+
+static void memory_of_tensors_that_live_together_never_overlaps(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < 200; round++)
+    check_plan(round, 1 + (int)(random_bits(round, 0) % 60), 20);
+  for (uint64_t round = 0; round < 5; round++) /* planned in another way */
+    check_plan(round, 3000, 400);
+}
+
+static void a_plan_of_many_tensors_is_made_fast_and_reuses_memory(void **state) {
+  enum { N = 100000 };
+  struct memory_span *spans = mem_new(N * sizeof *spans);
+  (void)state;
+  for (int i = 0; i < N; i++) /* as of a chain, forward and backward */
+    spans[i] = (struct memory_span){.size_bytes = 64, .first = i, .last = i < N / 2 ? N - 1 - i : i + 1};
+  assert_true(memory_plan(spans, N) <= (N / 2 + 2) * 64);
+  free(spans);
 }
 
 static void memory_is_reused_after_a_tensor_died(void **state) {
@@ -543,6 +559,7 @@ int main(void) {
       cmocka_unit_test(backward_nodes_follow_in_backward_order),
       cmocka_unit_test(all_nodes_without_a_gradient_are_named),
       cmocka_unit_test(memory_of_tensors_that_live_together_never_overlaps),
+      cmocka_unit_test(a_plan_of_many_tensors_is_made_fast_and_reuses_memory),
       cmocka_unit_test(memory_is_reused_after_a_tensor_died),
       cmocka_unit_test(a_long_listing_ends_with_a_count),
   };

@@ -9,7 +9,7 @@ int trained_tensors_init(struct trained_tensors *trained, const void *onnx, size
   uint32_t samples = spec ? spec->train->batch / spec->train->microbatches : 1;
   struct model *model;
   *trained = (struct trained_tensors){0};
-  if (model_open(onnx, onnx_size, spec, samples, spec ? spec->train->batch : 1, &trained->model, err))
+  if (model_open(onnx, onnx_size, spec, samples, &trained->model, err))
     return err->code;
   model = trained->model;
   if (n_params != model->param_elems || n_state != model->row_elems - METRICS)

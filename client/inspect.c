@@ -81,8 +81,8 @@ static void print_ends(const char *what, const struct graph *graph, const int *v
 
 static void print_model(const struct model *model) {
   char count[OUTPUT_TEXT_MAX], bytes[OUTPUT_TEXT_MAX];
-  print_ends("input ", model->eval, model->eval->inputs, model->eval->n_inputs - 1);
-  printf("classes: %lld\n\n", (long long)model->classes);
+  print_ends("input ", model->eval, model->eval->inputs, model->n_columns);
+  printf("classes: %lld\n\n", (long long)model->labels.classes);
   print_layers(model);
   printf("\n");
   print_initializers(model);
@@ -119,7 +119,7 @@ static void print_json(const struct model *model) {
     json_array_append_new(tensors, tensor);
   }
   root = json_pack("{s:o, s:o, s:I, s:I, s:I}", "layers", layers, "tensors", tensors, "parameters",
-                   (json_int_t)model->param_elems, "classes", (json_int_t)model->classes, "blocks",
+                   (json_int_t)model->param_elems, "classes", (json_int_t)model->labels.classes, "blocks",
                    (json_int_t)model->n_blocks);
   json_dumpf(root, stdout, JSON_INDENT(2));
   printf("\n");
@@ -134,7 +134,7 @@ static int inspect_run(const struct args *args) {
   long batch = args_count(args, "batch");
   if (model_file_read(args->arguments[0], &bytes, &size, &err))
     return command_fail(&err);
-  if (model_open(bytes, size, NULL, batch, (uint64_t)batch, &model, &err))
+  if (model_open(bytes, size, NULL, batch, &model, &err))
     err_prefix(&err, "%s", args->arguments[0]);
   else if (args_flag(args, "json"))
     print_json(model);

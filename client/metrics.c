@@ -71,11 +71,12 @@ static size_t step_line(const Weir__StepEvent *step, char *line) {
 }
 
 static size_t eval_line(const Weir__EvalEvent *eval, char *line) {
-  char loss[32], accuracy[32], incarnation[48];
+  char loss[32], accuracy[32], named[48] = "", incarnation[48];
+  if (!isnan(eval->accuracy))
+    snprintf(named, sizeof named, ",\"accuracy\":%s", metrics_number(eval->accuracy, accuracy));
   return (size_t)snprintf(
-      line, METRICS_LINE_MAX, "{\"event\":\"eval\",\"step\":%" PRIu64 ",\"loss\":%s,\"accuracy\":%s%s}\n",
-      eval->step, metrics_number(eval->loss, loss), metrics_number(eval->accuracy, accuracy),
-      incarnation_text(eval->incarnation, incarnation));
+      line, METRICS_LINE_MAX, "{\"event\":\"eval\",\"step\":%" PRIu64 ",\"loss\":%s%s%s}\n", eval->step,
+      metrics_number(eval->loss, loss), named, incarnation_text(eval->incarnation, incarnation));
 }
 
 static size_t done_line(const Weir__DoneEvent *done, char *line) {

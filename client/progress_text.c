@@ -202,8 +202,10 @@ void progress_plain_line(const struct progress_view *view, char line[PROGRESS_LI
 void progress_eval_line(const struct progress_view *view, const Weir__EvalEvent *eval,
                         char line[PROGRESS_LINE_MAX]) {
   char loss[OUTPUT_TEXT_MAX], accuracy[OUTPUT_TEXT_MAX], trained[OUTPUT_TEXT_MAX];
-  snprintf(line, PROGRESS_LINE_MAX, "eval at step %" PRIu64 "  loss %s  accuracy %s  after %s", eval->step,
-           output_loss(eval->loss, loss), output_percent(eval->accuracy, accuracy),
+  bool has_accuracy = !isnan(eval->accuracy); /* the loss has classes */
+  snprintf(line, PROGRESS_LINE_MAX, "eval at step %" PRIu64 "  loss %s%s%s  after %s", eval->step,
+           output_loss(eval->loss, loss), has_accuracy ? "  accuracy " : "",
+           has_accuracy ? output_percent(eval->accuracy, accuracy) : "",
            output_duration(view->trained_seconds, trained));
 }
 

@@ -102,6 +102,9 @@ static void value_text(const ProtobufCFieldDescriptor *field, const void *value,
   case PROTOBUF_C_TYPE_UINT64:
     snprintf(text, VALUE_BYTES, "%" PRIu64, *(const uint64_t *)value);
     break;
+  case PROTOBUF_C_TYPE_INT64:
+    snprintf(text, VALUE_BYTES, "%" PRId64, *(const int64_t *)value);
+    break;
   case PROTOBUF_C_TYPE_UINT32:
     snprintf(text, VALUE_BYTES, "%" PRIu32, *(const uint32_t *)value);
     break;

@@ -54,7 +54,7 @@ int start_weights_apply(struct submission *submission, const char *from, struct 
   int n = 0;
   if (source_open(&source, connection, err) ||
       model_open(submission->onnx, submission->onnx_size, submission->spec,
-                 train->batch / train->microbatches, train->batch, &model, err))
+                 train->batch / train->microbatches, &model, err))
     goto out;
   matched = mem_new((size_t)model->n_initializers * sizeof *matched);
   if (match(model, &source, matched, &n, err) == 0 &&

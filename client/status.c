@@ -59,6 +59,8 @@ static void status_print_numbers(const Weir__RunInfo *info) {
   if (!isnan(info->accuracy))
     printf("accuracy     %s (eval loss %s)\n", output_percent(info->accuracy, text),
            output_loss(info->eval_loss, total));
+  else if (!isnan(info->eval_loss))
+    printf("eval loss    %s\n", output_loss(info->eval_loss, text));
   if (info->state == WEIR__RUN_STATE__RUNNING)
     printf("speed        %s samples/s\n", output_count(info->samples_per_second, text));
   printf("time         %s\n", output_duration(info->train_seconds, text));

@@ -27,7 +27,7 @@ int submission_load(struct submission *submission, const char *path, struct err 
   if (model_file_read(model_path, &submission->onnx, &submission->onnx_size, err))
     goto out;
   if (model_open(submission->onnx, submission->onnx_size, submission->spec,
-                 train->batch / train->microbatches, train->batch, &model, err))
+                 train->batch / train->microbatches, &model, err))
     err_prefix(err, "%s", model_path);
 out:
   model_close(model);

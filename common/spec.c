@@ -61,6 +61,14 @@ static bool text_to_u64(const char *text, uint64_t most, uint64_t *out) {
   return *end == 0 && errno != ERANGE && *out <= most;
 }
 
+static bool text_to_i64(const char *text, int64_t *out) {
+  uint64_t size, most = (uint64_t)INT64_MAX + (text[0] == '-');
+  if (!text_to_u64(text + (text[0] == '-'), most, &size))
+    return false;
+  *out = (int64_t)(text[0] == '-' ? 0 - size : size);
+  return true;
+}
+
 /* Writes one scalar to `at`, which has the field's C type. */
 static int read_scalar(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
                        void *at, const char *path) {
@@ -87,6 +95,8 @@ static int read_scalar(struct reader *reader, yaml_node_t *node, const ProtobufC
       return fail(reader, node, "%s: '%s' is not a whole number from 0 to %u", path, text, UINT32_MAX);
     *(uint32_t *)at = (uint32_t)whole;
     return 0;
+  case PROTOBUF_C_TYPE_INT64:
+    return text_to_i64(text, at) ? 0 : fail(reader, node, "%s: '%s' is not a whole number", path, text);
   case PROTOBUF_C_TYPE_UINT64:
     if (!text_to_u64(text, UINT64_MAX, &whole))
       return fail(reader, node, "%s: '%s' is not a whole number", path, text);

@@ -23,6 +23,43 @@ static int check_name(const Weir__RunSpec *spec, struct err *err) {
   return 0;
 }
 
+/* Kernels compute with f32. */
+static bool is_amount(double value) {
+  return value >= 0 && isfinite((float)value);
+}
+
+static bool are_amounts(const double *values, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!is_amount(values[i]))
+      return false;
+  return true;
+}
+
+/* Which of them the loss has, model_open finds out. */
+static int check_loss_options(const Weir__LossOptions *options, struct err *err) {
+  if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
+    return bad(err, "model.loss_options.label_smoothing", "must be from 0 to 1");
+  if (!are_amounts(options->weight, options->n_weight))
+    return bad(err, "model.loss_options.weight", "each must be at least 0 and finite");
+  if (!are_amounts(options->pos_weight, options->n_pos_weight))
+    return bad(err, "model.loss_options.pos_weight", "each must be at least 0 and finite");
+  if (!is_amount(options->beta))
+    return bad(err, "model.loss_options.beta", "must be at least 0 and finite");
+  if (!is_amount(options->delta) || (float)options->delta == 0)
+    return bad(err, "model.loss_options.delta", "must be above 0 and finite");
+  if (strcmp(options->reduction, "mean") != 0 && strcmp(options->reduction, "batchmean") != 0)
+    return err_set(err, ERR_INVALID,
+                   "model.loss_options.reduction: '%.60s' is not known (known: mean, batchmean)",
+                   options->reduction);
+  return 0;
+}
+
+static int check_model(const Weir__ModelSpec *model, struct err *err) {
+  if (!model || !model->onnx || !*model->onnx)
+    return bad(err, "model.onnx", "is missing: which model is to be trained?");
+  return model->loss_options ? check_loss_options(model->loss_options, err) : 0;
+}
+
 static int check_transform(const Weir__Transform *transform, struct err *err) {
   const Weir__Normalize *normalize = transform->normalize;
   if (transform->has_scale + (normalize != NULL) != 1)

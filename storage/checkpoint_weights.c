@@ -173,7 +173,7 @@ static int open_model(struct store *store, const Weir__Manifest *manifest, struc
   *model = NULL;
   if (rc)
     return err_prefix(err, "the model");
-  rc = model_open(onnx, size, manifest->spec, train->batch / train->microbatches, train->batch, model, err);
+  rc = model_open(onnx, size, manifest->spec, train->batch / train->microbatches, model, err);
   free(onnx);
   if (rc)
     return err_prefix(err, "the model");

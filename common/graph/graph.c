@@ -112,6 +112,10 @@ int graph_add_constant_f32(struct graph *graph, float value) {
   return add_constant(graph, DTYPE_F32, (struct shape){0}, &value);
 }
 
+int graph_add_constant_vector(struct graph *graph, const float *values, int64_t n) {
+  return add_constant(graph, DTYPE_F32, (struct shape){.rank = 1, .dim = {n}}, values);
+}
+
 int graph_add_constant_i64(struct graph *graph, const int64_t *values, int n) {
   return add_constant(graph, DTYPE_I64, (struct shape){.rank = 1, .dim = {n}}, values);
 }

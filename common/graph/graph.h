@@ -131,9 +131,10 @@ int graph_infer(struct graph *graph, struct err *err);
 int graph_find(const struct graph *graph, const char *name);  /* value index or -1 */
 int graph_add_value(struct graph *graph, struct value value); /* name NULL: made up */
 int graph_add_input(struct graph *graph, const char *name, enum dtype dtype,
-                    const struct shape *shape);                                /* fed */
-int graph_add_constant_f32(struct graph *graph, float value);                  /* a scalar */
-int graph_add_constant_i64(struct graph *graph, const int64_t *values, int n); /* i64[n] */
+                    const struct shape *shape);                                     /* fed */
+int graph_add_constant_f32(struct graph *graph, float value);                       /* a scalar */
+int graph_add_constant_vector(struct graph *graph, const float *values, int64_t n); /* f32[n] */
+int graph_add_constant_i64(struct graph *graph, const int64_t *values, int n);      /* i64[n] */
 
 /* Appends a node of op `name` (ours or ONNX's), makes n_outputs result values and infers their types at once.
    attrs are copied. CHECKs that the op exists and that inference succeeds: callers pass what they inferred.

@@ -10,22 +10,20 @@
 #include "common/graph/fuse.h"
 #include "common/graph/model_parts.h"
 
-static int find_loss(struct model_builder *builder, struct err *err);
 static int note_initializers(struct model_builder *builder, struct err *err);
 static void keep_output(struct model_builder *builder);
 static int make_graphs(struct model_builder *builder, struct err *err);
-static int attach_losses(struct model_builder *builder, struct err *err);
 static int differentiate(struct model_builder *builder, struct err *err);
 static void prune_graphs(struct model_builder *builder);
 static int list_params(struct model_builder *builder, struct err *err);
 static int list_statistics(struct model_builder *builder, struct err *err);
 
 static int build(struct model_builder *builder, struct err *err) {
-  if (find_loss(builder, err) || note_initializers(builder, err))
+  if (model_find_loss(builder, err) || note_initializers(builder, err))
     return err->code;
   keep_output(builder);
   model_note_constants(builder);
-  if (model_columns(builder, err) || make_graphs(builder, err) || attach_losses(builder, err) ||
+  if (model_columns(builder, err) || make_graphs(builder, err) || model_attach_losses(builder, err) ||
       differentiate(builder, err))
     return err->code;
   prune_graphs(builder);
@@ -35,18 +33,30 @@ static int build(struct model_builder *builder, struct err *err) {
   return 0;
 }
 
+/* The best version is chosen by what an evaluation says. */
+static int check_keep_best(const struct model *model, const Weir__RunSpec *spec, struct err *err) {
+  const char *best = spec && spec->checkpoint ? spec->checkpoint->keep_best : NULL;
+  if (!best || strcmp(best, "accuracy") != 0 || model->labels.classes > 0)
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "checkpoint.keep_best: the loss '%s' has no classes and so no accuracy; use loss",
+                 spec->model->loss);
+}
+
 int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
-               uint64_t batch, struct model **out, struct err *err) {
-  struct model_builder builder = {
-      .spec = spec ? spec->model : NULL, .microbatch_samples = microbatch_samples, .batch = batch};
+               struct model **out, struct err *err) {
+  struct model_builder builder = {.spec = spec ? spec->model : NULL,
+                                  .microbatch_samples = microbatch_samples};
   int code;
   *out = NULL;
-  if (microbatch_samples < 1 || batch < 1)
+  if (microbatch_samples < 1)
     return err_set(err, ERR_INVALID, "train.batch: a microbatch needs at least one sample");
   builder.model = mem_new(sizeof *builder.model);
   code = graph_load_onnx(onnx, size_bytes, &builder.model->train, err);
   if (!code)
     code = build(&builder, err);
+  if (!code)
+    code = check_keep_best(builder.model, spec, err);
   free(builder.notes);
   free(builder.note_of_value);
   if (code)
@@ -62,21 +72,6 @@ void model_close(struct model *model) {
   graph_free(model->eval); /* shares the train graph's names and data */
   graph_free(model->train);
   free(model);
-}
-
-static int find_loss(struct model_builder *builder, struct err *err) {
-  const struct graph *graph = builder->model->train;
-  const char *name = builder->spec && builder->spec->loss ? builder->spec->loss : "cross_entropy";
-  builder->loss = loss_find(name);
-  if (builder->loss)
-    return 0;
-  for (int o = 0; o < graph->n_outputs; o++)
-    if (strcmp(graph->values[graph->outputs[o]].name, name) == 0)
-      return err_set(err, ERR_UNSUPPORTED,
-                     "model.loss: '%s' is an output of the model; losses are supported by name only: %s",
-                     name, loss_names());
-  return err_set(err, ERR_INVALID, "model.loss: there is no loss '%.100s', known are: %s", name,
-                 loss_names());
 }
 
 static int freeze(struct model_builder *builder, const char *pattern, struct err *err) {
@@ -110,11 +105,12 @@ static int note_initializers(struct model_builder *builder, struct err *err) {
   return 0;
 }
 
-/* What does not lead to the first output is not trained: it leaves the graph. */
+/* What does not lead to the output is not trained: it leaves the graph. */
 static void keep_output(struct model_builder *builder) {
   struct model *model = builder->model;
   struct graph *graph = model->train;
   int *map;
+  graph->outputs[0] = graph->outputs[builder->output];
   graph->n_outputs = 1;
   map = graph_prune(graph, graph->outputs, 1);
   builder->note_of_value = mem_new((size_t)graph->n_values * sizeof *builder->note_of_value);
@@ -138,46 +134,23 @@ static int make_graphs(struct model_builder *builder, struct err *err) {
   return model_rewrite_train(builder, err) || model_rewrite_eval(builder, err) ? (int)err->code : 0;
 }
 
-static int attach_loss(struct model_builder *builder, struct graph *graph, struct loss_values *values,
-                       struct err *err) {
-  struct shape shape = {.rank = 1, .dim = {builder->microbatch_samples}};
-  int labels = graph_add_input(graph, "weir.labels", DTYPE_I64, &shape);
-  return builder->loss->attach(graph, graph->outputs[0], labels, values, err);
-}
-
-static int attach_losses(struct model_builder *builder, struct err *err) {
-  struct model *model = builder->model;
-  struct loss_values train, eval;
-  const struct shape *output;
-  if (attach_loss(builder, model->train, &train, err) || attach_loss(builder, model->eval, &eval, err))
-    return err->code;
-  output = &model->train->values[model->train->outputs[0]].shape;
-  model->train_loss_sum = train.loss_sum;
-  model->train_correct = train.correct;
-  model->eval_loss_sum = eval.loss_sum;
-  model->eval_correct = eval.correct;
-  model->classes = train.correct >= 0 ? output->dim[output->rank - 1] : 0;
-  return 0;
-}
-
 static bool is_trainable(const struct graph *graph, const struct initializer_note *note) {
   const struct value *value = note->train_value >= 0 ? &graph->values[note->train_value] : NULL;
   return value && value->dtype == DTYPE_F32 && shape_elems(&value->shape) > 0 && !note->is_frozen &&
          !note->is_fixed && !note->is_constant && note->batch_value < 0;
 }
 
-/* The step's loss is the mean over its samples, of which one microbatch gives a sum. */
+/* One microbatch gives a sum; the step's loss is the mean. */
 static int differentiate(struct model_builder *builder, struct err *err) {
   struct model *model = builder->model;
   struct graph *graph = model->train;
-  int seed = graph_add_constant_f32(graph, (float)(1.0 / (double)builder->batch));
   bool *wanted = mem_new((size_t)graph->n_values);
   int *grads = mem_new((size_t)graph->n_values * sizeof *grads);
   int code;
   for (int i = 0; i < model->n_initializers; i++)
     if (is_trainable(graph, &builder->notes[i]))
       wanted[builder->notes[i].train_value] = true;
-  code = autodiff_run(graph, &model->train_loss_sum, &seed, 1, wanted, grads, err);
+  code = autodiff_run(graph, &model->train_loss.loss_sum, &builder->scale, 1, wanted, grads, err);
   for (int i = 0; i < model->n_initializers && !code; i++)
     if (is_trainable(graph, &builder->notes[i]))
       builder->notes[i].grad = grads[builder->notes[i].train_value];
@@ -190,15 +163,28 @@ static int remap(const int *map, int value) {
   return value >= 0 ? map[value] : -1;
 }
 
+/* The loss's values and the fed inputs are needed. Returns how many roots that makes. */
+static int list_roots(const struct graph *graph, const struct loss_values *loss, int *roots) {
+  int n = 0;
+  roots[n++] = loss->loss_sum;
+  roots[n++] = loss->correct;
+  roots[n++] = loss->scored;
+  roots[n++] = loss->denominator;
+  for (int i = 0; i < graph->n_inputs; i++)
+    roots[n++] = graph->inputs[i];
+  return n;
+}
+
+static void remap_loss(const int *map, struct loss_values *loss) {
+  *loss = (struct loss_values){remap(map, loss->loss_sum), remap(map, loss->correct),
+                               remap(map, loss->scored), remap(map, loss->denominator)};
+}
+
 static void prune_train(struct model_builder *builder) {
   struct model *model = builder->model;
   struct graph *graph = model->train;
-  int *roots = mem_new((size_t)(2 + graph->n_inputs + 2 * model->n_initializers) * sizeof *roots), n = 0,
-      *map;
-  roots[n++] = model->train_loss_sum;
-  roots[n++] = model->train_correct;
-  for (int i = 0; i < graph->n_inputs; i++)
-    roots[n++] = graph->inputs[i];
+  int *roots = mem_new((size_t)(4 + graph->n_inputs + 2 * model->n_initializers) * sizeof *roots), *map;
+  int n = list_roots(graph, &model->train_loss, roots);
   for (int i = 0; i < model->n_initializers; i++) {
     roots[n++] = builder->notes[i].grad;
     roots[n++] = builder->notes[i].batch_value;
@@ -210,8 +196,7 @@ static void prune_train(struct model_builder *builder) {
     note->grad = remap(map, note->grad);
     note->batch_value = remap(map, note->batch_value);
   }
-  model->train_loss_sum = remap(map, model->train_loss_sum);
-  model->train_correct = remap(map, model->train_correct);
+  remap_loss(map, &model->train_loss);
   free(map);
   free(roots);
 }
@@ -219,16 +204,11 @@ static void prune_train(struct model_builder *builder) {
 static void prune_eval(struct model_builder *builder) {
   struct model *model = builder->model;
   struct graph *graph = model->eval;
-  int *roots = mem_new((size_t)(2 + graph->n_inputs) * sizeof *roots), n = 0, *map;
-  roots[n++] = model->eval_loss_sum;
-  roots[n++] = model->eval_correct;
-  for (int i = 0; i < graph->n_inputs; i++)
-    roots[n++] = graph->inputs[i];
-  map = graph_prune(graph, roots, n);
+  int *roots = mem_new((size_t)(4 + graph->n_inputs) * sizeof *roots);
+  int *map = graph_prune(graph, roots, list_roots(graph, &model->eval_loss, roots));
   for (int i = 0; i < model->n_initializers; i++)
     builder->notes[i].eval_value = remap(map, builder->notes[i].eval_value);
-  model->eval_loss_sum = remap(map, model->eval_loss_sum);
-  model->eval_correct = remap(map, model->eval_correct);
+  remap_loss(map, &model->eval_loss);
   free(map);
   free(roots);
 }

@@ -5,11 +5,12 @@
 #define WEIR_COMMON_GRAPH_MODEL_H
 
 #include "common/graph/graph.h"
+#include "common/graph/loss.h"
 #include "spec.pb-c.h"
 
 enum {
   BLOCK_ELEMS_MAX = 65536,
-  MODEL_INPUTS_MAX = 16, /* fed values of a graph, the labels included */
+  MODEL_INPUTS_MAX = 16, /* fed values of a graph, labels and scale included */
 };
 
 /* A trained initializer. The flat parameter vector is all of them in the model's initializer order. */
@@ -22,9 +23,10 @@ struct param {
   int grad;              /* in the train graph: its gradient, complete when that value's producer has run */
 };
 
-/* Columns of a statistics row: [0] loss sum, [1] samples, [2] correct, [3] denominator (samples). Then the
-   running statistics. */
-enum { METRIC_LOSS_SUM, METRIC_SAMPLES, METRIC_CORRECT, METRIC_DENOMINATOR, METRICS };
+/* Columns of a statistics row, of one microbatch: the loss is the sums of LOSS_SUM / DENOMINATOR, the
+   accuracy those of CORRECT / SCORED (labels that count; none for losses without classes). Then the running
+   statistics. */
+enum { METRIC_LOSS_SUM, METRIC_SAMPLES, METRIC_CORRECT, METRIC_DENOMINATOR, METRIC_SCORED, METRICS };
 
 /* A running statistic of training-mode batch norm: running = running * momentum + batch * (1 - momentum), one
    update a microbatch, in order (ONNX BatchNormalization-14). */
@@ -49,8 +51,11 @@ struct block {
 };
 
 struct model {
-  struct graph *train; /* forward, loss and backward of one microbatch; inputs end with the labels */
-  struct graph *eval;  /* forward and loss in inference form, same batch; inputs end with the labels */
+  struct graph *train; /* forward, loss and backward of one microbatch */
+  struct graph *eval;  /* forward and loss in inference form, same batch */
+  int n_columns;       /* inputs of both graphs: the model's so many, the labels if it has them, and of the */
+  bool has_labels;     /* train graph the scale f32[]: 1 / the step's denominator */
+  struct label_rule labels;
   struct param *params;
   int n_params;
   struct statistic *statistics;
@@ -59,12 +64,10 @@ struct model {
   uint32_t n_blocks, n_param_blocks; /* blocks[n_param_blocks] begins with the metrics */
   uint64_t param_elems;              /* length of the flat parameter vector */
   uint64_t row_elems;                /* length of a statistics row and of the statistics state */
-  int train_loss_sum, train_correct; /* value indices; correct may be -1 */
-  int eval_loss_sum, eval_correct;
-  const char **input_columns; /* dataset column of each graph input but the labels; "": not said by the spec,
-                                 the dataset's first column that is not the labels */
+  struct loss_values train_loss, eval_loss;
+  const char **input_columns; /* [n_columns] dataset column of each; "": not said by the spec, the dataset's
+                                 first column that is not the labels */
   const char *label_column;   /* "": the dataset's column "labels" */
-  int64_t classes;            /* labels must be below; 0: any */
   int n_initializers;         /* of the ONNX file, in order: what weights_sha256 walks */
   struct initializer {
     const char *name;
@@ -72,12 +75,12 @@ struct model {
   } * initializers;
 };
 
-/* spec may be NULL for a look at a file (inspect): cross_entropy when its output allows, nothing frozen.
-   microbatch_samples: the batch of one execution; batch: samples of the whole step (the loss's denominator).
-   Errors: those of graph_load_onnx and graph_infer; INVALID for a loss, input, label or frozen pattern that
-   does not fit the model; nothing trainable; model inputs that need several columns without model.inputs. */
+/* spec may be NULL for a look at a file (inspect): cross_entropy when its output allows, else the output's
+   sum; nothing frozen. microbatch_samples: the batch of one execution. Errors: those of graph_load_onnx and
+   graph_infer; INVALID for a loss, its options, an input, label or frozen pattern that does not fit the
+   model; nothing trainable; model inputs that need several columns without model.inputs. */
 int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
-               uint64_t batch, struct model **out, struct err *err);
+               struct model **out, struct err *err);
 void model_close(struct model *model); /* NULL is ignored */
 
 /* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file. */

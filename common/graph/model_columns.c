@@ -44,11 +44,12 @@ int model_columns(struct model_builder *builder, struct err *err) {
   if (graph->n_inputs == 0)
     return err_set(err, ERR_INVALID, "the model's output '%s' depends on no input",
                    graph->values[graph->outputs[0]].name);
-  if (graph->n_inputs >= MODEL_INPUTS_MAX)
+  if (graph->n_inputs > MODEL_INPUTS_MAX - 2)
     return err_set(err, ERR_UNSUPPORTED, "the model has %d inputs, at most %d are supported", graph->n_inputs,
-                   MODEL_INPUTS_MAX - 1);
+                   MODEL_INPUTS_MAX - 2);
   if (check_named(graph, builder->spec, err))
     return err->code;
+  model->n_columns = graph->n_inputs;
   model->input_columns = arena_new(&graph->arena, (size_t)graph->n_inputs * sizeof *model->input_columns);
   for (int i = 0; i < graph->n_inputs; i++) {
     const char *column = column_of(builder->spec, input_name(graph, i));

@@ -19,12 +19,18 @@ struct initializer_note {
 struct model_builder {
   struct model *model;
   const Weir__ModelSpec *spec; /* may be NULL */
-  const struct loss_def *loss;
+  const struct loss_def *loss; /* NULL: the output is the loss */
+  int output;                  /* of the graph's: what the loss is of, or the loss itself */
   int64_t microbatch_samples;
-  uint64_t batch;
+  int scale;                      /* in the train graph: the fed 1 / denominator */
   struct initializer_note *notes; /* of model->initializers */
   int *note_of_value;             /* of the train graph's values that are initializers */
 };
+
+/* Which loss, of which output. */
+int model_find_loss(struct model_builder *builder, struct err *err);
+/* Adds it to both graphs, which have one output, and its scale to the train graph. */
+int model_attach_losses(struct model_builder *builder, struct err *err);
 
 /* Columns of the dataset for the inputs and the labels. */
 int model_columns(struct model_builder *builder, struct err *err);

@@ -1,91 +1,95 @@
-/* CrossEntropy: the loss of a classifier over one microbatch, from logits and labels, and its gradient.
-   logits f32[n,c], labels i64[n] -> loss_sum f32[] (the sum over samples of -log softmax(logits)[label]),
-   correct f32[] (samples whose greatest logit, the first of equals, is the label's). */
-#include <math.h>
-
+/* CrossEntropy: the loss of a classifier over one microbatch, and its gradient.
+   scores f32[n,...] with the classes along `axis` (default 1), labels i64 of that shape without the axis,
+   weights f32[classes] (optional) -> loss_sum, correct, scored, denominator, each f32[] (class_rows.h, which
+   also has the attributes). */
 #include "common/ops/backward.h"
+#include "common/ops/class_rows.h"
 #include "common/ops/infer.h"
 
-/* Checks inputs `first` (logits) and `first` + 1 (labels). */
-static int check_inputs(const struct graph *graph, const struct node *node, int first, struct err *err) {
-  const struct value *logits = node_input(graph, node, first), *labels = node_input(graph, node, first + 1);
-  if (logits->dtype != DTYPE_F32 || labels->dtype != DTYPE_I64)
-    return node_error(node, err, ERR_INVALID, "logits must be f32 and labels i64, they are %s and %s",
-                      dtype_name(logits->dtype), dtype_name(labels->dtype));
-  if (infer_check_rank(graph, node, first, 2, err))
+/* The scores as [outer, classes, inner], the labels as [outer, inner]. */
+struct class_axis {
+  int64_t outer, classes, inner;
+};
+
+static int find_axis(const struct node *node, const struct shape *scores, struct class_axis *axis,
+                     struct shape *labels, struct err *err) {
+  int at;
+  if (infer_axis(node, node_attr_int(node, "axis", 1), scores->rank, false, &at, err))
     return err->code;
-  return infer_check_vector(graph, node, first + 1, logits->shape.dim[0], err);
+  *axis = (struct class_axis){1, scores->dim[at], 1};
+  *labels = (struct shape){.rank = scores->rank - 1};
+  for (int d = 0; d < scores->rank; d++) {
+    *(d < at ? &axis->outer : &axis->inner) *= d == at ? 1 : scores->dim[d];
+    if (d != at)
+      labels->dim[d - (d > at)] = scores->dim[d];
+  }
+  return ERR_OK;
+}
+
+/* Checks inputs `first` (scores) and the two behind it. */
+static int check_inputs(const struct graph *graph, const struct node *node, int first, struct err *err) {
+  const struct value *scores = node_input(graph, node, first);
+  struct class_axis axis;
+  struct shape labels;
+  if (scores->dtype != DTYPE_F32)
+    return node_error(node, err, ERR_INVALID, "scores must be f32, they are %s", dtype_name(scores->dtype));
+  if (scores->shape.rank < 2)
+    return node_error(node, err, ERR_INVALID, "scores need a dimension besides the classes");
+  if (find_axis(node, &scores->shape, &axis, &labels, err))
+    return err->code;
+  return class_rows_check(graph, node, first + 1, &labels, axis.classes, err);
 }
 
 static int cross_entropy_infer(struct graph *graph, const struct node *node, struct err *err) {
-  const struct shape scalar = {0};
-  if (check_inputs(graph, node, 0, err) || infer_output(graph, node, 0, DTYPE_F32, &scalar, err))
-    return err->code;
-  return infer_output(graph, node, 1, DTYPE_F32, &scalar, err);
+  return check_inputs(graph, node, 0, err) ? (int)err->code : class_rows_infer(graph, node, err);
 }
 
 static int cross_entropy_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                                   struct err *err) {
   int dsum = autodiff_grad(ad, node, 0);
+  int inputs[] = {dsum, node->inputs[0], node->inputs[1], node->n_inputs > 2 ? node->inputs[2] : -1};
   (void)err;
   if (dsum >= 0)
     autodiff_add(ad, node, 0,
-                 backward_node(graph, "CrossEntropyGrad", (int[]){dsum, node->inputs[0], node->inputs[1]}, 3,
-                               NULL, 0));
+                 backward_node(graph, "CrossEntropyGrad", inputs, 4, node->attrs, node->n_attrs));
   return ERR_OK;
-}
-
-static int check_labels(const struct node *node, const struct tensor *labels, int64_t classes,
-                        struct err *err) {
-  const int64_t *label = labels->data;
-  for (int64_t i = 0; i < labels->shape.dim[0]; i++)
-    if (label[i] < 0 || label[i] >= classes)
-      return node_error(node, err, ERR_INVALID, "label %lld of sample %lld is not in [0, %lld)",
-                        (long long)label[i], (long long)i, (long long)classes);
-  return ERR_OK;
-}
-
-static int64_t greatest_index(const float *row, int64_t n) {
-  int64_t greatest = 0;
-  for (int64_t k = 1; k < n; k++)
-    if (row[k] > row[greatest])
-      greatest = k;
-  return greatest;
-}
-
-/* log(sum(exp(row - greatest))) */
-static double log_sum(const float *row, int64_t n, double greatest) {
-  double sum = 0.0;
-  for (int64_t k = 0; k < n; k++)
-    sum += exp(row[k] - greatest);
-  return log(sum);
 }
 
 static int cross_entropy_ref(const struct op_call *call, struct err *err) {
-  const float *row = call->in[0].data;
-  const int64_t *labels = call->in[1].data;
-  float *loss_sum = call->out[0].data, *correct_count = call->out[1].data;
-  int64_t n = call->in[0].shape.dim[0], classes = call->in[0].shape.dim[1];
-  double loss = 0.0, correct = 0.0;
-  if (check_labels(call->node, &call->in[1], classes, err))
+  const float *x = call->in[0].data;
+  const int64_t *label = call->in[1].data;
+  struct class_sums sums = {0};
+  struct class_rows loss;
+  struct class_axis axis;
+  struct shape labels;
+  if (find_axis(call->node, &call->in[0].shape, &axis, &labels, err) ||
+      class_rows_init(&loss, call, 1, axis.classes, err))
     return err->code;
-  for (int64_t i = 0; i < n; i++, row += classes) {
-    int64_t greatest = greatest_index(row, classes);
-    loss += row[greatest] - (double)row[labels[i]] + log_sum(row, classes, row[greatest]);
-    correct += greatest == labels[i];
-  }
-  *loss_sum = (float)loss;
-  if (correct_count)
-    *correct_count = (float)correct;
+  for (int64_t o = 0; o < axis.outer; o++, x += axis.classes * axis.inner)
+    for (int64_t i = 0; i < axis.inner; i++)
+      class_rows_add(&loss, x + i, axis.inner, *label++, &sums);
+  class_rows_finish(&sums, call);
   return ERR_OK;
 }
 
 static const struct op_case cross_entropy_cases[] = {
-    {.inputs = "f32[4,5] i64{5}[4]", .outputs = 2},
+    {.inputs = "f32[4,5] i64{5}[4]", .outputs = 4},
     {.inputs = "f32[1,3] i64[1]=2"},
     {.inputs = "f32[7,10] i64{10}[7]", .outputs = 2},
     {.inputs = "f32[2,3]=500,-500,499,-300,-301,-302 i64[2]=1,0", .outputs = 2, .is_not_smooth = true},
     {.inputs = "f32[n,c] i64{c}[n]", .draw = "n=1..6 c=2..7", .outputs = 2},
+    {.inputs = "f32[4,3] i64[4]=2,-100,0,-100 f32[3]==0.5,1,2", .outputs = 4},
+    {.inputs = "f32[2,4] i64[2]=-100,-100", .outputs = 4},
+    {.inputs = "f32[2,3,5] i64[2,3]=1,-1,4,-1,0,2", .attrs = "axis=2 ignore_index=-1", .outputs = 4},
+    {.inputs = "f32[n,3,h,w] i64{3}[n,h,w] f32[3]==0.25,1,0",
+     .attrs = "axis=1 label_smoothing=0.125f ignore_index=1",
+     .draw = "n=1..3 h=1..4 w=1..3",
+     .outputs = 4},
+    {.inputs = "f32[n,t,c] i64{c}[n,t] w",
+     .attrs = "axis=-1 label_smoothing=0.5f log_probabilities=l",
+     .draw = "n=1..3 t=1..4 c=2..6 l=0|1 w=-|f32{0..2}[c]",
+     .outputs = 4},
+    {.inputs = "f32[3,4] i64[3]=3,-100,1 f32[4]==1,2,3,4", .attrs = "log_probabilities=1", .outputs = 4},
     {0},
 };
 
@@ -96,9 +100,9 @@ const struct op_def op_CrossEntropy = {
     .name = "CrossEntropy",
     .domain = "ai.weir",
     .min_inputs = 2,
-    .max_inputs = 2,
+    .max_inputs = 3,
     .min_outputs = 1,
-    .max_outputs = 2,
+    .max_outputs = CLASS_ROWS_SUMS,
     .infer = cross_entropy_infer,
     .backward = cross_entropy_backward,
     .ref = cross_entropy_ref,
@@ -107,34 +111,34 @@ const struct op_def op_CrossEntropy = {
 };
 
 static int cross_entropy_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
-  struct shape logits = node_input(graph, node, 1)->shape;
+  struct shape scores = node_input(graph, node, 1)->shape;
   if (infer_check_rank(graph, node, 0, 0, err) || check_inputs(graph, node, 1, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &logits, err);
+  return infer_output(graph, node, 0, DTYPE_F32, &scores, err);
 }
 
-/* dlogits = dsum (softmax(logits) - onehot(label)) */
 static int cross_entropy_grad_ref(const struct op_call *call, struct err *err) {
-  const float *dsum = call->in[0].data, *row = call->in[1].data;
-  const int64_t *labels = call->in[2].data;
-  float *grad = call->out[0].data;
-  int64_t n = call->in[1].shape.dim[0], classes = call->in[1].shape.dim[1];
-  if (check_labels(call->node, &call->in[2], classes, err))
+  const float *dsum = call->in[0].data, *x = call->in[1].data;
+  const int64_t *label = call->in[2].data;
+  float *dx = call->out[0].data;
+  struct class_rows loss;
+  struct class_axis axis;
+  struct shape labels;
+  if (find_axis(call->node, &call->in[1].shape, &axis, &labels, err) ||
+      class_rows_init(&loss, call, 2, axis.classes, err))
     return err->code;
-  for (int64_t i = 0; i < n; i++, row += classes, grad += classes) {
-    double greatest = row[greatest_index(row, classes)], log_total = log_sum(row, classes, greatest);
-    for (int64_t k = 0; k < classes; k++)
-      grad[k] = (float)(*dsum * (exp(row[k] - greatest - log_total) - (k == labels[i])));
-  }
+  for (int64_t o = 0; o < axis.outer; o++, x += axis.classes * axis.inner, dx += axis.classes * axis.inner)
+    for (int64_t i = 0; i < axis.inner; i++)
+      class_rows_gradient(&loss, x + i, axis.inner, *label++, *dsum, dx + i);
   return ERR_OK;
 }
 
-/* dsum f32[], logits, labels -> dlogits */
+/* dsum f32[], scores, labels, weights -> dscores */
 static const struct op_def cross_entropy_grad = {
     .name = "CrossEntropyGrad",
     .domain = "ai.weir",
     .min_inputs = 3,
-    .max_inputs = 3,
+    .max_inputs = 4,
     .min_outputs = 1,
     .max_outputs = 1,
     .infer = cross_entropy_grad_infer,

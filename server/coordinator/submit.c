@@ -162,7 +162,7 @@ static int model_check(struct upload *upload) {
   const Weir__TrainSpec *train = upload->spec->train;
   struct model *model;
   int rc = model_open(upload->onnx->data, upload->onnx->size_bytes, upload->spec,
-                      train->batch / train->microbatches, train->batch, &model, &upload->err);
+                      train->batch / train->microbatches, &model, &upload->err);
   if (rc)
     return err_prefix(&upload->err, "%s", upload->spec->model->onnx);
   upload->parameters = model->param_elems;

@@ -34,8 +34,7 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   report_log_init(&run->log, run->id, run->incarnation, setup->tell, setup->user);
   code = run_read_order(run, setup->order, err);
   if (!code)
-    code = model_open(setup->model, setup->model_bytes, run->spec, run->plan.microbatch_samples,
-                      run->plan.batch, &model, err);
+    code = model_open(setup->model, setup->model_bytes, run->spec, run->plan.microbatch_samples, &model, err);
   if (!code)
     code = run_place(run, setup, model, err);
   if (!code)
@@ -245,11 +244,17 @@ uint64_t hosted_run_proven_step(const struct hosted_run *run) {
   return __atomic_load_n(&run->proven_step, __ATOMIC_ACQUIRE);
 }
 
+/* The mean over labels of which none counts is 0. */
+static double loss_of(const struct metrics *metrics) {
+  double denominator = metrics->sum[METRIC_DENOMINATOR];
+  return denominator > 0 ? metrics->sum[METRIC_LOSS_SUM] / denominator : 0;
+}
+
 void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics) {
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
   uint64_t now_ns = clock_now_ns();
   report.step = step;
-  report.loss = metrics->sum[METRIC_LOSS_SUM] / metrics->sum[METRIC_DENOMINATOR];
+  report.loss = loss_of(metrics);
   report.lr = hosted_run_lr(run, step);
   report.samples = (uint64_t)fmax(0, metrics->sum[METRIC_SAMPLES]);
   report.seconds = clock_seconds(now_ns - run->step_ns);
@@ -260,8 +265,8 @@ void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct 
 void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct metrics *metrics) {
   Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
   report.step = version;
-  report.loss = metrics->sum[METRIC_LOSS_SUM] / metrics->sum[METRIC_DENOMINATOR];
-  report.accuracy = metrics->sum[METRIC_CORRECT] / metrics->sum[METRIC_SAMPLES];
+  report.loss = loss_of(metrics);
+  report.accuracy = metrics->sum[METRIC_CORRECT] / metrics->sum[METRIC_SCORED]; /* NaN without classes */
   report.samples = (uint64_t)fmax(0, metrics->sum[METRIC_SAMPLES]);
   report_log_add_eval(&run->log, &report);
 }

@@ -31,7 +31,8 @@ static const struct {
   int input, output; /* -1: none; an output stands for those behind it too */
 } undifferentiated[] = {
     {"BatchNormalization", 3, 1}, {"BatchNormalization", 4, 1},  {"BatchNormTraining", -1, 1},
-    {"CrossEntropy", -1, 1},      {"LayerNormalization", -1, 1},
+    {"CrossEntropy", -1, 1},      {"CrossEntropy", 2, -1},       {"ElementLoss", 1, -1},
+    {"ElementLoss", 2, -1},       {"LayerNormalization", -1, 1},
 };
 
 /* Ops that a node of some case was executed of: gradient ops have no cases of their own. */

@@ -81,7 +81,7 @@ def test_columns_are_fed_where_the_spec_says():
         for keys, words in ((", inputs: {image: pictures}", ("pictures", "images labels")),
                             (", inputs: {picture: images}", ("model.inputs", "picture", "image")),
                             (", inputs: {image: labels}", ("labels", "[1,4,4]")),
-                            (", labels: images", ("images", "[4,4]", "one whole number"))):
+                            (", labels: images", ("images", "are [4,4] in each sample"))):
             spec = write_spec(folder, "wrong.yaml", model, keys)
             said = weir("train", spec, "--out", folder.file("wrong.out"), "--force", status=2).stderr
             assert all(word in said for word in words), said

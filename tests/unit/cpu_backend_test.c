@@ -97,19 +97,21 @@ static int add_mean(struct fixture *f, int x) {
 
 /* Loss, and the gradients of everything in weights. */
 static void add_backward(struct fixture *f, int logits) {
-  struct loss_values loss;
+  const struct loss_def *loss = loss_find("cross_entropy");
+  Weir__LossOptions options = WEIR__LOSS_OPTIONS__INIT;
+  struct loss_site site = {
+      .graph = f->graph, .output = logits, .samples = BATCH, .options = &options, .loss = loss};
   struct err err = ERR_NONE;
   bool *wanted;
   int *grads, seed;
-  int labels = graph_add_input(f->graph, "labels", DTYPE_I64, &(struct shape){1, {BATCH}});
-  assert_int_equal(loss_find("cross_entropy")->attach(f->graph, logits, labels, &loss, &err), ERR_OK);
+  assert_int_equal(loss->attach(&site, &err), ERR_OK);
   seed = graph_add_constant_f32(f->graph, 1.0f / BATCH);
   wanted = mem_new((size_t)f->graph->n_values);
   grads = mem_new((size_t)f->graph->n_values * sizeof *grads);
   for (int w = 0; w < f->n_weights; w++)
     wanted[f->weights[w]] = true;
-  assert_int_equal(autodiff_run(f->graph, &loss.loss_sum, &seed, 1, wanted, grads, &err), ERR_OK);
-  f->watched[f->n_watched++] = loss.loss_sum;
+  assert_int_equal(autodiff_run(f->graph, &site.values.loss_sum, &seed, 1, wanted, grads, &err), ERR_OK);
+  f->watched[f->n_watched++] = site.values.loss_sum;
   for (int w = 0; w < f->n_weights; w++)
     f->watched[f->n_watched++] = grads[f->weights[w]];
   free(wanted);

@@ -187,6 +187,7 @@ static void gzip_and_plain_have_the_same_content_hash(void **state) {
 }
 
 static const struct value image_input = {.name = "image", .dtype = DTYPE_F32, .shape = {4, {2, 1, 2, 3}}};
+static const struct label_rule four_classes = {.classes = 4, .ignore_index = -100};
 static const struct value label_input = {.name = "labels", .dtype = DTYPE_I64, .shape = {1, {2}}};
 
 static void samples_are_transformed_in_the_spec_s_order(void **state) {
@@ -199,13 +200,13 @@ static void samples_are_transformed_in_the_spec_s_order(void **state) {
   Weir__RunSpec *spec = make_spec("images", "labels");
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, false, 0, &form, &err), 0);
+  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, NULL, &form, &err), 0);
   dataset_read(dataset, spec, &form, indices, 2, out);
   for (int i = 0; i < PIXELS; i++) {
     assert_true(out[i] == ((float)(9 * PIXELS + i) * 3 * 0.5f - 1) / 2);
     assert_true(out[PIXELS + i] == ((float)(PIXELS + i) * 3 * 0.5f - 1) / 2);
   }
-  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, true, 4, &form, &err), 0);
+  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, &four_classes, &form, &err), 0);
   dataset_read(dataset, spec, &form, indices, 2, labels);
   assert_int_equal(labels[0], 1);
   assert_int_equal(labels[1], 1);
@@ -218,19 +219,20 @@ static void a_label_out_of_range_is_named_with_its_sample(void **state) {
   struct dataset *dataset;
   struct column_form form;
   struct value wide = image_input;
+  const struct label_rule three_classes = {.classes = 3, .ignore_index = -100};
   Weir__RunSpec *spec = make_spec("images", "labels");
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, true, 3, &form, &err), ERR_INVALID);
+  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, &three_classes, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "labels: sample 3 has label 3, the model has 3 classes");
   wide.shape.dim[3] = 4;
-  assert_int_equal(dataset_bind(dataset, spec, "", &wide, false, 0, &form, &err), ERR_INVALID);
+  assert_int_equal(dataset_bind(dataset, spec, "", &wide, NULL, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "[2,3], the model's input 'image' wants [1,2,4]"));
-  assert_int_equal(dataset_bind(dataset, spec, "pictures", &image_input, false, 0, &form, &err), ERR_INVALID);
+  assert_int_equal(dataset_bind(dataset, spec, "pictures", &image_input, NULL, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "no column 'pictures'; the dataset has: images labels"));
   spec->data->transforms[1]->normalize->n_mean = 2;
   spec->data->transforms[1]->normalize->n_std = 2;
-  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, false, 0, &form, &err), ERR_INVALID);
+  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, NULL, &form, &err), ERR_INVALID);
   dataset_close(dataset);
   spec_free(spec);
 }
@@ -244,7 +246,12 @@ static void batches_made_ahead_equal_batches_made_now(void **state) {
   int inputs[2] = {0, 1};
   struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
   const char *columns[1] = {""};
-  struct model model = {.train = &graph, .input_columns = columns, .label_column = "", .classes = 4};
+  struct model model = {.train = &graph,
+                        .n_columns = 1,
+                        .has_labels = true,
+                        .labels = four_classes,
+                        .input_columns = columns,
+                        .label_column = ""};
   Weir__RunSpec *spec = make_spec("images", "labels");
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
@@ -277,7 +284,12 @@ static void evaluation_covers_every_sample_once(void **state) {
   int inputs[2] = {0, 1};
   struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
   const char *columns[1] = {""};
-  struct model model = {.train = &graph, .input_columns = columns, .label_column = "", .classes = 4};
+  struct model model = {.train = &graph,
+                        .n_columns = 1,
+                        .has_labels = true,
+                        .labels = four_classes,
+                        .input_columns = columns,
+                        .label_column = ""};
   Weir__RunSpec *spec = make_spec("images", "labels");
   uint32_t samples = 0;
   (void)state;

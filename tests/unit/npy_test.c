@@ -227,7 +227,7 @@ static void damaged_arrays_never_crash_the_reader(void **state) {
 static int bind(const struct dataset *dataset, const Weir__RunSpec *spec, const char *column,
                 enum dtype dtype, struct column_form *form, struct err *err) {
   struct value input = {.name = "in", .dtype = dtype, .shape = {1, {2}}};
-  return dataset_bind(dataset, spec, column, &input, false, 0, form, err);
+  return dataset_bind(dataset, spec, column, &input, NULL, form, err);
 }
 
 static void a_file_that_is_cut_while_it_is_used_is_an_error_not_a_signal(void **state) {
@@ -305,7 +305,7 @@ static void what_an_input_cannot_hold_is_named_with_its_sample(void **state) {
   assert_string_equal(err.text, "wide: sample 1 holds 2147483648, which the model's input 'in' (i32) cannot");
   assert_int_equal(bind(dataset, spec, "narrow", DTYPE_U8, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "narrow: sample 0 holds -5, which the model's input 'in' (u8) cannot");
-  assert_int_equal(dataset_bind(dataset, spec, "floats", &rows, false, 0, &form, &err), ERR_INVALID);
+  assert_int_equal(dataset_bind(dataset, spec, "floats", &rows, NULL, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "column 'floats' is f32, the model's input 'in' wants i64");
   dataset_close(dataset);
   spec_free(spec);

@@ -144,6 +144,9 @@ static void an_evaluation_says_after_how_much_training(void **state) {
   eval.accuracy = 0.9012;
   progress_eval_line(&view, &eval, line); /* also to one who watches a run that has ended long ago */
   assert_string_equal(line, "eval at step 1170  loss 0.2500  accuracy 90.12 %  after 0:29");
+  eval.accuracy = NAN; /* the loss has no classes */
+  progress_eval_line(&view, &eval, line);
+  assert_string_equal(line, "eval at step 1170  loss 0.2500  after 0:29");
 }
 
 static void nothing_is_promised_before_the_first_step(void **state) {
@@ -215,6 +218,9 @@ static void metrics_lines_have_the_contracts_keys(void **state) {
   eval.accuracy = 0.852;
   metrics_line(&event, line);
   assert_string_equal(line, "{\"event\":\"eval\",\"step\":468,\"loss\":0.41,\"accuracy\":0.852}\n");
+  eval.accuracy = NAN; /* the loss has no classes */
+  metrics_line(&event, line);
+  assert_string_equal(line, "{\"event\":\"eval\",\"step\":468,\"loss\":0.41}\n");
   event.event_case = WEIR__RUN_EVENT__EVENT_DONE;
   event.done = &done;
   done.steps = 2343;

@@ -40,11 +40,11 @@ static void add(struct fixture *fixture, uint32_t first, bool is_evaluation, con
 }
 
 static const float rows[MICROBATCHES][ELEMS] = {
-    {1.5f, 4, 1, 4, 10, 1}, {2.25f, 4, 2, 4, 20, 2}, {3.125f, 3, 3, 3, 40, 4}};
+    {1.5f, 4, 1, 4, 4, 10, 1}, {2.25f, 4, 2, 4, 4, 20, 2}, {3.125f, 3, 3, 3, 2, 40, 4}};
 
 static void rows_are_merged_in_order_whatever_order_they_come_in(void **state) {
   static const uint32_t orders[][MICROBATCHES] = {{0, 1, 2}, {2, 1, 0}, {1, 2, 0}};
-  static const float before[ELEMS] = {9, 9, 9, 9, 100, 8};
+  static const float before[ELEMS] = {9, 9, 9, 9, 9, 100, 8};
   (void)state;
   for (int o = 0; o < 3; o++) {
     struct fixture fixture;
@@ -62,6 +62,7 @@ static void rows_are_merged_in_order_whatever_order_they_come_in(void **state) {
     assert_true(after[METRICS + 1] == ((8 * 0.5f + 0.5f) * 0.5f + 1) * 0.5f + 2);
     assert_true(after[METRIC_LOSS_SUM] == 6.875f && after[METRIC_SAMPLES] == 11);
     assert_true(after[METRIC_CORRECT] == 6 && after[METRIC_DENOMINATOR] == 11);
+    assert_true(after[METRIC_SCORED] == 10);
     fixture_fini(&fixture);
   }
 }
@@ -81,7 +82,7 @@ static void a_row_that_is_there_already_is_ignored(void **state) {
 
 static void metrics_are_summed_in_double_precision(void **state) {
   struct fixture fixture;
-  float row[ELEMS] = {16777216, 1, 1, 1, 0, 0}, one[ELEMS] = {1, 1, 1, 1, 0, 0};
+  float row[ELEMS] = {16777216, 1, 1, 1}, one[ELEMS] = {1, 1, 1, 1};
   (void)state;
   fixture_init(&fixture);
   add(&fixture, 0, false, row);
@@ -93,7 +94,7 @@ static void metrics_are_summed_in_double_precision(void **state) {
 
 static void an_evaluation_counts_metrics_alone(void **state) {
   struct fixture fixture;
-  float row[ELEMS] = {2.5f, 128, 100, 128, NAN, NAN};
+  float row[ELEMS] = {2.5f, 128, 100, 128, 128, NAN, NAN};
   struct metrics metrics;
   (void)state;
   fixture_init(&fixture);
@@ -112,13 +113,13 @@ static void an_evaluation_counts_metrics_alone(void **state) {
 
 static void a_row_that_is_not_finite_is_refused(void **state) {
   struct fixture fixture;
-  float row[ELEMS] = {1, 1, 1, 1, INFINITY, 0}, eval_row[ELEMS] = {NAN};
+  float row[ELEMS] = {1, 1, 1, 1, 1, INFINITY}, eval_row[ELEMS] = {NAN};
   struct part part = {.node = {0, 0}, .values = row};
   struct err err;
   (void)state;
   fixture_init(&fixture);
   assert_int_equal(statistics_add(&fixture.statistics, &part, &err), ERR_INVALID);
-  assert_string_equal(err.text, "element 4 is inf, not a finite number");
+  assert_string_equal(err.text, "element 5 is inf, not a finite number");
   part.is_evaluation = true;
   part.values = eval_row;
   assert_int_equal(statistics_add(&fixture.statistics, &part, &err), ERR_INVALID);

@@ -2,6 +2,7 @@
 #include "worker/data/dataset.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,19 +149,74 @@ static int find_column(const struct dataset *dataset, const char *name, bool is_
   return -1;
 }
 
-static int check_labels(const struct column *column, int64_t classes, struct err *err) {
-  char text[96];
-  if (column->sample.rank != 0 || column->dtype == DTYPE_F32)
-    return err_set(err, ERR_INVALID,
-                   "labels are one whole number per sample, but samples of column '%s' are %s %s",
-                   column->name, dtype_name(column->dtype), shape_text(&column->sample, text, sizeof text));
-  for (uint64_t i = 0; classes && i < column->samples; i++) {
+/* The same shape but for dimensions of 1. */
+static bool shapes_match(const struct shape *a, const struct shape *b) {
+  int i = 0, j = 0;
+  for (;;) {
+    while (i < a->rank && a->dim[i] == 1)
+      i++;
+    while (j < b->rank && b->dim[j] == 1)
+      j++;
+    if (i == a->rank || j == b->rank)
+      return i == a->rank && j == b->rank;
+    if (a->dim[i++] != b->dim[j++])
+      return false;
+  }
+}
+
+/* Where in its sample element i lies: " at [2,5]"; nothing where a sample has one element. */
+static const char *place_text(const struct column *column, uint64_t i, char *text, size_t size) {
+  struct shape place = column->sample;
+  uint64_t rest = i % (uint64_t)shape_elems(&column->sample);
+  char at[96];
+  *text = 0;
+  for (int d = place.rank - 1; d >= 0; d--) {
+    place.dim[d] = (int64_t)(rest % (uint64_t)column->sample.dim[d]);
+    rest /= (uint64_t)column->sample.dim[d];
+  }
+  if (shape_elems(&column->sample) > 1)
+    snprintf(text, size, " at %s", shape_text(&place, at, sizeof at));
+  return text;
+}
+
+static int check_classes(const struct column *column, const struct label_rule *labels, struct err *err) {
+  uint64_t elems = (uint64_t)shape_elems(&column->sample);
+  char place[128];
+  if (column->dtype == DTYPE_F32)
+    return err_set(err, ERR_INVALID, "labels of classes are whole numbers, but column '%s' is f32",
+                   column->name);
+  for (uint64_t i = 0; i < elems * column->samples; i++) {
     int64_t label = column_integer(column, i);
-    if (label < 0 || label >= classes)
-      return err_set(err, ERR_INVALID, "%s: sample %llu has label %lld, the model has %lld classes",
-                     column->name, (unsigned long long)i, (long long)label, (long long)classes);
+    if (label != labels->ignore_index && !label_is_class(labels, label))
+      return err_set(err, ERR_INVALID, "%s: sample %llu has label %lld%s, the model has %lld classes",
+                     column->name, (unsigned long long)(i / elems), (long long)label,
+                     place_text(column, i, place, sizeof place), (long long)labels->classes);
   }
   return 0;
+}
+
+static int check_targets(const struct column *column, struct err *err) {
+  uint64_t elems = (uint64_t)shape_elems(&column->sample);
+  char place[128];
+  for (uint64_t i = 0; column->dtype == DTYPE_F32 && i < elems * column->samples; i++) {
+    float target;
+    column_read_f32(column, i, 1, &target);
+    if (!isfinite(target))
+      return err_set(err, ERR_INVALID, "%s: sample %llu has the target %g%s, targets must be finite",
+                     column->name, (unsigned long long)(i / elems), (double)target,
+                     place_text(column, i, place, sizeof place));
+  }
+  return 0;
+}
+
+static int check_labels(const struct column *column, const struct shape *wanted,
+                        const struct label_rule *labels, struct err *err) {
+  char have_text[96], want_text[96];
+  if (!shapes_match(&column->sample, wanted))
+    return err_set(err, ERR_INVALID, "labels of column '%s' are %s in each sample, where %s is needed",
+                   column->name, shape_text(&column->sample, have_text, sizeof have_text),
+                   shape_text(wanted, want_text, sizeof want_text));
+  return labels->classes > 0 ? check_classes(column, labels, err) : check_targets(column, err);
 }
 
 static int check_transforms(const Weir__RunSpec *spec, int64_t channels, struct err *err) {
@@ -171,9 +227,9 @@ static int check_transforms(const Weir__RunSpec *spec, int64_t channels, struct 
 }
 
 int dataset_bind(const struct dataset *dataset, const Weir__RunSpec *spec, const char *name,
-                 const struct value *input, bool is_label, int64_t classes, struct column_form *form,
+                 const struct value *input, const struct label_rule *labels, struct column_form *form,
                  struct err *err) {
-  int found = find_column(dataset, name, is_label, err);
+  int found = find_column(dataset, name, labels != NULL, err);
   const struct column *column = &dataset->columns[found < 0 ? 0 : found];
   struct shape wanted = {input->shape.rank - 1, {0}};
   char have_text[96], want_text[96];
@@ -181,9 +237,10 @@ int dataset_bind(const struct dataset *dataset, const Weir__RunSpec *spec, const
     return err->code;
   memcpy(wanted.dim, input->shape.dim + 1, sizeof wanted.dim - sizeof wanted.dim[0]);
   *form = (struct column_form){found, input->dtype, shape_elems(&wanted),
-                               input->shape.rank >= 3 ? input->shape.dim[1] : 1};
-  if (is_label)
-    return check_labels(column, classes, err);
+                               input->shape.rank >= 3 ? input->shape.dim[1] : 1,
+                               input->dtype == DTYPE_F32 && !labels};
+  if (labels)
+    return check_labels(column, &wanted, labels, err);
   if (shape_elems(&column->sample) != form->elems)
     return err_set(err, ERR_INVALID, "samples of column '%s' are %s, the model's input '%s' wants %s",
                    column->name, shape_text(&column->sample, have_text, sizeof have_text), input->name,
@@ -191,6 +248,16 @@ int dataset_bind(const struct dataset *dataset, const Weir__RunSpec *spec, const
   if (input->dtype == DTYPE_F32)
     return check_transforms(spec, form->channels, err);
   return column_check_integers(column, input, err);
+}
+
+void dataset_label_weights(const struct dataset *dataset, const struct column_form *form,
+                           const struct label_rule *labels, double *out) {
+  const struct column *column = &dataset->columns[form->column];
+  for (uint64_t s = 0; s < column->samples; s++) {
+    out[s] = labels->classes > 0 ? 0 : labels->sample_denominator;
+    for (uint64_t i = 0; labels->classes > 0 && i < (uint64_t)form->elems; i++)
+      out[s] += label_weight(labels, column_integer(column, s * (uint64_t)form->elems + i));
+  }
 }
 
 void dataset_read(const struct dataset *dataset, const Weir__RunSpec *spec, const struct column_form *form,
@@ -204,7 +271,7 @@ void dataset_read(const struct dataset *dataset, const Weir__RunSpec *spec, cons
     else
       column_read_integers(column, begin, form->elems, form->dtype, (char *)out + s * sample_bytes);
   }
-  for (size_t t = 0; form->dtype == DTYPE_F32 && t < spec->data->n_transforms; t++) {
+  for (size_t t = 0; form->is_transformed && t < spec->data->n_transforms; t++) {
     const struct transform_def *transform = transform_of(spec->data->transforms[t]);
     for (uint32_t s = 0; s < n; s++)
       transform->apply(spec->data->transforms[t], (float *)out + s * form->elems, form->elems,

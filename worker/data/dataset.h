@@ -4,6 +4,7 @@
 #define WEIR_WORKER_DATA_DATASET_H
 
 #include "common/graph/graph.h"
+#include "common/graph/labels.h"
 #include "spec.pb-c.h"
 
 struct dataset;
@@ -11,9 +12,10 @@ struct dataset;
 /* How a column's samples become a graph input: what dataset_bind found to fit. */
 struct column_form {
   int column;
-  enum dtype dtype; /* of the input: f32 (transformed), i64, i32, u8 or bool */
-  int64_t elems;    /* of one sample */
-  int64_t channels; /* f32: the input's dimension 1 when it has at least three, else 1 */
+  enum dtype dtype;    /* of the input: f32, i64, i32, u8 or bool */
+  int64_t elems;       /* of one sample */
+  int64_t channels;    /* f32: the input's dimension 1 when it has at least three, else 1 */
+  bool is_transformed; /* f32 that are no labels: by the spec's transforms */
 };
 
 /* Opens a source of spec->data below data_root (the worker's --data-root; an absolute data.root must lie
@@ -30,16 +32,22 @@ const char *dataset_sha256(const struct dataset *dataset); /* hex, of its conten
    Errors: CORRUPT naming the file. Any thread. */
 int dataset_check(const struct dataset *dataset, struct err *err);
 
-/* Finds the column that feeds a graph input of that dtype and shape (first dimension: the batch). name "":
-   for labels the column "labels", else the first other one. Checks that samples and transforms fit and, for
-   labels, that all lie in [0, classes) (0: any). Errors: INVALID with what is wrong and where: "labels:
-   sample 17 has label 12, the model has 10 classes". */
+/* Finds the column that feeds a graph input of that dtype and shape (first dimension: the batch). labels: the
+   rule of the labels that it feeds; NULL: it feeds something else. name "": for labels the column "labels",
+   else the first other one. Checks that samples and transforms fit; of labels, that the shapes are the same
+   but for dimensions of 1, that classes are known or ignored, and that targets are finite. Errors: INVALID
+   with what is wrong and where: "labels: sample 17 has label 12, the model has 10 classes". */
 int dataset_bind(const struct dataset *dataset, const Weir__RunSpec *spec, const char *name,
-                 const struct value *input, bool is_label, int64_t classes, struct column_form *form,
+                 const struct value *input, const struct label_rule *labels, struct column_form *form,
                  struct err *err);
 
-/* Writes samples indices[0..n) as dense elements, one after the other: f32 after the spec's transforms,
-   integers as they are. out: [n, form->elems] of form->dtype. Pure: any thread. */
+/* What the labels of each sample add to the denominator of a mean: out f64[samples]. form: of bound labels.
+ */
+void dataset_label_weights(const struct dataset *dataset, const struct column_form *form,
+                           const struct label_rule *labels, double *out);
+
+/* Writes samples indices[0..n) as dense elements, one after the other: f32 after the spec's transforms
+   (labels without), integers as they are. out: [n, form->elems] of form->dtype. Pure: any thread. */
 void dataset_read(const struct dataset *dataset, const Weir__RunSpec *spec, const struct column_form *form,
                   const uint64_t *indices, uint32_t n, void *out);
 

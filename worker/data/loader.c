@@ -13,6 +13,7 @@ struct slot {
   enum slot_state state;
   uint64_t step;
   uint32_t microbatch;
+  float scale;       /* 1 / the step's denominator: the batch's last input */
   struct slot *next; /* in the list of spare slots */
 };
 
@@ -20,13 +21,17 @@ struct loader {
   const struct plan *plan;
   const Weir__RunSpec *spec;
   const struct dataset *train, *eval;
-  int n_inputs;
-  struct column_form train_forms[LOADER_INPUTS_MAX], eval_forms[LOADER_INPUTS_MAX];
+  const struct label_rule *labels; /* of the last of the inputs, if the model has labels */
+  int n_inputs;                    /* that columns feed */
+  struct column_form train_forms[MODEL_INPUTS_MAX], eval_forms[MODEL_INPUTS_MAX];
+  double *label_weights; /* [train samples] what the labels of each add to a step's denominator */
   pthread_mutex_t lock;
   pthread_cond_t changed;
   pthread_t thread;
   bool is_stopping, has_thread;
-  uint64_t step; /* expected: microbatches [begin, end) from this step on */
+  uint64_t scaled_step; /* whose scale is known */
+  float scale;          /* negative before the first is */
+  uint64_t step;        /* expected: microbatches [begin, end) from this step on */
   uint32_t begin, end;
   uint64_t ahead_step; /* the next to be made ahead */
   uint32_t ahead_microbatch;
@@ -42,13 +47,39 @@ static void make_batch(const struct loader *loader, const struct dataset *datase
                  batch->inputs[i]);
 }
 
-static void make_train(const struct loader *loader, struct slot *slot) {
+/* 1 / the sum of what the labels of all the step's samples count. */
+static float find_scale(const struct loader *loader, uint64_t step) {
+  double denominator = 0;
+  for (uint32_t i = 0; i < loader->plan->batch; i++)
+    denominator += loader->label_weights ? loader->label_weights[plan_sample(loader->plan, step, i)]
+                                         : loader->labels->sample_denominator;
+  return denominator > 0 ? (float)(1 / denominator) : 0;
+}
+
+/* Computed once for the microbatches of a step, which come one after the other. */
+static float step_scale(struct loader *loader, uint64_t step) {
+  float scale;
+  pthread_mutex_lock(&loader->lock);
+  scale = loader->scaled_step == step ? loader->scale : -1;
+  pthread_mutex_unlock(&loader->lock);
+  if (scale >= 0)
+    return scale;
+  scale = find_scale(loader, step);
+  pthread_mutex_lock(&loader->lock);
+  loader->scaled_step = step;
+  loader->scale = scale;
+  pthread_mutex_unlock(&loader->lock);
+  return scale;
+}
+
+static void make_train(struct loader *loader, struct slot *slot) {
   uint32_t samples = loader->plan->microbatch_samples;
   uint64_t *indices = mem_new(samples * sizeof *indices);
   for (uint32_t i = 0; i < samples; i++)
     indices[i] = plan_sample(loader->plan, slot->step, slot->microbatch * samples + i);
   make_batch(loader, loader->train, loader->train_forms, indices, &slot->batch);
   slot->batch.samples = samples;
+  slot->scale = step_scale(loader, slot->step);
   free(indices);
 }
 
@@ -60,6 +91,7 @@ static bool slot_init(const struct loader *loader, struct slot *slot) {
     if (!slot->batch.inputs[i])
       return false;
   }
+  slot->batch.inputs[loader->n_inputs] = &slot->scale;
   return true;
 }
 
@@ -135,17 +167,27 @@ static void *prefetch_main(void *argument) {
 static int bind_inputs(struct loader *loader, const struct model *model, const struct dataset *dataset,
                        struct column_form *forms, struct err *err) {
   const struct graph *graph = model->train;
-  if (graph->n_inputs > LOADER_INPUTS_MAX)
-    return err_set(err, ERR_UNSUPPORTED, "the model has %d inputs; at most %d are fed", graph->n_inputs,
-                   LOADER_INPUTS_MAX);
-  loader->n_inputs = graph->n_inputs;
-  for (int i = 0; i < graph->n_inputs; i++) {
-    bool is_label = i == graph->n_inputs - 1;
+  for (int i = 0; i < loader->n_inputs; i++) {
+    bool is_label = i == model->n_columns;
     const char *name = is_label ? model->label_column : model->input_columns[i];
-    if (dataset_bind(dataset, loader->spec, name, &graph->values[graph->inputs[i]], is_label,
-                     is_label ? model->classes : 0, &forms[i], err))
+    if (dataset_bind(dataset, loader->spec, name, &graph->values[graph->inputs[i]],
+                     is_label ? &model->labels : NULL, &forms[i], err))
       return err->code;
   }
+  return 0;
+}
+
+/* Labels of classes may count differently. */
+static int weigh_labels(struct loader *loader, struct err *err) {
+  uint64_t samples = dataset_samples(loader->train);
+  if (loader->labels->classes == 0)
+    return 0;
+  loader->label_weights = calloc(samples, sizeof *loader->label_weights);
+  if (!loader->label_weights)
+    return err_set(err, ERR_NO_MEMORY, "no memory for the weights of %llu labels",
+                   (unsigned long long)samples);
+  dataset_label_weights(loader->train, &loader->train_forms[loader->n_inputs - 1], loader->labels,
+                        loader->label_weights);
   return 0;
 }
 
@@ -158,6 +200,9 @@ int loader_new(const struct model *model, const struct plan *plan, const Weir__R
   loader->spec = spec;
   loader->train = train;
   loader->eval = eval;
+  loader->labels = &model->labels;
+  loader->n_inputs = model->n_columns + model->has_labels;
+  loader->scale = -1;
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->changed, NULL);
   if (bind_inputs(loader, model, train, loader->train_forms, err)) {
@@ -168,6 +213,8 @@ int loader_new(const struct model *model, const struct plan *plan, const Weir__R
     err_prefix(err, "data.eval");
     goto out;
   }
+  if (weigh_labels(loader, err))
+    goto out;
   loader->slots = mem_new((size_t)slots * sizeof *loader->slots);
   for (; loader->n_slots < slots; loader->n_slots++)
     if (!slot_init(loader, &loader->slots[loader->n_slots])) {
@@ -200,6 +247,7 @@ void loader_free(struct loader *loader) {
     free(slot);
   }
   free(loader->slots);
+  free(loader->label_weights);
   pthread_cond_destroy(&loader->changed);
   pthread_mutex_destroy(&loader->lock);
   free(loader);
@@ -247,6 +295,14 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
   return &slot->batch;
 }
 
+/* Labels that repeat another sample's do not count. */
+static void ignore_repeated(const struct loader *loader, struct loader_batch *batch) {
+  int64_t *labels = batch->inputs[loader->n_inputs - 1];
+  int64_t elems = loader->eval_forms[loader->n_inputs - 1].elems;
+  for (int64_t i = batch->samples * elems; i < loader->plan->microbatch_samples * elems; i++)
+    labels[i] = loader->labels->ignore_index;
+}
+
 struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t part) {
   uint32_t samples = loader->plan->microbatch_samples, valid;
   uint64_t first = (uint64_t)chunk * loader->plan->eval_chunk_samples + (uint64_t)part * samples;
@@ -264,6 +320,8 @@ struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t
   pthread_mutex_unlock(&loader->lock);
   make_batch(loader, loader->eval, loader->eval_forms, indices, &slot->batch);
   slot->batch.samples = valid;
+  if (loader->labels->classes > 0)
+    ignore_repeated(loader, &slot->batch);
   free(indices);
   return &slot->batch;
 }

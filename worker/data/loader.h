@@ -6,14 +6,13 @@
 #include "common/plan.h"
 #include "worker/data/dataset.h"
 
-enum { LOADER_INPUTS_MAX = 16 };
-
 struct loader;
 
-/* One execution's inputs, in the order of graph->inputs (labels last). */
+/* One execution's inputs, in the order of the train graph's. */
 struct loader_batch {
-  void *inputs[LOADER_INPUTS_MAX];
-  uint32_t samples; /* valid ones; the rest (of a short last eval chunk) repeats the last valid sample */
+  void *inputs[MODEL_INPUTS_MAX];
+  uint32_t samples; /* valid ones; the rest (of a short last eval chunk) repeats the last valid sample, with
+                       ignored labels where they are classes */
 };
 
 /* Takes what it needs from model (its inputs' names, dtypes and shapes) and checks the datasets against it.
@@ -28,8 +27,9 @@ void loader_free(struct loader *loader); /* every batch was put back; NULL is ig
  */
 void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end);
 
-/* Inputs of a microbatch of a step: made ahead, or made now. The batch is the caller's until loader_put. Any
-   thread, several at a time. */
+/* Inputs of a microbatch of a step: made ahead, or made now. The last is 1 / the denominator of the whole
+   step, which follows from the labels of all its samples; 0 where none of them counts. The batch is the
+   caller's until loader_put. Any thread, several at a time. */
 struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t microbatch);
 /* Inputs of execution `part` (0 .. eval_chunk_samples / microbatch_samples - 1) of an eval chunk; NULL when
    that part lies past the end of the eval set. */

@@ -5,12 +5,14 @@
 #include "worker/train/executor.h"
 
 struct eval_sums {
-  double loss_sum, samples, correct;
+  double of[METRICS];
 };
 
 static void on_eval_value(void *user, int watch, const float *data) {
+  static const int metric_of[EVAL_WATCHED] = {METRIC_LOSS_SUM, METRIC_CORRECT, METRIC_SCORED,
+                                              METRIC_DENOMINATOR};
   struct executor *executor = user;
-  executor->metrics[watch == 0 ? METRIC_LOSS_SUM : METRIC_CORRECT] = data[0];
+  executor->metrics[metric_of[watch]] = data[0];
 }
 
 /* One execution of the eval program. False: dropped. */
@@ -25,7 +27,6 @@ static bool eval_execute(struct executor *executor, const struct loader_batch *b
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};
   struct err err = ERR_NONE;
-  executor->metrics[METRIC_CORRECT] = 0;
   if (run->options.backend->run(executor->eval, &execution, &err) && !executor->is_dropped)
     executor_fail_err(executor, &err);
   return !executor->is_dropped;
@@ -43,23 +44,23 @@ static void batch_repeat_last(const struct graph *graph, struct loader_batch *ba
   }
 }
 
-/* Adds a batch. A short one repeats its last sample; what the repetitions added is known from an execution of
-   nothing else, and taken off again. */
+/* Adds a batch. A short one repeats its last sample. Labels of classes are ignored there; of other losses it
+   is known from an execution of nothing else what the repetitions added, and taken off again. */
 static void eval_add(struct executor *executor, struct loader_batch *batch, struct eval_sums *sums) {
+  const struct model *model = executor->run->loaded.model;
   double batch_samples = executor->run->loaded.plan.microbatch_samples;
   double repeated = (batch_samples - batch->samples) / batch_samples;
+  executor->metrics[METRIC_SAMPLES] = (float)batch->samples;
+  executor->metrics[METRIC_DENOMINATOR] = (float)(batch->samples * model->labels.sample_denominator);
   if (!eval_execute(executor, batch))
     return;
-  sums->loss_sum += (double)executor->metrics[METRIC_LOSS_SUM];
-  sums->correct += (double)executor->metrics[METRIC_CORRECT];
-  sums->samples += batch->samples;
-  if (repeated == 0)
+  for (int m = 0; m < METRICS; m++)
+    sums->of[m] += (double)executor->metrics[m];
+  if (repeated == 0 || model->labels.classes > 0)
     return;
-  batch_repeat_last(executor->run->loaded.model->eval, batch);
-  if (!eval_execute(executor, batch))
-    return;
-  sums->loss_sum -= (double)executor->metrics[METRIC_LOSS_SUM] * repeated;
-  sums->correct -= rint((double)executor->metrics[METRIC_CORRECT] * repeated);
+  batch_repeat_last(model->eval, batch);
+  if (eval_execute(executor, batch))
+    sums->of[METRIC_LOSS_SUM] -= (double)executor->metrics[METRIC_LOSS_SUM] * repeated;
 }
 
 static void eval_push(struct executor *executor, const struct eval_sums *sums) {
@@ -82,9 +83,8 @@ static void eval_push(struct executor *executor, const struct eval_sums *sums) {
   }
   row = buffer->data;
   memset(row, 0, buffer->size_bytes);
-  row[METRIC_LOSS_SUM] = (float)sums->loss_sum;
-  row[METRIC_CORRECT] = (float)sums->correct;
-  row[METRIC_SAMPLES] = row[METRIC_DENOMINATOR] = (float)sums->samples;
+  for (int m = 0; m < METRICS; m++)
+    row[m] = (float)sums->of[m];
   transfers_start(run->transfers, &item);
 }
 
@@ -103,7 +103,7 @@ bool executor_evaluate(struct executor *executor) {
       eval_add(executor, batch, &sums);
     loader_put(run->loaded.loader, batch);
   }
-  if (!executor->is_dropped && !isfinite((float)sums.loss_sum))
+  if (!executor->is_dropped && !isfinite((float)sums.of[METRIC_LOSS_SUM]))
     executor_fail(executor, "the loss");
   if (executor_wait_current(executor))
     eval_push(executor, &sums);

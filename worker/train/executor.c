@@ -93,8 +93,10 @@ static void executor_tap_all(struct executor *executor) {
   executor->watched = mem_new(most * sizeof *executor->watched);
   executor->taps_of = mem_new(most * sizeof *executor->taps_of);
   executor->taps = mem_new(most * sizeof *executor->taps);
-  executor_tap(executor, model->train_loss_sum, TAP_METRIC, METRIC_LOSS_SUM);
-  executor_tap(executor, model->train_correct, TAP_METRIC, METRIC_CORRECT);
+  executor_tap(executor, model->train_loss.loss_sum, TAP_METRIC, METRIC_LOSS_SUM);
+  executor_tap(executor, model->train_loss.correct, TAP_METRIC, METRIC_CORRECT);
+  executor_tap(executor, model->train_loss.scored, TAP_METRIC, METRIC_SCORED);
+  executor_tap(executor, model->train_loss.denominator, TAP_METRIC, METRIC_DENOMINATOR);
   for (int s = 0; s < model->n_statistics; s++)
     executor_tap(executor, model->statistics[s].batch_value, TAP_STATISTIC, s);
   for (int p = 0; p < model->n_params; p++)
@@ -104,13 +106,15 @@ static void executor_tap_all(struct executor *executor) {
 static int executor_prepare(struct executor *executor, struct err *err) {
   const struct backend_def *backend = executor->run->options.backend;
   const struct model *model = executor->run->loaded.model;
-  int eval_watched[2] = {model->eval_loss_sum, model->eval_correct};
+  const struct loss_values *loss = &model->eval_loss;
+  int eval_watched[EVAL_WATCHED] = {loss->loss_sum, loss->correct, loss->scored, loss->denominator};
   executor_tap_all(executor);
   if (backend->prepare(model->train, executor->watched, executor->n_watched, &executor->train, err))
     return err->code;
   if (!executor->run->loaded.eval)
     return 0;
-  return backend->prepare(model->eval, eval_watched, model->eval_correct < 0 ? 1 : 2, &executor->eval, err);
+  return backend->prepare(model->eval, eval_watched, model->labels.classes > 0 ? EVAL_WATCHED : 1,
+                          &executor->eval, err);
 }
 
 static bool floats_are_finite(const float *values, size_t n) {
@@ -177,6 +181,7 @@ static bool executor_train(struct executor *executor) {
   struct run *run = executor->run;
   const struct plan *plan = &run->loaded.plan;
   const struct work *work = &executor->work;
+  const struct label_rule *rule = &run->loaded.model->labels;
   struct loader_batch *batch = loader_train(run->loaded.loader, work->version, work->index);
   struct backend_run execution = {.inputs = (const void *const *)batch->inputs,
                                   .weights = work->set->train_values,
@@ -188,8 +193,8 @@ static bool executor_train(struct executor *executor) {
                                   .user = executor};
   struct err err = ERR_NONE;
   executor->n_left = executor->n_taps;
-  executor->row[METRIC_CORRECT] = 0;
-  executor->row[METRIC_SAMPLES] = executor->row[METRIC_DENOMINATOR] = (float)plan->microbatch_samples;
+  executor->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
+  executor->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
   if ((loader_check(run->loaded.loader, &err) ||
        run->options.backend->run(executor->train, &execution, &err)) &&
       !executor->is_dropped)

@@ -17,6 +17,11 @@ struct tap {
   int next;  /* another tap of the value, -1: none */
 };
 
+/* Values of the eval graph that are watched: loss_sum, and of losses with classes correct, scored,
+ * denominator.
+ */
+enum { EVAL_WATCHED = 4 };
+
 /* A block that several small parameters share, while they arrive. */
 struct gather {
   struct buffer *buffer; /* NULL: none has come */

@@ -71,7 +71,7 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
 static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
                              struct loaded *loaded, struct err *err) {
   const struct plan *plan = &loaded->plan;
-  if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, plan->batch, &loaded->model, err))
+  if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err))
     return err->code;
   return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval,
                     options->executors * BATCHES_PER_EXECUTOR, &loaded->loader, err);

@@ -1,0 +1,55 @@
+/* What the losses of classes share. */
+#include "common/graph/losses/classes.h"
+
+#include "common/ops/backward.h"
+
+/* The classes' weights as the op's input; -1 without. They stay with the graph for the rule. */
+static int add_weights(struct loss_site *site, int64_t classes, int *input, struct err *err) {
+  const Weir__LossOptions *options = site->options;
+  const struct value *output = &site->graph->values[site->output];
+  float *weights;
+  char shape[256];
+  *input = -1;
+  if (options->n_weight == 0)
+    return 0;
+  if (options->n_weight != (size_t)classes)
+    return err_set(
+        err, ERR_INVALID,
+        "model.loss_options.weight: %zu weights, but the model's output '%s', %s, has %lld classes",
+        options->n_weight, output->name, shape_text(&output->shape, shape, sizeof shape), (long long)classes);
+  weights = arena_new(&site->graph->arena, (size_t)classes * sizeof *weights);
+  for (int64_t c = 0; c < classes; c++)
+    weights[c] = (float)options->weight[c];
+  *input = graph_add_constant_vector(site->graph, weights, classes);
+  site->rule.weights = weights;
+  return 0;
+}
+
+static struct shape shape_without(const struct shape *shape, int axis) {
+  struct shape rest = {.rank = shape->rank - 1};
+  for (int d = 0; d < rest.rank; d++)
+    rest.dim[d] = shape->dim[d + (d >= axis)];
+  return rest;
+}
+
+int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err) {
+  const Weir__LossOptions *options = site->options;
+  struct shape shape = site->graph->values[site->output].shape, labels;
+  const struct node *node;
+  int axis, weights;
+  if (loss_check_output(site, 2, err) || loss_class_axis(site, &axis, err))
+    return err->code;
+  site->rule = (struct label_rule){.classes = shape.dim[axis], .ignore_index = options->ignore_index};
+  if (add_weights(site, shape.dim[axis], &weights, err))
+    return err->code;
+  labels = shape_without(&shape, axis);
+  loss_add_labels(site, DTYPE_I64, &labels);
+  node = graph_add_node(site->graph, "CrossEntropy", (int[]){site->output, site->labels, weights}, 3, 4,
+                        (struct attr[]){attr_of_int("axis", axis),
+                                        attr_of_int("ignore_index", options->ignore_index),
+                                        attr_of_float("label_smoothing", (float)options->label_smoothing),
+                                        attr_of_int("log_probabilities", is_log)},
+                        4);
+  site->values = (struct loss_values){node->outputs[0], node->outputs[1], node->outputs[2], node->outputs[3]};
+  return 0;
+}

@@ -1,0 +1,11 @@
+/* What the losses of classes share. */
+#ifndef WEIR_COMMON_GRAPH_LOSSES_CLASSES_H
+#define WEIR_COMMON_GRAPH_LOSSES_CLASSES_H
+
+#include "common/graph/loss.h"
+
+/* Labels i64 of the output's shape without the classes, and a node CrossEntropy. is_log: the output are
+   log-probabilities. */
+int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err);
+
+#endif

@@ -1,0 +1,92 @@
+/* The loss of a model: which one, of which output, and its nodes in both graphs. */
+#include <string.h>
+
+#include "common/graph/listing.h"
+#include "common/graph/model_parts.h"
+#include "common/ops/backward.h"
+
+static const Weir__LossOptions default_options = WEIR__LOSS_OPTIONS__INIT;
+
+static const Weir__LossOptions *options_of(const struct model_builder *builder) {
+  return builder->spec && builder->spec->loss_options ? builder->spec->loss_options : &default_options;
+}
+
+static int fail_unknown(const struct graph *graph, const char *name, struct err *err) {
+  struct listing outputs = {0};
+  for (int o = 0; o < graph->n_outputs; o++)
+    listing_add(&outputs, "'%s'", graph->values[graph->outputs[o]].name);
+  return err_set(
+      err, ERR_INVALID,
+      "model.loss: there is no loss '%.100s', known are: %s; nor has the model such an output: its "
+      "are %s",
+      name, loss_names(), listing_text(&outputs));
+}
+
+/* A loss's name counts before that of an output. */
+int model_find_loss(struct model_builder *builder, struct err *err) {
+  const struct graph *graph = builder->model->train;
+  const char *name = builder->spec && builder->spec->loss ? builder->spec->loss : "cross_entropy";
+  const struct loss_def none = {.name = name, .options = (const char *const[]){NULL}};
+  builder->loss = loss_find(name);
+  while (!builder->loss && builder->output < graph->n_outputs &&
+         strcmp(graph->values[graph->outputs[builder->output]].name, name) != 0)
+    builder->output++;
+  if (builder->output == graph->n_outputs)
+    return fail_unknown(graph, name, err);
+  if (!builder->loss && builder->spec->labels)
+    return err_set(
+        err, ERR_INVALID,
+        "model.labels: the loss is the model's output '%s', which takes no labels: name the columns "
+        "of the model's own inputs in model.inputs",
+        name);
+  return loss_check_options(builder->loss ? builder->loss : &none, options_of(builder), err);
+}
+
+/* An output that is the loss: f32 of one element is the mean over the execution's samples, f32[samples,...]
+   has losses whose mean is wanted. */
+static int attach_output(struct loss_site *site, struct err *err) {
+  struct graph *graph = site->graph;
+  const struct value output = graph->values[site->output];
+  int64_t elems = shape_elems(&output.shape);
+  struct attr keepdims = attr_of_int("keepdims", 0);
+  char shape[256];
+  if (output.dtype != DTYPE_F32 || elems < 1 || (elems > 1 && output.shape.dim[0] != site->samples))
+    return err_set(err, ERR_INVALID,
+                   "model.loss: the output '%s' is %s%s; a loss is f32[], the mean over the samples, or "
+                   "f32[%lld,...], of each sample",
+                   output.name, dtype_name(output.dtype), shape_text(&output.shape, shape, sizeof shape),
+                   (long long)site->samples);
+  site->values = (struct loss_values){site->output, -1, -1, -1};
+  site->rule.sample_denominator = elems > 1 ? (double)(elems / site->samples) : 1;
+  if (output.shape.rank > 0)
+    site->values.loss_sum = backward_node(graph, "ReduceSum", &site->output, 1, &keepdims, 1);
+  if (elems == 1)
+    site->values.loss_sum = backward_scale(graph, site->values.loss_sum, (float)site->samples);
+  return 0;
+}
+
+static int attach(const struct model_builder *builder, struct loss_site *site, struct err *err) {
+  int rank;
+  site->output = site->graph->outputs[0];
+  site->samples = builder->microbatch_samples;
+  site->options = options_of(builder);
+  site->labels = -1;
+  site->loss = builder->loss;
+  rank = site->graph->values[site->output].shape.rank;
+  if (!site->loss || (!builder->spec && rank < 2))
+    return attach_output(site, err);
+  return site->loss->attach(site, err);
+}
+
+int model_attach_losses(struct model_builder *builder, struct err *err) {
+  struct model *model = builder->model;
+  struct loss_site train = {.graph = model->train}, eval = {.graph = model->eval};
+  if (attach(builder, &train, err) || attach(builder, &eval, err))
+    return err->code;
+  model->train_loss = train.values;
+  model->eval_loss = eval.values;
+  model->labels = train.rule;
+  model->has_labels = train.labels >= 0;
+  builder->scale = graph_add_input(model->train, "weir.scale", DTYPE_F32, &(struct shape){0});
+  return 0;
+}

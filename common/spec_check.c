@@ -54,12 +54,6 @@ static int check_loss_options(const Weir__LossOptions *options, struct err *err)
   return 0;
 }
 
-static int check_model(const Weir__ModelSpec *model, struct err *err) {
-  if (!model || !model->onnx || !*model->onnx)
-    return bad(err, "model.onnx", "is missing: which model is to be trained?");
-  return model->loss_options ? check_loss_options(model->loss_options, err) : 0;
-}
-
 static int check_transform(const Weir__Transform *transform, struct err *err) {
   const Weir__Normalize *normalize = transform->normalize;
   if (transform->has_scale + (normalize != NULL) != 1)
@@ -98,7 +92,7 @@ static int check_model(const Weir__ModelSpec *model, struct err *err) {
   if (strcmp(rule, "auto") != 0 && strcmp(rule, "train") != 0 && strcmp(rule, "fixed") != 0)
     return err_set(err, ERR_INVALID, "model.batch_norm: '%.60s' is not known (known: auto, train, fixed)",
                    rule);
-  return 0;
+  return model->loss_options ? check_loss_options(model->loss_options, err) : 0;
 }
 
 static int check_source(const Weir__DataSource *source, const char *key, struct err *err) {

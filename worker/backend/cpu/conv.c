@@ -9,6 +9,27 @@ struct conv {
   struct window window;
 };
 
+static void put_one(dnnl_dims_t dims, int at, int n) {
+  for (int d = n; d > at; d--)
+    dims[d] = dims[d - 1];
+  dims[at] = 1;
+}
+
+/* oneDNN has fast kernels for depthwise convolutions of two spatial dimensions only: a line is an image of
+   height 1. */
+static void add_height(struct conv *conv) {
+  put_one(conv->in, 2, conv->rank);
+  put_one(conv->out, 2, conv->rank);
+  put_one(conv->weights, 3, conv->weights_rank);
+  put_one(conv->window.strides, 0, 1);
+  conv->window.dilations[1] = conv->window.dilations[0];
+  conv->window.pads_begin[1] = conv->window.pads_begin[0];
+  conv->window.pads_end[1] = conv->window.pads_end[0];
+  conv->window.dilations[0] = conv->window.pads_begin[0] = conv->window.pads_end[0] = 0;
+  conv->rank++;
+  conv->weights_rank++;
+}
+
 static bool conv_init(struct conv *conv, const struct graph *graph, const struct node *node, int in,
                       int weights, int out) {
   const struct shape *x = &graph->values[in].shape, *w = &graph->values[weights].shape;
@@ -30,7 +51,11 @@ static bool conv_init(struct conv *conv, const struct graph *graph, const struct
     if (d > 0)
       conv->weights[g + d] = w->dim[d];
   }
-  return window_init(&conv->window, node, x, w->dim + 2);
+  if (!window_init(&conv->window, node, x, w->dim + 2))
+    return false;
+  if (x->rank == 3 && g && w->dim[1] == 1)
+    add_height(conv);
+  return true;
 }
 
 static dnnl_primitive_desc_t conv_describe(struct backend_program *program, const struct conv *conv,

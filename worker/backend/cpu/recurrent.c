@@ -4,23 +4,7 @@
 
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/exp.h"
-
-/* A matrix as sgemm takes it: 'N' with the rows' stride, or 'T' with the columns'. The stride of a single row
-   is nobody's, but sgemm looks at it. */
-static char orientation(const struct matrix *m, int64_t *stride) {
-  bool is_transposed = m->col_stride != 1;
-  int64_t least = is_transposed ? m->rows : m->cols;
-  *stride = is_transposed ? m->col_stride : m->row_stride;
-  *stride = *stride > least ? *stride : least;
-  return is_transposed ? 'T' : 'N';
-}
-
-static void multiply(struct matrix a, struct matrix b, bool is_added, float *out, int64_t out_stride) {
-  int64_t a_stride, b_stride;
-  char a_side = orientation(&a, &a_stride), b_side = orientation(&b, &b_stride);
-  CHECK(dnnl_sgemm(a_side, b_side, a.rows, b.cols, a.cols, 1.0f, a.data, a_stride, b.data, b_stride,
-                   is_added ? 1.0f : 0.0f, out, out_stride) == dnnl_success);
-}
+#include "worker/backend/cpu/gemm.h"
 
 VECTOR_VARIANTS static void sigmoid(float *x, int64_t n) {
   for (int64_t i = 0; i < n; i++)
@@ -51,7 +35,7 @@ static void activate(const struct activation *function, float *x, int64_t n) {
     activation_apply(function, x, n);
 }
 
-static const struct recurrent_math math = {multiply, activate};
+static const struct recurrent_math math = {gemm_multiply, activate};
 
 /* What a step needs besides its arguments: the node's tensors in order, then scratch. */
 struct details {

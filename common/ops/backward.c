@@ -56,6 +56,17 @@ int backward_keep(struct graph *graph, const struct node *node, int output) {
   return outputs[output];
 }
 
+void backward_keep_wanted(struct graph *graph, struct node *node, const bool *is_wanted) {
+  int kept = graph->n_values - node->n_outputs;
+  CHECK(node->index == graph->n_nodes - 1 && node->outputs[node->n_outputs - 1] == graph->n_values - 1);
+  for (int i = 0; i < node->n_outputs; i++) {
+    if (is_wanted[i])
+      graph->values[kept] = graph->values[node->outputs[i]];
+    node->outputs[i] = is_wanted[i] ? kept++ : -1;
+  }
+  graph->n_values = kept;
+}
+
 void backward_add_summed(struct autodiff *ad, struct graph *graph, const struct node *node, int input,
                          int grad) {
   struct shape shape = node_input(graph, node, input)->shape;

@@ -22,6 +22,10 @@ int backward_scale(struct graph *graph, int x, float factor);
    not ask for it. */
 int backward_keep(struct graph *graph, const struct node *node, int output);
 
+/* Takes those outputs off the node that was added last which are not wanted, so that it need not compute
+ * them. */
+void backward_keep_wanted(struct graph *graph, struct node *node, const bool *is_wanted);
+
 /* Hands `grad`, of the output's shape, to input i, whose shape was broadcast to the output's. */
 void backward_add_summed(struct autodiff *ad, struct graph *graph, const struct node *node, int input,
                          int grad);

@@ -186,6 +186,7 @@ static int check_slopes(const struct recurrent *shape, const struct node *node, 
 
 int recurrent_add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
   int inputs[RECURRENT_GRAD_INPUTS];
+  bool is_wanted[RECURRENT_INPUTS];
   struct recurrent shape;
   struct node *grad;
   if (recurrent_init(&shape, graph, node, err) || check_slopes(&shape, node, err))
@@ -199,10 +200,11 @@ int recurrent_add_grad(struct autodiff *ad, struct graph *graph, const struct no
   grad = graph_add_node(graph, shape.cell->grad, inputs, RECURRENT_GRAD_INPUTS, RECURRENT_INPUTS, node->attrs,
                         node->n_attrs);
   for (int i = 0; i < RECURRENT_INPUTS; i++)
-    if (autodiff_wants(ad, node, i))
+    is_wanted[i] = autodiff_wants(ad, node, i);
+  backward_keep_wanted(graph, grad, is_wanted);
+  for (int i = 0; i < RECURRENT_INPUTS; i++)
+    if (is_wanted[i])
       autodiff_add(ad, node, i, grad->outputs[i]);
-    else
-      grad->outputs[i] = -1; /* what nobody wants is not computed */
   return ERR_OK;
 }
 

@@ -42,7 +42,7 @@ static const struct op_case extreme_cases[] = {
     {.inputs = "f32{apart}[2,3,4]", .attrs = "axes=0,-1 keepdims=0", .opset = 13},
     {.inputs = "f32{apart}[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
     {.inputs = "f32{apart}[]", .opset = 18},
-    {.inputs = "f32[2,3]=1,1,0,2,3,3", .attrs = "axes=1,", .is_not_smooth = true},
+    {.inputs = "f32[2,3]=1,1,0,2,3,3", .attrs = "axes=1,"},
     {.inputs = "i64{-9..9}[2,3] i64[1]==0", .opset = 18},
     {.inputs = "i32{-9..9}[2,3]", .opset = 18},
     {.inputs = "u8{99}[2,3] i64[1]==1", .opset = 20},

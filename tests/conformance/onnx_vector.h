@@ -150,7 +150,8 @@ static inline int vector_load_once(struct vector *vector, struct err *err) {
   Onnx__TensorProto fixed[VECTOR_TENSORS_MAX], **all;
   int code;
   all = mem_new((graph->n_initializer + VECTOR_TENSORS_MAX) * sizeof *all);
-  memcpy(all, graph->initializer, graph->n_initializer * sizeof *all);
+  if (graph->n_initializer)
+    memcpy(all, graph->initializer, graph->n_initializer * sizeof *all);
   graph->initializer = all;
   for (int i = 0; i < vector->n_inputs && i < (int)graph->n_input; i++)
     if (vector->is_fixed[i]) {

@@ -6,9 +6,11 @@
 #include "common/ops/matrix.h"
 
 /* a [batch..., m, k], b [batch..., k, n] -> y [batch..., m, n], vectors made matrices. out: the shape of the
-   result proper, without the dimensions that vectors gained. */
+   result proper, without the dimensions that vectors gained. A transposed operand lies as [batch..., k, m] or
+   [batch..., n, k]. */
 struct matmul {
   struct shape a, b, y, out;
+  bool is_a_transposed, is_b_transposed;
 };
 
 /* The dimensions before the last two. */
@@ -16,6 +18,17 @@ static struct shape batch_of(const struct shape *shape) {
   struct shape batch = *shape;
   batch.rank -= 2;
   return batch;
+}
+
+/* Only the products of gradients may have their operands transposed. */
+static bool is_own(const struct node *node) {
+  return *node->op->domain != '\0';
+}
+
+static void swap_last(struct shape *shape) {
+  int64_t rows = shape->dim[shape->rank - 2];
+  shape->dim[shape->rank - 2] = shape->dim[shape->rank - 1];
+  shape->dim[shape->rank - 1] = rows;
 }
 
 /* a, b: shapes of the operands. */
@@ -26,6 +39,12 @@ static int matmul_init(struct matmul *mm, const struct node *node, const struct 
   bool is_fit = a->rank >= 1 && b->rank >= 1;
   mm->a = a->rank == 1 ? (struct shape){.rank = 2, .dim = {1, a->dim[0]}} : *a;
   mm->b = b->rank == 1 ? (struct shape){.rank = 2, .dim = {b->dim[0], 1}} : *b;
+  mm->is_a_transposed = is_fit && is_own(node) && node_attr_int(node, "transA", 0) != 0;
+  mm->is_b_transposed = is_fit && is_own(node) && node_attr_int(node, "transB", 0) != 0;
+  if (mm->is_a_transposed)
+    swap_last(&mm->a);
+  if (mm->is_b_transposed)
+    swap_last(&mm->b);
   if (is_fit) {
     a_batch = batch_of(&mm->a);
     b_batch = batch_of(&mm->b);
@@ -39,9 +58,9 @@ static int matmul_init(struct matmul *mm, const struct node *node, const struct 
   mm->y.dim[mm->y.rank++] = mm->a.dim[mm->a.rank - 2];
   mm->y.dim[mm->y.rank++] = mm->b.dim[mm->b.rank - 1];
   if (a->rank > 1)
-    mm->out.dim[mm->out.rank++] = a->dim[a->rank - 2];
+    mm->out.dim[mm->out.rank++] = mm->a.dim[mm->a.rank - 2];
   if (b->rank > 1)
-    mm->out.dim[mm->out.rank++] = b->dim[b->rank - 1];
+    mm->out.dim[mm->out.rank++] = mm->b.dim[mm->b.rank - 1];
   return ERR_OK;
 }
 
@@ -57,16 +76,9 @@ static int as_shape(struct graph *graph, int x, const struct shape *shape) {
   return shape_is_same(&graph->values[x].shape, shape) ? x : backward_reshape(graph, x, shape);
 }
 
-/* Transposes the last two dimensions. */
-static int add_transposed(struct graph *graph, int x) {
-  int rank = graph->values[x].shape.rank;
-  int64_t perm[RANK_MAX] = {0};
-  struct attr attr = attr_of_ints("perm", perm, rank);
-  for (int d = 0; d < rank; d++)
-    perm[d] = d;
-  perm[rank - 2] = rank - 1;
-  perm[rank - 1] = rank - 2;
-  return backward_node(graph, "Transpose", &x, 1, &attr, 1);
+static int add_product(struct graph *graph, int a, bool is_a_transposed, int b, bool is_b_transposed) {
+  struct attr attrs[] = {attr_of_int("transA", is_a_transposed), attr_of_int("transB", is_b_transposed)};
+  return backward_node(graph, "MatMulGrad", (int[]){a, b}, 2, attrs, 2);
 }
 
 /* Sums `grad` over the broadcast batch dimensions to `matrices`, and gives it the input's own shape. */
@@ -108,15 +120,19 @@ static int matmul_backward(struct autodiff *ad, struct graph *graph, const struc
   a = as_shape(graph, node->inputs[0], &mm.a);
   b = as_shape(graph, node->inputs[1], &mm.b);
   if (autodiff_wants(ad, node, 1))
-    add_grad(ad, graph, node, 1, backward_binary(graph, "MatMul", add_transposed(graph, a), dy), &mm.b);
+    add_grad(ad, graph, node, 1, add_product(graph, a, true, dy, false), &mm.b);
   if (autodiff_wants(ad, node, 0))
-    add_grad(ad, graph, node, 0, backward_binary(graph, "MatMul", dy, add_transposed(graph, b)), &mm.a);
+    add_grad(ad, graph, node, 0, add_product(graph, dy, false, b, true), &mm.a);
   return ERR_OK;
 }
 
-static struct matrix matrix_at(const struct tensor *tensor, const struct shape *shape, int64_t index) {
+/* shape: of the operand as it is multiplied. */
+static struct matrix matrix_at(const struct tensor *tensor, const struct shape *shape, bool is_transposed,
+                               int64_t index) {
   int64_t rows = shape->dim[shape->rank - 2], cols = shape->dim[shape->rank - 1];
-  return (struct matrix){(const float *)tensor->data + index * rows * cols, rows, cols, cols, 1};
+  const float *data = (const float *)tensor->data + index * rows * cols;
+  return is_transposed ? (struct matrix){data, rows, cols, 1, rows}
+                       : (struct matrix){data, rows, cols, cols, 1};
 }
 
 static int matmul_ref(const struct op_call *call, struct err *err) {
@@ -132,8 +148,8 @@ static int matmul_ref(const struct op_call *call, struct err *err) {
   broadcast_init(&walk, &y_batch, &a_batch, &b_batch);
   for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk))
     for (int64_t j = 0; j < walk.run; j++) {
-      struct matrix a = matrix_at(&call->in[0], &mm.a, walk.at[0] + j * walk.step[0]);
-      struct matrix b = matrix_at(&call->in[1], &mm.b, walk.at[1] + j * walk.step[1]);
+      struct matrix a = matrix_at(&call->in[0], &mm.a, mm.is_a_transposed, walk.at[0] + j * walk.step[0]);
+      struct matrix b = matrix_at(&call->in[1], &mm.b, mm.is_b_transposed, walk.at[1] + j * walk.step[1]);
       matrix_multiply(a, b, y);
       y += a.rows * b.cols;
     }
@@ -157,6 +173,9 @@ static const struct op_case matmul_cases[] = {
     {0},
 };
 
+static const struct op_def matmul_grad;
+static const struct op_def *const matmul_gradients[] = {&matmul_grad, NULL};
+
 const struct op_def op_MatMul = {
     .name = "MatMul",
     .domain = "",
@@ -169,4 +188,18 @@ const struct op_def op_MatMul = {
     .backward = matmul_backward,
     .ref = matmul_ref,
     .cases = matmul_cases,
+    .gradients = matmul_gradients,
+};
+
+/* a, b -> a' x b', over broadcast batch dimensions; transA and transB: whether the last two dimensions of
+   that operand are swapped */
+static const struct op_def matmul_grad = {
+    .name = "MatMulGrad",
+    .domain = "ai.weir",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .infer = matmul_infer,
+    .ref = matmul_ref,
 };

@@ -138,8 +138,8 @@ static void operand_dims(const struct shape *shape, bool is_right, int ndims, in
     dims[--at] = 1;
 }
 
-/* MatMul: A, B -> A x B over broadcast batch dimensions. Against one matrix, a batch is one tall matrix. */
-static bool prepare_matmul(struct backend_program *program, const struct node *node) {
+static bool prepare_batches(struct backend_program *program, const struct node *node, bool is_a_transposed,
+                            bool is_b_transposed) {
   const struct shape *a = &node_input(program->graph, node, 0)->shape;
   const struct shape *b = &node_input(program->graph, node, 1)->shape;
   struct product product = {
@@ -151,19 +151,19 @@ static bool prepare_matmul(struct backend_program *program, const struct node *n
     return false;
   operand_dims(a, false, ndims, a_dims);
   operand_dims(b, true, ndims, b_dims);
-  if (b->rank <= 2) {
+  if (b->rank <= 2 && !is_a_transposed) { /* against one matrix, a batch is one tall matrix */
     int64_t rows = shape_elems(a) / a_dims[ndims - 1];
     a_dims[1] = a_dims[ndims - 1];
     a_dims[0] = rows;
     memmove(b_dims, b_dims + ndims - 2, 2 * sizeof b_dims[0]);
     ndims = 2;
   }
+  product.a_layout = matrix_layout(ndims, a_dims, is_a_transposed);
+  product.b_layout = matrix_layout(ndims, b_dims, is_b_transposed);
   for (int d = 0; d < ndims - 2; d++)
     out_dims[d] = a_dims[d] > b_dims[d] ? a_dims[d] : b_dims[d];
-  out_dims[ndims - 2] = a_dims[ndims - 2];
-  out_dims[ndims - 1] = b_dims[ndims - 1];
-  product.a_layout = layout_dense(ndims, a_dims);
-  product.b_layout = layout_dense(ndims, b_dims);
+  out_dims[ndims - 2] = product.a_layout.dims[ndims - 2];
+  out_dims[ndims - 1] = product.b_layout.dims[ndims - 1];
   product.out_layout = layout_dense(ndims, out_dims);
   dnnl_primitive_desc_t desc = product_describe(program, &product);
   if (!desc)
@@ -174,5 +174,17 @@ static bool prepare_matmul(struct backend_program *program, const struct node *n
   return true;
 }
 
+/* MatMul: A, B -> A x B over broadcast batch dimensions */
+static bool prepare_matmul(struct backend_program *program, const struct node *node) {
+  return prepare_batches(program, node, false, false);
+}
+
+/* MatMulGrad: the same of operands whose matrices may be transposed */
+static bool prepare_matmul_grad(struct backend_program *program, const struct node *node) {
+  return prepare_batches(program, node, node_attr_int(node, "transA", 0) != 0,
+                         node_attr_int(node, "transB", 0) != 0);
+}
+
 const struct cpu_kernel cpu_gemm = {"Gemm", prepare_gemm};
 const struct cpu_kernel cpu_matmul = {"MatMul", prepare_matmul};
+const struct cpu_kernel cpu_matmul_grad = {"MatMulGrad", prepare_matmul_grad};

@@ -76,7 +76,7 @@ static bool is_merged(const struct broadcast *walk, const int64_t *stride) {
 
 void broadcast_init_n(struct broadcast *walk, const struct shape *out, const struct shape *const *operands,
                       int n) {
-  *walk = (struct broadcast){.run = 1, .runs = 1, .step = {1, 1, 1}, .operands = n};
+  *walk = (struct broadcast){.run = 1, .runs = 1, .operands = n}; /* an absent operand stays where it is */
   CHECK(n <= BROADCAST_OPERANDS_MAX);
   for (int d = out->rank - 1, is_inner = true; d >= 0; d--) {
     int64_t dim = out->dim[d], stride[BROADCAST_OPERANDS_MAX];

@@ -4,7 +4,7 @@
 
    The exporter also computes ahead what depends on parameters alone, unless it is told `optimize=False`: the
    transpose of a linear layer's weight, the rows of a position embedding. Those are weights still, and known
-   by their place: a matrix or filter that data is multiplied with, or the result of an embedding. */
+   by their place: a matrix, filter or slope that data is multiplied with, or the result of an embedding. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const struct {
   unsigned inputs;
 } weight_places[] = {
     {"MatMul", 3}, {"Gemm", 7},    {"Conv", 6}, {"ConvTranspose", 6}, {"Einsum", 255},
-    {"Gather", 1}, {"LSTM", 0x8e}, {"GRU", 14}, {"RNN", 14},
+    {"Gather", 1}, {"LSTM", 0x8e}, {"GRU", 14}, {"RNN", 14},          {"PRelu", 2},
 };
 
 static bool takes_weights(const struct node *node, int input) {

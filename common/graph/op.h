@@ -87,7 +87,8 @@ struct op_def {
      for data that no shape rules out (a label out of range, with its value and place). */
   int (*ref)(const struct op_call *call, struct err *err);
 
-  const struct op_case *cases; /* ends with {0}; NULL: none */
+  /* Ends with {0}; NULL: none. An op with a backward has one with a draw, whose gradient can be compared. */
+  const struct op_case *cases;
 
   /* The ops of ours that only this op's backward adds, in the same file: they have no row of their own. Ends
      with NULL; NULL: none. */

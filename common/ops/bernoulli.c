@@ -43,6 +43,7 @@ static int bernoulli_ref(const struct op_call *call, struct err *err) {
 
 static const struct op_case bernoulli_cases[] = {
     {.inputs = "f32[6]=0.1,0.9,0.5,0.3,0.25,0.75"},
+    {.inputs = "f32{0..1}[s]", .draw = "s=|5|2,3", .is_not_smooth = true},
     {.inputs = "f32[2,3]=0.5,0.9,0,1,0.25,0.75", .attrs = "dtype=7", .is_not_smooth = true},
     {.inputs = "f32[2]=0.5,0.9", .attrs = "dtype=6", .is_not_smooth = true},
     {.inputs = "f32[2]=0.5,0.9", .attrs = "dtype=9", .is_not_smooth = true},

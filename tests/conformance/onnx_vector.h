@@ -83,7 +83,7 @@ static inline int vector_read_tensors(const char *folder, const char *kind, Onnx
     free(path);
     if (!is_there || err->code)
       return err->code;
-    free(tensors[*n]->name == protobuf_c_empty_string ? NULL : tensors[*n]->name);
+    free(tensors[*n]->name);
     tensors[*n]->name = mem_printf("%s_%d", kind, *n);
   }
   return err_set(err, ERR_INVALID, "%s has more than %d files of a kind", folder, VECTOR_TENSORS_MAX);
@@ -97,6 +97,15 @@ static inline int model_load(const Onnx__ModelProto *model, struct graph **graph
   return err->code;
 }
 
+/* numpy has no bfloat16: the files keep its bits as u16. */
+static inline void vector_retype(Onnx__TensorProto **tensors, int n, Onnx__ValueInfoProto *const *infos,
+                                 size_t n_infos) {
+  for (int i = 0; i < n && (size_t)i < n_infos; i++)
+    if (tensors[i]->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__UINT16 &&
+        infos[i]->type->tensor_type->elem_type == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16)
+      tensors[i]->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
+}
+
 /* Reads inputs and outputs of a data set. Errors: INVALID; UNSUPPORTED, naming types that we do not have. */
 static inline int vector_read_data(struct vector *vector, const char *folder, struct err *err) {
   Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
@@ -106,6 +115,9 @@ static inline int vector_read_data(struct vector *vector, const char *folder, st
   if (vector_read_tensors(folder, "input", vector->inputs, &vector->n_inputs, err) ||
       vector_read_tensors(folder, "output", vector->outputs, &vector->n_outputs, err))
     return err->code;
+  vector_retype(vector->inputs, vector->n_inputs, vector->model->graph->input, vector->model->graph->n_input);
+  vector_retype(vector->outputs, vector->n_outputs, vector->model->graph->output,
+                vector->model->graph->n_output);
   for (int i = 0; i < vector->n_inputs; i++)
     tensors[graph.n_initializer++] = vector->inputs[i];
   for (int i = 0; i < vector->n_outputs; i++)

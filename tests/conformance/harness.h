@@ -15,6 +15,11 @@
 /* Test results in the Test Anything Protocol. */
 static struct { int count, failed, skipped; } tap;
 
+/* What was printed is seen even if the program dies. */
+static inline void tap_init(void) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+}
+
 __attribute__((format(printf, 2, 3))) static inline void tap_result(bool is_ok, const char *format, ...) {
   va_list args;
   tap.failed += !is_ok;

@@ -349,6 +349,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   backend_thread_init();
+  tap_init();
   for (size_t f = 0; f < sizeof vectors_folders / sizeof *vectors_folders; f++)
     run_folder(vectors_folders[f]);
   if (suite.is_table) {

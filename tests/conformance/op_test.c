@@ -395,6 +395,7 @@ int main(int argc, char **argv) {
       return 2;
     }
   backend_thread_init();
+  tap_init();
   for (int i = 0; op_at(i); i++)
     if (op_at(i)->cases && (!selection.op || selection.op == op_at(i)))
       run_op(op_at(i), &selection);

@@ -25,9 +25,9 @@ static int hardmax_ref(const struct op_call *call, struct err *err) {
 }
 
 static const struct op_case hardmax_cases[] = {
-    {.inputs = "f32[3,5]"},
+    {.inputs = "f32{apart}[3,5]"},
     {.inputs = "f32[3,4]=1,3,3,2", .is_not_smooth = true},
-    {.inputs = "f32[2,3,4]", .attrs = "axis=1", .opset = 11},
+    {.inputs = "f32{apart}[2,3,4]", .attrs = "axis=1", .opset = 11},
     {.inputs = "f32{apart}[a,b,c]", .attrs = "axis=x", .draw = "a=1..3 b=1..4 c=1..5 x=-3..2"},
     {0},
 };

@@ -77,6 +77,7 @@ static int lrn_ref(const struct op_call *call, struct err *err) {
 static const struct op_case lrn_cases[] = {
     {.inputs = "f32[2,5,3,2]", .attrs = "size=3 alpha=0.5f beta=0.5f bias=2f"},
     {.inputs = "f32[2,5,3,2]", .attrs = "size=3"},
+    {.inputs = "f32[2,5,3,2]", .attrs = "size=1"},
     {.inputs = "f32[1,6,4]", .attrs = "size=4 alpha=0.9f beta=0.75f"},
     {.inputs = "f32[3,4]", .attrs = "size=9 alpha=0.9f"},
     {.inputs = "f32[1,20,4,5]", .attrs = "size=5 alpha=0.9f"},

@@ -5,7 +5,8 @@ static bool lrn_layout(struct backend_program *program, const struct node *node,
                        dnnl_memory_desc_t *layout) {
   const struct shape *shape = &program->graph->values[x].shape;
   int64_t size = node_attr_int(node, "size", 0);
-  if (shape->rank != 4 || size % 2 == 0) /* oneDNN's region is as large on both sides */
+  /* oneDNN's region is as large on both sides, and it crashes where that is one channel. */
+  if (shape->rank != 4 || size % 2 == 0 || size < 3)
     return false;
   *layout = cpu_layout_as(program, x, shape->rank, shape->dim);
   return true;

@@ -8,6 +8,7 @@ PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson
 PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
   libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libonnx-dev
 DEMO_PACKAGES = dataset-fashion-mnist
+FUZZ_PACKAGES = clang libclang-rt-14-dev
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel libonnx-testdata clang-format cppcheck python3 python3-venv
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
@@ -34,7 +35,7 @@ objects = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIBRARY_C = $(filter-out server/main.c worker/main.c client/main.c,$(foreach d,common storage server worker client,$(call sources,$(d))))
 LIBRARY_O = $(call objects,$(LIBRARY_C))
 PROGRAMS = $(B)/weir $(B)/weir-server $(B)/weir-worker
-TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c)
+TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c)
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server and build/weir-worker
@@ -149,6 +150,26 @@ chaos: deps-demo ## kill, freeze and break everything, power cuts too, and compa
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/crash_points.py
 
+# Each tests/fuzz/NAME_fuzz.c, with what it needs of the library, under libFuzzer with both sanitizers.
+FUZZ_SECONDS ?= 60
+FUZZ_C = $(wildcard common/*.c common/graph/*.c common/graph/*/*.c common/ops/*.c) worker/backend/ref.c
+FUZZERS = $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
+fuzz: ## let libFuzzer attack the readers of files, FUZZ_SECONDS=60 each; findings are kept in build/fuzz
+	$(call install,$(PACKAGES) $(FUZZ_PACKAGES))
+	@$(MAKE) --no-print-directory B=build/fuzz CC=clang \
+	  SANFLAGS='-w -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' \
+	  $(FUZZERS:%=build/fuzz/fuzz-%)
+	@for f in $(FUZZERS); do mkdir -p build/fuzz/corpus/$$f; \
+	  build/fuzz/fuzz-$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 \
+	    -print_final_stats=1 -artifact_prefix=build/fuzz/$$f- build/fuzz/corpus/$$f tests/fuzz/corpus/$$f || exit 1; done
+
+$(B)/libfuzzed.a: $(call objects,$(FUZZ_C)) $(GEN_O)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/fuzz-%: $(B)/obj/tests/fuzz/%_fuzz.o $(B)/libfuzzed.a
+	@echo "  LD    $@"
+	$(Q)$(CC) $(SANFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "  V=1 shows the commands; SAN=address|undefined|thread builds (and checks) with that sanitizer"
@@ -156,6 +177,6 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all tests deps deps-demo deps-check demo check parity compose-check conformance lint bench chaos help clean
+.PHONY: all tests deps deps-demo deps-check demo check fuzz parity compose-check conformance lint bench chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Makes the seeds of tests/fuzz/corpus/onnx: small models that together hold every kind of thing that the reader
+reads. Needs the Python package onnx. Files named finding-* are not made here: the fuzzer found them."""
+import os
+
+import numpy as np
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "onnx")
+RANDOM = np.random.default_rng(1)
+
+
+def tensor(name, *shape):
+    return numpy_helper.from_array(RANDOM.standard_normal(shape).astype(np.float32) / 2, name)
+
+
+def ints(name, *values):
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def scalar(name, value, dtype):
+    return numpy_helper.from_array(np.array(value, dtype), name)
+
+
+def save(name, nodes, initializers, x, opset=17, functions=(), dtype=TensorProto.FLOAT, domains=()):
+    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", dtype, ["N", *x])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *domains],
+                              functions=list(functions), ir_version=8, producer_name="pytorch")
+    with open(os.path.join(FOLDER, name + ".onnx"), "wb") as file:
+        file.write(model.SerializeToString())
+
+
+def node(op, inputs, outputs, **attributes):
+    return helper.make_node(op, inputs.split(), outputs.split(), **attributes)
+
+
+def main():
+    os.makedirs(FOLDER, exist_ok=True)
+    save("mlp", [node("Gemm", "x w b", "h", transB=1), node("Relu", "h", "r"), node("Dropout", "r", "d"),
+                 node("MatMul", "d v", "y")], [tensor("w", 4, 3), tensor("b", 4), tensor("v", 4, 2)], [3])
+    save("cnn", [node("Conv", "x w b", "c", pads=[1, 1, 1, 1], strides=[2, 1], group=1),
+                 node("BatchNormalization", "c s t m v", "n bm bv", training_mode=1),
+                 node("MaxPool", "n", "p", kernel_shape=[2, 2], ceil_mode=1),
+                 node("ConvTranspose", "p u", "q", strides=[2, 2], output_padding=[1, 1]),
+                 node("AveragePool", "q", "a", kernel_shape=[3, 3], auto_pad="SAME_UPPER"),
+                 node("GlobalAveragePool", "a", "g"), node("Flatten", "g", "y")],
+         [tensor("w", 2, 1, 3, 3), tensor("b", 2), tensor("s", 2), tensor("t", 2), tensor("m", 2),
+          numpy_helper.from_array(np.ones(2, np.float32), "v"), tensor("u", 2, 2, 2, 2)], [1, 6, 5])
+    save("attention", [node("LayerNormalization", "x s t", "l"), node("MatMul", "l q", "a"),
+                       node("Transpose", "l", "k", perm=[0, 2, 1]), node("MatMul", "a k", "z"),
+                       node("Trilu", "z", "m", upper=0), node("Softmax", "m", "f"), node("MatMul", "f l", "o"),
+                       node("Einsum", "o q", "e", equation="bij,jk->bik"),
+                       node("ReduceMean", "e", "y", axes=[1], keepdims=0)],
+         [tensor("s", 4), tensor("t", 4), tensor("q", 4, 4)], [3, 4])
+    save("shapes", [node("Shape", "x", "s"), node("Gather", "s zero", "b"), node("Concat", "b rest", "t", axis=0),
+                    node("MatMul", "x w", "h"), node("Reshape", "h t", "r"), node("Slice", "r one two ax", "c"),
+                    node("Pad", "c pads", "p", mode="reflect"), node("Expand", "p big", "e"),
+                    node("Tile", "e reps", "i"), node("Split", "i", "u v", axis=1), node("Where", "yes u v", "o"),
+                    node("Cast", "o", "k", to=1), node("Squeeze", "k", "q"), node("Unsqueeze", "q ax", "d"),
+                    node("Flatten", "d", "y")],
+         [ints("zero", 0), ints("rest", 4, 2), ints("one", 0), ints("two", 3), ints("ax", 1), ints("pads", 0, 0, 1, 0, 1, 0),
+          ints("big", 1, 1, 3), ints("reps", 1, 2, 1), tensor("w", 8, 8), scalar("yes", True, np.bool_)], [8])
+    save("recurrent", [node("Gather", "table x", "e"), node("Transpose", "e", "t", perm=[1, 0, 2]),
+                       node("LSTM", "t w r b", "o h c", hidden_size=2), node("Squeeze", "h ax", "z"),
+                       node("GRU", "t gw gr", "go gh", hidden_size=2, linear_before_reset=1),
+                       node("Squeeze", "gh ax", "gz"), node("Add", "z gz", "y")],
+         [tensor("table", 5, 3), tensor("w", 1, 8, 3), tensor("r", 1, 8, 2), tensor("b", 1, 16), tensor("gw", 1, 6, 3),
+          tensor("gr", 1, 6, 2), ints("ax", 0)], [4], dtype=TensorProto.INT64)
+    save("depth", [node("MatMul", "x w", "h"), node("RandomUniformLike", "h", "u"), node("Less", "u p", "l"),
+                   node("Cast", "l", "d", to=1), node("Div", "d p", "s"), node("Mul", "h s", "m"),
+                   node("Resize", "m none none sizes", "y", mode="linear")],
+         [tensor("w", 3, 3), scalar("p", 0.5, np.float32), numpy_helper.from_array(np.zeros(0, np.float32), "none"),
+          ints("sizes", 2, 6)], [3])
+    taken = helper.make_graph([node("Relu", "h", "t")], "t", [], [helper.make_tensor_value_info("t", 1, None)])
+    other = helper.make_graph([node("Neg", "h", "e")], "e", [], [helper.make_tensor_value_info("e", 1, None)])
+    body = node("Softmax", "a", "b")
+    body.attribute.append(AttributeProto(name="axis", type=AttributeProto.INT, ref_attr_name="dim"))
+    function = helper.make_function("local", "soft", ["a"], ["b"], [body], [helper.make_opsetid("", 17)], ["dim"])
+    save("branch", [node("MatMul", "x w", "h"), node("Shape", "h", "s"), node("Size", "s", "n"),
+                    node("Equal", "n two", "c"), node("If", "c", "i", then_branch=taken, else_branch=other),
+                    helper.make_node("soft", ["i"], ["y"], domain="local", dim=1)],
+         [tensor("w", 3, 3), scalar("two", 2, np.int64)], [3], functions=[function],
+         domains=[helper.make_opsetid("local", 1)])
+    half = numpy_helper.from_array(RANDOM.standard_normal((3, 2)).astype(np.float16), "w")
+    save("half", [node("Cast", "x", "c", to=10), node("MatMul", "c w", "m"),
+                  node("SplitToSequence", "m k", "q", axis=1), node("SequenceAt", "q zero", "a"),
+                  node("SequenceAt", "q one", "b"), node("Concat", "a b", "y", axis=1)],
+         [half, scalar("k", 1, np.int64), scalar("zero", 0, np.int64), scalar("one", 1, np.int64)], [3],
+         dtype=TensorProto.FLOAT16, opset=20)
+    save("scatter", [node("MatMul", "x w", "h"), node("TopK", "h k", "v i", axis=1),
+                     node("GatherElements", "h i", "g", axis=1), node("ScatterElements", "h i v", "s", axis=1),
+                     node("ScatterND", "s nd up", "d"), node("GatherND", "d nd", "n"), node("CumSum", "d one", "u"),
+                     node("GroupNormalization", "r gs gs", "gn", num_groups=1), node("Reshape", "u full", "r"),
+                     node("Reshape", "gn flat", "f"), node("PRelu", "f slope", "p"), node("Clip", "p lo hi", "y")],
+         [tensor("w", 3, 4), ints("k", 2), ints("nd", 0, 1), numpy_helper.from_array(np.float32(1), "up"),
+          scalar("one", 1, np.int64), tensor("gs", 1), ints("full", 0, 2, 2), ints("flat", 0, -1), tensor("slope", 1),
+          scalar("lo", -1, np.float32), scalar("hi", 1, np.float32)], [3], opset=18)
+
+
+if __name__ == "__main__":
+    main()

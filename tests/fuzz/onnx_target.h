@@ -84,8 +84,8 @@ static inline void onnx_target(const uint8_t *bytes, size_t size) {
   struct model *model;
   if (model_open(bytes, size, NULL, TARGET_SAMPLES, &model, &err))
     return;
-  target_execute(model->train, model->train_loss_sum);
-  target_execute(model->eval, model->eval_loss_sum);
+  target_execute(model->train, model->train_loss.loss_sum);
+  target_execute(model->eval, model->eval_loss.loss_sum);
   model_close(model);
 }
 

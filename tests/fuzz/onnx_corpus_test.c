@@ -1,4 +1,5 @@
-/* Every file of the fuzzer's corpus, seeds and past findings, goes the fuzzer's way: none may end the process.
+/* Every file of the fuzzer's corpus, seeds and past findings, goes the fuzzer's way: none may end the
+ * process.
  */
 #include <dirent.h>
 #include <stdio.h>

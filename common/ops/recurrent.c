@@ -132,6 +132,11 @@ int recurrent_init(struct recurrent *shape, const struct graph *graph, const str
   shape->batch = x->shape.dim[!shape->is_batch_first];
   shape->input = x->shape.dim[2];
   shape->hidden = r->shape.dim[2];
+  if (shape->steps < 1 || shape->batch < 1 || shape->input < 1 || shape->hidden < 1)
+    return node_error(
+        node, err, ERR_INVALID,
+        "%lld steps of %lld sequences of %lld elements, to %lld hidden ones, are nothing to compute",
+        (long long)shape->steps, (long long)shape->batch, (long long)shape->input, (long long)shape->hidden);
   if (node_attr_int(node, "hidden_size", shape->hidden) != shape->hidden)
     return node_error(node, err, ERR_INVALID, "hidden_size is %lld, and %lld in its weights",
                       (long long)node_attr_int(node, "hidden_size", 0), (long long)shape->hidden);

@@ -47,6 +47,48 @@ static void shapes_that_do_not_fit_are_refused_with_both_named(void **state) {
   expect_refusal("Conv", images, 2, NULL, 0, "[1,3,8,8] and weights of shape [4,2,3,3]");
 }
 
+static struct attr text_attr(const char *name, const char *text) {
+  return (struct attr){.name = name, .type = ATTR_STRING, .s = text};
+}
+
+static void recurrent_layers_that_do_not_fit_together_are_refused(void **state) {
+  struct shape lstm[] = {shape_of(3, 5, 2, 4, 0), shape_of(3, 1, 12, 4, 0), shape_of(3, 1, 12, 3, 0),
+                         shape_of(2, 2, 24, 0, 0)};
+  struct shape empty[] = {shape_of(3, 0, 2, 4, 0), lstm[1], lstm[2]};
+  struct attr direction = text_attr("direction", "sideways");
+  const char *const unknown[] = {"Sigmoid", "Tanh", "Cosine"};
+  struct attr functions = {.name = "activations", .type = ATTR_STRINGS, .strings = unknown, .n = 2};
+  (void)state;
+  expect_refusal("LSTM", lstm, 4, NULL, 0, "f32[2,24] where f32[1,24] is needed");
+  expect_refusal("GRU", lstm, 3, NULL, 0, "f32[1,12,4] where f32[1,9,4] is needed");
+  expect_refusal("LSTM", empty, 3, NULL, 0, "nothing to compute");
+  expect_refusal("LSTM", lstm, 3, &direction, 1, "'sideways'");
+  expect_refusal("LSTM", lstm, 3, &functions, 1, "must name 3 functions");
+}
+
+static void equations_that_do_not_fit_are_refused(void **state) {
+  static const struct {
+    const char *equation, *text;
+  } cases[] = {
+      {"ij,jk->iz", "a letter in its output that no term has"},
+      {"ij,jk->ii", "a letter twice in its output"},
+      {"ij", "is not a list of terms, one for each input"},
+      {"ij,jk,kl->il", "has more terms than there are inputs"},
+      {"ij,jk->i,k", "is not a list of terms and an output"},
+      {"i1,jk->ik", "is not a list of terms"},
+      {"i....,jk->ik", "is not a list of terms"},
+      {"ijk,jk->ik", "does not fit shape [3,4]"},
+      {"ij,ik->jk", "the same letter stands for 3 elsewhere"},
+      {"", "is not a list of terms"},
+  };
+  struct shape matrices[] = {shape_of(2, 3, 4, 0, 0), shape_of(2, 5, 6, 0, 0)};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct attr equation = text_attr("equation", cases[i].equation);
+    expect_refusal("Einsum", matrices, 2, &equation, 1, cases[i].text);
+  }
+}
+
 static void attributes_out_of_range_are_refused(void **state) {
   int64_t kernel[] = {3, 3}, negative[] = {-1, 0, 0, 0}, huge[] = {INT64_MAX, 1}, twice[] = {1, 1};
   struct shape image = shape_of(4, 1, 3, 8, 8), matrix = shape_of(2, 3, 4, 0, 0);
@@ -288,6 +330,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_that_do_not_fit_are_refused_with_both_named),
       cmocka_unit_test(attributes_out_of_range_are_refused),
+      cmocka_unit_test(recurrent_layers_that_do_not_fit_together_are_refused),
+      cmocka_unit_test(equations_that_do_not_fit_are_refused),
       cmocka_unit_test(a_label_out_of_range_is_refused_with_its_value_and_sample),
       cmocka_unit_test(an_integer_division_by_zero_is_an_error),
       cmocka_unit_test(watched_values_come_in_node_order_after_the_weights_they_need),

@@ -132,7 +132,7 @@ static void walk_axis(const struct walk *walk, int d, char *x, char *y) {
   bool is_last = d == pad->in.rank - 1;
   for (int64_t o = 0; o < end; o++) {
     int64_t source = pad_source(pad->mode, o - before, n);
-    char *from = x + source * in_stride * (int64_t)walk->element;
+    char *from = x + (source < 0 ? 0 : source) * in_stride * (int64_t)walk->element;
     char *to = y + o * out_stride * (int64_t)walk->element;
     if (source < 0) {
       fill_block(walk, out_stride, to);

@@ -98,11 +98,19 @@ def test_a_cnn_with_batch_norm_follows_pytorch_within_3e_4_then_5e_2():
 
 
 def test_exported_convolutional_models_follow_pytorch_within_3e_4_then_5e_2():
-    compare_graphs(["densenet"], loose)
+    compare_graphs(["resnet", "mobilenet_v2", "mobilenet_v3", "efficientnet", "densenet", "unet", "autoencoder"], loose)
+
+
+def test_exported_attention_models_follow_pytorch_within_1e_5_for_50_steps():
+    compare_graphs(["mixer", "vit", "gpt", "bert", "translator"], tight)
 
 
 def test_exported_recurrent_models_follow_pytorch_within_1e_5_for_50_steps():
     compare_graphs(["lstm", "gru"], tight)
+
+
+def test_an_exported_recommender_follows_pytorch_within_1e_5_for_50_steps():
+    compare_graphs(["dlrm"], tight)
 
 
 if __name__ == "__main__":

@@ -262,10 +262,10 @@ FULL = {
                  partial(toy.padded_texts, length=64, vocabulary=512, classes=5)),
     "translator": Case(partial(Translator, 256, 32, 128, 4, 3, 0.1),
                        partial(toy.translations, length=32, vocabulary=256)),
-    "lstm": Case(partial(Recurrent, nn.LSTM, 256, 64, 128), partial(toy.texts, length=32, vocabulary=256, classes=4)),
-    "lstm_bidirectional": Case(partial(Recurrent, nn.LSTM, 256, 64, 128, num_layers=2, bidirectional=True),
-                               partial(toy.texts, length=32, vocabulary=256, classes=4)),
-    "gru": Case(partial(Recurrent, nn.GRU, 256, 64, 128), partial(toy.texts, length=32, vocabulary=256, classes=4)),
+    "lstm": Case(partial(Recurrent, nn.LSTM, 32, 64, 128), partial(toy.texts, length=32, vocabulary=32, classes=4), lr=0.3),
+    "lstm_bidirectional": Case(partial(Recurrent, nn.LSTM, 32, 64, 128, num_layers=2, bidirectional=True),
+                               partial(toy.texts, length=32, vocabulary=32, classes=4), lr=0.3),
+    "gru": Case(partial(Recurrent, nn.GRU, 32, 64, 128), partial(toy.texts, length=32, vocabulary=32, classes=4), lr=0.3),
     "dlrm": Case(partial(DLRM, 13, (1000, 500, 200, 100), 16),
                  partial(toy.clicks, dense=13, tables=(1000, 500, 200, 100)), loss="bce_with_logits"),
     "autoencoder": Case(partial(AutoEncoder, 32), partial(toy.shapes, size=28), loss="mse"),
@@ -273,7 +273,7 @@ FULL = {
 
 SMALL = {
     "resnet": Case(SmallResNet, thumbnails, has_batch_norm=True),
-    "mobilenet_v2": Case(small_mobilenet_v2, thumbnails, lr=0.02, has_batch_norm=True),
+    "mobilenet_v2": Case(small_mobilenet_v2, thumbnails, lr=0.005, has_batch_norm=True),
     "mobilenet_v3": Case(small_mobilenet_v3, thumbnails, has_batch_norm=True),
     "efficientnet": Case(small_efficientnet, thumbnails, has_batch_norm=True),
     "densenet": Case(partial(densenet.DenseNet, 4, (2, 2), 8, 2, num_classes=4),

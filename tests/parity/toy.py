@@ -37,9 +37,9 @@ def weights(name, shape):
 
 
 def images(samples, channels, size, classes):
-    """Which of some patterns lies under the noise."""
+    """Which of some coarse patterns lies under the noise."""
     labels = whole("labels", classes, samples)
-    patterns = uniform("patterns", classes, channels, size, size)
+    patterns = uniform("patterns", classes, channels, 4, 4).repeat(size // 4, axis=2).repeat(size // 4, axis=3)
     return {"x": patterns[labels] + uniform("x", samples, channels, size, size), "labels": labels}
 
 

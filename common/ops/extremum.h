@@ -4,21 +4,18 @@
 
 #include "common/ops/elementwise.h"
 
-/* Defines `int function(call, err)` for all types. is_better(x, y) keeps x of the inputs before rather than y
-   of the next; what is not a number wins, as for PyTorch and numpy. */
+/* Defines `int function(call, err)`. is_better(x, y) keeps x, of the inputs before, rather than y, of the
+   next; what is not a number wins, as for PyTorch and numpy. */
 #define EXTREMUM_LOOP(function, type, is_better)                                                             \
+  BINARY_LOOP(function##_of_two, type, is_better || x != x ? x : y)                                          \
   static int function(const struct op_call *call, struct err *err) {                                         \
-    struct broadcast walk;                                                                                   \
-    (void)err;                                                                                               \
-    for (int i = 0; i < call->node->n_inputs; i++) {                                                         \
-      const type *in = call->in[i].data;                                                                     \
-      type *out = call->out[0].data;                                                                         \
-      broadcast_init(&walk, &call->out[0].shape, &call->in[i].shape, NULL);                                  \
-      for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), out += walk.run)                        \
-        ELEMENTWISE_FOR (j, walk.run) {                                                                      \
-          type y = in[walk.at[0] + j * walk.step[0]], x = i == 0 ? y : out[j];                               \
-          out[j] = is_better || x != x ? x : y;                                                              \
-        }                                                                                                    \
+    struct tensor *out = &call->out[0], operands[2] = {call->in[0], call->in[0]};                            \
+    struct op_call pair = *call;                                                                             \
+    pair.in = operands;                                                                                      \
+    for (int i = call->node->n_inputs > 1; i < call->node->n_inputs; i++) {                                  \
+      operands[1] = call->in[i];                                                                             \
+      function##_of_two(&pair, err);                                                                         \
+      operands[0] = *out;                                                                                    \
     }                                                                                                        \
     return ERR_OK;                                                                                           \
   }

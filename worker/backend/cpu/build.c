@@ -129,6 +129,16 @@ dnnl_primitive_desc_t cpu_describe(struct backend_program *program, const void *
   return desc;
 }
 
+dnnl_primitive_desc_t cpu_describe_fast(struct backend_program *program, const void *op_desc,
+                                        const_dnnl_primitive_desc_t hint) {
+  dnnl_primitive_desc_t desc = cpu_describe(program, op_desc, NULL, hint);
+  const char *name = "ref";
+  if (desc && !dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) &&
+      strncmp(name, "ref", 3) != 0)
+    return desc;
+  return NULL;
+}
+
 const dnnl_memory_desc_t *cpu_query(dnnl_primitive_desc_t desc, dnnl_query_t what, int index) {
   const dnnl_memory_desc_t *layout = dnnl_primitive_desc_query_md(desc, what, index);
   CHECK(layout != NULL);

@@ -123,6 +123,9 @@ dnnl_memory_desc_t cpu_layout_as(struct backend_program *program, int value, int
    primitive, or on an error, which the program keeps. */
 dnnl_primitive_desc_t cpu_describe(struct backend_program *program, const void *op_desc,
                                    const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint);
+/* NULL also where oneDNN has nothing but its reference loops, which are many times slower than ours. */
+dnnl_primitive_desc_t cpu_describe_fast(struct backend_program *program, const void *op_desc,
+                                        const_dnnl_primitive_desc_t hint);
 const dnnl_memory_desc_t *cpu_query(dnnl_primitive_desc_t desc, dnnl_query_t what, int index);
 
 /* The buffer that has the value in that layout (NULL: dense), behind a reorder if need be. */
@@ -158,7 +161,10 @@ int cpu_execute(struct backend_program *program, struct cpu_step *step, const st
 void cpu_fail(struct backend_program *program, const struct node *node, dnnl_status_t status,
               const char *what);
 
-/* reference.c: the node by its op's reference kernel, all tensors dense. */
+/* reference.c: the node by a kernel of plain tensors, which are dense, or all in the one layout that suits a
+   pointwise op (OP_POINTWISE); and by its op's reference kernel. */
+void cpu_call(struct backend_program *program, const struct node *node,
+              int (*kernel)(const struct op_call *call, struct err *err));
 void cpu_reference(struct backend_program *program, const struct node *node);
 
 #endif

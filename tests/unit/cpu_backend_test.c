@@ -179,6 +179,39 @@ static void fixture_init_joined(struct fixture *f) {
   feed(f, &image);
 }
 
+/* Between two convolutions an op, which is then scaled by channel, by position and by constants. 0 in place
+   of what is added or divided by would make infinities. */
+static void fixture_init_elementwise(struct fixture *f, const char *op, int64_t channels) {
+  struct shape image = {4, {BATCH, 1, 12, 12}};
+  int x, one, half, scale, shift, square;
+  *f = (struct fixture){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  one = graph_add_constant_f32(f->graph, 1);
+  half = graph_add_constant_f32(f->graph, 0.5f);
+  x = add_conv(f, x, 1, channels, 3, 1);
+  x = add_node(f, op, &x, 1, NULL, 0);
+  scale = add_node(f, "GlobalAveragePool", &x, 1, NULL, 0);
+  scale = add_node(f, "Sigmoid", &scale, 1, NULL, 0);
+  x = add_node(f, "Div", (int[]){x, scale}, 2, NULL, 0);
+  scale = add_conv(f, x, channels, 1, 3, 1);
+  scale = add_node(f, "Sigmoid", &scale, 1, NULL, 0);
+  x = add_node(f, "Mul", (int[]){x, scale}, 2, NULL, 0);
+  x = add_node(f, "Sub", (int[]){one, x}, 2, NULL, 0);
+  x = add_node(f, "Add", (int[]){x, half}, 2, NULL, 0);
+  shift = add_weight(f, (struct shape){4, {1, channels, 1, 1}}, 1);
+  x = add_node(f, "Sub", (int[]){x, shift}, 2, NULL, 0);
+  square = add_node(f, "Mul", (int[]){x, x}, 2, NULL, 0);
+  square = add_node(f, "Add", (int[]){square, one}, 2, NULL, 0);
+  square = add_node(f, "Reciprocal", &square, 1, NULL, 0);
+  x = add_node(f, "Mul", (int[]){x, square}, 2, NULL, 0);
+  x = add_max_pool(f, add_conv(f, x, channels, channels, 3, 1));
+  x = add_node(f, "Flatten", &x, 1, NULL, 0);
+  add_backward(f, add_gemm(f, x, 36 * channels, CLASSES));
+  feed(f, &image);
+}
+
 static void fixture_fini(struct fixture *f) {
   graph_free(f->graph);
 }
@@ -268,6 +301,21 @@ static void joined_split_and_resized_activations_agree_with_ref(void **state) {
   fixture_init_joined(&f);
   check_against_ref(&f);
   fixture_fini(&f);
+}
+
+/* Blocks of 8 or 16 channels, whole and padded; ops that keep the padding's zeros, and that do not. */
+static void elementwise_ops_between_convolutions_agree_with_ref(void **state) {
+  static const char *const ops[] = {"Abs",  "Cos",     "Elu",      "Erf",  "Exp",
+                                    "Gelu", "Sigmoid", "Softplus", "Tanh", "HardSwish"};
+  static const int64_t channels[] = {16, 20, 24, 3};
+  (void)state;
+  for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+    for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++) {
+      struct fixture f;
+      fixture_init_elementwise(&f, ops[i], channels[c]);
+      check_against_ref(&f);
+      fixture_fini(&f);
+    }
 }
 
 static void every_watched_value_is_delivered_once_in_node_order(void **state) {
@@ -420,6 +468,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loss_and_gradients_agree_with_ref),
       cmocka_unit_test(joined_split_and_resized_activations_agree_with_ref),
+      cmocka_unit_test(elementwise_ops_between_convolutions_agree_with_ref),
       cmocka_unit_test(every_watched_value_is_delivered_once_in_node_order),
       cmocka_unit_test(a_second_run_gives_the_same_bits),
       cmocka_unit_test(two_threads_with_programs_of_their_own_give_the_same_bits),

@@ -1,6 +1,7 @@
 /* Arithmetic of two tensors, and sums of several. */
 #include <string.h>
 
+#include "worker/backend/cpu/channels.h"
 #include "worker/backend/cpu/cpu.h"
 
 /* The shape's dimensions behind 1s, up to ndims. */
@@ -13,7 +14,7 @@ static dnnl_primitive_desc_t binary_describe(struct backend_program *program, dn
                                              const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b,
                                              const dnnl_memory_desc_t *out) {
   dnnl_binary_desc_t binary;
-  return dnnl_binary_desc_init(&binary, kind, a, b, out) ? NULL : cpu_describe(program, &binary, NULL, NULL);
+  return dnnl_binary_desc_init(&binary, kind, a, b, out) ? NULL : cpu_describe_fast(program, &binary, NULL);
 }
 
 /* Tensors of one shape: in the layout of the first, unless only the second is blocked. */
@@ -66,8 +67,9 @@ static bool prepare_binary(struct backend_program *program, const struct node *n
   if (shape_is_same(a, b))
     return prepare_same(program, node, kind);
   if (shape_is_same(a, out))
-    return prepare_broadcast(program, node, kind, 0);
-  return commutes && shape_is_same(b, out) && prepare_broadcast(program, node, kind, 1);
+    return channels_prepare_broadcast(program, node, 0) || prepare_broadcast(program, node, kind, 0);
+  return shape_is_same(b, out) && (channels_prepare_broadcast(program, node, 1) ||
+                                   (commutes && prepare_broadcast(program, node, kind, 1)));
 }
 
 static bool prepare_add(struct backend_program *program, const struct node *node) {

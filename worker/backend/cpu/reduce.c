@@ -2,6 +2,7 @@
    pools, in the layout that their input has. */
 #include "common/ops/reduce.h"
 
+#include "worker/backend/cpu/channels.h"
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/lanes.h"
 #include "worker/backend/cpu/pool.h"
@@ -105,7 +106,8 @@ static bool prepare_reduction(struct backend_program *program, const struct node
 
 /* SumTo: X -> Y */
 static bool prepare_sum_to(struct backend_program *program, const struct node *node) {
-  return prepare_reduction(program, node, &node_output(program->graph, node, 0)->shape, 1.0);
+  return channels_prepare_sum(program, node) ||
+         prepare_reduction(program, node, &node_output(program->graph, node, 0)->shape, 1.0);
 }
 
 static bool prepare_sum(struct backend_program *program, const struct node *node) {

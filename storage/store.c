@@ -226,7 +226,7 @@ static void block_key(struct store_block *block) {
 }
 
 static int find_missing(struct store *store, struct store_block *blocks, int n, struct err *err) {
-  const char *keys[STORE_BATCH_MAX];
+  const char *keys[STORE_BATCH_MAX] = {NULL};
   bool has[STORE_BATCH_MAX];
   for (int i = 0; i < n; i++)
     keys[i] = blocks[i].sha256;

@@ -63,9 +63,11 @@ static int check_results(const struct graph *graph, const struct node *node, str
   return 0;
 }
 
-/* Trained weights are f32 initializers; the others never change. */
+/* Trained weights are f32 initializers; the others never change, nor do the numbers that an exporter made. */
 static bool is_known(const struct value *value) {
-  return value->kind == VALUE_CONSTANT || (value->kind == VALUE_INITIALIZER && value->dtype != DTYPE_F32);
+  if (value->kind == VALUE_INITIALIZER)
+    return value->dtype != DTYPE_F32 || (value->origin == ORIGIN_EXPORTER && value->shape.rank == 0);
+  return value->kind == VALUE_CONSTANT;
 }
 
 static bool is_foldable(const struct graph *graph, const struct node *node, size_t budget_bytes) {

@@ -118,6 +118,37 @@ static void gelu_by_tanh_is_recognised_in_the_forms_of_exporters(void **state) {
   }
 }
 
+/* x * gate(x), in either order; `op` is the gate's, of `of`. */
+static int gated(struct graph *graph, const char *op, int x, int of, bool is_first) {
+  struct attr attrs[] = {attr_of_float("alpha", 1 / 6.0f), attr_of_float("beta", 0.5f)};
+  int gate = backward_node(graph, op, &of, 1, attrs, strcmp(op, "HardSigmoid") == 0 ? 2 : 0);
+  return is_first ? add(graph, "Mul", gate, x) : add(graph, "Mul", x, gate);
+}
+
+static void activations_by_a_gate_are_recognised(void **state) {
+  (void)state;
+  for (int first = 0; first < 2; first++) {
+    struct graph *swish = graph_start(), *hard = graph_start(), *mish = graph_start();
+    int x = tensor(swish, VALUE_CONSTANT, hidden);
+    output(swish, gated(swish, "Sigmoid", x, x, first));
+    fuse_and_compare(swish, "Swish");
+    x = tensor(hard, VALUE_CONSTANT, hidden);
+    output(hard, gated(hard, "HardSigmoid", x, x, first));
+    fuse_and_compare(hard, "HardSwish");
+    x = tensor(mish, VALUE_CONSTANT, hidden);
+    output(mish, gated(mish, "Tanh", x, backward_unary(mish, "Softplus", x), first));
+    fuse_and_compare(mish, "Mish");
+  }
+}
+
+static void a_gate_of_something_else_is_left_alone(void **state) {
+  struct graph *graph = graph_start();
+  int x = tensor(graph, VALUE_CONSTANT, hidden), other = tensor(graph, VALUE_CONSTANT, hidden);
+  (void)state;
+  output(graph, gated(graph, "Sigmoid", x, other, false));
+  fuse_and_compare(graph, NULL);
+}
+
 static int mean(struct graph *graph, int x) {
   int64_t axis = -1;
   struct attr attrs[] = {attr_of_ints("axes", &axis, 1), attr_of_int("keepdims", 1)};
@@ -196,6 +227,8 @@ int main(void) {
       cmocka_unit_test(gelu_is_recognised_and_computes_the_same),
       cmocka_unit_test(a_curve_like_gelu_is_left_alone),
       cmocka_unit_test(gelu_by_tanh_is_recognised_in_the_forms_of_exporters),
+      cmocka_unit_test(activations_by_a_gate_are_recognised),
+      cmocka_unit_test(a_gate_of_something_else_is_left_alone),
       cmocka_unit_test(layer_norm_is_recognised_and_computes_the_same),
       cmocka_unit_test(a_difference_from_another_mean_is_no_layer_norm),
       cmocka_unit_test(attention_is_recognised_and_computes_the_same),

@@ -30,6 +30,8 @@ static const struct eltwise eltwises[] = {
     {.op = "Softplus", .kind = dnnl_eltwise_soft_relu},
     {.op = "SoftplusGrad", .kind = dnnl_eltwise_soft_relu},
     {.op = "Sqrt", .kind = dnnl_eltwise_sqrt},
+    {.op = "Swish", .kind = dnnl_eltwise_swish, .alpha = "alpha", .otherwise = 1.0f},
+    {.op = "SwishGrad", .kind = dnnl_eltwise_swish, .alpha = "alpha", .otherwise = 1.0f},
     {.op = "Tanh", .kind = dnnl_eltwise_tanh},
     {.op = "TanhGrad", .kind = dnnl_eltwise_tanh_use_dst_for_bwd, .reads_output = true},
 };
@@ -111,5 +113,7 @@ const struct cpu_kernel cpu_sigmoid_grad = {"SigmoidGrad", prepare_backward};
 const struct cpu_kernel cpu_softplus = {"Softplus", prepare_forward};
 const struct cpu_kernel cpu_softplus_grad = {"SoftplusGrad", prepare_backward};
 const struct cpu_kernel cpu_sqrt = {"Sqrt", prepare_forward};
+const struct cpu_kernel cpu_swish = {"Swish", prepare_forward};
+const struct cpu_kernel cpu_swish_grad = {"SwishGrad", prepare_backward};
 const struct cpu_kernel cpu_tanh = {"Tanh", prepare_forward};
 const struct cpu_kernel cpu_tanh_grad = {"TanhGrad", prepare_backward};

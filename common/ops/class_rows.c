@@ -5,6 +5,21 @@
 
 #include "common/ops/infer.h"
 
+int class_rows_axis(const struct node *node, const struct shape *scores, struct class_axis *axis,
+                    struct shape *labels, struct err *err) {
+  int at;
+  if (infer_axis(node, node_attr_int(node, "axis", 1), scores->rank, false, &at, err))
+    return err->code;
+  *axis = (struct class_axis){1, scores->dim[at], 1};
+  *labels = (struct shape){.rank = scores->rank - 1};
+  for (int d = 0; d < scores->rank; d++) {
+    *(d < at ? &axis->outer : &axis->inner) *= d == at ? 1 : scores->dim[d];
+    if (d != at)
+      labels->dim[d - (d > at)] = scores->dim[d];
+  }
+  return ERR_OK;
+}
+
 int class_rows_check(const struct graph *graph, const struct node *node, int labels,
                      const struct shape *labels_shape, int64_t classes, struct err *err) {
   const struct value *value = node_input(graph, node, labels);
@@ -30,16 +45,15 @@ int class_rows_infer(struct graph *graph, const struct node *node, struct err *e
   return ERR_OK;
 }
 
-int class_rows_init(struct class_rows *loss, const struct op_call *call, int labels, int64_t classes,
-                    struct err *err) {
-  const struct node *node = call->node;
-  const int64_t *label = call->in[labels].data;
-  int64_t n = shape_elems(&call->in[labels].shape), samples = call->in[labels].shape.dim[0];
+int class_rows_init(struct class_rows *loss, const struct node *node, const struct tensor inputs[2],
+                    int64_t classes, struct err *err) {
+  const int64_t *label = inputs[0].data;
+  int64_t n = shape_elems(&inputs[0].shape), samples = inputs[0].shape.dim[0];
   *loss = (struct class_rows){.classes = classes,
                               .ignore_index = node_attr_int(node, "ignore_index", -100),
                               .smoothing = (double)node_attr_float(node, "label_smoothing", 0),
                               .is_log = node_attr_int(node, "log_probabilities", 0) != 0,
-                              .weights = call->in[labels + 1].data};
+                              .weights = inputs[1].data};
   for (int64_t i = 0; i < n; i++)
     if (label[i] != loss->ignore_index && (label[i] < 0 || label[i] >= classes))
       return node_error(node, err, ERR_INVALID, "label %lld of sample %lld is not in [0, %lld)",
@@ -109,9 +123,9 @@ void class_rows_gradient(const struct class_rows *loss, const float *x, int64_t 
   }
 }
 
-void class_rows_finish(const struct class_sums *sums, const struct op_call *call) {
+void class_rows_finish(const struct class_sums *sums, const struct tensor out[CLASS_ROWS_SUMS]) {
   const double values[CLASS_ROWS_SUMS] = {sums->loss, sums->correct, sums->scored, sums->denominator};
   for (int o = 0; o < CLASS_ROWS_SUMS; o++)
-    if (call->out[o].data)
-      *(float *)call->out[o].data = (float)values[o];
+    if (out[o].data)
+      *(float *)out[o].data = (float)values[o];
 }

@@ -27,6 +27,15 @@ struct class_sums {
   double denominator; /* weights of their labels: what the mean loss is divided by */
 };
 
+/* Scores as [outer, classes, inner], their labels as [outer, inner]. */
+struct class_axis {
+  int64_t outer, classes, inner;
+};
+
+/* By the attribute axis (default 1). labels: the shape without it. Errors: INVALID. */
+int class_rows_axis(const struct node *node, const struct shape *scores, struct class_axis *axis,
+                    struct shape *labels, struct err *err);
+
 enum { CLASS_ROWS_SUMS = 4 }; /* outputs: loss_sum, correct, scored, denominator, each f32[] */
 
 /* Input `labels` is i64 of that shape and the next one, if present, weights f32[classes]; else INVALID. */
@@ -35,10 +44,10 @@ int class_rows_check(const struct graph *graph, const struct node *node, int lab
 /* The types of the sums. */
 int class_rows_infer(struct graph *graph, const struct node *node, struct err *err);
 
-/* labels: the index of that input; the next one is the weights. Errors: INVALID for a label that is neither
-   in [0, classes) nor ignored, with its value and sample. */
-int class_rows_init(struct class_rows *loss, const struct op_call *call, int labels, int64_t classes,
-                    struct err *err);
+/* inputs: the labels, and the weights, whose data may be NULL. Errors: INVALID for a label that is neither in
+   [0, classes) nor ignored, with its value and sample. */
+int class_rows_init(struct class_rows *loss, const struct node *node, const struct tensor inputs[2],
+                    int64_t classes, struct err *err);
 
 /* x: the row's scores, `stride` elements apart. */
 void class_rows_add(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
@@ -47,8 +56,8 @@ void class_rows_add(const struct class_rows *loss, const float *x, int64_t strid
 void class_rows_gradient(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
                          double scale, float *dx);
 
-/* Writes the outputs that are present. */
-void class_rows_finish(const struct class_sums *sums, const struct op_call *call);
+/* Writes those outputs that have data. */
+void class_rows_finish(const struct class_sums *sums, const struct tensor out[CLASS_ROWS_SUMS]);
 
 static inline double class_rows_weight(const struct class_rows *loss, int64_t class) {
   return loss->weights ? (double)loss->weights[class] : 1.0;

@@ -6,26 +6,6 @@
 #include "common/ops/class_rows.h"
 #include "common/ops/infer.h"
 
-/* The scores as [outer, classes, inner], the labels as [outer, inner]. */
-struct class_axis {
-  int64_t outer, classes, inner;
-};
-
-static int find_axis(const struct node *node, const struct shape *scores, struct class_axis *axis,
-                     struct shape *labels, struct err *err) {
-  int at;
-  if (infer_axis(node, node_attr_int(node, "axis", 1), scores->rank, false, &at, err))
-    return err->code;
-  *axis = (struct class_axis){1, scores->dim[at], 1};
-  *labels = (struct shape){.rank = scores->rank - 1};
-  for (int d = 0; d < scores->rank; d++) {
-    *(d < at ? &axis->outer : &axis->inner) *= d == at ? 1 : scores->dim[d];
-    if (d != at)
-      labels->dim[d - (d > at)] = scores->dim[d];
-  }
-  return ERR_OK;
-}
-
 /* Checks inputs `first` (scores) and the two behind it. */
 static int check_inputs(const struct graph *graph, const struct node *node, int first, struct err *err) {
   const struct value *scores = node_input(graph, node, first);
@@ -35,7 +15,7 @@ static int check_inputs(const struct graph *graph, const struct node *node, int 
     return node_error(node, err, ERR_INVALID, "scores must be f32, they are %s", dtype_name(scores->dtype));
   if (scores->shape.rank < 2)
     return node_error(node, err, ERR_INVALID, "scores need a dimension besides the classes");
-  if (find_axis(node, &scores->shape, &axis, &labels, err))
+  if (class_rows_axis(node, &scores->shape, &axis, &labels, err))
     return err->code;
   return class_rows_check(graph, node, first + 1, &labels, axis.classes, err);
 }
@@ -62,13 +42,13 @@ static int cross_entropy_ref(const struct op_call *call, struct err *err) {
   struct class_rows loss;
   struct class_axis axis;
   struct shape labels;
-  if (find_axis(call->node, &call->in[0].shape, &axis, &labels, err) ||
-      class_rows_init(&loss, call, 1, axis.classes, err))
+  if (class_rows_axis(call->node, &call->in[0].shape, &axis, &labels, err) ||
+      class_rows_init(&loss, call->node, &call->in[1], axis.classes, err))
     return err->code;
   for (int64_t o = 0; o < axis.outer; o++, x += axis.classes * axis.inner)
     for (int64_t i = 0; i < axis.inner; i++)
       class_rows_add(&loss, x + i, axis.inner, *label++, &sums);
-  class_rows_finish(&sums, call);
+  class_rows_finish(&sums, call->out);
   return ERR_OK;
 }
 
@@ -124,8 +104,8 @@ static int cross_entropy_grad_ref(const struct op_call *call, struct err *err) {
   struct class_rows loss;
   struct class_axis axis;
   struct shape labels;
-  if (find_axis(call->node, &call->in[1].shape, &axis, &labels, err) ||
-      class_rows_init(&loss, call, 2, axis.classes, err))
+  if (class_rows_axis(call->node, &call->in[1].shape, &axis, &labels, err) ||
+      class_rows_init(&loss, call->node, &call->in[2], axis.classes, err))
     return err->code;
   for (int64_t o = 0; o < axis.outer; o++, x += axis.classes * axis.inner, dx += axis.classes * axis.inner)
     for (int64_t i = 0; i < axis.inner; i++)

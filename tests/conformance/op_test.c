@@ -35,7 +35,7 @@ static const struct {
 } undifferentiated[] = {
     {"BatchNormalization", 3, 1}, {"BatchNormalization", 4, 1},  {"BatchNormTraining", -1, 1},
     {"CrossEntropy", -1, 1},      {"CrossEntropy", 2, -1},       {"ElementLoss", 1, -1},
-    {"ElementLoss", 2, -1},       {"LayerNormalization", -1, 1},
+    {"ElementLoss", 2, -1},       {"LayerNormalization", -1, 1}, {"LinearCrossEntropy", 4, 1},
 };
 
 /* Ops that a node of some case was executed of: gradient ops have no cases of their own. */
@@ -49,6 +49,7 @@ struct trial {
   uint64_t seed;
   struct op_trial built;
   int n_fed;                 /* of graph->inputs, those that are the case's */
+  int n_outputs;             /* the case's: backward may give the node more, which have no gradient */
   int n_seeds;               /* gradients of outputs, fed; 0: nothing is differentiated */
   int roots[OP_OUTPUTS_MAX]; /* the outputs that they are gradients of: values */
   bool is_wanted[OP_INPUTS_MAX];
@@ -173,9 +174,10 @@ static int trial_init(struct trial *trial, const struct op_def *op, int index, u
   if (trial_build(trial, index, err))
     return err->code;
   trial->n_fed = trial->built.graph->n_inputs;
+  trial->n_outputs = trial->built.node->n_outputs;
   if (add_gradients(trial, err))
     return err->code;
-  for (int o = 0; o < trial->built.node->n_outputs; o++)
+  for (int o = 0; o < trial->n_outputs; o++)
     values[n++] = trial->built.node->outputs[o];
   for (int i = 0; i < trial->n_fed; i++)
     if (trial->grads[i] >= 0)
@@ -204,9 +206,8 @@ static bool backend_agrees(const struct trial *trial, const struct backend_def *
   for (int i = 0; i < outcome.n && is_ok; i++) {
     is_ok = tensors_agree(graph->values[outcome.values[i]].dtype, value_elems(graph, outcome.values[i]),
                           outcome.data[i], trial->expected.data[i], backend_tolerance, text, sizeof text);
-    snprintf(where, sizeof where, "%s, %s %d", backend->name,
-             i < trial->built.node->n_outputs ? "output" : "gradient",
-             i < trial->built.node->n_outputs ? i : i - trial->built.node->n_outputs);
+    snprintf(where, sizeof where, "%s, %s %d", backend->name, i < trial->n_outputs ? "output" : "gradient",
+             i < trial->n_outputs ? i : i - trial->n_outputs);
     if (!is_ok)
       complain(trial, where, text);
   }
@@ -302,7 +303,7 @@ static bool gradients_agree(const struct trial *trial, struct tally *tally) {
   struct forward forward = {.trial = trial};
   struct err err = ERR_NONE;
   bool is_ok = true;
-  int at = trial->built.node->n_outputs;
+  int at = trial->n_outputs;
   outcome_init(&forward.outcome, trial->built.graph, trial->roots, trial->n_seeds);
   if (ref->prepare(trial->built.graph, forward.outcome.values, trial->n_seeds, &forward.program, &err))
     check_failed(err.text, __FILE__, __LINE__);

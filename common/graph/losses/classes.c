@@ -1,6 +1,7 @@
 /* What the losses of classes share. */
 #include "common/graph/losses/classes.h"
 
+#include "common/graph/losses/linear.h"
 #include "common/ops/backward.h"
 
 /* The classes' weights as the op's input; -1 without. They stay with the graph for the rule. */
@@ -32,6 +33,24 @@ static struct shape shape_without(const struct shape *shape, int axis) {
   return rest;
 }
 
+/* Scores that are a product and large are never made whole: the product becomes part of the loss. */
+static const struct node *add_node(struct loss_site *site, int axis, bool is_log, int weights) {
+  const Weir__LossOptions *options = site->options;
+  const struct shape *shape = &site->graph->values[site->output].shape;
+  struct attr attrs[] = {attr_of_int("ignore_index", options->ignore_index),
+                         attr_of_float("label_smoothing", (float)options->label_smoothing),
+                         attr_of_int("axis", axis), attr_of_int("log_probabilities", is_log)};
+  struct linear linear;
+  if (is_log || axis != shape->rank - 1 || shape_elems(shape) < LINEAR_SCORES_LEAST ||
+      !linear_find(site->graph, site->output, &linear))
+    return graph_add_node(site->graph, "CrossEntropy", (int[]){site->output, site->labels, weights}, 3, 4,
+                          attrs, 4);
+  attrs[2] = attr_of_int("trans_weight", linear.is_transposed);
+  return graph_add_node(site->graph, "LinearCrossEntropy",
+                        (int[]){linear.hidden, linear.weight, linear.bias, site->labels, weights}, 5, 4,
+                        attrs, 3);
+}
+
 int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err) {
   const Weir__LossOptions *options = site->options;
   struct shape shape = site->graph->values[site->output].shape, labels;
@@ -44,12 +63,7 @@ int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err) {
     return err->code;
   labels = shape_without(&shape, axis);
   loss_add_labels(site, DTYPE_I64, &labels);
-  node = graph_add_node(site->graph, "CrossEntropy", (int[]){site->output, site->labels, weights}, 3, 4,
-                        (struct attr[]){attr_of_int("axis", axis),
-                                        attr_of_int("ignore_index", options->ignore_index),
-                                        attr_of_float("label_smoothing", (float)options->label_smoothing),
-                                        attr_of_int("log_probabilities", is_log)},
-                        4);
+  node = add_node(site, axis, is_log, weights);
   site->values = (struct loss_values){node->outputs[0], node->outputs[1], node->outputs[2], node->outputs[3]};
   return 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
-the same run. With names of parts, only those: training, data-plane, checkpoints, large (`make bench LARGE=1`).
+the same run. With names of parts, only those: training, engine, data-plane, checkpoints, large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where build/venv has torch (`build/venv/bin/pip install torch`)."""
@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
 from harness import PEER_PYTHON, Folder, done_event, program, weir  # noqa: E402
 
+PARITY_PYTHON = os.path.join(ROOT, "build", "parity", "bin", "python")
 ROUNDS = 3
 WORKERS = (1, 2)
 TRAIN = ("  steps: 150\n  batch: 128\n  microbatches: 8\n  seed: 1\n"
@@ -75,12 +76,21 @@ def bench_data_plane():
     subprocess.run([program("tests/bench/rpc_bench")], check=True)
 
 
-PARTS = {"training": bench_training, "data-plane": bench_data_plane, "checkpoints": checkpoints.main,
-         "large": checkpoints.bench_large}
+def bench_engine():
+    if not os.path.exists(PARITY_PYTHON):
+        print("engine: left out: `make parity` installs the PyTorch that it is compared with")
+        return
+    sys.stdout.flush()
+    subprocess.run([PARITY_PYTHON, os.path.join(ROOT, "tests", "bench", "peer_engine.py"),
+                    program("tests/bench/engine_bench")], check=True)
+
+
+PARTS = {"training": bench_training, "engine": bench_engine, "data-plane": bench_data_plane,
+         "checkpoints": checkpoints.main, "large": checkpoints.bench_large}
 
 
 def main():
-    for name in sys.argv[1:] or ("training", "data-plane", "checkpoints"):
+    for name in sys.argv[1:] or ("training", "engine", "data-plane", "checkpoints"):
         PARTS[name]()
         sys.stdout.flush()
 

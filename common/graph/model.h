@@ -78,7 +78,7 @@ struct model {
 /* spec may be NULL for a look at a file (inspect): cross_entropy when its output allows, else the output's
    sum; nothing frozen. microbatch_samples: the batch of one execution. Errors: those of graph_load_onnx and
    graph_infer; INVALID for a loss, its options, an input, label or frozen pattern that does not fit the
-   model; nothing trainable; model inputs that need several columns without model.inputs. */
+   model; nothing trainable; a spec without model.inputs for a model that needs several columns. */
 int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
                struct model **out, struct err *err);
 void model_close(struct model *model); /* NULL is ignored */

@@ -53,7 +53,7 @@ int model_columns(struct model_builder *builder, struct err *err) {
   model->input_columns = arena_new(&graph->arena, (size_t)graph->n_inputs * sizeof *model->input_columns);
   for (int i = 0; i < graph->n_inputs; i++) {
     const char *column = column_of(builder->spec, input_name(graph, i));
-    if (!column && graph->n_inputs > 1)
+    if (builder->spec && !column && graph->n_inputs > 1)
       return err_set(err, ERR_INVALID,
                      "model.inputs: input '%s' has no dataset column: name one for each of %s",
                      input_name(graph, i), inputs_text(graph, &listing));

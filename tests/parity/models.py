@@ -132,6 +132,8 @@ class GPT(nn.Module):
         self.blocks = nn.Sequential(*[GPTBlock(width, heads, dropout) for _ in range(depth)])
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
+        for embedding in (self.tokens, self.places):
+            nn.init.normal_(embedding.weight, std=0.02)
 
     def forward(self, tokens):
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
@@ -240,7 +242,8 @@ def small_efficientnet():
     return efficientnet.EfficientNet(stages, dropout=0.0, stochastic_depth_prob=0.0, num_classes=4, last_channel=16)
 
 
-photos = partial(toy.images, channels=3, size=64, classes=10)
+small_texts = partial(toy.texts, length=32, vocabulary=32, classes=4)
+photos = partial(toy.images, channels=3, size=64, classes=4)
 thumbnails = partial(toy.images, channels=3, size=16, classes=4)
 TABLES = (50, 30, 20)
 
@@ -253,7 +256,7 @@ FULL = {
     "mobilenet_v2": Case(partial(tv.mobilenet_v2, num_classes=10), photos, lr=0.01, has_batch_norm=True),
     "mobilenet_v3_small": Case(partial(tv.mobilenet_v3_small, num_classes=10), photos, lr=0.01, has_batch_norm=True),
     "efficientnet_b0": Case(partial(tv.efficientnet_b0, num_classes=10), photos, lr=0.01, has_batch_norm=True),
-    "squeezenet": Case(partial(tv.squeezenet1_1, num_classes=10), photos, lr=0.01),
+    "squeezenet": Case(partial(tv.squeezenet1_1, num_classes=4), photos, lr=0.003),
     "unet": Case(UNet, partial(toy.segments, size=32, classes=3), has_batch_norm=True),
     "mixer": Case(partial(Mixer, 128, 4, 32, 8), partial(toy.images, channels=3, size=32, classes=10)),
     "vit": Case(partial(tv.VisionTransformer, 64, 16, 6, 6, 192, 768, num_classes=10), photos),
@@ -262,10 +265,10 @@ FULL = {
                  partial(toy.padded_texts, length=64, vocabulary=512, classes=5)),
     "translator": Case(partial(Translator, 256, 32, 128, 4, 3, 0.1),
                        partial(toy.translations, length=32, vocabulary=256)),
-    "lstm": Case(partial(Recurrent, nn.LSTM, 32, 64, 128), partial(toy.texts, length=32, vocabulary=32, classes=4), lr=0.3),
+    "lstm": Case(partial(Recurrent, nn.LSTM, 32, 64, 128), small_texts, lr=0.3),
     "lstm_bidirectional": Case(partial(Recurrent, nn.LSTM, 32, 64, 128, num_layers=2, bidirectional=True),
-                               partial(toy.texts, length=32, vocabulary=32, classes=4), lr=0.3),
-    "gru": Case(partial(Recurrent, nn.GRU, 32, 64, 128), partial(toy.texts, length=32, vocabulary=32, classes=4), lr=0.3),
+                               small_texts, lr=0.3),
+    "gru": Case(partial(Recurrent, nn.GRU, 32, 64, 128), small_texts, lr=0.3),
     "dlrm": Case(partial(DLRM, 13, (1000, 500, 200, 100), 16),
                  partial(toy.clicks, dense=13, tables=(1000, 500, 200, 100)), loss="bce_with_logits"),
     "autoencoder": Case(partial(AutoEncoder, 32), partial(toy.shapes, size=28), loss="mse"),

@@ -491,7 +491,7 @@ static void several_inputs_need_their_columns(void **state) {
   struct model *model;
   (void)state;
   spec_init(&spec);
-  for (int round = 0; round < 3; round++) {
+  for (int round = 0; round < 4; round++) {
     onnx_build_init(&build, 13);
     onnx_build_input(&build, "x", DIMS(-1, 3));
     onnx_build_input(&build, "z", DIMS(-1, 3));
@@ -506,6 +506,11 @@ static void several_inputs_need_their_columns(void **state) {
     } else if (round == 1) {
       spec_map(&spec, "q", "right");
       refuse(&build, &spec, ERR_INVALID, "depends on no input 'q', but on 'x', 'z'");
+    } else if (round == 2) { /* a look at the file */
+      model = open_model(&build, NULL);
+      assert_string_equal(model->input_columns[1], "");
+      model_close(model);
+      onnx_build_fini(&build);
     } else {
       spec.entries[1].key = (char *)"z";
       spec.model.labels = (char *)"kind";

@@ -45,8 +45,7 @@ static const Onnx__NodeProto *draw_node(const Onnx__GraphProto *graph, unsigned 
   return graph->node[draw(state, graph->n_node)];
 }
 
-/* The name of some value of the graph, or none. */
-static const char *draw_name(const Onnx__GraphProto *graph, unsigned *state) {
+static const char *pick_name(const Onnx__GraphProto *graph, unsigned *state) {
   const Onnx__NodeProto *node = graph->n_node ? draw_node(graph, state) : NULL;
   switch (draw(state, 4)) {
   case 0:
@@ -58,6 +57,12 @@ static const char *draw_name(const Onnx__GraphProto *graph, unsigned *state) {
   default:
     return graph->n_input && draw(state, 3) ? graph->input[draw(state, graph->n_input)]->name : "";
   }
+}
+
+/* The name of some value of the graph, or none. */
+static const char *draw_name(const Onnx__GraphProto *graph, unsigned *state) {
+  const char *name = pick_name(graph, state);
+  return name ? name : "";
 }
 
 static void mutate_tensor(Onnx__TensorProto *tensor, unsigned *state) {

@@ -87,6 +87,10 @@ struct op_def {
      for data that no shape rules out (a label out of range, with its value and place). */
   int (*ref)(const struct op_call *call, struct err *err);
 
+  /* Multiply-adds of one execution, from shapes, for whoever wants to know what a layer costs. NULL: an op
+     that does none to speak of. */
+  double (*multiply_adds)(const struct graph *graph, const struct node *node);
+
   /* Ends with {0}; NULL: none. An op with a backward has one with a draw, whose gradient can be compared. */
   const struct op_case *cases;
 

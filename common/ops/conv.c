@@ -84,6 +84,12 @@ static int conv_ref(const struct op_call *call, struct err *err) {
   return ERR_OK;
 }
 
+/* Each output takes a kernel of one filter. */
+static double conv_multiply_adds(const struct graph *graph, const struct node *node) {
+  return infer_output_elems(graph, node, 0) * infer_input_elems(graph, node, 1) /
+         (double)node_input(graph, node, 1)->shape.dim[0];
+}
+
 static const struct op_case conv_cases[] = {
     {.inputs = "f32[2,3,7,6] f32[4,3,3,3] f32[4]"},
     {.inputs = "f32[2,3,7,6] f32[4,3,3,3]", .attrs = "pads=1,1,1,1 strides=2,2"},
@@ -130,6 +136,7 @@ const struct op_def op_Conv = {
     .infer = conv_infer,
     .backward = conv_backward,
     .ref = conv_ref,
+    .multiply_adds = conv_multiply_adds,
     .cases = conv_cases,
     .gradients = conv_gradients,
 };

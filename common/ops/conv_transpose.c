@@ -81,6 +81,12 @@ static int conv_transpose_ref(const struct op_call *call, struct err *err) {
   return ERR_OK;
 }
 
+/* Each input goes through a kernel of one filter. */
+static double conv_transpose_multiply_adds(const struct graph *graph, const struct node *node) {
+  return infer_input_elems(graph, node, 0) * infer_input_elems(graph, node, 1) /
+         (double)node_input(graph, node, 1)->shape.dim[0];
+}
+
 static const struct op_case conv_transpose_cases[] = {
     {.inputs = "f32[2,3,4,3] f32[3,4,3,3] f32[4]"},
     {.inputs = "f32[2,3,4,3] f32[3,2,3,3] f32[2]", .attrs = "pads=1,1,1,1 strides=2,2 output_padding=1,1"},
@@ -119,5 +125,6 @@ const struct op_def op_ConvTranspose = {
     .infer = conv_transpose_infer,
     .backward = conv_transpose_backward,
     .ref = conv_transpose_ref,
+    .multiply_adds = conv_transpose_multiply_adds,
     .cases = conv_transpose_cases,
 };

@@ -259,6 +259,19 @@ static int einsum_ref(const struct op_call *call, struct err *err) {
   return ERR_OK;
 }
 
+/* As one loop over all labels would take them. */
+static double einsum_multiply_adds(const struct graph *graph, const struct node *node) {
+  struct einsum einsum;
+  struct err err = ERR_NONE;
+  double product = node->n_inputs > 1 ? node->n_inputs - 1 : 0;
+  if (einsum_init(&einsum, graph, node, &err))
+    return 0;
+  for (int label = 0; label < EINSUM_LABELS; label++)
+    if (einsum.size[label] > 0)
+      product *= (double)einsum.size[label];
+  return product;
+}
+
 static const struct op_case einsum_cases[] = {
     {.inputs = "f32[2,3,4] f32[2,4,5]", .attrs = "equation=bij,bjk->bik"},
     {.inputs = "f32[2,3,2,4] f32[2,5,2,4]", .attrs = "equation=bqhd,bkhd->bhqk"},
@@ -304,6 +317,7 @@ const struct op_def op_Einsum = {
     .infer = einsum_infer,
     .backward = einsum_backward,
     .ref = einsum_ref,
+    .multiply_adds = einsum_multiply_adds,
     .cases = einsum_cases,
     .gradients = einsum_gradients,
 };

@@ -78,6 +78,11 @@ static int gemm_ref(const struct op_call *call, struct err *err) {
   return ERR_OK;
 }
 
+static double gemm_multiply_adds(const struct graph *graph, const struct node *node) {
+  bool is_a_transposed = node_attr_int(node, "transA", 0) != 0;
+  return infer_output_elems(graph, node, 0) * (double)node_input(graph, node, 0)->shape.dim[!is_a_transposed];
+}
+
 static const struct op_case gemm_cases[] = {
     {.inputs = "f32[3,4] f32[4,5] f32[5]"},
     {.inputs = "f32[3,4] f32[5,4] f32[5]", .attrs = "transB=1"},
@@ -107,5 +112,6 @@ const struct op_def op_Gemm = {
     .infer = gemm_infer,
     .backward = gemm_backward,
     .ref = gemm_ref,
+    .multiply_adds = gemm_multiply_adds,
     .cases = gemm_cases,
 };

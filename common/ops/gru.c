@@ -207,6 +207,7 @@ const struct op_def op_GRU = {
     .infer = recurrent_infer,
     .backward = recurrent_add_grad,
     .ref = recurrent_ref,
+    .multiply_adds = recurrent_multiply_adds,
     .cases = gru_cases,
     .gradients = gru_gradients,
 };

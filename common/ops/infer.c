@@ -177,3 +177,15 @@ int infer_axes(const struct graph *graph, const struct node *node, int input, co
   }
   return ERR_OK;
 }
+
+static double elems_of(const struct value *value) {
+  return value ? (double)shape_elems(&value->shape) : 0;
+}
+
+double infer_input_elems(const struct graph *graph, const struct node *node, int i) {
+  return elems_of(node_input(graph, node, i));
+}
+
+double infer_output_elems(const struct graph *graph, const struct node *node, int i) {
+  return elems_of(node_output(graph, node, i));
+}

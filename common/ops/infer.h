@@ -51,6 +51,10 @@ int infer_dtype_attr(const struct node *node, const char *attr, enum dtype other
 /* The data of input i, where it is present, is known before execution; else UNSUPPORTED. */
 int infer_check_known(const struct graph *graph, const struct node *node, int input, struct err *err);
 
+/* Elements of input or output i, as a number that cannot overflow; 0 where it is absent. */
+double infer_input_elems(const struct graph *graph, const struct node *node, int i);
+double infer_output_elems(const struct graph *graph, const struct node *node, int i);
+
 /* Integers that are known before execution: of the i64 input, where it is present, else of the attribute.
    *values is the graph's; NULL and 0 where neither is there. Errors: UNSUPPORTED when the input is computed
    at execution. */

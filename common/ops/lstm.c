@@ -187,6 +187,7 @@ const struct op_def op_LSTM = {
     .infer = recurrent_infer,
     .backward = recurrent_add_grad,
     .ref = recurrent_ref,
+    .multiply_adds = recurrent_multiply_adds,
     .cases = lstm_cases,
     .gradients = lstm_gradients,
 };

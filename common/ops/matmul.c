@@ -156,6 +156,11 @@ static int matmul_ref(const struct op_call *call, struct err *err) {
   return ERR_OK;
 }
 
+static double matmul_multiply_adds(const struct graph *graph, const struct node *node) {
+  const struct shape *a = &node_input(graph, node, 0)->shape;
+  return infer_output_elems(graph, node, 0) * (double)a->dim[a->rank - 1];
+}
+
 static const struct op_case matmul_cases[] = {
     {.inputs = "f32[3,4] f32[4,5]"},
     {.inputs = "f32[2,3,4] f32[2,4,5]"},
@@ -187,6 +192,7 @@ const struct op_def op_MatMul = {
     .infer = matmul_infer,
     .backward = matmul_backward,
     .ref = matmul_ref,
+    .multiply_adds = matmul_multiply_adds,
     .cases = matmul_cases,
     .gradients = matmul_gradients,
 };

@@ -151,6 +151,13 @@ static int record_output(const struct recurrent *shape) {
   return shape->cell->has_c ? 3 : 2;
 }
 
+/* Every step takes W and R for each sample. */
+double recurrent_multiply_adds(const struct graph *graph, const struct node *node) {
+  const struct shape *x = &node_input(graph, node, RECURRENT_X)->shape;
+  return (double)x->dim[0] * (double)x->dim[1] *
+         (infer_input_elems(graph, node, RECURRENT_W) + infer_input_elems(graph, node, RECURRENT_R));
+}
+
 int recurrent_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape sequence, state, record;
   struct recurrent shape;

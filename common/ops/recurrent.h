@@ -113,6 +113,7 @@ void recurrent_io_init(struct recurrent_io *io, const struct recurrent *shape, c
 
 /* The callbacks of the ops' rows. */
 int recurrent_infer(struct graph *graph, const struct node *node, struct err *err);
+double recurrent_multiply_adds(const struct graph *graph, const struct node *node);
 int recurrent_grad_infer(struct graph *graph, const struct node *node, struct err *err);
 int recurrent_add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err);
 int recurrent_ref(const struct op_call *call, struct err *err);

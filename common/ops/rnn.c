@@ -98,6 +98,7 @@ const struct op_def op_RNN = {
     .infer = recurrent_infer,
     .backward = recurrent_add_grad,
     .ref = recurrent_ref,
+    .multiply_adds = recurrent_multiply_adds,
     .cases = rnn_cases,
     .gradients = rnn_gradients,
 };

@@ -153,6 +153,14 @@ static int attention_ref(const struct op_call *call, struct err *err) {
   return ERR_OK;
 }
 
+static double attention_multiply_adds(const struct graph *graph, const struct node *node) {
+  struct scaled_attention a;
+  struct err err = ERR_NONE;
+  if (scaled_attention_init(&a, graph, node, 0, 3, &err))
+    return 0;
+  return (double)a.stack * (double)a.t * (double)a.s * (double)(a.d + a.e);
+}
+
 static const struct op_case attention_cases[] = {
     {.inputs = "f32[2,3,4] f32[2,4,5] f32[2,5,2]", .attrs = "scale=0.5f"},
     {.inputs = "f32[2,2,3,4] f32[2,2,4,3] f32[2,2,3,4] f32[3,3]==0,-inf,-inf,0,0,-inf,0,0,0"},
@@ -179,6 +187,7 @@ const struct op_def op_ScaledAttention = {
     .infer = attention_infer,
     .backward = attention_backward,
     .ref = attention_ref,
+    .multiply_adds = attention_multiply_adds,
     .cases = attention_cases,
     .gradients = scaled_attention_gradients,
 };

@@ -2,101 +2,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/graph/memory_plan.h"
+#include "common/graph/liveness.h"
 #include "worker/backend/backend.h"
 
 struct backend_program {
   const struct graph *graph;
-  struct arena memory; /* the arrays below */
-  int *owner;          /* [n_values] the value whose bytes it shares (aliases, in-place results), or itself */
-  size_t *offset;      /* [n_values] of an owner that a node computes: in `bytes` */
-  int *watch;          /* [n_values] the caller's index, or -1 */
-  int *next_watch;     /* [n_watched] another index of the same value, or -1 */
-  void **data;         /* [n_values] where its bytes are in this execution */
+  struct arena memory;   /* the arrays below */
+  struct liveness live;  /* in `bytes` */
+  int *watch;            /* [n_values] the caller's index, or -1 */
+  int *next_watch;       /* [n_watched] another index of the same value, or -1 */
+  void **data;           /* [n_values] where its bytes are in this execution */
   struct op_call *calls; /* [n_nodes] */
   bool *is_weight_read;
   char *bytes;
-  size_t size_bytes;
 };
-
-static size_t value_bytes(const struct value *value) {
-  return (size_t)shape_elems(&value->shape) * dtype_size(value->dtype);
-}
 
 static bool is_computed(const struct graph *graph, int value) {
   return graph->values[value].kind == VALUE_RESULT;
-}
-
-static int owner_of(const struct backend_program *program, int value) {
-  while (program->owner[value] != value)
-    value = program->owner[value];
-  return value;
-}
-
-/* last[v]: the last node that reads the bytes of owner v; its producer where nobody does. */
-static void find_last_readers(const struct backend_program *program, int *last) {
-  const struct graph *graph = program->graph;
-  for (int n = 0; n < graph->n_nodes; n++) {
-    const struct node *node = graph->nodes[n];
-    for (int i = 0; i < node->n_inputs; i++)
-      if (node->inputs[i] >= 0)
-        last[owner_of(program, node->inputs[i])] = n;
-    for (int o = 0; o < node->n_outputs; o++)
-      if (node->outputs[o] >= 0)
-        last[owner_of(program, node->outputs[o])] = n;
-  }
-}
-
-/* True if output 0 may be written over input 0: the node is the last reader of its bytes, through one input.
- */
-static bool can_overwrite(const struct backend_program *program, const struct node *node, const int *last) {
-  const struct graph *graph = program->graph;
-  const struct value *in = node_input(graph, node, 0), *out = node_output(graph, node, 0);
-  int owner;
-  if (!(node->op->flags & OP_INPLACE) || !in || !out)
-    return false;
-  owner = owner_of(program, node->inputs[0]);
-  for (int i = 1; i < node->n_inputs; i++)
-    if (node->inputs[i] >= 0 && owner_of(program, node->inputs[i]) == owner)
-      return false;
-  return is_computed(graph, owner) && last[owner] == node->index && value_bytes(in) == value_bytes(out);
-}
-
-/* Lets results share the bytes of their input where the op's flags allow. */
-static void share_bytes(struct backend_program *program, int *last) {
-  const struct graph *graph = program->graph;
-  for (int v = 0; v < graph->n_values; v++)
-    program->owner[v] = v;
-  for (int n = 0; n < graph->n_nodes; n++) {
-    const struct node *node = graph->nodes[n];
-    if (node->op->flags & OP_ALIAS)
-      program->owner[node->outputs[0]] = owner_of(program, node->inputs[0]);
-  }
-  find_last_readers(program, last);
-  for (int n = 0; n < graph->n_nodes; n++) {
-    const struct node *node = graph->nodes[n];
-    if (can_overwrite(program, node, last)) {
-      int owner = owner_of(program, node->inputs[0]), out = node->outputs[0];
-      program->owner[out] = owner;
-      last[owner] = last[out];
-    }
-  }
-}
-
-static void plan_memory(struct backend_program *program, const int *last) {
-  const struct graph *graph = program->graph;
-  struct memory_span *spans = mem_new((size_t)graph->n_values * sizeof *spans);
-  int n = 0;
-  for (int v = 0; v < graph->n_values; v++)
-    if (is_computed(graph, v) && program->owner[v] == v)
-      spans[n++] = (struct memory_span){
-          .size_bytes = value_bytes(&graph->values[v]), .first = graph->values[v].producer, .last = last[v]};
-  program->size_bytes = memory_plan(spans, n);
-  n = 0;
-  for (int v = 0; v < graph->n_values; v++)
-    if (is_computed(graph, v) && program->owner[v] == v)
-      program->offset[v] = spans[n++].offset;
-  free(spans);
 }
 
 static void ref_release(struct backend_program *program) {
@@ -111,12 +33,9 @@ static int ref_prepare(const struct graph *graph, const int *watched, int n_watc
                        struct backend_program **out, struct err *err) {
   struct backend_program *program = mem_new(sizeof *program);
   size_t n = (size_t)graph->n_values;
-  int *last = mem_new(n * sizeof *last);
   *out = NULL;
   arena_init(&program->memory);
   program->graph = graph;
-  program->owner = arena_new(&program->memory, n * sizeof *program->owner);
-  program->offset = arena_new(&program->memory, n * sizeof *program->offset);
   program->watch = arena_new(&program->memory, n * sizeof *program->watch);
   program->next_watch = arena_new(&program->memory, (size_t)n_watched * sizeof *program->next_watch);
   program->data = arena_new(&program->memory, n * sizeof *program->data);
@@ -129,12 +48,10 @@ static int ref_prepare(const struct graph *graph, const int *watched, int n_watc
     program->next_watch[w] = program->watch[watched[w]];
     program->watch[watched[w]] = w;
   }
-  share_bytes(program, last);
-  plan_memory(program, last);
-  free(last);
-  program->bytes = aligned_alloc(64, program->size_bytes + 64);
+  liveness_plan(graph, &program->memory, &program->live);
+  program->bytes = aligned_alloc(64, program->live.size_bytes + 64);
   if (!program->bytes) {
-    err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of activations", program->size_bytes);
+    err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of activations", program->live.size_bytes);
     ref_release(program);
     return ERR_NO_MEMORY;
   }
@@ -147,7 +64,7 @@ static void locate_values(struct backend_program *program, const struct backend_
   const struct graph *graph = program->graph;
   for (int v = 0; v < graph->n_values; v++) {
     const struct value *value = &graph->values[v];
-    program->data[v] = is_computed(graph, v) ? program->bytes + program->offset[v] : (void *)value->data;
+    program->data[v] = is_computed(graph, v) ? program->bytes + program->live.offset[v] : (void *)value->data;
     if (value->kind == VALUE_INITIALIZER && run->weights && run->weights[v])
       program->data[v] = (void *)run->weights[v];
   }
@@ -169,7 +86,7 @@ static void announce_weights(struct backend_program *program, const struct backe
 }
 
 static void *data_of(const struct backend_program *program, int v) {
-  return v < 0 ? NULL : program->data[owner_of(program, v)];
+  return v < 0 ? NULL : program->data[liveness_owner(&program->live, v)];
 }
 
 static int run_node(struct backend_program *program, const struct backend_run *run, const struct node *node,
@@ -202,7 +119,7 @@ static int ref_run(struct backend_program *program, const struct backend_run *ru
 }
 
 static size_t ref_memory_bytes(const struct backend_program *program) {
-  return program->size_bytes;
+  return program->live.size_bytes;
 }
 
 static const char *ref_fingerprint(void) {

@@ -49,6 +49,15 @@ int err_prefix(struct err *err, const char *format, ...) {
   return err->code;
 }
 
+int err_append(struct err *err, const char *format, ...) {
+  size_t length = strlen(err->text);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(err->text + length, sizeof err->text - length, format, args);
+  va_end(args);
+  return err->code;
+}
+
 const char *err_name(enum err_code code) {
   return err_defs[code].name;
 }

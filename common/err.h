@@ -32,6 +32,9 @@ int err_errno(struct err *err, int errno_value, const char *format, ...)
 /* Puts "context: " before the text of an error that is already set. Returns its code. */
 int err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Puts text behind; the code stays. */
+int err_append(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 const char *err_name(enum err_code code); /* "INVALID" */
 int err_grpc_status(enum err_code code);  /* the gRPC status that carries it */
 enum err_code err_from_grpc_status(int status);

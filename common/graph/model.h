@@ -83,6 +83,16 @@ int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, i
                struct model **out, struct err *err);
 void model_close(struct model *model); /* NULL is ignored */
 
+/* Bytes that a worker needs, estimated before anything is allocated. Of models of more than some megabytes,
+   what a program takes is within a factor of two of activations and kept weights together. */
+struct model_memory {
+  uint64_t train_bytes, eval_bytes; /* activations of one execution, as dense tensors */
+  uint64_t kept_bytes;              /* weights that a program keeps in layouts of its own */
+  uint64_t weights_bytes;           /* parameters and all other initializers, once */
+  uint64_t gradients_bytes;         /* once */
+};
+void model_memory(const struct model *model, struct model_memory *out);
+
 /* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file. */
 void model_initial_block(const struct model *model, uint32_t block, float *out);
 

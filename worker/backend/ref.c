@@ -4,6 +4,7 @@
 
 #include "common/graph/liveness.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/memory.h"
 
 struct backend_program {
   const struct graph *graph;
@@ -49,11 +50,10 @@ static int ref_prepare(const struct graph *graph, const int *watched, int n_watc
     program->watch[watched[w]] = w;
   }
   liveness_plan(graph, &program->memory, &program->live);
-  program->bytes = aligned_alloc(64, program->live.size_bytes + 64);
+  program->bytes = backend_memory_new(program->live.size_bytes, err);
   if (!program->bytes) {
-    err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of activations", program->live.size_bytes);
     ref_release(program);
-    return ERR_NO_MEMORY;
+    return err->code;
   }
   *out = program;
   return ERR_OK;

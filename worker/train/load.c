@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/memory_available.h"
 #include "common/message.h"
 #include "common/spec.h"
+#include "worker/train/load_memory.h"
 
 enum { BATCHES_PER_EXECUTOR = 2 };
 
@@ -68,10 +70,21 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
                    loaded->eval ? dataset_samples(loaded->eval) : 0, err);
 }
 
+static int check_memory(const struct load_options *options, const struct loaded *loaded, struct err *err) {
+  struct load_memory memory = {.executors = options->executors,
+                               .has_eval = loaded->eval != NULL,
+                               .batch = loaded->plan.batch,
+                               .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
+                               .available_bytes = memory_available_bytes("")};
+  model_memory(loaded->model, &memory.model);
+  return load_memory_check(&memory, err);
+}
+
 static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
                              struct loaded *loaded, struct err *err) {
   const struct plan *plan = &loaded->plan;
-  if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err))
+  if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
+      check_memory(options, loaded, err))
     return err->code;
   return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval,
                     options->executors * BATCHES_PER_EXECUTOR, &loaded->loader, err);

@@ -7,6 +7,7 @@
 #include "common/graph/memory_plan.h"
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/product.h"
+#include "worker/backend/memory.h"
 
 #define KERNEL(symbol) extern const struct cpu_kernel cpu_##symbol;
 #include "worker/backend/cpu/kernel.def"
@@ -200,15 +201,12 @@ static int memory_allocate(struct backend_program *program, struct err *err) {
                                       .last = is_kept ? program->n_steps : buffer->last};
   }
   program->block_bytes = (memory_plan(spans, n) + 63) / 64 * 64;
-  program->block = program->block_bytes ? aligned_alloc(64, program->block_bytes) : NULL;
+  program->block = program->block_bytes ? backend_memory_new(program->block_bytes, err) : NULL;
   for (int i = 0; i < n && program->block; i++)
     program->buffers[owners[i]].data = (char *)program->block + spans[i].offset;
-  bool is_short = program->block_bytes && !program->block;
   free(spans);
   free(owners);
-  if (is_short)
-    return err_set(err, ERR_NO_MEMORY, "the model needs %zu bytes for one execution", program->block_bytes);
-  return ERR_OK;
+  return program->block_bytes && !program->block ? (int)err->code : ERR_OK;
 }
 
 static int step_bind(struct backend_program *program, struct cpu_step *step, struct err *err) {

@@ -1,0 +1,14 @@
+/* The memory of programs. */
+#ifndef WEIR_WORKER_BACKEND_MEMORY_H
+#define WEIR_WORKER_BACKEND_MEMORY_H
+
+#include <stddef.h>
+
+#include "common/err.h"
+
+/* Zeroed, 64-byte aligned, really there: its pages are touched, so that what is left for the next one is
+   known, and no process is killed in the middle of a run for memory that it was promised. Freed with free.
+   Any thread; one at a time. Errors (NULL): NO_MEMORY, with what is needed and what is available. */
+void *backend_memory_new(size_t size_bytes, struct err *err);
+
+#endif

@@ -237,6 +237,120 @@ static void a_label_out_of_range_is_named_with_its_sample(void **state) {
   spec_free(spec);
 }
 
+/* Images as labels: sample s holds (6 s + i) * 3 modulo 256 at i = [i / 3, i % 3]. */
+static void labels_of_any_shape_are_bound_by_their_rule(void **state) {
+  static const struct value pixels = {.name = "labels", .dtype = DTYPE_I64, .shape = {4, {2, 2, 1, 3}}};
+  static const struct value targets = {.name = "labels", .dtype = DTYPE_F32, .shape = {3, {2, 2, 3}}};
+  static const struct value turned = {.name = "labels", .dtype = DTYPE_F32, .shape = {3, {2, 3, 2}}};
+  struct label_rule rule = {.classes = 256, .ignore_index = -100};
+  const struct label_rule none = {.sample_denominator = 6};
+  const uint64_t indices[1] = {1};
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  struct column_form form;
+  double weights[SAMPLES];
+  int64_t labels[PIXELS];
+  float values[PIXELS];
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_bind(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
+  dataset_read(dataset, spec, &form, indices, 1, labels);
+  assert_true(labels[0] == 18 && labels[5] == 33);
+  rule.classes = 100; /* 102 is sample 5's element 4 */
+  assert_int_equal(dataset_bind(dataset, spec, "images", &pixels, &rule, &form, &err), ERR_INVALID);
+  assert_string_equal(err.text, "images: sample 5 has label 102 at [1,1], the model has 100 classes");
+  rule.classes = 177;
+  rule.ignore_index = 177; /* of sample 9's last element alone */
+  assert_int_equal(dataset_bind(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
+  dataset_label_weights(dataset, &form, &rule, weights);
+  assert_true(weights[0] == 6 && weights[9] == 5);
+  assert_int_equal(dataset_bind(dataset, spec, "images", &targets, &none, &form, &err), 0);
+  dataset_read(dataset, spec, &form, indices, 1, values); /* no transforms */
+  assert_true(values[0] == 18 && values[5] == 33);
+  assert_int_equal(dataset_bind(dataset, spec, "images", &turned, &none, &form, &err), ERR_INVALID);
+  assert_string_equal(err.text, "labels of column 'images' are [2,3] in each sample, where [3,2] is needed");
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
+/* Samples 0 .. 9 have labels 0 1 2 3 0 1 2 3 0 1. */
+static void the_scale_of_a_step_is_that_of_its_labels_that_count(void **state) {
+  static const float class_weights[4] = {0.5f, 1, 0, 4};
+  static const struct label_rule rules[] = {
+      {.classes = 4, .ignore_index = -100},
+      {.classes = 4, .ignore_index = 1},
+      {.classes = 4, .ignore_index = 3, .weights = class_weights},
+      {.sample_denominator = 12},
+  };
+  static const double denominators[][2] = {{4, 4}, {3, 3}, {1.5, 1.5}, {48, 48}};
+  struct value values[2] = {image_input, label_input};
+  int inputs[2] = {0, 1};
+  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
+  const char *columns[1] = {""};
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  struct plan plan;
+  (void)state;
+  spec->data->shuffle = false;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES - 1, &err), 0);
+  for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
+    struct model model = {.train = &graph, .n_columns = 1, .has_labels = true, .input_columns = columns};
+    struct loader *loader;
+    model.labels = rules[r];
+    model.label_column = "";
+    values[1].dtype = rules[r].classes ? DTYPE_I64 : DTYPE_F32;
+    assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
+    for (uint64_t step = 0; step < 2; step++)
+      for (uint32_t m = 0; m < 2; m++) {
+        struct loader_batch *batch = loader_train(loader, step, m);
+        assert_true(*(float *)batch->inputs[2] == (float)(1 / denominators[r][step]));
+        loader_put(loader, batch);
+      }
+    struct loader_batch *last = loader_eval(loader, 0, 4); /* sample 8, and its repetition */
+    assert_int_equal(last->samples, 1);
+    if (rules[r].classes) {
+      assert_true(((int64_t *)last->inputs[1])[0] == 0);
+      assert_true(((int64_t *)last->inputs[1])[1] == rules[r].ignore_index);
+    }
+    loader_put(loader, last);
+    loader_free(loader);
+  }
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
+static void a_step_whose_labels_are_all_ignored_has_scale_0(void **state) {
+  struct value values[2] = {image_input, label_input};
+  int inputs[2] = {0, 1};
+  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
+  const char *columns[1] = {""};
+  static const float nothing[4];
+  struct model model = {.train = &graph,
+                        .n_columns = 1,
+                        .has_labels = true,
+                        .labels = {.classes = 4, .ignore_index = -1, .weights = nothing},
+                        .input_columns = columns,
+                        .label_column = ""};
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  struct loader *loader;
+  struct plan plan;
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
+  assert_int_equal(loader_new(&model, &plan, spec, dataset, NULL, 1, &loader, &err), 0);
+  struct loader_batch *batch = loader_train(loader, 0, 0);
+  assert_true(*(float *)batch->inputs[2] == 0);
+  loader_put(loader, batch);
+  loader_free(loader);
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
 static void batches_made_ahead_equal_batches_made_now(void **state) {
   struct err err = ERR_NONE;
   struct dataset *dataset;
@@ -319,6 +433,9 @@ int main(void) {
       cmocka_unit_test(gzip_and_plain_have_the_same_content_hash),
       cmocka_unit_test(samples_are_transformed_in_the_spec_s_order),
       cmocka_unit_test(a_label_out_of_range_is_named_with_its_sample),
+      cmocka_unit_test(labels_of_any_shape_are_bound_by_their_rule),
+      cmocka_unit_test(the_scale_of_a_step_is_that_of_its_labels_that_count),
+      cmocka_unit_test(a_step_whose_labels_are_all_ignored_has_scale_0),
       cmocka_unit_test(batches_made_ahead_equal_batches_made_now),
       cmocka_unit_test(evaluation_covers_every_sample_once),
   };

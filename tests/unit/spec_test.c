@@ -15,6 +15,7 @@ static const char good[] = "name: fashion-mnist\n"
                            "model:\n"
                            "  onnx: cnn.onnx\n"
                            "  loss: cross_entropy\n"
+                           "  loss_options: {label_smoothing: 0.1, ignore_index: -1, weight: [1, 0.5]}\n"
                            "  inputs: {image: images}\n"
                            "  frozen: [\"pos_*\", head]\n"
                            "data:\n"
@@ -63,6 +64,10 @@ static void a_good_spec_is_read_whole(void **state) {
   assert_string_equal(copy->model->inputs[0]->key, "image");
   assert_string_equal(copy->model->inputs[0]->value, "images");
   assert_string_equal(copy->model->frozen[1], "head");
+  assert_true(copy->model->loss_options->label_smoothing == 0.1);
+  assert_true(copy->model->loss_options->ignore_index == -1);
+  assert_true(copy->model->loss_options->n_weight == 2 && copy->model->loss_options->weight[1] == 0.5);
+  assert_true(copy->model->loss_options->beta == 1 && !copy->model->loss_options->has_beta);
   assert_true(copy->data->shuffle);
   assert_int_equal(copy->data->n_transforms, 2);
   assert_true(copy->data->transforms[1]->normalize->std[1] == 2);
@@ -77,13 +82,13 @@ static void a_good_spec_is_read_whole(void **state) {
 
 static void an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(void **state) {
   (void)state;
-  refuse("batch: 128", "bacth: 128", "run.yaml:13: unknown key 'bacth' in train: did you mean 'batch'?");
-  refuse("lr: 5e-2", "zzzzzzzz: 1", "run.yaml:16: unknown key 'zzzzzzzz' in train.optimizer: known are");
+  refuse("batch: 128", "bacth: 128", "run.yaml:14: unknown key 'bacth' in train: did you mean 'batch'?");
+  refuse("lr: 5e-2", "zzzzzzzz: 1", "run.yaml:17: unknown key 'zzzzzzzz' in train.optimizer: known are");
 }
 
 static void a_value_of_the_wrong_kind_is_named_with_its_line(void **state) {
   (void)state;
-  refuse("batch: 128", "batch: many", "run.yaml:13: train.batch: 'many' is not a whole number");
+  refuse("batch: 128", "batch: many", "run.yaml:14: train.batch: 'many' is not a whole number");
   refuse("batch: 128", "batch: -1", "'-1' is not a whole number");
   refuse("batch: 128", "batch: [1]", "a single value is wanted");
   refuse("batch: 128", "batch: 4294967296", "is not a whole number");
@@ -113,6 +118,20 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("std: [1, 2]", "std: [0, 2]", "data.transforms.normalize");
 }
 
+static void options_of_a_loss_have_ranges(void **state) {
+  (void)state;
+  refuse("ignore_index: -1", "ignore_index: -1.5", "'-1.5' is not a whole number");
+  refuse("ignore_index: -1", "ignore_index: --1", "'--1' is not a whole number");
+  refuse("ignore_index: -1", "ignore_index: -9223372036854775809", "is not a whole number");
+  refuse("label_smoothing: 0.1", "label_smoothing: 1.1", "label_smoothing: must be from 0 to 1");
+  refuse("weight: [1, 0.5]", "weight: [1, -0.5]", "model.loss_options.weight: each must be at least 0");
+  refuse("weight: [1, 0.5]", "pos_weight: [1e300]", "model.loss_options.pos_weight: each must be");
+  refuse("weight: [1, 0.5]", "beta: -1", "model.loss_options.beta: must be at least 0");
+  refuse("weight: [1, 0.5]", "delta: 0", "model.loss_options.delta: must be above 0");
+  refuse("weight: [1, 0.5]", "reduction: sum", "reduction: 'sum' is not known (known: mean, batchmean)");
+  refuse("weight: [1, 0.5]", "weights: [1]", "did you mean 'weight'?");
+}
+
 static void what_is_missing_is_named(void **state) {
   (void)state;
   refuse("onnx: cnn.onnx", "loss: x", "loss is given twice");
@@ -125,7 +144,7 @@ static void what_is_missing_is_named(void **state) {
 
 static void what_is_not_yaml_is_refused_with_its_line(void **state) {
   (void)state;
-  refuse("batch: 128", "batch: 128\n\t- x", "run.yaml:14: not valid YAML");
+  refuse("batch: 128", "batch: 128\n\t- x", "run.yaml:15: not valid YAML");
   refuse("{image: images}", "{image: images", "not valid YAML");
 }
 
@@ -170,6 +189,7 @@ int main(void) {
       cmocka_unit_test(an_unknown_key_is_named_with_its_line_and_the_nearest_known_one),
       cmocka_unit_test(a_value_of_the_wrong_kind_is_named_with_its_line),
       cmocka_unit_test(a_value_out_of_range_is_named),
+      cmocka_unit_test(options_of_a_loss_have_ranges),
       cmocka_unit_test(what_is_missing_is_named),
       cmocka_unit_test(what_is_not_yaml_is_refused_with_its_line),
       cmocka_unit_test(hostile_text_never_crashes_the_reader),

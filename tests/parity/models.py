@@ -192,6 +192,8 @@ class DLRM(nn.Module):
     def __init__(self, dense, tables, width):
         super().__init__()
         self.tables = nn.ModuleList([nn.Embedding(rows, width) for rows in tables])
+        for table, rows in zip(self.tables, tables):
+            nn.init.uniform_(table.weight, -rows**-0.5, rows**-0.5)
         self.bottom = nn.Sequential(nn.Linear(dense, 4 * width), nn.ReLU(), nn.Linear(4 * width, width), nn.ReLU())
         vectors = len(tables) + 1
         self.top = nn.Sequential(nn.Linear(width + vectors * (vectors - 1) // 2, 4 * width), nn.ReLU(),
@@ -262,7 +264,7 @@ FULL = {
     "vit": Case(partial(tv.VisionTransformer, 64, 16, 6, 6, 192, 768, num_classes=10), photos),
     "gpt": Case(partial(GPT, 512, 64, 192, 6, 6, 0.1), partial(toy.next_tokens, length=64, vocabulary=512)),
     "bert": Case(partial(Bert, 512, 64, 128, 4, 4, 0.1),
-                 partial(toy.padded_texts, length=64, vocabulary=512, classes=5)),
+                 partial(toy.padded_texts, length=64, vocabulary=20, classes=5), lr=0.01),
     "translator": Case(partial(Translator, 256, 32, 128, 4, 3, 0.1),
                        partial(toy.translations, length=32, vocabulary=256)),
     "lstm": Case(partial(Recurrent, nn.LSTM, 32, 64, 128), small_texts, lr=0.3),
@@ -270,8 +272,8 @@ FULL = {
                                small_texts, lr=0.3),
     "gru": Case(partial(Recurrent, nn.GRU, 32, 64, 128), small_texts, lr=0.3),
     "dlrm": Case(partial(DLRM, 13, (1000, 500, 200, 100), 16),
-                 partial(toy.clicks, dense=13, tables=(1000, 500, 200, 100)), loss="bce_with_logits"),
-    "autoencoder": Case(partial(AutoEncoder, 32), partial(toy.shapes, size=28), loss="mse"),
+                 partial(toy.clicks, dense=13, tables=(1000, 500, 200, 100)), loss="bce_with_logits", lr=0.1),
+    "autoencoder": Case(partial(AutoEncoder, 32), partial(toy.shapes, size=28), loss="mse", lr=1.0),
 }
 
 SMALL = {

@@ -97,7 +97,11 @@ struct graph {
   int next_name; /* of values without one */
   int opset;
   bool is_from_pytorch; /* the file was written by PyTorch's exporter */
-  bool is_training;     /* train graph: Dropout drops, BatchNormalization uses the batch */
+  int64_t
+      file_batch;   /* for which the file was exported, where its inputs' first dimension is fixed; else 0 */
+  const char *lost; /* parameters of the exported module that the file does not have: a list; NULL: none */
+  int n_lost;
+  bool is_training; /* train graph: Dropout drops, BatchNormalization uses the batch */
 };
 
 size_t dtype_size(enum dtype dtype);      /* bytes of an element */
@@ -118,7 +122,8 @@ void graph_free(struct graph *graph); /* NULL is ignored */
    unsupported node, opset or dtype at once, in one line). No input crashes it. */
 int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, struct err *err);
 
-/* Sets the first dimension of every fed input to `batch`. Errors: INVALID when another one is unknown. */
+/* Sets the first dimension of every fed input to `batch`, and notes what it was. Errors: INVALID when another
+ * one is unknown. */
 int graph_bind_batch(struct graph *graph, int64_t batch, struct err *err);
 
 /* Types and shapes of every result, in node order, by asking each op; nodes whose inputs are all known data

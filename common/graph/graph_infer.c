@@ -27,6 +27,8 @@ int graph_bind_batch(struct graph *graph, int64_t batch, struct err *err) {
     if (value->shape.rank == 0)
       return err_set(err, ERR_INVALID, "input '%s' is a scalar: its first dimension should be the batch",
                      value->name);
+    if (value->shape.dim[0] > 0)
+      graph->file_batch = value->shape.dim[0];
     value->shape.dim[0] = batch;
     for (int d = 1; d < value->shape.rank; d++)
       if (value->shape.dim[d] < 1)

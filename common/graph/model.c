@@ -18,13 +18,29 @@ static void prune_graphs(struct model_builder *builder);
 static int list_params(struct model_builder *builder, struct err *err);
 static int list_statistics(struct model_builder *builder, struct err *err);
 
+/* An export of a fixed batch often computes with that number, and so with no other. */
+static int explain_batch(const struct model_builder *builder, struct err *err) {
+  int64_t file_batch = builder->model->train->file_batch;
+  if (file_batch == 0 || file_batch == builder->microbatch_samples)
+    return err->code;
+  return err_append(
+      err,
+      " (the file was exported for a batch of %lld, and this is a microbatch of %lld: export it "
+      "with a dynamic batch, or choose train.batch and train.microbatches so that a microbatch "
+      "has %lld samples)",
+      (long long)file_batch, (long long)builder->microbatch_samples, (long long)file_batch);
+}
+
 static int build(struct model_builder *builder, struct err *err) {
   if (model_find_loss(builder, err) || note_initializers(builder, err))
     return err->code;
   keep_output(builder);
   model_note_constants(builder);
-  if (model_columns(builder, err) || make_graphs(builder, err) || model_attach_losses(builder, err) ||
-      differentiate(builder, err))
+  if (model_columns(builder, err))
+    return err->code;
+  if (make_graphs(builder, err) || model_attach_losses(builder, err))
+    return explain_batch(builder, err);
+  if (differentiate(builder, err))
     return err->code;
   prune_graphs(builder);
   if (list_params(builder, err) || list_statistics(builder, err))

@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "common/graph/onnx_parts.h"
+#include "common/text.h"
 
 static const char kind_key[] = "pkg.torch.export.graph_signature.InputSpec.kind";
 
-/* ValueInfoProto.metadata_props, which came with ONNX 1.16. */
-enum { METADATA_PROPS_TAG = 4, ENTRY_BYTES_MAX = 4096 };
+static const char signature_key[] = "pkg.torch.export.ExportedProgram.graph_signature";
+
+/* metadata_props of ValueInfoProto and GraphProto, which came with ONNX 1.16. */
+enum { METADATA_PROPS_TAG = 4, GRAPH_METADATA_PROPS_TAG = 16, ENTRY_BYTES_MAX = 4096, LOST_SHOWN_MAX = 4 };
 
 static enum value_origin origin_of(const char *kind) {
   if (kind && strcmp(kind, "PARAMETER") == 0)
@@ -28,6 +31,42 @@ static enum value_origin read_entry(const ProtobufCMessageUnknownField *field) {
   return origin;
 }
 
+/* The signature has a line "p_fc_weight: PARAMETER target='fc.weight'" for each parameter of the module. */
+static void note_lost(struct onnx_reader *reader, char *signature) {
+  static const char mark[] = "PARAMETER target='";
+  struct listing lost = {0};
+  int n = 0;
+  for (char *at = strstr(signature, mark), *end; at; at = strstr(end + 1, mark)) {
+    at += strlen(mark);
+    end = at + strcspn(at, "'\n");
+    if (*end != '\'')
+      break;
+    *end = 0;
+    if (names_find(&reader->names, at) >= 0 || strlen(at) > ONNX_NAME_BYTES_MAX || !text_is_clean(at))
+      continue;
+    if (++n <= LOST_SHOWN_MAX)
+      listing_add(&lost, "'%s'", at);
+  }
+  if (n > LOST_SHOWN_MAX)
+    reader->graph->lost =
+        arena_printf(&reader->graph->arena, "%s and %d more", listing_text(&lost), n - LOST_SHOWN_MAX);
+  else if (n)
+    reader->graph->lost = arena_strdup(&reader->graph->arena, listing_text(&lost));
+  reader->graph->n_lost = n;
+}
+
+static void read_signature(struct onnx_reader *reader) {
+  for (unsigned f = 0; f < reader->proto->base.n_unknown_fields; f++) {
+    Onnx__StringStringEntryProto *entry =
+        onnx_newer_message(&reader->proto->base.unknown_fields[f], GRAPH_METADATA_PROPS_TAG,
+                           &onnx__string_string_entry_proto__descriptor);
+    if (entry && entry->key && entry->value && strcmp(entry->key, signature_key) == 0)
+      note_lost(reader, entry->value);
+    if (entry)
+      onnx__string_string_entry_proto__free_unpacked(entry, NULL);
+  }
+}
+
 void onnx_origins_read(struct onnx_reader *reader) {
   struct graph *graph = reader->graph;
   bool is_told = false;
@@ -42,6 +81,7 @@ void onnx_origins_read(struct onnx_reader *reader) {
       is_told = true;
     }
   }
+  read_signature(reader);
   for (int v = 0; v < graph->n_values && is_told; v++)
     if (graph->values[v].kind == VALUE_INITIALIZER && graph->values[v].origin == ORIGIN_UNKNOWN)
       graph->values[v].origin = ORIGIN_EXPORTER;

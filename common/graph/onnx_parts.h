@@ -86,7 +86,7 @@ int onnx_attrs_read(struct onnx_reader *reader, const Onnx__NodeProto *proto, st
 /* Makes output 0 of a Constant node, whose attributes are read, a constant. */
 int onnx_constant_read(struct onnx_reader *reader, const struct node *node, struct err *err);
 
-/* Sets the origin of each initializer. */
+/* Sets the origin of each initializer, and notes which parameters of the exported module the file lacks. */
 void onnx_origins_read(struct onnx_reader *reader);
 
 /* Puts the nodes in topological order: the file's order where that is one. Errors: INVALID naming a cycle. */

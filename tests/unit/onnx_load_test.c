@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/graph/model.h"
 #include "common/graph/op.h"
 #include "common/half.h"
 #include "tests/unit/onnx_build.h"
@@ -345,6 +346,84 @@ static void functions_without_end_are_refused(void **state) {
   refuse(&build, ERR_INVALID, "a call of function 'f' has 2 inputs");
 }
 
+/* A metadata entry as newer files have it, in a field that our onnx.proto does not know. */
+static void add_metadata(struct onnx_build *build, ProtobufCMessage *message, unsigned tag, const char *key,
+                         const char *value) {
+  Onnx__StringStringEntryProto entry = ONNX__STRING_STRING_ENTRY_PROTO__INIT;
+  ProtobufCMessageUnknownField *field = arena_new(&build->arena, sizeof *field);
+  size_t size;
+  entry.key = (char *)key;
+  entry.value = (char *)value;
+  size = onnx__string_string_entry_proto__get_packed_size(&entry);
+  assert_true(size < 1 << 14);
+  field->tag = tag;
+  field->wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+  field->len = 2 + size;
+  field->data = arena_new(&build->arena, field->len);
+  field->data[0] = (uint8_t)(size | 0x80); /* a varint of two bytes */
+  field->data[1] = (uint8_t)(size >> 7);
+  onnx__string_string_entry_proto__pack(&entry, field->data + 2);
+  message->unknown_fields = field;
+  message->n_unknown_fields = 1;
+}
+
+static void parameters_that_the_exporter_lost_are_listed(void **state) {
+  static const char key[] = "pkg.torch.export.ExportedProgram.graph_signature";
+  struct onnx_build build;
+  struct graph *graph;
+  (void)state;
+  onnx_build_mlp(&build, 2, 2, 2);
+  add_metadata(
+      &build, &build.graph.base, 16, key,
+      "\n# inputs\np_a: PARAMETER target='w1'\nb: BUFFER target='n'\np_c: PARAMETER target='c.weight'\n"
+      "p_d: PARAMETER target='d'");
+  graph = load(&build);
+  assert_int_equal(graph->n_lost, 2);
+  assert_string_equal(graph->lost, "'c.weight', 'd'");
+  graph_free(graph);
+  onnx_build_mlp(&build, 2, 2, 2);
+  add_metadata(
+      &build, &build.graph.base, 16, key,
+      "PARAMETER target='a' PARAMETER target='b' PARAMETER target='c' PARAMETER target='d' PARAMETER "
+      "target='e' PARAMETER target='\x01' PARAMETER target='f");
+  graph = load(&build);
+  assert_string_equal(graph->lost, "'a', 'b', 'c', 'd' and 1 more");
+  graph_free(graph);
+  onnx_build_mlp(&build, 2, 2, 2);
+  add_metadata(&build, &build.graph.base, 16, "another", "PARAMETER target='a'");
+  graph = load(&build);
+  assert_null(graph->lost);
+  graph_free(graph);
+}
+
+static void the_error_of_a_fixed_batch_says_so(void **state) {
+  struct onnx_build build;
+  struct model *model;
+  struct err err = ERR_NONE;
+  size_t size;
+  const void *bytes;
+  Onnx__TensorProto *tensor;
+  const int64_t fixed[] = {3, 2, 2};
+  (void)state;
+  onnx_build_init(&build, 17);
+  onnx_build_input(&build, "x", DIMS(3, 4));
+  onnx_build_weight(&build, "w", DIMS(4, 4));
+  tensor = onnx_build_tensor(&build, "shape", ONNX__TENSOR_PROTO__DATA_TYPE__INT64, DIMS(3));
+  onnx_build_raw(&build, tensor, fixed, sizeof fixed);
+  onnx_build_add(&build, tensor);
+  onnx_build_node(&build, "MatMul", NULL, "x,w", "h");
+  onnx_build_node(&build, "Reshape", NULL, "h,shape", "r");
+  onnx_build_node(&build, "Flatten", NULL, "r", "y");
+  onnx_build_output(&build, "y");
+  bytes = onnx_build_pack(&build, &size);
+  assert_int_equal(model_open(bytes, size, NULL, 4, &model, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "Reshape"));
+  assert_non_null(strstr(err.text, "exported for a batch of 3, and this is a microbatch of 4"));
+  assert_int_equal(model_open(bytes, size, NULL, 3, &model, &err), 0);
+  model_close(model);
+  onnx_build_fini(&build);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sixteen_bit_floats_convert_exactly_and_back),
@@ -357,6 +436,8 @@ int main(void) {
       cmocka_unit_test(branches_that_data_decides_are_refused_by_name),
       cmocka_unit_test(calls_of_local_functions_become_their_nodes),
       cmocka_unit_test(functions_without_end_are_refused),
+      cmocka_unit_test(parameters_that_the_exporter_lost_are_listed),
+      cmocka_unit_test(the_error_of_a_fixed_batch_says_so),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

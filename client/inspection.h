@@ -1,0 +1,50 @@
+/* What `weir inspect` knows of a model. */
+#ifndef WEIR_CLIENT_INSPECTION_H
+#define WEIR_CLIENT_INSPECTION_H
+
+#include <stdio.h>
+
+#include "common/graph/model.h"
+#include "common/graph/op.h"
+
+/* A node of the eval graph but those of the loss. */
+struct layer {
+  const struct node *node;
+  const struct shape *shape; /* of its first output */
+  uint64_t parameters;       /* trained elements that it is the first to read */
+  double multiply_adds;
+};
+
+struct tensor_role {
+  const char *name, *role;   /* "trained", "statistic", "frozen" */
+  const struct value *value; /* NULL: nothing reads it */
+};
+
+struct operator_count {
+  const char *name;
+  int nodes;
+};
+
+struct inspection {
+  struct model *model;
+  int samples;
+  const struct value *output; /* the model's, before the loss */
+  struct layer *layers;
+  int n_layers;
+  struct tensor_role *tensors;
+  int n_tensors, n_frozen;
+  struct operator_count *operators; /* of the layers, in alphabetical order */
+  int n_operators;
+  double multiply_adds;
+  struct model_memory memory;
+  int n_batch_norms, n_training_batch_norms;
+};
+
+/* Errors: those of model_open. Closed with inspection_close, also after an error. */
+int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes, int samples,
+                    struct err *err);
+void inspection_close(struct inspection *inspection);
+
+void inspection_print_json(const struct inspection *inspection, FILE *file);
+
+#endif

@@ -196,6 +196,14 @@ static int linear_ref(const struct op_call *call, struct err *err) {
   return code;
 }
 
+/* The scores, and once more for the gradient of hidden and of weight, if they are asked for. */
+static double linear_multiply_adds(const struct graph *graph, const struct node *node) {
+  struct linear_sizes sizes = linear_sizes_of(graph, node);
+  int products = 1 + (node_output(graph, node, LINEAR_GRADS + LINEAR_HIDDEN) != NULL) +
+                 (node_output(graph, node, LINEAR_GRADS + LINEAR_WEIGHT) != NULL);
+  return products * (double)sizes.rows * (double)sizes.features * (double)sizes.classes;
+}
+
 static const struct op_case linear_cases[] = {
     {.inputs = "f32[4,3] f32[3,5] - i64{5}[4]", .outputs = 4},
     {.inputs = "f32[2,3,4] f32[6,4] f32[6] i64[2,3]=1,-100,5,0,-100,2",
@@ -220,5 +228,6 @@ const struct op_def op_LinearCrossEntropy = {
     .infer = linear_infer,
     .backward = linear_backward,
     .ref = linear_ref,
+    .multiply_adds = linear_multiply_adds,
     .cases = linear_cases,
 };

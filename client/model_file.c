@@ -67,30 +67,59 @@ static bool leaves_folder(const char *location) {
   return false;
 }
 
-/* Reads one tensor's external data into its raw_data. */
-static int inline_tensor(const char *model_path, Onnx__TensorProto *tensor, struct err *err) {
-  const char *location = NULL, *slash = strrchr(model_path, '/');
-  int64_t offset = 0, length = -1;
-  char path[PATH_MAX];
-  void *bytes;
-  size_t size;
+/* Where a tensor's data lies. length < 0: to the file's end. */
+struct external {
+  const char *location;
+  int64_t offset, length;
+};
+
+static bool read_count(const char *text, int64_t *out) {
+  char *end;
+  errno = 0;
+  *out = strtoll(text, &end, 10);
+  return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
+static int read_entries(const char *model_path, const Onnx__TensorProto *tensor, struct external *out,
+                        struct err *err) {
+  const char *name = tensor->name ? tensor->name : "";
+  *out = (struct external){.length = -1};
   for (size_t i = 0; i < tensor->n_external_data; i++) {
     const char *key = tensor->external_data[i]->key, *value = tensor->external_data[i]->value;
+    bool is_right = true;
     if (!key || !value)
       continue;
     if (strcmp(key, "location") == 0)
-      location = value;
+      out->location = value;
     else if (strcmp(key, "offset") == 0)
-      offset = strtoll(value, NULL, 10);
+      is_right = read_count(value, &out->offset);
     else if (strcmp(key, "length") == 0)
-      length = strtoll(value, NULL, 10);
+      is_right = read_count(value, &out->length);
+    if (!is_right)
+      return err_set(err, ERR_INVALID,
+                     "%s: tensor '%.100s': the %s of its external data is '%.40s', not a number", model_path,
+                     name, key, value);
   }
-  if (!location || leaves_folder(location))
-    return err_set(err, ERR_INVALID, "%s: tensor '%s' has its data outside the model's folder: '%s'",
-                   model_path, tensor->name, location ? location : "");
-  snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - model_path + 1) : 0, model_path, location);
-  if (read_range(path, offset, length, &bytes, &size, err))
-    return err_prefix(err, "%s: tensor '%s'", model_path, tensor->name);
+  if (!out->location || !*out->location || leaves_folder(out->location))
+    return err_set(err, ERR_INVALID, "%s: tensor '%.100s' has its data outside the model's folder: '%.200s'",
+                   model_path, name, out->location ? out->location : "");
+  return 0;
+}
+
+/* Reads one tensor's external data into its raw_data. */
+static int inline_tensor(const char *model_path, Onnx__TensorProto *tensor, struct err *err) {
+  const char *slash = strrchr(model_path, '/');
+  struct external external;
+  char path[PATH_MAX];
+  void *bytes;
+  size_t size;
+  if (read_entries(model_path, tensor, &external, err))
+    return err->code;
+  if ((size_t)snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - model_path + 1) : 0, model_path,
+                       external.location) >= sizeof path)
+    return err_set(err, ERR_INVALID, "%s: the path of its external data is too long", model_path);
+  if (read_range(path, external.offset, external.length, &bytes, &size, err))
+    return err_prefix(err, "%s: tensor '%.100s'", model_path, tensor->name ? tensor->name : "");
   free(tensor->raw_data.data);
   tensor->raw_data.data = bytes;
   tensor->raw_data.len = size;
@@ -102,34 +131,55 @@ static int inline_tensor(const char *model_path, Onnx__TensorProto *tensor, stru
   return 0;
 }
 
-static bool is_external(const Onnx__TensorProto *tensor) {
-  return tensor->has_data_location && tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+/* A model that is made complete. */
+struct completion {
+  const char *path;
+  bool is_changed;
+  struct err *err;
+};
+
+static void complete_tensor(struct completion *completion, Onnx__TensorProto *tensor) {
+  if (completion->err->code || !tensor->has_data_location ||
+      tensor->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
+    return;
+  completion->is_changed = true;
+  inline_tensor(completion->path, tensor, completion->err);
+}
+
+static void complete_graph(struct completion *completion, Onnx__GraphProto *graph);
+
+static void complete_nodes(struct completion *completion, Onnx__NodeProto **nodes, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    for (size_t a = 0; a < nodes[i]->n_attribute; a++) {
+      Onnx__AttributeProto *attribute = nodes[i]->attribute[a];
+      if (attribute->t)
+        complete_tensor(completion, attribute->t);
+      if (attribute->g)
+        complete_graph(completion, attribute->g);
+    }
+}
+
+/* Branches are graphs in a graph; unpacking has bounded how deep they lie. */
+static void complete_graph(struct completion *completion, Onnx__GraphProto *graph) {
+  for (size_t i = 0; i < graph->n_initializer; i++)
+    complete_tensor(completion, graph->initializer[i]);
+  complete_nodes(completion, graph->node, graph->n_node);
 }
 
 /* Replaces *bytes by a model without external data and with tied weights; leaves them alone where nothing
    changes. */
 static int complete_model(const char *path, void **bytes, size_t *size, struct err *err) {
   Onnx__ModelProto *model = message_unpack(&onnx__model_proto__descriptor, *bytes, *size, err);
-  Onnx__GraphProto *graph = model ? model->graph : NULL;
-  bool found = false;
+  struct completion completion = {.path = path, .err = err};
   if (!model)
     return err_prefix(err, "%s", path);
-  for (size_t i = 0; graph && i < graph->n_initializer && !err->code; i++)
-    if (is_external(graph->initializer[i])) {
-      found = true;
-      inline_tensor(path, graph->initializer[i], err);
-    }
-  for (size_t n = 0; graph && n < graph->n_node && !err->code; n++)
-    for (size_t a = 0; a < graph->node[n]->n_attribute && !err->code; a++) {
-      Onnx__TensorProto *tensor = graph->node[n]->attribute[a]->t;
-      if (tensor && is_external(tensor)) {
-        found = true;
-        inline_tensor(path, tensor, err);
-      }
-    }
-  if (graph && !err->code)
-    found |= model_tie(graph);
-  if (found && !err->code) {
+  if (model->graph)
+    complete_graph(&completion, model->graph);
+  for (size_t f = 0; f < model->n_functions; f++)
+    complete_nodes(&completion, model->functions[f]->node, model->functions[f]->n_node);
+  if (model->graph && !err->code)
+    completion.is_changed |= model_tie(model->graph);
+  if (completion.is_changed && !err->code) {
     *size = onnx__model_proto__get_packed_size(model);
     if (*size > model_bytes_max)
       err_set(err, ERR_UNSUPPORTED, "%s: %zu bytes with its external data; at most 2 GiB are read", path,

@@ -121,13 +121,55 @@ static void a_constant_s_external_data_is_read_too(void **state) {
   free(bytes);
 }
 
+static void a_branch_s_and_a_function_s_external_data_are_read_too(void **state) {
+  Onnx__FunctionProto function = ONNX__FUNCTION_PROTO__INIT, *functions[] = {&function};
+  Onnx__GraphProto branch = ONNX__GRAPH_PROTO__INIT;
+  Onnx__NodeProto *constant;
+  Onnx__TensorProto *tensor, *tensors[1];
+  Onnx__ModelProto *model;
+  struct onnx_build build;
+  struct err err = ERR_NONE;
+  void *bytes;
+  size_t size;
+  (void)state;
+  write_file("w.bin", numbers, sizeof numbers);
+  onnx_build_init(&build, 17);
+  tensor = tensors[0] = onnx_build_tensor(&build, "c", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, DIMS(6));
+  make_external(&build, tensor, ENTRIES("location", "w.bin"));
+  branch.initializer = tensors;
+  branch.n_initializer = 1;
+  onnx_build_attr(&build, onnx_build_node(&build, "If", NULL, "b", "y"), "then_branch",
+                  ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH)
+      ->g = &branch;
+  constant = onnx_build_node(&build, "Constant", NULL, "", "c");
+  onnx_build_attr(&build, constant, "value", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR)->t = tensor;
+  function.n_node = 1;
+  function.node = &constant;
+  build.graph.n_node = 1;
+  build.model.functions = functions;
+  build.model.n_functions = 1;
+  write_model(&build);
+  onnx_build_fini(&build);
+  assert_int_equal(model_file_read(path_of("m.onnx"), &bytes, &size, &err), 0);
+  model = onnx__model_proto__unpack(NULL, size, bytes);
+  tensor = model->graph->node[0]->attribute[0]->g->initializer[0];
+  assert_memory_equal(tensor->raw_data.data, numbers, sizeof numbers);
+  assert_memory_equal(model->functions[0]->node[0]->attribute[0]->t->raw_data.data, numbers, sizeof numbers);
+  onnx__model_proto__free_unpacked(model, NULL);
+  free(bytes);
+}
+
 static void external_data_that_is_not_there_is_named(void **state) {
   (void)state;
   write_file("w.bin", numbers, sizeof numbers);
   expect_refusal(ENTRIES("location", "absent.bin"), "tensor 'w'");
   expect_refusal(ENTRIES("location", "absent.bin"), "absent.bin: No such file");
   expect_refusal(ENTRIES("location", "w.bin", "offset", "16", "length", "16"), "cut short");
-  expect_refusal(ENTRIES("location", "w.bin", "offset", "-1"), "cut short");
+  expect_refusal(ENTRIES("location", "w.bin", "offset", "99"), "cut short");
+  expect_refusal(ENTRIES("location", "w.bin", "offset", "-1"), "the offset of its external data is '-1'");
+  expect_refusal(ENTRIES("location", "w.bin", "length", "-1"), "the length of its external data is '-1'");
+  expect_refusal(ENTRIES("location", "w.bin", "length", "16 bytes"), "is '16 bytes', not a number");
+  expect_refusal(ENTRIES("location", "w.bin", "length", "99999999999999999999"), "not a number");
   expect_refusal(ENTRIES("offset", "0"), "tensor 'w'");
   expect_refusal(ENTRIES("", ""), "tensor 'w'");
 }
@@ -155,6 +197,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(external_data_is_read_from_beside_the_model),
       cmocka_unit_test(a_constant_s_external_data_is_read_too),
+      cmocka_unit_test(a_branch_s_and_a_function_s_external_data_are_read_too),
       cmocka_unit_test(external_data_that_is_not_there_is_named),
       cmocka_unit_test(external_data_outside_the_model_s_folder_is_refused),
   };

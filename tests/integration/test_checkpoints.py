@@ -223,14 +223,17 @@ def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
             wait_for(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
             status = cluster.json("status", run)
             assert status["step"] == status["checkpoint_step"] < 2000, status
-            assert cluster.json("checkpoints", run)[-1]["step"] == status["step"]
+            steps = [entry["step"] for entry in cluster.json("checkpoints", run)]
+            assert steps[-1] == status["step"]
+            # a boundary that comes while the last checkpoint is still being written has none
+            asked = next(step for step in reversed(steps[:-1]) if step > 0)
             assert watcher.child.poll() is None, "a watcher waits for a paused run"
             refused("no checkpoint", "resume", run, "--step", 7, *at)
-            weir("resume", run, "--step", 200, *at)
+            weir("resume", run, "--step", asked, *at)
             assert watcher.wait() == 0, watcher.output()[-2000:]
         again = [event["step"] for event in read_metrics(metrics)
                  if event["event"] == "step" and event.get("incarnation")]
-        assert again == list(range(200, 2000)), (again[:3], len(again))
+        assert again == list(range(asked, 2000)), (asked, again[:3], len(again))
         assert done_event(metrics)["weights_sha256"] == cluster.json("status", undisturbed)["weights_sha256"]
         refused("done", "resume", run, *at)
 

@@ -6,8 +6,9 @@
 #include "client/inspection.h"
 #include "client/model_file.h"
 #include "client/output.h"
+#include "common/graph/graph.h"
 
-enum { SHAPE_TEXT = 96 };
+enum { SHAPE_TEXT = 96, BATCH_MAX = 1 << 20 };
 
 static void print_layers(const struct inspection *inspection) {
   static const char *const headings[] = {"LAYER",       "OPERATOR",       "OUTPUT",
@@ -100,14 +101,33 @@ static void print_text(const struct inspection *inspection) {
   print_totals(inspection);
 }
 
+/* The batch that the file was exported for; 1 where it is open, or the file cannot be read. */
+static int64_t batch_of_file(const void *bytes, size_t size) {
+  struct err unused = ERR_NONE;
+  struct graph *graph;
+  int64_t batch = 1;
+  if (graph_load_onnx(bytes, size, &graph, &unused))
+    return 1;
+  for (int i = 0; i < graph->n_inputs; i++) {
+    const struct shape *shape = &graph->values[graph->inputs[i]].shape;
+    if (shape->rank > 0 && shape->dim[0] > 0 && shape->dim[0] <= BATCH_MAX)
+      batch = shape->dim[0];
+  }
+  graph_free(graph);
+  return batch;
+}
+
 static int inspect_run(const struct args *args) {
   struct inspection inspection;
+  int64_t batch = args_count(args, "batch");
   struct err err = ERR_NONE;
   void *bytes;
   size_t size;
   if (model_file_read(args->arguments[0], &bytes, &size, &err))
     return command_fail(&err);
-  if (inspection_open(&inspection, bytes, size, (int)args_count(args, "batch"), &err))
+  if (batch == 0)
+    batch = batch_of_file(bytes, size);
+  if (inspection_open(&inspection, bytes, size, (int)batch, &err))
     err_prefix(&err, "%s", args->arguments[0]);
   else if (args_flag(args, "json"))
     inspection_print_json(&inspection, stdout);
@@ -119,8 +139,9 @@ static int inspect_run(const struct args *args) {
 }
 
 static const struct option_def inspect_options[] = {
-    {"batch", 0, OPTION_COUNT, "N", "1", 1, 1 << 20,
-     "Samples of a microbatch: shapes, work and memory are shown for it."},
+    {"batch", 0, OPTION_COUNT, "N", NULL, 1, BATCH_MAX,
+     "Samples of a microbatch: shapes, work and memory are shown for it. Default: what the file was exported "
+     "for, or 1."},
     {"json", 0, OPTION_FLAG, NULL, NULL, 0, 0, "Print JSON instead of tables."},
     {0},
 };

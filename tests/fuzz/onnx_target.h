@@ -11,7 +11,7 @@
 
 extern const struct backend_def backend_ref;
 
-enum { TARGET_SAMPLES = 2, TARGET_ELEMS_MAX = 1 << 16, TARGET_PAIRS_MAX = 1 << 24 };
+enum { TARGET_SAMPLES = 2, TARGET_ELEMS_MAX = 1 << 18, TARGET_PAIRS_MAX = 1 << 28 };
 
 /* Bytes that fit any type: small f32, integers 0 and 1. */
 static void *target_bytes(const struct value *value) {
@@ -46,7 +46,7 @@ static int64_t target_elems_max(const struct graph *graph, const int *values, in
 
 /* Whether an execution is a matter of milliseconds. */
 static bool target_is_small(const struct graph *graph) {
-  int64_t elems = 0;
+  int64_t elems = 0, pairs = 0;
   for (int v = 0; v < graph->n_values; v++) {
     int64_t own = shape_elems(&graph->values[v].shape);
     elems += own;
@@ -55,9 +55,9 @@ static bool target_is_small(const struct graph *graph) {
   }
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
-    if (target_elems_max(graph, node->inputs, node->n_inputs) *
-            target_elems_max(graph, node->outputs, node->n_outputs) >
-        TARGET_PAIRS_MAX)
+    pairs += target_elems_max(graph, node->inputs, node->n_inputs) *
+             target_elems_max(graph, node->outputs, node->n_outputs);
+    if (pairs > TARGET_PAIRS_MAX)
       return false;
   }
   return true;

@@ -84,10 +84,10 @@ static void print_totals(const struct inspection *inspection) {
     printf("batch norm     %d of %d train (model.batch_norm: auto)\n", inspection->n_training_batch_norms,
            inspection->n_batch_norms);
   if (model->train->n_lost)
-    printf("note           %d parameters of the PyTorch module are not in the file: %s. Its exporter tied, "
-           "merged "
-           "or folded them; with optimize=False it does so only where the module does.\n",
-           model->train->n_lost, model->train->lost);
+    printf("note           parameters of the PyTorch module that are not in the file: %s. Its exporter tied, "
+           "merged or "
+           "folded them; with optimize=False only those that the module ties.\n",
+           model->train->lost);
 }
 
 static void print_text(const struct inspection *inspection) {

@@ -17,7 +17,7 @@ from harness import BUILD, PATIENCE, ROOT, Skip, main, program, wait_for
 
 IMAGE_BYTES_MAX = 100_000_000  # above the base
 STOP_SECONDS_MAX = 10
-STEPS = 700
+STEPS = 1200
 WORKER_CPUS = 0.2  # so that the run lasts long enough to be disturbed, on any machine
 SPEC = f"""name: compose
 model: {{onnx: /examples/fashion-mnist.onnx, loss: cross_entropy}}

@@ -1,12 +1,14 @@
 /* ONNX in inference form: the submitted model with its trained tensors replaced, batch norm on its running
-   statistics and dropout gone. */
+   statistics, dropout gone, and draws of stochastic depth at their expectation. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/export.h"
+#include "client/export_draws.h"
 #include "client/export_tensors.h"
 #include "client/model_file.h"
 #include "client/onnx_patch.h"
+#include "client/onnx_uses.h"
 #include "common/unpack.h"
 
 static void remove_attribute(Onnx__NodeProto *node, const char *name) {
@@ -42,23 +44,6 @@ static void freeze_dropout(Onnx__NodeProto *node) {
   node->op_type = mem_strdup("Identity");
 }
 
-static bool is_output(const Onnx__GraphProto *graph, const char *name) {
-  for (size_t i = 0; i < graph->n_output; i++)
-    if (strcmp(graph->output[i]->name, name) == 0)
-      return true;
-  return false;
-}
-
-/* Every reader of `old` reads `new` instead. */
-static void rename_uses(Onnx__GraphProto *graph, const char *old, const char *new) {
-  for (size_t n = 0; n < graph->n_node; n++)
-    for (size_t i = 0; i < graph->node[n]->n_input; i++)
-      if (strcmp(graph->node[n]->input[i], old) == 0) {
-        free(graph->node[n]->input[i]);
-        graph->node[n]->input[i] = mem_strdup(new);
-      }
-}
-
 /* Readers of a dropout read its input, so that nothing is left of it but where it makes an output of the
  * graph. */
 static void bypass_dropouts(Onnx__GraphProto *graph) {
@@ -67,26 +52,20 @@ static void bypass_dropouts(Onnx__GraphProto *graph) {
     if (strcmp(node->op_type, "Dropout") != 0)
       continue;
     freeze_dropout(node);
-    if (!is_output(graph, node->output[0]))
-      rename_uses(graph, node->output[0], node->input[0]);
+    if (!onnx_is_output(graph, node->output[0]))
+      onnx_rename_uses(graph, node->output[0], node->input[0]);
   }
 }
 
-static bool is_used(const Onnx__GraphProto *graph, const char *name) {
-  for (size_t n = 0; n < graph->n_node; n++)
-    for (size_t i = 0; i < graph->node[n]->n_input; i++)
-      if (strcmp(graph->node[n]->input[i], name) == 0)
-        return true;
-  return is_output(graph, name);
-}
-
+/* Nobody reads any of its outputs. */
 static bool is_left_over(const Onnx__GraphProto *graph, const Onnx__NodeProto *node) {
-  bool is_source = strcmp(node->op_type, "Constant") == 0 || strcmp(node->op_type, "Identity") == 0;
-  return is_source && node->n_output == 1 && !is_used(graph, node->output[0]);
+  for (size_t o = 0; o < node->n_output; o++)
+    if (*node->output[o] && onnx_is_used(graph, node->output[o]))
+      return false;
+  return true;
 }
 
-/* The bypassed dropouts, and what only they read: ratio and training flag, as initializers or Constant nodes.
- */
+/* The bypassed dropouts and draws, and what only they read. Readers come behind what they read. */
 static void remove_left_overs(Onnx__GraphProto *graph) {
   size_t kept = 0;
   for (size_t n = graph->n_node; n-- > 0;) {
@@ -97,7 +76,7 @@ static void remove_left_overs(Onnx__GraphProto *graph) {
     graph->n_node--;
   }
   for (size_t i = 0; i < graph->n_initializer; i++)
-    if (is_used(graph, graph->initializer[i]->name))
+    if (onnx_is_used(graph, graph->initializer[i]->name))
       graph->initializer[kept++] = graph->initializer[i];
     else
       onnx__tensor_proto__free_unpacked(graph->initializer[i], NULL);
@@ -113,6 +92,7 @@ static void remove_value_infos(Onnx__GraphProto *graph) {
 
 static void freeze_graph(Onnx__GraphProto *graph) {
   bypass_dropouts(graph);
+  export_expect_draws(graph);
   for (size_t n = 0; n < graph->n_node; n++)
     if (strcmp(graph->node[n]->op_type, "BatchNormalization") == 0)
       freeze_batch_norm(graph->node[n]);

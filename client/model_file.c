@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/model_tie.h"
@@ -25,10 +26,15 @@ static int fail_errno(const char *path, int error, struct err *err) {
 static int read_range(const char *path, int64_t offset, int64_t length, void **bytes, size_t *size,
                       struct err *err) {
   FILE *file = fopen(path, "rb");
+  struct stat info = {0};
   int64_t file_size;
   *bytes = NULL;
   if (!file)
     return fail_errno(path, errno, err);
+  if (fstat(fileno(file), &info) || S_ISDIR(info.st_mode)) { /* a folder can be opened, but has no end */
+    fail_errno(path, S_ISDIR(info.st_mode) ? EISDIR : errno, err);
+    goto out;
+  }
   if (fseeko(file, 0, SEEK_END) || (file_size = ftello(file)) < 0) {
     fail_errno(path, errno, err);
     goto out;

@@ -49,6 +49,7 @@ def test_a_model_file_that_is_none_is_refused():
         refused("train", folder.spec(text, train=TRAIN), words=["text.onnx"])
         refused("inspect", folder.file("empty.onnx", b""), words=["empty.onnx"])
         refused("inspect", folder.file("absent.onnx"), words=["absent.onnx", "No such file"])
+        refused("inspect", folder.path, words=[folder.path, "Is a directory"])
 
 
 def test_a_truncated_model_is_refused():

@@ -242,6 +242,7 @@ static void labels_of_any_shape_are_bound_by_their_rule(void **state) {
   static const struct value pixels = {.name = "labels", .dtype = DTYPE_I64, .shape = {4, {2, 2, 1, 3}}};
   static const struct value targets = {.name = "labels", .dtype = DTYPE_F32, .shape = {3, {2, 2, 3}}};
   static const struct value turned = {.name = "labels", .dtype = DTYPE_F32, .shape = {3, {2, 3, 2}}};
+  static const struct value single = {.name = "labels", .dtype = DTYPE_F32, .shape = {1, {2}}};
   struct label_rule rule = {.classes = 256, .ignore_index = -100};
   const struct label_rule none = {.sample_denominator = 6};
   const uint64_t indices[1] = {1};
@@ -270,6 +271,8 @@ static void labels_of_any_shape_are_bound_by_their_rule(void **state) {
   assert_true(values[0] == 18 && values[5] == 33);
   assert_int_equal(dataset_bind(dataset, spec, "images", &turned, &none, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "labels of column 'images' are [2,3] in each sample, where [3,2] is needed");
+  assert_int_equal(dataset_bind(dataset, spec, "images", &single, &none, &form, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "are [2,3] in each sample, where one number is needed"));
   dataset_close(dataset);
   spec_free(spec);
 }

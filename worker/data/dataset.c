@@ -209,13 +209,17 @@ static int check_targets(const struct column *column, struct err *err) {
   return 0;
 }
 
+static const char *sample_text(const struct shape *shape, char *text, size_t size) {
+  return shape->rank ? shape_text(shape, text, size) : "one number";
+}
+
 static int check_labels(const struct column *column, const struct shape *wanted,
                         const struct label_rule *labels, struct err *err) {
   char have_text[96], want_text[96];
   if (!shapes_match(&column->sample, wanted))
     return err_set(err, ERR_INVALID, "labels of column '%s' are %s in each sample, where %s is needed",
-                   column->name, shape_text(&column->sample, have_text, sizeof have_text),
-                   shape_text(wanted, want_text, sizeof want_text));
+                   column->name, sample_text(&column->sample, have_text, sizeof have_text),
+                   sample_text(wanted, want_text, sizeof want_text));
   return labels->classes > 0 ? check_classes(column, labels, err) : check_targets(column, err);
 }
 

@@ -83,11 +83,7 @@ static void print_totals(const struct inspection *inspection) {
   if (inspection->n_batch_norms)
     printf("batch norm     %d of %d train (model.batch_norm: auto)\n", inspection->n_training_batch_norms,
            inspection->n_batch_norms);
-  if (model->train->n_lost)
-    printf("note           parameters of the PyTorch module that are not in the file: %s. Its exporter tied, "
-           "merged or "
-           "folded them; with optimize=False only those that the module ties.\n",
-           model->train->lost);
+  output_lost(stdout, "note           ", model->train);
 }
 
 static void print_text(const struct inspection *inspection) {

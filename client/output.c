@@ -201,6 +201,14 @@ const char *output_state(Weir__RunState state, char text[OUTPUT_TEXT_MAX]) {
   return text;
 }
 
+void output_lost(FILE *file, const char *prefix, const struct graph *graph) {
+  if (graph->n_lost)
+    fprintf(file,
+            "%sparameters of the PyTorch module that are not in the file: %s. It does not use them, or its "
+            "exporter tied, merged or folded them; with optimize=False only those that the module ties.\n",
+            prefix, graph->lost);
+}
+
 void output_clean(char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < ' ' || *text == 127)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/graph/graph.h"
 #include "training.pb-c.h"
 
 enum { TABLE_COLUMNS_MAX = 12, OUTPUT_TEXT_MAX = 40 };
@@ -26,6 +27,9 @@ void table_fini(struct table *table);
    lower-case names, NaN is null. Ends with a line end. */
 void output_json(FILE *file, const ProtobufCMessage *message);
 void output_json_list(FILE *file, ProtobufCMessage *const *messages, size_t n);
+
+/* A line on the parameters of the PyTorch module that are not in its file; nothing where all are. */
+void output_lost(FILE *file, const char *prefix, const struct graph *graph);
 
 /* "RUN: STATE at step N: MESSAGE", and a line end. */
 void output_run_line(FILE *file, Weir__RunInfo *info);

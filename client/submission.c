@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/model_file.h"
+#include "client/output.h"
 #include "client/stop.h"
 #include "common/graph/model.h"
 #include "common/spec.h"
@@ -29,6 +30,8 @@ int submission_load(struct submission *submission, const char *path, struct err 
   if (model_open(submission->onnx, submission->onnx_size, submission->spec,
                  train->batch / train->microbatches, &model, err))
     err_prefix(err, "%s", model_path);
+  else
+    output_lost(stderr, "weir: note: ", model->train);
 out:
   model_close(model);
   free(model_path);

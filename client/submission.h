@@ -12,7 +12,8 @@ struct submission {
 };
 
 /* Reads and checks the spec at path and its model (relative to the spec), as every process of the cluster
-   will do again. Errors: INVALID, UNSUPPORTED or IO, naming the file, key or node. Released with
+   will do again. Errors: INVALID, UNSUPPORTED or IO, naming the file, key or node. What the model's
+   exporter left out is said on stderr. Released with
    submission_fini, also after an error. */
 int submission_load(struct submission *submission, const char *path, struct err *err);
 void submission_fini(struct submission *submission); /* safe on a zeroed one */

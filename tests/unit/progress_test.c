@@ -315,6 +315,23 @@ static void a_run_before_in_the_same_file_hides_no_line(void **state) {
   remove(path);
 }
 
+static void what_an_exporter_left_out_is_one_line(void **state) {
+  struct graph whole = {0}, folded = {.n_lost = 1, .lost = "'fc.bias'"};
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  (void)state;
+  output_lost(file, "weir: note: ", &whole);
+  fflush(file);
+  assert_int_equal(size, 0);
+  output_lost(file, "weir: note: ", &folded);
+  fclose(file);
+  assert_ptr_equal(strstr(text, "weir: note: parameters"), text);
+  assert_non_null(strstr(text, "'fc.bias'"));
+  assert_ptr_equal(strchr(text, '\n'), text + size - 1);
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bar_is_exactly_as_wide_as_asked),
@@ -327,6 +344,7 @@ int main(void) {
       cmocka_unit_test(an_evaluation_says_after_how_much_training),
       cmocka_unit_test(nothing_is_promised_before_the_first_step),
       cmocka_unit_test(durations_and_counts_read_well),
+      cmocka_unit_test(what_an_exporter_left_out_is_one_line),
       cmocka_unit_test(numbers_read_back_as_the_same_double),
       cmocka_unit_test(metrics_lines_have_the_contracts_keys),
       cmocka_unit_test(changes_of_state_are_no_metrics),

@@ -8,8 +8,15 @@
 /* Larger tensors are refused: no machine holds them, and sizes in bytes cannot overflow below it. */
 #define TENSOR_ELEMS_MAX ((int64_t)1 << 36)
 
-/* A file of a few bytes must not fold into gigabytes. What is beyond is computed at each execution. */
+/* A file of a few bytes must not fold into gigabytes, nor take minutes to fold: elements read, written and
+   multiplied count. What is beyond is computed at each execution. */
 #define FOLD_BYTES_MAX ((size_t)64 << 20)
+#define FOLD_WORK_MAX ((double)(1 << 28))
+
+struct fold_budget {
+  size_t bytes;
+  double work;
+};
 
 static int check_size(const struct value *value, const char *what, struct err *err) {
   char text[256];
@@ -72,7 +79,29 @@ static bool is_known(const struct value *value) {
   return value->kind == VALUE_CONSTANT;
 }
 
-static bool is_foldable(const struct graph *graph, const struct node *node, size_t budget_bytes) {
+static double elems_of(const struct value *value) {
+  return value ? (double)shape_elems(&value->shape) : 0;
+}
+
+static size_t bytes_of(const struct value *value) {
+  return value ? (size_t)shape_elems(&value->shape) * dtype_size(value->dtype) : 0;
+}
+
+/* What folding the node takes. Work without inputs' elements where only their shapes are read. */
+static struct fold_budget fold_cost(const struct graph *graph, const struct node *node) {
+  struct fold_budget cost = {0, node->op->multiply_adds ? node->op->multiply_adds(graph, node) : 0};
+  for (int i = 0; i < node->n_inputs && !(node->op->flags & OP_SHAPES); i++)
+    cost.work += elems_of(node_input(graph, node, i));
+  for (int o = 0; o < node->n_outputs; o++) {
+    cost.bytes += bytes_of(node_output(graph, node, o));
+    cost.work += elems_of(node_output(graph, node, o));
+  }
+  return cost;
+}
+
+static bool is_foldable(const struct graph *graph, const struct node *node,
+                        const struct fold_budget *budget) {
+  struct fold_budget cost;
   int present = 0;
   if (!node->op->ref || node->op->flags & OP_RANDOM)
     return false;
@@ -82,29 +111,24 @@ static bool is_foldable(const struct graph *graph, const struct node *node, size
       return false;
     present += value != NULL;
   }
-  for (int i = 0; i < node->n_outputs; i++) {
-    const struct value *value = node_output(graph, node, i);
-    size_t size = value ? (size_t)shape_elems(&value->shape) * dtype_size(value->dtype) : 0;
-    if (size > budget_bytes)
-      return false;
-    budget_bytes -= size;
-  }
-  return present > 0;
+  cost = fold_cost(graph, node);
+  return present > 0 && cost.bytes <= budget->bytes && cost.work <= budget->work;
 }
 
-static int fold_node(struct graph *graph, const struct node *node, size_t *budget_bytes, struct err *err) {
+static int fold_node(struct graph *graph, const struct node *node, struct fold_budget *budget,
+                     struct err *err) {
+  struct fold_budget cost = fold_cost(graph, node);
   struct op_call call;
+  budget->bytes -= cost.bytes;
+  budget->work -= cost.work;
   op_call_init(&call, &graph->arena, graph, node);
   for (int i = 0; i < node->n_inputs; i++)
     if (node->inputs[i] >= 0)
       call.in[i].data = (void *)graph->values[node->inputs[i]].data;
   for (int i = 0; i < node->n_outputs; i++) {
     const struct value *value = node_output(graph, node, i);
-    size_t size = value ? (size_t)shape_elems(&value->shape) * dtype_size(value->dtype) : 0;
-    if (!value)
-      continue;
-    call.out[i].data = arena_new(&graph->arena, size);
-    *budget_bytes -= size;
+    if (value)
+      call.out[i].data = arena_new(&graph->arena, bytes_of(value));
   }
   if (node->op->ref(&call, err))
     return err->code;
@@ -162,7 +186,7 @@ static int resolve_branch(struct graph *graph, struct node *node, bool *is_dropp
 }
 
 int graph_infer(struct graph *graph, struct err *err) {
-  size_t budget_bytes = FOLD_BYTES_MAX;
+  struct fold_budget budget = {FOLD_BYTES_MAX, FOLD_WORK_MAX};
   int n = graph->n_nodes;
   graph->n_nodes = 0;
   for (int i = 0; i < n; i++) {
@@ -174,8 +198,8 @@ int graph_infer(struct graph *graph, struct err *err) {
       continue;
     if (infer_node(graph, node, err))
       return err->code;
-    if (is_foldable(graph, node, budget_bytes)) {
-      if (fold_node(graph, node, &budget_bytes, err))
+    if (is_foldable(graph, node, &budget)) {
+      if (fold_node(graph, node, &budget, err))
         return err->code;
       continue;
     }

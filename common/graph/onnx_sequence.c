@@ -11,8 +11,27 @@ enum { PARTS_MAX = 64 };
 struct sequence {
   Onnx__NodeProto *split;
   const char *name; /* of its output */
+  bool is_split;    /* so far: every reader takes a known element, and the sizes are known */
+  int64_t last;     /* element that is taken */
   int64_t sizes[PARTS_MAX];
   int n; /* parts */
+};
+
+/* A SequenceAt node of one. */
+struct taking {
+  Onnx__NodeProto *node;
+  int sequence, element;
+};
+
+/* All of a graph. Names lead to indices, for a file may hold a million nodes. */
+struct sequences {
+  Onnx__GraphProto *proto;
+  struct names constants, names;
+  const Onnx__TensorProto **tensors; /* of constants */
+  struct sequence *list;
+  struct taking *takings;
+  int n_tensors, n, n_takings;
+  int tensors_capacity, capacity, takings_capacity;
 };
 
 static bool is_op(const Onnx__NodeProto *node, const char *op) {
@@ -37,66 +56,96 @@ static int tensor_ints(const Onnx__TensorProto *tensor, int64_t *ints) {
   return (int)n;
 }
 
-/* The same of an initializer or Constant node of that name. *is_scalar: it has no dimension. */
-static int known_ints(const Onnx__GraphProto *proto, const char *name, int64_t *ints, bool *is_scalar) {
-  const Onnx__TensorProto *tensor = NULL;
+static void constant_add(struct sequences *sequences, const char *name, const Onnx__TensorProto *tensor) {
+  if (!name || !tensor || !names_add(&sequences->constants, name, sequences->n_tensors))
+    return;
+  array_reserve((void **)&sequences->tensors, &sequences->tensors_capacity, sequences->n_tensors,
+                sizeof *sequences->tensors);
+  sequences->tensors[sequences->n_tensors++] = tensor;
+}
+
+static void list_constants(struct sequences *sequences) {
+  const Onnx__GraphProto *proto = sequences->proto;
   for (size_t i = 0; i < proto->n_initializer; i++)
-    if (proto->initializer[i]->name && strcmp(proto->initializer[i]->name, name) == 0)
-      tensor = proto->initializer[i];
+    constant_add(sequences, proto->initializer[i]->name, proto->initializer[i]);
   for (size_t n = 0; n < proto->n_node; n++)
-    if (is_op(proto->node[n], "Constant") && strcmp(proto->node[n]->output[0], name) == 0 &&
-        proto->node[n]->n_attribute == 1)
-      tensor = proto->node[n]->attribute[0]->t;
-  if (!tensor)
+    if (is_op(proto->node[n], "Constant") && proto->node[n]->n_attribute == 1)
+      constant_add(sequences, proto->node[n]->output[0], proto->node[n]->attribute[0]->t);
+}
+
+/* The integers of an initializer or Constant node of that name. *is_scalar: it has no dimension. */
+static int known_ints(const struct sequences *sequences, const char *name, int64_t *ints, bool *is_scalar) {
+  int at = names_find(&sequences->constants, name);
+  if (at < 0)
     return -1;
-  *is_scalar = tensor->n_dims == 0;
-  return tensor_ints(tensor, ints);
+  *is_scalar = sequences->tensors[at]->n_dims == 0;
+  return tensor_ints(sequences->tensors[at], ints);
 }
 
-static bool reads(const Onnx__NodeProto *node, const char *name) {
-  for (size_t i = 0; i < node->n_input; i++)
-    if (strcmp(node->input[i], name) == 0)
-      return true;
-  return false;
+static bool keeps_dims(const Onnx__NodeProto *split) {
+  for (size_t a = 0; a < split->n_attribute; a++)
+    if (split->attribute[a]->name && strcmp(split->attribute[a]->name, "keepdims") == 0)
+      return split->attribute[a]->i != 0;
+  return true;
 }
 
-/* Which element a node takes of the sequence that it reads; -1 if that is not known. */
-static int64_t element_of(const Onnx__GraphProto *proto, const Onnx__NodeProto *node) {
+static void list_splits(struct sequences *sequences) {
+  for (size_t n = 0; n < sequences->proto->n_node; n++) {
+    Onnx__NodeProto *node = sequences->proto->node[n];
+    if (!is_op(node, "SplitToSequence") || node->n_input == 0 ||
+        !names_add(&sequences->names, node->output[0], sequences->n))
+      continue;
+    array_reserve((void **)&sequences->list, &sequences->capacity, sequences->n, sizeof *sequences->list);
+    sequences->list[sequences->n++] =
+        (struct sequence){.split = node, .name = node->output[0], .is_split = keeps_dims(node), .last = -1};
+  }
+}
+
+/* Which element a node takes of the sequence that is its first input; -1 if that is not known. */
+static int element_of(const struct sequences *sequences, const Onnx__NodeProto *node) {
   int64_t ints[PARTS_MAX];
   bool is_scalar;
   if (!is_op(node, "SequenceAt") || node->n_input != 2 ||
-      known_ints(proto, node->input[1], ints, &is_scalar) != 1 || ints[0] < 0 || ints[0] >= PARTS_MAX)
+      known_ints(sequences, node->input[1], ints, &is_scalar) != 1 || ints[0] < 0 || ints[0] >= PARTS_MAX)
     return -1;
-  return ints[0];
+  return (int)ints[0];
 }
 
-/* Finds the parts' sizes. False if a reader or a size is not known. */
-static bool sequence_init(struct sequence *sequence, const Onnx__GraphProto *proto, Onnx__NodeProto *split) {
-  int64_t sizes[PARTS_MAX] = {1}, last = -1;
+/* Notes who reads which sequence. */
+static void list_takings(struct sequences *sequences) {
+  for (size_t n = 0; n < sequences->proto->n_node; n++) {
+    Onnx__NodeProto *node = sequences->proto->node[n];
+    for (size_t i = 0; i < node->n_input; i++) {
+      int at = names_find(&sequences->names, node->input[i]);
+      int element = at < 0 || i > 0 ? -1 : element_of(sequences, node);
+      if (at < 0)
+        continue;
+      if (element < 0)
+        sequences->list[at].is_split = false;
+      else if (element > sequences->list[at].last)
+        sequences->list[at].last = element;
+      array_reserve((void **)&sequences->takings, &sequences->takings_capacity, sequences->n_takings,
+                    sizeof *sequences->takings);
+      sequences->takings[sequences->n_takings++] = (struct taking){node, at, element};
+    }
+  }
+}
+
+/* Finds the parts' sizes. */
+static void find_sizes(const struct sequences *sequences, struct sequence *sequence) {
+  const Onnx__NodeProto *split = sequence->split;
+  int64_t sizes[PARTS_MAX] = {1};
   int n_sizes = 1;
   bool is_scalar = true;
-  *sequence = (struct sequence){.split = split, .name = split->output[0]};
-  for (size_t a = 0; a < split->n_attribute; a++)
-    if (split->attribute[a]->name && strcmp(split->attribute[a]->name, "keepdims") == 0 &&
-        split->attribute[a]->i == 0)
-      return false;
-  for (size_t n = 0; n < proto->n_node; n++) {
-    int64_t element = 0;
-    if (!reads(proto->node[n], sequence->name))
-      continue;
-    element = element_of(proto, proto->node[n]);
-    if (element < 0)
-      return false;
-    last = element > last ? element : last;
-  }
   if (split->n_input > 1)
-    n_sizes = known_ints(proto, split->input[1], sizes, &is_scalar);
-  if (last < 0 || n_sizes < 1 || (!is_scalar && last >= n_sizes))
-    return false;
-  sequence->n = is_scalar ? (int)last + 1 : n_sizes;
+    n_sizes = known_ints(sequences, split->input[1], sizes, &is_scalar);
+  if (sequence->last < 0 || n_sizes < 1 || (!is_scalar && sequence->last >= n_sizes))
+    sequence->is_split = false;
+  if (!sequence->is_split)
+    return;
+  sequence->n = is_scalar ? (int)sequence->last + 1 : n_sizes;
   for (int i = 0; i < sequence->n; i++)
     sequence->sizes[i] = sizes[is_scalar ? 0 : i];
-  return true;
 }
 
 static void replace_text(char **text, char *by) {
@@ -125,21 +174,19 @@ static Onnx__NodeProto *sizes_new(const struct sequence *sequence) {
   return node;
 }
 
+/* The SequenceAt becomes the Identity of one of the Split's outputs. */
+static void taking_lower(const struct sequences *sequences, const struct taking *taking) {
+  Onnx__NodeProto *node = taking->node;
+  replace_text(&node->op_type, mem_strdup("Identity"));
+  replace_text(&node->input[0], mem_printf("%s.%d", sequences->list[taking->sequence].name, taking->element));
+  free(node->input[1]);
+  node->n_input = 1;
+}
+
 /* The Split keeps its node, whose inputs and outputs change. */
 static void sequence_lower(const struct sequence *sequence, Onnx__GraphProto *proto) {
   Onnx__NodeProto *split = sequence->split;
-  char *name = mem_strdup(sequence->name);
-  for (size_t n = 0; n < proto->n_node; n++) {
-    Onnx__NodeProto *node = proto->node[n];
-    int64_t element;
-    if (!reads(node, name))
-      continue;
-    element = element_of(proto, node);
-    replace_text(&node->op_type, mem_strdup("Identity"));
-    replace_text(&node->input[0], mem_printf("%s.%d", name, (int)element));
-    free(node->input[1]);
-    node->n_input = 1;
-  }
+  char *name = split->output[0];
   proto->node = mem_resize(proto->node, (proto->n_node + 1) * sizeof *proto->node);
   proto->node[proto->n_node++] = sizes_new(sequence);
   replace_text(&split->op_type, mem_strdup("Split"));
@@ -149,7 +196,6 @@ static void sequence_lower(const struct sequence *sequence, Onnx__GraphProto *pr
     split->n_input = 2;
   }
   replace_text(&split->input[1], mem_printf("%s.sizes", name));
-  free(split->output[0]);
   split->n_output = (size_t)sequence->n;
   split->output = mem_resize(split->output, split->n_output * sizeof *split->output);
   for (int i = 0; i < sequence->n; i++)
@@ -158,11 +204,28 @@ static void sequence_lower(const struct sequence *sequence, Onnx__GraphProto *pr
 }
 
 void onnx_sequences_lower(Onnx__GraphProto *proto) {
-  size_t n = proto->n_node;
-  for (size_t i = 0; i < n; i++) {
-    struct sequence sequence;
-    Onnx__NodeProto *node = proto->node[i];
-    if (is_op(node, "SplitToSequence") && node->n_input > 0 && sequence_init(&sequence, proto, node))
-      sequence_lower(&sequence, proto);
+  struct sequences sequences = {.proto = proto};
+  list_splits(&sequences);
+  if (sequences.n) {
+    list_constants(&sequences);
+    list_takings(&sequences);
   }
+  for (size_t o = 0; o < proto->n_output && sequences.n; o++) {
+    int at = proto->output[o]->name ? names_find(&sequences.names, proto->output[o]->name) : -1;
+    if (at >= 0)
+      sequences.list[at].is_split = false;
+  }
+  for (int s = 0; s < sequences.n; s++)
+    find_sizes(&sequences, &sequences.list[s]);
+  for (int t = 0; t < sequences.n_takings; t++)
+    if (sequences.list[sequences.takings[t].sequence].is_split)
+      taking_lower(&sequences, &sequences.takings[t]);
+  for (int s = 0; s < sequences.n; s++)
+    if (sequences.list[s].is_split)
+      sequence_lower(&sequences.list[s], proto);
+  names_fini(&sequences.constants);
+  names_fini(&sequences.names);
+  free(sequences.tensors);
+  free(sequences.list);
+  free(sequences.takings);
 }

@@ -346,6 +346,38 @@ static void functions_without_end_are_refused(void **state) {
   refuse(&build, ERR_INVALID, "a call of function 'f' has 2 inputs");
 }
 
+/* A thousand sums of four million ones that a shape of 16 bytes makes. */
+static void a_small_file_does_not_fold_for_minutes(void **state) {
+  const int64_t dims[] = {2048, 2048};
+  struct onnx_build build;
+  struct graph *graph;
+  Onnx__TensorProto *shape;
+  char name[16], before[32] = "y";
+  (void)state;
+  onnx_build_mlp(&build, 2, 2, 2);
+  shape = onnx_build_tensor(&build, "shape", ONNX__TENSOR_PROTO__DATA_TYPE__INT64, DIMS(2));
+  onnx_build_raw(&build, shape, dims, sizeof dims);
+  onnx_build_add(&build, shape);
+  Onnx__NodeProto **nodes = arena_new(&build.arena, 3000 * sizeof *nodes);
+  memcpy(nodes, build.graph.node, build.graph.n_node * sizeof *nodes);
+  build.graph.node = nodes;
+  onnx_build_node(&build, "ConstantOfShape", NULL, "shape", "big");
+  for (int i = 0; i < 1000; i++) {
+    char inputs[64];
+    snprintf(name, sizeof name, "r%d", i);
+    onnx_build_int(&build, onnx_build_node(&build, "ReduceSum", NULL, "big", name), "keepdims", 0);
+    snprintf(inputs, sizeof inputs, "%s,%s", before, name);
+    snprintf(before, sizeof before, "a%d", i);
+    onnx_build_node(&build, "Add", NULL, inputs, before);
+  }
+  build.graph.output[0]->name = arena_strdup(&build.arena, before);
+  graph = load(&build);
+  assert_false(has_op(graph, "ConstantOfShape"));
+  assert_true(has_op(graph, "ReduceSum")); /* what is left for each execution */
+  assert_true(graph->n_nodes < 3 + 1000 + 1000);
+  graph_free(graph);
+}
+
 /* A metadata entry as newer files have it, in a field that our onnx.proto does not know. */
 static void add_metadata(struct onnx_build *build, ProtobufCMessage *message, unsigned tag, const char *key,
                          const char *value) {
@@ -436,6 +468,7 @@ int main(void) {
       cmocka_unit_test(branches_that_data_decides_are_refused_by_name),
       cmocka_unit_test(calls_of_local_functions_become_their_nodes),
       cmocka_unit_test(functions_without_end_are_refused),
+      cmocka_unit_test(a_small_file_does_not_fold_for_minutes),
       cmocka_unit_test(parameters_that_the_exporter_lost_are_listed),
       cmocka_unit_test(the_error_of_a_fixed_batch_says_so),
   };

@@ -90,12 +90,27 @@ static void remove_value_infos(Onnx__GraphProto *graph) {
   graph->n_value_info = 0;
 }
 
-static void freeze_graph(Onnx__GraphProto *graph) {
+/* The nodes of functions and branches: their dropouts stay, as identities. */
+static void freeze_inner(Onnx__NodeProto *const *nodes, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    Onnx__NodeProto *node = nodes[i];
+    if (strcmp(node->op_type, "BatchNormalization") == 0)
+      freeze_batch_norm(node);
+    else if (strcmp(node->op_type, "Dropout") == 0)
+      freeze_dropout(node);
+    for (size_t a = 0; a < node->n_attribute; a++)
+      if (node->attribute[a]->g)
+        freeze_inner(node->attribute[a]->g->node, node->attribute[a]->g->n_node);
+  }
+}
+
+static void freeze_model(Onnx__ModelProto *model) {
+  Onnx__GraphProto *graph = model->graph;
   bypass_dropouts(graph);
   export_expect_draws(graph);
-  for (size_t n = 0; n < graph->n_node; n++)
-    if (strcmp(graph->node[n]->op_type, "BatchNormalization") == 0)
-      freeze_batch_norm(graph->node[n]);
+  freeze_inner(graph->node, graph->n_node);
+  for (size_t f = 0; f < model->n_functions; f++)
+    freeze_inner(model->functions[f]->node, model->functions[f]->n_node);
   remove_left_overs(graph);
   remove_value_infos(graph);
 }
@@ -123,7 +138,7 @@ int export_onnx(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, c
     goto out;
   for (int i = 0; i < trained.n; i++)
     onnx_replace(model->graph, &trained.tensors[i]);
-  freeze_graph(model->graph);
+  freeze_model(model);
   write_packed(model, path, err);
 out:
   if (model)

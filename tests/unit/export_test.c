@@ -178,6 +178,43 @@ static void what_only_a_branch_reads_stays(void **state) {
   onnx__model_proto__free_unpacked(exported, NULL);
 }
 
+static void functions_are_in_inference_form_too(void **state) {
+  Onnx__FunctionProto function = ONNX__FUNCTION_PROTO__INIT, *functions[] = {&function};
+  struct onnx_build build;
+  Onnx__ModelProto *exported;
+  Onnx__NodeProto *node;
+  (void)state;
+  onnx_build_init(&build, 17);
+  onnx_build_input(&build, "x", DIMS(-1, 2, 3));
+  onnx_build_weight(&build, "scale", DIMS(2));
+  onnx_build_weight(&build, "shift", DIMS(2));
+  onnx_build_weight(&build, "mean", DIMS(2));
+  onnx_build_weight(&build, "var", DIMS(2));
+  node = onnx_build_node(&build, "BatchNormalization", NULL, "a,b,c,d,e", "n,m,v");
+  onnx_build_int(&build, node, "training_mode", 1);
+  onnx_build_node(&build, "Dropout", NULL, "n", "o,mask");
+  function.name = (char *)"f";
+  function.domain = (char *)"local";
+  function.n_input = onnx_build_names(&build, "a,b,c,d,e", &function.input);
+  function.n_output = onnx_build_names(&build, "o", &function.output);
+  function.n_node = 2;
+  function.node = arena_copy(&build.arena, build.graph.node, 2 * sizeof(void *));
+  build.model.functions = functions;
+  build.model.n_functions = 1;
+  build.graph.n_node = 0;
+  onnx_build_node(&build, "f", NULL, "x,scale,shift,mean,var", "z")->domain = (char *)"local";
+  onnx_build_node(&build, "Flatten", NULL, "z", "y");
+  onnx_build_output(&build, "y");
+  exported = export_with(&build, 1);
+  node = exported->functions[0]->node[0];
+  assert_int_equal(node->n_attribute, 0);
+  assert_int_equal(node->n_output, 1);
+  node = exported->functions[0]->node[1];
+  assert_string_equal(node->op_type, "Identity");
+  assert_int_equal(node->n_output, 1);
+  onnx__model_proto__free_unpacked(exported, NULL);
+}
+
 static int setup(void **state) {
   int file = mkstemp(path);
   (void)state;
@@ -195,6 +232,7 @@ int main(void) {
       cmocka_unit_test(draws_and_dropout_are_gone),
       cmocka_unit_test(draws_of_another_range_stay),
       cmocka_unit_test(what_only_a_branch_reads_stays),
+      cmocka_unit_test(functions_are_in_inference_form_too),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

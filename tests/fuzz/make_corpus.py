@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes the seeds of tests/fuzz/corpus/onnx: small models that together hold every kind of thing that the reader
-reads. Needs the Python package onnx. Files named finding-* are not made here: the fuzzer found them."""
+reads. Needs the Python package onnx. Files named finding-* are what the fuzzer found; those that are not made here are as it left
+them."""
 import os
 
 import numpy as np
@@ -96,6 +97,10 @@ def main():
          [tensor("w", 3, 4), ints("k", 2), ints("nd", 0, 1), numpy_helper.from_array(np.float32(1), "up"),
           scalar("one", 1, np.int64), tensor("gs", 1), ints("full", 0, 2, 2), ints("flat", 0, -1), tensor("slope", 1),
           scalar("lo", -1, np.float32), scalar("hi", 1, np.float32)], [3], opset=18)
+    # finding: without a bias the reference kernel read behind the zero that stood for it
+    save("finding-layer-norm-without-bias",
+         [node("MatMul", "x w", "h"), node("LayerNormalization", "h s", "l"), node("Flatten", "l", "y")],
+         [tensor("w", 4, 4), tensor("s", 4)], [3, 4])
 
 
 if __name__ == "__main__":

@@ -18,13 +18,17 @@ import torch
 import models
 
 BATCH = 8
-EXPORTERS = ("old", "new")
+EXPORTERS = ("old", "new", "optimized")
 BATCHES = ("dynamic", "fixed")
 
 
-def export(case, path, exporter="new", batch="dynamic", samples=BATCH, module=None, optimize=None):
-    """Writes the case's module, in training form, to path. optimize: None leaves the newer exporter its default, but
-    where that would fold batch norm into convolutions."""
+def exporters_of(case):
+    """Left to its defaults, the newer exporter folds batch norm into convolutions."""
+    return [name for name in EXPORTERS if name != "optimized" or not case.has_batch_norm]
+
+
+def export(case, path, exporter="new", batch="dynamic", samples=BATCH, module=None):
+    """Writes the case's module, in training form, to path."""
     columns = list(case.data(samples).items())[:-1]
     names, inputs = [name for name, _ in columns], tuple(torch.tensor(column) for _, column in columns)
     module = module or case.build()
@@ -34,8 +38,7 @@ def export(case, path, exporter="new", batch="dynamic", samples=BATCH, module=No
         if batch == "dynamic":
             options.update(dynamic_axes={name: {0: "batch"} for name in [*names, "output"]})
     else:
-        options.update(dynamo=True, verbose=False,
-                       optimize=not case.has_batch_norm if optimize is None else optimize)
+        options.update(dynamo=True, verbose=False, optimize=exporter == "optimized")
         if batch == "dynamic":
             options.update(dynamic_shapes=tuple({0: torch.export.Dim("batch")} for _ in names))
     logging.disable(logging.WARNING)
@@ -48,7 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=["all", *models.FULL])
     parser.add_argument("-o", "--out", required=True, help="a folder; made if it is not there")
-    parser.add_argument("--exporter", choices=EXPORTERS, default="new", help="old: TorchScript's")
+    parser.add_argument("--exporter", choices=EXPORTERS, default="new", help="old: TorchScript's; optimized: the newer one with its defaults, which do not keep what a model is")
     parser.add_argument("--batch", choices=BATCHES, default="dynamic", help=f"fixed: {BATCH} samples")
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)

@@ -32,6 +32,7 @@ struct launcher {
   char address[ADDRESS_MAX];
   char **environment; /* of the children: ours and the store */
   char *store;        /* its last entry but NULL */
+  char *data_root;
   pthread_t supervisor;
   bool is_supervised;
 
@@ -66,6 +67,7 @@ static void kill_locked(struct launcher *launcher, int signal_number);
 int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err) {
   struct launcher *launcher = mem_new(sizeof *launcher);
   launcher->options = *options;
+  launcher->data_root = mem_strdup(options->data_root);
   pthread_mutex_init(&launcher->lock, NULL);
   pthread_cond_init(&launcher->changed, NULL);
   if (launcher_prepare(launcher, err) || launcher_start_coordinator(launcher, err) ||
@@ -213,7 +215,7 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
   child_clear_arguments(child);
   if (child->role == CHILD_WORKER) {
     child_argument(child, "--threads=%d", launcher->options.threads);
-    child_argument(child, "--data-root=/");
+    child_argument(child, "--data-root=%s", launcher->data_root);
   } else {
     child_argument(child, child->role == CHILD_COORDINATOR ? "--role=coordinator" : "--role=parameters");
     child_argument(child, "--listen=127.0.0.1:%d", child->port);
@@ -298,6 +300,7 @@ void launcher_stop(struct launcher *launcher) {
   free(launcher->children);
   free(launcher->environment);
   free(launcher->store);
+  free(launcher->data_root);
   pthread_mutex_destroy(&launcher->lock);
   pthread_cond_destroy(&launcher->changed);
   free(launcher);

@@ -61,6 +61,11 @@ static const struct option_def train_options[] = {
      .most = 1024,
      .help = "executors of each worker; a microbatch is computed by one of them. Default: this machine's "
              "cores, shared out among the workers."},
+    {.name = "data-root",
+     .kind = OPTION_TEXT,
+     .value = "DIR",
+     .fallback = "/",
+     .help = "the spec's data.root lies below this folder, or is joined to it if it is relative."},
     {.name = "store",
      .kind = OPTION_TEXT,
      .value = "URL",

@@ -35,6 +35,7 @@ int training_launch(struct training *training, struct err *err) {
   struct launcher_options options = {
       .logs = logs,
       .store = store,
+      .data_root = training->data_root,
       .servers = (int)args_count(args, "servers"),
       .workers = workers,
       .threads = thread_count(training, workers),
@@ -268,4 +269,5 @@ void training_fini(struct training *training) {
   run_file_fini(&training->replaced);
   free(training->out);
   free(training->absolute);
+  free(training->data_root);
 }

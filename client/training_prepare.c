@@ -1,4 +1,5 @@
 /* `weir train` before anything is started: the spec, the model, the folder. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "common/spec.h"
 
 static int check_options(const struct training *training, struct err *err);
+static int find_data_root(struct training *training, struct err *err);
 static int check_workers(const struct training *training, struct err *err);
 static int folder_begin(struct training *training, struct err *err);
 static int folder_resume(struct training *training, struct err *err);
@@ -22,8 +24,8 @@ static int metrics_begin(struct training *training, struct err *err);
 int training_prepare(struct training *training, struct err *err) {
   const struct args *args = training->args;
   char sha256[SHA256_HEX_SIZE];
-  if (check_options(training, err) || submission_load(&training->submission, args->arguments[0], err) ||
-      check_workers(training, err))
+  if (check_options(training, err) || find_data_root(training, err) ||
+      submission_load(&training->submission, args->arguments[0], err) || check_workers(training, err))
     return err->code;
   sha256_hex(training->submission.onnx, training->submission.onnx_size, sha256);
   training->run.model_sha256 = mem_strdup(sha256);
@@ -45,6 +47,14 @@ static int check_options(const struct training *training, struct err *err) {
   if (args_flag(args, "resume") && args_text(args, "from"))
     return err_set(err, ERR_INVALID, "--from is for the start of a run: leave it out with --resume");
   return args_text(args, "store") ? stored_url_check(args_text(args, "store"), err) : ERR_OK;
+}
+
+static int find_data_root(struct training *training, struct err *err) {
+  const char *folder = args_text(training->args, "data-root");
+  training->data_root = realpath(folder, NULL);
+  if (!training->data_root)
+    return err_errno(err, errno, "--data-root %s", folder);
+  return ERR_OK;
 }
 
 /* Fewer would wait for ever. */

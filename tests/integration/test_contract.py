@@ -84,6 +84,19 @@ def test_a_second_interrupt_does_not_wait_for_the_checkpoint():
             assert "to resume: " in training.output() and "was not paused" in training.output(), training.output()
 
 
+def test_relative_data_lies_below_the_data_root():
+    with Folder() as folder:
+        folder.small_data(64, 32)
+        os.mkdir(folder.file("below"))
+        with open(folder.small_spec(folder.model("mlp", "--hidden", "4"), 2, 2, 2)) as file:
+            spec = folder.file("relative.yaml", file.read().replace(f"root: {folder.path}\n", "root: ./\n"))
+        out = folder.file("out")
+        weir("train", spec, "--out", out, "--data-root", folder.path)
+        for root, complaint in (("below", "below/train-images-idx3"), ("none", "none: No such file")):
+            answer = weir("train", spec, "--out", out, "--force", "--data-root", folder.file(root), status=2)
+            assert complaint in answer.stderr, answer
+
+
 def test_train_starts_a_killed_worker_again():
     with Folder() as folder:
         spec, metrics = endless(folder), folder.file("m.jsonl")

@@ -110,13 +110,15 @@ static struct launcher *start(struct launcher_options options) {
   struct err err = ERR_NONE;
   options.logs = folder;
   options.store = "file:///nowhere";
+  options.data_root = "/";
   if (launcher_start(&options, &launcher, &err))
     fail_msg("%s", err.text);
   return launcher;
 }
 
 static void a_missing_program_is_named(void **state) {
-  struct launcher_options options = {.logs = folder, .store = "file:///nowhere", .servers = 1, .workers = 1};
+  struct launcher_options options = {
+      .logs = folder, .store = "file:///nowhere", .data_root = "/", .servers = 1, .workers = 1};
   struct launcher *launcher = NULL;
   struct err err = ERR_NONE;
   char path[4096];

@@ -77,7 +77,7 @@ static bool is_empty(const char *text) {
 static int check_columns(const Weir__DataSource *source, const char *key, struct err *err) {
   for (size_t i = 0; i < source->n_columns; i++) {
     if (is_empty(source->columns[i]->key) || is_empty(source->columns[i]->value))
-      return err_set(err, ERR_INVALID, "%s.columns: wants names and files, as in {tokens: tokens.npy}", key);
+      return err_set(err, ERR_INVALID, "%s.columns: wants names and what they hold, as in {tokens: tokens.npy}", key);
     for (size_t other = 0; other < i; other++)
       if (strcmp(source->columns[other]->key, source->columns[i]->key) == 0)
         return err_set(err, ERR_INVALID, "%s.columns: '%.100s' is there twice", key, source->columns[i]->key);
@@ -98,8 +98,6 @@ static int check_model(const Weir__ModelSpec *model, struct err *err) {
 static int check_source(const Weir__DataSource *source, const char *key, struct err *err) {
   if (!source->format)
     return err_set(err, ERR_INVALID, "%s.format: is missing, as in {format: idx, ...}", key);
-  if (source->n_columns && (source->images || source->labels))
-    return err_set(err, ERR_INVALID, "%s: either 'images' and 'labels' (idx) or 'columns' (npy)", key);
   return check_columns(source, key, err);
 }
 

@@ -131,6 +131,20 @@ static void a_bad_file_is_refused_with_its_name_and_cause(void **state) {
   refuse("images", "nine", ERR_INVALID, "10 images but 9 labels");
 }
 
+static void a_key_of_another_format_is_refused_by_name(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  strcpy(spec->data->train->format, "npy"); /* as long */
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), ERR_INVALID);
+  assert_string_equal(err.text, "data.train.images: is not a key of format 'npy' (it has: columns)");
+  strcpy(spec->data->train->format, "ids");
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "data.train.format: 'ids' is not known (known: idx npy"));
+  spec_free(spec);
+}
+
 static void damaged_gzip_never_crashes_the_reader(void **state) {
   struct err err = ERR_NONE;
   struct dataset *dataset;
@@ -431,6 +445,7 @@ static void evaluation_covers_every_sample_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bad_file_is_refused_with_its_name_and_cause),
+      cmocka_unit_test(a_key_of_another_format_is_refused_by_name),
       cmocka_unit_test(damaged_gzip_never_crashes_the_reader),
       cmocka_unit_test(the_data_root_confines_a_spec),
       cmocka_unit_test(gzip_and_plain_have_the_same_content_hash),

@@ -198,7 +198,7 @@ static void a_file_that_is_not_npy_is_refused_with_its_name(void **state) {
   refuse("x: a..b/../../floats.npy", ERR_INVALID, "names no file below");
   refuse("x: /etc/passwd", ERR_INVALID, "'/etc/passwd' names no file below");
   refuse("x: floats.npy, flags: three.npy", ERR_INVALID, "2 x but 3 flags");
-  refuse("", ERR_INVALID, "format npy needs the key 'columns'");
+  refuse("", ERR_INVALID, "data.train.columns: is missing; format 'npy' has the keys columns");
 }
 
 static void damaged_arrays_never_crash_the_reader(void **state) {

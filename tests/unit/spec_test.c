@@ -104,8 +104,6 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("microbatches: 8", "microbatches: 7", "train.microbatches: 7 does not divide train.batch 128");
   refuse("microbatches: 8", "microbatches: 0", "train.microbatches");
   refuse("batch: 128", "batch: 0", "train.batch");
-  refuse("labels: b.gz}", "columns: {x: x.npy}}",
-         "data.train: either 'images' and 'labels' (idx) or 'columns'");
   refuse("idx, images: a.gz, labels: b.gz}", "npy, columns: {x: \"\"}}",
          "data.train.columns: wants names and");
   refuse("idx, images: a.gz, labels: b.gz}", "npy, columns: {x: a, x: b}}", "columns: 'x' is there twice");

@@ -17,42 +17,6 @@ struct dataset {
   char sha256[SHA256_HEX_SIZE];
 };
 
-#define FORMAT(name) extern const struct format_def format_##name;
-#include "worker/data/format.def"
-#undef FORMAT
-
-static const struct format_def *const format_defs[] = {
-#define FORMAT(name) &format_##name,
-#include "worker/data/format.def"
-#undef FORMAT
-};
-
-const struct format_def *format_find(const char *name) {
-  for (size_t i = 0; i < sizeof format_defs / sizeof *format_defs; i++)
-    if (strcmp(format_defs[i]->name, name) == 0)
-      return format_defs[i];
-  return NULL;
-}
-
-const char *format_names(void) {
-  return ""
-#define FORMAT(name) #name " "
-#include "worker/data/format.def"
-#undef FORMAT
-      ;
-}
-
-int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err) {
-  bool is_below = *file && *file != '/';
-  for (const char *part = file; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
-    is_below &= strcmp(part, "..") != 0 && strncmp(part, "../", 3) != 0;
-  if (!is_below)
-    return err_set(err, ERR_INVALID, "'%s' names no file below %s", file, folder);
-  if ((size_t)snprintf(out, size, "%s/%s", folder, file) >= size)
-    return err_set(err, ERR_INVALID, "the path of '%s' is too long", file);
-  return 0;
-}
-
 /* The folder of spec->data.root under data_root, without "..", so that no spec reads outside it. */
 static int resolve_folder(const char *root, const char *data_root, char *out, size_t size, struct err *err) {
   char base[PATH_MAX], joined[PATH_MAX], real[PATH_MAX];
@@ -86,22 +50,21 @@ static void hash_columns(struct dataset *dataset) {
 
 int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, const char *data_root,
                  struct dataset **out, struct err *err) {
-  const struct format_def *format = format_find(source->format);
-  struct dataset *dataset;
   char folder[PATH_MAX];
+  const Weir__DataSource *train = spec->data->train;
+  struct format_source files = {source == train ? "data.train" : "data.eval", folder, source, train};
+  struct dataset *dataset;
   *out = NULL;
-  if (!format)
-    return err_set(err, ERR_INVALID, "format '%s' is not known; known: %s", source->format, format_names());
   if (resolve_folder(spec->data->root ? spec->data->root : "", data_root, folder, sizeof folder, err))
     return err->code;
   dataset = mem_new(sizeof *dataset);
-  if (format->open(folder, source, dataset->columns, &dataset->n_columns, err))
+  if (format_open(&files, dataset->columns, &dataset->n_columns, err))
     goto out;
   for (int c = 1; c < dataset->n_columns; c++)
     if (dataset->columns[c].samples != dataset->columns[0].samples) {
-      err_set(err, ERR_INVALID, "%llu %s but %llu %s in %s", (unsigned long long)dataset->columns[0].samples,
-              dataset->columns[0].name, (unsigned long long)dataset->columns[c].samples,
-              dataset->columns[c].name, folder);
+      err_set(err, ERR_INVALID, "%s: %llu %s but %llu %s in %s", files.key,
+              (unsigned long long)dataset->columns[0].samples, dataset->columns[0].name,
+              (unsigned long long)dataset->columns[c].samples, dataset->columns[c].name, folder);
       goto out;
     }
   hash_columns(dataset);

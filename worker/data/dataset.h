@@ -19,8 +19,10 @@ struct column_form {
 };
 
 /* Opens a source of spec->data below data_root (the worker's --data-root; an absolute data.root must lie
-   below it, a relative one is joined to it). Errors: INVALID, NOT_FOUND or CORRUPT naming file and cause
-   (missing, cut short, not gzip where it should be, wrong magic, counts that differ). */
+   below it, a relative one is joined to it). Errors: INVALID, NOT_FOUND or CORRUPT naming the key (data.train
+   or data.eval), file and cause (missing, cut short, not gzip where it should be, wrong magic, counts that
+   differ).
+ */
 int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, const char *data_root,
                  struct dataset **out, struct err *err);
 void dataset_close(struct dataset *dataset); /* NULL is ignored */

@@ -7,18 +7,37 @@
 
 enum { COLUMNS_MAX = 16 };
 
-struct format_def {
-  const char *name;
-  /* Fills columns[0 .. *n) from the files of source below folder. What was filled is released by the caller,
-     also after an error. Errors: INVALID, NOT_FOUND, CORRUPT or IO, naming file and cause. */
-  int (*open)(const char *folder, const Weir__DataSource *source, struct column *columns, int *n,
-              struct err *err);
+/* What a format is asked to read. */
+struct format_source {
+  const char *key;    /* "data.train" or "data.eval", for messages */
+  const char *folder; /* its files lie in or below it */
+  const Weir__DataSource *spec;
+  const Weir__DataSource *train; /* what classes and characters are numbered by: data.train, or spec itself */
 };
 
-const struct format_def *format_find(const char *name); /* NULL if unknown */
-const char *format_names(void);                         /* "idx npy" for messages */
+struct format_def {
+  const char *name;
+  /* The keys of DataSource that it reads besides 'format': those that must be given, and those that may be.
+     Each list is ended by NULL. Others are refused before open is called. */
+  const char *const *required, *const *optional;
+  /* Fills columns[0 .. *n) from the files of the source. What was filled is released by the caller, also
+     after an error. Errors: INVALID, NOT_FOUND, CORRUPT, UNSUPPORTED, NO_MEMORY or IO, naming file and cause.
+   */
+  int (*open)(const struct format_source *source, struct column *columns, int *n, struct err *err);
+};
+
+/* Opens a source by the format that it names. Errors: INVALID naming the key, "data.train.labels: ...", or
+   those of the format's open, after "data.train: ". */
+int format_open(const struct format_source *source, struct column *columns, int *n, struct err *err);
 
 /* The path of a source's file, which lies in the folder or below it. Errors: INVALID naming it. */
 int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err);
+
+/* Maps a source's file. path: PATH_MAX bytes, for messages. Errors: those of format_path and mapping_open. */
+int format_map(const struct format_source *source, const char *file, char *path, struct mapping **out,
+               struct err *err);
+
+/* malloc for what a file announces. Errors: NO_MEMORY naming the path, when there is less than that. */
+int format_alloc(const char *path, uint64_t bytes, void **out, struct err *err);
 
 #endif

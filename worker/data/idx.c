@@ -126,15 +126,18 @@ static int read_column(const char *folder, const char *name, const char *file_na
   return code;
 }
 
-static int idx_open(const char *folder, const Weir__DataSource *source, struct column *columns, int *n,
-                    struct err *err) {
-  if (!source->images)
-    return err_set(err, ERR_INVALID, "format idx needs the key 'images', the file of the samples");
-  if (read_column(folder, "images", source->images, &columns[(*n)++], err))
+static int idx_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {
+  const Weir__DataSource *spec = source->spec;
+  if (read_column(source->folder, "images", spec->images, &columns[(*n)++], err))
     return err->code;
-  if (source->labels && read_column(folder, "labels", source->labels, &columns[(*n)++], err))
+  if (spec->labels && read_column(source->folder, "labels", spec->labels, &columns[(*n)++], err))
     return err->code;
   return 0;
 }
 
-const struct format_def format_idx = {"idx", idx_open};
+const struct format_def format_idx = {
+    .name = "idx",
+    .required = (const char *const[]){"images", NULL},
+    .optional = (const char *const[]){"labels", NULL},
+    .open = idx_open,
+};

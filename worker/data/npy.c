@@ -199,27 +199,27 @@ static int read_array(const char *path, const unsigned char *bytes, uint64_t siz
   return describe(&header, size - begin - length, column, err);
 }
 
-static int read_column(const char *folder, const char *name, const char *file_name, struct column *column,
-                       struct err *err) {
+static int read_column(const struct format_source *source, const char *name, const char *file_name,
+                       struct column *column, struct err *err) {
   char path[PATH_MAX];
   *column = (struct column){.name = name};
-  if (format_path(folder, file_name, path, sizeof path, err) || mapping_open(path, &column->mapping, err))
+  if (format_map(source, file_name, path, &column->mapping, err))
     return err->code;
   return read_array(path, mapping_data(column->mapping), mapping_size(column->mapping), column, err);
 }
 
-static int npy_open(const char *folder, const Weir__DataSource *source, struct column *columns, int *n,
-                    struct err *err) {
-  if (source->n_columns == 0)
-    return err_set(err, ERR_INVALID, "format npy needs the key 'columns', as in {tokens: tokens.npy}");
-  if (source->n_columns > COLUMNS_MAX)
-    return err_set(err, ERR_UNSUPPORTED, "%zu columns; at most %d are read", source->n_columns, COLUMNS_MAX);
-  for (size_t i = 0; i < source->n_columns; i++) {
-    const Weir__DataSource__ColumnsEntry *entry = source->columns[i];
-    if (read_column(folder, entry->key, entry->value, &columns[(*n)++], err))
+static int npy_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {
+  for (size_t i = 0; i < source->spec->n_columns; i++) {
+    const Weir__DataSource__ColumnsEntry *entry = source->spec->columns[i];
+    if (read_column(source, entry->key, entry->value, &columns[(*n)++], err))
       return err->code;
   }
   return 0;
 }
 
-const struct format_def format_npy = {"npy", npy_open};
+const struct format_def format_npy = {
+    .name = "npy",
+    .required = (const char *const[]){"columns", NULL},
+    .optional = (const char *const[]){NULL},
+    .open = npy_open,
+};

@@ -60,9 +60,9 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
   char both[2 * SHA256_HEX_SIZE];
   int length;
   if (dataset_open(loaded->spec, data->train, options->data_root, &loaded->train, err))
-    return err_prefix(err, "data.train");
+    return err->code;
   if (data->eval && dataset_open(loaded->spec, data->eval, options->data_root, &loaded->eval, err))
-    return err_prefix(err, "data.eval");
+    return err->code;
   length = snprintf(both, sizeof both, "%s%s", dataset_sha256(loaded->train),
                     loaded->eval ? dataset_sha256(loaded->eval) : "");
   sha256_hex(both, (size_t)length, loaded->dataset_sha256);

@@ -1,0 +1,119 @@
+/* The table of formats, and what several of them need. */
+#include "worker/data/format.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory_available.h"
+
+#define FORMAT(name) extern const struct format_def format_##name;
+#include "worker/data/format.def"
+#undef FORMAT
+
+static const struct format_def *const format_defs[] = {
+#define FORMAT(name) &format_##name,
+#include "worker/data/format.def"
+#undef FORMAT
+};
+
+static const char format_names[] =
+#define FORMAT(name) " " #name
+#include "worker/data/format.def"
+#undef FORMAT
+    ;
+
+static const struct format_def *find_format(const char *name) {
+  for (size_t i = 0; i < sizeof format_defs / sizeof *format_defs; i++)
+    if (strcmp(format_defs[i]->name, name) == 0)
+      return format_defs[i];
+  return NULL;
+}
+
+static bool is_listed(const char *const *names, const char *name) {
+  for (; *names; names++)
+    if (strcmp(*names, name) == 0)
+      return true;
+  return false;
+}
+
+/* An empty text counts as none. */
+static bool is_given(const Weir__DataSource *source, const ProtobufCFieldDescriptor *field) {
+  const char *at = (const char *)source + field->offset, *quantifier;
+  quantifier = (const char *)source + field->quantifier_offset;
+  if (field->label == PROTOBUF_C_LABEL_REPEATED)
+    return *(const size_t *)quantifier > 0;
+  if (field->type == PROTOBUF_C_TYPE_STRING)
+    return *(const char *const *)at && **(const char *const *)at;
+  if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+    return *(const void *const *)at != NULL;
+  return *(const protobuf_c_boolean *)quantifier;
+}
+
+static void list_keys(const struct format_def *format, char *out, size_t size) {
+  const char *const *lists[] = {format->required, format->optional};
+  *out = 0;
+  for (int l = 0; l < 2; l++)
+    for (const char *const *key = lists[l]; *key; key++)
+      snprintf(out + strlen(out), size - strlen(out), "%s%s", *out ? ", " : "", *key);
+}
+
+/* Each key that is given is the format's, and none is missing. */
+static int check_keys(const struct format_source *source, const struct format_def *format, struct err *err) {
+  const ProtobufCMessageDescriptor *descriptor = source->spec->base.descriptor;
+  char keys[256];
+  list_keys(format, keys, sizeof keys);
+  for (unsigned f = 0; f < descriptor->n_fields; f++) {
+    const ProtobufCFieldDescriptor *field = &descriptor->fields[f];
+    bool has_field = is_given(source->spec, field), is_required = is_listed(format->required, field->name);
+    if (is_required && !has_field)
+      return err_set(err, ERR_INVALID, "%s.%s: is missing; format '%s' has the keys %s", source->key,
+                     field->name, format->name, keys);
+    if (has_field && !is_required && !is_listed(format->optional, field->name) &&
+        strcmp(field->name, "format") != 0)
+      return err_set(err, ERR_INVALID, "%s.%s: is not a key of format '%s' (it has: %s)", source->key,
+                     field->name, format->name, keys);
+  }
+  return 0;
+}
+
+int format_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {
+  const struct format_def *format = find_format(source->spec->format);
+  if (!format)
+    return err_set(err, ERR_INVALID, "%s.format: '%.60s' is not known (known:%s)", source->key,
+                   source->spec->format, format_names);
+  if (check_keys(source, format, err))
+    return err->code;
+  if (source->spec->n_columns > COLUMNS_MAX)
+    return err_set(err, ERR_UNSUPPORTED, "%s.columns: are %zu; at most %d are read", source->key,
+                   source->spec->n_columns, COLUMNS_MAX);
+  return format->open(source, columns, n, err) ? err_prefix(err, "%s", source->key) : 0;
+}
+
+int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err) {
+  bool is_below = *file && *file != '/';
+  for (const char *part = file; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+    is_below &= strcmp(part, "..") != 0 && strncmp(part, "../", 3) != 0;
+  if (!is_below)
+    return err_set(err, ERR_INVALID, "'%s' names no file below %s", file, folder);
+  if ((size_t)snprintf(out, size, "%s/%s", folder, file) >= size)
+    return err_set(err, ERR_INVALID, "the path of '%s' is too long", file);
+  return 0;
+}
+
+int format_map(const struct format_source *source, const char *file, char *path, struct mapping **out,
+               struct err *err) {
+  if (format_path(source->folder, file, path, PATH_MAX, err))
+    return err->code;
+  return mapping_open(path, out, err);
+}
+
+int format_alloc(const char *path, uint64_t bytes, void **out, struct err *err) {
+  uint64_t available = memory_available_bytes("");
+  *out = bytes <= available ? malloc(bytes) : NULL;
+  if (*out)
+    return 0;
+  return err_set(err, ERR_NO_MEMORY, "%s: needs %llu bytes of memory; this worker has %llu", path,
+                 (unsigned long long)bytes, (unsigned long long)available);
+}

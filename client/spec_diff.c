@@ -55,6 +55,8 @@ static size_t element_size(const ProtobufCFieldDescriptor *field) {
   switch (field->type) {
   case PROTOBUF_C_TYPE_DOUBLE:
     return sizeof(double);
+  case PROTOBUF_C_TYPE_UINT64:
+    return sizeof(uint64_t);
   case PROTOBUF_C_TYPE_STRING:
   case PROTOBUF_C_TYPE_MESSAGE:
     return sizeof(void *);

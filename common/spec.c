@@ -28,7 +28,7 @@ static int fail(struct reader *reader, const yaml_node_t *node, const char *form
     __attribute__((format(printf, 3, 4)));
 
 static int fail(struct reader *reader, const yaml_node_t *node, const char *format, ...) {
-  char text[512];
+  char text[1024];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
@@ -198,7 +198,7 @@ static int fail_unknown_key(struct reader *reader, yaml_node_t *key,
                             const ProtobufCMessageDescriptor *descriptor, const char *path) {
   const char *names[FIELDS_MAX], *near;
   int n = 0;
-  char known[512] = "";
+  char known[768] = "";
   CHECK(descriptor->n_fields <= FIELDS_MAX);
   for (; n < (int)descriptor->n_fields; n++) {
     names[n] = descriptor->fields[n].name;

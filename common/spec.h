@@ -18,10 +18,11 @@ void spec_free(Weir__RunSpec *spec); /* NULL is ignored */
 Weir__RunSpec *spec_copy(const Weir__RunSpec *spec);
 
 /* What any process can check about a spec, from a file or from the network: required keys present, ranges
-   (batch > 0, microbatches divides batch and is at most MICROBATCHES_MAX, 0 <= momentum, lr > 0 and finite,
-   ...), names. Also gives absent sub-messages (optimizer, schedule, workers) their defaults, so that readers
-   need no NULL checks: data, train, optimizer, schedule, workers, model are present afterwards. Errors:
-   INVALID, naming the key by its path ("train.optimizer.lr"). */
+   (batch > 0, microbatches divides batch and is at most MICROBATCHES_MAX, lr > 0 and finite, ...), names. The
+   options of optimizer and schedule are their rows' (parameters_settle_spec). Also gives absent sub-messages
+   (optimizer, schedule, workers) their defaults, so that readers need no NULL checks: data, train, optimizer,
+   schedule, workers, model are present afterwards. Errors: INVALID, naming the key by its path
+   ("train.optimizer.lr"). */
 int spec_check(Weir__RunSpec *spec, struct err *err);
 
 const char *spec_library_version(void); /* libyaml's, as linked */

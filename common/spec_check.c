@@ -114,17 +114,12 @@ static int check_data(const Weir__DataSpec *data, struct err *err) {
   return 0;
 }
 
+/* What all optimizers share; the rest is their rows' (server/parameters). */
 static int check_optimizer(const Weir__OptimizerSpec *optimizer, struct err *err) {
   if (!optimizer || !optimizer->has_lr)
     return bad(err, "train.optimizer.lr", "is missing: the learning rate has no default");
-  if (!(optimizer->lr > 0) || !isfinite(optimizer->lr))
+  if (!(optimizer->lr > 0) || !isfinite((float)optimizer->lr))
     return bad(err, "train.optimizer.lr", "must be above 0 and finite");
-  if (!(optimizer->momentum >= 0 && optimizer->momentum < 1))
-    return bad(err, "train.optimizer.momentum", "must be at least 0 and below 1");
-  if (!(optimizer->dampening >= 0 && optimizer->dampening <= 1))
-    return bad(err, "train.optimizer.dampening", "must be from 0 to 1");
-  if (!(optimizer->weight_decay >= 0) || !isfinite(optimizer->weight_decay))
-    return bad(err, "train.optimizer.weight_decay", "must be at least 0 and finite");
   return 0;
 }
 

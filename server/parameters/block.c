@@ -13,6 +13,16 @@ static int no_memory(const struct hosted_block *block, struct err *err) {
   return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
 }
 
+static void hosted_block_init_slots(struct hosted_block *block) {
+  const struct hosted_run *run = block->run;
+  if (!block->slots)
+    return;
+  if (run->optimizer->init_slots)
+    run->optimizer->init_slots(run->spec->train->optimizer, block->elems, block->slots->data);
+  else
+    memset(block->slots->data, 0, block->slots->size_bytes);
+}
+
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
                       uint32_t index, struct err *err) {
   const struct block *shape = &model->blocks[index];
@@ -35,8 +45,7 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
     return no_memory(block, err);
   if (block->version == 0) {
     model_initial_block(model, index, block->current->data);
-    if (block->slots)
-      memset(block->slots->data, 0, block->slots->size_bytes);
+    hosted_block_init_slots(block);
   }
   return 0;
 }

@@ -21,15 +21,25 @@ const struct optimizer_def *optimizer_find(const char *name) {
   return NULL;
 }
 
-int optimizer_check(const Weir__OptimizerSpec *spec, struct err *err) {
+const struct optimizer_def *const *optimizer_table(size_t *n) {
+  *n = sizeof optimizers / sizeof *optimizers;
+  return optimizers;
+}
+
+int optimizer_settle(Weir__OptimizerSpec *spec, const char *path, struct err *err) {
   static const char known[] = ""
 #define OPTIMIZER(name) ", " #name
 #include "server/parameters/optimizer.def"
 #undef OPTIMIZER
       ;
+  static const char *const shared[] = {"name", "lr", NULL};
   const struct optimizer_def *optimizer = optimizer_find(spec->name);
+  struct option_table table = {.path = path, .row = spec->name, .shared = shared};
   if (!optimizer)
-    return err_set(err, ERR_INVALID, "train.optimizer.name: unknown optimizer '%.60s'; known: %s", spec->name,
+    return err_set(err, ERR_INVALID, "%s.name: unknown optimizer '%.60s'; known: %s", path, spec->name,
                    known + 2);
-  return optimizer->check(spec, err);
+  table.rules = optimizer->options;
+  if (options_settle(spec, &table, err))
+    return err->code;
+  return optimizer->check ? optimizer->check(spec, path, err) : 0;
 }

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/options.h"
 #include "spec.pb-c.h"
 
 /* One update of one block. Nothing aliases, but next_slots and slots, which are the same memory but where a
@@ -18,22 +18,30 @@ struct optimizer_update {
   const float *weights; /* f32[elems] of version step */
   const float *grad;    /* f32[elems] */
   float *out;           /* f32[elems] of version step + 1 */
-  const float *slots;   /* f32[slots][elems] of version step; zeros before step 0 */
+  const float *slots;   /* f32[slots][elems] of version step; before step 0 as init_slots says */
   float *next_slots;    /* f32[slots][elems] of version step + 1 */
 };
 
+/* What rows are given is settled: every option of the row is there. */
 struct optimizer_def {
   const char *name;
-  /* The row's own options. Errors: INVALID naming the key by its path. */
-  int (*check)(const Weir__OptimizerSpec *spec, struct err *err);
+  const struct option_rule *options; /* besides lr */
+  /* What ranges do not say; NULL: nothing. path: the spec's own. Errors: INVALID naming the key by its path.
+   */
+  int (*check)(const Weir__OptimizerSpec *spec, const char *path, struct err *err);
   uint32_t (*slots)(const Weir__OptimizerSpec *spec); /* f32 values kept for each weight */
+  /* What slots hold before step 0, f32[slots][elems]; NULL: zeros. */
+  void (*init_slots)(const Weir__OptimizerSpec *spec, uint32_t elems, float *slots);
   void (*update)(const Weir__OptimizerSpec *spec, const struct optimizer_update *update);
 };
 
 const struct optimizer_def *optimizer_find(const char *name); /* NULL if unknown */
 
-/* The name is known and the row accepts its options. Errors: INVALID, for an unknown name with those known.
- */
-int optimizer_check(const Weir__OptimizerSpec *spec, struct err *err);
+/* The optimizers, in the table's order. */
+const struct optimizer_def *const *optimizer_table(size_t *n);
+
+/* Checks a spec on the heap against its row and gives it the row's defaults. path: "train.optimizer". Errors:
+   INVALID, naming the key by its path; for an unknown name with those known. */
+int optimizer_settle(Weir__OptimizerSpec *spec, const char *path, struct err *err);
 
 #endif

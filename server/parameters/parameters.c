@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/spec.h"
 #include "server/parameters/link.h"
 #include "server/parameters/mode.h"
 #include "server/parameters/optimizer.h"
@@ -73,8 +74,16 @@ void parameters_free(struct parameters *parameters) {
   free(parameters);
 }
 
-int parameters_check_spec(const Weir__RunSpec *spec, struct err *err) {
-  if (optimizer_check(spec->train->optimizer, err) || schedule_check(spec->train->schedule, err))
+int parameters_settle_spec(Weir__RunSpec *spec, struct err *err) {
+  if (optimizer_settle(spec->train->optimizer, "train.optimizer", err) ||
+      schedule_settle(spec->train->schedule, err))
     return err->code;
   return mode_check(spec, err);
+}
+
+int parameters_check_spec(const Weir__RunSpec *spec, struct err *err) {
+  Weir__RunSpec *copy = spec_copy(spec);
+  int code = parameters_settle_spec(copy, err);
+  spec_free(copy);
+  return code;
 }

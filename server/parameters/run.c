@@ -52,7 +52,7 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
     return err_set(err, ERR_INVALID, "the order to load run '%s' lacks its spec, plan or servers",
                    order->run);
   run->spec = spec_copy(order->spec);
-  if (spec_check(run->spec, err) || parameters_check_spec(run->spec, err) ||
+  if (spec_check(run->spec, err) || parameters_settle_spec(run->spec, err) ||
       plan_init(&run->plan, run->spec, order->plan->train_samples, order->plan->eval_samples, err))
     return err->code;
   if (run->plan.steps != order->plan->steps)

@@ -21,29 +21,32 @@ const struct schedule_def *schedule_find(const char *name) {
   return NULL;
 }
 
-int schedule_check(const Weir__ScheduleSpec *spec, struct err *err) {
+const struct schedule_def *const *schedule_table(size_t *n) {
+  *n = sizeof schedules / sizeof *schedules;
+  return schedules;
+}
+
+int schedule_settle(Weir__ScheduleSpec *spec, struct err *err) {
   static const char known[] = ""
 #define SCHEDULE(name) ", " #name
 #include "server/parameters/schedule.def"
 #undef SCHEDULE
       ;
+  static const char *const shared[] = {"name", "warmup_steps", NULL};
   const struct schedule_def *schedule = schedule_find(spec->name);
+  struct option_table table = {.path = "train.schedule", .row = spec->name, .shared = shared};
   if (!schedule)
     return err_set(err, ERR_INVALID, "train.schedule.name: unknown schedule '%.60s'; known: %s", spec->name,
                    known + 2);
-  return schedule->check(spec, err);
+  table.rules = schedule->options;
+  if (options_settle(spec, &table, err))
+    return err->code;
+  return schedule->check ? schedule->check(spec, err) : 0;
 }
 
 double schedule_lr(const Weir__ScheduleSpec *spec, double lr, uint64_t step, uint64_t steps) {
-  if (step < spec->warmup_steps)
+  const struct schedule_def *schedule = schedule_find(spec->name);
+  if (step < spec->warmup_steps && !schedule->warms_up)
     return lr * (double)(step + 1) / (double)spec->warmup_steps;
-  return lr * schedule_find(spec->name)->factor(spec, step, steps);
-}
-
-int schedule_refuse_step_options(const Weir__ScheduleSpec *spec, struct err *err) {
-  const char *key = spec->has_step_size ? "step_size" : spec->has_gamma ? "gamma" : NULL;
-  if (!key)
-    return 0;
-  return err_set(err, ERR_INVALID, "train.schedule.%s: is an option of the schedule 'step', not of '%s'", key,
-                 spec->name);
+  return schedule->rate(spec, lr, step, steps);
 }

@@ -5,28 +5,31 @@
 
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/options.h"
 #include "spec.pb-c.h"
 
+/* What rows are given is settled: every option of the row is there, but those that it leaves open. */
 struct schedule_def {
   const char *name;
-  /* The row's own options. Errors: INVALID naming the key by its path. */
+  const struct option_rule *options; /* besides warmup_steps */
+  /* What ranges do not say; NULL: nothing. Errors: INVALID naming the key by its path. */
   int (*check)(const Weir__ScheduleSpec *spec, struct err *err);
-  /* What the base rate is multiplied with at step warmup_steps <= step < steps. */
-  double (*factor)(const Weir__ScheduleSpec *spec, uint64_t step, uint64_t steps);
+  /* The rate at step warmup_steps <= step < steps, of the base rate lr. */
+  double (*rate)(const Weir__ScheduleSpec *spec, double lr, uint64_t step, uint64_t steps);
+  bool warms_up; /* the row's rate says what the warm-up is: it is asked from step 0 on */
 };
 
 const struct schedule_def *schedule_find(const char *name); /* NULL if unknown */
 
-/* The name is known and the row accepts its options. Errors: INVALID, for an unknown name with those known.
- */
-int schedule_check(const Weir__ScheduleSpec *spec, struct err *err);
+/* The schedules, in the table's order. */
+const struct schedule_def *const *schedule_table(size_t *n);
+
+/* Checks a spec on the heap against its row and gives it the row's defaults. Errors: INVALID, naming the key
+   by its path; for an unknown name with those known. */
+int schedule_settle(Weir__ScheduleSpec *spec, struct err *err);
 
 /* The learning rate of step (0 <= step < steps): lr * (step + 1) / warmup_steps below warmup_steps, then the
-   row's. The spec has passed schedule_check. */
+   row's. The spec is settled. */
 double schedule_lr(const Weir__ScheduleSpec *spec, double lr, uint64_t step, uint64_t steps);
-
-/* For rows without the options of `step`: INVALID if one of them is given. */
-int schedule_refuse_step_options(const Weir__ScheduleSpec *spec, struct err *err);
 
 #endif

@@ -45,11 +45,11 @@ static void train(const Weir__OptimizerSpec *spec, bool is_in_place, float *weig
   }
 }
 
-static void assert_trains_to(const Weir__OptimizerSpec *spec, uint32_t slots, const double *expected) {
+static void assert_trains_to(Weir__OptimizerSpec *spec, uint32_t slots, const double *expected) {
   const struct optimizer_def *optimizer = optimizer_find(spec->name);
   float weights[ELEMS], copied[ELEMS];
   struct err err = ERR_NONE;
-  assert_int_equal(optimizer_check(spec, &err), 0);
+  assert_int_equal(optimizer_settle(spec, "train.optimizer", &err), 0);
   assert_int_equal(optimizer->slots(spec), slots);
   train(spec, true, weights);
   train(spec, false, copied);
@@ -68,6 +68,7 @@ static void sgd_descends_the_gradient(void **state) {
 static void sgd_decays_weights(void **state) {
   Weir__OptimizerSpec spec = WEIR__OPTIMIZER_SPEC__INIT;
   (void)state;
+  spec.has_weight_decay = 1;
   spec.weight_decay = 0.01;
   assert_trains_to(&spec, 0, (double[]){1.29938376, -0.191826046, 2.92317271});
 }
@@ -75,6 +76,7 @@ static void sgd_decays_weights(void **state) {
 static void sgd_keeps_momentum(void **state) {
   Weir__OptimizerSpec spec = WEIR__OPTIMIZER_SPEC__INIT;
   (void)state;
+  spec.has_momentum = 1;
   spec.momentum = 0.9;
   assert_trains_to(&spec, 1, (double[]){0.992025077, 0.0619749725, 2.81057501});
 }
@@ -82,8 +84,11 @@ static void sgd_keeps_momentum(void **state) {
 static void sgd_dampens_all_gradients_but_the_first(void **state) {
   Weir__OptimizerSpec spec = WEIR__OPTIMIZER_SPEC__INIT;
   (void)state;
+  spec.has_momentum = 1;
   spec.momentum = 0.9;
+  spec.has_dampening = 1;
   spec.dampening = 0.5;
+  spec.has_weight_decay = 1;
   spec.weight_decay = 0.01;
   assert_trains_to(&spec, 1, (double[]){1.19394541, 0.164831921, 2.75790858});
 }
@@ -91,24 +96,30 @@ static void sgd_dampens_all_gradients_but_the_first(void **state) {
 static void sgd_looks_ahead_with_nesterov(void **state) {
   Weir__OptimizerSpec spec = WEIR__OPTIMIZER_SPEC__INIT;
   (void)state;
+  spec.has_momentum = 1;
   spec.momentum = 0.9;
+  spec.has_nesterov = 1;
   spec.nesterov = true;
+  spec.has_weight_decay = 1;
   spec.weight_decay = 0.0005;
   assert_trains_to(&spec, 1, (double[]){0.847022176, 0.0883007124, 2.76275229});
 }
 
-static void assert_refused(const Weir__OptimizerSpec *spec, const char *text) {
+static void assert_refused(Weir__OptimizerSpec *spec, const char *text) {
   struct err err = ERR_NONE;
-  assert_int_equal(optimizer_check(spec, &err), ERR_INVALID);
+  assert_int_equal(optimizer_settle(spec, "train.optimizer", &err), ERR_INVALID);
   assert_string_equal(err.text, text);
 }
 
 static void nesterov_needs_momentum_and_no_dampening(void **state) {
   Weir__OptimizerSpec spec = WEIR__OPTIMIZER_SPEC__INIT;
   (void)state;
+  spec.has_nesterov = 1;
   spec.nesterov = true;
   assert_refused(&spec, "train.optimizer.nesterov: needs a momentum above 0");
+  spec.has_momentum = 1;
   spec.momentum = 0.9;
+  spec.has_dampening = 1;
   spec.dampening = 0.5;
   assert_refused(&spec, "train.optimizer.nesterov: needs a dampening of 0, not 0.5");
 }

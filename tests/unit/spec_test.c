@@ -110,7 +110,6 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("epochs: 2.5", "epochs: 0", "train.epochs");
   refuse("epochs: 2.5", "epochs: 2\n  steps: 3", "either epochs or steps");
   refuse("lr: 5e-2", "lr: -1", "train.optimizer.lr");
-  refuse("momentum: 0.9", "momentum: 1", "train.optimizer.momentum");
   refuse("name: fashion-mnist", "name: Fashion_MNIST", "name: 'Fashion_MNIST'");
   refuse("{scale: 0.5}", "{scale: 1, normalize: {mean: [0], std: [1]}}", "exactly one transform");
   refuse("std: [1, 2]", "std: [0, 2]", "data.transforms.normalize");

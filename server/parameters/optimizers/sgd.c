@@ -2,12 +2,19 @@
  */
 #include "server/parameters/optimizer.h"
 
-static int sgd_check(const Weir__OptimizerSpec *spec, struct err *err) {
+static const struct option_rule sgd_options[] = {
+    {.name = "momentum", .range = OPTION_FROM_0_BELOW_1},
+    {.name = "dampening", .range = OPTION_FROM_0_TO_1},
+    {.name = "weight_decay", .range = OPTION_AT_LEAST_0},
+    {.name = "nesterov"},
+    {0},
+};
+
+static int sgd_check(const Weir__OptimizerSpec *spec, const char *path, struct err *err) {
   if (spec->nesterov && !(spec->momentum > 0))
-    return err_set(err, ERR_INVALID, "train.optimizer.nesterov: needs a momentum above 0");
+    return err_set(err, ERR_INVALID, "%s.nesterov: needs a momentum above 0", path);
   if (spec->nesterov && spec->dampening != 0)
-    return err_set(err, ERR_INVALID, "train.optimizer.nesterov: needs a dampening of 0, not %g",
-                   spec->dampening);
+    return err_set(err, ERR_INVALID, "%s.nesterov: needs a dampening of 0, not %g", path, spec->dampening);
   return 0;
 }
 
@@ -61,4 +68,4 @@ static void sgd_update(const Weir__OptimizerSpec *spec, const struct optimizer_u
 }
 
 const struct optimizer_def optimizer_sgd = {
-    .name = "sgd", .check = sgd_check, .slots = sgd_slots, .update = sgd_update};
+    .name = "sgd", .options = sgd_options, .check = sgd_check, .slots = sgd_slots, .update = sgd_update};

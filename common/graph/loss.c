@@ -31,7 +31,7 @@ const char *loss_names(void) {
   return names + 2;
 }
 
-static bool has_option(const struct loss_def *loss, const char *option) {
+bool loss_has_option(const struct loss_def *loss, const char *option) {
   for (int i = 0; loss->options[i]; i++)
     if (strcmp(loss->options[i], option) == 0)
       return true;
@@ -53,7 +53,7 @@ int loss_check_options(const struct loss_def *loss, const Weir__LossOptions *opt
   struct listing known = {0};
   for (unsigned i = 0; i < weir__loss_options__descriptor.n_fields; i++) {
     const ProtobufCFieldDescriptor *field = &weir__loss_options__descriptor.fields[i];
-    if (!is_given(options, field) || has_option(loss, field->name))
+    if (!is_given(options, field) || loss_has_option(loss, field->name))
       continue;
     for (int o = 0; loss->options[o]; o++)
       listing_add(&known, "%s", loss->options[o]);

@@ -23,6 +23,7 @@ struct loss_site {
   int64_t samples;     /* of an execution */
   const Weir__LossOptions *options;
   const struct loss_def *loss; /* NULL: the output is the loss */
+  bool is_mixed;               /* labels are f32, probabilities of the classes, which transforms make */
   int labels;                  /* attach's answers: the fed labels; -1: none */
   struct label_rule rule;
   struct loss_values values;
@@ -39,6 +40,8 @@ struct loss_def {
 const struct loss_def *loss_find(const char *name); /* NULL if unknown */
 const char *loss_names(void);                       /* "cross_entropy, ..." for messages */
 
+/* A loss that takes mixed labels has the option soft_labels, which asks for such labels in the data. */
+bool loss_has_option(const struct loss_def *loss, const char *option);
 /* Every option that is given is one of the loss's; else INVALID, naming it and those that the loss has. */
 int loss_check_options(const struct loss_def *loss, const Weir__LossOptions *options, struct err *err);
 

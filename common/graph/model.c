@@ -62,6 +62,7 @@ static int check_keep_best(const struct model *model, const Weir__RunSpec *spec,
 int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
                struct model **out, struct err *err) {
   struct model_builder builder = {.spec = spec ? spec->model : NULL,
+                                  .mixer = model_find_mixer(spec),
                                   .microbatch_samples = microbatch_samples};
   int code;
   *out = NULL;

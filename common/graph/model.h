@@ -55,7 +55,8 @@ struct model {
   struct graph *eval;  /* forward and loss in inference form, same batch */
   int n_columns;       /* inputs of both graphs: the model's so many, the labels if it has them, and of the */
   bool has_labels;     /* train graph the scale f32[]: 1 / the step's denominator */
-  struct label_rule labels;
+  bool mixes_labels; /* the train graph's labels are f32[samples,classes], which transforms mix from those */
+  struct label_rule labels; /* of the data, which are those of the eval graph */
   struct param *params;
   int n_params;
   struct statistic *statistics;

@@ -11,6 +11,14 @@ static const Weir__LossOptions *options_of(const struct model_builder *builder) 
   return builder->spec && builder->spec->loss_options ? builder->spec->loss_options : &default_options;
 }
 
+const char *model_find_mixer(const Weir__RunSpec *spec) {
+  const Weir__DataSpec *data = spec ? spec->data : NULL;
+  for (size_t t = 0; data && t < data->n_transforms; t++)
+    if (data->transforms[t]->mixup || data->transforms[t]->cutmix)
+      return data->transforms[t]->mixup ? "mixup" : "cutmix";
+  return NULL;
+}
+
 static int fail_unknown(const struct graph *graph, const char *name, struct err *err) {
   struct listing outputs = {0};
   for (int o = 0; o < graph->n_outputs; o++)
@@ -65,6 +73,23 @@ static int attach_output(struct loss_site *site, struct err *err) {
   return 0;
 }
 
+/* What mixes wants a class for each sample, and makes probabilities of them. */
+static int check_mixed(const struct model_builder *builder, const struct loss_site *site, struct err *err) {
+  const struct value *output = &site->graph->values[site->output];
+  char shape[256];
+  if (site->options->soft_labels)
+    return err_set(err, ERR_INVALID,
+                   "data.transforms.%s: mixes classes, but by model.loss_options.soft_labels the labels are "
+                   "probabilities",
+                   builder->mixer);
+  if (output->shape.rank == 2)
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "data.transforms.%s: mixes labels of one class a sample, which wants an output f32[samples,"
+                 "classes]; '%s' is %s",
+                 builder->mixer, output->name, shape_text(&output->shape, shape, sizeof shape));
+}
+
 static int attach(const struct model_builder *builder, struct loss_site *site, struct err *err) {
   int rank;
   site->output = site->graph->outputs[0];
@@ -73,19 +98,29 @@ static int attach(const struct model_builder *builder, struct loss_site *site, s
   site->labels = -1;
   site->loss = builder->loss;
   rank = site->graph->values[site->output].shape.rank;
+  if (site->is_mixed && (!site->loss || !loss_has_option(site->loss, "soft_labels")))
+    return err_set(err, ERR_INVALID,
+                   "data.transforms.%s: mixes classes, for losses with probabilities of classes as "
+                   "cross_entropy, not '%s'",
+                   builder->mixer, builder->spec->loss);
   if (!site->loss || (!builder->spec && rank < 2))
     return attach_output(site, err);
+  if (site->is_mixed && check_mixed(builder, site, err))
+    return err->code;
   return site->loss->attach(site, err);
 }
 
 int model_attach_losses(struct model_builder *builder, struct err *err) {
   struct model *model = builder->model;
-  struct loss_site train = {.graph = model->train}, eval = {.graph = model->eval};
+  struct loss_site train = {.graph = model->train, .is_mixed = builder->mixer != NULL};
+  struct loss_site eval = {.graph = model->eval};
   if (attach(builder, &train, err) || attach(builder, &eval, err))
     return err->code;
   model->train_loss = train.values;
   model->eval_loss = eval.values;
-  model->labels = train.rule;
+  model->labels = eval.rule;
+  model->labels.sample_denominator = train.rule.sample_denominator;
+  model->mixes_labels = train.is_mixed;
   model->has_labels = train.labels >= 0;
   builder->scale = graph_add_input(model->train, "weir.scale", DTYPE_F32, &(struct shape){0});
   return 0;

@@ -19,6 +19,7 @@ struct initializer_note {
 struct model_builder {
   struct model *model;
   const Weir__ModelSpec *spec; /* may be NULL */
+  const char *mixer;           /* model_find_mixer's */
   const struct loss_def *loss; /* NULL: the output is the loss */
   int output;                  /* of the graph's: what the loss is of, or the loss itself */
   int64_t microbatch_samples;
@@ -27,6 +28,8 @@ struct model_builder {
   int *note_of_value;             /* of the train graph's values that are initializers */
 };
 
+/* The name of the first of the spec's transforms that mix labels; NULL without. spec may be NULL. */
+const char *model_find_mixer(const Weir__RunSpec *spec);
 /* Which loss, of which output. */
 int model_find_loss(struct model_builder *builder, struct err *err);
 /* Adds it to both graphs, which have one output, and its scale to the train graph. */

@@ -71,32 +71,39 @@ static int64_t greatest_index(const float *x, int64_t n, int64_t stride) {
   return greatest;
 }
 
-/* log(sum(exp(x - greatest))) */
-static double log_sum(const float *x, int64_t n, int64_t stride, double greatest) {
+struct class_norm class_norm_of(const float *x, int64_t classes, int64_t stride) {
+  struct class_norm norm = {.found = greatest_index(x, classes, stride)};
   double sum = 0.0;
-  for (int64_t c = 0; c < n; c++)
-    sum += exp(x[c * stride] - greatest);
-  return log(sum);
+  norm.greatest = x[norm.found * stride];
+  for (int64_t c = 0; c < classes; c++)
+    sum += exp(x[c * stride] - norm.greatest);
+  norm.rest = log(sum);
+  return norm;
 }
 
-/* norm is greatest + rest: the difference to the greatest score is taken first, which loses no digits. */
+/* Of log-probabilities the norm is 0. */
+static struct class_norm norm_of(const struct class_rows *loss, const float *x, int64_t stride) {
+  struct class_norm norm = {.greatest = 0};
+  if (!loss->is_log)
+    return class_norm_of(x, loss->classes, stride);
+  norm.found = greatest_index(x, loss->classes, stride);
+  return norm;
+}
+
 void class_rows_add(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
                     struct class_sums *sums) {
-  int64_t classes = loss->classes, found;
-  double greatest = 0.0, rest = 0.0, weight, smoothed = 0.0;
+  int64_t classes = loss->classes;
+  struct class_norm norm;
+  double weight, smoothed = 0.0;
   if (label == loss->ignore_index)
     return;
-  found = greatest_index(x, classes, stride);
+  norm = norm_of(loss, x, stride);
   weight = class_rows_weight(loss, label);
-  if (!loss->is_log) {
-    greatest = x[found * stride];
-    rest = log_sum(x, classes, stride, greatest);
-  }
-  sums->loss += (1 - loss->smoothing) * weight * (greatest - x[label * stride] + rest);
+  sums->loss += (1 - loss->smoothing) * weight * (norm.greatest - x[label * stride] + norm.rest);
   for (int64_t c = 0; c < classes && loss->smoothing > 0; c++)
-    smoothed += class_rows_weight(loss, c) * (greatest - x[c * stride] + rest);
+    smoothed += class_rows_weight(loss, c) * (norm.greatest - x[c * stride] + norm.rest);
   sums->loss += loss->smoothing / (double)classes * smoothed;
-  sums->correct += found == label;
+  sums->correct += norm.found == label;
   sums->scored += 1;
   sums->denominator += weight;
 }
@@ -104,21 +111,19 @@ void class_rows_add(const struct class_rows *loss, const float *x, int64_t strid
 void class_rows_gradient(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
                          double scale, float *dx) {
   int64_t classes = loss->classes;
-  double hit, spread = loss->smoothing / (double)classes, total, norm = 0.0;
+  struct class_norm norm;
+  double hit, spread = loss->smoothing / (double)classes, total;
   if (label == loss->ignore_index) {
     for (int64_t c = 0; c < classes; c++)
       dx[c * stride] = 0;
     return;
   }
+  norm = norm_of(loss, x, stride);
   hit = (1 - loss->smoothing) * class_rows_weight(loss, label);
   total = loss->is_log ? 0.0 : hit + spread * loss->weights_sum;
-  if (!loss->is_log) {
-    norm = x[greatest_index(x, classes, stride) * stride];
-    norm += log_sum(x, classes, stride, norm);
-  }
   for (int64_t c = 0; c < classes; c++) {
     double target = (c == label ? hit : 0.0) + spread * class_rows_weight(loss, c);
-    double softmax = total > 0 ? total * exp(x[c * stride] - norm) : 0.0;
+    double softmax = total > 0 ? total * exp(x[c * stride] - (norm.greatest + norm.rest)) : 0.0;
     dx[c * stride] = (float)(scale * (softmax - target));
   }
 }

@@ -56,6 +56,14 @@ void class_rows_add(const struct class_rows *loss, const float *x, int64_t strid
 void class_rows_gradient(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
                          double scale, float *dx);
 
+/* log(sum(exp(x))) of a row is greatest + rest: x is subtracted from greatest first, which loses no digits.
+ */
+struct class_norm {
+  int64_t found; /* the first of the greatest */
+  double greatest, rest;
+};
+struct class_norm class_norm_of(const float *x, int64_t classes, int64_t stride);
+
 /* Writes those outputs that have data. */
 void class_rows_finish(const struct class_sums *sums, const struct tensor out[CLASS_ROWS_SUMS]);
 

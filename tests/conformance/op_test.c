@@ -36,6 +36,7 @@ static const struct {
     {"BatchNormalization", 3, 1}, {"BatchNormalization", 4, 1},  {"BatchNormTraining", -1, 1},
     {"CrossEntropy", -1, 1},      {"CrossEntropy", 2, -1},       {"ElementLoss", 1, -1},
     {"ElementLoss", 2, -1},       {"LayerNormalization", -1, 1}, {"LinearCrossEntropy", 4, 1},
+    {"SoftCrossEntropy", 1, -1},  {"SoftCrossEntropy", 2, -1},
 };
 
 /* Ops that a node of some case was executed of: gradient ops have no cases of their own. */

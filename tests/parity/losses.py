@@ -15,6 +15,7 @@ FUNCTIONS = {"cross_entropy": F.cross_entropy, "nll": F.nll_loss, "mse": F.mse_l
              "bce_with_logits": F.binary_cross_entropy_with_logits, "smooth_l1": F.smooth_l1_loss,
              "huber": F.huber_loss, "kl_div": F.kl_div}
 TENSORS = ("weight", "pos_weight")
+OURS = ("class_axis", "soft_labels")  # PyTorch sees them from the shapes
 WEIGHTS = [0.5, 2.0, 1.25, 0.0, 3.0]
 
 
@@ -57,6 +58,11 @@ CASES = [
     case("divergence", "kl_div", [8, 5]),
     case("divergence a sample", "kl_div", [8, 5], {"reduction": "batchmean"}),
     case("divergence of logs", "kl_div", [8, 5], {"log_target": True, "reduction": "batchmean"}),
+    case("probabilities of the classes", "cross_entropy", [8, 5], {"soft_labels": True}),
+    case("probabilities, weighted and smoothed", "cross_entropy", [8, 5],
+         {"soft_labels": True, "weight": WEIGHTS, "label_smoothing": 0.25}),
+    case("probabilities of tokens", "cross_entropy", [4, 6, 5], {"soft_labels": True, "label_smoothing": 0.1}, axis=2),
+    case("probabilities of pixels", "cross_entropy", [4, 5, 2, 19], {"soft_labels": True, "weight": WEIGHTS}),
 ]
 
 
@@ -66,6 +72,8 @@ def draw(made):
     output = torch.randn(shape) * 2
     if loss in ("nll", "kl_div"):
         output = F.log_softmax(output, made["axis"])
+    if made["options"].get("soft_labels"):
+        return output, torch.softmax(torch.randn(shape) * 2, made["axis"])
     if loss in ("cross_entropy", "nll"):
         shape = shape[:made["axis"]] + shape[made["axis"] + 1:]
         labels = torch.randint(0, made["shape"][made["axis"]], shape)
@@ -86,13 +94,15 @@ def numbers(tensor):
 
 def compute(made):
     output, labels = draw(made)
-    options = {key: value for key, value in {**made["options"], **made["torch"]}.items() if key != "class_axis"}
+    options = {key: value for key, value in {**made["options"], **made["torch"]}.items() if key not in OURS}
     options = {key: torch.tensor(value, dtype=torch.float64) if key in TENSORS else value
                for key, value in options.items()}
     x = output.double().requires_grad_()
-    is_classes = made["loss"] in ("cross_entropy", "nll")
-    given = x.movedim(made["axis"], 1) if is_classes else x
-    loss = FUNCTIONS[made["loss"]](given, labels if is_classes else labels.double(), **options)
+    is_soft = made["options"].get("soft_labels", False)
+    is_classes = made["loss"] in ("cross_entropy", "nll") and not is_soft
+    given = x.movedim(made["axis"], 1) if is_classes or is_soft else x
+    wanted = labels.movedim(made["axis"], 1) if is_soft else labels
+    loss = FUNCTIONS[made["loss"]](given, wanted if is_classes else wanted.double(), **options)
     loss.backward()
     answer = {key: made[key] for key in ("name", "loss", "shape", "options")}
     answer.update(output=numbers(output), labels=numbers(labels), mean=loss.item(), gradient=numbers(x.grad))

@@ -67,3 +67,24 @@ int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err) {
   site->values = (struct loss_values){node->outputs[0], node->outputs[1], node->outputs[2], node->outputs[3]};
   return 0;
 }
+
+int loss_attach_probabilities(struct loss_site *site, struct err *err) {
+  const Weir__LossOptions *options = site->options;
+  struct shape shape = site->graph->values[site->output].shape;
+  struct attr attrs[2];
+  int axis, weights;
+  if (loss_check_output(site, 2, err) || loss_class_axis(site, &axis, err) ||
+      add_weights(site, shape.dim[axis], &weights, err))
+    return err->code;
+  loss_add_labels(site, DTYPE_F32, &shape);
+  site->rule = (struct label_rule){.sample_denominator =
+                                       (double)(shape_elems(&shape) / shape.dim[0] / shape.dim[axis])};
+  attrs[0] = attr_of_float("label_smoothing", (float)options->label_smoothing);
+  attrs[1] = attr_of_int("axis", axis);
+  site->values =
+      (struct loss_values){graph_add_node(site->graph, "SoftCrossEntropy",
+                                          (int[]){site->output, site->labels, weights}, 3, 1, attrs, 2)
+                               ->outputs[0],
+                           -1, -1, -1};
+  return 0;
+}

@@ -8,4 +8,8 @@
    log-probabilities. */
 int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err);
 
+/* Labels f32 of the output's shape, probabilities of the classes, and a node SoftCrossEntropy. The mean is
+   over samples, tokens or pixels, whatever their weights. Errors: INVALID. */
+int loss_attach_probabilities(struct loss_site *site, struct err *err);
+
 #endif

@@ -40,6 +40,18 @@ struct class_step *class_step_open(struct cpu_step *step) {
   return details;
 }
 
+void class_gather(const struct class_axis *axis, const float *scores, int64_t tile, float *x) {
+  for (int64_t c = 0; c < axis->classes; c++)
+    for (int64_t t = 0; t < tile; t++)
+      x[t * axis->classes + c] = scores[c * axis->inner + t];
+}
+
+void class_scatter(const struct class_axis *axis, const float *x, int64_t tile, float *scores) {
+  for (int64_t c = 0; c < axis->classes; c++)
+    for (int64_t t = 0; t < tile; t++)
+      scores[c * axis->inner + t] = x[t * axis->classes + c];
+}
+
 VECTOR_VARIANTS static float greatest_of(const float *x, int64_t n) {
   float side_by_side[LANES], greatest = x[0];
   int64_t i = 0;
@@ -115,4 +127,26 @@ void class_pass_row(struct class_pass *pass, float *x, int64_t label) {
   factor = pass->scale * (hit + spread * rows->weights_sum) / total;
   descend(x, (float)factor, (float)(pass->scale * spread), rows->weights, rows->classes);
   x[label] = (float)(factor * own - pass->scale * (hit + spread * weight));
+}
+
+/* x = x factor - scale target */
+VECTOR_VARIANTS static void descend_to(float *x, double factor, double scale, const float *target,
+                                       int64_t n) {
+  for (int64_t c = 0; c < n; c++)
+    x[c] = (float)(x[c] * factor - scale * target[c]);
+}
+
+void class_pass_soft_row(struct class_pass *pass, float *x, const float *target) {
+  int64_t classes = pass->rows.classes;
+  float greatest = greatest_of(x, classes);
+  double depth = 0.0, all = 0.0, total;
+  for (int64_t c = 0; c < classes; c++) {
+    depth += (double)target[c] * ((double)greatest - x[c]);
+    all += target[c];
+  }
+  raise(x, greatest, classes);
+  total = sum_of(x, 0, classes);
+  pass->sums.loss += depth + all * log(total);
+  if (pass->has_gradient)
+    descend_to(x, pass->scale * all / total, pass->scale, target, classes);
 }

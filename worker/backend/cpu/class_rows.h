@@ -19,6 +19,12 @@ void class_step_add(struct backend_program *program, const struct node *node, in
 /* For `run`: where the bytes are. */
 struct class_step *class_step_open(struct cpu_step *step);
 
+enum { CLASS_TILE = 16 }; /* neighbouring positions: whole cache lines of scores */
+
+/* Positions that are neighbours become rows x[tile][classes], and back. scores: of the first. */
+void class_gather(const struct class_axis *axis, const float *scores, int64_t tile, float *x);
+void class_scatter(const struct class_axis *axis, const float *x, int64_t tile, float *scores);
+
 /* What is done to rows, and what came of it. */
 struct class_pass {
   struct class_rows rows; /* not of log-probabilities */
@@ -29,5 +35,7 @@ struct class_pass {
 
 /* Adds the row's loss to the sums. x f32[classes], its scores, becomes its gradient, or what is left. */
 void class_pass_row(struct class_pass *pass, float *x, int64_t label);
+/* The same of a row whose label is f32[classes], what each class is to have; of the sums the loss. */
+void class_pass_soft_row(struct class_pass *pass, float *x, const float *target);
 
 #endif

@@ -1,35 +1,18 @@
 /* CrossEntropy and its gradient: rows, or positions gathered to rows a tile at a time, in vector loops. */
-#include <string.h>
-
 #include "worker/backend/cpu/class_rows.h"
-
-enum { TILE = 16 }; /* neighbouring positions: whole cache lines of scores */
-
-/* Rows x[tile][classes] of positions that are neighbours. */
-static void gather(const struct class_axis *axis, const float *scores, int64_t tile, float *x) {
-  for (int64_t c = 0; c < axis->classes; c++)
-    for (int64_t t = 0; t < tile; t++)
-      x[t * axis->classes + c] = scores[c * axis->inner + t];
-}
-
-static void scatter(const struct class_axis *axis, const float *x, int64_t tile, float *grads) {
-  for (int64_t c = 0; c < axis->classes; c++)
-    for (int64_t t = 0; t < tile; t++)
-      grads[c * axis->inner + t] = x[t * axis->classes + c];
-}
 
 /* grads: NULL without gradients. */
 static void walk(struct class_pass *pass, const struct class_axis *axis, const float *scores,
                  const int64_t *label, float *grads, float *x) {
   for (int64_t o = 0; o < axis->outer; o++)
-    for (int64_t i = 0; i < axis->inner; i += TILE) {
-      int64_t tile = axis->inner - i < TILE ? axis->inner - i : TILE;
+    for (int64_t i = 0; i < axis->inner; i += CLASS_TILE) {
+      int64_t tile = axis->inner - i < CLASS_TILE ? axis->inner - i : CLASS_TILE;
       int64_t at = o * axis->classes * axis->inner + i;
-      gather(axis, scores + at, tile, x);
+      class_gather(axis, scores + at, tile, x);
       for (int64_t t = 0; t < tile; t++)
         class_pass_row(pass, x + t * axis->classes, *label++);
       if (grads)
-        scatter(axis, x, tile, grads + at);
+        class_scatter(axis, x, tile, grads + at);
     }
 }
 
@@ -78,7 +61,7 @@ static bool prepare(struct backend_program *program, const struct node *node, in
   if (node_attr_int(node, "log_probabilities", 0) ||
       class_rows_axis(node, &node_input(program->graph, node, first)->shape, &axis, &labels, &err))
     return false;
-  class_step_add(program, node, axis.classes * (axis.inner < TILE ? axis.inner : TILE), run);
+  class_step_add(program, node, axis.classes * (axis.inner < CLASS_TILE ? axis.inner : CLASS_TILE), run);
   return true;
 }
 

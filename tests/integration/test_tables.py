@@ -1,0 +1,203 @@
+"""Every row of every table a run is made of, read from the .def files: optimizers, schedules, losses, data formats,
+transforms. A few short runs hold them all between them; each gives the same weights, losses and evaluations on one worker
+and server and on three workers and two servers. A new row fails here until it has its line below.
+
+Runs are as wide as a block and a half, so that two servers have something to do, and have as many samples as fill no
+whole evaluation chunk."""
+import concurrent.futures
+import random
+import re
+import struct
+
+from harness import ROOT, STEP_KEYS, Cluster, Folder, done_event, main, read_metrics, weir
+
+TRAIN_SAMPLES, EVAL_SAMPLES, CLASSES, SIDE, CHANNELS = 30, 19, 4, 32, 3
+STEPS = 6
+CLUSTERS = ((1, 1), (3, 2))  # workers, servers
+
+OPTIMIZERS = {
+    "sgd": "lr: 0.02, momentum: 0.9, nesterov: true, weight_decay: 0.0005",
+}
+SCHEDULES = {
+    "constant": "warmup_steps: 3",
+    "step": "step_size: 2, gamma: 0.5",
+    "cosine": "warmup_steps: 2",
+}
+TRANSFORMS = {
+    "scale": "0.00392156862745098",
+    "normalize": "{mean: [0.5, 0.4, 0.3], std: [0.25, 0.25, 0.5]}",
+}
+LOSSES = {  # labels, model.loss_options
+    "bce_with_logits": ("shares", "pos_weight: [2]"),
+    "cross_entropy": ("labels", "label_smoothing: 0.1"),
+    "huber": ("targets", "delta: 0.5"),
+    "kl_div": ("shares", "reduction: batchmean"),
+    "l1": ("targets", ""),
+    "mse": ("targets", ""),
+    "nll": ("labels", "weight: [1, 2, 0.5, 1]"),
+    "smooth_l1": ("targets", "beta: 0.5"),
+}
+
+
+def rows(path, word):
+    with open(f"{ROOT}/{path}") as table:
+        return re.findall(rf"^{word}\((\w+)[,)]", table.read(), re.MULTILINE)
+
+
+def idx(kind, shape, payload):
+    return bytes([0, 0, kind, len(shape)]) + b"".join(struct.pack(">I", n) for n in shape) + payload
+
+
+def npy(descr, shape, payload):
+    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape!r}, }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + payload
+
+
+class Samples:
+    """Columns of one part of a dataset, drawn anew alike for each format that holds them."""
+
+    def __init__(self, seed, samples):
+        draw = random.Random(seed)
+        self.n = samples
+        self.labels = bytes(draw.randrange(CLASSES) for _ in range(samples))
+        self.images = draw.randbytes(samples * CHANNELS * SIDE * SIDE)
+        self.targets = [draw.uniform(-1, 1) for _ in range(samples * CLASSES)]
+        self.shares = [draw.uniform(0, 1) for _ in range(samples * CLASSES)]
+
+    def floats(self, values, order):
+        return struct.pack(f"{order}{len(values)}f", *values)
+
+
+PARTS = {"train": Samples(1, TRAIN_SAMPLES), "eval": Samples(2, EVAL_SAMPLES)}
+
+
+def write_idx(folder, part, data):
+    return (f"images: {folder.name(part + '-images', idx(8, (data.n, CHANNELS, SIDE, SIDE), data.images))}, "
+            f"labels: {folder.name(part + '-labels', idx(8, (data.n,), data.labels))}")
+
+
+def write_npy(folder, part, data):
+    """The columns that losses want, besides images."""
+    files = {"images": npy("|u1", (data.n, CHANNELS, SIDE, SIDE), data.images),
+             "labels": npy("|u1", (data.n,), data.labels),
+             "targets": npy("<f4", (data.n, CLASSES), data.floats(data.targets, "<")),
+             "shares": npy("<f4", (data.n, CLASSES), data.floats(data.shares, "<"))}
+    columns = (f"{name}: {folder.name(f'{part}-{name}.npy', content)}" for name, content in files.items())
+    return f"columns: {{{', '.join(columns)}}}"
+
+
+# Whether samples are images, and how a part is written; the answer are the keys of its source.
+FORMATS = {
+    "idx": write_idx,
+    "npy": write_npy,
+}
+
+
+class DataFolder(Folder):
+    def name(self, name, content):
+        self.file(name, content)
+        return name
+
+
+class Run:
+    """One submission: a format and a loss, and the rows of other tables that it takes."""
+
+    def __init__(self, data_format, loss="cross_entropy"):
+        self.format, self.loss = data_format, loss
+        self.optimizer = self.schedule = None
+        self.transforms = ["scale"]
+
+    def name(self):
+        return re.sub("[^a-z0-9-]", "-", f"{self.format}-{self.loss}-{self.optimizer}")[:40]
+
+    def write(self, folder):
+        labels, options = LOSSES[self.loss]
+        transforms = ", ".join(f"{{{name}: {TRANSFORMS[name]}}}" for name in TRANSFORMS if name in self.transforms)
+        sources = "".join(f"  {part}: {{format: {self.format}, {FORMATS[self.format](folder, part, data)}}}\n"
+                          for part, data in PARTS.items())
+        return folder.file(self.name() + ".yaml", f"""name: {self.name()}
+model:
+  onnx: mlp.onnx
+  loss: {self.loss}
+  loss_options: {{{options}}}
+  inputs: {{image: images}}
+  labels: {labels}
+data:
+  root: {folder.path}
+{sources}  transforms: [{transforms}]
+train:
+  steps: {STEPS}
+  batch: 12
+  microbatches: 4
+  seed: 3
+  optimizer: {{name: {self.optimizer}, {OPTIMIZERS[self.optimizer]}}}
+  schedule: {{name: {self.schedule}, {SCHEDULES[self.schedule]}}}
+eval: {{every_steps: 3}}
+""")
+
+
+def deal(table, count):
+    """Each row of the table in some of that many places, in turns."""
+    return [list(table)[place % len(table)] for place in range(count)]
+
+
+def plan_runs():
+    runs = [Run(data_format) for data_format in FORMATS]
+    runs += [Run("npy", loss) for loss in LOSSES if loss != "cross_entropy"]
+    while len(runs) < max(len(OPTIMIZERS), len(SCHEDULES)):
+        runs.append(Run("npy"))
+    for run, optimizer, schedule, transform in zip(runs, deal(OPTIMIZERS, len(runs)), deal(SCHEDULES, len(runs)),
+                                                   deal(TRANSFORMS, len(runs))):
+        run.optimizer, run.schedule = optimizer, schedule
+        run.transforms.append(transform)
+    return runs
+
+
+def outcome(path):
+    """What must not depend on who computed it; of an evaluation all there is."""
+    events = read_metrics(path)
+    return {"steps": [[event[key] for key in STEP_KEYS] for event in events if event["event"] == "step"],
+            "evals": [event for event in events if event["event"] == "eval"],
+            "weights": done_event(path)["weights_sha256"]}
+
+
+def train_all(folder, specs, workers, servers):
+    """By name of the run: what its metrics say."""
+    found = {}
+    with Cluster(folder, servers=servers, workers=workers, store=f"file://{folder.path}/store-{workers}") as cluster:
+        for name, spec in specs.items():
+            metrics = folder.file(f"{name}-{workers}-{servers}.jsonl")
+            weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+            found[name] = outcome(metrics)
+    return found
+
+
+def test_every_row_of_every_table_is_listed_here():
+    for path, word, table in (("server/parameters/optimizer.def", "OPTIMIZER", OPTIMIZERS),
+                              ("server/parameters/schedule.def", "SCHEDULE", SCHEDULES),
+                              ("common/graph/loss.def", "LOSS", LOSSES),
+                              ("worker/data/format.def", "FORMAT", FORMATS),
+                              ("worker/data/transform.def", "TRANSFORM", TRANSFORMS)):
+        assert set(rows(path, word)) == set(table), f"{path} has {rows(path, word)}, the test {list(table)}"
+    runs = plan_runs()
+    assert {run.optimizer for run in runs} == set(OPTIMIZERS)
+    assert {run.schedule for run in runs} == set(SCHEDULES)
+    assert {name for run in runs for name in run.transforms} == set(TRANSFORMS)
+
+
+def test_each_row_gives_the_same_bits_whoever_computes():
+    with DataFolder() as folder:
+        folder.model("mlp", "--input", f"{CHANNELS},{SIDE},{SIDE}", "--hidden", "32", "--classes", CLASSES,
+                     "--batch-norm", "--dropout", "0.25")
+        specs = {run.name(): run.write(folder) for run in plan_runs()}
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            alone, together = pool.map(lambda shape: train_all(folder, specs, *shape), CLUSTERS)
+        for name, wanted in alone.items():
+            assert len(wanted["steps"]) == STEPS and len(wanted["evals"]) == 2, (name, wanted)
+            assert together[name] == wanted, f"{name}: {together[name]}\nis not {wanted}"
+        assert len({wanted["weights"] for wanted in alone.values()}) == len(alone), "some runs had the same result"
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -16,12 +16,14 @@ static const struct command_def *const commands[] = {
 #define COMMAND(name) &command_##name,
 #include "client/command.def"
 #undef COMMAND
-};
-enum { COMMANDS = sizeof commands / sizeof *commands };
+    NULL};
+enum { COMMANDS = sizeof commands / sizeof *commands - 1 };
 
-static const struct command_def *command_find(const char *name);
+static const struct command_def *command_find(const struct command_def *const *list, const char *name);
 static int command_unknown(const char *name);
 static int command_help(int argc, char **argv);
+static int group_start(const struct command_def *group, int argc, char **argv);
+static const struct command_def *subcommand_find(const struct command_def *group, const char *name);
 static int command_start(const struct command_def *command, int argc, char **argv);
 static int usage_fail(const struct command_def *command, const char *what);
 
@@ -33,8 +35,10 @@ int command_main(int argc, char **argv) {
   }
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
     return command_help(argc - 2, argv + 2);
-  command = command_find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
-  return command ? command_start(command, argc - 2, argv + 2) : command_unknown(argv[1]);
+  command = command_find(commands, strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
+  if (!command)
+    return command_unknown(argv[1]);
+  return (command->subcommands ? group_start : command_start)(command, argc - 2, argv + 2);
 }
 
 int command_fail(const struct err *err) {
@@ -55,11 +59,10 @@ int command_fail(const struct err *err) {
   }
 }
 
-static const struct command_def *command_find(const char *name) {
-  for (int i = 0; i < COMMANDS; i++)
-    if (strcmp(commands[i]->name, name) == 0)
-      return commands[i];
-  return NULL;
+static const struct command_def *command_find(const struct command_def *const *list, const char *name) {
+  while (*list && strcmp((*list)->name, name) != 0)
+    list++;
+  return *list;
 }
 
 static int command_unknown(const char *name) {
@@ -83,11 +86,49 @@ static int command_help(int argc, char **argv) {
     help_print(stdout, commands, COMMANDS);
     return EXIT_DONE;
   }
-  command = command_find(argv[0]);
+  command = command_find(commands, argv[0]);
   if (!command)
     return command_unknown(argv[0]);
+  if (command->subcommands && argc > 1) {
+    command = subcommand_find(command, argv[1]);
+    if (!command)
+      return EXIT_BAD_INPUT;
+  }
   help_print_command(stdout, command);
   return EXIT_DONE;
+}
+
+static int group_start(const struct command_def *group, int argc, char **argv) {
+  const struct command_def *command;
+  struct err err = ERR_NONE;
+  if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
+    help_print_command(stdout, group);
+    return EXIT_DONE;
+  }
+  if (argc == 0 || argv[0][0] == '-') {
+    err_set(&err, ERR_INVALID, "an argument is missing: weir %s %s", group->name, group->arguments);
+    return usage_fail(group, err.text);
+  }
+  command = subcommand_find(group, argv[0]);
+  return command ? command_start(command, argc - 1, argv + 1) : EXIT_BAD_INPUT;
+}
+
+/* NULL: there is none, which has been said. */
+static const struct command_def *subcommand_find(const struct command_def *group, const char *name) {
+  const struct command_def *command = command_find(group->subcommands, name);
+  const char *names[SUBCOMMANDS_MAX];
+  const char *near;
+  struct err err = ERR_NONE;
+  int n = 0;
+  if (command)
+    return command;
+  for (; group->subcommands[n]; n++)
+    names[n] = group->subcommands[n]->name;
+  near = nearest_word(name, names, n);
+  err_set(&err, ERR_INVALID, "there is no '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "",
+          near ? "'?" : "");
+  usage_fail(group, err.text);
+  return NULL;
 }
 
 static int command_start(const struct command_def *command, int argc, char **argv) {
@@ -107,10 +148,13 @@ static int command_start(const struct command_def *command, int argc, char **arg
     err_set(&err, ERR_INVALID, "superfluous argument '%s'", args.arguments[command->max_arguments]);
     return usage_fail(command, err.text);
   }
+  args.command = command;
   return command->run(&args);
 }
 
 static int usage_fail(const struct command_def *command, const char *what) {
-  fprintf(stderr, "weir: %s: %s (see `weir help %s`)\n", command->name, what, command->name);
+  const char *group = command->group ? command->group : "", *blank = command->group ? " " : "";
+  fprintf(stderr, "weir: %s%s%s: %s (see `weir help %s%s%s`)\n", group, blank, command->name, what, group,
+          blank, command->name);
   return EXIT_BAD_INPUT;
 }

@@ -1,5 +1,6 @@
 /* Commands of `weir`: a row in command.def and a const struct command_def at the bottom of the command's own
-   file. From the row come the dispatch, `weir --help` and `weir help NAME`. */
+   file. From the row come the dispatch, `weir --help` and `weir help NAME`. A command may be a group, as
+   `model` is: its first argument names one of its own commands, whose options are theirs alone. */
 #ifndef WEIR_CLIENT_COMMAND_H
 #define WEIR_CLIENT_COMMAND_H
 
@@ -13,8 +14,11 @@ enum exit_status {
   EXIT_INTERRUPTED = 130,
 };
 
+enum { SUBCOMMANDS_MAX = 32 };
+
 struct command_def {
   const char *name;
+  const char *group;                /* the command whose subcommand it is; NULL: none */
   const char *summary;              /* half a line: "train a model on this machine" */
   const char *arguments;            /* of the usage line: "SPEC"; "" for none */
   int min_arguments, max_arguments; /* at most ARGUMENTS_MAX */
@@ -24,6 +28,8 @@ struct command_def {
   const char *if_failed;            /* what exit status 1 means; NULL: it does not occur */
   const char *if_interrupted;       /* likewise 130 */
   const char *examples;             /* lines of shell, each with its line end; indented by the printer */
+  const struct command_def *const
+      *subcommands; /* of a group, which has no options and no `run`; ends with NULL */
   /* The command itself, on the main thread. Returns the process's exit status; on an error it has printed
      one line through command_fail. */
   int (*run)(const struct args *args);

@@ -41,10 +41,13 @@ void help_print(FILE *file, const struct command_def *const *commands, int n) {
 }
 
 void help_print_command(FILE *file, const struct command_def *command) {
-  fprintf(file, "weir %s - %s\n\n", command->name, command->summary);
-  fprintf(file, "usage: weir %s%s%s [OPTION]...\n\n", command->name, command->arguments[0] ? " " : "",
-          command->arguments);
+  const char *group = command->group ? command->group : "", *blank = command->group ? " " : "";
+  fprintf(file, "weir %s%s%s - %s\n\n", group, blank, command->name, command->summary);
+  fprintf(file, "usage: weir %s%s%s%s%s [OPTION]...\n\n", group, blank, command->name,
+          command->arguments[0] ? " " : "", command->arguments);
   wrap(file, command->description, 0);
+  for (const struct command_def *const *sub = command->subcommands; sub && *sub; sub++)
+    fprintf(file, "%s  %-13s %s\n", sub == command->subcommands ? "\n" : "", (*sub)->name, (*sub)->summary);
   fputs("\noptions:\n", file);
   for (const struct option_def *option = command->options; option && option->name; option++)
     option_print(file, option);

@@ -22,7 +22,11 @@ static int option_find(struct args *args, bool takes_coordinator, const char *wo
                        struct err *err);
 static int option_take(struct args *args, const struct option_use *use, struct err *err);
 static int option_unknown(const struct args *args, bool takes_coordinator, const char *name, struct err *err);
+static int value_check(const struct option_def *option, const char *value, struct err *err);
 static int count_check(const struct option_def *option, const char *value, struct err *err);
+static int list_check(const struct option_def *option, const char *value, struct err *err);
+static int number_check(const struct option_def *option, const char *value, struct err *err);
+static int list_read(const char *text, long least, long most, int64_t out[OPTION_LIST_MAX]);
 static int args_index(const struct args *args, const char *name);
 
 int args_parse(struct args *args, const struct option_def *options, bool takes_coordinator, int argc,
@@ -87,7 +91,7 @@ static int option_take(struct args *args, const struct option_use *use, struct e
   if (use->option->kind == OPTION_FLAG && use->value)
     return err_set(err, ERR_INVALID, "option '--%s' takes no value, but got '%s'", use->option->name,
                    use->value);
-  if (use->option->kind == OPTION_COUNT && count_check(use->option, use->value, err))
+  if (value_check(use->option, use->value, err))
     return err->code;
   if (use->option == help_option)
     args->wants_help = true;
@@ -114,6 +118,22 @@ static int option_unknown(const struct args *args, bool takes_coordinator, const
   return err_set(err, ERR_INVALID, "unknown option '%s'", name);
 }
 
+static int value_check(const struct option_def *option, const char *value, struct err *err) {
+  switch (option->kind) {
+  case OPTION_FLAG:
+  case OPTION_TEXT:
+    break;
+  case OPTION_COUNT:
+    return count_check(option, value, err);
+  case OPTION_LIST:
+    return list_check(option, value, err);
+  case OPTION_SHARE:
+  case OPTION_RATIO:
+    return number_check(option, value, err);
+  }
+  return ERR_OK;
+}
+
 static int count_check(const struct option_def *option, const char *value, struct err *err) {
   char *end;
   long count = strtol(value, &end, 10);
@@ -123,6 +143,54 @@ static int count_check(const struct option_def *option, const char *value, struc
     return err_set(err, ERR_INVALID, "option '--%s' must be from %ld to %ld, but is %s", option->name,
                    option->least, option->most, value);
   return ERR_OK;
+}
+
+static int list_check(const struct option_def *option, const char *value, struct err *err) {
+  int64_t unused[OPTION_LIST_MAX];
+  if (list_read(value, option->least, option->most, unused) < 0)
+    return err_set(
+        err, ERR_INVALID,
+        "option '--%s' is a list of at most %d whole numbers from %ld to %ld, as 32,64 or 64x3, not "
+        "'%s'",
+        option->name, OPTION_LIST_MAX, option->least, option->most, value);
+  return ERR_OK;
+}
+
+static int number_check(const struct option_def *option, const char *value, struct err *err) {
+  char *end;
+  double number = strtod(value, &end);
+  if (end == value || *end != '\0')
+    return err_set(err, ERR_INVALID, "option '--%s' needs a number, but got '%s'", option->name, value);
+  if (option->kind == OPTION_SHARE && !(number >= 0 && number < 1))
+    return err_set(err, ERR_INVALID, "option '--%s' must be from 0 to below 1, but is %s", option->name,
+                   value);
+  if (option->kind == OPTION_RATIO && !(number >= (double)option->least && number <= (double)option->most))
+    return err_set(err, ERR_INVALID, "option '--%s' must be from %ld to %ld, but is %s", option->name,
+                   option->least, option->most, value);
+  return ERR_OK;
+}
+
+/* The length of the list; -1 if it is none. Nothing at all is a list of length 0. */
+static int list_read(const char *text, long least, long most, int64_t out[OPTION_LIST_MAX]) {
+  int n = 0;
+  while (*text) {
+    char *end;
+    long times = 1, value = strtol(text, &end, 10);
+    if (end == text || value < least || value > most)
+      return -1;
+    if (*end == 'x') {
+      text = end + 1;
+      times = strtol(text, &end, 10);
+      if (end == text || times < 1)
+        return -1;
+    }
+    if (times > OPTION_LIST_MAX - n || (*end == ',' && !end[1]) || (*end && *end != ','))
+      return -1;
+    while (times-- > 0)
+      out[n++] = value;
+    text = *end ? end + 1 : end;
+  }
+  return n;
 }
 
 bool args_flag(const struct args *args, const char *name) {
@@ -136,6 +204,17 @@ const char *args_text(const struct args *args, const char *name) {
 long args_count(const struct args *args, const char *name) {
   const char *value = args->values[args_index(args, name)];
   return value ? strtol(value, NULL, 10) : 0;
+}
+
+double args_number(const struct args *args, const char *name) {
+  const char *value = args->values[args_index(args, name)];
+  return value ? strtod(value, NULL) : 0;
+}
+
+int args_list(const struct args *args, const char *name, int64_t out[OPTION_LIST_MAX]) {
+  int index = args_index(args, name);
+  const char *value = args->values[index];
+  return value ? list_read(value, args->options[index].least, args->options[index].most, out) : 0;
 }
 
 static int args_index(const struct args *args, const char *name) {

@@ -3,16 +3,20 @@
 #define WEIR_CLIENT_OPTION_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/err.h"
 
-enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 64 };
+enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 64, OPTION_LIST_MAX = 64 };
 #define OPTION_COUNT_MAX 9007199254740992L /* 2^53: a `most` where nothing else bounds a count */
 
 enum option_kind {
   OPTION_FLAG,  /* --force */
   OPTION_TEXT,  /* --out DIR */
   OPTION_COUNT, /* --workers N: an integer in [least, most] */
+  OPTION_LIST,  /* --hidden 256,128 or 64x3: at most OPTION_LIST_MAX such integers; NxTIMES repeats N */
+  OPTION_SHARE, /* --dropout 0.1: a number from 0 to below 1 */
+  OPTION_RATIO, /* --width 0.5: a number in [least, most] */
 };
 
 /* A table of them ends with {0}. --help and --coordinator need no row: every command knows the first, and
@@ -23,12 +27,15 @@ struct option_def {
   enum option_kind kind;
   const char *value;    /* its name in the help: "DIR"; NULL for a flag */
   const char *fallback; /* the value when it is not given; NULL: none */
-  long least, most;     /* OPTION_COUNT */
+  long least, most;     /* OPTION_COUNT, OPTION_LIST, OPTION_RATIO */
   const char *help;     /* one or more sentences, wrapped by the printer */
 };
 
+struct command_def;
+
 /* A parsed command line: what args_* read. Texts belong to argv and the tables. */
 struct args {
+  const struct command_def *command; /* that is run; NULL outside of one */
   const struct option_def *options;
   const char *values[OPTIONS_MAX]; /* by index in options; NULL: not given and no fallback */
   const char *coordinator;         /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
@@ -39,7 +46,7 @@ struct args {
 
 /* Reads argv[0..argc) (without the command's own name): "--name VALUE", "--name=VALUE", "-o VALUE", "--" ends
    options. Errors: INVALID for an unknown option (the nearest known one named), a missing or a superfluous
-   value, a count that is no number or out of its range. */
+   value, a count, list or number that is none or out of its range. */
 int args_parse(struct args *args, const struct option_def *options, bool takes_coordinator, int argc,
                char **argv, struct err *err);
 
@@ -47,5 +54,8 @@ int args_parse(struct args *args, const struct option_def *options, bool takes_c
 bool args_flag(const struct args *args, const char *name);
 const char *args_text(const struct args *args, const char *name); /* NULL: not given and no fallback */
 long args_count(const struct args *args, const char *name);       /* 0: not given and no fallback */
+double args_number(const struct args *args, const char *name);    /* likewise */
+/* Returns how many there are. */
+int args_list(const struct args *args, const char *name, int64_t out[OPTION_LIST_MAX]);
 
 #endif

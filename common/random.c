@@ -1,6 +1,8 @@
 /* Randomness from counters. */
 #include "common/random.h"
 
+#include <math.h>
+
 #include "common/err.h"
 
 static uint64_t mix(uint64_t z) {
@@ -19,6 +21,12 @@ uint64_t random_key(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
 
 float random_uniform(uint64_t key, uint64_t index) {
   return (float)(random_bits(key, index) >> 40) * 0x1p-24f;
+}
+
+double random_normal(uint64_t key, uint64_t index) {
+  double above_0 = 1.0 - random_uniform(key, 2 * index);
+  double turn = 2.0 * M_PI * random_uniform(key, 2 * index + 1);
+  return sqrt(-2.0 * log(above_0)) * cos(turn);
 }
 
 uint64_t random_permute(uint64_t key, uint64_t index, uint64_t count) {

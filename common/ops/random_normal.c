@@ -1,7 +1,5 @@
 /* RandomNormal and RandomNormalLike (ONNX 1): f32 of a normal distribution with `mean` and standard deviation
-   `scale`, by Box and Muller's transform of two uniform numbers. */
-#include <math.h>
-
+   `scale`. */
 #include "common/ops/random_op.h"
 #include "common/random.h"
 
@@ -11,11 +9,8 @@ static int random_normal_ref(const struct op_call *call, struct err *err) {
   float *y = call->out[0].data;
   int64_t elems = shape_elems(&call->out[0].shape);
   (void)err;
-  for (int64_t i = 0; i < elems; i++) {
-    double above_0 = 1.0 - random_uniform(key, 2 * (uint64_t)i);
-    double turn = 2.0 * M_PI * random_uniform(key, 2 * (uint64_t)i + 1);
-    y[i] = (float)(mean + scale * sqrt(-2.0 * log(above_0)) * cos(turn));
-  }
+  for (int64_t i = 0; i < elems; i++)
+    y[i] = (float)(mean + scale * random_normal(key, (uint64_t)i));
   return ERR_OK;
 }
 

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/model_kind.h"
 #include "common/clock.h"
 #include "common/random.h"
 #include "common/rpc/client.h"
@@ -21,6 +20,7 @@
 #include "server/parameters/restore.h"
 #include "server/parameters/service.h"
 #include "server/parameters/snapshot.h"
+#include "tests/unit/model_bytes.h"
 
 enum { WARM_STEPS = 3, ROUND_STEPS = 3, ROUNDS_MAX = 100, CHANGED_EVERY = 10, WINDOW = 16, SHARDS = 2 };
 enum { BLOCK_BYTES = 256 * 1024 };
@@ -87,21 +87,13 @@ static void peak_reset(void) {
 /* ---- the run ---- */
 
 static void *make_model(size_t *size_bytes) {
-  struct onnx_writer writer;
-  struct model_options options = {.input = {784},
-                                  .input_rank = 1,
-                                  .classes = 10,
-                                  .hidden = {bench.width, bench.width, bench.width},
-                                  .n_hidden = 3};
+  char hidden[32];
+  const char *options[] = {"--input", "784", "--hidden", hidden, NULL};
   struct err err = ERR_NONE;
   void *bytes;
-  onnx_writer_init(&writer, "mlp", 1);
-  if (model_kind_mlp.build(&writer, &options, &err))
+  snprintf(hidden, sizeof hidden, "%dx3", bench.width);
+  if (model_bytes(&model_kind_mlp, options, 1, &bytes, size_bytes, &err))
     die(&err);
-  *size_bytes = onnx__model_proto__get_packed_size(&writer.model);
-  bytes = mem_new(*size_bytes);
-  onnx__model_proto__pack(&writer.model, bytes);
-  onnx_writer_fini(&writer);
   return bytes;
 }
 

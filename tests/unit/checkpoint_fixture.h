@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model_kind.h"
 #include "common/graph/model.h"
 #include "common/message.h"
 #include "common/spec.h"
 #include "storage/checkpoint.h"
+#include "tests/unit/model_bytes.h"
 
 enum { TINY_STEPS = 20, TINY_SAMPLES = 100, TINY_PARAMS = 16 * 5 + 5 + 5 * 3 + 3, TINY_BLOCKS = 2 };
 
@@ -23,17 +23,10 @@ static const char tiny_spec_text[] =
 
 /* The ONNX file; freed by the caller. */
 static inline uint8_t *tiny_model(size_t *size) {
-  struct model_options options = {
-      .input = {1, 4, 4}, .input_rank = 3, .classes = 3, .hidden = {5}, .n_hidden = 1, .n_channels = -1};
-  struct onnx_writer writer;
+  static const char *const options[] = {"--input", "1,4,4", "--classes", "3", "--hidden", "5", NULL};
   struct err err = ERR_NONE;
-  uint8_t *onnx;
-  onnx_writer_init(&writer, "mlp", 1);
-  assert_int_equal(model_kind_mlp.build(&writer, &options, &err), 0);
-  *size = onnx__model_proto__get_packed_size(&writer.model);
-  onnx = mem_new(*size);
-  onnx__model_proto__pack(&writer.model, onnx);
-  onnx_writer_fini(&writer);
+  void *onnx;
+  assert_int_equal(model_bytes(&model_kind_mlp, options, 1, &onnx, size, &err), 0);
   return onnx;
 }
 

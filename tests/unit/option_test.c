@@ -12,6 +12,9 @@ static const struct option_def options[] = {
     {.name = "out", .letter = 'o', .kind = OPTION_TEXT, .value = "DIR"},
     {.name = "workers", .kind = OPTION_COUNT, .value = "N", .fallback = "2", .least = 1, .most = 8},
     {.name = "force", .kind = OPTION_FLAG},
+    {.name = "widths", .kind = OPTION_LIST, .value = "WIDTHS", .fallback = "3,4", .least = 1, .most = 8},
+    {.name = "dropout", .kind = OPTION_SHARE, .value = "SHARE"},
+    {.name = "scale", .kind = OPTION_RATIO, .value = "RATIO", .fallback = "1", .least = 0, .most = 4},
     {0}};
 
 static struct args args;
@@ -96,6 +99,52 @@ static void a_count_must_be_a_number_in_its_range(void **state) {
   assert_int_equal(PARSE("--workers", "8"), ERR_OK);
 }
 
+static void a_list_may_repeat_its_numbers(void **state) {
+  int64_t list[OPTION_LIST_MAX];
+  (void)state;
+  assert_int_equal(PARSE("x"), ERR_OK);
+  assert_int_equal(args_list(&args, "widths", list), 2);
+  assert_int_equal(list[1], 4);
+  assert_int_equal(PARSE("--widths", "8,2x3,1"), ERR_OK);
+  assert_int_equal(args_list(&args, "widths", list), 5);
+  assert_int_equal(list[0] * 1000 + list[1] * 100 + list[3] * 10 + list[4], 8221);
+  assert_int_equal(PARSE("--widths", ""), ERR_OK);
+  assert_int_equal(args_list(&args, "widths", list), 0);
+  assert_int_equal(PARSE("--widths", "1x64"), ERR_OK);
+}
+
+static void a_list_with_anything_else_is_refused(void **state) {
+  static char *const lists[] = {"0",
+                                "9",
+                                "2,",
+                                ",2",
+                                "2,,3",
+                                "2;3",
+                                "2x0",
+                                "2x-1",
+                                "2x65",
+                                "2x3x",
+                                "1x63,2,3",
+                                "2x",
+                                "99999999999999999999",
+                                "2 ,3"};
+  (void)state;
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+    assert_int_equal(PARSE("--widths", lists[i]), ERR_INVALID);
+}
+
+static void a_number_must_be_one_in_its_range(void **state) {
+  (void)state;
+  assert_int_equal(PARSE("--dropout", "0.5", "--scale=4"), ERR_OK);
+  assert_true(args_number(&args, "dropout") == 0.5 && args_number(&args, "scale") == 4);
+  assert_int_equal(PARSE("--dropout", "1"), ERR_INVALID);
+  assert_int_equal(PARSE("--dropout", "-0.1"), ERR_INVALID);
+  assert_int_equal(PARSE("--dropout", "nan"), ERR_INVALID);
+  assert_int_equal(PARSE("--dropout", "0.5x"), ERR_INVALID);
+  assert_int_equal(PARSE("--scale", "4.1"), ERR_INVALID);
+  assert_int_equal(PARSE("--scale", "inf"), ERR_INVALID);
+}
+
 static void help_is_known_to_every_command(void **state) {
   (void)state;
   assert_int_equal(PARSE("--help"), ERR_OK);
@@ -113,6 +162,9 @@ int main(void) {
       cmocka_unit_test(missing_and_superfluous_values_are_refused),
       cmocka_unit_test(more_arguments_than_fit_are_refused),
       cmocka_unit_test(a_count_must_be_a_number_in_its_range),
+      cmocka_unit_test(a_list_may_repeat_its_numbers),
+      cmocka_unit_test(a_list_with_anything_else_is_refused),
+      cmocka_unit_test(a_number_must_be_one_in_its_range),
       cmocka_unit_test(help_is_known_to_every_command),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

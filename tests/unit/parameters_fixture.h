@@ -17,11 +17,11 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "client/model_kind.h"
 #include "common/clock.h"
 #include "common/rpc/client.h"
 #include "parameters.pb-c.h"
 #include "server/parameters/service.h"
+#include "tests/unit/model_bytes.h"
 
 /* The model: fc1 300 x 300 (blocks 0 and 1), the rest (block 2), metrics and batch norm's statistics
    (block 3). 6 microbatches of 2 samples, 3 steps, evaluated after 2 and at the end in 2 chunks. */
@@ -98,21 +98,12 @@ static inline void wait_told(struct fixture *f, int n) {
 }
 
 static inline void make_model(void **bytes, size_t *size_bytes) {
-  struct onnx_writer writer;
-  struct model_options options = {.input = {WIDTH},
-                                  .input_rank = 1,
-                                  .classes = 3,
-                                  .hidden = {WIDTH},
-                                  .n_hidden = 1,
-                                  .has_batch_norm = true};
+  char width[16];
   struct err err = ERR_NONE;
-  onnx_writer_init(&writer, "mlp", 1);
-  if (model_kind_mlp.build(&writer, &options, &err))
+  snprintf(width, sizeof width, "%d", WIDTH);
+  const char *options[] = {"--input", width, "--classes", "3", "--hidden", width, "--batch-norm", NULL};
+  if (model_bytes(&model_kind_mlp, options, 1, bytes, size_bytes, &err))
     fail_msg("%s", err.text);
-  *size_bytes = onnx__model_proto__get_packed_size(&writer.model);
-  *bytes = mem_new(*size_bytes);
-  onnx__model_proto__pack(&writer.model, *bytes);
-  onnx_writer_fini(&writer);
 }
 
 /* The order to load the run, on as many servers; it lives until the next call. */

@@ -98,7 +98,8 @@ static int option_bad(const struct option *option, const char *what, struct err 
 
 static int check_number(const struct option *option, double value, struct err *err) {
   const struct range_def *range = &ranges[option->rule->range];
-  if (!isfinite((float)value) || value < range->least || value > range->most ||
+  value = (float)value; /* what is computed with */
+  if (!isfinite(value) || value < range->least || value > range->most ||
       (value == range->least && range->is_least_out) || (value == range->most && range->is_most_out))
     return option_bad(option, range->text, err);
   return 0;

@@ -11,7 +11,7 @@
 
 #include "common/err.h"
 
-/* Of each number; all must also be finite as f32, and whole ones at most a billion. */
+/* Of each number, as f32; all must also be finite, and whole ones at most a billion. */
 enum option_range {
   OPTION_FINITE,
   OPTION_AT_LEAST_0,

@@ -77,7 +77,8 @@ static bool is_empty(const char *text) {
 static int check_columns(const Weir__DataSource *source, const char *key, struct err *err) {
   for (size_t i = 0; i < source->n_columns; i++) {
     if (is_empty(source->columns[i]->key) || is_empty(source->columns[i]->value))
-      return err_set(err, ERR_INVALID, "%s.columns: wants names and what they hold, as in {tokens: tokens.npy}", key);
+      return err_set(err, ERR_INVALID,
+                     "%s.columns: wants names and what they hold, as in {tokens: tokens.npy}", key);
     for (size_t other = 0; other < i; other++)
       if (strcmp(source->columns[other]->key, source->columns[i]->key) == 0)
         return err_set(err, ERR_INVALID, "%s.columns: '%.100s' is there twice", key, source->columns[i]->key);

@@ -1,6 +1,6 @@
 /* Stochastic gradient descent with momentum, as torch.optim.SGD (Sutskever et al., 2013, in PyTorch's form).
  */
-#include "server/parameters/optimizer.h"
+#include "server/parameters/optimizers/elementwise.h"
 
 static const struct option_rule sgd_options[] = {
     {.name = "momentum", .range = OPTION_FROM_0_BELOW_1},
@@ -22,49 +22,50 @@ static uint32_t sgd_slots(const Weir__OptimizerSpec *spec) {
   return spec->momentum != 0 ? 1 : 0;
 }
 
-static void sgd_update_plain(const struct optimizer_update *update, float decay) {
+static void sgd_update_plain(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+  const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
   const float lr = (float)update->lr;
-  for (uint32_t i = 0; i < update->elems; i++) {
-    float grad = update->grad[i] + decay * update->weights[i];
-    update->out[i] = update->weights[i] - lr * grad;
-  }
+  const uint32_t elems = update->elems;
+  const float *weights = update->weights, *grads = update->grad;
+  float *out = update->out;
+#pragma GCC ivdep
+  for (uint32_t i = 0; i < elems; i++)
+    out[i] = weights[i] - lr * decay_grad(decay, grads[i], weights[i]);
 }
 
-/* The momentum buffer begins as the first gradient, undampened. */
-static void sgd_update_first(const Weir__OptimizerSpec *spec, const struct optimizer_update *update,
-                             float decay) {
-  const float lr = (float)update->lr, momentum = (float)spec->momentum;
-  float *restrict velocity = update->next_slots;
-  for (uint32_t i = 0; i < update->elems; i++) {
-    float grad = update->grad[i] + decay * update->weights[i];
-    velocity[i] = grad;
-    update->out[i] = update->weights[i] - lr * (spec->nesterov ? grad + momentum * grad : grad);
-  }
-}
-
-static void sgd_update_momentum(const Weir__OptimizerSpec *spec, const struct optimizer_update *update,
-                                float decay) {
+/* The velocity begins as the first gradient, undampened. Inlined with constants, so that each kind has a loop
+   without branches. */
+static inline __attribute__((always_inline)) void sgd_loop(const Weir__OptimizerSpec *spec,
+                                                           const struct optimizer_update *update,
+                                                           bool is_first, bool is_nesterov) {
+  const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
   const float lr = (float)update->lr, momentum = (float)spec->momentum;
   const float share = (float)(1 - spec->dampening);
-  const float *velocity = update->slots;
-  float *next = update->next_slots;
+  const uint32_t elems = update->elems;
+  const float *weights = update->weights, *grads = update->grad;
+  float *out = update->out;
+  struct slot velocity = update_slot(update, 0);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < update->elems; i++) {
-    float grad = update->grad[i] + decay * update->weights[i];
-    float moved = momentum * velocity[i] + share * grad;
-    next[i] = moved;
-    update->out[i] = update->weights[i] - lr * (spec->nesterov ? grad + momentum * moved : moved);
+  for (uint32_t i = 0; i < elems; i++) {
+    float grad = decay_grad(decay, grads[i], weights[i]);
+    float next = is_first ? grad : momentum * velocity.now[i] + share * grad;
+    velocity.next[i] = next;
+    out[i] = weights[i] - lr * (is_nesterov ? grad + momentum * next : next);
   }
 }
 
 static void sgd_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
-  const float decay = (float)spec->weight_decay;
+  bool is_first = update->step == 0;
   if (sgd_slots(spec) == 0)
-    sgd_update_plain(update, decay);
-  else if (update->step == 0)
-    sgd_update_first(spec, update, decay);
+    sgd_update_plain(spec, update);
+  else if (spec->nesterov && is_first)
+    sgd_loop(spec, update, true, true);
+  else if (spec->nesterov)
+    sgd_loop(spec, update, false, true);
+  else if (is_first)
+    sgd_loop(spec, update, true, false);
   else
-    sgd_update_momentum(spec, update, decay);
+    sgd_loop(spec, update, false, false);
 }
 
 const struct optimizer_def optimizer_sgd = {

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Makes optimizers.json: the weights of every optimizer with several sets of options after each of 20 steps, as PyTorch
+computes them in float64. tests/unit/optimizer_test.c compares ours, and wants a case for each row of optimizer.def.
+Needs tests/parity/requirements.txt; run as
+
+    python tests/parity/optimizers.py > tests/parity/optimizers.json
+
+Weights and gradients are made up by formulas whose values are exact in float32, so that both see the same numbers.
+`options` are those of train.optimizer, `schedule` of train.schedule."""
+import json
+import math
+
+import torch
+
+ELEMS, STEPS = 16, 20
+OPTIM = torch.optim
+
+
+class Lion(OPTIM.Optimizer):
+    """Chen et al. (2023), algorithm 2; PyTorch has none."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                c = beta1 * m + (1 - beta1) * p.grad
+                assert c.abs().min() > 1e-6, "a sign that rounding may turn"
+                p -= group["lr"] * (c.sign() + group["weight_decay"] * p)
+                m.copy_(beta2 * m + (1 - beta2) * p.grad)
+
+
+def amsgrad(params, **options):
+    return OPTIM.Adam(params, amsgrad=True, **options)
+
+
+MAKERS = {"sgd": OPTIM.SGD, "adam": OPTIM.Adam, "adamw": OPTIM.AdamW, "amsgrad": amsgrad, "nadam": OPTIM.NAdam,
+          "radam": OPTIM.RAdam, "adamax": OPTIM.Adamax, "adagrad": OPTIM.Adagrad, "adadelta": OPTIM.Adadelta,
+          "rmsprop": OPTIM.RMSprop, "lion": Lion}
+
+
+def case(name, lr, schedule=None, **options):
+    return {"options": {"name": name, "lr": lr, **options}, "schedule": schedule or {"name": "constant"}}
+
+
+CASES = [
+    case("sgd", 0.1),
+    case("sgd", 0.1, weight_decay=0.01),
+    case("sgd", 0.1, momentum=0.9),
+    case("sgd", 0.1, momentum=0.9, dampening=0.5, weight_decay=0.01),
+    case("sgd", 0.1, momentum=0.9, nesterov=True, weight_decay=0.0005),
+    case("sgd", 0.1, momentum=0.9, schedule={"name": "step", "step_size": 6, "gamma": 0.5}),
+    case("adam", 0.05),
+    case("adam", 0.05, betas=[0.8, 0.95], eps=0.001, weight_decay=0.1),
+    case("adam", 0.05, amsgrad=True, betas=[0.9, 0.7]),
+    case("adam", 0.05, weight_decay=0.1, decoupled_weight_decay=True, amsgrad=True),
+    case("adam", 0.05, betas=[0.0, 0.0]),
+    case("adamw", 0.05),
+    case("adamw", 0.05, weight_decay=0.2, betas=[0.7, 0.9], amsgrad=True),
+    case("adamw", 0.05, schedule={"name": "cosine", "warmup_steps": 5}),
+    case("amsgrad", 0.05, betas=[0.9, 0.7]),
+    case("amsgrad", 0.05, weight_decay=0.1, eps=0.01),
+    case("amsgrad", 0.05, weight_decay=0.1, decoupled_weight_decay=True),
+    case("nadam", 0.05),
+    case("nadam", 0.05, momentum_decay=0.5, weight_decay=0.1, betas=[0.95, 0.9]),
+    case("nadam", 0.05, momentum_decay=0.0, weight_decay=0.1, decoupled_weight_decay=True),
+    case("radam", 0.05),
+    case("radam", 0.05, betas=[0.8, 0.9], eps=0.001, weight_decay=0.1),
+    case("radam", 0.05, betas=[0.9, 0.5]),
+    case("radam", 0.05, weight_decay=0.1, decoupled_weight_decay=True, betas=[0.9, 0.99]),
+    case("adamax", 0.05),
+    case("adamax", 0.05, betas=[0.5, 0.8], eps=0.01, weight_decay=0.1),
+    case("adagrad", 0.1),
+    case("adagrad", 0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.5, eps=0.001),
+    case("adadelta", 1.0),
+    case("adadelta", 0.5, rho=0.8, eps=0.01, weight_decay=0.1),
+    case("rmsprop", 0.02),
+    case("rmsprop", 0.02, alpha=0.8, eps=0.01, weight_decay=0.1),
+    case("rmsprop", 0.02, momentum=0.9),
+    case("rmsprop", 0.02, centered=True),
+    case("rmsprop", 0.02, centered=True, momentum=0.5, weight_decay=0.1, alpha=0.9),
+    case("lion", 0.05),
+    case("lion", 0.05, betas=[0.7, 0.9], weight_decay=0.1),
+]
+
+
+def first_weight(i):
+    return (-1) ** i * (0.5 + (i * 7 % 16) / 8)
+
+
+def gradient(step, i):
+    """From -1 to 1, at least 1/64 from 0, of several orders of magnitude."""
+    return ((i * 29 + step * 53 + 7) % 64 - 31.5) / 32 * 2.0 ** -(i % 6)
+
+
+def rate(schedule, lr, step):
+    warmup = schedule.get("warmup_steps", 0)
+    if step < warmup:
+        return lr * (step + 1) / warmup
+    if schedule["name"] == "cosine":
+        return 0.5 * lr * (1 + math.cos(math.pi * (step - warmup) / (STEPS - warmup)))
+    if schedule["name"] == "step":
+        return lr * schedule["gamma"] ** (step // schedule["step_size"])
+    return lr
+
+
+def train(entry):
+    options = dict(entry["options"])
+    maker, lr = MAKERS[options.pop("name")], options.pop("lr")
+    weights = torch.nn.Parameter(torch.tensor([first_weight(i) for i in range(ELEMS)], dtype=torch.float64))
+    optimizer = maker([weights], lr=lr, **options)
+    history = []
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = rate(entry["schedule"], lr, step)
+        weights.grad = torch.tensor([gradient(step, i) for i in range(ELEMS)], dtype=torch.float64)
+        optimizer.step()
+        history.append([float(f"{weight:.10g}") for weight in weights.tolist()])
+    return dict(entry, weights=history)
+
+
+def main():
+    lines = ",\n".join("  " + json.dumps(train(entry)) for entry in CASES)
+    print(f'{{"torch": "{torch.__version__}", "cases": [\n{lines}\n]}}')
+
+
+if __name__ == "__main__":
+    main()

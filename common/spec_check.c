@@ -54,9 +54,23 @@ static int check_loss_options(const Weir__LossOptions *options, struct err *err)
   return 0;
 }
 
+/* How many of a message's fields, none of them a list, are there. */
+static int count_given(const ProtobufCMessage *message) {
+  int n = 0;
+  for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+    const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+    const char *at = (const char *)message;
+    if (field->type == PROTOBUF_C_TYPE_MESSAGE || field->type == PROTOBUF_C_TYPE_STRING)
+      n += *(void *const *)(at + field->offset) != NULL;
+    else
+      n += *(const protobuf_c_boolean *)(at + field->quantifier_offset) != 0;
+  }
+  return n;
+}
+
 static int check_transform(const Weir__Transform *transform, struct err *err) {
   const Weir__Normalize *normalize = transform->normalize;
-  if (transform->has_scale + (normalize != NULL) != 1)
+  if (count_given(&transform->base) != 1)
     return bad(err, "data.transforms", "each entry names exactly one transform, as {scale: 0.5}");
   if (transform->has_scale && !isfinite(transform->scale))
     return bad(err, "data.transforms.scale", "must be finite");
@@ -111,6 +125,9 @@ static int check_data(const Weir__DataSpec *data, struct err *err) {
     return err->code;
   for (size_t i = 0; i < data->n_transforms; i++)
     if (check_transform(data->transforms[i], err))
+      return err->code;
+  for (size_t i = 0; i < data->n_eval_transforms; i++)
+    if (check_transform(data->eval_transforms[i], err))
       return err->code;
   return 0;
 }

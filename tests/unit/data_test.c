@@ -12,6 +12,7 @@
 
 #include "common/memory.h"
 #include "common/spec.h"
+#include "tests/unit/data_fixture.h"
 #include "worker/data/dataset.h"
 #include "worker/data/loader.h"
 
@@ -214,14 +215,14 @@ static void samples_are_transformed_in_the_spec_s_order(void **state) {
   Weir__RunSpec *spec = make_spec("images", "labels");
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, NULL, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, out);
+  assert_int_equal(bind_column(dataset, spec, "", &image_input, NULL, &form, &err), 0);
+  read_samples(dataset, &form, indices, 2, out);
   for (int i = 0; i < PIXELS; i++) {
     assert_true(out[i] == ((float)(9 * PIXELS + i) * 3 * 0.5f - 1) / 2);
     assert_true(out[PIXELS + i] == ((float)(PIXELS + i) * 3 * 0.5f - 1) / 2);
   }
-  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, &four_classes, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, labels);
+  assert_int_equal(bind_column(dataset, spec, "", &label_input, &four_classes, &form, &err), 0);
+  read_samples(dataset, &form, indices, 2, labels);
   assert_int_equal(labels[0], 1);
   assert_int_equal(labels[1], 1);
   dataset_close(dataset);
@@ -237,16 +238,16 @@ static void a_label_out_of_range_is_named_with_its_sample(void **state) {
   Weir__RunSpec *spec = make_spec("images", "labels");
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(dataset_bind(dataset, spec, "", &label_input, &three_classes, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "", &label_input, &three_classes, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "labels: sample 3 has label 3, the model has 3 classes");
   wide.shape.dim[3] = 4;
-  assert_int_equal(dataset_bind(dataset, spec, "", &wide, NULL, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "", &wide, NULL, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "[2,3], the model's input 'image' wants [1,2,4]"));
-  assert_int_equal(dataset_bind(dataset, spec, "pictures", &image_input, NULL, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "pictures", &image_input, NULL, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "no column 'pictures'; the dataset has: images labels"));
   spec->data->transforms[1]->normalize->n_mean = 2;
   spec->data->transforms[1]->normalize->n_std = 2;
-  assert_int_equal(dataset_bind(dataset, spec, "", &image_input, NULL, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "", &image_input, NULL, &form, &err), ERR_INVALID);
   dataset_close(dataset);
   spec_free(spec);
 }
@@ -269,23 +270,23 @@ static void labels_of_any_shape_are_bound_by_their_rule(void **state) {
   Weir__RunSpec *spec = make_spec("images", "labels");
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(dataset_bind(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 1, labels);
+  assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
+  read_samples(dataset, &form, indices, 1, labels);
   assert_true(labels[0] == 18 && labels[5] == 33);
   rule.classes = 100; /* 102 is sample 5's element 4 */
-  assert_int_equal(dataset_bind(dataset, spec, "images", &pixels, &rule, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "images: sample 5 has label 102 at [1,1], the model has 100 classes");
   rule.classes = 177;
   rule.ignore_index = 177; /* of sample 9's last element alone */
-  assert_int_equal(dataset_bind(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
+  assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
   dataset_label_weights(dataset, &form, &rule, weights);
   assert_true(weights[0] == 6 && weights[9] == 5);
-  assert_int_equal(dataset_bind(dataset, spec, "images", &targets, &none, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 1, values); /* no transforms */
+  assert_int_equal(bind_column(dataset, spec, "images", &targets, &none, &form, &err), 0);
+  read_samples(dataset, &form, indices, 1, values); /* no transforms */
   assert_true(values[0] == 18 && values[5] == 33);
-  assert_int_equal(dataset_bind(dataset, spec, "images", &turned, &none, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "images", &turned, &none, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "labels of column 'images' are [2,3] in each sample, where [3,2] is needed");
-  assert_int_equal(dataset_bind(dataset, spec, "images", &single, &none, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "images", &single, &none, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "are [2,3] in each sample, where one number is needed"));
   dataset_close(dataset);
   spec_free(spec);

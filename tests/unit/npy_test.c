@@ -11,6 +11,7 @@
 
 #include "common/memory.h"
 #include "common/spec.h"
+#include "tests/unit/data_fixture.h"
 #include "worker/data/dataset.h"
 
 #define F4_2X3 "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
@@ -227,7 +228,7 @@ static void damaged_arrays_never_crash_the_reader(void **state) {
 static int bind(const struct dataset *dataset, const Weir__RunSpec *spec, const char *column,
                 enum dtype dtype, struct column_form *form, struct err *err) {
   struct value input = {.name = "in", .dtype = dtype, .shape = {1, {2}}};
-  return dataset_bind(dataset, spec, column, &input, NULL, form, err);
+  return bind_column(dataset, spec, column, &input, NULL, form, err);
 }
 
 static void a_file_that_is_cut_while_it_is_used_is_an_error_not_a_signal(void **state) {
@@ -247,12 +248,12 @@ static void a_file_that_is_cut_while_it_is_used_is_an_error_not_a_signal(void **
   write_file("other.npy", bytes, begin + SAMPLES * sizeof(int64_t));
   dataset = open_columns("x: other.npy", &spec);
   assert_int_equal(bind(dataset, spec, "x", DTYPE_I64, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, out);
+  read_samples(dataset, &form, indices, 2, out);
   assert_true(out[0] == 0x0101010101010101 && out[1] == out[0]);
   assert_int_equal(dataset_check(dataset, &err), 0);
   path_of("other.npy", path);
   assert_int_equal(truncate(path, 4096), 0);
-  dataset_read(dataset, spec, &form, indices, 2, out);
+  read_samples(dataset, &form, indices, 2, out);
   assert_true(out[0] == 0 && out[1] == 0x0101010101010101);
   assert_int_equal(dataset_check(dataset, &err), ERR_CORRUPT);
   assert_non_null(strstr(err.text, "/other.npy: was cut or could not be read while it was in use"));
@@ -273,22 +274,22 @@ static void whole_numbers_feed_every_input_that_holds_them(void **state) {
   float floats[2];
   (void)state;
   assert_int_equal(bind(dataset, spec, "wide", DTYPE_I64, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, wide);
+  read_samples(dataset, &form, indices, 2, wide);
   assert_true(wide[0] == 1LL << 31 && wide[1] == 7);
   assert_int_equal(bind(dataset, spec, "narrow", DTYPE_I64, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, wide);
+  read_samples(dataset, &form, indices, 2, wide);
   assert_true(wide[0] == 255 && wide[1] == -5);
   assert_int_equal(bind(dataset, spec, "bytes", DTYPE_I32, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, narrow);
+  read_samples(dataset, &form, indices, 2, narrow);
   assert_true(narrow[0] == 1 && narrow[1] == 0);
   assert_int_equal(bind(dataset, spec, "bytes", DTYPE_BOOL, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, bytes);
+  read_samples(dataset, &form, indices, 2, bytes);
   assert_true(bytes[0] == 1 && bytes[1] == 0);
   assert_int_equal(bind(dataset, spec, "flags", DTYPE_U8, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, bytes);
+  read_samples(dataset, &form, indices, 2, bytes);
   assert_true(bytes[0] == 1 && bytes[1] == 0);
   assert_int_equal(bind(dataset, spec, "narrow", DTYPE_F32, &form, &err), 0);
-  dataset_read(dataset, spec, &form, indices, 2, floats);
+  read_samples(dataset, &form, indices, 2, floats);
   assert_true(floats[0] == 255 && floats[1] == -5);
   dataset_close(dataset);
   spec_free(spec);
@@ -305,7 +306,7 @@ static void what_an_input_cannot_hold_is_named_with_its_sample(void **state) {
   assert_string_equal(err.text, "wide: sample 1 holds 2147483648, which the model's input 'in' (i32) cannot");
   assert_int_equal(bind(dataset, spec, "narrow", DTYPE_U8, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "narrow: sample 0 holds -5, which the model's input 'in' (u8) cannot");
-  assert_int_equal(dataset_bind(dataset, spec, "floats", &rows, NULL, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, spec, "floats", &rows, NULL, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "column 'floats' is f32, the model's input 'in' wants i64");
   dataset_close(dataset);
   spec_free(spec);

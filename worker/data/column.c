@@ -5,35 +5,48 @@
 #include <string.h>
 
 void column_release(struct column *column) {
+  if (column->source)
+    column->source->release(column->state);
   mapping_close(column->mapping);
   free(column->memory);
   *column = (struct column){0};
 }
 
-static const unsigned char *element(const struct column *column, uint64_t i) {
-  return (const unsigned char *)column->data + i * dtype_size(column->dtype);
+static uint64_t stride_of(const struct column *column) {
+  return column->stride ? column->stride : (uint64_t)shape_elems(&column->sample);
 }
 
-int64_t column_integer(const struct column *column, uint64_t i) {
+const void *column_sample(const struct column *column, uint64_t s) {
+  return (const char *)column->data + s * stride_of(column) * dtype_size(column->dtype);
+}
+
+int64_t column_integer(const struct column *column, uint64_t s, uint64_t i) {
+  const unsigned char *at = (const unsigned char *)column_sample(column, s) + i * dtype_size(column->dtype);
   int64_t wide;
   int32_t narrow;
   switch (column->dtype) {
   case DTYPE_I64:
-    memcpy(&wide, element(column, i), sizeof wide);
+    memcpy(&wide, at, sizeof wide);
     return wide;
   case DTYPE_I32:
-    memcpy(&narrow, element(column, i), sizeof narrow);
+    memcpy(&narrow, at, sizeof narrow);
     return narrow;
   case DTYPE_BOOL:
-    return *element(column, i) != 0;
+    return *at != 0;
   default:
     CHECK(column->dtype == DTYPE_U8);
-    return *element(column, i);
+    return *at;
   }
 }
 
-void column_read_f32(const struct column *column, uint64_t begin, int64_t elems, float *out) {
-  const unsigned char *bytes = element(column, begin);
+uint64_t column_first_new(const struct column *column, uint64_t s) {
+  uint64_t elems = (uint64_t)shape_elems(&column->sample), stride = stride_of(column);
+  return s == 0 || stride >= elems ? 0 : elems - stride;
+}
+
+void column_read_f32(const struct column *column, uint64_t s, float *out) {
+  const unsigned char *bytes = column_sample(column, s);
+  int64_t elems = shape_elems(&column->sample);
   if (column->dtype == DTYPE_F32)
     memcpy(out, bytes, (size_t)elems * sizeof *out);
   else if (column->dtype == DTYPE_U8)
@@ -41,13 +54,13 @@ void column_read_f32(const struct column *column, uint64_t begin, int64_t elems,
       out[i] = bytes[i];
   else
     for (int64_t i = 0; i < elems; i++)
-      out[i] = (float)column_integer(column, begin + (uint64_t)i);
+      out[i] = (float)column_integer(column, s, (uint64_t)i);
 }
 
-void column_read_integers(const struct column *column, uint64_t begin, int64_t elems, enum dtype dtype,
-                          void *out) {
+void column_read_integers(const struct column *column, uint64_t s, enum dtype dtype, void *out) {
+  int64_t elems = shape_elems(&column->sample);
   for (int64_t i = 0; i < elems; i++) {
-    int64_t value = column_integer(column, begin + (uint64_t)i);
+    int64_t value = column_integer(column, s, (uint64_t)i);
     if (dtype == DTYPE_I64)
       ((int64_t *)out)[i] = value;
     else if (dtype == DTYPE_I32)
@@ -78,18 +91,38 @@ static bool range_of(enum dtype dtype, int64_t *least, int64_t *greatest) {
 }
 
 int column_check_integers(const struct column *column, const struct value *input, struct err *err) {
-  int64_t least, greatest, have_least, have_greatest, elems = shape_elems(&column->sample);
+  int64_t least, greatest, have_least, have_greatest;
+  uint64_t elems = (uint64_t)shape_elems(&column->sample);
   if (!range_of(input->dtype, &least, &greatest) || !range_of(column->dtype, &have_least, &have_greatest))
     return err_set(err, ERR_INVALID, "column '%s' is %s, the model's input '%s' wants %s", column->name,
                    dtype_name(column->dtype), input->name, dtype_name(input->dtype));
   if (have_least >= least && have_greatest <= greatest)
     return 0;
-  for (uint64_t i = 0; i < column->samples * (uint64_t)elems; i++) {
-    int64_t value = column_integer(column, i);
-    if (value < least || value > greatest)
-      return err_set(err, ERR_INVALID, "%s: sample %llu holds %lld, which the model's input '%s' (%s) cannot",
-                     column->name, (unsigned long long)(i / (uint64_t)elems), (long long)value, input->name,
-                     dtype_name(input->dtype));
-  }
+  for (uint64_t s = 0; s < column->samples; s++)
+    for (uint64_t i = column_first_new(column, s); i < elems; i++) {
+      int64_t value = column_integer(column, s, i);
+      if (value < least || value > greatest)
+        return err_set(err, ERR_INVALID,
+                       "%s: sample %llu holds %lld, which the model's input '%s' (%s) cannot", column->name,
+                       (unsigned long long)s, (long long)value, input->name, dtype_name(input->dtype));
+    }
   return 0;
+}
+
+void column_hash(const struct column *column, struct sha256 *sha) {
+  size_t elem_bytes = dtype_size(column->dtype), elems;
+  sha256_update(sha, column->name, strlen(column->name) + 1);
+  sha256_update(sha, &column->dtype, sizeof column->dtype);
+  sha256_update(sha, column->sample.dim, (size_t)column->sample.rank * sizeof column->sample.dim[0]);
+  if (column->source) {
+    column->source->hash(column->state, sha);
+    return;
+  }
+  elems = (size_t)shape_elems(&column->sample);
+  if (column->stride) {
+    sha256_update(sha, &column->stride, sizeof column->stride);
+    elems += (size_t)((column->samples - 1) * column->stride);
+  } else
+    elems *= (size_t)column->samples;
+  sha256_update(sha, column->data, elems * elem_bytes);
 }

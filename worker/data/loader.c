@@ -13,14 +13,15 @@ struct slot {
   enum slot_state state;
   uint64_t step;
   uint32_t microbatch;
-  float scale;       /* 1 / the step's denominator: the batch's last input */
+  float scale; /* 1 / the step's denominator: the batch's last input */
+  struct scratch scratch;
   struct slot *next; /* in the list of spare slots */
 };
 
 struct loader {
   const struct plan *plan;
   const Weir__RunSpec *spec;
-  const struct dataset *train, *eval;
+  struct dataset *train, *eval;
   const struct label_rule *labels; /* of the last of the inputs, if the model has labels */
   int n_inputs;                    /* that columns feed */
   struct column_form train_forms[MODEL_INPUTS_MAX], eval_forms[MODEL_INPUTS_MAX];
@@ -40,11 +41,16 @@ struct loader {
   struct slot *spare; /* for what was not, and for evaluation */
 };
 
-static void make_batch(const struct loader *loader, const struct dataset *dataset,
-                       const struct column_form *forms, const uint64_t *indices, struct loader_batch *batch) {
+/* place: of the first sample in the run's stream. */
+static void make_batch(const struct loader *loader, struct dataset *dataset, const struct column_form *forms,
+                       const uint64_t *indices, uint64_t place, struct slot *slot) {
+  struct dataset_read read = {.indices = indices,
+                              .n = loader->plan->microbatch_samples,
+                              .seed = loader->plan->seed,
+                              .place = place,
+                              .scratch = &slot->scratch};
   for (int i = 0; i < loader->n_inputs; i++)
-    dataset_read(dataset, loader->spec, &forms[i], indices, loader->plan->microbatch_samples,
-                 batch->inputs[i]);
+    dataset_read(dataset, &forms[i], &read, slot->batch.inputs[i]);
 }
 
 /* 1 / the sum of what the labels of all the step's samples count. */
@@ -74,10 +80,12 @@ static float step_scale(struct loader *loader, uint64_t step) {
 
 static void make_train(struct loader *loader, struct slot *slot) {
   uint32_t samples = loader->plan->microbatch_samples;
+  uint32_t position = slot->microbatch * samples;
   uint64_t *indices = mem_new(samples * sizeof *indices);
   for (uint32_t i = 0; i < samples; i++)
-    indices[i] = plan_sample(loader->plan, slot->step, slot->microbatch * samples + i);
-  make_batch(loader, loader->train, loader->train_forms, indices, &slot->batch);
+    indices[i] = plan_sample(loader->plan, slot->step, position + i);
+  make_batch(loader, loader->train, loader->train_forms, indices, slot->step * loader->plan->batch + position,
+             slot);
   slot->batch.samples = samples;
   slot->scale = step_scale(loader, slot->step);
   free(indices);
@@ -98,6 +106,7 @@ static bool slot_init(const struct loader *loader, struct slot *slot) {
 static void slot_fini(const struct loader *loader, struct slot *slot) {
   for (int i = 0; i < loader->n_inputs; i++)
     free(slot->batch.inputs[i]);
+  scratch_fini(&slot->scratch);
 }
 
 static struct slot *find_slot_locked(struct loader *loader, uint64_t step, uint32_t microbatch) {
@@ -165,12 +174,12 @@ static void *prefetch_main(void *argument) {
 }
 
 static int bind_inputs(struct loader *loader, const struct model *model, const struct dataset *dataset,
-                       struct column_form *forms, struct err *err) {
+                       const struct transforms *transforms, struct column_form *forms, struct err *err) {
   const struct graph *graph = model->train;
   for (int i = 0; i < loader->n_inputs; i++) {
     bool is_label = i == model->n_columns;
     const char *name = is_label ? model->label_column : model->input_columns[i];
-    if (dataset_bind(dataset, loader->spec, name, &graph->values[graph->inputs[i]],
+    if (dataset_bind(dataset, transforms, name, &graph->values[graph->inputs[i]],
                      is_label ? &model->labels : NULL, &forms[i], err))
       return err->code;
   }
@@ -192,10 +201,15 @@ static int weigh_labels(struct loader *loader, struct err *err) {
 }
 
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
-               const struct dataset *train, const struct dataset *eval, int slots, struct loader **out,
-               struct err *err) {
+               struct dataset *train, struct dataset *eval, int slots, struct loader **out, struct err *err) {
   struct loader *loader = mem_new(sizeof *loader);
+  struct transforms training = {spec->data->transforms, spec->data->n_transforms, true};
+  struct transforms evaluation = {spec->data->transforms, spec->data->n_transforms, false};
   *out = NULL;
+  if (spec->data->n_eval_transforms) {
+    evaluation.list = spec->data->eval_transforms;
+    evaluation.n = spec->data->n_eval_transforms;
+  }
   loader->plan = plan;
   loader->spec = spec;
   loader->train = train;
@@ -205,11 +219,11 @@ int loader_new(const struct model *model, const struct plan *plan, const Weir__R
   loader->scale = -1;
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->changed, NULL);
-  if (bind_inputs(loader, model, train, loader->train_forms, err)) {
+  if (bind_inputs(loader, model, train, &training, loader->train_forms, err)) {
     err_prefix(err, "data.train");
     goto out;
   }
-  if (eval && bind_inputs(loader, model, eval, loader->eval_forms, err)) {
+  if (eval && bind_inputs(loader, model, eval, &evaluation, loader->eval_forms, err)) {
     err_prefix(err, "data.eval");
     goto out;
   }
@@ -318,7 +332,7 @@ struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t
   pthread_mutex_lock(&loader->lock);
   slot = take_spare_locked(loader);
   pthread_mutex_unlock(&loader->lock);
-  make_batch(loader, loader->eval, loader->eval_forms, indices, &slot->batch);
+  make_batch(loader, loader->eval, loader->eval_forms, indices, 0, slot);
   slot->batch.samples = valid;
   if (loader->labels->classes > 0)
     ignore_repeated(loader, &slot->batch);
@@ -339,7 +353,7 @@ void loader_put(struct loader *loader, struct loader_batch *batch) {
   pthread_mutex_unlock(&loader->lock);
 }
 
-int loader_check(const struct loader *loader, struct err *err) {
+int loader_check(struct loader *loader, struct err *err) {
   if (dataset_check(loader->train, err))
     return err->code;
   return loader->eval ? dataset_check(loader->eval, err) : 0;

@@ -19,8 +19,7 @@ struct loader_batch {
    eval may be NULL. slots: batches made ahead (at least twice the executors). model, plan, spec and datasets
    outlive the loader. Errors: those of dataset_bind, NO_MEMORY. */
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
-               const struct dataset *train, const struct dataset *eval, int slots, struct loader **out,
-               struct err *err);
+               struct dataset *train, struct dataset *eval, int slots, struct loader **out, struct err *err);
 void loader_free(struct loader *loader); /* every batch was put back; NULL is ignored */
 
 /* What this worker will ask for next: its microbatches [begin, end) from `step` on. Any thread; newest wins.
@@ -37,6 +36,6 @@ struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t
 void loader_put(struct loader *loader, struct loader_batch *batch);
 
 /* Whether the batches so far hold what the files held; else the error of dataset_check. Any thread. */
-int loader_check(const struct loader *loader, struct err *err);
+int loader_check(struct loader *loader, struct err *err);
 
 #endif

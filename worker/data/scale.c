@@ -1,18 +1,11 @@
 /* scale: x * scale. */
 #include "worker/data/transform.h"
 
-static int scale_check(const Weir__Transform *transform, int64_t channels, struct err *err) {
-  (void)transform;
-  (void)channels;
-  (void)err;
-  return 0;
-}
-
-static void scale_apply(const Weir__Transform *transform, float *x, int64_t elems, int64_t channels) {
+static void scale_pointwise(const Weir__Transform *transform, int64_t channel, float *x, int64_t elems) {
   float scale = (float)transform->scale;
-  (void)channels;
+  (void)channel;
   for (int64_t i = 0; i < elems; i++)
     x[i] *= scale;
 }
 
-const struct transform_def transform_scale = {"scale", scale_check, scale_apply};
+const struct transform_def transform_scale = {.name = "scale", .pointwise = scale_pointwise};

@@ -4,9 +4,11 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/memory.h"
+#include "common/message.h"
 
 enum { WHOLE_MAX = 1000000000 };
 
@@ -49,6 +51,12 @@ static bool is_shared(const struct option_table *table, const char *name) {
   return false;
 }
 
+static struct option option_at(const ProtobufCFieldDescriptor *field, void *message) {
+  return (struct option){.field = field,
+                         .value = (char *)message + field->offset,
+                         .quantity = (char *)message + field->quantifier_offset};
+}
+
 static bool option_is_given(const struct option *option) {
   if (option->field->label == PROTOBUF_C_LABEL_REPEATED)
     return *(size_t *)option->quantity > 0;
@@ -73,13 +81,11 @@ int options_settle(void *message, const struct option_table *table, struct err *
   unsigned n_found = 0, n_rules = 0;
   for (unsigned i = 0; i < type->n_fields; i++) {
     const ProtobufCFieldDescriptor *field = &type->fields[i];
-    struct option option = {.table = table,
-                            .rule = find_rule(table, field->name),
-                            .field = field,
-                            .value = (char *)message + field->offset,
-                            .quantity = (char *)message + field->quantifier_offset};
+    struct option option = option_at(field, message);
     if (is_shared(table, field->name))
       continue;
+    option.table = table;
+    option.rule = find_rule(table, field->name);
     n_found += option.rule != NULL;
     if (!option.rule && option_is_given(&option))
       return option_refuse(&option, err);
@@ -216,4 +222,49 @@ static int option_settle(const struct option *option, struct err *err) {
   if (option->rule->absence == OPTION_DEFAULT)
     option_fill(option);
   return 0;
+}
+
+static size_t field_size(const ProtobufCFieldDescriptor *field) {
+  if (field->label == PROTOBUF_C_LABEL_REPEATED)
+    return sizeof(void *);
+  switch (field->type) {
+  case PROTOBUF_C_TYPE_DOUBLE:
+    return sizeof(double);
+  case PROTOBUF_C_TYPE_UINT64:
+    return sizeof(uint64_t);
+  case PROTOBUF_C_TYPE_UINT32:
+    return sizeof(uint32_t);
+  case PROTOBUF_C_TYPE_BOOL:
+    return sizeof(protobuf_c_boolean);
+  case PROTOBUF_C_TYPE_STRING:
+  case PROTOBUF_C_TYPE_MESSAGE:
+    return sizeof(void *);
+  default:
+    CHECK(!"a type that options do not have");
+  }
+  return 0;
+}
+
+/* Borrows what a text or list points to. */
+static void option_take(const struct option *option, void *message) {
+  const ProtobufCFieldDescriptor *field = option->field;
+  memcpy((char *)message + field->offset, option->value, field_size(field));
+  if (field->label == PROTOBUF_C_LABEL_REPEATED)
+    memcpy((char *)message + field->quantifier_offset, option->quantity, sizeof(size_t));
+  else if (field->type != PROTOBUF_C_TYPE_STRING && field->type != PROTOBUF_C_TYPE_MESSAGE)
+    memcpy((char *)message + field->quantifier_offset, option->quantity, sizeof(protobuf_c_boolean));
+}
+
+void *options_merge(const void *base, const void *over) {
+  const ProtobufCMessageDescriptor *type = ((const ProtobufCMessage *)base)->descriptor;
+  void *borrowed = mem_new(type->sizeof_message), *merged;
+  memcpy(borrowed, base, type->sizeof_message);
+  for (unsigned i = 0; i < type->n_fields; i++) {
+    struct option option = option_at(&type->fields[i], (void *)over);
+    if (option_is_given(&option))
+      option_take(&option, borrowed);
+  }
+  merged = message_copy(borrowed);
+  free(borrowed);
+  return merged;
 }

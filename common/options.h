@@ -51,4 +51,8 @@ struct option_table {
    that the row has not (with those that it has), one that is missing, or one out of its range. */
 int options_settle(void *message, const struct option_table *table, struct err *err);
 
+/* A copy of `base` in which the fields that `over`, of the same type, gives have taken the place of base's.
+   Freed with message_free. */
+void *options_merge(const void *base, const void *over);
+
 #endif

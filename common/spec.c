@@ -13,11 +13,21 @@
 #include "common/memory.h"
 #include "common/nearest.h"
 
-enum { SPEC_BYTES_MAX = 1 << 20, FIELDS_MAX = 64 };
+/* LEVELS_MAX: of messages in messages. WEIGHT_MAX: what a spec may come to when its aliases are written out,
+   in list entries and letters; without aliases none is heavier than its text. */
+enum {
+  SPEC_BYTES_MAX = 1 << 20,
+  FIELDS_MAX = 64,
+  PATH_SIZE = 256,
+  LEVELS_MAX = 16,
+  WEIGHT_MAX = 4 * SPEC_BYTES_MAX
+};
 
 struct reader {
   const char *file;
   yaml_document_t document;
+  int level;
+  size_t weight;
   struct err *err;
 };
 
@@ -34,6 +44,14 @@ static int fail(struct reader *reader, const yaml_node_t *node, const char *form
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
   return err_set(reader->err, ERR_INVALID, "%s:%zu: %s", reader->file, node->start_mark.line + 1, text);
+}
+
+/* Of what is about to be allocated. */
+static int add_weight(struct reader *reader, const yaml_node_t *node, size_t weight, const char *path) {
+  if (weight > WEIGHT_MAX - reader->weight)
+    return fail(reader, node, "%s: with its aliases written out, the spec is too long", path);
+  reader->weight += weight;
+  return 0;
 }
 
 static void path_join(char *out, size_t size, const char *path, const char *key) {
@@ -81,6 +99,8 @@ static int read_scalar(struct reader *reader, yaml_node_t *node, const ProtobufC
   case PROTOBUF_C_TYPE_STRING:
     if (strlen(text) != node->data.scalar.length)
       return fail(reader, node, "%s: the text holds a NUL character", path);
+    if (add_weight(reader, node, strlen(text), path))
+      return reader->err->code;
     *(char **)at = mem_strdup(text);
     return 0;
   case PROTOBUF_C_TYPE_DOUBLE:
@@ -128,9 +148,24 @@ static ProtobufCMessage *message_new(const ProtobufCMessageDescriptor *descripto
  */
 static int read_submessage(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
                            void *at, const char *path) {
-  ProtobufCMessage *message = message_new(field->descriptor);
+  ProtobufCMessage *message;
+  int code;
+  if (reader->level == LEVELS_MAX)
+    return fail(reader, node, "%s: nested more than %d deep", path, LEVELS_MAX);
+  message = message_new(field->descriptor);
   *(ProtobufCMessage **)at = message;
-  return read_message(reader, node, message, path);
+  reader->level++;
+  code = read_message(reader, node, message, path);
+  reader->level--;
+  return code;
+}
+
+/* An entry of a list of messages. */
+static int read_entry(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
+                      void *at, const char *path, size_t index) {
+  char entry[PATH_SIZE + 24]; /* an index has 20 digits at most */
+  snprintf(entry, sizeof entry, "%s[%zu]", path, index);
+  return read_submessage(reader, node, field, at, entry);
 }
 
 static bool is_map_entry(const ProtobufCFieldDescriptor *field) {
@@ -146,6 +181,8 @@ static int read_map(struct reader *reader, yaml_node_t *node, const ProtobufCFie
   if (node->type != YAML_MAPPING_NODE)
     return fail(reader, node, "%s: a mapping is wanted here, as {key: value}", path);
   pair = node->data.mapping.pairs.start;
+  if (add_weight(reader, node, (size_t)(node->data.mapping.pairs.top - pair), path))
+    return reader->err->code;
   *elements = mem_new((size_t)(node->data.mapping.pairs.top - pair) * sizeof(void *));
   for (; pair < node->data.mapping.pairs.top; pair++) {
     ProtobufCMessage *entry = message_new(entry_descriptor);
@@ -170,16 +207,16 @@ static int read_repeated(struct reader *reader, yaml_node_t *node, const Protobu
   if (node->type != YAML_SEQUENCE_NODE)
     return fail(reader, node, "%s: a list is wanted here, as [a, b]", path);
   item = node->data.sequence.items.start;
+  if (add_weight(reader, node, (size_t)(node->data.sequence.items.top - item), path))
+    return reader->err->code;
   *elements = mem_new((size_t)(node->data.sequence.items.top - item) * 8);
   for (; item < node->data.sequence.items.top; item++) {
     yaml_node_t *element = yaml_document_get_node(&reader->document, *item);
-    char *at = (char *)*elements + *count * element_size(field);
-    int code;
-    (*count)++;
-    code = field->type == PROTOBUF_C_TYPE_MESSAGE ? read_submessage(reader, element, field, at, path)
-                                                  : read_scalar(reader, element, field, at, path);
-    if (code)
-      return code;
+    size_t index = (*count)++;
+    char *at = (char *)*elements + index * element_size(field);
+    if (field->type == PROTOBUF_C_TYPE_MESSAGE ? read_entry(reader, element, field, at, path, index)
+                                               : read_scalar(reader, element, field, at, path))
+      return reader->err->code;
   }
   return 0;
 }
@@ -222,7 +259,7 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
     yaml_node_t *key = yaml_document_get_node(&reader->document, pair->key);
     yaml_node_t *value = yaml_document_get_node(&reader->document, pair->value);
     const ProtobufCFieldDescriptor *field;
-    char sub[256];
+    char sub[PATH_SIZE];
     int code;
     if (key->type != YAML_SCALAR_NODE)
       return fail(reader, key, "%s: a key must be a word", *path ? path : "the spec");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "common/param_groups.h"
 #include "common/spec.h"
 #include "common/tree.h"
 
@@ -138,7 +139,7 @@ static int check_optimizer(const Weir__OptimizerSpec *optimizer, struct err *err
     return bad(err, "train.optimizer.lr", "is missing: the learning rate has no default");
   if (!(optimizer->lr > 0) || !isfinite((float)optimizer->lr))
     return bad(err, "train.optimizer.lr", "must be above 0 and finite");
-  return 0;
+  return param_groups_check(optimizer, err);
 }
 
 static int check_train(const Weir__TrainSpec *train, struct err *err) {

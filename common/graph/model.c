@@ -43,7 +43,7 @@ static int build(struct model_builder *builder, struct err *err) {
   if (differentiate(builder, err))
     return err->code;
   prune_graphs(builder);
-  if (list_params(builder, err) || list_statistics(builder, err))
+  if (list_params(builder, err) || model_check_groups(builder, err) || list_statistics(builder, err))
     return err->code;
   model_cut_blocks(builder->model);
   return 0;
@@ -63,6 +63,7 @@ int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, i
                struct model **out, struct err *err) {
   struct model_builder builder = {.spec = spec ? spec->model : NULL,
                                   .mixer = model_find_mixer(spec),
+                                  .optimizer = spec && spec->train ? spec->train->optimizer : NULL,
                                   .microbatch_samples = microbatch_samples};
   int code;
   *out = NULL;
@@ -119,6 +120,7 @@ static int note_initializers(struct model_builder *builder, struct err *err) {
   for (size_t f = 0; builder->spec && f < builder->spec->n_frozen; f++)
     if (freeze(builder, builder->spec->frozen[f], err))
       return err->code;
+  model_assign_groups(builder);
   return 0;
 }
 
@@ -263,6 +265,7 @@ static int list_params(struct model_builder *builder, struct err *err) {
                                                       .shape = value->shape,
                                                       .begin = model->param_elems,
                                                       .elems = (uint64_t)shape_elems(&value->shape),
+                                                      .group = note->group,
                                                       .train_value = note->train_value,
                                                       .eval_value = note->eval_value,
                                                       .grad = note->grad};

@@ -18,6 +18,7 @@ struct param {
   const char *name;
   struct shape shape;
   uint64_t begin, elems; /* in the flat parameter vector */
+  uint32_t group;        /* 1 + the index in train.optimizer.groups; 0: in none */
   int train_value;       /* in the train graph: the initializer */
   int eval_value;        /* in the eval graph; -1 if it does not appear there */
   int grad;              /* in the train graph: its gradient, complete when that value's producer has run */
@@ -43,11 +44,12 @@ struct statistic {
 enum block_kind { BLOCK_PARAMETERS, BLOCK_STATISTICS };
 
 /* A contiguous range of the flat parameter vector or of the statistics row, at most BLOCK_ELEMS_MAX elements:
-   a piece of one tensor, or several small neighbours whole. */
+   a piece of one tensor, or several small neighbours of one group whole. */
 struct block {
   enum block_kind kind;
   uint64_t begin;
   uint32_t elems;
+  uint32_t group; /* of its parameters */
 };
 
 struct model {
@@ -78,8 +80,8 @@ struct model {
 
 /* spec may be NULL for a look at a file (inspect): cross_entropy when its output allows, else the output's
    sum; nothing frozen. microbatch_samples: the batch of one execution. Errors: those of graph_load_onnx and
-   graph_infer; INVALID for a loss, its options, an input, label or frozen pattern that does not fit the
-   model; nothing trainable; a spec without model.inputs for a model that needs several columns. */
+   graph_infer; INVALID for a loss, its options, an input, label, frozen pattern or group that does not fit
+   the model; nothing trainable; a spec without model.inputs for a model that needs several columns. */
 int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
                struct model **out, struct err *err);
 void model_close(struct model *model); /* NULL is ignored */

@@ -7,41 +7,46 @@ struct cutter {
   struct block open; /* small neighbours so far; elems 0: none */
 };
 
-static void emit(struct cutter *cutter, enum block_kind kind, uint64_t begin, uint32_t elems) {
+static void emit(struct cutter *cutter, const struct block *block) {
   if (cutter->blocks)
-    cutter->blocks[cutter->n] = (struct block){kind, begin, elems};
+    cutter->blocks[cutter->n] = *block;
   cutter->n++;
 }
 
 static void close_open(struct cutter *cutter) {
   if (cutter->open.elems)
-    emit(cutter, cutter->open.kind, cutter->open.begin, cutter->open.elems);
+    emit(cutter, &cutter->open);
   cutter->open.elems = 0;
 }
 
 /* The next tensor of the vector. */
-static void cut_tensor(struct cutter *cutter, enum block_kind kind, uint64_t begin, uint64_t elems) {
+static void cut_tensor(struct cutter *cutter, enum block_kind kind, uint32_t group, uint64_t begin,
+                       uint64_t elems) {
+  struct block block = {.kind = kind, .begin = begin, .group = group};
   if (elems > BLOCK_ELEMS_MAX) {
     close_open(cutter);
-    for (uint64_t at = 0; at < elems; at += BLOCK_ELEMS_MAX)
-      emit(cutter, kind, begin + at, (uint32_t)(elems - at < BLOCK_ELEMS_MAX ? elems - at : BLOCK_ELEMS_MAX));
+    for (uint64_t left = elems; left > 0; left -= block.elems, block.begin += block.elems) {
+      block.elems = (uint32_t)(left < BLOCK_ELEMS_MAX ? left : BLOCK_ELEMS_MAX);
+      emit(cutter, &block);
+    }
     return;
   }
-  if (cutter->open.elems + elems > BLOCK_ELEMS_MAX)
+  if (cutter->open.elems + elems > BLOCK_ELEMS_MAX || cutter->open.group != group)
     close_open(cutter);
   if (cutter->open.elems == 0)
-    cutter->open = (struct block){kind, begin, 0};
+    cutter->open = block;
   cutter->open.elems += (uint32_t)elems;
 }
 
 static void cut_model(struct model *model, struct cutter *cutter) {
   for (int p = 0; p < model->n_params; p++)
-    cut_tensor(cutter, BLOCK_PARAMETERS, model->params[p].begin, model->params[p].elems);
+    cut_tensor(cutter, BLOCK_PARAMETERS, model->params[p].group, model->params[p].begin,
+               model->params[p].elems);
   close_open(cutter);
   model->n_param_blocks = cutter->n;
-  cut_tensor(cutter, BLOCK_STATISTICS, 0, METRICS);
+  cut_tensor(cutter, BLOCK_STATISTICS, 0, 0, METRICS);
   for (int s = 0; s < model->n_statistics; s++)
-    cut_tensor(cutter, BLOCK_STATISTICS, model->statistics[s].begin, model->statistics[s].elems);
+    cut_tensor(cutter, BLOCK_STATISTICS, 0, model->statistics[s].begin, model->statistics[s].elems);
   close_open(cutter);
   model->n_blocks = cutter->n;
 }

@@ -8,6 +8,7 @@
 /* What is found out about an initializer of the file. */
 struct initializer_note {
   int train_value, eval_value; /* -1 where that graph does not read it */
+  uint32_t group;              /* that names it, as in struct param */
   bool is_frozen;              /* by the spec */
   bool is_fixed;               /* a statistic of a batch norm that does not train */
   bool is_constant;            /* of the exporter's making, or a buffer: see model_constants.c */
@@ -18,10 +19,11 @@ struct initializer_note {
 
 struct model_builder {
   struct model *model;
-  const Weir__ModelSpec *spec; /* may be NULL */
-  const char *mixer;           /* model_find_mixer's */
-  const struct loss_def *loss; /* NULL: the output is the loss */
-  int output;                  /* of the graph's: what the loss is of, or the loss itself */
+  const Weir__ModelSpec *spec;          /* may be NULL */
+  const Weir__OptimizerSpec *optimizer; /* likewise */
+  const char *mixer;                    /* model_find_mixer's */
+  const struct loss_def *loss;          /* NULL: the output is the loss */
+  int output;                           /* of the graph's: what the loss is of, or the loss itself */
   int64_t microbatch_samples;
   int scale;                      /* in the train graph: the fed 1 / denominator */
   struct initializer_note *notes; /* of model->initializers */
@@ -34,6 +36,12 @@ const char *model_find_mixer(const Weir__RunSpec *spec);
 int model_find_loss(struct model_builder *builder, struct err *err);
 /* Adds it to both graphs, which have one output, and its scale to the train graph. */
 int model_attach_losses(struct model_builder *builder, struct err *err);
+
+/* Notes which group each initializer is in; those of a frozen one are frozen. */
+void model_assign_groups(struct model_builder *builder);
+/* When the parameters are listed. Errors: INVALID for a pattern that names none of them, and for a group that
+   is left without any. */
+int model_check_groups(const struct model_builder *builder, struct err *err);
 
 /* Columns of the dataset for the inputs and the labels. */
 int model_columns(struct model_builder *builder, struct err *err);

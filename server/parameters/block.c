@@ -18,7 +18,7 @@ static void hosted_block_init_slots(struct hosted_block *block) {
   if (!block->slots)
     return;
   if (run->optimizer->init_slots)
-    run->optimizer->init_slots(run->spec->train->optimizer, block->elems, block->slots->data);
+    run->optimizer->init_slots(block->options, block->elems, block->slots->data);
   else
     memset(block->slots->data, 0, block->slots->size_bytes);
 }
@@ -35,7 +35,8 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
     statistics_init(&block->statistics, model, shape, &run->plan, block->pool);
   else {
     round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
-    block->n_slots = run->optimizer->slots(run->spec->train->optimizer);
+    block->options = optimizer_group(run->spec->train->optimizer, shape->group);
+    block->n_slots = run->optimizer->slots(block->options);
   }
   block->version = run->base_step;
   block->current = buffer_new(block->elems * sizeof(float));
@@ -214,7 +215,7 @@ void hosted_block_update(struct hosted_block *block, const float *grad) {
   const struct hosted_run *run = block->run;
   bool is_copied = hosted_block_slots_are_shared(block);
   struct optimizer_update update = {.step = block->version,
-                                    .lr = hosted_run_lr(run, block->version),
+                                    .lr = hosted_run_lr(run, block->options->lr, block->version),
                                     .elems = block->elems,
                                     .weights = block->current->data,
                                     .grad = grad,
@@ -223,7 +224,7 @@ void hosted_block_update(struct hosted_block *block, const float *grad) {
     update.slots = block->slots->data;
     update.next_slots = is_copied ? block->next_slots->data : block->slots->data;
   }
-  run->optimizer->update(run->spec->train->optimizer, &update);
+  run->optimizer->update(block->options, &update);
   if (is_copied) {
     buffer_put(block->slots);
     block->slots = block->next_slots;

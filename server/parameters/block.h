@@ -16,6 +16,7 @@ struct hosted_block {
   uint32_t elems;
   enum block_kind kind;
   bool has_metrics;
+  const Weir__OptimizerSpec *options; /* the run's for the group of the parameters; NULL of statistics */
 
   uint64_t version; /* the newest; written atomically, other threads may load it so */
   /* f32[elems] each, immutable and shared with replies. Two versions at most: the one before stays until a

@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/message.h"
+#include "common/param_groups.h"
+
 #define OPTIMIZER(name) extern const struct optimizer_def optimizer_##name;
 #include "server/parameters/optimizer.def"
 #undef OPTIMIZER
@@ -26,13 +29,13 @@ const struct optimizer_def *const *optimizer_table(size_t *n) {
   return optimizers;
 }
 
-int optimizer_settle(Weir__OptimizerSpec *spec, const char *path, struct err *err) {
+static int settle_options(Weir__OptimizerSpec *spec, const char *path, struct err *err) {
   static const char known[] = ""
 #define OPTIMIZER(name) ", " #name
 #include "server/parameters/optimizer.def"
 #undef OPTIMIZER
       ;
-  static const char *const shared[] = {"name", "lr", NULL};
+  static const char *const shared[] = {"name", "lr", "params", "frozen", "groups", NULL};
   const struct optimizer_def *optimizer = optimizer_find(spec->name);
   struct option_table table = {.path = path, .row = spec->name, .shared = shared};
   if (!optimizer)
@@ -42,4 +45,25 @@ int optimizer_settle(Weir__OptimizerSpec *spec, const char *path, struct err *er
   if (options_settle(spec, &table, err))
     return err->code;
   return optimizer->check ? optimizer->check(spec, path, err) : 0;
+}
+
+int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err) {
+  Weir__OptimizerSpec base;
+  if (settle_options(spec, "train.optimizer", err))
+    return err->code;
+  base = *spec;
+  base.n_groups = 0; /* a group takes over the options alone */
+  for (uint32_t g = 0; g < spec->n_groups; g++) {
+    Weir__OptimizerSpec *group = options_merge(&base, spec->groups[g]);
+    char path[PARAM_GROUP_PATH_SIZE];
+    message_free(spec->groups[g]);
+    spec->groups[g] = group;
+    if (settle_options(group, param_group_path(g, path), err))
+      return err->code;
+  }
+  return 0;
+}
+
+const Weir__OptimizerSpec *optimizer_group(const Weir__OptimizerSpec *spec, uint32_t group) {
+  return group ? spec->groups[group - 1] : spec;
 }

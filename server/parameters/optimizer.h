@@ -40,8 +40,12 @@ const struct optimizer_def *optimizer_find(const char *name); /* NULL if unknown
 /* The optimizers, in the table's order. */
 const struct optimizer_def *const *optimizer_table(size_t *n);
 
-/* Checks a spec on the heap against its row and gives it the row's defaults. path: "train.optimizer". Errors:
-   INVALID, naming the key by its path; for an unknown name with those known. */
-int optimizer_settle(Weir__OptimizerSpec *spec, const char *path, struct err *err);
+/* Checks a spec on the heap against its row and gives it the row's defaults, and to each of its groups all
+   that the group does not say itself. Errors: INVALID, naming the key by its path ("train.optimizer.lr"); for
+   an unknown name with those known. */
+int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err);
+
+/* The options of a group of the model (struct block) in a settled spec. */
+const Weir__OptimizerSpec *optimizer_group(const Weir__OptimizerSpec *spec, uint32_t group);
 
 #endif

@@ -75,8 +75,7 @@ void parameters_free(struct parameters *parameters) {
 }
 
 int parameters_settle_spec(Weir__RunSpec *spec, struct err *err) {
-  if (optimizer_settle(spec->train->optimizer, "train.optimizer", err) ||
-      schedule_settle(spec->train->schedule, err))
+  if (optimizer_settle(spec->train->optimizer, err) || schedule_settle(spec->train->schedule, err))
     return err->code;
   return mode_check(spec, err);
 }

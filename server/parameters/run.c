@@ -228,9 +228,8 @@ bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err) {
   return true;
 }
 
-double hosted_run_lr(const struct hosted_run *run, uint64_t step) {
-  const Weir__TrainSpec *train = run->spec->train;
-  return schedule_lr(train->schedule, train->optimizer->lr, step, run->plan.steps);
+double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step) {
+  return schedule_lr(run->spec->train->schedule, lr, step, run->plan.steps);
 }
 
 void hosted_run_prove(struct hosted_run *run, uint64_t step) {
@@ -255,7 +254,7 @@ void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct 
   uint64_t now_ns = clock_now_ns();
   report.step = step;
   report.loss = loss_of(metrics);
-  report.lr = hosted_run_lr(run, step);
+  report.lr = hosted_run_lr(run, run->spec->train->optimizer->lr, step);
   report.samples = (uint64_t)fmax(0, metrics->sum[METRIC_SAMPLES]);
   report.seconds = clock_seconds(now_ns - run->step_ns);
   run->step_ns = now_ns;

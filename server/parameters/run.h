@@ -72,7 +72,7 @@ void hosted_run_unload(struct hosted_run *run, const char *reason);
 bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* err: what calls get */
 
 /* For blocks and modes, on shards' threads. */
-double hosted_run_lr(const struct hosted_run *run, uint64_t step);
+double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step); /* as scheduled */
 /* A worker pushed for this step, so it held all of version `step`: older ones may be dropped. */
 void hosted_run_prove(struct hosted_run *run, uint64_t step);
 uint64_t hosted_run_proven_step(const struct hosted_run *run);

@@ -114,8 +114,9 @@ static void parameters_come_in_initializer_order(void **state) {
 
 static void blocks_cut_large_tensors_and_pack_small_neighbours(void **state) {
   static const struct block expected[] = {
-      {BLOCK_PARAMETERS, 0, 65536},   {BLOCK_PARAMETERS, 65536, 65536}, {BLOCK_PARAMETERS, 131072, 928},
-      {BLOCK_PARAMETERS, 132000, 44}, {BLOCK_STATISTICS, 0, METRICS},
+      {BLOCK_PARAMETERS, 0, 65536, 0},    {BLOCK_PARAMETERS, 65536, 65536, 0},
+      {BLOCK_PARAMETERS, 131072, 928, 0}, {BLOCK_PARAMETERS, 132000, 44, 0},
+      {BLOCK_STATISTICS, 0, METRICS, 0},
   };
   struct onnx_build build;
   struct model *model;

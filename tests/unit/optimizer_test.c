@@ -43,7 +43,7 @@ static void trial_init(struct trial *trial, json_t *json) {
   trial->options = json_dumps(json_object_get(json, "options"), JSON_REAL_PRECISION(15));
   text = mem_printf("train: {optimizer: %s, schedule: %s}", trial->options, schedule);
   if (spec_read("options", text, strlen(text), &trial->spec, &err) ||
-      optimizer_settle(trial->spec->train->optimizer, "train.optimizer", &err) ||
+      optimizer_settle(trial->spec->train->optimizer, &err) ||
       schedule_settle(trial->spec->train->schedule, &err))
     fail_msg("%s: %s", trial->options, err.text);
   trial->optimizer = optimizer_find(trial->spec->train->optimizer->name);
@@ -133,7 +133,7 @@ static void every_optimizer_leaves_weights_without_gradient(void **state) {
     struct err err = ERR_NONE;
     weir__optimizer_spec__init(spec);
     spec->name = mem_strdup(table[row]->name);
-    assert_int_equal(optimizer_settle(spec, "train.optimizer", &err), 0);
+    assert_int_equal(optimizer_settle(spec, &err), 0);
     spec->weight_decay = 0;
     for (int i = 0; i < ELEMS; i++)
       weights[i] = first_weight(i);
@@ -150,7 +150,7 @@ static void assert_refused(const char *optimizer, const char *message) {
   struct err err = ERR_NONE;
   Weir__RunSpec *spec;
   assert_int_equal(spec_read("options", text, strlen(text), &spec, &err), 0);
-  assert_int_equal(optimizer_settle(spec->train->optimizer, "train.optimizer", &err), ERR_INVALID);
+  assert_int_equal(optimizer_settle(spec->train->optimizer, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, message));
   spec_free(spec);
   free(text);

@@ -96,7 +96,7 @@ static void a_value_of_the_wrong_kind_is_named_with_its_line(void **state) {
   refuse("nesterov: true", "nesterov: yes", "neither true nor false");
   refuse("[\"pos_*\", head]", "pos", "model.frozen: a list is wanted");
   refuse("{image: images}", "[image]", "model.inputs: a mapping is wanted");
-  refuse("{scale: 0.5}", "0.5", "data.transforms: keys and values are wanted");
+  refuse("{scale: 0.5}", "0.5", "data.transforms[0]: keys and values are wanted");
 }
 
 static void a_value_out_of_range_is_named(void **state) {

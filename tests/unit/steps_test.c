@@ -45,8 +45,8 @@ static int setup(void **state) {
   struct err err = ERR_NONE;
   f->train.n_values = f->eval.n_values = 4;
   f->params[0] = (struct param){.name = "a", .elems = 3, .train_value = 1, .eval_value = 1};
-  f->blocks[0] = (struct block){BLOCK_PARAMETERS, 0, 3};
-  f->blocks[1] = (struct block){BLOCK_STATISTICS, 0, METRICS};
+  f->blocks[0] = (struct block){BLOCK_PARAMETERS, 0, 3, 0};
+  f->blocks[1] = (struct block){BLOCK_STATISTICS, 0, METRICS, 0};
   f->model = (struct model){.train = &f->train,
                             .eval = &f->eval,
                             .params = f->params,

@@ -17,11 +17,29 @@ CLUSTERS = ((1, 1), (3, 2))  # workers, servers
 
 OPTIMIZERS = {
     "sgd": "lr: 0.02, momentum: 0.9, nesterov: true, weight_decay: 0.0005",
+    "adam": "lr: 0.01, weight_decay: 0.001",
+    "adamw": "lr: 0.01, betas: [0.8, 0.9]",
+    "amsgrad": "lr: 0.01",
+    "nadam": "lr: 0.01, momentum_decay: 0.1",
+    "radam": "lr: 0.01, betas: [0.9, 0.7]",
+    "adamax": "lr: 0.01",
+    "adagrad": "lr: 0.02, initial_accumulator_value: 0.1",
+    "adadelta": "lr: 0.5",
+    "rmsprop": "lr: 0.002, centered: true, momentum: 0.5",
+    "lion": "lr: 0.002, weight_decay: 0.1",
 }
 SCHEDULES = {
     "constant": "warmup_steps: 3",
     "step": "step_size: 2, gamma: 0.5",
+    "multistep": "milestones: [2, 4]",
+    "exponential": "gamma: 0.9",
+    "linear": "start_factor: 1, end_factor: 0.1, warmup_steps: 1",
+    "polynomial": "power: 2",
     "cosine": "warmup_steps: 2",
+    "cosine_warm_restarts": "T_0: 2, T_mult: 2, eta_min: 0.001",
+    "one_cycle": "pct_start: 0.5, div_factor: 4",
+    "inverse_sqrt": "warmup_steps: 2",
+    "noam": "warmup_steps: 2",
 }
 TRANSFORMS = {
     "scale": "0.00392156862745098",

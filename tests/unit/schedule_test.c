@@ -1,114 +1,178 @@
-/* Learning rates are the closed forms of the design. */
-#include <math.h>
+/* Every schedule, bare and after a warm-up, gives PyTorch's learning rates for 200 steps
+   (tests/parity/schedules.json, which schedules.py beside it makes). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "common/memory.h"
+#include "common/spec.h"
 #include "server/parameters/schedule.h"
 
-static Weir__ScheduleSpec schedule(const char *name, uint64_t warmup_steps) {
-  Weir__ScheduleSpec spec = WEIR__SCHEDULE_SPEC__INIT;
-  spec.name = (char *)name;
-  spec.warmup_steps = warmup_steps;
+enum { STEPS = 200, ROWS_MAX = 64 };
+
+static const double tolerance = 1e-6;
+
+/* The options as YAML. */
+static Weir__RunSpec *read_schedule(const char *options) {
+  char *text = mem_printf("train: {schedule: %s}", options);
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  if (spec_read("options", text, strlen(text), &spec, &err))
+    fail_msg("%s: %s", options, err.text);
+  free(text);
   return spec;
 }
 
-static void assert_lr(Weir__ScheduleSpec *spec, uint64_t step, double expected) {
+static Weir__RunSpec *settle(const char *options) {
+  Weir__RunSpec *spec = read_schedule(options);
   struct err err = ERR_NONE;
-  double lr;
-  assert_int_equal(schedule_settle(spec, &err), 0);
-  lr = schedule_lr(spec, 0.05, step, 10);
-  if (fabs(lr - expected) > 1e-15)
-    fail_msg("%s at step %d: %.17g, expected %.17g", spec->name, (int)step, lr, expected);
+  if (schedule_settle(spec->train->schedule, &err))
+    fail_msg("%s: %s", options, err.text);
+  return spec;
 }
 
-static void a_constant_rate_stays(void **state) {
-  Weir__ScheduleSpec spec = schedule("constant", 0);
+static void assert_rates(const char *options, double lr, json_t *rates) {
+  Weir__RunSpec *spec = settle(options);
+  assert_int_equal(json_array_size(rates), STEPS);
+  for (uint64_t step = 0; step < STEPS; step++) {
+    double expected = json_number_value(json_array_get(rates, step));
+    double rate = schedule_lr(spec->train->schedule, lr, step, STEPS);
+    if (!(fabs(rate - expected) <= tolerance * expected + 1e-12))
+      fail_msg("%s: step %d: %.12g, expected %.12g", options, (int)step, rate, expected);
+  }
+  spec_free(spec);
+}
+
+static void every_schedule_follows_pytorch_for_200_steps(void **state) {
+  json_t *root = json_load_file("tests/parity/schedules.json", 0, NULL), *json;
+  double lr = json_number_value(json_object_get(root, "lr"));
+  size_t n, at;
+  bool is_bare[ROWS_MAX] = {false}, is_warm[ROWS_MAX] = {false};
+  const struct schedule_def *const *table = schedule_table(&n);
+  (void)state;
+  json_array_foreach(json_object_get(root, "cases"), at, json) {
+    json_t *options = json_object_get(json, "options");
+    char *text = json_dumps(options, JSON_REAL_PRECISION(15));
+    bool warms_up = json_integer_value(json_object_get(options, "warmup_steps")) > 0;
+    assert_rates(text, lr, json_object_get(json, "rates"));
+    for (size_t row = 0; row < n; row++)
+      if (strcmp(table[row]->name, json_string_value(json_object_get(options, "name"))) == 0)
+        (warms_up ? is_warm : is_bare)[row] = true;
+    free(text);
+  }
+  for (size_t row = 0; row < n; row++)
+    if (!is_warm[row] || (!is_bare[row] && !table[row]->warms_up))
+      fail_msg("%s: not bare and after a warm-up in tests/parity/schedules.json", table[row]->name);
+  json_decref(root);
+}
+
+/* The contract's closed forms to the last bit or two; 0.05 * (1 + cos(pi * k / 8)) / 2 for k = 0 .. 7, by
+   Python. */
+static void a_cosine_falls_from_the_warmup_to_the_end(void **state) {
+  static const double expected[] = {0.025,
+                                    0.05,
+                                    0.05,
+                                    0.04809698831278217,
+                                    0.04267766952966369,
+                                    0.03456708580912725,
+                                    0.025,
+                                    0.015432914190872758,
+                                    0.0073223304703363135,
+                                    0.0019030116872178307};
+  Weir__RunSpec *spec = settle("{name: cosine, warmup_steps: 2}");
   (void)state;
   for (uint64_t step = 0; step < 10; step++)
-    assert_lr(&spec, step, 0.05);
-}
-
-static void every_schedule_warms_up_linearly(void **state) {
-  static const char *const names[] = {"constant", "step", "cosine"};
-  (void)state;
-  for (int i = 0; i < 3; i++) {
-    Weir__ScheduleSpec spec = schedule(names[i], 4);
-    spec.has_step_size = i == 1;
-    spec.step_size = 100;
-    assert_lr(&spec, 0, 0.0125);
-    assert_lr(&spec, 1, 0.025);
-    assert_lr(&spec, 2, 0.0375);
-    assert_lr(&spec, 3, 0.05);
-    assert_lr(&spec, 4, 0.05);
-  }
-}
-
-/* 0.05 * (1 + cos(pi * k / 8)) / 2 for k = 0 .. 7, by Python. */
-static void a_cosine_falls_from_the_warmup_to_the_end(void **state) {
-  static const double expected[] = {
-      0.05,  0.04809698831278217,  0.04267766952966369,   0.03456708580912725,
-      0.025, 0.015432914190872758, 0.0073223304703363135, 0.0019030116872178307};
-  Weir__ScheduleSpec spec = schedule("cosine", 2);
-  (void)state;
-  for (uint64_t k = 0; k < 8; k++)
-    assert_lr(&spec, 2 + k, expected[k]);
-}
-
-static void a_step_schedule_multiplies_by_gamma(void **state) {
-  Weir__ScheduleSpec spec = schedule("step", 0);
-  (void)state;
-  spec.has_step_size = 1;
-  spec.step_size = 3;
-  spec.has_gamma = 1;
-  spec.gamma = 0.5;
-  assert_lr(&spec, 2, 0.05);
-  assert_lr(&spec, 3, 0.025);
-  assert_lr(&spec, 5, 0.025);
-  assert_lr(&spec, 6, 0.0125);
-  assert_lr(&spec, 9, 0.00625);
+    assert_true(fabs(schedule_lr(spec->train->schedule, 0.05, step, 10) - expected[step]) < 1e-15);
+  spec_free(spec);
 }
 
 static void a_warmup_longer_than_the_run_never_ends(void **state) {
-  Weir__ScheduleSpec spec = schedule("cosine", 10);
+  static const char *const names[] = {"constant", "cosine", "one_cycle", "linear", "polynomial", "noam"};
   (void)state;
-  assert_lr(&spec, 9, 0.05);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char *options = mem_printf("{name: %s, warmup_steps: 20}", names[i]);
+    Weir__RunSpec *spec = settle(options);
+    double rate = schedule_lr(spec->train->schedule, 0.05, 9, 10);
+    double peak = strcmp(names[i], "noam") == 0 ? 0.05 / sqrt(20) : 0.05;
+    assert_true(fabs(rate - peak / 2) < 1e-15);
+    spec_free(spec);
+    free(options);
+  }
 }
 
-static void assert_refused(Weir__ScheduleSpec *spec, const char *text) {
+/* Runs of one step and options at the ends of their ranges: rates are numbers, at least 0. */
+static void no_schedule_divides_by_zero(void **state) {
+  static const char *const options[] = {
+      "{name: one_cycle}",
+      "{name: one_cycle, pct_start: 1, three_phase: true}",
+      "{name: one_cycle, pct_start: 0, three_phase: true}",
+      "{name: one_cycle, pct_start: 0.5, three_phase: true}",
+      "{name: linear}",
+      "{name: polynomial, power: 0}",
+      "{name: cosine}",
+      "{name: cosine_warm_restarts, T_0: 1}",
+      "{name: cosine_warm_restarts, T_0: 1000000000, T_mult: 1000000000}",
+      "{name: cosine_warm_restarts, T_0: 1, T_mult: 1000000000}",
+      "{name: inverse_sqrt}",
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    Weir__RunSpec *spec = settle(options[i]);
+    for (uint64_t steps = 1; steps < 6; steps++)
+      for (uint64_t step = 0; step < steps; step++) {
+        double rate = schedule_lr(spec->train->schedule, 0.05, step, steps);
+        if (!(rate >= 0 && rate <= 0.05 + 1e-15))
+          fail_msg("%s: step %d of %d: %g", options[i], (int)step, (int)steps, rate);
+      }
+    assert_true(isfinite(schedule_lr(spec->train->schedule, 0.05, 999999999, 1000000000)));
+    spec_free(spec);
+  }
+}
+
+static void assert_refused(const char *options, const char *message) {
+  Weir__RunSpec *spec = read_schedule(options);
   struct err err = ERR_NONE;
-  assert_int_equal(schedule_settle(spec, &err), ERR_INVALID);
-  assert_string_equal(err.text, text);
+  assert_int_equal(schedule_settle(spec->train->schedule, &err), ERR_INVALID);
+  if (strncmp(err.text, message, strlen(message)) != 0)
+    fail_msg("%s: %s", options, err.text);
+  spec_free(spec);
 }
 
 static void an_unknown_schedule_is_refused_with_the_known_ones(void **state) {
-  Weir__ScheduleSpec spec = schedule("cosin", 0);
   (void)state;
-  assert_refused(&spec, "train.schedule.name: unknown schedule 'cosin'; known: constant, step, cosine");
+  assert_refused("{name: cosin}",
+                 "train.schedule.name: unknown schedule 'cosin'; known: constant, step, multistep");
 }
 
 static void options_are_checked_by_the_row_that_has_them(void **state) {
-  Weir__ScheduleSpec spec = schedule("step", 0);
   (void)state;
-  assert_refused(&spec, "train.schedule.step_size: 'step' needs it");
-  spec.has_step_size = 1;
-  spec.step_size = 2;
-  spec.has_gamma = 1;
-  spec.gamma = NAN;
-  assert_refused(&spec, "train.schedule.gamma: must be above 0 and finite");
-  spec.name = (char *)"cosine";
-  assert_refused(&spec, "train.schedule.step_size: is not an option of 'cosine' (it has: eta_min)");
+  assert_refused("{name: step}", "train.schedule.step_size: 'step' needs it");
+  assert_refused("{name: step, step_size: 2, gamma: 0}", "train.schedule.gamma: must be above 0 and finite");
+  assert_refused("{name: cosine, step_size: 2}",
+                 "train.schedule.step_size: is not an option of 'cosine' (it has: eta_min)");
+  assert_refused("{name: constant, gamma: 2}",
+                 "train.schedule.gamma: is not an option of 'constant' (it has none)");
+  assert_refused("{name: multistep}", "train.schedule.milestones: 'multistep' needs it");
+  assert_refused("{name: multistep, milestones: [3, 3]}",
+                 "train.schedule.milestones: must increase, but 3 comes after 3");
+  assert_refused("{name: one_cycle, anneal_strategy: sin}",
+                 "train.schedule.anneal_strategy: 'sin' is not known (known: cos linear)");
+  assert_refused("{name: cosine_warm_restarts, T_0: 0}", "train.schedule.T_0: must be at least 1");
+  assert_refused("{name: noam}", "train.schedule.warmup_steps: 'noam' needs it, above 0");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_constant_rate_stays),
-      cmocka_unit_test(every_schedule_warms_up_linearly),
+      cmocka_unit_test(every_schedule_follows_pytorch_for_200_steps),
       cmocka_unit_test(a_cosine_falls_from_the_warmup_to_the_end),
-      cmocka_unit_test(a_step_schedule_multiplies_by_gamma),
       cmocka_unit_test(a_warmup_longer_than_the_run_never_ends),
+      cmocka_unit_test(no_schedule_divides_by_zero),
       cmocka_unit_test(an_unknown_schedule_is_refused_with_the_known_ones),
       cmocka_unit_test(options_are_checked_by_the_row_that_has_them),
   };

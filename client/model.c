@@ -31,8 +31,8 @@ static const struct model_kind_def *kind_of(const struct command_def *command) {
 
 static void print_summary(const struct onnx_writer *writer, const char *path) {
   char count[OUTPUT_TEXT_MAX];
-  printf("%s: %s with %s values in %zu tensors\n", path, writer->graph.name,
-         output_count((double)writer->elems, count), writer->graph.n_initializer);
+  printf("%s: %s with %s parameters\n", path, writer->graph.name,
+         output_count((double)writer->parameters, count));
 }
 
 int model_run(const struct args *args) {

@@ -25,10 +25,10 @@ static const char *add_gemm(struct onnx_writer *writer, const char *output, cons
 const char *layer_linear(struct onnx_writer *writer, const char *name, const char *input,
                          const struct linear *linear) {
   const char *bias = NULL,
-             *weight = onnx_writer_tensor(writer, layer_part(writer, name, "weight"),
-                                          (int64_t[]){linear->out, linear->in}, 2, linear->weight);
+             *weight = onnx_writer_parameter(writer, layer_part(writer, name, "weight"),
+                                             (int64_t[]){linear->out, linear->in}, 2, linear->weight);
   if (!linear->has_no_bias)
-    bias = onnx_writer_tensor(writer, layer_part(writer, name, "bias"), &linear->out, 1, linear->bias);
+    bias = onnx_writer_parameter(writer, layer_part(writer, name, "bias"), &linear->out, 1, linear->bias);
   return add_gemm(writer, layer_part(writer, name, "out"), input, weight, bias);
 }
 
@@ -64,11 +64,11 @@ const char *layer_conv(struct onnx_writer *writer, const char *name, const char 
                        const struct conv *conv) {
   int64_t groups = conv->groups ? conv->groups : 1, stride = conv->stride ? conv->stride : 1;
   const char *bias = NULL,
-             *weight = onnx_writer_tensor(
+             *weight = onnx_writer_parameter(
                  writer, layer_part(writer, name, "weight"),
                  (int64_t[]){conv->out, conv->in / groups, conv->kernel, conv->kernel}, 4, conv->weight);
   if (!conv->has_no_bias)
-    bias = onnx_writer_tensor(writer, layer_part(writer, name, "bias"), &conv->out, 1, conv->bias);
+    bias = onnx_writer_parameter(writer, layer_part(writer, name, "bias"), &conv->out, 1, conv->bias);
   return onnx_writer_node(writer, "Conv", layer_part(writer, name, "out"), INPUTS(input, weight, bias),
                           ATTRS(onnx_ints_of("kernel_shape", 2, conv->kernel),
                                 onnx_ints_of("strides", 2, stride), onnx_ints_of("pads", 4, conv->pad),
@@ -79,25 +79,23 @@ const char *layer_batch_norm(struct onnx_writer *writer, const char *name, const
                              int64_t channels) {
   const char *outputs[] = {layer_part(writer, name, "out"), layer_part(writer, name, "new_mean"),
                            layer_part(writer, name, "new_var"), NULL};
-  const char *tensors[4];
-  static const struct {
-    const char *part;
-    double value;
-  } parts[] = {{"weight", 1}, {"bias", 0}, {"running_mean", 0}, {"running_var", 1}};
-  for (int i = 0; i < 4; i++)
-    tensors[i] = onnx_writer_tensor(writer, layer_part(writer, name, parts[i].part), &channels, 1,
-                                    initial_constant(parts[i].value));
+  const char *weight =
+      onnx_writer_parameter(writer, layer_part(writer, name, "weight"), &channels, 1, initial_constant(1));
+  const char *bias =
+      onnx_writer_parameter(writer, layer_part(writer, name, "bias"), &channels, 1, initial_constant(0));
+  const char *mean = onnx_writer_statistic(writer, layer_part(writer, name, "running_mean"), channels, 0);
+  const char *var = onnx_writer_statistic(writer, layer_part(writer, name, "running_var"), channels, 1);
   return onnx_writer_node_outputs(writer, "BatchNormalization", outputs,
-                                  INPUTS(input, tensors[0], tensors[1], tensors[2], tensors[3]),
+                                  INPUTS(input, weight, bias, mean, var),
                                   ATTRS(onnx_int("training_mode", 1)));
 }
 
 const char *layer_norm(struct onnx_writer *writer, const char *name, const char *input, int64_t width,
                        float epsilon) {
   const char *weight =
-      onnx_writer_tensor(writer, layer_part(writer, name, "weight"), &width, 1, initial_constant(1));
+      onnx_writer_parameter(writer, layer_part(writer, name, "weight"), &width, 1, initial_constant(1));
   const char *bias =
-      onnx_writer_tensor(writer, layer_part(writer, name, "bias"), &width, 1, initial_constant(0));
+      onnx_writer_parameter(writer, layer_part(writer, name, "bias"), &width, 1, initial_constant(0));
   return onnx_writer_node(writer, "LayerNormalization", layer_part(writer, name, "out"),
                           INPUTS(input, weight, bias),
                           ATTRS(onnx_int("axis", -1), onnx_float("epsilon", epsilon)));

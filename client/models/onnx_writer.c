@@ -126,29 +126,42 @@ static Onnx__TensorProto *tensor_new(struct onnx_writer *writer, const char *nam
   return tensor;
 }
 
-static void count_elems(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank) {
+/* Returns 0 for more than a file can hold. */
+static uint64_t count_elems(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank) {
   uint64_t elems = 1;
   bool is_more = false;
   for (int i = 0; i < rank; i++)
     is_more |= __builtin_mul_overflow(elems, (uint64_t)dims[i], &elems);
-  is_more |= __builtin_add_overflow(writer->elems, elems, &writer->elems);
-  if (is_more || writer->elems > model_bytes_max / sizeof(float))
-    onnx_writer_fail(writer,
-                     "with '%s' the model has more than %llu values: an ONNX file holds at most 2 GiB", name,
-                     (unsigned long long)(model_bytes_max / sizeof(float)));
+  if (!is_more && elems <= model_bytes_max / sizeof(float) - writer->elems)
+    return elems;
+  onnx_writer_fail(writer, "with '%s' the model has more than %llu values: an ONNX file holds at most 2 GiB",
+                   name, (unsigned long long)(model_bytes_max / sizeof(float)));
+  return 0;
 }
 
-const char *onnx_writer_tensor(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank,
-                               struct initial_values values) {
+static const char *add_initializer(struct onnx_writer *writer, const char *name, const int64_t *dims,
+                                   int rank, struct initial_values values) {
   Onnx__TensorProto *tensor = tensor_new(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank);
   int n = (int)writer->graph.n_initializer, capacity = writer->tensor_capacity;
-  count_elems(writer, name, dims, rank);
+  writer->elems += count_elems(writer, name, dims, rank);
   array_reserve((void **)&writer->graph.initializer, &capacity, n, sizeof *writer->graph.initializer);
   array_reserve((void **)&writer->values, &writer->tensor_capacity, n, sizeof *writer->values);
   writer->graph.initializer[n] = tensor;
   writer->values[n] = values;
   writer->graph.n_initializer++;
   return tensor->name;
+}
+
+const char *onnx_writer_parameter(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank,
+                                  struct initial_values values) {
+  uint64_t before = writer->elems;
+  const char *tensor = add_initializer(writer, name, dims, rank, values);
+  writer->parameters += writer->elems - before;
+  return tensor;
+}
+
+const char *onnx_writer_statistic(struct onnx_writer *writer, const char *name, int64_t elems, double value) {
+  return add_initializer(writer, name, &elems, 1, initial_constant(value));
 }
 
 static const char *add_constant(struct onnx_writer *writer, const char *name,

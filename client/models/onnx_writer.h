@@ -20,7 +20,7 @@ struct onnx_writer {
   Onnx__GraphProto graph;
   int node_capacity, tensor_capacity;
   struct initial_values *values; /* of each initializer */
-  uint64_t elems;                /* of all initializers */
+  uint64_t elems, parameters;    /* of all initializers; of those that are no statistics */
   uint64_t seed;                 /* of the initial weights */
   struct err err;
 };
@@ -60,10 +60,11 @@ const char *onnx_writer_input(struct onnx_writer *writer, const char *name, Onnx
                               const int64_t *dims, int rank);
 void onnx_writer_output(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank);
 
-/* An f32 initializer: a parameter, or a running statistic. Returns its name. Its values are drawn from the
-   seed and its place among the initializers. */
-const char *onnx_writer_tensor(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank,
-                               struct initial_values values);
+/* An f32 initializer, which returns its name: a parameter, whose values are drawn from the seed and its place
+   among the initializers, or a running statistic. */
+const char *onnx_writer_parameter(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank,
+                                  struct initial_values values);
+const char *onnx_writer_statistic(struct onnx_writer *writer, const char *name, int64_t elems, double value);
 
 /* Constants, as nodes: an initializer would be trained. They return their name. */
 const char *onnx_writer_ints(struct onnx_writer *writer, const char *name, const int64_t *values, int n);

@@ -14,6 +14,7 @@ struct linear {
   int64_t in, out;
   struct initial_values weight, bias;
   bool has_no_bias;
+  const char *weight_name, *bias_name; /* NULL: NAME.weight, NAME.bias */
 };
 
 /* As torch.nn.Linear is born. */
@@ -28,6 +29,10 @@ const char *layer_token_linear(struct onnx_writer *writer, const char *name, con
 /* The same with a weight f32[out,in] that is there already, and no bias. */
 const char *layer_tied_linear(struct onnx_writer *writer, const char *name, const char *input,
                               const char *weight, int64_t tokens, int64_t in, int64_t out);
+
+/* Row i of weight f32[rows,width] for each i of input i64[...] -> f32[...,width] */
+const char *layer_embedding(struct onnx_writer *writer, const char *name, const char *input,
+                            const char *weight);
 
 struct conv {
   int64_t in, out, kernel, stride, pad, groups; /* square; stride and groups 0: 1 */

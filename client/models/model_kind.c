@@ -20,7 +20,7 @@ void model_add_classifier(struct onnx_writer *writer, const struct args *args, c
                           int64_t features, bool has_batch_norm) {
   int64_t hidden[OPTION_LIST_MAX], classes = args_count(args, "classes");
   int n_hidden = args_list(args, "hidden", hidden);
-  const char *at = onnx_writer_node(writer, "Flatten", "flat", (const char *[]){input, NULL}, NULL);
+  const char *at = onnx_writer_node(writer, "Flatten", "flat", ONNX_NAMES(input), NULL);
   struct linear linear;
   for (int i = 0; i < n_hidden; i++) {
     const char *name = arena_printf(&writer->arena, "fc%d", i + 1);

@@ -44,6 +44,10 @@ static inline struct onnx_attr onnx_float(const char *name, float value) {
 static inline struct onnx_attr onnx_text(const char *name, const char *value) {
   return (struct onnx_attr){.name = name, .kind = ONNX_TEXT, .text = value};
 }
+/* Lists of names and attributes, for the calls below. */
+#define ONNX_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define ONNX_ATTRS(...) ((const struct onnx_attr[]){__VA_ARGS__, {0}})
+
 /* n times the same value, as a kernel's or a stride's is in each direction. */
 struct onnx_attr onnx_ints_of(const char *name, int n, int64_t value);
 struct onnx_attr onnx_ints(const char *name, int n, const int64_t *values);

@@ -142,6 +142,17 @@ static int check_optimizer(const Weir__OptimizerSpec *optimizer, struct err *err
   return param_groups_check(optimizer, err);
 }
 
+static int check_clipping(const Weir__TrainSpec *train, struct err *err) {
+  if (train->has_clip_norm && train->has_clip_value)
+    return bad(err, "train.clip_norm",
+               "there is train.clip_value, too: gradients are clipped in one way only");
+  if (train->has_clip_norm && (!is_amount(train->clip_norm) || (float)train->clip_norm == 0))
+    return bad(err, "train.clip_norm", "must be above 0 and finite");
+  if (train->has_clip_value && (!is_amount(train->clip_value) || (float)train->clip_value == 0))
+    return bad(err, "train.clip_value", "must be above 0 and finite");
+  return 0;
+}
+
 static int check_train(const Weir__TrainSpec *train, struct err *err) {
   if (!train)
     return bad(err, "train", "is missing");
@@ -158,6 +169,8 @@ static int check_train(const Weir__TrainSpec *train, struct err *err) {
   if (train->batch % train->microbatches)
     return err_set(err, ERR_INVALID, "train.microbatches: %u does not divide train.batch %u",
                    train->microbatches, train->batch);
+  if (check_clipping(train, err))
+    return err->code;
   return check_optimizer(train->optimizer, err);
 }
 

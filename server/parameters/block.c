@@ -36,13 +36,14 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
   else {
     round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
     block->options = optimizer_group(run->spec->train->optimizer, shape->group);
-    block->n_slots = run->optimizer->slots(block->options);
+    if (hosted_block_init_update(block, model, err))
+      return err->code;
   }
   block->version = run->base_step;
   block->current = buffer_new(block->elems * sizeof(float));
   if (!block->current)
     return no_memory(block, err);
-  if (block->n_slots && !(block->slots = buffer_new(block->n_slots * block->current->size_bytes)))
+  if (block->slot_elems && !(block->slots = buffer_new(block->slot_elems * sizeof(float))))
     return no_memory(block, err);
   if (block->version == 0) {
     model_initial_block(model, index, block->current->data);
@@ -56,8 +57,8 @@ int hosted_block_restore(struct hosted_block *block, const void *content, size_t
   size_t weights_bytes = block->current->size_bytes;
   size_t slots_bytes = block->slots ? block->slots->size_bytes : 0;
   if (size_bytes != weights_bytes + slots_bytes)
-    return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements with %u slots are %zu", size_bytes,
-                   block->elems, block->n_slots, weights_bytes + slots_bytes);
+    return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements with %u values of slots are %zu",
+                   size_bytes, block->elems, block->slot_elems, weights_bytes + slots_bytes);
   memcpy(block->current->data, content, weights_bytes);
   if (block->slots)
     memcpy(block->slots->data, (const char *)content + weights_bytes, slots_bytes);
@@ -68,8 +69,10 @@ void hosted_block_fini(struct hosted_block *block) {
   CHECK(!block->parked);
   if (block->kind == BLOCK_STATISTICS)
     statistics_fini(&block->statistics);
-  else
+  else {
     round_fini(&block->round);
+    hosted_block_fini_update(block);
+  }
   buffer_put(block->current);
   buffer_put(block->previous);
   buffer_put(block->next);
@@ -168,7 +171,7 @@ void hosted_block_forget(struct hosted_block *block, struct parameters_call *cal
   parameters_call_refuse(call, &err);
 }
 
-void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
+void hosted_block_refuse_parked(struct hosted_block *block, const struct err *err) {
   struct parameters_call *call = block->parked, *next;
   block->parked = NULL;
   block->n_parked = 0;
@@ -176,13 +179,17 @@ void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
     next = call->next;
     parameters_call_refuse(call, err);
   }
+}
+
+void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
+  hosted_block_refuse_parked(block, err);
   if (block->snapshot)
     snapshot_cancel(block->snapshot);
 }
 
 /* Memory that is asked for because a snapshot holds what would be written is the snapshot's cost: so are the
    page faults of its first use, which are taken here. */
-static struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes) {
+struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes) {
   uint64_t begin_ns = clock_now_ns();
   struct buffer *buffer = buffer_new(size_bytes);
   if (!buffer || !block->snapshot)
@@ -193,10 +200,6 @@ static struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t
   return buffer;
 }
 
-static bool hosted_block_slots_are_shared(const struct hosted_block *block) {
-  return block->slots && !buffer_is_sole(block->slots);
-}
-
 int hosted_block_reserve(struct hosted_block *block, struct err *err) {
   hosted_block_drop_old(block);
   if (!block->next && block->spare && buffer_is_sole(block->spare)) {
@@ -205,32 +208,10 @@ int hosted_block_reserve(struct hosted_block *block, struct err *err) {
   }
   if (!block->next && !(block->next = hosted_block_new_buffer(block, block->current->size_bytes)))
     return no_memory(block, err);
-  if (!block->next_slots && hosted_block_slots_are_shared(block) &&
+  if (!block->next_slots && hosted_block_slots_are_moved(block) &&
       !(block->next_slots = hosted_block_new_buffer(block, block->slots->size_bytes)))
     return no_memory(block, err);
   return 0;
-}
-
-void hosted_block_update(struct hosted_block *block, const float *grad) {
-  const struct hosted_run *run = block->run;
-  bool is_copied = hosted_block_slots_are_shared(block);
-  struct optimizer_update update = {.step = block->version,
-                                    .lr = hosted_run_lr(run, block->options->lr, block->version),
-                                    .elems = block->elems,
-                                    .weights = block->current->data,
-                                    .grad = grad,
-                                    .out = block->next->data};
-  if (block->slots) {
-    update.slots = block->slots->data;
-    update.next_slots = is_copied ? block->next_slots->data : block->slots->data;
-  }
-  run->optimizer->update(block->options, &update);
-  if (is_copied) {
-    buffer_put(block->slots);
-    block->slots = block->next_slots;
-  } else
-    buffer_put(block->next_slots);
-  block->next_slots = NULL;
 }
 
 static void hosted_block_pin(struct hosted_block *block) {
@@ -265,6 +246,14 @@ bool hosted_block_is_finished(const struct hosted_block *block) {
   return block->version == block->run->plan.steps && !hosted_block_evaluates(block);
 }
 
+/* An update that waits for totals has reserved its memory already, for slots that nothing referred to. */
+static int hosted_block_reserve_slots(struct hosted_block *block, struct err *err) {
+  if (!block->update.is_waiting || !block->slots || block->next_slots)
+    return 0;
+  block->next_slots = hosted_block_new_buffer(block, block->slots->size_bytes);
+  return block->next_slots ? 0 : no_memory(block, err);
+}
+
 void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
   uint64_t step = snapshot_step(snapshot);
   struct err err;
@@ -272,6 +261,8 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
   block->snapshot = snapshot_get(snapshot);
   if (hosted_run_is_unloaded(block->run, &err))
     snapshot_cancel(snapshot);
+  else if (step == block->version && hosted_block_reserve_slots(block, &err))
+    snapshot_fail(snapshot, &err, false);
   else if (step == block->version)
     hosted_block_pin(block);
   else if (step < block->version) {

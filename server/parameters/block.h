@@ -4,6 +4,7 @@
 #define WEIR_SERVER_PARAMETERS_BLOCK_H
 
 #include "server/parameters/call.h"
+#include "server/parameters/piece.h"
 #include "server/parameters/round.h"
 #include "server/parameters/snapshot.h"
 #include "server/parameters/statistics.h"
@@ -24,13 +25,23 @@ struct hosted_block {
   struct buffer *current, *previous; /* previous: NULL once dropped */
   struct buffer *next;               /* reserved for version + 1, not shared */
   struct buffer *spare; /* a dropped version's, reused once neither a reply nor a snapshot refers to it */
-  uint32_t n_slots;
-  struct buffer *slots; /* f32[n_slots][elems] of the newest version; NULL without */
-  struct buffer
-      *next_slots; /* of version + 1, where a snapshot refers to slots; else they are updated in place */
+  uint32_t slot_elems;
+  struct buffer *slots; /* f32[slot_elems] of the newest version; NULL without */
+  /* Of version + 1, where a snapshot refers to slots or the optimizer drafts; else they are updated in place.
+   */
+  struct buffer *next_slots;
   struct snapshot *snapshot; /* the last one that was begun, a reference; may be over. NULL before */
 
-  struct round round;           /* of a parameter block */
+  struct round round; /* of a parameter block */
+  struct {
+    struct piece *pieces; /* [n_pieces], where the optimizer works by tensor */
+    uint32_t n_pieces;
+    struct buffer *sums; /* f64: its sums of each phase, then their totals; NULL without phases */
+    uint32_t phase;
+    bool is_waiting; /* for totals; the exchange's shard may touch sums and ticket meanwhile */
+    struct job ticket;
+    struct err *fault; /* why this step's update cannot be made; NULL: nothing is wrong */
+  } update;
   struct statistics statistics; /* of a statistics block */
 
   struct parameters_call *parked;
@@ -42,7 +53,7 @@ struct hosted_block {
    NO_MEMORY; fini is due all the same. */
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
                       uint32_t index, struct err *err);
-/* What a checkpoint holds of it: f32[elems] weights or state, then f32[n_slots][elems]. Before any thread
+/* What a checkpoint holds of it: f32[elems] weights or state, then f32[slot_elems]. Before any thread
    touches the block. Errors: CORRUPT when the size is another. */
 int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes, struct err *err);
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
@@ -52,15 +63,18 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
 void hosted_block_pull(struct hosted_block *block, struct parameters_call *call);
 /* Its client has gone: a parked call is finished. */
 void hosted_block_forget(struct hosted_block *block, struct parameters_call *call);
-/* Its run is unloaded: finishes all that is parked with the error, and ends the snapshot. */
+void hosted_block_refuse_parked(struct hosted_block *block, const struct err *err);
+/* Its run is unloaded: refuses all that is parked, and ends the snapshot. */
 void hosted_block_cancel(struct hosted_block *block, const struct err *err);
 
 /* What modes do. */
 /* Makes sure that there is memory for the next version, and drops what nobody needs any more: before each
    update, in the same job. Errors: NO_MEMORY. */
 int hosted_block_reserve(struct hosted_block *block, struct err *err);
-/* Writes the next version of a parameter block: one update by the run's optimizer. grad f32[elems]. */
-void hosted_block_update(struct hosted_block *block, const float *grad);
+/* The round of a parameter block is complete: the next version is made, once, by clipping and the run's
+   optimizer; now, or when the totals are there that it takes. Errors: INVALID, now and for every part that
+   still comes, where sums are not finite. */
+int hosted_block_complete(struct hosted_block *block, struct err *err);
 /* The next version becomes the newest; who waited for it is answered. */
 void hosted_block_advance(struct hosted_block *block);
 /* True if the present version waits for an evaluation's rows here. */
@@ -71,5 +85,16 @@ bool hosted_block_is_finished(const struct hosted_block *block);
 /* The block is written into a snapshot, in the place of the one before: at once, or when it comes to that
    version. */
 void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
+
+/* What block.c and block_update.c do for each other. */
+int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err);
+void hosted_block_fini_update(struct hosted_block *block);
+bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the update writes to next_slots */
+struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes);
+
+/* What the exchange does, on the block's shard: the totals of the phase are where the sums were. Or there
+   will be none. */
+void hosted_block_take_totals(struct hosted_block *block);
+void hosted_block_fail_update(struct hosted_block *block, const struct err *err);
 
 #endif

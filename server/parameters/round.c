@@ -80,7 +80,7 @@ refuse:
   return err->code;
 }
 
-const float *round_sum(const struct round *round) {
+float *round_sum(const struct round *round) {
   bool is_complete =
       round->n_parts == 1 && tree_is_same(round->parts[0].node, tree_root(round->microbatches));
   return is_complete ? round->parts[0].sum->data : NULL;

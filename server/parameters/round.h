@@ -22,8 +22,9 @@ void round_fini(struct round *round);
    not finite; NO_MEMORY. */
 int round_add(struct round *round, const struct part *part, struct err *err);
 
-/* f32[elems] summed over all microbatches, good until round_clear; NULL while parts are missing. */
-const float *round_sum(const struct round *round);
+/* f32[elems] summed over all microbatches, good until round_clear, the caller's to change in place; NULL
+   while parts are missing. */
+float *round_sum(const struct round *round);
 
 void round_clear(struct round *round); /* for the next step */
 

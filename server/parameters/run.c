@@ -38,6 +38,8 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   if (!code)
     code = run_place(run, setup, model, err);
   if (!code)
+    code = exchange_init(&run->exchange, run, setup->shards[0], model, err);
+  if (!code)
     code = run_make_blocks(run, model, err);
   model_close(model);
   if (code)
@@ -137,6 +139,7 @@ void hosted_run_put(struct hosted_run *run) {
     hosted_block_fini(&run->blocks[b]);
   for (uint32_t s = 0; s < run->n_shards; s++)
     pool_fini(&run->shards[s].pool);
+  exchange_fini(&run->exchange);
   free(run->blocks);
   free(run->shards);
   free(run->own);
@@ -205,6 +208,8 @@ static void run_unload_shard(struct job *job) {
   struct hosted_run *run = shard->run;
   struct err err;
   hosted_run_is_unloaded(run, &err);
+  if (shard == run->shards) /* the exchange's */
+    exchange_cancel(&run->exchange, &err);
   for (uint32_t b = 0; b < run->n_own; b++)
     if (run->blocks[b].pool == &shard->pool)
       hosted_block_cancel(&run->blocks[b], &err);

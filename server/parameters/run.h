@@ -5,6 +5,7 @@
 #include "cluster.pb-c.h"
 #include "common/plan.h"
 #include "server/parameters/block.h"
+#include "server/parameters/exchange.h"
 #include "server/parameters/mode.h"
 #include "server/parameters/optimizer.h"
 #include "server/parameters/report_log.h"
@@ -40,6 +41,7 @@ struct hosted_run {
   uint32_t n_own;
   struct run_shard *shards; /* [n_shards]: what each shard keeps for this run */
   uint32_t n_shards;
+  struct exchange exchange; /* of sums, where updates need them */
 
   uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
   uint64_t proven_step;  /* atomic: version proven_step is complete on all servers */

@@ -20,7 +20,6 @@ static int sync_arrive(struct hosted_block *block, const struct part *part, uint
 
 static int sync_push(struct hosted_block *block, const struct part *part, uint64_t *version,
                      struct err *err) {
-  const float *grad;
   bool is_late;
   if (sync_arrive(block, part, version, &is_late, err))
     return err->code;
@@ -28,13 +27,7 @@ static int sync_push(struct hosted_block *block, const struct part *part, uint64
     return 0;
   if (round_add(&block->round, part, err))
     return err->code;
-  grad = round_sum(&block->round);
-  if (grad) {
-    hosted_block_update(block, grad);
-    round_clear(&block->round);
-    hosted_block_advance(block);
-  }
-  return 0;
+  return round_sum(&block->round) ? hosted_block_complete(block, err) : 0;
 }
 
 static void sync_complete_rows(struct hosted_block *block) {

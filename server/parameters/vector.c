@@ -1,8 +1,11 @@
-/* Loops over f32 arrays. The exponent's bits are looked at as integers, so that the loops become vector code.
+/* Loops over arrays. The exponent's bits are looked at as integers, so that the loops become vector code.
  */
 #include "server/parameters/vector.h"
 
+#include <math.h>
 #include <string.h>
+
+enum { LANES = 8 };
 
 static const uint32_t exponent_bits = 0x7f800000;
 
@@ -31,4 +34,34 @@ uint32_t vector_first_not_finite(const float *values, uint32_t elems) {
     if ((bits_of(values[i]) & exponent_bits) == exponent_bits)
       return i;
   return elems;
+}
+
+bool vector_is_finite(const double *values, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (!isfinite(values[i]))
+      return false;
+  return true;
+}
+
+double vector_sum_squares(const float *values, uint32_t elems) {
+  double lanes[LANES] = {0}, sum = 0;
+  uint32_t i = 0;
+  for (; i + LANES <= elems; i += LANES)
+    for (uint32_t lane = 0; lane < LANES; lane++)
+      lanes[lane] += (double)values[i + lane] * values[i + lane];
+  for (uint32_t lane = 0; i < elems; i++, lane++)
+    lanes[lane] += (double)values[i] * values[i];
+  for (uint32_t lane = 0; lane < LANES; lane++)
+    sum += lanes[lane];
+  return sum;
+}
+
+void vector_scale(float *values, uint32_t elems, float factor) {
+  for (uint32_t i = 0; i < elems; i++)
+    values[i] *= factor;
+}
+
+void vector_clamp(float *values, uint32_t elems, float limit) {
+  for (uint32_t i = 0; i < elems; i++)
+    values[i] = values[i] > limit ? limit : values[i] < -limit ? -limit : values[i];
 }

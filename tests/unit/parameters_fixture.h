@@ -198,7 +198,7 @@ static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err
   return code;
 }
 
-static inline void fixture_init(struct fixture *f, size_t servers) {
+static inline void fixture_init_order(struct fixture *f, const Weir__LoadRun *order) {
   struct rpc_server_options options = {
       .listen = "127.0.0.1:0", .services = &f->service, .n_services = 1, .threads = 1};
   struct err err = ERR_NONE;
@@ -211,11 +211,15 @@ static inline void fixture_init(struct fixture *f, size_t servers) {
   f->shards[1] = shard_new();
   f->service = service_over(&f->runs);
   make_model(&f->model, &f->model_bytes);
-  if (rpc_server_start(&options, &f->server, &err) || load(f, make_order(1, servers), &err))
+  if (rpc_server_start(&options, &f->server, &err) || load(f, order, &err))
     fail_msg("%s", err.text);
   snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(f->server));
   f->client = rpc_client_new(1);
   f->channel = rpc_channel_open(f->client, target);
+}
+
+static inline void fixture_init(struct fixture *f, size_t servers) {
+  fixture_init_order(f, make_order(1, servers));
 }
 
 static inline void fixture_fini(struct fixture *f) {

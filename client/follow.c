@@ -211,6 +211,9 @@ void follow_summary(FILE *file, const struct follow_result *result) {
   fprintf(file, "run        %s\n", info->run);
   if (!isnan(info->accuracy))
     fprintf(file, "accuracy   %s\n", output_percent(info->accuracy, text));
+  for (size_t m = 0; m < info->n_metrics; m++)
+    if (output_metric(info->metrics[m], text))
+      fprintf(file, "%-10s %s\n", info->metrics[m]->name, text);
   fprintf(file, "loss       %s\n", output_loss(isnan(info->eval_loss) ? info->loss : info->eval_loss, text));
   fprintf(file, "steps      %s\n", output_count((double)info->steps, text));
   fprintf(file, "speed      %s samples/s\n", output_count(result->samples_per_second, text));

@@ -13,6 +13,9 @@
 
 #include "client/event_filter.h"
 #include "common/memory.h"
+#include "common/metrics/metric.h"
+
+enum { NAMED_MAX = METRICS_NAMED_MAX * 64 }; /* text of all */
 
 struct metrics {
   int fd;
@@ -70,22 +73,36 @@ static size_t step_line(const Weir__StepEvent *step, char *line) {
                           incarnation_text(step->incarnation, incarnation));
 }
 
+/* A key each, of those that this build knows too: what comes from elsewhere cannot break the line. */
+static const char *named_text(Weir__MetricValue *const *metrics, size_t n, char text[NAMED_MAX]) {
+  char number[32];
+  size_t length = 0;
+  text[0] = '\0';
+  for (size_t m = 0; m < n && m < METRICS_NAMED_MAX; m++)
+    if (metric_find(metrics[m]->name))
+      length += (size_t)snprintf(text + length, NAMED_MAX - length, ",\"%s\":%s", metrics[m]->name,
+                                 metrics_number(metrics[m]->value, number));
+  return text;
+}
+
 static size_t eval_line(const Weir__EvalEvent *eval, char *line) {
-  char loss[32], accuracy[32], named[48] = "", incarnation[48];
+  char loss[32], number[32], accuracy[48] = "", named[NAMED_MAX], incarnation[48];
   if (!isnan(eval->accuracy))
-    snprintf(named, sizeof named, ",\"accuracy\":%s", metrics_number(eval->accuracy, accuracy));
+    snprintf(accuracy, sizeof accuracy, ",\"accuracy\":%s", metrics_number(eval->accuracy, number));
   return (size_t)snprintf(
-      line, METRICS_LINE_MAX, "{\"event\":\"eval\",\"step\":%" PRIu64 ",\"loss\":%s%s%s}\n", eval->step,
-      metrics_number(eval->loss, loss), named, incarnation_text(eval->incarnation, incarnation));
+      line, METRICS_LINE_MAX, "{\"event\":\"eval\",\"step\":%" PRIu64 ",\"loss\":%s%s%s%s}\n", eval->step,
+      metrics_number(eval->loss, loss), accuracy, named_text(eval->metrics, eval->n_metrics, named),
+      incarnation_text(eval->incarnation, incarnation));
 }
 
 static size_t done_line(const Weir__DoneEvent *done, char *line) {
-  char accuracy[32], rate[32];
+  char accuracy[32], rate[32], named[NAMED_MAX];
   return (size_t)snprintf(line, METRICS_LINE_MAX,
                           "{\"event\":\"done\",\"steps\":%" PRIu64
-                          ",\"accuracy\":%s,\"weights_sha256\":\"%.64s\",\"samples_per_second\":%s}\n",
+                          ",\"accuracy\":%s,\"weights_sha256\":\"%.64s\",\"samples_per_second\":%s%s}\n",
                           done->steps, metrics_number(done->accuracy, accuracy), done->weights_sha256,
-                          metrics_number(round(done->samples_per_second * 10) / 10, rate));
+                          metrics_number(round(done->samples_per_second * 10) / 10, rate),
+                          named_text(done->metrics, done->n_metrics, named));
 }
 
 int metrics_open(const char *path, bool is_resumed, struct metrics **out, struct err *err) {

@@ -10,8 +10,10 @@
 
 #include "common/err.h"
 #include "common/memory.h"
+#include "common/metrics/metric.h"
 
 static json_t *json_message(const ProtobufCMessage *message);
+static json_t *json_metrics(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 static json_t *json_field(const ProtobufCFieldDescriptor *field, const void *value);
 static void json_print(FILE *file, json_t *json);
 
@@ -86,10 +88,24 @@ static json_t *json_message(const ProtobufCMessage *message) {
   for (unsigned i = 0; i < type->n_fields; i++) {
     const ProtobufCFieldDescriptor *field = &type->fields[i];
     const void *value = (const char *)message + field->offset;
-    CHECK(field->label != PROTOBUF_C_LABEL_REPEATED);
-    if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+    if (field->label == PROTOBUF_C_LABEL_REPEATED)
+      json_object_set_new(object, field->name, json_metrics(message, field));
+    else if (field->type != PROTOBUF_C_TYPE_MESSAGE)
       json_object_set_new(object, field->name, json_field(field, value));
   }
+  return object;
+}
+
+/* By their names: nothing else is repeated in what is shown. */
+static json_t *json_metrics(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field) {
+  size_t n = *(const size_t *)((const char *)message + field->quantifier_offset);
+  Weir__MetricValue *const *metrics =
+      *(Weir__MetricValue *const *const *)((const char *)message + field->offset);
+  json_t *object = json_object();
+  CHECK(field->descriptor == &weir__metric_value__descriptor);
+  for (size_t m = 0; m < n; m++)
+    json_object_set_new(object, metrics[m]->name,
+                        isfinite(metrics[m]->value) ? json_real(metrics[m]->value) : json_null());
   return object;
 }
 
@@ -191,6 +207,15 @@ const char *output_percent(double fraction, char text[OUTPUT_TEXT_MAX]) {
     return strcpy(text, "-");
   snprintf(text, OUTPUT_TEXT_MAX, "%.2f %%", fraction * 100);
   return text;
+}
+
+bool output_metric(const Weir__MetricValue *metric, char text[OUTPUT_TEXT_MAX]) {
+  const struct metric_def *def = metric_find(metric->name);
+  if (def && def->is_fraction)
+    output_percent(metric->value, text);
+  else
+    output_loss(metric->value, text);
+  return def != NULL;
 }
 
 const char *output_state(Weir__RunState state, char text[OUTPUT_TEXT_MAX]) {

@@ -3,6 +3,7 @@
 #define WEIR_CLIENT_OUTPUT_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,6 +43,8 @@ const char *output_age(int64_t ms, char text[OUTPUT_TEXT_MAX]);             /* "
 const char *output_loss(double loss, char text[OUTPUT_TEXT_MAX]);           /* "0.2871", "-" when NaN */
 const char *output_percent(double fraction, char text[OUTPUT_TEXT_MAX]);    /* "90.12 %", "-" when NaN */
 const char *output_state(Weir__RunState state, char text[OUTPUT_TEXT_MAX]); /* "running" */
+/* A named metric's value: a percentage or as a loss. False for a name that is not known, not to be shown. */
+bool output_metric(const Weir__MetricValue *metric, char text[OUTPUT_TEXT_MAX]);
 
 /* Replaces control characters, in place: what came from a file or another process cannot steer the terminal,
    and stays on one line. */

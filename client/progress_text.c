@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/output.h"
+#include "common/metrics/metric.h"
 
 /* Half of what the speed tells is younger than about this. */
 #define RECENT_SECONDS 5.0
@@ -201,12 +202,19 @@ void progress_plain_line(const struct progress_view *view, char line[PROGRESS_LI
 
 void progress_eval_line(const struct progress_view *view, const Weir__EvalEvent *eval,
                         char line[PROGRESS_LINE_MAX]) {
-  char loss[OUTPUT_TEXT_MAX], accuracy[OUTPUT_TEXT_MAX], trained[OUTPUT_TEXT_MAX];
-  bool has_accuracy = !isnan(eval->accuracy); /* the loss has classes */
-  snprintf(line, PROGRESS_LINE_MAX, "eval at step %" PRIu64 "  loss %s%s%s  after %s", eval->step,
-           output_loss(eval->loss, loss), has_accuracy ? "  accuracy " : "",
-           has_accuracy ? output_percent(eval->accuracy, accuracy) : "",
-           output_duration(view->trained_seconds, trained));
+  char text[OUTPUT_TEXT_MAX];
+  size_t length;
+  length = (size_t)snprintf(line, PROGRESS_LINE_MAX, "eval at step %" PRIu64 "  loss %s", eval->step,
+                            output_loss(eval->loss, text));
+  if (!isnan(eval->accuracy)) /* the loss has classes */
+    length += (size_t)snprintf(line + length, PROGRESS_LINE_MAX - length, "  accuracy %s",
+                               output_percent(eval->accuracy, text));
+  for (size_t m = 0; m < eval->n_metrics && m < METRICS_NAMED_MAX; m++)
+    if (output_metric(eval->metrics[m], text))
+      length += (size_t)snprintf(line + length, PROGRESS_LINE_MAX - length, "  %s %s", eval->metrics[m]->name,
+                                 text);
+  snprintf(line + length, PROGRESS_LINE_MAX - length, "  after %s",
+           output_duration(view->trained_seconds, text));
 }
 
 int progress_columns(const char *text) {

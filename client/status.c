@@ -61,6 +61,9 @@ static void status_print_numbers(const Weir__RunInfo *info) {
            output_loss(info->eval_loss, total));
   else if (!isnan(info->eval_loss))
     printf("eval loss    %s\n", output_loss(info->eval_loss, text));
+  for (size_t m = 0; m < info->n_metrics; m++)
+    if (output_metric(info->metrics[m], text))
+      printf("%-12s %s\n", info->metrics[m]->name, text);
   if (info->state == WEIR__RUN_STATE__RUNNING)
     printf("speed        %s samples/s\n", output_count(info->samples_per_second, text));
   printf("time         %s\n", output_duration(info->train_seconds, text));

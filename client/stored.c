@@ -109,6 +109,8 @@ void stored_run_info(const struct stored_run *run, Weir__RunInfo *info) {
   info->loss = newest ? newest->loss : NAN;
   info->accuracy = newest ? newest->accuracy : NAN;
   info->eval_loss = newest ? newest->eval_loss : NAN;
+  info->metrics = newest ? newest->metrics : NULL;
+  info->n_metrics = newest ? newest->n_metrics : 0;
   info->checkpoint_unix_ms = newest ? newest->committed_unix_ms : 0;
   info->weights_sha256 = record->weights_sha256;
   info->submitted_unix_ms = record->submitted_unix_ms;

@@ -10,7 +10,6 @@ enum { EVAL_CHUNK_SAMPLES_LEAST = 128, STREAM_SHUFFLE = 1 };
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err) {
   const Weir__TrainSpec *train = spec->train;
-  uint32_t per_chunk;
   *plan = (struct plan){.train_samples = train_samples,
                         .eval_samples = eval_samples,
                         .batch = train->batch,
@@ -22,8 +21,7 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                         .checkpoints_evaluated = spec->checkpoint && spec->checkpoint->keep_best,
                         .seed = train->seed,
                         .is_shuffled = spec->data->shuffle};
-  per_chunk = (EVAL_CHUNK_SAMPLES_LEAST + plan->microbatch_samples - 1) / plan->microbatch_samples;
-  plan->eval_chunk_samples = per_chunk * plan->microbatch_samples;
+  plan->eval_chunk_samples = plan_eval_chunk_samples(plan->microbatch_samples);
   plan->eval_chunks = (uint32_t)((eval_samples + plan->eval_chunk_samples - 1) / plan->eval_chunk_samples);
   plan->steps =
       train->has_steps ? train->steps : (uint64_t)floor(train->epochs * (double)train_samples / train->batch);
@@ -34,6 +32,11 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                    "train: %g epochs of %llu samples make no batch of %u: nothing would be trained",
                    train->epochs, (unsigned long long)train_samples, train->batch);
   return 0;
+}
+
+uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples) {
+  uint32_t executions = (EVAL_CHUNK_SAMPLES_LEAST + microbatch_samples - 1) / microbatch_samples;
+  return executions * microbatch_samples;
 }
 
 bool plan_evaluates(const struct plan *plan, uint64_t version) {

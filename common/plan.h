@@ -18,7 +18,7 @@ struct plan {
   uint64_t eval_every_steps;            /* 0: after each epoch */
   uint64_t checkpoint_every_steps;      /* 0: not by steps */
   bool checkpoints_evaluated;           /* the best evaluated versions are kept */
-  uint32_t eval_chunk_samples; /* a multiple of microbatch_samples, at least 128; the last may be short */
+  uint32_t eval_chunk_samples;          /* the last chunk may be short */
   uint32_t eval_chunks;
   uint64_t seed;
   bool is_shuffled;
@@ -27,6 +27,9 @@ struct plan {
 /* Errors: INVALID when the run would have no step. The spec has passed spec_check. */
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err);
+
+/* Samples of an eval chunk whose executions have so many: a multiple of that, at least 128. */
+uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples);
 
 /* True if version v (1..S) is evaluated: v = floor(e * N / batch) for a whole epoch e, or a multiple of
    eval_every_steps, or S. False for every v without an eval set. */

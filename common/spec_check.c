@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "common/metrics/metric.h"
 #include "common/param_groups.h"
 #include "common/spec.h"
 #include "common/tree.h"
@@ -182,17 +183,36 @@ static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
   return 0;
 }
 
-static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, bool has_eval, struct err *err) {
-  bool is_loss = checkpoint->keep_best && strcmp(checkpoint->keep_best, "loss") == 0;
-  bool is_accuracy = checkpoint->keep_best && strcmp(checkpoint->keep_best, "accuracy") == 0;
+static int check_eval(const Weir__EvalSpec *eval, bool has_eval, struct err *err) {
+  if (eval->has_every_steps && eval->every_steps == 0)
+    return bad(err, "eval.every_steps", "must be at least 1");
+  if (eval->n_metrics && !has_eval)
+    return bad(err, "eval.metrics", "needs data.eval: there is nothing to evaluate");
+  return metric_check_names(eval->metrics, eval->n_metrics, err);
+}
+
+/* By the loss, or by what the evaluations say besides. */
+static bool is_evaluated(const char *name, const Weir__EvalSpec *eval) {
+  if (strcmp(name, "loss") == 0 || strcmp(name, "accuracy") == 0)
+    return true;
+  for (size_t i = 0; eval && i < eval->n_metrics; i++)
+    if (strcmp(eval->metrics[i], name) == 0)
+      return true;
+  return false;
+}
+
+static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, const Weir__EvalSpec *eval, bool has_eval,
+                            struct err *err) {
   if (checkpoint->has_every_steps && checkpoint->every_steps == 0)
     return bad(err, "checkpoint.every_steps", "must be at least 1");
   if (checkpoint->has_every_seconds && !(checkpoint->every_seconds > 0 && checkpoint->every_seconds <= 1e9))
     return bad(err, "checkpoint.every_seconds", "must be above 0 and at most 1000000000");
   if (checkpoint->keep == 0 || checkpoint->keep > CHECKPOINTS_KEPT_MAX)
     return err_set(err, ERR_INVALID, "checkpoint.keep: must be from 1 to %d", CHECKPOINTS_KEPT_MAX);
-  if (checkpoint->keep_best && !is_loss && !is_accuracy)
-    return err_set(err, ERR_INVALID, "checkpoint.keep_best: '%.60s' is not known (known: accuracy, loss)",
+  if (checkpoint->keep_best && !is_evaluated(checkpoint->keep_best, eval))
+    return err_set(err, ERR_INVALID,
+                   "checkpoint.keep_best: '%.60s' is not known (known: accuracy, loss and what eval.metrics "
+                   "names)",
                    checkpoint->keep_best);
   if (checkpoint->keep_best && !has_eval)
     return bad(err, "checkpoint.keep_best", "needs data.eval: nothing says which version is the best");
@@ -224,10 +244,10 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
     return err->code;
   if (check_model(spec->model, err) || check_data(spec->data, err) || check_train(spec->train, err))
     return err->code;
-  if (spec->eval && spec->eval->has_every_steps && spec->eval->every_steps == 0)
-    return bad(err, "eval.every_steps", "must be at least 1");
+  if (spec->eval && check_eval(spec->eval, spec->data->eval != NULL, err))
+    return err->code;
   add_defaults(spec);
-  if (check_checkpoint(spec->checkpoint, spec->data->eval != NULL, err))
+  if (check_checkpoint(spec->checkpoint, spec->eval, spec->data->eval != NULL, err))
     return err->code;
   return check_workers(spec->workers, err);
 }

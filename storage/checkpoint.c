@@ -205,5 +205,7 @@ void checkpoint_info(const Weir__Manifest *manifest, Weir__CheckpointInfo *info)
   info->loss = manifest->loss;
   info->accuracy = is_evaluated ? manifest->accuracy : (double)NAN;
   info->eval_loss = is_evaluated ? manifest->eval_loss : (double)NAN;
+  info->metrics = is_evaluated ? manifest->metrics : NULL;
+  info->n_metrics = is_evaluated ? manifest->n_metrics : 0;
   info->weights_sha256 = manifest->weights_sha256;
 }

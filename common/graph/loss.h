@@ -24,7 +24,9 @@ struct loss_site {
   const Weir__LossOptions *options;
   const struct loss_def *loss; /* NULL: the output is the loss */
   bool is_mixed;               /* labels are f32, probabilities of the classes, which transforms make */
+  bool keeps_output;           /* the output is wanted for itself: it may not become part of the loss */
   int labels;                  /* attach's answers: the fed labels; -1: none */
+  int class_axis;              /* of the output, where there are classes */
   struct label_rule rule;
   struct loss_values values;
 };

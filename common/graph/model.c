@@ -49,11 +49,15 @@ static int build(struct model_builder *builder, struct err *err) {
   return 0;
 }
 
-/* The best version is chosen by what an evaluation says. */
+/* The best version is chosen by what an evaluation says: accuracy without being asked where there are
+   classes. */
 static int check_keep_best(const struct model *model, const Weir__RunSpec *spec, struct err *err) {
   const char *best = spec && spec->checkpoint ? spec->checkpoint->keep_best : NULL;
   if (!best || strcmp(best, "accuracy") != 0 || model->labels.classes > 0)
     return 0;
+  for (int m = 0; m < model->metrics.n; m++)
+    if (strcmp(model->metrics.items[m]->name, best) == 0)
+      return 0;
   return err_set(err, ERR_INVALID,
                  "checkpoint.keep_best: the loss '%s' has no classes and so no accuracy; use loss",
                  spec->model->loss);
@@ -64,6 +68,7 @@ int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, i
   struct model_builder builder = {.spec = spec ? spec->model : NULL,
                                   .mixer = model_find_mixer(spec),
                                   .optimizer = spec && spec->train ? spec->train->optimizer : NULL,
+                                  .eval = spec ? spec->eval : NULL,
                                   .microbatch_samples = microbatch_samples};
   int code;
   *out = NULL;
@@ -223,11 +228,14 @@ static void prune_train(struct model_builder *builder) {
 static void prune_eval(struct model_builder *builder) {
   struct model *model = builder->model;
   struct graph *graph = model->eval;
-  int *roots = mem_new((size_t)(4 + graph->n_inputs) * sizeof *roots);
-  int *map = graph_prune(graph, roots, list_roots(graph, &model->eval_loss, roots));
+  int *roots = mem_new((size_t)(5 + graph->n_inputs) * sizeof *roots), *map;
+  int n = list_roots(graph, &model->eval_loss, roots);
+  roots[n++] = model->eval_output;
+  map = graph_prune(graph, roots, n);
   for (int i = 0; i < model->n_initializers; i++)
     builder->notes[i].eval_value = remap(map, builder->notes[i].eval_value);
   remap_loss(map, &model->eval_loss);
+  model->eval_output = remap(map, model->eval_output);
   free(map);
   free(roots);
 }

@@ -6,6 +6,7 @@
 
 #include "common/graph/graph.h"
 #include "common/graph/loss.h"
+#include "common/metrics/metric.h"
 #include "spec.pb-c.h"
 
 enum {
@@ -68,6 +69,8 @@ struct model {
   uint64_t param_elems;              /* length of the flat parameter vector */
   uint64_t row_elems;                /* length of a statistics row and of the statistics state */
   struct loss_values train_loss, eval_loss;
+  struct metric_set metrics;  /* that evaluations are asked for */
+  int eval_output;            /* in the eval graph: what metrics read; -1: nothing */
   const char **input_columns; /* [n_columns] dataset column of each; "": not said by the spec, the dataset's
                                  first column that is not the labels */
   const char *label_column;   /* "": the dataset's column "labels" */

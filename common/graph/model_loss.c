@@ -4,6 +4,7 @@
 #include "common/graph/listing.h"
 #include "common/graph/model_parts.h"
 #include "common/ops/backward.h"
+#include "common/plan.h"
 
 static const Weir__LossOptions default_options = WEIR__LOSS_OPTIONS__INIT;
 
@@ -110,14 +111,32 @@ static int attach(const struct model_builder *builder, struct loss_site *site, s
   return site->loss->attach(site, err);
 }
 
+static int choose_metrics(const struct model_builder *builder, const struct loss_site *loss,
+                          struct err *err) {
+  const struct value *values = loss->graph->values;
+  const Weir__EvalSpec *eval = builder->eval;
+  struct metric_site site = {.loss = loss->loss && loss->labels >= 0 ? loss->loss->name : "",
+                             .output = values[loss->output].shape,
+                             .class_axis = loss->class_axis,
+                             .classes = loss->rule.classes,
+                             .ignore_index = loss->rule.ignore_index};
+  if (loss->labels >= 0)
+    site.sample_labels = shape_elems(&values[loss->labels].shape) / loss->samples;
+  return metric_set_init(&builder->model->metrics, &site, eval ? eval->metrics : NULL,
+                         eval ? eval->n_metrics : 0, plan_eval_chunk_samples((uint32_t)loss->samples), err);
+}
+
 int model_attach_losses(struct model_builder *builder, struct err *err) {
   struct model *model = builder->model;
+  const Weir__EvalSpec *spec = builder->eval;
   struct loss_site train = {.graph = model->train, .is_mixed = builder->mixer != NULL};
-  struct loss_site eval = {.graph = model->eval};
-  if (attach(builder, &train, err) || attach(builder, &eval, err))
+  struct loss_site eval = {.graph = model->eval,
+                           .keeps_output = spec && metrics_read_scores(spec->metrics, spec->n_metrics)};
+  if (attach(builder, &train, err) || attach(builder, &eval, err) || choose_metrics(builder, &eval, err))
     return err->code;
   model->train_loss = train.values;
   model->eval_loss = eval.values;
+  model->eval_output = model->metrics.reads_output ? eval.output : -1;
   model->labels = eval.rule;
   model->labels.sample_denominator = train.rule.sample_denominator;
   model->mixes_labels = train.is_mixed;

@@ -21,6 +21,7 @@ struct model_builder {
   struct model *model;
   const Weir__ModelSpec *spec;          /* may be NULL */
   const Weir__OptimizerSpec *optimizer; /* likewise */
+  const Weir__EvalSpec *eval;           /* likewise */
   const char *mixer;                    /* model_find_mixer's */
   const struct loss_def *loss;          /* NULL: the output is the loss */
   int output;                           /* of the graph's: what the loss is of, or the loss itself */

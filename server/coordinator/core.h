@@ -164,11 +164,7 @@ Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const
 /* Room for one event of a run. */
 struct run_event_view {
   Weir__RunEvent event;
-  union {
-    Weir__StepEvent step;
-    Weir__EvalEvent eval;
-    Weir__DoneEvent done;
-  } body;
+  Weir__StepEvent step;
 };
 
 /* The first event of the run with that number or a higher one. False if there is none yet. */

@@ -7,7 +7,11 @@
 #include "common/message.h"
 
 static void event_fini(struct logged_event *event) {
-  if (event->kind == WEIR__RUN_EVENT__EVENT_INFO)
+  if (event->kind == WEIR__RUN_EVENT__EVENT_EVAL)
+    message_free(event->eval);
+  else if (event->kind == WEIR__RUN_EVENT__EVENT_DONE)
+    message_free(event->done);
+  else if (event->kind == WEIR__RUN_EVENT__EVENT_INFO)
     message_free(event->info);
 }
 
@@ -36,27 +40,19 @@ void event_log_add(struct event_log *log, const struct logged_event *event) {
   append(log, &numbered);
 }
 
-/* Fields of a later version belong to the message that was copied. */
-static void forget_unknown(ProtobufCMessage *message) {
-  message->n_unknown_fields = 0;
-  message->unknown_fields = NULL;
-}
-
-void event_log_restore(struct event_log *log, const Weir__RunEvent *event, char *done_text) {
+void event_log_restore(struct event_log *log, const Weir__RunEvent *event) {
   struct logged_event item = {.number = event->number, .kind = event->event_case};
   if (event->number >= log->next || (log->count && event->number <= log->items[log->count - 1].number))
     return;
   if (event->event_case == WEIR__RUN_EVENT__EVENT_STEP) {
     item.step = *event->step;
-    forget_unknown(&item.step.base);
-  } else if (event->event_case == WEIR__RUN_EVENT__EVENT_EVAL) {
-    item.eval = *event->eval;
-    forget_unknown(&item.eval.base);
-  } else if (event->event_case == WEIR__RUN_EVENT__EVENT_DONE) {
-    item.done = *event->done;
-    item.done.weights_sha256 = done_text;
-    forget_unknown(&item.done.base);
-  } else if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO)
+    item.step.base.n_unknown_fields = 0; /* those of a later version belong to the message */
+    item.step.base.unknown_fields = NULL;
+  } else if (event->event_case == WEIR__RUN_EVENT__EVENT_EVAL)
+    item.eval = message_copy(event->eval);
+  else if (event->event_case == WEIR__RUN_EVENT__EVENT_DONE)
+    item.done = message_copy(event->done);
+  else if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO)
     item.info = message_copy(event->info);
   else
     return;
@@ -80,15 +76,13 @@ bool event_log_view(const struct event_log *log, uint64_t number, struct run_eve
   view->event.number = item->number;
   view->event.event_case = item->kind;
   if (item->kind == WEIR__RUN_EVENT__EVENT_STEP) {
-    view->body.step = item->step;
-    view->event.step = &view->body.step;
-  } else if (item->kind == WEIR__RUN_EVENT__EVENT_EVAL) {
-    view->body.eval = item->eval;
-    view->event.eval = &view->body.eval;
-  } else if (item->kind == WEIR__RUN_EVENT__EVENT_DONE) {
-    view->body.done = item->done;
-    view->event.done = &view->body.done;
-  } else
+    view->step = item->step;
+    view->event.step = &view->step;
+  } else if (item->kind == WEIR__RUN_EVENT__EVENT_EVAL)
+    view->event.eval = item->eval;
+  else if (item->kind == WEIR__RUN_EVENT__EVENT_DONE)
+    view->event.done = item->done;
+  else
     view->event.info = item->info;
   return true;
 }
@@ -99,7 +93,7 @@ const struct logged_event *event_log_newest(const struct event_log *log, Weir__R
     const struct logged_event *item = &log->items[i];
     if (item->kind != kind)
       continue;
-    if ((kind == WEIR__RUN_EVENT__EVENT_STEP ? item->step.step : item->eval.step) <= max_step)
+    if ((kind == WEIR__RUN_EVENT__EVENT_STEP ? item->step.step : item->eval->step) <= max_step)
       return item;
   }
   return NULL;

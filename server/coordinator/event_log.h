@@ -12,10 +12,10 @@ struct logged_event {
   uint64_t number; /* growing, with gaps between coordinators */
   Weir__RunEvent__EventCase kind;
   union {
-    Weir__StepEvent step;
-    Weir__EvalEvent eval;
-    Weir__DoneEvent done; /* its text belongs to the run */
-    Weir__RunInfo *info;  /* owned */
+    Weir__StepEvent step;  /* by far the most */
+    Weir__EvalEvent *eval; /* this and what follows: owned */
+    Weir__DoneEvent *done;
+    Weir__RunInfo *info;
   };
 };
 
@@ -27,11 +27,11 @@ struct event_log {
 };
 
 void event_log_fini(struct event_log *log);
-/* Takes info; gives the next number. */
+/* Takes what the event points to; gives the next number. */
 void event_log_add(struct event_log *log, const struct logged_event *event);
 /* An event of a former coordinator, by number, before any is added: below `next`. Ignored if it is none, or
-   out of order. done_text: what a done event's text is to be. */
-void event_log_restore(struct event_log *log, const Weir__RunEvent *event, char *done_text);
+   out of order. */
+void event_log_restore(struct event_log *log, const Weir__RunEvent *event);
 /* As coordinator_run_event. */
 bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view);
 /* The newest event of a step or an evaluation whose step is at most max_step; NULL if there is none. */

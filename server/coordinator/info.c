@@ -103,8 +103,12 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
     info->epochs = (double)plan->steps * plan->batch / (double)plan->train_samples;
   }
   info->loss = run->loss;
-  info->accuracy = run->accuracy;
-  info->eval_loss = run->eval_loss;
+  info->accuracy = run->evaluation ? run->evaluation->accuracy : NAN;
+  info->eval_loss = run->evaluation ? run->evaluation->loss : NAN;
+  if (run->evaluation) {
+    info->metrics = run->evaluation->metrics;
+    info->n_metrics = run->evaluation->n_metrics;
+  }
   if (run->state == WEIR__RUN_STATE__RUNNING)
     info->samples_per_second = rate_per_second(&run->rate, now_ms);
   else if (run->samples_per_second > 0) /* of a run that was over when this coordinator began */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/message.h"
 #include "server/coordinator/state.h"
 
 #define CREDIT_MAX_S 1.0
@@ -12,6 +13,8 @@ enum { REPORTS_REMEMBERED = 65536, SHA256_LENGTH = 64 };
 
 static bool is_early(const struct run *run, uint64_t step);
 static void count_samples(struct coordinator *coordinator, struct run *run, double seconds);
+static void take_metrics(struct coordinator *coordinator, const struct run *run,
+                         const Weir__EvalReport *report, Weir__EvalEvent *eval);
 
 struct run *coordinator_reporting_run(struct coordinator *coordinator, const struct member *member,
                                       const char *id, uint64_t incarnation) {
@@ -67,20 +70,41 @@ static void count_samples(struct coordinator *coordinator, struct run *run, doub
 void coordinator_eval_report(struct coordinator *coordinator, struct member *member,
                              const Weir__EvalReport *report) {
   struct run *run = coordinator_reporting_run(coordinator, member, report->run, report->incarnation);
-  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_EVAL, .eval = WEIR__EVAL_EVENT__INIT};
-  if (!run || report->step <= run->eval_step || report->step > run->plan.steps || is_early(run, report->step))
+  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_EVAL};
+  Weir__EvalEvent eval = WEIR__EVAL_EVENT__INIT;
+  if (!run || !plan_evaluates(&run->plan, report->step) || is_early(run, report->step) ||
+      (run->evaluation && report->step <= run->evaluation->step))
     return;
-  run->eval_step = report->step;
-  run->eval_loss = report->loss;
-  run->accuracy = report->accuracy;
-  event.eval.step = report->step;
-  event.eval.loss = report->loss;
-  event.eval.accuracy = report->accuracy;
-  event.eval.incarnation = run->incarnation;
+  eval.step = report->step;
+  eval.loss = report->loss;
+  eval.accuracy = report->accuracy;
+  eval.incarnation = run->incarnation;
+  take_metrics(coordinator, run, report, &eval);
+  message_free(run->evaluation);
+  run->evaluation = message_copy(&eval);
+  event.eval = message_copy(&eval);
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
-  coordinator_checkpoint_evaluated(run, report->step, report->loss, report->accuracy);
+  coordinator_checkpoint_evaluated(run, &eval);
   coordinator_checkpoints_retain(coordinator, run);
+}
+
+/* Those that the spec names, whatever the report has. */
+static void take_metrics(struct coordinator *coordinator, const struct run *run,
+                         const Weir__EvalReport *report, Weir__EvalEvent *eval) {
+  const Weir__EvalSpec *spec = run->spec->eval;
+  struct arena *arena = &coordinator->actions->arena;
+  size_t n = spec ? spec->n_metrics : 0;
+  eval->metrics = arena_new(arena, n * sizeof *eval->metrics);
+  for (size_t named = 0; named < n; named++)
+    for (size_t m = 0; m < report->n_metrics; m++) {
+      Weir__MetricValue *value;
+      if (strcmp(report->metrics[m]->name, spec->metrics[named]) != 0)
+        continue;
+      value = eval->metrics[eval->n_metrics++] = arena_new(arena, sizeof *value);
+      *value = *report->metrics[m];
+      break;
+    }
 }
 
 void coordinator_complete(struct coordinator *coordinator, struct member *member,
@@ -96,7 +120,8 @@ void coordinator_finish_when_complete(struct coordinator *coordinator, struct ru
   for (int i = 0; i < run->n_servers; i++)
     if (!run->servers[i].is_complete)
       return;
-  if (plan_evaluates(&run->plan, run->plan.steps) && run->eval_step < run->plan.steps)
+  if (plan_evaluates(&run->plan, run->plan.steps) &&
+      (!run->evaluation || run->evaluation->step < run->plan.steps))
     return;
   run->is_pausing = false; /* it ends before it could */
   coordinator_clock_stop(coordinator, run);
@@ -120,13 +145,11 @@ void coordinator_run_done(struct coordinator *coordinator, struct run *run) {
 void coordinator_progress_reset(struct run *run, uint64_t step) {
   const struct logged_event *newest =
       step ? event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_STEP, step - 1) : NULL;
-  const struct logged_event *evaluated =
-      step ? event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, step) : NULL;
+  const struct logged_event *evaluated = event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, step);
   run->step = step;
   run->loss = newest ? newest->step.loss : NAN;
-  run->eval_step = evaluated ? evaluated->eval.step : 0;
-  run->eval_loss = evaluated ? evaluated->eval.loss : NAN;
-  run->accuracy = evaluated ? evaluated->eval.accuracy : NAN;
+  message_free(run->evaluation);
+  run->evaluation = evaluated ? message_copy(evaluated->eval) : NULL;
   run->checkpointing.newest = step;
 }
 

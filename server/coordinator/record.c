@@ -44,9 +44,11 @@ static void tell_progress(const struct run *run, Weir__Manifest *manifest) {
   const struct logged_event *evaluated =
       event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, manifest->step);
   manifest->loss = newest ? newest->step.loss : NAN;
-  manifest->accuracy = evaluated ? evaluated->eval.accuracy : NAN;
-  manifest->eval_loss = evaluated ? evaluated->eval.loss : NAN;
-  manifest->eval_step = evaluated ? evaluated->eval.step : 0;
+  manifest->accuracy = evaluated ? evaluated->eval->accuracy : NAN;
+  manifest->eval_loss = evaluated ? evaluated->eval->loss : NAN;
+  manifest->eval_step = evaluated ? evaluated->eval->step : 0;
+  manifest->metrics = evaluated ? evaluated->eval->metrics : NULL;
+  manifest->n_metrics = evaluated ? evaluated->eval->n_metrics : 0;
 }
 
 void coordinator_save(struct coordinator *coordinator, const struct run *run) {

@@ -100,7 +100,7 @@ static void restore_progress(struct run *run, const struct restored_run *restore
   double seconds = 0;
   for (size_t i = 0; i < restored->n_events; i++) {
     const Weir__RunEvent *event = restored->events[i];
-    event_log_restore(&run->events, event, run->weights_sha256);
+    event_log_restore(&run->events, event);
     if (event->event_case != WEIR__RUN_EVENT__EVENT_STEP)
       continue;
     run->is_begun = true;

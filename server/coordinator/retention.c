@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "common/message.h"
+#include "common/metrics/metric.h"
 #include "server/coordinator/state.h"
 
 static int find(const struct run *run, uint64_t step);
@@ -23,15 +24,23 @@ bool coordinator_has_checkpoint(const struct run *run, uint64_t step) {
   return at < run->n_checkpoints && run->checkpoints[at]->step == step;
 }
 
+static Weir__CheckpointInfo *copy_evaluated(const Weir__CheckpointInfo *info,
+                                            const Weir__EvalEvent *evaluation) {
+  Weir__CheckpointInfo evaluated = *info;
+  evaluated.accuracy = evaluation->accuracy;
+  evaluated.eval_loss = evaluation->loss;
+  evaluated.metrics = evaluation->metrics;
+  evaluated.n_metrics = evaluation->n_metrics;
+  return message_copy(&evaluated);
+}
+
 void coordinator_checkpoint_add(struct run *run, const Weir__CheckpointInfo *info) {
   const struct logged_event *evaluated =
       event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, info->step);
-  Weir__CheckpointInfo *copy = message_copy(info);
+  Weir__CheckpointInfo *copy = evaluated && evaluated->eval->step == info->step
+                                   ? copy_evaluated(info, evaluated->eval)
+                                   : message_copy(info);
   int at = find(run, info->step);
-  if (evaluated && evaluated->eval.step == info->step) {
-    copy->accuracy = evaluated->eval.accuracy;
-    copy->eval_loss = evaluated->eval.loss;
-  }
   if (coordinator_has_checkpoint(run, info->step))
     remove_at(run, at);
   array_reserve((void **)&run->checkpoints, &run->checkpoints_capacity, run->n_checkpoints,
@@ -78,11 +87,14 @@ void coordinator_checkpoints_forget(struct run *run) {
     remove_at(run, run->n_checkpoints - 1);
 }
 
-void coordinator_checkpoint_evaluated(struct run *run, uint64_t step, double loss, double accuracy) {
-  if (!coordinator_has_checkpoint(run, step))
+void coordinator_checkpoint_evaluated(struct run *run, const Weir__EvalEvent *evaluation) {
+  int at = find(run, evaluation->step);
+  Weir__CheckpointInfo *former;
+  if (!coordinator_has_checkpoint(run, evaluation->step))
     return;
-  run->checkpoints[find(run, step)]->eval_loss = loss;
-  run->checkpoints[find(run, step)]->accuracy = accuracy;
+  former = run->checkpoints[at];
+  run->checkpoints[at] = copy_evaluated(former, evaluation);
+  message_free(former);
   run->is_save_due = true;
 }
 
@@ -100,23 +112,35 @@ void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run 
   }
 }
 
+/* NaN: not known. */
+static double value_of(const Weir__CheckpointInfo *info, const char *name) {
+  if (strcmp(name, "loss") == 0)
+    return info->eval_loss;
+  if (strcmp(name, "accuracy") == 0)
+    return info->accuracy;
+  for (size_t m = 0; m < info->n_metrics; m++)
+    if (strcmp(info->metrics[m]->name, name) == 0)
+      return info->metrics[m]->value;
+  return NAN;
+}
+
 /* -1: none is asked for or evaluated. */
 static int find_best(const struct run *run) {
-  const Weir__CheckpointSpec *spec = run->spec->checkpoint;
-  int best = -1;
-  bool is_loss;
-  if (!spec->keep_best)
-    return -1;
-  is_loss = strcmp(spec->keep_best, "loss") == 0;
-  for (int i = 0; i < run->n_checkpoints; i++) {
-    const Weir__CheckpointInfo *info = run->checkpoints[i],
-                               *former = best >= 0 ? run->checkpoints[best] : NULL;
-    if (info->unreadable || isnan(is_loss ? info->eval_loss : info->accuracy))
+  const char *by = run->spec->checkpoint->keep_best;
+  const struct metric_def *metric = by ? metric_find(by) : NULL;
+  bool is_lower_better = !metric || metric->is_lower_better; /* the loss is no row of the table */
+  double best = NAN;
+  int best_at = -1;
+  for (int i = 0; by && i < run->n_checkpoints; i++) {
+    double value = value_of(run->checkpoints[i], by);
+    if (run->checkpoints[i]->unreadable || isnan(value))
       continue;
-    if (!former || (is_loss ? info->eval_loss < former->eval_loss : info->accuracy > former->accuracy))
-      best = i;
+    if (best_at < 0 || (is_lower_better ? value < best : value > best)) {
+      best_at = i;
+      best = value;
+    }
   }
-  return best;
+  return best_at;
 }
 
 /* The index of the step, or where it would be. */

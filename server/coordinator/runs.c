@@ -128,7 +128,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->message = mem_strdup("");
   run->cause = mem_strdup("");
   run->loss_cause = mem_strdup("");
-  run->loss = run->accuracy = run->eval_loss = NAN;
+  run->loss = NAN;
   run->grace_ms = coordinator->options.server_grace_ms;
   run->view = run->events.next = coordinator->options.epoch << EPOCH_SHIFT;
   run->submitted_unix_ms = submission->submitted_unix_ms;
@@ -147,6 +147,7 @@ void coordinator_run_add(struct coordinator *coordinator, struct run *run) {
 void coordinator_run_free(struct run *run) {
   for (int i = 0; i < run->n_checkpoints; i++)
     message_free(run->checkpoints[i]);
+  message_free(run->evaluation);
   event_log_fini(&run->events);
   coordinator_run_free_servers(run);
   spec_free(run->spec);
@@ -233,14 +234,18 @@ static void publish_end(struct coordinator *coordinator, struct run *run) {
 }
 
 void coordinator_publish_done(struct coordinator *coordinator, struct run *run) {
-  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_DONE, .done = WEIR__DONE_EVENT__INIT};
+  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_DONE};
+  Weir__DoneEvent done = WEIR__DONE_EVENT__INIT;
   Weir__RunInfo info;
   coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
-  event.done.steps = run->plan.steps;
-  event.done.accuracy = run->accuracy;
-  event.done.loss = run->eval_loss;
-  event.done.weights_sha256 = run->weights_sha256;
-  event.done.samples_per_second = info.samples_per_second;
+  done.steps = run->plan.steps;
+  done.accuracy = info.accuracy;
+  done.loss = info.eval_loss;
+  done.metrics = info.metrics;
+  done.n_metrics = info.n_metrics;
+  done.weights_sha256 = run->weights_sha256;
+  done.samples_per_second = info.samples_per_second;
+  event.done = message_copy(&done);
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
   run->is_info_due = false;

@@ -112,8 +112,8 @@ struct run {
   uint64_t view;
   bool is_view_due, is_info_due, is_save_due;
   uint64_t step; /* the newest complete version */
-  double loss, accuracy, eval_loss;
-  uint64_t eval_step; /* the newest evaluated version */
+  double loss;
+  Weir__EvalEvent *evaluation; /* of the newest evaluated version until then; NULL: none */
   struct rate rate;
   uint64_t reported_ms; /* of the newest step report */
   double credit_s;      /* time that has passed and no reported step accounts for */
@@ -281,7 +281,7 @@ void coordinator_checkpoints_drop_above(struct coordinator *coordinator, struct 
 /* Takes all from the list: they are gone. */
 void coordinator_checkpoints_forget(struct run *run);
 /* An evaluation may belong to a checkpoint. */
-void coordinator_checkpoint_evaluated(struct run *run, uint64_t step, double loss, double accuracy);
+void coordinator_checkpoint_evaluated(struct run *run, const Weir__EvalEvent *evaluation);
 /* Drops what is not to be kept any more. */
 void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run *run);
 

@@ -199,12 +199,14 @@ static int read_info(struct reading *reading, const Weir__RunRecord *record, uin
   rc = checkpoint_read(reading->store, name, &manifest, err);
   if (rc == 0) {
     checkpoint_info(manifest, &fresh);
-    *info = message_copy(&fresh);
     if (known && known->incarnation == fresh.incarnation) { /* what was found after the commit */
-      (*info)->accuracy = known->accuracy;
-      (*info)->eval_loss = known->eval_loss;
-      (*info)->unreadable = known->unreadable;
+      fresh.accuracy = known->accuracy;
+      fresh.eval_loss = known->eval_loss;
+      fresh.metrics = known->metrics;
+      fresh.n_metrics = known->n_metrics;
+      fresh.unreadable = known->unreadable;
     }
+    *info = message_copy(&fresh);
   } else if (rc == ERR_CORRUPT || rc == ERR_NOT_FOUND) {
     log_event(LOG_ERROR, "coordinator", "checkpoint_unreadable", "name=%s reason=\"%s\"", name, err->text);
     *err = ERR_NONE;

@@ -5,16 +5,15 @@
 
 #include "common/err.h"
 #include "common/memory.h"
+#include "common/message.h"
 
 /* RESUME_MAX: reports told under one hold of the lock, so that a shard that adds one waits for few. */
 enum { CAPACITY_FIRST = 256, RESUME_MAX = 64 };
 
 struct report {
-  bool is_eval;
   uint64_t step, samples;
-  double loss;
-  double lr, seconds; /* of a step */
-  double accuracy;    /* of an evaluation */
+  double loss, lr, seconds;
+  Weir__EvalReport *eval; /* what an evaluation said, owned; NULL: a step, which has the rest */
 };
 
 static void report_log_append_locked(struct report_log *log, const struct report *report);
@@ -28,6 +27,8 @@ void report_log_init(struct report_log *log, const char *run, uint64_t incarnati
 }
 
 void report_log_fini(struct report_log *log) {
+  while (log->begin < log->end)
+    message_free(log->reports[log->begin++ % log->capacity].eval);
   free(log->reports);
   pthread_mutex_destroy(&log->lock);
 }
@@ -51,11 +52,7 @@ void report_log_add_step(struct report_log *log, const Weir__StepReport *report)
 }
 
 void report_log_add_eval(struct report_log *log, const Weir__EvalReport *report) {
-  report_log_add(log, &(struct report){.is_eval = true,
-                                       .step = report->step,
-                                       .samples = report->samples,
-                                       .loss = report->loss,
-                                       .accuracy = report->accuracy});
+  report_log_add(log, &(struct report){.step = report->step, .eval = message_copy(report)});
 }
 
 void report_log_complete(struct report_log *log) {
@@ -99,9 +96,12 @@ static void report_log_append_locked(struct report_log *log, const struct report
     log->capacity = capacity;
   }
   log->reports[log->end++ % log->capacity] = *report;
-  log->n_steps += !report->is_eval;
-  while (log->n_steps > REPORT_LOG_STEPS_MAX)
-    log->n_steps -= !log->reports[log->begin++ % log->capacity].is_eval;
+  log->n_steps += !report->eval;
+  while (log->n_steps > REPORT_LOG_STEPS_MAX) {
+    struct report *oldest = &log->reports[log->begin++ % log->capacity];
+    log->n_steps -= !oldest->eval;
+    message_free(oldest->eval);
+  }
   if (log->next < log->begin)
     log->next = log->begin;
 }
@@ -109,20 +109,24 @@ static void report_log_append_locked(struct report_log *log, const struct report
 static int report_tell(const struct report_log *log, const struct report *report) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   Weir__StepReport step = WEIR__STEP_REPORT__INIT;
-  Weir__EvalReport eval = WEIR__EVAL_REPORT__INIT;
-  step.run = eval.run = (char *)log->run;
-  step.incarnation = eval.incarnation = log->incarnation;
-  step.step = eval.step = report->step;
-  step.loss = eval.loss = report->loss;
-  step.samples = eval.samples = report->samples;
-  step.lr = report->lr;
-  step.seconds = report->seconds;
-  eval.accuracy = report->accuracy;
-  message.body_case = report->is_eval ? WEIR__MEMBER_MESSAGE__BODY_EVAL : WEIR__MEMBER_MESSAGE__BODY_STEP;
-  if (report->is_eval)
+  Weir__EvalReport eval;
+  if (report->eval) {
+    message.body_case = WEIR__MEMBER_MESSAGE__BODY_EVAL;
     message.eval = &eval;
-  else
+    eval = *report->eval;
+    eval.run = (char *)log->run;
+    eval.incarnation = log->incarnation;
+  } else {
+    message.body_case = WEIR__MEMBER_MESSAGE__BODY_STEP;
     message.step = &step;
+    step.run = (char *)log->run;
+    step.incarnation = log->incarnation;
+    step.step = report->step;
+    step.loss = report->loss;
+    step.samples = report->samples;
+    step.lr = report->lr;
+    step.seconds = report->seconds;
+  }
   return log->tell(log->user, log->membership, &message);
 }
 

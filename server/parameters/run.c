@@ -84,6 +84,7 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
   run->n_servers = (uint32_t)order->n_servers;
   run->self = self;
   run->n_blocks = model->n_blocks;
+  run->eval_row_elems = (uint32_t)model->metrics.row_elems;
   run->own = mem_new(run->n_blocks * sizeof *run->own);
   elems = mem_new(run->n_blocks * sizeof *elems);
   owner = mem_new(run->n_blocks * sizeof *owner);
@@ -266,12 +267,30 @@ void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct 
   report_log_add_step(&run->log, &report);
 }
 
-void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct metrics *metrics) {
+/* Accuracy has a place of its own: NaN where the loss has no classes and it was not asked for. */
+void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct statistics *statistics) {
+  const struct metric_set *set = &statistics->eval_metrics;
+  struct metrics totals = statistics_eval_metrics(statistics);
   Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
+  Weir__MetricValue values[METRICS_NAMED_MAX], *list[METRICS_NAMED_MAX];
+  double of[METRICS_NAMED_MAX];
   report.step = version;
-  report.loss = loss_of(metrics);
-  report.accuracy = metrics->sum[METRIC_CORRECT] / metrics->sum[METRIC_SCORED]; /* NaN without classes */
-  report.samples = (uint64_t)fmax(0, metrics->sum[METRIC_SAMPLES]);
+  report.loss = loss_of(&totals);
+  report.accuracy = totals.sum[METRIC_CORRECT] / totals.sum[METRIC_SCORED];
+  report.samples = (uint64_t)fmax(0, totals.sum[METRIC_SAMPLES]);
+  report.metrics = list;
+  statistics_eval_values(statistics, &totals, of);
+  for (int m = 0; m < set->n; m++) {
+    Weir__MetricValue *value = &values[report.n_metrics];
+    if (strcmp(set->items[m]->name, "accuracy") == 0) {
+      report.accuracy = of[m];
+      continue;
+    }
+    weir__metric_value__init(value);
+    value->name = (char *)set->items[m]->name;
+    value->value = of[m];
+    list[report.n_metrics++] = value;
+  }
   report_log_add_eval(&run->log, &report);
 }
 

@@ -39,6 +39,7 @@ struct hosted_run {
   int32_t *own;                /* [n_blocks]: index into blocks, -1: another server's */
   struct hosted_block *blocks; /* ours */
   uint32_t n_own;
+  uint32_t eval_row_elems;  /* of an evaluation's row */
   struct run_shard *shards; /* [n_shards]: what each shard keeps for this run */
   uint32_t n_shards;
   struct exchange exchange; /* of sums, where updates need them */
@@ -79,7 +80,8 @@ double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step); /*
 void hosted_run_prove(struct hosted_run *run, uint64_t step);
 uint64_t hosted_run_proven_step(const struct hosted_run *run);
 void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics);
-void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct metrics *metrics);
+/* The evaluation of that version is complete. */
+void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct statistics *statistics);
 /* One of our blocks has reached the end; the last one tells RunComplete. */
 void hosted_run_finish_block(struct hosted_run *run);
 

@@ -28,16 +28,24 @@ static int check_row(const struct hosted_block *block, const Weir__PushRequest *
   return 0;
 }
 
+/* An evaluation's row has a size of its own. */
+static int check_size(const struct hosted_block *block, const Weir__PushRequest *push, size_t size_bytes,
+                      struct err *err) {
+  uint32_t elems = push->evaluation ? block->run->eval_row_elems : block->elems;
+  if (size_bytes == elems * sizeof(float))
+    return 0;
+  return err_set(err, ERR_INVALID, "%zu bytes of data, but %s %u elements are %zu bytes", size_bytes,
+                 push->evaluation ? "an evaluation row's" : "its", elems, elems * sizeof(float));
+}
+
 static int check_push(const struct hosted_block *block, const Weir__PushRequest *push, size_t size_bytes,
                       struct err *err) {
   const struct plan *plan = &block->run->plan;
   struct tree_node node = {push->first, push->level};
-  if (size_bytes != block->elems * sizeof(float))
-    return err_set(err, ERR_INVALID, "%zu bytes of data, but its %u elements are %zu bytes", size_bytes,
-                   block->elems, block->elems * sizeof(float));
   if (push->evaluation && block->kind != BLOCK_STATISTICS)
     return err_set(err, ERR_INVALID, "it is no statistics block: nothing of it is evaluated");
-  if (block->kind == BLOCK_STATISTICS && check_row(block, push, err))
+  if ((block->kind == BLOCK_STATISTICS && check_row(block, push, err)) ||
+      check_size(block, push, size_bytes, err))
     return err->code;
   if (!push->evaluation && !tree_node_is_valid(node, plan->microbatches))
     return err_set(err, ERR_INVALID, "first %u, level %u is no node of the tree over %u microbatches",

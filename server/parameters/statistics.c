@@ -4,21 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct metrics_row {
-  float value[METRICS];
-  bool is_there;
-};
-
 void statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
                      const struct plan *plan, struct pool *pool) {
   *statistics = (struct statistics){.elems = block->elems,
                                     .microbatches = plan->microbatches,
                                     .eval_chunks = plan->eval_chunks,
                                     .n_metrics = block->begin == 0 ? METRICS : 0,
+                                    .eval_metrics = model->metrics,
                                     .pool = pool};
   statistics->momentum = mem_new(block->elems * sizeof(float));
   statistics->rows = mem_new(plan->microbatches * sizeof(struct buffer *));
-  statistics->eval_rows = mem_new(plan->eval_chunks * sizeof *statistics->eval_rows);
+  statistics->eval_rows = mem_new(plan->eval_chunks * sizeof(float *));
   for (int s = 0; s < model->n_statistics; s++)
     for (uint64_t i = 0; i < model->statistics[s].elems; i++) {
       uint64_t column = model->statistics[s].begin + i;
@@ -34,14 +30,25 @@ void statistics_fini(struct statistics *statistics) {
   free(statistics->eval_rows);
 }
 
-/* Only the metrics of an eval chunk count: the running statistics do not change. */
-static int statistics_add_eval(struct statistics *statistics, uint32_t chunk, const float *row,
-                               struct err *err) {
-  struct metrics_row *into = &statistics->eval_rows[chunk];
-  if (part_check(row, METRICS, err))
+static int no_memory(uint32_t elems, struct err *err) {
+  return err_set(err, ERR_NO_MEMORY, "no memory for a row of %u elements", elems);
+}
+
+/* The running statistics do not change: the row has but what the evaluation says. */
+static int statistics_add_eval(struct statistics *statistics, const struct part *part, struct err *err) {
+  float **into = &statistics->eval_rows[part->node.first], *row;
+  uint32_t elems = (uint32_t)statistics->eval_metrics.row_elems;
+  if (*into)
+    return 0;
+  row = malloc(elems * sizeof *row);
+  if (!row)
+    return no_memory(elems, err);
+  part_read(part, elems, row);
+  if (part_check(row, elems, err)) {
+    free(row);
     return err->code;
-  memcpy(into->value, row, sizeof into->value);
-  into->is_there = true;
+  }
+  *into = row;
   statistics->n_eval_rows++;
   return 0;
 }
@@ -49,22 +56,21 @@ static int statistics_add_eval(struct statistics *statistics, uint32_t chunk, co
 int statistics_add(struct statistics *statistics, const struct part *part, struct err *err) {
   uint32_t index = part->node.first;
   struct buffer *row;
-  int code;
-  if (part->is_evaluation ? statistics->eval_rows[index].is_there : statistics->rows[index] != NULL)
+  if (part->is_evaluation)
+    return statistics_add_eval(statistics, part, err);
+  if (statistics->rows[index])
     return 0;
   row = pool_take(statistics->pool);
   if (!row)
-    return err_set(err, ERR_NO_MEMORY, "no memory for a row of %u elements", statistics->elems);
+    return no_memory(statistics->elems, err);
   part_read(part, statistics->elems, row->data);
-  if (part->is_evaluation)
-    code = statistics_add_eval(statistics, index, row->data, err);
-  else if (!(code = part_check(row->data, statistics->elems, err))) {
-    statistics->rows[index] = row;
-    statistics->n_rows++;
-    return 0;
+  if (part_check(row->data, statistics->elems, err)) {
+    pool_give(statistics->pool, row);
+    return err->code;
   }
-  pool_give(statistics->pool, row);
-  return code;
+  statistics->rows[index] = row;
+  statistics->n_rows++;
+  return 0;
 }
 
 bool statistics_is_complete(const struct statistics *statistics) {
@@ -99,8 +105,14 @@ struct metrics statistics_eval_metrics(const struct statistics *statistics) {
   struct metrics metrics = {0};
   for (uint32_t c = 0; c < statistics->eval_chunks; c++)
     for (uint32_t m = 0; m < statistics->n_metrics; m++)
-      metrics.sum[m] += statistics->eval_rows[c].value[m];
+      metrics.sum[m] += (double)statistics->eval_rows[c][m];
   return metrics;
+}
+
+void statistics_eval_values(const struct statistics *statistics, const struct metrics *totals,
+                            double values[METRICS_NAMED_MAX]) {
+  metric_set_values(&statistics->eval_metrics, totals->sum, (const float *const *)statistics->eval_rows,
+                    statistics->eval_chunks, values);
 }
 
 void statistics_clear(struct statistics *statistics) {
@@ -110,7 +122,8 @@ void statistics_clear(struct statistics *statistics) {
       statistics->rows[m] = NULL;
     }
   for (uint32_t c = 0; c < statistics->eval_chunks; c++)
-    statistics->eval_rows[c].is_there = false;
+    free(statistics->eval_rows[c]);
+  memset(statistics->eval_rows, 0, statistics->eval_chunks * sizeof(float *));
   statistics->n_rows = statistics->n_eval_rows = 0;
   statistics->is_evaluated = false;
 }

@@ -20,7 +20,8 @@ struct statistics {
   struct pool *pool;    /* of buffers of at least elems floats */
   struct buffer **rows; /* [microbatches], NULL until it came */
   uint32_t n_rows;
-  struct metrics_row *eval_rows; /* [eval_chunks] */
+  struct metric_set eval_metrics; /* what an evaluation's row has */
+  float **eval_rows;              /* [eval_chunks], NULL until it came */
   uint32_t n_eval_rows;
   bool is_evaluated; /* the evaluation of the present version is complete and reported */
 };
@@ -30,7 +31,8 @@ void statistics_init(struct statistics *statistics, const struct model *model, c
                      const struct plan *plan, struct pool *pool);
 void statistics_fini(struct statistics *statistics);
 
-/* Takes the row of microbatch or eval chunk part->node.first (in range); one that is there already changes
+/* Takes the row of microbatch or eval chunk part->node.first (in range): f32[elems], or of an evaluation
+   f32[eval_metrics.row_elems]. One that is there already changes
    nothing. Errors: INVALID when an element is not finite, NO_MEMORY; the rows are then as before. */
 int statistics_add(struct statistics *statistics, const struct part *part, struct err *err);
 
@@ -43,6 +45,9 @@ void statistics_merge(const struct statistics *statistics, const float *state, f
 
 struct metrics statistics_metrics(const struct statistics *statistics);      /* of all microbatches */
 struct metrics statistics_eval_metrics(const struct statistics *statistics); /* of all eval chunks */
+/* What the run's metrics say of all eval chunks. totals: statistics_eval_metrics. */
+void statistics_eval_values(const struct statistics *statistics, const struct metrics *totals,
+                            double values[METRICS_NAMED_MAX]);
 
 void statistics_clear(struct statistics *statistics); /* for the next version */
 

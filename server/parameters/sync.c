@@ -54,12 +54,10 @@ static int sync_push_row(struct hosted_block *block, const struct part *part, ui
   if (statistics_add(statistics, part, err))
     return err->code;
   if (hosted_block_evaluates(block) && !statistics->is_evaluated) {
-    struct metrics metrics;
     if (!statistics_is_evaluation_complete(statistics))
       return 0;
-    metrics = statistics_eval_metrics(statistics);
     statistics->is_evaluated = true;
-    hosted_run_report_eval(block->run, block->version, &metrics);
+    hosted_run_report_eval(block->run, block->version, statistics);
     if (block->version == block->run->plan.steps)
       hosted_run_finish_block(block->run);
   }

@@ -60,6 +60,7 @@ struct fixture {
   uint64_t commit_step, dropped[16];
   int n_dropped;
   Weir__CheckpointSpec *checkpoint; /* of runs submitted; NULL: one that is never due */
+  Weir__EvalSpec *eval;             /* likewise; NULL: none */
   bool is_store_away;               /* saves that are waited for are not answered */
   bool has_awaited;
   uint64_t incarnation; /* in what members say */
@@ -419,6 +420,7 @@ static inline void submit(struct fixture *f, const char *id, uint32_t min, uint3
   checkpoint.has_every_seconds = true;
   checkpoint.every_seconds = 1e9;
   spec.checkpoint = f->checkpoint ? f->checkpoint : &checkpoint;
+  spec.eval = f->eval;
   train.schedule = &schedule;
   model.onnx = "mlp.onnx";
   source.format = "idx";

@@ -97,43 +97,75 @@ static void old_checkpoints_are_dropped(void **state) {
   assert_int_equal(info(f, RUN).checkpoints, 1);
 }
 
-static void the_best_evaluated_checkpoint_is_kept(void **state) {
-  struct fixture *f = *state;
+/* Three versions are evaluated, and say so after they were committed; the first is the best. */
+static void evaluate_three(struct fixture *f, char *keep_best, const double values[3]) {
+  static char *names[] = {"perplexity"};
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
-  Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
-  struct arena arena;
-  Weir__ListCheckpointsReply reply;
+  Weir__EvalSpec eval = WEIR__EVAL_SPEC__INIT;
+  Weir__MetricValue metric = WEIR__METRIC_VALUE__INIT, other = WEIR__METRIC_VALUE__INIT;
   weir__checkpoint_spec__init(&every_4);
   every_4.has_every_steps = every_4.has_keep = true;
   every_4.every_steps = 2;
   every_4.keep = 1;
-  every_4.keep_best = "accuracy";
+  every_4.keep_best = keep_best;
   f->checkpoint = &every_4;
+  eval.metrics = names;
+  eval.n_metrics = 1;
+  f->eval = &eval;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   submit(f, RUN, 1, 0);
-  loaded.run = report.run = (char *)RUN;
+  loaded.run = (char *)RUN;
   loaded.train_samples = 2 * BATCH; /* an epoch, and so an evaluation, each two steps */
   loaded.eval_samples = 100;
   send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
   server_loads(f, S1, RUN);
-  arena_init(&arena);
-  for (uint64_t step = 2; step <= 6; step += 2) {
-    reports_steps(f, S1, RUN, step - 2, step);
+  metric.name = "perplexity";
+  other.name = "not asked for";
+  for (int i = 0; i < 3; i++) {
+    Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
+    report.run = (char *)RUN;
+    report.step = 2 + 2 * (uint64_t)i;
+    reports_steps(f, S1, RUN, report.step - 2, report.step);
     writes(f, S1, RUN);
     commits(f, RUN, NULL);
-    coordinator_list_checkpoints(f->coordinator, RUN, &arena, &reply);
-    assert_true(isnan(reply.checkpoints[reply.n_checkpoints - 1]->accuracy));
-    report.step = step;
-    report.accuracy = step == 2 ? 0.9 : 0.5;
-    send(f, S1, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report); /* after the commit */
+    report.accuracy = metric.value = values[i];
+    report.metrics = (Weir__MetricValue *[]){&other, &metric, &metric};
+    report.n_metrics = 3;
+    send(f, S1, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
   }
+}
+
+static void the_best_evaluated_checkpoint_is_kept(void **state) {
+  struct fixture *f = *state;
+  struct arena arena;
+  Weir__ListCheckpointsReply reply;
+  evaluate_three(f, "accuracy", (const double[]){0.9, 0.4, 0.5});
+  arena_init(&arena);
   coordinator_list_checkpoints(f->coordinator, RUN, &arena, &reply);
   assert_int_equal(reply.n_checkpoints, 2);
   assert_int_equal(reply.checkpoints[0]->step, 2);
   assert_true(reply.checkpoints[0]->accuracy == 0.9);
   assert_int_equal(reply.checkpoints[1]->step, 6);
   assert_true(reply.checkpoints[1]->accuracy == 0.5);
+  arena_fini(&arena);
+}
+
+static void the_best_by_a_named_metric_may_be_the_lowest(void **state) {
+  struct fixture *f = *state;
+  struct arena arena;
+  Weir__ListCheckpointsReply reply;
+  evaluate_three(f, "perplexity", (const double[]){1.5, 4, 2});
+  arena_init(&arena);
+  coordinator_list_checkpoints(f->coordinator, RUN, &arena, &reply);
+  assert_int_equal(reply.n_checkpoints, 2);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(reply.checkpoints[i]->step, i == 0 ? 2 : 6);
+    assert_int_equal(reply.checkpoints[i]->n_metrics, 1);
+    assert_string_equal(reply.checkpoints[i]->metrics[0]->name, "perplexity");
+    assert_true(reply.checkpoints[i]->metrics[0]->value == (i == 0 ? 1.5 : 2));
+  }
+  assert_int_equal(info(f, RUN).n_metrics, 1);
   arena_fini(&arena);
 }
 
@@ -868,6 +900,7 @@ int main(void) {
       TEST(what_came_too_late_is_ordered_further_ahead),
       TEST(old_checkpoints_are_dropped),
       TEST(the_best_evaluated_checkpoint_is_kept),
+      TEST(the_best_by_a_named_metric_may_be_the_lowest),
       TEST(a_checkpoint_is_due_by_time),
       TEST(training_does_not_wait_for_a_store_in_trouble),
       TEST(a_server_that_comes_back_goes_on_where_it_was),

@@ -406,7 +406,7 @@ static inline void push_step(struct fixture *f, uint32_t block, uint64_t step) {
 static inline void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
   Weir__PushRequest push = push_request(STATISTICS_BLOCK, step, chunk, 0);
   struct attempt attempt;
-  float row[METRICS + 2 * WIDTH] = {50, 100, 75, 100, 100};
+  float row[METRICS] = {50, 100, 75, 100, 100};
   push.evaluation = true;
   start_push(f, &attempt, &push, row, sizeof row);
   finish_with_version(&attempt, version);

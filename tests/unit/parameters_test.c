@@ -152,6 +152,8 @@ static void a_wrong_row_is_refused(void **state) {
   push.first = CHUNKS;
   refuse(&f, push, size_bytes, ERR_INVALID, "there is no eval chunk 2, the plan has 2");
   push.first = 0;
+  refuse(&f, push, size_bytes, ERR_INVALID, "2420 bytes of data, but an evaluation row's 5 elements are 20");
+  size_bytes = METRICS * sizeof(float);
   refuse(&f, push, size_bytes, ERR_INVALID, "computed from version 3, but the block is at version 0");
   push.wait = true;
   refuse(&f, push, size_bytes, ERR_INVALID, "nothing follows version 3");

@@ -20,7 +20,7 @@ struct fixture {
 static void fixture_init(struct fixture *fixture) {
   struct statistic of_model[] = {{.begin = METRICS, .elems = 1, .momentum = 0.9f},
                                  {.begin = METRICS + 1, .elems = 1, .momentum = 0.5f}};
-  struct model model = {.statistics = of_model, .n_statistics = 2};
+  struct model model = {.statistics = of_model, .n_statistics = 2, .metrics.row_elems = METRICS};
   struct block block = {.kind = BLOCK_STATISTICS, .begin = 0, .elems = ELEMS};
   struct plan plan = {.microbatches = MICROBATCHES, .eval_chunks = CHUNKS};
   pool_init(&fixture->pool, ELEMS * sizeof(float));

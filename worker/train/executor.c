@@ -103,18 +103,28 @@ static void executor_tap_all(struct executor *executor) {
     executor_tap(executor, model->params[p].grad, TAP_GRADIENT, p);
 }
 
+static void eval_watch(struct executor *executor, int value, int metric, int *watched, int *n_watched) {
+  if (value < 0)
+    return;
+  executor->eval_watches[*n_watched] = metric;
+  watched[(*n_watched)++] = value;
+}
+
 static int executor_prepare(struct executor *executor, struct err *err) {
   const struct backend_def *backend = executor->run->options.backend;
   const struct model *model = executor->run->loaded.model;
-  const struct loss_values *loss = &model->eval_loss;
-  int eval_watched[EVAL_WATCHED] = {loss->loss_sum, loss->correct, loss->scored, loss->denominator};
+  int watched[EVAL_WATCHED_MAX], n_watched = 0;
   executor_tap_all(executor);
   if (backend->prepare(model->train, executor->watched, executor->n_watched, &executor->train, err))
     return err->code;
   if (!executor->run->loaded.eval)
     return 0;
-  return backend->prepare(model->eval, eval_watched, model->labels.classes > 0 ? EVAL_WATCHED : 1,
-                          &executor->eval, err);
+  eval_watch(executor, model->eval_loss.loss_sum, METRIC_LOSS_SUM, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.correct, METRIC_CORRECT, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.denominator, METRIC_DENOMINATOR, watched, &n_watched);
+  eval_watch(executor, model->eval_output, EVAL_WATCH_OUTPUT, watched, &n_watched);
+  return backend->prepare(model->eval, watched, n_watched, &executor->eval, err);
 }
 
 static bool floats_are_finite(const float *values, size_t n) {

@@ -17,10 +17,9 @@ struct tap {
   int next;  /* another tap of the value, -1: none */
 };
 
-/* Values of the eval graph that are watched: loss_sum, and of losses with classes correct, scored,
- * denominator.
- */
-enum { EVAL_WATCHED = 4 };
+/* Values of the eval graph that are watched: loss_sum, of losses with classes correct, scored, denominator,
+   and last the output, where metrics read it. */
+enum { EVAL_WATCHED_MAX = 5, EVAL_WATCH_OUTPUT = -1 };
 
 /* A block that several small parameters share, while they arrive. */
 struct gather {
@@ -48,7 +47,10 @@ struct executor {
   float *row;             /* f32[row_elems]: the microbatch's statistics */
   struct gather *gathers; /* [n_param_blocks] */
   struct sha256 *probe;   /* not NULL: gradients are hashed instead of pushed */
-  float metrics[METRICS]; /* of an evaluation's execution */
+
+  int eval_watches[EVAL_WATCHED_MAX]; /* metric of each watched value of the eval graph, or OUTPUT */
+  float totals[METRICS];              /* of an evaluation's execution */
+  struct evaluation *evaluation;      /* of the chunk that is being evaluated */
 };
 
 /* Starts the run's executors, each of which prepares its programs; run->n_prepared counts those that are

@@ -190,7 +190,10 @@ static void on_failed(void *user, const struct transfer_item *item, const struct
 
 static void on_ended(void *user, const struct transfer_item *item) {
   struct run *run = user;
-  block_pool_give(run->pool, item->block, item->buffer);
+  if (item->is_evaluation) /* of a size of its own */
+    buffer_put(item->buffer);
+  else
+    block_pool_give(run->pool, item->block, item->buffer);
 }
 
 /* Asks the servers where they are. Gives the lock up meanwhile: news end a pause before anybody is asked. */

@@ -41,7 +41,7 @@ static const struct node *add_node(struct loss_site *site, int axis, bool is_log
                          attr_of_float("label_smoothing", (float)options->label_smoothing),
                          attr_of_int("axis", axis), attr_of_int("log_probabilities", is_log)};
   struct linear linear;
-  if (is_log || axis != shape->rank - 1 || shape_elems(shape) < LINEAR_SCORES_LEAST ||
+  if (is_log || site->keeps_output || axis != shape->rank - 1 || shape_elems(shape) < LINEAR_SCORES_LEAST ||
       !linear_find(site->graph, site->output, &linear))
     return graph_add_node(site->graph, "CrossEntropy", (int[]){site->output, site->labels, weights}, 3, 4,
                           attrs, 4);
@@ -58,6 +58,7 @@ int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err) {
   int axis, weights;
   if (loss_check_output(site, 2, err) || loss_class_axis(site, &axis, err))
     return err->code;
+  site->class_axis = axis;
   site->rule = (struct label_rule){.classes = shape.dim[axis], .ignore_index = options->ignore_index};
   if (add_weights(site, shape.dim[axis], &weights, err))
     return err->code;

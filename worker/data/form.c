@@ -99,6 +99,13 @@ static struct image_shape image_of(const struct column *column, const struct sha
   return (struct image_shape){channels, 1, shape_elems(sample) / channels};
 }
 
+/* What images of varying sizes have to become. */
+static struct image_shape image_of_input(const struct shape *wanted) {
+  int64_t width = wanted->rank >= 1 ? wanted->dim[wanted->rank - 1] : 1;
+  int64_t height = wanted->rank >= 2 ? wanted->dim[wanted->rank - 2] : 1;
+  return (struct image_shape){shape_elems(wanted) / (height * width), height, width};
+}
+
 static int refuse_shape(const struct column *column, const struct shape *have, const struct value *input,
                         const struct shape *wanted, struct err *err) {
   char have_text[96], want_text[96];
@@ -119,10 +126,13 @@ static int check_image(const struct column *column, const struct value *input, c
                    input->name, (long long)before.channels);
   if (transforms_check(&form->transforms, &after, err))
     return err->code;
+  form->fed = after;
   if (column->source || memcmp(&before, &after, sizeof after) != 0)
     have = (struct shape){3, {after.channels, after.height, after.width}};
-  if (after.height < 0 || after.width < 0)
+  if (after.height < 0 || after.width < 0) {
+    form->fed = image_of_input(wanted);
     return 0;
+  }
   if (after.channels * after.height * after.width != form->elems ||
       (have.rank == 3 && wanted->rank == 3 && column->source && !shapes_match(&have, wanted)))
     return refuse_shape(column, &have, input, wanted, err);

@@ -13,6 +13,7 @@ struct column_form {
   int64_t elems;                /* of one sample of the input */
   struct transforms transforms; /* of f32 that are no labels */
   struct image_shape image;     /* what they begin with; set for f32 that are no labels */
+  struct image_shape fed;       /* likewise: what they end with */
 };
 
 /* Whether the column can feed a graph input of that dtype and shape (first dimension: the batch), and how.

@@ -4,6 +4,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "common/random.h"
+#include "worker/data/mixing.h"
+
+static const uint64_t STREAM_MIXING = UINT64_MAX - 1;
+
 enum slot_state { SLOT_FREE, SLOT_MAKING, SLOT_READY, SLOT_TAKEN };
 
 /* A batch and what it holds. A slot that was made ahead for what nobody wants any more is simply made again.
@@ -25,6 +30,8 @@ struct loader {
   const struct label_rule *labels; /* of the last of the inputs, if the model has labels */
   int n_inputs;                    /* that columns feed */
   struct column_form train_forms[MODEL_INPUTS_MAX], eval_forms[MODEL_INPUTS_MAX];
+  struct mixing mixing; /* of train samples, if the model mixes labels */
+  bool mixes;
   double *label_weights; /* [train samples] what the labels of each add to a step's denominator */
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -86,6 +93,9 @@ static void make_train(struct loader *loader, struct slot *slot) {
     indices[i] = plan_sample(loader->plan, slot->step, position + i);
   make_batch(loader, loader->train, loader->train_forms, indices, slot->step * loader->plan->batch + position,
              slot);
+  if (loader->mixes)
+    mixing_apply(&loader->mixing, random_key(loader->plan->seed, slot->step, slot->microbatch, STREAM_MIXING),
+                 samples, slot->batch.inputs, slot->batch.inputs[loader->n_inputs - 1]);
   slot->batch.samples = samples;
   slot->scale = step_scale(loader, slot->step);
   free(indices);
@@ -94,8 +104,11 @@ static void make_train(struct loader *loader, struct slot *slot) {
 static bool slot_init(const struct loader *loader, struct slot *slot) {
   for (int i = 0; i < loader->n_inputs; i++) {
     const struct column_form *form = &loader->train_forms[i];
-    slot->batch.inputs[i] =
-        calloc(loader->plan->microbatch_samples, (size_t)form->elems * dtype_size(form->dtype));
+    size_t sample_bytes = (size_t)form->elems * dtype_size(form->dtype);
+    size_t mixed_bytes = loader->mixes ? (size_t)loader->labels->classes * sizeof(float) : 0;
+    if (i == loader->n_inputs - 1 && sample_bytes < mixed_bytes)
+      sample_bytes = mixed_bytes;
+    slot->batch.inputs[i] = calloc(loader->plan->microbatch_samples, sample_bytes);
     if (!slot->batch.inputs[i])
       return false;
   }
@@ -173,23 +186,35 @@ static void *prefetch_main(void *argument) {
   return NULL;
 }
 
-static int bind_inputs(struct loader *loader, const struct model *model, const struct dataset *dataset,
-                       const struct transforms *transforms, struct column_form *forms, struct err *err) {
-  const struct graph *graph = model->train;
+static struct transforms transforms_of(const Weir__DataSpec *data, bool is_training) {
+  if (!is_training && data->n_eval_transforms)
+    return (struct transforms){data->eval_transforms, data->n_eval_transforms, false};
+  return (struct transforms){data->transforms, data->n_transforms, is_training};
+}
+
+static int bind_inputs(struct loader *loader, const struct model *model, bool is_training, struct err *err) {
+  struct transforms transforms = transforms_of(loader->spec->data, is_training);
+  struct column_form *forms = is_training ? loader->train_forms : loader->eval_forms;
+  struct label_rule labels = model->labels;
+  if (is_training && loader->mixes)
+    labels.ignore_index = INT64_MIN; /* every sample has a class to mix */
   for (int i = 0; i < loader->n_inputs; i++) {
     bool is_label = i == model->n_columns;
     const char *name = is_label ? model->label_column : model->input_columns[i];
-    if (dataset_bind(dataset, transforms, name, &graph->values[graph->inputs[i]],
-                     is_label ? &model->labels : NULL, &forms[i], err))
-      return err->code;
+    const struct graph *graph = is_label && loader->mixes ? model->eval : model->train;
+    if (dataset_bind(is_training ? loader->train : loader->eval, &transforms, name,
+                     &graph->values[graph->inputs[i]], is_label ? &labels : NULL, &forms[i], err))
+      return err_prefix(err, is_training ? "data.train" : "data.eval");
   }
+  if (is_training && loader->mixes)
+    return mixing_init(&loader->mixing, model, &transforms, forms, err);
   return 0;
 }
 
 /* Labels of classes may count differently. */
 static int weigh_labels(struct loader *loader, struct err *err) {
   uint64_t samples = dataset_samples(loader->train);
-  if (loader->labels->classes == 0)
+  if (loader->labels->classes == 0 || loader->mixes)
     return 0;
   loader->label_weights = calloc(samples, sizeof *loader->label_weights);
   if (!loader->label_weights)
@@ -203,31 +228,19 @@ static int weigh_labels(struct loader *loader, struct err *err) {
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
                struct dataset *train, struct dataset *eval, int slots, struct loader **out, struct err *err) {
   struct loader *loader = mem_new(sizeof *loader);
-  struct transforms training = {spec->data->transforms, spec->data->n_transforms, true};
-  struct transforms evaluation = {spec->data->transforms, spec->data->n_transforms, false};
   *out = NULL;
-  if (spec->data->n_eval_transforms) {
-    evaluation.list = spec->data->eval_transforms;
-    evaluation.n = spec->data->n_eval_transforms;
-  }
   loader->plan = plan;
   loader->spec = spec;
   loader->train = train;
   loader->eval = eval;
   loader->labels = &model->labels;
   loader->n_inputs = model->n_columns + model->has_labels;
+  loader->mixes = model->mixes_labels;
   loader->scale = -1;
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->changed, NULL);
-  if (bind_inputs(loader, model, train, &training, loader->train_forms, err)) {
-    err_prefix(err, "data.train");
-    goto out;
-  }
-  if (eval && bind_inputs(loader, model, eval, &evaluation, loader->eval_forms, err)) {
-    err_prefix(err, "data.eval");
-    goto out;
-  }
-  if (weigh_labels(loader, err))
+  if (bind_inputs(loader, model, true, err) || (eval && bind_inputs(loader, model, false, err)) ||
+      weigh_labels(loader, err))
     goto out;
   loader->slots = mem_new((size_t)slots * sizeof *loader->slots);
   for (; loader->n_slots < slots; loader->n_slots++)

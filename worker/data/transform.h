@@ -13,6 +13,15 @@ struct transform_context {
                        sample's place in the run's stream, and the transform's place in the list */
 };
 
+/* What becomes of the samples of a microbatch: within the box, `own` times what they are plus `other` times
+   what the sample before each is; and of their labels, `share` times them plus 1 - share times the other's.
+ */
+struct mix {
+  double share;
+  float own, other;
+  int64_t top, left, bottom, right;
+};
+
 struct transform_def {
   const char *name;
 
@@ -27,6 +36,12 @@ struct transform_def {
      for this very sample. */
   int (*apply)(const Weir__Transform *transform, const struct transform_context *context,
                struct sample *sample, struct err *err);
+
+  /* Of transforms of whole microbatches in training (mixing.h), else NULL; from the key alone. They do
+     nothing to single samples. */
+  void (*draw_mix)(const Weir__Transform *transform, uint64_t key, const struct image_shape *shape,
+                   struct mix *mix);
+  bool cuts; /* its box is a part of an image */
 };
 
 /* The one that the entry names; spec_check has seen to it that there is exactly one. */

@@ -85,6 +85,19 @@ def test_a_label_that_is_no_class_is_named():
         assert "has label 255, the model has 5 classes" in said, said
 
 
+def test_a_label_that_is_ignored_cannot_be_mixed():
+    with Folder() as folder:
+        open_folder(folder)
+        spec = write_spec(folder, "mixed", COUNTED)
+        with open(spec) as file:
+            mixed = file.read().replace("transforms: [", "transforms: [{mixup: {alpha: 0.2}}, ")
+        said = weir("train", folder.file("mixed.yaml", mixed), "--out", folder.file("out"), status=2).stderr
+        assert "data.transforms[1]: comes behind 'mixup'" in said, said
+        mixed = mixed.replace("{mixup: {alpha: 0.2}}, ", "").replace("}]\ntrain", "}, {mixup: {alpha: 0.2}}]\ntrain")
+        said = weir("train", folder.file("mixed.yaml", mixed), "--out", folder.file("out"), status=2).stderr
+        assert "data.train: labels: sample" in said and "has label 255" in said, said
+
+
 def test_targets_have_a_loss_and_no_accuracy():
     with Folder() as folder:
         open_folder(folder)

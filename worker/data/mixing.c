@@ -41,7 +41,7 @@ int mixing_init(struct mixing *mixing, const struct model *model, const struct t
 }
 
 static const Weir__Transform *choose(const struct mixing *mixing, uint64_t key) {
-  const Weir__Transform *mixers[TRANSFORMS_MAX];
+  const Weir__Transform *mixers[TRANSFORMS_MAX] = {NULL};
   uint64_t n = 0;
   for (size_t t = 0; t < mixing->transforms.n; t++)
     if (transform_of(mixing->transforms.list[t])->draw_mix)
@@ -96,7 +96,7 @@ static void *make_room(const struct mixing *mixing, uint32_t n) {
 void mixing_apply(const struct mixing *mixing, uint64_t key, uint32_t n, void *const *images, void *labels) {
   const Weir__Transform *transform = choose(mixing, key);
   void *room = make_room(mixing, n);
-  struct mix mix;
+  struct mix mix = {.share = 1};
   for (int i = 0; i < mixing->n_images; i++) {
     transform_of(transform)->draw_mix(transform, random_bits(key, 1), &mixing->images[i], &mix);
     mix_images(&mix, &mixing->images[i], n, images[i], room);

@@ -7,7 +7,6 @@
 
 #include "client/initial_weights.h"
 #include "client/stop.h"
-#include "training.pb-c.h"
 
 /* Bytes that grow as chunks come: the stream does not say its length in advance. */
 struct bytes {
@@ -35,18 +34,14 @@ int download_model(struct connection *connection, const char *run, void **data, 
   return ERR_OK;
 }
 
-int download_weights(struct connection *connection, const char *run, const uint64_t *step, uint64_t n_params,
+int download_weights(struct connection *connection, const Weir__WeightsRequest *request, uint64_t n_params,
                      struct weights *weights, struct err *err) {
-  Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
   struct bytes bytes = {0};
   *weights = (struct weights){0};
-  request.run = (char *)run;
-  request.has_step = step != NULL;
-  request.step = step ? *step : 0;
-  if (stream_read(connection, RPC_GET_WEIGHTS, &request, &bytes, err))
+  if (stream_read(connection, RPC_GET_WEIGHTS, request, &bytes, err))
     goto out;
   if (weights_part(bytes.data, bytes.size, n_params, weights, err))
-    err_prefix(err, "run '%s'", run);
+    err_prefix(err, "run '%s'", request->run);
 out:
   if (err->code)
     free(bytes.data);

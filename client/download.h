@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "client/connect.h"
-#include "spec.pb-c.h"
+#include "training.pb-c.h"
 
 /* The ONNX file as submitted. *bytes is freed by the caller. */
 int download_model(struct connection *connection, const char *run, void **bytes, size_t *size,
@@ -19,9 +19,9 @@ struct weights {
   uint64_t n_state;
 };
 
-/* The weights of the run's checkpoint at a step (NULL: the newest). n_params: RunInfo.parameters. Errors:
-   CORRUPT when fewer bytes or half a float came. Released with weights_fini. */
-int download_weights(struct connection *connection, const char *run, const uint64_t *step, uint64_t n_params,
+/* n_params: RunInfo.parameters. Errors: CORRUPT when fewer bytes or half a float came. Released with
+   weights_fini. */
+int download_weights(struct connection *connection, const Weir__WeightsRequest *request, uint64_t n_params,
                      struct weights *weights, struct err *err);
 /* The same of version 0, which needs no checkpoint: from the run's model and spec. */
 int download_initial_weights(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, uint64_t n_params,

@@ -27,6 +27,12 @@ static export_fn *find_format(const char *path, struct err *err) {
   return NULL;
 }
 
+static void read_request(const struct args *args, Weir__WeightsRequest *request) {
+  weir__weights_request__init(request);
+  request->has_step = stored_step(args, &request->step) != NULL;
+  request->average = args_flag(args, "average");
+}
+
 static int export_asked(const struct args *args, export_fn *write, const char *path, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct connection connection = {0};
@@ -34,8 +40,8 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
   Weir__RunInfo *info = NULL;
   void *model = NULL;
   size_t model_size;
-  uint64_t at;
-  const uint64_t *step = stored_step(args, &at);
+  Weir__WeightsRequest wanted;
+  read_request(args, &wanted);
   request.run = (char *)args->arguments[0];
   if (connection_open(&connection, args->coordinator, err) ||
       connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, err))
@@ -44,12 +50,14 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
     err_set(err, ERR_INTERNAL, "the coordinator did not send the spec of run %s", info->run);
     goto out;
   }
-  if (download_model(&connection, info->run, &model, &model_size, err))
+  wanted.run = info->run;
+  if ((wanted.average && checkpoint_check_average(info->run, info->spec, err)) ||
+      download_model(&connection, info->run, &model, &model_size, err))
     goto out;
-  if (step && *step == 0)
+  if (wanted.has_step && wanted.step == 0)
     download_initial_weights(model, model_size, info->spec, info->parameters, &weights, err);
   else
-    download_weights(&connection, info->run, step, info->parameters, &weights, err);
+    download_weights(&connection, &wanted, info->parameters, &weights, err);
   if (err->code)
     goto out;
   write(model, model_size, info->spec, weights.params, weights.n_params, weights.state, weights.n_state, path,
@@ -66,9 +74,12 @@ static int export_stored(const struct args *args, struct store *store, export_fn
                          struct err *err) {
   struct stored_run run;
   struct buffer *onnx = NULL, *flat = NULL;
-  uint64_t step, n_params, n_floats;
+  Weir__WeightsRequest wanted;
+  uint64_t n_params, n_floats;
+  read_request(args, &wanted);
   if (stored_run_open(store, args->arguments[0], &run, err) ||
-      stored_weights(&run, stored_step(args, &step), &onnx, &flat, err))
+      (wanted.average && checkpoint_check_average(run.record->run, run.record->spec, err)) ||
+      stored_weights(&run, &wanted, &onnx, &flat, err))
     goto out;
   n_params = run.record->parameters;
   n_floats = flat->size_bytes / sizeof(float);
@@ -110,6 +121,11 @@ static const struct option_def export_options[] = {
      .most = OPTION_COUNT_MAX,
      .help = "the weights of the checkpoint at this step; 0: those that the run began with. Default: the "
              "newest."},
+    {.name = "average",
+     .kind = OPTION_FLAG,
+     .help =
+         "the moving average of the weights in their place (the spec's train.average). Running statistics "
+         "are the checkpoint's."},
     {"output", 'o', OPTION_TEXT, "FILE", NULL, 0, 0, "The file to write; .onnx or .safetensors. Required."},
     STORED_OPTION,
     {0},

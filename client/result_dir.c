@@ -14,8 +14,15 @@
 #include "common/memory.h"
 
 /* What a run leaves. */
-static const char *const leftovers[] = {"spec.yaml", "metrics.jsonl", "model.onnx", "model.safetensors",
-                                        "store",     "logs",          "run"};
+static const char *const leftovers[] = {"spec.yaml",
+                                        "metrics.jsonl",
+                                        "model.onnx",
+                                        "model.safetensors",
+                                        "model.average.onnx",
+                                        "model.average.safetensors",
+                                        "store",
+                                        "logs",
+                                        "run"};
 
 static bool has_results(const char *path);
 static int folder_open(const char *path, char **absolute, struct err *err);

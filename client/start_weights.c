@@ -82,6 +82,7 @@ static int source_open(struct source *source, struct connection *connection, str
 
 static int source_download(struct source *source, struct connection *connection, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  Weir__WeightsRequest wanted = WEIR__WEIGHTS_REQUEST__INIT;
   Weir__RunInfo *info = NULL;
   void *onnx = NULL;
   size_t onnx_size;
@@ -92,10 +93,13 @@ static int source_download(struct source *source, struct connection *connection,
   if (connection_call(connection, RPC_GET_RUN, &request, (void **)&info, err) ||
       download_model(connection, info->run, &onnx, &onnx_size, err))
     goto out;
+  wanted.run = info->run;
+  wanted.has_step = has_step;
+  wanted.step = has_step ? step : 0;
   if (has_step && step == 0)
     download_initial_weights(onnx, onnx_size, info->spec, info->parameters, &source->weights, err);
   else
-    download_weights(connection, info->run, has_step ? &step : NULL, info->parameters, &source->weights, err);
+    download_weights(connection, &wanted, info->parameters, &source->weights, err);
   if (err->code == ERR_OK && trained_tensors_init(&source->trained, onnx, onnx_size, info->spec,
                                                   source->weights.params, source->weights.n_params,
                                                   source->weights.state, source->weights.n_state, err) == 0) {

@@ -150,16 +150,16 @@ static int no_such_checkpoint(const struct stored_run *run, uint64_t step, struc
                  run->record->run, step, list);
 }
 
-int stored_weights(const struct stored_run *run, const uint64_t *step, struct buffer **onnx,
+int stored_weights(const struct stored_run *run, const Weir__WeightsRequest *request, struct buffer **onnx,
                    struct buffer **flat, struct err *err) {
   Weir__Manifest *manifest = NULL;
   *onnx = *flat = NULL;
   if (checkpoint_blob(run->store, run->record->model_sha256, onnx, err))
     return err->code;
-  if (step && *step == 0)
+  if (request->has_step && request->step == 0)
     return initial_weights((*onnx)->data, (*onnx)->size_bytes, run->record->spec, flat, err);
-  if (stored_manifest(run, step, &manifest, err) == 0)
-    checkpoint_flat_weights(run->store, manifest, flat, err);
+  if (stored_manifest(run, request->has_step ? &request->step : NULL, &manifest, err) == 0)
+    checkpoint_flat_weights(run->store, manifest, request->average, flat, err);
   message_free(manifest);
   return err->code;
 }

@@ -49,10 +49,10 @@ void stored_run_info(const struct stored_run *run, Weir__RunInfo *info);
 int stored_manifest(const struct stored_run *run, const uint64_t *step, Weir__Manifest **out,
                     struct err *err);
 
-/* The ONNX file of a run, and weights as GetWeights sends them: of the checkpoint at a step (NULL: the
-   newest), or at step 0, which needs none, the model's own. Both are the caller's; fini is due all the same.
+/* The ONNX file of a run, and weights as GetWeights sends them; at step 0, which needs no checkpoint, the
+   model's own. Both are the caller's; fini is due all the same.
    Errors: as above; CORRUPT or NOT_FOUND for blocks. */
-int stored_weights(const struct stored_run *run, const uint64_t *step, struct buffer **onnx,
+int stored_weights(const struct stored_run *run, const Weir__WeightsRequest *request, struct buffer **onnx,
                    struct buffer **flat, struct err *err);
 
 #endif

@@ -34,9 +34,10 @@ static void summary_print(const struct training *training) {
   const char *out = training->out;
   printf("\n");
   follow_summary(stdout, &training->result);
-  printf("files      %s/model.onnx\n           %s/model.safetensors\n           %s/metrics.jsonl\n"
-         "           %s/spec.yaml\n",
-         out, out, out, out);
+  printf("files      %s/model.onnx\n           %s/model.safetensors\n", out, out);
+  if (training_has_average(training))
+    printf("           %s/model.average.onnx\n           %s/model.average.safetensors\n", out, out);
+  printf("           %s/metrics.jsonl\n           %s/spec.yaml\n", out, out);
   fflush(stdout);
 }
 
@@ -113,6 +114,7 @@ const struct command_def command_train = {
         "In --out DIR:\n"
         "  model.onnx         the trained model in inference form\n"
         "  model.safetensors  the trained weights by name\n"
+        "  model.average.*    likewise, of the average, where SPEC has train.average\n"
         "  metrics.jsonl      one JSON object a line: steps, evaluations, the end\n"
         "  spec.yaml          a copy of SPEC\n"
         "  run                which run this is, for --resume\n"

@@ -24,6 +24,7 @@ static int run_resume(struct training *training, struct err *err);
 static void run_follow(struct training *training, int deadline_ms, struct err *err);
 static void run_pause(struct training *training, struct err *err);
 static int run_save(struct training *training, struct err *err);
+static int weights_save(struct training *training, bool is_average, struct err *err);
 static void print_quoted(FILE *file, const char *word);
 
 int training_launch(struct training *training, struct err *err) {
@@ -188,12 +189,26 @@ static void run_pause(struct training *training, struct err *err) {
 
 /* The trained model, in both forms. */
 static int run_save(struct training *training, struct err *err) {
+  if (weights_save(training, false, err) == 0 && training_has_average(training))
+    weights_save(training, true, err);
+  return err->code;
+}
+
+bool training_has_average(const struct training *training) {
+  return training->submission.spec->train->average != NULL;
+}
+
+static int weights_save(struct training *training, bool is_average, struct err *err) {
   const struct submission *submission = &training->submission;
   const Weir__RunInfo *info = training->result.info;
+  const char *name = is_average ? "model.average" : "model";
+  Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
   struct weights weights = {0};
-  char *onnx = mem_printf("%s/model.onnx", training->absolute);
-  char *safetensors = mem_printf("%s/model.safetensors", training->absolute);
-  if (download_weights(&training->connection, info->run, NULL, info->parameters, &weights, err))
+  char *onnx = mem_printf("%s/%s.onnx", training->absolute, name);
+  char *safetensors = mem_printf("%s/%s.safetensors", training->absolute, name);
+  request.run = info->run;
+  request.average = is_average;
+  if (download_weights(&training->connection, &request, info->parameters, &weights, err))
     goto out;
   if (export_onnx(submission->onnx, submission->onnx_size, submission->spec, weights.params, weights.n_params,
                   weights.state, weights.n_state, onnx, err))

@@ -35,6 +35,9 @@ int training_launch(struct training *training, struct err *err);
 /* Submits the run or resumes it, follows it to its end, writes its files. A Ctrl-C pauses it: CANCELLED. */
 int training_run(struct training *training, struct err *err);
 
+/* Whether the run keeps an average of its weights, which has files of its own. */
+bool training_has_average(const struct training *training);
+
 /* Stops the cluster. An error that came from a process's death is put as such. */
 void training_stop(struct training *training, struct err *err);
 

@@ -183,6 +183,14 @@ static int check_clipping(const Weir__TrainSpec *train, struct err *err) {
   return 0;
 }
 
+static int check_average(const Weir__AverageSpec *average, struct err *err) {
+  if (!(average->decay >= 0 && average->decay <= 1))
+    return bad(err, "train.average.decay", "must be from 0 to 1");
+  if (average->every_steps == 0)
+    return bad(err, "train.average.every_steps", "must be at least 1");
+  return 0;
+}
+
 static int check_train(const Weir__TrainSpec *train, struct err *err) {
   if (!train)
     return bad(err, "train", "is missing");
@@ -199,7 +207,7 @@ static int check_train(const Weir__TrainSpec *train, struct err *err) {
   if (train->batch % train->microbatches)
     return err_set(err, ERR_INVALID, "train.microbatches: %u does not divide train.batch %u",
                    train->microbatches, train->batch);
-  if (check_clipping(train, err))
+  if (check_clipping(train, err) || (train->average && check_average(train->average, err)))
     return err->code;
   return check_optimizer(train->optimizer, err);
 }

@@ -48,9 +48,13 @@ void checkpoint_weights_fini(struct checkpoint_weights *weights);
 int checkpoint_weights_sha256(struct store *store, const Weir__Manifest *manifest, char sha256[65],
                               struct err *err);
 
-/* As GetWeights sends them: the flat parameter vector, then the running statistics. *out is the caller's. */
-int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest, struct buffer **out,
-                            struct err *err);
+/* As GetWeights sends them: the flat parameter vector, or in its place the weights' average, then the running
+   statistics. *out is the caller's. Errors: also INVALID for an average that the run does not keep. */
+int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest, bool is_average,
+                            struct buffer **out, struct err *err);
+
+/* Errors: INVALID for a run that keeps no average. */
+int checkpoint_check_average(const char *run, const Weir__RunSpec *spec, struct err *err);
 
 /* A block of the store as a buffer, for ONNX files. */
 int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out, struct err *err);

@@ -11,8 +11,9 @@ struct reading {
   struct store *store;
   const Weir__Manifest *manifest;
   const struct model *model;
-  float *params; /* f32[model->param_elems] */
-  float *state;  /* f32[model->row_elems] */
+  float *params;   /* f32[model->param_elems] */
+  float *state;    /* f32[model->row_elems] */
+  bool is_average; /* params are to be the average */
 };
 
 static int open_model(struct store *store, const Weir__Manifest *manifest, struct model **model,
@@ -39,8 +40,8 @@ int checkpoint_weights_read(struct store *store, const Weir__Manifest *manifest,
   if (!weights->params || !weights->state)
     return err_set(err, ERR_NO_MEMORY, "no memory for the weights: %" PRIu64 " elements",
                    weights->model->param_elems + weights->model->row_elems);
-  return read_blocks(&(struct reading){store, manifest, weights->model, weights->params, weights->state},
-                     err);
+  return read_blocks(
+      &(struct reading){store, manifest, weights->model, weights->params, weights->state, false}, err);
 }
 
 void checkpoint_weights_fini(struct checkpoint_weights *weights) {
@@ -60,13 +61,22 @@ int checkpoint_weights_sha256(struct store *store, const Weir__Manifest *manifes
   return rc;
 }
 
-int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest, struct buffer **out,
-                            struct err *err) {
+int checkpoint_check_average(const char *run, const Weir__RunSpec *spec, struct err *err) {
+  if (spec && spec->train && spec->train->average)
+    return 0;
+  return err_set(err, ERR_INVALID, "run '%s' keeps no average of its weights: its spec has no train.average",
+                 run);
+}
+
+int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest, bool is_average,
+                            struct buffer **out, struct err *err) {
   struct model *model;
   float *params, *state;
   size_t elems;
   int rc;
   *out = NULL;
+  if (is_average && checkpoint_check_average(manifest->run, manifest->spec, err))
+    return err->code;
   if (open_model(store, manifest, &model, err))
     return err->code;
   elems = model->param_elems + model->row_elems;
@@ -77,7 +87,7 @@ int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest,
   }
   params = (*out)->data;
   state = params + model->param_elems;
-  rc = read_blocks(&(struct reading){store, manifest, model, params, state}, err);
+  rc = read_blocks(&(struct reading){store, manifest, model, params, state, is_average}, err);
   if (rc) {
     buffer_put(*out);
     *out = NULL;
@@ -212,21 +222,27 @@ static int read_batch(const struct reading *reading, size_t begin, size_t end, s
   return rc;
 }
 
-/* A block is weights, then as many slots of the same length. Without a model only its size is looked at. */
+/* A block is weights, then what its optimizer keeps, then the average where there is one. Without a model
+   only its size is looked at. */
 static int take_block(const struct reading *reading, size_t index, const void *data, size_t size,
                       struct err *err) {
   const Weir__WrittenBlock *written = reading->manifest->blocks[index];
   const struct block *block = reading->model ? &reading->model->blocks[index] : NULL;
-  size_t weights_bytes = block ? block->elems * sizeof(float) : sizeof(float);
+  bool is_state = block && block->kind == BLOCK_STATISTICS;
+  size_t weights_bytes = block ? block->elems * sizeof(float) : sizeof(float), begin = 0;
   if (size != written->bytes)
     return err_set(err, ERR_CORRUPT, "block %zu of the checkpoint has %zu bytes, not the %" PRIu64 " written",
                    index, size, written->bytes);
-  if (size == 0 || size % weights_bytes)
-    return err_set(err, ERR_CORRUPT,
-                   "block %zu of the checkpoint has %zu bytes: not a multiple of its weights' %zu", index,
+  if (size < weights_bytes || size % sizeof(float))
+    return err_set(err, ERR_CORRUPT, "block %zu of the checkpoint has %zu bytes, its weights %zu", index,
                    size, weights_bytes);
+  if (reading->is_average && !is_state) {
+    begin = size - weights_bytes;
+    if (begin < weights_bytes)
+      return err_set(err, ERR_CORRUPT, "block %zu of the checkpoint holds no average", index);
+  }
   if (block)
-    memcpy((block->kind == BLOCK_PARAMETERS ? reading->params : reading->state) + block->begin, data,
+    memcpy((is_state ? reading->state : reading->params) + block->begin, (const char *)data + begin,
            weights_bytes);
   return 0;
 }

@@ -15,6 +15,7 @@ struct download {
   char *run;
   char *model_sha256; /* NULL: the weights */
   uint64_t step;
+  bool is_average;
   struct buffer *blob;
   struct err err; /* of a model for ourselves */
 };
@@ -36,9 +37,11 @@ void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, 
 }
 
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
-                        uint64_t step) {
-  download_start(shell,
-                 &(struct download){.shell = shell, .call = call, .run = mem_strdup(run), .step = step});
+                        uint64_t step, bool is_average) {
+  download_start(
+      shell,
+      &(struct download){
+          .shell = shell, .call = call, .run = mem_strdup(run), .step = step, .is_average = is_average});
 }
 
 void shell_fetch_model(struct coordinator_service *shell, const char *run) {
@@ -78,7 +81,7 @@ static void read_weights(struct download *download, struct err *err) {
   char *name = checkpoint_name(download->run, download->step);
   Weir__Manifest *manifest;
   if (checkpoint_read(store, name, &manifest, err) == 0)
-    checkpoint_flat_weights(store, manifest, &download->blob, err);
+    checkpoint_flat_weights(store, manifest, download->is_average, &download->blob, err);
   message_free(manifest);
   free(name);
 }

@@ -153,7 +153,7 @@ bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, b
 /* download.c; desk. Both finish the call, now or later. run: its whole id. */
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
-                        uint64_t step);
+                        uint64_t step, bool is_average);
 /* Reads the model of a run that is not over from the store, to keep it, if it is not there; until the store
    answers. The core is told if it is lost. */
 void shell_fetch_model(struct coordinator_service *shell, const char *run);

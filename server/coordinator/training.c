@@ -99,7 +99,7 @@ static void get_weights(struct coordinator_service *shell, struct rpc_call *call
   if (!id)
     return;
   if (shell_pick_checkpoint(shell, id, request->has_step, request->step, &step, &err))
-    shell_send_weights(shell, call, id, step);
+    shell_send_weights(shell, call, id, step, request->average);
   else
     rpc_call_finish(call, &err);
 }

@@ -17,10 +17,11 @@ static void hosted_block_init_slots(struct hosted_block *block) {
   const struct hosted_run *run = block->run;
   if (!block->slots)
     return;
+  memset(block->slots->data, 0, block->slots->size_bytes);
   if (run->optimizer->init_slots)
     run->optimizer->init_slots(block->options, block->elems, block->slots->data);
-  else
-    memset(block->slots->data, 0, block->slots->size_bytes);
+  if (run->spec->train->average)
+    memcpy(hosted_block_average(block, block->slots), block->current->data, block->current->size_bytes);
 }
 
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,

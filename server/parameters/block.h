@@ -25,7 +25,7 @@ struct hosted_block {
   struct buffer *current, *previous; /* previous: NULL once dropped */
   struct buffer *next;               /* reserved for version + 1, not shared */
   struct buffer *spare; /* a dropped version's, reused once neither a reply nor a snapshot refers to it */
-  uint32_t slot_elems;
+  uint32_t slot_elems; /* of the optimizer's and, where the run keeps one, the weights' average behind them */
   struct buffer *slots; /* f32[slot_elems] of the newest version; NULL without */
   /* Of version + 1, where a snapshot refers to slots or the optimizer drafts; else they are updated in place.
    */
@@ -90,6 +90,7 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
 int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err);
 void hosted_block_fini_update(struct hosted_block *block);
 bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the update writes to next_slots */
+float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots);
 struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes);
 
 /* What the exchange does, on the block's shard: the totals of the phase are where the sums were. Or there

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "server/parameters/average.h"
 #include "server/parameters/block.h"
 #include "server/parameters/run.h"
 #include "server/parameters/vector.h"
@@ -46,6 +47,8 @@ int hosted_block_init_update(struct hosted_block *block, const struct model *mod
       block->slot_elems += piece_slots(block, &block->update.pieces[p]);
   } else
     block->slot_elems = run->optimizer->slots(block->options) * block->elems;
+  if (run->spec->train->average)
+    block->slot_elems += block->elems;
   if (n_values && !(block->update.sums = buffer_new(n_values * sizeof(double))))
     return err_set(err, ERR_NO_MEMORY, "no memory for %u sums of block %u", n_values, block->index);
   return 0;
@@ -58,6 +61,10 @@ void hosted_block_fini_update(struct hosted_block *block) {
 
 bool hosted_block_slots_are_moved(const struct hosted_block *block) {
   return block->slots && (block->run->optimizer->has_drafts || !buffer_is_sole(block->slots));
+}
+
+float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots) {
+  return (float *)slots->data + (block->slot_elems - block->elems);
 }
 
 /* The update of the block, or with pieces of the one that lies at slot `slot`. */
@@ -97,6 +104,18 @@ static void block_optimize(struct hosted_block *block) {
   }
 }
 
+static void block_update_average(struct hosted_block *block) {
+  const Weir__AverageSpec *spec = block->run->spec->train->average;
+  const struct buffer *next_slots = hosted_block_slots_are_moved(block) ? block->next_slots : block->slots;
+  struct average_update update = {
+      .version = block->version + 1, .elems = block->elems, .weights = block->next->data};
+  if (!spec)
+    return;
+  update.average = hosted_block_average(block, block->slots);
+  update.next = hosted_block_average(block, next_slots);
+  average_update(spec, &update);
+}
+
 /* Slots that nothing refers to any more are the next drafts. */
 static void block_move_slots(struct hosted_block *block) {
   struct buffer *old = block->next_slots;
@@ -113,6 +132,7 @@ static void block_move_slots(struct hosted_block *block) {
 
 static void block_make_version(struct hosted_block *block) {
   block_optimize(block);
+  block_update_average(block);
   block_move_slots(block);
   round_clear(&block->round);
   block->update.phase = 0;

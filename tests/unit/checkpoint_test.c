@@ -96,7 +96,7 @@ static void a_committed_checkpoint_reads_back_as_weights(void **state) {
   model_weights_sha256(weights.model, weights.params, weights.state, expected);
   assert_int_equal(checkpoint_weights_sha256(store, manifest, sha256, &err), 0);
   assert_string_equal(sha256, expected);
-  assert_int_equal(checkpoint_flat_weights(store, manifest, &flat, &err), 0);
+  assert_int_equal(checkpoint_flat_weights(store, manifest, false, &flat, &err), 0);
   assert_int_equal(flat->size_bytes, (TINY_PARAMS + weights.model->row_elems - METRICS) * sizeof(float));
   assert_memory_equal(flat->data, weights.params, TINY_PARAMS * sizeof(float));
   buffer_put(flat);

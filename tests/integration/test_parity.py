@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from harness import PEER_PYTHON, ROOT, Folder, Skip, main, read_metrics, weir
+from harness import PEER_PYTHON, ROOT, Cluster, Folder, Skip, main, read_metrics, weir
 
 PARITY = os.path.join(ROOT, "tests", "parity")
 
@@ -45,6 +45,10 @@ def compare(folder, spec, case, tolerance_of):
     metrics = spec + ".jsonl"
     weir("train", spec, "--workers", 2 if case["microbatches"] > 1 else 1, "--threads", 1, "--out",
          spec + ".out", "--metrics", metrics)
+    return compare_steps(metrics, case, tolerance_of)
+
+
+def compare_steps(metrics, case, tolerance_of):
     steps = [event for event in read_metrics(metrics) if event["event"] == "step"]
     assert len(steps) == len(case["losses"]) == 50
     worst = 0.0
@@ -52,8 +56,16 @@ def compare(folder, spec, case, tolerance_of):
         error = abs(ours["loss"] - loss) / loss
         worst = max(worst, error)
         assert error <= tolerance_of(ours["step"]), f"step {ours['step']}: {ours['loss']} is not {loss}"
-        assert abs(ours["lr"] - rate) <= 1e-6 * rate, f"step {ours['step']}: lr {ours['lr']} is not {rate}"
+        assert abs(ours["lr"] - rate) <= 1e-6 * rate + 1e-12, f"step {ours['step']}: lr {ours['lr']} is not {rate}"
     return worst
+
+
+def curve_specs(folder, golden):
+    """By name of the run: a spec whose section `train` is the file's; JSON is YAML, too."""
+    model = folder.model(*golden["model"])
+    return {name: folder.spec(model, name=name + ".yaml", run=name, data="  shuffle: false\n",
+                              train="".join(f"  {key}: {json.dumps(value)}\n" for key, value in case["train"].items()))
+            for name, case in golden["cases"].items()}
 
 
 def tight(step):
@@ -91,6 +103,20 @@ def compare_graphs(names, tolerance_of):
 
 def test_an_mlp_follows_pytorch_within_1e_5_for_50_steps():
     compare_images("mlp", tight)
+
+
+def test_every_optimizer_follows_pytorch_within_1e_5_for_50_steps():
+    """curves.py made the numbers."""
+    with open(os.path.join(PARITY, "curves.json")) as file:
+        golden = json.load(file)
+    with Folder() as folder:
+        specs = curve_specs(folder, golden)
+        with Cluster(folder, servers=2, workers=2) as cluster:
+            for name, spec in specs.items():
+                metrics = spec + ".jsonl"
+                weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+                worst = compare_steps(metrics, golden["cases"][name], tight)
+                print(f"# {name}: greatest relative error of the loss {worst:.2e}")
 
 
 def test_a_cnn_with_batch_norm_follows_pytorch_within_3e_4_then_5e_2():

@@ -22,7 +22,15 @@ def train_section(case):
 
 def image_spec(folder, name, case):
     model = folder.model(*case["model"])
-    return folder.spec(model, run=name, data="  shuffle: false\n", train=train_section(case))
+    spec = folder.spec(model, run=name, data="  shuffle: false\n", train=train_section(case))
+    with open(spec) as file:
+        text = file.read()
+    if "loss_options" in case:
+        options = json.dumps(case["loss_options"])
+        text = text.replace("loss: cross_entropy", f"loss: cross_entropy, loss_options: {options}")
+    if "mixup" in case:
+        text = text.replace("}}]\n", f"}}}}, {json.dumps({'mixup': case['mixup']})}]\n")
+    return folder.file(name + ".yaml", text)
 
 
 def graph_spec(folder, name, case, graph):
@@ -117,6 +125,10 @@ def test_every_optimizer_follows_pytorch_within_1e_5_for_50_steps():
                 weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
                 worst = compare_steps(metrics, golden["cases"][name], tight)
                 print(f"# {name}: greatest relative error of the loss {worst:.2e}")
+
+
+def test_mixed_smoothed_and_weighted_labels_follow_pytorch_within_1e_5_for_50_steps():
+    compare_images("mlp-mixup", tight)
 
 
 def test_a_cnn_with_batch_norm_follows_pytorch_within_3e_4_then_5e_2():

@@ -17,6 +17,7 @@ import numpy
 import onnx
 import torch
 import torch.nn.functional as F
+from torchvision.transforms import v2
 
 import export
 import models
@@ -29,6 +30,12 @@ IMAGES = {
         "model": ["mlp", "--hidden", "64,32", "--seed", "11"],
         "steps": 50, "batch": 64, "microbatches": 4, "warmup_steps": 10, "loss": "cross_entropy",
         "optimizer": {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0005},
+    },
+    "mlp-mixup": {  # so sharp that a share is 1/2, whatever the generator
+        "model": ["mlp", "--hidden", "64,32", "--seed", "13"],
+        "steps": 50, "batch": 64, "microbatches": 4, "warmup_steps": 10, "loss": "cross_entropy",
+        "loss_options": {"label_smoothing": 0.1, "weight": [1, 2, 0.5, 1, 1, 0.25, 1, 3, 1, 1]},
+        "mixup": {"alpha": 1e15}, "optimizer": {"lr": 0.1, "momentum": 0.9},
     },
     "lenet-batch-norm": {
         "model": ["lenet", "--channels", "8,16", "--hidden", "32", "--batch-norm", "--seed", "12"],
@@ -164,9 +171,20 @@ def describe_small(name):
             "optimizer": {"lr": small.lr, "momentum": 0.9}}
 
 
+def mix(case, inputs, labels):
+    """What the transform makes of each microbatch."""
+    mixup = v2.MixUp(**case["mixup"], num_classes=10)
+    parts = [mixup(*part) for part in zip(inputs.chunk(case["microbatches"]), labels.chunk(case["microbatches"]))]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts]).double()
+
+
 def loss_of(case, output, labels):
     if case["loss"] == "cross_entropy" and output.dim() == 3:
         output = output.transpose(1, 2)
+    if "loss_options" in case:
+        options = {key: torch.tensor(value, dtype=torch.float64) if key == "weight" else value
+                   for key, value in case["loss_options"].items()}
+        return F.cross_entropy(output, labels, **options)
     return {"cross_entropy": F.cross_entropy, "mse": F.mse_loss,
             "bce_with_logits": F.binary_cross_entropy_with_logits}[case["loss"]](output, labels)
 
@@ -181,6 +199,8 @@ def train(network, columns, case):
     losses, rates = [], []
     for step in range(steps):
         *inputs, labels = [column[step * batch:(step + 1) * batch] for column in columns]
+        if "mixup" in case:
+            inputs[0], labels = mix(case, inputs[0], labels)
         rates.append(optimizer.param_groups[0]["lr"])
         loss = loss_of(case, network(*inputs), labels)
         optimizer.zero_grad()

@@ -1,11 +1,13 @@
 /* npy: one array of numpy.save for each column, its first dimension the samples. Mapped, not copied.
    Source: NEP 1 and numpy.lib.format, versions 1.0, 2.0 and 3.0. The header is a Python literal, of which
    exactly what numpy writes is read: nothing is evaluated. */
-#include "worker/data/format.h"
+#include "worker/data/npy.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "worker/data/format.h"
 
 enum { PREFIX_BYTES = 8, TEXT_MAX = 64 };
 
@@ -174,22 +176,21 @@ static int describe(const struct header *header, uint64_t data_bytes, struct col
   return 0;
 }
 
-/* bytes[0 .. size): the whole file. */
-static int read_array(const char *path, const unsigned char *bytes, uint64_t size, struct column *column,
-                      struct err *err) {
+int npy_read(const char *path, const unsigned char *bytes, uint64_t have, uint64_t size,
+             struct column *column, struct err *err) {
   struct header header = {.path = path};
   uint64_t begin, length;
-  if (size < PREFIX_BYTES || memcmp(bytes, "\x93NUMPY", 6) != 0)
+  if (have < PREFIX_BYTES || memcmp(bytes, "\x93NUMPY", 6) != 0)
     return err_set(err, ERR_INVALID, "%s: is not a file of numpy.save", path);
   if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
     return err_set(err, ERR_UNSUPPORTED, "%s: npy version %u.%u is not known", path, bytes[6], bytes[7]);
   begin = PREFIX_BYTES + (bytes[6] == 1 ? 2 : 4);
-  if (size < begin)
+  if (have < begin)
     return err_set(err, ERR_CORRUPT, "%s: cut short: it ends within its header", path);
   length = bytes[8] | (uint64_t)bytes[9] << 8;
   if (bytes[6] > 1)
     length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
-  if (length > size - begin)
+  if (length > have - begin)
     return err_set(err, ERR_CORRUPT, "%s: cut short: it ends within its header", path);
   header.at = (const char *)bytes + begin;
   header.end = header.at + length;
@@ -205,7 +206,8 @@ static int read_column(const struct format_source *source, const char *name, con
   *column = (struct column){.name = name};
   if (format_map(source, file_name, path, &column->mapping, err))
     return err->code;
-  return read_array(path, mapping_data(column->mapping), mapping_size(column->mapping), column, err);
+  return npy_read(path, mapping_data(column->mapping), mapping_size(column->mapping),
+                  mapping_size(column->mapping), column, err);
 }
 
 static int npy_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {

@@ -158,7 +158,7 @@ static int read_entry(const struct zip *zip, uint64_t end, uint64_t *at, struct 
 /* The header before a member's content says the same as the directory. */
 static int check_header(const struct zip *zip, uint64_t end, struct zip_member *member, struct err *err) {
   const unsigned char *header = zip->bytes + member->header_at;
-  uint64_t packed, bytes, *const wide[] = {&bytes, &packed};
+  uint64_t packed = 0, bytes = 0, *const wide[] = {&bytes, &packed};
   uint32_t name_length, extra_length;
   if (!is_within(member->header_at, HEADER_BYTES, end) || !has_signature(header, "\3\4"))
     return fail_member(zip, member, "has no header where the directory says", err);

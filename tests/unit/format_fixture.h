@@ -97,28 +97,38 @@ static inline void refuse(const char *data, enum err_code code, const char *want
   refuse_at(NULL, data, false, code, wanted);
 }
 
-/* Sample `index` of a column, as an input of that many elements; the column is f32 or whole numbers. */
-static inline void read_sample(const struct dataset *dataset, const Weir__RunSpec *spec, const char *column,
-                               uint64_t index, int64_t elems, enum dtype dtype, void *out) {
-  struct value input = {.name = "in", .dtype = dtype, .shape = {2, {1, elems}}};
+/* Sample `index` of a column, as that input, without transforms. */
+static inline void read_input(struct dataset *dataset, const char *column, uint64_t index,
+                              const struct value *input, void *out) {
+  struct transforms none = {0};
+  struct scratch scratch = {0};
+  struct dataset_read read = {.indices = &index, .n = 1, .scratch = &scratch};
   struct column_form form;
   struct err err = ERR_NONE;
-  if (dataset_bind(dataset, spec, column, &input, NULL, &form, &err))
+  if (dataset_bind(dataset, &none, column, input, NULL, &form, &err))
     fail_msg("%s", err.text);
-  dataset_read(dataset, spec, &form, &index, 1, out);
+  dataset_read(dataset, &form, &read, out);
+  scratch_fini(&scratch);
 }
 
-static inline void expect_floats(const struct dataset *dataset, const Weir__RunSpec *spec, const char *column,
-                                 uint64_t index, int64_t elems, const float *wanted) {
+/* The column is f32 or whole numbers, and the input has that many elements. */
+static inline void read_sample(struct dataset *dataset, const char *column, uint64_t index, int64_t elems,
+                               enum dtype dtype, void *out) {
+  struct value input = {.name = "in", .dtype = dtype, .shape = {2, {1, elems}}};
+  read_input(dataset, column, index, &input, out);
+}
+
+static inline void expect_floats(struct dataset *dataset, const char *column, uint64_t index, int64_t elems,
+                                 const float *wanted) {
   float have[64];
-  read_sample(dataset, spec, column, index, elems, DTYPE_F32, have);
+  read_sample(dataset, column, index, elems, DTYPE_F32, have);
   assert_memory_equal(have, wanted, (size_t)elems * sizeof *have);
 }
 
-static inline void expect_integers(const struct dataset *dataset, const Weir__RunSpec *spec,
-                                   const char *column, uint64_t index, int64_t elems, const int64_t *wanted) {
+static inline void expect_integers(struct dataset *dataset, const char *column, uint64_t index, int64_t elems,
+                                   const int64_t *wanted) {
   int64_t have[64];
-  read_sample(dataset, spec, column, index, elems, DTYPE_I64, have);
+  read_sample(dataset, column, index, elems, DTYPE_I64, have);
   assert_memory_equal(have, wanted, (size_t)elems * sizeof *have);
 }
 

@@ -121,8 +121,8 @@ static void stored_and_deflated_arrays_are_read_alike(void **state) {
     dataset = open_data(BOTH, &spec);
     assert_int_equal(dataset_samples(dataset), 2);
     for (uint64_t i = 0; i < 2; i++) {
-      expect_integers(dataset, spec, "x", i, 1, &x[i]);
-      expect_integers(dataset, spec, "labels", i, 1, &y[i]);
+      expect_integers(dataset, "x", i, 1, &x[i]);
+      expect_integers(dataset, "labels", i, 1, &y[i]);
     }
     dataset_close(dataset);
     spec_free(spec);
@@ -144,9 +144,9 @@ static void what_numpy_wrote_is_read_in_each_of_its_forms(void **state) {
              files[f]);
     dataset = open_at("tests/fuzz/corpus/npz", data, false, &spec);
     assert_int_equal(dataset_samples(dataset), 3);
-    expect_floats(dataset, spec, "images", 1, 4, images);
-    expect_floats(dataset, spec, "w", 1, 2, weights);
-    expect_integers(dataset, spec, "labels", 0, 1, &label);
+    expect_floats(dataset, "images", 1, 4, images);
+    expect_floats(dataset, "w", 1, 2, weights);
+    expect_integers(dataset, "labels", 0, 1, &label);
     dataset_close(dataset);
     spec_free(spec);
   }

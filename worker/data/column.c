@@ -16,14 +16,31 @@ static uint64_t stride_of(const struct column *column) {
   return column->stride ? column->stride : (uint64_t)shape_elems(&column->sample);
 }
 
+static size_t element_bytes(const struct column *column) {
+  return column->packed_bytes ? (size_t)column->packed_bytes : dtype_size(column->dtype);
+}
+
 const void *column_sample(const struct column *column, uint64_t s) {
-  return (const char *)column->data + s * stride_of(column) * dtype_size(column->dtype);
+  return (const char *)column->data + s * stride_of(column) * element_bytes(column);
+}
+
+static int64_t unpack(const unsigned char *at, int bytes) {
+  uint32_t wide;
+  uint16_t narrow;
+  if (bytes == sizeof wide) {
+    memcpy(&wide, at, sizeof wide);
+    return wide;
+  }
+  memcpy(&narrow, at, sizeof narrow);
+  return narrow;
 }
 
 int64_t column_integer(const struct column *column, uint64_t s, uint64_t i) {
-  const unsigned char *at = (const unsigned char *)column_sample(column, s) + i * dtype_size(column->dtype);
+  const unsigned char *at = (const unsigned char *)column_sample(column, s) + i * element_bytes(column);
   int64_t wide;
   int32_t narrow;
+  if (column->packed_bytes)
+    return unpack(at, column->packed_bytes);
   switch (column->dtype) {
   case DTYPE_I64:
     memcpy(&wide, at, sizeof wide);
@@ -110,7 +127,7 @@ int column_check_integers(const struct column *column, const struct value *input
 }
 
 void column_hash(const struct column *column, struct sha256 *sha) {
-  size_t elem_bytes = dtype_size(column->dtype), elems;
+  size_t elem_bytes = element_bytes(column), elems;
   sha256_update(sha, column->name, strlen(column->name) + 1);
   sha256_update(sha, &column->dtype, sizeof column->dtype);
   sha256_update(sha, column->sample.dim, (size_t)column->sample.rank * sizeof column->sample.dim[0]);

@@ -23,9 +23,10 @@ struct column {
   enum dtype dtype;    /* F32, I64, I32, U8 or BOOL */
   struct shape sample; /* of one sample; from a source: channels, height, width, -1 where they differ */
   uint64_t samples;
-  const void *data;        /* within memory or mapping; NULL: from a source */
-  uint64_t stride;         /* elements from one sample to the next, which may overlap; 0: as many as it has */
-  void *memory;            /* malloc'ed, or */
+  const void *data; /* within memory or mapping; NULL: from a source */
+  int packed_bytes; /* of I32 and I64: elements lie as unsigned numbers of 2 or 4 bytes; 0: they do not */
+  uint64_t stride;  /* elements from one sample to the next, which may overlap; 0: as many as it has */
+  void *memory;     /* malloc'ed, or */
   struct mapping *mapping; /* a mapped file; released with the column */
   const struct column_source *source;
   void *state; /* the source's */

@@ -132,9 +132,28 @@ int dataset_bind(const struct dataset *dataset, const struct transforms *transfo
   return form_bind(&dataset->columns[form->column], input, labels, transforms, form, err);
 }
 
+/* Labels that all count alike are counted, not added: of windows that overlap, each label but twice. */
+static void count_labels(const struct column *column, uint64_t elems, const struct label_rule *labels,
+                         double *out) {
+  uint64_t first_new = column->samples > 1 ? column_first_new(column, 1) : 0, count = 0;
+  for (uint64_t s = 0; s < column->samples; s++) {
+    if (first_new == 0)
+      count = 0;
+    for (uint64_t i = 0; s > 0 && first_new > 0 && i < elems - first_new; i++)
+      count -= label_is_class(labels, column_integer(column, s - 1, i));
+    for (uint64_t i = column_first_new(column, s); i < elems; i++)
+      count += label_is_class(labels, column_integer(column, s, i));
+    out[s] = (double)count;
+  }
+}
+
 void dataset_label_weights(const struct dataset *dataset, const struct column_form *form,
                            const struct label_rule *labels, double *out) {
   const struct column *column = &dataset->columns[form->column];
+  if (labels->classes > 0 && !labels->weights) {
+    count_labels(column, (uint64_t)form->elems, labels, out);
+    return;
+  }
   for (uint64_t s = 0; s < column->samples; s++) {
     out[s] = labels->classes > 0 ? 0 : labels->sample_denominator;
     for (uint64_t i = 0; labels->classes > 0 && i < (uint64_t)form->elems; i++)

@@ -80,6 +80,7 @@ static int check_keys(const struct format_source *source, const struct format_de
 
 int format_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {
   const struct format_def *format = find_format(source->spec->format);
+  struct err failure = ERR_NONE;
   if (!format)
     return err_set(err, ERR_INVALID, "%s.format: '%.60s' is not known (known:%s)", source->key,
                    source->spec->format, format_names);
@@ -88,7 +89,11 @@ int format_open(const struct format_source *source, struct column *columns, int 
   if (source->spec->n_columns > COLUMNS_MAX)
     return err_set(err, ERR_UNSUPPORTED, "%s.columns: are %zu; at most %d are read", source->key,
                    source->spec->n_columns, COLUMNS_MAX);
-  return format->open(source, columns, n, err) ? err_prefix(err, "%s", source->key) : 0;
+  if (!format->open(source, columns, n, &failure))
+    return 0;
+  *err = failure;
+  return strncmp(err->text, source->key, strlen(source->key)) == 0 ? err->code
+                                                                    : err_prefix(err, "%s", source->key);
 }
 
 int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err) {

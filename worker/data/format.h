@@ -21,8 +21,8 @@ struct format_def {
      Each list is ended by NULL. Others are refused before open is called. */
   const char *const *required, *const *optional;
   /* Fills columns[0 .. *n) from the files of the source. What was filled is released by the caller, also
-     after an error. Errors: INVALID, NOT_FOUND, CORRUPT, UNSUPPORTED, NO_MEMORY or IO, naming file and cause.
-   */
+     after an error. Errors: INVALID, NOT_FOUND, CORRUPT, UNSUPPORTED, NO_MEMORY or IO, naming file and cause,
+     or the key: "data.train.context: ...". err holds none before. */
   int (*open)(const struct format_source *source, struct column *columns, int *n, struct err *err);
 };
 

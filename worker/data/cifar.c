@@ -44,7 +44,8 @@ static int find_layout(const struct format_source *source, const uint64_t *sizes
   if (!spec->has_classes && misfit10 < 0 && misfit100 < 0)
     return err_set(err, ERR_INVALID,
                    "%s.classes: must be given, 10 or 100: the files' sizes are those of either", source->key);
-  out->labels = spec->has_classes ? (spec->classes == 10 ? 1 : 2) : (misfit10 < 0 || (misfit100 >= 0 && misfit10 > misfit100) ? 1 : 2);
+  out->labels = spec->has_classes ? (spec->classes == 10 ? 1 : 2)
+                                  : (misfit10 < 0 || (misfit100 >= 0 && misfit10 > misfit100) ? 1 : 2);
   misfit = out->labels == 1 ? misfit10 : misfit100;
   if (misfit >= 0)
     return err_set(err, ERR_CORRUPT, "%s: its %llu bytes are no whole number of %s bytes",

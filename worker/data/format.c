@@ -92,8 +92,9 @@ int format_open(const struct format_source *source, struct column *columns, int 
   if (!format->open(source, columns, n, &failure))
     return 0;
   *err = failure;
-  return strncmp(err->text, source->key, strlen(source->key)) == 0 ? err->code
-                                                                    : err_prefix(err, "%s", source->key);
+  if (strncmp(err->text, source->key, strlen(source->key)) != 0)
+    err_prefix(err, "%s", source->key);
+  return failure.code;
 }
 
 int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err) {

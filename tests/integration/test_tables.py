@@ -5,9 +5,11 @@ and server and on three workers and two servers. A new row fails here until it h
 Runs are as wide as a block and a half, so that two servers have something to do, and have as many samples as fill no
 whole evaluation chunk."""
 import concurrent.futures
+import io
 import random
 import re
 import struct
+import zipfile
 
 from harness import ROOT, STEP_KEYS, Cluster, Folder, done_event, main, read_metrics, weir
 
@@ -123,11 +125,53 @@ def write_npy(folder, part, data):
     return f"columns: {{{', '.join(columns)}}}"
 
 
+def write_npz(folder, part, data):
+    """Images compressed, labels as they are."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("x.npy", npy("|u1", (data.n, CHANNELS, SIDE, SIDE), data.images), zipfile.ZIP_DEFLATED)
+        archive.writestr("y.npy", npy("|u1", (data.n,), data.labels))
+    return f"file: {folder.name(part + '.npz', content.getvalue())}, columns: {{images: x, labels: y}}"
+
+
+def write_csv(folder, part, data):
+    pixels = CHANNELS * SIDE * SIDE
+    lines = [",".join(["y"] + [f"p{i}" for i in range(pixels)])]
+    for i, label in enumerate(data.labels):
+        lines.append(",".join(str(value) for value in (label, *data.images[i * pixels:(i + 1) * pixels])))
+    name = folder.name(part + ".csv", "\n".join(lines).encode())
+    return f'file: {name}, columns: {{images: "p0:p{pixels - 1}", labels: y}}'
+
+
+def write_cifar(folder, part, data):
+    pixels = CHANNELS * SIDE * SIDE
+    records = [bytes([label]) + data.images[i * pixels:(i + 1) * pixels] for i, label in enumerate(data.labels)]
+    halves = (b"".join(records[:7]), b"".join(records[7:]))
+    return f"files: [{', '.join(folder.name(f'{part}-{i}.bin', half) for i, half in enumerate(halves))}]"
+
+
+def write_tokens(folder, part, data):
+    content = struct.pack(f"<{data.n + 1}H", *data.labels, 0)
+    return f"file: {folder.name(part + '-tokens.bin', content)}, dtype: u16, context: 1"
+
+
+def write_text(folder, part, data):
+    content = "".join("abcd"[label] for label in data.labels) + "a"
+    return f"file: {folder.name(part + '.txt', content.encode())}, context: 1"
+
+
 # Whether samples are images, and how a part is written; the answer are the keys of its source.
 FORMATS = {
     "idx": write_idx,
     "npy": write_npy,
+    "npz": write_npz,
+    "csv": write_csv,
+    "cifar": write_cifar,
+    "tokens": write_tokens,
+    "text": write_text,
 }
+SEQUENCES = ("tokens", "text")  # their samples are one element
+FLAT = ("csv", *SEQUENCES)      # likewise, or one row: no transforms of images
 
 
 class DataFolder(Folder):
@@ -149,15 +193,16 @@ class Run:
 
     def write(self, folder):
         labels, options = LOSSES[self.loss]
+        model, column = ("next", "tokens") if self.format in SEQUENCES else ("mlp", "images")
         transforms = ", ".join(f"{{{name}: {TRANSFORMS[name]}}}" for name in TRANSFORMS if name in self.transforms)
         sources = "".join(f"  {part}: {{format: {self.format}, {FORMATS[self.format](folder, part, data)}}}\n"
                           for part, data in PARTS.items())
         return folder.file(self.name() + ".yaml", f"""name: {self.name()}
 model:
-  onnx: mlp.onnx
+  onnx: {model}.onnx
   loss: {self.loss}
   loss_options: {{{options}}}
-  inputs: {{image: images}}
+  inputs: {{image: {column}}}
   labels: {labels}
 data:
   root: {folder.path}
@@ -193,7 +238,8 @@ def plan_runs():
     for run, optimizer, schedule in zip(runs, deal(OPTIMIZERS, len(runs)), deal(SCHEDULES, len(runs))):
         run.optimizer, run.schedule = optimizer, schedule
     for transform in TRANSFORMS:
-        fitting = [run for run in runs if transform not in MIXING or run.loss == "cross_entropy"]
+        fitting = [run for run in runs if run.format not in FLAT and
+                   (transform not in MIXING or run.loss == "cross_entropy")]
         run = min(fitting, key=lambda run: len(run.transforms))
         run.transforms += [transform, "center_crop"] if transform in RESIZING else [transform]
     return runs
@@ -231,6 +277,7 @@ def test_each_row_gives_the_same_bits_whoever_computes():
     with DataFolder() as folder:
         folder.model("mlp", "--input", f"{CHANNELS},{SIDE},{SIDE}", "--hidden", "32", "--classes", CLASSES,
                      "--batch-norm", "--dropout", "0.25")
+        weir("model", "mlp", "--input", "1", "--hidden", "256", "--classes", CLASSES, "-o", folder.file("next.onnx"))
         specs = {run.name(): run.write(folder) for run in plan_runs()}
         with concurrent.futures.ThreadPoolExecutor() as pool:
             alone, together = pool.map(lambda shape: train_all(folder, specs, *shape), CLUSTERS)

@@ -14,6 +14,7 @@
 #include "common/spec.h"
 #include "server/parameters/optimizer.h"
 #include "server/parameters/schedule.h"
+#include "tests/unit/optimizer_numbers.h"
 
 enum { ELEMS = 16, STEPS = 20, SLOTS_MAX = 4 };
 
@@ -26,15 +27,6 @@ struct trial {
   Weir__RunSpec *spec;
   const struct optimizer_def *optimizer;
 };
-
-/* optimizers.py has the same formulas; f32 holds their values exactly. */
-static float first_weight(int i) {
-  return (float)((i % 2 ? -1 : 1) * (0.5 + i * 7 % 16 / 8.0));
-}
-
-static float gradient(int step, int i) {
-  return (float)(((i * 29 + step * 53 + 7) % 64 - 31.5) / 32 / (1 << i % 6));
-}
 
 static void trial_init(struct trial *trial, json_t *json) {
   struct err err = ERR_NONE;

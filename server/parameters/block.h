@@ -93,9 +93,9 @@ bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the upda
 float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots);
 struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes);
 
-/* What the exchange does, on the block's shard: the totals of the phase are where the sums were. Or there
-   will be none. */
+/* What the exchange does. On its shard, while the block waits: there will be no totals. Then on the block's
+   shard: the totals of the phase are where the sums were, unless that was said. */
+void hosted_block_set_fault(struct hosted_block *block, const struct err *err);
 void hosted_block_take_totals(struct hosted_block *block);
-void hosted_block_fail_update(struct hosted_block *block, const struct err *err);
 
 #endif

@@ -67,12 +67,11 @@ float *hosted_block_average(const struct hosted_block *block, const struct buffe
   return (float *)slots->data + (block->slot_elems - block->elems);
 }
 
-/* The update of the block, or with pieces of the one that lies at slot `slot`. */
+/* The update of the block, or with pieces of the one whose slots begin at `slot`. */
 static struct optimizer_update block_update_of(const struct hosted_block *block, const struct piece *piece,
-                                               uint32_t slot) {
+                                               uint32_t slot, bool is_moved) {
   const struct hosted_run *run = block->run;
   uint32_t begin = piece ? piece->begin : 0;
-  const struct buffer *next_slots = hosted_block_slots_are_moved(block) ? block->next_slots : block->slots;
   struct optimizer_update update = {.step = block->version,
                                     .lr = hosted_run_lr(run, block->options->lr, block->version),
                                     .elems = piece ? piece->elems : block->elems,
@@ -82,31 +81,31 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
                                     .piece = piece};
   if (block->slots) {
     update.slots = (const float *)block->slots->data + slot;
-    update.next_slots = (float *)next_slots->data + slot;
+    update.next_slots = (float *)(is_moved ? block->next_slots : block->slots)->data + slot;
   }
   for (uint32_t phase = 0; piece && phase < run->optimizer->n_phases; phase++)
     update.totals[phase] = (const double *)block->update.sums->data + piece->sums_begin[phase];
   return update;
 }
 
-static void block_optimize(struct hosted_block *block) {
+static void block_optimize(struct hosted_block *block, bool is_moved) {
   const struct hosted_run *run = block->run;
   struct optimizer_update update;
   uint32_t slot = 0;
   if (run->optimizer->n_phases == 0) {
-    update = block_update_of(block, NULL, 0);
+    update = block_update_of(block, NULL, 0, is_moved);
     run->optimizer->update(block->options, &update);
   }
   for (uint32_t p = 0; p < block->update.n_pieces; p++) {
-    update = block_update_of(block, &block->update.pieces[p], slot);
+    update = block_update_of(block, &block->update.pieces[p], slot, is_moved);
     run->optimizer->update(block->options, &update);
     slot += piece_slots(block, &block->update.pieces[p]);
   }
 }
 
-static void block_update_average(struct hosted_block *block) {
+static void block_update_average(struct hosted_block *block, bool is_moved) {
   const Weir__AverageSpec *spec = block->run->spec->train->average;
-  const struct buffer *next_slots = hosted_block_slots_are_moved(block) ? block->next_slots : block->slots;
+  const struct buffer *next_slots = is_moved ? block->next_slots : block->slots;
   struct average_update update = {
       .version = block->version + 1, .elems = block->elems, .weights = block->next->data};
   if (!spec)
@@ -117,9 +116,9 @@ static void block_update_average(struct hosted_block *block) {
 }
 
 /* Slots that nothing refers to any more are the next drafts. */
-static void block_move_slots(struct hosted_block *block) {
+static void block_move_slots(struct hosted_block *block, bool is_moved) {
   struct buffer *old = block->next_slots;
-  if (hosted_block_slots_are_moved(block)) {
+  if (is_moved) {
     old = block->slots;
     block->slots = block->next_slots;
   }
@@ -131,9 +130,11 @@ static void block_move_slots(struct hosted_block *block) {
 }
 
 static void block_make_version(struct hosted_block *block) {
-  block_optimize(block);
-  block_update_average(block);
-  block_move_slots(block);
+  /* Asked once: a snapshot may let go of them meanwhile. */
+  bool is_moved = hosted_block_slots_are_moved(block);
+  block_optimize(block, is_moved);
+  block_update_average(block, is_moved);
+  block_move_slots(block, is_moved);
   round_clear(&block->round);
   block->update.phase = 0;
   hosted_block_advance(block);
@@ -152,7 +153,8 @@ static void block_make_sums(struct hosted_block *block, double *sums) {
     return;
   }
   for (uint32_t p = 0; p < block->update.n_pieces; p++) {
-    struct optimizer_update update = block_update_of(block, &block->update.pieces[p], slot);
+    struct optimizer_update update =
+        block_update_of(block, &block->update.pieces[p], slot, run->optimizer->has_drafts);
     sums += run->optimizer->sums(block->options, &update, phase, sums);
     slot += piece_slots(block, &block->update.pieces[p]);
   }
@@ -169,14 +171,14 @@ static void block_use_totals(struct hosted_block *block, const double *totals) {
 }
 
 /* The step can never be made: whoever waits for it, or will, is told. */
-static void block_set_fault(struct hosted_block *block, const struct err *err) {
+void hosted_block_set_fault(struct hosted_block *block, const struct err *err) {
   block->update.fault = mem_new(sizeof *err);
   *block->update.fault = *err;
 }
 
 static int block_find_overflow(struct hosted_block *block, struct err *err) {
   err_set(err, ERR_INVALID, "a sum over weights and gradient that its update takes is not finite");
-  block_set_fault(block, err);
+  hosted_block_set_fault(block, err);
   return err->code;
 }
 
@@ -200,6 +202,14 @@ static int block_go_on(struct hosted_block *block, struct err *err) {
   return 0;
 }
 
+/* Who has come before the fault was found. */
+static void block_refuse_parked(struct hosted_block *block) {
+  struct err err = *block->update.fault;
+  err_prefix(&err, "run '%s': block %u of step %llu", block->run->id, block->index,
+             (unsigned long long)block->version);
+  hosted_block_refuse_parked(block, &err);
+}
+
 int hosted_block_complete(struct hosted_block *block, struct err *err) {
   const Weir__TrainSpec *train = block->run->spec->train;
   if (block->update.fault) {
@@ -210,13 +220,9 @@ int hosted_block_complete(struct hosted_block *block, struct err *err) {
     return 0;
   if (train->has_clip_value)
     vector_clamp(round_sum(&block->round), block->elems, (float)train->clip_value);
-  return block_go_on(block, err);
-}
-
-static void block_refuse_parked(struct hosted_block *block, struct err err) {
-  err_prefix(&err, "run '%s': block %u of step %llu", block->run->id, block->index,
-             (unsigned long long)block->version);
-  hosted_block_refuse_parked(block, &err);
+  if (block_go_on(block, err))
+    block_refuse_parked(block);
+  return block->update.fault ? err->code : 0;
 }
 
 void hosted_block_take_totals(struct hosted_block *block) {
@@ -224,14 +230,11 @@ void hosted_block_take_totals(struct hosted_block *block) {
   const struct exchange_share *share = &plan->phases[block->update.phase].shares[block->index];
   struct err err;
   block->update.is_waiting = false;
-  block_use_totals(block, (const double *)block->update.sums->data + share->begin);
-  block->update.phase++;
-  if (block_go_on(block, &err))
-    block_refuse_parked(block, err);
-}
-
-void hosted_block_fail_update(struct hosted_block *block, const struct err *err) {
-  block->update.is_waiting = false;
-  block_set_fault(block, err);
-  block_refuse_parked(block, *err);
+  if (!block->update.fault) {
+    block_use_totals(block, (const double *)block->update.sums->data + share->begin);
+    block->update.phase++;
+    block_go_on(block, &err);
+  }
+  if (block->update.fault)
+    block_refuse_parked(block);
 }

@@ -17,6 +17,7 @@ struct link {
   struct link_options options;
   struct run_loader *loader;
   struct snapshot_writer *writer; /* NULL without a store */
+  struct courier *courier;
   pthread_t teller;
 
   pthread_mutex_t lock; /* what follows */
@@ -50,6 +51,7 @@ struct link *link_start(const struct link_options *options) {
                                   .user = link};
   struct run_loader_options loader = {.shards = options->shards,
                                       .n_shards = options->n_shards,
+                                      .courier = courier_new(options->client),
                                       .store = options->store,
                                       .store_url = options->store_url,
                                       .store_patience_ms = options->store_patience_ms,
@@ -60,6 +62,7 @@ struct link *link_start(const struct link_options *options) {
   link->options = *options;
   pthread_mutex_init(&link->lock, NULL);
   clock_condition_init(&link->changed);
+  link->courier = loader.courier;
   link->loader = run_loader_new(&loader);
   link->writer = options->store ? snapshot_writer_new(&writer) : NULL;
   CHECK(pthread_create(&link->teller, NULL, teller_main, link) == 0);
@@ -80,6 +83,7 @@ void link_stop(struct link *link) {
   run_loader_stop(link->loader);
   member_stop(member); /* no order comes any more */
   run_table_remove(link->options.runs, NULL, "the server is stopping");
+  courier_stop(link->courier);
   if (link->writer)
     snapshot_writer_stop(link->writer);
   pthread_join(link->teller, NULL);
@@ -90,6 +94,7 @@ void link_free(struct link *link) {
     return;
   snapshot_writer_free(link->writer);
   run_loader_free(link->loader);
+  courier_free(link->courier);
   pthread_cond_destroy(&link->changed);
   pthread_mutex_destroy(&link->lock);
   free(link->id);

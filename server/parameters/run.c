@@ -21,6 +21,8 @@ struct run_shard {
 static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, struct err *err);
 static int run_place(struct hosted_run *run, const struct run_setup *setup, const struct model *model,
                      struct err *err);
+static int run_make_exchange(struct hosted_run *run, const struct run_setup *setup, const struct model *model,
+                             struct err *err);
 static int run_make_blocks(struct hosted_run *run, const struct model *model, struct err *err);
 
 int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err) {
@@ -38,7 +40,7 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   if (!code)
     code = run_place(run, setup, model, err);
   if (!code)
-    code = exchange_init(&run->exchange, run, setup->shards[0], model, err);
+    code = run_make_exchange(run, setup, model, err);
   if (!code)
     code = run_make_blocks(run, model, err);
   model_close(model);
@@ -104,6 +106,16 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
     pool_init(&run->shards[s].pool, most * sizeof(float));
   }
   return 0;
+}
+
+static int run_make_exchange(struct hosted_run *run, const struct run_setup *setup, const struct model *model,
+                             struct err *err) {
+  struct exchange_setup exchange = {.run = run,
+                                    .model = model,
+                                    .shard = setup->shards[0],
+                                    .courier = setup->courier,
+                                    .keeper = setup->order->servers[0]->address};
+  return exchange_init(&run->exchange, &exchange, err);
 }
 
 static int run_make_blocks(struct hosted_run *run, const struct model *model, struct err *err) {

@@ -127,6 +127,7 @@ static int load_make_run(struct run_loader *loader, const struct load *load, str
                             .model_bytes = load->order->model_bytes,
                             .shards = loader->options.shards,
                             .n_shards = loader->options.n_shards,
+                            .courier = loader->options.courier,
                             .tell = loader->options.tell,
                             .user = loader->options.user};
   unsigned char *model;

@@ -146,6 +146,18 @@ static void service_on_pull(struct rpc_call *rpc, const void *message, struct rp
   service_hand_over(call, rpc);
 }
 
+static void service_on_sums(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
+  const Weir__SumsRequest *request = message;
+  struct err err;
+  struct hosted_run *run = run_table_find(rpc_call_context(rpc), request->run, request->incarnation, &err);
+  rpc_bytes_free(bytes);
+  if (run)
+    exchange_serve(&run->exchange, rpc, request);
+  else
+    service_refuse(rpc, &err);
+  hosted_run_put(run);
+}
+
 static void service_on_versions(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
   const Weir__VersionsRequest *request = message;
   Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
@@ -177,6 +189,7 @@ static void service_on_closed(struct rpc_call *rpc) {
 static const struct rpc_method service_methods[] = {
     {.id = RPC_PUSH, .on_message = service_on_push, .on_closed = service_on_closed},
     {.id = RPC_PULL, .on_message = service_on_pull, .on_closed = service_on_closed},
+    {.id = RPC_SUMS, .on_message = service_on_sums, .on_closed = exchange_on_closed},
     {.id = RPC_VERSIONS, .on_message = service_on_versions},
 };
 

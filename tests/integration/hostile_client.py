@@ -20,7 +20,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 WAIT_SECONDS = 0.3  # for methods that may wait for ever
 DEADLINE_SECONDS = 60
-MAY_WAIT = {"Join", "Watch", "Push", "Pull"}
+MAY_WAIT = {"Join", "Watch", "Push", "Pull", "Sums"}
 # What a server says, or gRPC in its place, when it is lost for an answer or gone.
 NO_ANSWERS = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
 DEPTH_MAX, REPLIES_MAX = 4, 50

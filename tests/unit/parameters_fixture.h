@@ -45,6 +45,8 @@ struct fixture {
   struct rpc_server *server;
   struct rpc_client *client;
   struct rpc_channel *channel;
+  struct courier *courier;
+  char target[32];
   void *model;
   size_t model_bytes;
 
@@ -178,14 +180,16 @@ static inline int make_run(struct fixture *f, const Weir__LoadRun *order, const 
                             .model_bytes = f->model_bytes,
                             .shards = f->shards,
                             .n_shards = 2,
+                            .courier = f->courier,
                             .tell = on_told,
                             .user = f};
   return hosted_run_new(&setup, run, err);
 }
 
-static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
+static inline int load_as(struct fixture *f, const Weir__LoadRun *order, const char *own_id,
+                          struct err *err) {
   struct hosted_run *run;
-  int code = make_run(f, order, "server-1", &run, err);
+  int code = make_run(f, order, own_id, &run, err);
   if (code)
     return code;
   code = run_table_add(&f->runs, run, err);
@@ -198,11 +202,15 @@ static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err
   return code;
 }
 
-static inline void fixture_init_order(struct fixture *f, const Weir__LoadRun *order) {
+static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
+  return load_as(f, order, "server-1", err);
+}
+
+/* A server without a run, which is reached at f->target. */
+static inline void fixture_open(struct fixture *f) {
   struct rpc_server_options options = {
       .listen = "127.0.0.1:0", .services = &f->service, .n_services = 1, .threads = 1};
   struct err err = ERR_NONE;
-  char target[32];
   *f = (struct fixture){0};
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
@@ -211,11 +219,19 @@ static inline void fixture_init_order(struct fixture *f, const Weir__LoadRun *or
   f->shards[1] = shard_new();
   f->service = service_over(&f->runs);
   make_model(&f->model, &f->model_bytes);
-  if (rpc_server_start(&options, &f->server, &err) || load(f, order, &err))
+  if (rpc_server_start(&options, &f->server, &err))
     fail_msg("%s", err.text);
-  snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(f->server));
+  snprintf(f->target, sizeof f->target, "127.0.0.1:%d", rpc_server_port(f->server));
   f->client = rpc_client_new(1);
-  f->channel = rpc_channel_open(f->client, target);
+  f->courier = courier_new(f->client);
+  f->channel = rpc_channel_open(f->client, f->target);
+}
+
+static inline void fixture_init_order(struct fixture *f, const Weir__LoadRun *order) {
+  struct err err = ERR_NONE;
+  fixture_open(f);
+  if (load(f, order, &err))
+    fail_msg("%s", err.text);
 }
 
 static inline void fixture_init(struct fixture *f, size_t servers) {
@@ -225,10 +241,12 @@ static inline void fixture_init(struct fixture *f, size_t servers) {
 static inline void fixture_fini(struct fixture *f) {
   rpc_channel_close(f->channel);
   run_table_remove(&f->runs, NULL, "the test is over");
+  courier_stop(f->courier);
   rpc_server_stop(f->server);
   shard_free(f->shards[0]);
   shard_free(f->shards[1]);
   run_table_fini(&f->runs);
+  courier_free(f->courier);
   rpc_client_free(f->client);
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);

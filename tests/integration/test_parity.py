@@ -1,6 +1,7 @@
 """Loss and learning rate per step equal PyTorch's in float64 (tests/parity/golden.py made the numbers)."""
 import json
 import os
+import struct
 import subprocess
 
 from harness import PEER_PYTHON, ROOT, Cluster, Folder, Skip, main, read_metrics, weir
@@ -76,6 +77,27 @@ def curve_specs(folder, golden):
             for name, case in golden["cases"].items()}
 
 
+def read_tensors(path):
+    """The f32 tensors of a safetensors file, flat."""
+    with open(path, "rb") as file:
+        head = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    head.pop("__metadata__", None)
+    return {name: struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+            for name, (begin, end) in ((name, entry["data_offsets"]) for name, entry in head.items())}
+
+
+def compare_average(average, case):
+    """Greatest error of what PyTorch's AveragedModel holds at the end, relative to its greatest value."""
+    ours = read_tensors(average)
+    for name, rows in case["average"].items():
+        wanted = [value for row in rows for value in row]
+        assert len(ours[name]) == len(wanted)
+        error = max(abs(a - b) for a, b in zip(ours[name], wanted)) / max(map(abs, wanted))
+        assert error <= 1e-5, f"the average of {name} is {error} away"
+        print(f"# the average of {name}: {error:.2e}")
+
+
 def tight(step):
     return 1e-5
 
@@ -125,6 +147,9 @@ def test_every_optimizer_follows_pytorch_within_1e_5_for_50_steps():
                 weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
                 worst = compare_steps(metrics, golden["cases"][name], tight)
                 print(f"# {name}: greatest relative error of the loss {worst:.2e}")
+                if golden["cases"][name]["average"]:
+                    weir("export", name, "--average", "-o", spec + ".safetensors", "--coordinator", cluster.address)
+                    compare_average(spec + ".safetensors", golden["cases"][name])
 
 
 def test_mixed_smoothed_and_weighted_labels_follow_pytorch_within_1e_5_for_50_steps():

@@ -12,11 +12,13 @@ import sys
 import torch
 
 import golden
+import groups
 import optimizers
 import schedules
 
 MODEL = ["mlp", "--hidden", "32", "--seed", "13"]
 STEPS, BATCH, MICROBATCHES = 50, 64, 4
+AVERAGED = "head.weight"  # whose average is kept, of runs with one
 
 
 def curve(optimizer, schedule=None, **train):
@@ -39,6 +41,13 @@ CURVES = {
     "adadelta": curve({"name": "adadelta", "lr": 1}),
     "rmsprop-exponential": curve({"name": "rmsprop", "lr": 0.001, "momentum": 0.5, "centered": True},
                                  {"name": "exponential", "gamma": 0.95, "warmup_steps": 5}),
+    "sgd-groups": curve({"name": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "groups": [
+        {"params": ["head.*"], "lr": 0.2, "momentum": 0.5}, {"params": ["*.bias"], "frozen": True}]},
+                        {"name": "cosine", "warmup_steps": 10}, average={"decay": 0.9}),
+    "adamw-groups": curve({"name": "adamw", "lr": 0.001, "weight_decay": 0.1, "groups": [
+        {"params": ["*.bias"], "weight_decay": 0.0, "betas": [0.8, 0.9]}, {"params": ["head.*"], "lr": 0.01}]},
+                          {"name": "step", "step_size": 20, "gamma": 0.5},
+                          average={"decay": 0.95, "every_steps": 4, "start_step": 20}),
     "lion-warm-restarts": curve({"name": "lion", "lr": 0.0003, "weight_decay": 0.1},
                                 {"name": "cosine_warm_restarts", "T_0": 10, "T_mult": 2}),
 }
@@ -48,19 +57,22 @@ def train(weir, case):
     options, schedule = dict(case["optimizer"]), case["schedule"]
     name, lr = options.pop("name"), options.pop("lr")
     network = golden.build_network(weir, {"model": MODEL})
-    optimizer = optimizers.MAKERS[name](network.parameters(), lr=lr, **options)
+    optimizer = optimizers.MAKERS[name](groups.make_groups(network.named, options), lr=lr, **options)
+    averaged = groups.average_start(network, case.get("average", {"decay": 0}))
     images, labels = golden.read_images(case)
-    rates, losses = schedules.rates(schedule, lr, STEPS), []
-    for step, rate in enumerate(rates):
+    rates, losses = [schedules.rates(schedule, group["lr"], STEPS) for group in optimizer.param_groups], []
+    for step in range(STEPS):
         batch = slice(step * BATCH, (step + 1) * BATCH)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
+        for group, own in zip(optimizer.param_groups, rates):
+            group["lr"] = own[step]
         loss = torch.nn.functional.cross_entropy(network(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return {"train": case, "losses": losses, "rates": rates}
+        groups.average_step(averaged, network, step + 1, case.get("average", {}))
+    average = {AVERAGED: averaged.module.named[AVERAGED].tolist()} if "average" in case else {}
+    return {"train": case, "losses": losses, "rates": schedules.rates(schedule, lr, STEPS), "average": average}
 
 
 def main():

@@ -76,13 +76,14 @@ def read_images(case):
 
 
 class Network(torch.nn.Module):
-    """The layers of an ONNX file that `weir model` wrote, in order, as PyTorch modules."""
+    """The layers of an ONNX file that `weir model` wrote, in order, as PyTorch modules; named: the parameters by their
+    names there."""
 
     def __init__(self, model):
         super().__init__()
         weights = {tensor.name: torch.tensor(onnx.numpy_helper.to_array(tensor), dtype=torch.float64)
                    for tensor in model.graph.initializer}
-        layers = []
+        layers, self.named = [], {}
         for node in model.graph.node:
             attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
             own = [weights[name] for name in node.input if name in weights]
@@ -101,6 +102,8 @@ class Network(torch.nn.Module):
                 with torch.no_grad():
                     layer.weight.copy_(own[0])
                     layer.bias.copy_(own[1])
+                names = [name for name in node.input if name in weights]
+                self.named.update(zip(names, (layer.weight, layer.bias)))
             layers.append(layer)
         self.layers = torch.nn.Sequential(*layers)
 

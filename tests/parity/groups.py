@@ -13,7 +13,8 @@ import json
 import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from optimizers import MAKERS, STEPS, first_weight, gradient, rate
+from optimizers import MAKERS, STEPS, first_weight, gradient
+from schedules import rates
 
 TENSORS = {"w1": 12, "b1": 4, "w2": 8, "b2": 2}
 CASES = [
@@ -39,23 +40,28 @@ class Tensors(torch.nn.Module):
             self.register_parameter(name, torch.nn.Parameter(torch.tensor(values, dtype=torch.float64)))
 
 
-def make_groups(tensors, options):
-    """PyTorch's parameter groups, of what is trained."""
-    groups = [dict(group, params=[], patterns=group["params"]) for group in options.pop("groups")]
+def make_groups(named, options):
+    """PyTorch's parameter groups, of what is trained. Takes `groups` out of the options."""
+    groups = [dict(group, params=[], patterns=group["params"]) for group in options.pop("groups", [])]
     rest = {"params": [], "patterns": ["*"]}
-    for name, tensor in tensors.named_parameters():
+    for name, tensor in named.items():
         next(group for group in [*groups, rest]
              if any(fnmatch.fnmatchcase(name, pattern) for pattern in group["patterns"]))["params"].append(tensor)
     for group in [*groups, rest]:
         del group["patterns"]
-    return [group for group in [*groups, rest] if not group.pop("frozen", False)]
+    return [group for group in [*groups, rest] if not group.pop("frozen", False) and group["params"]]
 
 
-def average_step(averaged, tensors, version, every_steps=1, start_step=0, decay=None):
-    if version % every_steps == 0:
-        if version <= start_step:
+def average_start(module, average):
+    return AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(average["decay"]))
+
+
+def average_step(averaged, module, version, average):
+    """After the step that made this version."""
+    if version % average.get("every_steps", 1) == 0:
+        if version <= average.get("start_step", 0):
             averaged.n_averaged.fill_(0)  # the next update copies
-        averaged.update_parameters(tensors)
+        averaged.update_parameters(module)
 
 
 def values(module):
@@ -65,20 +71,19 @@ def values(module):
 
 def train(case):
     tensors, options = Tensors(), dict(case["optimizer"])
-    averaged = AveragedModel(tensors, multi_avg_fn=get_ema_multi_avg_fn(case["average"]["decay"]))
+    averaged = average_start(tensors, case["average"])
     maker, lr = MAKERS[options.pop("name")], options.pop("lr")
-    groups = make_groups(tensors, options)
-    optimizer = maker([group for group in groups if group["params"]], lr=lr, **options)
-    base_rates = [group["lr"] for group in optimizer.param_groups]
+    optimizer = maker(make_groups(dict(tensors.named_parameters()), options), lr=lr, **options)
+    scheduled = [rates(case["schedule"], group["lr"], STEPS) for group in optimizer.param_groups]
     weights, averages = [], []
     for step in range(STEPS):
-        for group, base in zip(optimizer.param_groups, base_rates):
-            group["lr"] = rate(case["schedule"], base, step)
+        for group, own in zip(optimizer.param_groups, scheduled):
+            group["lr"] = own[step]
         for name, elems in TENSORS.items():
             grad = [gradient(step, i) for i in range(elems)]
             getattr(tensors, name).grad = torch.tensor(grad, dtype=torch.float64)
         optimizer.step()
-        average_step(averaged, tensors, step + 1, **case["average"])
+        average_step(averaged, tensors, step + 1, case["average"])
         weights.append(values(tensors))
         averages.append(values(averaged.module))
     return {"train": case, "weights": weights, "averages": averages}

@@ -197,6 +197,11 @@ static int read_map(struct reader *reader, yaml_node_t *node, const ProtobufCFie
   return 0;
 }
 
+static bool is_number(const ProtobufCFieldDescriptor *field) {
+  return field->type == PROTOBUF_C_TYPE_DOUBLE || field->type == PROTOBUF_C_TYPE_UINT32 ||
+         field->type == PROTOBUF_C_TYPE_UINT64 || field->type == PROTOBUF_C_TYPE_INT64;
+}
+
 static int read_repeated(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
                          ProtobufCMessage *message, const char *path) {
   size_t *count = (size_t *)((char *)message + field->quantifier_offset);
@@ -204,6 +209,11 @@ static int read_repeated(struct reader *reader, yaml_node_t *node, const Protobu
   yaml_node_item_t *item;
   if (is_map_entry(field))
     return read_map(reader, node, field, count, elements, path);
+  if (node->type == YAML_SCALAR_NODE && is_number(field)) { /* one number is a list of one */
+    *elements = mem_new(8);
+    *count = 1;
+    return read_scalar(reader, node, field, *elements, path);
+  }
   if (node->type != YAML_SEQUENCE_NODE)
     return fail(reader, node, "%s: a list is wanted here, as [a, b]", path);
   item = node->data.sequence.items.start;

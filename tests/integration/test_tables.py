@@ -6,10 +6,12 @@ Runs are as wide as a block and a half, so that two servers have something to do
 whole evaluation chunk."""
 import concurrent.futures
 import io
+import os
 import random
 import re
 import struct
 import zipfile
+import zlib
 
 from harness import ROOT, STEP_KEYS, Cluster, Folder, done_event, main, read_metrics, weir
 
@@ -160,6 +162,26 @@ def write_text(folder, part, data):
     return f"file: {folder.name(part + '.txt', content.encode())}, context: 1"
 
 
+def png(pixels):
+    """u8[channels, side, side] as a file."""
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    plane = SIDE * SIDE
+    lines = b"".join(b"\0" + bytes(pixels[c * plane + y * SIDE + x] for x in range(SIDE) for c in range(CHANNELS))
+                     for y in range(SIDE))
+    head = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def write_images(folder, part, data):
+    for label in range(CLASSES):
+        os.makedirs(f"{folder.path}/{part}/class-{label}", exist_ok=True)
+    pixels = CHANNELS * SIDE * SIDE
+    for i, label in enumerate(data.labels):
+        folder.name(f"{part}/class-{label}/{i}.png", png(data.images[i * pixels:(i + 1) * pixels]))
+    return f"folder: {part}"
+
+
 # Whether samples are images, and how a part is written; the answer are the keys of its source.
 FORMATS = {
     "idx": write_idx,
@@ -167,6 +189,7 @@ FORMATS = {
     "npz": write_npz,
     "csv": write_csv,
     "cifar": write_cifar,
+    "images": write_images,
     "tokens": write_tokens,
     "text": write_text,
 }

@@ -6,12 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For functions that hold such loops: a variant for each width of vectors, chosen when the program starts. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define VECTOR_VARIANTS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define VECTOR_VARIANTS
-#endif
+#include "worker/vector_variants.h"
 
 /* Within 3 units in the last place of e^x; 0 below -87.3 (and for -inf), finite above. x is not NaN.
    x = n ln 2 + r, |r| <= ln(2) / 2; e^r by its Taylor polynomial of degree 6. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
-the same run. With names of parts, only those: training, engine, data-plane, checkpoints, large (`make bench LARGE=1`).
+the same run. With names of parts, only those: training, engine, optimizers, data-plane, checkpoints, large (`make bench
+LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where build/venv has torch (`build/venv/bin/pip install torch`)."""
@@ -76,21 +77,29 @@ def bench_data_plane():
     subprocess.run([program("tests/bench/rpc_bench")], check=True)
 
 
-def bench_engine():
+def bench_beside_torch(part, script, ours):
     if not os.path.exists(PARITY_PYTHON):
-        print("engine: left out: `make parity` installs the PyTorch that it is compared with")
+        print(f"{part}: left out: `make parity` installs the PyTorch that it is compared with")
         return
     sys.stdout.flush()
-    subprocess.run([PARITY_PYTHON, os.path.join(ROOT, "tests", "bench", "peer_engine.py"),
-                    program("tests/bench/engine_bench")], check=True)
+    subprocess.run([PARITY_PYTHON, os.path.join(ROOT, "tests", "bench", script), program(f"tests/bench/{ours}")],
+                   check=True)
 
 
-PARTS = {"training": bench_training, "engine": bench_engine, "data-plane": bench_data_plane,
-         "checkpoints": checkpoints.main, "large": checkpoints.bench_large}
+def bench_engine():
+    bench_beside_torch("engine", "peer_engine.py", "engine_bench")
+
+
+def bench_optimizers():
+    bench_beside_torch("optimizers", "peer_optimizers.py", "optimizer_bench")
+
+
+PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers,
+         "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "large": checkpoints.bench_large}
 
 
 def main():
-    for name in sys.argv[1:] or ("training", "engine", "data-plane", "checkpoints"):
+    for name in sys.argv[1:] or ("training", "engine", "optimizers", "data-plane", "checkpoints"):
         PARTS[name]()
         sys.stdout.flush()
 

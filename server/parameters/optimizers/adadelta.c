@@ -15,7 +15,8 @@ static uint32_t adadelta_slots(const Weir__OptimizerSpec *spec) {
   return SLOTS;
 }
 
-static void adadelta_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void adadelta_update(const Weir__OptimizerSpec *spec,
+                                            const struct optimizer_update *update) {
   const float lr = (float)update->lr, eps = (float)spec->eps;
   const float rho = (float)spec->rho, share = (float)(1 - spec->rho);
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);

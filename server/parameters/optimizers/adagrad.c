@@ -21,7 +21,8 @@ static void adagrad_init_slots(const Weir__OptimizerSpec *spec, uint32_t elems, 
     slots[i] = (float)spec->initial_accumulator_value;
 }
 
-static void adagrad_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void adagrad_update(const Weir__OptimizerSpec *spec,
+                                           const struct optimizer_update *update) {
   const float rate = (float)(update->lr / (1 + (double)update->step * spec->lr_decay));
   const float eps = (float)spec->eps;
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);

@@ -44,8 +44,8 @@ static inline __attribute__((always_inline)) void adam_loop(const Weir__Optimize
   }
 }
 
-void adam_step(const Weir__OptimizerSpec *spec, const struct optimizer_update *update, bool is_amsgrad,
-               bool is_decoupled) {
+VECTOR_VARIANTS void adam_step(const Weir__OptimizerSpec *spec, const struct optimizer_update *update,
+                               bool is_amsgrad, bool is_decoupled) {
   struct weight_decay decay = weight_decay_of(spec, update->lr, is_decoupled);
   if (is_amsgrad)
     adam_loop(spec, update, decay, true);

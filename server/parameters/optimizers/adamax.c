@@ -15,7 +15,8 @@ static uint32_t adamax_slots(const Weir__OptimizerSpec *spec) {
   return SLOTS;
 }
 
-static void adamax_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void adamax_update(const Weir__OptimizerSpec *spec,
+                                          const struct optimizer_update *update) {
   const float rate = (float)(update->lr / bias_correction(spec->betas[0], update->step));
   const float share1 = (float)(1 - spec->betas[0]);
   const float beta2 = (float)spec->betas[1], eps = (float)spec->eps;

@@ -1,10 +1,12 @@
 /* What optimizers share that treat each element by itself. Scalars are computed in f64 from the step alone,
-   so that a resumed run goes on with the same numbers; elements are f32, in loops that become vector code. */
+   so that a resumed run goes on with the same numbers; elements are f32, in loops that become vector code
+   (VECTOR_VARIANTS before the function that holds one). */
 #ifndef WEIR_SERVER_PARAMETERS_OPTIMIZERS_ELEMENTWISE_H
 #define WEIR_SERVER_PARAMETERS_OPTIMIZERS_ELEMENTWISE_H
 
 #include <math.h>
 
+#include "common/vector_variants.h"
 #include "server/parameters/optimizer.h"
 
 /* The present and the next value of one slot, f32[elems] each; may be the same memory. */

@@ -14,7 +14,8 @@ static uint32_t lion_slots(const Weir__OptimizerSpec *spec) {
   return SLOTS;
 }
 
-static void lion_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void lion_update(const Weir__OptimizerSpec *spec,
+                                        const struct optimizer_update *update) {
   const float lr = (float)update->lr;
   const float share1 = (float)(1 - spec->betas[0]), share2 = (float)(1 - spec->betas[1]);
   const struct weight_decay decay = weight_decay_of(spec, update->lr, true);

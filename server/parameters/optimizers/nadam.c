@@ -37,7 +37,8 @@ static double momentum_product(const Weir__OptimizerSpec *spec, double t) {
   return pow(spec->betas[0], t) * exp(-sum);
 }
 
-static void nadam_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void nadam_update(const Weir__OptimizerSpec *spec,
+                                         const struct optimizer_update *update) {
   const double t = (double)update->step + 1, momentum = momentum_at(spec, t);
   const double product = momentum_product(spec, t), next_momentum = momentum_at(spec, t + 1);
   const float grad_rate = (float)(update->lr * (1 - momentum) / (1 - product));

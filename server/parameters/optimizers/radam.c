@@ -25,7 +25,8 @@ static double rectification(double beta2, uint64_t step) {
   return sqrt((length - 4) * (length - 2) * end / ((end - 4) * (end - 2) * length));
 }
 
-static void radam_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void radam_update(const Weir__OptimizerSpec *spec,
+                                         const struct optimizer_update *update) {
   const double trust = rectification(spec->betas[1], update->step);
   const double rate = update->lr / bias_correction(spec->betas[0], update->step);
   const float adaptive_rate = (float)(rate * trust * sqrt(bias_correction(spec->betas[1], update->step)));

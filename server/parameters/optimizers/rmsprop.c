@@ -47,7 +47,8 @@ static inline __attribute__((always_inline)) void rmsprop_loop(const Weir__Optim
   }
 }
 
-static void rmsprop_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void rmsprop_update(const Weir__OptimizerSpec *spec,
+                                           const struct optimizer_update *update) {
   if (spec->momentum > 0 && spec->centered)
     rmsprop_loop(spec, update, true, true);
   else if (spec->momentum > 0)

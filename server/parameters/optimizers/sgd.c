@@ -54,7 +54,8 @@ static inline __attribute__((always_inline)) void sgd_loop(const Weir__Optimizer
   }
 }
 
-static void sgd_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void sgd_update(const Weir__OptimizerSpec *spec,
+                                       const struct optimizer_update *update) {
   bool is_first = update->step == 0;
   if (sgd_slots(spec) == 0)
     sgd_update_plain(spec, update);

@@ -1,6 +1,6 @@
 /* Loops for several widths of vectors. */
-#ifndef WEIR_WORKER_VECTOR_VARIANTS_H
-#define WEIR_WORKER_VECTOR_VARIANTS_H
+#ifndef WEIR_COMMON_VECTOR_VARIANTS_H
+#define WEIR_COMMON_VECTOR_VARIANTS_H
 
 /* For functions that hold loops which the compiler turns into vector instructions: a variant for each width,
    chosen when the program starts. All give the same bits. */

@@ -3,7 +3,7 @@
 words of a sentence come in the opposite order, each replaced by its partner in a dictionary of 4,096 words.
 
     python examples/translate.py examples/translate     # writes the model and the sentences into that folder
-    weir train examples/translate.yaml --workers 2
+    weir train examples/translate.yaml --data-root examples --workers 2
 
 Needs torch, onnx and numpy. Sentences have 3 to 8 words; shorter ones are padded with 0, which the loss ignores."""
 import math

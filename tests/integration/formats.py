@@ -1,6 +1,7 @@
 """Small files of every data format, of the same few samples; a row of format.def is a function here.
 
 A function writes one part of a dataset, "train" or "eval", into a folder and returns the keys of its source."""
+import base64
 import io
 import os
 import random
@@ -95,6 +96,14 @@ def write_text(folder, part, data):
     return f"file: {put(folder, part + '.txt', content.encode())}, context: {CONTEXT}, stride: 1"
 
 
+JPEG = base64.b64decode(  # 32 x 32 gradients over a chessboard, as PIL writes them with a quality of 30
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABsSFBcUERsXFhceHBsgKEIrKCUlKFE6PTBCYFVlZF9VXVtqeJmBanGQc1tdhbWGkJ6jq62rZ4C8ybqm"
+    "x5moq6T/2wBDARweHigjKE4rK06kbl1upKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKSkpKT/wAARCAAgACAD"
+    "ASIAAhEBAxEB/8QAGAABAQEBAQAAAAAAAAAAAAAAAwQBAgX/xAAWEAADAAAAAAAAAAAAAAAAAAAAAgP/xAAXAQEBAQEAAAAAAAAAAAAAAAADBQEG"
+    "/8QAGhEAAgIDAAAAAAAAAAAAAAAAAAIDERIUYf/aAAwDAQACEQMRAD8A8BZlqzFWZizGZ9btmRSZBLMsWYyzMWYLPrdspRSZArMsWYyzOVmCz63b"
+    "OeikyCWZYsxlmYswGfW7ZSikyP/Z")
+
+
 def png(pixels):
     """u8[channels, side, side] as a file."""
     def chunk(name, content):
@@ -107,10 +116,15 @@ def png(pixels):
 
 
 def write_images(folder, part, data):
+    """The first sample is a JPEG."""
     for label in range(CLASSES):
         os.makedirs(f"{folder.path}/{part}/class-{label}", exist_ok=True)
     for i, label in enumerate(data.labels):
-        put(folder, f"{part}/class-{label}/{i}.png", png(data.images[i * PIXELS:(i + 1) * PIXELS]))
+        name = f"{part}/class-{label}/{i}"
+        if i == 0:
+            put(folder, name + ".jpg", JPEG)
+        else:
+            put(folder, name + ".png", png(data.images[i * PIXELS:(i + 1) * PIXELS]))
     return f"folder: {part}"
 
 

@@ -96,18 +96,22 @@ static int remove_folder(void **state) {
   return rmdir(folder);
 }
 
-static Weir__RunSpec *make_spec(const char *images, const char *labels) {
+static Weir__RunSpec *make_transformed_spec(const char *images, const char *labels, const char *transforms) {
   struct err err = ERR_NONE;
   Weir__RunSpec *spec;
   char *text = mem_printf("name: t\nmodel: {onnx: m}\ndata:\n  root: %s\n"
                           "  train: {format: idx, images: %s, labels: %s}\n"
-                          "  transforms: [{scale: 0.5}, {normalize: {mean: [1], std: [2]}}]\n"
+                          "  transforms: [%s]\n"
                           "train: {epochs: 3, batch: 4, microbatches: 2, seed: 1, optimizer: {lr: 1}}\n",
-                          folder, images, labels);
+                          folder, images, labels, transforms);
   if (spec_read("t", text, strlen(text), &spec, &err) || spec_check(spec, &err))
     fail_msg("%s", err.text);
   free(text);
   return spec;
+}
+
+static Weir__RunSpec *make_spec(const char *images, const char *labels) {
+  return make_transformed_spec(images, labels, "{scale: 0.5}, {normalize: {mean: [1], std: [2]}}");
 }
 
 static void refuse(const char *images, const char *labels, enum err_code code, const char *wanted) {
@@ -443,6 +447,56 @@ static void evaluation_covers_every_sample_once(void **state) {
   spec_free(spec);
 }
 
+/* Epochs of 10 samples, batches of 4: whole batches of each cut are put side by side. */
+static void augmentation_does_not_depend_on_how_a_batch_is_cut(void **state) {
+  enum { BATCH = 4, WHOLE_STEPS = 7 };
+  static float drawn[3][WHOLE_STEPS][BATCH * PIXELS];
+  static const uint32_t cuts[3] = {1, 2, 4};
+  struct value values[2] = {image_input, label_input};
+  int inputs[2] = {0, 1};
+  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
+  const char *columns[1] = {""};
+  struct model model = {.train = &graph,
+                        .n_columns = 1,
+                        .has_labels = true,
+                        .labels = four_classes,
+                        .input_columns = columns,
+                        .label_column = ""};
+  static const char text[] = "{random_crop: {size: [2, 3], padding: 2}}";
+  (void)state;
+  for (int c = 0; c < 3; c++) {
+    struct err err = ERR_NONE;
+    struct dataset *dataset;
+    struct loader *loader;
+    struct plan plan;
+    Weir__RunSpec *spec = make_transformed_spec("images", "labels", text);
+    spec->data->shuffle = false;
+    spec->train->microbatches = cuts[c];
+    values[0].shape.dim[0] = values[1].shape.dim[0] = BATCH / cuts[c];
+    assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+    assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
+    assert_int_equal(plan.steps, WHOLE_STEPS);
+    if (loader_new(&model, &plan, spec, dataset, NULL, 2, &loader, &err))
+      fail_msg("%s", err.text);
+    for (uint64_t step = 0; step < WHOLE_STEPS; step++)
+      for (uint32_t m = 0; m < cuts[c]; m++) {
+        size_t elems = BATCH / cuts[c] * PIXELS;
+        struct loader_batch *batch;
+        loader_expect(loader, step, 0, m % 2 ? cuts[c] : 1);
+        batch = loader_train(loader, step, m);
+        memcpy(drawn[c][step] + m * elems, batch->inputs[0], elems * sizeof(float));
+        loader_put(loader, batch);
+      }
+    loader_free(loader);
+    dataset_close(dataset);
+    spec_free(spec);
+  }
+  assert_memory_equal(drawn[0], drawn[1], sizeof drawn[0]);
+  assert_memory_equal(drawn[0], drawn[2], sizeof drawn[0]);
+  /* Steps 0 and 5 begin with samples 0 .. 3 of two epochs. */
+  assert_memory_not_equal(drawn[0][0], drawn[0][5], sizeof drawn[0][0]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bad_file_is_refused_with_its_name_and_cause),
@@ -457,6 +511,7 @@ int main(void) {
       cmocka_unit_test(a_step_whose_labels_are_all_ignored_has_scale_0),
       cmocka_unit_test(batches_made_ahead_equal_batches_made_now),
       cmocka_unit_test(evaluation_covers_every_sample_once),
+      cmocka_unit_test(augmentation_does_not_depend_on_how_a_batch_is_cut),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,13 +1,16 @@
-/* The loader: batches of graph inputs, made ahead by a thread of its own. */
+/* The loader: batches of graph inputs, made ahead by threads of its own. */
 #include "worker/data/loader.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "common/random.h"
 #include "worker/data/mixing.h"
 
 static const uint64_t STREAM_MIXING = UINT64_MAX - 1;
+
+enum { SLOTS_PER_THREAD = 2 };
 
 enum slot_state { SLOT_FREE, SLOT_MAKING, SLOT_READY, SLOT_TAKEN };
 
@@ -35,8 +38,10 @@ struct loader {
   double *label_weights; /* [train samples] what the labels of each add to a step's denominator */
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  pthread_t thread;
-  bool is_stopping, has_thread;
+  pthread_t *threads;
+  int n_threads;
+  bool is_stopping;
+  uint64_t wait_ns;     /* what callers have waited */
   uint64_t scaled_step; /* whose scale is known */
   float scale;          /* negative before the first is */
   uint64_t step;        /* expected: microbatches [begin, end) from this step on */
@@ -226,8 +231,10 @@ static int weigh_labels(struct loader *loader, struct err *err) {
 }
 
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
-               struct dataset *train, struct dataset *eval, int slots, struct loader **out, struct err *err) {
+               struct dataset *train, struct dataset *eval, int threads, struct loader **out,
+               struct err *err) {
   struct loader *loader = mem_new(sizeof *loader);
+  int slots = threads * SLOTS_PER_THREAD;
   *out = NULL;
   loader->plan = plan;
   loader->spec = spec;
@@ -248,8 +255,9 @@ int loader_new(const struct model *model, const struct plan *plan, const Weir__R
       err_set(err, ERR_NO_MEMORY, "no memory for %d batches of inputs ahead", slots);
       goto out;
     }
-  CHECK(pthread_create(&loader->thread, NULL, prefetch_main, loader) == 0);
-  loader->has_thread = true;
+  loader->threads = mem_new((size_t)threads * sizeof *loader->threads);
+  for (; loader->n_threads < threads; loader->n_threads++)
+    CHECK(pthread_create(&loader->threads[loader->n_threads], NULL, prefetch_main, loader) == 0);
   *out = loader;
   return 0;
 out:
@@ -264,8 +272,8 @@ void loader_free(struct loader *loader) {
   loader->is_stopping = true;
   pthread_cond_broadcast(&loader->changed);
   pthread_mutex_unlock(&loader->lock);
-  if (loader->has_thread)
-    pthread_join(loader->thread, NULL);
+  for (int i = 0; i < loader->n_threads; i++)
+    pthread_join(loader->threads[i], NULL);
   for (int i = 0; i < loader->n_slots; i++)
     slot_fini(loader, &loader->slots[i]);
   for (struct slot *slot = loader->spare, *next; slot; slot = next) {
@@ -273,6 +281,7 @@ void loader_free(struct loader *loader) {
     slot_fini(loader, slot);
     free(slot);
   }
+  free(loader->threads);
   free(loader->slots);
   free(loader->label_weights);
   pthread_cond_destroy(&loader->changed);
@@ -304,7 +313,12 @@ static struct slot *take_spare_locked(struct loader *loader) {
   return slot;
 }
 
+static void add_wait(struct loader *loader, uint64_t begin_ns) {
+  __atomic_fetch_add(&loader->wait_ns, clock_now_ns() - begin_ns, __ATOMIC_RELAXED);
+}
+
 struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t microbatch) {
+  uint64_t begin_ns = clock_now_ns();
   struct slot *slot;
   pthread_mutex_lock(&loader->lock);
   while ((slot = find_slot_locked(loader, step, microbatch)) && slot->state == SLOT_MAKING)
@@ -312,6 +326,7 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
   if (slot) {
     slot->state = SLOT_TAKEN;
     pthread_mutex_unlock(&loader->lock);
+    add_wait(loader, begin_ns);
     return &slot->batch;
   }
   slot = take_spare_locked(loader);
@@ -319,6 +334,7 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
   slot->step = step;
   slot->microbatch = microbatch;
   make_train(loader, slot);
+  add_wait(loader, begin_ns);
   return &slot->batch;
 }
 
@@ -333,7 +349,7 @@ static void ignore_repeated(const struct loader *loader, struct loader_batch *ba
 struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t part) {
   uint32_t samples = loader->plan->microbatch_samples, valid;
   uint64_t first = (uint64_t)chunk * loader->plan->eval_chunk_samples + (uint64_t)part * samples;
-  uint64_t *indices;
+  uint64_t *indices, begin_ns = clock_now_ns();
   struct slot *slot;
   if (first >= loader->plan->eval_samples)
     return NULL;
@@ -350,6 +366,7 @@ struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t
   if (loader->labels->classes > 0)
     ignore_repeated(loader, &slot->batch);
   free(indices);
+  add_wait(loader, begin_ns);
   return &slot->batch;
 }
 
@@ -370,4 +387,8 @@ int loader_check(struct loader *loader, struct err *err) {
   if (dataset_check(loader->train, err))
     return err->code;
   return loader->eval ? dataset_check(loader->eval, err) : 0;
+}
+
+double loader_wait_seconds(const struct loader *loader) {
+  return clock_seconds(__atomic_load_n(&loader->wait_ns, __ATOMIC_RELAXED));
 }

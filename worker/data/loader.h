@@ -1,4 +1,4 @@
-/* The loader: batches of graph inputs, made ahead by a thread of its own. */
+/* The loader: batches of graph inputs, made ahead by threads of its own. */
 #ifndef WEIR_WORKER_DATA_LOADER_H
 #define WEIR_WORKER_DATA_LOADER_H
 
@@ -16,10 +16,11 @@ struct loader_batch {
 };
 
 /* Takes what it needs from model (its inputs' names, dtypes and shapes) and checks the datasets against it.
-   eval may be NULL. slots: batches made ahead (at least twice the executors). model, plan, spec and datasets
-   outlive the loader. Errors: those of dataset_bind, NO_MEMORY. */
+   eval may be NULL. threads: make batches ahead, two for each of them: at least as many as executors. model,
+   plan, spec and datasets outlive the loader. Errors: those of dataset_bind, NO_MEMORY. */
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
-               struct dataset *train, struct dataset *eval, int slots, struct loader **out, struct err *err);
+               struct dataset *train, struct dataset *eval, int threads, struct loader **out,
+               struct err *err);
 void loader_free(struct loader *loader); /* every batch was put back; NULL is ignored */
 
 /* What this worker will ask for next: its microbatches [begin, end) from `step` on. Any thread; newest wins.
@@ -37,5 +38,9 @@ void loader_put(struct loader *loader, struct loader_batch *batch);
 
 /* Whether the batches so far hold what the files held; else the error of dataset_check. Any thread. */
 int loader_check(struct loader *loader, struct err *err);
+
+/* How long callers of loader_train and loader_eval have waited for their batches, all together. Any thread.
+ */
+double loader_wait_seconds(const struct loader *loader);
 
 #endif

@@ -12,7 +12,8 @@
 #include "common/spec.h"
 #include "worker/train/load_memory.h"
 
-enum { BATCHES_PER_EXECUTOR = 2 };
+/* Few executors may be fast ones, for which one thread does not decode enough images. */
+enum { LOADER_THREADS_LEAST = 4 };
 
 static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
                              struct loaded *loaded, struct err *err);
@@ -83,9 +84,12 @@ static int check_memory(const struct load_options *options, const struct loaded 
 static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
                              struct loaded *loaded, struct err *err) {
   const struct plan *plan = &loaded->plan;
+  int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  threads = threads < LOADER_THREADS_LEAST ? threads : LOADER_THREADS_LEAST;
+  threads = options->executors > threads ? options->executors : threads;
   if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
       check_memory(options, loaded, err))
     return err->code;
-  return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval,
-                    options->executors * BATCHES_PER_EXECUTOR, &loaded->loader, err);
+  return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval, threads, &loaded->loader,
+                    err);
 }

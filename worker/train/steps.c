@@ -125,8 +125,8 @@ static void steps_advance(struct run *run) {
     steps_tell_reducer(run, reducer_begin);
     loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
   } else
-    log_event(LOG_INFO, "worker", "last_version", "run=%s version=%llu", run->load->run,
-              (unsigned long long)version);
+    log_event(LOG_INFO, "worker", "last_version", "run=%s version=%llu data_wait_seconds=%.3f",
+              run->load->run, (unsigned long long)version, loader_wait_seconds(run->loaded.loader));
 }
 
 static bool stage_begin(const struct plan *plan, struct stage *stage, struct weights_set *set,

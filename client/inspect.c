@@ -1,11 +1,13 @@
 /* weir inspect: what Weir sees in an ONNX file. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/command.h"
 #include "client/inspection.h"
 #include "client/model_file.h"
 #include "client/output.h"
+#include "client/submission.h"
 #include "common/graph/graph.h"
 
 enum { SHAPE_TEXT = 96, BATCH_MAX = 1 << 20 };
@@ -28,16 +30,23 @@ static void print_layers(const struct inspection *inspection) {
   table_fini(&table);
 }
 
+static bool has_groups(const struct inspection *inspection) {
+  return inspection->spec && inspection->spec->train->optimizer->n_groups > 0;
+}
+
 static void print_tensors(const struct inspection *inspection) {
   static const char *const headings[] = {"TENSOR", "SHAPE", "TYPE", "ROLE", NULL};
+  static const char *const headings_with_group[] = {"TENSOR", "SHAPE", "TYPE", "ROLE", "GROUP", NULL};
   struct table table;
-  table_init(&table, headings);
+  table_init(&table, has_groups(inspection) ? headings_with_group : headings);
   for (int i = 0; i < inspection->n_tensors; i++) {
     const struct tensor_role *tensor = &inspection->tensors[i];
-    char shape[SHAPE_TEXT];
+    char shape[SHAPE_TEXT], group[OUTPUT_TEXT_MAX] = "";
     const char *cells[] = {tensor->name,
                            tensor->value ? shape_text(&tensor->value->shape, shape, sizeof shape) : "-",
-                           tensor->value ? dtype_name(tensor->value->dtype) : "-", tensor->role};
+                           tensor->value ? dtype_name(tensor->value->dtype) : "-", tensor->role, group};
+    if (tensor->group >= 0)
+      snprintf(group, sizeof group, "groups[%d]", tensor->group);
     table_row(&table, cells);
   }
   table_print(&table, stdout);
@@ -81,9 +90,10 @@ static void print_totals(const struct inspection *inspection) {
          output_bytes(memory->weights_bytes, a), output_bytes(memory->gradients_bytes, b),
          output_bytes(memory->gradients_bytes, c));
   if (inspection->n_batch_norms)
-    printf("batch norm     %d of %d train (model.batch_norm: auto)\n", inspection->n_training_batch_norms,
-           inspection->n_batch_norms);
-  output_lost(stdout, "note           ", model->train);
+    printf("batch norm     %d of %d train (model.batch_norm: %s)\n", inspection->n_training_batch_norms,
+           inspection->n_batch_norms, inspection->spec ? inspection->spec->model->batch_norm : "auto");
+  if (!inspection->spec) /* of a submission it was said when it was loaded */
+    output_lost(stdout, "note           ", model->train);
 }
 
 static void print_text(const struct inspection *inspection) {
@@ -113,31 +123,46 @@ static int64_t batch_of_file(const void *bytes, size_t size) {
   return batch;
 }
 
+static bool is_spec(const char *path) {
+  const char *dot = strrchr(path, '.');
+  return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
+/* A model, or a spec with the one that it names. *batch: that of a microbatch. */
+static int read_input(const char *path, struct submission *input, int64_t *batch, struct err *err) {
+  if (!is_spec(path)) {
+    if (model_file_read(path, &input->onnx, &input->onnx_size, err) == 0)
+      *batch = batch_of_file(input->onnx, input->onnx_size);
+  } else if (submission_load(input, path, err) == 0)
+    *batch = input->spec->train->batch / input->spec->train->microbatches;
+  return err->code;
+}
+
 static int inspect_run(const struct args *args) {
-  struct inspection inspection;
-  int64_t batch = args_count(args, "batch");
+  struct inspection inspection = {0};
+  struct submission input = {0};
+  int64_t batch = 0, given = args_count(args, "batch");
   struct err err = ERR_NONE;
-  void *bytes;
-  size_t size;
-  if (model_file_read(args->arguments[0], &bytes, &size, &err))
-    return command_fail(&err);
-  if (batch == 0)
-    batch = batch_of_file(bytes, size);
-  if (inspection_open(&inspection, bytes, size, (int)batch, &err))
+  if (read_input(args->arguments[0], &input, &batch, &err))
+    goto out;
+  if (inspection_open(&inspection, input.onnx, input.onnx_size, input.spec, (int)(given ? given : batch),
+                      &err))
     err_prefix(&err, "%s", args->arguments[0]);
   else if (args_flag(args, "json"))
     inspection_print_json(&inspection, stdout);
   else
     print_text(&inspection);
+out:
   inspection_close(&inspection);
-  free(bytes);
+  submission_fini(&input);
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
 static const struct option_def inspect_options[] = {
     {"batch", 0, OPTION_COUNT, "N", NULL, 1, BATCH_MAX,
-     "Samples of a microbatch: shapes, work and memory are shown for it. Default: what the file was exported "
-     "for, or 1."},
+     "Samples of a microbatch: shapes, work and memory are shown for it. Default: the spec's; of a model "
+     "what "
+     "the file was exported for, or 1."},
     {"json", 0, OPTION_FLAG, NULL, NULL, 0, 0, "Print JSON instead of tables."},
     {0},
 };
@@ -145,18 +170,22 @@ static const struct option_def inspect_options[] = {
 const struct command_def command_inspect = {
     .name = "inspect",
     .summary = "show what is in an ONNX file, and what would be trained",
-    .arguments = "FILE.onnx",
+    .arguments = "FILE.onnx|SPEC.yaml",
     .min_arguments = 1,
     .max_arguments = 1,
-    .description = "Reads an ONNX model as a run would and prints its layers with their output shapes and "
-                   "work, its tensors, "
-                   "and what training it needs in memory: 'trained' tensors have a gradient path to the "
-                   "loss, a 'statistic' is "
-                   "updated by batch norm, 'frozen' ones stay as they are. A model that cannot be trained is "
-                   "refused with "
-                   "everything unsupported named at once, and exit status 2.",
+    .description =
+        "Reads an ONNX model as a run would and prints its layers with their output shapes and "
+        "work, its tensors, "
+        "and what training it needs in memory: 'trained' tensors have a gradient path to the "
+        "loss, a 'statistic' is "
+        "updated by batch norm, 'frozen' ones stay as they are. A model that cannot be trained is "
+        "refused with "
+        "everything unsupported named at once, and exit status 2.\n\n"
+        "Of a spec it shows the model as that run would train it: with its loss, what it freezes, and "
+        "which of train.optimizer.groups a tensor is in.",
     .options = inspect_options,
     .examples = "weir inspect cnn.onnx --batch 32\n"
+                "weir inspect spec.yaml\n"
                 "weir inspect cnn.onnx --json | jq .parameters\n",
     .run = inspect_run,
 };

@@ -86,6 +86,7 @@ static void list_tensors(struct inspection *inspection) {
     struct tensor_role *tensor = &inspection->tensors[i];
     tensor->name = initializer->name;
     tensor->role = initializer->param >= 0 ? "trained" : initializer->statistic >= 0 ? "statistic" : "frozen";
+    tensor->group = initializer->param >= 0 ? (int)model->params[initializer->param].group - 1 : -1;
     inspection->n_frozen += initializer->param < 0 && initializer->statistic < 0;
     for (int g = 0; g < 2 && !tensor->value; g++) {
       int at = names_find(&names[g], initializer->name);
@@ -105,10 +106,10 @@ static void count_batch_norms(struct inspection *inspection) {
   }
 }
 
-int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes, int samples,
-                    struct err *err) {
-  *inspection = (struct inspection){.samples = samples};
-  if (model_open(onnx, size_bytes, NULL, samples, &inspection->model, err))
+int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes,
+                    const Weir__RunSpec *spec, int samples, struct err *err) {
+  *inspection = (struct inspection){.spec = spec, .samples = samples};
+  if (model_open(onnx, size_bytes, spec, samples, &inspection->model, err))
     return err->code;
   inspection->output = &inspection->model->eval->values[inspection->model->eval->outputs[0]];
   list_layers(inspection);

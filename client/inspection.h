@@ -18,6 +18,7 @@ struct layer {
 struct tensor_role {
   const char *name, *role;   /* "trained", "statistic", "frozen" */
   const struct value *value; /* NULL: nothing reads it */
+  int group;                 /* of train.optimizer.groups that trains it; -1: none */
 };
 
 struct operator_count {
@@ -26,6 +27,7 @@ struct operator_count {
 };
 
 struct inspection {
+  const Weir__RunSpec *spec; /* the caller's; NULL: a look at the file alone */
   struct model *model;
   int samples;
   const struct value *output; /* the model's, before the loss */
@@ -40,9 +42,10 @@ struct inspection {
   int n_batch_norms, n_training_batch_norms;
 };
 
-/* Errors: those of model_open. Closed with inspection_close, also after an error. */
-int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes, int samples,
-                    struct err *err);
+/* spec: NULL, or checked, and good until the inspection is closed. Errors: those of model_open. Closed with
+   inspection_close, also after an error. */
+int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes,
+                    const Weir__RunSpec *spec, int samples, struct err *err);
 void inspection_close(struct inspection *inspection);
 
 void inspection_print_json(const struct inspection *inspection, FILE *file);

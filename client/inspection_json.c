@@ -27,6 +27,8 @@ static json_t *tensors_json(const struct inspection *inspection) {
   for (int i = 0; i < inspection->n_tensors; i++) {
     const struct tensor_role *role = &inspection->tensors[i];
     json_t *tensor = json_pack("{s:s, s:s}", "name", role->name, "role", role->role);
+    if (role->group >= 0)
+      json_object_set_new(tensor, "group", json_integer(role->group));
     if (role->value) {
       json_object_set_new(tensor, "shape", shape_json(&role->value->shape));
       json_object_set_new(tensor, "type", json_string(dtype_name(role->value->dtype)));

@@ -1,5 +1,6 @@
 """Parameter groups and the average of the weights, in whole runs: the same bits whoever computed and whoever died, from a
 coordinator and from a store, and one clear line where there is no average."""
+import json
 import os
 import signal
 
@@ -92,6 +93,24 @@ def test_a_run_without_an_average_says_so_in_one_line():
                        status=2).stderr
         assert "keeps no average of its weights: its spec has no train.average" in refused, refused
         assert refused.count("\n") == 1 and not os.path.exists(folder.file("x.onnx"))
+
+
+def test_inspect_of_a_spec_tells_which_group_trains_a_tensor():
+    with Folder() as folder:
+        spec = write_spec(folder)
+        tensors = {tensor["name"]: tensor for tensor in json.loads(weir("inspect", spec, "--json").stdout)["tensors"]}
+        found = {name: (tensor["role"], tensor.get("group")) for name, tensor in tensors.items()}
+        assert found["conv1.weight"] == ("frozen", None)
+        assert found["conv1.bias"] == ("trained", 0), "the first group that names it has it"
+        assert found["fc1.weight"] == ("trained", 1)
+        assert found["conv2.weight"] == ("trained", None)
+        assert found["bn1.running_mean"] == ("statistic", None)
+        assert "groups[1]" in weir("inspect", spec).stdout
+        with open(spec) as file:
+            text = file.read()
+        folder.file("wrong.yaml", text.replace("conv1.*", "conv9.*"))
+        refused = weir("inspect", folder.file("wrong.yaml"), status=2).stderr
+        assert "train.optimizer.groups[2].params: 'conv9.*' matches no initializer" in refused, refused
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ static void open_inspection(struct inspection *inspection, struct onnx_build *bu
   struct err err = ERR_NONE;
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  if (inspection_open(inspection, bytes, size, samples, &err))
+  if (inspection_open(inspection, bytes, size, NULL, samples, &err))
     fail_msg("%s", err.text);
   onnx_build_fini(build);
 }

@@ -18,7 +18,7 @@ struct optimizer_window {
   uint32_t count;
 };
 
-enum { OPTIMIZER_PHASES_MAX = 2, OPTIMIZER_WINDOWS_MAX = 8 };
+enum { OPTIMIZER_PHASES_MAX = 2, OPTIMIZER_WINDOWS_MAX = 12 };
 
 /* One update of one block, or of one piece of it where the row asks for sums over tensors. Nothing aliases,
    but next_slots and slots, which are the same memory but where a checkpoint still refers to the slots: an

@@ -25,6 +25,9 @@ OPTIMIZERS = {
     "adadelta": "lr: 0.5",
     "rmsprop": "lr: 0.002, centered: true, momentum: 0.5",
     "lion": "lr: 0.002, weight_decay: 0.1",
+    "lamb": "lr: 0.01, weight_decay: 0.01",
+    "lars": "lr: 2, weight_decay: 0.001",
+    "adafactor": "lr: 0.01",
 }
 SCHEDULES = {
     "constant": "warmup_steps: 3",

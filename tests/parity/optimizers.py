@@ -34,13 +34,61 @@ class Lion(OPTIM.Optimizer):
                 m.copy_(beta2 * m + (1 - beta2) * p.grad)
 
 
+class Lamb(OPTIM.Optimizer):
+    """You et al. (2020), algorithm 2; PyTorch has none."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0, bias_correction=True):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+                                  "bias_correction": bias_correction})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                state = self.state[p]
+                t = state["t"] = state.get("t", 0) + 1
+                m, v = (state.setdefault(key, torch.zeros_like(p)) for key in "mv")
+                m.copy_(beta1 * m + (1 - beta1) * p.grad)
+                v.copy_(beta2 * v + (1 - beta2) * p.grad ** 2)
+                lack1, lack2 = (1 - beta1 ** t, 1 - beta2 ** t) if group["bias_correction"] else (1, 1)
+                r = m / lack1 / ((v / lack2).sqrt() + group["eps"]) + group["weight_decay"] * p
+                ratio = p.norm() / r.norm() if p.norm() > 0 and r.norm() > 0 else 1
+                p -= group["lr"] * ratio * r
+
+
+class Lars(OPTIM.Optimizer):
+    """You et al. (2017), algorithm 1; PyTorch has none."""
+
+    def __init__(self, params, lr, momentum=0.9, weight_decay=0.0, trust_coefficient=0.001, eps=1e-8):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay,
+                                  "trust_coefficient": trust_coefficient, "eps": eps})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                weights, grads, decay, local = p.norm(), p.grad.norm(), group["weight_decay"], 1
+                if weights > 0 and grads > 0:
+                    local = group["trust_coefficient"] * weights / (grads + decay * weights + group["eps"])
+                v = self.state[p].setdefault("v", torch.zeros_like(p))
+                v.copy_(group["momentum"] * v + group["lr"] * local * (p.grad + decay * p))
+                p -= v
+
+
+def adafactor(params, eps=2.0 ** -23, eps2=1e-3, **options):
+    """PyTorch's default of eps is that of the weights' type, and ours are float32."""
+    return OPTIM.Adafactor(params, eps=(eps, eps2), **options)
+
+
 def amsgrad(params, **options):
     return OPTIM.Adam(params, amsgrad=True, **options)
 
 
 MAKERS = {"sgd": OPTIM.SGD, "adam": OPTIM.Adam, "adamw": OPTIM.AdamW, "amsgrad": amsgrad, "nadam": OPTIM.NAdam,
           "radam": OPTIM.RAdam, "adamax": OPTIM.Adamax, "adagrad": OPTIM.Adagrad, "adadelta": OPTIM.Adadelta,
-          "rmsprop": OPTIM.RMSprop, "lion": Lion}
+          "rmsprop": OPTIM.RMSprop, "lion": Lion, "lamb": Lamb, "lars": Lars,
+          "adafactor": adafactor}
 
 
 def case(name, lr, schedule=None, **options):
@@ -85,6 +133,13 @@ CASES = [
     case("rmsprop", 0.02, centered=True, momentum=0.5, weight_decay=0.1, alpha=0.9),
     case("lion", 0.05),
     case("lion", 0.05, betas=[0.7, 0.9], weight_decay=0.1),
+    case("lamb", 0.02),
+    case("lamb", 0.02, betas=[0.8, 0.95], eps=0.001, weight_decay=0.1),
+    case("lamb", 0.02, bias_correction=False, schedule={"name": "cosine", "warmup_steps": 5}),
+    case("lars", 1.0, trust_coefficient=0.02),
+    case("lars", 2.0, momentum=0.5, weight_decay=0.1, eps=0.1),
+    case("adafactor", 0.05),
+    case("adafactor", 0.05, beta2_decay=-0.5, eps=0.01, eps2=0.1, d=2.0, weight_decay=0.1),
 ]
 
 

@@ -10,8 +10,8 @@
 struct launcher;
 
 struct launcher_options {
-  const char *logs;  /* folder of the children's output, NAME.log each; exists */
-  const char *store; /* URL; the children are told by their environment, for it may be a secret */
+  const char *logs;      /* folder of the children's output, NAME.log each; exists */
+  const char *store;     /* URL; the children are told by their environment, for it may be a secret */
   const char *data_root; /* of the workers, an absolute path */
   int servers, workers;
   int threads;  /* of a worker */

@@ -224,12 +224,14 @@ static int read_all(struct csv *csv, const Weir__DataSource *spec, struct err *e
 /* Hands the memory over. */
 static void finish_column(struct csv_column *from, struct column *to) {
   size_t bytes = (size_t)from->used * (from->is_float ? sizeof(float) : sizeof(int64_t));
-  void *fitting = realloc(from->memory, bytes);
+  void *memory = realloc(from->memory, bytes);
+  if (memory)
+    from->memory = memory;
   *to = (struct column){.name = from->name,
                         .dtype = from->is_float ? DTYPE_F32 : DTYPE_I64,
                         .sample = {from->n > 1, {from->n}},
                         .samples = from->used / (uint64_t)from->n,
-                        .memory = fitting ? fitting : from->memory};
+                        .memory = from->memory};
   to->data = to->memory;
   from->memory = NULL;
 }

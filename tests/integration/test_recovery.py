@@ -1,7 +1,7 @@
 """Servers and coordinators die in mid-run, and the run ends in the same bits as if nobody had.
 
-The model has batch norm and dropout, and each checkpoint falls on an evaluation: whatever a roll-back could forget
-would show in the weights, or in a step's loss."""
+The model has batch norm and dropout, the optimizer two slots and a momentum that is a product over all steps, and each
+checkpoint falls on an evaluation: whatever a roll-back could forget would show in the weights, or in a step's loss."""
 import os
 import signal
 import time
@@ -10,6 +10,7 @@ from harness import (Cluster, Folder, Process, assert_recovered, children_of, ma
                      read_metrics, wait_for, weir)
 
 STEPS, EVERY = 240, 10
+OPTIMIZER = ("{name: sgd, lr: 0.05, momentum: 0.9}", "{name: nadam, lr: 0.004, momentum_decay: 0.1}")
 MODEL = ("lenet", "--channels", "4,8", "--hidden", "400", "--batch-norm", "--dropout", "0.25", "--seed", "3")
 UNDISTURBED = []
 
@@ -18,9 +19,10 @@ def write_spec(folder, every=EVERY):
     """A spec, its model and its data. Checkpoints change nothing of the result."""
     folder.small_data(480, 24)
     path = folder.small_spec(folder.model(*MODEL), 4, STEPS, EVERY)
-    with open(path, "a") as file:
-        file.write(f"checkpoint: {{every_steps: {every}, keep: 2}}\n")
-    return path
+    with open(path) as file:
+        text = file.read().replace(*OPTIMIZER)
+    assert OPTIMIZER[1] in text
+    return folder.file("spec.yaml", text + f"checkpoint: {{every_steps: {every}, keep: 2}}\n")
 
 
 def undisturbed():

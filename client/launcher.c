@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,14 @@ static bool is_final_locked(const struct launcher *launcher, const struct child 
 static bool wait_changed_locked(struct launcher *launcher, uint64_t until_ns);
 static bool is_running_locked(const struct launcher *launcher);
 static void kill_locked(struct launcher *launcher, int signal_number);
+
+int launcher_threads(int given, int workers) {
+  cpu_set_t set;
+  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  if (given > 0)
+    return given;
+  return cores > workers ? cores / workers : 1;
+}
 
 int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err) {
   struct launcher *launcher = mem_new(sizeof *launcher);

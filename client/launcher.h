@@ -18,6 +18,10 @@ struct launcher_options {
   bool restart; /* start a child again that died */
 };
 
+/* Of each worker: as many as given, or by default (0) this machine's cores, those that we may use, shared out
+   among the workers. */
+int launcher_threads(int given, int workers);
+
 /* Starts the coordinator on a free port of 127.0.0.1, waits until it listens, starts the others, and a thread
    that watches over them all: a child that dies is started again, on the port that it had (unless it dies
    over and over right after its start). What is left when one is not is final, and requests STOP_CHILD: no

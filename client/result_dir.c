@@ -27,7 +27,6 @@ static const char *const leftovers[] = {"spec.yaml",
 static bool has_results(const char *path);
 static int folder_open(const char *path, char **absolute, struct err *err);
 static int folder_make(const char *path, struct err *err);
-static int tree_remove(const char *path, struct err *err);
 static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *place);
 
 int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err) {
@@ -42,7 +41,7 @@ int result_dir_make(const char *path, bool is_forced, char **absolute, struct er
   for (size_t i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
     char *leftover = mem_printf("%s/%s", path, leftovers[i]);
     if (access(leftover, F_OK) == 0)
-      tree_remove(leftover, err);
+      result_dir_remove(leftover, err);
     free(leftover);
     if (err->code)
       return err->code;
@@ -96,7 +95,7 @@ static int folder_make(const char *path, struct err *err) {
   return err->code;
 }
 
-static int tree_remove(const char *path, struct err *err) {
+int result_dir_remove(const char *path, struct err *err) {
   if (nftw(path, entry_remove, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT))
     return err_errno(err, errno, "cannot remove '%s'", path);
   return ERR_OK;

@@ -16,6 +16,9 @@ int result_dir_make(const char *path, bool is_forced, char **absolute, struct er
  *absolute as above. Errors: INVALID when there is none, IO. */
 int result_dir_reopen(const char *path, char **absolute, struct err *err);
 
+/* Removes a folder and all that is in it. Errors: IO. */
+int result_dir_remove(const char *path, struct err *err);
+
 /* Copies a file's bytes. Errors: IO. */
 int result_dir_copy(const char *from, const char *to, struct err *err);
 

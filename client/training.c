@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,6 @@
 enum { PAUSE_DEADLINE_MS = 3000, PAUSED_MS = 30000, LOST_CHILD_MS = 2000 };
 
 static int worker_count(const struct training *training);
-static int thread_count(const struct training *training, int workers);
 static int check_other_runs(struct training *training, struct err *err);
 static int run_begin(struct training *training, struct err *err);
 static int run_resume(struct training *training, struct err *err);
@@ -39,7 +37,7 @@ int training_launch(struct training *training, struct err *err) {
       .data_root = training->data_root,
       .servers = (int)args_count(args, "servers"),
       .workers = workers,
-      .threads = thread_count(training, workers),
+      .threads = launcher_threads((int)args_count(args, "threads"), workers),
       .restart = !args_flag(args, "no-restart"),
   };
   launcher_start(&options, &training->launcher, err);
@@ -63,17 +61,6 @@ static int worker_count(const struct training *training) {
   int least = (int)training->submission.spec->workers->min;
   int given = (int)args_count(training->args, "workers");
   return given > 0 ? given : least > 0 ? least : 1;
-}
-
-/* By default this machine's cores (those that we may use), shared out among the workers. */
-static int thread_count(const struct training *training, int workers) {
-  int given = (int)args_count(training->args, "threads"), cores = 1;
-  cpu_set_t set;
-  if (given > 0)
-    return given;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    cores = CPU_COUNT(&set);
-  return cores > workers ? cores / workers : 1;
 }
 
 static bool state_is_live(Weir__RunState state) {
@@ -208,7 +195,12 @@ static int weights_save(struct training *training, bool is_average, struct err *
   char *safetensors = mem_printf("%s/%s.safetensors", training->absolute, name);
   request.run = info->run;
   request.average = is_average;
-  if (download_weights(&training->connection, &request, info->parameters, &weights, err))
+  if (info->steps == 0) /* it was only evaluated */
+    download_initial_weights(submission->onnx, submission->onnx_size, submission->spec, info->parameters,
+                             &weights, err);
+  else
+    download_weights(&training->connection, &request, info->parameters, &weights, err);
+  if (err->code)
     goto out;
   if (export_onnx(submission->onnx, submission->onnx_size, submission->spec, weights.params, weights.n_params,
                   weights.state, weights.n_state, onnx, err))

@@ -27,7 +27,11 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
       train->has_steps ? train->steps : (uint64_t)floor(train->epochs * (double)train_samples / train->batch);
   if (train_samples == 0)
     return err_set(err, ERR_INVALID, "data.train: the dataset is empty");
-  if (plan->steps == 0)
+  if (train->has_steps && plan->steps == 0 && eval_samples == 0)
+    return err_set(err, ERR_INVALID,
+                   "data.eval: without train.steps there is nothing to do but evaluate, and "
+                   "the dataset is empty");
+  if (!train->has_steps && plan->steps == 0)
     return err_set(err, ERR_INVALID,
                    "train: %g epochs of %llu samples make no batch of %u: nothing would be trained",
                    train->epochs, (unsigned long long)train_samples, train->batch);
@@ -39,12 +43,16 @@ uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples) {
   return executions * microbatch_samples;
 }
 
+bool plan_is_known(const struct plan *plan) {
+  return plan->train_samples > 0;
+}
+
 bool plan_evaluates(const struct plan *plan, uint64_t version) {
   uint64_t epochs;
-  if (plan->eval_samples == 0 || version == 0 || version > plan->steps)
+  if (plan->eval_samples == 0 || version > plan->steps)
     return false;
-  if (version == plan->steps)
-    return true;
+  if (version == plan->steps || version == 0)
+    return version == plan->steps;
   if (plan->eval_every_steps)
     return version % plan->eval_every_steps == 0;
   epochs =

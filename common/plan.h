@@ -10,8 +10,8 @@
 #include "spec.pb-c.h"
 
 struct plan {
-  uint64_t train_samples, eval_samples; /* eval_samples 0: no eval set */
-  uint64_t steps;                       /* S: the run ends with version S */
+  uint64_t train_samples, eval_samples; /* train_samples 0: no plan yet; eval_samples 0: no eval set */
+  uint64_t steps;                       /* S: the run ends with version S; 0: it is only evaluated */
   uint32_t batch;                       /* samples a step */
   uint32_t microbatches;                /* V */
   uint32_t microbatch_samples;          /* batch / V */
@@ -24,15 +24,17 @@ struct plan {
   bool is_shuffled;
 };
 
-/* Errors: INVALID when the run would have no step. The spec has passed spec_check. */
+/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate. The spec has passed spec_check. */
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err);
 
 /* Samples of an eval chunk whose executions have so many: a multiple of that, at least 128. */
 uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples);
 
-/* True if version v (1..S) is evaluated: v = floor(e * N / batch) for a whole epoch e, or a multiple of
-   eval_every_steps, or S. False for every v without an eval set. */
+bool plan_is_known(const struct plan *plan); /* false of a zeroed one */
+
+/* True if version v (0..S) is evaluated: S, or v > 0 that is floor(e * N / batch) for a whole epoch e, or a
+   multiple of eval_every_steps. False for every v without an eval set. */
 bool plan_evaluates(const struct plan *plan, uint64_t version);
 
 /* True if version v (1..S-1) is to be checkpointed: a multiple of checkpoint_every_steps, or, where the best

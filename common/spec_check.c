@@ -191,15 +191,18 @@ static int check_average(const Weir__AverageSpec *average, struct err *err) {
   return 0;
 }
 
-static int check_train(const Weir__TrainSpec *train, struct err *err) {
+static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *err) {
   if (!train)
     return bad(err, "train", "is missing");
   if (train->has_epochs == train->has_steps)
     return bad(err, "train", "needs either epochs or steps");
   if (train->has_epochs && !(train->epochs > 0 && train->epochs <= 1e6))
     return bad(err, "train.epochs", "must be above 0 and at most 1000000");
-  if (train->has_steps && (train->steps == 0 || train->steps > 1000000000))
-    return bad(err, "train.steps", "must be from 1 to 1000000000");
+  if (train->has_steps && train->steps > 1000000000)
+    return bad(err, "train.steps", "must be at most 1000000000");
+  if (train->has_steps && train->steps == 0 && !has_eval)
+    return bad(err, "train.steps",
+               "0 trains nothing and evaluates the model as it is, which needs data.eval");
   if (!train->has_batch || train->batch == 0 || train->batch > 1u << 20)
     return bad(err, "train.batch", "must be given, from 1 to 1048576");
   if (train->microbatches == 0 || train->microbatches > MICROBATCHES_MAX)
@@ -279,7 +282,8 @@ static void add_defaults(Weir__RunSpec *spec) {
 int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (check_name(spec, err))
     return err->code;
-  if (check_model(spec->model, err) || check_data(spec->data, err) || check_train(spec->train, err))
+  if (check_model(spec->model, err) || check_data(spec->data, err) ||
+      check_train(spec->train, spec->data->eval != NULL, err))
     return err->code;
   if (spec->eval && check_eval(spec->eval, spec->data->eval != NULL, err))
     return err->code;

@@ -105,5 +105,6 @@ void model_initial_block(const struct model *model, uint32_t block, float *out);
 /* SHA-256 over the little-endian bytes of every f32 initializer that training changes, in initializer order.
    params f32[param_elems], state f32[row_elems]. */
 void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]);
+void model_initial_sha256(const struct model *model, char hex[65]); /* the same of the file's values */
 
 #endif

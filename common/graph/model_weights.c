@@ -29,6 +29,21 @@ void model_initial_block(const struct model *model, uint32_t block, float *out) 
                  out);
 }
 
+void model_initial_sha256(const struct model *model, char hex[65]) {
+  struct sha256 *sha = sha256_new();
+  for (int i = 0; i < model->n_initializers; i++) {
+    const struct initializer *initializer = &model->initializers[i];
+    if (initializer->param >= 0) {
+      const struct param *param = &model->params[initializer->param];
+      sha256_update(sha, model->train->values[param->train_value].data, param->elems * sizeof(float));
+    } else if (initializer->statistic >= 0) {
+      const struct statistic *statistic = &model->statistics[initializer->statistic];
+      sha256_update(sha, statistic->initial, statistic->elems * sizeof(float));
+    }
+  }
+  sha256_finish(sha, hex);
+}
+
 void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]) {
   struct sha256 *sha = sha256_new();
   for (int i = 0; i < model->n_initializers; i++) {

@@ -35,6 +35,7 @@ struct run_submission {
   const uint32_t *block_elems; /* [n_blocks] */
   uint32_t n_blocks;
   int64_t submitted_unix_ms;
+  const char *weights_sha256; /* of a run that only evaluates: of the model's weights; else NULL */
 };
 
 /* What became of an ACTION_COMMIT. */

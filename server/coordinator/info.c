@@ -98,7 +98,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->bad_input = run->is_bad_input;
   info->step = run->step;
   info->steps = plan->steps;
-  if (plan->steps) {
+  if (plan_is_known(plan)) {
     info->epoch = (double)run->step * plan->batch / (double)plan->train_samples;
     info->epochs = (double)plan->steps * plan->batch / (double)plan->train_samples;
   }

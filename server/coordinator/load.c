@@ -61,7 +61,7 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
   reference_set_kind(run, worker, loaded);
   run->reference.dataset_sha256 = text_copy_clean(loaded->dataset_sha256, HASH_MAX);
   if (plan_init(&run->plan, run->spec, loaded->train_samples, loaded->eval_samples, &err)) {
-    run->plan.steps = 0;
+    run->plan = (struct plan){0};
     coordinator_run_fail(coordinator, run, true, "%s", err.text);
   }
 }

@@ -82,7 +82,7 @@ static void clear_kind(struct run *run) {
   free(reference->fingerprint);
   free(reference->probe_sha256);
   reference->fingerprint = reference->probe_sha256 = NULL;
-  if (run->plan.steps)
+  if (plan_is_known(&run->plan))
     return;
   free(reference->worker);
   free(reference->dataset_sha256);

@@ -107,11 +107,14 @@ static void take_metrics(struct coordinator *coordinator, const struct run *run,
     }
 }
 
+/* Also of a run that still loads: where it begins at its last version, a server that has nothing to evaluate
+   is complete at once. */
 void coordinator_complete(struct coordinator *coordinator, struct member *member,
                           const Weir__RunComplete *complete) {
-  struct run *run = coordinator_reporting_run(coordinator, member, complete->run, complete->incarnation);
-  if (run)
-    coordinator_run_server(run, member)->is_complete = true;
+  struct run *run = coordinator_run(coordinator, complete->run);
+  struct run_server *server = run ? coordinator_run_server(run, member) : NULL;
+  if (server && !run->is_load_due && run->incarnation == complete->incarnation)
+    server->is_complete = true;
 }
 
 void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run) {
@@ -126,17 +129,25 @@ void coordinator_finish_when_complete(struct coordinator *coordinator, struct ru
   run->is_pausing = false; /* it ends before it could */
   coordinator_clock_stop(coordinator, run);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
+  if (coordinator_is_complete(run)) /* it only evaluated: there is nothing to write */
+    coordinator_run_done(coordinator, run);
+}
+
+static const Weir__CheckpointInfo *last_checkpoint(const struct run *run) {
+  return run->n_checkpoints ? run->checkpoints[run->n_checkpoints - 1] : NULL;
 }
 
 bool coordinator_is_complete(const struct run *run) {
-  const Weir__CheckpointInfo *newest = run->n_checkpoints ? run->checkpoints[run->n_checkpoints - 1] : NULL;
+  const Weir__CheckpointInfo *newest = last_checkpoint(run);
+  if (plan_is_known(&run->plan) && run->plan.steps == 0)
+    return run->evaluation != NULL;
   return newest && newest->step == run->plan.steps && strlen(newest->weights_sha256) == SHA256_LENGTH;
 }
 
 void coordinator_run_done(struct coordinator *coordinator, struct run *run) {
   CHECK(coordinator_is_complete(run));
-  memcpy(run->weights_sha256, run->checkpoints[run->n_checkpoints - 1]->weights_sha256,
-         sizeof run->weights_sha256);
+  if (run->plan.steps > 0) /* else they are the model's, which was hashed at submission */
+    memcpy(run->weights_sha256, last_checkpoint(run)->weights_sha256, sizeof run->weights_sha256);
   coordinator_progress_reset(run, run->plan.steps);
   coordinator_run_set_message(run, "");
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__DONE);

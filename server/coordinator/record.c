@@ -70,7 +70,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->message = run->message;
   record->bad_input = run->is_bad_input;
   record->incarnation = run->incarnation;
-  record->plan = run->plan.steps ? coordinator_plan_message(arena, run) : NULL;
+  record->plan = plan_is_known(&run->plan) ? coordinator_plan_message(arena, run) : NULL;
   record->reference = reference(arena, run);
   record->servers = coordinator_endpoints(arena, run);
   record->n_servers = run->is_load_due ? 0 : (size_t)run->n_servers;

@@ -85,8 +85,8 @@ static void restore_data(struct run *run, const Weir__RunRecord *record) {
   struct err err;
   if (record->plan &&
       plan_init(&run->plan, run->spec, record->plan->train_samples, record->plan->eval_samples, &err))
-    run->plan.steps = 0; /* the first worker will tell */
-  if (!run->plan.steps || !reference)
+    run->plan = (struct plan){0}; /* the first worker will tell */
+  if (!plan_is_known(&run->plan) || !reference)
     return;
   run->reference.worker = mem_strdup(reference->worker);
   run->reference.dataset_sha256 = mem_strdup(reference->dataset_sha256);
@@ -108,7 +108,7 @@ static void restore_progress(struct run *run, const struct restored_run *restore
     if (event->step->incarnation == run->incarnation && event->step->step >= step)
       step = event->step->step + 1;
   }
-  if (run->plan.steps && (step > run->plan.steps || run->state == WEIR__RUN_STATE__DONE))
+  if (plan_is_known(&run->plan) && (step > run->plan.steps || run->state == WEIR__RUN_STATE__DONE))
     step = run->plan.steps;
   coordinator_progress_reset(run, step);
   run->is_begun |= run->base_step > 0 || run->state == WEIR__RUN_STATE__RUNNING ||
@@ -136,7 +136,7 @@ static void restore_servers(struct coordinator *coordinator, struct run *run, co
   for (int i = 0; i < n; i++)
     coordinator_id_seen(coordinator, record->servers[i]->id);
   if ((run->state != WEIR__RUN_STATE__RUNNING && run->state != WEIR__RUN_STATE__FINISHING) || n == 0 ||
-      run->plan.steps == 0)
+      !plan_is_known(&run->plan))
     return;
   run->servers = mem_new((size_t)n * sizeof *run->servers);
   for (int i = 0; i < n; i++) {

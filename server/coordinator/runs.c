@@ -132,6 +132,8 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->grace_ms = coordinator->options.server_grace_ms;
   run->view = run->events.next = coordinator->options.epoch << EPOCH_SHIFT;
   run->submitted_unix_ms = submission->submitted_unix_ms;
+  if (submission->weights_sha256)
+    snprintf(run->weights_sha256, sizeof run->weights_sha256, "%s", submission->weights_sha256);
   run->is_load_due = run->is_info_due = run->is_save_due = true;
   return run;
 }

@@ -214,7 +214,7 @@ static bool may_serve(const struct run *run, const struct member *member) {
 static void load_servers(struct coordinator *coordinator, struct run *run) {
   struct member **chosen;
   int n = 0;
-  if (run->state != WEIR__RUN_STATE__LOADING || run->plan.steps == 0 || !run->is_load_due ||
+  if (run->state != WEIR__RUN_STATE__LOADING || !plan_is_known(&run->plan) || !run->is_load_due ||
       run->is_save_awaited || coordinator->now_ms < run->reload_ms)
     return;
   if (!coordinator_has_server(coordinator))

@@ -95,7 +95,7 @@ struct run {
   char *cause;      /* why it was rolled back; empty once it runs again */
 
   struct reference reference;
-  struct plan plan; /* steps 0 until the first worker has loaded */
+  struct plan plan; /* not known until the first worker has loaded */
   struct run_server *servers;
   int n_servers;
   uint32_t *owners;   /* [n_blocks] index in servers */
@@ -120,7 +120,7 @@ struct run {
   struct checkpointing checkpointing;
   Weir__CheckpointInfo **checkpoints; /* committed, by step; each from message_copy */
   int n_checkpoints, checkpoints_capacity;
-  char weights_sha256[65];
+  char weights_sha256[65]; /* when DONE; of a run that only evaluates: from the first */
 
   int64_t submitted_unix_ms, finished_unix_ms; /* 0 before */
   double trained_seconds;                      /* until clock_ms */
@@ -249,7 +249,8 @@ void coordinator_complete(struct coordinator *coordinator, struct member *member
                           const Weir__RunComplete *complete);
 /* Begins FINISHING once every server is complete and the last evaluation is known. */
 void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run);
-/* The last version is committed: nothing is left to do but to say so. */
+/* The last version is committed, or evaluated where nothing is trained: nothing is left to do but to say so.
+ */
 bool coordinator_is_complete(const struct run *run);
 void coordinator_run_done(struct coordinator *coordinator, struct run *run);
 /* What the run shows of its progress is that of version `step`. */

@@ -27,6 +27,7 @@ struct upload {
   uint64_t parameters;
   uint32_t *block_elems;
   uint32_t n_blocks;
+  char weights_sha256[65]; /* of a run that only evaluates */
   char id[128];
   struct err err;
 };
@@ -170,6 +171,8 @@ static int model_check(struct upload *upload) {
   upload->block_elems = mem_new(model->n_blocks * sizeof *upload->block_elems);
   for (uint32_t i = 0; i < model->n_blocks; i++)
     upload->block_elems[i] = model->blocks[i].elems;
+  if (train->has_steps && train->steps == 0)
+    model_initial_sha256(model, upload->weights_sha256);
   model_close(model);
   return 0;
 }
@@ -200,7 +203,8 @@ static void run_queue(struct upload *upload) {
                                       .parameters = upload->parameters,
                                       .block_elems = upload->block_elems,
                                       .n_blocks = upload->n_blocks,
-                                      .submitted_unix_ms = clock_unix_ms()};
+                                      .submitted_unix_ms = clock_unix_ms(),
+                                      .weights_sha256 = upload->weights_sha256};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
   shell_keep_model(shell, upload->id, buffer_get(upload->onnx));
   shell_saves_await(shell, upload->id, upload->call, upload->onnx);

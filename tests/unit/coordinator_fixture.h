@@ -61,6 +61,7 @@ struct fixture {
   int n_dropped;
   Weir__CheckpointSpec *checkpoint; /* of runs submitted; NULL: one that is never due */
   Weir__EvalSpec *eval;             /* likewise; NULL: none */
+  bool trains_nothing;              /* runs submitted have no steps */
   bool is_store_away;               /* saves that are waited for are not answered */
   bool has_awaited;
   uint64_t incarnation; /* in what members say */
@@ -393,6 +394,8 @@ static inline void drains(struct fixture *f, uint64_t key) {
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
 }
 
+#define FIXTURE_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 static inline void submit(struct fixture *f, const char *id, uint32_t min, uint32_t max) {
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
@@ -428,7 +431,8 @@ static inline void submit(struct fixture *f, const char *id, uint32_t min, uint3
   source.labels = "labels";
   data.train = &source;
   train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = STEPS;
+  train.steps = f->trains_nothing ? 0 : STEPS;
+  submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.batch = BATCH;
   train.microbatches = MICROBATCHES;
   optimizer.name = "sgd";

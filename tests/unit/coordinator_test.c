@@ -120,6 +120,52 @@ static void the_last_evaluation_is_awaited(void **state) {
   assert_true(info(f, RUN).accuracy == 0.75);
 }
 
+/* Two servers; the second, which has nothing to evaluate, is complete before the run has begun. */
+static void begin_evaluation_alone(struct fixture *f) {
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  f->trains_nothing = true;
+  server_joins(f, S1);
+  server_joins(f, S2);
+  worker_joins(f, W1, 1);
+  submit(f, RUN, 1, 0);
+  loaded.run = (char *)RUN;
+  loaded.train_samples = loaded.eval_samples = 100;
+  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+  server_loads(f, S2, RUN);
+  completes(f, S2, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
+  server_loads(f, S1, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+}
+
+static void a_run_of_no_steps_is_done_when_it_was_evaluated(void **state) {
+  struct fixture *f = *state;
+  begin_evaluation_alone(f);
+  reports_eval(f, S1, RUN, 0);
+  reports_eval(f, S1, RUN, 0);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  completes(f, S1, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
+  assert_int_equal(f->told[S1].writes + f->commits, 0); /* there is nothing that the model does not hold */
+  assert_true(info(f, RUN).accuracy == 0.75 && info(f, RUN).eval_loss == 0.5);
+  assert_string_equal(info(f, RUN).weights_sha256, FIXTURE_SHA256);
+  assert_string_equal(f->told[W1].unload, RUN);
+}
+
+static void a_run_of_no_steps_that_loses_a_server_is_evaluated_anew(void **state) {
+  struct fixture *f = *state;
+  begin_evaluation_alone(f);
+  leave(f, S1);
+  passes(f, GRACE_MS + 1000);
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
+  f->incarnation = 1;
+  assert_int_equal(f->told[S2].load_step, 0);
+  server_loads(f, S2, RUN);
+  reports_eval(f, S2, RUN, 0);
+  completes(f, S2, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
+}
+
 static void a_lost_worker_leaves_its_work_to_the_others(void **state) {
   struct fixture *f = *state;
   start_run(f);
@@ -433,6 +479,8 @@ int main(void) {
       TEST(a_run_goes_from_queue_to_done),
       TEST(events_are_numbered_and_end_with_done),
       TEST(the_last_evaluation_is_awaited),
+      TEST(a_run_of_no_steps_is_done_when_it_was_evaluated),
+      TEST(a_run_of_no_steps_that_loses_a_server_is_evaluated_anew),
       TEST(a_lost_worker_leaves_its_work_to_the_others),
       TEST(every_heartbeat_is_answered_by_a_beat),
       TEST(a_silent_member_is_closed_and_replaced),

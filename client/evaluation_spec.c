@@ -8,10 +8,10 @@
 #include "common/message.h"
 #include "common/spec.h"
 
-enum { NAME_KEPT = 35 }; /* of at most 40 characters, "-eval" included */
+enum { NAME_KEPT = 35 }; /* of at most 40 characters, "eval-" included */
 
 static void rename_run(Weir__RunSpec *spec) {
-  char *name = mem_printf("%.*s-eval", NAME_KEPT, spec->name);
+  char *name = mem_printf("eval-%.*s", NAME_KEPT, spec->name);
   free(spec->name);
   spec->name = name;
 }

@@ -24,7 +24,8 @@ struct plan {
   bool is_shuffled;
 };
 
-/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate. The spec has passed spec_check. */
+/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate. The spec has passed
+ * spec_check. */
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err);
 

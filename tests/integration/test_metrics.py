@@ -58,11 +58,11 @@ def train(folder, spec, workers=1, servers=1):
     return [event for event in events if event["event"] == "eval"], events[-1]
 
 
-def by_definition(folder, labels):
+def by_definition(folder, labels, samples="eval"):
     if not os.path.exists(PEER_PYTHON):
         raise Skip("build/venv could not be made (PyPI out of reach)")
     done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "peer_metrics.py"), folder.file("out/model.onnx"),
-                           folder.file("eval-images"), folder.file(f"eval-{labels}"), str(IGNORED)],
+                           folder.file(f"{samples}-images"), folder.file(f"{samples}-{labels}"), str(IGNORED)],
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

@@ -115,6 +115,17 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("std: [1, 2]", "std: [0, 2]", "data.transforms.normalize");
 }
 
+static void what_mixes_samples_ends_the_transforms_of_training(void **state) {
+  (void)state;
+  refuse("{scale: 0.5}", "{mixup: {alpha: 0.2}}, {cutmix: {}}",
+         "data.transforms[2]: comes behind 'cutmix', which mixes samples that are done: list it before");
+  refuse("[{scale: 0.5}, ", "[{mixup: {alpha: 0}}, ", "data.transforms[0].mixup.alpha: must be above 0");
+  refuse("[{scale: 0.5}, {normalize: {mean: [0.1, 0.2], std: [1, 2]}}]", "[{cutmix: {alpha: 1e39}}]",
+         "data.transforms[0].cutmix.alpha: must be above 0 and finite");
+  refuse("transforms: [{scale", "eval_transforms: [{cutmix: {}}, {scale",
+         "data.eval_transforms[0]: 'cutmix' is for training only");
+}
+
 static void options_of_a_loss_have_ranges(void **state) {
   (void)state;
   refuse("ignore_index: -1", "ignore_index: -1.5", "'-1.5' is not a whole number");
@@ -186,6 +197,7 @@ int main(void) {
       cmocka_unit_test(an_unknown_key_is_named_with_its_line_and_the_nearest_known_one),
       cmocka_unit_test(a_value_of_the_wrong_kind_is_named_with_its_line),
       cmocka_unit_test(a_value_out_of_range_is_named),
+      cmocka_unit_test(what_mixes_samples_ends_the_transforms_of_training),
       cmocka_unit_test(options_of_a_loss_have_ranges),
       cmocka_unit_test(what_is_missing_is_named),
       cmocka_unit_test(what_is_not_yaml_is_refused_with_its_line),

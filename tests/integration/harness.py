@@ -5,6 +5,7 @@ Only the standard library; peers that need more run in the environment that `mak
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -207,6 +208,12 @@ class Cluster:
 
     def json(self, *arguments):
         return json.loads(weir(*arguments, "--coordinator", self.address, "--json").stdout)
+
+
+def table_rows(path, word):
+    """The names of a .def file's rows, WORD(name, ...)."""
+    with open(os.path.join(ROOT, path)) as table:
+        return re.findall(rf"^{word}\((\w+)[,)]", table.read(), re.MULTILINE)
 
 
 def read_metrics(path):

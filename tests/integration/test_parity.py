@@ -4,7 +4,7 @@ import os
 import struct
 import subprocess
 
-from harness import PEER_PYTHON, ROOT, Cluster, Folder, Skip, main, read_metrics, weir
+from harness import PEER_PYTHON, ROOT, Cluster, Folder, Skip, main, read_metrics, table_rows, weir
 
 PARITY = os.path.join(ROOT, "tests", "parity")
 
@@ -70,11 +70,19 @@ def compare_steps(metrics, case, tolerance_of):
 
 
 def curve_specs(folder, golden):
-    """By name of the run: a spec whose section `train` is the file's; JSON is YAML, too."""
+    """By name of the run: a spec whose section `train` is the file's; JSON is YAML, too. Their data is as much of
+    Fashion-MNIST as a run sees."""
     model = folder.model(*golden["model"])
-    return {name: folder.spec(model, name=name + ".yaml", run=name, data="  shuffle: false\n",
-                              train="".join(f"  {key}: {json.dumps(value)}\n" for key, value in case["train"].items()))
-            for name, case in golden["cases"].items()}
+    folder.small_data(max(case["train"]["steps"] * case["train"]["batch"] for case in golden["cases"].values()), 1)
+    return {name: folder.file(name + ".yaml", f"""name: {name}
+model: {{onnx: {model}, loss: cross_entropy}}
+data:
+  root: {folder.path}
+  shuffle: false
+  train: {{format: idx, images: train-images-idx3, labels: train-labels-idx1}}
+  transforms: [{{scale: 0.00392156862745098}}, {{normalize: {{mean: [0.2860], std: [0.3530]}}}}]
+train: {json.dumps(case["train"])}
+""") for name, case in golden["cases"].items()}
 
 
 def read_tensors(path):
@@ -141,6 +149,8 @@ def test_every_optimizer_follows_pytorch_within_1e_5_for_50_steps():
         golden = json.load(file)
     with Folder() as folder:
         specs = curve_specs(folder, golden)
+        trained = {case["train"]["optimizer"]["name"] for case in golden["cases"].values()}
+        assert trained == set(table_rows("server/parameters/optimizer.def", "OPTIMIZER")), "a row has no run in curves.py"
         with Cluster(folder, servers=2, workers=2) as cluster:
             for name, spec in specs.items():
                 metrics = spec + ".jsonl"

@@ -7,7 +7,7 @@ import concurrent.futures
 import re
 
 from formats import CHANNELS, CLASSES, CONTEXT, FORMATS, PARTS, SIDE
-from harness import ROOT, STEP_KEYS, Cluster, Folder, done_event, main, read_metrics, weir
+from harness import STEP_KEYS, Cluster, Folder, done_event, main, read_metrics, table_rows, weir
 
 STEPS = 6
 IMAGE = f"{CHANNELS},{SIDE},{SIDE}"
@@ -86,11 +86,6 @@ SEQUENCES = ("tokens", "text")  # formats
 FLAT = ("csv", *SEQUENCES)      # without images
 
 
-def rows(path, word):
-    with open(f"{ROOT}/{path}") as table:
-        return re.findall(rf"^{word}\((\w+)[,)]", table.read(), re.MULTILINE)
-
-
 TABLES = (
     ("server/parameters/optimizer.def", "OPTIMIZER", OPTIMIZERS),
     ("server/parameters/schedule.def", "SCHEDULE", SCHEDULES),
@@ -151,7 +146,7 @@ def deal(table, count):
 def keep_rows():
     """Lines that wait for their rows."""
     for path, word, table in TABLES:
-        for name in set(table) - set(rows(path, word)):
+        for name in set(table) - set(table_rows(path, word)):
             del table[name]
 
 
@@ -193,7 +188,7 @@ def train_all(folder, specs, workers, servers):
 
 def test_every_row_of_every_table_is_listed_here():
     for path, word, table in TABLES:
-        assert set(rows(path, word)) <= set(table), f"{path} has {rows(path, word)}, the test {list(table)}"
+        assert set(table_rows(path, word)) <= set(table), f"{path} has {table_rows(path, word)}, the test {list(table)}"
     runs = plan_runs()
     assert {run.optimizer for run in runs} == set(OPTIMIZERS)
     assert {run.schedule for run in runs} == set(SCHEDULES)

@@ -28,6 +28,8 @@ def curve(optimizer, schedule=None, **train):
 
 CURVES = {
     "sgd-one-cycle": curve({"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True}, {"name": "one_cycle"}),
+    "sgd-clip-norm": curve({"name": "sgd", "lr": 0.2, "momentum": 0.9}, clip_norm=0.5),
+    "adam-clip-value": curve({"name": "adam", "lr": 0.003}, clip_value=0.001),
     "adam-noam": curve({"name": "adam", "lr": 0.01, "weight_decay": 0.01}, {"name": "noam", "warmup_steps": 10}),
     "adamw-cosine": curve({"name": "adamw", "lr": 0.003, "weight_decay": 0.1},
                           {"name": "cosine", "warmup_steps": 10, "eta_min": 0.0001}),
@@ -50,7 +52,18 @@ CURVES = {
                           average={"decay": 0.95, "every_steps": 4, "start_step": 20}),
     "lion-warm-restarts": curve({"name": "lion", "lr": 0.0003, "weight_decay": 0.1},
                                 {"name": "cosine_warm_restarts", "T_0": 10, "T_mult": 2}),
+    "lamb-cosine": curve({"name": "lamb", "lr": 0.02, "weight_decay": 0.01}, {"name": "cosine", "warmup_steps": 5}),
+    "lars-polynomial": curve({"name": "lars", "lr": 2, "weight_decay": 0.001, "trust_coefficient": 0.02},
+                             {"name": "polynomial", "power": 2, "warmup_steps": 10}),
+    "adafactor": curve({"name": "adafactor", "lr": 0.03}),
 }
+
+
+def clip(network, case):
+    if "clip_value" in case:
+        torch.nn.utils.clip_grad_value_(network.parameters(), case["clip_value"])
+    if "clip_norm" in case:
+        torch.nn.utils.clip_grad_norm_(network.parameters(), case["clip_norm"])
 
 
 def train(weir, case):
@@ -68,6 +81,7 @@ def train(weir, case):
         loss = torch.nn.functional.cross_entropy(network(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()
+        clip(network, case)
         optimizer.step()
         losses.append(loss.item())
         groups.average_step(averaged, network, step + 1, case.get("average", {}))

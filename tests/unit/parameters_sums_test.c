@@ -1,5 +1,5 @@
 /* Updates that need sums over all blocks, or over a tensor that several blocks hold. */
-#include "tests/unit/parameters_fixture.h"
+#include "tests/unit/snapshot_fixture.h"
 
 enum { PARAM_BLOCKS = 3 };
 
@@ -112,6 +112,97 @@ static void unloading_a_run_whose_blocks_wait_for_sums_leaks_nothing(void **stat
   fixture_fini(&f);
 }
 
+static const Weir__LoadRun *order_of(const char *optimizer) {
+  const Weir__LoadRun *order = clipped_order(1, 0);
+  order->spec->train->optimizer->name = (char *)optimizer;
+  order->spec->train->optimizer->has_momentum = strcmp(optimizer, "sgd") == 0;
+  return order;
+}
+
+static void read_all(const struct hosted_run *run, void *content[PARAM_BLOCKS], size_t size_bytes[]) {
+  for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
+    content[b] = read_content(run, b, &size_bytes[b]);
+}
+
+/* Two steps; a checkpoint of version 1 may be ordered while two blocks wait for the sums of the second. */
+static void train_two_steps(const char *optimizer, bool is_written, void *content[PARAM_BLOCKS],
+                            size_t size_bytes[]) {
+  struct snapshot_fixture f;
+  void *first[PARAM_BLOCKS];
+  float element;
+  snapshot_fixture_init_order(&f, order_of(optimizer));
+  for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
+    push_and_wait(&f.server, b, 0);
+  push_step(&f.server, STATISTICS_BLOCK, 0);
+  for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
+    pull(&f.server, b, 1, &element);
+  read_all(f.run, first, size_bytes);
+  push_and_wait(&f.server, 2, 1);
+  push_and_wait(&f.server, 0, 1);
+  double_hang(&f.store, true);
+  if (is_written)
+    order_snapshot(&f, 1);
+  wait_shards(&f);
+  push_and_wait(&f.server, 1, 1);
+  for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
+    pull(&f.server, b, 2, &element);
+  double_hang(&f.store, false);
+  for (uint32_t b = 0; b < PARAM_BLOCKS; b++) {
+    if (is_written) {
+      const Weir__BlocksWritten *written = wait_written(&f, 1, 1);
+      const struct double_item *item = double_find(&f.store, written->blocks[b]->sha256);
+      assert_int_equal(item->size, size_bytes[b]);
+      assert_memory_equal(item->data, first[b], item->size);
+    }
+    free(first[b]);
+  }
+  read_all(f.run, content, size_bytes);
+  snapshot_fixture_fini(&f);
+}
+
+static void a_checkpoint_that_is_ordered_while_sums_are_awaited_is_of_the_version_before(void **state) {
+  static const char *const optimizers[] = {"sgd", "lamb", "lars", "adafactor"};
+  (void)state;
+  for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
+    void *calm[PARAM_BLOCKS], *written[PARAM_BLOCKS];
+    size_t size_bytes[PARAM_BLOCKS];
+    train_two_steps(optimizers[o], false, calm, size_bytes);
+    train_two_steps(optimizers[o], true, written, size_bytes);
+    for (uint32_t b = 0; b < PARAM_BLOCKS; b++) {
+      assert_memory_equal(calm[b], written[b], size_bytes[b]);
+      free(calm[b]);
+      free(written[b]);
+    }
+  }
+}
+
+/* Weights as no gradient would make them: their sums of squares are no number. */
+static void weights_that_have_overflowed_end_the_step_with_an_error(void **state) {
+  struct fixture f;
+  struct attempt waiting, last, late;
+  struct err err;
+  struct hosted_run *run;
+  (void)state;
+  fixture_init_order(&f, order_of("lamb"));
+  run = run_table_find(&f.runs, "unit-1", 1, &err);
+  ((float *)run->blocks[run->own[2]].current->data)[5] = INFINITY;
+  start_part(&f, &waiting, 2, 0, 0, true);
+  wait_parked(&f, 2, 1);
+  for (uint32_t b = 0; b < 2; b++)
+    push_and_wait(&f, b, 0);
+  for (uint32_t m = 1; m < MICROBATCHES - 1; m++)
+    push_part(&f, 2, 0, m, 0);
+  start_part(&f, &last, 2, 0, MICROBATCHES - 1, false); /* then the norm of all gradients, then LAMB's sums */
+  finish_with_version(&last, 0);
+  finish_with_error(&waiting, ERR_INVALID,
+                    "run 'unit-1': block 2 of step 0: a sum over weights and gradient that its update takes "
+                    "is not finite");
+  start_part(&f, &late, 2, 0, 1, true);
+  finish_with_error(&late, ERR_INVALID, "is not finite");
+  hosted_run_put(run);
+  fixture_fini(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gradients_are_clipped_by_their_common_norm),
@@ -119,6 +210,8 @@ int main(void) {
       cmocka_unit_test(gradients_are_clipped_by_value_at_once),
       cmocka_unit_test(a_part_of_a_step_that_waits_for_sums_is_covered),
       cmocka_unit_test(unloading_a_run_whose_blocks_wait_for_sums_leaks_nothing),
+      cmocka_unit_test(a_checkpoint_that_is_ordered_while_sums_are_awaited_is_of_the_version_before),
+      cmocka_unit_test(weights_that_have_overflowed_end_the_step_with_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,15 +28,19 @@ static inline void on_answer(void *user, uint64_t membership, const Weir__Member
   pthread_mutex_unlock(&f->server.lock);
 }
 
-static inline void snapshot_fixture_init(struct snapshot_fixture *f) {
+static inline void snapshot_fixture_init_order(struct snapshot_fixture *f, const Weir__LoadRun *run) {
   struct snapshot_writer_options options = {.store = &f->store.base, .tell = on_answer, .user = f};
   struct err err;
   *f = (struct snapshot_fixture){0};
-  fixture_init(&f->server, 1);
+  fixture_init_order(&f->server, run);
   double_init(&f->store);
   f->writer = snapshot_writer_new(&options);
   f->run = run_table_find(&f->server.runs, "unit-1", 1, &err);
   assert_non_null(f->run);
+}
+
+static inline void snapshot_fixture_init(struct snapshot_fixture *f) {
+  snapshot_fixture_init_order(f, make_order(1, 1));
 }
 
 static inline void snapshot_fixture_fini(struct snapshot_fixture *f) {

@@ -171,8 +171,17 @@ class Attacker:
             elems = self.random.randrange(70000)
         request.data = struct.pack("<f", self.random.choice((0.0, 1e-3, 1e30, math.nan, math.inf))) * elems
         if self.random.random() < 0.3:
+            self.evaluation_row(request)
+        if self.random.random() < 0.3:
             self.twist(request)
         return [request.SerializeToString()]
+
+    def evaluation_row(self, request):
+        """Of an eval chunk: the victim's has five columns, and four of the metric top5."""
+        request.evaluation, request.level, request.wait = True, 0, self.random.random() < 0.1
+        request.block = max(self.block_elems, default=0)
+        elems = self.random.choice((9, 9, 9, 5, 8, 10, 0, 65536))
+        request.data = struct.pack("<f", self.random.choice((1.0, -1.0, 3e38, 0.5, math.nan, math.inf))) * elems
 
     def requests(self, method):
         request_class = message_class(method.input_type)

@@ -7,6 +7,7 @@ from harness import PEER_PYTHON, Cluster, Folder, Skip, done_event, main, wait_f
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEEDS, CALLS = (1, 2, 3), 150
+EVAL = "  eval: {format: idx, images: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}\n"
 TRAIN = "  steps: %d\n  batch: 64\n  microbatches: 4\n  seed: 2\n  optimizer: {lr: 0.01, momentum: 0.9}\n"
 
 
@@ -35,7 +36,8 @@ def test_hostile_messages_get_a_status_and_leave_nothing_behind():
     with Folder() as folder, Cluster(folder, servers=1, workers=1) as cluster:
         model = folder.model("mlp", "--hidden", "128")
         spec = folder.spec(model, name="short.yaml", train=TRAIN % 20)
-        long = folder.spec(model, name="long.yaml", run="victim", train=(TRAIN % 1000000).replace("64", "8192"))
+        long = folder.spec(model, name="long.yaml", run="victim", train=(TRAIN % 1000000).replace("64", "8192"),
+                           data=EVAL, tail="eval: {every_steps: 2, metrics: [top5]}\n")
         before = train(folder, cluster, spec, "before.jsonl")
         for seed in SEEDS:
             for address in (cluster.servers[0][1], cluster.address):

@@ -58,17 +58,21 @@ static void build_form(struct onnx_build *build, enum form form, int64_t tokens,
   onnx_build_output(build, "y");
 }
 
-static struct model *open_form(enum form form, int64_t tokens, bool is_split) {
+static struct model *open_for(enum form form, int64_t tokens, bool is_split, const Weir__RunSpec *spec) {
   struct onnx_build build;
   struct err err = ERR_NONE;
   struct model *model;
   size_t size;
   build_form(&build, form, tokens, is_split);
   const void *bytes = onnx_build_pack(&build, &size);
-  if (model_open(bytes, size, NULL, SAMPLES, &model, &err))
+  if (model_open(bytes, size, spec, SAMPLES, &model, &err))
     fail_msg("%s", err.text);
   onnx_build_fini(&build);
   return model;
+}
+
+static struct model *open_form(enum form form, int64_t tokens, bool is_split) {
+  return open_for(form, tokens, is_split, NULL);
 }
 
 static int count_ops(const struct graph *graph, const char *op) {
@@ -181,6 +185,35 @@ static void the_memory_of_a_program_does_not_grow_with_the_scores(void **state) 
   model_close(model);
 }
 
+static struct model *open_measured(char *metric) {
+  Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
+  Weir__EvalSpec eval = WEIR__EVAL_SPEC__INIT;
+  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
+  model.loss = "cross_entropy";
+  eval.metrics = &metric;
+  eval.n_metrics = 1;
+  spec.model = &model;
+  spec.eval = &eval;
+  return open_for(MATMUL_ADD, TOKENS, false, &spec);
+}
+
+/* Only in the eval graph, and only for a metric that reads them. */
+static void scores_are_whole_where_a_metric_reads_them(void **state) {
+  struct model *top5 = open_measured("top5"), *perplexity = open_measured("perplexity");
+  struct model_memory with, without;
+  (void)state;
+  assert_int_equal(count_ops(top5->train, "LinearCrossEntropy"), 1);
+  assert_int_equal(count_ops(top5->eval, "LinearCrossEntropy"), 0);
+  assert_true(shape_elems(&top5->eval->values[top5->eval_output].shape) == SAMPLES * TOKENS * CLASSES);
+  assert_int_equal(count_ops(perplexity->eval, "LinearCrossEntropy"), 1);
+  assert_int_equal(perplexity->eval_output, -1);
+  model_memory(top5, &with);
+  model_memory(perplexity, &without);
+  assert_true(with.eval_bytes >= without.eval_bytes + SAMPLES * TOKENS * CLASSES * sizeof(float));
+  model_close(top5);
+  model_close(perplexity);
+}
+
 static void a_small_layer_stays_apart(void **state) {
   struct onnx_build build;
   struct err err = ERR_NONE;
@@ -217,6 +250,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_form_gives_what_whole_scores_give),
       cmocka_unit_test(the_memory_of_a_program_does_not_grow_with_the_scores),
+      cmocka_unit_test(scores_are_whole_where_a_metric_reads_them),
       cmocka_unit_test(a_small_layer_stays_apart),
       cmocka_unit_test(scores_that_are_read_elsewhere_stay_whole),
   };

@@ -111,6 +111,40 @@ static void an_evaluation_counts_metrics_alone(void **state) {
   fixture_fini(&fixture);
 }
 
+/* Rows of a size of their own, kept by chunk: the same values in whatever order they come. */
+static void named_metrics_are_finished_in_the_chunks_order(void **state) {
+  enum { HITS = METRICS, LABELS = METRICS + METRIC_SUM_COLUMNS, ROW = METRICS + 4 };
+  struct metric_site site = {.loss = "cross_entropy",
+                             .output = {.rank = 2, .dim = {4, 9}},
+                             .class_axis = 1,
+                             .classes = 9,
+                             .sample_labels = 1};
+  float chunks[CHUNKS][ROW] = {{1, 16, 2, 16, 16}, {3, 4, 1, 4, 4}};
+  double values[2][METRICS_NAMED_MAX];
+  (void)state;
+  chunks[0][HITS] = 7;
+  chunks[0][LABELS] = 16;
+  chunks[1][HITS] = 1;
+  chunks[1][LABELS] = 4;
+  for (int order = 0; order < 2; order++) {
+    struct fixture fixture;
+    struct metrics totals;
+    struct err err = ERR_NONE;
+    fixture_init(&fixture);
+    assert_int_equal(metric_set_init(&fixture.statistics.eval_metrics, &site,
+                                     (char *[]){"top5", "perplexity"}, 2, 16, &err),
+                     0);
+    assert_int_equal(fixture.statistics.eval_metrics.row_elems, ROW);
+    for (int c = 0; c < CHUNKS; c++)
+      add(&fixture, (uint32_t)(order ? CHUNKS - 1 - c : c), true, chunks[order ? CHUNKS - 1 - c : c]);
+    totals = statistics_eval_metrics(&fixture.statistics);
+    statistics_eval_values(&fixture.statistics, &totals, values[order]);
+    fixture_fini(&fixture);
+  }
+  assert_true(values[0][0] == 8.0 / 20 && values[0][1] == exp(4.0 / 20));
+  assert_memory_equal(values[0], values[1], 2 * sizeof(double));
+}
+
 static void a_row_that_is_not_finite_is_refused(void **state) {
   struct fixture fixture;
   float row[ELEMS] = {1, 1, 1, 1, 1, INFINITY}, eval_row[ELEMS] = {NAN};
@@ -133,6 +167,7 @@ int main(void) {
       cmocka_unit_test(a_row_that_is_there_already_is_ignored),
       cmocka_unit_test(metrics_are_summed_in_double_precision),
       cmocka_unit_test(an_evaluation_counts_metrics_alone),
+      cmocka_unit_test(named_metrics_are_finished_in_the_chunks_order),
       cmocka_unit_test(a_row_that_is_not_finite_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

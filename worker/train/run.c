@@ -122,7 +122,7 @@ static void run_release(struct run *run) {
   if (run->loaded.model) {
     executors_join(run);
     log_event(LOG_INFO, "worker", "ended", "run=%s executors=%d data_wait_seconds=%.3f", run->load->run,
-              run->n_executors, run->loaded.loader ? loader_wait_seconds(run->loaded.loader) : 0.0);
+              run->options.threads, run->loaded.loader ? loader_wait_seconds(run->loaded.loader) : 0.0);
     steps_fini(run);
     weights_free(run->weights);
     block_pool_free(run->pool);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "common/message.h"
 
 enum { PATH_BYTES = 256, VALUE_BYTES = 256 };
 
@@ -43,26 +44,22 @@ static bool message_differs(struct comparison *at, const void *now, const void *
   return false;
 }
 
-/* protobuf-c fills scalars that are absent with their defaults, so only texts and messages can be NULL. */
+/* protobuf-c fills scalars that are absent with the message's defaults. NULL: there is none to fill in, and
+   what is meant depends on other fields. */
+static const void *field_value(const ProtobufCFieldDescriptor *field, const void *message) {
+  const char *value = (const char *)message + field->offset;
+  if (field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_MESSAGE)
+    return *(void *const *)value ? value : NULL;
+  if (field->default_value || *(const protobuf_c_boolean *)((const char *)message + field->quantifier_offset))
+    return value;
+  return NULL;
+}
+
 static bool field_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
                           const void *was) {
   if (field->label == PROTOBUF_C_LABEL_REPEATED)
     return list_differs(at, field, now, was);
-  return value_differs(at, field, (const char *)now + field->offset, (const char *)was + field->offset);
-}
-
-static size_t element_size(const ProtobufCFieldDescriptor *field) {
-  switch (field->type) {
-  case PROTOBUF_C_TYPE_DOUBLE:
-    return sizeof(double);
-  case PROTOBUF_C_TYPE_UINT64:
-    return sizeof(uint64_t);
-  case PROTOBUF_C_TYPE_STRING:
-  case PROTOBUF_C_TYPE_MESSAGE:
-    return sizeof(void *);
-  default:
-    CHECK(!"a list of a type that specs do not have");
-  }
+  return value_differs(at, field, field_value(field, now), field_value(field, was));
 }
 
 static bool list_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
@@ -71,7 +68,7 @@ static bool list_differs(struct comparison *at, const ProtobufCFieldDescriptor *
   size_t n_was = *(const size_t *)((const char *)was + field->quantifier_offset);
   const char *list_now = *(char *const *)((const char *)now + field->offset);
   const char *list_was = *(char *const *)((const char *)was + field->offset);
-  size_t size = element_size(field), length = strlen(at->path);
+  size_t size = message_value_size(field), length = strlen(at->path);
   if (n_now != n_was) {
     snprintf(at->text, at->size, "%s has %zu entries and had %zu", at->path, n_now, n_was);
     return true;
@@ -88,18 +85,27 @@ static bool list_differs(struct comparison *at, const ProtobufCFieldDescriptor *
 static bool value_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
                           const void *was) {
   char text_now[VALUE_BYTES], text_was[VALUE_BYTES];
-  if (field->type == PROTOBUF_C_TYPE_MESSAGE && *(void *const *)now && *(void *const *)was)
+  bool is_same = !now && !was;
+  if (now && was && field->type == PROTOBUF_C_TYPE_MESSAGE)
     return message_differs(at, *(void *const *)now, *(void *const *)was);
+  if (now && was && field->type == PROTOBUF_C_TYPE_STRING)
+    is_same = strcmp(*(char *const *)now, *(char *const *)was) == 0;
+  else if (now && was)
+    is_same = memcmp(now, was, message_value_size(field)) == 0;
+  if (is_same)
+    return false;
   value_text(field, now, text_now);
   value_text(field, was, text_was);
-  if (strcmp(text_now, text_was) == 0)
-    return false;
   snprintf(at->text, at->size, "%s is %s and was %s", at->path, text_now, text_was);
   return true;
 }
 
-/* Doubles with all their digits; a text too long to show is told by its first letters. */
+/* NULL: not given. Doubles with all their digits; a text too long to show is told by its first letters. */
 static void value_text(const ProtobufCFieldDescriptor *field, const void *value, char text[VALUE_BYTES]) {
+  if (!value) {
+    snprintf(text, VALUE_BYTES, "not given");
+    return;
+  }
   switch (field->type) {
   case PROTOBUF_C_TYPE_UINT64:
     snprintf(text, VALUE_BYTES, "%" PRIu64, *(const uint64_t *)value);
@@ -116,13 +122,11 @@ static void value_text(const ProtobufCFieldDescriptor *field, const void *value,
   case PROTOBUF_C_TYPE_DOUBLE:
     snprintf(text, VALUE_BYTES, "%.17g", *(const double *)value);
     break;
-  case PROTOBUF_C_TYPE_STRING: {
-    const char *string = *(const char *const *)value;
-    snprintf(text, VALUE_BYTES, string ? "'%s'" : "not given", string);
+  case PROTOBUF_C_TYPE_STRING:
+    snprintf(text, VALUE_BYTES, "'%s'", *(const char *const *)value);
     break;
-  }
   case PROTOBUF_C_TYPE_MESSAGE:
-    snprintf(text, VALUE_BYTES, "%s", *(void *const *)value ? "given" : "not given");
+    snprintf(text, VALUE_BYTES, "given");
     break;
   default:
     CHECK(!"a field type that specs do not have");

@@ -1,7 +1,6 @@
 /* Copies of protobuf-c messages. */
 #include "common/message.h"
 
-#include <protobuf-c/protobuf-c.h>
 #include <stdlib.h>
 
 #include "common/err.h"
@@ -22,4 +21,25 @@ void *message_copy(const void *message) {
 void message_free(void *message) {
   if (message)
     protobuf_c_message_free_unpacked(message, NULL);
+}
+
+size_t message_value_size(const ProtobufCFieldDescriptor *field) {
+  switch (field->type) {
+  case PROTOBUF_C_TYPE_STRING:
+  case PROTOBUF_C_TYPE_MESSAGE:
+    return sizeof(void *);
+  case PROTOBUF_C_TYPE_BYTES:
+    return sizeof(ProtobufCBinaryData);
+  case PROTOBUF_C_TYPE_BOOL:
+    return sizeof(protobuf_c_boolean);
+  case PROTOBUF_C_TYPE_DOUBLE:
+  case PROTOBUF_C_TYPE_INT64:
+  case PROTOBUF_C_TYPE_SINT64:
+  case PROTOBUF_C_TYPE_SFIXED64:
+  case PROTOBUF_C_TYPE_UINT64:
+  case PROTOBUF_C_TYPE_FIXED64:
+    return sizeof(uint64_t);
+  default:
+    return sizeof(uint32_t);
+  }
 }

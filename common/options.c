@@ -224,32 +224,13 @@ static int option_settle(const struct option *option, struct err *err) {
   return 0;
 }
 
-static size_t field_size(const ProtobufCFieldDescriptor *field) {
-  if (field->label == PROTOBUF_C_LABEL_REPEATED)
-    return sizeof(void *);
-  switch (field->type) {
-  case PROTOBUF_C_TYPE_DOUBLE:
-    return sizeof(double);
-  case PROTOBUF_C_TYPE_UINT64:
-    return sizeof(uint64_t);
-  case PROTOBUF_C_TYPE_UINT32:
-    return sizeof(uint32_t);
-  case PROTOBUF_C_TYPE_BOOL:
-    return sizeof(protobuf_c_boolean);
-  case PROTOBUF_C_TYPE_STRING:
-  case PROTOBUF_C_TYPE_MESSAGE:
-    return sizeof(void *);
-  default:
-    CHECK(!"a type that options do not have");
-  }
-  return 0;
-}
-
 /* Borrows what a text or list points to. */
 static void option_take(const struct option *option, void *message) {
   const ProtobufCFieldDescriptor *field = option->field;
-  memcpy((char *)message + field->offset, option->value, field_size(field));
-  if (field->label == PROTOBUF_C_LABEL_REPEATED)
+  bool is_list = field->label == PROTOBUF_C_LABEL_REPEATED;
+  memcpy((char *)message + field->offset, option->value,
+         is_list ? sizeof(void *) : message_value_size(field));
+  if (is_list)
     memcpy((char *)message + field->quantifier_offset, option->quantity, sizeof(size_t));
   else if (field->type != PROTOBUF_C_TYPE_STRING && field->type != PROTOBUF_C_TYPE_MESSAGE)
     memcpy((char *)message + field->quantifier_offset, option->quantity, sizeof(protobuf_c_boolean));

@@ -11,6 +11,7 @@
 #include <yaml.h>
 
 #include "common/memory.h"
+#include "common/message.h"
 #include "common/nearest.h"
 
 /* LEVELS_MAX: of messages in messages. WEIGHT_MAX: what a spec may come to when its aliases are written out,
@@ -128,16 +129,6 @@ static int read_scalar(struct reader *reader, yaml_node_t *node, const ProtobufC
   return 0;
 }
 
-static size_t element_size(const ProtobufCFieldDescriptor *field) {
-  switch (field->type) {
-  case PROTOBUF_C_TYPE_UINT32:
-  case PROTOBUF_C_TYPE_BOOL:
-    return 4;
-  default:
-    return 8;
-  }
-}
-
 static ProtobufCMessage *message_new(const ProtobufCMessageDescriptor *descriptor) {
   ProtobufCMessage *message = mem_new(descriptor->sizeof_message);
   protobuf_c_message_init(descriptor, message);
@@ -223,7 +214,7 @@ static int read_repeated(struct reader *reader, yaml_node_t *node, const Protobu
   for (; item < node->data.sequence.items.top; item++) {
     yaml_node_t *element = yaml_document_get_node(&reader->document, *item);
     size_t index = (*count)++;
-    char *at = (char *)*elements + index * element_size(field);
+    char *at = (char *)*elements + index * message_value_size(field);
     if (field->type == PROTOBUF_C_TYPE_MESSAGE ? read_entry(reader, element, field, at, path, index)
                                                : read_scalar(reader, element, field, at, path))
       return reader->err->code;

@@ -42,8 +42,7 @@ static void specs_that_ask_for_the_same_are_the_same(void **state) {
   (void)state;
   assert_string_equal(difference(SPEC("32", "{lr: 0.1}", ""), SPEC("32", "{lr: 0.1}", "")), "");
   assert_string_equal(
-      difference(SPEC("32", "{lr: 0.10}", "# why\n"), SPEC("32", "{name: sgd, lr: 1e-1, momentum: 0}", "")),
-      "");
+      difference(SPEC("32", "{lr: 0.10}", "# why\n"), SPEC("32", "{name: sgd, lr: 1e-1}", "")), "");
 }
 
 static void the_first_difference_is_named_with_both_values(void **state) {
@@ -52,6 +51,12 @@ static void the_first_difference_is_named_with_both_values(void **state) {
                       "train.batch is 64 and was 32");
   assert_string_equal(difference(SPEC("32", "{lr: 0.5}", ""), SPEC("32", "{lr: 0.25}", "")),
                       "train.optimizer.lr is 0.5 and was 0.25");
+  assert_string_equal(difference(SPEC("32", "{name: adamw, lr: 1, weight_decay: 0}", ""),
+                                 SPEC("32", "{name: adamw, lr: 1}", "")),
+                      "train.optimizer.weight_decay is 0 and was not given");
+  assert_string_equal(difference(SPEC("32", "{lr: 1, groups: [{params: [a]}, {params: [b], lr: 2}]}", ""),
+                                 SPEC("32", "{lr: 1, groups: [{params: [a]}, {params: [b], lr: 3}]}", "")),
+                      "train.optimizer.groups[1].lr is 2 and was 3");
   assert_non_null(
       strstr(difference(SPEC("32", "{lr: 1}", "checkpoint: {every_steps: 5}"), SPEC("32", "{lr: 1}", "")),
              "checkpoint"));

@@ -1,0 +1,51 @@
+/* What a hostile spec goes through, as a file and as a message: reading, all checks, the options of every
+   table, the plan; and what is done with a good one. */
+#ifndef WEIR_TESTS_FUZZ_SPEC_TARGET_H
+#define WEIR_TESTS_FUZZ_SPEC_TARGET_H
+
+#include <stdlib.h>
+
+#include "client/spec_diff.h"
+#include "common/plan.h"
+#include "common/spec.h"
+#include "common/unpack.h"
+#include "server/parameters/optimizer.h"
+#include "server/parameters/schedule.h"
+
+enum { TARGET_SAMPLES = 1000, TARGET_EVAL_SAMPLES = 100 };
+
+/* One that has passed spec_check. */
+static void target_checked(Weir__RunSpec *spec) {
+  struct err err = ERR_NONE;
+  Weir__RunSpec *copy = spec_copy(spec);
+  char text[600];
+  struct plan plan;
+  if (spec_differs(copy, spec, text, sizeof text))
+    abort();
+  if (spec_check(copy, &err)) /* what passed once passes again, with its defaults */
+    abort();
+  spec_free(copy);
+  if (optimizer_settle(spec->train->optimizer, &err) == 0 &&
+      schedule_settle(spec->train->schedule, &err) == 0 &&
+      plan_init(&plan, spec, TARGET_SAMPLES, TARGET_EVAL_SAMPLES, &err) == 0)
+    for (uint64_t step = 0; step < plan.steps; step = 2 * step + 1)
+      schedule_lr(spec->train->schedule, spec->train->optimizer->lr, step, plan.steps);
+}
+
+static void target_spec(Weir__RunSpec *spec) {
+  struct err err = ERR_NONE;
+  if (spec && spec_check(spec, &err) == 0)
+    target_checked(spec);
+  spec_free(spec);
+}
+
+static void spec_target(const uint8_t *bytes, size_t size) {
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  spec_read("spec", (const char *)bytes, size, &spec, &err);
+  target_spec(spec);
+  err = ERR_NONE;
+  target_spec(message_unpack(&weir__run_spec__descriptor, bytes, size, &err));
+}
+
+#endif

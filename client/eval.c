@@ -187,8 +187,9 @@ const struct command_def command_eval = {
     .takes_coordinator = true,
     .description =
         "Evaluates the weights of a checkpoint of RUN (an id or a unique prefix of one), by default of the "
-        "newest, on the cluster that has it: as a run of its own, eval-NAME, which trains nothing. It waits "
-        "for a free worker, as any run. DIR is a folder that `weir train` left: its store is read, and a "
+        "newest, on the cluster that has it: as a run of its own, eval-NAME, which trains nothing. Where no "
+        "worker is free, a run that trains with several lends one; else it waits. DIR is a folder that `weir "
+        "train` left: its store is read, and a "
         "private cluster on this machine evaluates.\n"
         "\n"
         "Progress goes to stderr, the result to stdout. On the same data the numbers are those of the "

@@ -25,8 +25,12 @@ static const char *const worker_state_names[] = {"idle", "loading", "ready", "re
 static void keep_going(struct coordinator *coordinator, struct run *run);
 static void yield_workers(struct coordinator *coordinator, struct run *run);
 static bool is_short(const struct coordinator *coordinator, const struct run *run);
+static uint32_t count_free(const struct coordinator *coordinator, const struct run *run);
+static void borrow_worker(struct coordinator *coordinator, const struct run *run);
+static bool is_lender(const struct coordinator *coordinator, const struct run *run);
 static void take_workers(struct coordinator *coordinator, struct run *run);
 static bool may_serve(const struct run *run, const struct member *member);
+static bool has_refused(const struct run *run, const struct member *member);
 static bool may_own_blocks(const struct coordinator *coordinator, const struct member *member,
                            bool has_others);
 static void load_servers(struct coordinator *coordinator, struct run *run);
@@ -79,6 +83,7 @@ void coordinator_settle(struct coordinator *coordinator) {
     if (!coordinator_is_over(run)) {
       coordinator_recover(coordinator, run);
       yield_workers(coordinator, run);
+      borrow_worker(coordinator, run);
       take_workers(coordinator, run);
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
@@ -139,6 +144,31 @@ static void yield_workers(struct coordinator *coordinator, struct run *run) {
 static bool is_short(const struct coordinator *coordinator, const struct run *run) {
   bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED || run->state == WEIR__RUN_STATE__LOADING;
   return is_waiting && !run->is_begun && count_held(coordinator, run) < run->spec->workers->min;
+}
+
+static bool only_evaluates(const struct run *run) {
+  return run->spec->train->has_steps && run->spec->train->steps == 0;
+}
+
+/* An evaluation is short, and somebody waits for it: where no worker is free, a run that trains with several
+   goes on with one less, which it gets back. */
+static void borrow_worker(struct coordinator *coordinator, const struct run *run) {
+  if (run->state != WEIR__RUN_STATE__QUEUED || !only_evaluates(run) || run->spec->workers->min > 1 ||
+      !coordinator_has_server(coordinator) || count_free(coordinator, run) > 0)
+    return;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->state != WORKER_READY || has_refused(run, member) || !is_lender(coordinator, member->run))
+      continue;
+    coordinator_order_unload(coordinator, member->run->id, member, "lent to an evaluation");
+    coordinator_worker_leave_run(member, WORKER_IDLE);
+    return;
+  }
+}
+
+static bool is_lender(const struct coordinator *coordinator, const struct run *run) {
+  return run->state == WEIR__RUN_STATE__RUNNING && !only_evaluates(run) &&
+         coordinator_count_workers(coordinator, run, WORKER_READY) > 1;
 }
 
 static uint32_t count_free(const struct coordinator *coordinator, const struct run *run) {
@@ -203,10 +233,14 @@ static bool may_serve(const struct run *run, const struct member *member) {
     return false;
   if (member->state != WORKER_IDLE && member->state != WORKER_REFUSED)
     return false;
+  return !has_refused(run, member);
+}
+
+static bool has_refused(const struct run *run, const struct member *member) {
   for (int i = 0; i < run->n_refused; i++)
     if (run->refused[i] == member->key)
-      return false;
-  return true;
+      return true;
+  return false;
 }
 
 /* Every server that is of the first one's kind serves the incarnation from its beginning to its end. Those of

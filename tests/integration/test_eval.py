@@ -141,6 +141,21 @@ def test_what_cannot_be_evaluated_is_said_in_a_line():
         assert "train.steps: 0 trains nothing" in text, text
 
 
+def test_a_run_that_trains_lends_a_worker_and_gets_it_back():
+    with Folder() as folder:
+        spec = open_folder(folder, steps=10**8, tail="checkpoint: {every_steps: 20}\n")
+        with Cluster(folder, servers=1, workers=2) as cluster:
+            at = ("--coordinator", cluster.address)
+            run = weir("submit", spec, *at).stdout.strip()
+            wait_for(lambda: cluster.json("status", run)["checkpoint_step"], "a checkpoint")
+            wait_for(lambda: cluster.json("status", run)["workers"] == 2, "both workers")
+            found = evaluate(run, *at)
+            assert found["step"] > 0 and found["loss"] > 0, found
+            wait_for(lambda: cluster.json("status", run)["workers"] == 2, "both workers again")
+            assert cluster.json("status", run)["state"] == "running"
+            weir("cancel", run, *at)
+
+
 def test_an_interrupted_evaluation_is_cancelled():
     with Folder() as folder:
         spec = open_folder(folder)

@@ -152,6 +152,33 @@ static void a_run_of_no_steps_is_done_when_it_was_evaluated(void **state) {
   assert_string_equal(f->told[W1].unload, RUN);
 }
 
+static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) {
+  static const char *const evaluation = "eval-000001";
+  struct fixture *f = *state;
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  start_run(f); /* with two workers */
+  f->trains_nothing = true;
+  submit(f, evaluation, 1, 0);
+  assert_string_equal(f->told[W1].unload, RUN);
+  assert_string_equal(f->told[W1].load, evaluation);
+  tick(f);
+  assert_int_equal(f->told[W2].end - f->told[W2].begin, MICROBATCHES); /* the other does it all */
+  loaded.run = (char *)evaluation;
+  loaded.train_samples = loaded.eval_samples = 100;
+  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+  server_loads(f, S1, evaluation);
+  server_loads(f, S2, evaluation);
+  reports_eval(f, S1, evaluation, 0);
+  completes(f, S1, evaluation);
+  completes(f, S2, evaluation);
+  assert_state(f, evaluation, WEIR__RUN_STATE__DONE);
+  tick(f);
+  assert_string_equal(f->told[W1].load, RUN); /* it is back */
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  submit(f, "eval-000002", 1, 0);
+  assert_state(f, "eval-000002", WEIR__RUN_STATE__QUEUED); /* the other's only worker is not taken */
+}
+
 static void a_run_of_no_steps_that_loses_a_server_is_evaluated_anew(void **state) {
   struct fixture *f = *state;
   begin_evaluation_alone(f);
@@ -481,6 +508,7 @@ int main(void) {
       TEST(the_last_evaluation_is_awaited),
       TEST(a_run_of_no_steps_is_done_when_it_was_evaluated),
       TEST(a_run_of_no_steps_that_loses_a_server_is_evaluated_anew),
+      TEST(a_run_with_several_workers_lends_one_to_an_evaluation),
       TEST(a_lost_worker_leaves_its_work_to_the_others),
       TEST(every_heartbeat_is_answered_by_a_beat),
       TEST(a_silent_member_is_closed_and_replaced),

@@ -74,12 +74,13 @@ def test_the_average_of_any_checkpoint_is_exported_by_coordinator_and_store():
         weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
         from_coordinator = ("--coordinator", cluster.address)
         from_store = ("--store", cluster.store)
-        last = read(folder, "small", "--average", *from_coordinator)
-        assert last == read(folder, "small", "--average", *from_store)
-        assert last != read(folder, "small", *from_coordinator)
-        before = read(folder, "small", "--average", "--step", STEPS - EVERY, *from_coordinator)
-        assert before == read(folder, "small", "--average", "--step", STEPS - EVERY, *from_store)
-        assert before != last and len(before) == len(last)
+        averages = {}
+        for step in [checkpoint["step"] for checkpoint in cluster.json("checkpoints", "small")]:
+            averages[step] = read(folder, "small", "--average", "--step", step, *from_coordinator)
+            assert averages[step] == read(folder, "small", "--average", "--step", step, *from_store)
+            assert averages[step] != read(folder, "small", "--step", step, *from_coordinator)
+        assert read(folder, "small", "--average", *from_coordinator) == averages[STEPS], "the newest, if no step is said"
+        assert len(set(averages.values())) == len(averages), "each version has its own"
         first = read(folder, "small", "--average", "--step", 0, *from_store)
         assert first == read(folder, "small", "--step", 0, *from_coordinator), "it begins as the weights"
         assert done_event(metrics)["steps"] == STEPS

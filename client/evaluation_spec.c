@@ -69,14 +69,30 @@ static int take_data(Weir__DataSpec *data, const char *path, struct err *err) {
   return 0;
 }
 
-/* Workers open training data in any case: the same once more. */
+/* Formats whose characters are numbered as those of data.train, or whose classes must be the same. */
+static bool is_numbered_by_train(const Weir__DataSource *source) {
+  return source->format && (strcmp(source->format, "images") == 0 || strcmp(source->format, "text") == 0);
+}
+
+/* Workers open training data in any case: the same once more, where the run's own does not matter. */
 static int evaluate_data(Weir__DataSpec *data, const char *path, struct err *err) {
-  if (path && take_data(data, path, err))
+  char *root = data->root ? mem_strdup(data->root) : NULL;
+  bool is_elsewhere = false;
+  if (path && take_data(data, path, err) == 0)
+    is_elsewhere = (root || data->root) && (!root || !data->root || strcmp(root, data->root) != 0);
+  if (!err->code && !data->eval)
+    err_set(err, ERR_INVALID, "the run has no data.eval: name what is to be evaluated with --data");
+  if (!err->code && is_elsewhere && is_numbered_by_train(data->eval))
+    err_set(err, ERR_INVALID,
+            "%s: data.root: must be that of the run, '%s', where data.train says which %s there are", path,
+            root ? root : "", strcmp(data->eval->format, "text") == 0 ? "characters" : "classes");
+  free(root);
+  if (err->code)
     return err->code;
-  if (!data->eval)
-    return err_set(err, ERR_INVALID, "the run has no data.eval: name what is to be evaluated with --data");
-  message_free(data->train);
-  data->train = message_copy(data->eval);
+  if (!is_numbered_by_train(data->eval)) {
+    message_free(data->train);
+    data->train = message_copy(data->eval);
+  }
   data->has_shuffle = true;
   data->shuffle = false;
   return 0;

@@ -156,6 +156,32 @@ def test_a_run_that_trains_lends_a_worker_and_gets_it_back():
             weir("cancel", run, *at)
 
 
+def test_characters_stay_those_of_the_training_data():
+    """In a text that lacks the first of them the others keep their numbers."""
+    with Folder() as folder:
+        folder.file("train.txt", "abcdefgh" * 20)
+        folder.file("few.txt", "efghgfe" * 9)
+        folder.model("gpt", "--vocabulary", 8, "--context", 4, "--width", 16, "--depth", 1, "--heads", 2)
+        source = "{format: text, context: 4, file: %s.txt}"
+        spec = folder.file("run.yaml", f"""name: run
+model: {{onnx: gpt.onnx, loss: cross_entropy}}
+data:
+  root: {folder.path}
+  train: {source % "train"}
+  eval: {source % "few"}
+train: {{steps: 4, batch: 6, optimizer: {{lr: 0.1}}}}
+""")
+        (*_, last), done = train(folder, spec)
+        out = folder.file("out")
+        found = evaluate(out)
+        assert (found["loss"], found["weights_sha256"]) == (last["loss"], done["weights_sha256"]), (found, last)
+        again = folder.file("few.yaml", f"data: {{eval: {source % 'few'}}}\n")
+        assert evaluate(out, "--data", again)["loss"] == last["loss"]
+        elsewhere = folder.file("elsewhere.yaml", f"data: {{root: /, eval: {source % 'few'}}}\n")
+        said = weir("eval", out, "--data", elsewhere, status=2).stderr
+        assert "data.root: must be that of the run" in said, said
+
+
 def test_an_interrupted_evaluation_is_cancelled():
     with Folder() as folder:
         spec = open_folder(folder)

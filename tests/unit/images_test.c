@@ -304,6 +304,28 @@ static void folders_that_are_not_what_was_meant_are_refused(void **state) {
   refuse_folder("train", "../etc", ERR_INVALID, "names no file below");
 }
 
+static void links_are_followed_but_not_in_circles(void **state) {
+  char path[160];
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  Weir__RunSpec *spec = make_spec("train", "eval", "");
+  (void)state;
+  snprintf(path, sizeof path, "%s/train/Dog/link", folder);
+  assert_int_equal(symlink("../cat/more", path), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_samples(dataset), 5);
+  dataset_close(dataset);
+  unlink(path);
+  assert_int_equal(symlink("..", path), 0);
+  refuse_folder("train", "train", ERR_INVALID, "more than 8 folders within each other");
+  unlink(path);
+  snprintf(path, sizeof path, "%s/train/Dog/lost.png", folder);
+  assert_int_equal(symlink("nothing", path), 0);
+  refuse_folder("train", "train", ERR_IO, "/train/Dog/lost.png: No such file");
+  unlink(path);
+  spec_free(spec);
+}
+
 static void read_and_refuse(const char *train, const char *transforms, const char *wanted) {
   const uint64_t indices[1] = {0};
   struct err err = ERR_NONE;
@@ -340,6 +362,7 @@ int main(void) {
       cmocka_unit_test(bombs_are_refused_before_memory_is_asked_for),
       cmocka_unit_test(classes_and_files_are_sorted_by_name),
       cmocka_unit_test(folders_that_are_not_what_was_meant_are_refused),
+      cmocka_unit_test(links_are_followed_but_not_in_circles),
       cmocka_unit_test(what_a_sample_lacks_comes_out_of_dataset_check_with_its_file),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -16,7 +16,7 @@
 
 #include "worker/data/image.h"
 
-enum { CLASSES_MAX = 1 << 20, FILES_MAX = 1 << 28, DEPTH_MAX = 8 };
+enum { CLASSES_MAX = 1 << 20, FILES_MAX = 1 << 25, DEPTH_MAX = 8 };
 
 struct file {
   char *path; /* below the folder: "CLASS/NAME" */
@@ -77,22 +77,40 @@ static DIR *open_folder(const char *path, struct err *err) {
   return dir;
 }
 
+/* The next entry that is not the folder itself or the one above. NULL: the end, or the error. */
+static const char *next_name(DIR *dir, const char *path, struct err *err) {
+  struct dirent *entry;
+  do {
+    errno = 0;
+    entry = readdir(dir);
+  } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+  if (!entry && errno)
+    err_errno(err, errno, "%s", path);
+  return entry ? entry->d_name : NULL;
+}
+
+static int add_class(struct image_folder *images, const char *name, struct err *err) {
+  if (images->n_classes == CLASSES_MAX)
+    return err_set(err, ERR_UNSUPPORTED, "%s: more than %d classes", images->folder, CLASSES_MAX);
+  array_reserve((void **)&images->classes, &images->classes_capacity, images->n_classes,
+                sizeof *images->classes);
+  images->classes[images->n_classes++] = mem_strdup(name);
+  return 0;
+}
+
 /* The names of the folders in it, sorted: the classes. */
 static int list_classes(struct image_folder *images, struct err *err) {
   DIR *dir = open_folder(images->folder, err);
-  struct dirent *entry;
-  if (!dir)
+  const char *name;
+  struct stat status;
+  int code = dir ? 0 : err->code;
+  while (!code && (name = next_name(dir, images->folder, err)))
+    if (fstatat(dirfd(dir), name, &status, 0) == 0 && S_ISDIR(status.st_mode))
+      code = add_class(images, name, err);
+  if (dir)
+    closedir(dir);
+  if (err->code)
     return err->code;
-  while ((entry = readdir(dir)) && images->n_classes < CLASSES_MAX) {
-    struct stat status;
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-        fstatat(dirfd(dir), entry->d_name, &status, 0) || !S_ISDIR(status.st_mode))
-      continue;
-    array_reserve((void **)&images->classes, &images->classes_capacity, images->n_classes,
-                  sizeof *images->classes);
-    images->classes[images->n_classes++] = mem_strdup(entry->d_name);
-  }
-  closedir(dir);
   if (images->n_classes == 0)
     return err_set(err, ERR_INVALID, "%s: holds no folder: each class has one", images->folder);
   qsort(images->classes, (size_t)images->n_classes, sizeof *images->classes, compare_names);
@@ -102,21 +120,21 @@ static int list_classes(struct image_folder *images, struct err *err) {
 static int list_files(struct image_folder *images, const char *below, uint32_t label, int depth,
                       struct err *err);
 
-/* What is neither an image nor a folder is passed over, and so are links to folders within a class. */
+/* What is neither an image nor a folder is passed over. Links are followed; the depth ends what goes round.
+ */
 static int add_entry(struct image_folder *images, int dir_fd, const char *below, const char *name,
                      uint32_t label, int depth, struct err *err) {
   struct stat status;
   char path[PATH_MAX];
   if ((size_t)snprintf(path, sizeof path, "%s/%s", below, name) >= sizeof path)
     return err_set(err, ERR_INVALID, "%s/%s: the path of '%.100s' is too long", images->folder, below, name);
-  if (fstatat(dir_fd, name, &status, AT_SYMLINK_NOFOLLOW))
-    return err_errno(err, errno, "%s/%s", images->folder, path);
+  if (fstatat(dir_fd, name, &status, 0))
+    return is_image_name(name) ? err_errno(err, errno, "%s/%s", images->folder, path) : 0;
   if (S_ISDIR(status.st_mode))
     return depth < DEPTH_MAX ? list_files(images, path, label, depth + 1, err)
                              : err_set(err, ERR_INVALID, "%s/%s: more than %d folders within each other",
                                        images->folder, path, DEPTH_MAX);
-  if (!is_image_name(name) || (S_ISLNK(status.st_mode) && fstatat(dir_fd, name, &status, 0)) ||
-      !S_ISREG(status.st_mode))
+  if (!is_image_name(name) || !S_ISREG(status.st_mode))
     return 0;
   if (status.st_size == 0)
     return err_set(err, ERR_CORRUPT, "%s/%s: cut short: it is empty", images->folder, path);
@@ -133,15 +151,14 @@ static int list_files(struct image_folder *images, const char *below, uint32_t l
                       struct err *err) {
   char *path = mem_printf("%s/%s", images->folder, below);
   DIR *dir = open_folder(path, err);
-  struct dirent *entry;
+  const char *name;
   int code = dir ? 0 : err->code;
-  free(path);
-  while (!code && (entry = readdir(dir)))
-    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-      code = add_entry(images, dirfd(dir), below, entry->d_name, label, depth, err);
+  while (!code && (name = next_name(dir, path, err)))
+    code = add_entry(images, dirfd(dir), below, name, label, depth, err);
   if (dir)
     closedir(dir);
-  return code;
+  free(path);
+  return err->code;
 }
 
 /* Each class has at least one image, or its folder is not what somebody meant. */

@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 import subprocess
+import zlib
 
 from harness import Cluster, Folder, done_event, main, program, wait_for, weir
 
@@ -93,6 +94,41 @@ def test_a_bad_dataset_is_named_with_its_cause():
         train(folder, folder.file("gz.yaml", text), words=["labels.gz", "not gzip"])
         folder.file("labels.gz", gzip.compress(idx((10,), bytes(10)))[:-5])
         train(folder, folder.file("gz.yaml", text), words=["labels.gz", "cut short"])
+
+
+def png(value, side=28):
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+    rows = b"".join(b"\0" + bytes([value]) * side for _ in range(side))
+    head = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def test_an_image_that_cannot_be_read_ends_its_run_with_its_name():
+    with Folder() as folder:
+        for part in ("train", "eval"):
+            for label in range(2):
+                os.makedirs(f"{folder.path}/{part}/{label}")
+                for i in range(5):
+                    folder.file(f"{part}/{label}/{i}.png", png(20 * i + label))
+        model = folder.model("mlp", "--hidden", "8")
+        spec = folder.file("s.yaml", f"""name: images
+model: {{onnx: {model}}}
+data:
+  root: {folder.path}
+  train: {{format: images, folder: train}}
+  eval: {{format: images, folder: eval}}
+  shuffle: false
+train: {{steps: 4, batch: 5, microbatches: 1, optimizer: {{lr: 0.1}}}}
+""")
+        weir("train", spec, "--out", folder.file("out"))
+        folder.file("train/1/4.png", png(84)[:-30])
+        train(folder, spec, status=1, words=["failed: ", "/train/1/4.png: is a PNG that was cut short"])
+        folder.file("train/1/4.png", png(84))
+        folder.file("eval/0/3.png", png(60, side=27))
+        train(folder, spec, words=["0/3.png: is [1,27,27] after the transforms"], status=1)
+        os.rename(f"{folder.path}/eval/0", f"{folder.path}/eval/zero")
+        train(folder, spec, words=["data.eval: ", "/eval: its class 0 is 1, that of ", "/train is 0"])
 
 
 def test_a_bad_spec_is_named_with_its_line():

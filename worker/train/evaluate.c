@@ -99,7 +99,7 @@ static void eval_batches(struct executor *executor) {
       return;
     executor->evaluation->first = part * plan->microbatch_samples;
     if (loader_check(run->loaded.loader, &err))
-      executor_fail_err(executor, &err);
+      executor_fail_data(executor, &err);
     else
       eval_add(executor, batch);
     loader_put(run->loaded.loader, batch);

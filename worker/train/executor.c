@@ -205,9 +205,9 @@ static bool executor_train(struct executor *executor) {
   executor->n_left = executor->n_taps;
   executor->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
   executor->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
-  if ((loader_check(run->loaded.loader, &err) ||
-       run->options.backend->run(executor->train, &execution, &err)) &&
-      !executor->is_dropped)
+  if (loader_check(run->loaded.loader, &err))
+    executor_fail_data(executor, &err);
+  else if (run->options.backend->run(executor->train, &execution, &err) && !executor->is_dropped)
     executor_fail_err(executor, &err);
   if (!executor->is_dropped && executor->n_left > 0)
     executor_fail_err(executor, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
@@ -289,6 +289,11 @@ void executor_fail_err(struct executor *executor, const struct err *err) {
              work->index, work->kind == WORK_CHUNK ? "version" : "step", (unsigned long long)work->version);
   executor->is_dropped = true;
   run_fail(executor->run, &full, err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED);
+}
+
+void executor_fail_data(struct executor *executor, const struct err *err) {
+  executor->is_dropped = true;
+  run_fail(executor->run, err, err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED);
 }
 
 void executor_fail(struct executor *executor, const char *what) {

@@ -75,6 +75,8 @@ bool executor_is_cancelled(void *user);
 /* Ends the run with what is wrong about this task: "WHAT of microbatch 3 of step 17 ...". Drops the task. */
 void executor_fail(struct executor *executor, const char *what);
 void executor_fail_err(struct executor *executor, const struct err *err);
+/* With what is wrong with the data, which may be samples that were read ahead for another task. */
+void executor_fail_data(struct executor *executor, const struct err *err);
 
 /* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
 void executor_deliver_gradient(struct executor *executor, int param, const float *grad);

@@ -3,10 +3,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-/* PATTERNS_MAX: of all groups. Each is tried on every initializer of a model. */
-enum { GROUPS_MAX = 100, PATTERNS_MAX = 1000, PATTERN_LENGTH_MAX = 255 };
+#include "common/patterns.h"
+
+enum { GROUPS_MAX = 100 };
 
 const char *param_group_path(uint32_t index, char path[PARAM_GROUP_PATH_SIZE]) {
   snprintf(path, PARAM_GROUP_PATH_SIZE, "train.optimizer.groups[%u]", index);
@@ -19,13 +19,13 @@ static bool is_name_given(const Weir__OptimizerSpec *spec) {
 }
 
 static int check_group(const Weir__OptimizerSpec *group, const char *path, struct err *err) {
+  char key[PARAM_GROUP_PATH_SIZE + 8];
   if (group->n_params == 0)
     return err_set(err, ERR_INVALID, "%s.params: is missing: patterns of its tensors, as in [\"*.bias\"]",
                    path);
-  for (size_t p = 0; p < group->n_params; p++)
-    if (!*group->params[p] || strlen(group->params[p]) > PATTERN_LENGTH_MAX)
-      return err_set(err, ERR_INVALID, "%s.params: a pattern has from 1 to %d letters", path,
-                     PATTERN_LENGTH_MAX);
+  snprintf(key, sizeof key, "%s.params", path);
+  if (patterns_check(group->params, group->n_params, key, err))
+    return err->code;
   if (group->has_lr && (!(group->lr > 0) || !isfinite((float)group->lr)))
     return err_set(err, ERR_INVALID, "%s.lr: must be above 0 and finite", path);
   if (is_name_given(group))

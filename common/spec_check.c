@@ -6,6 +6,7 @@
 #include "common/memory.h"
 #include "common/metrics/metric.h"
 #include "common/param_groups.h"
+#include "common/patterns.h"
 #include "common/spec.h"
 #include "common/tree.h"
 
@@ -136,6 +137,8 @@ static int check_model(const Weir__ModelSpec *model, struct err *err) {
   if (strcmp(rule, "auto") != 0 && strcmp(rule, "train") != 0 && strcmp(rule, "fixed") != 0)
     return err_set(err, ERR_INVALID, "model.batch_norm: '%.60s' is not known (known: auto, train, fixed)",
                    rule);
+  if (patterns_check(model->frozen, model->n_frozen, "model.frozen", err))
+    return err->code;
   return model->loss_options ? check_loss_options(model->loss_options, err) : 0;
 }
 

@@ -111,6 +111,7 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("epochs: 2.5", "epochs: 2\n  steps: 3", "either epochs or steps");
   refuse("lr: 5e-2", "lr: -1", "train.optimizer.lr");
   refuse("name: fashion-mnist", "name: Fashion_MNIST", "name: 'Fashion_MNIST'");
+  refuse("[\"pos_*\", head]", "[\"\"]", "model.frozen: a pattern has from 1 to 255 letters");
   refuse("{scale: 0.5}", "{scale: 1, normalize: {mean: [0], std: [1]}}", "exactly one transform");
   refuse("std: [1, 2]", "std: [0, 2]", "data.transforms.normalize");
 }

@@ -183,10 +183,24 @@ class Attacker:
         elems = self.random.choice((9, 9, 9, 5, 8, 10, 0, 65536))
         request.data = struct.pack("<f", self.random.choice((1.0, -1.0, 3e38, 0.5, math.nan, math.inf))) * elems
 
+    def sums(self, request):
+        """What a server would send to the one that keeps the sums, and one thing more."""
+        request.run, request.incarnation = self.run, 0
+        request.step = self.version + self.random.choice((-1, 0, 0, 0, 1))
+        request.phase = self.random.choice((0, 0, 0, 1))
+        request.blocks.extend(self.random.randrange(5) for _ in range(self.random.choice((0, 1, 1, 2, 500))))
+        value = self.random.choice((0.0, 1.0, 1e300, math.nan, math.inf))
+        request.values.extend([value] * (len(request.blocks) + self.random.choice((0, 0, 0, 1))))
+        if self.random.random() < 0.3:
+            self.twist(request)
+        return [request.SerializeToString()]
+
     def requests(self, method):
         request_class = message_class(method.input_type)
         if method.name == "Push" and self.version is not None and self.random.random() < 0.7:
             return self.push(request_class())
+        if method.name == "Sums" and self.version is not None and self.random.random() < 0.7:
+            return self.sums(request_class())
         if method.name == "Submit" and self.model and self.random.random() < 0.7:
             return self.submission(request_class)
         many = self.random.choice((0, 1, 2, 5)) if method.client_streaming else 1
@@ -217,7 +231,7 @@ def spy(attacker, channel, methods):
     """Where the run is, and how large its blocks are."""
     versions = ask(channel, methods, "Versions", run=attacker.run)
     attacker.version = versions.highest if versions else None
-    block = len(attacker.block_elems)
+    block = attacker.random.randrange(5)
     if versions:
         reply = ask(channel, methods, "Pull", run=attacker.run, block=block, version=versions.highest)
         if reply:
@@ -259,7 +273,7 @@ def main():
                    for method in pool.FindServiceByName(name).methods]
         for number in range(count):
             method = methods[number % len(methods)]
-            if method.name == "Push":
+            if method.name in ("Push", "Sums"):
                 spy(attacker, channel, methods)
             statuses[f"{method.name} {call(channel, method, attacker.requests(method))}"] += 1
     print(json.dumps(statuses))

@@ -38,7 +38,7 @@ struct hosted_block {
     uint32_t n_pieces;
     struct buffer *sums; /* f64: its sums of each phase, then their totals; NULL without phases */
     uint32_t phase;
-    bool is_waiting; /* for totals; the exchange's shard may touch sums and ticket meanwhile */
+    bool is_waiting; /* for totals; the exchange's shard may touch sums, ticket and fault meanwhile */
     struct job ticket;
     struct err *fault; /* why this step's update cannot be made; NULL: nothing is wrong */
   } update;

@@ -212,12 +212,12 @@ static void block_refuse_parked(struct hosted_block *block) {
 
 int hosted_block_complete(struct hosted_block *block, struct err *err) {
   const Weir__TrainSpec *train = block->run->spec->train;
+  if (block->update.is_waiting) /* first: the fault is the exchange's then */
+    return 0;
   if (block->update.fault) {
     *err = *block->update.fault;
     return err->code;
   }
-  if (block->update.is_waiting)
-    return 0;
   if (train->has_clip_value)
     vector_clamp(round_sum(&block->round), block->elems, (float)train->clip_value);
   if (block_go_on(block, err))

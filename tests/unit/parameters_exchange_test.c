@@ -426,6 +426,7 @@ static void a_keeper_that_is_away_is_asked_again(void **state) {
   pull(&f, 1, 1, &after);
   assert_true(fabs(after - before + 0.5 * clipped) < 1e-8);
   pull(&f, 2, 1, &after);
+  wait_calls(&fake, 3);
   assert_int_equal(fake.n_calls, 3); /* both blocks in one batch, three times */
   member_fini(&f, &fake);
 }

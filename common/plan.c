@@ -5,7 +5,19 @@
 
 #include "common/random.h"
 
-enum { EVAL_CHUNK_SAMPLES_LEAST = 128, STREAM_SHUFFLE = 1 };
+enum { EVAL_CHUNK_SAMPLES_LEAST = 128 };
+
+/* The fourth counter of the split's key: no node of a model, whose draws have keys of the same seed, too. */
+static const uint64_t STREAM_SPLIT = UINT64_MAX - 2;
+
+/* 0.29 * 100 is 28.999... as f64, and means 29. */
+static const double ROUNDING = 1e-6;
+
+void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, uint64_t *eval) {
+  double first = floor(data->split[0] * (double)samples + ROUNDING);
+  *train = first < (double)samples ? (uint64_t)first : samples;
+  *eval = samples - *train;
+}
 
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err) {
@@ -19,12 +31,15 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                             spec->eval && spec->eval->has_every_steps ? spec->eval->every_steps : 0,
                         .checkpoint_every_steps = spec->checkpoint ? spec->checkpoint->every_steps : 0,
                         .checkpoints_evaluated = spec->checkpoint && spec->checkpoint->keep_best,
-                        .seed = train->seed,
-                        .is_shuffled = spec->data->shuffle};
+                        .is_split = spec->data->n_split > 0,
+                        .seed = train->seed};
   plan->eval_chunk_samples = plan_eval_chunk_samples(plan->microbatch_samples);
   plan->eval_chunks = (uint32_t)((eval_samples + plan->eval_chunk_samples - 1) / plan->eval_chunk_samples);
   plan->steps =
       train->has_steps ? train->steps : (uint64_t)floor(train->epochs * (double)train_samples / train->batch);
+  if (plan->is_split && (train_samples == 0 || eval_samples == 0))
+    return err_set(err, ERR_INVALID, "data.split: %llu and %llu samples; each part needs one at least",
+                   (unsigned long long)train_samples, (unsigned long long)eval_samples);
   if (train_samples == 0)
     return err_set(err, ERR_INVALID, "data.train: the dataset is empty");
   if (train->has_steps && plan->steps == 0 && eval_samples == 0)
@@ -72,10 +87,21 @@ uint64_t plan_epoch(const struct plan *plan, uint64_t step) {
   return step * plan->batch / plan->train_samples;
 }
 
-uint64_t plan_sample(const struct plan *plan, uint64_t step, uint32_t position) {
+void plan_place(const struct plan *plan, uint64_t step, uint32_t position, uint64_t *epoch, uint64_t *index) {
   uint64_t at = step * plan->batch + position;
-  uint64_t epoch = at / plan->train_samples, index = at % plan->train_samples;
-  if (!plan->is_shuffled)
-    return index;
-  return random_permute(random_key(plan->seed, STREAM_SHUFFLE, epoch, 0), index, plan->train_samples);
+  *epoch = at / plan->train_samples;
+  *index = at % plan->train_samples;
+}
+
+static uint64_t split_index(const struct plan *plan, uint64_t i) {
+  return random_permute(random_key(plan->seed, 0, 0, STREAM_SPLIT), i,
+                        plan->train_samples + plan->eval_samples);
+}
+
+uint64_t plan_train_index(const struct plan *plan, uint64_t i) {
+  return plan->is_split ? split_index(plan, i) : i;
+}
+
+uint64_t plan_eval_index(const struct plan *plan, uint64_t i) {
+  return plan->is_split ? split_index(plan, plan->train_samples + i) : i;
 }

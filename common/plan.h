@@ -11,6 +11,7 @@
 
 struct plan {
   uint64_t train_samples, eval_samples; /* train_samples 0: no plan yet; eval_samples 0: no eval set */
+  bool is_split;                        /* both are parts of one dataset, which has so many together */
   uint64_t steps;                       /* S: the run ends with version S; 0: it is only evaluated */
   uint32_t batch;                       /* samples a step */
   uint32_t microbatches;                /* V */
@@ -21,10 +22,14 @@ struct plan {
   uint32_t eval_chunk_samples;          /* the last chunk may be short */
   uint32_t eval_chunks;
   uint64_t seed;
-  bool is_shuffled;
 };
 
-/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate. The spec has passed
+/* How many samples each part gets of a dataset that data.split divides: the first floor(share * samples), the
+   second the rest. */
+void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, uint64_t *eval);
+
+/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate, or a part of a split has
+ * no sample. The spec has passed
  * spec_check. */
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err);
@@ -44,8 +49,13 @@ bool plan_checkpoints(const struct plan *plan, uint64_t version);
 
 uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's first sample, from 0 */
 
-/* The dataset index of sample `position` (0 .. batch-1) of a step: the run's samples are one stream, epoch
-   after epoch, each a keyed permutation of the dataset (file order without shuffle). */
-uint64_t plan_sample(const struct plan *plan, uint64_t step, uint32_t position);
+/* Where sample `position` (0 .. batch-1) of a step lies in the run's stream of samples, which is epoch after
+   epoch of train_samples each: the sampler (worker/data/sampler.h) says which sample comes there. */
+void plan_place(const struct plan *plan, uint64_t step, uint32_t position, uint64_t *epoch, uint64_t *index);
+
+/* Where in its dataset sample i of the train part, or of the eval part, lies: i, or by a permutation that the
+   seed keys where they are parts of one. */
+uint64_t plan_train_index(const struct plan *plan, uint64_t i);
+uint64_t plan_eval_index(const struct plan *plan, uint64_t i);
 
 #endif

@@ -148,6 +148,21 @@ static int check_source(const Weir__DataSource *source, const char *key, struct 
   return check_columns(source, key, err);
 }
 
+static int check_split(const Weir__DataSpec *data, struct err *err) {
+  if (data->n_split && data->eval)
+    return bad(err, "data.split", "is given beside data.eval: either will do");
+  if (data->n_split && (data->n_split != 2 || !(data->split[0] > 0) || !(data->split[1] > 0) ||
+                        !(fabs(data->split[0] + data->split[1] - 1) < 1e-6)))
+    return bad(err, "data.split", "wants two shares above 0 that add up to 1, as [0.9, 0.1]");
+  if (data->sampler && data->has_shuffle)
+    return bad(err, "data.shuffle", "is given beside data.sampler: either will do");
+  return 0;
+}
+
+static bool evaluates(const Weir__RunSpec *spec) {
+  return spec->data->eval || spec->data->n_split;
+}
+
 static int check_data(const Weir__DataSpec *data, struct err *err) {
   if (!data || !data->train)
     return bad(err, "data.train", "is missing: where is the training data?");
@@ -161,9 +176,9 @@ static int check_data(const Weir__DataSpec *data, struct err *err) {
   for (size_t i = 0; i < data->n_eval_transforms; i++)
     if (check_transform(data->eval_transforms[i], err))
       return err->code;
-  if (check_mixing(data, err))
+  if (check_split(data, err))
     return err->code;
-  return 0;
+  return check_mixing(data, err);
 }
 
 /* What all optimizers share; the rest is their rows' (server/parameters). */
@@ -230,7 +245,7 @@ static int check_eval(const Weir__EvalSpec *eval, bool has_eval, struct err *err
   if (eval->has_every_steps && eval->every_steps == 0)
     return bad(err, "eval.every_steps", "must be at least 1");
   if (eval->n_metrics && !has_eval)
-    return bad(err, "eval.metrics", "needs data.eval: there is nothing to evaluate");
+    return bad(err, "eval.metrics", "needs data.eval or data.split: there is nothing to evaluate");
   return metric_check_names(eval->metrics, eval->n_metrics, err);
 }
 
@@ -258,7 +273,7 @@ static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, const Weir__
                    "names)",
                    checkpoint->keep_best);
   if (checkpoint->keep_best && !has_eval)
-    return bad(err, "checkpoint.keep_best", "needs data.eval: nothing says which version is the best");
+    return bad(err, "checkpoint.keep_best", "needs data.eval or data.split: nothing says which version is the best");
   return 0;
 }
 
@@ -288,10 +303,10 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (check_model(spec->model, err) || check_data(spec->data, err) ||
       check_train(spec->train, spec->data->eval != NULL, err))
     return err->code;
-  if (spec->eval && check_eval(spec->eval, spec->data->eval != NULL, err))
+  if (spec->eval && check_eval(spec->eval, evaluates(spec), err))
     return err->code;
   add_defaults(spec);
-  if (check_checkpoint(spec->checkpoint, spec->eval, spec->data->eval != NULL, err))
+  if (check_checkpoint(spec->checkpoint, spec->eval, evaluates(spec), err))
     return err->code;
   return check_workers(spec->workers, err);
 }

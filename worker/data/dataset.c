@@ -132,6 +132,10 @@ int dataset_bind(const struct dataset *dataset, const struct transforms *transfo
   return form_bind(&dataset->columns[form->column], input, labels, transforms, form, err);
 }
 
+const struct column *dataset_column(const struct dataset *dataset, const struct column_form *form) {
+  return &dataset->columns[form->column];
+}
+
 /* Labels that all count alike are counted, not added: of windows that overlap, each label but twice. */
 static void count_labels(const struct column *column, uint64_t elems, const struct label_rule *labels,
                          double *out) {

@@ -32,6 +32,8 @@ int dataset_bind(const struct dataset *dataset, const struct transforms *transfo
                  const struct value *input, const struct label_rule *labels, struct column_form *form,
                  struct err *err);
 
+const struct column *dataset_column(const struct dataset *dataset, const struct column_form *form);
+
 /* What the labels of each sample add to the denominator of a mean: out f64[samples]. form: of bound labels.
  */
 void dataset_label_weights(const struct dataset *dataset, const struct column_form *form,

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/random.h"
 #include "worker/data/mixing.h"
+#include "worker/data/sampler.h"
 
 static const uint64_t STREAM_MIXING = UINT64_MAX - 1;
 
@@ -35,6 +36,7 @@ struct loader {
   struct column_form train_forms[MODEL_INPUTS_MAX], eval_forms[MODEL_INPUTS_MAX];
   struct mixing mixing; /* of train samples, if the model mixes labels */
   bool mixes;
+  struct sampler *sampler;
   double *label_weights; /* [train samples] what the labels of each add to a step's denominator */
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -69,7 +71,7 @@ static void make_batch(const struct loader *loader, struct dataset *dataset, con
 static float find_scale(const struct loader *loader, uint64_t step) {
   double denominator = 0;
   for (uint32_t i = 0; i < loader->plan->batch; i++)
-    denominator += loader->label_weights ? loader->label_weights[plan_sample(loader->plan, step, i)]
+    denominator += loader->label_weights ? loader->label_weights[sampler_at(loader->sampler, step, i)]
                                          : loader->labels->sample_denominator;
   return denominator > 0 ? (float)(1 / denominator) : 0;
 }
@@ -95,7 +97,7 @@ static void make_train(struct loader *loader, struct slot *slot) {
   uint32_t position = slot->microbatch * samples;
   uint64_t *indices = mem_new(samples * sizeof *indices);
   for (uint32_t i = 0; i < samples; i++)
-    indices[i] = plan_sample(loader->plan, slot->step, position + i);
+    indices[i] = sampler_at(loader->sampler, slot->step, position + i);
   make_batch(loader, loader->train, loader->train_forms, indices, slot->step * loader->plan->batch + position,
              slot);
   if (loader->mixes)
@@ -230,6 +232,13 @@ static int weigh_labels(struct loader *loader, struct err *err) {
   return 0;
 }
 
+static int open_sampler(struct loader *loader, const struct model *model, struct err *err) {
+  struct sampler_labels labels = {NULL, loader->labels};
+  if (model->has_labels)
+    labels.column = dataset_column(loader->train, &loader->train_forms[loader->n_inputs - 1]);
+  return sampler_new(loader->spec->data, loader->plan, &labels, &loader->sampler, err);
+}
+
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
                struct dataset *train, struct dataset *eval, int threads, struct loader **out,
                struct err *err) {
@@ -247,7 +256,7 @@ int loader_new(const struct model *model, const struct plan *plan, const Weir__R
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->changed, NULL);
   if (bind_inputs(loader, model, true, err) || (eval && bind_inputs(loader, model, false, err)) ||
-      weigh_labels(loader, err))
+      weigh_labels(loader, err) || open_sampler(loader, model, err))
     goto out;
   loader->slots = mem_new((size_t)slots * sizeof *loader->slots);
   for (; loader->n_slots < slots; loader->n_slots++)
@@ -284,6 +293,7 @@ void loader_free(struct loader *loader) {
   free(loader->threads);
   free(loader->slots);
   free(loader->label_weights);
+  sampler_free(loader->sampler);
   pthread_cond_destroy(&loader->changed);
   pthread_mutex_destroy(&loader->lock);
   free(loader);
@@ -357,7 +367,7 @@ struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t
       loader->plan->eval_samples - first < samples ? (uint32_t)(loader->plan->eval_samples - first) : samples;
   indices = mem_new(samples * sizeof *indices);
   for (uint32_t i = 0; i < samples; i++)
-    indices[i] = first + (i < valid ? i : valid - 1);
+    indices[i] = plan_eval_index(loader->plan, first + (i < valid ? i : valid - 1));
   pthread_mutex_lock(&loader->lock);
   slot = take_spare_locked(loader);
   pthread_mutex_unlock(&loader->lock);

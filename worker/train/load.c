@@ -58,22 +58,26 @@ void loaded_close(struct loaded *loaded) {
 
 static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err) {
   const Weir__DataSpec *data = loaded->spec->data;
+  uint64_t train_samples, eval_samples;
   char both[2 * SHA256_HEX_SIZE];
   int length;
   if (dataset_open(loaded->spec, data->train, options->data_root, &loaded->train, err))
     return err->code;
   if (data->eval && dataset_open(loaded->spec, data->eval, options->data_root, &loaded->eval, err))
     return err->code;
+  train_samples = dataset_samples(loaded->train);
+  eval_samples = loaded->eval ? dataset_samples(loaded->eval) : 0;
+  if (data->n_split)
+    plan_split(data, train_samples, &train_samples, &eval_samples);
   length = snprintf(both, sizeof both, "%s%s", dataset_sha256(loaded->train),
                     loaded->eval ? dataset_sha256(loaded->eval) : "");
   sha256_hex(both, (size_t)length, loaded->dataset_sha256);
-  return plan_init(&loaded->plan, loaded->spec, dataset_samples(loaded->train),
-                   loaded->eval ? dataset_samples(loaded->eval) : 0, err);
+  return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
 }
 
 static int check_memory(const struct load_options *options, const struct loaded *loaded, struct err *err) {
   struct load_memory memory = {.executors = options->executors,
-                               .has_eval = loaded->eval != NULL,
+                               .has_eval = loaded->plan.eval_samples > 0,
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
                                .available_bytes = memory_available_bytes("")};
@@ -90,6 +94,6 @@ static int loaded_open_model(const struct load_options *options, const unsigned 
   if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
       check_memory(options, loaded, err))
     return err->code;
-  return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval, threads, &loaded->loader,
-                    err);
+  return loader_new(loaded->model, plan, loaded->spec, loaded->train,
+                    plan->is_split ? loaded->train : loaded->eval, threads, &loaded->loader, err);
 }

@@ -28,9 +28,8 @@ struct plan {
    second the rest. */
 void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, uint64_t *eval);
 
-/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate, or a part of a split has
- * no sample. The spec has passed
- * spec_check. */
+/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate, or when a part of a
+   split has no sample. The spec has passed spec_check. */
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err);
 

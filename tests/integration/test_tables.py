@@ -83,6 +83,11 @@ MODELS = {  # the input, and `weir model`
     "gpt": ("tokens", ("gpt", "--vocabulary", CLASSES, "--context", CONTEXT, "--width", 80, "--depth", 1, "--heads", 2,
                        "--dropout", 0.1)),
 }
+SAMPLERS = {  # which runs may have them
+    "shuffle": lambda run: True,
+    "sequential": lambda run: True,
+    "weighted": lambda run: run.has_classes() and run.model != "gpt",
+}
 SEQUENCES = ("tokens", "text")  # formats
 FLAT = ("csv", *SEQUENCES)      # without images
 
@@ -94,6 +99,7 @@ TABLES = (
     ("worker/data/format.def", "FORMAT", FORMATS),
     ("worker/data/transform.def", "TRANSFORM", TRANSFORMS),
     ("common/metrics/metric.def", "METRIC", METRICS),
+    ("worker/data/sampler.def", "SAMPLER", SAMPLERS),
 )
 
 
@@ -105,6 +111,7 @@ class Run:
         self.model = "gpt" if data_format in SEQUENCES else model
         self.optimizer = self.schedule = None
         self.besides = ""
+        self.sampler, self.is_split = "shuffle", False
         self.transforms, self.metrics = [], []
 
     def has_classes(self):
@@ -118,7 +125,8 @@ class Run:
         column = "tokens" if self.model == "gpt" else "images"
         transforms = ", ".join(f"{{{name}: {TRANSFORMS[name]}}}" for name in TRANSFORMS if name in self.transforms)
         sources = "".join(f"  {part}: {{format: {self.format}, {FORMATS[self.format](folder, part, data)}}}\n"
-                          for part, data in PARTS.items())
+                          for part, data in PARTS.items() if part == "train" or not self.is_split)
+        sources += "  split: [0.6, 0.4]\n" if self.is_split else ""
         return folder.file(self.name() + ".yaml", f"""name: {self.name()}
 model:
   onnx: {self.model}.onnx
@@ -128,7 +136,8 @@ model:
   labels: {"sides" if self.model == "pair" else labels}
 data:
   root: {folder.path}
-{sources}  transforms: [{transforms}]
+{sources}  sampler: {self.sampler}
+  transforms: [{transforms}]
 train:
   steps: {STEPS}
   batch: 12
@@ -155,6 +164,10 @@ def plan_runs():
     for place, run in enumerate(runs):
         run.optimizer, run.schedule, run.besides = (pick(table, place) for table in (OPTIMIZERS, SCHEDULES, BESIDES))
         run.metrics = [name for name, is_of in METRICS.items() if is_of(run)]
+    for place, (sampler, fits) in enumerate(SAMPLERS.items()):
+        fitting = [run for run in runs if fits(run)]
+        for run in fitting[place::len(SAMPLERS)]:
+            run.sampler, run.is_split = sampler, run.format != "npy"
     for transform in TRANSFORMS:
         fitting = [run for run in runs if run.format not in FLAT and
                    (transform not in MIXING or run.loss == "cross_entropy")]
@@ -190,6 +203,8 @@ def test_every_row_of_every_table_is_listed_here():
     assert {run.schedule for run in runs} == set(SCHEDULES)
     assert {name for run in runs for name in run.transforms} == set(TRANSFORMS)
     assert {name for run in runs for name in run.metrics} == set(METRICS)
+    assert {run.sampler for run in runs} == set(SAMPLERS)
+    assert {run.sampler for run in runs if run.is_split} == set(SAMPLERS)
 
 
 def test_each_row_gives_the_same_bits_whoever_computes():

@@ -50,8 +50,9 @@ out:
 void loaded_close(struct loaded *loaded) {
   loader_free(loaded->loader);
   model_close(loaded->model);
+  if (loaded->eval != loaded->train)
+    dataset_close(loaded->eval);
   dataset_close(loaded->train);
-  dataset_close(loaded->eval);
   message_free(loaded->spec);
   *loaded = (struct loaded){0};
 }
@@ -67,8 +68,10 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
     return err->code;
   train_samples = dataset_samples(loaded->train);
   eval_samples = loaded->eval ? dataset_samples(loaded->eval) : 0;
-  if (data->n_split)
+  if (data->n_split) {
     plan_split(data, train_samples, &train_samples, &eval_samples);
+    loaded->eval = loaded->train;
+  }
   length = snprintf(both, sizeof both, "%s%s", dataset_sha256(loaded->train),
                     loaded->eval ? dataset_sha256(loaded->eval) : "");
   sha256_hex(both, (size_t)length, loaded->dataset_sha256);
@@ -77,7 +80,7 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
 
 static int check_memory(const struct load_options *options, const struct loaded *loaded, struct err *err) {
   struct load_memory memory = {.executors = options->executors,
-                               .has_eval = loaded->plan.eval_samples > 0,
+                               .has_eval = loaded->eval != NULL,
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
                                .available_bytes = memory_available_bytes("")};
@@ -94,6 +97,6 @@ static int loaded_open_model(const struct load_options *options, const unsigned 
   if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
       check_memory(options, loaded, err))
     return err->code;
-  return loader_new(loaded->model, plan, loaded->spec, loaded->train,
-                    plan->is_split ? loaded->train : loaded->eval, threads, &loaded->loader, err);
+  return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval, threads, &loaded->loader,
+                    err);
 }

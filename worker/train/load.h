@@ -20,7 +20,7 @@ struct loaded {
   struct plan plan;
   struct model *model;
   struct dataset *train;
-  struct dataset *eval; /* NULL without an eval set */
+  struct dataset *eval; /* NULL without an eval set; train, where one is split */
   struct loader *loader;
   char dataset_sha256[SHA256_HEX_SIZE]; /* of both sets */
 };

@@ -86,7 +86,8 @@ static void print_totals(const struct inspection *inspection) {
   printf("memory         about %s an executor (activations of %d samples %s, weights in other layouts %s)\n",
          output_bytes(memory->train_bytes + memory->kept_bytes, a), inspection->samples,
          output_bytes(memory->train_bytes, b), output_bytes(memory->kept_bytes, c));
-  printf("               on each worker weights %s and gradients %s; on the servers weights and SGD %s\n",
+  printf("               on each worker weights %s and gradients %s; on the servers weights %s, for "
+         "each optimizer slot as much again\n",
          output_bytes(memory->weights_bytes, a), output_bytes(memory->gradients_bytes, b),
          output_bytes(memory->gradients_bytes, c));
   if (inspection->n_batch_norms)

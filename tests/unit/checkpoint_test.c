@@ -104,6 +104,45 @@ static void a_committed_checkpoint_reads_back_as_weights(void **state) {
   message_free(manifest);
 }
 
+static void the_average_is_what_a_block_holds_last(void **state) {
+  struct err err = ERR_NONE;
+  Weir__Manifest *manifest;
+  struct buffer *flat;
+  (void)state;
+  commit("tiny-1", 10);
+  manifest = read_manifest("tiny-1", 10);
+  assert_int_equal(checkpoint_flat_weights(store, manifest, true, &flat, &err), ERR_INVALID);
+  assert_string_equal(err.text,
+                      "run 'tiny-1' keeps no average of its weights: its spec has no train.average");
+  manifest->spec->train->average = mem_new(sizeof *manifest->spec->train->average);
+  weir__average_spec__init(manifest->spec->train->average);
+  assert_int_equal(checkpoint_flat_weights(store, manifest, true, &flat, &err), 0);
+  for (size_t i = 0; i < TINY_PARAMS; i++)
+    assert_true(((float *)flat->data)[i] == -tiny_weight(10, i));
+  buffer_put(flat);
+  message_free(manifest);
+}
+
+/* Such as of a run whose spec was changed in the store. */
+static void a_block_without_its_average_is_damage(void **state) {
+  struct err err = ERR_NONE;
+  Weir__Manifest *manifest;
+  struct buffer *flat;
+  float values[TINY_PARAMS] = {0};
+  char key[STORE_KEY_SIZE];
+  (void)state;
+  commit("tiny-1", 10);
+  manifest = read_manifest("tiny-1", 10);
+  manifest->spec->train->average = mem_new(sizeof *manifest->spec->train->average);
+  weir__average_spec__init(manifest->spec->train->average);
+  assert_int_equal(store_put(store, values, sizeof values, key, &err), 0);
+  strcpy(manifest->blocks[0]->sha256, key);
+  manifest->blocks[0]->bytes = sizeof values;
+  assert_int_equal(checkpoint_flat_weights(store, manifest, true, &flat, &err), ERR_CORRUPT);
+  assert_non_null(strstr(err.text, "block 0 of the checkpoint holds no average"));
+  message_free(manifest);
+}
+
 static void what_is_told_of_a_checkpoint_is_of_its_own_version(void **state) {
   Weir__Manifest *manifest = tiny_manifest(store, "tiny-1", 10);
   Weir__CheckpointInfo info;
@@ -462,6 +501,8 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_committed_checkpoint_reads_back_as_weights),
+      TEST(the_average_is_what_a_block_holds_last),
+      TEST(a_block_without_its_average_is_damage),
       TEST(what_is_told_of_a_checkpoint_is_of_its_own_version),
       TEST(a_checkpoint_that_lacks_a_block_is_not_committed),
       TEST(a_commit_whose_guard_does_not_hold_changes_nothing),

@@ -29,6 +29,8 @@ static int settle(struct evaluation *evaluation, const char *run, Weir__RunSpec 
   evaluation->submission.spec = spec;
   if (!spec)
     return err_set(err, ERR_CORRUPT, "nothing says what the spec of run '%s' was", run);
+  if (spec_check(spec, err))
+    return err_prefix(err, "the spec of run '%s'", run);
   if (!request->has_step && !newest)
     return err_set(err, ERR_NOT_FOUND,
                    "run '%s' has no checkpoint yet; --step 0 evaluates the weights that it began with", run);

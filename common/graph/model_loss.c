@@ -120,10 +120,11 @@ static int choose_metrics(const struct model_builder *builder, const struct loss
                              .class_axis = loss->class_axis,
                              .classes = loss->rule.classes,
                              .ignore_index = loss->rule.ignore_index};
+  uint32_t chunk_samples = eval && eval->n_metrics ? plan_eval_chunk_samples((uint32_t)loss->samples) : 0;
   if (loss->labels >= 0)
     site.sample_labels = shape_elems(&values[loss->labels].shape) / loss->samples;
   return metric_set_init(&builder->model->metrics, &site, eval ? eval->metrics : NULL,
-                         eval ? eval->n_metrics : 0, plan_eval_chunk_samples((uint32_t)loss->samples), err);
+                         eval ? eval->n_metrics : 0, chunk_samples, err);
 }
 
 int model_attach_losses(struct model_builder *builder, struct err *err) {

@@ -4,22 +4,26 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/vector_variants.h"
+
 static void average_copy(const struct average_update *update, const float *from) {
   if (from != update->next)
     memcpy(update->next, from, update->elems * sizeof *from);
 }
 
 /* torch.lerp(average, weights, 1 - decay): from the nearer end, so that both ends are exact. */
+VECTOR_VARIANTS
 static void average_move(const struct average_update *update, float share) {
   const float *average = update->average, *weights = update->weights;
+  const uint32_t elems = update->elems;
   float *next = update->next;
   if (share < 0.5f) {
 #pragma GCC ivdep
-    for (uint32_t i = 0; i < update->elems; i++)
+    for (uint32_t i = 0; i < elems; i++)
       next[i] = average[i] + share * (weights[i] - average[i]);
   } else {
 #pragma GCC ivdep
-    for (uint32_t i = 0; i < update->elems; i++)
+    for (uint32_t i = 0; i < elems; i++)
       next[i] = weights[i] - (weights[i] - average[i]) * (1 - share);
   }
 }

@@ -58,6 +58,7 @@ static int take_data(Weir__DataSpec *data, const char *path, struct err *err) {
   message_free(data->eval);
   data->eval = *source;
   *source = NULL;
+  data->n_split = 0; /* its array goes with the message */
   if (given->data->root) {
     char *root = data->root;
     data->root = given->data->root;
@@ -80,7 +81,7 @@ static int evaluate_data(Weir__DataSpec *data, const char *path, struct err *err
   bool is_elsewhere = false;
   if (path && take_data(data, path, err) == 0)
     is_elsewhere = (root || data->root) && (!root || !data->root || strcmp(root, data->root) != 0);
-  if (!err->code && !data->eval)
+  if (!err->code && !data->eval && !data->n_split)
     err_set(err, ERR_INVALID, "the run has no data.eval: name what is to be evaluated with --data");
   if (!err->code && is_elsewhere && is_numbered_by_train(data->eval))
     err_set(err, ERR_INVALID,
@@ -89,10 +90,12 @@ static int evaluate_data(Weir__DataSpec *data, const char *path, struct err *err
   free(root);
   if (err->code)
     return err->code;
-  if (!is_numbered_by_train(data->eval)) {
+  if (data->eval && !is_numbered_by_train(data->eval)) {
     message_free(data->train);
     data->train = message_copy(data->eval);
   }
+  free(data->sampler);
+  data->sampler = NULL;
   data->has_shuffle = true;
   data->shuffle = false;
   return 0;

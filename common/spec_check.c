@@ -220,7 +220,7 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
     return bad(err, "train.steps", "must be at most 1000000000");
   if (train->has_steps && train->steps == 0 && !has_eval)
     return bad(err, "train.steps",
-               "0 trains nothing and evaluates the model as it is, which needs data.eval");
+               "0 trains nothing and evaluates the model as it is, which needs data.eval or data.split");
   if (!train->has_batch || train->batch == 0 || train->batch > 1u << 20)
     return bad(err, "train.batch", "must be given, from 1 to 1048576");
   if (train->microbatches == 0 || train->microbatches > MICROBATCHES_MAX)
@@ -273,7 +273,8 @@ static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, const Weir__
                    "names)",
                    checkpoint->keep_best);
   if (checkpoint->keep_best && !has_eval)
-    return bad(err, "checkpoint.keep_best", "needs data.eval or data.split: nothing says which version is the best");
+    return bad(err, "checkpoint.keep_best",
+               "needs data.eval or data.split: nothing says which version is the best");
   return 0;
 }
 
@@ -301,7 +302,7 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (check_name(spec, err))
     return err->code;
   if (check_model(spec->model, err) || check_data(spec->data, err) ||
-      check_train(spec->train, spec->data->eval != NULL, err))
+      check_train(spec->train, evaluates(spec), err))
     return err->code;
   if (spec->eval && check_eval(spec->eval, evaluates(spec), err))
     return err->code;

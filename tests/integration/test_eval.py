@@ -182,6 +182,18 @@ train: {{steps: 4, batch: 6, optimizer: {{lr: 0.1}}}}
         assert "data.root: must be that of the run" in said, said
 
 
+def test_the_part_of_a_split_that_was_held_out_is_evaluated():
+    with Folder() as folder:
+        spec = open_folder(folder)
+        with open(spec) as text:
+            lines = [line for line in text.read().split("\n") if not line.startswith("  eval:")]
+        split = "\n".join(lines).replace("data:\n", "data:\n  split: [0.7, 0.3]\n  sampler: weighted\n")
+        evals, done = train(folder, folder.file("split.yaml", split))
+        out = folder.file("out")
+        assert_same(evaluate(out), evals[-1], done)
+        assert evaluate(out, "--data", other_data(folder))["loss"] != evals[-1]["loss"]
+
+
 def test_an_interrupted_evaluation_is_cancelled():
     with Folder() as folder:
         spec = open_folder(folder)

@@ -16,8 +16,8 @@ struct loader_batch {
 };
 
 /* Takes what it needs from model (its inputs' names, dtypes and shapes) and checks the datasets against it.
-   eval may be NULL; with data.split it is train. threads: make batches ahead, two for each of them: at least as
-   many as executors. model, plan, spec and datasets outlive the loader. Errors: those of dataset_bind and
+   eval may be NULL; with data.split it is train. threads: make batches ahead, two for each of them: at least
+   as many as executors. model, plan, spec and datasets outlive the loader. Errors: those of dataset_bind and
    sampler_new, NO_MEMORY. */
 int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
                struct dataset *train, struct dataset *eval, int threads, struct loader **out,

@@ -56,6 +56,7 @@ static int take_data(Weir__DataSpec *data, const char *path, struct err *err) {
                    path);
   }
   message_free(data->eval);
+  data->n_split = 0;
   data->eval = *source;
   *source = NULL;
   data->n_split = 0; /* its array goes with the message */
@@ -83,7 +84,7 @@ static int evaluate_data(Weir__DataSpec *data, const char *path, struct err *err
     is_elsewhere = (root || data->root) && (!root || !data->root || strcmp(root, data->root) != 0);
   if (!err->code && !data->eval && !data->n_split)
     err_set(err, ERR_INVALID, "the run has no data.eval: name what is to be evaluated with --data");
-  if (!err->code && is_elsewhere && is_numbered_by_train(data->eval))
+  if (!err->code && data->eval && is_elsewhere && is_numbered_by_train(data->eval))
     err_set(err, ERR_INVALID,
             "%s: data.root: must be that of the run, '%s', where data.train says which %s there are", path,
             root ? root : "", strcmp(data->eval->format, "text") == 0 ? "characters" : "classes");

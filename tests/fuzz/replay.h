@@ -26,10 +26,11 @@ static inline bool replay_file(const char *path, void (*target)(const uint8_t *b
   return is_read;
 }
 
-/* The exit status of a test program. */
-static inline int replay_folder(const char *folder, void (*target)(const uint8_t *bytes, size_t size)) {
+/* Adds to *run the number of files. */
+static inline void replay_files(const char *folder, void (*target)(const uint8_t *bytes, size_t size),
+                                int *run) {
   struct dirent **entries;
-  int n = scandir(folder, &entries, NULL, alphasort), run = 0;
+  int n = scandir(folder, &entries, NULL, alphasort);
   for (int i = 0; i < n; i++) {
     const char *name = entries[i]->d_name;
     char path[512];
@@ -37,12 +38,18 @@ static inline int replay_folder(const char *folder, void (*target)(const uint8_t
     if (name[0] != '.') {
       printf("# %s\n", name); /* the last line, should it end here */
       fflush(stdout);
-      printf("%sok %d - %s ends no process\n", replay_file(path, target) ? "" : "not ", ++run, name);
+      printf("%sok %d - %s ends no process\n", replay_file(path, target) ? "" : "not ", ++*run, name);
     }
     free(entries[i]);
   }
   if (n >= 0)
     free(entries);
+}
+
+/* The exit status of a test program. */
+static inline int replay_folder(const char *folder, void (*target)(const uint8_t *bytes, size_t size)) {
+  int run = 0;
+  replay_files(folder, target, &run);
   printf("1..%d\n", run);
   return run ? 0 : 1;
 }

@@ -55,7 +55,7 @@ static void print_tensors(const struct inspection *inspection) {
 
 static void print_ends(const struct inspection *inspection) {
   const struct graph *graph = inspection->model->eval;
-  const struct value *output = inspection->output;
+  const struct value *output = &inspection->model->output;
   char shape[SHAPE_TEXT];
   for (int i = 0; i < inspection->model->n_columns; i++) {
     const struct value *value = &graph->values[graph->inputs[i]];

@@ -27,17 +27,23 @@ static const struct shape *first_shape(const struct graph *graph, const struct n
   return &none;
 }
 
-/* The nodes up to the model's output: what follows is the loss. */
-static int count_layers(const struct graph *graph) {
-  const struct value *output = &graph->values[graph->outputs[0]];
-  return output->kind == VALUE_RESULT ? output->producer + 1 : 0;
+/* The nodes up to the one that computes the model's output, or its loss where that took the last layer in. */
+static int count_layers(const struct model *model) {
+  const struct graph *graph = model->eval;
+  const struct value *last = NULL;
+  for (int o = 0; o < graph->n_outputs; o++)
+    if (strcmp(graph->values[graph->outputs[o]].name, model->output.name) == 0)
+      last = &graph->values[graph->outputs[o]];
+  if (!last)
+    last = &graph->values[model->eval_loss.loss_sum];
+  return last->kind == VALUE_RESULT ? last->producer + 1 : 0;
 }
 
 static void list_layers(struct inspection *inspection) {
   const struct model *model = inspection->model;
   const struct graph *graph = model->eval;
   bool *is_seen = mem_new((size_t)model->n_params);
-  inspection->n_layers = count_layers(graph);
+  inspection->n_layers = count_layers(model);
   inspection->layers = mem_new((size_t)inspection->n_layers * sizeof *inspection->layers);
   for (int n = 0; n < inspection->n_layers; n++) {
     const struct node *node = graph->nodes[n];
@@ -111,7 +117,6 @@ int inspection_open(struct inspection *inspection, const void *onnx, size_t size
   *inspection = (struct inspection){.spec = spec, .samples = samples};
   if (model_open(onnx, size_bytes, spec, samples, &inspection->model, err))
     return err->code;
-  inspection->output = &inspection->model->eval->values[inspection->model->eval->outputs[0]];
   list_layers(inspection);
   count_operators(inspection);
   list_tensors(inspection);

@@ -7,7 +7,8 @@
 #include "common/graph/model.h"
 #include "common/graph/op.h"
 
-/* A node of the eval graph but those of the loss. */
+/* A node of the eval graph but those of the loss, unless the loss took the last layer in: then it is the
+ * last. */
 struct layer {
   const struct node *node;
   const struct shape *shape; /* of its first output */
@@ -30,7 +31,6 @@ struct inspection {
   const Weir__RunSpec *spec; /* the caller's; NULL: a look at the file alone */
   struct model *model;
   int samples;
-  const struct value *output; /* the model's, before the loss */
   struct layer *layers;
   int n_layers;
   struct tensor_role *tensors;

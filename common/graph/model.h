@@ -68,6 +68,7 @@ struct model {
   uint32_t n_blocks, n_param_blocks; /* blocks[n_param_blocks] begins with the metrics */
   uint64_t param_elems;              /* length of the flat parameter vector */
   uint64_t row_elems;                /* length of a statistics row and of the statistics state */
+  struct value output; /* that the loss is of; both graphs lack it where the loss took its layer in */
   struct loss_values train_loss, eval_loss;
   struct metric_set metrics;  /* that evaluations are asked for */
   int eval_output;            /* in the eval graph: what metrics read; -1: nothing */

@@ -135,6 +135,7 @@ int model_attach_losses(struct model_builder *builder, struct err *err) {
                            .keeps_output = spec && metrics_read_scores(spec->metrics, spec->n_metrics)};
   if (attach(builder, &train, err) || attach(builder, &eval, err) || choose_metrics(builder, &eval, err))
     return err->code;
+  model->output = model->eval->values[eval.output];
   model->train_loss = train.values;
   model->eval_loss = eval.values;
   model->eval_output = model->metrics.reads_output ? eval.output : -1;

@@ -31,13 +31,30 @@ static void layers_have_shapes_parameters_and_multiply_adds(void **state) {
   assert_int_equal(inspection.layers[1].parameters, 0);
   assert_true(inspection.multiply_adds == 4 * 3 * 5 + 4 * 5 * 2);
   assert_int_equal(inspection.layers[2].shape->dim[1], 2);
-  assert_string_equal(inspection.output->name, "y");
+  assert_string_equal(inspection.model->output.name, "y");
   assert_int_equal(inspection.n_operators, 2);
   assert_string_equal(inspection.operators[0].name, "Gemm");
   assert_int_equal(inspection.operators[0].nodes, 2);
   assert_string_equal(inspection.tensors[3].role, "trained");
   assert_int_equal(inspection.n_frozen, 0);
   assert_int_equal(inspection.memory.gradients_bytes, 4 * (3 * 5 + 5 + 5 * 2 + 2));
+  inspection_close(&inspection);
+}
+
+/* So many scores that the loss computes them itself, and no graph holds them. */
+static void a_layer_that_the_loss_took_in_counts_once(void **state) {
+  enum { SAMPLES = 64, CLASSES = 1 << 14 };
+  struct onnx_build build;
+  struct inspection inspection;
+  (void)state;
+  onnx_build_mlp(&build, 3, 5, CLASSES);
+  open_inspection(&inspection, &build, SAMPLES);
+  assert_int_equal(inspection.n_layers, 3);
+  assert_string_equal(inspection.layers[2].node->op->name, "LinearCrossEntropy");
+  assert_int_equal(inspection.layers[2].parameters, 5 * CLASSES + CLASSES);
+  assert_true(inspection.multiply_adds >= SAMPLES * 5.0 * CLASSES);
+  assert_string_equal(inspection.model->output.name, "y");
+  assert_int_equal(inspection.model->output.shape.dim[1], CLASSES);
   inspection_close(&inspection);
 }
 
@@ -96,6 +113,7 @@ static void multiply_adds_of_convolutions_and_recurrences(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layers_have_shapes_parameters_and_multiply_adds),
+      cmocka_unit_test(a_layer_that_the_loss_took_in_counts_once),
       cmocka_unit_test(shared_parameters_count_once),
       cmocka_unit_test(multiply_adds_of_convolutions_and_recurrences),
   };

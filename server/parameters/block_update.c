@@ -220,21 +220,23 @@ int hosted_block_complete(struct hosted_block *block, struct err *err) {
   }
   if (train->has_clip_value)
     vector_clamp(round_sum(&block->round), block->elems, (float)train->clip_value);
-  if (block_go_on(block, err))
-    block_refuse_parked(block);
-  return block->update.fault ? err->code : 0;
+  if (!block_go_on(block, err))
+    return 0;
+  block_refuse_parked(block);
+  return err->code;
 }
 
 void hosted_block_take_totals(struct hosted_block *block) {
   const struct exchange_plan *plan = &block->run->exchange.plan;
   const struct exchange_share *share = &plan->phases[block->update.phase].shares[block->index];
+  bool is_faulty = block->update.fault != NULL; /* and once it goes on, only what it says counts */
   struct err err;
   block->update.is_waiting = false;
-  if (!block->update.fault) {
+  if (!is_faulty) {
     block_use_totals(block, (const double *)block->update.sums->data + share->begin);
     block->update.phase++;
-    block_go_on(block, &err);
+    is_faulty = block_go_on(block, &err) != 0;
   }
-  if (block->update.fault)
+  if (is_faulty)
     block_refuse_parked(block);
 }

@@ -4,6 +4,7 @@ the programs that users write them with. The unit tests of the formats read them
 fuzzer found, as it left them. Needs numpy and Pillow."""
 import gzip
 import io
+import json
 import os
 import struct
 import sys
@@ -130,6 +131,9 @@ def make_image():
     at = bomb.index(b"\xff\xc0")
     bomb[at + 5:at + 9] = b"\xff" * 4
     save("image", "bomb.jpg", bytes(bomb))
+    with open(os.path.join(CORPUS, "..", "..", "parity", "images.json"), encoding="utf-8") as golden:
+        for entry in json.load(golden)["files"]:  # what Pillow does not write, too
+            save("image", entry["name"].replace(", ", "-").replace(" ", "-").replace(":", ""), bytes.fromhex(entry["file"]))
 
 
 MAKERS = {"npz": make_npz, "npy": make_npy, "idx": make_idx, "csv": make_csv, "cifar": make_cifar, "tokens": make_tokens,

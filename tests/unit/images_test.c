@@ -166,6 +166,8 @@ static void bombs_are_refused_before_memory_is_asked_for(void **state) {
     at += 2u + (size_t)(jpeg[at + 2] << 8 | jpeg[at + 3]);
   memcpy(jpeg + at + 5, "\xff\x00\xff\x00", 4);
   refuse_bytes(jpeg, size, ERR_INVALID, "has 65280 x 65280 pixels");
+  memcpy(jpeg + at + 5, "\x20\x00\x20\x00", 4);
+  refuse_bytes(jpeg, size, ERR_CORRUPT, "cannot hold the pixels that it announces");
   refuse_bytes((const unsigned char *)"GIF89a", 6, ERR_INVALID, "is neither a JPEG nor a PNG file");
   refuse_bytes(jpeg, 0, ERR_INVALID, "is neither a JPEG nor a PNG file");
   free(jpeg);

@@ -12,6 +12,7 @@
 enum {
   SCANS_MAX = 200,             /* a progressive file of a few bytes can ask for endless work */
   LIBRARY_BYTES_MAX = 1 << 29, /* what it may allocate, which is 6 bytes a pixel of progressive files */
+  PIXELS_PER_BYTE_MAX = 4096,  /* a bit for each of the 3 blocks of 32 x 32 pixels, and then some */
   CMYK_CHANNELS = 4
 };
 
@@ -21,6 +22,7 @@ struct decoder {
   struct jpeg_source_mgr source;
   struct jpeg_progress_mgr progress;
   jmp_buf failed;
+  size_t size;
   struct err *err;
 };
 
@@ -119,7 +121,11 @@ static void decode(struct decoder *decoder, struct scratch *scratch, struct imag
   is_cmyk = library->num_components == CMYK_CHANNELS;
   is_gray = library->jpeg_color_space == JCS_GRAYSCALE;
   *shape = (struct image_shape){is_gray ? 1 : 3, library->image_height, library->image_width};
-  row = image_check_size(shape, decoder->err) ? NULL : image_pixels(scratch, shape, decoder->err);
+  if (image_check_size(shape, decoder->err))
+    longjmp(decoder->failed, 1);
+  if ((size_t)(shape->height * shape->width) / PIXELS_PER_BYTE_MAX > decoder->size)
+    fail(decoder, ERR_CORRUPT, "is a JPEG that was cut short: it cannot hold the pixels that it announces");
+  row = image_pixels(scratch, shape, decoder->err);
   if (row && is_cmyk && !(ink = scratch_get(scratch, SCRATCH_ROWS, (size_t)shape->width * CMYK_CHANNELS)))
     err_set(decoder->err, ERR_NO_MEMORY, "no memory for a row of pixels");
   if (decoder->err->code)
@@ -138,7 +144,7 @@ static void decode(struct decoder *decoder, struct scratch *scratch, struct imag
 
 int image_decode_jpeg(const void *bytes, size_t size, struct scratch *scratch, struct image_shape *shape,
                       struct err *err) {
-  struct decoder decoder = {.err = err};
+  struct decoder decoder = {.size = size, .err = err};
   err->code = ERR_OK;
   if (setjmp(decoder.failed) == 0) {
     decoder_init(&decoder, bytes, size);

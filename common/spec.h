@@ -25,6 +25,10 @@ Weir__RunSpec *spec_copy(const Weir__RunSpec *spec);
    ("train.optimizer.lr"). */
 int spec_check(Weir__RunSpec *spec, struct err *err);
 
+/* The options of a transform that mixes whole microbatches, which are a message Mixing, and its name; NULL
+   for any other. */
+const Weir__Mixing *spec_mixing(const Weir__Transform *transform, const char **name);
+
 const char *spec_library_version(void); /* libyaml's, as linked */
 
 #endif

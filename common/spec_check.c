@@ -87,30 +87,22 @@ static int check_transform(const Weir__Transform *transform, struct err *err) {
   return 0;
 }
 
-/* The transform's name if it mixes microbatches. */
-static const char *mixing_name(const Weir__Transform *transform) {
-  return transform->mixup ? "mixup" : transform->cutmix ? "cutmix" : NULL;
-}
-
 /* What mixes a microbatch comes behind what is done to single samples. */
 static int check_mixing(const Weir__DataSpec *data, struct err *err) {
   const char *mixer = NULL;
   for (size_t i = 0; i < data->n_transforms; i++) {
-    const Weir__Transform *transform = data->transforms[i];
-    const Weir__Mixing *mixing = transform->mixup ? transform->mixup : transform->cutmix;
+    const Weir__Mixing *mixing = spec_mixing(data->transforms[i], &mixer);
     if (mixer && !mixing)
       return err_set(
           err, ERR_INVALID,
           "data.transforms[%zu]: comes behind '%s', which mixes samples that are done: list it before", i,
           mixer);
-    mixer = mixing_name(transform);
     if (mixing && (!is_amount(mixing->alpha) || (float)mixing->alpha == 0))
       return err_set(err, ERR_INVALID, "data.transforms[%zu].%s.alpha: must be above 0 and finite", i, mixer);
   }
   for (size_t i = 0; i < data->n_eval_transforms; i++)
-    if (mixing_name(data->eval_transforms[i]))
-      return err_set(err, ERR_INVALID, "data.eval_transforms[%zu]: '%s' is for training only", i,
-                     mixing_name(data->eval_transforms[i]));
+    if (spec_mixing(data->eval_transforms[i], &mixer))
+      return err_set(err, ERR_INVALID, "data.eval_transforms[%zu]: '%s' is for training only", i, mixer);
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "common/graph/listing.h"
 #include "common/graph/model_parts.h"
 #include "common/ops/backward.h"
+#include "common/spec.h"
 #include "common/plan.h"
 
 static const Weir__LossOptions default_options = WEIR__LOSS_OPTIONS__INIT;
@@ -14,10 +15,10 @@ static const Weir__LossOptions *options_of(const struct model_builder *builder) 
 
 const char *model_find_mixer(const Weir__RunSpec *spec) {
   const Weir__DataSpec *data = spec ? spec->data : NULL;
-  for (size_t t = 0; data && t < data->n_transforms; t++)
-    if (data->transforms[t]->mixup || data->transforms[t]->cutmix)
-      return data->transforms[t]->mixup ? "mixup" : "cutmix";
-  return NULL;
+  const char *name = NULL;
+  for (size_t t = 0; data && t < data->n_transforms && !name; t++)
+    spec_mixing(data->transforms[t], &name);
+  return name;
 }
 
 static int fail_unknown(const struct graph *graph, const char *name, struct err *err) {
@@ -82,6 +83,11 @@ static int check_mixed(const struct model_builder *builder, const struct loss_si
     return err_set(err, ERR_INVALID,
                    "data.transforms.%s: mixes classes, but by model.loss_options.soft_labels the labels are "
                    "probabilities",
+                   builder->mixer);
+  if (site->samples == 1)
+    return err_set(err, ERR_INVALID,
+                   "data.transforms.%s: mixes the samples of a microbatch, which has only one: choose fewer "
+                   "train.microbatches",
                    builder->mixer);
   if (output->shape.rank == 2)
     return 0;

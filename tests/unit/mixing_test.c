@@ -24,9 +24,11 @@ struct mixing_spec {
   Weir__DataSpec data;
   Weir__Transform mix, *transforms[1];
   Weir__Mixing mixing;
+  int64_t samples;
 };
 
 static void mixing_spec_init(struct mixing_spec *spec) {
+  spec->samples = SAMPLES;
   weir__run_spec__init(&spec->run);
   weir__model_spec__init(&spec->model);
   weir__loss_options__init(&spec->options);
@@ -46,7 +48,7 @@ static int open_mixed(struct onnx_build *build, const struct mixing_spec *spec, 
                       struct err *err) {
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  int code = model_open(bytes, size, &spec->run, SAMPLES, model, err);
+  int code = model_open(bytes, size, &spec->run, spec->samples, model, err);
   onnx_build_fini(build);
   return code;
 }
@@ -114,6 +116,10 @@ static void what_has_no_class_for_each_sample_is_not_mixed(void **state) {
   onnx_build_mlp(&build, 3, 4, CLASSES);
   refuse(&build, &spec, "data.transforms.mixup: mixes classes, but by model.loss_options.soft_labels");
   spec.options.has_soft_labels = spec.options.soft_labels = false;
+  spec.samples = 1;
+  onnx_build_mlp(&build, 3, 4, CLASSES);
+  refuse(&build, &spec, "data.transforms.mixup: mixes the samples of a microbatch, which has only one");
+  spec.samples = SAMPLES;
   spec.mix.mixup = NULL;
   spec.mix.cutmix = &spec.mixing;
   onnx_build_init(&build, 13);

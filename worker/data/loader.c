@@ -22,9 +22,9 @@ struct slot {
   enum slot_state state;
   uint64_t step;
   uint32_t microbatch;
-  float scale; /* 1 / the step's denominator: the batch's last input */
-  struct scratch scratch;
-  struct slot *next; /* in the list of spare slots */
+  float scale;            /* 1 / the step's denominator: the batch's last input */
+  struct scratch scratch; /* of a spare one; threads that make batches ahead have their own */
+  struct slot *next;      /* in the list of spare slots */
 };
 
 struct loader {
@@ -55,16 +55,10 @@ struct loader {
   struct slot *spare; /* for what was not, and for evaluation */
 };
 
-/* place: of the first sample in the run's stream. */
 static void make_batch(const struct loader *loader, struct dataset *dataset, const struct column_form *forms,
-                       const uint64_t *indices, uint64_t place, struct slot *slot) {
-  struct dataset_read read = {.indices = indices,
-                              .n = loader->plan->microbatch_samples,
-                              .seed = loader->plan->seed,
-                              .place = place,
-                              .scratch = &slot->scratch};
+                       const struct dataset_read *read, struct loader_batch *batch) {
   for (int i = 0; i < loader->n_inputs; i++)
-    dataset_read(dataset, &forms[i], &read, slot->batch.inputs[i]);
+    dataset_read(dataset, &forms[i], read, batch->inputs[i]);
 }
 
 /* 1 / the sum of what the labels of all the step's samples count. */
@@ -92,14 +86,19 @@ static float step_scale(struct loader *loader, uint64_t step) {
   return scale;
 }
 
-static void make_train(struct loader *loader, struct slot *slot) {
+static void make_train(struct loader *loader, struct slot *slot, struct scratch *scratch) {
   uint32_t samples = loader->plan->microbatch_samples;
   uint32_t position = slot->microbatch * samples;
   uint64_t *indices = mem_new(samples * sizeof *indices);
   for (uint32_t i = 0; i < samples; i++)
     indices[i] = sampler_at(loader->sampler, slot->step, position + i);
-  make_batch(loader, loader->train, loader->train_forms, indices, slot->step * loader->plan->batch + position,
-             slot);
+  make_batch(loader, loader->train, loader->train_forms,
+             &(struct dataset_read){.indices = indices,
+                                    .n = samples,
+                                    .seed = loader->plan->seed,
+                                    .place = slot->step * loader->plan->batch + position,
+                                    .scratch = scratch},
+             &slot->batch);
   if (loader->mixes)
     mixing_apply(&loader->mixing, random_key(loader->plan->seed, slot->step, slot->microbatch, STREAM_MIXING),
                  samples, slot->batch.inputs, slot->batch.inputs[loader->n_inputs - 1]);
@@ -176,6 +175,7 @@ static struct slot *claim_next_locked(struct loader *loader) {
 
 static void *prefetch_main(void *argument) {
   struct loader *loader = argument;
+  struct scratch scratch = {0};
   pthread_mutex_lock(&loader->lock);
   while (!loader->is_stopping) {
     struct slot *slot = claim_next_locked(loader);
@@ -184,12 +184,13 @@ static void *prefetch_main(void *argument) {
       continue;
     }
     pthread_mutex_unlock(&loader->lock);
-    make_train(loader, slot);
+    make_train(loader, slot, &scratch);
     pthread_mutex_lock(&loader->lock);
     slot->state = SLOT_READY;
     pthread_cond_broadcast(&loader->changed);
   }
   pthread_mutex_unlock(&loader->lock);
+  scratch_fini(&scratch);
   return NULL;
 }
 
@@ -343,7 +344,7 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
   pthread_mutex_unlock(&loader->lock);
   slot->step = step;
   slot->microbatch = microbatch;
-  make_train(loader, slot);
+  make_train(loader, slot, &slot->scratch);
   add_wait(loader, begin_ns);
   return &slot->batch;
 }
@@ -371,7 +372,9 @@ struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t
   pthread_mutex_lock(&loader->lock);
   slot = take_spare_locked(loader);
   pthread_mutex_unlock(&loader->lock);
-  make_batch(loader, loader->eval, loader->eval_forms, indices, 0, slot);
+  make_batch(loader, loader->eval, loader->eval_forms,
+             &(struct dataset_read){.indices = indices, .n = samples, .scratch = &slot->scratch},
+             &slot->batch);
   slot->batch.samples = valid;
   if (loader->labels->classes > 0)
     ignore_repeated(loader, &slot->batch);

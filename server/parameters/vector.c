@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/vector_variants.h"
+
 enum { LANES = 8 };
 
 static const uint32_t exponent_bits = 0x7f800000;
@@ -43,6 +45,7 @@ bool vector_is_finite(const double *values, uint32_t n) {
   return true;
 }
 
+VECTOR_VARIANTS
 double vector_sum_squares(const float *values, uint32_t elems) {
   double lanes[LANES] = {0}, sum = 0;
   uint32_t i = 0;
@@ -56,11 +59,13 @@ double vector_sum_squares(const float *values, uint32_t elems) {
   return sum;
 }
 
+VECTOR_VARIANTS
 void vector_scale(float *values, uint32_t elems, float factor) {
   for (uint32_t i = 0; i < elems; i++)
     values[i] *= factor;
 }
 
+VECTOR_VARIANTS
 void vector_clamp(float *values, uint32_t elems, float limit) {
   for (uint32_t i = 0; i < elems; i++)
     values[i] = values[i] > limit ? limit : values[i] < -limit ? -limit : values[i];

@@ -90,13 +90,14 @@ static double band_row_sum(const struct band *band, uint32_t i, const float *gra
 }
 
 /* sums f64[n] of the columns from the band's `first` on. */
-static void band_column_sums(const struct band *band, const float *grad, uint32_t first, uint32_t n,
-                             double *sums) {
+VECTOR_VARIANTS static void band_column_sums(const struct band *band, const float *grad, uint32_t first,
+                                             uint32_t n, double *sums) {
   memset(sums, 0, n * sizeof *sums);
   for (uint64_t at = first; at < band->elems; at += band->columns) {
     uint32_t have = band->elems - at < n ? (uint32_t)(band->elems - at) : n;
+    const float *row = grad + at;
     for (uint32_t j = 0; j < have; j++)
-      sums[j] += (double)grad[at + j] * grad[at + j];
+      sums[j] += (double)row[j] * row[j];
   }
 }
 
@@ -189,8 +190,8 @@ static double band_next_state(const struct band *band, const float *grad, const 
 }
 
 /* out f32[n]: the gradient by the root of the estimated mean of its square. */
-static void scale_run(const float *grad, const float *column, float row, float least, uint32_t n,
-                      float *out) {
+VECTOR_VARIANTS static void scale_run(const float *grad, const float *column, float row, float least,
+                                      uint32_t n, float *out) {
 #pragma GCC ivdep
   for (uint32_t j = 0; j < n; j++) {
     float variance = row * column[j];
@@ -265,15 +266,19 @@ static uint32_t adafactor_sums(const Weir__OptimizerSpec *spec, const struct opt
   return n;
 }
 
-static void adafactor_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void adafactor_update(const Weir__OptimizerSpec *spec,
+                                             const struct optimizer_update *update) {
   const double elems = (double)update->piece->tensor_elems, step = (double)(update->step + 1);
   const double rho = fmin(update->lr, 1 / sqrt(step));
   const double alpha = fmax(spec->eps2, sqrt(update->totals[0][0] / elems)) * rho;
   const float rate = (float)(alpha / fmax(1, sqrt(update->totals[1][0] / elems) / spec->d));
   const struct weight_decay decay = weight_decay_of(spec, update->lr, true);
+  const uint32_t n = update->elems;
+  const float *weights = update->weights;
+  float *out = update->out;
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < update->elems; i++)
-    update->out[i] = decay_weight(decay, update->weights[i]) - rate * update->out[i];
+  for (uint32_t i = 0; i < n; i++)
+    out[i] = decay_weight(decay, weights[i]) - rate * out[i];
 }
 
 const struct optimizer_def optimizer_adafactor = {.name = "adafactor",

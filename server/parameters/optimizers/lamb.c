@@ -17,40 +17,48 @@ static uint32_t lamb_slots(const Weir__OptimizerSpec *spec) {
 }
 
 /* The moments of this step; the step itself is drafted in `out`. */
-static uint32_t lamb_sums(const Weir__OptimizerSpec *spec, const struct optimizer_update *update,
-                          uint32_t phase, double *sums) {
+VECTOR_VARIANTS static uint32_t lamb_sums(const Weir__OptimizerSpec *spec,
+                                          const struct optimizer_update *update, uint32_t phase,
+                                          double *sums) {
   const float share1 = (float)(1 - spec->betas[0]), share2 = (float)(1 - spec->betas[1]);
   const float beta2 = (float)spec->betas[1], eps = (float)spec->eps, decay = (float)spec->weight_decay;
   const double lack1 = spec->bias_correction ? bias_correction(spec->betas[0], update->step) : 1;
   const double lack2 = spec->bias_correction ? bias_correction(spec->betas[1], update->step) : 1;
   const float scale1 = (float)(1 / lack1), scale2 = (float)(1 / sqrt(lack2));
   const float *mean = update_slot(update, 0).now, *square = update_slot(update, 1).now;
+  const uint32_t elems = update->elems;
+  const float *weights = update->weights, *grads = update->grad;
+  float *out = update->out;
   (void)phase;
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < update->elems; i++) {
-    float grad = update->grad[i];
+  for (uint32_t i = 0; i < elems; i++) {
+    float grad = grads[i];
     float next_mean = moved(mean[i], grad, share1);
     float next_square = beta2 * square[i] + share2 * grad * grad;
-    update->out[i] = next_mean * scale1 / (sqrtf(next_square) * scale2 + eps) + decay * update->weights[i];
+    out[i] = next_mean * scale1 / (sqrtf(next_square) * scale2 + eps) + decay * weights[i];
   }
-  sums[0] = vector_sum_squares(update->weights, update->elems);
-  sums[1] = vector_sum_squares(update->out, update->elems);
+  sums[0] = vector_sum_squares(weights, elems);
+  sums[1] = vector_sum_squares(out, elems);
   return 2;
 }
 
-static void lamb_update(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
+VECTOR_VARIANTS static void lamb_update(const Weir__OptimizerSpec *spec,
+                                        const struct optimizer_update *update) {
   const float share1 = (float)(1 - spec->betas[0]), share2 = (float)(1 - spec->betas[1]);
   const float beta2 = (float)spec->betas[1];
   const double *totals = update->totals[0];
   const bool is_scaled = totals[0] > 0 && totals[1] > 0;
   const float rate = (float)(update->lr * (is_scaled ? sqrt(totals[0] / totals[1]) : 1));
+  const uint32_t elems = update->elems;
+  const float *weights = update->weights, *grads = update->grad;
+  float *out = update->out;
   struct slot mean = update_slot(update, 0), square = update_slot(update, 1);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < update->elems; i++) {
-    float grad = update->grad[i];
+  for (uint32_t i = 0; i < elems; i++) {
+    float grad = grads[i];
     mean.next[i] = moved(mean.now[i], grad, share1);
     square.next[i] = beta2 * square.now[i] + share2 * grad * grad;
-    update->out[i] = update->weights[i] - rate * update->out[i];
+    out[i] = weights[i] - rate * out[i];
   }
 }
 

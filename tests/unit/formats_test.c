@@ -135,6 +135,9 @@ static void labels_that_do_not_count_are_counted_in_every_window(void **state) {
              (unsigned long long)stride);
     dataset = open_data(data, &spec);
     assert_int_equal(bind_labels(dataset, 4, &rule, &form, &err), 0);
+    assert_true(
+        dataset_labels_count_alike(dataset, &form, &(struct label_rule){.classes = 50, .ignore_index = 10}));
+    assert_false(dataset_labels_count_alike(dataset, &form, &rule));
     dataset_label_weights(dataset, &form, &rule, weights);
     for (uint64_t s = 0; s < dataset_samples(dataset); s++) {
       double wanted = 0;

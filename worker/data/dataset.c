@@ -136,6 +136,16 @@ const struct column *dataset_column(const struct dataset *dataset, const struct 
   return &dataset->columns[form->column];
 }
 
+bool dataset_labels_count_alike(const struct dataset *dataset, const struct column_form *form,
+                                const struct label_rule *labels) {
+  const struct column *column = &dataset->columns[form->column];
+  for (uint64_t s = 0; !labels->weights && s < column->samples; s++)
+    for (uint64_t i = column_first_new(column, s); i < (uint64_t)form->elems; i++)
+      if (!label_is_class(labels, column_integer(column, s, i)))
+        return false;
+  return !labels->weights;
+}
+
 /* Labels that all count alike are counted, not added: of windows that overlap, each label but twice. */
 static void count_labels(const struct column *column, uint64_t elems, const struct label_rule *labels,
                          double *out) {

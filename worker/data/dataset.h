@@ -34,6 +34,10 @@ int dataset_bind(const struct dataset *dataset, const struct transforms *transfo
 
 const struct column *dataset_column(const struct dataset *dataset, const struct column_form *form);
 
+/* Whether all of the bound labels of classes count, and alike: each sample then adds form->elems. */
+bool dataset_labels_count_alike(const struct dataset *dataset, const struct column_form *form,
+                                const struct label_rule *labels);
+
 /* What the labels of each sample add to the denominator of a mean: out f64[samples]. form: of bound labels.
  */
 void dataset_label_weights(const struct dataset *dataset, const struct column_form *form,

@@ -37,7 +37,8 @@ struct loader {
   struct mixing mixing; /* of train samples, if the model mixes labels */
   bool mixes;
   struct sampler *sampler;
-  double *label_weights; /* [train samples] what the labels of each add to a step's denominator */
+  double *label_weights; /* [train samples] what the labels of each add to a step's denominator; NULL: */
+  double sample_weight;  /* so much all of them */
   pthread_mutex_t lock;
   pthread_cond_t changed;
   pthread_t *threads;
@@ -66,7 +67,7 @@ static float find_scale(const struct loader *loader, uint64_t step) {
   double denominator = 0;
   for (uint32_t i = 0; i < loader->plan->batch; i++)
     denominator += loader->label_weights ? loader->label_weights[sampler_at(loader->sampler, step, i)]
-                                         : loader->labels->sample_denominator;
+                                         : loader->sample_weight;
   return denominator > 0 ? (float)(1 / denominator) : 0;
 }
 
@@ -219,17 +220,20 @@ static int bind_inputs(struct loader *loader, const struct model *model, bool is
   return 0;
 }
 
-/* Labels of classes may count differently. */
+/* Labels of classes may count differently. Where they do not, nothing is kept for each sample: of overlapping
+   windows there may be as many as tokens. */
 static int weigh_labels(struct loader *loader, struct err *err) {
+  const struct column_form *form = &loader->train_forms[loader->n_inputs - 1];
   uint64_t samples = dataset_samples(loader->train);
-  if (loader->labels->classes == 0 || loader->mixes)
+  bool has_classes = loader->labels->classes > 0 && !loader->mixes;
+  loader->sample_weight = has_classes ? (double)form->elems : loader->labels->sample_denominator;
+  if (!has_classes || dataset_labels_count_alike(loader->train, form, loader->labels))
     return 0;
   loader->label_weights = calloc(samples, sizeof *loader->label_weights);
   if (!loader->label_weights)
     return err_set(err, ERR_NO_MEMORY, "no memory for the weights of %llu labels",
                    (unsigned long long)samples);
-  dataset_label_weights(loader->train, &loader->train_forms[loader->n_inputs - 1], loader->labels,
-                        loader->label_weights);
+  dataset_label_weights(loader->train, form, loader->labels, loader->label_weights);
   return 0;
 }
 

@@ -124,6 +124,8 @@ static void numbers_are_read_as_strtod_reads_them(void **state) {
                                       "1.7976931348623157e308",
                                       "0.000000000000000000000001",
                                       "100000000000000000000000",
+                                      "18446744073709551617",
+                                      "-9223372036854775809",
                                       "8.5e0000000000000001",
                                       "000000000000000000000000000007",
                                       "0.3000000000000000444089209850062616169452667236328125"};
@@ -162,6 +164,8 @@ static void whole_numbers_keep_all_their_digits(void **state) {
   field = (struct csv_field){"3.000e+00", 9, 1, 1, true};
   assert_true(csv_read_number(&field, &number) && number.is_whole && number.whole == 3);
   field = (struct csv_field){"3.5", 3, 1, 1, true};
+  assert_true(csv_read_number(&field, &number) && !number.is_whole);
+  field = (struct csv_field){"18446744073709551617", 20, 1, 1, true};
   assert_true(csv_read_number(&field, &number) && !number.is_whole);
   field = (struct csv_field){"1e300", 5, 1, 1, true};
   assert_true(csv_read_number(&field, &number) && !number.is_whole);

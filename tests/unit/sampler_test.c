@@ -177,10 +177,18 @@ static void a_weighted_split_draws_from_the_train_part_alone(void **state) {
   struct plan plan = make_plan(spec);
   struct sampler *sampler = make_sampler(spec, &plan);
   uint32_t seen[SAMPLES];
+  bool has_lone = false;
+  double rare = 0;
   (void)state;
   count_samples(sampler, 0, 20000, seen);
   for (uint64_t e = 0; e < plan.eval_samples; e++)
     assert_int_equal(seen[plan_eval_index(&plan, e)], 0);
+  for (uint64_t i = 0; i < plan.train_samples; i++) {
+    uint64_t sample = plan_train_index(&plan, i);
+    has_lone |= sample == 7;
+    rare += label_of(sample) == 0 ? seen[sample] : 0;
+  }
+  assert_true(deviation(rare, 20000, has_lone ? 1 / 3.0 : 0.5) < 4);
   sampler_free(sampler);
   spec_free(spec);
 }

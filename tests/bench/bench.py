@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
-the same run. With names of parts, only those: training, engine, optimizers, data-plane, checkpoints, large (`make bench
+the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, large (`make bench
 LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
@@ -94,12 +94,16 @@ def bench_optimizers():
     bench_beside_torch("optimizers", "peer_optimizers.py", "optimizer_bench")
 
 
-PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers,
+def bench_data():
+    bench_beside_torch("data", "peer_data.py", "data_bench")
+
+
+PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "large": checkpoints.bench_large}
 
 
 def main():
-    for name in sys.argv[1:] or ("training", "engine", "optimizers", "data-plane", "checkpoints"):
+    for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints"):
         PARTS[name]()
         sys.stdout.flush()
 

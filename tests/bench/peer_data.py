@@ -81,7 +81,8 @@ def report(name, peer_name, our_rate, peer_rate):
 
 
 def bench_images(bench, folder):
-    small = os.environ.get("WEIR_BENCH_IMAGES") or draw_folder(f"{folder}/small", 32, 32, 512)
+    given = os.environ.get("WEIR_BENCH_IMAGES")
+    small = os.path.abspath(given) if given else draw_folder(f"{folder}/small", 32, 32, 512)
     large = draw_folder(f"{folder}/large", 500, 375, 32)
     cases = (
         ("images of 32x32, normalized", small, "", [], "3,32,32", 4096),

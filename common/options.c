@@ -33,6 +33,7 @@ static const struct range_def {
     [OPTION_FROM_0_BELOW_1] = {"must be at least 0 and below 1", 0, 1, false, true},
     [OPTION_FROM_0_TO_1] = {"must be from 0 to 1", 0, 1, false, false},
     [OPTION_ABOVE_0_TO_1] = {"must be above 0 and at most 1", 0, 1, true, false},
+    [OPTION_ABOVE_0_BELOW_1] = {"must be above 0 and below 1", 0, 1, true, true},
 };
 
 static int option_settle(const struct option *option, struct err *err);

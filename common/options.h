@@ -20,6 +20,7 @@ enum option_range {
   OPTION_FROM_0_BELOW_1,
   OPTION_FROM_0_TO_1,
   OPTION_ABOVE_0_TO_1,
+  OPTION_ABOVE_0_BELOW_1,
 };
 
 /* What becomes of a field that is not given. */

@@ -6,6 +6,7 @@
 #include "server/parameters/average.h"
 #include "server/parameters/block.h"
 #include "server/parameters/run.h"
+#include "server/parameters/schedule.h"
 #include "server/parameters/vector.h"
 
 /* torch.nn.utils.clip_grad_norm_'s, against division by 0. */
@@ -88,17 +89,25 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
   return update;
 }
 
+/* The optimizer's options for the block at this step. */
+static const Weir__OptimizerSpec *block_options(const struct hosted_block *block, struct step_options *own) {
+  const struct hosted_run *run = block->run;
+  return schedule_options(run->spec->train->schedule, block->options, block->version, run->plan.steps, own);
+}
+
 static void block_optimize(struct hosted_block *block, bool is_moved) {
   const struct hosted_run *run = block->run;
+  struct step_options own;
+  const Weir__OptimizerSpec *options = block_options(block, &own);
   struct optimizer_update update;
   uint32_t slot = 0;
   if (run->optimizer->n_phases == 0) {
     update = block_update_of(block, NULL, 0, is_moved);
-    run->optimizer->update(block->options, &update);
+    run->optimizer->update(options, &update);
   }
   for (uint32_t p = 0; p < block->update.n_pieces; p++) {
     update = block_update_of(block, &block->update.pieces[p], slot, is_moved);
-    run->optimizer->update(block->options, &update);
+    run->optimizer->update(options, &update);
     slot += piece_slots(block, &block->update.pieces[p]);
   }
 }
@@ -148,6 +157,8 @@ static bool block_phase_is_norm(const struct hosted_block *block) {
 static void block_make_sums(struct hosted_block *block, double *sums) {
   const struct hosted_run *run = block->run;
   uint32_t phase = block->update.phase - run->exchange.plan.has_norm, slot = 0;
+  struct step_options own;
+  const Weir__OptimizerSpec *options = block_options(block, &own);
   if (block_phase_is_norm(block)) {
     sums[0] = vector_sum_squares(round_sum(&block->round), block->elems);
     return;
@@ -155,7 +166,7 @@ static void block_make_sums(struct hosted_block *block, double *sums) {
   for (uint32_t p = 0; p < block->update.n_pieces; p++) {
     struct optimizer_update update =
         block_update_of(block, &block->update.pieces[p], slot, run->optimizer->has_drafts);
-    sums += run->optimizer->sums(block->options, &update, phase, sums);
+    sums += run->optimizer->sums(options, &update, phase, sums);
     slot += piece_slots(block, &block->update.pieces[p]);
   }
 }

@@ -75,7 +75,9 @@ void parameters_free(struct parameters *parameters) {
 }
 
 int parameters_settle_spec(Weir__RunSpec *spec, struct err *err) {
-  if (optimizer_settle(spec->train->optimizer, err) || schedule_settle(spec->train->schedule, err))
+  const Weir__TrainSpec *train = spec->train;
+  if (optimizer_settle(train->optimizer, err) || schedule_settle(train->schedule, err) ||
+      schedule_check_optimizer(train->schedule, train->optimizer, err))
     return err->code;
   return mode_check(spec, err);
 }

@@ -50,3 +50,43 @@ double schedule_lr(const Weir__ScheduleSpec *spec, double lr, uint64_t step, uin
     return lr * (double)(step + 1) / (double)spec->warmup_steps;
   return schedule->rate(spec, lr, step, steps);
 }
+
+static int check_momentum(const Weir__OptimizerSpec *optimizer, struct err *err) {
+  if (optimizer->has_momentum_decay)
+    return err_set(err, ERR_INVALID,
+                   "train.schedule.cycle_momentum: the momentum of '%s' has a schedule of its own",
+                   optimizer->name);
+  if (optimizer->n_betas == 0 && !(optimizer->momentum > 0))
+    return err_set(err, ERR_INVALID,
+                   "train.schedule.cycle_momentum: '%s' has no momentum here: it takes betas, or a momentum "
+                   "above 0",
+                   optimizer->name);
+  return 0;
+}
+
+int schedule_check_optimizer(const Weir__ScheduleSpec *spec, const Weir__OptimizerSpec *optimizer,
+                             struct err *err) {
+  if (!spec->cycle_momentum)
+    return 0;
+  for (size_t g = 0; g < optimizer->n_groups; g++)
+    if (!optimizer->groups[g]->frozen && check_momentum(optimizer->groups[g], err))
+      return err->code;
+  return check_momentum(optimizer, err);
+}
+
+const Weir__OptimizerSpec *schedule_options(const Weir__ScheduleSpec *spec,
+                                            const Weir__OptimizerSpec *options, uint64_t step, uint64_t steps,
+                                            struct step_options *own) {
+  double momentum;
+  if (!spec->cycle_momentum)
+    return options;
+  momentum = schedule_find(spec->name)->momentum(spec, step, steps);
+  own->spec = *options;
+  if (options->n_betas) {
+    own->betas[0] = momentum;
+    own->betas[1] = options->betas[1];
+    own->spec.betas = own->betas;
+  } else
+    own->spec.momentum = momentum;
+  return &own->spec;
+}

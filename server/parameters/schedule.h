@@ -16,6 +16,8 @@ struct schedule_def {
   int (*check)(const Weir__ScheduleSpec *spec, struct err *err);
   /* The rate at step warmup_steps <= step < steps, of the base rate lr. */
   double (*rate)(const Weir__ScheduleSpec *spec, double lr, uint64_t step, uint64_t steps);
+  /* The momentum at a step, where the spec says cycle_momentum; NULL in rows without that option. */
+  double (*momentum)(const Weir__ScheduleSpec *spec, uint64_t step, uint64_t steps);
   bool warms_up; /* the row's rate says what the warm-up is: it is asked from step 0 on */
 };
 
@@ -31,5 +33,22 @@ int schedule_settle(Weir__ScheduleSpec *spec, struct err *err);
 /* The learning rate of step (0 <= step < steps): lr * (step + 1) / warmup_steps below warmup_steps, then the
    row's. The spec is settled. */
 double schedule_lr(const Weir__ScheduleSpec *spec, double lr, uint64_t step, uint64_t steps);
+
+/* A settled optimizer's options at one step. */
+struct step_options {
+  Weir__OptimizerSpec spec; /* borrows what it does not change */
+  double betas[2];
+};
+
+/* Whether the optimizer has a momentum in each of its groups, where the schedule moves it. Both are settled.
+   Errors: INVALID. */
+int schedule_check_optimizer(const Weir__ScheduleSpec *spec, const Weir__OptimizerSpec *optimizer,
+                             struct err *err);
+
+/* The optimizer's options (or a group's) at a step: as they are, or in *own with the schedule's momentum,
+   which is PyTorch's momentum, of those with betas the first. */
+const Weir__OptimizerSpec *schedule_options(const Weir__ScheduleSpec *spec,
+                                            const Weir__OptimizerSpec *options, uint64_t step, uint64_t steps,
+                                            struct step_options *own);
 
 #endif

@@ -28,6 +28,8 @@ def curve(optimizer, schedule=None, **train):
 
 CURVES = {
     "sgd-one-cycle": curve({"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True}, {"name": "one_cycle"}),
+    "adam-one-cycle": curve({"name": "adam", "lr": 0.005},
+                            {"name": "one_cycle", "cycle_momentum": True, "warmup_steps": 5}),
     "sgd-clip-norm": curve({"name": "sgd", "lr": 0.2, "momentum": 0.9}, clip_norm=0.5),
     "adam-clip-value": curve({"name": "adam", "lr": 0.003}, clip_value=0.001),
     "adam-noam": curve({"name": "adam", "lr": 0.01, "weight_decay": 0.01}, {"name": "noam", "warmup_steps": 10}),
@@ -74,10 +76,12 @@ def train(weir, case):
     averaged = groups.average_start(network, case.get("average", {"decay": 0}))
     images, labels = golden.read_images(case)
     rates, losses = [schedules.rates(schedule, group["lr"], STEPS) for group in optimizer.param_groups], []
+    momenta = schedules.momenta(schedule, STEPS)
     for step in range(STEPS):
         batch = slice(step * BATCH, (step + 1) * BATCH)
         for group, own in zip(optimizer.param_groups, rates):
             group["lr"] = own[step]
+            schedules.set_momentum(group, momenta[step])
         loss = torch.nn.functional.cross_entropy(network(images[batch]), labels[batch])
         optimizer.zero_grad()
         loss.backward()

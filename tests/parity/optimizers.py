@@ -102,11 +102,14 @@ CASES = [
     case("sgd", 0.1, momentum=0.9, dampening=0.5, weight_decay=0.01),
     case("sgd", 0.1, momentum=0.9, nesterov=True, weight_decay=0.0005),
     case("sgd", 0.1, momentum=0.9, schedule={"name": "step", "step_size": 6, "gamma": 0.5}),
+    case("sgd", 0.1, momentum=0.9, nesterov=True, schedule={"name": "one_cycle", "cycle_momentum": True}),
     case("adam", 0.05),
     case("adam", 0.05, betas=[0.8, 0.95], eps=0.001, weight_decay=0.1),
     case("adam", 0.05, amsgrad=True, betas=[0.9, 0.7]),
     case("adam", 0.05, weight_decay=0.1, decoupled_weight_decay=True, amsgrad=True),
     case("adam", 0.05, betas=[0.0, 0.0]),
+    case("adam", 0.05, schedule={"name": "one_cycle", "cycle_momentum": True, "three_phase": True, "base_momentum": 0.6,
+                                 "anneal_strategy": "linear", "warmup_steps": 3}),
     case("adamw", 0.05),
     case("adamw", 0.05, weight_decay=0.2, betas=[0.7, 0.9], amsgrad=True),
     case("adamw", 0.05, schedule={"name": "cosine", "warmup_steps": 5}),
@@ -157,9 +160,10 @@ def train(entry):
     maker, lr = MAKERS[options.pop("name")], options.pop("lr")
     weights = torch.nn.Parameter(torch.tensor([first_weight(i) for i in range(ELEMS)], dtype=torch.float64))
     optimizer = maker([weights], lr=lr, **options)
-    history = []
+    history, momenta = [], schedules.momenta(entry["schedule"], STEPS)
     for step, rate in enumerate(schedules.rates(entry["schedule"], lr, STEPS)):
         optimizer.param_groups[0]["lr"] = rate
+        schedules.set_momentum(optimizer.param_groups[0], momenta[step])
         weights.grad = torch.tensor([gradient(step, i) for i in range(ELEMS)], dtype=torch.float64)
         optimizer.step()
         history.append([float(f"{weight:.10g}") for weight in weights.tolist()])

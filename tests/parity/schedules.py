@@ -72,9 +72,9 @@ def polynomial(o, steps, warmup, total_iters=None, power=1.0):
     return SCHEDULES.PolynomialLR(o, total_iters or steps, power)
 
 
-def one_cycle(o, steps, warmup, **options):
+def one_cycle(o, steps, warmup, cycle_momentum=False, **options):
     lr = o.param_groups[0]["lr"]
-    return SCHEDULES.OneCycleLR(o, lr, total_steps=steps, cycle_momentum=False, **options)
+    return SCHEDULES.OneCycleLR(o, lr, total_steps=steps, cycle_momentum=cycle_momentum, **options)
 
 
 def inverse_sqrt(o, steps, warmup):
@@ -96,12 +96,12 @@ MAKERS = {
 }
 
 
-def run(make, lr, steps):
-    """make: optimizer -> scheduler."""
-    optimizer, found = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr), []
+def run(make, lr, steps, key="lr"):
+    """make: optimizer -> scheduler. What it makes of the optimizer's key."""
+    optimizer, found = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr, momentum=0.5), []
     schedule = make(optimizer)
     while len(found) < steps:
-        found.append(optimizer.param_groups[0]["lr"])
+        found.append(optimizer.param_groups[0][key])
         optimizer.step()
         if len(found) < steps:  # OneCycleLR ends there
             schedule.step()
@@ -124,6 +124,22 @@ def rates(options, lr, steps):
     if name == "one_cycle":  # it changes the optimizer's base rate, and so the warm-up's
         return run(warm, lr, warmup) + run(make, lr, steps - warmup)
     return run(lambda o: SCHEDULES.SequentialLR(o, [warm(o), make(o)], [warmup]), lr, steps)
+
+
+def momenta(options, steps):
+    """Of each step, by PyTorch; None where the schedule leaves the momentum alone. options: train.schedule."""
+    options = dict(options)
+    name, warmup = options.pop("name"), options.pop("warmup_steps", 0)
+    if not options.get("cycle_momentum"):
+        return [None] * steps
+    cycle = run(lambda o: MAKERS[name](o, steps - warmup, warmup, **options), LR, steps - warmup, "momentum")
+    return cycle[:1] * warmup + cycle
+
+
+def set_momentum(group, momentum):
+    """Of one of the optimizer's groups, as OneCycleLR does."""
+    if momentum is not None:
+        group.update({"betas": (momentum, *group["betas"][1:])} if "betas" in group else {"momentum": momentum})
 
 
 def main():

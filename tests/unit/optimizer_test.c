@@ -74,7 +74,8 @@ static void update_once(const struct optimizer_def *optimizer, const Weir__Optim
 
 /* Slots are updated in place, or in odd steps written to other memory, as while a checkpoint holds them. */
 static void train(const struct trial *trial, bool is_in_place, float *weights) {
-  const Weir__OptimizerSpec *spec = trial->spec->train->optimizer;
+  const Weir__OptimizerSpec *settled = trial->spec->train->optimizer, *spec = settled;
+  struct step_options own;
   float next[ELEMS], grads[ELEMS], slots[2][SLOTS_MAX * ELEMS] = {{0}};
   struct optimizer_update update = {.elems = ELEMS, .weights = weights, .grad = grads, .out = next};
   int present = 0;
@@ -85,7 +86,8 @@ static void train(const struct trial *trial, bool is_in_place, float *weights) {
     weights[i] = first_weight(i);
   for (int step = 0; step < STEPS; step++) {
     update.step = (uint64_t)step;
-    update.lr = schedule_lr(trial->spec->train->schedule, spec->lr, update.step, STEPS);
+    update.lr = schedule_lr(trial->spec->train->schedule, settled->lr, update.step, STEPS);
+    spec = schedule_options(trial->spec->train->schedule, settled, update.step, STEPS, &own);
     for (int i = 0; i < ELEMS; i++)
       grads[i] = gradient(step, i);
     update.slots = slots[present];

@@ -12,6 +12,7 @@
 
 #include "common/memory.h"
 #include "common/spec.h"
+#include "server/parameters/optimizer.h"
 #include "server/parameters/schedule.h"
 
 enum { STEPS = 200, ROWS_MAX = 64 };
@@ -167,6 +168,38 @@ static void options_are_checked_by_the_row_that_has_them(void **state) {
   assert_refused("{name: noam}", "train.schedule.warmup_steps: 'noam' needs it, above 0");
 }
 
+/* Of a run of 10 steps. */
+static void assert_cycles(const char *train, const char *message) {
+  char *text = mem_printf("train: %s", train);
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  if (spec_read("train", text, strlen(text), &spec, &err) || optimizer_settle(spec->train->optimizer, &err) ||
+      schedule_settle(spec->train->schedule, &err))
+    fail_msg("%s: %s", train, err.text);
+  schedule_check_optimizer(spec->train->schedule, spec->train->optimizer, &err);
+  assert_string_equal(err.text, message);
+  spec_free(spec);
+  free(text);
+}
+
+static void a_momentum_is_cycled_only_where_there_is_one(void **state) {
+  (void)state;
+  assert_cycles("{optimizer: {name: adagrad}, schedule: {name: one_cycle}}", "");
+  assert_cycles("{optimizer: {name: adam}, schedule: {name: one_cycle, cycle_momentum: true}}", "");
+  assert_cycles("{optimizer: {momentum: 0.9, groups: [{params: [a], momentum: 0, frozen: true}]}, schedule: "
+                "{name: one_cycle, cycle_momentum: true}}",
+                "");
+  assert_cycles("{optimizer: {momentum: 0.9, groups: [{params: [a], momentum: 0}]}, schedule: "
+                "{name: one_cycle, cycle_momentum: true}}",
+                "train.schedule.cycle_momentum: 'sgd' has no momentum here: it takes betas, or a momentum "
+                "above 0");
+  assert_cycles("{optimizer: {name: adagrad}, schedule: {name: one_cycle, cycle_momentum: true}}",
+                "train.schedule.cycle_momentum: 'adagrad' has no momentum here: it takes betas, or a "
+                "momentum above 0");
+  assert_cycles("{optimizer: {name: nadam}, schedule: {name: one_cycle, cycle_momentum: true}}",
+                "train.schedule.cycle_momentum: the momentum of 'nadam' has a schedule of its own");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule_follows_pytorch_for_200_steps),
@@ -174,6 +207,7 @@ int main(void) {
       cmocka_unit_test(a_warmup_longer_than_the_run_never_ends),
       cmocka_unit_test(no_schedule_divides_by_zero),
       cmocka_unit_test(an_unknown_schedule_is_refused_with_the_known_ones),
+      cmocka_unit_test(a_momentum_is_cycled_only_where_there_is_one),
       cmocka_unit_test(options_are_checked_by_the_row_that_has_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

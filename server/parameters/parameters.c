@@ -68,6 +68,8 @@ void parameters_free(struct parameters *parameters) {
   if (!parameters)
     return;
   for (uint32_t s = 0; s < parameters->n_shards; s++)
+    shard_settle(parameters->shards[s]);
+  for (uint32_t s = 0; s < parameters->n_shards; s++)
     shard_free(parameters->shards[s]);
   link_free(parameters->link);
   run_table_fini(&parameters->runs);

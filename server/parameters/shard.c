@@ -2,6 +2,7 @@
 #include "server/parameters/shard.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 
 #include "common/err.h"
@@ -27,6 +28,24 @@ struct shard *shard_new(void) {
   pthread_cond_init(&shard->posted, NULL);
   CHECK(pthread_create(&shard->thread, NULL, shard_main, shard) == 0);
   return shard;
+}
+
+struct settling {
+  struct job job;
+  sem_t is_over;
+};
+
+static void settling_run(struct job *job) {
+  sem_post(&((struct settling *)job)->is_over);
+}
+
+void shard_settle(struct shard *shard) {
+  struct settling settling = {.job = {.run = settling_run}};
+  sem_init(&settling.is_over, 0, 0);
+  shard_post(shard, &settling.job);
+  while (sem_wait(&settling.is_over)) /* a signal came */
+    continue;
+  sem_destroy(&settling.is_over);
 }
 
 void shard_free(struct shard *shard) {

@@ -16,7 +16,10 @@ struct job {
 struct shard;
 
 struct shard *shard_new(void);
-/* Waits for what was posted, ends the thread. NULL is ignored. */
+/* Waits until what was posted before has run. Not from a job. */
+void shard_settle(struct shard *shard);
+/* Waits for what was posted, ends the thread. Jobs may post to other shards: before any of these is freed,
+   runs are unloaded, and then all shards settled. NULL is ignored. */
 void shard_free(struct shard *shard);
 
 /* Queues a job; jobs run in the order posted. Any thread, never blocks. Errors: BUSY when too many jobs or

@@ -243,6 +243,8 @@ static inline void fixture_fini(struct fixture *f) {
   run_table_remove(&f->runs, NULL, "the test is over");
   courier_stop(f->courier);
   rpc_server_stop(f->server);
+  shard_settle(f->shards[0]);
+  shard_settle(f->shards[1]);
   shard_free(f->shards[0]);
   shard_free(f->shards[1]);
   run_table_fini(&f->runs);

@@ -151,6 +151,17 @@ static void what_is_missing_is_named(void **state) {
   refuse(good, "[1, 2]", "keys and values are wanted");
 }
 
+static void gradients_are_clipped_in_one_way_to_what_makes_sense(void **state) {
+  static const char end[] = "nesterov: true}\n";
+  (void)state;
+  refuse(end, "nesterov: true}\n  clip_norm: 1\n  clip_value: 1\n",
+         "train.clip_norm: there is train.clip_value, too: gradients are clipped in one way only");
+  refuse(end, "nesterov: true}\n  clip_norm: 0\n", "train.clip_norm: must be above 0 and finite");
+  refuse(end, "nesterov: true}\n  clip_norm: 1e-60\n", "train.clip_norm: must be above 0 and finite");
+  refuse(end, "nesterov: true}\n  clip_value: -1\n", "train.clip_value: must be above 0 and finite");
+  refuse(end, "nesterov: true}\n  clip_value: 1e39\n", "train.clip_value: must be above 0 and finite");
+}
+
 static void what_is_not_yaml_is_refused_with_its_line(void **state) {
   (void)state;
   refuse("batch: 128", "batch: 128\n\t- x", "run.yaml:15: not valid YAML");
@@ -201,6 +212,7 @@ int main(void) {
       cmocka_unit_test(what_mixes_samples_ends_the_transforms_of_training),
       cmocka_unit_test(options_of_a_loss_have_ranges),
       cmocka_unit_test(what_is_missing_is_named),
+      cmocka_unit_test(gradients_are_clipped_in_one_way_to_what_makes_sense),
       cmocka_unit_test(what_is_not_yaml_is_refused_with_its_line),
       cmocka_unit_test(hostile_text_never_crashes_the_reader),
       cmocka_unit_test(the_nearest_word_is_one_that_was_meant),

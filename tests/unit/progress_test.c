@@ -232,6 +232,43 @@ static void metrics_lines_have_the_contracts_keys(void **state) {
                             "\"samples_per_second\":5120.3}\n");
 }
 
+/* A name that is not known may be anything: it is left out. */
+static void named_metrics_are_keys_of_their_own(void **state) {
+  Weir__MetricValue top5 = WEIR__METRIC_VALUE__INIT, auc = WEIR__METRIC_VALUE__INIT,
+                    odd = WEIR__METRIC_VALUE__INIT;
+  Weir__MetricValue *metrics[] = {&top5, &odd, &auc};
+  Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+  Weir__EvalEvent eval = WEIR__EVAL_EVENT__INIT;
+  Weir__DoneEvent done = WEIR__DONE_EVENT__INIT;
+  struct progress_view view = running_view();
+  char line[METRICS_LINE_MAX], text[PROGRESS_LINE_MAX];
+  (void)state;
+  top5.name = (char *)"top5";
+  top5.value = 0.985;
+  odd.name = (char *)"\",\"step\":\"\n";
+  auc.name = (char *)"auc";
+  auc.value = NAN; /* there was one class alone */
+  eval.metrics = done.metrics = metrics;
+  eval.n_metrics = done.n_metrics = 3;
+  eval.step = 468;
+  eval.loss = 0.41;
+  eval.accuracy = 0.852;
+  event.event_case = WEIR__RUN_EVENT__EVENT_EVAL;
+  event.eval = &eval;
+  metrics_line(&event, line);
+  assert_string_equal(line,
+                      "{\"event\":\"eval\",\"step\":468,\"loss\":0.41,\"accuracy\":0.852,\"top5\":0.985,"
+                      "\"auc\":null}\n");
+  progress_eval_line(&view, &eval, text);
+  assert_string_equal(text,
+                      "eval at step 468  loss 0.4100  accuracy 85.20 %  top5 98.50 %  auc -  after 0:29");
+  event.event_case = WEIR__RUN_EVENT__EVENT_DONE;
+  event.done = &done;
+  done.weights_sha256 = (char *)"abc";
+  metrics_line(&event, line);
+  assert_non_null(strstr(line, "\"samples_per_second\":0,\"top5\":0.985,\"auc\":null}\n"));
+}
+
 static void changes_of_state_are_no_metrics(void **state) {
   Weir__RunInfo info = WEIR__RUN_INFO__INIT;
   Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
@@ -347,6 +384,7 @@ int main(void) {
       cmocka_unit_test(what_an_exporter_left_out_is_one_line),
       cmocka_unit_test(numbers_read_back_as_the_same_double),
       cmocka_unit_test(metrics_lines_have_the_contracts_keys),
+      cmocka_unit_test(named_metrics_are_keys_of_their_own),
       cmocka_unit_test(changes_of_state_are_no_metrics),
       cmocka_unit_test(resumed_metrics_repeat_no_line_and_lose_none),
       cmocka_unit_test(a_run_before_in_the_same_file_hides_no_line),

@@ -85,6 +85,7 @@ void coordinator_eval_report(struct coordinator *coordinator, struct member *mem
   event.eval = message_copy(&eval);
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
+  run->is_save_due = true;
   coordinator_checkpoint_evaluated(run, &eval);
   coordinator_checkpoints_retain(coordinator, run);
 }

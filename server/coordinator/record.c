@@ -79,6 +79,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->n_checkpoints = (size_t)run->n_checkpoints;
   record->weights_sha256 = (char *)run->weights_sha256;
   record->finished_unix_ms = run->finished_unix_ms;
+  record->evaluation = run->evaluation;
   record->train_seconds = info.train_seconds;
   record->samples_per_second = run->state == WEIR__RUN_STATE__DONE ? info.samples_per_second : 0;
   action->run = run->id;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/message.h"
 #include "common/spec.h"
 #include "common/text.h"
 #include "server/coordinator/state.h"
@@ -94,6 +95,19 @@ static void restore_data(struct run *run, const Weir__RunRecord *record) {
   run->reference.probe_sha256 = run->reference.fingerprint ? mem_strdup(reference->probe_sha256) : NULL;
 }
 
+/* Tells it again, where the record is newer than the events: of a run that is over nobody else would. */
+static void restore_evaluation(struct run *run, const Weir__EvalEvent *evaluation, uint64_t step) {
+  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_EVAL};
+  const struct logged_event *newest = event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, UINT64_MAX);
+  if (run->events.count && run->events.items[run->events.count - 1].kind == WEIR__RUN_EVENT__EVENT_DONE)
+    return;
+  if (!evaluation || evaluation->incarnation != run->incarnation || evaluation->step > step ||
+      (newest && newest->eval->incarnation == run->incarnation && newest->eval->step >= evaluation->step))
+    return;
+  event.eval = message_copy(evaluation);
+  event_log_add(&run->events, &event);
+}
+
 /* Where it stood, by what it had told in its present incarnation. */
 static void restore_progress(struct run *run, const struct restored_run *restored) {
   uint64_t step = run->base_step;
@@ -110,6 +124,7 @@ static void restore_progress(struct run *run, const struct restored_run *restore
   }
   if (plan_is_known(&run->plan) && (step > run->plan.steps || run->state == WEIR__RUN_STATE__DONE))
     step = run->plan.steps;
+  restore_evaluation(run, restored->record->evaluation, step);
   coordinator_progress_reset(run, step);
   run->is_begun |= run->base_step > 0 || run->state == WEIR__RUN_STATE__RUNNING ||
                    run->state == WEIR__RUN_STATE__FINISHING;

@@ -143,6 +143,10 @@ static void server_cannot_write(struct world *w, struct process *server, int run
   tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
 }
 
+static bool is_at_end(const struct world *w, const struct hosted *hosted) {
+  return hosted->version == w->plan.steps && (w->plan.steps > 0 || hosted->is_evaluated);
+}
+
 static void server_order(struct world *w, struct process *server, const Weir__Order *order) {
   int run = -1;
   struct hosted *hosted = NULL;
@@ -162,12 +166,12 @@ static void server_order(struct world *w, struct process *server, const Weir__Or
     w->kept++;
     for (uint64_t step = order->keep->step > hosted->base ? order->keep->step : hosted->base;
          has_statistics(w, server, run) && step <= hosted->version; step++) {
-      if (step < hosted->version || step == STEPS)
+      if (step < hosted->version || is_at_end(w, hosted))
         server_eval_report(w, server, run, step);
       if (step < hosted->version)
         server_step_report(w, server, run, step);
     }
-    if (hosted->version == STEPS)
+    if (is_at_end(w, hosted))
       server_complete(w, server, run);
   } else if (order->body_case == WEIR__ORDER__BODY_WRITE) {
     run = run_index(w, order->write->run);
@@ -217,8 +221,13 @@ static void process_load(struct world *w, struct process *process, int run) {
     refuse(w, process, run, true);
   else if (!w->is_calm && roll(w, 25) == 0)
     refuse(w, process, run, false);
-  else
+  else {
     loaded(w, process, run);
+    if (w->plan.steps == 0 && !has_statistics(w, process, run)) {
+      hosted->is_evaluated = true; /* there is nothing of it to evaluate */
+      server_complete(w, process, run);
+    }
+  }
 }
 
 /* A server completes a step when all have completed the one before and a worker computes for this
@@ -227,7 +236,7 @@ static void server_advance(struct world *w, struct process *server, int run) {
   struct hosted *hosted = &server->hosted[run];
   struct server_set *set = set_of(w, run, hosted->incarnation);
   bool is_computed = false;
-  if (!hosted->is_loaded || hosted->version == STEPS || set_index(set, server) < 0)
+  if (!hosted->is_loaded || is_at_end(w, hosted) || set_index(set, server) < 0)
     return;
   for (int i = SERVERS; i < PROCESSES; i++)
     is_computed |= w->processes[i].is_alive && w->processes[i].hosted[run].has_view &&
@@ -242,14 +251,20 @@ static void server_advance(struct world *w, struct process *server, int run) {
     return;
   if (hosted->write_step && hosted->version > hosted->write_step && roll(w, 2))
     return; /* writing has a share of its time */
+  if (w->plan.steps == 0) {
+    hosted->is_evaluated = true;
+    server_eval_report(w, server, run, 0);
+    server_complete(w, server, run);
+    return;
+  }
   if (has_statistics(w, server, run)) {
     server_eval_report(w, server, run, hosted->version);
     server_step_report(w, server, run, hosted->version);
   }
-  if (++hosted->version < STEPS)
+  if (++hosted->version < w->plan.steps)
     return;
   if (has_statistics(w, server, run))
-    server_eval_report(w, server, run, STEPS);
+    server_eval_report(w, server, run, hosted->version);
   server_complete(w, server, run);
 }
 
@@ -334,6 +349,8 @@ static Weir__RunState state_of(struct world *w, int run) {
              : WEIR__RUN_STATE__RUN_STATE_UNKNOWN;
 }
 
+#define MODEL_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 /* The client is told once the run is in the store. */
 static void submit(struct world *w, int run) {
   struct run_submission submission = {.id = w->runs[run].id,
@@ -342,7 +359,8 @@ static void submit(struct world *w, int run) {
                                       .model_sha256 = "feed",
                                       .parameters = 654,
                                       .block_elems = block_elems,
-                                      .n_blocks = BLOCKS};
+                                      .n_blocks = BLOCKS,
+                                      .weights_sha256 = w->plan.steps ? NULL : MODEL_SHA256};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
   if (w->runs[run].is_submitted || w->is_store_away)
     return;
@@ -527,6 +545,7 @@ static void turn(struct world *w) {
 static void world_init(struct world *w, uint64_t seed) {
   static const char *const checkpoints[] = {"every_steps: 7", "every_seconds: 2",
                                             "every_steps: 9, keep_best: accuracy", "every_seconds: 1000000"};
+  int steps = seed % 8 == 7 ? 0 : STEPS; /* some only evaluate */
   struct err err = ERR_NONE;
   char text[1024];
   snprintf(text, sizeof text,
@@ -534,12 +553,12 @@ static void world_init(struct world *w, uint64_t seed) {
            "data: {train: {format: idx, images: i, labels: l}, eval: {format: idx, images: i, labels: l}}\n"
            "train: {steps: %d, batch: %d, microbatches: 4, optimizer: {name: sgd, lr: 0.1}}\n"
            "%scheckpoint: {%s, keep: %llu}\nworkers: {min: %llu}\n",
-           STEPS, BATCH, seed % 3 ? "" : "eval: {every_steps: 3}\n", checkpoints[seed % 4],
+           steps, BATCH, seed % 3 ? "" : "eval: {every_steps: 3}\n", checkpoints[seed % 4],
            (unsigned long long)(1 + seed % 3), (unsigned long long)(1 + seed % 2));
   *w = (struct world){.seed = seed, .now_ms = 1000};
   assert_int_equal(spec_read("spec", text, strlen(text), &w->spec, &err), 0);
   assert_int_equal(spec_check(w->spec, &err), 0);
-  assert_int_equal(plan_init(&w->plan, w->spec, SAMPLES, seed % 5 ? 50 : 0, &err), 0);
+  assert_int_equal(plan_init(&w->plan, w->spec, SAMPLES, seed % 5 || !steps ? 50 : 0, &err), 0);
   for (int i = 0; i < RUNS; i++)
     snprintf(w->runs[i].id, sizeof w->runs[i].id, "mlp-%06d", i);
   for (int i = 0; i < PROCESSES; i++)
@@ -586,15 +605,15 @@ static void check_events(struct world *w, int run) {
       evals[view.event.eval->step] = true;
     else if (view.event.event_case == WEIR__RUN_EVENT__EVENT_DONE) {
       is_done = true;
-      assert_int_equal(view.event.done->steps, STEPS);
+      assert_int_equal(view.event.done->steps, w->plan.steps);
       assert_int_equal(strlen(view.event.done->weights_sha256), 64);
       assert_true(isnan(view.event.done->accuracy) == (w->plan.eval_samples == 0));
     }
   }
-  for (int i = 0; i < STEPS; i++)
+  for (uint64_t i = 0; i < w->plan.steps; i++)
     if (!steps[i])
-      fail_msg("%s: step %d was never told", w->runs[run].id, i);
-  for (uint64_t i = 1; i <= STEPS; i++)
+      fail_msg("%s: step %d was never told", w->runs[run].id, (int)i);
+  for (uint64_t i = 0; i <= w->plan.steps; i++)
     assert_int_equal(evals[i], plan_evaluates(&w->plan, i));
   assert_true(is_done);
 }

@@ -50,6 +50,7 @@ struct queue {
 /* What a process has of a run. Workers: incarnation is that of their view. */
 struct hosted {
   bool is_hosted, is_loaded, is_told_evals;
+  bool is_evaluated; /* servers of runs without steps: and so complete */
   uint64_t incarnation, base, version, eval_told;
   char manifest[128];
   uint64_t write_step; /* 0: none */

@@ -52,7 +52,8 @@ static int run(const char *path, const struct value *input, uint64_t samples, st
   if (spec_read_file(path, &spec, err) || spec_check(spec, err) ||
       dataset_open(spec, spec->data->train, "/", &dataset, err))
     goto out;
-  struct transforms transforms = {spec->data->transforms, spec->data->n_transforms, true};
+  struct transforms transforms = {
+      .list = spec->data->transforms, .n = spec->data->n_transforms, .is_training = true};
   if (dataset_bind(dataset, &transforms, "", input, NULL, &form, err))
     goto out;
   for (int r = 0; r < ROUNDS; r++) {

@@ -8,7 +8,8 @@
 static inline int bind_column(const struct dataset *dataset, const Weir__RunSpec *spec, const char *name,
                               const struct value *input, const struct label_rule *labels,
                               struct column_form *form, struct err *err) {
-  struct transforms transforms = {spec->data->transforms, spec->data->n_transforms, true};
+  struct transforms transforms = {
+      .list = spec->data->transforms, .n = spec->data->n_transforms, .is_training = true};
   return dataset_bind(dataset, &transforms, name, input, labels, form, err);
 }
 

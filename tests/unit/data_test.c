@@ -411,6 +411,47 @@ static void batches_made_ahead_equal_batches_made_now(void **state) {
   spec_free(spec);
 }
 
+static void evaluation_goes_through_its_own_transforms(void **state) {
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  struct loader *loader;
+  struct loader_batch *batch;
+  struct plan plan;
+  struct value values[2] = {image_input, label_input};
+  int inputs[2] = {0, 1};
+  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
+  const char *columns[1] = {""};
+  struct model model = {.train = &graph,
+                        .n_columns = 1,
+                        .has_labels = true,
+                        .labels = four_classes,
+                        .input_columns = columns,
+                        .label_column = ""};
+  Weir__RunSpec *spec =
+      make_transformed_spec("images", "labels", "{scale: 2}]\n  eval_transforms: [{scale: 10}, {scale: 10}");
+  (void)state;
+  spec->data->shuffle = false;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
+  if (loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err))
+    fail_msg("%s", err.text);
+  batch = loader_train(loader, 0, 0);
+  assert_true(((float *)batch->inputs[0])[1] == 6);
+  loader_put(loader, batch);
+  batch = loader_eval(loader, 0, 0);
+  assert_true(((float *)batch->inputs[0])[1] == 300);
+  loader_put(loader, batch);
+  loader_free(loader);
+  spec_free(spec);
+  spec = make_transformed_spec("images", "labels",
+                               "]\n  eval_transforms: [{scale: 1}, {normalize: {mean: [1, 2], std: [1, 1]}}");
+  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err), ERR_INVALID);
+  assert_string_equal(err.text,
+                      "data.eval: data.eval_transforms[1].normalize: 2 values for samples of 1 channels");
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
 static void evaluation_covers_every_sample_once(void **state) {
   struct err err = ERR_NONE;
   struct dataset *dataset;
@@ -510,6 +551,7 @@ int main(void) {
       cmocka_unit_test(the_scale_of_a_step_is_that_of_its_labels_that_count),
       cmocka_unit_test(a_step_whose_labels_are_all_ignored_has_scale_0),
       cmocka_unit_test(batches_made_ahead_equal_batches_made_now),
+      cmocka_unit_test(evaluation_goes_through_its_own_transforms),
       cmocka_unit_test(evaluation_covers_every_sample_once),
       cmocka_unit_test(augmentation_does_not_depend_on_how_a_batch_is_cut),
   };

@@ -32,8 +32,9 @@ static void chain_init(struct chain *chain, const char *transforms, bool is_trai
   *chain = (struct chain){0};
   if (spec_read("t", text, strlen(text), &chain->spec, &err))
     fail_msg("%s: %s", transforms, err.text);
-  chain->transforms =
-      (struct transforms){chain->spec->data->transforms, chain->spec->data->n_transforms, is_training};
+  chain->transforms = (struct transforms){.list = chain->spec->data->transforms,
+                                          .n = chain->spec->data->n_transforms,
+                                          .is_training = is_training};
   free(text);
 }
 

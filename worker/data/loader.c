@@ -197,8 +197,8 @@ static void *prefetch_main(void *argument) {
 
 static struct transforms transforms_of(const Weir__DataSpec *data, bool is_training) {
   if (!is_training && data->n_eval_transforms)
-    return (struct transforms){data->eval_transforms, data->n_eval_transforms, false};
-  return (struct transforms){data->transforms, data->n_transforms, is_training};
+    return (struct transforms){data->eval_transforms, data->n_eval_transforms, false, true};
+  return (struct transforms){data->transforms, data->n_transforms, is_training, false};
 }
 
 static int bind_inputs(struct loader *loader, const struct model *model, bool is_training, struct err *err) {

@@ -33,12 +33,13 @@ const struct transform_def *transform_of(const Weir__Transform *transform) {
 }
 
 int transforms_check(const struct transforms *transforms, struct image_shape *shape, struct err *err) {
+  const char *key = transforms->is_for_evaluation ? "data.eval_transforms" : "data.transforms";
   if (transforms->n > TRANSFORMS_MAX)
-    return err_set(err, ERR_INVALID, "data.transforms: at most %d are applied", TRANSFORMS_MAX);
+    return err_set(err, ERR_INVALID, "%s: at most %d are applied", key, TRANSFORMS_MAX);
   for (size_t t = 0; t < transforms->n; t++) {
     const struct transform_def *def = transform_of(transforms->list[t]);
     if (def->check && def->check(transforms->list[t], transforms->is_training, shape, err))
-      return err_prefix(err, "data.transforms[%zu].%s", t, def->name);
+      return err_prefix(err, "%s[%zu].%s", key, t, def->name);
   }
   return 0;
 }

@@ -54,10 +54,11 @@ struct transforms {
   Weir__Transform *const *list;
   size_t n;
   bool is_training;
+  bool is_for_evaluation; /* it is data.eval_transforms, for messages */
 };
 
 /* Checks them in their order; shape: before the first, then after the last. Errors: INVALID beginning with
-   "data.transforms[I].NAME: ". */
+   "data.transforms[I].NAME: " or "data.eval_transforms[I].NAME: ". */
 int transforms_check(const struct transforms *transforms, struct image_shape *shape, struct err *err);
 
 /* Several samples alike in type and channels go through it. */

@@ -56,7 +56,6 @@ static int take_data(Weir__DataSpec *data, const char *path, struct err *err) {
                    path);
   }
   message_free(data->eval);
-  data->n_split = 0;
   data->eval = *source;
   *source = NULL;
   data->n_split = 0; /* its array goes with the message */

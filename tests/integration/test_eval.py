@@ -100,18 +100,6 @@ def test_an_evaluation_outlives_its_servers_and_workers():
         assert found[-2]["loss"] == evals[-1]["loss"] and found[-2]["top5"] == evals[-1]["top5"], found
 
 
-def test_the_part_of_a_split_that_was_evaluated_is_evaluated_again():
-    with Folder() as folder:
-        spec = open_folder(folder).replace("run.yaml", "split.yaml")
-        with open(folder.file("run.yaml")) as text:
-            lines = ["  split: [0.6, 0.4]\n  sampler: weighted\n" if line.startswith("  eval: ") else line for line in text]
-        folder.file("split.yaml", "".join(lines))
-        evals, done = train(folder, spec)
-        assert_same(evaluate(folder.file("out")), evals[-1], done)
-        elsewhere = evaluate(folder.file("out"), "--data", other_data(folder), "--data-root", "/")
-        assert elsewhere["loss"] != evals[-1]["loss"], "all of it"
-
-
 def test_the_average_is_evaluated_on_request():
     with Folder() as folder:
         spec = open_folder(folder).replace("run.yaml", "average.yaml")

@@ -344,6 +344,56 @@ static void the_scale_of_a_step_is_that_of_its_labels_that_count(void **state) {
   spec_free(spec);
 }
 
+/* Whatever the sampler, and of a split: the scale is that of the labels that the microbatches hold. */
+static void the_scale_follows_the_sampler(void **state) {
+  static const float class_weights[4] = {0.5f, 1, 3, 4};
+  static char *const samplers[] = {"shuffle", "sequential", "weighted"};
+  struct value values[2] = {image_input, label_input};
+  int inputs[2] = {0, 1};
+  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
+  const char *columns[1] = {""};
+  struct model model = {.train = &graph,
+                        .n_columns = 1,
+                        .has_labels = true,
+                        .labels = {.classes = 4, .ignore_index = -1, .weights = class_weights},
+                        .input_columns = columns,
+                        .label_column = ""};
+  double shares[2] = {0.7, 0.3};
+  struct err err = ERR_NONE;
+  struct dataset *dataset;
+  Weir__RunSpec *spec = make_spec("images", "labels");
+  (void)state;
+  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  for (int way = 0; way < 6; way++) {
+    struct plan plan;
+    struct loader *loader;
+    uint64_t train = SAMPLES, eval = 0;
+    spec->data->sampler = samplers[way % 3];
+    spec->data->split = shares;
+    spec->data->n_split = way < 3 ? 0 : 2;
+    if (way >= 3)
+      plan_split(spec->data, SAMPLES, &train, &eval);
+    assert_int_equal(plan_init(&plan, spec, train, eval, &err), 0);
+    assert_int_equal(loader_new(&model, &plan, spec, dataset, eval ? dataset : NULL, 1, &loader, &err), 0);
+    for (uint64_t step = 0; step < plan.steps; step++) {
+      struct loader_batch *batches[2] = {loader_train(loader, step, 0), loader_train(loader, step, 1)};
+      double denominator = 0;
+      for (int i = 0; i < 4; i++)
+        denominator += (double)class_weights[((int64_t *)batches[i / 2]->inputs[1])[i % 2]];
+      for (int m = 0; m < 2; m++) {
+        assert_true(*(float *)batches[m]->inputs[2] == (float)(1 / denominator));
+        loader_put(loader, batches[m]);
+      }
+    }
+    loader_free(loader);
+  }
+  spec->data->sampler = NULL;
+  spec->data->split = NULL;
+  spec->data->n_split = 0;
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
 static void a_step_whose_labels_are_all_ignored_has_scale_0(void **state) {
   struct value values[2] = {image_input, label_input};
   int inputs[2] = {0, 1};
@@ -549,6 +599,7 @@ int main(void) {
       cmocka_unit_test(a_label_out_of_range_is_named_with_its_sample),
       cmocka_unit_test(labels_of_any_shape_are_bound_by_their_rule),
       cmocka_unit_test(the_scale_of_a_step_is_that_of_its_labels_that_count),
+      cmocka_unit_test(the_scale_follows_the_sampler),
       cmocka_unit_test(a_step_whose_labels_are_all_ignored_has_scale_0),
       cmocka_unit_test(batches_made_ahead_equal_batches_made_now),
       cmocka_unit_test(evaluation_goes_through_its_own_transforms),

@@ -62,7 +62,7 @@ static int add_column(const char *name, uint64_t samples, bool is_image, struct 
   *column = (struct column){.name = name, .dtype = DTYPE_U8, .samples = samples};
   if (is_image)
     column->sample = (struct shape){3, {3, 32, 32}};
-  if (format_alloc(name, samples * (is_image ? IMAGE_BYTES : 1), &column->memory, err))
+  if (format_resize(name, 0, samples * (is_image ? IMAGE_BYTES : 1), &column->memory, err))
     return err->code;
   column->data = column->memory;
   return 0;

@@ -152,11 +152,9 @@ static void become_float(struct csv_column *column) {
 static int add_row(const struct csv *csv, struct csv_column *column, struct err *err) {
   if (column->used + (uint64_t)column->n > column->capacity) {
     uint64_t capacity = column->capacity ? column->capacity * 2 : (uint64_t)column->n * ROWS_FIRST;
-    void *grown = realloc(column->memory, capacity * sizeof(int64_t));
-    if (!grown)
-      return err_set(err, ERR_NO_MEMORY, "%s: no memory for %llu numbers", csv->path,
-                     (unsigned long long)capacity);
-    column->memory = grown;
+    if (format_resize(csv->path, column->capacity * sizeof(int64_t), capacity * sizeof(int64_t),
+                      &column->memory, err))
+      return err->code;
     column->capacity = capacity;
   }
   for (int i = 0; i < column->n && !column->is_float; i++)

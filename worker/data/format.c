@@ -115,11 +115,12 @@ int format_map(const struct format_source *source, const char *file, char *path,
   return mapping_open(path, out, err);
 }
 
-int format_alloc(const char *path, uint64_t bytes, void **out, struct err *err) {
+int format_resize(const char *path, uint64_t had, uint64_t bytes, void **memory, struct err *err) {
   uint64_t available = memory_available_bytes("");
-  *out = bytes <= available ? malloc(bytes) : NULL;
-  if (*out)
-    return 0;
-  return err_set(err, ERR_NO_MEMORY, "%s: needs %llu bytes of memory; this worker has %llu", path,
-                 (unsigned long long)bytes, (unsigned long long)available);
+  void *resized = bytes <= had || bytes - had <= available ? realloc(*memory, bytes) : NULL;
+  if (!resized)
+    return err_set(err, ERR_NO_MEMORY, "%s: needs %llu bytes of memory; this worker has %llu left", path,
+                   (unsigned long long)bytes, (unsigned long long)available);
+  *memory = resized;
+  return 0;
 }

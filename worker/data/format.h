@@ -37,7 +37,8 @@ int format_path(const char *folder, const char *file, char *out, size_t size, st
 int format_map(const struct format_source *source, const char *file, char *path, struct mapping **out,
                struct err *err);
 
-/* malloc for what a file announces. Errors: NO_MEMORY naming the path, when there is less than that. */
-int format_alloc(const char *path, uint64_t bytes, void **out, struct err *err);
+/* realloc of what had `had` bytes (NULL: 0), for what a file holds or announces. Errors: NO_MEMORY naming the
+   path, when this machine has not that much left; *memory stays. */
+int format_resize(const char *path, uint64_t had, uint64_t bytes, void **memory, struct err *err);
 
 #endif

@@ -80,13 +80,12 @@ static int read_elements(gzFile file, const char *path, struct column *column, s
     size_t want = total - used < READ_BYTES ? total - used : READ_BYTES;
     int got;
     if (used + want > capacity) {
-      void *grown;
+      size_t had = capacity;
       capacity = capacity * 2 > used + want ? capacity * 2 : used + want;
       capacity = capacity > total ? total : capacity;
-      grown = realloc(column->memory, capacity);
-      if (!grown)
-        return err_set(err, ERR_NO_MEMORY, "%s: %zu bytes do not fit in memory", path, total);
-      column->data = column->memory = grown;
+      if (format_resize(path, had, capacity, &column->memory, err))
+        return err->code;
+      column->data = column->memory;
     }
     got = gzread(file, (char *)column->memory + used, (unsigned)want);
     if (got <= 0)

@@ -21,7 +21,8 @@ static int inflate_array(const struct zip *zip, const struct zip_member *member,
       npy_read(name, header, got, member->bytes, column, err))
     goto out;
   begin = (size_t)((const unsigned char *)column->data - header);
-  if (format_alloc(name, member->bytes, &column->memory, err) || zip_read(zip, member, column->memory, err))
+  if (format_resize(name, 0, member->bytes, &column->memory, err) ||
+      zip_read(zip, member, column->memory, err))
     goto out;
   column->data = (const unsigned char *)column->memory + begin;
 out:

@@ -116,7 +116,7 @@ static int read_characters(const struct format_source *source, const char *path,
   if (make_vocabulary(source, &vocabulary, err) || scan(path, mapping, NULL, &sequence->n, err))
     goto out;
   bytes = vocabulary.size <= 1 << 8 ? 1 : vocabulary.size <= 1 << 16 ? 2 : 4;
-  if (format_alloc(path, sequence->n * (uint64_t)bytes, memory, err))
+  if (format_resize(path, 0, sequence->n * (uint64_t)bytes, memory, err))
     goto out;
   memset(*memory, 0, sequence->n * (size_t)bytes);
   sequence->data = *memory;

@@ -12,9 +12,9 @@ enum {
 
 /* Makes the sample a view of the image's bytes, which lie in its scratch: RGB, or where
    sample->shape.channels is 1 the luma of ITU-R 601, as Pillow's Image.convert("RGB") and ("L") give them. Of
-   16 bits the upper 8 count; alpha, gamma, colour profiles and orientation do not. What comes after the image
-   is not looked at. Errors: CORRUPT (damaged or cut short), INVALID (not JPEG or PNG, or too large),
-   UNSUPPORTED, NO_MEMORY. */
+   16 bits the upper 8 count (of gray, too, which Pillow clips at 255); alpha, gamma, colour profiles and
+   orientation do not. What comes after the image is not looked at. Errors: CORRUPT (damaged or cut short),
+   INVALID (not JPEG or PNG, or too large), UNSUPPORTED, NO_MEMORY. */
 int image_decode(const void *bytes, size_t size, struct sample *sample, struct err *err);
 
 /* The two formats, for image_decode. They set the shape and give u8[height, width, channels] in

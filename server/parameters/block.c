@@ -93,6 +93,10 @@ static void hosted_block_drop_old(struct hosted_block *block) {
 
 static void hosted_block_park(struct hosted_block *block, struct parameters_call *call) {
   struct err err;
+  if (hosted_block_is_faulty(block, &err)) {
+    parameters_call_refuse(call, &err);
+    return;
+  }
   if (block->n_parked >= PARKED_MAX) {
     err_set(&err, ERR_BUSY, "block %u: %d calls wait for its next version already", block->index, PARKED_MAX);
     parameters_call_refuse(call, &err);

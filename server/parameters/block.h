@@ -90,6 +90,8 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
 int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err);
 void hosted_block_fini_update(struct hosted_block *block);
 bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the update writes to next_slots */
+/* There will be no next version, and err says why. */
+bool hosted_block_is_faulty(const struct hosted_block *block, struct err *err);
 float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots);
 struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes);
 

@@ -213,12 +213,20 @@ static int block_go_on(struct hosted_block *block, struct err *err) {
   return 0;
 }
 
+bool hosted_block_is_faulty(const struct hosted_block *block, struct err *err) {
+  if (block->update.is_waiting || !block->update.fault) /* in this order: it is the exchange's first */
+    return false;
+  *err = *block->update.fault;
+  err_prefix(err, "run '%s': block %u of step %llu", block->run->id, block->index,
+             (unsigned long long)block->version);
+  return true;
+}
+
 /* Who has come before the fault was found. */
 static void block_refuse_parked(struct hosted_block *block) {
-  struct err err = *block->update.fault;
-  err_prefix(&err, "run '%s': block %u of step %llu", block->run->id, block->index,
-             (unsigned long long)block->version);
-  hosted_block_refuse_parked(block, &err);
+  struct err err;
+  if (hosted_block_is_faulty(block, &err))
+    hosted_block_refuse_parked(block, &err);
 }
 
 int hosted_block_complete(struct hosted_block *block, struct err *err) {
@@ -240,11 +248,14 @@ int hosted_block_complete(struct hosted_block *block, struct err *err) {
 void hosted_block_take_totals(struct hosted_block *block) {
   const struct exchange_plan *plan = &block->run->exchange.plan;
   const struct exchange_share *share = &plan->phases[block->update.phase].shares[block->index];
+  const double *totals = (const double *)block->update.sums->data + share->begin;
   bool is_faulty = block->update.fault != NULL; /* and once it goes on, only what it says counts */
   struct err err;
   block->update.is_waiting = false;
+  if (!is_faulty && !vector_is_finite(totals, share->n_values)) /* of finite sums, where a sender lies */
+    is_faulty = block_find_overflow(block, &err) != 0;
   if (!is_faulty) {
-    block_use_totals(block, (const double *)block->update.sums->data + share->begin);
+    block_use_totals(block, totals);
     block->update.phase++;
     is_faulty = block_go_on(block, &err) != 0;
   }

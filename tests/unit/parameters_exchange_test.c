@@ -309,6 +309,31 @@ static void sums_that_make_no_sense_are_refused_and_the_keeper_lives_on(void **s
   fixture_fini(&f);
 }
 
+/* Each of them is finite, their total is not: it ends the step and does not reach the weights. */
+static void totals_that_overflow_end_the_step_with_an_error(void **state) {
+  struct fixture f;
+  struct sums_attempt attempt;
+  struct attempt waiting, late;
+  struct sums_of huge = both;
+  (void)state;
+  keeper_init(&f);
+  huge.values[0] = huge.values[1] = 1.5e308;
+  start_sums(&f, &attempt, huge);
+  start_pull(&f, &waiting, 0, 1);
+  wait_parked(&f, 0, 1);
+  push_own(&f, 0);
+  finish_with_error(&waiting, ERR_INVALID,
+                    "run 'unit-1': block 0 of step 0: a sum over weights and gradient");
+  finish_with_totals(&attempt, INFINITY, 2);
+  start_pull(&f, &late, 0, 1); /* whoever comes later is told, too, and does not wait for ever */
+  finish_with_error(&late, ERR_INVALID, "run 'unit-1': block 0 of step 0: a sum over weights and gradient");
+  start_part(&f, &late, 0, 0, 3, true);
+  finish_with_error(&late, ERR_INVALID, "is not finite");
+  start_pull(&f, &late, 0, 0);
+  finish_with_version(&late, 0);
+  fixture_fini(&f);
+}
+
 static void a_run_without_phases_keeps_no_sums(void **state) {
   struct fixture f;
   (void)state;
@@ -491,6 +516,7 @@ int main(void) {
       cmocka_unit_test(a_lost_answer_is_given_again_until_the_next_step_is_complete),
       cmocka_unit_test(a_server_whose_connection_broke_asks_again),
       cmocka_unit_test(sums_that_make_no_sense_are_refused_and_the_keeper_lives_on),
+      cmocka_unit_test(totals_that_overflow_end_the_step_with_an_error),
       cmocka_unit_test(a_run_without_phases_keeps_no_sums),
       cmocka_unit_test(unloading_a_run_ends_the_calls_that_wait_for_totals),
       cmocka_unit_test(a_keeper_that_is_away_is_asked_again),

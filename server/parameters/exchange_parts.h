@@ -18,6 +18,7 @@ struct collection {
   uint64_t *foreign_begin;  /* [n_blocks] of each block's */
   struct sums_call *parked; /* whose totals are not there yet */
   int n_parked;
+  uint64_t parked_values; /* of their requests */
   /* At others. */
   struct batch *open; /* not sent yet; NULL: none */
 };

@@ -7,7 +7,9 @@
 #include "common/message.h"
 #include "server/parameters/exchange_parts.h"
 
-enum { PARKED_MAX = 4096 };
+/* PARKED_COPIES: so often may all values of other servers be parked: once, and again where a connection broke
+   and that is not known here yet. */
+enum { PARKED_MAX = 4096, PARKED_COPIES = 4 };
 
 /* Parked, answered, or forgotten when its client has gone. */
 struct sums_call {
@@ -154,6 +156,7 @@ static void sums_call_departed(struct job *job) {
   if (*link) {
     *link = call->next;
     collection->n_parked--;
+    collection->parked_values -= call->request->n_values;
     err_set(&err, ERR_CANCELLED, "the client has gone");
     sums_call_refuse(call, &err);
   }
@@ -197,6 +200,12 @@ static void sums_call_collect(struct sums_call *call) {
   sums_call_put(call);
 }
 
+/* Calls may name a block again and again, and take memory until they are answered. */
+static bool collection_has_room(const struct collection *collection, uint64_t n_values) {
+  uint64_t foreign = collection->foreign->size_bytes / sizeof(double);
+  return collection->n_parked < PARKED_MAX && collection->parked_values + n_values <= PARKED_COPIES * foreign;
+}
+
 static int sums_call_check_step(const struct sums_call *call, struct err *err) {
   const struct collection *collection = &call->run->exchange.collections[call->request->phase];
   uint64_t step = call->request->step;
@@ -207,8 +216,8 @@ static int sums_call_check_step(const struct sums_call *call, struct err *err) {
   else if (step + 1 < collection->step || (step < collection->step && step < call->run->base_step))
     err_set(err, ERR_STALE, "they were dropped, step %llu is collected now",
             (unsigned long long)collection->step);
-  else if (collection->n_parked >= PARKED_MAX)
-    err_set(err, ERR_BUSY, "%d calls wait for totals already", PARKED_MAX);
+  else if (step == collection->step && !collection_has_room(collection, call->request->n_values))
+    err_set(err, ERR_BUSY, "%d calls wait for totals already", collection->n_parked);
   else
     return 0;
   return sums_prefix(&call->run->exchange, call->request, err);
@@ -229,6 +238,7 @@ static void sums_call_arrived(struct job *job) {
   call->next = collection->parked;
   collection->parked = call;
   collection->n_parked++;
+  collection->parked_values += call->request->n_values;
   sums_call_collect(call); /* which may answer it */
 }
 
@@ -237,6 +247,7 @@ void exchange_answer_parked(struct exchange *exchange, uint32_t phase) {
   struct sums_call *call = collection->parked, *next;
   collection->parked = NULL;
   collection->n_parked = 0;
+  collection->parked_values = 0;
   for (; call; call = next) {
     next = call->next;
     sums_call_answer(call);
@@ -248,6 +259,7 @@ void exchange_refuse_parked(struct exchange *exchange, uint32_t phase, const str
   struct sums_call *call = collection->parked, *next;
   collection->parked = NULL;
   collection->n_parked = 0;
+  collection->parked_values = 0;
   for (; call; call = next) {
     next = call->next;
     sums_call_refuse(call, err);

@@ -334,6 +334,31 @@ static void totals_that_overflow_end_the_step_with_an_error(void **state) {
   fixture_fini(&f);
 }
 
+static void calls_that_wait_for_totals_take_no_more_memory_than_others_sums_do(void **state) {
+  enum { ROOM = 4 };
+  struct fixture f;
+  struct sums_attempt waiting[ROOM], again;
+  double own;
+  (void)state;
+  keeper_init(&f);
+  for (int i = 0; i < ROOM; i++)
+    start_sums(&f, &waiting[i], both);
+  wait_sums_parked(&f, ROOM);
+  refuse_sums(&f, both, ERR_BUSY, "run 'unit-1': sums of step 0: 4 calls wait for totals already");
+  rpc_request_cancel(&waiting[0].request);
+  sums_finish(&waiting[0]);
+  wait_sums_parked(&f, ROOM - 1);
+  start_sums(&f, &again, both);
+  wait_sums_parked(&f, ROOM);
+  own = push_own(&f, 0);
+  for (int i = 1; i < ROOM; i++)
+    finish_with_totals(&waiting[i], own + 3000, 2);
+  finish_with_totals(&again, own + 3000, 2);
+  start_sums(&f, &again, both); /* an answer that is there takes no room */
+  finish_with_totals(&again, own + 3000, 2);
+  fixture_fini(&f);
+}
+
 static void a_run_without_phases_keeps_no_sums(void **state) {
   struct fixture f;
   (void)state;
@@ -517,6 +542,7 @@ int main(void) {
       cmocka_unit_test(a_server_whose_connection_broke_asks_again),
       cmocka_unit_test(sums_that_make_no_sense_are_refused_and_the_keeper_lives_on),
       cmocka_unit_test(totals_that_overflow_end_the_step_with_an_error),
+      cmocka_unit_test(calls_that_wait_for_totals_take_no_more_memory_than_others_sums_do),
       cmocka_unit_test(a_run_without_phases_keeps_no_sums),
       cmocka_unit_test(unloading_a_run_ends_the_calls_that_wait_for_totals),
       cmocka_unit_test(a_keeper_that_is_away_is_asked_again),

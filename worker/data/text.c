@@ -7,13 +7,41 @@
 #include "common/memory.h"
 #include "worker/data/windows.h"
 
-enum { CODE_POINTS = 0x110000 };
+enum { CODE_POINTS = 0x110000, PAGE = 256 };
 
-/* Which number each code point has, and how many have one. */
+/* Which number each code point has, -1: none, and how many have one. Texts use few pages of all. */
 struct vocabulary {
-  int32_t *numbers; /* [CODE_POINTS], -1: none */
+  int32_t *pages[CODE_POINTS / PAGE]; /* [PAGE], or NULL */
   int size;
 };
+
+static int32_t number_of(const struct vocabulary *vocabulary, int32_t code) {
+  const int32_t *page = vocabulary->pages[code / PAGE];
+  return page ? page[code % PAGE] : -1;
+}
+
+static void mark(struct vocabulary *vocabulary, int32_t code) {
+  int32_t **page = &vocabulary->pages[code / PAGE];
+  if (!*page) {
+    *page = mem_new(PAGE * sizeof **page);
+    memset(*page, 0xff, PAGE * sizeof **page);
+  }
+  (*page)[code % PAGE] = 0;
+}
+
+/* Numbers those that are marked. */
+static void vocabulary_number(struct vocabulary *vocabulary) {
+  for (int p = 0; p < CODE_POINTS / PAGE; p++)
+    for (int i = 0; vocabulary->pages[p] && i < PAGE; i++)
+      if (vocabulary->pages[p][i] == 0)
+        vocabulary->pages[p][i] = vocabulary->size++;
+}
+
+static void vocabulary_free(struct vocabulary *vocabulary) {
+  for (int p = 0; vocabulary && p < CODE_POINTS / PAGE; p++)
+    free(vocabulary->pages[p]);
+  free(vocabulary);
+}
 
 /* The code point at `at`, which is moved behind it; -1: it is no UTF-8 (RFC 3629: no longer than needed, no
    surrogate, at most U+10FFFF). */
@@ -50,7 +78,7 @@ static int scan(const char *path, const struct mapping *mapping, struct vocabula
                      "%s: byte %llu (0x%02x) begins no UTF-8 character; 'unit: bytes' takes any", path,
                      (unsigned long long)(at - begin), *at);
     if (vocabulary)
-      vocabulary->numbers[code] = 0;
+      mark(vocabulary, code);
   }
   return mapping_check(mapping, err);
 }
@@ -68,13 +96,8 @@ static int make_vocabulary(const struct format_source *source, struct vocabulary
                    "%s.unit: characters are numbered as those of data.train, which has none", source->key);
   if (format_map(source, train->file, path, &mapping, err))
     return err->code;
-  vocabulary->numbers = malloc(CODE_POINTS * sizeof *vocabulary->numbers);
-  CHECK(vocabulary->numbers);
-  memset(vocabulary->numbers, 0xff, CODE_POINTS * sizeof *vocabulary->numbers);
   if (!scan(path, mapping, vocabulary, &n, err))
-    for (int code = 0; code < CODE_POINTS; code++)
-      if (vocabulary->numbers[code] == 0)
-        vocabulary->numbers[code] = vocabulary->size++;
+    vocabulary_number(vocabulary);
   mapping_close(mapping);
   return err->code;
 }
@@ -94,7 +117,7 @@ static int encode(const char *path, const struct mapping *mapping, const struct 
   const unsigned char *begin = mapping_data(mapping), *at = begin, *end = begin + mapping_size(mapping);
   for (uint64_t i = 0; i < n && at < end; i++) {
     const unsigned char *from = at;
-    int32_t code = read_character(&at, end), number = code < 0 ? -1 : vocabulary->numbers[code];
+    int32_t code = read_character(&at, end), number = code < 0 ? -1 : number_of(vocabulary, code);
     if (code < 0)
       return err_set(err, ERR_CORRUPT, "%s: changed while it was read", path);
     if (number < 0)
@@ -111,20 +134,20 @@ static int encode(const char *path, const struct mapping *mapping, const struct 
 
 static int read_characters(const struct format_source *source, const char *path, struct mapping *mapping,
                            struct sequence *sequence, void **memory, struct err *err) {
-  struct vocabulary vocabulary = {0};
+  struct vocabulary *vocabulary = mem_new(sizeof *vocabulary);
   int bytes;
-  if (make_vocabulary(source, &vocabulary, err) || scan(path, mapping, NULL, &sequence->n, err))
+  if (make_vocabulary(source, vocabulary, err) || scan(path, mapping, NULL, &sequence->n, err))
     goto out;
-  bytes = vocabulary.size <= 1 << 8 ? 1 : vocabulary.size <= 1 << 16 ? 2 : 4;
+  bytes = vocabulary->size <= 1 << 8 ? 1 : vocabulary->size <= 1 << 16 ? 2 : 4;
   if (format_resize(path, 0, sequence->n * (uint64_t)bytes, memory, err))
     goto out;
   memset(*memory, 0, sequence->n * (size_t)bytes);
   sequence->data = *memory;
   sequence->dtype = bytes == 1 ? DTYPE_U8 : DTYPE_I32;
   sequence->packed_bytes = bytes == 2 ? 2 : 0;
-  encode(path, mapping, &vocabulary, *memory, sequence->n, bytes, err);
+  encode(path, mapping, vocabulary, *memory, sequence->n, bytes, err);
 out:
-  free(vocabulary.numbers);
+  vocabulary_free(vocabulary);
   return err->code;
 }
 

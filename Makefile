@@ -153,8 +153,9 @@ chaos: deps-demo ## kill, freeze and break everything, power cuts too, and compa
 
 # Each tests/fuzz/NAME_fuzz.c, with what it needs of the library, under libFuzzer with both sanitizers.
 FUZZ_SECONDS ?= 60
-FUZZ_C = $(wildcard common/*.c common/graph/*.c common/graph/*/*.c common/ops/*.c) \
-  $(wildcard server/parameters/optimizer*.c server/parameters/schedule*.c server/parameters/*s/*.c) client/spec_diff.c \
+FUZZ_C = $(wildcard common/*.c common/graph/*.c common/graph/*/*.c common/metrics/*.c common/ops/*.c) \
+  $(wildcard server/parameters/optimizer*.c server/parameters/schedule*.c server/parameters/*s/*.c) \
+  server/parameters/vector.c client/spec_diff.c \
   $(wildcard worker/data/*.c) worker/backend/ref.c worker/backend/memory.c
 FUZZERS = $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 fuzz: ## let libFuzzer attack the readers of files, FUZZ_SECONDS=60 each; findings are kept in build/fuzz

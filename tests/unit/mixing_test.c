@@ -308,7 +308,8 @@ static void what_cannot_be_mixed_is_named(void **state) {
                            {.name = "ids", .dtype = DTYPE_I64, .shape = {2, {SAMPLES, 6}}}};
   struct column_form forms[] = {{.fed = {3, 8, 8}}, {.fed = {1, 1, 6}}};
   struct mixers mixers;
-  struct transforms mixup = {&mixers.list[0], 1, true}, cutmix = {&mixers.list[1], 1, true};
+  struct transforms mixup = {.list = &mixers.list[0], .n = 1, .is_training = true},
+                    cutmix = {.list = &mixers.list[1], .n = 1, .is_training = true};
   int inputs[] = {0, 1};
   struct graph graph = {.values = values, .n_values = 3, .inputs = inputs, .n_inputs = 2};
   struct model model = {.train = &graph, .n_columns = 2, .labels = {.classes = CLASSES}};

@@ -31,10 +31,10 @@ static int setup(void **state) {
   f->params[1] = (struct param){.name = "b", .begin = 3, .elems = 2, .train_value = 2, .eval_value = -1};
   f->params[2] = (struct param){.name = "c", .begin = 5, .elems = 10, .train_value = 3, .eval_value = 4};
   f->statistics[0] = (struct statistic){.name = "s", .begin = METRICS, .elems = 2, .eval_value = 5};
-  f->blocks[0] = (struct block){BLOCK_PARAMETERS, 0, 5};
-  f->blocks[1] = (struct block){BLOCK_PARAMETERS, 5, 6};
-  f->blocks[2] = (struct block){BLOCK_PARAMETERS, 11, 4};
-  f->blocks[3] = (struct block){BLOCK_STATISTICS, 0, METRICS + 2};
+  f->blocks[0] = (struct block){.kind = BLOCK_PARAMETERS, .begin = 0, .elems = 5};
+  f->blocks[1] = (struct block){.kind = BLOCK_PARAMETERS, .begin = 5, .elems = 6};
+  f->blocks[2] = (struct block){.kind = BLOCK_PARAMETERS, .begin = 11, .elems = 4};
+  f->blocks[3] = (struct block){.kind = BLOCK_STATISTICS, .elems = METRICS + 2};
   f->model = (struct model){.train = &f->train,
                             .eval = &f->eval,
                             .params = f->params,

@@ -19,7 +19,8 @@ struct following {
   struct progress *progress;
   struct follow_mark own_mark, *mark;
   uint64_t until_ns; /* 0: no deadline */
-  bool is_ended;     /* an event says so, as of then: the run may have been resumed since */
+  bool is_ended;     /* an event says so */
+  bool is_paused;    /* that of a pause, as of then: the run may have been resumed since */
   struct err metrics_err;
 };
 
@@ -76,7 +77,8 @@ static int follow_streams(struct following *following, struct err *err) {
   }
 }
 
-/* One stream of events, until it ends or an event says that the run has ended. */
+/* One stream of events, until it ends or an event says that the run has ended. The coordinator ends it where
+   a run has: what says that it failed or was cancelled may be long ago. */
 static int follow_stream(struct following *following, struct err *err) {
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   struct connection *connection = following->options->connection;
@@ -95,7 +97,7 @@ static int follow_stream(struct following *following, struct err *err) {
   if (rpc_reader_send(reader, &request, err) == 0)
     rpc_reader_half_close(reader);
   *err = ERR_NONE; /* a failed send shows in the stream's end */
-  following->is_ended = false;
+  following->is_ended = following->is_paused = false;
   while (!following->is_ended && rpc_reader_next(reader, (void **)&event, err) == 0 && event) {
     follow_event(following, event);
     weir__run_event__free_unpacked(event, NULL);
@@ -112,9 +114,9 @@ static void follow_event(struct following *following, const Weir__RunEvent *even
     following->is_ended = true;
     following->result->samples_per_second = event->done->samples_per_second;
   }
-  if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO &&
-      state_is_end(following->options, event->info->state))
-    following->is_ended = true;
+  if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO && following->options->ends_when_paused &&
+      event->info->state == WEIR__RUN_STATE__PAUSED)
+    following->is_ended = following->is_paused = true;
   for (int i = 0; i < FOLLOW_METRICS_MAX; i++)
     if (following->options->metrics[i])
       metrics_write(following->options->metrics[i], event, &following->metrics_err);
@@ -129,8 +131,9 @@ static bool follow_is_over(struct following *following, struct err *err) {
     return false;
   weir__run_info__free_unpacked(following->result->info, NULL);
   following->result->info = info;
-  if (state_is_end(following->options, info->state))
-    return true;
+  if (state_is_end(following->options,
+                   info->state)) /* the events of one that was resumed are still to come */
+    return info->state == WEIR__RUN_STATE__PAUSED || !following->is_paused;
   if (info->state != WEIR__RUN_STATE__PAUSED && !following->is_ended)
     err_set(err, ERR_UNAVAILABLE, "the coordinator ended the events of run '%s', which has not ended",
             info->run);

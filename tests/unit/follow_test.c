@@ -21,6 +21,7 @@ static struct script {
   bool is_renumbered; /* the second stream is a successor's: events from 1 on come again, by other numbers */
   uint64_t incarnation; /* of the second stream's steps */
   int paused_streams;   /* so many streams begin by saying that the run is paused, and end */
+  Weir__RunState once;  /* event 0 says that the run was that, and others follow; 0: it does not */
   int n_streams;
   uint64_t from[4]; /* of each stream */
 } script;
@@ -40,9 +41,20 @@ static void get_run(struct rpc_call *call, const void *message, struct rpc_bytes
   rpc_call_reply(call, &info, NULL);
 }
 
+static void send_state(struct rpc_call *call, Weir__RunState state) {
+  Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+  Weir__RunInfo info = WEIR__RUN_INFO__INIT;
+  info.run = (char *)"a-123456";
+  info.state = state;
+  event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
+  event.info = &info;
+  rpc_call_send(call, &event, NULL);
+}
+
 static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__WatchRequest *request = message;
   int stream = script.n_streams++;
+  int first = stream > 0 && script.is_renumbered ? 1 : (int)request->from;
   (void)bytes;
   script.from[stream] = request->from;
   if (script.never_ends) {
@@ -50,17 +62,13 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
     return;
   }
   if (stream < script.paused_streams) {
-    Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
-    Weir__RunInfo info = WEIR__RUN_INFO__INIT;
-    info.run = (char *)"a-123456";
-    info.state = WEIR__RUN_STATE__PAUSED;
-    event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
-    event.info = &info;
-    rpc_call_send(call, &event, NULL);
+    send_state(call, WEIR__RUN_STATE__PAUSED);
     rpc_call_finish(call, NULL);
     return;
   }
-  for (int i = stream > 0 && script.is_renumbered ? 1 : (int)request->from; i < script.n_events; i++) {
+  if (script.once && first == 0)
+    send_state(call, script.once), first++;
+  for (int i = first; i < script.n_events; i++) {
     Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
     Weir__StepEvent step = WEIR__STEP_EVENT__INIT;
     Weir__DoneEvent done = WEIR__DONE_EVENT__INIT;
@@ -139,19 +147,22 @@ static int end(void **state) {
   return 0;
 }
 
-static int follow_quietly(const char *run, struct metrics *metrics, struct follow_result *result,
-                          struct err *err) {
-  FILE *nowhere = fopen("/dev/null", "w");
-  struct follow_options options = {
-      .connection = &connection, .run = run, .file = nowhere, .metrics = {metrics}};
+static int follow_to(struct follow_options *options, struct follow_result *result, struct err *err) {
+  options->file = fopen("/dev/null", "w");
   *err = ERR_NONE;
-  follow(&options, result, err);
-  fclose(nowhere);
+  follow(options, result, err);
+  fclose(options->file);
   return err->code;
 }
 
+static int follow_quietly(const char *run, struct metrics *metrics, struct follow_result *result,
+                          struct err *err) {
+  struct follow_options options = {.connection = &connection, .run = run, .metrics = {metrics}};
+  return follow_to(&options, result, err);
+}
+
 /* Follows with a metrics file of its own; returns what that holds. Freed by the caller. */
-static char *followed_metrics(void) {
+static char *followed_metrics_of(bool ends_when_paused) {
   char path[] = "/tmp/weir-follow-XXXXXX", *text = calloc(1, 65536);
   struct follow_result result;
   struct metrics *metrics;
@@ -159,7 +170,12 @@ static char *followed_metrics(void) {
   FILE *file;
   close(mkstemp(path));
   assert_int_equal(metrics_open(path, false, &metrics, &err), ERR_OK);
-  assert_int_equal(follow_quietly("a", metrics, &result, &err), ERR_OK);
+  assert_int_equal(follow_to(&(struct follow_options){.connection = &connection,
+                                                      .run = "a",
+                                                      .metrics = {metrics},
+                                                      .ends_when_paused = ends_when_paused},
+                             &result, &err),
+                   ERR_OK);
   metrics_close(metrics);
   assert_int_equal(result.info->state, WEIR__RUN_STATE__DONE);
   assert_true(result.samples_per_second == 77);
@@ -170,6 +186,10 @@ static char *followed_metrics(void) {
   fclose(file);
   remove(path);
   return text;
+}
+
+static char *followed_metrics(void) {
+  return followed_metrics_of(false);
 }
 
 /* The steps of a metrics file, as "0 1 2+1 done": a step, and its incarnation where it has one. */
@@ -244,6 +264,20 @@ static void a_run_that_was_paused_once_is_followed_on(void **state) {
   assert_int_equal(script.n_streams, 3);
   follow_result_fini(&result);
   fclose(nowhere);
+}
+
+/* Whoever comes when all is over gets what came after, too. */
+static void what_came_after_a_run_was_resumed_is_recorded(void **state) {
+  static const Weir__RunState states[] = {WEIR__RUN_STATE__FAILED, WEIR__RUN_STATE__CANCELLED,
+                                          WEIR__RUN_STATE__PAUSED, WEIR__RUN_STATE__PAUSED};
+  (void)state;
+  for (int i = 0; i < 4; i++) {
+    char *metrics;
+    script = (struct script){.state = WEIR__RUN_STATE__DONE, .n_events = 6, .once = states[i]};
+    metrics = followed_metrics_of(i % 2 > 0);
+    assert_string_equal(steps_of(metrics), "1 2 3 4 done");
+    free(metrics);
+  }
 }
 
 static void following_ends_at_its_deadline(void **state) {
@@ -346,6 +380,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(events_that_come_again_from_a_successor_are_recorded_once, begin, end),
       cmocka_unit_test_setup_teardown(steps_after_a_roll_back_are_recorded_again, begin, end),
       cmocka_unit_test_setup_teardown(a_run_that_was_paused_once_is_followed_on, begin, end),
+      cmocka_unit_test_setup_teardown(what_came_after_a_run_was_resumed_is_recorded, begin, end),
       cmocka_unit_test_setup_teardown(following_ends_at_its_deadline, begin, end),
       cmocka_unit_test_setup_teardown(a_failed_run_exits_by_whose_fault_it_was, begin, end),
       cmocka_unit_test_setup_teardown(an_unknown_run_is_an_error, begin, end),

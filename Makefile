@@ -156,7 +156,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_C = $(wildcard common/*.c common/graph/*.c common/graph/*/*.c common/metrics/*.c common/ops/*.c) \
   $(wildcard server/parameters/optimizer*.c server/parameters/schedule*.c server/parameters/*s/*.c) \
   server/parameters/vector.c client/spec_diff.c \
-  $(wildcard worker/data/*.c) worker/backend/ref.c worker/backend/memory.c
+  $(wildcard worker/data/*.c worker/data/*/*.c) worker/backend/ref.c worker/backend/memory.c
 FUZZERS = $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 fuzz: ## let libFuzzer attack the readers of files, FUZZ_SECONDS=60 each; findings are kept in build/fuzz
 	$(call install,$(PACKAGES) $(FUZZ_PACKAGES))

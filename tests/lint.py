@@ -19,9 +19,9 @@ THIRD_PARTY = {
     "openssl/": ("common/sha256.c", "storage/redis"),
     "onnx.pb-c.h": ("common/graph/onnx", "client/"),
     "jansson.h": ("client/", "server/"),
-    "jpeglib.h": ("worker/data/image_jpeg.c",),
-    "jerror.h": ("worker/data/image_jpeg.c",),
-    "png.h": ("worker/data/image_png.c",),
+    "jpeglib.h": ("worker/data/formats/image_jpeg.c",),
+    "jerror.h": ("worker/data/formats/image_jpeg.c",),
+    "png.h": ("worker/data/formats/image_png.c",),
 }
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 80

@@ -11,7 +11,7 @@
 
 #include "common/spec.h"
 #include "worker/data/format.h"
-#include "worker/data/image.h"
+#include "worker/data/formats/image.h"
 
 enum { TARGET_SAMPLES = 64, TARGET_ELEMS = 1 << 16 };
 

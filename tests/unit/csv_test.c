@@ -1,7 +1,7 @@
 /* Comma-separated values as columns: what is read, and where what is not lies. */
 #include "tests/unit/format_fixture.h"
 
-#include "worker/data/csv_reader.h"
+#include "worker/data/formats/csv_reader.h"
 
 #define SOURCE(columns) "train: {format: csv, file: a.csv, columns: {" columns "}}"
 

@@ -14,7 +14,7 @@
 
 #include "common/spec.h"
 #include "tests/unit/data_fixture.h"
-#include "worker/data/image.h"
+#include "worker/data/formats/image.h"
 
 static json_t *golden;
 static char folder[64];

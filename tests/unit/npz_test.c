@@ -4,7 +4,7 @@
 
 #include <zlib.h>
 
-#include "worker/data/zip.h"
+#include "worker/data/formats/zip.h"
 
 #define NPY_2 "\x93NUMPY\1\0\x3b\0{'descr': '<i4', 'fortran_order': False, 'shape': (2,), } \n"
 enum { ARRAY_BYTES = sizeof NPY_2 - 1 + 8 };

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "worker/data/windows.h"
+#include "worker/data/formats/windows.h"
 
 static int tokens_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {
   const char *dtype = source->spec->dtype;

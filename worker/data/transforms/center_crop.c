@@ -1,6 +1,6 @@
 /* center_crop: the middle of an image, as torchvision.transforms.v2.CenterCrop: a smaller image is put into
    the middle of zeros. */
-#include "worker/data/geometry.h"
+#include "worker/data/transforms/geometry.h"
 #include "worker/data/transform.h"
 
 static int center_crop_check(const Weir__Transform *transform, bool is_training, struct image_shape *shape,

@@ -1,6 +1,6 @@
 /* random_crop: a window of `size` anywhere in the image with `padding` around it, as
    torchvision.transforms.v2.RandomCrop. In evaluation: the middle, without padding. */
-#include "worker/data/geometry.h"
+#include "worker/data/transforms/geometry.h"
 #include "worker/data/transform.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* PNG by libpng: 8 bits a channel, gray or RGB, whatever the file has. */
-#include "worker/data/image.h"
+#include "worker/data/formats/image.h"
 
 #include <string.h>
 #include <png.h>

@@ -1,7 +1,7 @@
 /* JPEG by libjpeg-turbo, with what Pillow sets: accurate integer IDCT, smooth upsampling. Damaged data that
    the library can make up for are taken as they come, as Pillow does; a file that ends too soon is refused.
  */
-#include "worker/data/image.h"
+#include "worker/data/formats/image.h"
 
 #include <setjmp.h>
 #include <stdio.h>

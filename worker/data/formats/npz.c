@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "worker/data/npy.h"
-#include "worker/data/zip.h"
+#include "worker/data/formats/npy.h"
+#include "worker/data/formats/zip.h"
 
 enum { HEADER_BYTES_MAX = 1 << 17 }; /* numpy writes less than half of that */
 

@@ -1,7 +1,7 @@
 /* cutout: a square of `size` around a place that is drawn, cut at the borders, becomes zero. Source: DeVries
    and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017), where it comes
    after normalize, so that zero is the mean. In evaluation: nothing. */
-#include "worker/data/geometry.h"
+#include "worker/data/transforms/geometry.h"
 #include "worker/data/transform.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Windows of a sequence. */
-#include "worker/data/windows.h"
+#include "worker/data/formats/windows.h"
 
 int windows_add(const struct format_source *source, const struct sequence *sequence, struct column *columns,
                 int *n, struct err *err) {

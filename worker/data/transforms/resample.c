@@ -1,6 +1,6 @@
 /* Resampling: a triangle filter as wide as the scale, first down the columns, then along the rows, which have
    become fewer by then. Source: aten/native UpSample, _upsample_bilinear2d_aa: its weights and bounds. */
-#include "worker/data/geometry.h"
+#include "worker/data/transforms/geometry.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "worker/data/windows.h"
+#include "worker/data/formats/windows.h"
 
 enum { CODE_POINTS = 0x110000, PAGE = 256 };
 

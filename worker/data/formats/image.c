@@ -1,5 +1,5 @@
 /* Images of either format. */
-#include "worker/data/image.h"
+#include "worker/data/formats/image.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* resize: bilinear with antialias, as torchvision.transforms.v2.Resize of a f32 tensor. size: [height,
    width]; one number is the shorter side, and the other keeps the ratio. */
-#include "worker/data/geometry.h"
+#include "worker/data/transforms/geometry.h"
 #include "worker/data/transform.h"
 
 static struct image_shape resize_shape(const Weir__Resize *resize, struct image_shape shape) {

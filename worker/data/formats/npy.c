@@ -1,7 +1,7 @@
 /* npy: one array of numpy.save for each column, its first dimension the samples. Mapped, not copied.
    Source: NEP 1 and numpy.lib.format, versions 1.0, 2.0 and 3.0. The header is a Python literal, of which
    exactly what numpy writes is read: nothing is evaluated. */
-#include "worker/data/npy.h"
+#include "worker/data/formats/npy.h"
 
 #include <limits.h>
 #include <stdio.h>

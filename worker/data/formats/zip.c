@@ -1,5 +1,5 @@
 /* Zip archives: the directory, the headers, and what they hold. */
-#include "worker/data/zip.h"
+#include "worker/data/formats/zip.h"
 
 #include <stdio.h>
 #include <stdlib.h>

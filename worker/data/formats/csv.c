@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "worker/data/csv_reader.h"
+#include "worker/data/formats/csv_reader.h"
 
 enum { FIELDS_MAX = 1 << 16, ROWS_FIRST = 1024 };
 

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "worker/data/image.h"
+#include "worker/data/formats/image.h"
 
 enum { CLASSES_MAX = 1 << 20, FILES_MAX = 1 << 25, DEPTH_MAX = 8 };
 

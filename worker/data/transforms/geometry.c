@@ -1,10 +1,10 @@
 /* Sizes and windows. */
-#include "worker/data/geometry.h"
+#include "worker/data/transforms/geometry.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "worker/data/image.h"
+#include "worker/data/formats/image.h"
 
 int geometry_size(const uint32_t *size, size_t n, int64_t *height, int64_t *width, struct err *err) {
   if (n != 1 && n != 2)

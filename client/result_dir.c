@@ -24,20 +24,34 @@ static const char *const leftovers[] = {"spec.yaml",
                                         "logs",
                                         "run"};
 
+static int check_removal(const char *leftover, const struct stat *status, bool is_a_runs,
+                         const char *const *inputs, struct err *err);
+static bool has_run(const char *path);
 static bool has_results(const char *path);
 static int folder_open(const char *path, char **absolute, struct err *err);
 static int folder_make(const char *path, struct err *err);
 static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *place);
 
-int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err) {
+int result_dir_make(const char *path, bool is_forced, const char *const *inputs, char **absolute,
+                    struct err *err) {
+  bool is_a_runs = has_run(path);
   if (!path[0])
     return err_set(err, ERR_INVALID, "the name of the folder for the results is empty");
-  if (!is_forced && has_results(path))
+  if (!is_forced && is_a_runs && has_results(path))
     return err_set(
         err, ERR_EXISTS,
         "'%s' already holds a run: pass --resume to go on with it, --force to replace it, or another "
         "--out DIR",
         path);
+  for (size_t i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
+    char *leftover = mem_printf("%s/%s", path, leftovers[i]);
+    struct stat status;
+    if (stat(leftover, &status) == 0)
+      check_removal(leftover, &status, is_a_runs, inputs, err);
+    free(leftover);
+    if (err->code)
+      return err->code;
+  }
   for (size_t i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
     char *leftover = mem_printf("%s/%s", path, leftovers[i]);
     if (access(leftover, F_OK) == 0)
@@ -47,6 +61,35 @@ int result_dir_make(const char *path, bool is_forced, char **absolute, struct er
       return err->code;
   }
   return folder_open(path, absolute, err);
+}
+
+/* Nobody's work is lost for the sake of a name. */
+static int check_removal(const char *leftover, const struct stat *status, bool is_a_runs,
+                         const char *const *inputs, struct err *err) {
+  struct stat input;
+  if (!is_a_runs)
+    return err_set(err, ERR_EXISTS, "'%s' is there, and no run left it: give another --out DIR", leftover);
+  for (; *inputs; inputs++)
+    if (stat(*inputs, &input) == 0 && input.st_dev == status->st_dev && input.st_ino == status->st_ino)
+      return err_set(
+          err, ERR_EXISTS,
+          "'%s' is what is to be trained, and would be removed: copy it elsewhere, or give another "
+          "--out DIR",
+          leftover);
+  return ERR_OK;
+}
+
+/* The folder's file `run` is one of a run: JSON, or what a power cut left of it. */
+static bool has_run(const char *path) {
+  char *name = mem_printf("%s/run", path), first = '{';
+  int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status;
+  bool is_one = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && read(fd, &first, 1) >= 0 &&
+                (first == '{' || first == '\0');
+  if (fd >= 0)
+    close(fd);
+  free(name);
+  return is_one;
 }
 
 int result_dir_reopen(const char *path, char **absolute, struct err *err) {

@@ -8,9 +8,12 @@
 
 /* Makes the folder `path` (with its parents and its logs/). One that already holds a run (metrics of a
    step, or a model) is refused, or with is_forced emptied of what a run leaves there, its store too. What a
-   run that never began left is removed. *absolute: its path from the root, freed by the caller. Errors:
-   EXISTS, IO. */
-int result_dir_make(const char *path, bool is_forced, char **absolute, struct err *err);
+   run that never began left is removed. Nothing is removed that is not a run's: a folder without a run's file
+   `run` (client/run_file.h) that holds something by one of its names is refused, is_forced or not, and so is
+   one with an input of the new run (paths, ends with NULL) among what would be removed. *absolute: its path
+   from the root, freed by the caller. Errors: EXISTS, IO. */
+int result_dir_make(const char *path, bool is_forced, const char *const *inputs, char **absolute,
+                    struct err *err);
 
 /* A folder that holds a run which can be resumed (see client/run_file.h): makes its logs/ if they are gone.
  *absolute as above. Errors: INVALID when there is none, IO. */

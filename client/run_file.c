@@ -26,7 +26,7 @@ int run_file_read(const char *folder, struct run_file *file, struct err *err) {
                               .store = text_of(object, "store"),
                               .model_sha256 = text_of(object, "model_sha256")};
     if (!file->run || !file->model_sha256)
-      err_set(err, ERR_INVALID, "%s: does not say which run the folder holds", path);
+      err_set(err, ERR_INVALID, "%s: does not say which run the folder holds: none began", path);
   }
   json_decref(object);
   free(path);
@@ -35,7 +35,7 @@ int run_file_read(const char *folder, struct run_file *file, struct err *err) {
 
 int run_file_write(const char *folder, const struct run_file *file, struct err *err) {
   char *path = mem_printf("%s/run", folder);
-  json_t *object = json_pack("{s:s, s:s, s:s*}", "run", file->run, "model_sha256", file->model_sha256,
+  json_t *object = json_pack("{s:s*, s:s, s:s*}", "run", file->run, "model_sha256", file->model_sha256,
                              "store", file->store);
   char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
   if (text)

@@ -5,7 +5,7 @@
 #include "common/err.h"
 
 struct run_file {
-  char *run;          /* its id */
+  char *run;          /* its id; NULL: none was submitted yet, which only run_file_write takes */
   char *store;        /* URL without a password; NULL: the folder's own store */
   char *model_sha256; /* of the model that the spec names, as it was then */
 };

@@ -17,30 +17,30 @@ static int submission_upload(const struct submission *submission, struct rpc_rea
 int submission_load(struct submission *submission, const char *path, struct err *err) {
   const Weir__TrainSpec *train;
   struct model *model = NULL;
-  char *model_path = NULL;
-  *submission = (struct submission){0};
+  *submission = (struct submission){.path = mem_strdup(path)};
   if (spec_read_file(path, &submission->spec, err))
     return err->code;
   if (spec_check(submission->spec, err))
     return err_prefix(err, "%s", path);
   train = submission->spec->train;
-  model_path = path_beside(path, submission->spec->model->onnx);
-  if (model_file_read(model_path, &submission->onnx, &submission->onnx_size, err))
+  submission->model_path = path_beside(path, submission->spec->model->onnx);
+  if (model_file_read(submission->model_path, &submission->onnx, &submission->onnx_size, err))
     goto out;
   if (model_open(submission->onnx, submission->onnx_size, submission->spec,
                  train->batch / train->microbatches, &model, err))
-    err_prefix(err, "%s", model_path);
+    err_prefix(err, "%s", submission->model_path);
   else
     output_lost(stderr, "weir: note: ", model->train);
 out:
   model_close(model);
-  free(model_path);
   return err->code;
 }
 
 void submission_fini(struct submission *submission) {
   spec_free(submission->spec);
   free(submission->onnx);
+  free(submission->path);
+  free(submission->model_path);
   *submission = (struct submission){0};
 }
 

@@ -9,6 +9,7 @@ struct submission {
   Weir__RunSpec *spec;
   void *onnx;
   size_t onnx_size;
+  char *path, *model_path; /* the files; NULL: it was not loaded from any */
 };
 
 /* Reads and checks the spec at path and its model (relative to the spec), as every process of the cluster

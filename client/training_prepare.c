@@ -68,10 +68,12 @@ static int check_workers(const struct training *training, struct err *err) {
 
 static int folder_begin(struct training *training, struct err *err) {
   const struct args *args = training->args;
+  const char *inputs[] = {training->submission.path, training->submission.model_path, NULL};
   struct err none = ERR_NONE;
   char *path;
   run_file_read(training->out, &training->replaced, &none); /* one that is damaged is replaced as well */
-  if (result_dir_make(training->out, args_flag(args, "force"), &training->absolute, err))
+  if (result_dir_make(training->out, args_flag(args, "force"), inputs, &training->absolute, err) ||
+      run_file_write(training->absolute, &training->run, err))
     return err->code;
   path = mem_printf("%s/spec.yaml", training->absolute);
   result_dir_copy(args->arguments[0], path, err);

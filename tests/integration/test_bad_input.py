@@ -182,6 +182,31 @@ def test_an_out_folder_that_holds_a_run_is_not_overwritten():
         weir("train", spec, "--out", folder.file("out"), "--force")
 
 
+def test_an_out_folder_loses_nothing_that_no_run_left():
+    with Folder() as folder:
+        spec = local_data(folder)
+        mine = {"logs/mine": "my log", "store/mine": "my things", "spec.yaml": open(spec).read(), "run": "#!/bin/sh"}
+        for name, text in mine.items():
+            os.makedirs(os.path.dirname(folder.file(name)), exist_ok=True)
+            folder.file(name, text)
+        for force in ([], ["--force"]):
+            refused("train", folder.file("spec.yaml"), "--out", folder.path, *force, words=["no run left it", "--out"])
+        for name, text in mine.items():
+            assert open(folder.file(name)).read() == text, name
+
+
+def test_a_run_that_would_remove_its_own_spec_or_model_is_refused():
+    with Folder() as folder:
+        out = folder.file("out")
+        weir("train", local_data(folder), "--out", out)
+        kept = folder.file("out/spec.yaml")
+        refused("train", kept, "--out", out, "--force", words=["out/spec.yaml", "would be removed"])
+        assert os.path.exists(kept)
+        again = folder.file("again.yaml", open(kept).read().replace("mlp.onnx", "out/model.onnx"))
+        refused("train", again, "--out", out, "--force", words=["out/model.onnx", "would be removed"])
+        assert os.path.exists(folder.file("out/model.onnx"))
+
+
 def throw_garbage(address):
     host, port = address.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -1,6 +1,7 @@
 /* Errors as values. */
 #include "common/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,15 +25,30 @@ int err_set(struct err *err, enum err_code code, const char *format, ...) {
   return code;
 }
 
-int err_errno(struct err *err, int errno_value, const char *format, ...) {
-  va_list args;
+static int set_errno(struct err *err, enum err_code code, int errno_value, const char *format, va_list args) {
   size_t length;
-  err->code = ERR_IO;
-  va_start(args, format);
+  err->code = code;
   vsnprintf(err->text, sizeof err->text, format, args);
-  va_end(args);
   length = strlen(err->text);
   snprintf(err->text + length, sizeof err->text - length, ": %s", strerror(errno_value));
+  return err->code;
+}
+
+int err_errno(struct err *err, int errno_value, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  set_errno(err, ERR_IO, errno_value, format, args);
+  va_end(args);
+  return err->code;
+}
+
+int err_open(struct err *err, int errno_value, const char *format, ...) {
+  bool is_missing = errno_value == ENOENT || errno_value == ENOTDIR || errno_value == EACCES ||
+                    errno_value == ELOOP || errno_value == ENAMETOOLONG;
+  va_list args;
+  va_start(args, format);
+  set_errno(err, is_missing ? ERR_NOT_FOUND : ERR_IO, errno_value, format, args);
+  va_end(args);
   return err->code;
 }
 

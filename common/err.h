@@ -29,6 +29,10 @@ int err_set(struct err *err, enum err_code code, const char *format, ...)
 int err_errno(struct err *err, int errno_value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What a spec or a command names could not be opened: NOT_FOUND where no file is to be had by that path
+   (none, a folder on the way that is none, no permission), else IO, which is this machine's trouble. */
+int err_open(struct err *err, int errno_value, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* Puts "context: " before the text of an error that is already set. Returns its code. */
 int err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

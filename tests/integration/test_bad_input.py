@@ -207,6 +207,21 @@ def test_a_run_that_would_remove_its_own_spec_or_model_is_refused():
         assert os.path.exists(folder.file("out/model.onnx"))
 
 
+def test_data_that_cannot_be_opened_ends_the_run():
+    with Folder() as folder:
+        spec = open(local_data(folder)).read()
+        os.symlink("round", folder.file("round"))
+        os.makedirs(folder.file("classes/a"))
+        os.symlink("nothing", folder.file("classes/a/x.png"))
+        for wrong, words in ((spec.replace("images: images", "images: round"), ["data.train", "round"]),
+                             (spec.replace("images: images", "images: labels/x"), ["data.train", "labels/x"]),
+                             (spec.replace(f"root: {folder.path}", f"root: {folder.path}/images"),
+                              ["data.root", "is not a folder"]),
+                             (spec.replace("format: idx, images: images, labels: labels",
+                                           "format: images, folder: classes"), ["a/x.png", "No such file"])):
+            train(folder, folder.file("wrong.yaml", wrong), words=words)
+
+
 def throw_garbage(address):
     host, port = address.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/random.h"
 #include "common/sha256.h"
@@ -25,6 +26,7 @@ struct dataset {
 /* The folder of spec->data.root under data_root, without "..", so that no spec reads outside it. */
 static int resolve_folder(const char *root, const char *data_root, char *out, size_t size, struct err *err) {
   char base[PATH_MAX], joined[PATH_MAX], real[PATH_MAX];
+  struct stat status;
   size_t length;
   if (!realpath(data_root, base))
     return err_set(err, ERR_NOT_FOUND, "--data-root %s: there is no such folder on this worker", data_root);
@@ -36,6 +38,8 @@ static int resolve_folder(const char *root, const char *data_root, char *out, si
   length = strcmp(base, "/") == 0 ? 0 : strlen(base);
   if (strncmp(real, base, length) != 0 || (real[length] != '/' && real[length] != 0))
     return err_set(err, ERR_INVALID, "data.root: %s lies outside this worker's --data-root %s", real, base);
+  if (stat(real, &status) || !S_ISDIR(status.st_mode))
+    return err_set(err, ERR_INVALID, "data.root: %s is not a folder", real);
   snprintf(out, size, "%s", real);
   return 0;
 }

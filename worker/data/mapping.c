@@ -72,8 +72,7 @@ static void *map_file(const char *path, size_t *size, struct err *err) {
   struct stat status;
   void *memory = MAP_FAILED;
   if (fd < 0) {
-    err_errno(err, errno, "%s", path);
-    err->code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
+    err_open(err, errno, "%s", path);
     return NULL;
   }
   if (fstat(fd, &status))

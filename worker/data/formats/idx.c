@@ -111,10 +111,8 @@ static int read_column(const char *folder, const char *name, const char *file_na
   if (format_path(folder, file_name, path, sizeof path, err))
     return err->code;
   file = gzopen(path, "rb");
-  if (!file) {
-    err_errno(err, errno, "%s", path);
-    return err->code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
-  }
+  if (!file)
+    return err_open(err, errno, "%s", path);
   gzbuffer(file, 256 * 1024);
   code = read_header(file, path, column, err);
   if (!code)

@@ -70,10 +70,8 @@ static bool is_image_name(const char *name) {
 
 static DIR *open_folder(const char *path, struct err *err) {
   DIR *dir = opendir(path);
-  if (!dir) {
-    err_errno(err, errno, "%s", path);
-    err->code = errno == ENOENT || errno == ENOTDIR ? ERR_NOT_FOUND : ERR_IO;
-  }
+  if (!dir)
+    err_open(err, errno, "%s", path);
   return dir;
 }
 
@@ -129,7 +127,7 @@ static int add_entry(struct image_folder *images, int dir_fd, const char *below,
   if ((size_t)snprintf(path, sizeof path, "%s/%s", below, name) >= sizeof path)
     return err_set(err, ERR_INVALID, "%s/%s: the path of '%.100s' is too long", images->folder, below, name);
   if (fstatat(dir_fd, name, &status, 0))
-    return is_image_name(name) ? err_errno(err, errno, "%s/%s", images->folder, path) : 0;
+    return is_image_name(name) ? err_open(err, errno, "%s/%s", images->folder, path) : 0;
   if (S_ISDIR(status.st_mode))
     return depth < DEPTH_MAX ? list_files(images, path, label, depth + 1, err)
                              : err_set(err, ERR_INVALID, "%s/%s: more than %d folders within each other",
@@ -235,8 +233,7 @@ static void *read_file(const char *path, size_t size, struct scratch *scratch, s
     return NULL;
   }
   if (fd < 0) {
-    err_errno(err, errno, "%s", path);
-    err->code = errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
+    err_open(err, errno, "%s", path);
     return NULL;
   }
   while (n > 0 && got <= size) {

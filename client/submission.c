@@ -12,6 +12,7 @@
 #include "training.pb-c.h"
 
 static char *path_beside(const char *file, const char *path);
+static int blame_spec(const struct submission *submission, const char *target, struct err *err);
 static int submission_upload(const struct submission *submission, struct rpc_reader *reader, struct err *err);
 
 int submission_load(struct submission *submission, const char *path, struct err *err) {
@@ -78,7 +79,20 @@ int submission_send(const struct submission *submission, struct connection *conn
   if (err->code && stop_cause() != STOP_NONE)
     return err_set(err, ERR_CANCELLED, "interrupted before the run was submitted");
   connection_explain(connection->channel, err);
-  return err->code;
+  return blame_spec(submission, rpc_channel_target(connection->channel), err);
+}
+
+/* What the coordinator found wrong in a spec is to be put right in its file: "FILE: " in place of "HOST:PORT:
+ * ".
+ */
+static int blame_spec(const struct submission *submission, const char *target, struct err *err) {
+  size_t length = strlen(target);
+  bool is_spec = err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED;
+  if (!is_spec || !submission->path || strncmp(err->text, target, length) != 0 ||
+      strncmp(err->text + length, ": ", 2) != 0)
+    return err->code;
+  memmove(err->text, err->text + length + 2, strlen(err->text + length + 2) + 1);
+  return err_prefix(err, "%s", submission->path);
 }
 
 /* The spec, then the model in chunks. */

@@ -19,8 +19,9 @@ struct submission {
 int submission_load(struct submission *submission, const char *path, struct err *err);
 void submission_fini(struct submission *submission); /* safe on a zeroed one */
 
-/* Uploads it. *run: the new run's id, freed by the caller. Errors: what the coordinator says to it; CANCELLED
-   on a stop (see client/stop.h); UNAVAILABLE worded for people. */
+/* Uploads it. *run: the new run's id, freed by the caller. Errors: what the coordinator says to it, which
+   names the spec's file in place of the coordinator where that is at fault; CANCELLED on a stop (see
+   client/stop.h); UNAVAILABLE worded for people. */
 int submission_send(const struct submission *submission, struct connection *connection, char **run,
                     struct err *err);
 

@@ -222,6 +222,13 @@ def test_data_that_cannot_be_opened_ends_the_run():
             train(folder, folder.file("wrong.yaml", wrong), words=words)
 
 
+def test_an_option_that_only_servers_know_is_refused_with_the_name_of_the_spec():
+    with Folder() as folder:
+        spec = open(local_data(folder)).read().replace("lr: 0.1", "lr: 0.1, betas: [0.9, 0.9]")
+        said = train(folder, folder.file("wrong.yaml", spec), words=["train.optimizer.betas"])
+        assert said.startswith(f"weir: {folder.path}/wrong.yaml: train.optimizer.betas: "), said
+
+
 def throw_garbage(address):
     host, port = address.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

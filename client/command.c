@@ -7,6 +7,7 @@
 #include "client/help.h"
 #include "client/output.h"
 #include "common/nearest.h"
+#include "storage/checkpoint_parts.h"
 
 #define COMMAND(name) extern const struct command_def command_##name;
 #include "client/command.def"
@@ -25,6 +26,8 @@ static int command_help(int argc, char **argv);
 static int group_start(const struct command_def *group, int argc, char **argv);
 static const struct command_def *subcommand_find(const struct command_def *group, const char *name);
 static int command_start(const struct command_def *command, int argc, char **argv);
+static bool takes_runs(const struct command_def *command);
+static bool has_option(const struct command_def *command, const char *name);
 static int usage_fail(const struct command_def *command, const char *what);
 
 int command_main(int argc, char **argv) {
@@ -148,8 +151,28 @@ static int command_start(const struct command_def *command, int argc, char **arg
     err_set(&err, ERR_INVALID, "superfluous argument '%s'", args.arguments[command->max_arguments]);
     return usage_fail(command, err.text);
   }
+  for (int i = 0; i < args.n_arguments && takes_runs(command); i++)
+    if (!checkpoint_is_run_id(args.arguments[i])) {
+      err_set(&err, ERR_INVALID, "'%s' is no run's id, which is of a-z, 0-9 and '-'%s", args.arguments[i],
+              has_option(command, "store") ? "; of a folder that `weir train` left, give that id and --store "
+                                             "file:///PATH/OF/FOLDER/store"
+                                           : "");
+      return usage_fail(command, err.text);
+    }
   args.command = command;
   return command->run(&args);
+}
+
+/* Its arguments name runs, and nothing else. */
+static bool takes_runs(const struct command_def *command) {
+  return strcmp(command->arguments, "RUN") == 0 || strcmp(command->arguments, "[RUN]...") == 0;
+}
+
+static bool has_option(const struct command_def *command, const char *name) {
+  const struct option_def *option = command->options;
+  while (option && option->name && strcmp(option->name, name) != 0)
+    option++;
+  return option && option->name;
 }
 
 static int usage_fail(const struct command_def *command, const char *what) {

@@ -17,6 +17,7 @@
 #include "common/memory.h"
 #include "common/message.h"
 #include "common/metrics/metric.h"
+#include "storage/checkpoint_parts.h"
 
 enum { CANCEL_DEADLINE_MS = 3000 };
 
@@ -57,6 +58,8 @@ static int prepare(struct asked *asked, struct err *err) {
   wanted.has_step = args_text(args, "step") != NULL;
   wanted.step = wanted.has_step ? (uint64_t)args_count(args, "step") : 0;
   wanted.average = args_flag(args, "average");
+  if (!is_local && !checkpoint_is_run_id(what))
+    return err_set(err, ERR_INVALID, "'%s' is neither a folder that `weir train` left nor a run's id", what);
   if (is_local)
     evaluation_of_folder(&asked->evaluation, what, &wanted, err);
   else if (connection_open(&asked->connection, args->coordinator, err) == 0)

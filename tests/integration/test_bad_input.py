@@ -229,6 +229,15 @@ def test_an_option_that_only_servers_know_is_refused_with_the_name_of_the_spec()
         assert said.startswith(f"weir: {folder.path}/wrong.yaml: train.optimizer.betas: "), said
 
 
+def test_a_path_in_place_of_a_run_is_refused_before_a_coordinator_is_asked():
+    with Folder() as folder:
+        spec = local_data(folder)
+        for what in (folder.file("nothing"), spec):
+            refused("eval", what, words=[what, "neither a folder"])
+        refused("export", folder.path, "-o", folder.file("x.onnx"), words=[folder.path, "--store"])
+        refused("status", "NAME", words=["'NAME'", "no run's id"])
+
+
 def throw_garbage(address):
     host, port = address.rsplit(":", 1)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

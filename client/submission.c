@@ -14,6 +14,7 @@
 static char *path_beside(const char *file, const char *path);
 static int blame_spec(const struct submission *submission, const char *target, struct err *err);
 static int submission_upload(const struct submission *submission, struct rpc_reader *reader, struct err *err);
+static int submission_pass_return(struct err *err);
 
 int submission_load(struct submission *submission, const char *path, struct err *err) {
   const Weir__TrainSpec *train;
@@ -63,6 +64,8 @@ int submission_send(const struct submission *submission, struct connection *conn
   stop_cancels(reader);
   if (submission_upload(submission, reader, &send_err) == 0)
     rpc_reader_half_close(reader);
+  else if (send_err.code == ERR_CANCELLED)
+    rpc_reader_cancel(reader);
   /* Also after a failed send: the call's end says why it was refused. */
   if (rpc_reader_next(reader, (void **)&reply, err) == 0) {
     if (reply)
@@ -76,7 +79,7 @@ int submission_send(const struct submission *submission, struct connection *conn
   rpc_reader_close(reader);
   if (reply)
     weir__submit_reply__free_unpacked(reply, NULL);
-  if (err->code && stop_cause() != STOP_NONE)
+  if (err->code && send_err.code && stop_cause() != STOP_NONE)
     return err_set(err, ERR_CANCELLED, "interrupted before the run was submitted");
   connection_explain(connection->channel, err);
   return blame_spec(submission, rpc_channel_target(connection->channel), err);
@@ -106,6 +109,8 @@ static int submission_upload(const struct submission *submission, struct rpc_rea
   for (size_t sent = 0; sent < submission->onnx_size;) {
     Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
     size_t left = submission->onnx_size - sent;
+    if (left <= RPC_CHUNK_BYTES && submission_pass_return(err))
+      return err->code;
     request.chunk.data = (uint8_t *)submission->onnx + sent;
     request.chunk.len = left < RPC_CHUNK_BYTES ? left : RPC_CHUNK_BYTES;
     if (rpc_reader_send(reader, &request, err))
@@ -113,4 +118,11 @@ static int submission_upload(const struct submission *submission, struct rpc_rea
     sent += request.chunk.len;
   }
   return ERR_OK;
+}
+
+/* Once all was sent the run may be there: who interrupts then has to wait for its id, to tell or to cancel.
+ */
+static int submission_pass_return(struct err *err) {
+  stop_cancels(NULL);
+  return stop_cause() == STOP_NONE ? ERR_OK : err_set(err, ERR_CANCELLED, "interrupted");
 }

@@ -81,7 +81,11 @@ static void cancel(struct asked *asked, const char *run) {
 }
 
 static int evaluate(struct asked *asked, struct err *err) {
-  struct follow_options options = {.connection = &asked->connection, .file = stderr};
+  struct follow_options options = {
+      .connection = &asked->connection,
+      .file = stderr,
+      .all_workers = asked->cluster.launcher ? (int)args_count(asked->args, "workers") : 0,
+  };
   char *run = NULL;
   if (submission_send(&asked->evaluation.submission, &asked->connection, &run, err))
     return err->code;

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "client/command.h"
 #include "client/output.h"
@@ -18,9 +19,10 @@ struct following {
   struct follow_result *result;
   struct progress *progress;
   struct follow_mark own_mark, *mark;
-  uint64_t until_ns; /* 0: no deadline */
-  bool is_ended;     /* an event says so */
-  bool is_paused;    /* that of a pause, as of then: the run may have been resumed since */
+  uint64_t until_ns;  /* 0: no deadline */
+  bool is_ended;      /* an event says so */
+  bool is_paused;     /* that of a pause, as of then: the run may have been resumed since */
+  struct err refusal; /* of the last of all workers */
   struct err metrics_err;
 };
 
@@ -34,6 +36,7 @@ struct silence {
 static int follow_streams(struct following *following, struct err *err);
 static int follow_stream(struct following *following, struct err *err);
 static void follow_event(struct following *following, const Weir__RunEvent *event);
+static void look_for_workers(struct following *following);
 static bool follow_is_over(struct following *following, struct err *err);
 static bool silence_goes_on(struct following *following, struct silence *silence, struct err *err);
 static bool state_is_end(const struct follow_options *options, Weir__RunState state);
@@ -64,6 +67,8 @@ static int follow_streams(struct following *following, struct err *err) {
     follow_stream(following, err);
     if (stop_cause() != STOP_NONE)
       return err_set(err, ERR_CANCELLED, "interrupted");
+    if (following->refusal.code)
+      return (*err = following->refusal).code;
     if (err->code == ERR_OK && follow_is_over(following, err))
       return ERR_OK;
     if (following->until_ns > 0 && clock_now_ns() >= following->until_ns)
@@ -117,11 +122,32 @@ static void follow_event(struct following *following, const Weir__RunEvent *even
   if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO && following->options->ends_when_paused &&
       event->info->state == WEIR__RUN_STATE__PAUSED)
     following->is_ended = following->is_paused = true;
+  if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO && following->options->all_workers > 0 &&
+      event->info->state == WEIR__RUN_STATE__LOADING)
+    look_for_workers(following);
   for (int i = 0; i < FOLLOW_METRICS_MAX; i++)
     if (following->options->metrics[i])
       metrics_write(following->options->metrics[i], event, &following->metrics_err);
   if (event_filter_take(&following->mark->filter, event))
     progress_event(following->progress, event);
+}
+
+/* A run that every worker has refused would wait for ever where no other can come. */
+static void look_for_workers(struct following *following) {
+  Weir__ListWorkersRequest request = WEIR__LIST_WORKERS_REQUEST__INIT;
+  Weir__ListWorkersReply *reply = NULL;
+  struct err err = ERR_NONE;
+  size_t refused = 0;
+  if (connection_call(following->options->connection, RPC_LIST_WORKERS, &request, (void **)&reply, &err))
+    return; /* what troubles the coordinator shows elsewhere */
+  while (refused < reply->n_workers && strcmp(reply->workers[refused]->state, "refused") == 0)
+    refused++;
+  if (refused == reply->n_workers && refused >= (size_t)following->options->all_workers) {
+    err_set(&following->refusal, ERR_INVALID, "run '%s': %s refused: %s", following->result->info->run,
+            reply->workers[0]->id, reply->workers[0]->message);
+    following->is_ended = true;
+  }
+  weir__list_workers_reply__free_unpacked(reply, NULL);
 }
 
 /* Asks for the run's present state. */

@@ -25,6 +25,7 @@ struct follow_options {
   struct follow_mark *mark;                    /* where to go on, and kept up to date; NULL: from the first */
   bool ends_when_paused;                       /* PAUSED is an end too */
   int deadline_ms;                             /* 0: none */
+  int all_workers;                             /* there will be no others; 0: there may */
 };
 
 /* How a run ended. */
@@ -36,8 +37,8 @@ struct follow_result {
 /* Blocks until the run has ended. A broken connection is made again, for a minute; events that come again
    after a coordinator's restart are dropped. The result is released with follow_result_fini, also after an
    error. Errors: CANCELLED on a stop (see client/stop.h), UNAVAILABLE when the coordinator is gone, TIMEOUT
-   after deadline_ms, NOT_FOUND for an unknown run, IO when a metrics file could not be written (the run was
-   followed to its end all the same). */
+   after deadline_ms, INVALID when all_workers have refused to take part, NOT_FOUND for an unknown run, IO
+   when a metrics file could not be written (the run was followed to its end all the same). */
 int follow(const struct follow_options *options, struct follow_result *result, struct err *err);
 void follow_result_fini(struct follow_result *result); /* safe on a zeroed one */
 

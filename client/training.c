@@ -144,6 +144,7 @@ static void run_follow(struct training *training, int deadline_ms, struct err *e
       .mark = &training->mark,
       .ends_when_paused = true,
       .deadline_ms = deadline_ms,
+      .all_workers = worker_count(training),
   };
   follow_result_fini(&training->result);
   follow(&options, &training->result, err);

@@ -39,8 +39,8 @@ train:
 {TRAIN.replace("16", "10")}""")
 
 
-def train(folder, spec, **expected):
-    return refused("train", spec, "--out", folder.file("out"), "--force", **expected)
+def train(folder, spec, *options, **expected):
+    return refused("train", spec, "--out", folder.file("out"), "--force", *options, **expected)
 
 
 def test_a_model_file_that_is_none_is_refused():
@@ -236,6 +236,16 @@ def test_a_path_in_place_of_a_run_is_refused_before_a_coordinator_is_asked():
             refused("eval", what, words=[what, "neither a folder"])
         refused("export", folder.path, "-o", folder.file("x.onnx"), words=[folder.path, "--store"])
         refused("status", "NAME", words=["'NAME'", "no run's id"])
+
+
+def test_weir_train_does_not_wait_for_workers_when_all_that_there_are_have_refused():
+    with Folder() as folder:
+        wide = folder.model("lenet", "--channels", "80,80")
+        text = open(local_data(folder)).read().replace(folder.file("mlp.onnx"), wide)
+        spec = folder.file("big.yaml", text.replace("batch: 10", "batch: 1048576").replace("microbatches: 2", "microbatches: 1"))
+        for workers in (1, 2):
+            said = train(folder, spec, "--workers", workers, words=["worker-", "refused", "MiB"])
+            assert "would fit" in said or "not even" in said, said
 
 
 def throw_garbage(address):

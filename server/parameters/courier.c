@@ -76,6 +76,11 @@ void courier_close(struct courier_route *route) {
   free(route);
 }
 
+int courier_reach(const struct courier_route *route, int deadline_ms, struct err *err) {
+  bool is_serving;
+  return rpc_health_probe(route->channel, deadline_ms, &is_serving, err);
+}
+
 static void errand_send_locked(struct errand *errand) {
   errand->is_sent = true;
   errand->rpc = (struct rpc_request){.on_done = on_done};

@@ -33,6 +33,8 @@ void courier_free(struct courier *courier); /* when no route is open. NULL is ig
 struct courier_route *courier_open(struct courier *courier, const char *target);
 void courier_close(struct courier_route *route); /* nothing of it is under way. NULL is ignored */
 
+/* Blocks: whether the server answers at all. */
+int courier_reach(const struct courier_route *route, int deadline_ms, struct err *err);
 void courier_send(struct courier_route *route, struct errand *errand);
 void courier_cancel(struct courier_route *route); /* also what is sent later. NULL is ignored */
 

@@ -55,6 +55,7 @@ struct link *link_start(const struct link_options *options) {
                                       .store = options->store,
                                       .store_url = options->store_url,
                                       .store_patience_ms = options->store_patience_ms,
+                                      .keeper_patience_ms = options->keeper_patience_ms,
                                       .tell = link_report,
                                       .done = link_on_loaded,
                                       .user = link};

@@ -11,7 +11,7 @@
 #include "server/parameters/schedule.h"
 #include "server/parameters/service.h"
 
-enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64, STORE_PATIENCE_MS = 60000 };
+enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64, STORE_PATIENCE_MS = 60000, KEEPER_PATIENCE_MS = 15000 };
 
 struct parameters {
   struct run_table runs;
@@ -20,6 +20,7 @@ struct parameters {
   uint32_t n_shards;
   struct store *store;
   const char *store_url;
+  int keeper_patience_ms;
   struct link *link; /* NULL before join */
 };
 
@@ -33,6 +34,8 @@ struct parameters *parameters_new(const struct parameters_options *options) {
   parameters->service = service_over(&parameters->runs);
   parameters->store = options->store;
   parameters->store_url = options->store_url;
+  parameters->keeper_patience_ms =
+      options->keeper_patience_ms > 0 ? options->keeper_patience_ms : KEEPER_PATIENCE_MS;
   parameters->n_shards = (uint32_t)(shards < 1 ? 1 : shards < SHARDS_MAX ? shards : SHARDS_MAX);
   for (uint32_t s = 0; s < parameters->n_shards; s++)
     parameters->shards[s] = shard_new();
@@ -53,7 +56,8 @@ void parameters_join(struct parameters *parameters, struct rpc_client *client, c
                                  .n_shards = parameters->n_shards,
                                  .store = parameters->store,
                                  .store_url = parameters->store_url,
-                                 .store_patience_ms = STORE_PATIENCE_MS};
+                                 .store_patience_ms = STORE_PATIENCE_MS,
+                                 .keeper_patience_ms = parameters->keeper_patience_ms};
   CHECK(!parameters->link);
   parameters->link = link_start(&options);
 }

@@ -16,6 +16,7 @@ struct parameters_options {
   const char
       *store_url; /* of it, for messages, which do not show its password; outlives the role; may be NULL */
   int shards;     /* threads that do the arithmetic; 0: the cores, at most 4 */
+  int keeper_patience_ms; /* for which a server that keeps sums may be out of reach; 0: 15 s */
 };
 
 /* Threads are up and calls can be answered when it returns. */

@@ -10,6 +10,8 @@
 #include "common/model_fetch.h"
 #include "server/parameters/restore.h"
 
+enum { REACH_DEADLINE_MS = 2000, REACH_PAUSE_MS = 200 };
+
 struct load {
   Weir__LoadRun *order;
   char *own_id;
@@ -121,6 +123,19 @@ static bool loader_pause(void *user, int pause_ms) {
   return !is_cancelled;
 }
 
+/* A run whose servers cannot exchange sums would stand still at its first step. */
+static int load_reach_keeper(struct run_loader *loader, const struct hosted_run *run, struct err *err) {
+  const struct courier_route *keeper = run->exchange.keeper;
+  uint64_t begin_ns = clock_now_ns();
+  while (keeper && courier_reach(keeper, REACH_DEADLINE_MS, err)) {
+    if (clock_now_ns() - begin_ns > (uint64_t)loader->options.keeper_patience_ms * 1000000)
+      return err_prefix(err, "the server that keeps the sums of its updates cannot be reached from this one");
+    if (!loader_pause(loader, REACH_PAUSE_MS))
+      return err_set(err, ERR_CANCELLED, "the run was taken back while it was loaded");
+  }
+  return 0;
+}
+
 static int load_make_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
   struct run_setup setup = {.order = load->order,
                             .own_id = load->own_id,
@@ -138,6 +153,10 @@ static int load_make_run(struct run_loader *loader, const struct load *load, str
   code = hosted_run_new(&setup, &loaded->run, &loaded->err);
   loaded->is_bad_input = code == ERR_INVALID || code == ERR_UNSUPPORTED;
   free(model);
+  if (!code && (code = load_reach_keeper(loader, loaded->run, &loaded->err))) {
+    hosted_run_put(loaded->run);
+    loaded->run = NULL;
+  }
   return code;
 }
 

@@ -35,7 +35,7 @@ static void keep_history(void *user, const Weir__MemberMessage *message) {
 }
 
 static void role_init(struct role_fixture *f) {
-  struct parameters_options options = {.shards = 2};
+  struct parameters_options options = {.shards = 2, .keeper_patience_ms = 300};
   struct rpc_server_options server = {.listen = "127.0.0.1:0", .n_services = 1};
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct err err;
@@ -78,19 +78,34 @@ static void role_fini(struct role_fixture *f) {
   free(f->workers.model);
 }
 
+static void send_load(struct role_fixture *f, Weir__LoadRun *load) {
+  Weir__Order order = WEIR__ORDER__INIT;
+  load->model_bytes = f->workers.model_bytes;
+  load->model_sha256 = f->model_sha256;
+  order.epoch = 1;
+  order.body_case = WEIR__ORDER__BODY_LOAD;
+  order.load = load;
+  coordinator_order(&f->coordinator, &order);
+}
+
 static void order_load_of(struct role_fixture *f, const char *store, uint64_t incarnation, uint64_t step,
                           const char *manifest) {
-  Weir__Order order = WEIR__ORDER__INIT;
   Weir__LoadRun load = *make_order(incarnation, 1);
   load.step = step;
   load.manifest = (char *)manifest;
   load.store_identity = (char *)store;
-  load.model_bytes = f->workers.model_bytes;
-  load.model_sha256 = f->model_sha256;
-  order.epoch = 1;
-  order.body_case = WEIR__ORDER__BODY_LOAD;
-  order.load = &load;
-  coordinator_order(&f->coordinator, &order);
+  send_load(f, &load);
+}
+
+/* As the second of two servers, of which the first keeps the sums. */
+static void order_load_beside(struct role_fixture *f, uint64_t incarnation, bool is_clipped, char *keeper) {
+  Weir__LoadRun load = *make_order(incarnation, 2);
+  Weir__Endpoint *own = load.servers[0], *swapped[2] = {load.servers[1], own};
+  load.servers = swapped;
+  swapped[0]->address = keeper;
+  load.spec->train->has_clip_norm = is_clipped;
+  load.spec->train->clip_norm = 1;
+  send_load(f, &load);
 }
 
 static void order_load_from(struct role_fixture *f, uint64_t incarnation, uint64_t step,
@@ -427,6 +442,29 @@ static void a_run_of_another_store_is_refused(void **state) {
   role_fini(&f);
 }
 
+/* Else it would stand still at its first step, and nobody would be told. */
+static void a_run_whose_keeper_of_sums_is_out_of_reach_is_refused(void **state) {
+  struct role_fixture f;
+  const Weir__MemberMessage *message;
+  (void)state;
+  role_init(&f);
+  order_load_beside(&f, 1, true, (char *)"127.0.0.1:1");
+  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  assert_false(message->refused->bad_input || message->refused->lost_checkpoint);
+  assert_non_null(
+      strstr(message->refused->message, "cannot be reached from this one: 127.0.0.1:1: connection"));
+  order_load_beside(&f, 2, false, (char *)"127.0.0.1:1"); /* without sums it does not matter */
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  order_load_beside(&f, 3, true, f.coordinator.target); /* any server answers */
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  order_load_beside(&f, 4, true, (char *)"127.0.0.1:1");
+  order_load_of(&f, "", 5, 0, ""); /* a newer order ends the wait */
+  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
+  assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_REFUSED], 1);
+  order_load_beside(&f, 6, true, (char *)"127.0.0.1:1");
+  role_fini(&f); /* a stop does, too */
+}
+
 static void a_newer_order_ends_the_wait_for_a_store(void **state) {
   struct role_fixture f;
   (void)state;
@@ -465,6 +503,7 @@ int main(void) {
       cmocka_unit_test(a_run_that_is_there_is_not_loaded_again),
       cmocka_unit_test(a_run_is_rolled_back_to_its_checkpoint_or_says_that_it_is_lost),
       cmocka_unit_test(a_run_of_another_store_is_refused),
+      cmocka_unit_test(a_run_whose_keeper_of_sums_is_out_of_reach_is_refused),
       cmocka_unit_test(a_newer_order_ends_the_wait_for_a_store),
       cmocka_unit_test(a_server_can_stop_while_a_model_does_not_come),
   };

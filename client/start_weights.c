@@ -31,8 +31,9 @@ struct source {
 static int source_open(struct source *source, struct connection *connection, struct err *err);
 static int source_download(struct source *source, struct connection *connection, struct err *err);
 static int run_parse(const char *from, char **run, uint64_t *step, bool *has_step, struct err *err);
-static int match(const struct model *model, const struct source *source, struct trained_tensor *matched,
-                 int *n_matched, struct err *err);
+static int model_open_unfrozen(const struct submission *submission, struct model **out, struct err *err);
+static int match(const struct model *trained, const struct model *model, const struct source *source,
+                 struct trained_tensor *matched, int *n_matched, struct err *err);
 static int check_tensor(const struct source *source, const struct trained_tensor *tensor,
                         const struct shape *shape, struct err *err);
 static void note_extra(const struct source *source, const struct trained_tensor *matched, int n_matched);
@@ -50,17 +51,20 @@ int start_weights_apply(struct submission *submission, const char *from, struct 
   const Weir__TrainSpec *train = submission->spec->train;
   struct source source = {.from = from};
   struct trained_tensor *matched = NULL;
-  struct model *model = NULL;
+  struct model *model = NULL, *unfrozen = NULL;
+  struct err none = ERR_NONE;
   int n = 0;
   if (source_open(&source, connection, err) ||
       model_open(submission->onnx, submission->onnx_size, submission->spec,
                  train->batch / train->microbatches, &model, err))
     goto out;
-  matched = mem_new((size_t)model->n_initializers * sizeof *matched);
-  if (match(model, &source, matched, &n, err) == 0 &&
+  model_open_unfrozen(submission, &unfrozen, &none); /* where that cannot be trained, what can be is taken */
+  matched = mem_new((size_t)(unfrozen ? unfrozen : model)->n_initializers * sizeof *matched);
+  if (match(model, unfrozen ? unfrozen : model, &source, matched, &n, err) == 0 &&
       onnx_patch(&submission->onnx, &submission->onnx_size, matched, n, err) == 0)
     note_extra(&source, matched, n);
 out:
+  model_close(unfrozen);
   model_close(model);
   free(matched);
   source_close(&source);
@@ -149,9 +153,31 @@ static void list_add(char *list, size_t size, int n, const char *name) {
     snprintf(list + length, size - length, ", ...");
 }
 
-/* The source's tensors for all that training would change. */
-static int match(const struct model *model, const struct source *source, struct trained_tensor *matched,
-                 int *n_matched, struct err *err) {
+/* The model with all that its run could train if it froze nothing. */
+static int model_open_unfrozen(const struct submission *submission, struct model **out, struct err *err) {
+  Weir__RunSpec spec = *submission->spec;
+  Weir__ModelSpec model = *spec.model;
+  Weir__TrainSpec train = *spec.train;
+  Weir__OptimizerSpec optimizer = *train.optimizer;
+  model.n_frozen = optimizer.n_groups = 0;
+  model.batch_norm = (char *)"auto";
+  train.optimizer = &optimizer;
+  spec.model = &model;
+  spec.train = &train;
+  return model_open(submission->onnx, submission->onnx_size, &spec, train.batch / train.microbatches, out,
+                    err);
+}
+
+static bool is_trained(const struct model *model, const char *name) {
+  for (int i = 0; i < model->n_initializers; i++)
+    if (strcmp(model->initializers[i].name, name) == 0)
+      return model->initializers[i].param >= 0 || model->initializers[i].statistic >= 0;
+  return false;
+}
+
+/* The source's tensors for all that training would change, which must be there, and for what is frozen. */
+static int match(const struct model *trained, const struct model *model, const struct source *source,
+                 struct trained_tensor *matched, int *n_matched, struct err *err) {
   char missing[1024] = "";
   int n_missing = 0;
   for (int i = 0; i < model->n_initializers; i++) {
@@ -163,8 +189,10 @@ static int match(const struct model *model, const struct source *source, struct 
     const struct trained_tensor *tensor = shape ? source_find(source, initializer->name) : NULL;
     if (!shape)
       continue;
-    if (!tensor)
+    if (!tensor && is_trained(trained, initializer->name))
       list_add(missing, sizeof missing, n_missing++, initializer->name);
+    else if (!tensor)
+      continue;
     else if (check_tensor(source, tensor, shape, err))
       return err->code;
     else
@@ -205,7 +233,7 @@ static void note_extra(const struct source *source, const struct trained_tensor 
   }
   output_clean(extra);
   if (n > 0)
-    fprintf(stderr, "weir: note: %d tensor%s of %s %s nothing that the model trains: %s\n", n,
+    fprintf(stderr, "weir: note: %d tensor%s of %s %s nothing that the model could train: %s\n", n,
             n == 1 ? "" : "s", source->from, n == 1 ? "is" : "are", extra);
 }
 

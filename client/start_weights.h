@@ -8,7 +8,8 @@
 bool start_weights_is_file(const char *from);
 
 /* from: FILE.safetensors, or RUN[@STEP] of the coordinator (connection may be NULL for a file). Every tensor
-   that training would change (trained initializers and running statistics) is taken by its name. Errors:
+   that training would change (trained initializers and running statistics) is taken by its name, and what is
+   frozen where `from` has it. Errors:
    INVALID listing the tensors that `from` lacks, or has in another shape or type, or with values that are not
    finite; those of the file, the coordinator, memory. What `from` has besides is ignored and noted on stderr.
  */

@@ -260,6 +260,22 @@ def test_a_run_starts_from_the_weights_of_another():
         assert first_loss(folder, cluster, newest) not in (loss, start)
 
 
+def test_weights_of_what_is_frozen_are_taken_too():
+    with Folder() as folder:
+        folder.small_data(120, 48)
+        spec = folder.small_spec(folder.model("lenet", "--batch-norm"), 2, 20, 20)
+        weir("train", spec, "--out", folder.file("whole"))
+        losses = [event["loss"] for event in read_metrics(folder.file("whole/metrics.jsonl")) if event["event"] == "eval"]
+        folder.model("lenet", "--batch-norm", "--seed", 7)
+        text = open(spec).read().replace("steps: 20\n", "steps: 0\n")
+        frozen = text.replace("loss: cross_entropy", "loss: cross_entropy, batch_norm: fixed, frozen: ['conv1.*']")
+        assert frozen != text != open(spec).read()
+        weir("train", folder.file("frozen.yaml", frozen), "--from", folder.file("whole/model.safetensors"),
+             "--out", folder.file("frozen"))
+        again, = [event["loss"] for event in read_metrics(folder.file("frozen/metrics.jsonl")) if event["event"] == "eval"]
+        assert again == losses[-1], (again, losses)
+
+
 def test_weights_that_do_not_fit_are_refused_by_name():
     with Folder() as folder, Cluster(folder) as cluster:
         at = ("--coordinator", cluster.address)

@@ -18,7 +18,7 @@ struct archive {
 
 static void put(struct archive *archive, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++)
-    archive->bytes[archive->size++] = (unsigned char)(value >> 8 * i);
+    archive->bytes[archive->size++] = (unsigned char)(i < 8 ? value >> 8 * i : 0);
 }
 
 static void set(struct archive *archive, size_t at, uint64_t value, int bytes) {

@@ -10,6 +10,7 @@
 #include "client/progress.h"
 #include "client/stop.h"
 #include "common/clock.h"
+#include "common/message.h"
 
 enum { RECONNECT_MS = 60000, SILENT_MS = 1000 };
 
@@ -136,17 +137,21 @@ static void follow_event(struct following *following, const Weir__RunEvent *even
 static void look_for_workers(struct following *following) {
   Weir__ListWorkersRequest request = WEIR__LIST_WORKERS_REQUEST__INIT;
   Weir__ListWorkersReply *reply = NULL;
+  Weir__RunInfo *info = NULL;
   struct err err = ERR_NONE;
   size_t refused = 0;
   if (connection_call(following->options->connection, RPC_LIST_WORKERS, &request, (void **)&reply, &err))
     return; /* what troubles the coordinator shows elsewhere */
   while (refused < reply->n_workers && strcmp(reply->workers[refused]->state, "refused") == 0)
     refused++;
-  if (refused == reply->n_workers && refused >= (size_t)following->options->all_workers) {
+  /* One that the last refusal ended has ended by now, and says so itself. */
+  if (refused == reply->n_workers && refused >= (size_t)following->options->all_workers &&
+      get_run(following->options, &info, &err) == ERR_OK && info->state == WEIR__RUN_STATE__LOADING) {
     err_set(&following->refusal, ERR_INVALID, "run '%s': %s refused: %s", following->result->info->run,
             reply->workers[0]->id, reply->workers[0]->message);
     following->is_ended = true;
   }
+  message_free(info);
   weir__list_workers_reply__free_unpacked(reply, NULL);
 }
 

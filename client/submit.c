@@ -45,7 +45,8 @@ static const struct option_def submit_options[] = {
      .help =
          "start from existing weights in place of the model's: those of a run of this cluster (its newest "
          "checkpoint, or that at STEP), or of a file. Every tensor that training would change must be "
-         "there, by its name and in its shape; what is frozen is taken where it is there, others are ignored. The optimizer starts anew."},
+         "there, by its name and in its shape; what is frozen is taken where it is there, others are "
+         "ignored. The optimizer starts anew."},
     {.name = "follow",
      .kind = OPTION_FLAG,
      .help =

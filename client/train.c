@@ -86,7 +86,8 @@ static const struct option_def train_options[] = {
      .kind = OPTION_TEXT,
      .value = "FILE.safetensors",
      .help = "start from the weights in this file in place of the model's. Every tensor that training would "
-             "change must be there, by its name and in its shape; what is frozen is taken where it is there, others are ignored."},
+             "change must be there, by its name and in its shape; what is frozen is taken where it is there, "
+             "others are ignored."},
     {.name = "resume",
      .kind = OPTION_FLAG,
      .help = "go on with the run that --out holds, from its newest checkpoint, with the same spec and store; "

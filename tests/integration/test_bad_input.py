@@ -219,7 +219,7 @@ def test_data_that_cannot_be_opened_ends_the_run():
                               ["data.root", "is not a folder"]),
                              (spec.replace("format: idx, images: images, labels: labels",
                                            "format: images, folder: classes"), ["a/x.png", "No such file"])):
-            train(folder, folder.file("wrong.yaml", wrong), words=words)
+            train(folder, folder.file("wrong.yaml", wrong), words=["failed: ", *words])
 
 
 def test_an_option_that_only_servers_know_is_refused_with_the_name_of_the_spec():

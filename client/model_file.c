@@ -2,6 +2,7 @@
 #include "client/model_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,14 +26,19 @@ static int fail_errno(const char *path, int error, struct err *err) {
 /* size_max bytes of the file from offset; length < 0: to its end. */
 static int read_range(const char *path, int64_t offset, int64_t length, void **bytes, size_t *size,
                       struct err *err) {
-  FILE *file = fopen(path, "rb");
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
+  FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
   struct stat info = {0};
   int64_t file_size;
   *bytes = NULL;
   if (!file)
     return fail_errno(path, errno, err);
-  if (fstat(fileno(file), &info) || S_ISDIR(info.st_mode)) { /* a folder can be opened, but has no end */
+  if (fstat(fd, &info) || S_ISDIR(info.st_mode)) {
     fail_errno(path, S_ISDIR(info.st_mode) ? EISDIR : errno, err);
+    goto out;
+  }
+  if (!S_ISREG(info.st_mode)) {
+    err_set(err, ERR_INVALID, "%s: is not a file but a pipe or a device", path);
     goto out;
   }
   if (fseeko(file, 0, SEEK_END) || (file_size = ftello(file)) < 0) {

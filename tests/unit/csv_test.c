@@ -96,6 +96,9 @@ static void a_table_that_is_none_is_refused_with_its_line(void **state) {
   write_text("a.csv", "x,y\n1,2\n");
   refuse(SOURCE("x: z"), ERR_INVALID, "/a.csv: has no field 'z'; it has: x, y");
   refuse(SOURCE("x: \"y:x\""), ERR_INVALID, "data.train.columns.x: 'y:x' goes backwards");
+  write_text("a.csv", "x,y,x\n1,2,3\n");
+  refuse(SOURCE("y: y, x: x"), ERR_INVALID, "/a.csv: has more than one field 'x'");
+  write_text("a.csv", "x,y\n1,2\n");
   refuse(SOURCE("x: \"x,x:y\""), ERR_INVALID, "data.train.columns.x: has field 1 twice");
   refuse("train: {format: csv, columns: {x: x}}", ERR_INVALID, "data.train.file: is missing");
 }

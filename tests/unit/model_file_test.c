@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -170,6 +171,9 @@ static void external_data_that_is_not_there_is_named(void **state) {
   expect_refusal(ENTRIES("location", "w.bin", "length", "-1"), "the length of its external data is '-1'");
   expect_refusal(ENTRIES("location", "w.bin", "length", "16 bytes"), "is '16 bytes', not a number");
   expect_refusal(ENTRIES("location", "w.bin", "length", "99999999999999999999"), "not a number");
+  assert_int_equal(mkfifo(path_of("pipe"), 0600), 0); /* nobody will ever write it */
+  expect_refusal(ENTRIES("location", "pipe"), "pipe: is not a file but a pipe or a device");
+  unlink(path_of("pipe"));
   expect_refusal(ENTRIES("offset", "0"), "tensor 'w'");
   expect_refusal(ENTRIES("", ""), "tensor 'w'");
 }

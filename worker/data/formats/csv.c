@@ -60,13 +60,22 @@ static int read_header(struct csv *csv, struct err *err) {
   return 0;
 }
 
-/* The field of that name, or without a header of that number; -1 if there is none. */
-static int find_field(const struct csv *csv, const char *name, size_t length) {
-  long number = 0;
-  for (int f = 0; csv->has_header && f < csv->n_fields; f++)
+/* The first field of that name from `from` on; -1 if there is none. */
+static int find_name(const struct csv *csv, int from, const char *name, size_t length) {
+  for (int f = from; f < csv->n_fields; f++)
     if (csv->names[f].length == length && memcmp(csv->names[f].text, name, length) == 0)
       return f;
-  if (csv->has_header || length == 0 || length > 6)
+  return -1;
+}
+
+/* The field of that name, or without a header of that number; -1 if there is none, or more than one. */
+static int find_field(const struct csv *csv, const char *name, size_t length) {
+  long number = 0;
+  if (csv->has_header) {
+    int found = find_name(csv, 0, name, length);
+    return found >= 0 && find_name(csv, found + 1, name, length) >= 0 ? -1 : found;
+  }
+  if (length == 0 || length > 6)
     return -1;
   for (size_t i = 0; i < length; i++) {
     if (name[i] < '0' || name[i] > '9')
@@ -81,6 +90,9 @@ static int fail_field(const struct csv *csv, const char *name, size_t length, st
   if (!csv->has_header)
     return err_set(err, ERR_INVALID, "%s: has no field '%.*s'; it has 1 to %d", csv->path, (int)length, name,
                    csv->n_fields);
+  if (find_name(csv, 0, name, length) >= 0)
+    return err_set(err, ERR_INVALID, "%s: has more than one field '%.*s'", csv->path,
+                   length > 100 ? 100 : (int)length, name);
   for (int f = 0; f < csv->n_fields && strlen(known) < sizeof known - 1; f++)
     snprintf(known + strlen(known), sizeof known - strlen(known), "%s%.*s", f ? ", " : "",
              csv->names[f].length > 100 ? 100 : (int)csv->names[f].length, csv->names[f].text);

@@ -14,6 +14,7 @@
 #include "client/output.h"
 #include "client/private_cluster.h"
 #include "client/stop.h"
+#include "client/stored.h"
 #include "common/memory.h"
 #include "common/message.h"
 #include "common/metrics/metric.h"
@@ -52,12 +53,10 @@ static int prepare(struct asked *asked, struct err *err) {
   const struct args *args = asked->args;
   struct evaluation_wishes wishes = {.data = args_text(args, "data"), .measure = args_text(args, "measure")};
   const char *what = args->arguments[0];
-  Weir__WeightsRequest wanted = WEIR__WEIGHTS_REQUEST__INIT;
+  Weir__WeightsRequest wanted;
   bool is_local = is_folder(what);
+  stored_wanted(args, &wanted);
   wanted.run = (char *)what;
-  wanted.has_step = args_text(args, "step") != NULL;
-  wanted.step = wanted.has_step ? (uint64_t)args_count(args, "step") : 0;
-  wanted.average = args_flag(args, "average");
   if (!is_local && !checkpoint_is_run_id(what))
     return err_set(err, ERR_INVALID, "'%s' is neither a folder that `weir train` left nor a run's id", what);
   if (is_local)
@@ -145,12 +144,7 @@ static int eval_run(const struct args *args) {
 }
 
 static const struct option_def eval_options[] = {
-    {.name = "step",
-     .kind = OPTION_COUNT,
-     .value = "N",
-     .most = OPTION_COUNT_MAX,
-     .help = "the weights of the checkpoint at this step; 0: those that the run began with. Default: the "
-             "newest."},
+    WEIGHTS_STEP_OPTION,
     {.name = "average",
      .kind = OPTION_FLAG,
      .help = "the moving average of the weights in their place (the spec's train.average)."},

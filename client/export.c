@@ -27,12 +27,6 @@ static export_fn *find_format(const char *path, struct err *err) {
   return NULL;
 }
 
-static void read_request(const struct args *args, Weir__WeightsRequest *request) {
-  weir__weights_request__init(request);
-  request->has_step = stored_step(args, &request->step) != NULL;
-  request->average = args_flag(args, "average");
-}
-
 static int export_asked(const struct args *args, export_fn *write, const char *path, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct connection connection = {0};
@@ -41,7 +35,7 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
   void *model = NULL;
   size_t model_size;
   Weir__WeightsRequest wanted;
-  read_request(args, &wanted);
+  stored_wanted(args, &wanted);
   request.run = (char *)args->arguments[0];
   if (connection_open(&connection, args->coordinator, err) ||
       connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, err))
@@ -76,7 +70,7 @@ static int export_stored(const struct args *args, struct store *store, export_fn
   struct buffer *onnx = NULL, *flat = NULL;
   Weir__WeightsRequest wanted;
   uint64_t n_params, n_floats;
-  read_request(args, &wanted);
+  stored_wanted(args, &wanted);
   if (stored_run_open(store, args->arguments[0], &run, err) ||
       (wanted.average && checkpoint_check_average(run.record->run, run.record->spec, err)) ||
       stored_weights(&run, &wanted, &onnx, &flat, err))
@@ -115,12 +109,7 @@ static int export_run(const struct args *args) {
 }
 
 static const struct option_def export_options[] = {
-    {.name = "step",
-     .kind = OPTION_COUNT,
-     .value = "N",
-     .most = OPTION_COUNT_MAX,
-     .help = "the weights of the checkpoint at this step; 0: those that the run began with. Default: the "
-             "newest."},
+    WEIGHTS_STEP_OPTION,
     {.name = "average",
      .kind = OPTION_FLAG,
      .help =

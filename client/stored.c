@@ -42,6 +42,12 @@ const uint64_t *stored_step(const struct args *args, uint64_t *step) {
   return step;
 }
 
+void stored_wanted(const struct args *args, Weir__WeightsRequest *wanted) {
+  weir__weights_request__init(wanted);
+  wanted->has_step = stored_step(args, &wanted->step) != NULL;
+  wanted->average = args_flag(args, "average");
+}
+
 int stored_run_open(struct store *store, const char *run, struct stored_run *out, struct err *err) {
   *out = (struct stored_run){.store = store};
   if (checkpoint_find_run(store, run, &out->record, err))

@@ -15,6 +15,14 @@
             "coordinator."                                                                                   \
   }
 
+/* The row of commands that take a run's weights. */
+#define WEIGHTS_STEP_OPTION                                                                                  \
+  {                                                                                                          \
+    .name = "step", .kind = OPTION_COUNT, .value = "N", .most = OPTION_COUNT_MAX,                            \
+    .help = "the weights of the checkpoint at this step; 0: those that the run began with. Default: the "    \
+            "newest."                                                                                        \
+  }
+
 /* A command line can be read by everyone on the machine. Errors: INVALID for a URL that holds a password. */
 int stored_url_check(const char *url, struct err *err);
 
@@ -23,6 +31,9 @@ int stored_open(const struct args *args, struct store **out, struct err *err);
 
 /* What --step says: NULL when it is not given, else step. */
 const uint64_t *stored_step(const struct args *args, uint64_t *step);
+
+/* Which weights --step and --average say; the run is left to the caller. */
+void stored_wanted(const struct args *args, Weir__WeightsRequest *wanted);
 
 struct stored_run {
   struct store *store;

@@ -209,6 +209,27 @@ static const struct value image_input = {.name = "image", .dtype = DTYPE_F32, .s
 static const struct label_rule four_classes = {.classes = 4, .ignore_index = -100};
 static const struct value label_input = {.name = "labels", .dtype = DTYPE_I64, .shape = {1, {2}}};
 
+/* A model of one image and its labels, as far as a loader looks at it. */
+struct fed_model {
+  struct value values[2]; /* image_input, label_input */
+  int inputs[2];
+  struct graph graph;
+  const char *columns[1];
+  struct model model;
+};
+
+static const struct model *fed_model_init(struct fed_model *fed, struct label_rule labels) {
+  *fed = (struct fed_model){.values = {image_input, label_input}, .inputs = {0, 1}, .columns = {""}};
+  fed->graph = (struct graph){.values = fed->values, .n_values = 2, .inputs = fed->inputs, .n_inputs = 2};
+  fed->model = (struct model){.train = &fed->graph,
+                              .n_columns = 1,
+                              .has_labels = true,
+                              .labels = labels,
+                              .input_columns = fed->columns,
+                              .label_column = ""};
+  return &fed->model;
+}
+
 static void samples_are_transformed_in_the_spec_s_order(void **state) {
   struct err err = ERR_NONE;
   struct dataset *dataset;
@@ -306,10 +327,7 @@ static void the_scale_of_a_step_is_that_of_its_labels_that_count(void **state) {
       {.sample_denominator = 12},
   };
   static const double denominators[][2] = {{4, 4}, {3, 3}, {1.5, 1.5}, {48, 48}};
-  struct value values[2] = {image_input, label_input};
-  int inputs[2] = {0, 1};
-  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
-  const char *columns[1] = {""};
+  struct fed_model fed;
   struct err err = ERR_NONE;
   struct dataset *dataset;
   Weir__RunSpec *spec = make_spec("images", "labels");
@@ -319,12 +337,10 @@ static void the_scale_of_a_step_is_that_of_its_labels_that_count(void **state) {
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES - 1, &err), 0);
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
-    struct model model = {.train = &graph, .n_columns = 1, .has_labels = true, .input_columns = columns};
+    const struct model *model = fed_model_init(&fed, rules[r]);
     struct loader *loader;
-    model.labels = rules[r];
-    model.label_column = "";
-    values[1].dtype = rules[r].classes ? DTYPE_I64 : DTYPE_F32;
-    assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
+    fed.values[1].dtype = rules[r].classes ? DTYPE_I64 : DTYPE_F32;
+    assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
     for (uint64_t step = 0; step < 2; step++)
       for (uint32_t m = 0; m < 2; m++) {
         struct loader_batch *batch = loader_train(loader, step, m);
@@ -348,16 +364,9 @@ static void the_scale_of_a_step_is_that_of_its_labels_that_count(void **state) {
 static void the_scale_follows_the_sampler(void **state) {
   static const float class_weights[4] = {0.5f, 1, 3, 4};
   static char *const samplers[] = {"shuffle", "sequential", "weighted"};
-  struct value values[2] = {image_input, label_input};
-  int inputs[2] = {0, 1};
-  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
-  const char *columns[1] = {""};
-  struct model model = {.train = &graph,
-                        .n_columns = 1,
-                        .has_labels = true,
-                        .labels = {.classes = 4, .ignore_index = -1, .weights = class_weights},
-                        .input_columns = columns,
-                        .label_column = ""};
+  struct fed_model fed;
+  const struct label_rule labels = {.classes = 4, .ignore_index = -1, .weights = class_weights};
+  const struct model *model = fed_model_init(&fed, labels);
   double shares[2] = {0.7, 0.3};
   struct err err = ERR_NONE;
   struct dataset *dataset;
@@ -374,7 +383,7 @@ static void the_scale_follows_the_sampler(void **state) {
     if (way >= 3)
       plan_split(spec->data, SAMPLES, &train, &eval);
     assert_int_equal(plan_init(&plan, spec, train, eval, &err), 0);
-    assert_int_equal(loader_new(&model, &plan, spec, dataset, eval ? dataset : NULL, 1, &loader, &err), 0);
+    assert_int_equal(loader_new(model, &plan, spec, dataset, eval ? dataset : NULL, 1, &loader, &err), 0);
     for (uint64_t step = 0; step < plan.steps; step++) {
       struct loader_batch *batches[2] = {loader_train(loader, step, 0), loader_train(loader, step, 1)};
       double denominator = 0;
@@ -395,17 +404,10 @@ static void the_scale_follows_the_sampler(void **state) {
 }
 
 static void a_step_whose_labels_are_all_ignored_has_scale_0(void **state) {
-  struct value values[2] = {image_input, label_input};
-  int inputs[2] = {0, 1};
-  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
-  const char *columns[1] = {""};
   static const float nothing[4];
-  struct model model = {.train = &graph,
-                        .n_columns = 1,
-                        .has_labels = true,
-                        .labels = {.classes = 4, .ignore_index = -1, .weights = nothing},
-                        .input_columns = columns,
-                        .label_column = ""};
+  struct fed_model fed;
+  const struct label_rule labels = {.classes = 4, .ignore_index = -1, .weights = nothing};
+  const struct model *model = fed_model_init(&fed, labels);
   struct err err = ERR_NONE;
   struct dataset *dataset;
   struct loader *loader;
@@ -414,7 +416,7 @@ static void a_step_whose_labels_are_all_ignored_has_scale_0(void **state) {
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
-  assert_int_equal(loader_new(&model, &plan, spec, dataset, NULL, 1, &loader, &err), 0);
+  assert_int_equal(loader_new(model, &plan, spec, dataset, NULL, 1, &loader, &err), 0);
   struct loader_batch *batch = loader_train(loader, 0, 0);
   assert_true(*(float *)batch->inputs[2] == 0);
   loader_put(loader, batch);
@@ -428,22 +430,14 @@ static void batches_made_ahead_equal_batches_made_now(void **state) {
   struct dataset *dataset;
   struct loader *ahead, *now;
   struct plan plan;
-  struct value values[2] = {image_input, label_input};
-  int inputs[2] = {0, 1};
-  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
-  const char *columns[1] = {""};
-  struct model model = {.train = &graph,
-                        .n_columns = 1,
-                        .has_labels = true,
-                        .labels = four_classes,
-                        .input_columns = columns,
-                        .label_column = ""};
+  struct fed_model fed;
+  const struct model *model = fed_model_init(&fed, four_classes);
   Weir__RunSpec *spec = make_spec("images", "labels");
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
-  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 3, &ahead, &err), 0);
-  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &now, &err), 0);
+  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 3, &ahead, &err), 0);
+  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &now, &err), 0);
   for (uint64_t step = 0; step < plan.steps; step++) {
     loader_expect(ahead, step, step == 3 ? 1 : 0, 2);
     for (uint32_t m = 0; m < 2; m++) {
@@ -467,23 +461,15 @@ static void evaluation_goes_through_its_own_transforms(void **state) {
   struct loader *loader;
   struct loader_batch *batch;
   struct plan plan;
-  struct value values[2] = {image_input, label_input};
-  int inputs[2] = {0, 1};
-  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
-  const char *columns[1] = {""};
-  struct model model = {.train = &graph,
-                        .n_columns = 1,
-                        .has_labels = true,
-                        .labels = four_classes,
-                        .input_columns = columns,
-                        .label_column = ""};
+  struct fed_model fed;
+  const struct model *model = fed_model_init(&fed, four_classes);
   Weir__RunSpec *spec =
       make_transformed_spec("images", "labels", "{scale: 2}]\n  eval_transforms: [{scale: 10}, {scale: 10}");
   (void)state;
   spec->data->shuffle = false;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
-  if (loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err))
+  if (loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err))
     fail_msg("%s", err.text);
   batch = loader_train(loader, 0, 0);
   assert_true(((float *)batch->inputs[0])[1] == 6);
@@ -495,7 +481,7 @@ static void evaluation_goes_through_its_own_transforms(void **state) {
   spec_free(spec);
   spec = make_transformed_spec("images", "labels",
                                "]\n  eval_transforms: [{scale: 1}, {normalize: {mean: [1, 2], std: [1, 1]}}");
-  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err), ERR_INVALID);
+  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err), ERR_INVALID);
   assert_string_equal(err.text,
                       "data.eval: data.eval_transforms[1].normalize: 2 values for samples of 1 channels");
   dataset_close(dataset);
@@ -507,22 +493,14 @@ static void evaluation_covers_every_sample_once(void **state) {
   struct dataset *dataset;
   struct loader *loader;
   struct plan plan;
-  struct value values[2] = {image_input, label_input};
-  int inputs[2] = {0, 1};
-  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
-  const char *columns[1] = {""};
-  struct model model = {.train = &graph,
-                        .n_columns = 1,
-                        .has_labels = true,
-                        .labels = four_classes,
-                        .input_columns = columns,
-                        .label_column = ""};
+  struct fed_model fed;
+  const struct model *model = fed_model_init(&fed, four_classes);
   Weir__RunSpec *spec = make_spec("images", "labels");
   uint32_t samples = 0;
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES - 1, &err), 0);
-  assert_int_equal(loader_new(&model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
+  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
   for (uint32_t chunk = 0; chunk < plan.eval_chunks; chunk++)
     for (uint32_t part = 0; part < plan.eval_chunk_samples / plan.microbatch_samples; part++) {
       struct loader_batch *batch = loader_eval(loader, chunk, part);
@@ -543,16 +521,8 @@ static void augmentation_does_not_depend_on_how_a_batch_is_cut(void **state) {
   enum { BATCH = 4, WHOLE_STEPS = 7 };
   static float drawn[3][WHOLE_STEPS][BATCH * PIXELS];
   static const uint32_t cuts[3] = {1, 2, 4};
-  struct value values[2] = {image_input, label_input};
-  int inputs[2] = {0, 1};
-  struct graph graph = {.values = values, .n_values = 2, .inputs = inputs, .n_inputs = 2};
-  const char *columns[1] = {""};
-  struct model model = {.train = &graph,
-                        .n_columns = 1,
-                        .has_labels = true,
-                        .labels = four_classes,
-                        .input_columns = columns,
-                        .label_column = ""};
+  struct fed_model fed;
+  const struct model *model = fed_model_init(&fed, four_classes);
   static const char text[] = "{random_crop: {size: [2, 3], padding: 2}}";
   (void)state;
   for (int c = 0; c < 3; c++) {
@@ -563,11 +533,11 @@ static void augmentation_does_not_depend_on_how_a_batch_is_cut(void **state) {
     Weir__RunSpec *spec = make_transformed_spec("images", "labels", text);
     spec->data->shuffle = false;
     spec->train->microbatches = cuts[c];
-    values[0].shape.dim[0] = values[1].shape.dim[0] = BATCH / cuts[c];
+    fed.values[0].shape.dim[0] = fed.values[1].shape.dim[0] = BATCH / cuts[c];
     assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
     assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
     assert_int_equal(plan.steps, WHOLE_STEPS);
-    if (loader_new(&model, &plan, spec, dataset, NULL, 2, &loader, &err))
+    if (loader_new(model, &plan, spec, dataset, NULL, 2, &loader, &err))
       fail_msg("%s", err.text);
     for (uint64_t step = 0; step < WHOLE_STEPS; step++)
       for (uint32_t m = 0; m < cuts[c]; m++) {

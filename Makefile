@@ -20,7 +20,8 @@ ifneq ($(SAN),)
   SANFLAGS = -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 endif
 Q = $(if $(filter 1,$(V)),,@)
-CFLAGS = -std=gnu11 -O3 -g -ffp-contract=off -fno-math-errno -fno-strict-aliasing -Wall -Wextra -Wshadow \
+# Position-independent, because weir-cuda.so takes what it needs from the same library.
+CFLAGS = -std=gnu11 -O3 -g -fPIC -fno-semantic-interposition -ffp-contract=off -fno-math-errno -fno-strict-aliasing -Wall -Wextra -Wshadow \
   -Wstrict-prototypes -Wmissing-prototypes -Werror $(SANFLAGS)
 CPPFLAGS = -I. -I$(B)/gen -D_GNU_SOURCE -DWEIR_BUILD='"$(BUILD_ID)"'
 LDFLAGS = -fopenmp $(SANFLAGS)

@@ -47,7 +47,7 @@ static int measure(const struct model *model, int executions, struct err *err) {
   watched[0] = model->train_loss.loss_sum;
   for (int p = 0; p < model->n_params; p++)
     watched[1 + p] = model->params[p].grad;
-  if (backend->prepare(model->train, watched, n, &program, err))
+  if (backend->prepare(model->train, watched, n, NULL, &program, err))
     return err->code;
   for (int e = 0; e < executions; e++) {
     double begin = thread_ms();

@@ -114,7 +114,7 @@ static inline int graph_execute(const struct backend_def *backend, const struct 
   struct outcome again;
   int code;
   outcome_init(&again, graph, outcome->values, outcome->n);
-  code = backend->prepare(graph, outcome->values, outcome->n, &program, err);
+  code = backend->prepare(graph, outcome->values, outcome->n, NULL, &program, err);
   if (!code)
     code = program_run(backend, program, inputs, USUAL_SEED, outcome, err);
   if (!code)

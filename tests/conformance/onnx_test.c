@@ -130,7 +130,7 @@ static bool is_random(const struct vector *vector, const struct backend_def *bac
   struct outcome other;
   bool differs = false;
   outcome_init(&other, vector->graph, usual->values, usual->n);
-  if (!backend->prepare(vector->graph, other.values, other.n, &program, &err) &&
+  if (!backend->prepare(vector->graph, other.values, other.n, NULL, &program, &err) &&
       !program_run(backend, program, vector->feeds, USUAL_SEED + 1, &other, &err))
     for (int i = 0; i < other.n; i++)
       differs |= memcmp(other.data[i], usual->data[i], value_size(vector->graph, usual->values[i])) != 0;

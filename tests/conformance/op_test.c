@@ -306,7 +306,7 @@ static bool gradients_agree(const struct trial *trial, struct tally *tally) {
   bool is_ok = true;
   int at = trial->n_outputs;
   outcome_init(&forward.outcome, trial->built.graph, trial->roots, trial->n_seeds);
-  if (ref->prepare(trial->built.graph, forward.outcome.values, trial->n_seeds, &forward.program, &err))
+  if (ref->prepare(trial->built.graph, forward.outcome.values, trial->n_seeds, NULL, &forward.program, &err))
     check_failed(err.text, __FILE__, __LINE__);
   for (int i = 0; i < trial->n_fed && is_ok; i++) {
     const float *grad = trial->grads[i] >= 0 ? trial->expected.data[at++] : NULL;

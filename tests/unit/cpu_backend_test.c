@@ -240,7 +240,7 @@ static void keep_value(void *user, int watch, const float *data) {
 static struct backend_program *prepare(const char *backend, const struct fixture *f) {
   struct backend_program *program = NULL;
   struct err err = ERR_NONE;
-  if (backend_find(backend)->prepare(f->graph, f->watched, f->n_watched, &program, &err))
+  if (backend_find(backend)->prepare(f->graph, f->watched, f->n_watched, NULL, &program, &err))
     fail_msg("%s", err.text);
   return program;
 }

@@ -117,7 +117,7 @@ static void compute(const struct backend_def *backend, const struct model *model
     watched[4 + p] = model->params[p].grad;
     result->grads[p] = mem_new(model->params[p].elems * sizeof(float));
   }
-  if (backend->prepare(model->train, watched, 4 + model->n_params, &program, &err) ||
+  if (backend->prepare(model->train, watched, 4 + model->n_params, NULL, &program, &err) ||
       backend->run(program, &run, &err))
     fail_msg("%s", err.text);
   result->memory_bytes = backend->memory_bytes(program);
@@ -177,7 +177,7 @@ static void the_memory_of_a_program_does_not_grow_with_the_scores(void **state) 
   struct err err = ERR_NONE;
   (void)state;
   for (int b = 0; backend_at(b); b++) {
-    if (backend_at(b)->prepare(model->train, &model->params[0].grad, 1, &program, &err))
+    if (backend_at(b)->prepare(model->train, &model->params[0].grad, 1, NULL, &program, &err))
       fail_msg("%s", err.text);
     assert_true((double)backend_at(b)->memory_bytes(program) < scores_bytes / 40);
     backend_at(b)->release(program);

@@ -92,8 +92,8 @@ static void the_estimate_is_within_a_factor_of_two_of_what_backends_take(void **
       uint64_t estimate, taken;
       model_memory(model, &memory);
       estimate = memory.train_bytes + memory.kept_bytes;
-      assert_int_equal(backend_at(b)->prepare(model->train, &model->train_loss.loss_sum, 1, &program, &err),
-                       0);
+      assert_int_equal(
+          backend_at(b)->prepare(model->train, &model->train_loss.loss_sum, 1, NULL, &program, &err), 0);
       taken = backend_at(b)->memory_bytes(program);
       assert_in_range(taken, estimate / 2, 2 * estimate);
       assert_true(memory.eval_bytes < memory.train_bytes);

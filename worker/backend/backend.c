@@ -29,6 +29,17 @@ const struct backend_def *backend_at(int index) {
                                                                                    : NULL;
 }
 
+bool precision_find(const char *name, enum precision *out) {
+  static const char *const names[] = {
+      [PRECISION_F32] = "fp32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(names[i], name) == 0) {
+      *out = (enum precision)i;
+      return true;
+    }
+  return false;
+}
+
 /* Subnormals become zero: they carry no signal and cost a hundred times a normal number's cycles. */
 void backend_thread_init(void) {
   omp_set_num_threads(1);

@@ -8,6 +8,25 @@
 /* One graph prepared for execution by one thread: kernels chosen, memory planned and allocated. */
 struct backend_program;
 
+/* Of f32 sums of products: as they are; of factors rounded to TF32; of factors and activations in bf16. Sums,
+   losses, gradients of weights and the weights themselves are f32 in each. A CPU computes all as f32. */
+enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
+
+/* Of train.precision: fp32, tf32, bf16. False if there is none of that name. */
+bool precision_find(const char *name, enum precision *out);
+
+struct backend_options {
+  enum precision precision;
+  bool is_fast; /* the bits may differ from one execution to the next */
+  int device;   /* which one, where a backend has several */
+};
+
+/* Where `elems` elements of a delivered value are wanted, beginning at element `begin`. */
+struct backend_piece {
+  float *to;
+  size_t begin, elems;
+};
+
 /* One execution. */
 struct backend_run {
   const void *const *inputs;   /* of graph->inputs in order: dense host bytes */
@@ -18,6 +37,10 @@ struct backend_run {
   /* Called as soon as value `watched[i]` is computed, in node order; data is dense f32, good until it
      returns. May be NULL. */
   void (*on_value)(void *user, int watch, const float *data);
+  /* For backends whose values are not in host memory: where value `watched[i]` is wanted. Fills pieces that
+     cover it in order, and returns how many; on_value follows, with data NULL, when their bytes are there. 0:
+     into memory of the backend's, which on_value gets. May be NULL. */
+  int (*place)(void *user, int watch, struct backend_piece *pieces, int max);
   /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
      there. May be NULL. */
   void (*before_weight)(void *user, int value);
@@ -29,9 +52,10 @@ struct backend_run {
 struct backend_def {
   const char *name; /* "ref", "cpu" */
   /* Prepares a graph whose shapes are inferred; graph outlives the program. watched: values whose bytes the
-     caller will read (they stay live until read). Errors: NO_MEMORY with the bytes needed; UNSUPPORTED. */
-  int (*prepare)(const struct graph *graph, const int *watched, int n_watched, struct backend_program **out,
-                 struct err *err);
+     caller will read (they stay live until read). options NULL: f32, the same bits each time, the first
+     device. Errors: NO_MEMORY with the bytes needed; UNSUPPORTED. */
+  int (*prepare)(const struct graph *graph, const int *watched, int n_watched,
+                 const struct backend_options *options, struct backend_program **out, struct err *err);
   /* One thread at a time per program; single-threaded inside; same bits every time. Errors: those of kernels.
    */
   int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);
@@ -39,9 +63,13 @@ struct backend_def {
   void (*release)(struct backend_program *program); /* NULL is ignored */
   /* Libraries and instruction set, for the fingerprint: "oneDNN 2.6.3 avx512". */
   const char *(*fingerprint)(void);
+  /* Makes host memory known to the device, so that copies from and to it need no staging. NULL where there is
+     nothing to gain. A failure costs speed only. */
+  void (*pin)(void *bytes, size_t size_bytes);
+  void (*unpin)(void *bytes);
 };
 
-const struct backend_def *backend_find(const char *name); /* NULL if unknown */
+const struct backend_def *backend_find(const char *name); /* NULL if unknown; plugins are not found here */
 const struct backend_def *backend_at(int index);          /* NULL past the last */
 
 /* Sets what every compute thread needs: one OpenMP thread, one setting of FTZ/DAZ. */

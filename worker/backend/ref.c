@@ -31,8 +31,9 @@ static void ref_release(struct backend_program *program) {
 }
 
 static int ref_prepare(const struct graph *graph, const int *watched, int n_watched,
-                       struct backend_program **out, struct err *err) {
+                       const struct backend_options *options, struct backend_program **out, struct err *err) {
   struct backend_program *program = mem_new(sizeof *program);
+  (void)options; /* all is f32, and the same bits each time */
   size_t n = (size_t)graph->n_values;
   *out = NULL;
   arena_init(&program->memory);

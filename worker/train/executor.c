@@ -113,9 +113,16 @@ static void eval_watch(struct executor *executor, int value, int metric, int *wa
 static int executor_prepare(struct executor *executor, struct err *err) {
   const struct backend_def *backend = executor->run->options.backend;
   const struct model *model = executor->run->loaded.model;
+  const struct run_options *run_options = &executor->run->options;
+  const Weir__TrainSpec *train = executor->run->loaded.spec->train;
+  struct backend_options options = {.is_fast = !train->deterministic};
   int watched[EVAL_WATCHED_MAX], n_watched = 0;
+  if (!precision_find(train->precision, &options.precision))
+    return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'", train->precision);
+  if (run_options->n_devices > 0)
+    options.device = run_options->devices[executor->index % run_options->n_devices];
   executor_tap_all(executor);
-  if (backend->prepare(model->train, executor->watched, executor->n_watched, &executor->train, err))
+  if (backend->prepare(model->train, executor->watched, executor->n_watched, &options, &executor->train, err))
     return err->code;
   if (!executor->run->loaded.eval)
     return 0;
@@ -124,7 +131,7 @@ static int executor_prepare(struct executor *executor, struct err *err) {
   eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
   eval_watch(executor, model->eval_loss.denominator, METRIC_DENOMINATOR, watched, &n_watched);
   eval_watch(executor, model->eval_output, EVAL_WATCH_OUTPUT, watched, &n_watched);
-  return backend->prepare(model->eval, watched, n_watched, &executor->eval, err);
+  return backend->prepare(model->eval, watched, n_watched, &options, &executor->eval, err);
 }
 
 static bool floats_are_finite(const float *values, size_t n) {

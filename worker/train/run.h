@@ -14,7 +14,9 @@ struct run_options {
   struct rpc_channel *coordinator; /* to fetch the model */
   const struct backend_def *backend;
   const char *data_root;
-  int threads; /* executors; never more than microbatches */
+  int threads;        /* executors; never more than microbatches */
+  const int *devices; /* of a backend that has several: executor i computes on devices[i mod n_devices] */
+  int n_devices;
   /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
   void (*send)(void *user, const Weir__MemberMessage *message);
   void *user;

@@ -278,8 +278,9 @@ static void cpu_release(struct backend_program *program) {
 }
 
 static int cpu_prepare(const struct graph *graph, const int *watched, int n_watched,
-                       struct backend_program **out, struct err *err) {
+                       const struct backend_options *options, struct backend_program **out, struct err *err) {
   struct backend_program *program = mem_new(sizeof *program);
+  (void)options; /* all is f32, and the same bits each time */
   *out = NULL;
   backend_thread_init();
   pthread_once(&engine_once, engine_start);

@@ -1,0 +1,23 @@
+# weir-cuda.so: everything that needs CUDA, built where nvcc is; CUDA=1 insists on it, CUDA=0 does without.
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(firstword $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc))
+NVCC = $(CUDA_HOME)/bin/nvcc
+CUDA ?= $(if $(SAN),0,$(if $(wildcard $(NVCC)),1,0))
+# Ampere and Hopper, and code that later GPUs translate for themselves.
+CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+NVCCFLAGS = -O3 -lineinfo $(CUDA_CODE) -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings -I.
+CUDA_O = $(call objects,$(wildcard worker/backend/cuda/*.c)) \
+  $(patsubst %,$(B)/obj/%.o,$(wildcard worker/backend/cuda/*.cu))
+
+$(B)/obj/worker/backend/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+
+$(B)/obj/%.cu.o: %.cu | $(B)/gen/.done
+	@echo "  NVCC  $<"
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVCCFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/weir-cuda.so: $(CUDA_O) $(B)/libweir.a
+	@[ -x $(NVCC) ] || { echo "make: CUDA=1 needs nvcc (CUDA Toolkit 13 with cuDNN 9 and NCCL): it is neither on PATH" \
+	"nor in $(CUDA_HOME)/bin; set CUDA_HOME" >&2; exit 1; }
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-rpath,$(CUDA_HOME)/lib64 -o $@ $(CUDA_O) $(B)/libweir.a \
+	  -L$(CUDA_HOME)/lib64 -lcudart -lcublasLt -lcudnn -lnccl $(LDLIBS)

@@ -51,7 +51,17 @@ struct cuda_kernel {
   /* False, with nothing added to the program, when it does not take this node: it runs on the host by its
      reference kernel. All tensors of the node have elements. */
   bool (*prepare)(struct backend_program *program, const struct node *node);
+  /* prepare may leave the node in the program's open chain instead of ending a step. */
+  bool is_chained;
 };
+
+/* Elementwise nodes that follow each other become one step, which is appended when the chain is flushed. Who
+   builds the program does so before every node whose kernel is not chained (or that has none), and at the
+   end: nobody else meets a value that is still in a chain. */
+struct cuda_chain;
+void cuda_chain_flush(struct backend_program *program);
+/* Where the program keeps its open chain: NULL at first. */
+struct cuda_chain **cuda_chain_slot(struct backend_program *program);
 
 /* What kernels may read of a program. The rest is program.h's, for the files that build and run it. */
 struct cuda_program_view {

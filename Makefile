@@ -23,7 +23,7 @@ Q = $(if $(filter 1,$(V)),,@)
 # Position-independent, because weir-cuda.so takes what it needs from the same library.
 CFLAGS = -std=gnu11 -O3 -g -fPIC -fno-semantic-interposition -ffp-contract=off -fno-math-errno -fno-strict-aliasing -Wall -Wextra -Wshadow \
   -Wstrict-prototypes -Wmissing-prototypes -Werror $(SANFLAGS)
-CPPFLAGS = -I. -I$(B)/gen -D_GNU_SOURCE -DWEIR_BUILD='"$(BUILD_ID)"'
+CPPFLAGS = -I. -I$(B)/gen -D_GNU_SOURCE
 LDFLAGS = -fopenmp $(SANFLAGS)
 LDLIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread
 
@@ -52,13 +52,18 @@ $(B)/libweir.a: $(LIBRARY_O) $(GEN_O)
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(B)/obj/%.o: %.c $(B)/gen/.done
+$(B)/obj/%.o: %.c $(B)/gen/.done | $(B)/gen/build_id.h
 	@echo "  CC    $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/gen/%.o: $(B)/gen/.done
 	$(Q)$(CC) $(CPPFLAGS) -std=gnu11 -O2 -g $(SANFLAGS) -w -c -o $@ $(@:.o=.c)
+
+# Written, so that what shows it is compiled again, only when it changes.
+$(B)/gen/build_id.h: always
+	@mkdir -p $(@D)
+	$(Q)echo '#define WEIR_BUILD "$(BUILD_ID)"' | cmp -s - $@ || echo '#define WEIR_BUILD "$(BUILD_ID)"' > $@
 
 # Everything that protoc writes, and the descriptor set that reflection serves.
 $(B)/gen/.done: $(PROTOS:%=proto/%.proto)
@@ -182,6 +187,6 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all tests deps deps-demo deps-check demo check fuzz parity compose-check conformance lint bench chaos help clean
+.PHONY: all always tests deps deps-demo deps-check demo check fuzz parity compose-check conformance lint bench chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <zlib.h>
 
+#include "build_id.h"
 #include "client/command.h"
 #include "common/rpc/rpc.h"
 #include "common/sha256.h"

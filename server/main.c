@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "build_id.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/memory.h"

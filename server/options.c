@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "build_id.h"
 #include "common/memory.h"
 #include "common/rpc/address.h"
 #include "storage/store.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "build_id.h"
 #include "common/rpc/address.h"
 #include "worker/worker.h"
 
@@ -15,7 +16,7 @@ static const char help[] =
     "weir-worker - computes the gradients of training runs for a Weir cluster\n"
     "\n"
     "USAGE\n"
-    "  weir-worker [--coordinator HOST:PORT[,...]] [--data-root DIR] [--device cpu|auto]\n"
+    "  weir-worker [--coordinator HOST:PORT[,...]] [--data-root DIR] [--device DEVICE]\n"
     "              [--threads N] [--backend NAME]\n"
     "\n"
     "DESCRIPTION\n"
@@ -30,11 +31,14 @@ static const char help[] =
     "                           (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
     "  --data-root DIR          datasets are read below this directory only: a run's data.root is joined to\n"
     "                           it, or, when absolute, must lie below it (default: /)\n"
-    "  --device DEVICE          what computes: cpu; cuda or cuda:N, the N-th GPU, in a build with CUDA; "
-    "auto\n"
-    "                           takes the best there is (default: auto)\n"
-    "  --threads N              executors, each of which computes one microbatch at a time on one core\n"
-    "                           (default: the number of online cores)\n"
+    "  --device DEVICE          what computes: cpu; cuda, the first GPU; cuda:N or cuda:N,N..., those GPUs, "
+    "of\n"
+    "                           which each computes one microbatch at a time; auto, all GPUs that there "
+    "are,\n"
+    "                           or else the CPU (default: $WEIR_DEVICE, else auto)\n"
+    "  --threads N              executors of a CPU, each of which computes one microbatch at a time on one\n"
+    "                           core; beside GPUs, threads that read ahead (default: the number of online\n"
+    "                           cores)\n"
     "  --backend NAME           how a CPU computes: cpu, fast; ref, plain loops to compare with\n"
     "                           (default: cpu)\n"
     "  --help                   this text\n"
@@ -42,6 +46,10 @@ static const char help[] =
     "\n"
     "ENVIRONMENT\n"
     "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
+    "  WEIR_DEVICE              the device, unless --device says otherwise\n"
+    "  WEIR_CUDA                the file of weir-cuda.so, which computes on GPUs (default: beside "
+    "weir-worker,\n"
+    "                           else in ../lib)\n"
     "  WEIR_LOG                 the least level that is logged: debug, info, warn, error (default: info)\n"
     "\n"
     "SIGNALS\n"
@@ -50,7 +58,7 @@ static const char help[] =
     "                           five seconds at the latest. A second one ends it at once.\n"
     "\n"
     "EXIT STATUS\n"
-    "  0 it left; 2 wrong usage\n"
+    "  0 it left; 2 wrong usage, or a device that this machine does not have\n"
     "\n"
     "EXAMPLE\n"
     "  weir-worker --coordinator 10.0.0.5:7070 --data-root /usr/share/datasets --threads 8\n";
@@ -65,17 +73,6 @@ static int threads_online(void) {
   return online < 1 ? 1 : online > THREADS_MAX ? THREADS_MAX : (int)online;
 }
 
-/* 0 if the device can be had. */
-static int device_check(const char *device) {
-  if (strcmp(device, "cpu") == 0 || strcmp(device, "auto") == 0)
-    return 0;
-  if (strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0) {
-    fprintf(stderr, "weir-worker: --device %s: this build has no CUDA, use cpu or auto\n", device);
-    return EXIT_USAGE;
-  }
-  return usage_error("--device is cpu, cuda, cuda:N or auto, not", device);
-}
-
 static int threads_read(const char *text, int *threads) {
   char *end;
   long value;
@@ -85,6 +82,20 @@ static int threads_read(const char *text, int *threads) {
     return usage_error("--threads is a number from 1 to 1024, not", text);
   *threads = (int)value;
   return 0;
+}
+
+/* text: of --device, cpu: of --backend; NULL where they are not given. */
+static int device_read(const char *text, const char *cpu, struct device_choice *choice) {
+  const char *usual = getenv("WEIR_DEVICE"), *name = cpu ? "cpu" : usual && *usual ? usual : "auto";
+  struct err err = ERR_NONE;
+  if (!backend_find(cpu ? cpu : "cpu"))
+    return usage_error("there is no backend", cpu);
+  if (cpu && text && strncmp(text, "cuda", 4) == 0)
+    return usage_error("--backend is of a CPU: it does not go with --device", text);
+  if (device_choose(text ? text : name, backend_find(cpu ? cpu : "cpu"), choice, &err) == 0)
+    return 0;
+  fprintf(stderr, "weir-worker: --device %s: %s\n", text ? text : name, err.text);
+  return EXIT_USAGE;
 }
 
 enum option_key {
@@ -110,7 +121,7 @@ static const struct option options[] = {
 
 /* 0: serve; otherwise, or when *is_answered, exit with that status. */
 static int options_read(int argc, char **argv, struct worker_options *worker, bool *is_answered) {
-  const char *backend = "cpu", *device = "auto";
+  const char *backend = NULL, *device = NULL;
   int key, status = 0;
   while (!status && (key = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (key == OPTION_COORDINATOR)
@@ -134,13 +145,7 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
     status = usage_error("unexpected argument", argv[optind]);
   if (!status && access(worker->data_root, X_OK))
     status = usage_error("--data-root must be a folder that can be read, not", worker->data_root);
-  if (!status)
-    status = device_check(device);
-  worker->device = "cpu";
-  worker->backend = backend_find(backend);
-  if (!status && !worker->backend)
-    status = usage_error("there is no backend", backend);
-  return status;
+  return status ? status : device_read(device, backend, &worker->device);
 }
 
 int main(int argc, char **argv) {

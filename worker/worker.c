@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "build_id.h"
 #include "cluster.pb-c.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -52,18 +53,23 @@ static void *signals_main(void *argument);
 static void worker_loop(struct worker *worker);
 static void worker_drop_run(struct worker *worker);
 
+static int worker_executors(const struct worker_options *options) {
+  return options->device.n > 0 ? options->device.n : options->threads;
+}
+
 static void worker_join_cluster(struct worker *worker) {
   const struct worker_options *options = worker->options;
   Weir__Hello hello = WEIR__HELLO__INIT;
   char host[256] = "unknown";
-  char *fingerprint =
-      mem_printf("%s %s: %s", WEIR_BUILD, options->backend->name, options->backend->fingerprint());
+  const struct device_choice *device = &options->device;
+  char *fingerprint = mem_printf("%s %s: %s%s%s", WEIR_BUILD, device->backend->name,
+                                 device->backend->fingerprint(), *device->kind ? " on " : "", device->kind);
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__WORKER;
   hello.host = host;
   hello.pid = (uint32_t)getpid();
-  hello.device = (char *)options->device;
-  hello.executors = (uint32_t)options->threads;
+  hello.device = (char *)device->name;
+  hello.executors = (uint32_t)worker_executors(options);
   hello.fingerprint = fingerprint;
   worker->member = member_start(&(struct member_options){.client = worker->client,
                                                          .coordinator = options->coordinator,
@@ -207,6 +213,7 @@ static void worker_drop_run(struct worker *worker) {
 
 /* Of the run that it has it only says again that it is loaded. */
 static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
+  const struct device_choice *device = &worker->options->device;
   struct rpc_channel *coordinator = member_channel(worker->member);
   bool has_it = worker->run && strcmp(run_id(worker->run), load->run) == 0;
   log_event(LOG_INFO, "worker", "load", "run=%s incarnation=%llu had=\"%s\"", load->run,
@@ -216,9 +223,13 @@ static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
   worker_drop_run(worker);
   worker_set_run(worker, run_start(&(struct run_options){.client = worker->client,
                                                          .coordinator = coordinator,
-                                                         .backend = worker->options->backend,
+                                                         .backend = device->backend,
                                                          .data_root = worker->options->data_root,
-                                                         .threads = worker->options->threads,
+                                                         .threads = worker_executors(worker->options),
+                                                         .devices = device->indices,
+                                                         .n_devices = device->n,
+                                                         .device_bytes = device->memory_bytes,
+                                                         .readers = worker->options->threads,
                                                          .send = worker_send,
                                                          .user = worker},
                                    load));

@@ -3,14 +3,13 @@
 #ifndef WEIR_WORKER_WORKER_H
 #define WEIR_WORKER_WORKER_H
 
-#include "worker/backend/backend.h"
+#include "worker/device.h"
 
 struct worker_options {
   const char *coordinator; /* HOST:PORT, or several parted by commas */
   const char *data_root;
-  const char *device; /* as told to the coordinator: "cpu" */
-  const struct backend_def *backend;
-  int threads; /* executors */
+  struct device_choice device;
+  int threads; /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
 };
 
 /* Serves until SIGTERM or SIGINT, then leaves the cluster: says so, and returns once its work was given to

@@ -1,5 +1,6 @@
-/* One microbatch's forward and backward on the cpu backend: `engine_bench FILE SAMPLES EXECUTIONS [LOSS]`.
-   Prints the median of the thread's CPU time in milliseconds and the program's memory in bytes: "12.34 5678".
+/* One microbatch's forward and backward on the cpu backend: `engine_bench FILE SAMPLES EXECUTIONS [LOSS
+   [BACKEND]]`. Prints the median time in milliseconds (of the thread's CPU; on a GPU, of the clock) and the
+   program's memory in bytes: "12.34 5678".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +10,11 @@
 #include "client/model_file.h"
 #include "common/graph/model.h"
 #include "common/random.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/plugin.h"
 
-static double thread_ms(void) {
+static double time_ms(clockid_t clock) {
   struct timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
@@ -37,8 +38,9 @@ static int compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static int measure(const struct model *model, int executions, struct err *err) {
-  const struct backend_def *backend = backend_find("cpu");
+static int measure(const struct model *model, int executions, const struct backend_def *backend,
+                   struct err *err) {
+  clockid_t clock = backend_find(backend->name) ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
   int n = model->n_params + 1;
   int *watched = mem_new((size_t)n * sizeof *watched);
   double *times = mem_new((size_t)executions * sizeof *times);
@@ -50,11 +52,11 @@ static int measure(const struct model *model, int executions, struct err *err) {
   if (backend->prepare(model->train, watched, n, NULL, &program, err))
     return err->code;
   for (int e = 0; e < executions; e++) {
-    double begin = thread_ms();
+    double begin = time_ms(clock);
     run.weights_version = (uint64_t)e + 1; /* weights change at every step */
     if (backend->run(program, &run, err))
       return err->code;
-    times[e] = thread_ms() - begin;
+    times[e] = time_ms(clock) - begin;
   }
   qsort(times, (size_t)executions, sizeof *times, compare);
   printf("%.3f %zu\n", times[executions / 2], backend->memory_bytes(program));
@@ -65,19 +67,21 @@ static int measure(const struct model *model, int executions, struct err *err) {
 int main(int argc, char **argv) {
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model_spec = WEIR__MODEL_SPEC__INIT;
+  const struct backend_def *backend;
   struct model *model = NULL;
   struct err err = ERR_NONE;
   void *bytes;
   size_t size;
   if (argc < 4 || atoi(argv[2]) < 1 || atoi(argv[3]) < 1) {
-    fprintf(stderr, "usage: engine_bench FILE SAMPLES EXECUTIONS [LOSS]\n");
+    fprintf(stderr, "usage: engine_bench FILE SAMPLES EXECUTIONS [LOSS [BACKEND]]\n");
     return 2;
   }
-  model_spec.loss = argc > 4 ? argv[4] : NULL;
+  model_spec.loss = argc > 4 && *argv[4] ? argv[4] : NULL;
   spec.model = &model_spec;
-  if (model_file_read(argv[1], &bytes, &size, &err) ||
-      model_open(bytes, size, argc > 4 ? &spec : NULL, atoi(argv[2]), &model, &err) ||
-      measure(model, atoi(argv[3]), &err)) {
+  backend = plugin_backend(argc > 5 ? argv[5] : "cpu", &err);
+  if (!backend || model_file_read(argv[1], &bytes, &size, &err) ||
+      model_open(bytes, size, model_spec.loss ? &spec : NULL, atoi(argv[2]), &model, &err) ||
+      measure(model, atoi(argv[3]), backend, &err)) {
     fprintf(stderr, "engine_bench: %s\n", err.text);
     return 1;
   }

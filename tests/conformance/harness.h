@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/graph/op.h"
-#include "worker/backend/backend.h"
+#include "worker/backend/plugin.h"
 
 /* Test results in the Test Anything Protocol. */
 static struct { int count, failed, skipped; } tap;
@@ -40,6 +41,45 @@ static inline int tap_finish(void) {
   printf("1..%d\n# %d passed, %d failed, %d skipped\n", tap.count, tap.count - tap.failed - tap.skipped,
          tap.failed, tap.skipped);
   return tap.failed != 0;
+}
+
+/* The plugin that was built with this program, unless WEIR_CUDA names another. */
+static inline void suite_name_plugin(void) {
+  char self[4096];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  char *tests = NULL;
+  self[length > 0 ? length : 0] = '\0';
+  for (char *at = self; (at = strstr(at, "/tests/")); at++)
+    tests = at;
+  if (!tests)
+    return;
+  snprintf(tests, sizeof self - (size_t)(tests - self), "/weir-cuda.so");
+  if (access(self, F_OK) == 0)
+    setenv("WEIR_CUDA", self, 0);
+}
+
+enum { BACKENDS_MAX = 8 };
+
+/* The backends that a suite is run on; ends with NULL. */
+struct backends {
+  const struct backend_def *at[BACKENDS_MAX + 1];
+};
+
+/* The built-in ones, or the one that is named. False with an error: of plugin_backend. */
+static inline bool backends_init(struct backends *backends, const char *only, struct err *err) {
+  *backends = (struct backends){{NULL}};
+  suite_name_plugin();
+  for (int b = 0; !only && backend_at(b) && b < BACKENDS_MAX; b++)
+    backends->at[b] = backend_at(b);
+  if (only)
+    backends->at[0] = plugin_backend(only, err);
+  return backends->at[0] != NULL;
+}
+
+/* Of a backend that cannot be had on this machine: the whole suite is one skip. Returns the exit status. */
+static inline int suite_skip(const char *backend, const struct err *err) {
+  tap_skip(backend, err->text);
+  return tap_finish();
 }
 
 static inline int64_t value_elems(const struct graph *graph, int value) {

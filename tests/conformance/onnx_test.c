@@ -42,9 +42,10 @@ struct rows {
 
 static struct {
   bool is_table;
-  const struct backend_def *backend; /* NULL: each */
-  const char *part;                  /* of a name; NULL: every vector */
-  struct rows ops, reasons, backends;
+  struct backends backends;
+  const char *backend; /* NULL: each that is built in */
+  const char *part;    /* of a name; NULL: every vector */
+  struct rows ops, reasons, by_backend;
 } suite;
 
 static struct row *row_of(struct rows *rows, const char *name) {
@@ -68,7 +69,7 @@ static void rows_fini(struct rows *rows) {
 
 static void count_result(const char *name, const char *op, const struct backend_def *backend,
                          const struct err *err) {
-  struct row *rows[] = {row_of(&suite.ops, op), row_of(&suite.backends, backend->name)};
+  struct row *rows[] = {row_of(&suite.ops, op), row_of(&suite.by_backend, backend->name)};
   for (int i = 0; i < 2; i++) {
     rows[i]->passed += err->code == ERR_OK;
     rows[i]->failed += err->code != ERR_OK;
@@ -83,7 +84,7 @@ static void count_skip(const char *op, const struct backend_def *backend, const 
   struct row *row = row_of(&suite.ops, op);
   size_t used = strlen(row->reasons);
   row->skipped++;
-  row_of(&suite.backends, backend->name)->skipped++;
+  row_of(&suite.by_backend, backend->name)->skipped++;
   row_of(&suite.reasons, reason)->skipped++;
   if (!strstr(row->reasons, reason))
     snprintf(row->reasons + used, sizeof row->reasons - used, "%s%s", used ? "; " : "", reason);
@@ -229,15 +230,13 @@ static void run_data_set(struct vector *vector, const char *folder, const char *
   char *reason = other ? mem_strdup(other) : NULL;
   if (!reason && (vector_read_data(vector, folder, &err) || vector_load(vector, &err)))
     reason = reason_of(vector, &err);
-  for (int b = 0; backend_at(b); b++) {
-    if (suite.backend && backend_at(b) != suite.backend)
-      continue;
+  for (int b = 0; suite.backends.at[b]; b++) {
     if (reason)
-      count_skip(op, backend_at(b), reason);
+      count_skip(op, suite.backends.at[b], reason);
     else if (err.code)
-      count_result(name, op, backend_at(b), &err);
+      count_result(name, op, suite.backends.at[b], &err);
     else
-      vector_execute(vector, name, op, backend_at(b));
+      vector_execute(vector, name, op, suite.backends.at[b]);
   }
   free(reason);
 }
@@ -261,7 +260,7 @@ static void run_vector(const char *folder, const char *name) {
     struct stat info;
     is_there = set == 0 || stat(data, &info) == 0;
     if (is_there && vector_read_model(&vector, folder, &err)) {
-      count_result(name, "(unreadable)", backend_at(0), &err);
+      count_result(name, "(unreadable)", suite.backends.at[0], &err);
     } else if (is_there) {
       char op[128];
       snprintf(op, sizeof op, "%s", about(&vector, name, base, base_op));
@@ -288,7 +287,7 @@ static void run_folder(const char *folder) {
   if (n < 0) {
     struct err err = ERR_NONE;
     err_set(&err, ERR_NOT_FOUND, "%s is not there: install libonnx-testdata", path);
-    count_result(folder, "(unreadable)", backend_at(0), &err);
+    count_result(folder, "(unreadable)", suite.backends.at[0], &err);
   }
   for (int i = 0; i < n; i++) {
     char *vector = mem_printf("%s/%s", path, entries[i]->d_name);
@@ -317,8 +316,8 @@ static int print_table(void) {
     const struct row *row = suite.ops.row[i];
     printf("%-28s %7d %7d %7d  %s\n", row->name, row->passed, row->failed, row->skipped, row->reasons);
   }
-  for (int i = 0; i < suite.backends.n; i++) {
-    const struct row *row = suite.backends.row[i];
+  for (int i = 0; i < suite.by_backend.n; i++) {
+    const struct row *row = suite.by_backend.row[i];
     printf("on %s: %d passed, %d failed, %d skipped\n", row->name, row->passed, row->failed, row->skipped);
     passed += row->passed;
     failed += row->failed;
@@ -332,8 +331,8 @@ static bool read_arguments(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--table") == 0)
       suite.is_table = true;
-    else if (backend_find(argv[i]))
-      suite.backend = backend_find(argv[i]);
+    else if (backend_find(argv[i]) || strcmp(argv[i], PLUGIN_BACKEND) == 0)
+      suite.backend = argv[i];
     else if (!suite.part)
       suite.part = argv[i];
     else
@@ -343,6 +342,7 @@ static bool read_arguments(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  struct err err = ERR_NONE;
   int status;
   if (!read_arguments(argc, argv)) {
     fprintf(stderr, "usage: onnx_test [--table] [BACKEND] [PART-OF-A-NAME]\n");
@@ -350,6 +350,8 @@ int main(int argc, char **argv) {
   }
   backend_thread_init();
   tap_init();
+  if (!backends_init(&suite.backends, suite.backend, &err))
+    return suite_skip(suite.backend, &err);
   for (size_t f = 0; f < sizeof vectors_folders / sizeof *vectors_folders; f++)
     run_folder(vectors_folders[f]);
   if (suite.is_table) {
@@ -364,6 +366,6 @@ int main(int argc, char **argv) {
   }
   rows_fini(&suite.ops);
   rows_fini(&suite.reasons);
-  rows_fini(&suite.backends);
+  rows_fini(&suite.by_backend);
   return status;
 }

@@ -22,8 +22,7 @@ static const double gradient_sharpness = 0.01;
 enum {
   DIFFERENCES_MAX = 48, /* elements of an input that are tried */
   OPS_MAX = 512,
-  TRIALS = 8, /* seeds of a case with a draw */
-  BACKENDS_MAX = 8,
+  TRIALS = 8,     /* seeds of a case with a draw */
   DRAWS_MAX = 16, /* draws of one trial until its shapes fit */
 };
 
@@ -42,6 +41,8 @@ static const struct {
 /* Ops that a node of some case was executed of: gradient ops have no cases of their own. */
 static const struct op_def *executed[OPS_MAX];
 static int n_executed;
+
+static struct backends backends;
 
 /* A case with its gradients, executed by the reference backend. Its fed inputs are followed by the seeds. */
 struct trial {
@@ -318,8 +319,7 @@ static bool gradients_agree(const struct trial *trial, struct tally *tally) {
   return is_ok;
 }
 
-static void run_trial(const struct op_def *op, int index, uint64_t seed, const struct backend_def *only,
-                      struct tally *tally) {
+static void run_trial(const struct op_def *op, int index, uint64_t seed, struct tally *tally) {
   struct err err = ERR_NONE;
   struct trial trial;
   tally->trials++;
@@ -328,9 +328,9 @@ static void run_trial(const struct op_def *op, int index, uint64_t seed, const s
     tally->gradients_ok = tally->backend_ok[0] = false;
   } else {
     mark_executed(trial.built.graph);
-    for (int b = 0; backend_at(b); b++)
-      if ((!only || backend_at(b) == only) && strcmp(backend_at(b)->name, "ref") != 0)
-        tally->backend_ok[b] &= backend_agrees(&trial, backend_at(b));
+    for (int b = 0; backends.at[b]; b++)
+      if (strcmp(backends.at[b]->name, "ref") != 0)
+        tally->backend_ok[b] &= backend_agrees(&trial, backends.at[b]);
     if (trial.n_seeds > 0 && !op->cases[index].is_not_smooth) {
       tally->differentiated++;
       tally->gradients_ok &= gradients_agree(&trial, tally);
@@ -344,9 +344,9 @@ static void run_trial(const struct op_def *op, int index, uint64_t seed, const s
 
 /* What is to be run. */
 struct selection {
-  const struct backend_def *backend; /* NULL: each */
-  const struct op_def *op;           /* NULL: each */
-  unsigned long long first, last;    /* seeds; 0: the usual ones */
+  const char *backend;            /* NULL: each that is built in */
+  const struct op_def *op;        /* NULL: each */
+  unsigned long long first, last; /* seeds; 0: the usual ones */
 };
 
 static void run_case(const struct op_def *op, int index, const struct selection *selection,
@@ -358,7 +358,7 @@ static void run_case(const struct op_def *op, int index, const struct selection 
   }
   tally->cases++;
   for (uint64_t seed = first; seed <= last; seed++)
-    run_trial(op, index, seed, selection->backend, tally);
+    run_trial(op, index, seed, tally);
 }
 
 static void run_op(const struct op_def *op, const struct selection *selection) {
@@ -366,10 +366,9 @@ static void run_op(const struct op_def *op, const struct selection *selection) {
   memset(tally.backend_ok, true, sizeof tally.backend_ok);
   for (int i = 0; op->cases[i].inputs; i++)
     run_case(op, i, selection, &tally);
-  for (int b = 0; backend_at(b); b++)
-    if (!selection->backend || backend_at(b) == selection->backend)
-      tap_result(tally.backend_ok[b], "%s on %s (%d cases, %d trials)", op->name, backend_at(b)->name,
-                 tally.cases, tally.trials);
+  for (int b = 0; backends.at[b]; b++)
+    tap_result(tally.backend_ok[b], "%s on %s (%d cases, %d trials)", op->name, backends.at[b]->name,
+               tally.cases, tally.trials);
   if (!op->backward)
     return;
   if (tally.drawn == 0)
@@ -389,8 +388,8 @@ static bool select_word(struct selection *selection, const char *word) {
       selection->last = selection->first;
     return selection->first > 0 && word[length] == '\0';
   }
-  if (backend_find(word)) {
-    selection->backend = backend_find(word);
+  if (backend_find(word) || strcmp(word, PLUGIN_BACKEND) == 0) {
+    selection->backend = word;
     return true;
   }
   selection->op = op_find("", word) ? op_find("", word) : op_find("ai.weir", word);
@@ -399,6 +398,7 @@ static bool select_word(struct selection *selection, const char *word) {
 
 int main(int argc, char **argv) {
   struct selection selection = {NULL};
+  struct err err = ERR_NONE;
   for (int i = 1; i < argc; i++)
     if (!select_word(&selection, argv[i])) {
       fprintf(stderr, "op_test: '%s' is no backend, no op with cases and no seed\n", argv[i]);
@@ -406,6 +406,8 @@ int main(int argc, char **argv) {
     }
   backend_thread_init();
   tap_init();
+  if (!backends_init(&backends, selection.backend, &err))
+    return suite_skip(selection.backend, &err);
   for (int i = 0; op_at(i); i++)
     if (op_at(i)->cases && (!selection.op || selection.op == op_at(i)))
       run_op(op_at(i), &selection);

@@ -29,8 +29,7 @@ static int start(void **state) {
   process->coordinator.model_bytes = process->f->onnx_bytes;
   process->options = (struct worker_options){.coordinator = process->coordinator.target,
                                              .data_root = "/",
-                                             .device = "cpu",
-                                             .backend = backend_find("ref"),
+                                             .device = {.backend = backend_find("ref"), .name = "cpu"},
                                              .threads = 2};
   assert_int_equal(pthread_create(&process->thread, NULL, serve, process), 0);
   *state = process;

@@ -4,8 +4,10 @@
 
 #include "worker/backend/backend.h"
 #include "worker/collective/collective.h"
+#include "worker/trace.h"
 
-/* Changes whenever what the two sides share does; besides, both must be of one build (WEIR_BUILD). */
+/* Changes whenever what the two sides share does; besides, both must be of one build (WEIR_BUILD, of
+ * build_id.h). */
 enum { PLUGIN_ABI = 1, PLUGIN_DEVICES_MAX = 64 };
 
 struct plugin_device {
@@ -21,7 +23,12 @@ struct plugin {
   /* Fills devices and returns how many there are. Errors (-1): UNAVAILABLE for no driver, a driver too old, a
      library too old, no device; each names what is missing and what to do. */
   int (*devices)(struct plugin_device *devices, int max, struct err *err);
+  /* Called once, before anything else of it. The plugin has its own copy of what it shares with the program,
+     state included: ops and tables are compared by name, and spans reach the program's timeline by this. */
+  void (*attach)(const struct trace_sink *sink);
 };
+
+#define PLUGIN_BACKEND "cuda"
 
 /* What weir-cuda.so exports. */
 #define PLUGIN_SYMBOL "weir_plugin"
@@ -31,5 +38,9 @@ extern const struct plugin weir_plugin;
    ../lib. NULL with an error: NOT_FOUND without such a file, UNAVAILABLE when it cannot be loaded (names the
    library that is missing) or is of another build. Any thread. */
 const struct plugin *plugin_load(struct err *err);
+
+/* A row of backend.def, or the plugin's backend where it has a device. NULL with an error: NOT_FOUND for an
+   unknown name, those of plugin_load and of devices. Any thread. */
+const struct backend_def *plugin_backend(const char *name, struct err *err);
 
 #endif

@@ -6,10 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/log.h"
+#include "common/memory.h"
 #include "common/memory_available.h"
 #include "common/message.h"
 #include "common/spec.h"
+#include "worker/backend/plugin.h"
 #include "worker/train/load_memory.h"
 
 /* Few executors may be fast ones, for which one thread does not decode enough images. */
@@ -78,14 +79,47 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
   return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
 }
 
+/* The memory of one executor on a GPU. name: for the error; freed by the caller. */
+static struct load_memory device_memory(const struct load_options *options, const struct loaded *loaded,
+                                        int executor, char **name) {
+  struct load_memory memory = {.executors = 1,
+                               .has_eval = loaded->eval != NULL,
+                               .batch = loaded->plan.batch,
+                               .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
+                               .available_bytes = options->device_bytes[executor]};
+  memory.device = *name = mem_printf(PLUGIN_BACKEND ":%d", options->devices[executor]);
+  model_memory(loaded->model, &memory.model);
+  if (strcmp(loaded->spec->train->precision, "bf16") == 0) {
+    memory.model.train_bytes /= 2;
+    memory.model.eval_bytes /= 2;
+  }
+  return memory;
+}
+
+int loaded_advise_memory(const struct load_options *options, const struct loaded *loaded, int executor,
+                         struct err *err) {
+  char *name;
+  struct load_memory memory = device_memory(options, loaded, executor, &name);
+  load_memory_advise(&memory, err);
+  free(name);
+  return err->code;
+}
+
 static int check_memory(const struct load_options *options, const struct loaded *loaded, struct err *err) {
-  struct load_memory memory = {.executors = options->executors,
+  struct load_memory memory = {.executors = options->devices ? 0 : options->executors,
                                .has_eval = loaded->eval != NULL,
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
                                .available_bytes = memory_available_bytes("")};
   model_memory(loaded->model, &memory.model);
-  return load_memory_check(&memory, err);
+  load_memory_check(&memory, err);
+  for (int i = 0; options->devices && i < options->executors && !err->code; i++) {
+    char *name;
+    memory = device_memory(options, loaded, i, &name);
+    load_memory_check(&memory, err);
+    free(name);
+  }
+  return err->code;
 }
 
 static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
@@ -94,6 +128,7 @@ static int loaded_open_model(const struct load_options *options, const unsigned 
   int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
   threads = threads < LOADER_THREADS_LEAST ? threads : LOADER_THREADS_LEAST;
   threads = options->executors > threads ? options->executors : threads;
+  threads = options->readers > threads ? options->readers : threads;
   if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
       check_memory(options, loaded, err))
     return err->code;

@@ -12,7 +12,10 @@ struct load_options {
   struct rpc_channel *coordinator;
   const char *data_root;
   int executors;
-  struct model_fetch *fetch; /* lets another thread end the download of the model */
+  int readers;        /* threads that read ahead, at least */
+  const int *devices; /* [executors] GPUs with memory of their own, each for one of them; NULL: none */
+  const uint64_t *device_bytes; /* [executors] */
+  struct model_fetch *fetch;    /* lets another thread end the download of the model */
 };
 
 struct loaded {
@@ -30,6 +33,12 @@ struct loaded {
    of spec_check, model_open, dataset_open and loader_new; CANCELLED. After an error *out is empty. */
 int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
                 bool *is_bad_input, struct err *err);
+
+/* Appends the microbatch that would fit on the executor's GPU to an error that says that this one does not.
+ */
+int loaded_advise_memory(const struct load_options *options, const struct loaded *loaded, int executor,
+                         struct err *err);
+
 void loaded_close(struct loaded *loaded); /* safe on an empty one */
 
 #endif

@@ -161,6 +161,9 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   struct load_options options = {.coordinator = run->options.coordinator,
                                  .data_root = run->options.data_root,
                                  .executors = run->options.threads,
+                                 .readers = run->options.readers,
+                                 .devices = run->options.n_devices > 0 ? run->options.devices : NULL,
+                                 .device_bytes = run->options.device_bytes,
                                  .fetch = &run->fetch};
   const struct model *model;
   if (loaded_open(&options, run->load, &run->loaded, is_bad_input, err))
@@ -181,6 +184,8 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
     pthread_cond_wait(&run->changed, &run->lock);
   *err = run->prepare_err;
   pthread_mutex_unlock(&run->lock);
+  if (err->code == ERR_NO_MEMORY && options.devices)
+    loaded_advise_memory(&options, &run->loaded, 0, err);
   *is_bad_input = err->code == ERR_UNSUPPORTED || err->code == ERR_INVALID;
   return err->code;
 }

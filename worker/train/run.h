@@ -17,6 +17,8 @@ struct run_options {
   int threads;        /* executors; never more than microbatches */
   const int *devices; /* of a backend that has several: executor i computes on devices[i mod n_devices] */
   int n_devices;
+  const uint64_t *device_bytes; /* [n_devices] of memory */
+  int readers;                  /* threads that read ahead, at least */
   /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
   void (*send)(void *user, const Weir__MemberMessage *message);
   void *user;

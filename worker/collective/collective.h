@@ -2,8 +2,10 @@
    its own: shm (shared memory, everywhere), nccl (GPUs, in weir-cuda.so).
 
    A group has members 0 .. size-1, each with its own handle. Every member starts the same operations in the
-   same order; operations of one handle are done in the order in which they were started. Send and receive are
-   matched by pair, in order. A handle is used by one thread at a time, but for collective_abort. */
+   same order, with the same elems; operations of one handle are done in the order in which they were started.
+   Send and receive concern two members, and are matched in the order of the pair. A send of many elements
+   ends only when its receive runs: of two members that exchange, one receives first. A handle is used by one
+   thread at a time, but for abort. */
 #ifndef WEIR_WORKER_COLLECTIVE_COLLECTIVE_H
 #define WEIR_WORKER_COLLECTIVE_COLLECTIVE_H
 
@@ -13,40 +15,52 @@
 
 #include "common/err.h"
 
-enum { COLLECTIVE_SIZE_MAX = 64 };
+enum { COLLECTIVE_SIZE_MAX = 64, COLLECTIVE_NAME_MAX = 100 };
 
 enum collective_kind {
   COLLECTIVE_ALL_REDUCE,     /* out[n] = reduction of all in[n] */
   COLLECTIVE_REDUCE,         /* the same, at root alone */
-  COLLECTIVE_BROADCAST,      /* out[n] = root's in[n] */
+  COLLECTIVE_BROADCAST,      /* out[n] = root's in[n]; at root itself if it has an out */
   COLLECTIVE_GATHER,         /* root's out[size * n] = the members' in[n], in their order */
   COLLECTIVE_ALL_GATHER,     /* the same, at each */
   COLLECTIVE_SCATTER,        /* out[n] = the member's part of root's in[size * n] */
   COLLECTIVE_REDUCE_SCATTER, /* out[n] = the member's part of the reduction of all in[size * n] */
   COLLECTIVE_SEND,           /* in[n] to member root */
   COLLECTIVE_RECEIVE,        /* out[n] from member root */
+  COLLECTIVE_KINDS
 };
 
 /* Of f32 in a fixed order, so that all members have the same bits, each time: that of the reduction tree
-   (common/tree.h) over the members, where the backend says that it is exact. */
-enum collective_reduction { COLLECTIVE_SUM, COLLECTIVE_PRODUCT, COLLECTIVE_MAX, COLLECTIVE_MIN };
+   (common/tree.h) over the members, where the backend says that it is exact. Whether subnormals count is the
+   calling threads' setting (backend_thread_init). MAX and MIN of a NaN and anything are NaN. */
+enum collective_reduction {
+  COLLECTIVE_SUM,
+  COLLECTIVE_PRODUCT,
+  COLLECTIVE_MAX,
+  COLLECTIVE_MIN,
+  COLLECTIVE_REDUCTIONS
+};
 
 struct collective_call {
   enum collective_kind kind;
   enum collective_reduction reduction;
   int root;        /* member: of rooted operations; the peer of send and receive */
-  const float *in; /* f32; NULL where this member gives nothing. May be out */
-  float *out;      /* NULL where this member gets nothing */
-  size_t elems;    /* n above */
+  const float *in; /* f32, whose bits only reductions look at; NULL where this member gives nothing */
+  float *out;      /* NULL where this member gets nothing. May be in; else they do not overlap, except that in
+                      may be the member's own part of out, or out that of in */
+  size_t elems;    /* n above; 0 is no operation */
 };
 
 struct collective_options {
-  /* Unique among all groups, the same at each member: [A-Za-z0-9_.-]{1,100}. */
+  /* Unique among all groups that are being opened, the same at each member: [A-Za-z0-9_.-]{1,100}. */
   const char *name;
   int rank, size;
   int device;     /* for backends of GPUs */
   bool is_fast;   /* reductions may give other bits each time */
   int timeout_ms; /* for all members to open the group */
+  /* Asked some times a second while open waits for the others; true ends it with CANCELLED. May be NULL. */
+  bool (*is_cancelled)(void *user);
+  void *user;
 };
 
 struct collective;
@@ -55,16 +69,21 @@ struct collective_work;
 struct collective_def {
   const char *name;
   bool is_exact; /* reductions add in the order of the tree, with is_fast false */
-  /* Waits until every member has opened it. Errors: UNAVAILABLE when that takes longer than timeout_ms or a
-     member has aborted meanwhile: then no member has it open. */
+  /* Waits until every member has opened it. Errors: INVALID for options that cannot be, or that differ from
+     the other members'; UNAVAILABLE when it takes longer than timeout_ms or a member has given up meanwhile:
+     then no member has it open; NO_MEMORY; IO. */
   int (*open)(const struct collective_options *options, struct collective **out, struct err *err);
-  void (*close)(struct collective *collective); /* aborts what is under way; NULL is ignored */
+  /* Aborts what is under way, frees what was not waited for. A member that has closed takes part in nothing
+     any more: what the others start after that is aborted. NULL is ignored. */
+  void (*close)(struct collective *collective);
   /* Begins an operation; in and out stay the callee's until it is done. Never blocks. The work is freed by
      wait. Errors: INVALID for arguments that no member could mean; CANCELLED after an abort. */
   int (*start)(struct collective *collective, const struct collective_call *call,
                struct collective_work **work, struct err *err);
-  bool (*is_done)(struct collective_work *work); /* makes progress; never blocks. True also after an abort */
-  /* Blocks until it is done. Errors: CANCELLED when the group was aborted, by any member. */
+  /* Makes progress with all that was started, which is made here, in start and in wait alone; never blocks.
+     True also after an abort. */
+  bool (*is_done)(struct collective_work *work);
+  /* Blocks until it is done. Errors: CANCELLED when the group was aborted before that, by any member. */
   int (*wait)(struct collective_work *work, struct err *err);
   /* Ends every operation of every member with CANCELLED, now and later. Any thread; again is harmless. What a
      member that has died left undone ends so, too: whoever learns of it aborts. */
@@ -75,7 +94,17 @@ struct collective_def {
 int collective_run(const struct collective_def *def, struct collective *collective,
                    const struct collective_call *call, struct err *err);
 
-/* Rows of collective.def, and nccl where weir-cuda.so can be loaded. NULL if unknown. */
-const struct collective_def *collective_find(const char *name);
+/* Rows of collective.def, and nccl where weir-cuda.so can be loaded. NULL with an error: NOT_FOUND for a name
+   that there is not, else why there is no weir-cuda.so. */
+const struct collective_def *collective_find(const char *name, struct err *err);
+const struct collective_def *collective_at(int index); /* rows of collective.def; NULL past the last */
+
+/* What every backend refuses with INVALID. */
+int collective_check_options(const struct collective_options *options, struct err *err);
+int collective_check_call(const struct collective_call *call, int rank, int size, struct err *err);
+
+/* How many elements of in and out this member must have: 0, n or size * n. */
+size_t collective_in_elems(const struct collective_call *call, int rank, int size);
+size_t collective_out_elems(const struct collective_call *call, int rank, int size);
 
 #endif

@@ -1,0 +1,131 @@
+/* Groups for the tests of collectives: members that are threads or processes, each of which runs one function
+   and says what went wrong. */
+#ifndef WEIR_TESTS_CONFORMANCE_COLLECTIVE_GROUP_H
+#define WEIR_TESTS_CONFORMANCE_COLLECTIVE_GROUP_H
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "worker/collective/collective.h"
+
+enum { OPEN_MS = 20000 };
+enum how { AS_THREADS, AS_PROCESSES };
+
+struct member {
+  const struct collective_def *def;
+  int rank, size;
+  char name[COLLECTIVE_NAME_MAX + 1];
+  struct collective *group;
+  const char *(*body)(struct member *member); /* NULL, or what went wrong */
+  char wrong[300];
+  bool has_ended;
+};
+
+static const char *member_fail(struct member *m, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(m->wrong, sizeof m->wrong, format, args);
+  va_end(args);
+  return m->wrong;
+}
+
+static inline struct collective_options member_options(const struct member *m) {
+  return (struct collective_options){
+      .name = m->name, .rank = m->rank, .size = m->size, .device = m->rank, .timeout_ms = OPEN_MS};
+}
+
+static void *member_main(void *arg) {
+  struct member *m = arg;
+  struct collective_options options = member_options(m);
+  struct err err = ERR_NONE;
+  if (m->def->open(&options, &m->group, &err))
+    member_fail(m, "open: %s", err.text);
+  else {
+    m->body(m);
+    m->def->close(m->group);
+  }
+  m->has_ended = true;
+  return NULL;
+}
+
+/* A name that no other test uses at the same time. */
+static void group_name(char *name) {
+  static int n;
+  snprintf(name, COLLECTIVE_NAME_MAX + 1, "test-%d-%d", (int)getpid(), n++);
+}
+
+static void group_start_member(struct member *m, enum how how, pthread_t *thread, pid_t *pid) {
+  if (how == AS_THREADS) {
+    assert_int_equal(pthread_create(thread, NULL, member_main, m), 0);
+    return;
+  }
+  fflush(NULL);
+  *pid = fork();
+  assert_true(*pid >= 0);
+  if (*pid == 0) {
+    member_main(m);
+    _exit(0);
+  }
+}
+
+/* Each member opens the group, runs body and closes. */
+static inline void group_run(const struct collective_def *def, enum how how, int size,
+                             const char *(*body)(struct member *member)) {
+  size_t bytes = (size_t)size * sizeof(struct member);
+  struct member *members = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pthread_t threads[COLLECTIVE_SIZE_MAX];
+  pid_t pids[COLLECTIVE_SIZE_MAX];
+  char name[COLLECTIVE_NAME_MAX + 1];
+  bool is_wrong = false;
+  assert_true(members != MAP_FAILED);
+  group_name(name);
+  for (int i = 0; i < size; i++) {
+    members[i] = (struct member){.def = def, .rank = i, .size = size, .body = body};
+    strcpy(members[i].name, name);
+    group_start_member(&members[i], how, &threads[i], &pids[i]);
+  }
+  for (int i = 0; i < size; i++) {
+    if (how == AS_THREADS)
+      pthread_join(threads[i], NULL);
+    else
+      waitpid(pids[i], NULL, 0);
+    if (!members[i].has_ended || members[i].wrong[0]) {
+      print_error("%s, member %d of %d %s: %s\n", def->name, i, size,
+                  how == AS_THREADS ? "threads" : "processes",
+                  members[i].has_ended ? members[i].wrong : "died");
+      is_wrong = true;
+    }
+  }
+  munmap(members, bytes);
+  assert_false(is_wrong);
+}
+
+#define GROUP_TEST(test)                                                                                     \
+  { #test, test, NULL, NULL, NULL }
+
+/* Runs the tests on every backend. */
+static inline int group_tests_run(const char *title, const struct CMUnitTest *tests, size_t n_tests) {
+  int failed = 0;
+  for (int i = 0; collective_at(i); i++) {
+    struct CMUnitTest *own = calloc(n_tests, sizeof *own);
+    for (size_t t = 0; t < n_tests; t++) {
+      char *name = malloc(200);
+      snprintf(name, 200, "%s: %s", collective_at(i)->name, tests[t].name);
+      own[t] = tests[t];
+      own[t].name = name;
+      own[t].initial_state = (void *)collective_at(i);
+    }
+    failed += _cmocka_run_group_tests(title, own, n_tests, NULL, NULL);
+    for (size_t t = 0; t < n_tests; t++)
+      free((char *)own[t].name);
+    free(own);
+  }
+  return failed;
+}
+
+#endif

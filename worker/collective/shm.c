@@ -1,0 +1,164 @@
+/* Collectives through shared memory, among processes and threads of one node. */
+#include "worker/collective/shm.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+#include "worker/collective/shm_rendezvous.h"
+
+/* SPINS: about ten microseconds, where every member can have a processor to itself; SLEEP_MS bounds one
+   sleep, for whoever has died between a change and its wake. */
+enum { SPINS = 300, SLEEP_MS = 100 };
+
+static int shm_open_group(const struct collective_options *options, struct collective **out,
+                          struct err *err) {
+  struct collective *c;
+  if (collective_check_options(options, err))
+    return err->code;
+  c = mem_new(sizeof *c);
+  c->rank = options->rank;
+  c->size = options->size;
+  c->spins = options->size <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
+  c->end = &c->first;
+  if (shm_rendezvous(options, &c->segment, err)) {
+    free(c);
+    return err->code;
+  }
+  *out = c;
+  return 0;
+}
+
+static void free_all(struct collective_work *list) {
+  while (list) {
+    struct collective_work *next = list->next;
+    free(list);
+    list = next;
+  }
+}
+
+static void shm_abort(struct collective *c) {
+  shm_state_change(&c->segment, SHM_FORMED, SHM_ABORTED);
+}
+
+bool shm_is_aborted(const struct collective *c) {
+  return shm_state_of(&c->segment) == SHM_ABORTED;
+}
+
+static void shm_close(struct collective *c) {
+  if (!c)
+    return;
+  if (c->first)
+    shm_abort(c);
+  __atomic_store_n(&c->segment.header->members[c->rank].has_left, 1, __ATOMIC_SEQ_CST);
+  shm_member_notify(&c->segment, c->rank);
+  shm_segment_unmap(&c->segment);
+  free_all(c->first);
+  free_all(c->finished);
+  free_all(c->free);
+  free(c);
+}
+
+static bool step(struct collective *c, struct collective_work *work) {
+  bool is_pair = work->call.kind == COLLECTIVE_SEND || work->call.kind == COLLECTIVE_RECEIVE;
+  return is_pair ? shm_pair_step(c, work) : shm_board_step(c, work);
+}
+
+/* Goes on with the operations in their order, until one has to wait. */
+static void progress(struct collective *c) {
+  struct collective_work *work;
+  while ((work = c->first)) {
+    work->is_cancelled = shm_is_aborted(c);
+    if (!work->is_cancelled && !step(c, work))
+      return;
+    work->is_done = true;
+    if (!(c->first = work->next))
+      c->end = &c->first;
+    work->next = c->finished;
+    c->finished = work;
+  }
+}
+
+static int shm_start(struct collective *c, const struct collective_call *call, struct collective_work **out,
+                     struct err *err) {
+  struct collective_work *work = c->free;
+  if (collective_check_call(call, c->rank, c->size, err))
+    return err->code;
+  if (shm_is_aborted(c))
+    return err_set(err, ERR_CANCELLED, "the collective group was aborted");
+  if (work)
+    c->free = work->next;
+  else
+    work = mem_new(sizeof *work);
+  *work = (struct collective_work){.collective = c, .call = *call};
+  *c->end = work;
+  c->end = &work->next;
+  progress(c);
+  *out = work;
+  return 0;
+}
+
+static bool shm_is_done(struct collective_work *work) {
+  if (!work->is_done)
+    progress(work->collective);
+  return work->is_done;
+}
+
+static inline void spin_pause(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* Sleeps until the member that is waited for has done something. One that has left will not: what it did
+   before it left is looked at once more, then the group is over. */
+static void wait_for(struct collective *c, struct collective_work *work) {
+  struct shm_member *other = &c->segment.header->members[c->blocker];
+  uint32_t event = __atomic_load_n(&other->event, __ATOMIC_SEQ_CST);
+  bool has_left = __atomic_load_n(&other->has_left, __ATOMIC_SEQ_CST);
+  for (unsigned spin = 0; spin < c->spins; spin++) {
+    if (__atomic_load_n(&other->event, __ATOMIC_ACQUIRE) != event)
+      return;
+    spin_pause();
+  }
+  __atomic_fetch_add(&other->sleepers, 1, __ATOMIC_SEQ_CST);
+  progress(c);
+  if (!work->is_done && other == &c->segment.header->members[c->blocker]) {
+    if (has_left)
+      shm_abort(c);
+    else
+      shm_sleep(&other->event, event, SLEEP_MS);
+  }
+  __atomic_fetch_sub(&other->sleepers, 1, __ATOMIC_SEQ_CST);
+}
+
+static void recycle(struct collective *c, struct collective_work *work) {
+  struct collective_work **at = &c->finished;
+  while (*at != work)
+    at = &(*at)->next;
+  *at = work->next;
+  work->next = c->free;
+  c->free = work;
+}
+
+static int shm_wait(struct collective_work *work, struct err *err) {
+  struct collective *c = work->collective;
+  bool is_cancelled;
+  progress(c);
+  while (!work->is_done)
+    wait_for(c, work);
+  is_cancelled = work->is_cancelled;
+  recycle(c, work);
+  return is_cancelled ? err_set(err, ERR_CANCELLED, "the collective group was aborted") : 0;
+}
+
+const struct collective_def collective_shm = {
+    .name = "shm",
+    .is_exact = true,
+    .open = shm_open_group,
+    .close = shm_close,
+    .start = shm_start,
+    .is_done = shm_is_done,
+    .wait = shm_wait,
+    .abort = shm_abort,
+};

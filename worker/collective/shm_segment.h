@@ -1,0 +1,77 @@
+/* What the members of a shm group share: one mapped segment of /dev/shm.
+
+     header | boards: a member's SLOTS slots each | rings: one for each ordered pair of members
+
+   A board is where a member lays what it gives to all; a ring carries what one member sends to another. All
+   counters only grow, and but for `state` and `joined` each is written by one member alone. */
+#ifndef WEIR_WORKER_COLLECTIVE_SHM_SEGMENT_H
+#define WEIR_WORKER_COLLECTIVE_SHM_SEGMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "worker/collective/collective.h"
+
+enum { SHM_LINE = 64, SHM_SLOTS = 4 };
+
+enum shm_state { SHM_FORMING, SHM_FORMED, SHM_ABORTED };
+
+struct shm_member {
+  /* Chunks of board operations since the group began: laid on the board, reduced, and no longer needed of
+     anybody's board. */
+  _Alignas(SHM_LINE) uint64_t written, reduced, done;
+  _Alignas(SHM_LINE) uint32_t event; /* changes with whatever the member does: who waits for it sleeps here */
+  uint32_t sleepers;
+  uint32_t has_joined, has_left;
+};
+
+struct shm_ring {
+  _Alignas(SHM_LINE) uint64_t head; /* bytes that the sender has put in */
+  _Alignas(SHM_LINE) uint64_t tail; /* bytes that the receiver has taken out */
+};
+
+struct shm_header {
+  char magic[24];
+  uint32_t size;
+  _Alignas(SHM_LINE) uint32_t state;
+  uint32_t n_joined;
+  struct shm_member members[COLLECTIVE_SIZE_MAX];
+};
+
+/* Where things lie: follows from the group's size alone, so that nothing that the file says is relied on. */
+struct shm_layout {
+  size_t slot_bytes, ring_bytes;
+  size_t boards_at, rings_at, total_bytes;
+};
+
+struct shm_segment {
+  struct shm_header *header; /* NULL: not mapped */
+  struct shm_layout layout;
+  int size;
+};
+
+struct shm_layout shm_layout_of(int size);
+
+/* Maps the open file, which has layout.total_bytes. */
+int shm_segment_map(struct shm_segment *segment, int fd, int size, struct err *err);
+void shm_segment_unmap(struct shm_segment *segment);
+void shm_segment_init(struct shm_segment *segment); /* of a new, zeroed file */
+bool shm_segment_is_ours(const struct shm_segment *segment);
+
+float *shm_slot(const struct shm_segment *segment, int member, uint64_t chunk);
+struct shm_ring *shm_ring_of(const struct shm_segment *segment, int from, int to);
+char *shm_ring_bytes(const struct shm_segment *segment, int from, int to);
+
+/* From one state to another; false, with nothing changed, if it is not in the first. Wakes who waits. */
+bool shm_state_change(struct shm_segment *segment, enum shm_state from, enum shm_state to);
+enum shm_state shm_state_of(const struct shm_segment *segment);
+
+/* Tells who sleeps that member has done something, after its counters were stored. */
+void shm_member_notify(struct shm_segment *segment, int member);
+
+/* Futex on a shared word: sleeps while it holds `seen`, for at most timeout_ms. */
+void shm_sleep(uint32_t *word, uint32_t seen, int timeout_ms);
+void shm_wake(uint32_t *word);
+
+#endif

@@ -33,13 +33,14 @@ GEN_C = $(PROTOS:%=$(B)/gen/%.pb-c.c) $(B)/gen/onnx.pb-c.c $(B)/gen/descriptors.
 GEN_O = $(GEN_C:.c=.o)
 sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
 objects = $(patsubst %.c,$(B)/obj/%.o,$(1))
-LIBRARY_C = $(filter-out server/main.c worker/main.c client/main.c,$(foreach d,common storage server worker client,$(call sources,$(d))))
+LIBRARY_C = $(filter-out server/main.c worker/main.c client/main.c worker/backend/cuda/%,$(foreach d,common storage server worker client,$(call sources,$(d))))
 LIBRARY_O = $(call objects,$(LIBRARY_C))
 PROGRAMS = $(B)/weir $(B)/weir-server $(B)/weir-worker
 TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c)
 TESTS = $(TEST_C:%.c=$(B)/%)
 
-all: $(PROGRAMS) ## build/weir, build/weir-server and build/weir-worker
+all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
+include worker/backend/cuda/cuda.mk
 
 $(B)/weir: $(B)/obj/client/main.o
 $(B)/weir-server: $(B)/obj/server/main.o

@@ -31,6 +31,13 @@ struct cuda_arg {
   struct cuda_tensor tensor; /* data is set when memory is planned */
 };
 
+/* What the files that build and run programs tell apart; kernels make DEVICE steps. */
+enum cuda_step_kind {
+  CUDA_STEP_DEVICE,
+  CUDA_STEP_HOST,     /* a reference kernel on the host */
+  CUDA_STEP_DELIVERY, /* argument 0 is a value that the caller reads */
+};
+
 struct cuda_step {
   /* Enqueues the step's work on the stream, without waiting for it; args[].tensor are set. Called while a
      graph is captured, and where none is: so it must not allocate, copy to or from the host, or synchronise.
@@ -38,7 +45,10 @@ struct cuda_step {
   int (*enqueue)(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                  struct err *err);
   const struct node *node; /* for whom; NULL for what belongs to none */
-  struct cuda_arg *args;   /* in the order in which they were added */
+  enum cuda_step_kind kind;
+  int watch;             /* of a DELIVERY: index in watched */
+  bool is_placed;        /* of a DELIVERY: in this execution it went where the caller wanted it */
+  struct cuda_arg *args; /* in the order in which they were added */
   int n_args, args_capacity;
   void *details; /* the kernel's own, in the program's arena */
   /* Called when the program is released, for what details holds outside the arena; NULL. */
@@ -69,7 +79,7 @@ struct cuda_program_view {
   struct backend_options options;
   struct arena *memory; /* for details: lives as long as the program */
   cublasLtHandle_t blas;
-  cudnnHandle_t dnn;            /* its stream is set before each enqueue */
+  cudnnHandle_t dnn;            /* its stream is the one that enqueue gets */
   struct cuda_context *context; /* device memory */
   struct cuda_fault *fault;     /* device memory */
 };

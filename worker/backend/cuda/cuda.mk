@@ -4,11 +4,21 @@ NVCC = $(CUDA_HOME)/bin/nvcc
 CUDA ?= $(if $(SAN),0,$(if $(wildcard $(NVCC)),1,0))
 # Ampere and Hopper, and code that later GPUs translate for themselves.
 CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
-NVCCFLAGS = -O3 -lineinfo $(CUDA_CODE) -Xcompiler -fPIC,-Wall,-Wextra -Werror all-warnings -I.
+NVCCFLAGS = -O3 -lineinfo $(CUDA_CODE) -Xcompiler -fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra \
+  -Werror all-warnings -I.
 CUDA_O = $(call objects,$(wildcard worker/backend/cuda/*.c)) \
   $(patsubst %,$(B)/obj/%.o,$(wildcard worker/backend/cuda/*.cu))
 
+
+all: $(if $(filter 1,$(CUDA)),$(B)/weir-cuda.so)
+
 $(B)/obj/worker/backend/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+
+$(CUDA_O): | cuda-compiler
+cuda-compiler:
+	@[ -x $(NVCC) ] || { echo "make: CUDA=1 needs nvcc (CUDA Toolkit 13 with cuDNN 9 and NCCL): it is neither on PATH" \
+	"nor in $(CUDA_HOME)/bin; set CUDA_HOME, or CUDA=0 to do without" >&2; exit 1; }
+.PHONY: cuda-compiler
 
 $(B)/obj/%.cu.o: %.cu | $(B)/gen/.done
 	@echo "  NVCC  $<"
@@ -16,8 +26,6 @@ $(B)/obj/%.cu.o: %.cu | $(B)/gen/.done
 	$(Q)$(NVCC) $(NVCCFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/weir-cuda.so: $(CUDA_O) $(B)/libweir.a
-	@[ -x $(NVCC) ] || { echo "make: CUDA=1 needs nvcc (CUDA Toolkit 13 with cuDNN 9 and NCCL): it is neither on PATH" \
-	"nor in $(CUDA_HOME)/bin; set CUDA_HOME" >&2; exit 1; }
 	@echo "  LD    $@"
-	$(Q)$(CC) -shared -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-rpath,$(CUDA_HOME)/lib64 -o $@ $(CUDA_O) $(B)/libweir.a \
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--as-needed -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-rpath,$(CUDA_HOME)/lib64 -o $@ $(CUDA_O) $(B)/libweir.a \
 	  -L$(CUDA_HOME)/lib64 -lcudart -lcublasLt -lcudnn -lnccl $(LDLIBS)

@@ -1,0 +1,255 @@
+/* The cuda backend: our kernels, cuDNN and cuBLASLt on one GPU, reference kernels on the host for the rest.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/backend/cuda/program.h"
+
+#define KERNEL(symbol) extern const struct cuda_kernel cuda_kernel_##symbol;
+#include "worker/backend/cuda/kernel.def"
+#undef KERNEL
+
+static const struct cuda_kernel *const kernels[] = {
+#define KERNEL(symbol) &cuda_kernel_##symbol,
+#include "worker/backend/cuda/kernel.def"
+#undef KERNEL
+    NULL};
+
+__attribute__((weak)) void cuda_chain_flush(struct backend_program *program) {
+  CHECK(program->chain == NULL);
+}
+
+/* Who reads what last. */
+static int graph_survey(struct backend_program *program, struct err *err) {
+  const struct graph *graph = program->graph;
+  for (int v = 0; v < graph->n_values; v++)
+    program->values[v] = (struct cuda_value){.buffer = -1, .last_node = -1};
+  for (int w = 0; w < program->n_watched; w++)
+    program->values[program->watched[w]].is_watched = true;
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    program->nodes[n] = (struct cuda_node){.kept = -1};
+    if (node->n_inputs > OP_INPUTS_MAX || node->n_outputs > OP_OUTPUTS_MAX)
+      return node_error(node, err, ERR_UNSUPPORTED, "%d inputs and %d outputs; at most %d and %d",
+                        node->n_inputs, node->n_outputs, OP_INPUTS_MAX, OP_OUTPUTS_MAX);
+    for (int i = 0; i < node->n_inputs; i++)
+      if (node->inputs[i] >= 0)
+        program->values[node->inputs[i]].last_node = n;
+  }
+  cuda_values_survey(program);
+  return ERR_OK;
+}
+
+/* The greatest tensor that any machine could hold; sums of a few of them do not overflow. */
+static const int64_t TENSOR_ELEMS_MAX = INT64_C(1) << 48;
+
+static int check_shapes(const struct graph *graph, const struct node *node, struct err *err) {
+  char text[160];
+  for (int o = 0; o < node->n_outputs; o++) {
+    if (node->outputs[o] < 0)
+      continue;
+    const struct value *v = &graph->values[node->outputs[o]];
+    int64_t elems = shape_elems(&v->shape);
+    if (elems < 0)
+      return node_error(node, err, ERR_INVALID, "the shape %s of '%s' is not known",
+                        shape_text(&v->shape, text, sizeof text), v->name);
+    if (elems > TENSOR_ELEMS_MAX)
+      return node_error(node, err, ERR_NO_MEMORY, "'%s' needs %lld elements", v->name, (long long)elems);
+  }
+  return ERR_OK;
+}
+
+static bool has_elements(const struct graph *graph, const int *values, int n) {
+  for (int i = 0; i < n; i++)
+    if (values[i] >= 0 && shape_elems(&graph->values[values[i]].shape) <= 0)
+      return false;
+  return true;
+}
+
+static bool is_alias(const struct node *node) {
+  if (!(node->op->flags & OP_ALIAS) || node->outputs[0] < 0)
+    return false;
+  for (int o = 1; o < node->n_outputs; o++)
+    if (node->outputs[o] >= 0)
+      return false;
+  return true;
+}
+
+static bool kernel_prepare(struct backend_program *program, const struct node *node) {
+  const struct graph *graph = program->graph;
+  if (!has_elements(graph, node->inputs, node->n_inputs) ||
+      !has_elements(graph, node->outputs, node->n_outputs))
+    return false;
+  for (int k = 0; kernels[k]; k++) {
+    if (strcmp(kernels[k]->op, node->op->name) != 0)
+      continue;
+    if (!kernels[k]->is_chained)
+      cuda_chain_flush(program);
+    if (kernels[k]->prepare(program, node))
+      return true;
+  }
+  return false;
+}
+
+static void node_prepare(struct backend_program *program, const struct node *node) {
+  if (is_alias(node)) {
+    cuda_chain_flush(program);
+    cuda_alias(program, node->outputs[0], node->inputs[0]);
+  } else if (!kernel_prepare(program, node) && program->err.code == ERR_OK) {
+    cuda_chain_flush(program);
+    cuda_reference(program, node);
+  }
+}
+
+/* A delivery for each time that the caller watches this value. */
+static void deliver(struct backend_program *program, int value) {
+  if (!program->values[value].is_watched)
+    return;
+  cuda_chain_flush(program);
+  for (int w = 0; w < program->n_watched; w++)
+    if (program->watched[w] == value)
+      cuda_deliver(program, value, w);
+}
+
+static int nodes_prepare(struct backend_program *program, struct err *err) {
+  const struct graph *graph = program->graph;
+  for (int v = 0; v < graph->n_values; v++)
+    if (graph->values[v].kind != VALUE_RESULT)
+      deliver(program, v);
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    if (check_shapes(graph, node, err))
+      return err->code;
+    node_prepare(program, node);
+    if (n + 1 == graph->n_nodes)
+      cuda_chain_flush(program);
+    for (int o = 0; o < node->n_outputs && program->err.code == ERR_OK; o++)
+      if (node->outputs[o] >= 0)
+        deliver(program, node->outputs[o]);
+    if (program->err.code) {
+      *err = program->err;
+      return err->code;
+    }
+  }
+  return ERR_OK;
+}
+
+static int device_open(struct backend_program *program, struct err *err) {
+  cudaStream_t *streams[] = {&program->compute, &program->up, &program->down};
+  void *words = NULL;
+  if (cuda_device_use(program->view.options.device, err))
+    return err->code;
+  for (int s = 0; s < 3; s++)
+    if (cuda_check(NULL, cudaStreamCreateWithFlags(streams[s], cudaStreamNonBlocking), "make a stream", err))
+      return err->code;
+  if (cuda_memory_new(sizeof *program->words, "a program", &words, err) ||
+      cuda_blas_check(NULL, cublasLtCreate(&program->view.blas), "start", err) ||
+      cuda_dnn_check(NULL, cudnnCreate(&program->view.dnn), "start", err) ||
+      cuda_dnn_check(NULL, cudnnSetStream(program->view.dnn, program->compute), "set its stream", err)) {
+    cudaFree(words);
+    return err->code;
+  }
+  program->words = words;
+  program->view.context = &program->words->context;
+  program->view.fault = &program->words->fault;
+  return ERR_OK;
+}
+
+static int program_open(struct backend_program *program, const int *watched, int n_watched, struct err *err) {
+  const struct graph *graph = program->graph;
+  struct arena *memory = &program->memory;
+  program->values = arena_new(memory, ((size_t)graph->n_values + 1) * sizeof program->values[0]);
+  program->nodes = arena_new(memory, ((size_t)graph->n_nodes + 1) * sizeof program->nodes[0]);
+  program->watched = arena_copy(memory, watched, (size_t)n_watched * sizeof *watched);
+  program->n_watched = n_watched;
+  program->landings = arena_new(memory, ((size_t)n_watched + 1) * sizeof program->landings[0]);
+  program->pieces = arena_new(memory, CUDA_PIECES_MAX * sizeof program->pieces[0]);
+  if (device_open(program, err) || graph_survey(program, err) || nodes_prepare(program, err))
+    return err->code;
+  cuda_segments_cut(program);
+  if (cuda_segments_open(program, err))
+    return err->code;
+  return cuda_memory_open(program, err);
+}
+
+static void step_release(struct cuda_step *step) {
+  if (step->release)
+    step->release(step);
+  free(step->args);
+}
+
+static void cuda_release(struct backend_program *program) {
+  struct err ignored = ERR_NONE;
+  cudaStream_t streams[3];
+  if (!program)
+    return;
+  cuda_device_use(program->view.options.device, &ignored);
+  for (int s = 0; s < program->n_steps; s++)
+    step_release(program->steps[s]);
+  for (int c = 0; c < program->n_conversions; c++)
+    step_release(program->conversions[c].step);
+  cuda_segments_close(program);
+  cuda_memory_close(program);
+  cudaFree(program->words);
+  if (program->view.dnn)
+    cudnnDestroy(program->view.dnn);
+  if (program->view.blas)
+    cublasLtDestroy(program->view.blas);
+  streams[0] = program->compute;
+  streams[1] = program->up;
+  streams[2] = program->down;
+  for (int s = 0; s < 3; s++)
+    if (streams[s])
+      cudaStreamDestroy(streams[s]);
+  arena_fini(&program->memory);
+  free(program->buffers);
+  free(program->steps);
+  free(program->conversions);
+  free(program);
+}
+
+static int cuda_prepare(const struct graph *graph, const int *watched, int n_watched,
+                        const struct backend_options *options, struct backend_program **out,
+                        struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  *out = NULL;
+  backend_thread_init();
+  program->graph = graph;
+  arena_init(&program->memory);
+  program->view.graph = graph;
+  program->view.memory = &program->memory;
+  if (options)
+    program->view.options = *options;
+  if (program_open(program, watched, n_watched, err)) {
+    cuda_release(program);
+    return err->code;
+  }
+  *out = program;
+  return ERR_OK;
+}
+
+static size_t cuda_memory_bytes(const struct backend_program *program) {
+  return program->block_bytes;
+}
+
+/* A failure is not told: copies from and to memory that is not pinned are only slower. */
+static void cuda_pin(void *bytes, size_t size_bytes) {
+  if (cudaHostRegister(bytes, size_bytes, cudaHostRegisterPortable) != cudaSuccess)
+    cudaGetLastError();
+}
+
+static void cuda_unpin(void *bytes) {
+  if (cudaHostUnregister(bytes) != cudaSuccess)
+    cudaGetLastError();
+}
+
+const struct backend_def backend_cuda = {
+    .name = "cuda",
+    .prepare = cuda_prepare,
+    .run = cuda_run,
+    .memory_bytes = cuda_memory_bytes,
+    .release = cuda_release,
+    .fingerprint = cuda_fingerprint,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
+};

@@ -1,0 +1,28 @@
+/* The devices of this machine. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "worker/backend/cuda/program.h"
+
+int cuda_device_use(int device, struct err *err) {
+  return cuda_check(NULL, cudaSetDevice(device), "use the device", err);
+}
+
+static pthread_once_t fingerprint_once = PTHREAD_ONCE_INIT;
+static char fingerprint[256];
+
+static void fingerprint_make(void) {
+  struct cudaDeviceProp device = {.name = "no device"};
+  int runtime = 0;
+  size_t blas = cublasLtGetVersion(), dnn = cudnnGetVersion();
+  cudaRuntimeGetVersion(&runtime);
+  cudaGetDeviceProperties(&device, 0);
+  snprintf(fingerprint, sizeof fingerprint, "CUDA %d.%d cuDNN %zu.%zu cuBLASLt %zu.%zu %s sm_%d%d",
+           runtime / 1000, runtime % 1000 / 10, dnn / 10000, dnn % 10000 / 100, blas / 10000,
+           blas % 10000 / 100, device.name, device.major, device.minor);
+}
+
+const char *cuda_fingerprint(void) {
+  pthread_once(&fingerprint_once, fingerprint_make);
+  return fingerprint;
+}

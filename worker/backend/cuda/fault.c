@@ -1,0 +1,53 @@
+/* What a kernel found wrong with its data, said as the op's reference kernel says it. */
+#include <string.h>
+
+#include "common/ops/linear_cross_entropy.h"
+#include "worker/backend/cuda/program.h"
+
+static bool is_class_loss(const struct node *node) {
+  return strstr(node->op->name, "CrossEntropy") || strstr(node->op->name, "LikelihoodLoss");
+}
+
+/* value is the label, place its index among the labels. */
+static int label_error(const struct graph *graph, const struct node *node, const struct cuda_fault *fault,
+                       struct err *err) {
+  bool is_linear = strcmp(node->op->name, "LinearCrossEntropy") == 0;
+  const struct shape *labels = &node_input(graph, node, is_linear ? LINEAR_LABELS : 1)->shape;
+  const struct shape *scores = &node_input(graph, node, 0)->shape;
+  int64_t samples = labels->rank > 0 ? labels->dim[0] : 1, n = shape_elems(labels), classes;
+  int axis = (int)node_attr_int(node, "axis", 1);
+  axis = axis < 0 ? axis + scores->rank : axis;
+  classes = is_linear ? linear_sizes_of(graph, node).classes : scores->dim[axis];
+  return node_error(
+      node, err, ERR_INVALID, "label %lld of sample %lld is not in [0, %lld)", (long long)fault->value,
+      (long long)(n > samples ? fault->place / (n / samples) : fault->place), (long long)classes);
+}
+
+/* The dimension that element `place` of input 1 counts in; -1: not known. */
+static int64_t dimension_of(const struct graph *graph, const struct node *node, int64_t place) {
+  bool is_gradient = strstr(node->op->name, "Grad") != NULL;
+  const struct value *data = is_gradient ? node_output(graph, node, 0) : node_input(graph, node, 0);
+  const struct value *indices = node_input(graph, node, 1);
+  int64_t at = node_attr_int(node, "axis", 0);
+  if (!data || !indices)
+    return -1;
+  at = at < 0 ? at + data->shape.rank : at;
+  if (strstr(node->op->name, "ND") && indices->shape.rank > 0)
+    at = node_attr_int(node, "batch_dims", 0) + place % indices->shape.dim[indices->shape.rank - 1];
+  return at >= 0 && at < data->shape.rank ? data->shape.dim[at] : -1;
+}
+
+static int index_error(const struct graph *graph, const struct node *node, const struct cuda_fault *fault,
+                       struct err *err) {
+  return node_error(
+      node, err, ERR_INVALID, "index %lld (element %lld of input 1) is outside a dimension of %lld",
+      (long long)fault->value, (long long)fault->place, (long long)dimension_of(graph, node, fault->place));
+}
+
+int cuda_fault_error(const struct backend_program *program, const struct cuda_fault *fault, struct err *err) {
+  const struct graph *graph = program->graph;
+  if (fault->node <= 0 || fault->node > graph->n_nodes)
+    return ERR_OK;
+  const struct node *node = graph->nodes[fault->node - 1];
+  return is_class_loss(node) ? label_error(graph, node, fault, err) : index_error(graph, node, fault, err);
+}

@@ -1,0 +1,88 @@
+/* The memory of a program: one block on the device, laid out by the steps between which buffers live, and
+   what the host needs to copy from and to it. */
+#include "common/graph/memory_plan.h"
+
+#include <stdlib.h>
+
+#include "worker/backend/cuda/program.h"
+
+int cuda_memory_new(size_t size_bytes, const char *what, void **out, struct err *err) {
+  size_t free_bytes = 0, total_bytes = 0;
+  int device = 0;
+  cudaError_t status = cudaMalloc(out, size_bytes);
+  if (status == cudaSuccess)
+    return ERR_OK;
+  *out = NULL;
+  if (status != cudaErrorMemoryAllocation)
+    return cuda_check(NULL, status, "allocate memory", err);
+  cudaGetLastError(); /* not sticky: forgotten */
+  cudaGetDevice(&device);
+  cudaMemGetInfo(&free_bytes, &total_bytes);
+  return err_set(err, ERR_NO_MEMORY, "%s needs %zu bytes of device memory, %zu of %zu are free on cuda:%d",
+                 what, size_bytes, free_bytes, total_bytes, device);
+}
+
+static size_t rounded_up(size_t size) {
+  return size == 0 ? CUDA_ALIGN : (size + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN;
+}
+
+/* When a root's bytes are in use. Inputs are there before the first step. */
+static struct memory_span span_of(const struct backend_program *program, const struct cuda_buffer *root) {
+  struct memory_span span = {.size_bytes = rounded_up(root->size_bytes), .last = program->n_steps};
+  if (root->place == PLACE_KEPT)
+    return span;
+  bool is_input = root->value >= 0 && program->graph->values[root->value].kind == VALUE_INPUT;
+  span.first = is_input ? 0 : root->first;
+  span.last = root->last;
+  return span;
+}
+
+static int block_allocate(struct backend_program *program, struct err *err) {
+  struct memory_span *spans = mem_new(((size_t)program->n_buffers + 1) * sizeof *spans);
+  int *owners = mem_new(((size_t)program->n_buffers + 1) * sizeof *owners);
+  int n = 0, code = ERR_OK;
+  for (int b = 0; b < program->n_buffers; b++) {
+    const struct cuda_buffer *root = &program->buffers[b];
+    if (root->root != b || (root->place == PLACE_PLANNED && root->first < 0))
+      continue;
+    owners[n] = b;
+    spans[n++] = span_of(program, root);
+  }
+  program->block_bytes = memory_plan(spans, n);
+  if (program->block_bytes > 0)
+    code = cuda_memory_new(program->block_bytes, "one execution", &program->block, err);
+  for (int i = 0; i < n && !code; i++)
+    program->buffers[owners[i]].data = (char *)program->block + spans[i].offset;
+  free(spans);
+  free(owners);
+  return code;
+}
+
+static void step_bind(struct backend_program *program, struct cuda_step *step) {
+  for (int a = 0; a < step->n_args; a++)
+    if (step->args[a].buffer >= 0)
+      step->args[a].tensor.data = cuda_root(program, step->args[a].buffer)->data;
+}
+
+int cuda_memory_open(struct backend_program *program, struct err *err) {
+  size_t pinned_bytes =
+      sizeof *program->pinned + ((size_t)program->n_segments + 1) * sizeof program->pinned->faults[0];
+  if (block_allocate(program, err))
+    return err->code;
+  for (int s = 0; s < program->n_steps; s++)
+    step_bind(program, program->steps[s]);
+  for (int c = 0; c < program->n_conversions; c++)
+    step_bind(program, program->conversions[c].step);
+  cuda_check(NULL, cudaMallocHost((void **)&program->pinned, pinned_bytes), "pin memory", err);
+  if (!err->code && program->staging_bytes > 0)
+    cuda_check(NULL, cudaMallocHost(&program->staging, program->staging_bytes), "pin memory", err);
+  return err->code;
+}
+
+void cuda_memory_close(struct backend_program *program) {
+  for (int w = 0; w < program->n_watched && program->landings; w++)
+    cudaFreeHost(program->landings[w]);
+  cudaFreeHost(program->staging);
+  cudaFreeHost(program->pinned);
+  cudaFree(program->block);
+}

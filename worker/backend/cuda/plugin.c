@@ -1,0 +1,77 @@
+/* What weir-cuda.so exports. */
+#include "worker/backend/plugin.h"
+
+#include <stdio.h>
+
+#include "build_id.h"
+#include "worker/backend/cuda/program.h"
+
+enum { DRIVER_NEEDED = 13000 };
+
+static int check_driver(struct err *err) {
+  int driver = 0;
+  cudaError_t status = cudaDriverGetVersion(&driver);
+  if (status != cudaSuccess || driver == 0)
+    return err_set(err, ERR_UNAVAILABLE,
+                   "there is no NVIDIA driver on this machine: install one for CUDA 13");
+  if (driver < DRIVER_NEEDED)
+    return err_set(err, ERR_UNAVAILABLE,
+                   "the NVIDIA driver is too old: it supports CUDA %d.%d, 13.0 is needed", driver / 1000,
+                   driver % 1000 / 10);
+  return ERR_OK;
+}
+
+static int check_libraries(struct err *err) {
+  size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
+  if (dnn / 10000 != CUDNN_MAJOR || dnn < CUDNN_VERSION)
+    return err_set(err, ERR_UNAVAILABLE, "cuDNN is %zu.%zu, %d.%d or a later %d is needed", dnn / 10000,
+                   dnn % 10000 / 100, CUDNN_MAJOR, CUDNN_MINOR, CUDNN_MAJOR);
+  if (blas < CUBLAS_VERSION)
+    return err_set(err, ERR_UNAVAILABLE, "cuBLASLt is %zu.%zu, %d.%d or later is needed", blas / 10000,
+                   blas % 10000 / 100, CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR);
+  return ERR_OK;
+}
+
+/* Nothing that makes a context, which would take memory of every device of the machine: so what is free is
+   not known yet, and is asked for when a program is made. */
+static int device_describe(int index, struct plugin_device *device, struct err *err) {
+  struct cudaDeviceProp properties;
+  if (cuda_check(NULL, cudaGetDeviceProperties(&properties, index), "describe a device", err))
+    return err->code;
+  *device = (struct plugin_device){.memory_bytes = properties.totalGlobalMem,
+                                   .free_bytes = properties.totalGlobalMem};
+  snprintf(device->name, sizeof device->name, "%.*s", (int)sizeof device->name - 1, properties.name);
+  return ERR_OK;
+}
+
+static int plugin_devices(struct plugin_device *devices, int max, struct err *err) {
+  int n = 0;
+  if (check_driver(err) || check_libraries(err))
+    return -1;
+  cudaError_t status = cudaGetDeviceCount(&n);
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && n == 0)) {
+    err_set(err, ERR_UNAVAILABLE, "there is no NVIDIA GPU that CUDA can use on this machine");
+    return -1;
+  }
+  if (status != cudaSuccess) {
+    err_set(err, ERR_UNAVAILABLE, "CUDA cannot count the devices: %s", cudaGetErrorString(status));
+    return -1;
+  }
+  for (int i = 0; i < n && i < max; i++) /* the caller may only count: max 0 */
+    if (device_describe(i, &devices[i], err)) {
+      err->code = ERR_UNAVAILABLE;
+      return -1;
+    }
+  return n;
+}
+
+extern const struct backend_def backend_cuda;
+
+const struct plugin weir_plugin = {
+    .abi = PLUGIN_ABI,
+    .build = WEIR_BUILD,
+    .backend = &backend_cuda,
+    .collective = NULL,
+    .devices = plugin_devices,
+    .attach = trace_redirect,
+};

@@ -1,0 +1,45 @@
+/* Launchers of attention.cu: ScaledAttention and its gradient (common/ops/scaled_attention.h) without ever
+   holding the scores: tiles of them, softmax as it goes, weights computed again in the gradient. */
+#ifndef WEIR_WORKER_BACKEND_CUDA_ATTENTION_H
+#define WEIR_WORKER_BACKEND_CUDA_ATTENTION_H
+
+#include <cuda_runtime_api.h>
+
+#include "worker/backend/cuda/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* `stack` times: query [t, d], key [d, s], value [s, e], dense. */
+struct cuda_attention {
+  int64_t stack, t, s, d, e;
+  float scale;
+  int64_t diagonal; /* columns beyond row + diagonal are hidden; s: none is */
+  /* Element (i, j) of the mask of matrix m: what m, as an index into lead_dim, adds, and i * mask_row + j *
+     mask_column. */
+  int lead;
+  int64_t lead_dim[CUDA_RANK_MAX], lead_stride[CUDA_RANK_MAX], mask_row, mask_column;
+};
+
+/* mask.data, log_sums NULL: absent. log_sums f32 [stack, t]. */
+void cuda_attention_launch(const struct cuda_attention *attention, struct cuda_tensor query,
+                           struct cuda_tensor key, struct cuda_tensor value, struct cuda_tensor mask,
+                           struct cuda_tensor y, float *log_sums, cudaStream_t stream);
+
+struct cuda_attention_grad {
+  struct cuda_tensor dy, query, key, value, y, mask;
+  const float *log_sums;
+  float *along; /* scratch [stack, t] */
+  struct cuda_tensor dquery, dkey, dvalue;
+};
+
+/* The same bits every time: each result is summed by one block, in order. */
+void cuda_attention_grad_launch(const struct cuda_attention *attention,
+                                const struct cuda_attention_grad *grad, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

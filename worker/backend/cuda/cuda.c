@@ -167,9 +167,10 @@ static int program_open(struct backend_program *program, const int *watched, int
   if (device_open(program, err) || graph_survey(program, err) || nodes_prepare(program, err))
     return err->code;
   cuda_segments_cut(program);
-  if (cuda_segments_open(program, err))
+  if (cuda_segments_open(program, err) || cuda_memory_open(program, err))
     return err->code;
-  return cuda_memory_open(program, err);
+  cuda_timeline_open(program);
+  return ERR_OK;
 }
 
 static void step_release(struct cuda_step *step) {
@@ -188,6 +189,7 @@ static void cuda_release(struct backend_program *program) {
     step_release(program->steps[s]);
   for (int c = 0; c < program->n_conversions; c++)
     step_release(program->conversions[c].step);
+  cuda_timeline_close(program);
   cuda_segments_close(program);
   cuda_memory_close(program);
   cudaFree(program->words);

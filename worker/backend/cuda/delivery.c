@@ -43,12 +43,15 @@ int cuda_delivery_start(struct backend_program *program, struct cuda_segment *se
   if (segment->n_deliveries == 0 || !run->on_value)
     return ERR_OK;
   if (cuda_check(NULL, cudaEventRecord(segment->computed, program->compute), "record an event", err) ||
-      cuda_check(NULL, cudaStreamWaitEvent(program->down, segment->computed, 0), "order its streams", err) ||
-      copy_down(program, fault, &program->words->fault, sizeof *fault, err))
+      cuda_check(NULL, cudaStreamWaitEvent(program->down, segment->computed, 0), "order its streams", err))
+    return err->code;
+  cuda_timeline_mark(program, segment, CUDA_MARK_DOWN);
+  if (copy_down(program, fault, &program->words->fault, sizeof *fault, err))
     return err->code;
   for (int s = segment->begin; s < segment->end; s++)
     if (program->steps[s]->kind == CUDA_STEP_DELIVERY && start(program, program->steps[s], run, err))
       return err->code;
+  cuda_timeline_mark(program, segment, CUDA_MARK_DOWN + 1);
   return cuda_check(NULL, cudaEventRecord(segment->copied, program->down), "record an event", err);
 }
 

@@ -58,7 +58,7 @@ struct cuda_segment {
   cudaEvent_t computed; /* on compute: its steps */
   cudaEvent_t copied;   /* on down: its deliveries */
   cudaGraphExec_t graph;
-  int executions;
+  bool is_warm; /* it has been executed */
   bool is_uncapturable;
 };
 
@@ -98,10 +98,12 @@ struct backend_program {
   void *block;              /* device memory: all buffers */
   size_t block_bytes;
   struct cuda_pinned *pinned;
-  void **landings;              /* [n_watched] pinned: of values that are not placed; NULL: none yet */
-  struct backend_piece *pieces; /* [CUDA_PIECES_MAX] */
-  void *staging;                /* pinned: tensors of a host step */
-  size_t staging_bytes;         /* the greatest need */
+  void **landings;                /* [n_watched] pinned: of values that are not placed; NULL: none yet */
+  struct backend_piece *pieces;   /* [CUDA_PIECES_MAX] */
+  void *staging;                  /* pinned: tensors of a host step */
+  size_t staging_bytes;           /* the greatest need */
+  struct cuda_timeline *timeline; /* NULL while nobody traces */
+  bool has_told_capture;          /* a graph that was not captured is logged once */
 };
 
 enum {
@@ -164,6 +166,18 @@ int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *s
 
 /* fault.c: what a kernel found wrong with its data, as the reference kernel would say it. */
 int cuda_fault_error(const struct backend_program *program, const struct cuda_fault *fault, struct err *err);
+
+/* capture.c: the steps of a segment that does not run on the host. */
+int cuda_segment_enqueue(struct backend_program *program, struct cuda_segment *segment, struct err *err);
+
+/* timeline.c: nothing where nobody traces. Each mark is followed by its end. */
+enum cuda_mark { CUDA_MARK_UP, CUDA_MARK_COMPUTE = 2, CUDA_MARK_DOWN = 4, CUDA_MARKS = 6 };
+void cuda_timeline_open(struct backend_program *program);
+void cuda_timeline_close(struct backend_program *program);
+void cuda_timeline_begin(struct backend_program *program);
+void cuda_timeline_mark(struct backend_program *program, const struct cuda_segment *segment,
+                        enum cuda_mark mark);
+void cuda_timeline_end(struct backend_program *program, const struct backend_run *run);
 
 /* run.c */
 int cuda_run(struct backend_program *program, const struct backend_run *run, struct err *err);

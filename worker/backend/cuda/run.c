@@ -1,22 +1,10 @@
 /* One execution: segment after segment is enqueued while the copies of those before go on. */
-#include "common/log.h"
 #include "worker/backend/cuda/program.h"
 
-/* Enqueues the steps of a segment, whose bytes and weights are there when compute comes to them. */
-static int steps_enqueue(struct backend_program *program, const struct cuda_segment *segment,
-                         struct err *err) {
-  for (int s = segment->begin; s < segment->end; s++) {
-    const struct cuda_step *step = program->steps[s];
-    if (step->kind == CUDA_STEP_DEVICE && step->enqueue(program, step, program->compute, err))
-      return err->code;
-  }
-  return cuda_check(NULL, cudaPeekAtLastError(), "start its kernels", err);
-}
-
-static int steps_run(struct backend_program *program, const struct cuda_segment *segment,
+static int steps_run(struct backend_program *program, struct cuda_segment *segment,
                      const struct backend_run *run, struct err *err) {
   if (!segment->is_host)
-    return steps_enqueue(program, segment, err);
+    return cuda_segment_enqueue(program, segment, err);
   for (int s = segment->begin; s < segment->end; s++) {
     const struct cuda_step *step = program->steps[s];
     if (step->kind == CUDA_STEP_HOST && cuda_host_run(program, step, run, err))
@@ -48,15 +36,23 @@ static int deliver(struct backend_program *program, const struct backend_run *ru
   return ERR_OK;
 }
 
+static int segment_run(struct backend_program *program, int k, const struct backend_run *run,
+                       struct err *err) {
+  struct cuda_segment *segment = &program->segments[k];
+  if (cuda_upload_weights(program, segment, run, err) || await_copies(program, k, run, err))
+    return err->code;
+  cuda_timeline_mark(program, segment, CUDA_MARK_COMPUTE);
+  if (steps_run(program, segment, run, err))
+    return err->code;
+  cuda_timeline_mark(program, segment, CUDA_MARK_COMPUTE + 1);
+  return cuda_delivery_start(program, segment, run, err);
+}
+
 static int segments_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
   int next = 0;
-  for (int k = 0; k < program->n_segments; k++) {
-    struct cuda_segment *segment = &program->segments[k];
-    if (cuda_upload_weights(program, segment, run, err) || await_copies(program, k, run, err) ||
-        steps_run(program, segment, run, err) || cuda_delivery_start(program, segment, run, err) ||
-        deliver(program, run, k + 1, false, &next, err))
+  for (int k = 0; k < program->n_segments; k++)
+    if (segment_run(program, k, run, err) || deliver(program, run, k + 1, false, &next, err))
       return err->code;
-  }
   return deliver(program, run, program->n_segments, true, &next, err);
 }
 
@@ -82,9 +78,14 @@ static void drain(struct backend_program *program) {
 
 int cuda_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
   backend_thread_init();
+  if (program->n_segments == 0)
+    return ERR_OK;
   if (cuda_device_use(program->view.options.device, err))
     return err->code;
+  cuda_timeline_begin(program);
   if (cuda_upload_begin(program, run, err) || segments_run(program, run, err) || run_end(program, err))
     drain(program);
+  else
+    cuda_timeline_end(program, run);
   return err->code;
 }

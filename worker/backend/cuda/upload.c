@@ -11,6 +11,7 @@ static int copy_up(struct backend_program *program, void *to, const void *from, 
 
 int cuda_upload_begin(struct backend_program *program, const struct backend_run *run, struct err *err) {
   const struct graph *graph = program->graph;
+  cuda_timeline_mark(program, &program->segments[0], CUDA_MARK_UP);
   program->pinned->context = (struct cuda_context){
       .seed = run->context.seed, .step = run->context.step, .microbatch = run->context.microbatch};
   int code = copy_up(program, &program->words->context, &program->pinned->context,
@@ -47,9 +48,9 @@ static int fill(struct backend_program *program, struct cuda_buffer *buffer, con
   return code;
 }
 
-/* Of a value that the segment is the first to read. */
-static int upload_value(struct backend_program *program, int value, const struct backend_run *run,
-                        struct err *err) {
+/* Of a value that the segment is the first to read. *is_begun: a copy of the segment's was enqueued. */
+static int upload_value(struct backend_program *program, const struct cuda_segment *segment, int value,
+                        const struct backend_run *run, bool *is_begun, struct err *err) {
   const void *own = program->graph->values[value].data, *data = own;
   int b = program->values[value].buffer;
   if (run->weights && run->weights[value]) {
@@ -59,6 +60,9 @@ static int upload_value(struct backend_program *program, int value, const struct
   }
   if (b < 0 || is_fresh(&program->buffers[b], data, own, run))
     return ERR_OK;
+  if (!*is_begun)
+    cuda_timeline_mark(program, segment, CUDA_MARK_UP);
+  *is_begun = true;
   program->buffers[b].filled_from = NULL;
   if (fill(program, &program->buffers[b], data, err))
     return err->code;
@@ -69,11 +73,15 @@ static int upload_value(struct backend_program *program, int value, const struct
 
 int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment,
                         const struct backend_run *run, struct err *err) {
+  bool is_begun = segment == program->segments; /* inputs come before the first */
   for (int w = 0; w < segment->n_weights; w++)
-    if (upload_value(program, segment->weights[w], run, err))
+    if (upload_value(program, segment, segment->weights[w], run, &is_begun, err))
       return err->code;
   if (run->is_cancelled && run->is_cancelled(run->user))
     return err_set(err, ERR_CANCELLED, "the execution was cancelled");
+  if (!is_begun)
+    return ERR_OK;
+  cuda_timeline_mark(program, segment, CUDA_MARK_UP + 1);
   if (cuda_check(NULL, cudaEventRecord(segment->arrived, program->up), "record an event", err))
     return err->code;
   return cuda_check(NULL, cudaStreamWaitEvent(program->compute, segment->arrived, 0), "order its streams",

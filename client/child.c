@@ -91,13 +91,20 @@ static void child_become(const struct child *child, pid_t parent, int log_fd, in
   _exit(127);
 }
 
+bool child_cannot_work(const struct child *child) {
+  return child->role == CHILD_WORKER && WIFEXITED(child->status) && WEXITSTATUS(child->status) == 2;
+}
+
 int child_explain(const struct child *child, struct err *err) {
-  char line[512], how[64];
+  static const char prefix[] = "weir-worker: ";
+  char line[1024], how[64];
   if (WIFSIGNALED(child->status))
     snprintf(how, sizeof how, "killed by signal %d", WTERMSIG(child->status));
   else
     snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(child->status));
   log_last_line(child->log, line, sizeof line);
+  if (child_cannot_work(child) && strncmp(line, prefix, strlen(prefix)) == 0)
+    return err_set(err, ERR_INVALID, "%s", line + strlen(prefix));
   return err_set(err, ERR_INTERNAL, "%s died (%s): %s (see %s)", child->name, how,
                  line[0] ? line : "its log is empty", child->log);
 }

@@ -38,7 +38,11 @@ void child_argument(struct child *child, const char *format, ...) __attribute__(
    -1: none. Errors: IO. A failed exec is a line in the log and exit status 127. */
 int child_start(struct child *child, int keep_fd, struct err *err);
 
-/* "worker-2 died (killed by signal 9): LAST LINE (see LOG)" into err, as INTERNAL. */
+/* A worker that has ended because this machine lacks what it was asked to work on (exit status 2). */
+bool child_cannot_work(const struct child *child);
+
+/* "worker-2 died (killed by signal 9): LAST LINE (see LOG)" into err, as INTERNAL; of one that cannot work
+   the line alone, as INVALID. */
 int child_explain(const struct child *child, struct err *err);
 
 /* Where the program `name` is: beside this executable, else on PATH. Freed by the caller. Errors: NOT_FOUND.

@@ -39,11 +39,14 @@ static bool is_folder(const char *name) {
 static int start_cluster(struct asked *asked, struct err *err) {
   const struct args *args = asked->args;
   const char *folder = args_text(args, "data-root");
+  struct launcher_options workers = {.workers = (int)args_count(args, "workers"),
+                                     .threads = (int)args_count(args, "threads"),
+                                     .device = args_text(args, "device")};
   char *data_root = realpath(folder, NULL);
   if (!data_root)
     return err_errno(err, errno, "--data-root %s", folder);
-  private_cluster_start(&asked->cluster, (int)args_count(args, "workers"), (int)args_count(args, "threads"),
-                        data_root, &asked->connection, err);
+  workers.data_root = data_root;
+  private_cluster_start(&asked->cluster, &workers, &asked->connection, err);
   free(data_root);
   return err->code;
 }
@@ -171,6 +174,11 @@ static const struct option_def eval_options[] = {
      .most = 1024,
      .help = "of a folder: executors of each worker. Default: this machine's cores, shared out among the "
              "workers."},
+    {.name = "device",
+     .kind = OPTION_TEXT,
+     .value = "DEVICE",
+     .help = "of a folder: what the workers compute on: cpu, cuda, cuda:N, cuda:N,N... or auto. Default: "
+             "$WEIR_DEVICE, else auto: all GPUs, or else the CPU."},
     {.name = "data-root",
      .kind = OPTION_TEXT,
      .value = "DIR",

@@ -90,6 +90,10 @@ static void print_totals(const struct inspection *inspection) {
          "each optimizer slot as much again\n",
          output_bytes(memory->weights_bytes, a), output_bytes(memory->gradients_bytes, b),
          output_bytes(memory->gradients_bytes, c));
+  if (inspection->spec)
+    printf("computation    %s, %s; collective %s\n", inspection->spec->train->precision,
+           inspection->spec->train->deterministic ? "deterministic" : "not deterministic",
+           inspection->spec->train->collective);
   if (inspection->n_batch_norms)
     printf("batch norm     %d of %d train (model.batch_norm: %s)\n", inspection->n_training_batch_norms,
            inspection->n_batch_norms, inspection->spec ? inspection->spec->model->batch_norm : "auto");

@@ -53,6 +53,11 @@ static json_t *memory_json(const struct model_memory *memory) {
                    "gradients_bytes", (json_int_t)memory->gradients_bytes);
 }
 
+static json_t *computation_json(const Weir__TrainSpec *train) {
+  return json_pack("{s:s, s:b, s:s}", "precision", train->precision, "deterministic", train->deterministic,
+                   "collective", train->collective);
+}
+
 void inspection_print_json(const struct inspection *inspection, FILE *file) {
   const struct model *model = inspection->model;
   json_t *root = json_pack("{s:o, s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:I, s:i, s:i, s:i}", "layers",
@@ -63,6 +68,8 @@ void inspection_print_json(const struct inspection *inspection, FILE *file) {
                            (json_int_t)model->n_blocks, "batch", (json_int_t)inspection->samples,
                            "batch_norms", inspection->n_batch_norms, "training_batch_norms",
                            inspection->n_training_batch_norms, "lost_parameters", model->train->n_lost);
+  if (inspection->spec)
+    json_object_set_new(root, "computation", computation_json(inspection->spec->train));
   json_dumpf(root, file, JSON_INDENT(2));
   fprintf(file, "\n");
   json_decref(root);

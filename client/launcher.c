@@ -34,6 +34,7 @@ struct launcher {
   char **environment; /* of the children: ours and the store */
   char *store;        /* its last entry but NULL */
   char *data_root;
+  char *device, *trace; /* NULL: not given */
   pthread_t supervisor;
   bool is_supervised;
 
@@ -43,6 +44,7 @@ struct launcher {
   int n_children;
   const struct child *lost; /* whose death was final; NULL: none */
   bool is_stopping;
+  bool is_complete; /* all have joined once */
 };
 
 static int launcher_prepare(struct launcher *launcher, struct err *err);
@@ -55,6 +57,8 @@ static int launcher_start_child(struct launcher *launcher, struct child *child, 
                                 struct err *err);
 static void launcher_set_environment(struct launcher *launcher);
 static void child_set_arguments(const struct launcher *launcher, struct child *child, int announce_fd);
+static void worker_set_arguments(const struct launcher *launcher, struct child *child);
+static void launcher_set_complete(struct launcher *launcher);
 static int count_members(struct connection *connection, int *n_servers, int *n_workers, struct err *err);
 static void *supervise(void *arg);
 static void child_died_locked(struct launcher *launcher, pid_t pid, int status);
@@ -77,6 +81,8 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   struct launcher *launcher = mem_new(sizeof *launcher);
   launcher->options = *options;
   launcher->data_root = mem_strdup(options->data_root);
+  launcher->device = options->device ? mem_strdup(options->device) : NULL;
+  launcher->trace = options->trace ? mem_strdup(options->trace) : NULL;
   pthread_mutex_init(&launcher->lock, NULL);
   pthread_cond_init(&launcher->changed, NULL);
   if (launcher_prepare(launcher, err) || launcher_start_coordinator(launcher, err) ||
@@ -225,6 +231,7 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
   if (child->role == CHILD_WORKER) {
     child_argument(child, "--threads=%d", launcher->options.threads);
     child_argument(child, "--data-root=%s", launcher->data_root);
+    worker_set_arguments(launcher, child);
   } else {
     child_argument(child, child->role == CHILD_COORDINATOR ? "--role=coordinator" : "--role=parameters");
     child_argument(child, "--listen=127.0.0.1:%d", child->port);
@@ -233,6 +240,51 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
   }
   if (child->role != CHILD_COORDINATOR)
     child_argument(child, "--coordinator=%s", launcher->address);
+}
+
+/* Of several GPUs, worker i of n gets i, i + n, ...; where there are more workers than GPUs, some share one.
+ */
+static void worker_set_arguments(const struct launcher *launcher, struct child *child) {
+  int workers = launcher->options.workers;
+  int worker = (int)(child - launcher->children) - 1 - launcher->options.servers;
+  const char *trace = launcher->trace, *slash, *dot;
+  if (launcher->device) {
+    char *device = launcher_deal_device(launcher->device, worker, workers);
+    child_argument(child, "--device=%s", device);
+    free(device);
+  }
+  if (!trace)
+    return;
+  slash = strrchr(trace, '/');
+  dot = strrchr(slash ? slash : trace, '.');
+  if (workers == 1)
+    child_argument(child, "--trace=%s", trace);
+  else if (dot)
+    child_argument(child, "--trace=%.*s-%d%s", (int)(dot - trace), trace, worker + 1, dot);
+  else
+    child_argument(child, "--trace=%s-%d", trace, worker + 1);
+}
+
+char *launcher_deal_device(const char *device, int worker, int workers) {
+  static const char prefix[] = "cuda:";
+  const char *list = device + strlen(prefix);
+  char *copy, *rest, *word, *dealt = NULL;
+  int n = 1, at = 0;
+  if (workers == 1 || strncmp(device, prefix, strlen(prefix)) != 0)
+    return mem_strdup(device);
+  for (const char *c = list; *c; c++)
+    n += *c == ',';
+  copy = rest = mem_strdup(list);
+  while ((word = strsep(&rest, ","))) {
+    char *before = dealt;
+    if (n > workers ? at % workers == worker : at == worker % n)
+      dealt = before ? mem_printf("%s,%s", before, word) : mem_printf("%s%s", prefix, word);
+    if (dealt != before)
+      free(before);
+    at++;
+  }
+  free(copy);
+  return dealt;
 }
 
 const char *launcher_address(const struct launcher *launcher) {
@@ -253,8 +305,10 @@ int launcher_wait_members(struct launcher *launcher, struct connection *connecti
     if (count_members(connection, &n_servers, &n_workers, err) && !err_is_retryable(err->code))
       return err->code;
     if (err->code == ERR_OK && n_servers >= launcher->options.servers &&
-        n_workers >= launcher->options.workers)
+        n_workers >= launcher->options.workers) {
+      launcher_set_complete(launcher);
       return ERR_OK;
+    }
     if (clock_now_ns() > until_ns && err->code) /* it was started, but does not lead */
       return err->code;
     if (clock_now_ns() > until_ns)
@@ -263,6 +317,12 @@ int launcher_wait_members(struct launcher *launcher, struct connection *connecti
                      MEMBERS_SECONDS);
     stop_wait(20);
   }
+}
+
+static void launcher_set_complete(struct launcher *launcher) {
+  pthread_mutex_lock(&launcher->lock);
+  launcher->is_complete = true;
+  pthread_mutex_unlock(&launcher->lock);
 }
 
 static int count_members(struct connection *connection, int *n_servers, int *n_workers, struct err *err) {
@@ -310,6 +370,8 @@ void launcher_stop(struct launcher *launcher) {
   free(launcher->environment);
   free(launcher->store);
   free(launcher->data_root);
+  free(launcher->device);
+  free(launcher->trace);
   pthread_mutex_destroy(&launcher->lock);
   pthread_cond_destroy(&launcher->changed);
   free(launcher);
@@ -356,7 +418,7 @@ static void child_died_locked(struct launcher *launcher, pid_t pid, int status) 
 static bool child_restart_locked(struct launcher *launcher, struct child *child) {
   struct err err = ERR_NONE;
   uint64_t now_ns = clock_now_ns(), until_ns;
-  if (!launcher->options.restart || has_left(child))
+  if (!launcher->options.restart || has_left(child) || child_cannot_work(child))
     return false;
   if (child->role == CHILD_COORDINATOR && child->port == 0) /* it never listened */
     return false;
@@ -377,10 +439,13 @@ static bool has_left(const struct child *child) {
   return child->role == CHILD_WORKER && child->status == 0;
 }
 
-/* Without this child the run cannot go on: one that dies over and over, the coordinator, or the last of its
-   role. */
+/* Without this child the run cannot go on: one that dies over and over, the coordinator, the last of its
+   role, or a worker that was asked for and cannot work. */
 static bool is_final_locked(const struct launcher *launcher, const struct child *child) {
-  if (child->role == CHILD_COORDINATOR || (launcher->options.restart && !has_left(child)))
+  bool can_not = child_cannot_work(child);
+  if (child->role == CHILD_COORDINATOR || (can_not && !launcher->is_complete))
+    return true;
+  if (launcher->options.restart && !has_left(child) && !can_not)
     return true;
   for (int i = 0; i < launcher->n_children; i++)
     if (launcher->children[i].role == child->role && launcher->children[i].pid > 0)

@@ -28,16 +28,15 @@ static int make_folder(struct private_cluster *cluster, struct err *err) {
   return err->code;
 }
 
-int private_cluster_start(struct private_cluster *cluster, int workers, int threads, const char *data_root,
+int private_cluster_start(struct private_cluster *cluster, const struct launcher_options *workers,
                           struct connection *connection, struct err *err) {
-  struct launcher_options options = {.data_root = data_root,
-                                     .servers = 1,
-                                     .workers = workers,
-                                     .threads = launcher_threads(threads, workers),
-                                     .restart = true};
+  struct launcher_options options = *workers;
   char *logs, *store;
   if (make_folder(cluster, err))
     return err->code;
+  options.servers = 1;
+  options.restart = true;
+  options.threads = launcher_threads(workers->threads, workers->workers);
   options.logs = logs = mem_printf("%s/logs", cluster->folder);
   options.store = store = mem_printf("file://%s/store", cluster->folder);
   if (launcher_start(&options, &cluster->launcher, err) == 0 &&

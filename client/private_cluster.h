@@ -9,10 +9,10 @@ struct private_cluster {
   struct launcher *launcher;
 };
 
-/* One server and so many workers of so many threads (0: see launcher_threads), which read data below
-   data_root. The connection is opened to it; all have joined. Errors: those of launcher_start and
-   launcher_wait_members. Zeroed before; stop is due all the same. */
-int private_cluster_start(struct private_cluster *cluster, int workers, int threads, const char *data_root,
+/* One server and the workers that `workers` asks for: how many, their threads (0: see launcher_threads),
+   device and data_root; all else of it is ours. The connection is opened to it; all have joined. Errors:
+   those of launcher_start and launcher_wait_members. Zeroed before; stop is due all the same. */
+int private_cluster_start(struct private_cluster *cluster, const struct launcher_options *workers,
                           struct connection *connection, struct err *err);
 /* Stops the processes and removes the folder. An error that came from a process's death is put as such. Safe
    on a zeroed one. */

@@ -62,6 +62,12 @@ static const struct option_def train_options[] = {
      .most = 1024,
      .help = "executors of each worker; a microbatch is computed by one of them. Default: this machine's "
              "cores, shared out among the workers."},
+    {.name = "device",
+     .kind = OPTION_TEXT,
+     .value = "DEVICE",
+     .help =
+         "what the workers compute on: cpu; cuda, the first GPU; cuda:N or cuda:N,N..., GPUs that are dealt "
+         "out to the workers; auto. Default: $WEIR_DEVICE, else auto: all GPUs, or else the CPU."},
     {.name = "data-root",
      .kind = OPTION_TEXT,
      .value = "DIR",
@@ -82,6 +88,12 @@ static const struct option_def train_options[] = {
      .value = "FILE",
      .help = "append one JSON object a line to FILE for each step and evaluation and for the end, beside "
              "DIR/metrics.jsonl."},
+    {.name = "trace",
+     .kind = OPTION_TEXT,
+     .value = "FILE.json",
+     .help =
+         "a timeline of what each worker does, for ui.perfetto.dev or chrome://tracing; of several workers "
+         "FILE-1.json, FILE-2.json, ..."},
     {.name = "from",
      .kind = OPTION_TEXT,
      .value = "FILE.safetensors",

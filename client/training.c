@@ -38,6 +38,8 @@ int training_launch(struct training *training, struct err *err) {
       .servers = (int)args_count(args, "servers"),
       .workers = workers,
       .threads = launcher_threads((int)args_count(args, "threads"), workers),
+      .device = args_text(args, "device"),
+      .trace = args_text(args, "trace"),
       .restart = !args_flag(args, "no-restart"),
   };
   launcher_start(&options, &training->launcher, err);
@@ -228,7 +230,7 @@ void training_stop(struct training *training, struct err *err) {
 }
 
 void training_print_resume(const struct training *training, FILE *file) {
-  static const char *const changed[] = {"out", "force", "resume", "from"};
+  static const char *const changed[] = {"out", "force", "resume", "from", "trace"};
   const struct args *args = training->args;
   print_quoted(file, program_invocation_name);
   fputs(" train ", file);

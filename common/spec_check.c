@@ -193,6 +193,18 @@ static int check_clipping(const Weir__TrainSpec *train, struct err *err) {
   return 0;
 }
 
+/* The backends that a collective names are the workers' (worker/collective/collective.def, weir-cuda.so). */
+static int check_computation(const Weir__TrainSpec *train, struct err *err) {
+  const char *precision = train->precision, *collective = train->collective;
+  if (strcmp(precision, "fp32") != 0 && strcmp(precision, "tf32") != 0 && strcmp(precision, "bf16") != 0)
+    return err_set(err, ERR_INVALID, "train.precision: '%.60s' is not known (known: bf16, fp32, tf32)",
+                   precision);
+  if (strcmp(collective, "none") != 0 && strcmp(collective, "nccl") != 0 && strcmp(collective, "shm") != 0)
+    return err_set(err, ERR_INVALID, "train.collective: '%.60s' is not known (known: nccl, none, shm)",
+                   collective);
+  return 0;
+}
+
 static int check_average(const Weir__AverageSpec *average, struct err *err) {
   if (!(average->decay >= 0 && average->decay <= 1))
     return bad(err, "train.average.decay", "must be from 0 to 1");
@@ -220,6 +232,8 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
   if (train->batch % train->microbatches)
     return err_set(err, ERR_INVALID, "train.microbatches: %u does not divide train.batch %u",
                    train->microbatches, train->batch);
+  if (check_computation(train, err))
+    return err->code;
   if (check_clipping(train, err) || (train->average && check_average(train->average, err)))
     return err->code;
   return check_optimizer(train->optimizer, err);

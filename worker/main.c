@@ -8,16 +8,17 @@
 
 #include "build_id.h"
 #include "common/rpc/address.h"
+#include "worker/trace.h"
 #include "worker/worker.h"
 
-enum { EXIT_USAGE = 2, THREADS_MAX = 1024 };
+enum { EXIT_LOST_DEVICE = 1, EXIT_USAGE = 2, THREADS_MAX = 1024 };
 
 static const char help[] =
     "weir-worker - computes the gradients of training runs for a Weir cluster\n"
     "\n"
     "USAGE\n"
     "  weir-worker [--coordinator HOST:PORT[,...]] [--data-root DIR] [--device DEVICE]\n"
-    "              [--threads N] [--backend NAME]\n"
+    "              [--threads N] [--backend NAME] [--trace FILE]\n"
     "\n"
     "DESCRIPTION\n"
     "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
@@ -41,6 +42,8 @@ static const char help[] =
     "                           cores)\n"
     "  --backend NAME           how a CPU computes: cpu, fast; ref, plain loops to compare with\n"
     "                           (default: cpu)\n"
+    "  --trace FILE             write a timeline of what it does to FILE, in Chrome's trace format: for\n"
+    "                           ui.perfetto.dev or chrome://tracing\n"
     "  --help                   this text\n"
     "  --version                the version, alone\n"
     "\n"
@@ -58,7 +61,8 @@ static const char help[] =
     "                           five seconds at the latest. A second one ends it at once.\n"
     "\n"
     "EXIT STATUS\n"
-    "  0 it left; 2 wrong usage, or a device that this machine does not have\n"
+    "  0 it left; 1 it left because its device had failed; 2 wrong usage, or a device that this machine does "
+    "not have\n"
     "\n"
     "EXAMPLE\n"
     "  weir-worker --coordinator 10.0.0.5:7070 --data-root /usr/share/datasets --threads 8\n";
@@ -104,6 +108,7 @@ enum option_key {
   OPTION_DEVICE,
   OPTION_THREADS,
   OPTION_BACKEND,
+  OPTION_TRACE,
   OPTION_HELP,
   OPTION_VERSION
 };
@@ -114,6 +119,7 @@ static const struct option options[] = {
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"threads", required_argument, NULL, OPTION_THREADS},
     {"backend", required_argument, NULL, OPTION_BACKEND},
+    {"trace", required_argument, NULL, OPTION_TRACE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -134,6 +140,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       status = threads_read(optarg, &worker->threads);
     else if (key == OPTION_BACKEND)
       backend = optarg;
+    else if (key == OPTION_TRACE)
+      worker->trace = optarg;
     else if (key == OPTION_HELP || key == OPTION_VERSION) {
       fputs(key == OPTION_HELP ? help : "weir-worker " WEIR_BUILD "\n", stdout);
       *is_answered = true;
@@ -162,6 +170,11 @@ int main(int argc, char **argv) {
     fprintf(stderr, "weir-worker: --coordinator: %s\n", err.text);
     return EXIT_USAGE;
   }
-  worker_serve(&worker);
-  return 0;
+  if (worker.trace && trace_open(worker.trace, &err)) {
+    fprintf(stderr, "weir-worker: --trace: %s\n", err.text);
+    return EXIT_USAGE;
+  }
+  status = worker_serve(&worker) ? 0 : EXIT_LOST_DEVICE;
+  trace_close();
+  return status;
 }

@@ -32,6 +32,7 @@ struct worker {
   struct rpc_client *client;
   struct member *member;
   pthread_t signals;
+  bool has_lost_device; /* atomic */
 
   char *id;        /* of the newest membership; worker_serve's thread */
   bool is_member;  /* likewise */
@@ -41,7 +42,7 @@ struct worker {
   pthread_cond_t changed;
   struct event *first, *last;
   uint64_t events_come, events_done;
-  bool is_leaving; /* a signal came */
+  bool is_leaving; /* a signal came, or the device was lost */
   bool is_ending;  /* nobody acts on events any more */
 };
 
@@ -88,7 +89,7 @@ static void event_free(struct event *event) {
   free(event);
 }
 
-void worker_serve(const struct worker_options *options) {
+bool worker_serve(const struct worker_options *options) {
   struct worker worker = {.options = options};
   sigset_t set;
   sigemptyset(&set);
@@ -115,6 +116,7 @@ void worker_serve(const struct worker_options *options) {
   pthread_cond_destroy(&worker.changed);
   pthread_mutex_destroy(&worker.lock);
   free(worker.id);
+  return !worker.has_lost_device;
 }
 
 /* The number of the event. */
@@ -170,7 +172,7 @@ static void on_lost(void *user, const struct err *err) {
   pthread_mutex_unlock(&worker->lock);
 }
 
-/* SIGUSR1 is ours: worker_serve ends the thread with it. */
+/* SIGUSR1 is ours: worker_serve ends the thread with it, on_device_lost tells it. */
 static void *signals_main(void *argument) {
   struct worker *worker = argument;
   bool is_ending = false;
@@ -184,7 +186,7 @@ static void *signals_main(void *argument) {
     pthread_mutex_lock(&worker->lock);
     if (number != SIGUSR1 && worker->is_leaving)
       _exit(128 + number);
-    worker->is_leaving |= number != SIGUSR1;
+    worker->is_leaving |= number != SIGUSR1 || __atomic_load_n(&worker->has_lost_device, __ATOMIC_ACQUIRE);
     is_ending = number == SIGUSR1 && worker->is_ending;
     pthread_cond_broadcast(&worker->changed);
     pthread_mutex_unlock(&worker->lock);
@@ -197,6 +199,13 @@ static void worker_send(void *user, const Weir__MemberMessage *message) {
   int code = member_send(worker->member, message);
   if (code)
     log_event(LOG_WARN, "worker", "not_told", "code=%s", err_name(code));
+}
+
+/* Takes no lock: on_hello takes the run's under ours. */
+static void on_device_lost(void *user) {
+  struct worker *worker = user;
+  __atomic_store_n(&worker->has_lost_device, true, __ATOMIC_RELEASE);
+  pthread_kill(worker->signals, SIGUSR1);
 }
 
 static void worker_set_run(struct worker *worker, struct run *run) {
@@ -231,6 +240,7 @@ static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
                                                          .device_bytes = device->memory_bytes,
                                                          .readers = worker->options->threads,
                                                          .send = worker_send,
+                                                         .device_lost = on_device_lost,
                                                          .user = worker},
                                    load));
 }

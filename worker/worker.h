@@ -9,12 +9,14 @@ struct worker_options {
   const char *coordinator; /* HOST:PORT, or several parted by commas */
   const char *data_root;
   struct device_choice device;
-  int threads; /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
+  const char *trace; /* the file of its timeline; NULL: none */
+  int threads;       /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
 };
 
-/* Serves until SIGTERM or SIGINT, then leaves the cluster: says so, and returns once its work was given to
-   others (at most 5 s). A second signal ends the process at once. To be called before any thread is started.
- */
-void worker_serve(const struct worker_options *options);
+/* Serves until SIGTERM or SIGINT, or until its device fails, then leaves the cluster: says so, and returns
+   once its work was given to others (at most 5 s). A second signal ends the process at once. False: the
+   device has failed, and this process can no longer use it. To be called before any thread is started that
+   does not block all signals. */
+bool worker_serve(const struct worker_options *options);
 
 #endif

@@ -88,15 +88,17 @@ static char *reference_mismatch(const struct run *run, const struct member *work
     return mem_printf(
         "%s (%s) has a dataset of hash %.128s, %s of %s: the data must be the same on all workers",
         worker->id, worker->host, loaded->dataset_sha256, reference->worker, reference->dataset_sha256);
-  if (!reference->fingerprint)
+  if (!reference->fingerprint || !run->spec->train->deterministic)
     return NULL;
   if (strcmp(worker->fingerprint, reference->fingerprint))
-    return mem_printf("%s (%s) is '%s', %s is '%s': workers of a run must be of one kind", worker->id,
-                      worker->host, worker->fingerprint, reference->worker, reference->fingerprint);
+    return mem_printf("%s (%s) is '%s', %s is '%s': workers of a run must be of one kind, or "
+                      "train.deterministic false",
+                      worker->id, worker->host, worker->fingerprint, reference->worker,
+                      reference->fingerprint);
   if (strcmp(loaded->probe_sha256, reference->probe_sha256))
     return mem_printf(
         "%s (%s) computes a probe gradient of hash %.128s, %s of %s: workers of a run must compute "
-        "the same bits",
+        "the same bits, or train.deterministic be false",
         worker->id, worker->host, loaded->probe_sha256, reference->worker, reference->probe_sha256);
   return NULL;
 }

@@ -243,8 +243,9 @@ static bool has_refused(const struct run *run, const struct member *member) {
   return false;
 }
 
-/* Every server that is of the first one's kind serves the incarnation from its beginning to its end. Those of
-   the one before let go of the run, if they are not told to load it anew. */
+/* Every server that is of the first one's kind (in a run that is deterministic) serves the incarnation from
+   its beginning to its end. Those of the one before let go of the run, if they are not told to load it anew.
+ */
 static void load_servers(struct coordinator *coordinator, struct run *run) {
   struct member **chosen;
   int n = 0;
@@ -284,7 +285,8 @@ static struct member **choose_servers(const struct coordinator *coordinator, con
     struct member *member = coordinator->members[i];
     if (!may_own_blocks(coordinator, member, has_others))
       continue;
-    if (*n == 0 || strcmp(member->fingerprint, chosen[0]->fingerprint) == 0)
+    if (*n == 0 || !run->spec->train->deterministic ||
+        strcmp(member->fingerprint, chosen[0]->fingerprint) == 0)
       chosen[(*n)++] = member;
     else
       log_event(LOG_WARN, "coordinator", "server_left_out",

@@ -18,6 +18,8 @@ import traceback
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("WEIR_BUILD_DIR", "build"))
 PEER_PYTHON = os.path.join(ROOT, "build", "venv", "bin", "python")
+# What the machine has is not what most tests are about; those that are name a device.
+os.environ.setdefault("WEIR_DEVICE", "cpu")
 DATA = "/usr/share/datasets/fashion-mnist"
 # Sanitizers and busy machines make everything slower; no test passes because of a time.
 PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "120"))
@@ -193,8 +195,9 @@ class Cluster:
         """Another process at the address of one that has died."""
         self.servers[number] = self.start_server(listen=self.servers[number][1])
 
-    def add_worker(self, threads=1, coordinator=None):
-        worker = Process(program("weir-worker"), "--coordinator", coordinator or self.address, "--threads", threads)
+    def add_worker(self, threads=1, coordinator=None, options=(), **process):
+        worker = Process(program("weir-worker"), "--coordinator", coordinator or self.address, "--threads", threads,
+                         *options, **process)
         self.processes.append(worker)
         self.workers.append(worker)
         return worker

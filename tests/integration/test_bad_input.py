@@ -290,7 +290,7 @@ def test_a_run_that_diverges_fails_and_says_where():
 
 
 def test_a_worker_that_cannot_work_here_says_so():
-    for option, value in (("--device", "cuda"), ("--data-root", "/does/not/exist"), ("--threads", "0")):
+    for option, value in (("--device", "gpu"), ("--data-root", "/does/not/exist"), ("--threads", "0")):
         done = subprocess.run([program("weir-worker"), option, value], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and option in done.stderr, done
 

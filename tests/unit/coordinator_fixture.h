@@ -62,6 +62,7 @@ struct fixture {
   Weir__CheckpointSpec *checkpoint; /* of runs submitted; NULL: one that is never due */
   Weir__EvalSpec *eval;             /* likewise; NULL: none */
   bool trains_nothing;              /* runs submitted have no steps */
+  bool admits_any;                  /* runs submitted have deterministic: false */
   bool is_store_away;               /* saves that are waited for are not answered */
   bool has_awaited;
   uint64_t incarnation; /* in what members say */
@@ -433,6 +434,8 @@ static inline void submit(struct fixture *f, const char *id, uint32_t min, uint3
   train.has_steps = train.has_batch = train.has_microbatches = true;
   train.steps = f->trains_nothing ? 0 : STEPS;
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
+  train.has_deterministic = f->admits_any;
+  train.deterministic = !f->admits_any;
   train.batch = BATCH;
   train.microbatches = MICROBATCHES;
   optimizer.name = "sgd";

@@ -291,6 +291,7 @@ static void a_worker_that_differs_is_refused_with_both_sides_named(void **state)
   assert_string_equal(worker_row(f, W3).state, "refused");
   assert_non_null(strstr(worker_row(f, W3).message, "build-1"));
   assert_non_null(strstr(worker_row(f, W3).message, "build-2"));
+  assert_non_null(strstr(worker_row(f, W3).message, "train.deterministic false"));
   assert_string_equal(f->told[W3].unload, RUN);
   assert_string_equal(f->told[W3].load, ""); /* not asked again */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -306,6 +307,27 @@ static void a_worker_that_differs_is_refused_with_both_sides_named(void **state)
   assert_string_equal(worker_row(f, 12).state, "refused");
   assert_non_null(strstr(worker_row(f, 12).message, "other bits"));
   assert_non_null(strstr(worker_row(f, 12).message, "of probe"));
+}
+
+static void
+a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_data(void **state) {
+  struct fixture *f = *state;
+  f->admits_any = true;
+  server_joins(f, S1);
+  join(f, S2, WEIR__ROLE__SERVER, 0, "build-2");
+  worker_joins(f, W1, 1);
+  submit(f, RUN, 1, 0);
+  worker_loads(f, W1, RUN);
+  assert_int_equal(f->told[S2].load_servers, 2);
+  server_loads(f, S1, RUN);
+  server_loads(f, S2, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  join(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
+  loads_and_probes(f, W3, RUN, "data", SAMPLES, "other bits");
+  assert_string_equal(worker_row(f, W3).state, "ready");
+  worker_joins(f, 10, 1);
+  loads(f, 10, RUN, "other data", SAMPLES);
+  assert_string_equal(worker_row(f, 10).state, "refused");
 }
 
 static void bad_input_fails_the_run_once_nobody_may_think_otherwise(void **state) {
@@ -517,6 +539,7 @@ int main(void) {
       TEST(a_drained_worker_hands_over_then_unloads),
       TEST(a_run_without_workers_waits_and_goes_on),
       TEST(a_worker_that_differs_is_refused_with_both_sides_named),
+      TEST(a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_data),
       TEST(bad_input_fails_the_run_once_nobody_may_think_otherwise),
       TEST(a_machine_that_cannot_is_not_bad_input),
       TEST(a_worker_that_refused_lets_go_of_the_run),

@@ -25,7 +25,10 @@ static const char server_script[] =
     "esac; done\n"
     "case $* in *parameters*) [ -z \"$SERVER_FAILS\" ] || { echo no luck; exit 3; };; esac\n"
     "exec sleep 1000\n";
-static const char worker_script[] = "#!/bin/sh\necho pid $$\necho $*\nexec sleep 1000\n";
+static const char worker_script[] =
+    "#!/bin/sh\necho pid $$\necho $*\n"
+    "[ -z \"$WORKER_CANNOT\" ] || { echo weir-worker: --device cuda: no driver; exit 2; }\n"
+    "exec sleep 1000\n";
 
 static char folder[] = "/tmp/weir-launcher-XXXXXX";
 
@@ -192,7 +195,41 @@ static void without_restart_the_others_go_on(void **state) {
   launcher_stop(launcher);
 }
 
-/* The last test: a stop stays. */
+static void gpus_are_dealt_out_to_the_workers(void **state) {
+  static const struct {
+    const char *device;
+    int worker, workers;
+    const char *dealt;
+  } cases[] = {{"cuda:4,5,6", 0, 1, "cuda:4,5,6"},
+               {"cuda:4,5,6", 0, 2, "cuda:4,6"},
+               {"cuda:4,5,6", 1, 2, "cuda:5"},
+               {"cuda:4,5", 1, 2, "cuda:5"},
+               {"cuda:4,5", 2, 3, "cuda:4"},
+               {"cuda:7", 1, 2, "cuda:7"},
+               {"cuda", 1, 2, "cuda"},
+               {"auto", 1, 2, "auto"},
+               {"cuda:", 1, 2, "cuda:"},
+               {"cuda:0,", 1, 2, "cuda:"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *dealt = launcher_deal_device(cases[i].device, cases[i].worker, cases[i].workers);
+    assert_string_equal(dealt, cases[i].dealt);
+    free(dealt);
+  }
+}
+
+static void workers_are_told_their_device_and_the_file_of_their_timeline(void **state) {
+  struct launcher *launcher = start((struct launcher_options){
+      .workers = 2, .threads = 1, .device = "cuda:0,1", .trace = "some.where/time.json"});
+  (void)state;
+  logged_pid("worker-1", 7);
+  logged_pid("worker-2", 3);
+  wait_logged("worker-1", "--device=cuda:0 --trace=some.where/time-1.json", 1);
+  wait_logged("worker-2", "--device=cuda:1 --trace=some.where/time-2.json", 1);
+  launcher_stop(launcher);
+}
+
+/* The last but one: a stop stays. */
 static void a_server_that_dies_over_and_over_is_final_and_its_last_words_are_shown(void **state) {
   struct launcher *launcher;
   struct err err = ERR_NONE;
@@ -207,6 +244,23 @@ static void a_server_that_dies_over_and_over_is_final_and_its_last_words_are_sho
   launcher_stop(launcher);
 }
 
+/* The stop of the test before stays: nothing says when this one comes. */
+static void a_worker_that_cannot_work_here_is_final_and_its_line_is_the_error(void **state) {
+  struct launcher *launcher;
+  struct err err = ERR_NONE;
+  (void)state;
+  setenv("WORKER_CANNOT", "1", 1);
+  launcher = start((struct launcher_options){.servers = 1, .workers = 1, .threads = 1, .restart = true});
+  for (int attempt = 0; attempt < 800 && err.code != ERR_INVALID; attempt++) {
+    usleep(10000);
+    launcher_explain(launcher, &err);
+  }
+  assert_int_equal(err.code, ERR_INVALID);
+  assert_string_equal(err.text, "--device cuda: no driver");
+  launcher_stop(launcher);
+  unsetenv("WORKER_CANNOT");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_missing_program_is_named),
@@ -215,7 +269,10 @@ int main(void) {
       cmocka_unit_test(dead_servers_and_coordinators_are_started_again_where_they_listened),
       cmocka_unit_test(the_store_is_told_by_the_environment_alone),
       cmocka_unit_test(without_restart_the_others_go_on),
+      cmocka_unit_test(gpus_are_dealt_out_to_the_workers),
+      cmocka_unit_test(workers_are_told_their_device_and_the_file_of_their_timeline),
       cmocka_unit_test(a_server_that_dies_over_and_over_is_final_and_its_last_words_are_shown),
+      cmocka_unit_test(a_worker_that_cannot_work_here_is_final_and_its_line_is_the_error),
   };
   return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

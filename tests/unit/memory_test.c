@@ -131,6 +131,33 @@ static void a_run_that_does_not_fit_is_refused_with_a_microbatch_that_does(void 
   assert_int_equal(load_memory_check(&memory, &err), 0);
 }
 
+static void a_run_that_does_not_fit_on_a_gpu_is_refused_with_a_microbatch_that_does(void **state) {
+  const uint64_t mib = 1 << 20;
+  struct load_memory memory = {
+      .model = {.train_bytes = 640 * mib, .eval_bytes = 160 * mib, .weights_bytes = 10 * mib},
+      .device = "cuda:1",
+      .executors = 1,
+      .has_eval = true,
+      .batch = 96,
+      .microbatch_samples = 16,
+      .available_bytes = 820 * mib}; /* 800 + 2 * 10 */
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(load_memory_check(&memory, &err), 0);
+  memory.available_bytes -= mib;
+  assert_int_equal(load_memory_check(&memory, &err), ERR_NO_MEMORY);
+  assert_string_equal(err.text,
+                      "the run needs 820 MiB on cuda:1 (800 MiB of activations, 20 MiB of weights), "
+                      "and 819 MiB are available: microbatches of 12 samples would fit "
+                      "(train.microbatches: 8)");
+  /* The device knew better than the estimate. */
+  memory.available_bytes = 1000 * mib;
+  err_set(&err, ERR_NO_MEMORY, "cuda:1 is full");
+  assert_int_equal(load_memory_advise(&memory, &err), ERR_NO_MEMORY);
+  assert_string_equal(err.text,
+                      "cuda:1 is full: microbatches of 8 samples would fit (train.microbatches: 12)");
+}
+
 static void memory_that_is_not_there_is_refused(void **state) {
   struct err err = ERR_NONE;
   unsigned char *memory = backend_memory_new(3 << 20, &err);
@@ -162,6 +189,7 @@ int main(void) {
       cmocka_unit_test(this_machine_has_memory),
       cmocka_unit_test(the_estimate_is_within_a_factor_of_two_of_what_backends_take),
       cmocka_unit_test(a_run_that_does_not_fit_is_refused_with_a_microbatch_that_does),
+      cmocka_unit_test(a_run_that_does_not_fit_on_a_gpu_is_refused_with_a_microbatch_that_does),
       cmocka_unit_test(memory_that_is_not_there_is_refused),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

@@ -75,6 +75,9 @@ static void a_good_spec_is_read_whole(void **state) {
   assert_true(copy->train->seed == UINT64_MAX);
   assert_true(copy->train->optimizer->lr == 0.05 && copy->train->optimizer->nesterov);
   assert_string_equal(copy->train->mode, "sync");
+  assert_string_equal(copy->train->precision, "fp32");
+  assert_string_equal(copy->train->collective, "none");
+  assert_true(copy->train->deterministic);
   assert_string_equal(copy->train->schedule->name, "constant");
   assert_int_equal(copy->workers->min, 1);
   spec_free(copy);
@@ -114,6 +117,10 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("[\"pos_*\", head]", "[\"\"]", "model.frozen: a pattern has from 1 to 255 letters");
   refuse("{scale: 0.5}", "{scale: 1, normalize: {mean: [0], std: [1]}}", "exactly one transform");
   refuse("std: [1, 2]", "std: [0, 2]", "data.transforms.normalize");
+  refuse("epochs: 2.5", "epochs: 2\n  precision: fp16",
+         "train.precision: 'fp16' is not known (known: bf16, ");
+  refuse("epochs: 2.5", "epochs: 2\n  collective: gloo",
+         "train.collective: 'gloo' is not known (known: nccl");
 }
 
 static void what_mixes_samples_ends_the_transforms_of_training(void **state) {

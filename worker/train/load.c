@@ -16,6 +16,7 @@
 /* Few executors may be fast ones, for which one thread does not decode enough images. */
 enum { LOADER_THREADS_LEAST = 4 };
 
+static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train, struct err *err);
 static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
                              struct loaded *loaded, struct err *err);
 static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err);
@@ -33,7 +34,9 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
   if (!load->spec)
     return err_set(err, ERR_INVALID, "run '%s': the order to load it has no spec", load->run);
   out->spec = message_copy(load->spec);
-  if (spec_check(out->spec, err) || loaded_open_data(options, out, err)) {
+  if (spec_check(out->spec, err) == 0 && check_abilities(options, out->spec->train, err))
+    goto out; /* another worker may be able */
+  if (err->code || loaded_open_data(options, out, err)) {
     *is_bad_input = is_input_error(err);
     goto out;
   }
@@ -56,6 +59,20 @@ void loaded_close(struct loaded *loaded) {
   dataset_close(loaded->train);
   message_free(loaded->spec);
   *loaded = (struct loaded){0};
+}
+
+/* What GPUs alone can do is not asked of a CPU, unless the run takes whatever computes. */
+static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train,
+                           struct err *err) {
+  static const char remedy[] = "needs GPUs, or train.deterministic: false";
+  if (options->devices || !train->deterministic)
+    return ERR_OK;
+  if (strcmp(train->precision, "fp32") != 0)
+    return err_set(err, ERR_UNSUPPORTED, "this worker computes in fp32 only: train.precision %s %s",
+                   train->precision, remedy);
+  if (strcmp(train->collective, "nccl") == 0)
+    return err_set(err, ERR_UNSUPPORTED, "this worker has no GPU: train.collective nccl %s", remedy);
+  return ERR_OK;
 }
 
 static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err) {

@@ -239,6 +239,10 @@ void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) 
   run_set_phase_locked(run, RUN_FAILED);
   log_event(LOG_ERROR, "worker", "refused", "run=%s code=%s error=\"%s\"", run->load->run,
             err_name(err->code), err->text);
+  if (err->code == ERR_LOST_DEVICE) { /* the run is in order: any other worker may compute it */
+    run->options.device_lost(run->options.user);
+    return;
+  }
   refused.run = run->load->run;
   refused.incarnation = run->incarnation;
   refused.message = (char *)err->text;

@@ -21,6 +21,8 @@ struct run_options {
   int readers;                  /* threads that read ahead, at least */
   /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
   void (*send)(void *user, const Weir__MemberMessage *message);
+  /* Likewise, once, instead of a refusal: the device has failed, and others have to go on. */
+  void (*device_lost)(void *user);
   void *user;
 };
 

@@ -36,11 +36,12 @@ objects = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIBRARY_C = $(filter-out server/main.c worker/main.c client/main.c worker/backend/cuda/%,$(foreach d,common storage server worker client,$(call sources,$(d))))
 LIBRARY_O = $(call objects,$(LIBRARY_C))
 PROGRAMS = $(B)/weir $(B)/weir-server $(B)/weir-worker
-TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c)
+TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c tests/simulation/*_test.c)
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
 include worker/backend/cuda/cuda.mk
+include tests/simulation/cuda/simulation.mk
 
 $(B)/weir: $(B)/obj/client/main.o
 $(B)/weir-server: $(B)/obj/server/main.o
@@ -92,7 +93,7 @@ $(B)/tests/chaos/%.so: tests/chaos/%.c # preloaded into programs of any sanitize
 BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
 CRASH = $(B)/tests/chaos/crash_point.so $(B)/tests/chaos/store_crash
-tests: $(TESTS) $(CRASH) ## the test programs, without running them
+tests: $(TESTS) $(CRASH) $(SIMULATION) ## the test programs, without running them
 
 # Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs
 # them, and asks for sudo's password only on a terminal.

@@ -1,0 +1,31 @@
+# build/simulation/weir-cuda.so: the cuda backend on a simulated device, where the headers of CUDA are (the
+# toolkit's compiler is not needed). The host's compiler takes the .cu files, as C++.
+SIMULATION_H = cuda_runtime_api.h cublasLt.h cudnn.h nccl.h
+SIMULATION = $(if $(and $(filter x86_64,$(shell uname -m)),$(filter $(words $(SIMULATION_H)),\
+  $(words $(wildcard $(SIMULATION_H:%=$(CUDA_HOME)/include/%))))),$(B)/simulation/weir-cuda.so)
+SIMULATION_O = $(call objects,$(wildcard tests/simulation/cuda/*.c))
+SIMULATED_O = $(call objects,$(wildcard worker/backend/cuda/*.c)) \
+  $(patsubst %,$(B)/obj/simulation/%.o,$(wildcard worker/backend/cuda/*.cu))
+SIMULATION_CXXFLAGS = -std=gnu++17 -O2 -g -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing \
+  -fno-exceptions -fno-rtti -Wall -Wextra -Werror $(SANFLAGS) -include tests/simulation/cuda/device_simulation.h
+
+$(B)/obj/tests/simulation/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+
+$(B)/obj/simulation/%.cu.o: %.cu | $(B)/gen/.done
+	@echo "  CXX   $<"
+	@mkdir -p $(@D)
+	$(Q)g++ -x c++ $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(SIMULATION_CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/simulation/weir-cuda.so: $(SIMULATED_O) $(SIMULATION_O) $(B)/libweir.a
+	@echo "  LD    $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -shared $(if $(SAN),,-Xlinker -z -Xlinker defs) -Wl,--exclude-libs,ALL -o $@ $(SIMULATED_O) $(SIMULATION_O) \
+	  $(B)/libweir.a $(LDLIBS)
+
+# Its own test: right and wrong kernels, on the device alone. Without the headers it is a skip.
+$(B)/tests/simulation/%_test: $(B)/obj/tests/simulation/%_test.o $(if $(SIMULATION),\
+  $(B)/obj/simulation/tests/simulation/%_test.cu.o $(SIMULATION_O)) $(B)/libweir.a
+	@echo "  LD    $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a -lcmocka $(LDLIBS)
+$(B)/obj/tests/simulation/%.o: CPPFLAGS += $(if $(SIMULATION),-DWEIR_SIMULATION -isystem $(CUDA_HOME)/include)

@@ -8,10 +8,6 @@ const struct cuda_program_view *cuda_view(const struct backend_program *program)
   return &program->view;
 }
 
-struct cuda_chain **cuda_chain_slot(struct backend_program *program) {
-  return &program->chain;
-}
-
 struct cuda_buffer *cuda_root(const struct backend_program *program, int buffer) {
   return &program->buffers[program->buffers[buffer].root];
 }

@@ -15,10 +15,6 @@ static const struct cuda_kernel *const kernels[] = {
 #undef KERNEL
     NULL};
 
-__attribute__((weak)) void cuda_chain_flush(struct backend_program *program) {
-  CHECK(program->chain == NULL);
-}
-
 /* Who reads what last. */
 static int graph_survey(struct backend_program *program, struct err *err) {
   const struct graph *graph = program->graph;

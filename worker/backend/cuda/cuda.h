@@ -68,10 +68,7 @@ struct cuda_kernel {
 /* Elementwise nodes that follow each other become one step, which is appended when the chain is flushed. Who
    builds the program does so before every node whose kernel is not chained (or that has none), and at the
    end: nobody else meets a value that is still in a chain. */
-struct cuda_chain;
 void cuda_chain_flush(struct backend_program *program);
-/* Where the program keeps its open chain: NULL at first. */
-struct cuda_chain **cuda_chain_slot(struct backend_program *program);
 
 /* What kernels may read of a program. The rest is program.h's, for the files that build and run it. */
 struct cuda_program_view {

@@ -8,6 +8,11 @@ static bool is_class_loss(const struct node *node) {
   return strstr(node->op->name, "CrossEntropy") || strstr(node->op->name, "LikelihoodLoss");
 }
 
+/* Of integers: it has no other faults. */
+static bool is_division(const struct node *node) {
+  return strcmp(node->op->name, "Div") == 0 || strcmp(node->op->name, "Mod") == 0;
+}
+
 /* value is the label, place its index among the labels. */
 static int label_error(const struct graph *graph, const struct node *node, const struct cuda_fault *fault,
                        struct err *err) {
@@ -49,5 +54,8 @@ int cuda_fault_error(const struct backend_program *program, const struct cuda_fa
   if (fault->node <= 0 || fault->node > graph->n_nodes)
     return ERR_OK;
   const struct node *node = graph->nodes[fault->node - 1];
+  if (is_division(node))
+    return node_error(node, err, ERR_INVALID, "integer division by zero (element %lld of the divisor)",
+                      (long long)fault->place);
   return is_class_loss(node) ? label_error(graph, node, fault, err) : index_error(graph, node, fault, err);
 }

@@ -158,10 +158,12 @@ static __device__ void write_real(void *data, enum cuda_type type, int64_t i, fl
 static __device__ void write_reals(void *data, enum cuda_type type, const struct lanes *lanes,
                                    const struct real_lanes *x) {
   if (lanes->n == POINTWISE_LANES && type == CUDA_F32) {
-    *(float4 *)((float *)data + lanes->i) = make_float4(x->at[0], x->at[1], x->at[2], x->at[3]);
+    float4 four = {x->at[0], x->at[1], x->at[2], x->at[3]};
+    *(float4 *)((float *)data + lanes->i) = four;
   } else if (lanes->n == POINTWISE_LANES && type == CUDA_BF16) {
-    *(ushort4 *)((uint16_t *)data + lanes->i) = make_ushort4(cuda_to_bf16(x->at[0]), cuda_to_bf16(x->at[1]),
-                                                             cuda_to_bf16(x->at[2]), cuda_to_bf16(x->at[3]));
+    ushort4 four = {cuda_to_bf16(x->at[0]), cuda_to_bf16(x->at[1]), cuda_to_bf16(x->at[2]),
+                    cuda_to_bf16(x->at[3])};
+    *(ushort4 *)((uint16_t *)data + lanes->i) = four;
   } else {
     EACH_LANE(k)
     if (k < lanes->n)

@@ -45,3 +45,22 @@ struct tree_node tree_canonical(struct tree_node node, uint32_t microbatches) {
 bool tree_covers(struct tree_node outer, struct tree_node inner) {
   return outer.level >= inner.level && (inner.first >> outer.level) == (outer.first >> outer.level);
 }
+
+/* From the left: the highest node that begins here and does not go beyond the end. One whose right sibling
+   is absent may, for it ends with the tree. */
+int tree_cover(uint32_t begin, uint32_t end, uint32_t microbatches, struct tree_node nodes[TREE_COVER_MAX]) {
+  int n = 0;
+  while (begin < end) {
+    struct tree_node node = {begin, 0};
+    for (;;) {
+      struct tree_node parent = tree_parent(node);
+      if (node.level == tree_root(microbatches).level || parent.first != begin ||
+          tree_node_end(parent, microbatches) > end)
+        break;
+      node = parent;
+    }
+    nodes[n++] = node;
+    begin = tree_node_end(node, microbatches);
+  }
+  return n;
+}

@@ -29,6 +29,12 @@ bool tree_is_same(struct tree_node a, struct tree_node b);
 /* A node whose right sibling is absent is bit for bit its parent: the highest such ancestor, below or at the
    root. Parts are named by it, so that one sum has one name. */
 struct tree_node tree_canonical(struct tree_node node, uint32_t microbatches);
+
+/* The fewest nodes that together are the microbatches [begin, end), end <= V, in their order, canonical: what
+   a whole range sums to. Returns how many: at most TREE_COVER_MAX. */
+enum { TREE_COVER_MAX = 24 };
+int tree_cover(uint32_t begin, uint32_t end, uint32_t microbatches, struct tree_node nodes[TREE_COVER_MAX]);
+
 bool tree_covers(struct tree_node outer, struct tree_node inner); /* equal counts */
 
 #endif

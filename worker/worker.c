@@ -15,6 +15,7 @@
 #include "common/member.h"
 #include "common/memory.h"
 #include "common/message.h"
+#include "worker/collective/node.h"
 #include "worker/train/run.h"
 
 enum { RPC_THREADS = 2, LEAVE_MS = 5000 };
@@ -65,12 +66,14 @@ static void worker_join_cluster(struct worker *worker) {
   const struct device_choice *device = &options->device;
   char *fingerprint = mem_printf("%s %s: %s%s%s", WEIR_BUILD, device->backend->name,
                                  device->backend->fingerprint(), *device->kind ? " on " : "", device->kind);
+  char *node = node_name();
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__WORKER;
   hello.host = host;
   hello.pid = (uint32_t)getpid();
   hello.device = (char *)device->name;
   hello.executors = (uint32_t)worker_executors(options);
+  hello.node = node;
   hello.fingerprint = fingerprint;
   worker->member = member_start(&(struct member_options){.client = worker->client,
                                                          .coordinator = options->coordinator,
@@ -81,6 +84,7 @@ static void worker_join_cluster(struct worker *worker) {
                                                          .on_lost = on_lost,
                                                          .user = worker});
   free(fingerprint);
+  free(node);
 }
 
 static void event_free(struct event *event) {

@@ -153,6 +153,9 @@ static void member_message(struct coordinator *coordinator, struct member *membe
   case WEIR__MEMBER_MESSAGE__BODY_LEAVING:
     worker_leaving(member);
     break;
+  case WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED:
+    coordinator_group_failed(coordinator, member, message->group_failed);
+    break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
     coordinator_order_beat(coordinator, member);
     break;
@@ -165,7 +168,7 @@ static void worker_leaving(struct member *worker) {
   if (worker->role != WEIR__ROLE__WORKER || worker->state == WORKER_DRAINING)
     return;
   if (worker->run && worker->state == WORKER_READY)
-    worker->run->is_view_due = true;
+    coordinator_workers_changed(worker->run);
   coordinator_worker_set_state(worker, WORKER_DRAINING);
 }
 

@@ -106,6 +106,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->host = text_copy_clean(hello->host, TEXT_MAX);
   member->address = text_copy_clean(hello->address, TEXT_MAX);
   member->device = text_copy_clean(hello->device, TEXT_MAX);
+  member->node = text_copy_clean(hello->node, TEXT_MAX);
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
   member->message = mem_strdup("");
   member->pid = hello->pid;
@@ -214,6 +215,7 @@ void coordinator_member_free(struct member *member) {
   free(member->host);
   free(member->address);
   free(member->device);
+  free(member->node);
   free(member->fingerprint);
   free(member->message);
   free(member);

@@ -52,7 +52,8 @@ static void worker_loaded(struct coordinator *coordinator, struct member *worker
   if (!run->reference.fingerprint) /* resumed: the first one says of which build all must be */
     reference_set_kind(run, worker, loaded);
   coordinator_worker_set_state(worker, WORKER_READY);
-  run->is_view_due = run->is_info_due = true;
+  run->is_info_due = true;
+  coordinator_workers_changed(run);
 }
 
 static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,

@@ -3,7 +3,7 @@
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
                               Weir__Order__BodyCase body);
-static Weir__Assignment **assignments(struct coordinator *coordinator, const struct run *run, size_t *count);
+static Weir__Assignment **assignments(struct arena *arena, struct member *const *workers, int n);
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
@@ -42,7 +42,8 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
         arena_printf(arena, "runs/%s/checkpoints/%020llu", run->id, (unsigned long long)run->base_step);
 }
 
-void coordinator_order_views(struct coordinator *coordinator, const struct run *run) {
+void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
+                             struct member *const *workers, int n_workers) {
   struct arena *arena = &coordinator->actions->arena;
   Weir__View *view = arena_new(arena, sizeof *view);
   weir__view__init(view);
@@ -52,12 +53,10 @@ void coordinator_order_views(struct coordinator *coordinator, const struct run *
   view->plan = coordinator_plan_message(arena, run);
   view->servers = coordinator_endpoints(arena, run);
   view->n_servers = (size_t)run->n_servers;
-  view->workers = assignments(coordinator, run, &view->n_workers);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->run == run && member->state == WORKER_READY)
-      order_new(coordinator, member, WEIR__ORDER__BODY_VIEW)->view = view;
-  }
+  view->workers = assignments(arena, workers, n_workers);
+  view->n_workers = (size_t)n_workers;
+  for (int i = 0; i < n_workers; i++)
+    order_new(coordinator, workers[i], WEIR__ORDER__BODY_VIEW)->view = view;
 }
 
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
@@ -102,23 +101,18 @@ static Weir__Order *order_new(struct coordinator *coordinator, const struct memb
   return order;
 }
 
-static Weir__Assignment **assignments(struct coordinator *coordinator, const struct run *run, size_t *count) {
-  struct arena *arena = &coordinator->actions->arena;
-  Weir__Assignment **list = arena_new(arena, (size_t)coordinator->n_members * sizeof *list);
-  size_t n = 0;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_READY)
-      continue;
-    list[n] = arena_new(arena, sizeof **list);
-    weir__assignment__init(list[n]);
-    list[n]->worker = member->id;
-    list[n]->microbatch_begin = member->microbatches.begin;
-    list[n]->microbatch_end = member->microbatches.end;
-    list[n]->eval_begin = member->eval_chunks.begin;
-    list[n]->eval_end = member->eval_chunks.end;
-    n++;
+static Weir__Assignment **assignments(struct arena *arena, struct member *const *workers, int n) {
+  Weir__Assignment **list = arena_new(arena, (size_t)n * sizeof *list);
+  for (int i = 0; i < n; i++) {
+    const struct member *worker = workers[i];
+    list[i] = arena_new(arena, sizeof **list);
+    weir__assignment__init(list[i]);
+    list[i]->worker = worker->id;
+    list[i]->microbatch_begin = worker->microbatches.begin;
+    list[i]->microbatch_end = worker->microbatches.end;
+    list[i]->eval_begin = worker->eval_chunks.begin;
+    list[i]->eval_end = worker->eval_chunks.end;
+    list[i]->group = worker->group.number;
   }
-  *count = n;
   return list;
 }

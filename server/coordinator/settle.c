@@ -1,4 +1,4 @@
-/* Which members serve which run, and who computes what: after every event the state is settled. */
+/* Which members serve which run: after every event the state is settled. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,6 @@ static void load_servers(struct coordinator *coordinator, struct run *run);
 static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n);
 static bool is_among(struct member *const *members, int n, const struct member *member);
 static void start_when_loaded(struct coordinator *coordinator, struct run *run);
-static void send_view(struct coordinator *coordinator, struct run *run);
 static void publish_info(struct coordinator *coordinator, struct run *run);
 static void let_drained_go(struct coordinator *coordinator);
 static void save(struct coordinator *coordinator);
@@ -66,11 +65,12 @@ int coordinator_count_workers(const struct coordinator *coordinator, const struc
 
 void coordinator_worker_leave_run(struct member *worker, enum worker_state state) {
   if (worker->state == WORKER_READY)
-    worker->run->is_view_due = true;
+    coordinator_workers_changed(worker->run);
   worker->run->is_info_due |= !coordinator_is_over(worker->run);
   coordinator_worker_set_state(worker, state);
   worker->run = NULL;
   worker->microbatches = worker->eval_chunks = (struct range){0, 0};
+  worker->group = (struct grouping){0};
 }
 
 void coordinator_settle(struct coordinator *coordinator) {
@@ -87,7 +87,7 @@ void coordinator_settle(struct coordinator *coordinator) {
       take_workers(coordinator, run);
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
-      send_view(coordinator, run);
+      coordinator_send_view(coordinator, run);
       coordinator_finish_when_complete(coordinator, run);
       coordinator_pause_when_idle(coordinator, run);
       coordinator_checkpoint_when_due(coordinator, run);
@@ -324,43 +324,12 @@ static void start_when_loaded(struct coordinator *coordinator, struct run *run) 
   rate_add(&run->rate, coordinator->now_ms, 0);
   run->reported_ms = run->checkpointing.since_ms = coordinator->now_ms;
   run->credit_s = 0;
-  run->is_begun = run->is_view_due = true;
+  run->is_begun = true;
+  coordinator_workers_changed(run);
   run->reloads = 0;
   *run->cause = 0;
   coordinator_checkpoint_pass_over(run, run->base_step, false);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__RUNNING);
-}
-
-/* One view for all that changed in this step. */
-static void send_view(struct coordinator *coordinator, struct run *run) {
-  int ready = coordinator_count_workers(coordinator, run, WORKER_READY), n = 0;
-  struct arena *arena = &coordinator->actions->arena;
-  uint32_t *executors = arena_new(arena, (size_t)ready * sizeof *executors);
-  struct range *microbatches = arena_new(arena, (size_t)ready * sizeof *microbatches);
-  struct range *eval_chunks = arena_new(arena, (size_t)ready * sizeof *eval_chunks);
-  if (run->state != WEIR__RUN_STATE__RUNNING || !run->is_view_due)
-    return;
-  run->is_view_due = false;
-  run->is_info_due = true;
-  run->view++;
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY)
-      executors[n++] = coordinator->members[i]->executors;
-  if (n > 0) {
-    assign_ranges(executors, n, run->plan.microbatches, microbatches);
-    assign_ranges(executors, n, run->plan.eval_chunks, eval_chunks);
-  }
-  n = 0;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_READY)
-      continue;
-    member->microbatches = microbatches[n];
-    member->eval_chunks = eval_chunks[n++];
-  }
-  log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
-            (unsigned long long)run->view, n);
-  coordinator_order_views(coordinator, run);
 }
 
 static void publish_info(struct coordinator *coordinator, struct run *run) {

@@ -1,8 +1,9 @@
 /* The coordinator's state, for the files of its core alone: core.c takes events, join.c members, runs.c moves
    runs from state to state, pause.c stops and resumes them, restore.c takes up those of a former coordinator,
-   settle.c gives them members and views, recover.c rolls them back when servers are lost, progress.c follows
-   them to the end, checkpoints.c and retention.c see to their checkpoints, orders.c writes what members are
-   told and record.c what the store is to know, explain.c says what a run waits for, info.c answers questions.
+   settle.c gives them members, views.c shares the work among workers, recover.c rolls them back when servers
+   are lost, progress.c follows them to the end, checkpoints.c and retention.c see to their checkpoints,
+   orders.c writes what members are told and record.c what the store is to know, explain.c says what a run
+   waits for, info.c answers questions.
    */
 #ifndef WEIR_SERVER_COORDINATOR_STATE_H
 #define WEIR_SERVER_COORDINATOR_STATE_H
@@ -11,6 +12,7 @@
 #include "server/coordinator/assign.h"
 #include "server/coordinator/core.h"
 #include "server/coordinator/event_log.h"
+#include "server/coordinator/groups.h"
 #include "server/coordinator/rate.h"
 
 enum worker_state { WORKER_IDLE, WORKER_LOADING, WORKER_READY, WORKER_REFUSED, WORKER_DRAINING };
@@ -23,6 +25,7 @@ struct member {
   Weir__Role role;
   char *id; /* "server-1", "worker-1" */
   char *host, *address, *device, *fingerprint;
+  char *node; /* workers: equal for those that can share memory; empty: unknown */
   uint32_t pid, executors;
   uint64_t joined_ms, heard_ms;
   bool is_fresh;        /* its process was no member before */
@@ -33,6 +36,8 @@ struct member {
   struct run *run;           /* loading, ready or draining; else NULL */
   uint64_t load_incarnation; /* of the order to load it */
   struct range microbatches, eval_chunks;
+  struct grouping group;
+  int group_failures;             /* of its groups, since the run's workers changed */
   const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
 };
 
@@ -110,6 +115,8 @@ struct run {
   char *refusal; /* the newest one; NULL before */
 
   uint64_t view;
+  uint32_t groups_seen; /* the highest number of a group */
+  bool are_workers_new; /* since the newest view */
   bool is_view_due, is_info_due, is_save_due;
   uint64_t step; /* the newest complete version */
   double loss;
@@ -219,6 +226,14 @@ void coordinator_place_blocks(struct run *run);
 /* After every event: gives free workers and servers to runs, moves runs on, sends the views that are due. */
 void coordinator_settle(struct coordinator *coordinator);
 
+/* views.c */
+/* Who computes what, and with whom: one view for all that changed. */
+void coordinator_send_view(struct coordinator *coordinator, struct run *run);
+void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
+                              const Weir__GroupFailed *failed);
+/* A view is due, and groups that failed may be tried again. */
+void coordinator_workers_changed(struct run *run);
+
 /* recover.c */
 void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,
                              const char *reason);
@@ -292,7 +307,8 @@ void coordinator_order_welcome(struct coordinator *coordinator, const struct mem
 void coordinator_order_beat(struct coordinator *coordinator, const struct member *member);
 void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
                             const struct member *member);
-void coordinator_order_views(struct coordinator *coordinator, const struct run *run);
+void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
+                             struct member *const *workers, int n_workers);
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
                              const struct member *member);
 void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,

@@ -1,38 +1,9 @@
 /* From a gradient in an executor's memory to parts on their way: blocks are cut out of it or gathered, added
    along the reduction tree outside the run's lock, and sent. */
-#include <math.h>
 #include <string.h>
 
 #include "worker/train/executor.h"
-
-/* An element is finite unless its exponent is all ones. */
-enum { EXPONENT = 0x7f800000 };
-
-static uint32_t float_bits(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-/* out[i] = in[i]. False if an element is not finite. */
-static bool floats_copy(float *out, const float *in, size_t n) {
-  uint32_t not_finite = 0;
-  for (size_t i = 0; i < n; i++) {
-    out[i] = in[i];
-    not_finite |= (float_bits(in[i]) & EXPONENT) == EXPONENT;
-  }
-  return !not_finite;
-}
-
-/* out[i] = in[i] + out[i]. False if a sum is not finite. */
-static bool floats_add(float *out, const float *in, size_t n) {
-  uint32_t not_finite = 0;
-  for (size_t i = 0; i < n; i++) {
-    out[i] = in[i] + out[i];
-    not_finite |= (float_bits(out[i]) & EXPONENT) == EXPONENT;
-  }
-  return !not_finite;
-}
+#include "worker/train/sums.h"
 
 static void executor_fail_memory(struct executor *executor) {
   struct err err;
@@ -77,15 +48,15 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
   while (is_finite && executor_wait_current(executor)) {
     struct buffer *sibling = deliver_step(executor, block, &node, sum, &item, &is_to_send);
     if (sibling && sum) {
-      is_finite = floats_add(sum->data, sibling->data, elems);
+      is_finite = sums_add(sum->data, sibling->data, elems);
       block_pool_give(run->pool, block, sibling);
     } else if (sibling) {
       sum = sibling;
-      is_finite = floats_add(sum->data, data, elems);
+      is_finite = sums_add(sum->data, data, elems);
     } else if (sum) {
       break; /* placed, or dropped */
     } else if ((sum = block_pool_take(run->pool, block)))
-      is_finite = floats_copy(sum->data, data, elems);
+      is_finite = sums_copy(sum->data, data, elems);
     else {
       executor_fail_memory(executor);
       break;
@@ -96,7 +67,7 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
   if (executor->is_dropped)
     block_pool_give(run->pool, block, sum);
   else if (is_to_send)
-    transfers_start(run->transfers, &item);
+    steps_send(run, &item);
 }
 
 static void executor_gather(struct executor *executor, uint32_t b, const struct param *param,
@@ -109,8 +80,8 @@ static void executor_gather(struct executor *executor, uint32_t b, const struct 
     return;
   }
   buffer = gather->buffer;
-  if (!floats_copy((float *)buffer->data + (param->begin - run->loaded.model->blocks[b].begin), grad,
-                   param->elems)) {
+  if (!sums_copy((float *)buffer->data + (param->begin - run->loaded.model->blocks[b].begin), grad,
+                 param->elems)) {
     executor_fail(executor, param->name);
     return;
   }

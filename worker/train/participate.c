@@ -6,6 +6,8 @@
 #include "common/log.h"
 #include "common/message.h"
 #include "common/placement.h"
+#include "worker/train/exchange.h"
+#include "worker/train/meet.h"
 #include "worker/train/steps.h"
 
 enum { DROPS_MAX = 20 };
@@ -58,7 +60,7 @@ static bool view_fits_plan(struct run *run, const Weir__View *view) {
 /* Makes the newest view the one that we work by. */
 static void run_apply_view_locked(struct run *run) {
   Weir__View *view = run->newest;
-  bool has_same_servers, is_idle;
+  bool has_same_servers, has_same_group, is_idle;
   run->newest = NULL;
   if (!view_fits_plan(run, view)) {
     message_free(view);
@@ -67,6 +69,7 @@ static void run_apply_view_locked(struct run *run) {
   run->share = run->newest_share;
   is_idle = share_is_empty(&run->share) || view->n_servers == 0;
   has_same_servers = run->applied && views_have_same_servers(run->applied, view);
+  has_same_group = run_apply_group_locked(run);
   log_event(LOG_INFO, "worker", "view",
             "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u", run->load->run,
             (unsigned long long)view->number, (unsigned long long)view->incarnation,
@@ -77,7 +80,7 @@ static void run_apply_view_locked(struct run *run) {
   run->incarnation = view->incarnation;
   if (!has_same_servers)
     run->setbacks = run->drops = 0;
-  if (is_idle || !has_same_servers)
+  if (is_idle || !has_same_servers || !has_same_group)
     run_leave_locked(run);
   if (run->phase == RUN_WORKING)
     steps_assign(run);
@@ -102,15 +105,20 @@ void run_participate_locked(struct run *run) {
     run->setbacks++;
     if (run->phase == RUN_IDLE)
       run_set_phase_locked(run, RUN_JOINING);
-  } else if (run->phase == RUN_JOINING && !run->transfers)
+  } else if (run->phase == RUN_JOINING && run_is_to_meet(run))
+    run_meet_locked(run);
+  else if (run->phase == RUN_JOINING && !run->transfers)
     run_ask_versions_locked(run);
-  else if (run->phase == RUN_JOINING && run->n_unanswered == 0)
+  else if (run->phase == RUN_JOINING && run->n_unanswered == 0 && run_agree_locked(run))
     run_begin_locked(run);
 }
 
 void run_leave_locked(struct run *run) {
   struct transfers *transfers = run->transfers;
+  struct exchange *exchange = run->exchange;
   run->must_rejoin = false;
+  if (exchange)
+    exchange_abort_locked(exchange);
   if (run->phase == RUN_WORKING)
     run_set_phase_locked(run, RUN_LEAVING);
   if (run->phase == RUN_JOINING)
@@ -119,8 +127,10 @@ void run_leave_locked(struct run *run) {
   while (run->weights->current->readers > 0 || run->weights->next->readers > 0)
     pthread_cond_wait(&run->changed, &run->lock);
   pthread_mutex_unlock(&run->lock);
+  exchange_close(exchange);
   transfers_free(transfers);
   pthread_mutex_lock(&run->lock);
+  run->exchange = NULL;
   run->transfers = NULL;
   steps_clear(run);
   if (run->phase == RUN_LEAVING)
@@ -237,6 +247,8 @@ static void run_begin_locked(struct run *run) {
   placement_compute(run->block_elems, blocks, (uint32_t)run->applied->n_servers, run->owner);
   run_set_phase_locked(run, RUN_WORKING);
   steps_join(run, version);
+  if (run->exchange)
+    exchange_start(run->exchange, version);
   pthread_cond_broadcast(&run->changed);
   for (uint32_t b = 0; b < blocks; b++)
     transfers_start(run->transfers,

@@ -8,7 +8,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/message.h"
+#include "worker/train/exchange.h"
 #include "worker/train/executor.h"
+#include "worker/train/meet.h"
 #include "worker/train/participate.h"
 #include "worker/train/run_state.h"
 #include "worker/train/steps.h"
@@ -87,6 +89,7 @@ void run_view(struct run *run, const Weir__View *view, const char *worker) {
     message_free(run->newest);
     run->newest = message_copy(view);
     run->newest_share = view_share(view, worker);
+    run_read_group_locked(run, worker);
     pthread_cond_broadcast(&run->changed);
   }
   pthread_mutex_unlock(&run->lock);
@@ -98,6 +101,8 @@ void run_stop(struct run *run) {
   model_fetch_cancel(&run->fetch, true);
   pthread_mutex_lock(&run->lock);
   run->is_stopping = true;
+  if (run->exchange)
+    exchange_abort_locked(run->exchange);
   pthread_cond_broadcast(&run->changed);
   pthread_mutex_unlock(&run->lock);
   pthread_join(run->thread, NULL);

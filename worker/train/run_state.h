@@ -6,6 +6,7 @@
 
 #include "worker/train/block_map.h"
 #include "worker/train/block_pool.h"
+#include "worker/train/group.h"
 #include "worker/train/load.h"
 #include "worker/train/reducer.h"
 #include "worker/train/run.h"
@@ -68,16 +69,21 @@ struct run {
   Weir__View *newest;  /* the newest view that came; NULL: none */
   Weir__View *applied; /* the view we work by; NULL: none */
   struct share newest_share, share;
-  uint64_t incarnation; /* of the applied view */
-  bool must_rejoin;     /* a server is elsewhere in the run: begin again where the servers are */
-  int setbacks;         /* such, in a row, without a version in between; then pauses get longer */
-  int drops;            /* of them: because we were too late */
+  struct group newest_group, group; /* ours by these views */
+  struct group spent_group;         /* the last that we had an exchange of: a group has one only */
+  struct err group_err;             /* why it is no more */
+  bool is_group_told;               /* the coordinator, that the applied view's group is spent */
+  uint64_t incarnation;             /* of the applied view */
+  bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
+  int setbacks;                     /* such, in a row, without a version in between; then pauses get longer */
+  int drops;                        /* of them: because we were too late */
 
   /* While JOINING, once the servers were asked. */
   uint32_t n_unanswered;
   uint64_t lowest; /* version of those that answered */
 
   /* While JOINING and WORKING, and until LEAVING has ended. */
+  struct exchange *exchange; /* of the applied view's group; NULL: we go alone */
   struct transfers *transfers;
   uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
   struct weights *weights;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/log.h"
+#include "worker/train/exchange.h"
 
 static void steps_advance(struct run *run);
 
@@ -17,7 +18,15 @@ static void stage_open(struct run *run, struct stage *stage, uint64_t version) {
     tasks_assign(&stage->chunks, run->share.chunks);
 }
 
-/* From the reducer: the part goes to the block's server at once. */
+void steps_send(struct run *run, const struct transfer_item *item) {
+  bool is_sum = item->kind == TRANSFER_PUSH && item->block < run->loaded.model->n_param_blocks;
+  if (run->exchange && is_sum)
+    exchange_give(run->exchange, item);
+  else
+    transfers_start(run->transfers, item);
+}
+
+/* From the reducer. */
 static void on_send(void *user, const struct reducer_send *send) {
   struct run *run = user;
   struct transfer_item item = {.kind = send->buffer ? TRANSFER_PUSH : TRANSFER_PULL,
@@ -27,7 +36,7 @@ static void on_send(void *user, const struct reducer_send *send) {
                                .node = send->node,
                                .wait = send->wait,
                                .buffer = send->buffer};
-  transfers_start(run->transfers, &item);
+  steps_send(run, &item);
 }
 
 static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
@@ -168,6 +177,14 @@ void steps_end(struct run *run, const struct work *work, bool is_done) {
   work->set->readers--;
   steps_advance(run);
   pthread_cond_broadcast(&run->changed);
+}
+
+void steps_release(struct run *run, struct weights_set *set) {
+  pthread_mutex_lock(&run->lock);
+  set->readers--;
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
 }
 
 bool steps_is_wanted(const struct run *run, const struct work *work) {

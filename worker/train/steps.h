@@ -33,6 +33,13 @@ void steps_assign(struct run *run);
 float *steps_claim_block(struct run *run, uint64_t version, uint32_t block);
 void steps_filled(struct run *run, uint32_t block);
 
+/* Sends a part, or a plain pull, on its way: to the block's server, or through the group. Also without the
+   lock, by who has begun a task. */
+void steps_send(struct run *run, const struct transfer_item *item);
+
+/* Somebody else than a task has read the set, and counted itself among its readers. Takes the lock. */
+void steps_release(struct run *run, struct weights_set *set);
+
 /* Begins the task that is needed first: evaluation before gradients, the current version before the next. */
 bool steps_begin(struct run *run, struct work *work);
 void steps_end(struct run *run, const struct work *work, bool is_done);

@@ -65,13 +65,24 @@ void weights_open_next(struct weights *weights, uint64_t version) {
   memset(set->blocks, BLOCK_EMPTY, weights->model->n_blocks);
 }
 
+struct weights_set *weights_find(struct weights *weights, uint64_t version) {
+  for (int i = 0; i < 2; i++)
+    if (weights->sets[i].is_open && weights->sets[i].version == version)
+      return &weights->sets[i];
+  return NULL;
+}
+
+float *weights_place(const struct weights *weights, struct weights_set *set, uint32_t block) {
+  const struct block *range = &weights->model->blocks[block];
+  return (range->kind == BLOCK_PARAMETERS ? set->params : set->state) + range->begin;
+}
+
 float *weights_claim(struct weights *weights, uint64_t version, uint32_t block) {
   struct weights_set *set = weights->next;
-  const struct block *range = &weights->model->blocks[block];
   if (!set->is_open || set->version != version || set->blocks[block] != BLOCK_EMPTY)
     return NULL;
   set->blocks[block] = BLOCK_CLAIMED;
-  return (range->kind == BLOCK_PARAMETERS ? set->params : set->state) + range->begin;
+  return weights_place(weights, set, block);
 }
 
 void weights_fill(struct weights *weights, uint32_t block) {

@@ -43,6 +43,11 @@ void weights_open_next(struct weights *weights, uint64_t version);
 float *weights_claim(struct weights *weights, uint64_t version, uint32_t block);
 void weights_fill(struct weights *weights, uint32_t block);
 
+/* The set that holds or receives the version; NULL if neither does. */
+struct weights_set *weights_find(struct weights *weights, uint64_t version);
+/* Where the block lies in it. */
+float *weights_place(const struct weights *weights, struct weights_set *set, uint32_t block);
+
 bool weights_next_is_complete(const struct weights *weights);
 
 /* The complete next set becomes the current one, whose memory (without readers) becomes the closed next. */

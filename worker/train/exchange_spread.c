@@ -1,0 +1,123 @@
+/* Weights on their way down: the owner of a bucket, who has its next version from the servers, gives it to
+   the other members. */
+#include <string.h>
+
+#include "worker/train/exchange_state.h"
+#include "worker/train/steps.h"
+
+/* Of the spreader's thread. */
+struct spreader {
+  struct exchange *exchange;
+  uint64_t version; /* that is spread */
+  const struct bucket *bucket;
+  struct weights_set *set;          /* held while we read it: the owner's */
+  float *places[BUCKET_BLOCKS_MAX]; /* of each block of the bucket */
+  struct collective_work *works[BUCKET_BLOCKS_MAX];
+};
+
+static bool spread_bucket(struct spreader *spreader);
+
+void *exchange_spread_main(void *argument) {
+  struct exchange *exchange = argument;
+  struct spreader spreader = {.exchange = exchange};
+  bool is_well = true;
+  for (uint64_t step = exchange->first_step; is_well && step < exchange->run->loaded.plan.steps; step++)
+    for (uint32_t b = 0; b < exchange->plan.n_buckets && is_well; b++) {
+      spreader.version = step + 1;
+      spreader.bucket = &exchange->plan.buckets[b];
+      is_well = spread_bucket(&spreader);
+    }
+  return NULL;
+}
+
+static uint32_t bucket_block(const struct spreader *spreader, uint32_t i) {
+  return spreader->exchange->plan.order[spreader->bucket->begin + i];
+}
+
+/* Where the owner's blocks are, once they have come. False: not yet. */
+static bool find_sources_locked(struct spreader *spreader, uint32_t n) {
+  struct run *run = spreader->exchange->run;
+  struct weights_set *set = weights_find(run->weights, spreader->version);
+  for (uint32_t i = 0; i < n && set; i++) {
+    uint32_t block = bucket_block(spreader, i);
+    if (!weights_is_ready(set, (struct block_range){block, block + 1}))
+      return false;
+    spreader->places[i] = weights_place(run->weights, set, block);
+  }
+  if (set)
+    set->readers++;
+  spreader->set = set;
+  return set != NULL;
+}
+
+/* Where the others' blocks are to go, once the version is open. */
+static bool find_places_locked(struct spreader *spreader, uint32_t n) {
+  struct run *run = spreader->exchange->run;
+  if (!run->weights->next->is_open || run->weights->next->version != spreader->version)
+    return false;
+  for (uint32_t i = 0; i < n; i++) {
+    spreader->places[i] = steps_claim_block(run, spreader->version, bucket_block(spreader, i));
+    CHECK(spreader->places[i]); /* nobody else fills blocks of parameters while a group works */
+  }
+  return true;
+}
+
+/* False when the exchange stops. */
+static bool find_memory(struct spreader *spreader, bool is_owner, uint32_t n) {
+  struct exchange *exchange = spreader->exchange;
+  struct run *run = exchange->run;
+  bool is_there = false;
+  pthread_mutex_lock(&run->lock);
+  while (!is_there && run->phase == RUN_WORKING && !exchange_is_stopping(exchange)) {
+    is_there = is_owner ? find_sources_locked(spreader, n) : find_places_locked(spreader, n);
+    if (!is_there)
+      pthread_cond_wait(&run->changed, &run->lock);
+  }
+  pthread_mutex_unlock(&run->lock);
+  return is_there;
+}
+
+static int start_block(struct spreader *spreader, bool is_owner, uint32_t i, struct err *err) {
+  struct exchange *exchange = spreader->exchange;
+  struct collective_call call = {.kind = COLLECTIVE_BROADCAST,
+                                 .root = (int)spreader->bucket->owner,
+                                 .in = is_owner ? spreader->places[i] : NULL,
+                                 .out = spreader->places[i],
+                                 .elems = exchange->run->block_elems[bucket_block(spreader, i)]};
+  return exchange->def->start(exchange->down, &call, &spreader->works[i], err);
+}
+
+static void end_block(struct spreader *spreader, bool is_owner, uint32_t i, struct err *err) {
+  struct exchange *exchange = spreader->exchange;
+  struct run *run = exchange->run;
+  struct err one = ERR_NONE;
+  if (exchange->def->wait(spreader->works[i], &one)) {
+    if (!err->code)
+      exchange_fail(exchange, &one);
+    *err = err->code ? *err : one;
+    return;
+  }
+  if (is_owner)
+    return;
+  pthread_mutex_lock(&run->lock);
+  steps_filled(run, bucket_block(spreader, i));
+  pthread_mutex_unlock(&run->lock);
+}
+
+static bool spread_bucket(struct spreader *spreader) {
+  struct exchange *exchange = spreader->exchange;
+  uint32_t n = spreader->bucket->end - spreader->bucket->begin, n_works = 0;
+  bool is_owner = (int)spreader->bucket->owner == exchange->group.rank;
+  struct err err = ERR_NONE;
+  if (!find_memory(spreader, is_owner, n))
+    return false;
+  while (n_works < n && !start_block(spreader, is_owner, n_works, &err))
+    n_works++;
+  if (err.code)
+    exchange_fail(exchange, &err);
+  for (uint32_t i = 0; i < n_works; i++)
+    end_block(spreader, is_owner, i, &err);
+  if (is_owner)
+    steps_release(exchange->run, spreader->set);
+  return !err.code;
+}

@@ -1,0 +1,42 @@
+/* What the files of an exchange share. Only they include this. */
+#ifndef WEIR_WORKER_TRAIN_EXCHANGE_STATE_H
+#define WEIR_WORKER_TRAIN_EXCHANGE_STATE_H
+
+#include "worker/train/exchange.h"
+
+/* What a member has of each block in each step. */
+struct member_parts {
+  struct tree_node nodes[TREE_COVER_MAX];
+  int n;
+};
+
+struct exchange {
+  struct run *run;
+  const struct collective_def *def;
+  struct group group;
+  struct collective *up, *down; /* gradients, the gatherer's; weights, the spreader's */
+  struct bucket_plan plan;
+  struct member_parts parts[COLLECTIVE_SIZE_MAX]; /* by rank */
+  int n_parts;                                    /* of all members together */
+
+  uint64_t first_step;
+  bool is_started;
+  pthread_t gatherer, spreader;
+  bool is_stopping; /* atomic; set under the run's lock */
+
+  pthread_mutex_t lock; /* what follows; taken inside the run's */
+  pthread_cond_t changed;
+  struct buffer **held; /* [n_param_blocks * own parts]: of the step that is gathered; NULL: not there */
+  uint32_t *n_held;     /* of each bucket */
+};
+
+static inline const struct member_parts *exchange_own(const struct exchange *exchange) {
+  return &exchange->parts[exchange->group.rank];
+}
+
+bool exchange_is_stopping(const struct exchange *exchange);
+
+void *exchange_gather_main(void *argument);
+void *exchange_spread_main(void *argument);
+
+#endif

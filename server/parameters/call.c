@@ -41,6 +41,8 @@ void parameters_call_reply(struct parameters_call *call, uint64_t version, struc
   Weir__PushReply push = WEIR__PUSH_REPLY__INIT;
   Weir__PullReply pull = WEIR__PULL_REPLY__INIT;
   push.version = pull.version = version;
+  if (data)
+    hosted_run_count(call->run, call->block, false);
   rpc_call_reply(rpc, call->is_push ? (const void *)&push : &pull, data ? &payload : NULL);
   parameters_call_put(call);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/placement.h"
 #include "common/spec.h"
 #include "server/parameters/parameters.h"
@@ -229,7 +230,29 @@ static void run_unload_shard(struct job *job) {
   hosted_run_put(run);
 }
 
+void hosted_run_count(struct hosted_run *run, const struct hosted_block *block, bool is_push) {
+  struct traffic *traffic = &run->traffic;
+  if (block->kind != BLOCK_PARAMETERS)
+    return;
+  __atomic_fetch_add(is_push ? &traffic->gradients : &traffic->weights, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(is_push ? &traffic->gradient_bytes : &traffic->weight_bytes,
+                     block->elems * sizeof(float), __ATOMIC_RELAXED);
+}
+
+static void run_log_traffic(const struct hosted_run *run, const char *reason) {
+  const struct traffic *traffic = &run->traffic;
+  log_event(LOG_INFO, "parameters", "run_unloaded",
+            "run=%s incarnation=%llu gradients=%llu gradient_bytes=%llu weights=%llu weight_bytes=%llu "
+            "reason=\"%.200s\"",
+            run->id, (unsigned long long)run->incarnation,
+            (unsigned long long)__atomic_load_n(&traffic->gradients, __ATOMIC_RELAXED),
+            (unsigned long long)__atomic_load_n(&traffic->gradient_bytes, __ATOMIC_RELAXED),
+            (unsigned long long)__atomic_load_n(&traffic->weights, __ATOMIC_RELAXED),
+            (unsigned long long)__atomic_load_n(&traffic->weight_bytes, __ATOMIC_RELAXED), reason);
+}
+
 void hosted_run_unload(struct hosted_run *run, const char *reason) {
+  run_log_traffic(run, reason);
   __atomic_store_n(&run->unload_reason, mem_strdup(reason), __ATOMIC_RELEASE);
   for (uint32_t s = 0; s < run->n_shards; s++) {
     hosted_run_get(run);

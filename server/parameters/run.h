@@ -25,6 +25,12 @@ struct run_setup {
   void *user;
 };
 
+/* What came and went since the run was loaded; each atomic. Bytes are of f32s. */
+struct traffic {
+  uint64_t gradients, gradient_bytes; /* parts of parameter blocks that came */
+  uint64_t weights, weight_bytes;     /* parameter blocks that went, to pushes and pulls */
+};
+
 struct hosted_run {
   char *id;
   uint64_t incarnation;
@@ -45,6 +51,7 @@ struct hosted_run {
   uint32_t n_shards;
   struct exchange exchange; /* of sums, where updates need them */
 
+  struct traffic traffic;
   uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
   uint64_t proven_step;  /* atomic: version proven_step is complete on all servers */
   uint32_t n_unfinished; /* atomic: own blocks that are not yet at the end */
@@ -69,6 +76,9 @@ void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_
 /* Every block of ours is written into the snapshot at its version; the snapshot fails if one has passed it.
    Any thread, never blocks. */
 void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot);
+
+/* Counts a part that came, or with is_push false a block that goes. Any thread. */
+void hosted_run_count(struct hosted_run *run, const struct hosted_block *block, bool is_push);
 
 /* Finishes what is parked, and all that still comes, with CANCELLED and the reason, and ends its snapshot.
    Any thread, once. */

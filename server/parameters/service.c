@@ -115,6 +115,8 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
                              .node = {push->first, push->level},
                              .is_evaluation = push->evaluation,
                              .bytes = bytes};
+  if (!push->evaluation)
+    hosted_run_count(run, block, true);
   hosted_run_put(run);
   service_hand_over(call, rpc);
 }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "worker/train/relay.h"
 #include "worker/train/steps.h"
 
 enum { MICROBATCHES = 4, STEPS = 3, BLOCKS = 2, SENT_MAX = 32 };
@@ -22,17 +23,24 @@ struct fixture {
   Weir__LoadRun load;
   uint32_t owner[BLOCKS];
   struct run run;
-  struct transfer_item sent[SENT_MAX];
-  int n_sent;
+  struct transfer_item sent[SENT_MAX], given[SENT_MAX];
+  int n_sent, n_given;
 };
 
 static struct fixture *fixture; /* of the test that runs: what the steps call has no argument for it */
 
-/* In the place of the network and of the loader. */
+/* In the place of the network, of a group and of the loader. */
 void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
   (void)transfers;
   assert_true(fixture->n_sent < SENT_MAX);
   fixture->sent[fixture->n_sent++] = *item;
+  block_pool_give(fixture->run.pool, item->block, item->buffer);
+}
+
+void relay_give(struct relay *relay, const struct transfer_item *item) {
+  (void)relay;
+  assert_true(fixture->n_given < SENT_MAX);
+  fixture->given[fixture->n_given++] = *item;
   block_pool_give(fixture->run.pool, item->block, item->buffer);
 }
 
@@ -197,12 +205,44 @@ static void a_dropped_task_that_went_to_another_worker_holds_no_part_back(void *
   assert_int_equal(sent_parts(f, 1, 0, 0), 1);
 }
 
+static void in_a_group_sums_go_through_it_and_rows_and_pulls_do_not(void **state) {
+  struct fixture *f = *state;
+  struct transfer_item items[] = {
+      {.kind = TRANSFER_PUSH, .block = 0, .buffer = block_pool_take(f->run.pool, 0)},
+      {.kind = TRANSFER_PUSH, .block = 1, .buffer = block_pool_take(f->run.pool, 1)},
+      {.kind = TRANSFER_PULL, .block = 0}};
+  f->run.relay = (struct relay *)f; /* only looked at */
+  for (int i = 0; i < 3; i++)
+    steps_send(&f->run, &items[i]);
+  assert_int_equal(f->n_given, 1);
+  assert_int_equal(f->given[0].block, 0);
+  assert_int_equal(f->n_sent, 2);
+}
+
+static void a_version_that_is_read_for_a_group_is_not_written_over(void **state) {
+  struct fixture *f = *state;
+  struct weights_set *set;
+  join(f, 0, 1);
+  arrive(f, 0);
+  arrive(f, 1);
+  set = weights_find(f->run.weights, 1);
+  assert_ptr_equal(set, f->run.weights->current);
+  set->readers++;
+  arrive(f, 2);
+  assert_ptr_equal(set, f->run.weights->current);
+  steps_release(&f->run, set);
+  assert_int_equal(f->run.weights->current->version, 2);
+  assert_null(weights_find(f->run.weights, 1));
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(the_next_version_is_computed_ahead_and_pushed_once_it_is_complete),
       TEST(work_ahead_makes_way_for_what_a_lost_worker_left),
       TEST(a_dropped_task_that_went_to_another_worker_holds_no_part_back),
+      TEST(in_a_group_sums_go_through_it_and_rows_and_pulls_do_not),
+      TEST(a_version_that_is_read_for_a_group_is_not_written_over),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 #include "worker/train/meet.h"
 
 #include "common/log.h"
-#include "worker/train/exchange.h"
+#include "worker/train/relay.h"
 
 enum { REGROUP_MS = 1000 };
 
@@ -17,15 +17,15 @@ void run_read_group_locked(struct run *run, const char *worker) {
               (unsigned long long)run->newest->number);
     *group = (struct group){0};
   }
-  if (run->exchange && !group_is_same(group, exchange_group(run->exchange)))
-    exchange_abort_locked(run->exchange);
+  if (run->relay && !group_is_same(group, relay_group(run->relay)))
+    relay_abort_locked(run->relay);
 }
 
 bool run_apply_group_locked(struct run *run) {
   bool is_other = !group_is_same(&run->newest_group, &run->group);
   run->group = run->newest_group;
   run->is_group_told &= !is_other;
-  if (run->exchange)
+  if (run->relay)
     return !is_other;
   return run->group.number == 0 || group_is_same(&run->group, &run->spent_group);
 }
@@ -35,7 +35,7 @@ static bool is_spent(const struct run *run) {
 }
 
 bool run_is_to_meet(const struct run *run) {
-  return run->group.number && !run->exchange && !(is_spent(run) && run->is_group_told);
+  return run->group.number && !run->relay && !(is_spent(run) && run->is_group_told);
 }
 
 /* True: there is no use in waiting for the others of the group. */
@@ -64,12 +64,12 @@ static void run_tell_spent_locked(struct run *run) {
     run->options.send(run->options.user, &message);
   if (run_pause_locked(run, REGROUP_MS))
     log_event(LOG_WARN, "worker", "group_alone",
-              "run=%s group=%u error=\"%s\": this worker exchanges with the servers alone", run->load->run,
+              "run=%s group=%u error=\"%s\": this worker goes on with the servers alone", run->load->run,
               run->group.number, run->group_err.text);
 }
 
 void run_meet_locked(struct run *run) {
-  struct exchange *exchange = NULL;
+  struct relay *relay = NULL;
   struct err err = ERR_NONE;
   if (is_spent(run)) {
     run_tell_spent_locked(run);
@@ -77,25 +77,25 @@ void run_meet_locked(struct run *run) {
   }
   run->spent_group = run->group;
   pthread_mutex_unlock(&run->lock);
-  exchange_open(run, &run->group, is_cancelled, run, &exchange, &err);
+  relay_open(run, &run->group, is_cancelled, run, &relay, &err);
   pthread_mutex_lock(&run->lock);
-  run->exchange = exchange;
+  run->relay = relay;
   run->group_err = err;
-  log_event(LOG_INFO, "worker", exchange ? "group" : "group_not_met",
+  log_event(LOG_INFO, "worker", relay ? "group" : "group_not_met",
             "run=%s group=%u rank=%d size=%d error=\"%s\"", run->load->run, run->group.number,
             run->group.rank, run->group.size, err.text);
 }
 
 bool run_agree_locked(struct run *run) {
-  struct exchange *exchange = run->exchange;
+  struct relay *relay = run->relay;
   uint64_t version = run->lowest;
   struct err err = ERR_NONE;
-  if (!exchange)
+  if (!relay)
     return true;
   pthread_mutex_unlock(&run->lock);
-  exchange_agree(exchange, &version, &err);
+  relay_agree(relay, &version, &err);
   if (err.code)
-    exchange_fail(exchange, &err);
+    relay_fail(relay, &err);
   pthread_mutex_lock(&run->lock);
   run->lowest = version;
   return !err.code;

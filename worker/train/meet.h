@@ -12,7 +12,7 @@ void run_read_group_locked(struct run *run, const char *worker);
    view's, or in none. */
 bool run_apply_group_locked(struct run *run);
 
-/* While JOINING, before anything is asked: the view has a group for us which we have no exchange of. */
+/* While JOINING, before anything is asked: the view has a group for us which we have no relay of. */
 bool run_is_to_meet(const struct run *run);
 
 /* Meets the group, or, where it is spent, tells the coordinator and goes on alone. On the run's thread; gives

@@ -6,7 +6,7 @@
 #include "common/log.h"
 #include "common/message.h"
 #include "common/placement.h"
-#include "worker/train/exchange.h"
+#include "worker/train/relay.h"
 #include "worker/train/meet.h"
 #include "worker/train/steps.h"
 
@@ -115,10 +115,10 @@ void run_participate_locked(struct run *run) {
 
 void run_leave_locked(struct run *run) {
   struct transfers *transfers = run->transfers;
-  struct exchange *exchange = run->exchange;
+  struct relay *relay = run->relay;
   run->must_rejoin = false;
-  if (exchange)
-    exchange_abort_locked(exchange);
+  if (relay)
+    relay_abort_locked(relay);
   if (run->phase == RUN_WORKING)
     run_set_phase_locked(run, RUN_LEAVING);
   if (run->phase == RUN_JOINING)
@@ -127,10 +127,10 @@ void run_leave_locked(struct run *run) {
   while (run->weights->current->readers > 0 || run->weights->next->readers > 0)
     pthread_cond_wait(&run->changed, &run->lock);
   pthread_mutex_unlock(&run->lock);
-  exchange_close(exchange);
+  relay_close(relay);
   transfers_free(transfers);
   pthread_mutex_lock(&run->lock);
-  run->exchange = NULL;
+  run->relay = NULL;
   run->transfers = NULL;
   steps_clear(run);
   if (run->phase == RUN_LEAVING)
@@ -247,8 +247,8 @@ static void run_begin_locked(struct run *run) {
   placement_compute(run->block_elems, blocks, (uint32_t)run->applied->n_servers, run->owner);
   run_set_phase_locked(run, RUN_WORKING);
   steps_join(run, version);
-  if (run->exchange)
-    exchange_start(run->exchange, version);
+  if (run->relay)
+    relay_start(run->relay, version);
   pthread_cond_broadcast(&run->changed);
   for (uint32_t b = 0; b < blocks; b++)
     transfers_start(run->transfers,

@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/message.h"
-#include "worker/train/exchange.h"
+#include "worker/train/relay.h"
 #include "worker/train/executor.h"
 #include "worker/train/meet.h"
 #include "worker/train/participate.h"
@@ -101,8 +101,8 @@ void run_stop(struct run *run) {
   model_fetch_cancel(&run->fetch, true);
   pthread_mutex_lock(&run->lock);
   run->is_stopping = true;
-  if (run->exchange)
-    exchange_abort_locked(run->exchange);
+  if (run->relay)
+    relay_abort_locked(run->relay);
   pthread_cond_broadcast(&run->changed);
   pthread_mutex_unlock(&run->lock);
   pthread_join(run->thread, NULL);

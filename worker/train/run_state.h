@@ -70,7 +70,7 @@ struct run {
   Weir__View *applied; /* the view we work by; NULL: none */
   struct share newest_share, share;
   struct group newest_group, group; /* ours by these views */
-  struct group spent_group;         /* the last that we had an exchange of: a group has one only */
+  struct group spent_group;         /* the last that we had a relay of: a group has one only */
   struct err group_err;             /* why it is no more */
   bool is_group_told;               /* the coordinator, that the applied view's group is spent */
   uint64_t incarnation;             /* of the applied view */
@@ -83,7 +83,7 @@ struct run {
   uint64_t lowest; /* version of those that answered */
 
   /* While JOINING and WORKING, and until LEAVING has ended. */
-  struct exchange *exchange; /* of the applied view's group; NULL: we go alone */
+  struct relay *relay; /* of the applied view's group; NULL: we go alone */
   struct transfers *transfers;
   uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
   struct weights *weights;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/log.h"
-#include "worker/train/exchange.h"
+#include "worker/train/relay.h"
 
 static void steps_advance(struct run *run);
 
@@ -20,8 +20,8 @@ static void stage_open(struct run *run, struct stage *stage, uint64_t version) {
 
 void steps_send(struct run *run, const struct transfer_item *item) {
   bool is_sum = item->kind == TRANSFER_PUSH && item->block < run->loaded.model->n_param_blocks;
-  if (run->exchange && is_sum)
-    exchange_give(run->exchange, item);
+  if (run->relay && is_sum)
+    relay_give(run->relay, item);
   else
     transfers_start(run->transfers, item);
 }

@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/train/exchange_state.h"
+#include "worker/train/relay_state.h"
 #include "worker/train/sums.h"
 
 /* Of the gatherer's thread. */
 struct gatherer {
-  struct exchange *exchange;
+  struct relay *relay;
   uint64_t step;
   struct buffer **own;      /* [BUCKET_BLOCKS_MAX * own parts]: taken from those held, until sent */
   struct buffer **received; /* [n_parts]: of one block, by rank, then node */
@@ -19,21 +19,21 @@ struct gatherer {
 
 static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket);
 
-void *exchange_gather_main(void *argument) {
-  struct exchange *exchange = argument;
-  size_t own_parts = (size_t)exchange_own(exchange)->n, parts = (size_t)exchange->n_parts;
+void *relay_gather_main(void *argument) {
+  struct relay *relay = argument;
+  size_t own_parts = (size_t)relay_own(relay)->n, parts = (size_t)relay->n_parts;
   size_t works = parts > own_parts * BUCKET_BLOCKS_MAX ? parts : own_parts * BUCKET_BLOCKS_MAX;
-  struct gatherer gatherer = {.exchange = exchange,
+  struct gatherer gatherer = {.relay = relay,
                               .own = mem_new(BUCKET_BLOCKS_MAX * own_parts * sizeof *gatherer.own),
                               .received = mem_new(parts * sizeof *gatherer.received),
                               .works = mem_new(works * sizeof *gatherer.works),
                               .merged = mem_new(parts * sizeof *gatherer.merged)};
   bool is_well = true;
   backend_thread_init();
-  for (gatherer.step = exchange->first_step; is_well && gatherer.step < exchange->run->loaded.plan.steps;
+  for (gatherer.step = relay->first_step; is_well && gatherer.step < relay->run->loaded.plan.steps;
        gatherer.step++)
-    for (uint32_t b = 0; b < exchange->plan.n_buckets && is_well; b++)
-      is_well = gather_bucket(&gatherer, &exchange->plan.buckets[b]);
+    for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++)
+      is_well = gather_bucket(&gatherer, &relay->plan.buckets[b]);
   free(gatherer.own);
   free(gatherer.received);
   free(gatherer.works);
@@ -42,56 +42,56 @@ void *exchange_gather_main(void *argument) {
 }
 
 /* Waits until every part of the bucket that is ours is there, and takes them, so that those of the next step
-   find their places free. False when the exchange stops. */
+   find their places free. False when the relay stops. */
 static bool take_own(struct gatherer *gatherer, const struct bucket *bucket) {
-  struct exchange *exchange = gatherer->exchange;
-  uint32_t own_parts = (uint32_t)exchange_own(exchange)->n;
-  uint32_t *n_held = &exchange->n_held[bucket - exchange->plan.buckets];
+  struct relay *relay = gatherer->relay;
+  uint32_t own_parts = (uint32_t)relay_own(relay)->n;
+  uint32_t *n_held = &relay->n_held[bucket - relay->plan.buckets];
   bool is_there;
-  pthread_mutex_lock(&exchange->lock);
-  while (*n_held < (bucket->end - bucket->begin) * own_parts && !exchange_is_stopping(exchange))
-    pthread_cond_wait(&exchange->changed, &exchange->lock);
-  is_there = !exchange_is_stopping(exchange);
+  pthread_mutex_lock(&relay->lock);
+  while (*n_held < (bucket->end - bucket->begin) * own_parts && !relay_is_stopping(relay))
+    pthread_cond_wait(&relay->changed, &relay->lock);
+  is_there = !relay_is_stopping(relay);
   for (uint32_t i = bucket->begin; i < bucket->end && is_there; i++) {
-    struct buffer **held = &exchange->held[exchange->plan.order[i] * own_parts];
+    struct buffer **held = &relay->held[relay->plan.order[i] * own_parts];
     memcpy(&gatherer->own[(i - bucket->begin) * own_parts], held, own_parts * sizeof(struct buffer *));
     memset(held, 0, own_parts * sizeof(struct buffer *));
   }
   *n_held = is_there ? 0 : *n_held;
-  pthread_mutex_unlock(&exchange->lock);
+  pthread_mutex_unlock(&relay->lock);
   return is_there;
 }
 
 /* Waits for all that was started, whatever becomes of it: their memory is in use until then. */
 static int finish_works(struct gatherer *gatherer, int n, struct err *err) {
-  struct exchange *exchange = gatherer->exchange;
+  struct relay *relay = gatherer->relay;
   if (err->code)
-    exchange_fail(exchange, err);
+    relay_fail(relay, err);
   for (int i = 0; i < n; i++) {
     struct err one = ERR_NONE;
-    if (!exchange->def->wait(gatherer->works[i], &one) || err->code)
+    if (!relay->def->wait(gatherer->works[i], &one) || err->code)
       continue;
     *err = one;
-    exchange_fail(exchange, err);
+    relay_fail(relay, err);
   }
   return err->code;
 }
 
 static int start_work(struct gatherer *gatherer, enum collective_kind kind, int peer, struct buffer *buffer,
                       int *n_works, struct err *err) {
-  struct exchange *exchange = gatherer->exchange;
+  struct relay *relay = gatherer->relay;
   struct collective_call call = {.kind = kind,
                                  .root = peer,
                                  .in = kind == COLLECTIVE_SEND ? buffer->data : NULL,
                                  .out = kind == COLLECTIVE_SEND ? NULL : buffer->data,
                                  .elems = buffer->size_bytes / sizeof(float)};
-  if (!exchange->def->start(exchange->up, &call, &gatherer->works[*n_works], err))
+  if (!relay->def->start(relay->up, &call, &gatherer->works[*n_works], err))
     ++*n_works;
   return err->code;
 }
 
 static int send_own(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
-  int n = (int)(bucket->end - bucket->begin) * exchange_own(gatherer->exchange)->n, n_works = 0;
+  int n = (int)(bucket->end - bucket->begin) * relay_own(gatherer->relay)->n, n_works = 0;
   for (int i = 0; i < n && !err->code; i++)
     start_work(gatherer, COLLECTIVE_SEND, (int)bucket->owner, gatherer->own[i], &n_works, err);
   return finish_works(gatherer, n_works, err);
@@ -99,18 +99,18 @@ static int send_own(struct gatherer *gatherer, const struct bucket *bucket, stru
 
 /* The other members' parts of the block; ours are put among them. */
 static int receive_block(struct gatherer *gatherer, struct buffer **own, struct err *err) {
-  struct exchange *exchange = gatherer->exchange;
+  struct relay *relay = gatherer->relay;
   int n_works = 0, at = 0;
-  for (int rank = 0; rank < exchange->group.size; rank++)
-    for (int p = 0; p < exchange->parts[rank].n && !err->code; p++, at++) {
-      bool is_own = rank == exchange->group.rank;
-      gatherer->merged[at] = (struct group_part){exchange->parts[rank].nodes[p], at};
-      gatherer->received[at] = is_own ? own[p] : block_pool_take(exchange->run->pool, gatherer->block);
+  for (int rank = 0; rank < relay->group.size; rank++)
+    for (int p = 0; p < relay->parts[rank].n && !err->code; p++, at++) {
+      bool is_own = rank == relay->group.rank;
+      gatherer->merged[at] = (struct group_part){relay->parts[rank].nodes[p], at};
+      gatherer->received[at] = is_own ? own[p] : block_pool_take(relay->run->pool, gatherer->block);
       if (is_own)
         own[p] = NULL;
       else if (!gatherer->received[at]) {
         err_set(err, ERR_NO_MEMORY, "no memory for the gradient of block %u", gatherer->block);
-        run_fail(exchange->run, err, false);
+        run_fail(relay->run, err, false);
       } else
         start_work(gatherer, COLLECTIVE_RECEIVE, rank, gatherer->received[at], &n_works, err);
     }
@@ -121,15 +121,15 @@ static void on_add(void *user, int to, int from) {
   struct gatherer *gatherer = user;
   struct buffer *sum = gatherer->received[to], *added = gatherer->received[from];
   gatherer->is_finite &= sums_add(sum->data, added->data, sum->size_bytes / sizeof(float));
-  block_pool_give(gatherer->exchange->run->pool, gatherer->block, added);
+  block_pool_give(gatherer->relay->run->pool, gatherer->block, added);
   gatherer->received[from] = NULL;
 }
 
 /* What is left of the parts goes to the block's server; the reply to the last is the next version. */
 static int push_block(struct gatherer *gatherer, struct err *err) {
-  struct exchange *exchange = gatherer->exchange;
-  struct run *run = exchange->run;
-  int n = group_merge(gatherer->merged, exchange->n_parts, run->loaded.plan.microbatches, on_add, gatherer);
+  struct relay *relay = gatherer->relay;
+  struct run *run = relay->run;
+  int n = group_merge(gatherer->merged, relay->n_parts, run->loaded.plan.microbatches, on_add, gatherer);
   if (!gatherer->is_finite) {
     err_set(err, ERR_INTERNAL,
             "the sum of step %llu's gradients of block %u is not finite: the training diverges; try a lower "
@@ -153,32 +153,32 @@ static int push_block(struct gatherer *gatherer, struct err *err) {
 }
 
 static int add_and_push(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
-  struct exchange *exchange = gatherer->exchange;
-  int own_parts = exchange_own(exchange)->n;
+  struct relay *relay = gatherer->relay;
+  int own_parts = relay_own(relay)->n;
   for (uint32_t i = bucket->begin; i < bucket->end && !err->code; i++) {
-    gatherer->block = exchange->plan.order[i];
+    gatherer->block = relay->plan.order[i];
     gatherer->is_finite = true;
     if (!receive_block(gatherer, &gatherer->own[(int)(i - bucket->begin) * own_parts], err))
       push_block(gatherer, err);
-    for (int p = 0; p < exchange->n_parts; p++)
-      block_pool_give(exchange->run->pool, gatherer->block, gatherer->received[p]);
-    memset(gatherer->received, 0, (size_t)exchange->n_parts * sizeof(struct buffer *));
+    for (int p = 0; p < relay->n_parts; p++)
+      block_pool_give(relay->run->pool, gatherer->block, gatherer->received[p]);
+    memset(gatherer->received, 0, (size_t)relay->n_parts * sizeof(struct buffer *));
   }
   return err->code;
 }
 
 static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket) {
-  struct exchange *exchange = gatherer->exchange;
-  int own_parts = exchange_own(exchange)->n, n = (int)(bucket->end - bucket->begin) * own_parts;
+  struct relay *relay = gatherer->relay;
+  int own_parts = relay_own(relay)->n, n = (int)(bucket->end - bucket->begin) * own_parts;
   struct err err = ERR_NONE;
   if (!take_own(gatherer, bucket))
     return false;
-  if ((int)bucket->owner == exchange->group.rank)
+  if ((int)bucket->owner == relay->group.rank)
     add_and_push(gatherer, bucket, &err);
   else
     send_own(gatherer, bucket, &err);
   for (int i = 0; i < n; i++) {
-    block_pool_give(exchange->run->pool, exchange->plan.order[bucket->begin + (uint32_t)(i / own_parts)],
+    block_pool_give(relay->run->pool, relay->plan.order[bucket->begin + (uint32_t)(i / own_parts)],
                     gatherer->own[i]);
     gatherer->own[i] = NULL;
   }

@@ -2,12 +2,12 @@
    the other members. */
 #include <string.h>
 
-#include "worker/train/exchange_state.h"
+#include "worker/train/relay_state.h"
 #include "worker/train/steps.h"
 
 /* Of the spreader's thread. */
 struct spreader {
-  struct exchange *exchange;
+  struct relay *relay;
   uint64_t version; /* that is spread */
   const struct bucket *bucket;
   struct weights_set *set;          /* held while we read it: the owner's */
@@ -17,26 +17,26 @@ struct spreader {
 
 static bool spread_bucket(struct spreader *spreader);
 
-void *exchange_spread_main(void *argument) {
-  struct exchange *exchange = argument;
-  struct spreader spreader = {.exchange = exchange};
+void *relay_spread_main(void *argument) {
+  struct relay *relay = argument;
+  struct spreader spreader = {.relay = relay};
   bool is_well = true;
-  for (uint64_t step = exchange->first_step; is_well && step < exchange->run->loaded.plan.steps; step++)
-    for (uint32_t b = 0; b < exchange->plan.n_buckets && is_well; b++) {
+  for (uint64_t step = relay->first_step; is_well && step < relay->run->loaded.plan.steps; step++)
+    for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++) {
       spreader.version = step + 1;
-      spreader.bucket = &exchange->plan.buckets[b];
+      spreader.bucket = &relay->plan.buckets[b];
       is_well = spread_bucket(&spreader);
     }
   return NULL;
 }
 
 static uint32_t bucket_block(const struct spreader *spreader, uint32_t i) {
-  return spreader->exchange->plan.order[spreader->bucket->begin + i];
+  return spreader->relay->plan.order[spreader->bucket->begin + i];
 }
 
 /* Where the owner's blocks are, once they have come. False: not yet. */
 static bool find_sources_locked(struct spreader *spreader, uint32_t n) {
-  struct run *run = spreader->exchange->run;
+  struct run *run = spreader->relay->run;
   struct weights_set *set = weights_find(run->weights, spreader->version);
   for (uint32_t i = 0; i < n && set; i++) {
     uint32_t block = bucket_block(spreader, i);
@@ -52,7 +52,7 @@ static bool find_sources_locked(struct spreader *spreader, uint32_t n) {
 
 /* Where the others' blocks are to go, once the version is open. */
 static bool find_places_locked(struct spreader *spreader, uint32_t n) {
-  struct run *run = spreader->exchange->run;
+  struct run *run = spreader->relay->run;
   if (!run->weights->next->is_open || run->weights->next->version != spreader->version)
     return false;
   for (uint32_t i = 0; i < n; i++) {
@@ -62,13 +62,13 @@ static bool find_places_locked(struct spreader *spreader, uint32_t n) {
   return true;
 }
 
-/* False when the exchange stops. */
+/* False when the relay stops. */
 static bool find_memory(struct spreader *spreader, bool is_owner, uint32_t n) {
-  struct exchange *exchange = spreader->exchange;
-  struct run *run = exchange->run;
+  struct relay *relay = spreader->relay;
+  struct run *run = relay->run;
   bool is_there = false;
   pthread_mutex_lock(&run->lock);
-  while (!is_there && run->phase == RUN_WORKING && !exchange_is_stopping(exchange)) {
+  while (!is_there && run->phase == RUN_WORKING && !relay_is_stopping(relay)) {
     is_there = is_owner ? find_sources_locked(spreader, n) : find_places_locked(spreader, n);
     if (!is_there)
       pthread_cond_wait(&run->changed, &run->lock);
@@ -78,22 +78,22 @@ static bool find_memory(struct spreader *spreader, bool is_owner, uint32_t n) {
 }
 
 static int start_block(struct spreader *spreader, bool is_owner, uint32_t i, struct err *err) {
-  struct exchange *exchange = spreader->exchange;
+  struct relay *relay = spreader->relay;
   struct collective_call call = {.kind = COLLECTIVE_BROADCAST,
                                  .root = (int)spreader->bucket->owner,
                                  .in = is_owner ? spreader->places[i] : NULL,
                                  .out = spreader->places[i],
-                                 .elems = exchange->run->block_elems[bucket_block(spreader, i)]};
-  return exchange->def->start(exchange->down, &call, &spreader->works[i], err);
+                                 .elems = relay->run->block_elems[bucket_block(spreader, i)]};
+  return relay->def->start(relay->down, &call, &spreader->works[i], err);
 }
 
 static void end_block(struct spreader *spreader, bool is_owner, uint32_t i, struct err *err) {
-  struct exchange *exchange = spreader->exchange;
-  struct run *run = exchange->run;
+  struct relay *relay = spreader->relay;
+  struct run *run = relay->run;
   struct err one = ERR_NONE;
-  if (exchange->def->wait(spreader->works[i], &one)) {
+  if (relay->def->wait(spreader->works[i], &one)) {
     if (!err->code)
-      exchange_fail(exchange, &one);
+      relay_fail(relay, &one);
     *err = err->code ? *err : one;
     return;
   }
@@ -105,19 +105,19 @@ static void end_block(struct spreader *spreader, bool is_owner, uint32_t i, stru
 }
 
 static bool spread_bucket(struct spreader *spreader) {
-  struct exchange *exchange = spreader->exchange;
+  struct relay *relay = spreader->relay;
   uint32_t n = spreader->bucket->end - spreader->bucket->begin, n_works = 0;
-  bool is_owner = (int)spreader->bucket->owner == exchange->group.rank;
+  bool is_owner = (int)spreader->bucket->owner == relay->group.rank;
   struct err err = ERR_NONE;
   if (!find_memory(spreader, is_owner, n))
     return false;
   while (n_works < n && !start_block(spreader, is_owner, n_works, &err))
     n_works++;
   if (err.code)
-    exchange_fail(exchange, &err);
+    relay_fail(relay, &err);
   for (uint32_t i = 0; i < n_works; i++)
     end_block(spreader, is_owner, i, &err);
   if (is_owner)
-    steps_release(exchange->run, spreader->set);
+    steps_release(relay->run, spreader->set);
   return !err.code;
 }

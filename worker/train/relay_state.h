@@ -1,8 +1,8 @@
-/* What the files of an exchange share. Only they include this. */
-#ifndef WEIR_WORKER_TRAIN_EXCHANGE_STATE_H
-#define WEIR_WORKER_TRAIN_EXCHANGE_STATE_H
+/* What the files of a relay share. Only they include this. */
+#ifndef WEIR_WORKER_TRAIN_RELAY_STATE_H
+#define WEIR_WORKER_TRAIN_RELAY_STATE_H
 
-#include "worker/train/exchange.h"
+#include "worker/train/relay.h"
 
 /* What a member has of each block in each step. */
 struct member_parts {
@@ -10,7 +10,7 @@ struct member_parts {
   int n;
 };
 
-struct exchange {
+struct relay {
   struct run *run;
   const struct collective_def *def;
   struct group group;
@@ -30,13 +30,13 @@ struct exchange {
   uint32_t *n_held;     /* of each bucket */
 };
 
-static inline const struct member_parts *exchange_own(const struct exchange *exchange) {
-  return &exchange->parts[exchange->group.rank];
+static inline const struct member_parts *relay_own(const struct relay *relay) {
+  return &relay->parts[relay->group.rank];
 }
 
-bool exchange_is_stopping(const struct exchange *exchange);
+bool relay_is_stopping(const struct relay *relay);
 
-void *exchange_gather_main(void *argument);
-void *exchange_spread_main(void *argument);
+void *relay_gather_main(void *argument);
+void *relay_spread_main(void *argument);
 
 #endif

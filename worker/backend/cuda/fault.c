@@ -49,6 +49,20 @@ static int index_error(const struct graph *graph, const struct node *node, const
       (long long)fault->value, (long long)fault->place, (long long)dimension_of(graph, node, fault->place));
 }
 
+/* value is a length, place its sequence. */
+static int length_error(const struct graph *graph, const struct node *node, const struct cuda_fault *fault,
+                        struct err *err) {
+  const struct shape *x = &node_input(graph, node, 0)->shape;
+  return node_error(node, err, ERR_INVALID,
+                    "sequence_lens holds %lld for sequence %lld; there are %lld steps",
+                    (long long)fault->value, (long long)fault->place,
+                    (long long)x->dim[node_attr_int(node, "layout", 0) == 1]);
+}
+
+static bool is_recurrent(const struct node *node) {
+  return strstr(node->op->name, "LSTM") || strstr(node->op->name, "GRU") || strstr(node->op->name, "RNN");
+}
+
 int cuda_fault_error(const struct backend_program *program, const struct cuda_fault *fault, struct err *err) {
   const struct graph *graph = program->graph;
   if (fault->node <= 0 || fault->node > graph->n_nodes)
@@ -57,5 +71,7 @@ int cuda_fault_error(const struct backend_program *program, const struct cuda_fa
   if (is_division(node))
     return node_error(node, err, ERR_INVALID, "integer division by zero (element %lld of the divisor)",
                       (long long)fault->place);
+  if (is_recurrent(node))
+    return length_error(graph, node, fault, err);
   return is_class_loss(node) ? label_error(graph, node, fault, err) : index_error(graph, node, fault, err);
 }

@@ -89,7 +89,8 @@ static cublasStatus_t epilogue_init(struct cuda_product *product) {
 
 static cublasStatus_t describe(struct cuda_product *product, enum precision precision) {
   const struct cuda_product_shape *shape = &product->shape;
-  cublasComputeType_t compute = precision == PRECISION_TF32 && shape->a.type == CUDA_F32
+  /* Where bf16 is good enough, f32 factors that stay f32 are rounded to TF32. */
+  cublasComputeType_t compute = precision != PRECISION_F32 && shape->a.type == CUDA_F32
                                     ? CUBLAS_COMPUTE_32F_FAST_TF32
                                     : CUBLAS_COMPUTE_32F;
   cublasOperation_t first = is_row_major(&shape->b) ? CUBLAS_OP_N : CUBLAS_OP_T;

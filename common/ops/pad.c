@@ -5,15 +5,8 @@
 
 #include "common/ops/backward.h"
 #include "common/ops/infer.h"
+#include "common/ops/pad.h"
 #include "common/ops/strided.h"
-
-enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP, PAD_UNKNOWN };
-
-struct pad {
-  enum pad_mode mode;
-  int64_t counts[2 * RANK_MAX]; /* before each axis, then behind each */
-  struct shape in, out;
-};
 
 static int pad_set_axis(struct pad *pad, const struct node *node, int d, struct err *err) {
   int64_t before = pad->counts[d], behind = pad->counts[pad->in.rank + d], *dim = &pad->out.dim[d];
@@ -25,8 +18,8 @@ static int pad_set_axis(struct pad *pad, const struct node *node, int d, struct 
   return ERR_OK;
 }
 
-static int pad_read(const struct graph *graph, const struct node *node, const struct shape *in,
-                    struct pad *pad, struct err *err) {
+int pad_read(const struct graph *graph, const struct node *node, const struct shape *in, struct pad *pad,
+             struct err *err) {
   static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
   const char *mode = node_attr_string(node, "mode", "constant");
   int64_t counts[2 * RANK_MAX], axes[RANK_MAX];

@@ -4,13 +4,8 @@
 
 #include "common/ops/backward.h"
 #include "common/ops/infer.h"
+#include "common/ops/slice.h"
 #include "common/ops/strided.h"
-
-/* Of each dimension of the data; the counts are `out`. */
-struct slice {
-  int64_t start[RANK_MAX], step[RANK_MAX];
-  struct shape out;
-};
 
 static int64_t clamped(int64_t at, int64_t low, int64_t high) {
   return at < low ? low : at > high ? high : at;
@@ -29,8 +24,8 @@ static void slice_axis(struct slice *slice, int axis, int64_t dim, int64_t start
   slice->out.dim[axis] = count;
 }
 
-static int slice_read(const struct graph *graph, const struct node *node, const struct shape *x,
-                      struct slice *slice, struct err *err) {
+int slice_read(const struct graph *graph, const struct node *node, const struct shape *x, struct slice *slice,
+               struct err *err) {
   int64_t starts[RANK_MAX], ends[RANK_MAX], axes[RANK_MAX], steps[RANK_MAX];
   bool is_cut[RANK_MAX] = {false};
   int n, n_ends, n_axes, n_steps, axis;
@@ -140,9 +135,8 @@ const struct op_def op_Slice = {
     .gradients = slice_gradients,
 };
 
-/* The slice of a data tensor `x` whose elements `dy` has. */
-static int slice_grad_read(const struct node *node, const struct shape *dy, struct slice *slice,
-                           struct shape *x, struct err *err) {
+int slice_grad_read(const struct node *node, const struct shape *dy, struct slice *slice, struct shape *x,
+                    struct err *err) {
   const struct attr *starts = node_attr(node, "starts"), *steps = node_attr(node, "steps");
   if (infer_shape_attr(node, x, err))
     return err->code;

@@ -55,11 +55,11 @@ static void sort_dims(struct cuda_copy *copy) {
 static void join_dims(struct cuda_copy *copy) {
   int rank = 0;
   for (int d = 0; d < copy->rank; d++) {
-    bool is_more = rank > 0 && copy->from[rank - 1] == copy->from[d] * copy->dim[d] &&
-                   copy->to[rank - 1] == copy->to[d] * copy->dim[d];
-    if (!is_more)
-      copy->dim[rank++] = 1;
-    copy->dim[rank - 1] *= copy->dim[d];
+    int64_t dim = copy->dim[d];
+    if (rank > 0 && copy->from[rank - 1] == copy->from[d] * dim && copy->to[rank - 1] == copy->to[d] * dim)
+      copy->dim[rank - 1] *= dim;
+    else
+      copy->dim[rank++] = dim;
     copy->from[rank - 1] = copy->from[d];
     copy->to[rank - 1] = copy->to[d];
   }

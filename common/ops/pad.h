@@ -1,0 +1,19 @@
+/* How a Pad lengthens a tensor. */
+#ifndef WEIR_COMMON_OPS_PAD_H
+#define WEIR_COMMON_OPS_PAD_H
+
+#include "common/graph/op.h"
+
+enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP, PAD_UNKNOWN };
+
+struct pad {
+  enum pad_mode mode;
+  int64_t counts[2 * RANK_MAX]; /* before each axis, then behind each */
+  struct shape in, out;
+};
+
+/* Of a Pad, or a PadGrad, of a tensor of shape `in`. Errors: INVALID, UNSUPPORTED. */
+int pad_read(const struct graph *graph, const struct node *node, const struct shape *in, struct pad *pad,
+             struct err *err);
+
+#endif

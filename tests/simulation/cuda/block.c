@@ -21,7 +21,7 @@ struct sim_here {
   struct uint3 thread, block;
   struct dim3 threads, blocks;
 };
-__thread struct sim_here sim_here __attribute__((tls_model("initial-exec")));
+__thread struct sim_here sim_here __attribute__((visibility("hidden")));
 
 void sim_block_barrier(void);
 int sim_block_count(int predicate);

@@ -25,7 +25,7 @@ struct sim_here {
   uint3 thread, block;
   dim3 threads, blocks;
 };
-extern __thread struct sim_here sim_here __attribute__((tls_model("initial-exec")));
+extern __thread struct sim_here sim_here __attribute__((visibility("hidden")));
 void sim_block_barrier(void);
 int sim_block_count(int predicate);
 /* What each lane of the warp brought to this exchange; good until the caller's next. */

@@ -195,7 +195,10 @@ class Cluster:
         """Another process at the address of one that has died."""
         self.servers[number] = self.start_server(listen=self.servers[number][1])
 
-    def add_worker(self, threads=1, coordinator=None, options=(), **process):
+    def add_worker(self, threads=1, coordinator=None, options=(), node=None, **process):
+        """node: on which it is to believe itself, if not on this one."""
+        if node:
+            process["env"] = {**os.environ, **process.get("env", {}), "WEIR_NODE": node}
         worker = Process(program("weir-worker"), "--coordinator", coordinator or self.address, "--threads", threads,
                          *options, **process)
         self.processes.append(worker)

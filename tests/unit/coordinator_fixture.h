@@ -48,6 +48,8 @@ struct told {
   uint64_t view_incarnation;
   uint32_t begin, end; /* of its microbatches */
   uint32_t view_workers;
+  uint64_t view_number; /* as it was told */
+  uint32_t group;
   uint64_t write_step, writes, loads, beats;
 };
 
@@ -65,8 +67,9 @@ struct fixture {
   bool admits_any;                  /* runs submitted have deterministic: false */
   bool is_store_away;               /* saves that are waited for are not answered */
   bool has_awaited;
-  uint64_t incarnation; /* in what members say */
-  uint32_t covered;     /* microbatches of the newest view, in all its workers' ranges */
+  uint64_t incarnation;   /* in what members say */
+  const char *collective; /* of runs submitted; NULL: none */
+  uint32_t covered;       /* microbatches of the newest view, in all its workers' ranges */
 };
 
 static inline void step(struct fixture *f, const struct coordinator_event *event);
@@ -83,6 +86,8 @@ static inline void take_view(struct fixture *f, struct told *told, const Weir__V
     assert_int_equal(assignment->microbatch_begin, f->covered); /* once each, without a gap */
     f->covered = assignment->microbatch_end;
     if (strcmp(assignment->worker, told->id) == 0) {
+      told->group = assignment->group;
+      told->view_number = view->number;
       told->begin = assignment->microbatch_begin;
       told->end = assignment->microbatch_end;
     }
@@ -436,6 +441,8 @@ static inline void submit(struct fixture *f, const char *id, uint32_t min, uint3
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.has_deterministic = f->admits_any;
   train.deterministic = !f->admits_any;
+  if (f->collective)
+    train.collective = (char *)f->collective;
   train.batch = BATCH;
   train.microbatches = MICROBATCHES;
   optimizer.name = "sgd";

@@ -38,6 +38,7 @@ static void process_join(struct world *w, struct process *process) {
   hello.pid = process->pid;
   hello.address = process->role == WEIR__ROLE__SERVER ? address : "";
   hello.executors = 1;
+  hello.node = process->slot == PROCESSES - 1 ? "another" : "node";
   hello.fingerprint = "build";
   hello.id = process->id;
   hello.epoch = process->epoch;
@@ -320,6 +321,7 @@ static void worker_order(struct world *w, struct process *worker, const Weir__Or
     assert_true(order->view->incarnation >= hosted->incarnation);
     hosted->has_view = true;
     hosted->view = order->view->number;
+    hosted->group = group_in(order->view, worker->id);
     hosted->incarnation = order->view->incarnation;
   } else if (order->body_case == WEIR__ORDER__BODY_UNLOAD)
     worker->hosted[run_index(w, order->unload->run)] = (struct hosted){0};
@@ -415,6 +417,18 @@ static void store_emptied(struct world *w) {
     store_events(w, i, UINT64_MAX);
 }
 
+/* A worker says that a group is no more: its own, or one of before. */
+static void lose_group(struct world *w, struct process *worker) {
+  Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
+  int run = (int)roll(w, RUNS);
+  failed.run = w->runs[run].id;
+  failed.incarnation = worker->hosted[run].incarnation;
+  failed.view = worker->hosted[run].view;
+  failed.group = worker->hosted[run].group + (uint32_t)(roll(w, 4) == 0);
+  if (worker->role == WEIR__ROLE__WORKER && worker->key)
+    tell(worker, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
+}
+
 static void an_accident(struct world *w) {
   struct process *process = &w->processes[roll(w, PROCESSES)];
   int run = (int)roll(w, RUNS);
@@ -462,6 +476,10 @@ static void an_accident(struct world *w) {
       Weir__Leaving leaving = WEIR__LEAVING__INIT;
       tell(process, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
     }
+    break;
+  case 15:
+  case 16:
+    lose_group(w, process);
     break;
   case 14: /* the coordinator was frozen */
     w->now_ms += roll(w, 2 * MISSING_MS);
@@ -551,10 +569,10 @@ static void world_init(struct world *w, uint64_t seed) {
   snprintf(text, sizeof text,
            "name: mlp\nmodel: {onnx: mlp.onnx, loss: cross_entropy}\n"
            "data: {train: {format: idx, images: i, labels: l}, eval: {format: idx, images: i, labels: l}}\n"
-           "train: {steps: %d, batch: %d, microbatches: 4, optimizer: {name: sgd, lr: 0.1}}\n"
+           "train: {steps: %d, batch: %d, microbatches: 4, collective: %s, optimizer: {name: sgd, lr: 0.1}}\n"
            "%scheckpoint: {%s, keep: %llu}\nworkers: {min: %llu}\n",
-           steps, BATCH, seed % 3 ? "" : "eval: {every_steps: 3}\n", checkpoints[seed % 4],
-           (unsigned long long)(1 + seed % 3), (unsigned long long)(1 + seed % 2));
+           steps, BATCH, seed % 4 == 1 ? "none" : "shm", seed % 3 ? "" : "eval: {every_steps: 3}\n",
+           checkpoints[seed % 4], (unsigned long long)(1 + seed % 3), (unsigned long long)(1 + seed % 2));
   *w = (struct world){.seed = seed, .now_ms = 1000};
   assert_int_equal(spec_read("spec", text, strlen(text), &w->spec, &err), 0);
   assert_int_equal(spec_check(w->spec, &err), 0);

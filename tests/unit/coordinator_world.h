@@ -35,6 +35,7 @@ enum {
   BATCH = 8,
   SAMPLES = 100,
   INCARNATIONS = 1024,
+  GROUPS = 8192,
   QUEUE = 8192,
   GRACE_MS = 3000,
   MISSING_MS = 5000
@@ -57,6 +58,7 @@ struct hosted {
   uint64_t ordered;    /* workers: incarnation of the newest order to load */
   bool has_view;
   uint64_t view;
+  uint32_t group; /* workers: of that view; 0: none */
 };
 
 struct process {
@@ -85,6 +87,13 @@ struct stored_checkpoint {
   Weir__CheckpointInfo *info;
 };
 
+/* What a group's number stands for, for good. */
+struct group_meaning {
+  uint64_t epoch;
+  char members[WORKERS * 16];
+  uint32_t begin, end;
+};
+
 struct stored_run {
   char id[32];
   Weir__RunRecord *record; /* NULL: none */
@@ -96,6 +105,7 @@ struct stored_run {
   /* What was ordered so far, for the checks. */
   bool is_submitted;
   uint64_t top, saved_top;
+  struct group_meaning groups[GROUPS]; /* by number, of this epoch */
   uint64_t bases[INCARNATIONS];
   struct server_set sets[INCARNATIONS];
 };
@@ -251,6 +261,37 @@ static inline void check_load(struct world *w, struct process *process, const We
   assert_true(set_index(set, process) >= 0); /* of one incarnation there is one set */
 }
 
+static inline uint32_t group_in(const Weir__View *view, const char *worker) {
+  for (size_t i = 0; i < view->n_workers; i++)
+    if (strcmp(view->workers[i]->worker, worker) == 0)
+      return view->workers[i]->group;
+  return 0;
+}
+
+/* At least two members, with adjoining shares; a number never means others, nor other shares. */
+static inline void check_group(struct world *w, struct stored_run *run, const Weir__View *view,
+                               uint32_t number) {
+  struct group_meaning found = {.epoch = w->epoch};
+  int n = 0;
+  assert_true(number < GROUPS);
+  for (size_t i = 0; i < view->n_workers; i++) {
+    const Weir__Assignment *member = view->workers[i];
+    if (member->group != number)
+      continue;
+    assert_true(member->microbatch_begin < member->microbatch_end);
+    assert_true(n == 0 || member->microbatch_begin == found.end);
+    found.begin = n++ == 0 ? member->microbatch_begin : found.begin;
+    found.end = member->microbatch_end;
+    snprintf(found.members + strlen(found.members), sizeof found.members - strlen(found.members), "%.14s ",
+             member->worker);
+  }
+  assert_true(n >= 2);
+  if (run->groups[number].epoch != w->epoch)
+    run->groups[number] = found;
+  assert_string_equal(run->groups[number].members, found.members);
+  assert_true(run->groups[number].begin == found.begin && run->groups[number].end == found.end);
+}
+
 static inline void check_view(struct world *w, struct process *process, const Weir__View *view) {
   int at = run_index(w, view->run);
   struct server_set *set = set_of(w, at, view->incarnation);
@@ -266,6 +307,9 @@ static inline void check_view(struct world *w, struct process *process, const We
   for (size_t i = 0; i < view->n_workers; i++) {
     assert_int_equal(view->workers[i]->microbatch_begin, covered);
     covered = view->workers[i]->microbatch_end;
+    assert_true(view->workers[i]->group == 0 || strcmp(w->spec->train->collective, "none") != 0);
+    if (view->workers[i]->group)
+      check_group(w, &w->runs[at], view, view->workers[i]->group);
     is_named |= strcmp(view->workers[i]->worker, process->id) == 0;
   }
   assert_int_equal(covered, w->plan.microbatches);

@@ -126,11 +126,11 @@ void run_leave_locked(struct run *run) {
   pthread_cond_broadcast(&run->changed);
   while (run->weights->current->readers > 0 || run->weights->next->readers > 0)
     pthread_cond_wait(&run->changed, &run->lock);
+  run->relay = NULL; /* nobody else aborts it from here on */
   pthread_mutex_unlock(&run->lock);
   relay_close(relay);
   transfers_free(transfers);
   pthread_mutex_lock(&run->lock);
-  run->relay = NULL;
   run->transfers = NULL;
   steps_clear(run);
   if (run->phase == RUN_LEAVING)

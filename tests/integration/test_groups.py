@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Workers of one node that reduce among themselves by shared memory: the same bits as without, one gradient a node and
+step at the servers, whoever comes, goes, freezes or dies."""
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from harness import (Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program, wait_for,
+                     weir)
+
+SIZES = (6, 8)  # microbatches of the runs
+STEPS, LONG_STEPS = 12, 150
+UNLOADED = re.compile(r"run_unloaded run=(\S+) .* gradients=(\d+) gradient_bytes=(\d+) weights=(\d+) ")
+
+
+class Runs:
+    """A folder with data, a model and specs, and what runs of them end with when nobody is in a group."""
+
+    def __enter__(self):
+        self.folder = Folder().__enter__()
+        self.folder.small_data(1200, 300)
+        weir("model", "lenet", "--channels", "4,8", "--hidden", "512,200", "--batch-norm", "--seed", "3", "-o",
+             self.folder.file("lenet.onnx"))
+        self.calm = {}
+        return self
+
+    def __exit__(self, *unused):
+        self.folder.__exit__()
+
+    def spec(self, microbatches, steps, collective="shm", workers=1, tail=""):
+        path = self.folder.small_spec("lenet.onnx", microbatches, steps, 5)
+        with open(path) as file:
+            text = file.read().replace("train:\n", f"train:\n  collective: {collective}\n", 1)
+        path = self.folder.file(f"{collective}-{microbatches}-{steps}-{workers}.yaml",
+                                f"{text}workers: {{min: {workers}}}\n{tail}")
+        return path
+
+    def expected(self, microbatches, steps):
+        if (microbatches, steps) not in self.calm:
+            metrics = self.folder.file(f"calm-{microbatches}-{steps}.jsonl")
+            weir("train", self.spec(microbatches, steps, "none"), "--workers", 1, "--threads", 2, "--out",
+                 metrics + ".out", "--metrics", metrics)
+            self.calm[microbatches, steps] = outcome(metrics)
+        return self.calm[microbatches, steps]
+
+    def follow(self, cluster, spec, name):
+        """A client that follows a new run; (Process, metrics file)."""
+        metrics = self.folder.file(f"{name}.jsonl")
+        return Process(program("weir"), "submit", spec, "--follow", "--coordinator", cluster.address, "--metrics",
+                       metrics), metrics
+
+
+def finish(client):
+    assert client.wait() == 0, client.output()[-2000:]
+
+
+def groups_of(worker):
+    """The sizes of the groups that a worker was in, as it says."""
+    return [int(size) for size in re.findall(r" worker group .* size=(\d+) ", worker.output())]
+
+
+def traffic(cluster):
+    """Of the last run: gradients and weights, in blocks, and the gradients' bytes, of all servers together."""
+    lines = [wait_for(lambda server=server: UNLOADED.findall(server.output()), "the servers' figures")[-1]
+             for server, _ in cluster.servers]
+    return [sum(int(line[at]) for line in lines) for at in (1, 3, 2)]
+
+
+def model_blocks(cluster):
+    return int(re.search(r"run_submitted .* parameters=(\d+) blocks=(\d+)", cluster.coordinator.output()).group(2)) - 1
+
+
+def test_groups_of_any_shape_end_in_the_same_bits():
+    shapes = [(2, 1, 1), (3, 2, 2), (5, 1, 1)]  # workers, servers, threads of each
+    with Runs() as runs:
+        for (workers, servers, threads), size in itertools.product(shapes, SIZES):
+            with Cluster(runs.folder, servers, workers, threads, store=f"file://{runs.folder.file('s')}") as cluster:
+                name = f"{workers}-{servers}-{size}"
+                client, metrics = runs.follow(cluster, runs.spec(size, STEPS, workers=workers), name)
+                with client:
+                    finish(client)
+                assert outcome(metrics) == runs.expected(size, STEPS), name
+                for worker in cluster.workers:
+                    assert groups_of(worker) == [workers], worker.output()
+            shutil.rmtree(runs.folder.file("s"))
+
+
+def test_servers_get_one_gradient_a_node_and_step():
+    """Of 8 microbatches, which halves of the workers sum to one part each."""
+    with Runs() as runs:
+        for nodes in (("a", "a"), ("a", "a", "a", "a"), ("a", "b", "a", "b")):
+            with Cluster(runs.folder, servers=2, workers=0, store=f"file://{runs.folder.file('s')}") as cluster:
+                for node in nodes:
+                    cluster.add_worker(node=node)
+                seen = {}
+                for collective in ("none", "shm"):
+                    spec = runs.spec(8, STEPS, collective, workers=len(nodes))
+                    client, metrics = runs.follow(cluster, spec, f"{''.join(nodes)}-{collective}")
+                    with client:
+                        finish(client)
+                    assert outcome(metrics) == runs.expected(8, STEPS)
+                    seen[collective] = traffic(cluster)
+                blocks, model_bytes = model_blocks(cluster), seen["none"][2] // STEPS // len(nodes)
+                pulls = len(nodes) * blocks  # of version 0
+                for collective, pushers in (("none", len(nodes)), ("shm", len(set(nodes)))):
+                    parts = pushers * STEPS * blocks
+                    assert seen[collective] == [parts, parts + pulls, pushers * STEPS * model_bytes], (nodes, seen)
+            shutil.rmtree(runs.folder.file("s"))
+
+
+def test_workers_of_a_group_that_die_freeze_come_and_leave_change_no_bit():
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=3) as cluster:
+        expected = runs.expected(8, LONG_STEPS)
+        client, metrics = runs.follow(cluster, runs.spec(8, LONG_STEPS, workers=3), "stirred")
+        first, second, third = cluster.workers
+
+        def after_steps(disturb):
+            step = newest_step(metrics) + 5
+            wait_for(lambda: newest_step(metrics) >= step, "steps")
+            disturb()
+
+        with client:
+            after_steps(lambda: second.send(signal.SIGKILL))
+            after_steps(lambda: cluster.add_worker(threads=2))
+            after_steps(lambda: first.send(signal.SIGSTOP))
+            late = cluster.add_worker()  # its group waits for the one that is frozen, until that is given up
+            wait_for(lambda: groups_of(late), "a group without the frozen one")
+            first.send(signal.SIGCONT)
+            after_steps(lambda: third.send(signal.SIGTERM))
+            after_steps(lambda: late.send(signal.SIGKILL))
+            after_steps(lambda: cluster.add_worker(node="another"))
+            finish(client)
+        assert_recovered(metrics, expected)
+
+
+def test_a_group_outlives_its_server_and_its_coordinator():
+    with Runs() as runs, Cluster(runs.folder, servers=2, workers=2) as cluster:
+        expected = runs.expected(6, LONG_STEPS)
+        spec = runs.spec(6, LONG_STEPS, workers=2, tail="checkpoint: {every_steps: 20}\n")
+        client, metrics = runs.follow(cluster, spec, "servers")
+        with client:
+            wait_for(lambda: newest_step(metrics) >= 30, "steps")
+            cluster.servers[0][0].send(signal.SIGKILL)
+            cluster.servers[0][0].wait()
+            cluster.restart_server(0)
+            wait_for(lambda: any(groups_of(worker)[1:] for worker in cluster.workers), "another group")
+            step = newest_step(metrics)
+            wait_for(lambda: newest_step(metrics) != step, "steps")
+            cluster.coordinator.send(signal.SIGKILL)
+            cluster.coordinator.wait()
+            cluster.start_coordinator()
+            finish(client)
+        assert_recovered(metrics, expected)
+
+
+def test_a_paused_run_goes_on_in_a_group():
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=2) as cluster:
+        expected = runs.expected(8, LONG_STEPS)
+        client, metrics = runs.follow(cluster, runs.spec(8, LONG_STEPS, workers=2), "paused")
+        at = ("--coordinator", cluster.address)
+        with client:
+            wait_for(lambda: newest_step(metrics) >= 10, "steps")
+            run = cluster.json("runs")[0]["run"]
+            weir("pause", run, *at)
+            wait_for(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
+            weir("resume", run, *at)
+            finish(client)
+        assert_recovered(metrics, expected)
+        assert [len(groups_of(worker)) for worker in cluster.workers] == [2, 2]
+
+
+def test_workers_that_cannot_share_memory_go_on_alone():
+    """As in containers, which have 64 MiB unless told otherwise; these have less than any group needs."""
+    small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
+    if os.geteuid() or subprocess.run([*small, "true"], capture_output=True).returncode:
+        raise Skip("mounting needs root")
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
+        for _ in range(2):
+            worker = Process(*small, program("weir-worker"), "--coordinator", cluster.address, "--threads", 1,
+                             env={**os.environ, "WEIR_NODE": "small"})
+            cluster.processes.append(worker)
+            cluster.workers.append(worker)
+        client, metrics = runs.follow(cluster, runs.spec(8, STEPS, workers=2), "small")
+        with client:
+            finish(client)
+        assert outcome(metrics) == runs.expected(8, STEPS)
+        assert cluster.coordinator.output().count(" group_failed ") == 2
+        assert any("No space left" in worker.output() for worker in cluster.workers), cluster.workers[0].output()
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -90,10 +90,17 @@ $(B)/tests/chaos/%.so: tests/chaos/%.c # preloaded into programs of any sanitize
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out $(SANFLAGS),$(CFLAGS)) -shared -fPIC -o $@ $<
 
+# A plugin of no GPU; it takes what it needs of the library, as weir-cuda.so does.
+FAKE_CUDA = $(B)/tests/fake_cuda.so
+$(FAKE_CUDA): $(B)/obj/tests/integration/fake_cuda.o $(B)/libweir.a
+	@echo "  LD    $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $^ $(LDLIBS)
+
 BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
 CRASH = $(B)/tests/chaos/crash_point.so $(B)/tests/chaos/store_crash
-tests: $(TESTS) $(CRASH) $(SIMULATION) ## the test programs, without running them
+tests: $(TESTS) $(CRASH) $(FAKE_CUDA) $(SIMULATION) ## the test programs, without running them
 
 # Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs
 # them, and asks for sudo's password only on a terminal.

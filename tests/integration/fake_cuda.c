@@ -1,0 +1,85 @@
+/* A stand-in for weir-cuda.so: the cpu backend under the plugin's name, on as many devices of as much memory
+   as the environment says, which can be broken. For what a worker and a cluster make of devices.
+
+   FAKE_CUDA_DEVICES   how many there are (default 1)
+   FAKE_CUDA_MEMORY    bytes of each (default 1 GiB)
+   FAKE_CUDA_BROKEN    a file: while it is there, devices fail
+   FAKE_CUDA_ABI       the interface's version, if another */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "build_id.h"
+#include "common/log.h"
+#include "worker/backend/plugin.h"
+
+static struct backend_def backend;
+static const struct backend_def *cpu;
+static uint64_t memory_bytes = UINT64_C(1) << 30;
+static int n_devices = 1;
+
+/* Not const, as the real one is, so that it can be made of the environment. */
+extern struct plugin fake asm(PLUGIN_SYMBOL);
+struct plugin fake;
+
+static bool is_broken(void) {
+  const char *path = getenv("FAKE_CUDA_BROKEN");
+  return path && access(path, F_OK) == 0;
+}
+
+static int fake_prepare(const struct graph *graph, const int *watched, int n_watched,
+                        const struct backend_options *options, struct backend_program **out,
+                        struct err *err) {
+  if (cpu->prepare(graph, watched, n_watched, options, out, err))
+    return err->code;
+  if (cpu->memory_bytes(*out) > memory_bytes) {
+    err_set(err, ERR_NO_MEMORY, "one execution needs %zu bytes of device memory", cpu->memory_bytes(*out));
+    cpu->release(*out);
+    return err->code;
+  }
+  log_event(LOG_INFO, "fake", "prepared", "device=%d precision=%d is_fast=%d", options->device,
+            (int)options->precision, options->is_fast);
+  return ERR_OK;
+}
+
+static int fake_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  if (is_broken())
+    return err_set(err, ERR_LOST_DEVICE, "the fake device is broken");
+  return cpu->run(program, run, err);
+}
+
+static const char *fake_fingerprint(void) {
+  return "fake";
+}
+
+static int fake_devices(struct plugin_device *devices, int max, struct err *err) {
+  if (n_devices == 0 || is_broken()) {
+    err_set(err, ERR_UNAVAILABLE, "there is no NVIDIA GPU here, says the fake");
+    return -1;
+  }
+  for (int i = 0; i < n_devices && i < max; i++)
+    devices[i] =
+        (struct plugin_device){.name = "Fake GPU", .memory_bytes = memory_bytes, .free_bytes = memory_bytes};
+  return n_devices;
+}
+
+__attribute__((constructor)) static void fake_init(void) {
+  cpu = backend_find("cpu");
+  backend = *cpu;
+  backend.name = PLUGIN_BACKEND;
+  backend.prepare = fake_prepare;
+  backend.run = fake_run;
+  backend.fingerprint = fake_fingerprint;
+  if (getenv("FAKE_CUDA_DEVICES"))
+    n_devices = atoi(getenv("FAKE_CUDA_DEVICES"));
+  if (getenv("FAKE_CUDA_MEMORY"))
+    memory_bytes = strtoull(getenv("FAKE_CUDA_MEMORY"), NULL, 10);
+  fake = (struct plugin){.abi = PLUGIN_ABI,
+                         .build = WEIR_BUILD,
+                         .backend = &backend,
+                         .devices = fake_devices,
+                         .attach = trace_redirect};
+  if (getenv("FAKE_CUDA_ABI"))
+    fake.abi = (unsigned)atoi(getenv("FAKE_CUDA_ABI"));
+}

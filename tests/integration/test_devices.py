@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Workers on GPUs: --device, machines without one, devices that are full or fail, runs on GPUs and CPUs together. The
+devices are made up: a stand-in that computes on the CPU (fake_cuda.c) for what the cluster makes of devices, and
+simulated ones (tests/simulation/cuda), which run the backend's own code, for the numbers."""
+import os
+import subprocess
+
+from harness import BUILD, Cluster, Folder, Skip, done_event, main, program, read_metrics, wait_for, weir
+
+FAKE = os.path.join(BUILD, "tests", "fake_cuda.so")
+SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
+NOT_HERE = "there is no NVIDIA GPU here, says the fake"
+
+
+def fake(**settings):
+    """An environment with made-up devices; settings: of fake_cuda.c."""
+    return dict(os.environ, WEIR_CUDA=FAKE, **{f"FAKE_CUDA_{key.upper()}": str(value) for key, value in settings.items()})
+
+
+def simulated():
+    if not os.path.exists(SIMULATED):
+        raise Skip("there is no simulated device: CUDA's headers are missing")
+    return dict(os.environ, WEIR_CUDA=SIMULATED)
+
+
+def refusal(device, environment):
+    """The line with which a worker refuses to start on this device."""
+    done = subprocess.run([program("weir-worker"), "--device", device], capture_output=True, text=True, timeout=60,
+                          env=environment)
+    assert done.returncode == 2 and not done.stdout and len(done.stderr.splitlines()) == 1, done
+    assert done.stderr.startswith(f"weir-worker: --device {device}: "), done.stderr
+    return done.stderr
+
+
+def small_spec(folder, steps=6, microbatches=2, train=""):
+    """Of LeNet on a little data; train: further lines of that section."""
+    folder.small_data(240, 60)
+    path = folder.small_spec(folder.model("lenet"), microbatches, steps, steps)
+    with open(path) as file:
+        text = file.read()
+    return folder.file("device-spec.yaml", text.replace("  seed: 3\n", f"  seed: 3\n{train}"))
+
+
+def train(folder, spec, name, *options, status=0, env=None):
+    """Trains on a private cluster; returns the finished process and the file of its metrics."""
+    out = folder.file(name)
+    done = weir("train", spec, "--out", out, "--threads", 2, *options, status=status, env=env)
+    return done, os.path.join(out, "metrics.jsonl")
+
+
+def losses(metrics):
+    return [event["loss"] for event in read_metrics(metrics) if event["event"] == "step"]
+
+
+def worker_states(cluster):
+    return {worker["state"]: worker for worker in cluster.json("workers")}
+
+
+def submit(cluster, spec):
+    return weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
+
+
+def is_done(cluster, run):
+    state = cluster.json("status", run)["state"]
+    assert state not in ("failed", "cancelled"), cluster.json("status", run)
+    return state == "done"
+
+
+def test_a_worker_without_the_gpu_that_it_was_asked_for_says_so_and_exits():
+    assert NOT_HERE in refusal("cuda", fake(devices=0))
+    with Folder() as folder:
+        missing = folder.file("nowhere.so")
+        assert missing in refusal("cuda", dict(os.environ, WEIR_CUDA=missing))
+        damaged = folder.file("damaged.so", "this is no library")
+        assert "cannot be loaded" in refusal("cuda", dict(os.environ, WEIR_CUDA=damaged))
+        other = folder.file("other.so")
+        subprocess.run(["gcc", "-shared", "-o", other, "-xc", "/dev/null"], check=True)
+        assert "exports no weir_plugin" in refusal("cuda", dict(os.environ, WEIR_CUDA=other))
+        needy = folder.file("needy.so")
+        subprocess.run(["gcc", "-shared", "-o", folder.file("libcudnn.so.99"), "-Wl,-soname,libcudnn.so.99", "-xc",
+                        "/dev/null"], check=True)
+        subprocess.run(["gcc", "-shared", "-o", needy, "-xc", "/dev/null", "-xnone", "-Wl,--no-as-needed",
+                        folder.file("libcudnn.so.99")], check=True)
+        line = refusal("cuda", dict(os.environ, WEIR_CUDA=needy))
+        assert "libcudnn.so.99: cannot open" in line and "install cuDNN 9 for CUDA 13" in line, line
+    assert "interface 0" in refusal("cuda", fake(abi=0))
+
+
+def test_a_device_that_is_none_is_refused():
+    two = fake(devices=2)
+    for device in ("gpu", "cuda:", "cuda:x", "cuda:0,", "cuda:,1", "cuda:-1", "cuda:0 ,1", "cuda:0;1", "cuda0", "cuda:1234"):
+        assert "a device is cpu, cuda" in refusal(device, two)
+    assert "this machine has 2 GPUs: 0 and 1" in refusal("cuda:2", two)
+    assert "this machine has 1 GPU: 0" in refusal("cuda:0,1", fake())
+    assert "this machine has 3 GPUs: 0 to 2" in refusal("cuda:0,7", fake(devices=3))
+    assert "GPU 1 is named twice" in refusal("cuda:1,0,1", two)
+
+
+def test_train_gives_the_line_of_a_worker_that_cannot_work_here_as_its_own_error():
+    with Folder() as folder:
+        spec = small_spec(folder)
+        done, _ = train(folder, spec, "out", "--device", "cuda", status=2, env=fake(devices=0))
+        assert done.stderr.splitlines() == [f"weir: --device cuda: {NOT_HERE}"], done.stderr
+
+
+def test_workers_compute_on_the_gpus_that_they_are_given():
+    with Folder() as folder:
+        spec = small_spec(folder)
+        _, cpu = train(folder, spec, "cpu")
+        _, both = train(folder, spec, "both", "--device", "cuda:0,1", env=fake(devices=2))
+        _, dealt = train(folder, spec, "dealt", "--device", "cuda:0,1", "--workers", 2, env=fake(devices=2))
+        _, all_there_are = train(folder, spec, "auto", "--device", "auto", env=fake(devices=2))
+        _, none = train(folder, spec, "none", "--device", "auto", env=fake(devices=0))
+        hashes = {done_event(metrics)["weights_sha256"] for metrics in (cpu, both, dealt, all_there_are, none)}
+        assert len(hashes) == 1, hashes
+        for name, expected in (("both/logs/worker-1", {"0", "1"}), ("dealt/logs/worker-1", {"0"}),
+                               ("dealt/logs/worker-2", {"1"}), ("auto/logs/worker-1", {"0", "1"}),
+                               ("none/logs/worker-1", set())):
+            with open(folder.file(name + ".log")) as log:
+                lines = log.read().splitlines()
+            used = {line.split("device=")[1].split()[0] for line in lines if "fake prepared" in line}
+            assert used == expected, (name, used)
+        assert any("device chosen=cpu" in line and NOT_HERE in line for line in lines), lines
+
+
+def test_gpus_and_cpus_compute_one_run_only_where_it_need_not_be_deterministic():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        gpu = cluster.add_worker(options=("--device", "cuda"), env=fake())
+        wait_for(lambda: cluster.json("workers"), "the worker on the GPU")
+        strict = submit(cluster, small_spec(folder, steps=2000000))
+        wait_for(lambda: "ready" in worker_states(cluster), "the run on the GPU")
+        cluster.add_worker()
+        message = wait_for(lambda: worker_states(cluster).get("refused"), "a refusal")["message"]
+        assert "cuda: fake on Fake GPU" in message and "cpu: oneDNN" in message, message
+        assert "train.deterministic false" in message, message
+        weir("cancel", strict, "--coordinator", cluster.address)
+        free = submit(cluster, small_spec(folder, steps=40, train="  deterministic: false\n  precision: bf16\n"))
+        wait_for(lambda: is_done(cluster, free), "the end of the run")
+        assert "is_fast=1" in gpu.output() and "precision=2" in gpu.output(), gpu.output()
+        assert all("ended run=" + free in worker.output() for worker in cluster.workers)
+
+
+def test_what_a_cpu_cannot_do_is_refused_by_its_worker():
+    with Folder() as folder:
+        for key, value in (("precision", "bf16"), ("collective", "nccl")):
+            spec = small_spec(folder, train=f"  {key}: {value}\n")
+            done, _ = train(folder, spec, key, status=2)
+            assert f"train.{key} {value} needs GPUs, or train.deterministic: false" in done.stderr, done.stderr
+        spec = small_spec(folder, train="  precision: tf32\n  deterministic: false\n")
+        train(folder, spec, "admitted")
+
+
+def test_a_device_that_is_full_names_the_microbatch_that_fits():
+    with Folder() as folder:
+        with open(small_spec(folder)) as file:
+            large = file.read().replace("batch: 24", "batch: 240")
+        for microbatches, memory, text in (
+                (2, 4 << 20, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
+                             "available: microbatches of 48 samples would fit (train.microbatches: 5)"),
+                (2, 10 << 20, "of device memory: microbatches of 60 samples would fit (train.microbatches: 4)"),
+                (4, 10 << 20, None)):  # the first is refused by estimate, the second by the device
+            spec = folder.file("large.yaml", large.replace("microbatches: 2", f"microbatches: {microbatches}"))
+            done, _ = train(folder, spec, f"{microbatches}-{memory}", "--device", "cuda", status=2 if text else 0,
+                            env=fake(memory=memory))
+            assert not text or text in done.stderr, done.stderr
+
+
+def test_when_a_device_fails_its_worker_leaves_and_the_run_goes_on():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        spec = small_spec(folder, steps=400)
+        broken = folder.file("broken")
+        worker = cluster.add_worker(options=("--device", "cuda"), env=fake(broken=broken))
+        run = submit(cluster, spec)
+        wait_for(lambda: cluster.json("status", run)["step"] > 3, "some steps on the device")
+        folder.file("broken", "")
+        assert worker.wait() == 1, worker.output()
+        assert "the fake device is broken" in worker.output(), worker.output()
+        assert cluster.json("status", run)["state"] == "running"
+        os.remove(broken)
+        cluster.add_worker(options=("--device", "cuda"), env=fake(broken=broken))
+        wait_for(lambda: is_done(cluster, run), "the end of the run")
+
+
+def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_time():
+    environment = simulated()
+    with Folder() as folder:
+        spec = small_spec(folder)
+        _, cpu = train(folder, spec, "cpu")
+        metrics = [train(folder, spec, name, "--device", device, env=environment)[1]
+                   for name, device in (("first", "cuda"), ("second", "cuda:1"), ("both", "cuda:0,1"))]
+        for loss, expected in zip(losses(metrics[0]), losses(cpu), strict=True):
+            assert abs(loss - expected) < 1e-4, (losses(metrics[0]), losses(cpu))
+        hashes = [done_event(path)["weights_sha256"] for path in metrics]
+        assert hashes == hashes[:1] * 3 and done_event(cpu)["weights_sha256"] != hashes[0], hashes
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -147,14 +147,16 @@ static inline int program_run(const struct backend_def *backend, struct backend_
   return backend->run(program, &run, err);
 }
 
-/* Prepares and runs a graph, twice: the second execution must give the first one's bits. */
-static inline int graph_execute(const struct backend_def *backend, const struct graph *graph,
-                                const void *const *inputs, struct outcome *outcome, struct err *err) {
+/* Prepares and runs a graph, twice: the second execution must give the first one's bits. options NULL: the
+   usual ones. */
+static inline int graph_execute(const struct backend_def *backend, const struct backend_options *options,
+                                const struct graph *graph, const void *const *inputs, struct outcome *outcome,
+                                struct err *err) {
   struct backend_program *program = NULL;
   struct outcome again;
   int code;
   outcome_init(&again, graph, outcome->values, outcome->n);
-  code = backend->prepare(graph, outcome->values, outcome->n, NULL, &program, err);
+  code = backend->prepare(graph, outcome->values, outcome->n, options, &program, err);
   if (!code)
     code = program_run(backend, program, inputs, USUAL_SEED, outcome, err);
   if (!code)

@@ -145,7 +145,7 @@ static void vector_execute(const struct vector *vector, const char *name, const 
   struct err err = ERR_NONE;
   struct outcome outcome;
   outcome_init(&outcome, vector->graph, vector->graph->outputs, vector->graph->n_outputs);
-  if (!graph_execute(backend, vector->graph, vector->feeds, &outcome, &err) &&
+  if (!graph_execute(backend, NULL, vector->graph, vector->feeds, &outcome, &err) &&
       vector_check(vector, name, &outcome, &err) && is_random(vector, backend, &outcome))
     count_skip(op, backend, "expects the random numbers of numpy");
   else

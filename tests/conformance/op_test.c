@@ -1,7 +1,8 @@
 /* Every op of the table, in every case of its row: each backend agrees with the reference kernels in results
    and gradients, and the reference gradients agree with finite differences. A case with a draw is tried with
-   several seeds. A new row needs no new test.
-   usage: op_test [BACKEND] [OP] [SEED | FIRST..LAST] */
+   several seeds. A new row needs no new test. With a precision below fp32 backends alone are compared, with
+   what its roundings may make of a tensor.
+   usage: op_test [BACKEND] [fp32 | tf32 | bf16] [OP] [SEED | FIRST..LAST] */
 #include <float.h>
 
 #include "common/graph/autodiff.h"
@@ -10,6 +11,9 @@
 
 /* f32 sums of a few hundred terms in another order. */
 static const struct tolerance backend_tolerance = {.relative = 1e-4, .absolute = 1e-5};
+/* Parts of a tensor's greatest magnitude. bf16 rounds by up to 2^-9, tf32 by 2^-12; a few roundings follow
+   each other, and the sums of a case are of terms of both signs. */
+static const double precision_tolerances[] = {[PRECISION_TF32] = 0.004, [PRECISION_BF16] = 0.03};
 
 /* Central differences of sum(outputs * seeds), summed in f64, with this step and its half, extrapolated to
    the fourth order (Richardson). What is left is the rounding of the f32 results over the step: an ulp of the
@@ -43,6 +47,7 @@ static const struct op_def *executed[OPS_MAX];
 static int n_executed;
 
 static struct backends backends;
+static struct backend_options options;
 
 /* A case with its gradients, executed by the reference backend. Its fed inputs are followed by the seeds. */
 struct trial {
@@ -185,13 +190,24 @@ static int trial_init(struct trial *trial, const struct op_def *op, int index, u
     if (trial->grads[i] >= 0)
       values[n++] = trial->grads[i];
   outcome_init(&trial->expected, trial->built.graph, values, n);
-  return graph_execute(backend_find("ref"), trial->built.graph, (const void *const *)trial->built.data,
+  return graph_execute(backend_find("ref"), NULL, trial->built.graph, (const void *const *)trial->built.data,
                        &trial->expected, err);
 }
 
 static void trial_fini(struct trial *trial) {
   outcome_fini(&trial->expected);
   op_trial_fini(&trial->built);
+}
+
+static struct tolerance tolerance_of(enum dtype dtype, const void *expected, int64_t elems) {
+  double greatest = 0.1;
+  if (options.precision == PRECISION_F32)
+    return backend_tolerance;
+  for (int64_t i = 0; i < elems; i++)
+    if (isfinite(element_at(dtype, expected, i)))
+      greatest = fmax(greatest, fabs(element_at(dtype, expected, i)));
+  return (struct tolerance){.absolute = backend_tolerance.absolute +
+                                        precision_tolerances[options.precision] * greatest};
 }
 
 static bool backend_agrees(const struct trial *trial, const struct backend_def *backend) {
@@ -201,13 +217,15 @@ static bool backend_agrees(const struct trial *trial, const struct backend_def *
   char text[256], where[64];
   bool is_ok = true;
   outcome_init(&outcome, graph, trial->expected.values, trial->expected.n);
-  if (graph_execute(backend, graph, (const void *const *)trial->built.data, &outcome, &err)) {
+  if (graph_execute(backend, &options, graph, (const void *const *)trial->built.data, &outcome, &err)) {
     complain(trial, backend->name, err.text);
     is_ok = false;
   }
   for (int i = 0; i < outcome.n && is_ok; i++) {
-    is_ok = tensors_agree(graph->values[outcome.values[i]].dtype, value_elems(graph, outcome.values[i]),
-                          outcome.data[i], trial->expected.data[i], backend_tolerance, text, sizeof text);
+    enum dtype dtype = graph->values[outcome.values[i]].dtype;
+    int64_t elems = value_elems(graph, outcome.values[i]);
+    is_ok = tensors_agree(dtype, elems, outcome.data[i], trial->expected.data[i],
+                          tolerance_of(dtype, trial->expected.data[i], elems), text, sizeof text);
     snprintf(where, sizeof where, "%s, %s %d", backend->name, i < trial->n_outputs ? "output" : "gradient",
              i < trial->n_outputs ? i : i - trial->n_outputs);
     if (!is_ok)
@@ -331,7 +349,7 @@ static void run_trial(const struct op_def *op, int index, uint64_t seed, struct 
     for (int b = 0; backends.at[b]; b++)
       if (strcmp(backends.at[b]->name, "ref") != 0)
         tally->backend_ok[b] &= backend_agrees(&trial, backends.at[b]);
-    if (trial.n_seeds > 0 && !op->cases[index].is_not_smooth) {
+    if (options.precision == PRECISION_F32 && trial.n_seeds > 0 && !op->cases[index].is_not_smooth) {
       tally->differentiated++;
       tally->gradients_ok &= gradients_agree(&trial, tally);
     }
@@ -369,7 +387,7 @@ static void run_op(const struct op_def *op, const struct selection *selection) {
   for (int b = 0; backends.at[b]; b++)
     tap_result(tally.backend_ok[b], "%s on %s (%d cases, %d trials)", op->name, backends.at[b]->name,
                tally.cases, tally.trials);
-  if (!op->backward)
+  if (!op->backward || options.precision != PRECISION_F32)
     return;
   if (tally.drawn == 0)
     printf("# %s has no case with a draw whose gradient is compared\n", op->name);
@@ -388,6 +406,8 @@ static bool select_word(struct selection *selection, const char *word) {
       selection->last = selection->first;
     return selection->first > 0 && word[length] == '\0';
   }
+  if (precision_find(word, &options.precision))
+    return true;
   if (backend_find(word) || strcmp(word, PLUGIN_BACKEND) == 0) {
     selection->backend = word;
     return true;
@@ -401,7 +421,7 @@ int main(int argc, char **argv) {
   struct err err = ERR_NONE;
   for (int i = 1; i < argc; i++)
     if (!select_word(&selection, argv[i])) {
-      fprintf(stderr, "op_test: '%s' is no backend, no op with cases and no seed\n", argv[i]);
+      fprintf(stderr, "op_test: '%s' is no backend, no precision, no op with cases and no seed\n", argv[i]);
       return 2;
     }
   backend_thread_init();

@@ -134,7 +134,7 @@ build/venv/.done: tests/requirements.txt
 check: deps-check ## all tests, and the habits that a program can check
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(MAKE) --no-print-directory build/venv/.done
-	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py))
+	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py tests/gpu/test_*.py))
 
 build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"
@@ -190,7 +190,7 @@ $(B)/fuzz-%: $(B)/obj/tests/fuzz/%_fuzz.o $(B)/libfuzzed.a
 	$(Q)$(CC) $(SANFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@cat $(MAKEFILE_LIST) | sed -n "s/^\\([a-z-]*\\):.*## \\(.*\\)/  make \\1\\t\\2/p" | expand -t 20
 	@echo "  V=1 shows the commands; SAN=address|undefined|thread builds (and checks) with that sanitizer"
 
 clean: ## remove build/

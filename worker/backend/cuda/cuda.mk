@@ -30,3 +30,13 @@ $(B)/weir-cuda.so: $(CUDA_O) $(B)/libweir.a
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--as-needed -Wl,-z,defs -Wl,--exclude-libs,ALL -Wl,-rpath,$(CUDA_HOME)/lib64 -o $@ $(CUDA_O) $(B)/libweir.a \
 	  -L$(CUDA_HOME)/lib64 -lcudart -lcublasLt -lcudnn -lnccl $(LDLIBS)
+
+gpu-check: deps-check ## on a machine with a GPU: every op, whole models, clusters, compute-sanitizer; then gpu-bench
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests
+	@WEIR_BUILD_DIR=$(B) tests/gpu/check.sh
+	@$(MAKE) --no-print-directory gpu-bench
+
+gpu-bench: ## training on this machine's GPU beside PyTorch on the same GPU
+	@WEIR_BUILD_DIR=$(B) python3 tests/gpu/bench.py
+
+.PHONY: gpu-check gpu-bench

@@ -1,0 +1,9 @@
+#!/bin/sh
+# The GPU suite, from the tree after a build or from an unpacked `make dist`; needs Python 3 and nothing else.
+# WEIR_BUILD_DIR: where the programs are. Ends with `N passed, N failed, N skipped`; without a GPU all is skipped.
+cd "$(dirname "$0")/../.." || exit 1
+: "${WEIR_BUILD_DIR:=build}"
+export WEIR_BUILD_DIR WEIR_DEVICE=cuda
+exec python3 tests/run.py "$WEIR_BUILD_DIR/tests/conformance/op_test cuda" "$WEIR_BUILD_DIR/tests/conformance/onnx_test cuda" \
+  "$WEIR_BUILD_DIR/tests/conformance/collective_test nccl" tests/integration/test_parity.py tests/gpu/test_cluster.py \
+  tests/gpu/test_sanitizer.py

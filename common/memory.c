@@ -110,6 +110,7 @@ struct buffer *buffer_new(size_t size_bytes) {
   buffer->data = (unsigned char *)buffer + BUFFER_ALIGN;
   buffer->size_bytes = size_bytes;
   buffer->refs = 1;
+  buffer->release = NULL;
   return buffer;
 }
 
@@ -119,7 +120,11 @@ struct buffer *buffer_get(struct buffer *buffer) {
 }
 
 void buffer_put(struct buffer *buffer) {
-  if (buffer && __atomic_sub_fetch(&buffer->refs, 1, __ATOMIC_ACQ_REL) == 0)
+  if (!buffer || __atomic_sub_fetch(&buffer->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    return;
+  if (buffer->release)
+    buffer->release(buffer);
+  else
     free(buffer);
 }
 

@@ -76,7 +76,7 @@ static int setup(void **state) {
   f->run.loaded.model = &f->model;
   f->run.loaded.plan = (struct plan){.steps = STEPS, .microbatches = MICROBATCHES};
   f->run.owner = f->owner;
-  f->run.pool = block_pool_new(&f->model);
+  f->run.pool = block_pool_new(&f->model, backend_find("ref"));
   f->run.phase = RUN_WORKING;
   pthread_cond_init(&f->run.changed, NULL);
   steps_init(&f->run);

@@ -131,7 +131,7 @@ static void the_old_version_is_kept_while_the_next_fills(void **state) {
 
 static void the_pool_gives_the_same_buffer_again_unless_it_is_shared(void **state) {
   struct fixture *f = *state;
-  struct block_pool *pool = block_pool_new(&f->model);
+  struct block_pool *pool = block_pool_new(&f->model, backend_find("ref"));
   struct buffer *first = block_pool_take(pool, 1), *shared;
   assert_int_equal(first->size_bytes, 6 * sizeof(float));
   block_pool_give(pool, 1, first);

@@ -9,7 +9,7 @@
 #include "common/memory_available.h"
 
 /* Less is not worth a look at the machine's files. */
-enum { CHECKED_BYTES_MIN = 1 << 20, ALIGN = 64 };
+enum { CHECKED_BYTES_MIN = 1 << 20, ALIGN = 64, PAGE = 4096 };
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
@@ -31,4 +31,9 @@ void *backend_memory_new(size_t size_bytes, struct err *err) {
   memory = memory_new_locked(size_bytes, err);
   pthread_mutex_unlock(&one_at_a_time);
   return memory;
+}
+
+void *backend_pages_new(size_t size_bytes) {
+  size_t rounded = (size_bytes + PAGE - 1) / PAGE * PAGE;
+  return rounded >= size_bytes ? aligned_alloc(PAGE, rounded ? rounded : PAGE) : NULL;
 }

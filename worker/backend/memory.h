@@ -11,4 +11,7 @@
    Any thread; one at a time. Errors (NULL): NO_MEMORY, with what is needed and what is available. */
 void *backend_memory_new(size_t size_bytes, struct err *err);
 
+/* Whole pages of their own, so that they can be pinned; not set. NULL when out of memory. Freed with free. */
+void *backend_pages_new(size_t size_bytes);
+
 #endif

@@ -3,9 +3,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/clock.h"
 #include "common/random.h"
+#include "worker/backend/memory.h"
 #include "worker/data/mixing.h"
 #include "worker/data/sampler.h"
 
@@ -53,7 +55,8 @@ struct loader {
   uint32_t ahead_microbatch;
   struct slot *slots; /* made ahead */
   int n_slots;
-  struct slot *spare; /* for what was not, and for evaluation */
+  struct slot *spare;                  /* for what was not, and for evaluation */
+  const struct backend_def *pinned_by; /* NULL: no inputs are pinned */
 };
 
 static void make_batch(const struct loader *loader, struct dataset *dataset, const struct column_form *forms,
@@ -108,24 +111,38 @@ static void make_train(struct loader *loader, struct slot *slot, struct scratch 
   free(indices);
 }
 
+static size_t input_bytes(const struct loader *loader, int i) {
+  const struct column_form *form = &loader->train_forms[i];
+  size_t sample_bytes = (size_t)form->elems * dtype_size(form->dtype);
+  size_t mixed_bytes = loader->mixes ? (size_t)loader->labels->classes * sizeof(float) : 0;
+  if (i == loader->n_inputs - 1 && sample_bytes < mixed_bytes)
+    sample_bytes = mixed_bytes;
+  return loader->plan->microbatch_samples * sample_bytes;
+}
+
+static void slot_pin(const struct loader *loader, const struct slot *slot) {
+  for (int i = 0; i < loader->n_inputs; i++)
+    loader->pinned_by->pin(slot->batch.inputs[i], input_bytes(loader, i));
+}
+
 static bool slot_init(const struct loader *loader, struct slot *slot) {
   for (int i = 0; i < loader->n_inputs; i++) {
-    const struct column_form *form = &loader->train_forms[i];
-    size_t sample_bytes = (size_t)form->elems * dtype_size(form->dtype);
-    size_t mixed_bytes = loader->mixes ? (size_t)loader->labels->classes * sizeof(float) : 0;
-    if (i == loader->n_inputs - 1 && sample_bytes < mixed_bytes)
-      sample_bytes = mixed_bytes;
-    slot->batch.inputs[i] = calloc(loader->plan->microbatch_samples, sample_bytes);
+    size_t bytes = input_bytes(loader, i);
+    slot->batch.inputs[i] = backend_pages_new(bytes);
     if (!slot->batch.inputs[i])
       return false;
+    memset(slot->batch.inputs[i], 0, bytes);
   }
   slot->batch.inputs[loader->n_inputs] = &slot->scale;
   return true;
 }
 
 static void slot_fini(const struct loader *loader, struct slot *slot) {
-  for (int i = 0; i < loader->n_inputs; i++)
+  for (int i = 0; i < loader->n_inputs; i++) {
+    if (loader->pinned_by)
+      loader->pinned_by->unpin(slot->batch.inputs[i]);
     free(slot->batch.inputs[i]);
+  }
   scratch_fini(&slot->scratch);
 }
 
@@ -279,6 +296,14 @@ out:
   return err->code;
 }
 
+void loader_pin(struct loader *loader, const struct backend_def *backend) {
+  if (!backend->pin)
+    return;
+  loader->pinned_by = backend;
+  for (int i = 0; i < loader->n_slots; i++)
+    slot_pin(loader, &loader->slots[i]);
+}
+
 void loader_free(struct loader *loader) {
   if (!loader)
     return;
@@ -325,6 +350,8 @@ static struct slot *take_spare_locked(struct loader *loader) {
   }
   slot = mem_new(sizeof *slot);
   CHECK(slot_init(loader, slot));
+  if (loader->pinned_by)
+    slot_pin(loader, slot);
   return slot;
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/graph/model.h"
 #include "common/plan.h"
+#include "worker/backend/backend.h"
 #include "worker/data/dataset.h"
 
 struct loader;
@@ -23,6 +24,8 @@ int loader_new(const struct model *model, const struct plan *plan, const Weir__R
                struct dataset *train, struct dataset *eval, int threads, struct loader **out,
                struct err *err);
 void loader_free(struct loader *loader); /* every batch was put back; NULL is ignored */
+/* Pins the inputs of all batches, where the backend can: once, before the first is asked for. */
+void loader_pin(struct loader *loader, const struct backend_def *backend);
 
 /* What this worker will ask for next: its microbatches [begin, end) from `step` on. Any thread; newest wins.
  */

@@ -1,20 +1,24 @@
-/* Buffers for gradients, one list for each block, so that a step allocates nothing once the first is done. */
+/* Buffers for gradients, one list for each block, so that a step allocates nothing once the first is done.
+   Where the backend can, they are pinned: the very bytes that a device copies into are sent. */
 #ifndef WEIR_WORKER_TRAIN_BLOCK_POOL_H
 #define WEIR_WORKER_TRAIN_BLOCK_POOL_H
 
 #include "common/graph/model.h"
 #include "common/memory.h"
+#include "worker/backend/backend.h"
 
 struct block_pool;
 
-struct block_pool *block_pool_new(const struct model *model);
-void block_pool_free(struct block_pool *pool); /* every buffer was given back; NULL is ignored */
+/* model outlives its use, backend the process. */
+struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend);
+/* Every buffer was given back; what gRPC still refers to is freed when it ends. NULL is ignored. */
+void block_pool_free(struct block_pool *pool);
 
 /* A buffer of f32[elems of block], not set; the caller's only reference. NULL when out of memory. Any
    thread. */
 struct buffer *block_pool_take(struct block_pool *pool, uint32_t block);
 
-/* Gives a taken buffer back. One that gRPC still refers to is left to it. NULL is ignored. Any thread. */
+/* Gives a taken buffer back: it is taken again once nobody else refers to it. NULL is ignored. Any thread. */
 void block_pool_give(struct block_pool *pool, uint32_t block, struct buffer *buffer);
 
 #endif

@@ -70,25 +70,50 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
     steps_send(run, &item);
 }
 
-static void executor_gather(struct executor *executor, uint32_t b, const struct param *param,
-                            const float *grad) {
-  struct run *run = executor->run;
+/* The block's buffer, to be filled by all that share it. NULL: no memory, and the task is dropped. */
+static struct gather *gather_open(struct executor *executor, uint32_t b) {
   struct gather *gather = &executor->gathers[b];
-  struct buffer *buffer;
-  if (!gather->buffer && !(gather->buffer = block_pool_take(run->pool, b))) {
-    executor_fail_memory(executor);
-    return;
-  }
-  buffer = gather->buffer;
-  if (!sums_copy((float *)buffer->data + (param->begin - run->loaded.model->blocks[b].begin), grad,
-                 param->elems)) {
-    executor_fail(executor, param->name);
-    return;
-  }
-  if (++gather->n_come < run->map.block_params[b])
+  if (!gather->buffer)
+    gather->buffer = block_pool_take(executor->run->pool, b);
+  if (gather->buffer)
+    return gather;
+  executor_fail_memory(executor);
+  return NULL;
+}
+
+/* What the parameter has in the block: as many elements, from these of each on. */
+struct overlap {
+  size_t elems, in_param, in_block;
+};
+
+static struct overlap overlap_of(const struct model *model, uint32_t b, const struct param *param) {
+  const struct block *block = &model->blocks[b];
+  uint64_t begin = block->begin > param->begin ? block->begin : param->begin;
+  uint64_t block_end = block->begin + block->elems, param_end = param->begin + param->elems;
+  uint64_t end = block_end < param_end ? block_end : param_end;
+  return (struct overlap){end - begin, begin - param->begin, begin - block->begin};
+}
+
+/* One that shares the block has come. */
+static void gather_come(struct executor *executor, uint32_t b, const struct param *param) {
+  struct gather *gather = &executor->gathers[b];
+  struct buffer *buffer = gather->buffer;
+  if (++gather->n_come < executor->run->map.block_params[b])
     return;
   *gather = (struct gather){0};
   executor_deliver_block(executor, b, NULL, buffer, param->name);
+}
+
+static void executor_gather(struct executor *executor, uint32_t b, const struct param *param,
+                            const float *grad) {
+  struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
+  struct gather *gather = gather_open(executor, b);
+  if (!gather)
+    return;
+  if (sums_copy((float *)gather->buffer->data + overlap.in_block, grad + overlap.in_param, overlap.elems))
+    gather_come(executor, b, param);
+  else
+    executor_fail(executor, param->name);
 }
 
 void executor_deliver_gradient(struct executor *executor, int p, const float *grad) {
@@ -100,6 +125,36 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
       executor_gather(executor, b, param, grad);
     else
       executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), NULL, param->name);
+}
+
+int executor_place_gradient(struct executor *executor, int p, struct backend_piece *pieces, int max) {
+  struct run *run = executor->run;
+  struct block_range range = run->map.params[p];
+  int n = 0;
+  if (range.end - range.begin > (uint32_t)max)
+    return 0;
+  for (uint32_t b = range.begin; b < range.end; b++) {
+    struct overlap overlap = overlap_of(run->loaded.model, b, &run->loaded.model->params[p]);
+    const struct gather *gather = gather_open(executor, b);
+    if (!gather)
+      return 0;
+    pieces[n++] = (struct backend_piece){.to = (float *)gather->buffer->data + overlap.in_block,
+                                         .begin = overlap.in_param,
+                                         .elems = overlap.elems};
+  }
+  return n;
+}
+
+void executor_deliver_placed(struct executor *executor, int p) {
+  struct run *run = executor->run;
+  const struct param *param = &run->loaded.model->params[p];
+  for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !executor->is_dropped; b++) {
+    struct overlap overlap = overlap_of(run->loaded.model, b, param);
+    if (sums_are_finite((float *)executor->gathers[b].buffer->data + overlap.in_block, overlap.elems))
+      gather_come(executor, b, param);
+    else
+      executor_fail(executor, param->name);
+  }
 }
 
 void executor_deliver_row(struct executor *executor) {

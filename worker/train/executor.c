@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/train/sums.h"
+
 static void *executor_main(void *argument);
 static int executor_prepare(struct executor *executor, struct err *err);
 static int executor_probe(struct executor *executor, struct err *err);
@@ -134,16 +136,9 @@ static int executor_prepare(struct executor *executor, struct err *err) {
   return backend->prepare(model->eval, watched, n_watched, &options, &executor->eval, err);
 }
 
-static bool floats_are_finite(const float *values, size_t n) {
-  bool is_finite = true;
-  for (size_t i = 0; i < n; i++)
-    is_finite &= isfinite(values[i]) != 0;
-  return is_finite;
-}
-
 static void on_statistic(struct executor *executor, int index, const float *data) {
   const struct statistic *statistic = &executor->run->loaded.model->statistics[index];
-  if (!floats_are_finite(data, statistic->elems)) {
+  if (!sums_are_finite(data, statistic->elems)) {
     executor_fail(executor, statistic->name);
     return;
   }
@@ -156,6 +151,15 @@ static void on_metric(struct executor *executor, int index, const float *data) {
     executor_fail(executor, "the loss");
 }
 
+/* Gradients of one parameter each go where they are sent from. */
+static int on_train_place(void *user, int watch, struct backend_piece *pieces, int max) {
+  struct executor *executor = user;
+  const struct tap *tap = &executor->taps[executor->taps_of[watch]];
+  if (executor->probe || executor->is_dropped || tap->kind != TAP_GRADIENT || tap->next >= 0)
+    return 0;
+  return executor_place_gradient(executor, tap->index, pieces, max);
+}
+
 static void on_train_value(void *user, int watch, const float *data) {
   struct executor *executor = user;
   const struct model *model = executor->run->loaded.model;
@@ -165,7 +169,9 @@ static void on_train_value(void *user, int watch, const float *data) {
     if (executor->probe) {
       if (tap->kind == TAP_GRADIENT)
         sha256_update(executor->probe, data, model->params[tap->index].elems * sizeof(float));
-    } else if (tap->kind == TAP_GRADIENT)
+    } else if (!data)
+      executor_deliver_placed(executor, tap->index);
+    else if (tap->kind == TAP_GRADIENT)
       executor_deliver_gradient(executor, tap->index, data);
     else if (tap->kind == TAP_STATISTIC)
       on_statistic(executor, tap->index, data);
@@ -205,6 +211,7 @@ static bool executor_train(struct executor *executor) {
                                   .weights_version = executor_weights_version(executor),
                                   .context = {plan->seed, work->version, work->index},
                                   .on_value = on_train_value,
+                                  .place = on_train_place,
                                   .before_weight = executor_before_train_weight,
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};

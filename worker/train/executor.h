@@ -21,7 +21,7 @@ struct tap {
    and last the output, where metrics read it. */
 enum { EVAL_WATCHED_MAX = 5, EVAL_WATCH_OUTPUT = -1 };
 
-/* A block that several small parameters share, while they arrive. */
+/* A block that several small parameters share, or into which a device copies, while they arrive. */
 struct gather {
   struct buffer *buffer; /* NULL: none has come */
   uint32_t n_come;
@@ -80,6 +80,10 @@ void executor_fail_data(struct executor *executor, const struct err *err);
 
 /* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
 void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
+/* Where the bytes of a parameter's gradient are wanted, for backend_run.place; then executor_deliver_placed,
+   when they are there. */
+int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
+void executor_deliver_placed(struct executor *executor, int param);
 void executor_deliver_row(struct executor *executor);
 void executor_drop_gathers(struct executor *executor);
 

@@ -175,7 +175,7 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
     return err->code;
   model = run->loaded.model;
   block_map_init(&run->map, model);
-  run->pool = block_pool_new(model);
+  run->pool = block_pool_new(model, run->options.backend);
   run->owner = mem_new(model->n_blocks * sizeof *run->owner);
   run->block_elems = mem_new(model->n_blocks * sizeof *run->block_elems);
   for (uint32_t b = 0; b < model->n_blocks; b++)
@@ -183,6 +183,8 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   steps_init(run);
   if (weights_new(model, &run->weights, err))
     return err->code;
+  weights_pin(run->weights, run->options.backend);
+  loader_pin(run->loaded.loader, run->options.backend);
   executors_start(run);
   pthread_mutex_lock(&run->lock);
   while (run->n_prepared < run->n_executors)

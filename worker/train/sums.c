@@ -30,3 +30,10 @@ bool sums_add(float *out, const float *in, size_t n) {
   }
   return !not_finite;
 }
+
+bool sums_are_finite(const float *in, size_t n) {
+  uint32_t not_finite = 0;
+  for (size_t i = 0; i < n; i++)
+    not_finite |= (float_bits(in[i]) & EXPONENT) == EXPONENT;
+  return !not_finite;
+}

@@ -12,4 +12,6 @@ bool sums_copy(float *out, const float *in, size_t n);
 /* out[i] = in[i] + out[i]. False if a sum is not finite. */
 bool sums_add(float *out, const float *in, size_t n);
 
+bool sums_are_finite(const float *in, size_t n); /* every element is */
+
 #endif

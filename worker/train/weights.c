@@ -5,12 +5,13 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "worker/backend/memory.h"
 
 enum block_state { BLOCK_EMPTY, BLOCK_CLAIMED, BLOCK_FILLED };
 
 static bool set_init(struct weights_set *set, const struct model *model) {
-  set->params = aligned_alloc(64, (model->param_elems * sizeof(float) + 63) & ~(size_t)63);
-  set->state = aligned_alloc(64, (model->row_elems * sizeof(float) + 63) & ~(size_t)63);
+  set->params = backend_pages_new(model->param_elems * sizeof(float));
+  set->state = backend_pages_new(model->row_elems * sizeof(float));
   if (!set->params || !set->state)
     return false;
   set->train_values = mem_new((size_t)model->train->n_values * sizeof *set->train_values);
@@ -46,6 +47,10 @@ void weights_free(struct weights *weights) {
   if (!weights)
     return;
   for (int i = 0; i < 2; i++) {
+    if (weights->pinned_by) {
+      weights->pinned_by->unpin(weights->sets[i].params);
+      weights->pinned_by->unpin(weights->sets[i].state);
+    }
     free(weights->sets[i].params);
     free(weights->sets[i].state);
     free(weights->sets[i].train_values);
@@ -53,6 +58,17 @@ void weights_free(struct weights *weights) {
     free(weights->sets[i].blocks);
   }
   free(weights);
+}
+
+void weights_pin(struct weights *weights, const struct backend_def *backend) {
+  const struct model *model = weights->model;
+  if (!backend->pin)
+    return;
+  for (int i = 0; i < 2; i++) {
+    backend->pin(weights->sets[i].params, model->param_elems * sizeof(float));
+    backend->pin(weights->sets[i].state, model->row_elems * sizeof(float));
+  }
+  weights->pinned_by = backend;
 }
 
 void weights_open_next(struct weights *weights, uint64_t version) {

@@ -7,6 +7,7 @@
 #define WEIR_WORKER_TRAIN_WEIGHTS_H
 
 #include "common/graph/model.h"
+#include "worker/backend/backend.h"
 #include "worker/train/block_map.h"
 
 /* One version: the flat parameter vector and the statistics state. */
@@ -29,11 +30,14 @@ struct weights {
   struct weights_set *current; /* open: every block is filled */
   struct weights_set *next;
   uint64_t openings;
+  const struct backend_def *pinned_by; /* NULL: no memory is pinned */
 };
 
 /* Errors: NO_MEMORY with the bytes needed. model outlives it. */
 int weights_new(const struct model *model, struct weights **out, struct err *err);
 void weights_free(struct weights *weights); /* NULL is ignored */
+/* Pins both versions, where the backend can: once. */
+void weights_pin(struct weights *weights, const struct backend_def *backend);
 
 /* The next set begins to receive a version. It has no readers. */
 void weights_open_next(struct weights *weights, uint64_t version);

@@ -91,9 +91,9 @@ void cuda_timeline_end(struct backend_program *program, const struct backend_run
     enum cuda_mark begin;
     enum trace_row row;
     const char *category;
-  } rows[] = {{CUDA_MARK_UP, TRACE_UP, "weights"},
-              {CUDA_MARK_COMPUTE, TRACE_COMPUTE, "kernels"},
-              {CUDA_MARK_DOWN, TRACE_DOWN, "gradients"}};
+  } rows[] = {{CUDA_MARK_UP, TRACE_UP, "up"},
+              {CUDA_MARK_COMPUTE, TRACE_COMPUTE, "compute"},
+              {CUDA_MARK_DOWN, TRACE_DOWN, "down"}};
   const struct cuda_timeline *timeline = program->timeline;
   char name[64];
   for (int k = 0; timeline && k < program->n_segments; k++) {

@@ -21,6 +21,9 @@ struct member {
   int rank, size;
   char name[COLLECTIVE_NAME_MAX + 1];
   struct collective *group;
+  struct member *all;                         /* of the group, in memory that processes share, too */
+  int stage;                                  /* atomic: how far the body has come */
+  pid_t pid;                                  /* AS_PROCESSES */
   const char *(*body)(struct member *member); /* NULL, or what went wrong */
   char wrong[300];
   bool has_ended;
@@ -37,6 +40,17 @@ static const char *member_fail(struct member *m, const char *format, ...) {
 static inline struct collective_options member_options(const struct member *m) {
   return (struct collective_options){
       .name = m->name, .rank = m->rank, .size = m->size, .device = m->rank, .timeout_ms = OPEN_MS};
+}
+
+static inline void member_reach(struct member *m, int stage) {
+  __atomic_store_n(&m->stage, stage, __ATOMIC_SEQ_CST);
+}
+
+/* False after OPEN_MS. */
+static inline bool member_await(struct member *m, int stage) {
+  for (int ms = 0; ms < OPEN_MS && __atomic_load_n(&m->stage, __ATOMIC_SEQ_CST) < stage; ms++)
+    usleep(1000);
+  return __atomic_load_n(&m->stage, __ATOMIC_SEQ_CST) >= stage;
 }
 
 static void *member_main(void *arg) {
@@ -59,50 +73,65 @@ static void group_name(char *name) {
   snprintf(name, COLLECTIVE_NAME_MAX + 1, "test-%d-%d", (int)getpid(), n++);
 }
 
-static void group_start_member(struct member *m, enum how how, pthread_t *thread, pid_t *pid) {
+static inline void group_start_member(struct member *m, enum how how, pthread_t *thread) {
+  pid_t pid;
   if (how == AS_THREADS) {
     assert_int_equal(pthread_create(thread, NULL, member_main, m), 0);
     return;
   }
   fflush(NULL);
-  *pid = fork();
-  assert_true(*pid >= 0);
-  if (*pid == 0) {
+  pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
     member_main(m);
     _exit(0);
   }
+  m->pid = pid;
 }
 
-/* Each member opens the group, runs body and closes. */
-static inline void group_run(const struct collective_def *def, enum how how, int size,
-                             const char *(*body)(struct member *member)) {
+static inline bool member_report(const struct member *m, enum how how) {
+  if (m->has_ended && !m->wrong[0])
+    return true;
+  print_error("%s, member %d of %d %s: %s\n", m->def->name, m->rank, m->size,
+              how == AS_THREADS ? "threads" : "processes", m->wrong[0] ? m->wrong : "died");
+  return false;
+}
+
+/* Each member opens the group, runs body and closes. meanwhile: what the caller does while they run; NULL.
+   The member `victim` is expected to die (-1: none). */
+static inline void group_run_with(const struct collective_def *def, enum how how, int size,
+                                  const char *(*body)(struct member *member),
+                                  void (*meanwhile)(struct member *all), int victim) {
   size_t bytes = (size_t)size * sizeof(struct member);
-  struct member *members = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  struct member *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pthread_t threads[COLLECTIVE_SIZE_MAX];
-  pid_t pids[COLLECTIVE_SIZE_MAX];
   char name[COLLECTIVE_NAME_MAX + 1];
-  bool is_wrong = false;
-  assert_true(members != MAP_FAILED);
+  bool is_right = true;
+  assert_true(all != MAP_FAILED);
   group_name(name);
   for (int i = 0; i < size; i++) {
-    members[i] = (struct member){.def = def, .rank = i, .size = size, .body = body};
-    strcpy(members[i].name, name);
-    group_start_member(&members[i], how, &threads[i], &pids[i]);
+    all[i] = (struct member){.def = def, .rank = i, .size = size, .body = body, .all = all};
+    strcpy(all[i].name, name);
   }
+  for (int i = 0; i < size; i++)
+    group_start_member(&all[i], how, &threads[i]);
+  if (meanwhile)
+    meanwhile(all);
   for (int i = 0; i < size; i++) {
     if (how == AS_THREADS)
       pthread_join(threads[i], NULL);
-    else
-      waitpid(pids[i], NULL, 0);
-    if (!members[i].has_ended || members[i].wrong[0]) {
-      print_error("%s, member %d of %d %s: %s\n", def->name, i, size,
-                  how == AS_THREADS ? "threads" : "processes",
-                  members[i].has_ended ? members[i].wrong : "died");
-      is_wrong = true;
-    }
+    else if (i != victim)
+      waitpid(all[i].pid, NULL, 0);
+    if (i != victim)
+      is_right = member_report(&all[i], how) && is_right;
   }
-  munmap(members, bytes);
-  assert_false(is_wrong);
+  munmap(all, bytes);
+  assert_true(is_right);
+}
+
+static inline void group_run(const struct collective_def *def, enum how how, int size,
+                             const char *(*body)(struct member *member)) {
+  group_run_with(def, how, size, body, NULL, -1);
 }
 
 #define GROUP_TEST(test)                                                                                     \

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +21,20 @@ static const int sizes[] = {1, 2, 3, 5, 8};
 static const size_t elem_counts[] = {0, 1, 7, 1000, 4097, 70001};
 static const size_t elems_large = 600001; /* more than a group's shared memory holds at a time */
 
+/* A prime number of values, drawn once: they come again, but never at a place of equal meaning. */
+enum { VALUES = 65521 };
+static float values[VALUES];
+
+static void draw_values(void) {
+  uint64_t key = random_key(7, 0, 0, 0);
+  for (size_t i = 0; i < VALUES; i++) {
+    uint64_t bits = random_bits(key, i);
+    values[i] = ((float)(bits & 0xffffff) / 0x800000 - 1.0f) * (float)(1 << (bits >> 40 & 7));
+  }
+}
+
 static float value(int member, size_t i) {
-  uint64_t bits = random_bits(random_key(7, (uint64_t)member, 0, 0), i);
-  return ((float)(bits & 0xffffff) / 0x800000 - 1.0f) * (float)(1 << (bits >> 40 & 7));
+  return values[(i + (size_t)member * 7919) % VALUES];
 }
 
 static float combine(enum collective_reduction reduction, float a, float b) {
@@ -162,10 +175,325 @@ static void operations_may_be_larger_than_shared_memory(void **state) {
   group_run(*state, AS_PROCESSES, 2, large_operations);
 }
 
+/* Each operation's input is the output of the one before it: any other order gives other numbers. */
+static const char *chained(struct member *m, bool is_polled) {
+  enum { CHAIN = 12, N = 3000 };
+  static const float halves[] = {1.0f, 0.5f, 0.25f};
+  float *x = malloc(N * sizeof *x), factor = 1.0f;
+  struct collective_work *works[CHAIN];
+  struct err err = ERR_NONE;
+  const char *wrong = NULL;
+  for (size_t i = 0; i < N; i++)
+    x[i] = halves[i % 3];
+  for (int k = 0; k < CHAIN && !wrong; k++) {
+    struct collective_call call = {.kind = k % 3 == 2 ? COLLECTIVE_BROADCAST : COLLECTIVE_ALL_REDUCE,
+                                   .in = x,
+                                   .out = x,
+                                   .root = k % m->size,
+                                   .elems = N};
+    factor *= k % 3 == 2 ? 1.0f : (float)m->size;
+    wrong = m->def->start(m->group, &call, &works[k], &err) ? member_fail(m, "%s", err.text) : NULL;
+  }
+  if (!wrong && is_polled)
+    while (!m->def->is_done(works[CHAIN - 1]))
+      sched_yield();
+  for (int k = CHAIN - 1; k >= 0 && !wrong; k--)
+    wrong = m->def->wait(works[k], &err) ? member_fail(m, "%s", err.text) : NULL;
+  for (size_t i = 0; i < N && !wrong; i++)
+    wrong = x[i] == halves[i % 3] * factor ? NULL : member_fail(m, "x[%zu] is %g", i, (double)x[i]);
+  free(x);
+  return wrong;
+}
+
+static const char *chained_and_waited(struct member *m) {
+  return chained(m, false);
+}
+
+static const char *chained_and_polled(struct member *m) {
+  return chained(m, true);
+}
+
+static void operations_are_done_in_the_order_in_which_they_were_started(void **state) {
+  group_run(*state, AS_THREADS, 2, chained_and_waited);
+  group_run(*state, AS_PROCESSES, 4, chained_and_waited);
+  group_run(*state, AS_THREADS, 4, chained_and_polled);
+}
+
+/* Three more groups at a time, whose operations are asked after in different orders. */
+static const char *in_several_groups(struct member *m) {
+  enum { GROUPS = 3, N = 200000 };
+  float *x = malloc(GROUPS * N * sizeof *x);
+  struct collective *groups[GROUPS] = {NULL};
+  struct collective_work *works[GROUPS];
+  struct collective_options options = member_options(m);
+  struct err err = ERR_NONE;
+  const char *wrong = NULL;
+  char name[COLLECTIVE_NAME_MAX + 1];
+  int left = GROUPS;
+  options.name = name;
+  for (int g = 0; g < GROUPS && !wrong; g++) {
+    snprintf(name, sizeof name, "%.80s-%d", m->name, g);
+    wrong = m->def->open(&options, &groups[g], &err) ? member_fail(m, "%s", err.text) : NULL;
+  }
+  for (int g = 0; g < GROUPS && !wrong; g++) {
+    struct collective_call call = {
+        .kind = COLLECTIVE_ALL_REDUCE, .in = x + g * N, .out = x + g * N, .elems = N};
+    for (size_t i = 0; i < N; i++)
+      x[(size_t)g * N + i] = (float)(g + m->rank);
+    wrong = m->def->start(groups[g], &call, &works[g], &err) ? member_fail(m, "%s", err.text) : NULL;
+  }
+  while (left && !wrong) {
+    left = 0;
+    for (int g = 0; g < GROUPS; g++)
+      left += !m->def->is_done(works[(g + m->rank) % GROUPS]);
+    sched_yield();
+  }
+  for (int g = 0; g < GROUPS && !wrong; g++) {
+    float want = (float)(g * m->size + m->size * (m->size - 1) / 2);
+    wrong = m->def->wait(works[g], &err) ? member_fail(m, "%s", err.text) : NULL;
+    for (size_t i = 0; i < N && !wrong; i++)
+      wrong = x[(size_t)g * N + i] == want ? NULL : member_fail(m, "group %d: out[%zu]", g, i);
+  }
+  for (int g = 0; g < GROUPS; g++)
+    m->def->close(groups[g]);
+  free(x);
+  return wrong;
+}
+
+static void groups_of_one_process_are_independent(void **state) {
+  group_run(*state, AS_THREADS, 3, in_several_groups);
+  group_run(*state, AS_PROCESSES, 2, in_several_groups);
+}
+
+static const char *must_be_cancelled(struct member *m, const char *what, int code, const struct err *err) {
+  return code == ERR_CANCELLED ? NULL : member_fail(m, "%s: %d %s", what, code, code ? err->text : "");
+}
+
+/* An all-reduce in which not all take part, ended by an abort; so is what is started later. */
+static const char *wait_for_abort(struct member *m) {
+  float x[3] = {1, 2, 3};
+  struct collective_call call = {.kind = COLLECTIVE_ALL_REDUCE, .in = x, .out = x, .elems = 3};
+  struct collective_work *work;
+  struct err err = ERR_NONE;
+  const char *wrong;
+  if (m->def->start(m->group, &call, &work, &err))
+    return member_fail(m, "%s", err.text);
+  if (m->def->is_done(work))
+    return member_fail(m, "done before all have come");
+  member_reach(m, 1);
+  wrong = must_be_cancelled(m, "wait", m->def->wait(work, &err), &err);
+  return wrong ? wrong : must_be_cancelled(m, "start", m->def->start(m->group, &call, &work, &err), &err);
+}
+
+static const char *last_aborts(struct member *m) {
+  if (m->rank < m->size - 1)
+    return wait_for_abort(m);
+  for (int i = 0; i < m->rank; i++)
+    if (!member_await(&m->all[i], 1))
+      return member_fail(m, "member %d does not come", i);
+  m->def->abort(m->group);
+  m->def->abort(m->group);
+  return NULL;
+}
+
+static void an_abort_ends_the_waits_of_all(void **state) {
+  group_run(*state, AS_THREADS, 3, last_aborts);
+  group_run(*state, AS_PROCESSES, 3, last_aborts);
+}
+
+static void *abort_when_waiting(void *arg) {
+  struct member *m = arg;
+  if (member_await(m, 1))
+    m->def->abort(m->group);
+  return NULL;
+}
+
+static const char *other_thread_aborts(struct member *m) {
+  const char *wrong = NULL;
+  pthread_t thread;
+  if (m->rank == 0) {
+    pthread_create(&thread, NULL, abort_when_waiting, m);
+    wrong = wait_for_abort(m);
+    pthread_join(thread, NULL);
+    member_reach(m, 2);
+  }
+  return member_await(&m->all[0], 2) ? wrong : member_fail(m, "member 0 hangs");
+}
+
+static void another_thread_may_abort(void **state) {
+  group_run(*state, AS_THREADS, 2, other_thread_aborts);
+}
+
+static const char *last_leaves(struct member *m) {
+  if (m->rank < m->size - 1)
+    return wait_for_abort(m);
+  return member_await(&m->all[0], 1) ? NULL : member_fail(m, "member 0 does not come");
+}
+
+static void who_waits_for_a_member_that_has_closed_is_cancelled(void **state) {
+  group_run(*state, AS_THREADS, 3, last_leaves);
+  group_run(*state, AS_PROCESSES, 2, last_leaves);
+}
+
+/* Large operations without end; member 0 aborts when it learns (stage -1 of the dead one) of a death. */
+static const char *until_death(struct member *m) {
+  float *x = calloc(elems_large, sizeof *x);
+  struct collective_call call = {.kind = COLLECTIVE_ALL_REDUCE, .in = x, .out = x, .elems = elems_large};
+  struct collective_work *work;
+  struct err err = ERR_NONE;
+  int code = 0;
+  for (int n = 1; !code; n++) {
+    code = m->def->start(m->group, &call, &work, &err);
+    while (!code && m->rank == 0 && !m->def->is_done(work)) {
+      if (__atomic_load_n(&m->all[1].has_ended, __ATOMIC_SEQ_CST))
+        m->def->abort(m->group);
+      usleep(100);
+    }
+    code = code ? code : m->def->wait(work, &err);
+    member_reach(m, n);
+  }
+  free(x);
+  return must_be_cancelled(m, "after a death", code, &err);
+}
+
+static void kill_member_1(struct member *all) {
+  assert_true(member_await(&all[1], 3));
+  assert_true(all[1].pid > 0);
+  assert_int_equal(kill(all[1].pid, SIGKILL), 0);
+  assert_int_equal(waitpid(all[1].pid, NULL, 0), all[1].pid);
+  __atomic_store_n(&all[1].has_ended, true, __ATOMIC_SEQ_CST);
+}
+
+static void the_death_of_a_member_leaves_nobody_waiting_once_one_aborts(void **state) {
+  group_run_with(*state, AS_PROCESSES, 3, until_death, kill_member_1, 1);
+}
+
+static const char *nonsense(struct member *m) {
+  float x[4];
+  const struct collective_call calls[] = {
+      {.kind = COLLECTIVE_KINDS, .in = x, .out = x, .elems = 1},
+      {.kind = COLLECTIVE_ALL_REDUCE, .reduction = COLLECTIVE_REDUCTIONS, .in = x, .out = x, .elems = 1},
+      {.kind = COLLECTIVE_REDUCE, .root = m->size, .in = x, .out = x, .elems = 1},
+      {.kind = COLLECTIVE_BROADCAST, .root = -1, .in = x, .out = x, .elems = 1},
+      {.kind = COLLECTIVE_ALL_REDUCE, .out = x, .elems = 1},
+      {.kind = COLLECTIVE_ALL_REDUCE, .in = x, .elems = 1},
+      {.kind = COLLECTIVE_ALL_GATHER, .in = x, .out = x, .elems = SIZE_MAX / 4},
+      {.kind = COLLECTIVE_SEND, .root = m->rank, .in = x, .elems = 1},
+  };
+  struct collective_work *work;
+  struct err err;
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    if (m->def->start(m->group, &calls[i], &work, &err) != ERR_INVALID)
+      return member_fail(m, "call %zu was taken", i);
+  return NULL;
+}
+
+static void calls_that_no_member_could_mean_are_invalid(void **state) {
+  group_run(*state, AS_THREADS, 2, nonsense);
+}
+
+static void groups_that_cannot_be_are_invalid(void **state) {
+  const struct collective_def *def = *state;
+  const struct collective_options wrong[] = {
+      {.name = "", .size = 1},
+      {.name = "../../etc", .size = 1},
+      {.name = "a b", .size = 1},
+      {.name = "a", .size = 0},
+      {.name = "a", .size = 65},
+      {.name = "a", .size = 2, .rank = 2},
+      {.name = "a", .size = 2, .rank = -1},
+  };
+  struct collective *group;
+  struct err err;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_int_equal(def->open(&wrong[i], &group, &err), ERR_INVALID);
+}
+
+/* Opens as a member that is short of time; stage 1: opened, 2: not. */
+static void *open_shortly(void *arg) {
+  struct member *m = arg;
+  struct collective_options options = member_options(m);
+  struct err err = ERR_NONE;
+  options.timeout_ms = m->stage;
+  m->stage = m->def->open(&options, &m->group, &err) ? 2 : 1;
+  if (m->stage == 2 && err.code != ERR_UNAVAILABLE)
+    member_fail(m, "%s", err.text);
+  return NULL;
+}
+
+/* members of them come, each with a time limit of its own; returns how many have opened the group. */
+static int opened_of(const struct collective_def *def, int size, int members, const int *timeouts_ms) {
+  struct member all[COLLECTIVE_SIZE_MAX];
+  pthread_t threads[COLLECTIVE_SIZE_MAX];
+  char name[COLLECTIVE_NAME_MAX + 1];
+  int opened = 0;
+  group_name(name);
+  for (int i = 0; i < members; i++) {
+    all[i] = (struct member){.def = def, .rank = i, .size = size, .stage = timeouts_ms[i]};
+    strcpy(all[i].name, name);
+    pthread_create(&threads[i], NULL, open_shortly, &all[i]);
+  }
+  for (int i = 0; i < members; i++) {
+    pthread_join(threads[i], NULL);
+    assert_string_equal(all[i].wrong, "");
+    opened += all[i].stage == 1;
+  }
+  for (int i = 0; i < members; i++)
+    if (all[i].stage == 1)
+      def->close(all[i].group);
+  return opened;
+}
+
+static void a_group_that_not_all_open_is_opened_by_none(void **state) {
+  assert_int_equal(opened_of(*state, 3, 2, (const int[]){150, 200}), 0);
+  assert_int_equal(opened_of(*state, 2, 1, (const int[]){100}), 0);
+}
+
+static void members_short_of_time_open_it_all_or_none(void **state) {
+  int n_opened = 0;
+  for (int i = 0; i < 60; i++) {
+    int opened = opened_of(*state, 3, 3, (const int[]){i % 7, i % 5, i % 3 + i / 6});
+    assert_true(opened == 0 || opened == 3);
+    n_opened += opened == 3;
+  }
+  print_message("%d of 60 were opened\n", n_opened);
+}
+
+static bool is_asked(void *user) {
+  return ++*(int *)user >= 3;
+}
+
+static void opening_can_be_cancelled(void **state) {
+  const struct collective_def *def = *state;
+  for (int rank = 0; rank < 2; rank++) {
+    struct member m = {.rank = rank, .size = 2};
+    struct collective_options options = member_options(&m);
+    struct collective *group;
+    struct err err;
+    int asked = 0;
+    group_name(m.name);
+    options.is_cancelled = is_asked;
+    options.user = &asked;
+    assert_int_equal(def->open(&options, &group, &err), ERR_CANCELLED);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       GROUP_TEST(every_operation_gives_what_the_reference_gives),
       GROUP_TEST(operations_may_be_larger_than_shared_memory),
+      GROUP_TEST(operations_are_done_in_the_order_in_which_they_were_started),
+      GROUP_TEST(groups_of_one_process_are_independent),
+      GROUP_TEST(an_abort_ends_the_waits_of_all),
+      GROUP_TEST(another_thread_may_abort),
+      GROUP_TEST(who_waits_for_a_member_that_has_closed_is_cancelled),
+      GROUP_TEST(the_death_of_a_member_leaves_nobody_waiting_once_one_aborts),
+      GROUP_TEST(calls_that_no_member_could_mean_are_invalid),
+      GROUP_TEST(groups_that_cannot_be_are_invalid),
+      GROUP_TEST(a_group_that_not_all_open_is_opened_by_none),
+      GROUP_TEST(members_short_of_time_open_it_all_or_none),
+      GROUP_TEST(opening_can_be_cancelled),
   };
+  draw_values();
   return group_tests_run("collective", tests, sizeof tests / sizeof *tests);
 }

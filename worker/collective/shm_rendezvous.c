@@ -93,15 +93,19 @@ static int pause_or_end(struct forming *forming, const char *awaited, struct err
   return 0;
 }
 
+/* Locks are on one byte of a file each: member 0's, for as long as the name is there, and that of who is
+   about to remove a leftover. */
+enum lock_byte { LOCK_MEMBER_0, LOCK_SWEEP };
+
 /* Of the open file, not of the process: it is there for as long as this file is open somewhere, and threads
    of one process exclude each other, too. */
-static bool try_lock(int fd) {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+static bool try_lock(int fd, enum lock_byte byte) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
   return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
 static bool is_locked(int fd) {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_MEMBER_0, .l_len = 1};
   return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
@@ -109,15 +113,15 @@ static bool is_candidate(const struct stat *status) {
   return S_ISREG(status->st_mode) && status->st_uid == geteuid();
 }
 
-/* Removes the name if nobody holds the lock. While we hold it nobody else removes the name, so that the name
-   is still that of this file if it is now. */
+/* Removes the name if its member 0 is dead: a name without that lock never gets it again. While we hold the
+   other lock nobody else removes the name, so that it is still this file's if it is now. */
 static void sweep_one(const char *path) {
   struct stat opened, named;
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0)
     return;
-  if (fstat(fd, &opened) == 0 && is_candidate(&opened) && try_lock(fd) && lstat(path, &named) == 0 &&
-      named.st_ino == opened.st_ino && named.st_dev == opened.st_dev)
+  if (fstat(fd, &opened) == 0 && is_candidate(&opened) && !is_locked(fd) && try_lock(fd, LOCK_SWEEP) &&
+      lstat(path, &named) == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev)
     unlink(path);
   close(fd);
 }
@@ -179,7 +183,7 @@ static int create(struct forming *forming, struct err *err) {
   if (reserve(forming, err) || shm_segment_map(forming->segment, forming->fd, forming->options->size, err))
     return err->code;
   shm_segment_init(forming->segment);
-  try_lock(forming->fd);
+  try_lock(forming->fd, LOCK_MEMBER_0);
   snprintf(unnamed, sizeof unnamed, "/proc/self/fd/%d", forming->fd);
   while (linkat(AT_FDCWD, unnamed, AT_FDCWD, forming->path, AT_SYMLINK_FOLLOW)) {
     if (errno != EEXIST) {

@@ -22,9 +22,9 @@ $(B)/simulation/weir-cuda.so: $(SIMULATED_O) $(SIMULATION_O) $(B)/libweir.a
 	$(Q)$(CC) $(LDFLAGS) -shared $(if $(SAN),,-Xlinker -z -Xlinker defs) -Wl,--exclude-libs,ALL -o $@ $(SIMULATED_O) $(SIMULATION_O) \
 	  $(B)/libweir.a $(LDLIBS)
 
-# Its own test: right and wrong kernels, on the device alone. Without the headers it is a skip.
-$(B)/tests/simulation/%_test: $(B)/obj/tests/simulation/%_test.o $(if $(SIMULATION),\
-  $(B)/obj/simulation/tests/simulation/%_test.cu.o $(SIMULATION_O)) $(B)/libweir.a
+# Its own tests: right and wrong programs, on the device alone. Without the headers they are skips.
+$(B)/tests/simulation/%_test: $(B)/obj/tests/simulation/%_test.o $(if $(SIMULATION),$(SIMULATION_O) \
+  $(patsubst %,$(B)/obj/simulation/%.o,$(wildcard tests/simulation/*.cu))) $(B)/libweir.a
 	@echo "  LD    $@"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a -lcmocka $(LDLIBS)

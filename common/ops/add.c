@@ -22,6 +22,9 @@ static const struct op_case add_cases[] = {
     {.inputs = "i64{9}[2,3] i64{9}[3]"},
     {.inputs = "f32[a,b,c] f32[d,e,c]", .draw = "a=1..4 b=1..4 c=1..5 d=1|a e=1|b"},
     {.inputs = "f32[s] f32[c]", .draw = "c=1..5 s=c|2,c|3,1,c|1|"},
+    {.inputs = "f32[3,5,4,4] f32[5,1,1]"},
+    {.inputs = "f32[7,8] f32[8]"},
+    {.inputs = "f32[2,5,3,8] f32[5,1,8]"},
     {0},
 };
 

@@ -84,6 +84,8 @@ static const struct op_case gather_cases[] = {
     {.inputs = "bool{2}[2,3] i64[1]=1", .attrs = "axis=1"},
     {.inputs = "f32[n,c] i64{n}[b,t]", .draw = "n=1..6 c=1..5 b=1..3 t=1..4"},
     {.inputs = "f32[o,n,c] i64{n}[t]", .attrs = "axis=1", .draw = "o=1..3 n=1..4 c=1..3 t=1..5"},
+    {.inputs = "f32[300,40] i64{300}[2,350]"},
+    {.inputs = "f32[2,9,33] i64{9}[600]", .attrs = "axis=1"},
     {0},
 };
 

@@ -38,6 +38,7 @@ static const struct op_case gather_elements_cases[] = {
     {.inputs = "f32[n,m,c] i64{n}[k,m,c]", .draw = "n=1..4 m=1..3 c=1..3 k=1..5"},
     {.inputs = "f32[n,m,c] i64{m}[n,k,c]", .attrs = "axis=1", .draw = "n=1..3 m=1..4 c=1..3 k=1..5"},
     {.inputs = "f32[n,c] i64{c}[n,1]", .attrs = "axis=1", .draw = "n=1..5 c=1..6"},
+    {.inputs = "f32[30,40] i64{30}[27,40]"},
     {0},
 };
 

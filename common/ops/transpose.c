@@ -68,6 +68,8 @@ static const struct op_case transpose_cases[] = {
      .attrs = "perm=p",
      .draw = "a=1..3 b=1..3 c=1..3 d=1..4 p=0,2,3,1|0,3,1,2|3,2,1,0|1,0,3,2"},
     {.inputs = "bool{2}[2,3,2]", .attrs = "perm=2,0,1"},
+    {.inputs = "f32[2,70,45]", .attrs = "perm=p", .draw = "p=0,2,1|2,1,0|1,2,0"},
+    {.inputs = "u8{256}[9,33,8]", .attrs = "perm=2,0,1"},
     {0},
 };
 

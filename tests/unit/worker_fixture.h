@@ -99,6 +99,10 @@ static inline void on_told(void *user, const Weir__MemberMessage *message) {
     f->n_loaded++;
     f->loaded_incarnation = message->loaded->incarnation;
   }
+  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED) {
+    f->n_groups_failed++;
+    f->failed_group = message->group_failed->group;
+  }
   if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_REFUSED) {
     f->is_refused = true;
     f->is_bad_input = message->refused->bad_input;

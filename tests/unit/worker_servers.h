@@ -95,6 +95,8 @@ struct fixture {
   struct rpc_call *held_fetch;
   int n_loaded; /* RunLoaded came */
   uint64_t loaded_incarnation;
+  int n_groups_failed; /* GroupFailed came */
+  uint32_t failed_group;
   bool is_refused; /* RunRefused came, saying: */
   bool is_bad_input;
   char refusal[512];

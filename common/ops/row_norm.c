@@ -16,6 +16,19 @@ int row_norm_infer(struct graph *graph, const struct node *node, const struct ro
   return infer_output(graph, node, 2, DTYPE_F32, &rows, err);
 }
 
+bool row_norm_channels(const struct row_norm *norm, int64_t *run, int64_t *channels) {
+  const struct shape *x = &norm->x, *scale = &norm->scale;
+  int d = scale->rank - 1, own = x->rank - 1;
+  *run = 1;
+  *channels = shape_elems(scale);
+  for (; d >= 0 && scale->dim[d] == 1; d--, own--)
+    *run *= x->dim[own];
+  for (int64_t left = *channels; left > 1; left /= x->dim[own--])
+    if (scale->dim[d--] != x->dim[own])
+      return false;
+  return !norm->has_bias || shape_is_same(scale, &norm->bias);
+}
+
 /* The outputs behind y, which only nodes with a gradient may have. */
 static float *saved(const struct op_call *call, int output) {
   return output < call->node->n_outputs ? call->out[output].data : NULL;

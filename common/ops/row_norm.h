@@ -21,6 +21,10 @@ int row_norm_of_instance(struct row_norm *norm, const struct graph *graph, const
 int row_norm_of_group(struct row_norm *norm, const struct graph *graph, const struct node *node,
                       struct err *err);
 
+/* The element of scale, and of bias, for element i of x is i / run % channels. False where scale, without the
+   1s before and behind, is not a stretch of x's dimensions, or bias has another shape. */
+bool row_norm_channels(const struct row_norm *norm, int64_t *run, int64_t *channels);
+
 /* Output 0 is like input 0; outputs 1 and 2, which ONNX's op need not have, are mean and inv_std f32[rows].
  */
 int row_norm_infer(struct graph *graph, const struct node *node, const struct row_norm *norm,

@@ -15,20 +15,13 @@ struct rows {
   int bias, mean, inv_std; /* the step's arguments; -1: absent */
 };
 
-/* Scale without the 1s before and behind must be a stretch of x's dimensions; the run is what lies behind. */
 static bool rows_init(struct rows *rows, const struct row_norm *norm) {
-  const struct shape *x = &norm->x, *scale = &norm->scale;
-  int d = scale->rank - 1, own = x->rank - 1;
-  *rows = (struct rows){norm->rows, norm->n, 1, 1, shape_elems(scale), -1, -1, -1};
-  for (; d >= 0 && scale->dim[d] == 1; d--, own--)
-    rows->run *= x->dim[own];
-  for (int64_t left = rows->channels; left > 1; left /= x->dim[own--])
-    if (scale->dim[d--] != x->dim[own])
-      return false;
+  *rows = (struct rows){norm->rows, norm->n, 1, 1, 1, -1, -1, -1};
+  if (!row_norm_channels(norm, &rows->run, &rows->channels))
+    return false;
   rows->period = rows->channels * rows->run / rows->n;
   return rows->n % rows->run == 0 && rows->period > 0 &&
-         rows->channels * rows->run == rows->period * rows->n && norm->rows % rows->period == 0 &&
-         (!norm->has_bias || shape_is_same(scale, &norm->bias));
+         rows->channels * rows->run == rows->period * rows->n && norm->rows % rows->period == 0;
 }
 
 LANES_SUM(sum_of, v)

@@ -63,6 +63,26 @@ static bool is_recurrent(const struct node *node) {
   return strstr(node->op->name, "LSTM") || strstr(node->op->name, "GRU") || strstr(node->op->name, "RNN");
 }
 
+/* value is the length of sequence `place`. */
+static int reversal_error(const struct graph *graph, const struct node *node, const struct cuda_fault *fault,
+                          struct err *err) {
+  const struct shape *x = &node_input(graph, node, 0)->shape;
+  return node_error(node, err, ERR_INVALID, "length %lld of sequence %lld is outside 0 to %lld",
+                    (long long)fault->value, (long long)fault->place,
+                    (long long)x->dim[node_attr_int(node, "time_axis", 0) != 0]);
+}
+
+/* value is the bits of an f32: a Dropout's ratio, or element `place` of a Bernoulli's input. */
+static int probability_error(const struct node *node, const struct cuda_fault *fault, struct err *err) {
+  uint32_t bits = (uint32_t)fault->value;
+  float p;
+  memcpy(&p, &bits, sizeof p);
+  if (strcmp(node->op->name, "Dropout") == 0)
+    return node_error(node, err, ERR_INVALID, "ratio is %g; it must be at least 0 and below 1", (double)p);
+  return node_error(node, err, ERR_INVALID, "element %lld of its input is %g, not a probability",
+                    (long long)fault->place, (double)p);
+}
+
 int cuda_fault_error(const struct backend_program *program, const struct cuda_fault *fault, struct err *err) {
   const struct graph *graph = program->graph;
   if (fault->node <= 0 || fault->node > graph->n_nodes)
@@ -73,5 +93,9 @@ int cuda_fault_error(const struct backend_program *program, const struct cuda_fa
                       (long long)fault->place);
   if (is_recurrent(node))
     return length_error(graph, node, fault, err);
+  if (strcmp(node->op->name, "ReverseSequence") == 0)
+    return reversal_error(graph, node, fault, err);
+  if (node->op->flags & OP_RANDOM)
+    return probability_error(node, fault, err);
   return is_class_loss(node) ? label_error(graph, node, fault, err) : index_error(graph, node, fault, err);
 }

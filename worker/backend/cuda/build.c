@@ -218,6 +218,10 @@ int cuda_read_kept(struct backend_program *program, struct cuda_step *step, int 
   return step->n_args - 1;
 }
 
+void cuda_pass_over(struct backend_program *program, int node) {
+  program->nodes[node].is_passed_over = true;
+}
+
 void cuda_step_end(struct backend_program *program, struct cuda_step *step) {
   int at = program->n_steps;
   array_reserve((void **)&program->steps, &program->steps_capacity, at, sizeof program->steps[0]);

@@ -88,6 +88,8 @@ static bool kernel_prepare(struct backend_program *program, const struct node *n
 }
 
 static void node_prepare(struct backend_program *program, const struct node *node) {
+  if (program->nodes[node->index].is_passed_over)
+    return;
   if (is_alias(node)) {
     cuda_chain_flush(program);
     cuda_alias(program, node->outputs[0], node->inputs[0]);

@@ -110,6 +110,10 @@ int cuda_keep(struct backend_program *program, struct cuda_step *step, size_t si
 /* What a step of node `forward` kept (the first), as an argument; -1 with none added if it kept nothing. */
 int cuda_read_kept(struct backend_program *program, struct cuda_step *step, int forward);
 
+/* The step that is being prepared also does the work of this later node (an index): building passes it over.
+ */
+void cuda_pass_over(struct backend_program *program, int node);
+
 /* Appends the step; enqueue is set. */
 void cuda_step_end(struct backend_program *program, struct cuda_step *step);
 /* Makes `value` another name of the bytes of `source`, which has as many elements (dense when shapes differ).

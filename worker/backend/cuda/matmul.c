@@ -1,20 +1,25 @@
 /* MatMul, its gradient, and Gemm. Operands are read where they lie: a transpose is a matter of strides. */
 #include <string.h>
 
+#include "worker/backend/cuda/epilogue.h"
 #include "worker/backend/cuda/matrix.h"
-#include "worker/backend/cuda/product.h"
 
 enum { A, B, OUT, C }; /* arguments of a step; C where there is one, then scratch */
 
 /* One step: `count` products of one shape at different places, and what Gemm adds where no epilogue does. */
 struct multiply {
   struct cuda_product *product;
+  struct cuda_fusion fusion;
   int64_t count;
-  int64_t (*offset_bytes)[3]; /* of a, b and out, for each product */
-  int bias, c, workspace;     /* arguments; -1: none */
+  int64_t (*offset_bytes)[3];   /* of a, b and out, for each product */
+  int bias, kept, c, workspace; /* arguments; -1: none */
   int64_t c_row_stride, c_column_stride;
   float beta;
 };
+
+static void *arg_data(const struct cuda_step *step, int arg) {
+  return arg >= 0 ? step->args[arg].tensor.data : NULL;
+}
 
 static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                    struct err *err) {
@@ -26,11 +31,10 @@ static int enqueue(struct backend_program *program, const struct cuda_step *step
     const int64_t *offset = multiply->offset_bytes[i];
     struct cuda_product_io io = {.a = (const char *)args[A].tensor.data + offset[A],
                                  .b = (const char *)args[B].tensor.data + offset[B],
-                                 .out = (char *)out.data + offset[OUT]};
-    if (multiply->bias >= 0)
-      io.bias = args[multiply->bias].tensor.data;
-    if (multiply->workspace >= 0)
-      io.workspace = args[multiply->workspace].tensor.data;
+                                 .out = (char *)out.data + offset[OUT],
+                                 .bias = arg_data(step, multiply->bias),
+                                 .kept = arg_data(step, multiply->kept),
+                                 .workspace = arg_data(step, multiply->workspace)};
     code = cuda_product_enqueue(program, multiply->product, step->node, &io, stream, err);
   }
   if (!code && multiply->c >= 0) {
@@ -46,19 +50,47 @@ static struct multiply *multiply_new(struct backend_program *program, int64_t co
   struct multiply *multiply = arena_new(memory, sizeof *multiply);
   multiply->count = count;
   multiply->offset_bytes = arena_new(memory, (size_t)count * sizeof *multiply->offset_bytes);
-  multiply->bias = multiply->c = multiply->workspace = -1;
+  multiply->bias = multiply->kept = multiply->c = multiply->workspace = -1;
   return multiply;
+}
+
+/* The product with as much of what follows as cuBLASLt does along with it; sets multiply->fusion. shape:
+   without an epilogue. False if there is no such product at all. */
+static bool product_init(struct backend_program *program, struct multiply *multiply, const struct node *node,
+                         struct cuda_product_shape *shape, int bias, bool is_alone) {
+  enum cuda_type plain_type = shape->out.type;
+  struct cuda_fusion plain = {.bias = bias, .out = node->outputs[0], .kept = -1};
+  plain.epilogue = bias >= 0 ? CUDA_EPILOGUE_BIAS : CUDA_EPILOGUE_NONE;
+  const struct cuda_fusion tries[] = {cuda_fusion_find(program, node, bias, shape->out.columns),
+                                      plain,
+                                      {.bias = -1, .out = plain.out, .kept = -1}};
+  for (size_t i = 0; i < sizeof tries / sizeof *tries && !multiply->product; i++) {
+    if (i == 0 && (is_alone || shape->stack > 1 || multiply->count > 1))
+      continue;
+    shape->epilogue = tries[i].epilogue;
+    shape->out.type = i == 0 ? cuda_type_of(program, tries[i].out) : plain_type;
+    multiply->fusion = tries[i];
+    multiply->product = cuda_product_new(program, shape);
+  }
+  return multiply->product != NULL;
 }
 
 static struct cuda_step *step_begin(struct backend_program *program, const struct node *node,
                                     struct multiply *multiply) {
   enum cuda_type type = cuda_factor_type(program);
+  const struct cuda_fusion *fusion = &multiply->fusion;
   struct cuda_step *step = cuda_step_new(program, node);
   step->enqueue = enqueue;
   step->details = multiply;
   cuda_read(program, step, node->inputs[0], type, CUDA_DENSE);
   cuda_read(program, step, node->inputs[1], type, CUDA_DENSE);
-  cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
+  cuda_write(program, step, fusion->out, CUDA_ANY_TYPE, CUDA_DENSE);
+  if (fusion->epilogue != CUDA_EPILOGUE_NONE)
+    multiply->bias = cuda_read(program, step, fusion->bias, step->args[OUT].tensor.type, CUDA_DENSE);
+  if (fusion->kept >= 0)
+    multiply->kept = cuda_write(program, step, fusion->kept, CUDA_ANY_TYPE, CUDA_DENSE);
+  for (int i = 0; i < fusion->n_nodes; i++)
+    cuda_pass_over(program, fusion->nodes[i]);
   return step;
 }
 
@@ -68,12 +100,6 @@ static void step_finish(struct backend_program *program, struct cuda_step *step)
   if (workspace_bytes > 0)
     multiply->workspace = cuda_scratch(program, step, workspace_bytes);
   cuda_step_end(program, step);
-}
-
-/* A bias is a vector of out's columns that is added as it is; everything else is added behind the product. */
-static bool is_bias(const struct value *c, int64_t columns, float beta) {
-  return c && beta == 1 && c->shape.rank > 0 && c->shape.dim[c->shape.rank - 1] == columns &&
-         shape_elems(&c->shape) == columns;
 }
 
 static void read_c(struct backend_program *program, struct cuda_step *step, const struct value *c,
@@ -103,20 +129,11 @@ static bool prepare_gemm(struct backend_program *program, const struct node *nod
       .b = cuda_matrix_dense(type, inner, out[1], node_attr_int(node, "transB", 0) != 0),
       .out = cuda_matrix_dense(cuda_type_of(program, node->outputs[0]), out[0], out[1], false),
       .alpha = node_attr_float(node, "alpha", 1)};
-  if (is_bias(c, out[1], beta)) {
-    shape.epilogue = CUDA_EPILOGUE_BIAS;
-    multiply->product = cuda_product_new(program, &shape);
-    shape.epilogue = CUDA_EPILOGUE_NONE;
-  }
-  bool has_epilogue = multiply->product != NULL;
-  if (!has_epilogue)
-    multiply->product = cuda_product_new(program, &shape);
-  if (!multiply->product)
+  bool is_bias = c && beta == 1 && cuda_is_bias(c, out[1]); /* what is not, is added behind the product */
+  if (!product_init(program, multiply, node, &shape, is_bias ? node->inputs[2] : -1, c && !is_bias))
     return false;
   struct cuda_step *step = step_begin(program, node, multiply);
-  if (has_epilogue)
-    multiply->bias = cuda_read(program, step, node->inputs[2], shape.out.type, CUDA_DENSE);
-  else if (c && beta != 0)
+  if (c && beta != 0 && multiply->fusion.bias != node->inputs[2])
     read_c(program, step, c, beta);
   step_finish(program, step);
   return true;
@@ -214,8 +231,7 @@ static bool prepare_batches(struct backend_program *program, const struct node *
     matrices[m]->align_bytes = align_bytes[m];
     matrices[m]->stack_stride *= batch.rank > 0 ? batch.stride[0][m] : 1;
   }
-  multiply->product = cuda_product_new(program, &shape);
-  if (!multiply->product)
+  if (!product_init(program, multiply, node, &shape, -1, false))
     return false;
   step_finish(program, step_begin(program, node, multiply));
   return true;

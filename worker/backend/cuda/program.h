@@ -37,7 +37,8 @@ struct cuda_conversion {
 
 /* What building knows of a node. */
 struct cuda_node {
-  int kept; /* the first buffer that it left for its backward node; -1 */
+  int kept;            /* the first buffer that it left for its backward node; -1 */
+  bool is_passed_over; /* the step of an earlier node does its work */
 };
 
 struct cuda_value {

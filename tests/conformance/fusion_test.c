@@ -1,0 +1,222 @@
+/* Small graphs whose nodes a backend may do together: each backend agrees with the reference kernels in
+   results and gradients, in every precision that it knows. usage: fusion_test [BACKEND] [fp32 | tf32 | bf16]
+ */
+#include "common/graph/autodiff.h"
+#include "common/random.h"
+#include "tests/conformance/harness.h"
+
+enum { VALUES_MAX = 16 };
+
+/* Parts of a tensor's greatest magnitude. */
+static const double tolerances[] = {
+    [PRECISION_F32] = 1e-4, [PRECISION_TF32] = 0.004, [PRECISION_BF16] = 0.03};
+
+/* A graph as it grows: the inputs of its next nodes are numbered in the order in which they came. */
+struct sketch {
+  struct graph *graph;
+  int inputs[VALUES_MAX], n_inputs;
+  uint64_t drawn;
+};
+
+static int input(struct sketch *sketch, int rank, const int64_t *dims) {
+  struct shape shape = {.rank = rank};
+  memcpy(shape.dim, dims, (size_t)rank * sizeof *dims);
+  return sketch->inputs[sketch->n_inputs++] = graph_add_input(sketch->graph, NULL, DTYPE_F32, &shape);
+}
+
+#define INPUT(sketch, ...)                                                                                   \
+  input(sketch, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+static int vector(struct sketch *sketch, int64_t n) {
+  float values[64];
+  for (int64_t i = 0; i < n; i++)
+    values[i] = random_uniform(random_key(5, sketch->drawn, 0, 0), (uint64_t)i) - 0.5f;
+  sketch->drawn++;
+  return graph_add_constant_vector(sketch->graph, values, n);
+}
+
+static int node(struct sketch *sketch, const char *op, int a, int b, int c, const char *name,
+                const char *word) {
+  const int inputs[] = {a, b, c};
+  struct attr attr = {.name = name, .type = ATTR_STRING, .s = word};
+  return graph_add_node(sketch->graph, op, inputs,
+                        b < 0   ? 1
+                        : c < 0 ? 2
+                                : 3,
+                        1, &attr, name != NULL)
+      ->outputs[0];
+}
+
+static int reshape(struct sketch *sketch, int x, const int64_t *dims, int rank) {
+  return node(sketch, "Reshape", x, graph_add_constant_i64(sketch->graph, dims, rank), -1, NULL, NULL);
+}
+
+static int gemm_relu(struct sketch *s) {
+  int y = node(s, "Gemm", INPUT(s, 6, 5), INPUT(s, 5, 7), vector(s, 7), NULL, NULL);
+  return node(s, "Relu", y, -1, -1, NULL, NULL);
+}
+
+static int gemm_reshape_gelu(struct sketch *s, const char *kind, int64_t columns) {
+  int y = node(s, "Gemm", INPUT(s, 6, 5), INPUT(s, 5, columns), vector(s, columns), NULL, NULL);
+  y = reshape(s, y, (const int64_t[]){2, 3, columns}, 3);
+  return node(s, "Gelu", y, -1, -1, "approximate", kind);
+}
+
+static int gemm_gelu_kept(struct sketch *s) {
+  return gemm_reshape_gelu(s, "tanh", 16);
+}
+
+static int gemm_gelu_odd(struct sketch *s) {
+  return gemm_reshape_gelu(s, "tanh", 7);
+}
+
+static int gemm_gelu_exact(struct sketch *s) {
+  return gemm_reshape_gelu(s, "none", 16);
+}
+
+static int matmul_add(struct sketch *s) {
+  int y = node(s, "MatMul", INPUT(s, 2, 3, 5), INPUT(s, 5, 8), -1, NULL, NULL);
+  return node(s, "Add", vector(s, 8), y, -1, NULL, NULL);
+}
+
+static int matmul_add_relu(struct sketch *s) {
+  return node(s, "Relu", matmul_add(s), -1, -1, NULL, NULL);
+}
+
+/* The sum is read twice: it must be there. */
+static int matmul_add_twice(struct sketch *s) {
+  int y = matmul_add(s);
+  return node(s, "Mul", node(s, "Relu", y, -1, -1, NULL, NULL), y, -1, NULL, NULL);
+}
+
+/* A stack of products, and what is no bias. */
+static int matmul_stack_add(struct sketch *s) {
+  int y = node(s, "MatMul", INPUT(s, 2, 3, 5), INPUT(s, 2, 5, 4), -1, NULL, NULL);
+  return node(s, "Relu", node(s, "Add", y, vector(s, 4), -1, NULL, NULL), -1, -1, NULL, NULL);
+}
+
+static int gemm_full_c_add_relu(struct sketch *s) {
+  int y = node(s, "Gemm", INPUT(s, 6, 5), INPUT(s, 5, 4), INPUT(s, 6, 1), NULL, NULL);
+  return node(s, "Relu", node(s, "Add", y, vector(s, 4), -1, NULL, NULL), -1, -1, NULL, NULL);
+}
+
+static int conv_relu_conv(struct sketch *s) {
+  int y = node(s, "Conv", INPUT(s, 2, 3, 6, 5), INPUT(s, 8, 3, 3, 3), vector(s, 8), NULL, NULL);
+  y = node(s, "Relu", y, -1, -1, NULL, NULL);
+  return node(s, "Conv", y, INPUT(s, 4, 8, 2, 2), -1, NULL, NULL);
+}
+
+/* Channels last as one layer leaves them, and rows of all as the next one takes them. */
+static int conv_reshape_gemm(struct sketch *s) {
+  int y = node(s, "Conv", INPUT(s, 2, 3, 5, 4), INPUT(s, 4, 3, 2, 3), -1, NULL, NULL);
+  y = reshape(s, y, (const int64_t[]){2, 32}, 2);
+  return node(s, "Gemm", y, INPUT(s, 32, 3), vector(s, 3), NULL, NULL);
+}
+
+static const struct {
+  const char *name;
+  int (*build)(struct sketch *sketch);
+} graphs[] = {
+    {"Gemm and Relu", gemm_relu},
+    {"Gemm, Reshape and Gelu by tanh", gemm_gelu_kept},
+    {"Gemm, Reshape and Gelu by tanh of few columns", gemm_gelu_odd},
+    {"Gemm, Reshape and exact Gelu", gemm_gelu_exact},
+    {"MatMul and Add", matmul_add},
+    {"MatMul, Add and Relu", matmul_add_relu},
+    {"MatMul and Add that two nodes read", matmul_add_twice},
+    {"a stack of MatMuls, Add and Relu", matmul_stack_add},
+    {"Gemm with a column, Add and Relu", gemm_full_c_add_relu},
+    {"Conv, Relu and Conv", conv_relu_conv},
+    {"Conv, Reshape and Gemm", conv_reshape_gemm},
+};
+
+/* Adds the gradients of the inputs; values: what is compared. Returns how many. */
+static int differentiate(struct sketch *sketch, int y, int *values) {
+  struct graph *graph = sketch->graph;
+  int n_inputs = sketch->n_inputs, n = 0;
+  int seed = graph_add_input(graph, NULL, DTYPE_F32, &graph->values[y].shape);
+  bool *wanted = mem_new((size_t)graph->n_values);
+  int *grads = mem_new((size_t)graph->n_values * sizeof *grads);
+  struct err err = ERR_NONE;
+  for (int i = 0; i < n_inputs; i++)
+    wanted[sketch->inputs[i]] = true;
+  sketch->inputs[sketch->n_inputs++] = seed;
+  if (autodiff_run(graph, &y, &seed, 1, wanted, grads, &err))
+    check_failed(err.text, __FILE__, __LINE__);
+  values[n++] = y;
+  for (int i = 0; i < n_inputs; i++)
+    values[n++] = grads[sketch->inputs[i]];
+  free(wanted);
+  free(grads);
+  return n;
+}
+
+static float *draw(const struct graph *graph, int value) {
+  int64_t n = value_elems(graph, value);
+  float *data = mem_new((size_t)n * sizeof *data);
+  for (int64_t i = 0; i < n; i++)
+    data[i] = 2.0f * random_uniform(random_key(3, (uint64_t)value, 0, 0), (uint64_t)i) - 1.0f;
+  return data;
+}
+
+static bool outcomes_agree(const struct outcome *got, const struct outcome *want, enum precision precision) {
+  char text[256];
+  for (int i = 0; i < got->n; i++) {
+    double greatest = 0.1;
+    int64_t elems = value_elems(got->graph, got->values[i]);
+    for (int64_t k = 0; k < elems; k++)
+      greatest = fmax(greatest, fabs(((const float *)want->data[i])[k]));
+    struct tolerance tolerance = {.absolute = tolerances[precision] * greatest};
+    if (tensors_agree(DTYPE_F32, elems, got->data[i], want->data[i], tolerance, text, sizeof text))
+      continue;
+    printf("# %s %d: %s\n", i == 0 ? "output" : "gradient", i, text);
+    return false;
+  }
+  return true;
+}
+
+static bool graph_agrees(int index, const struct backend_def *backend,
+                         const struct backend_options *options) {
+  struct sketch sketch = {.graph = graph_new()};
+  int values[VALUES_MAX], y = graphs[index].build(&sketch), n;
+  float *inputs[VALUES_MAX];
+  struct outcome want, got;
+  struct err err = ERR_NONE;
+  sketch.graph->is_training = true;
+  n = differentiate(&sketch, y, values);
+  for (int i = 0; i < sketch.n_inputs; i++)
+    inputs[i] = draw(sketch.graph, sketch.inputs[i]);
+  outcome_init(&want, sketch.graph, values, n);
+  outcome_init(&got, sketch.graph, values, n);
+  bool is_ok =
+      !graph_execute(backend_find("ref"), NULL, sketch.graph, (const void *const *)inputs, &want, &err) &&
+      !graph_execute(backend, options, sketch.graph, (const void *const *)inputs, &got, &err);
+  if (!is_ok)
+    printf("# %s\n", err.text);
+  is_ok = is_ok && outcomes_agree(&got, &want, options->precision);
+  outcome_fini(&want);
+  outcome_fini(&got);
+  for (int i = 0; i < sketch.n_inputs; i++)
+    free(inputs[i]);
+  graph_free(sketch.graph);
+  return is_ok;
+}
+
+int main(int argc, char **argv) {
+  struct backend_options options = {0};
+  const char *only = NULL;
+  struct backends backends;
+  struct err err = ERR_NONE;
+  for (int i = 1; i < argc; i++)
+    if (!precision_find(argv[i], &options.precision))
+      only = argv[i];
+  backend_thread_init();
+  tap_init();
+  if (!backends_init(&backends, only, &err))
+    return suite_skip(only, &err);
+  for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
+    for (int b = 0; backends.at[b]; b++)
+      tap_result(graph_agrees((int)i, backends.at[b], &options), "%s on %s", graphs[i].name,
+                 backends.at[b]->name);
+  return tap_finish();
+}

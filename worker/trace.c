@@ -17,6 +17,7 @@ struct ring {
   char name[TRACE_NAME_SIZE];
   int row;             /* of the timeline */
   bool is_taken;       /* by a thread that lives */
+  bool is_shown;       /* the row has a name in the file: from its first span on */
   uint64_t begin, end; /* spans [begin, end) are to be written: begin moves under the lock */
   struct trace_record spans[RING_SPANS]; /* span i is at i % RING_SPANS */
   struct ring *next;
@@ -142,8 +143,13 @@ static void *writer_main(void *argument) {
 
 static void ring_write_locked(struct ring *ring) {
   uint64_t end = __atomic_load_n(&ring->end, __ATOMIC_ACQUIRE);
-  for (uint64_t i = ring->begin; trace.file && i < end; i++)
-    trace_file_span(trace.file, ring->row, &ring->spans[i % RING_SPANS]);
+  for (uint64_t i = ring->begin; trace.file && i < end; i++) {
+    const struct trace_record *span = &ring->spans[i % RING_SPANS];
+    if (span->row == TRACE_THREAD && !ring->is_shown)
+      trace_file_row(trace.file, ring->row, ring->name);
+    ring->is_shown |= span->row == TRACE_THREAD;
+    trace_file_span(trace.file, ring->row, span);
+  }
   __atomic_store_n(&ring->begin, end, __ATOMIC_RELEASE);
 }
 
@@ -159,8 +165,6 @@ static struct ring *ring_take(const char *name) {
     ring->row = ++trace.n_rings;
     ring->next = trace.rings;
     trace.rings = ring;
-    if (trace.file)
-      trace_file_row(trace.file, ring->row, ring->name);
   }
   ring->is_taken = true;
   pthread_mutex_unlock(&trace.lock);

@@ -129,17 +129,23 @@ static int lane_take(struct trace_file *file, const struct trace_record *span) {
   return row;
 }
 
-/* Bytes of the UTF-8 character at text; 0: it is none. */
+/* Bytes of the UTF-8 character at text (RFC 3629); 0: it is none. */
 static int utf8_length(const unsigned char *text) {
-  int n = text[0] < 0x80                      ? 1
-          : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
-          : text[0] >= 0xe0 && text[0] < 0xf0 ? 3
-          : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
-                                              : 0;
-  for (int i = 1; i < n; i++)
-    if ((text[i] & 0xc0) != 0x80)
-      return 0;
-  return n;
+  static const struct {
+    unsigned char first_least, first_most, second_least, second_most;
+    int bytes;
+  } forms[] = {{0x01, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+               {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+               {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
+  for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+    bool is_form = text[0] >= forms[f].first_least && text[0] <= forms[f].first_most &&
+                   text[1] >= forms[f].second_least && text[1] <= forms[f].second_most;
+    for (int i = 2; is_form && i < forms[f].bytes; i++)
+      is_form = (text[i] & 0xc0) == 0x80;
+    if (is_form)
+      return forms[f].bytes;
+  }
+  return 0;
 }
 
 /* Of JSON: what is no UTF-8 (a name from a file, or one that was cut) becomes a question mark. */

@@ -10,6 +10,7 @@
 #include "worker/backend/memory.h"
 #include "worker/data/mixing.h"
 #include "worker/data/sampler.h"
+#include "worker/trace.h"
 
 static const uint64_t STREAM_MIXING = UINT64_MAX - 1;
 
@@ -193,7 +194,9 @@ static struct slot *claim_next_locked(struct loader *loader) {
 
 static void *prefetch_main(void *argument) {
   struct loader *loader = argument;
+  uint64_t begin_ns;
   struct scratch scratch = {0};
+  trace_thread("reader");
   pthread_mutex_lock(&loader->lock);
   while (!loader->is_stopping) {
     struct slot *slot = claim_next_locked(loader);
@@ -202,7 +205,9 @@ static void *prefetch_main(void *argument) {
       continue;
     }
     pthread_mutex_unlock(&loader->lock);
+    begin_ns = trace_now_ns();
     make_train(loader, slot, &scratch);
+    trace_span(TRACE_THREAD, "data", "batch", begin_ns, trace_now_ns(), slot->step, slot->microbatch);
     pthread_mutex_lock(&loader->lock);
     slot->state = SLOT_READY;
     pthread_cond_broadcast(&loader->changed);
@@ -355,8 +360,10 @@ static struct slot *take_spare_locked(struct loader *loader) {
   return slot;
 }
 
-static void add_wait(struct loader *loader, uint64_t begin_ns) {
-  __atomic_fetch_add(&loader->wait_ns, clock_now_ns() - begin_ns, __ATOMIC_RELAXED);
+static void add_wait(struct loader *loader, uint64_t begin_ns, uint64_t step, uint32_t index) {
+  uint64_t end_ns = clock_now_ns();
+  __atomic_fetch_add(&loader->wait_ns, end_ns - begin_ns, __ATOMIC_RELAXED);
+  trace_span(TRACE_THREAD, "wait", "batch", begin_ns, end_ns, step, index);
 }
 
 struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t microbatch) {
@@ -368,7 +375,7 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
   if (slot) {
     slot->state = SLOT_TAKEN;
     pthread_mutex_unlock(&loader->lock);
-    add_wait(loader, begin_ns);
+    add_wait(loader, begin_ns, step, microbatch);
     return &slot->batch;
   }
   slot = take_spare_locked(loader);
@@ -376,7 +383,7 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
   slot->step = step;
   slot->microbatch = microbatch;
   make_train(loader, slot, &slot->scratch);
-  add_wait(loader, begin_ns);
+  add_wait(loader, begin_ns, step, microbatch);
   return &slot->batch;
 }
 
@@ -410,7 +417,7 @@ struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t
   if (loader->labels->classes > 0)
     ignore_repeated(loader, &slot->batch);
   free(indices);
-  add_wait(loader, begin_ns);
+  add_wait(loader, begin_ns, 0, chunk);
   return &slot->batch;
 }
 

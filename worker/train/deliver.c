@@ -2,6 +2,7 @@
    along the reduction tree outside the run's lock, and sent. */
 #include <string.h>
 
+#include "worker/trace.h"
 #include "worker/train/executor.h"
 #include "worker/train/sums.h"
 
@@ -120,11 +121,14 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
   struct run *run = executor->run;
   const struct model *model = run->loaded.model;
   const struct param *param = &model->params[p];
+  uint64_t begin_ns = trace_now_ns();
   for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !executor->is_dropped; b++)
     if (run->map.block_params[b] > 1)
       executor_gather(executor, b, param, grad);
     else
       executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), NULL, param->name);
+  trace_span(TRACE_THREAD, "delivery", param->name, begin_ns, trace_now_ns(), executor->work.version,
+             executor->work.index);
 }
 
 int executor_place_gradient(struct executor *executor, int p, struct backend_piece *pieces, int max) {

@@ -2,9 +2,11 @@
 #include "worker/train/executor.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/trace.h"
 #include "worker/train/sums.h"
 
 static void *executor_main(void *argument);
@@ -47,9 +49,14 @@ static void *executor_main(void *argument) {
   struct executor *executor = argument;
   struct run *run = executor->run;
   struct err err = ERR_NONE;
+  uint64_t begin_ns = trace_now_ns();
+  char name[32];
+  snprintf(name, sizeof name, "executor %d", executor->index);
+  trace_thread(name);
   backend_thread_init();
   if (!executor_prepare(executor, &err) && executor->index == 0)
     executor_probe(executor, &err);
+  trace_span(TRACE_THREAD, "load", "programs", begin_ns, trace_now_ns(), 0, -1);
   pthread_mutex_lock(&run->lock);
   run->n_prepared++;
   if (err.code && !run->prepare_err.code)
@@ -63,7 +70,11 @@ static void *executor_main(void *argument) {
     }
     pthread_mutex_unlock(&run->lock);
     executor->is_dropped = executor->is_current = false;
+    begin_ns = trace_now_ns();
     is_done = executor->work.kind == WORK_CHUNK ? executor_evaluate(executor) : executor_train(executor);
+    trace_span(TRACE_THREAD, executor->work.kind == WORK_CHUNK ? "evaluation" : "train",
+               executor->work.kind == WORK_CHUNK ? "chunk" : "microbatch", begin_ns, trace_now_ns(),
+               executor->work.version, executor->work.index);
     executor->n_dropped += executor->is_dropped;
     pthread_mutex_lock(&run->lock);
     steps_end(run, &executor->work, is_done);
@@ -239,22 +250,27 @@ uint64_t executor_weights_version(const struct executor *executor) {
   return (executor->work.set->opening << 20) + (executor->n_dropped & 0xfffff);
 }
 
-/* Waits for a condition of the run's, or drops the task. */
+/* Waits for a condition of the run's, or drops the task. what: it waits for, on the timeline. */
 static void executor_wait(struct executor *executor, bool (*is_met)(const struct executor *, const void *),
-                          const void *argument) {
+                          const void *argument, const char *what) {
   struct run *run = executor->run;
+  uint64_t begin_ns = 0;
   pthread_mutex_lock(&run->lock);
   for (;;) {
     if (!steps_is_wanted(run, &executor->work) || run->is_stopping)
       executor->is_dropped = true;
     if (executor->is_dropped || is_met(executor, argument))
       break;
+    if (begin_ns == 0)
+      begin_ns = trace_now_ns();
     if (steps_is_in_the_way(run, &executor->work))
       executor->is_dropped = true;
     else
       pthread_cond_wait(&run->changed, &run->lock);
   }
   pthread_mutex_unlock(&run->lock);
+  trace_span(TRACE_THREAD, "wait", what, begin_ns, trace_now_ns(), executor->work.version,
+             executor->work.index);
 }
 
 static bool is_current(const struct executor *executor, const void *argument) {
@@ -264,7 +280,7 @@ static bool is_current(const struct executor *executor, const void *argument) {
 
 bool executor_wait_current(struct executor *executor) {
   if (!executor->is_current && !executor->is_dropped)
-    executor_wait(executor, is_current, NULL);
+    executor_wait(executor, is_current, NULL, "step before");
   executor->is_current = true;
   return !executor->is_dropped;
 }
@@ -276,13 +292,15 @@ static bool is_ready(const struct executor *executor, const void *range) {
 void executor_before_train_weight(void *user, int value) {
   struct executor *executor = user;
   if (!executor->is_dropped)
-    executor_wait(executor, is_ready, &executor->run->map.train_values[value]);
+    executor_wait(executor, is_ready, &executor->run->map.train_values[value],
+                  executor->run->loaded.model->train->values[value].name);
 }
 
 void executor_before_eval_weight(void *user, int value) {
   struct executor *executor = user;
   if (!executor->is_dropped)
-    executor_wait(executor, is_ready, &executor->run->map.eval_values[value]);
+    executor_wait(executor, is_ready, &executor->run->map.eval_values[value],
+                  executor->run->loaded.model->eval->values[value].name);
 }
 
 bool executor_is_cancelled(void *user) {

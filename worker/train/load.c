@@ -11,6 +11,7 @@
 #include "common/message.h"
 #include "common/spec.h"
 #include "worker/backend/plugin.h"
+#include "worker/trace.h"
 #include "worker/train/load_memory.h"
 
 /* Few executors may be fast ones, for which one thread does not decode enough images. */
@@ -29,6 +30,7 @@ static bool is_input_error(const struct err *err) {
 int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
                 bool *is_bad_input, struct err *err) {
   unsigned char *onnx = NULL;
+  uint64_t begin_ns;
   *out = (struct loaded){0};
   *is_bad_input = false;
   if (!load->spec)
@@ -42,8 +44,10 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
   }
   if (model_fetch_run(options->fetch, options->coordinator, load, &onnx, err))
     goto out;
+  begin_ns = trace_now_ns();
   if (loaded_open_model(options, onnx, load->model_bytes, out, err))
     *is_bad_input = is_input_error(err);
+  trace_span(TRACE_THREAD, "load", "model", begin_ns, trace_now_ns(), 0, -1);
 out:
   free(onnx);
   if (err->code)
@@ -76,6 +80,7 @@ static int check_abilities(const struct load_options *options, const Weir__Train
 }
 
 static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err) {
+  uint64_t begin_ns = trace_now_ns();
   const Weir__DataSpec *data = loaded->spec->data;
   uint64_t train_samples, eval_samples;
   char both[2 * SHA256_HEX_SIZE];
@@ -93,6 +98,7 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
   length = snprintf(both, sizeof both, "%s%s", dataset_sha256(loaded->train),
                     loaded->eval ? dataset_sha256(loaded->eval) : "");
   sha256_hex(both, (size_t)length, loaded->dataset_sha256);
+  trace_span(TRACE_THREAD, "load", "data", begin_ns, trace_now_ns(), 0, -1);
   return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
 }
 

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/message.h"
 #include "worker/train/relay.h"
+#include "worker/trace.h"
 #include "worker/train/executor.h"
 #include "worker/train/meet.h"
 #include "worker/train/participate.h"
@@ -142,7 +143,10 @@ static void *run_main(void *argument) {
   struct run *run = argument;
   struct err err = ERR_NONE;
   bool is_bad_input = false;
+  uint64_t begin_ns = trace_now_ns();
+  trace_thread("run");
   run_load(run, &is_bad_input, &err);
+  trace_span(TRACE_THREAD, "load", run->load->run, begin_ns, trace_now_ns(), 0, -1);
   pthread_mutex_lock(&run->lock);
   if (err.code)
     run_fail_locked(run, &err, is_bad_input);

@@ -2,14 +2,16 @@
 #include "worker/train/transfers.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "common/clock.h"
 #include "common/log.h"
 #include "parameters.pb-c.h"
+#include "worker/trace.h"
 
-enum { CHANNELS = 2, SENDING_MAX = 16, LOG_PAUSE_MS = 5000 };
+enum { CHANNELS = 2, SENDING_MAX = 16, LOG_PAUSE_MS = 5000, TRACE_BLOCK_SIZE = 32 };
 enum { ACK_DEADLINE_MS = 60000, VERSIONS_DEADLINE_MS = 3000 };
 
 /* One item and the call that carries it now. Belongs to its link for good. */
@@ -21,7 +23,8 @@ struct transfer {
   bool is_started;       /* between rpc_request_start and on_done */
   bool is_sending;       /* counts in the window */
   int attempt;
-  uint64_t due_ns; /* while it pauses */
+  uint64_t due_ns;            /* while it pauses */
+  uint64_t begin_ns, sent_ns; /* of the call, on the timeline; 0: tracing is off */
 };
 
 struct transfer_list {
@@ -58,6 +61,9 @@ struct transfers {
 };
 
 static void *timer_main(void *argument);
+static void trace_sent(const struct transfer *transfer);
+static void trace_answered(const struct transfer *transfer);
+static const char *trace_block(const struct transfer_item *item, char name[TRACE_BLOCK_SIZE]);
 static void link_fini(struct link *link);
 static void link_start_queued_locked(struct link *link);
 
@@ -190,6 +196,32 @@ static void on_sent(struct rpc_request *request) {
   link_sent_locked(transfer);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
+  transfer->sent_ns = trace_now_ns();
+  trace_sent(transfer);
+}
+
+/* A part is shown while it is sent. */
+static void trace_sent(const struct transfer *transfer) {
+  const struct transfer_item *item = &transfer->item;
+  char name[TRACE_BLOCK_SIZE];
+  if (item->kind == TRANSFER_PUSH)
+    trace_span(TRACE_SENDS, "push", trace_block(item, name), transfer->begin_ns, transfer->sent_ns,
+               item->version, item->block);
+}
+
+/* And every call while it is parked, which one that carries nothing is at once. */
+static void trace_answered(const struct transfer *transfer) {
+  static const char *const categories[] = {
+      [TRANSFER_PUSH] = "parked", [TRANSFER_PULL] = "pull", [TRANSFER_VERSIONS] = "question"};
+  const struct transfer_item *item = &transfer->item;
+  char name[TRACE_BLOCK_SIZE];
+  trace_span(TRACE_WAITS, categories[item->kind], trace_block(item, name), transfer->sent_ns, trace_now_ns(),
+             item->version, item->block);
+}
+
+static const char *trace_block(const struct transfer_item *item, char name[TRACE_BLOCK_SIZE]) {
+  snprintf(name, TRACE_BLOCK_SIZE, "%s %u", item->is_evaluation ? "evaluation" : "block", item->block);
+  return name;
 }
 
 static void timer_note(struct transfers *transfers, uint64_t due_ns) {
@@ -235,6 +267,7 @@ static void on_done(struct rpc_request *request, const struct err *err, const vo
   struct link *link = transfer->link;
   struct transfers_options *options = &link->transfers->options;
   bool is_ok = err->code == ERR_OK, is_paused, is_stopping;
+  trace_answered(transfer);
   pthread_mutex_lock(&link->lock);
   transfer->is_started = false;
   link_sent_locked(transfer);
@@ -292,6 +325,7 @@ static void transfer_send_locked(struct transfer *transfer) {
   struct rpc_channel *channel = link->channels[link->turn++ % CHANNELS];
   transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
   transfer->is_started = true;
+  transfer->begin_ns = trace_now_ns();
   if (transfer->item.kind == TRANSFER_PUSH)
     transfer_send_push(transfer, channel);
   else if (transfer->item.kind == TRANSFER_PULL)

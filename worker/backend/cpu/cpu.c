@@ -8,6 +8,7 @@
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/product.h"
 #include "worker/backend/memory.h"
+#include "worker/trace.h"
 
 #define KERNEL(symbol) extern const struct cpu_kernel cpu_##symbol;
 #include "worker/backend/cpu/kernel.def"
@@ -93,6 +94,7 @@ static int graph_survey(struct backend_program *program, const int *watched, int
     program->values[watched[w]].is_watched = true;
   for (int n = 0; n < graph->n_nodes; n++)
     program->nodes[n] = (struct cpu_node){.workspace = -1};
+  program->first_backward = graph->n_nodes;
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
     if (node->n_inputs > OP_INPUTS_MAX || node->n_outputs > OP_OUTPUTS_MAX)
@@ -103,6 +105,8 @@ static int graph_survey(struct backend_program *program, const int *watched, int
         program->values[node->inputs[i]].last_node = n;
     if (node->forward >= 0)
       program->nodes[node->forward].has_gradient = true;
+    if (node->forward >= 0 && n < program->first_backward)
+      program->first_backward = n;
   }
   return ERR_OK;
 }
@@ -334,8 +338,16 @@ static int refresh_host(struct backend_program *program, struct cpu_step *step, 
   return ERR_OK;
 }
 
+static void step_trace(const struct backend_program *program, const struct cpu_step *step,
+                       const struct backend_run *run, uint64_t begin_ns) {
+  if (step->node)
+    trace_span(TRACE_THREAD, step->node->index < program->first_backward ? "forward" : "backward",
+               step->node->name, begin_ns, trace_now_ns(), run->context.step, run->context.microbatch);
+}
+
 static int cpu_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
   const struct graph *graph = program->graph;
+  bool is_traced = trace_is_on();
   backend_thread_init();
   for (int i = 0; i < graph->n_inputs; i++) {
     int buffer = program->values[graph->inputs[i]].buffer;
@@ -346,11 +358,14 @@ static int cpu_run(struct backend_program *program, const struct backend_run *ru
     struct cpu_step *step = program->steps[s];
     if (step->node && run->is_cancelled && run->is_cancelled(run->user))
       return node_error(step->node, err, ERR_CANCELLED, "not computed: the execution was cancelled");
+    uint64_t begin_ns = is_traced ? trace_now_ns() : 0;
     int code = step->reads_host ? refresh_host(program, step, err) : ERR_OK;
     if (!code)
       code = step->run(program, step, run, err);
     if (code)
       return code;
+    if (is_traced)
+      step_trace(program, step, run, begin_ns);
   }
   return ERR_OK;
 }

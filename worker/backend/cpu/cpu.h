@@ -81,6 +81,7 @@ struct backend_program {
   dnnl_primitive_attr_t attr; /* scratchpads are ours */
   struct cpu_value *values;
   struct cpu_node *nodes;
+  int first_backward; /* index of the first node behind the forward pass */
   struct cpu_buffer *buffers;
   int n_buffers, buffers_capacity;
   struct cpu_step **steps;

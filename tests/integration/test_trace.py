@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The timeline of a worker: what Chrome's trace format wants, and that it tells what happened."""
+import json
+import os
+import signal
+
+from harness import Cluster, Folder, main, wait_for, weir
+
+STEPS = 12
+
+
+def small_spec(folder, steps=STEPS, rename=None):
+    """rename: two texts of one length, the first of which is in the model's names."""
+    folder.small_data(240, 60)
+    model = folder.model("lenet")
+    if rename:
+        with open(model, "rb") as file:
+            onnx = file.read()
+        assert rename[0] in onnx and len(rename[0]) == len(rename[1])
+        folder.file("lenet.onnx", onnx.replace(*rename))
+    return folder.small_spec(model, 4, steps, STEPS // 2)
+
+
+def read_timeline(path, is_cut=False):
+    """Its events; a file that was cut off is completed as viewers do."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if is_cut:
+        text = text[:text.rindex(",\n")] + "]"
+    return json.loads(text)
+
+
+def spans(events, category, step=None):
+    return [event for event in events if event.get("cat") == category and step in (None, event["args"]["step"])]
+
+
+def overlap(a, b):
+    return a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"]
+
+
+def assert_nested(events):
+    """On one row spans lie within each other or apart, or viewers draw nonsense."""
+    rows = {}
+    for event in events:
+        if event["ph"] == "X":
+            rows.setdefault(event["tid"], []).append((round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)))
+    for row in rows.values():
+        open_until = []
+        for begin, end in sorted(row, key=lambda span: (span[0], -span[1])):
+            while open_until and open_until[-1] <= begin:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1], (begin, end, open_until)
+            open_until.append(end)
+    return rows
+
+
+def test_a_timeline_shows_every_step_and_that_pushes_overlap_the_backward_pass():
+    with Folder() as folder:
+        weir("train", small_spec(folder), "--workers", 2, "--threads", 1, "--out", folder.file("out"),
+             "--trace", folder.file("time.line.json"))
+        overlaps = evaluations = 0
+        for worker in (1, 2):
+            events = read_timeline(folder.file(f"time.line-{worker}.json"))
+            names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+            assert set(assert_nested(events)) == set(names), names
+            assert {"executor 0", "reader", "run", "sending 1", "waiting for the server 1"} <= set(names.values()), names
+            assert {event["name"] for event in spans(events, "load")} >= {"data", "model", "programs"}
+            assert spans(events, "pull") and spans(events, "question")
+            evaluations += len(spans(events, "evaluation"))
+            for step in range(STEPS):
+                for category in ("train", "forward", "backward", "delivery", "push", "parked", "wait"):
+                    assert spans(events, category, step), (worker, step, category)
+                overlaps += any(overlap(push, node) for push in spans(events, "push", step)
+                                for node in spans(events, "backward", step))
+            assert {(span["name"], span["args"]["index"]) for span in spans(events, "train", 0)} <= {
+                ("microbatch", index) for index in range(4)}
+            assert any(span["name"].startswith("conv1") for span in spans(events, "delivery")), spans(events, "delivery")[:9]
+        assert overlaps > STEPS / 2 and evaluations == 2, (overlaps, evaluations)
+
+
+def test_names_are_escaped():
+    with Folder() as folder:
+        spec = small_spec(folder, rename=(b"/conv1.out", b'"\\co\xc3\xa9nv"\\'))
+        weir("train", spec, "--threads", 1, "--out", folder.file("out"), "--trace", folder.file("time"))
+        names = {event["name"] for event in read_timeline(folder.file("time"))}
+        assert '"\\co\xe9nv"\\' in names, names
+
+
+def test_a_timeline_that_was_cut_off_can_be_read():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        path = folder.file("time.json")
+        worker = cluster.add_worker(options=("--trace", path))
+        run = weir("submit", small_spec(folder, steps=100000), "--coordinator", cluster.address).stdout.strip()
+        wait_for(lambda: os.path.getsize(path) > 200000, "some of the timeline")
+        worker.send(signal.SIGKILL)
+        worker.wait()
+        events = read_timeline(path, is_cut=True)
+        assert len(spans(events, "backward")) > 100
+        weir("cancel", run, "--coordinator", cluster.address)
+
+
+def test_a_timeline_that_cannot_be_written_is_refused():
+    with Folder() as folder:
+        done = weir("train", small_spec(folder), "--out", folder.file("out"), "--trace", folder.file("no/where.json"),
+                    status=2)
+        assert "cannot write the timeline" in done.stderr and "no/where.json" in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    main(globals())

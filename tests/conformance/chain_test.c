@@ -1,0 +1,272 @@
+/* Graphs of elementwise nodes drawn by chance, on the cuda backend and on ref: what is fused into one launch,
+   and how operands, registers, outputs and bytes written over are shared out, does not show in the results.
+   Without a GPU it is the simulated device that executes them.
+   usage: chain_test [SEED | FIRST..LAST] */
+#include <stdlib.h>
+
+#include "common/random.h"
+#include "tests/conformance/harness.h"
+
+enum { SEEDS = 60, NODES = 45, VALUES_MAX = NODES + 16, WATCHED_MAX = 64 };
+
+static const struct tolerance f32_tolerance = {.relative = 1e-4, .absolute = 1e-5};
+/* Activations of up to 45 nodes in turn, each rounded to 8 bits. */
+static const struct tolerance bf16_tolerance = {.relative = 0.06, .absolute = 0.06};
+
+struct trial {
+  uint64_t key, drawn;
+  struct graph *graph;
+  struct shape shape;                       /* of all nodes */
+  int whole[VALUES_MAX], n_whole;           /* values of that shape */
+  int partial[16], n_partial;               /* those that broadcast to it */
+  int conditions[VALUES_MAX], n_conditions; /* bools */
+  const void *data[32];
+  int watched[WATCHED_MAX], n_watched;
+};
+
+static uint64_t draw(struct trial *trial, uint64_t below) {
+  return random_bits(trial->key, trial->drawn++) % below;
+}
+
+static int add_input(struct trial *trial, enum dtype dtype, const struct shape *shape) {
+  int64_t elems = shape_elems(shape);
+  void *data = mem_new((size_t)elems * dtype_size(dtype) + 1);
+  for (int64_t i = 0; i < elems; i++)
+    if (dtype == DTYPE_BOOL)
+      ((uint8_t *)data)[i] = draw(trial, 2) != 0;
+    else
+      ((float *)data)[i] = (float)draw(trial, 2001) / 1000.0f - 1.0f;
+  trial->data[trial->graph->n_inputs] = data;
+  return graph_add_input(trial->graph, NULL, dtype, shape);
+}
+
+/* The shape with some dimensions of 1, or without its first. */
+static struct shape draw_partial(struct trial *trial) {
+  struct shape shape = trial->shape;
+  for (int d = 0; d < shape.rank; d++)
+    if (draw(trial, 2))
+      shape.dim[d] = 1;
+  for (uint64_t drop = draw(trial, 2) ? draw(trial, (uint64_t)shape.rank + 1) : 0; drop > 0; drop--) {
+    memmove(shape.dim, shape.dim + 1, (size_t)(shape.rank - 1) * sizeof shape.dim[0]);
+    shape.rank--;
+  }
+  return shape;
+}
+
+static void add_inputs(struct trial *trial) {
+  trial->shape.rank = 1 + (int)draw(trial, 4);
+  for (int d = 0; d < trial->shape.rank; d++)
+    trial->shape.dim[d] = draw(trial, 2) ? 4 * (1 + (int64_t)draw(trial, 3)) : 1 + (int64_t)draw(trial, 9);
+  for (int i = 0; i < 3; i++)
+    trial->whole[trial->n_whole++] = add_input(trial, DTYPE_F32, &trial->shape);
+  for (int i = 0; i < 6; i++) {
+    struct shape shape = draw_partial(trial);
+    trial->partial[trial->n_partial++] = add_input(trial, DTYPE_F32, &shape);
+  }
+  for (int i = 0; i < 2; i++)
+    trial->partial[trial->n_partial++] =
+        graph_add_constant_f32(trial->graph, (float)draw(trial, 200) / 100.0f - 1.0f);
+  trial->conditions[trial->n_conditions++] = add_input(trial, DTYPE_BOOL, &trial->shape);
+}
+
+/* A value of the whole shape: mostly one of the latest. */
+static int draw_whole(struct trial *trial) {
+  uint64_t n = (uint64_t)trial->n_whole, near = n < 6 ? n : 6;
+  return trial->whole[draw(trial, 3) ? n - 1 - draw(trial, near) : draw(trial, n)];
+}
+
+static int draw_any(struct trial *trial) {
+  return draw(trial, 3) ? draw_whole(trial) : trial->partial[draw(trial, (uint64_t)trial->n_partial)];
+}
+
+static int add_node(struct trial *trial, const char *op, const int *inputs, int n_inputs) {
+  return graph_add_node(trial->graph, op, inputs, n_inputs, 1, NULL, 0)->outputs[0];
+}
+
+/* Through a node that no chain takes, to the same shape. */
+static int add_detour(struct trial *trial, int x) {
+  struct shape turned = trial->shape;
+  int64_t perm[RANK_MAX];
+  for (int d = 0; d < turned.rank; d++)
+    perm[d] = turned.rank - 1 - d;
+  struct attr attr = {.name = "perm", .type = ATTR_INTS, .n = turned.rank, .ints = perm};
+  int y = graph_add_node(trial->graph, "Transpose", &x, 1, 1, &attr, 1)->outputs[0];
+  return graph_add_node(trial->graph, "Transpose", &y, 1, 1, &attr, 1)->outputs[0];
+}
+
+static int add_unary(struct trial *trial) {
+  static const char *const ops[] = {"Relu", "Tanh", "Sigmoid", "Neg", "Abs", "Sin", "Softplus"};
+  int x = draw_whole(trial);
+  return draw(trial, 6) ? add_node(trial, ops[draw(trial, sizeof ops / sizeof *ops)], &x, 1)
+                        : add_detour(trial, x);
+}
+
+/* The sum and the product are kept small. */
+static int add_binary(struct trial *trial) {
+  static const char *const ops[] = {"Add", "Sub", "Mul", "Max", "Min"};
+  int inputs[2], at = (int)draw(trial, 2), value;
+  inputs[at] = draw_whole(trial);
+  inputs[!at] = draw_any(trial);
+  value = add_node(trial, ops[draw(trial, sizeof ops / sizeof *ops)], inputs, 2);
+  return draw(trial, 2) ? add_node(trial, "Tanh", &value, 1) : value;
+}
+
+static int add_mean(struct trial *trial) {
+  int inputs[12], n = 2 + (int)draw(trial, 11);
+  for (int i = 0; i < n; i++)
+    inputs[i] = i == 0 ? draw_whole(trial) : draw_any(trial);
+  return add_node(trial, "Mean", inputs, n);
+}
+
+static int draw_condition(struct trial *trial) {
+  return trial->conditions[draw(trial, (uint64_t)trial->n_conditions)];
+}
+
+/* Nothing grows, and nothing jumps that depends on rounding. */
+static void add_one(struct trial *trial) {
+  switch (draw(trial, 8)) {
+  case 0:
+    trial->conditions[trial->n_conditions] = add_node(
+        trial, draw(trial, 2) ? "Xor" : "And", (int[]){draw_condition(trial), draw_condition(trial)}, 2);
+    trial->n_conditions++;
+    break;
+  case 1:
+    trial->whole[trial->n_whole] =
+        add_node(trial, "Where", (int[]){draw_condition(trial), draw_any(trial), draw_any(trial)}, 3);
+    trial->n_whole++;
+    break;
+  case 2:
+    trial->whole[trial->n_whole] = add_mean(trial);
+    trial->n_whole++;
+    break;
+  case 3:
+  case 4:
+    trial->whole[trial->n_whole] = add_unary(trial);
+    trial->n_whole++;
+    break;
+  default:
+    trial->whole[trial->n_whole] = add_binary(trial);
+    trial->n_whole++;
+  }
+}
+
+static void trial_init(struct trial *trial, uint64_t seed) {
+  *trial = (struct trial){.key = random_key(seed, 0, 0, 0), .graph = graph_new()};
+  trial->graph->opset = 17;
+  add_inputs(trial);
+  for (int n = 0; n < NODES; n++)
+    add_one(trial);
+  trial->watched[trial->n_watched++] = trial->whole[trial->n_whole - 1];
+  for (int i = 3; i < trial->n_whole - 1; i++)
+    if (draw(trial, 8) == 0)
+      trial->watched[trial->n_watched++] = trial->whole[i];
+}
+
+static void trial_fini(struct trial *trial) {
+  for (int i = 0; i < trial->graph->n_inputs; i++)
+    free((void *)trial->data[i]);
+  graph_free(trial->graph);
+}
+
+static int execute(const struct trial *trial, const struct backend_def *backend, enum precision precision,
+                   struct outcome *outcome, struct err *err) {
+  struct backend_options options = {.precision = precision};
+  struct backend_program *program = NULL;
+  int code = backend->prepare(trial->graph, trial->watched, trial->n_watched, &options, &program, err);
+  if (!code)
+    code = program_run(backend, program, trial->data, USUAL_SEED, outcome, err);
+  if (!code) /* again, as a captured graph */
+    code = program_run(backend, program, trial->data, USUAL_SEED, outcome, err);
+  backend->release(program);
+  return code;
+}
+
+static bool agrees(const struct trial *trial, const struct backend_def *backend, enum precision precision,
+                   const struct outcome *expected) {
+  struct err err = ERR_NONE;
+  struct outcome outcome;
+  char text[256] = "";
+  bool is_ok;
+  outcome_init(&outcome, trial->graph, trial->watched, trial->n_watched);
+  is_ok = !execute(trial, backend, precision, &outcome, &err);
+  for (int i = 0; i < outcome.n && is_ok; i++)
+    is_ok = tensors_agree(DTYPE_F32, value_elems(trial->graph, trial->watched[i]), outcome.data[i],
+                          expected->data[i], precision == PRECISION_BF16 ? bf16_tolerance : f32_tolerance,
+                          text, sizeof text);
+  if (!is_ok)
+    printf("# %s %s\n", err.text, text);
+  outcome_fini(&outcome);
+  return is_ok;
+}
+
+static void test_seed(const struct backend_def *backend, uint64_t seed, bool is_ok[2]) {
+  struct err err = ERR_NONE;
+  struct outcome expected;
+  struct trial trial;
+  trial_init(&trial, seed);
+  outcome_init(&expected, trial.graph, trial.watched, trial.n_watched);
+  if (execute(&trial, backend_find("ref"), PRECISION_F32, &expected, &err))
+    check_failed(err.text, __FILE__, __LINE__);
+  for (int p = 0; p < 2; p++)
+    if (!agrees(&trial, backend, p ? PRECISION_BF16 : PRECISION_F32, &expected)) {
+      printf("# seed %llu in %s\n", (unsigned long long)seed, p ? "bf16" : "fp32");
+      is_ok[p] = false;
+    }
+  outcome_fini(&expected);
+  trial_fini(&trial);
+}
+
+/* Four functions of one tensor, summed: fused, none of them is ever in memory. */
+static bool is_fused(const struct backend_def *backend) {
+  static const char *const ops[] = {"Relu", "Tanh", "Sigmoid", "Neg"};
+  struct trial trial = {.key = 1, .graph = graph_new(), .shape = {.rank = 2, .dim = {64, 256}}};
+  struct backend_program *program = NULL;
+  struct err err = ERR_NONE;
+  int x = add_input(&trial, DTYPE_F32, &trial.shape), values[4];
+  size_t size_bytes = 0, tensor_bytes = 64 * 256 * sizeof(float);
+  trial.graph->opset = 17;
+  for (int i = 0; i < 4; i++)
+    values[i] = add_node(&trial, ops[i], &x, 1);
+  trial.watched[0] = add_node(&trial, "Sum", values, 4);
+  if (!backend->prepare(trial.graph, trial.watched, 1, NULL, &program, &err))
+    size_bytes = backend->memory_bytes(program);
+  printf("# %zu bytes for tensors of %zu\n", size_bytes, tensor_bytes);
+  backend->release(program);
+  trial_fini(&trial);
+  return size_bytes > 0 && size_bytes < 3 * tensor_bytes;
+}
+
+/* Beside this program, if no other is named and no GPU's is built. */
+static void name_simulation(void) {
+  char self[4096], *tests;
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 32);
+  self[length > 0 ? length : 0] = '\0';
+  tests = strstr(self, "/tests/");
+  if (!tests)
+    return;
+  snprintf(tests, 32, "/simulation/weir-cuda.so");
+  if (access(self, F_OK) == 0)
+    setenv("WEIR_CUDA", self, 0);
+}
+
+int main(int argc, char **argv) {
+  unsigned long long first = 1, last = SEEDS;
+  const struct backend_def *backend;
+  struct err err = ERR_NONE;
+  bool is_ok[2] = {true, true};
+  if (argc > 1 && sscanf(argv[1], "%llu..%llu", &first, &last) == 1)
+    last = first;
+  tap_init();
+  backend_thread_init();
+  name_simulation();
+  backend = plugin_backend("cuda", &err);
+  if (!backend)
+    return suite_skip("chains", &err);
+  for (unsigned long long seed = first; seed <= last; seed++)
+    test_seed(backend, seed, is_ok);
+  for (int p = 0; p < 2; p++)
+    tap_result(is_ok[p], "graphs of elementwise nodes agree with ref in %s (%llu)", p ? "bf16" : "fp32",
+               last - first + 1);
+  tap_result(is_fused(backend), "what only a chain reads is never in memory");
+  return tap_finish();
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
-the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, large (`make bench
+the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, groups, large (`make bench
 LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
@@ -14,6 +14,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
+import groups  # noqa: E402
 from harness import PEER_PYTHON, Folder, done_event, program, weir  # noqa: E402
 
 PARITY_PYTHON = os.path.join(ROOT, "build", "parity", "bin", "python")
@@ -99,11 +100,11 @@ def bench_data():
 
 
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
-         "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "large": checkpoints.bench_large}
+         "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "groups": groups.main, "large": checkpoints.bench_large}
 
 
 def main():
-    for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints"):
+    for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints", "groups"):
         PARTS[name]()
         sys.stdout.flush()
 

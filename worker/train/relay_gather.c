@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
+#include "worker/trace.h"
 #include "worker/train/relay_state.h"
 #include "worker/train/sums.h"
 
@@ -30,6 +32,7 @@ void *relay_gather_main(void *argument) {
                               .merged = mem_new(parts * sizeof *gatherer.merged)};
   bool is_well = true;
   backend_thread_init();
+  trace_thread("gather");
   for (gatherer.step = relay->first_step; is_well && gatherer.step < relay->run->loaded.plan.steps;
        gatherer.step++)
     for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++)
@@ -171,12 +174,16 @@ static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket
   struct relay *relay = gatherer->relay;
   int own_parts = relay_own(relay)->n, n = (int)(bucket->end - bucket->begin) * own_parts;
   struct err err = ERR_NONE;
+  uint64_t begun_ns;
   if (!take_own(gatherer, bucket))
     return false;
+  begun_ns = clock_now_ns();
   if ((int)bucket->owner == relay->group.rank)
     add_and_push(gatherer, bucket, &err);
   else
     send_own(gatherer, bucket, &err);
+  trace_span(TRACE_THREAD, "relay", "gather", begun_ns, clock_now_ns(), gatherer->step,
+             bucket - relay->plan.buckets);
   for (int i = 0; i < n; i++) {
     block_pool_give(relay->run->pool, relay->plan.order[bucket->begin + (uint32_t)(i / own_parts)],
                     gatherer->own[i]);

@@ -2,6 +2,8 @@
    the other members. */
 #include <string.h>
 
+#include "common/clock.h"
+#include "worker/trace.h"
 #include "worker/train/relay_state.h"
 #include "worker/train/steps.h"
 
@@ -21,6 +23,7 @@ void *relay_spread_main(void *argument) {
   struct relay *relay = argument;
   struct spreader spreader = {.relay = relay};
   bool is_well = true;
+  trace_thread("spread");
   for (uint64_t step = relay->first_step; is_well && step < relay->run->loaded.plan.steps; step++)
     for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++) {
       spreader.version = step + 1;
@@ -109,14 +112,18 @@ static bool spread_bucket(struct spreader *spreader) {
   uint32_t n = spreader->bucket->end - spreader->bucket->begin, n_works = 0;
   bool is_owner = (int)spreader->bucket->owner == relay->group.rank;
   struct err err = ERR_NONE;
+  uint64_t begun_ns;
   if (!find_memory(spreader, is_owner, n))
     return false;
+  begun_ns = clock_now_ns();
   while (n_works < n && !start_block(spreader, is_owner, n_works, &err))
     n_works++;
   if (err.code)
     relay_fail(relay, &err);
   for (uint32_t i = 0; i < n_works; i++)
     end_block(spreader, is_owner, i, &err);
+  trace_span(TRACE_THREAD, "relay", "spread", begun_ns, clock_now_ns(), spreader->version,
+             spreader->bucket - relay->plan.buckets);
   if (is_owner)
     steps_release(relay->run, spreader->set);
   return !err.code;

@@ -29,3 +29,6 @@ $(B)/tests/simulation/%_test: $(B)/obj/tests/simulation/%_test.o $(if $(SIMULATI
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a -lcmocka $(LDLIBS)
 $(B)/obj/tests/simulation/%.o: CPPFLAGS += $(if $(SIMULATION),-DWEIR_SIMULATION -isystem $(CUDA_HOME)/include)
+
+# What runs on it, of one build with it.
+$(B)/tests/unit/cuda_backend_test: | $(SIMULATION)

@@ -11,14 +11,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "worker/collective/collective.h"
+#include "harness.h"
+#include "worker/backend/plugin.h"
 
 enum { OPEN_MS = 20000 };
 enum how { AS_THREADS, AS_PROCESSES };
 
+static bool groups_are_fast;
+static int size_max = COLLECTIVE_SIZE_MAX; /* of a group: a device can be in it once */
+
 struct member {
   const struct collective_def *def;
   int rank, size;
+  bool is_fast;
   char name[COLLECTIVE_NAME_MAX + 1];
   struct collective *group;
   struct member *all;                         /* of the group, in memory that processes share, too */
@@ -38,8 +43,12 @@ static const char *member_fail(struct member *m, const char *format, ...) {
 }
 
 static inline struct collective_options member_options(const struct member *m) {
-  return (struct collective_options){
-      .name = m->name, .rank = m->rank, .size = m->size, .device = m->rank, .timeout_ms = OPEN_MS};
+  return (struct collective_options){.name = m->name,
+                                     .rank = m->rank,
+                                     .size = m->size,
+                                     .device = m->rank,
+                                     .is_fast = m->is_fast,
+                                     .timeout_ms = OPEN_MS};
 }
 
 static inline void member_reach(struct member *m, int stage) {
@@ -108,9 +117,14 @@ static inline void group_run_with(const struct collective_def *def, enum how how
   char name[COLLECTIVE_NAME_MAX + 1];
   bool is_right = true;
   assert_true(all != MAP_FAILED);
+  if (size > size_max) {
+    print_message("a group of %d needs as many devices\n", size);
+    return;
+  }
   group_name(name);
   for (int i = 0; i < size; i++) {
-    all[i] = (struct member){.def = def, .rank = i, .size = size, .body = body, .all = all};
+    all[i] = (struct member){
+        .def = def, .rank = i, .size = size, .is_fast = groups_are_fast, .body = body, .all = all};
     strcpy(all[i].name, name);
   }
   for (int i = 0; i < size; i++)
@@ -129,6 +143,13 @@ static inline void group_run_with(const struct collective_def *def, enum how how
   assert_true(is_right);
 }
 
+static inline void group_run_fast(const struct collective_def *def, enum how how, int size,
+                                  const char *(*body)(struct member *member)) {
+  groups_are_fast = true;
+  group_run_with(def, how, size, body, NULL, -1);
+  groups_are_fast = false;
+}
+
 static inline void group_run(const struct collective_def *def, enum how how, int size,
                              const char *(*body)(struct member *member)) {
   group_run_with(def, how, size, body, NULL, -1);
@@ -137,24 +158,59 @@ static inline void group_run(const struct collective_def *def, enum how how, int
 #define GROUP_TEST(test)                                                                                     \
   { #test, test, NULL, NULL, NULL }
 
-/* Runs the tests on every backend. */
-static inline int group_tests_run(const char *title, const struct CMUnitTest *tests, size_t n_tests) {
-  int failed = 0;
-  for (int i = 0; collective_at(i); i++) {
-    struct CMUnitTest *own = calloc(n_tests, sizeof *own);
-    for (size_t t = 0; t < n_tests; t++) {
-      char *name = malloc(200);
-      snprintf(name, 200, "%s: %s", collective_at(i)->name, tests[t].name);
-      own[t] = tests[t];
-      own[t].name = name;
-      own[t].initial_state = (void *)collective_at(i);
-    }
-    failed += _cmocka_run_group_tests(title, own, n_tests, NULL, NULL);
-    for (size_t t = 0; t < n_tests; t++)
-      free((char *)own[t].name);
-    free(own);
+/* In a process of its own: one that has used CUDA cannot fork members that do. 0 with an error. */
+static inline int devices_count(struct err *err) {
+  struct err *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int status = 0;
+  pid_t pid;
+  fflush(NULL);
+  pid = fork();
+  if (pid == 0) {
+    const struct plugin *plugin = plugin_load(shared);
+    int n = plugin ? plugin->devices(NULL, 0, shared) : 0;
+    _exit(n > 0 ? n : 0);
   }
+  waitpid(pid, &status, 0);
+  *err = *shared;
+  munmap(shared, sizeof *shared);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+static inline int group_tests_run_on(const struct collective_def *def, const struct CMUnitTest *tests,
+                                     size_t n_tests) {
+  struct CMUnitTest *own = calloc(n_tests, sizeof *own);
+  int failed;
+  for (size_t t = 0; t < n_tests; t++) {
+    char *name = malloc(200);
+    snprintf(name, 200, "%s: %s", def->name, tests[t].name);
+    own[t] = tests[t];
+    own[t].name = name;
+    own[t].initial_state = (void *)def;
+  }
+  failed = _cmocka_run_group_tests("collective", own, n_tests, NULL, NULL);
+  for (size_t t = 0; t < n_tests; t++)
+    free((char *)own[t].name);
+  free(own);
   return failed;
+}
+
+/* Runs the tests on every collective, or on the one that is named. */
+static inline int group_tests_run(const char *only, const struct CMUnitTest *tests, size_t n_tests) {
+  struct err err = ERR_NONE;
+  int failed = 0, devices;
+  for (int i = 0; collective_at(i); i++)
+    if (!only || strcmp(only, collective_at(i)->name) == 0)
+      failed += group_tests_run_on(collective_at(i), tests, n_tests);
+  if (only && strcmp(only, "nccl") != 0)
+    return failed;
+  suite_name_plugin();
+  devices = devices_count(&err);
+  if (devices == 0) {
+    printf("1..1\nok 1 - nccl # SKIP %s\n", err.text);
+    return failed;
+  }
+  size_max = devices;
+  return failed + group_tests_run_on(collective_find("nccl", &err), tests, n_tests);
 }
 
 #endif

@@ -83,11 +83,13 @@ struct collective_def {
   /* Makes progress with all that was started, which is made here, in start and in wait alone; never blocks.
      True also after an abort. */
   bool (*is_done)(struct collective_work *work);
-  /* Blocks until it is done. Errors: CANCELLED when the group was aborted before that, by any member. */
+  /* Blocks until it is done. Errors: CANCELLED when the group was aborted before that, by any member;
+     LOST_DEVICE, NO_MEMORY and others where the cause is this member's own device. */
   int (*wait)(struct collective_work *work, struct err *err);
   /* Ends every operation of every member with CANCELLED, now and later. Any thread; again is harmless. What a
      member that has died left undone ends so, too: whoever learns of it aborts. */
   void (*abort)(struct collective *collective);
+  bool (*is_aborted)(const struct collective *collective); /* by any member. Any thread */
 };
 
 /* Starts it and waits. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/memory.h"
+#include "worker/collective/shm_meeting.h"
 #include "worker/collective/shm_rendezvous.h"
 
 /* SPINS: about ten microseconds, where every member can have a processor to itself; SLEEP_MS bounds one
@@ -41,8 +42,15 @@ static void shm_abort(struct collective *c) {
   shm_state_change(&c->segment, SHM_FORMED, SHM_ABORTED);
 }
 
-bool shm_is_aborted(const struct collective *c) {
+static bool shm_is_aborted(const struct collective *c) {
   return shm_state_of(&c->segment) == SHM_ABORTED;
+}
+
+bool shm_has_anyone_left(const struct collective *c) {
+  for (int i = 0; i < c->size; i++)
+    if (__atomic_load_n(&c->segment.header->members[i].has_left, __ATOMIC_ACQUIRE))
+      return true;
+  return false;
 }
 
 static void shm_close(struct collective *c) {
@@ -74,7 +82,8 @@ static void progress(struct collective *c) {
     work->is_done = true;
     if (!(c->first = work->next))
       c->end = &c->first;
-    work->next = c->finished;
+    if ((work->next = c->finished))
+      work->next->previous = work;
     c->finished = work;
   }
 }
@@ -133,10 +142,9 @@ static void wait_for(struct collective *c, struct collective_work *work) {
 }
 
 static void recycle(struct collective *c, struct collective_work *work) {
-  struct collective_work **at = &c->finished;
-  while (*at != work)
-    at = &(*at)->next;
-  *at = work->next;
+  if (work->next)
+    work->next->previous = work->previous;
+  *(work->previous ? &work->previous->next : &c->finished) = work->next;
   work->next = c->free;
   c->free = work;
 }
@@ -161,4 +169,5 @@ const struct collective_def collective_shm = {
     .is_done = shm_is_done,
     .wait = shm_wait,
     .abort = shm_abort,
+    .is_aborted = shm_is_aborted,
 };

@@ -14,7 +14,7 @@
 struct collective_work {
   struct collective *collective;
   struct collective_call call;
-  struct collective_work *next; /* in the queue, or among those that are free */
+  struct collective_work *next, *previous; /* in the queue, among those that are finished, or free */
   bool is_begun, is_done, is_cancelled;
   /* Of board operations. */
   bool is_sliced;     /* each reduces a share of each chunk; else who needs it reduces all */
@@ -41,8 +41,5 @@ struct collective {
    is set. */
 bool shm_board_step(struct collective *collective, struct collective_work *work);
 bool shm_pair_step(struct collective *collective, struct collective_work *work);
-
-/* Whether the group was aborted, by any member. Any thread. */
-bool shm_is_aborted(const struct collective *collective);
 
 #endif

@@ -263,3 +263,21 @@ cudaError_t cudaHostUnregister(void *at) {
     return sim_return(error);
   return sim_return(unpin(at, false) ? sim_device_error(sim_device()) : cudaErrorHostMemoryNotRegistered);
 }
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *at) {
+  struct allocation *it;
+  *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered, .device = -1};
+  pthread_mutex_lock(&lock);
+  it = allocation_of(at, 0);
+  if (it) {
+    attributes->type = cudaMemoryTypeDevice;
+    attributes->device = it->device;
+    attributes->devicePointer = (void *)at;
+  } else if (pinned_find(at, 1) >= 0) {
+    attributes->type = cudaMemoryTypeHost;
+    attributes->device = sim_device();
+    attributes->devicePointer = attributes->hostPointer = (void *)at;
+  }
+  pthread_mutex_unlock(&lock);
+  return sim_return(sim_is_any_device(at) && !it ? cudaErrorInvalidValue : cudaSuccess);
+}

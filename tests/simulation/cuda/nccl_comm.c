@@ -96,6 +96,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
     comm->polls_left--;
     *result = ncclInProgress;
   }
+  if (comm->is_finalized && comm->n_finished < comm->n_issued) {
+    sim_run_some();
+    *result = ncclInProgress;
+  }
   return ncclSuccess;
 }
 
@@ -105,6 +109,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->is_aborted = true;
   comm_put(comm); /* its operations end, and let go of it */
   return ncclSuccess;
+}
+
+/* It is in progress until its operations have ended. */
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (!comm || comm->is_finalized)
+    return ncclInvalidArgument;
+  comm->is_finalized = true;
+  return comm->is_blocking ? ncclSuccess : ncclInProgress;
 }
 
 /* Waits for its operations, and so for its peers. */

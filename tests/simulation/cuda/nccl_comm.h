@@ -10,7 +10,7 @@
 struct ncclComm {
   struct segment *segment;
   int rank, size, device;
-  bool is_blocking;
+  bool is_blocking, is_finalized;
   atomic_bool is_aborted;
   atomic_int polls_left; /* until an asynchronous call of one that does not block is over */
   uint64_t n_issued;     /* the order of its operations, whatever their streams */

@@ -66,12 +66,13 @@ static int plugin_devices(struct plugin_device *devices, int max, struct err *er
 }
 
 extern const struct backend_def backend_cuda;
+extern const struct collective_def collective_nccl;
 
 const struct plugin weir_plugin = {
     .abi = PLUGIN_ABI,
     .build = WEIR_BUILD,
     .backend = &backend_cuda,
-    .collective = NULL,
+    .collective = &collective_nccl,
     .devices = plugin_devices,
     .attach = trace_redirect,
 };

@@ -114,6 +114,22 @@ class Redis:
         lines = dict(line.split(":", 1) for line in self.local("INFO").splitlines() if ":" in line)
         return lines.get(key)
 
+    def wait_follows(self, master):
+        """Until this replica has acknowledged something that was written to the master once both were connected. It
+        says that its link is up before the master, which may still wait for the end of its own transfer, sends it
+        writes and counts what it acknowledges: that may take until the next second's acknowledgement."""
+        wait_for(lambda: self.info("master_link_status") == "up", "the replica's link")
+        master.local("PUBLISH", "weir:test", "written")
+        offset = int(master.info("master_repl_offset"))
+        wait_for(lambda: (master.acknowledged(self) or 0) >= offset, "the replica's acknowledgement")
+
+    def acknowledged(self, replica):
+        """Up to where the replica has; None: it is not connected."""
+        for line in self.local("INFO").splitlines():
+            if line.startswith("slave") and f"port={replica.port}," in line and "state=online," in line:
+                return int(line.split("offset=")[1].split(",")[0])
+        return None
+
     def kill(self):
         if self.process.child.poll() is None:
             self.process.send(signal.SIGKILL)

@@ -214,7 +214,7 @@ def test_sentinel_leads_to_the_master_and_to_its_successor():
         options = {"requirepass": "secret", "masterauth": "secret"}
         master = group.add(Redis(folder, **options))
         replica = group.add(Redis(folder, replicaof=f"127.0.0.1 {master.port}", **options))
-        wait_for(lambda: replica.info("master_link_status") == "up", "the replica")
+        replica.wait_follows(master)
         sentinels = make_sentinels(folder, group, master, "secret")
         hosts = ",".join(sentinel.address for sentinel in sentinels)
         url = f"redis+sentinel://:secret@{hosts}/main"
@@ -317,7 +317,7 @@ def test_a_replica_is_refused_for_writing():
     with Folder() as folder, Group() as group:
         master = group.add(Redis(folder))
         replica = group.add(Redis(folder, replicaof=f"127.0.0.1 {master.port}"))
-        wait_for(lambda: replica.info("master_link_status") == "up", "the replica")
+        replica.wait_follows(master)
         with Store(f"redis://{replica.address}") as store:
             for line in ("put 1 100 1", "write a 1"):
                 got = store.ask(line)
@@ -328,7 +328,7 @@ def test_replicas_that_are_missing_are_an_error():
     with Folder() as folder, Group() as group:
         master = group.add(Redis(folder))
         replica = group.add(Redis(folder, replicaof=f"127.0.0.1 {master.port}"))
-        wait_for(lambda: replica.info("master_link_status") == "up", "the replica")
+        replica.wait_follows(master)
         with Store(f"redis://{master.address}?replicas=1&timeout_ms=1000") as store:
             store.expect("put 1 100 2", "ok 200")
             assert replica.local("DBSIZE") == 2

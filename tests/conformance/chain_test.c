@@ -1,7 +1,7 @@
 /* Graphs of elementwise nodes drawn by chance, on the cuda backend and on ref: what is fused into one launch,
    and how operands, registers, outputs and bytes written over are shared out, does not show in the results.
-   Without a GPU it is the simulated device that executes them.
-   usage: chain_test [SEED | FIRST..LAST] */
+   Without the word cuda it is the simulated device that executes them.
+   usage: chain_test [cuda] [SEED | FIRST..LAST] */
 #include <stdlib.h>
 
 #include "common/random.h"
@@ -236,32 +236,18 @@ static bool is_fused(const struct backend_def *backend) {
   return size_bytes > 0 && size_bytes < 3 * tensor_bytes;
 }
 
-/* Beside this program, if no other is named and no GPU's is built. */
-static void name_simulation(void) {
-  char self[4096], *tests;
-  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 32);
-  self[length > 0 ? length : 0] = '\0';
-  tests = strstr(self, "/tests/");
-  if (!tests)
-    return;
-  snprintf(tests, 32, "/simulation/weir-cuda.so");
-  if (access(self, F_OK) == 0)
-    setenv("WEIR_CUDA", self, 0);
-}
-
 int main(int argc, char **argv) {
   unsigned long long first = 1, last = SEEDS;
   const struct backend_def *backend;
   struct err err = ERR_NONE;
   bool is_ok[2] = {true, true};
-  if (argc > 1 && sscanf(argv[1], "%llu..%llu", &first, &last) == 1)
-    last = first;
   tap_init();
   backend_thread_init();
-  name_simulation();
-  backend = plugin_backend("cuda", &err);
+  backend = suite_cuda(&argc, &argv, &err);
   if (!backend)
-    return suite_skip("chains", &err);
+    return suite_skip("cuda", &err);
+  if (argc > 1 && sscanf(argv[1], "%llu..%llu", &first, &last) == 1)
+    last = first;
   for (unsigned long long seed = first; seed <= last; seed++)
     test_seed(backend, seed, is_ok);
   for (int p = 0; p < 2; p++)

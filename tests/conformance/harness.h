@@ -43,8 +43,8 @@ static inline int tap_finish(void) {
   return tap.failed != 0;
 }
 
-/* The plugin that was built with this program, unless WEIR_CUDA names another. */
-static inline void suite_name_plugin(void) {
+/* A file of the build that this program is of: WEIR_CUDA names it, if it is there and no other is named. */
+static inline void suite_name_file(const char *name) {
   char self[4096];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   char *tests = NULL;
@@ -53,9 +53,24 @@ static inline void suite_name_plugin(void) {
     tests = at;
   if (!tests)
     return;
-  snprintf(tests, sizeof self - (size_t)(tests - self), "/weir-cuda.so");
+  snprintf(tests, sizeof self - (size_t)(tests - self), "/%s", name);
   if (access(self, F_OK) == 0)
     setenv("WEIR_CUDA", self, 0);
+}
+
+/* The plugin that was built with this program, unless WEIR_CUDA names another. */
+static inline void suite_name_plugin(void) {
+  suite_name_file("weir-cuda.so");
+}
+
+/* The backend "cuda" for a suite of its own: on a GPU if the program's first argument is its name, else on
+   the simulated device. NULL with an error: of plugin_load. */
+static inline const struct backend_def *suite_cuda(int *argc, char ***argv, struct err *err) {
+  bool is_real = *argc > 1 && strcmp((*argv)[1], PLUGIN_BACKEND) == 0;
+  *argc -= is_real;
+  *argv += is_real;
+  suite_name_file(is_real ? "weir-cuda.so" : "simulation/weir-cuda.so");
+  return plugin_backend(PLUGIN_BACKEND, err);
 }
 
 enum { BACKENDS_MAX = 8 };

@@ -5,5 +5,6 @@ cd "$(dirname "$0")/../.." || exit 1
 : "${WEIR_BUILD_DIR:=build}"
 export WEIR_BUILD_DIR WEIR_DEVICE=cuda
 exec python3 tests/run.py "$WEIR_BUILD_DIR/tests/conformance/op_test cuda" "$WEIR_BUILD_DIR/tests/conformance/onnx_test cuda" \
+  "$WEIR_BUILD_DIR/tests/conformance/chain_test cuda" "$WEIR_BUILD_DIR/tests/conformance/refusal_test cuda" \
   "$WEIR_BUILD_DIR/tests/conformance/collective_test nccl" tests/integration/test_parity.py tests/gpu/test_cluster.py \
   tests/gpu/test_sanitizer.py

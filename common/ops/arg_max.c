@@ -52,6 +52,7 @@ static const struct op_case arg_cases[] = {
     {.inputs = "f32[2,4]=1,3,3,2,-1,-1,-4,-4", .attrs = "axis=-1 select_last_index=1 keepdims=0"},
     {.inputs = "i64{5}[3,2]"},
     {.inputs = "u8{5}[6]", .attrs = "keepdims=0"},
+    {.inputs = "f32[2,9001]", .attrs = "axis=1"},
     {.inputs = "f32[n,m,c]", .attrs = "axis=a keepdims=k", .draw = "n=1..3 m=1..4 c=1..3 a=-3..2 k=0..1"},
     {0},
 };

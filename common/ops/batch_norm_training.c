@@ -58,6 +58,7 @@ static const struct op_case training_cases[] = {
     {.inputs = "f32[6,3] f32[3] f32[3]", .attrs = "epsilon=0.1f", .outputs = 4},
     {.inputs = "f32[3,2,7] f32[2] f32[2]", .attrs = "epsilon=0.001f", .outputs = 4},
     {.inputs = "f32[2,16,4,4] f32[16] f32[16]", .outputs = 4},
+    {.inputs = "f32[2,3,64,70] f32[3] f32[3]", .outputs = 4, .is_not_smooth = true},
     {.inputs = "f32[n,c,h,w] f32[c] f32[c]",
      .attrs = "epsilon=e",
      .draw = "n=2..3 c=1..4 h=2..4 w=1..4 e=0.1f|0.01f",

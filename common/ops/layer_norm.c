@@ -72,6 +72,7 @@ static const struct op_case layer_norm_cases[] = {
     {.inputs = "f32[2,3,4] f32[] f32[1]", .attrs = "axis=0"},
     {.inputs = "f32[131,19] f32[19] f32[19]", .is_not_smooth = true},
     {.inputs = "f32[2,4133] f32[4133] f32[4133]", .is_not_smooth = true},
+    {.inputs = "f32[2,8400] f32[8400] f32[8400]", .is_not_smooth = true},
     {.inputs = "f32[n,t,d] f32[d] b",
      .attrs = "epsilon=0.1f",
      .draw = "n=1..3 t=1..4 d=3..9 b=-|f32[d]|f32[]"},

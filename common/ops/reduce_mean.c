@@ -50,6 +50,7 @@ static const struct op_case reduce_mean_cases[] = {
     {.inputs = "f32[2,16,3,5]", .attrs = "axes=-1,-2 keepdims=0"},
     {.inputs = "i64{-9..9}[2,3] i64[1]==0", .opset = 18},
     {.inputs = "i32{-9..9}[2,3]", .opset = 18},
+    {.inputs = "f32[4300,3]", .attrs = "axes=0,", .is_not_smooth = true},
     {.inputs = "f32[a,b,c]",
      .attrs = "axes=x keepdims=k",
      .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=0,|-1,|1,|0,2|-2,-1|0,1,2"},

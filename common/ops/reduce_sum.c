@@ -26,6 +26,8 @@ static const struct op_case reduce_sum_cases[] = {
     {.inputs = "f32[2,3,4]", .attrs = "axes=1,2 keepdims=0", .opset = 11},
     {.inputs = "i64{-9..9}[2,3] i64[1]==0"},
     {.inputs = "i32{-9..9}[2,3]"},
+    {.inputs = "f32[2,9001] i64[1]==1", .is_not_smooth = true},
+    {.inputs = "f32[700,40] i64[1]==0", .is_not_smooth = true},
     {.inputs = "f32[a,b,c] x",
      .attrs = "keepdims=k",
      .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-"},

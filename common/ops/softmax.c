@@ -84,6 +84,7 @@ static const struct op_case softmax_cases[] = {
     {.inputs = "f32[2,3,4]", .attrs = "axis=1", .opset = 11},
     {.inputs = "f32[2,3,4]", .attrs = "axis=2", .opset = 11},
     {.inputs = "f32[2,3]=1000,1001,999,-1000,-1000,-1001", .is_not_smooth = true},
+    {.inputs = "f32[2,9001]", .is_not_smooth = true},
     {.inputs = "f32[a,b,c]", .attrs = "axis=x", .draw = "a=1..3 b=1..4 c=1..5 x=-3..2"},
     {0},
 };

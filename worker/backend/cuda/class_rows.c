@@ -17,25 +17,28 @@ struct cuda_class_step cuda_class_step_of(const struct backend_program *program,
   };
 }
 
+void cuda_class_pass_plan(struct cuda_class_pass *pass) {
+  int64_t teams;
+  pass->lanes = pass->is_of_labels ? 1 : cuda_rows_lanes(&pass->rows);
+  teams = ROWS_BLOCK / pass->lanes;
+  pass->blocks = (pass->rows.rows + teams - 1) / teams;
+  pass->blocks = pass->blocks < CLASS_BLOCKS_MAX ? pass->blocks : CLASS_BLOCKS_MAX;
+}
+
 void cuda_class_step_plan(struct backend_program *program, struct cuda_step *step,
                           struct cuda_class_step *own) {
-  struct cuda_class_pass *pass = &own->pass;
   bool has_sums = false;
-  int64_t row_teams;
-  pass->lanes = pass->is_of_labels && !pass->gradient.data ? 1 : cuda_rows_lanes(&pass->rows);
-  row_teams = ROWS_BLOCK / pass->lanes;
-  pass->blocks = (pass->rows.rows + row_teams - 1) / row_teams;
-  pass->blocks = pass->blocks < CLASS_BLOCKS_MAX ? pass->blocks : CLASS_BLOCKS_MAX;
+  cuda_class_pass_plan(&own->pass);
   for (int i = 0; i < CLASS_SUMS; i++)
     has_sums |= own->out[i] >= 0;
   if (has_sums)
-    own->sums = cuda_scratch(program, step, (size_t)pass->blocks * CLASS_SUMS * sizeof(double));
+    own->sums = cuda_scratch(program, step, (size_t)own->pass.blocks * CLASS_SUMS * sizeof(double));
 }
 
-static int launch_sums(const struct cuda_class_step *own, const struct cuda_step *step, cudaStream_t stream,
-                       struct err *err) {
+int cuda_class_step_sum(const struct cuda_class_step *own, const struct cuda_step *step, int64_t parts,
+                        cudaStream_t stream, struct err *err) {
   struct cuda_loss_sums sums = {
-      .sums = cuda_arg_tensor(step, own->sums).data, .parts = own->pass.blocks, .is_mean = own->is_mean};
+      .sums = cuda_arg_tensor(step, own->sums).data, .parts = parts, .is_mean = own->is_mean};
   for (int i = 0; i < CLASS_SUMS; i++)
     sums.out[i] = cuda_arg_tensor(step, own->out[i]);
   cuda_loss_sums_launch(&sums, stream);
@@ -57,7 +60,7 @@ int cuda_class_step_enqueue(const struct cuda_class_step *own, const struct cuda
   cuda_class_pass_launch(&pass, stream);
   if (cuda_check(step->node, cudaGetLastError(), "pass over scores", err))
     return err->code;
-  return own->sums < 0 ? ERR_OK : launch_sums(own, step, stream, err);
+  return own->sums < 0 ? ERR_OK : cuda_class_step_sum(own, step, own->pass.blocks, stream, err);
 }
 
 static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,

@@ -87,9 +87,9 @@ static __device__ struct class_totals totals_join(struct class_totals own, int l
   return all;
 }
 
-static __device__ __forceinline__ float score_at(const struct cuda_class_pass *p, const float *kept,
-                                                 const struct class_row *row, int i, int64_t c) {
-  return i < KEPT ? kept[i * CUDA_THREADS] : cuda_load(&p->scores, row->base + cuda_rows_offset(&p->rows, c));
+static __device__ __forceinline__ float score_at(const struct cuda_class_pass *p, int64_t at, int64_t c) {
+  float x = cuda_load(&p->scores, at);
+  return p->bias ? x + p->bias[c] : x;
 }
 
 static __device__ struct class_totals row_totals(const struct cuda_class_pass *p, const struct class_row *row,
@@ -98,7 +98,7 @@ static __device__ struct class_totals row_totals(const struct cuda_class_pass *p
   int i = 0;
   for (int64_t c = CUDA_LANE(p->lanes); c < p->rows.n; c += p->lanes, i++) {
     int64_t at = row->base + cuda_rows_offset(&p->rows, c);
-    float x = cuda_load(&p->scores, at);
+    float x = score_at(p, at, c);
     if (i < KEPT)
       kept[i * CUDA_THREADS] = x;
     totals_take(&totals, x, target_of(p, row, c, at), c);
@@ -112,7 +112,7 @@ static __device__ struct class_totals label_totals(const struct cuda_class_pass 
   struct class_totals totals = {0.0f, 0, 1.0, row->hit, 0.0};
   if (row->counts && p->scores.data)
     totals.along =
-        row->hit * (double)cuda_load(&p->scores, row->base + cuda_rows_offset(&p->rows, row->label));
+        row->hit * (double)score_at(p, row->base + cuda_rows_offset(&p->rows, row->label), row->label);
   return totals;
 }
 
@@ -123,7 +123,7 @@ static __device__ void row_finish(const struct cuda_class_pass *p, const struct 
   int i = 0;
   for (int64_t c = CUDA_LANE(p->lanes); c < p->rows.n; c += p->lanes, i++) {
     int64_t at = row->base + cuda_rows_offset(&p->rows, c);
-    float x = score_at(p, kept, row, i, c);
+    float x = i < KEPT ? kept[i * CUDA_THREADS] : score_at(p, at, c);
     if (p->log_prob.data)
       cuda_store(&p->log_prob, at, x - norm);
     if (p->gradient.data)

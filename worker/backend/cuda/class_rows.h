@@ -20,6 +20,7 @@ struct cuda_class_pass {
   struct cuda_tensor gradient; /* of scores' shape, perhaps in their bytes; absent: not written */
   struct cuda_tensor log_prob; /* of scores' shape; absent: not written */
   struct cuda_tensor row_loss; /* an element a row; absent: not written */
+  const float *bias;           /* f32[classes], added to scores; NULL: 0 each */
   const float *weights;        /* f32[classes]; NULL: 1 each */
   const float *dsum;           /* the gradient's factor; NULL: 1 */
   double *sums;                /* [blocks][CLASS_SUMS]; NULL: not written */
@@ -80,11 +81,16 @@ struct cuda_class_step {
 };
 
 struct cuda_class_step cuda_class_step_of(const struct backend_program *program, const struct node *node);
-/* How many threads and blocks; the rows are set. Adds the sums, unless no out is an argument. */
+/* How many threads and blocks a pass takes, whose rows are set. */
+void cuda_class_pass_plan(struct cuda_class_pass *pass);
+/* The same of the step's. Adds the sums, unless no out is an argument. */
 void cuda_class_step_plan(struct backend_program *program, struct cuda_step *step,
                           struct cuda_class_step *own);
 int cuda_class_step_enqueue(const struct cuda_class_step *own, const struct cuda_step *step,
                             cudaStream_t stream, struct err *err);
+/* What `parts` blocks left in `sums` -> out. */
+int cuda_class_step_sum(const struct cuda_class_step *own, const struct cuda_step *step, int64_t parts,
+                        cudaStream_t stream, struct err *err);
 /* Ends a step that is nothing else. */
 void cuda_class_step_end(struct backend_program *program, struct cuda_step *step,
                          const struct cuda_class_step *own);

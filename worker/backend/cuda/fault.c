@@ -13,19 +13,20 @@ static bool is_division(const struct node *node) {
   return strcmp(node->op->name, "Div") == 0 || strcmp(node->op->name, "Mod") == 0;
 }
 
-/* value is the label, place its index among the labels. */
+/* value is the label, place its index among the labels: ONNX's losses call each of them a sample, ours those
+   of one position of a batch. */
 static int label_error(const struct graph *graph, const struct node *node, const struct cuda_fault *fault,
                        struct err *err) {
   bool is_linear = strcmp(node->op->name, "LinearCrossEntropy") == 0;
   const struct shape *labels = &node_input(graph, node, is_linear ? LINEAR_LABELS : 1)->shape;
   const struct shape *scores = &node_input(graph, node, 0)->shape;
-  int64_t samples = labels->rank > 0 ? labels->dim[0] : 1, n = shape_elems(labels), classes;
+  bool is_ours = strcmp(node->op->domain, "ai.weir") == 0;
+  int64_t each = is_ours && labels->rank > 0 ? shape_elems(labels) / labels->dim[0] : 1, classes;
   int axis = (int)node_attr_int(node, "axis", 1);
   axis = axis < 0 ? axis + scores->rank : axis;
   classes = is_linear ? linear_sizes_of(graph, node).classes : scores->dim[axis];
-  return node_error(
-      node, err, ERR_INVALID, "label %lld of sample %lld is not in [0, %lld)", (long long)fault->value,
-      (long long)(n > samples ? fault->place / (n / samples) : fault->place), (long long)classes);
+  return node_error(node, err, ERR_INVALID, "label %lld of sample %lld is not in [0, %lld)",
+                    (long long)fault->value, (long long)(fault->place / each), (long long)classes);
 }
 
 /* The dimension that element `place` of input 1 counts in; -1: not known. */

@@ -9,18 +9,20 @@
 
 static const char device[] = "cuda";
 
-/* Weights of several megabytes each, so that the program is cut: flatten, gemm-tanh three times, gemm.
+/* Weights of several megabytes each, so that the program is cut: flatten, gemm-tanh five times, gemm; what
+   goes into each tanh is watched, too: nothing may be written over it.
    Smooth, so that what rounding does is in proportion. */
 static void fixture_init_wide(struct fixture *f) {
-  static const int64_t widths[] = {144, 2048, 640, 2048};
+  static const int64_t widths[] = {144, 2048, 640, 2048, 640, 2048};
   struct shape image = {4, {BATCH, 1, 12, 12}};
   *f = (struct fixture){.graph = graph_new()};
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
   x = add_node(f, "Flatten", &x, 1, NULL, 0);
-  for (int layer = 0; layer < 3; layer++) {
+  for (int layer = 0; layer < 5; layer++) {
     x = add_gemm(f, x, widths[layer], widths[layer + 1]);
+    f->watched[f->n_watched++] = x;
     x = add_node(f, "Tanh", &x, 1, NULL, 0);
   }
   add_backward(f, add_gemm(f, x, 2048, CLASSES));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "worker/backend/cuda/program.h"
 
 #define KERNEL(symbol) extern const struct cuda_kernel cuda_kernel_##symbol;
@@ -153,6 +154,21 @@ static int device_open(struct backend_program *program, struct err *err) {
   return ERR_OK;
 }
 
+/* A step on the host is worth knowing of: the device waits for it. */
+static void program_tell(const struct backend_program *program) {
+  int n_host = 0;
+  for (int s = 0; s < program->n_steps; s++) {
+    const struct cuda_step *step = program->steps[s];
+    if (step->kind != CUDA_STEP_HOST)
+      continue;
+    n_host++;
+    log_event(LOG_DEBUG, "worker", "host_node", "node=\"%s\" op=%s", step->node->name, step->node->op->name);
+  }
+  log_event(LOG_DEBUG, "worker", "program", "device=cuda:%d bytes=%zu steps=%d segments=%d host_nodes=%d",
+            program->view.options.device, program->block_bytes, program->n_steps, program->n_segments,
+            n_host);
+}
+
 static int program_open(struct backend_program *program, const int *watched, int n_watched, struct err *err) {
   const struct graph *graph = program->graph;
   struct arena *memory = &program->memory;
@@ -168,6 +184,7 @@ static int program_open(struct backend_program *program, const int *watched, int
   if (cuda_segments_open(program, err) || cuda_memory_open(program, err))
     return err->code;
   cuda_timeline_open(program);
+  program_tell(program);
   return ERR_OK;
 }
 

@@ -134,7 +134,8 @@ build/venv/.done: tests/requirements.txt
 check: deps-check ## all tests, and the habits that a program can check
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(MAKE) --no-print-directory build/venv/.done
-	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py tests/gpu/test_*.py))
+	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py tests/gpu/test_*.py \
+	  tests/simulation/test_*.py))
 
 build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"

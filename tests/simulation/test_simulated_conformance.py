@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""The conformance suites on the cuda backend, on a simulated device: every op in every precision, ONNX's vectors, with
+several seeds of the orders that CUDA leaves open. It shows that the backend is right about shapes, layouts, buffers,
+waits and captures; not what NVIDIA's libraries and a GPU's arithmetic make of them (`make gpu-check` does)."""
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+from harness import BUILD, PATIENCE, Skip, main, program  # noqa: E402
+
+SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
+
+
+def run_suite(name, *arguments, seed=1):
+    """Fails with what failed; so it does when nothing was tested."""
+    if not os.path.exists(SIMULATED):
+        raise Skip("there is no simulated device: CUDA's headers are missing")
+    done = subprocess.run([program(f"tests/conformance/{name}"), "cuda", *arguments], capture_output=True, text=True,
+                          timeout=PATIENCE * 5, check=False,
+                          env=dict(os.environ, WEIR_CUDA=SIMULATED, WEIR_SIMULATED_SEED=str(seed)))
+    told = [line for line in done.stdout.splitlines() if not line.startswith("ok ") or "# SKIP '" in line]
+    passed = re.search(r"^# (\d+) passed, 0 failed", done.stdout, re.M)
+    assert done.returncode == 0 and passed and int(passed.group(1)) > 100, "\n".join(
+        [f"seed {seed}, ended with {done.returncode}", *told[-20:], *done.stderr.splitlines()[-20:]])
+
+
+def test_every_op_agrees_with_its_reference():
+    for seed in 1, 2, 3:
+        run_suite("op_test", seed=seed)
+
+
+def test_every_op_agrees_in_bf16():
+    for seed in 4, 5:
+        run_suite("op_test", "bf16", seed=seed)
+
+
+def test_every_op_agrees_in_tf32():
+    for seed in 6, 7:
+        run_suite("op_test", "tf32", seed=seed)
+
+
+def test_onnx_vectors_pass():
+    for seed in 8, 9:
+        run_suite("onnx_test", seed=seed)
+
+
+main(globals())

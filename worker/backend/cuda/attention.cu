@@ -238,14 +238,16 @@ static __device__ void weigh(const struct cuda_attention *a, const struct cuda_a
   }
 }
 
-__global__ void attend_back(struct cuda_attention a, struct cuda_attention_grad g, enum gradient of) {
+/* What it is the gradient of is known when this is compiled: else all tensors would have to lie in memory. */
+static __device__ __forceinline__ void attend_back(const struct cuda_attention &a,
+                                                   const struct cuda_attention_grad &g, enum gradient of) {
   __shared__ struct tiles tiles;
   const float ones[ROWS] = {1, 1, 1, 1};
   int64_t own_rows = of == GRADIENT_QUERY ? a.t : a.s, width = of == GRADIENT_VALUE ? a.e : a.d;
   struct place place = place_of(own_rows, width);
   int lane = threadIdx.x % TILE, warp = threadIdx.x / TILE;
   int64_t base = mask_base(&a, place.index), first = place.begin + warp * ROWS, from = 0, to = a.t;
-  float sums[ROWS][PARTS] = {{0}}, scores[ROWS], d_weights[ROWS];
+  float sums[ROWS][PARTS] = {{0}}, scores[ROWS], d_weights[ROWS] = {0};
   struct factors f;
   factors_init(&f, &a, &g, of, place.index);
   if (of == GRADIENT_QUERY)
@@ -270,16 +272,28 @@ __global__ void attend_back(struct cuda_attention a, struct cuda_attention_grad 
     }
 }
 
+__global__ void attend_back_query(struct cuda_attention a, struct cuda_attention_grad g) {
+  attend_back(a, g, GRADIENT_QUERY);
+}
+
+__global__ void attend_back_key(struct cuda_attention a, struct cuda_attention_grad g) {
+  attend_back(a, g, GRADIENT_KEY);
+}
+
+__global__ void attend_back_value(struct cuda_attention a, struct cuda_attention_grad g) {
+  attend_back(a, g, GRADIENT_VALUE);
+}
+
+static int64_t blocks_of(const struct cuda_attention *a, int64_t rows, int64_t columns) {
+  return a->stack * tiles_of(rows, TILE) * tiles_of(columns, CHUNK);
+}
+
 void cuda_attention_grad_launch(const struct cuda_attention *a, const struct cuda_attention_grad *g,
                                 cudaStream_t stream) {
-  const enum gradient gradients[] = {GRADIENT_QUERY, GRADIENT_KEY, GRADIENT_VALUE};
   int64_t rows = a->stack * a->t;
   CUDA_LAUNCH(dot_rows, tiles_of(rows, CUDA_THREADS / CUDA_WARP), CUDA_THREADS, stream, g->dy, g->y, rows,
               a->e, g->along);
-  for (int i = 0; i < 3; i++) {
-    int64_t own_rows = gradients[i] == GRADIENT_QUERY ? a->t : a->s;
-    int64_t width = gradients[i] == GRADIENT_VALUE ? a->e : a->d;
-    CUDA_LAUNCH(attend_back, a->stack * tiles_of(own_rows, TILE) * tiles_of(width, CHUNK), TILE * WARPS,
-                stream, *a, *g, gradients[i]);
-  }
+  CUDA_LAUNCH(attend_back_query, blocks_of(a, a->t, a->d), TILE * WARPS, stream, *a, *g);
+  CUDA_LAUNCH(attend_back_key, blocks_of(a, a->s, a->d), TILE * WARPS, stream, *a, *g);
+  CUDA_LAUNCH(attend_back_value, blocks_of(a, a->s, a->e), TILE * WARPS, stream, *a, *g);
 }

@@ -113,6 +113,46 @@ static int conv_reshape_gemm(struct sketch *s) {
   return node(s, "Gemm", y, INPUT(s, 32, 3), vector(s, 3), NULL, NULL);
 }
 
+/* Masks: hides[i * columns + j]. */
+static int mask(struct sketch *sketch, struct shape shape, bool (*hides)(int64_t row, int64_t column)) {
+  int64_t columns = shape.dim[shape.rank - 1], rows = shape_elems(&shape) / columns;
+  float *data = arena_new(&sketch->graph->arena, (size_t)(rows * columns) * sizeof *data);
+  for (int64_t i = 0; i < rows * columns; i++)
+    data[i] = hides(i / columns, i % columns) ? -INFINITY : 0;
+  return graph_add_value(sketch->graph, (struct value){.kind = VALUE_CONSTANT,
+                                                       .dtype = DTYPE_F32,
+                                                       .shape = shape,
+                                                       .data = data,
+                                                       .producer = -1,
+                                                       .param = -1,
+                                                       .statistic = -1});
+}
+
+static bool is_later(int64_t row, int64_t column) {
+  return column > row + 3;
+}
+
+static bool is_padding(int64_t row, int64_t column) {
+  return column >= 20 + 6 * row;
+}
+
+/* Large enough for matrix products, and for several tiles. */
+static int attend(struct sketch *s) {
+  int query = INPUT(s, 3, 2, 40, 6), key = INPUT(s, 3, 2, 6, 33), value = INPUT(s, 3, 2, 33, 10);
+  int padding = mask(s, (struct shape){.rank = 4, .dim = {3, 1, 1, 33}}, is_padding);
+  const int inputs[] = {query, key, value, padding};
+  struct attr scale = {.name = "scale", .type = ATTR_FLOAT, .f = 0.4f};
+  return graph_add_node(s->graph, "ScaledAttention", inputs, 4, 1, &scale, 1)->outputs[0];
+}
+
+static int attend_before(struct sketch *s) {
+  int query = INPUT(s, 2, 70, 40), key = INPUT(s, 2, 40, 75), value = INPUT(s, 2, 75, 140);
+  int later = mask(s, (struct shape){.rank = 2, .dim = {70, 75}}, is_later);
+  const int inputs[] = {query, key, value, later};
+  struct attr scale = {.name = "scale", .type = ATTR_FLOAT, .f = 0.1f};
+  return graph_add_node(s->graph, "ScaledAttention", inputs, 4, 1, &scale, 1)->outputs[0];
+}
+
 static const struct {
   const char *name;
   int (*build)(struct sketch *sketch);
@@ -126,6 +166,8 @@ static const struct {
     {"MatMul and Add that two nodes read", matmul_add_twice},
     {"a stack of MatMuls, Add and Relu", matmul_stack_add},
     {"Gemm with a column, Add and Relu", gemm_full_c_add_relu},
+    {"attention under a mask of padding", attend},
+    {"attention under a causal mask", attend_before},
     {"Conv, Relu and Conv", conv_relu_conv},
     {"Conv, Reshape and Gemm", conv_reshape_gemm},
 };

@@ -9,7 +9,9 @@
 struct backend_program;
 
 /* Of f32 sums of products: as they are; of factors rounded to TF32; of factors and activations in bf16. Sums,
-   losses, gradients of weights and the weights themselves are f32 in each. A CPU computes all as f32. */
+   losses, gradients of weights and the weights themselves are f32 in each; only a gradient that a library
+   writes in the type of its factors, as cuDNN's of convolutions, is rounded once to that. A CPU computes all
+   as f32. */
 enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
 /* Of train.precision: fp32, tf32, bf16. False if there is none of that name. */

@@ -1,10 +1,12 @@
-/* ScaledAttention and its gradient, by kernels of our own. */
+/* ScaledAttention and its gradient: by tiles of our own, which take every shape, or by matrix products where
+   factors are rounded anyway. */
 #include "worker/backend/cuda/attention.h"
 
 #include <math.h>
 
 #include "common/ops/scaled_attention.h"
-#include "worker/backend/cuda/cuda.h"
+#include "worker/backend/cuda/attention_products.h"
+#include "worker/backend/cuda/product.h"
 
 /* What a mask holds that hides: exporters write -inf, or the least of all floats. */
 static const float HIDDEN = -1e30f;
@@ -57,79 +59,115 @@ static bool attention_init(struct cuda_attention *own, const struct graph *graph
   return true;
 }
 
-static struct cuda_tensor tensor_of(const struct cuda_step *step, int arg) {
-  return arg < step->n_args && step->args[arg].buffer >= 0 ? step->args[arg].tensor : (struct cuda_tensor){0};
+/* What a step needs besides its arguments. */
+struct step_attention {
+  struct cuda_attention shape;
+  struct attention_products *products; /* NULL: tiles */
+  int mask, scratch;                   /* arguments; -1: none */
+};
+
+static struct step_attention *step_new(struct backend_program *program, const struct node *node, bool is_grad,
+                                       bool *reads_mask) {
+  struct step_attention *own = arena_new(cuda_view(program)->memory, sizeof *own);
+  own->mask = own->scratch = -1;
+  if (!attention_init(&own->shape, cuda_view(program)->graph, node, is_grad, is_grad ? 6 : 3, reads_mask))
+    return NULL;
+  own->products = attention_products_new(program, &own->shape, is_grad);
+  return own;
 }
 
-enum { QUERY, KEY, VALUE, Y, LOG_SUMS, MASK };
+/* Products want all tensors in the type of factors, tiles take them as they are. */
+static enum cuda_type type_in(const struct backend_program *program, const struct step_attention *own) {
+  return own->products ? cuda_factor_type(program) : CUDA_ANY_TYPE;
+}
+
+static void step_finish(struct backend_program *program, struct cuda_step *step, int mask) {
+  struct step_attention *own = step->details;
+  if (mask >= 0)
+    own->mask = cuda_read(program, step, mask, CUDA_ANY_TYPE, CUDA_DENSE);
+  if (own->products)
+    own->scratch = cuda_scratch(program, step, attention_products_bytes(own->products));
+  cuda_step_end(program, step);
+}
+
+static struct cuda_tensor tensor_of(const struct cuda_step *step, int arg) {
+  return arg >= 0 && step->args[arg].buffer >= 0 ? step->args[arg].tensor : (struct cuda_tensor){0};
+}
+
+enum { QUERY, KEY, VALUE, Y, LOG_SUMS };
 
 static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                    struct err *err) {
-  (void)program;
-  (void)err;
-  cuda_attention_launch(step->details, tensor_of(step, QUERY), tensor_of(step, KEY), tensor_of(step, VALUE),
-                        tensor_of(step, MASK), tensor_of(step, Y), tensor_of(step, LOG_SUMS).data, stream);
+  const struct step_attention *own = step->details;
+  const struct cuda_attention_grad io = {.query = tensor_of(step, QUERY),
+                                         .key = tensor_of(step, KEY),
+                                         .value = tensor_of(step, VALUE),
+                                         .y = tensor_of(step, Y),
+                                         .mask = tensor_of(step, own->mask)};
+  float *log_sums = tensor_of(step, LOG_SUMS).data;
+  if (own->products)
+    return attention_products_forward(program, own->products, step->node, &io, log_sums,
+                                      tensor_of(step, own->scratch).data, stream, err);
+  cuda_attention_launch(&own->shape, io.query, io.key, io.value, io.mask, io.y, log_sums, stream);
   return ERR_OK;
 }
 
 /* query, key, value, [mask] -> y, [log_sums] */
 static bool prepare(struct backend_program *program, const struct node *node) {
-  struct cuda_attention *own = arena_new(cuda_view(program)->memory, sizeof *own);
   bool reads_mask;
-  if (!attention_init(own, cuda_view(program)->graph, node, 0, 3, &reads_mask))
+  struct step_attention *own = step_new(program, node, false, &reads_mask);
+  if (!own)
     return false;
   struct cuda_step *step = cuda_step_new(program, node);
   step->enqueue = enqueue;
   step->details = own;
   for (int i = 0; i < 3; i++)
-    cuda_read(program, step, node->inputs[i], CUDA_ANY_TYPE, CUDA_DENSE);
-  cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
+    cuda_read(program, step, node->inputs[i], type_in(program, own), CUDA_DENSE);
+  cuda_write(program, step, node->outputs[0], type_in(program, own), CUDA_DENSE);
   cuda_write(program, step, node->n_outputs > 1 ? node->outputs[1] : -1, CUDA_F32, CUDA_DENSE);
-  if (reads_mask)
-    cuda_read(program, step, node->inputs[3], CUDA_ANY_TYPE, CUDA_DENSE);
-  cuda_step_end(program, step);
+  step_finish(program, step, reads_mask ? node->inputs[3] : -1);
   return true;
 }
 
-enum { G_DY, G_QUERY, G_KEY, G_VALUE, G_Y, G_LOG_SUMS, G_DQUERY, G_DKEY, G_DVALUE, G_ALONG, G_MASK };
+enum { G_DY, G_QUERY, G_KEY, G_VALUE, G_Y, G_LOG_SUMS, G_DQUERY, G_DKEY, G_DVALUE, G_ALONG };
 
 static int enqueue_grad(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                         struct err *err) {
+  const struct step_attention *own = step->details;
   const struct cuda_attention_grad grad = {.dy = tensor_of(step, G_DY),
                                            .query = tensor_of(step, G_QUERY),
                                            .key = tensor_of(step, G_KEY),
                                            .value = tensor_of(step, G_VALUE),
                                            .y = tensor_of(step, G_Y),
-                                           .mask = tensor_of(step, G_MASK),
+                                           .mask = tensor_of(step, own->mask),
                                            .log_sums = tensor_of(step, G_LOG_SUMS).data,
                                            .along = tensor_of(step, G_ALONG).data,
                                            .dquery = tensor_of(step, G_DQUERY),
                                            .dkey = tensor_of(step, G_DKEY),
                                            .dvalue = tensor_of(step, G_DVALUE)};
-  (void)program;
-  (void)err;
-  cuda_attention_grad_launch(step->details, &grad, stream);
+  if (own->products)
+    return attention_products_backward(program, own->products, step->node, &grad,
+                                       tensor_of(step, own->scratch).data, stream, err);
+  cuda_attention_grad_launch(&own->shape, &grad, stream);
   return ERR_OK;
 }
 
 /* dy, query, key, value, y, log_sums, [mask] -> dquery, dkey, dvalue */
 static bool prepare_grad(struct backend_program *program, const struct node *node) {
-  struct cuda_attention *own = arena_new(cuda_view(program)->memory, sizeof *own);
   bool reads_mask;
-  if (!attention_init(own, cuda_view(program)->graph, node, 1, 6, &reads_mask))
+  struct step_attention *own = step_new(program, node, true, &reads_mask);
+  if (!own)
     return false;
   struct cuda_step *step = cuda_step_new(program, node);
   step->enqueue = enqueue_grad;
   step->details = own;
   for (int i = 0; i < 5; i++)
-    cuda_read(program, step, node->inputs[i], CUDA_ANY_TYPE, CUDA_DENSE);
+    cuda_read(program, step, node->inputs[i], type_in(program, own), CUDA_DENSE);
   cuda_read(program, step, node->inputs[5], CUDA_F32, CUDA_DENSE);
   for (int i = 0; i < 3; i++)
-    cuda_write(program, step, node->outputs[i], CUDA_ANY_TYPE, CUDA_DENSE);
-  cuda_scratch(program, step, (size_t)(own->stack * own->t) * sizeof(float));
-  if (reads_mask)
-    cuda_read(program, step, node->inputs[6], CUDA_ANY_TYPE, CUDA_DENSE);
-  cuda_step_end(program, step);
+    cuda_write(program, step, node->outputs[i], type_in(program, own), CUDA_DENSE);
+  cuda_scratch(program, step, (size_t)(own->shape.stack * own->shape.t) * sizeof(float));
+  step_finish(program, step, reads_mask ? node->inputs[6] : -1);
   return true;
 }
 

@@ -197,6 +197,13 @@ __global__ void dot_rows(struct cuda_tensor dy, struct cuda_tensor y, int64_t ro
     along[row] = sum;
 }
 
+void cuda_attention_along_launch(const struct cuda_attention *a, const struct cuda_attention_grad *g,
+                                 cudaStream_t stream) {
+  int64_t rows = a->stack * a->t;
+  CUDA_LAUNCH(dot_rows, tiles_of(rows, CUDA_THREADS / CUDA_WARP), CUDA_THREADS, stream, g->dy, g->y, rows,
+              a->e, g->along);
+}
+
 /* Of what a block has 32 rows: the gradient of queries (it goes through the columns of the scores), of keys
    or of values (it goes through the rows). */
 enum gradient { GRADIENT_QUERY, GRADIENT_KEY, GRADIENT_VALUE };

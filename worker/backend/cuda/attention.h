@@ -38,6 +38,22 @@ struct cuda_attention_grad {
 void cuda_attention_grad_launch(const struct cuda_attention *attention,
                                 const struct cuda_attention_grad *grad, cudaStream_t stream);
 
+/* For matrices [index, index + n) of the stack, whose products with queries lie in `scores` [n, t, s] as f32.
+   They become softmax's weights in `weights` (of any type), and log_sums (NULL: not wanted) is set. */
+void cuda_attention_softmax_launch(const struct cuda_attention *attention, int64_t index, int64_t n,
+                                   const float *scores, struct cuda_tensor mask, struct cuda_tensor weights,
+                                   float *log_sums, cudaStream_t stream);
+
+/* The weights again, and from d_weights [n, t, s] the gradients of the products; along: as below. */
+void cuda_attention_weigh_launch(const struct cuda_attention *attention, int64_t index, int64_t n,
+                                 const float *scores, const float *d_weights,
+                                 const struct cuda_attention_grad *grad, struct cuda_tensor weights,
+                                 struct cuda_tensor d_scores, cudaStream_t stream);
+
+/* grad->along = dy . y of each row. */
+void cuda_attention_along_launch(const struct cuda_attention *attention,
+                                 const struct cuda_attention_grad *grad, cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif

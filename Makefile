@@ -40,15 +40,14 @@ TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c tes
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
-include worker/backend/cuda/cuda.mk
-include tests/simulation/cuda/simulation.mk
+include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk dist/dist.mk
 
 $(B)/weir: $(B)/obj/client/main.o
 $(B)/weir-server: $(B)/obj/server/main.o
 $(B)/weir-worker: $(B)/obj/worker/main.o
 $(PROGRAMS): $(B)/libweir.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) $(RPATH) -o $@ $(filter %.o,$^) $(B)/libweir.a $(LDLIBS)
 
 $(B)/libweir.a: $(LIBRARY_O) $(GEN_O)
 	@echo "  AR    $@"
@@ -83,7 +82,7 @@ $(B)/gen/.done: $(PROTOS:%=proto/%.proto)
 $(B)/tests/%: $(B)/obj/tests/%.o $(B)/libweir.a
 	@echo "  LD    $@"
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/libweir.a -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) $(RPATH) -o $@ $< $(B)/libweir.a -lcmocka $(LDLIBS)
 
 $(B)/tests/chaos/%.so: tests/chaos/%.c # preloaded into programs of any sanitizer
 	@echo "  LD    $@"

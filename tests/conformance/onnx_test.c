@@ -8,7 +8,8 @@
 #include "tests/conformance/harness.h"
 #include "tests/conformance/onnx_vector.h"
 
-static const char vectors_root[] = "/usr/share/libonnx-testdata/data";
+/* Where Debian puts them, unless WEIR_ONNX_VECTORS names another folder. */
+static const char vectors_debian[] = "/usr/share/libonnx-testdata/data";
 static const char *const vectors_folders[] = {"node", "simple", "pytorch-operator", "pytorch-converted"};
 
 /* Tighter than ONNX's own runner, which takes 1e-3 relative. What a model keeps in 16 bits we compute as f32.
@@ -281,7 +282,8 @@ static int is_vector(const struct dirent *entry) {
 }
 
 static void run_folder(const char *folder) {
-  char *path = mem_printf("%s/%s", vectors_root, folder);
+  const char *given = getenv("WEIR_ONNX_VECTORS");
+  char *path = mem_printf("%s/%s", given ? given : vectors_debian, folder);
   struct dirent **entries;
   int n = scandir(path, &entries, is_vector, alphasort);
   if (n < 0) {

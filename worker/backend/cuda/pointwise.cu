@@ -2,10 +2,10 @@
 
    Traffic: each input is read once for every instruction that names it (again from L1 where that is twice),
    each output written once; nothing else touches memory but the chain itself, which lies in constant memory.
-   Thread t takes elements 4t to 4t + 3: a warp reads 128 neighbouring elements, 512 bytes of f32 by 16-byte
-   loads or 256 of bf16 by 8-byte loads, in whole 128-byte lines. Operands that are broadcast along the rows
-   are read just so; those that stay the same for four neighbours are read once for them. All threads of a
-   grid are at the same instruction, so that its switch costs a uniform branch for four elements. */
+   Thread t takes elements 8t to 8t + 7 by 16-byte loads: a warp reads 256 neighbouring elements, 512 bytes of
+   bf16 or 1024 of f32, in whole 128-byte lines. Operands that are broadcast along the rows are read just so;
+   those that stay the same for eight neighbours are read once for them. All threads of a grid are at the same
+   instruction, so that its switch costs a uniform branch for eight elements. */
 #include "worker/backend/cuda/pointwise.h"
 
 #include <math.h>
@@ -16,8 +16,9 @@ struct real_lanes {
   float at[POINTWISE_LANES];
 };
 
+/* Chains of integers are short and few: an element at a time. */
 struct integer_lanes {
-  int64_t at[POINTWISE_LANES];
+  int64_t at[1];
 };
 
 /* The present elements of a thread: i to i + n - 1. */
@@ -103,14 +104,17 @@ static __device__ struct real_lanes read_reals(const struct pointwise *chain,
   struct real_lanes x;
   bool is_side_by_side = lane_places(chain, in, lanes, places);
   if (is_side_by_side && in->type == CUDA_F32) {
-    float4 four = *(const float4 *)((const float *)in->data + places[0]);
-    x.at[0] = four.x, x.at[1] = four.y, x.at[2] = four.z, x.at[3] = four.w;
+    const float4 *from = (const float4 *)((const float *)in->data + places[0]);
+    for (int v = 0; v < POINTWISE_LANES / 4; v++) {
+      float4 four = from[v];
+      x.at[4 * v] = four.x, x.at[4 * v + 1] = four.y, x.at[4 * v + 2] = four.z, x.at[4 * v + 3] = four.w;
+    }
     return x;
   }
   if (is_side_by_side && in->type == CUDA_BF16) {
-    ushort4 four = *(const ushort4 *)((const uint16_t *)in->data + places[0]);
-    x.at[0] = cuda_from_bf16(four.x), x.at[1] = cuda_from_bf16(four.y);
-    x.at[2] = cuda_from_bf16(four.z), x.at[3] = cuda_from_bf16(four.w);
+    uint4 eight = *(const uint4 *)((const uint16_t *)in->data + places[0]);
+    unsigned pairs[] = {eight.x, eight.y, eight.z, eight.w};
+    EACH_LANE(k) x.at[k] = __uint_as_float(k % 2 ? pairs[k / 2] & 0xffff0000u : pairs[k / 2] << 16);
     return x;
   }
   EACH_LANE(k) x.at[k] = read_real(in, is_side_by_side ? places[0] + k : places[k]);
@@ -119,10 +123,7 @@ static __device__ struct real_lanes read_reals(const struct pointwise *chain,
 
 static __device__ struct integer_lanes
 read_integers(const struct pointwise *chain, const struct pointwise_input *in, const struct lanes *lanes) {
-  int64_t places[POINTWISE_LANES];
-  struct integer_lanes x;
-  bool is_side_by_side = lane_places(chain, in, lanes, places);
-  EACH_LANE(k) x.at[k] = read_integer(in, is_side_by_side ? places[0] + k : places[k]);
+  struct integer_lanes x = {{read_integer(in, place_of(chain, in, lanes->i))}};
   return x;
 }
 
@@ -158,12 +159,16 @@ static __device__ void write_real(void *data, enum cuda_type type, int64_t i, fl
 static __device__ void write_reals(void *data, enum cuda_type type, const struct lanes *lanes,
                                    const struct real_lanes *x) {
   if (lanes->n == POINTWISE_LANES && type == CUDA_F32) {
-    float4 four = {x->at[0], x->at[1], x->at[2], x->at[3]};
-    *(float4 *)((float *)data + lanes->i) = four;
+    float4 *to = (float4 *)((float *)data + lanes->i);
+    for (int v = 0; v < POINTWISE_LANES / 4; v++) {
+      float4 four = {x->at[4 * v], x->at[4 * v + 1], x->at[4 * v + 2], x->at[4 * v + 3]};
+      to[v] = four;
+    }
   } else if (lanes->n == POINTWISE_LANES && type == CUDA_BF16) {
-    ushort4 four = {cuda_to_bf16(x->at[0]), cuda_to_bf16(x->at[1]), cuda_to_bf16(x->at[2]),
-                    cuda_to_bf16(x->at[3])};
-    *(ushort4 *)((uint16_t *)data + lanes->i) = four;
+    unsigned pairs[POINTWISE_LANES / 2] = {};
+    EACH_LANE(k) pairs[k / 2] |= (unsigned)cuda_to_bf16(x->at[k]) << k % 2 * 16;
+    uint4 eight = {pairs[0], pairs[1], pairs[2], pairs[3]};
+    *(uint4 *)((uint16_t *)data + lanes->i) = eight;
   } else {
     EACH_LANE(k)
     if (k < lanes->n)
@@ -173,14 +178,12 @@ static __device__ void write_reals(void *data, enum cuda_type type, const struct
 
 static __device__ void write_integers(void *data, enum cuda_type type, const struct lanes *lanes,
                                       const struct integer_lanes *x) {
-  for (int k = 0; k < lanes->n; k++) {
-    if (type == CUDA_I32)
-      ((int32_t *)data)[lanes->i + k] = (int32_t)x->at[k];
-    else if (type == CUDA_I64)
-      ((int64_t *)data)[lanes->i + k] = x->at[k];
-    else
-      ((uint8_t *)data)[lanes->i + k] = (uint8_t)x->at[k];
-  }
+  if (type == CUDA_I32)
+    ((int32_t *)data)[lanes->i] = (int32_t)x->at[0];
+  else if (type == CUDA_I64)
+    ((int64_t *)data)[lanes->i] = x->at[0];
+  else
+    ((uint8_t *)data)[lanes->i] = (uint8_t)x->at[0];
 }
 
 /* Functions of the expressions. */
@@ -227,8 +230,32 @@ static __device__ float mish_slope(float x) {
   return t + x * ((1.0f - t) * (1.0f + t) / (1.0f + expf(-x)));
 }
 
+/* Long functions that models hardly have, as calls: they would take the place of the others' instructions,
+   and most of the compiler's time. */
+#define RARE(name)                                                                                           \
+  static __device__ __attribute__((noinline)) float rare_##name(float x) {                                   \
+    return name##f(x);                                                                                       \
+  }
+#define RARE_OF_TWO(name)                                                                                    \
+  static __device__ __attribute__((noinline)) float rare_##name(float x, float y) {                          \
+    return name##f(x, y);                                                                                    \
+  }
+RARE(acos)
+RARE(acosh)
+RARE(asin)
+RARE(asinh)
+RARE(atan)
+RARE(atanh)
+RARE(cos)
+RARE(cosh)
+RARE(sin)
+RARE(sinh)
+RARE(tan)
+RARE_OF_TWO(fmod)
+RARE_OF_TWO(pow)
+
 static __device__ float floor_mod(float x, float y) {
-  float r = fmodf(x, y);
+  float r = rare_fmod(x, y);
   return r != 0.0f && (r < 0.0f) != (y < 0.0f) ? r + y : r;
 }
 
@@ -289,10 +316,10 @@ static __device__ int64_t integer_power(int64_t base, int64_t exponent) {
     break;
 
 static __device__ struct real_lanes compute_reals(const struct pointwise_instruction *instruction,
-                                                  const struct real_lanes operands[3]) {
-  const struct real_lanes *x = &operands[0], *y = &operands[1], *z = &operands[2];
+                                                  const struct real_lanes *x, const struct real_lanes *y,
+                                                  const struct real_lanes *z) {
   float a = instruction->alpha, b = instruction->beta;
-  struct real_lanes result = operands[0];
+  struct real_lanes result = *x;
   switch (instruction->op) {
 #include "worker/backend/cuda/pointwise.def"
   default:
@@ -306,62 +333,70 @@ static __device__ struct real_lanes compute_reals(const struct pointwise_instruc
 #define REAL(name, reads, attrs, expression)
 #define INTEGER(name, reads, expression)                                                                     \
   case INTEGER_##name:                                                                                       \
-    EACH_LANE(k) result.at[k] = integer_##name(x->at[k], y->at[k], z->at[k]);                                \
+    result = integer_##name(x->at[0], y->at[0], z->at[0]);                                                   \
     break;
 
 static __device__ struct integer_lanes compute_integers(const struct pointwise_instruction *instruction,
-                                                        const struct integer_lanes operands[3]) {
-  const struct integer_lanes *x = &operands[0], *y = &operands[1], *z = &operands[2];
-  struct integer_lanes result = operands[0];
+                                                        const struct integer_lanes *x,
+                                                        const struct integer_lanes *y,
+                                                        const struct integer_lanes *z) {
+  int64_t result = x->at[0];
   switch (instruction->op) {
 #include "worker/backend/cuda/pointwise.def"
   default:
     break;
   }
-  EACH_LANE(k) {
-    if (instruction->type == CUDA_I32)
-      result.at[k] = (int32_t)result.at[k];
-    else if (instruction->type == CUDA_U8)
-      result.at[k] = (uint8_t)result.at[k];
-  }
-  return result;
+  if (instruction->type == CUDA_I32)
+    result = (int32_t)result;
+  else if (instruction->type == CUDA_U8)
+    result = (uint8_t)result;
+  struct integer_lanes one = {{result}};
+  return one;
 }
 #undef REAL
 #undef INTEGER
 
-static __device__ void check_divisors(const struct pointwise *chain,
-                                      const struct pointwise_instruction *instruction,
-                                      const struct lanes *lanes, const struct integer_lanes *divisors) {
-  int from = instruction->from[1];
-  if (instruction->op != INTEGER_Div && instruction->op != INTEGER_FloorMod &&
-      instruction->op != INTEGER_Fmod)
-    return;
-  for (int k = 0; k < lanes->n; k++)
-    if (divisors->at[k] == 0)
-      cuda_fault_set(chain->fault, instruction->node, 0,
-                     from < OPERAND_REGISTER ? place_of(chain, &chain->inputs[from], lanes->i + k)
-                                             : lanes->i + k);
+static __device__ void check_divisor(const struct pointwise *chain,
+                                     const struct pointwise_instruction *instruction, int64_t i,
+                                     int64_t divisor) {
+  int op = instruction->op, from = instruction->from[1];
+  if ((op == INTEGER_Div || op == INTEGER_FloorMod || op == INTEGER_Fmod) && divisor == 0)
+    cuda_fault_set(chain->fault, instruction->node, 0,
+                   from < OPERAND_REGISTER ? place_of(chain, &chain->inputs[from], i) : i);
 }
 
+static __device__ void fill_reals(struct real_lanes *lanes, float x) {
+  EACH_LANE(k) lanes->at[k] = x;
+}
+
+static __device__ void fill_integers(struct integer_lanes *lanes, int64_t x) {
+  lanes->at[0] = x;
+}
+
+/* Operand o of the instruction, into `lanes_of`, which is left as it is where there is none. */
+#define READ_OPERAND(lanes_of, o, member, read, fill)                                                        \
+  do {                                                                                                       \
+    int from = instruction->from[o];                                                                         \
+    if (from < OPERAND_REGISTER)                                                                             \
+      lanes_of = read(chain, &chain->inputs[from], lanes);                                                   \
+    else if (from < OPERAND_LAST)                                                                            \
+      lanes_of = registers[from - OPERAND_REGISTER];                                                         \
+    else if (from == OPERAND_LAST)                                                                           \
+      lanes_of = last;                                                                                       \
+    else if (from == OPERAND_IMMEDIATE)                                                                      \
+      fill(&lanes_of, instruction->immediate.member);                                                        \
+  } while (0)
+
 /* The same loop for both kinds of registers. */
-#define RUN_CHAIN(kind, member, read, compute, write, check)                                                 \
-  struct kind registers[POINTWISE_REGISTERS + 1], last, operands[3] = {};                                    \
-  EACH_LANE(k) last.at[k] = 0;                                                                               \
+#define RUN_CHAIN(kind, member, read, fill, compute, write, check)                                           \
+  struct kind registers[POINTWISE_REGISTERS], last = {}, x = {}, y = {}, z = {};                             \
   for (int n = 0; n < chain->n_instructions; n++) {                                                          \
     const struct pointwise_instruction *instruction = &chain->instructions[n];                               \
-    for (int o = 0; o < 3; o++) {                                                                            \
-      int from = instruction->from[o];                                                                       \
-      if (from < OPERAND_REGISTER)                                                                           \
-        operands[o] = read(chain, &chain->inputs[from], lanes);                                              \
-      else if (from < OPERAND_LAST)                                                                          \
-        operands[o] = registers[from - OPERAND_REGISTER];                                                    \
-      else if (from == OPERAND_LAST)                                                                         \
-        operands[o] = last;                                                                                  \
-      else if (from == OPERAND_IMMEDIATE)                                                                    \
-        EACH_LANE(k) operands[o].at[k] = instruction->immediate.member;                                      \
-    }                                                                                                        \
+    READ_OPERAND(x, 0, member, read, fill);                                                                  \
+    READ_OPERAND(y, 1, member, read, fill);                                                                  \
+    READ_OPERAND(z, 2, member, read, fill);                                                                  \
     check;                                                                                                   \
-    last = compute(instruction, operands);                                                                   \
+    last = compute(instruction, &x, &y, &z);                                                                 \
     if (instruction->to < POINTWISE_REGISTERS)                                                               \
       registers[instruction->to] = last;                                                                     \
     if (instruction->output < POINTWISE_OUTPUTS_MAX)                                                         \
@@ -370,12 +405,12 @@ static __device__ void check_divisors(const struct pointwise *chain,
   }
 
 static __device__ void run_reals(const struct pointwise *chain, const struct lanes *lanes) {
-  RUN_CHAIN(real_lanes, real, read_reals, compute_reals, write_reals, (void)0)
+  RUN_CHAIN(real_lanes, real, read_reals, fill_reals, compute_reals, write_reals, (void)0)
 }
 
 static __device__ void run_integers(const struct pointwise *chain, const struct lanes *lanes) {
-  RUN_CHAIN(integer_lanes, integer, read_integers, compute_integers, write_integers,
-            check_divisors(chain, instruction, lanes, &operands[1]))
+  RUN_CHAIN(integer_lanes, integer, read_integers, fill_integers, compute_integers, write_integers,
+            check_divisor(chain, instruction, lanes->i, y.at[0]))
 }
 
 static __global__ void real_kernel(struct pointwise chain) {
@@ -388,18 +423,16 @@ static __global__ void real_kernel(struct pointwise chain) {
 }
 
 static __global__ void integer_kernel(struct pointwise chain) {
-  int64_t groups = (chain.elems + POINTWISE_LANES - 1) / POINTWISE_LANES;
-  for (int64_t g = CUDA_FIRST; g < groups; g += CUDA_STRIDE) {
-    int64_t i = g * POINTWISE_LANES, left = chain.elems - i;
-    struct lanes lanes = {i, left < POINTWISE_LANES ? (int)left : POINTWISE_LANES};
+  for (int64_t i = CUDA_FIRST; i < chain.elems; i += CUDA_STRIDE) {
+    struct lanes lanes = {i, 1};
     run_integers(&chain, &lanes);
   }
 }
 
 void cuda_pointwise_launch(const struct pointwise *chain, cudaStream_t stream) {
-  int64_t blocks = cuda_blocks((chain->elems + POINTWISE_LANES - 1) / POINTWISE_LANES);
+  int64_t groups = (chain->elems + POINTWISE_LANES - 1) / POINTWISE_LANES;
   if (chain->is_integer)
-    CUDA_LAUNCH(integer_kernel, blocks, CUDA_THREADS, stream, *chain);
+    CUDA_LAUNCH(integer_kernel, cuda_blocks(chain->elems), CUDA_THREADS, stream, *chain);
   else
-    CUDA_LAUNCH(real_kernel, blocks, CUDA_THREADS, stream, *chain);
+    CUDA_LAUNCH(real_kernel, cuda_blocks(groups), CUDA_THREADS, stream, *chain);
 }

@@ -11,7 +11,7 @@
 #include "worker/backend/cuda/tensor.h"
 
 enum {
-  POINTWISE_LANES = 4,
+  POINTWISE_LANES = 8,
   POINTWISE_INSTRUCTIONS_MAX = 24,
   POINTWISE_INPUTS_MAX = 8,
   POINTWISE_OUTPUTS_MAX = 4,

@@ -7,7 +7,7 @@
 
 #include <float.h>
 
-/* Scores that a thread keeps: 32 KiB a block. */
+/* Scores that a thread keeps, in whole batches: 32 KiB a block. */
 enum { KEPT = 32 };
 
 static __device__ __forceinline__ int64_t label_at(const struct cuda_tensor *labels, int64_t i) {
@@ -87,23 +87,39 @@ static __device__ struct class_totals totals_join(struct class_totals own, int l
   return all;
 }
 
-static __device__ __forceinline__ float score_at(const struct cuda_class_pass *p, int64_t at, int64_t c) {
-  float x = cuda_load(&p->scores, at);
-  return p->bias ? x + p->bias[c] : x;
+/* The scores of classes c, c + lanes, ...: as many as there are and a batch holds. The bias is added. */
+static __device__ __forceinline__ void
+load_scores(const struct cuda_class_pass *p, const struct class_row *row, int64_t c, float x[CUDA_BATCH]) {
+  uint32_t bits[CUDA_BATCH];
+  for (int b = 0; b < CUDA_BATCH; b++)
+    bits[b] = cuda_load_bits(&p->scores,
+                             row->base + cuda_rows_offset(&p->rows, min(c + b * p->lanes, p->rows.n - 1)));
+  for (int b = 0; b < CUDA_BATCH; b++) {
+    x[b] = cuda_value_of(&p->scores, bits[b]);
+    if (p->bias)
+      x[b] += p->bias[min(c + b * p->lanes, p->rows.n - 1)];
+  }
 }
 
 static __device__ struct class_totals row_totals(const struct cuda_class_pass *p, const struct class_row *row,
                                                  float *kept) {
   struct class_totals totals = {-FLT_MAX, p->rows.n, 0.0, 0.0, 0.0};
   int i = 0;
-  for (int64_t c = CUDA_LANE(p->lanes); c < p->rows.n; c += p->lanes, i++) {
-    int64_t at = row->base + cuda_rows_offset(&p->rows, c);
-    float x = score_at(p, at, c);
-    if (i < KEPT)
-      kept[i * CUDA_THREADS] = x;
-    totals_take(&totals, x, target_of(p, row, c, at), c);
+  for (int64_t c = CUDA_LANE(p->lanes); c < p->rows.n; i += CUDA_BATCH) {
+    float x[CUDA_BATCH];
+    load_scores(p, row, c, x);
+    for (int b = 0; b < CUDA_BATCH && c < p->rows.n; b++, c += p->lanes) {
+      if (i < KEPT)
+        kept[(i + b) * CUDA_THREADS] = x[b];
+      totals_take(&totals, x[b], target_of(p, row, c, row->base + cuda_rows_offset(&p->rows, c)), c);
+    }
   }
   return totals_join(totals, p->lanes);
+}
+
+static __device__ float label_score(const struct cuda_class_pass *p, const struct class_row *row) {
+  float x = cuda_load(&p->scores, row->base + cuda_rows_offset(&p->rows, row->label));
+  return p->bias ? x + p->bias[row->label] : x;
 }
 
 /* Of the label's score alone. */
@@ -111,8 +127,7 @@ static __device__ struct class_totals label_totals(const struct cuda_class_pass 
                                                    const struct class_row *row) {
   struct class_totals totals = {0.0f, 0, 1.0, row->hit, 0.0};
   if (row->counts && p->scores.data)
-    totals.along =
-        row->hit * (double)score_at(p, row->base + cuda_rows_offset(&p->rows, row->label), row->label);
+    totals.along = row->hit * (double)label_score(p, row);
   return totals;
 }
 
@@ -121,14 +136,22 @@ static __device__ void row_finish(const struct cuda_class_pass *p, const struct 
                                   const struct class_totals *totals, float norm, const float *kept) {
   float scale = p->dsum ? *p->dsum : 1.0f, total = p->is_log ? 0.0f : (float)totals->targets;
   int i = 0;
-  for (int64_t c = CUDA_LANE(p->lanes); c < p->rows.n; c += p->lanes, i++) {
-    int64_t at = row->base + cuda_rows_offset(&p->rows, c);
-    float x = i < KEPT ? kept[i * CUDA_THREADS] : score_at(p, at, c);
-    if (p->log_prob.data)
-      cuda_store(&p->log_prob, at, x - norm);
-    if (p->gradient.data)
-      cuda_store(&p->gradient, at,
-                 row->counts ? scale * (total * expf(x - norm) - (float)target_of(p, row, c, at)) : 0.0f);
+  for (int64_t c = CUDA_LANE(p->lanes); c < p->rows.n; i += CUDA_BATCH) {
+    float x[CUDA_BATCH];
+    if (i < KEPT)
+      for (int b = 0; b < CUDA_BATCH; b++)
+        x[b] = kept[(i + b) * CUDA_THREADS];
+    else
+      load_scores(p, row, c, x);
+    for (int b = 0; b < CUDA_BATCH && c < p->rows.n; b++, c += p->lanes) {
+      int64_t at = row->base + cuda_rows_offset(&p->rows, c);
+      if (p->log_prob.data)
+        cuda_store(&p->log_prob, at, x[b] - norm);
+      if (p->gradient.data)
+        cuda_store(&p->gradient, at,
+                   row->counts ? scale * (total * expf(x[b] - norm) - (float)target_of(p, row, c, at))
+                               : 0.0f);
+    }
   }
 }
 

@@ -84,10 +84,10 @@ static __device__ __forceinline__ bool is_same(float x, float y, enum cuda_type 
   return (type == CUDA_BF16 ? cuda_from_bf16(cuda_to_bf16(x)) : x) == y;
 }
 
-/* Element k of row r, which lies at `at`, by itself. */
+/* Element k of row r, which lies at `at`, by itself; other: of FOLD_GRADIENTS. */
 static __device__ __forceinline__ struct pair fold_element(const int kind, const struct cuda_fold *fold,
-                                                           int64_t r, int64_t k, int64_t at) {
-  float x = cuda_load(&fold->x, at);
+                                                           int64_t r, int64_t k, int64_t at, float x,
+                                                           float other) {
   switch (kind) {
   case FOLD_ABS:
     return pair_of(fabsf(x), 0.0);
@@ -107,7 +107,6 @@ static __device__ __forceinline__ struct pair fold_element(const int kind, const
   case FOLD_MOMENTS:
     return pair_of(x, (double)x * x);
   case FOLD_GRADIENTS: {
-    float other = cuda_load(&fold->other, at);
     int64_t s = fold->stat_elems ? cuda_divide(&fold->by_stat_elems, at) : r;
     return pair_of(other, (double)(other * (x - fold->mean[s])) * (fold->inv_std ? fold->inv_std[s] : 1.0f));
   }
@@ -181,18 +180,36 @@ static __device__ void fold_finish(const struct cuda_fold *fold, int64_t r, stru
   }
 }
 
+/* What a thread takes of elements [begin, end) of row r: every lanes-th. */
+static __device__ __forceinline__ struct pair fold_stretch(const int kind, const struct cuda_fold *fold,
+                                                           int64_t r, int64_t begin, int64_t end) {
+  int64_t base = cuda_rows_begin(&fold->rows, r), step = fold->lanes;
+  struct pair total = fold_start(kind);
+  for (int64_t first = begin + CUDA_LANE(step); first < end; first += CUDA_BATCH * step) {
+    uint32_t x[CUDA_BATCH], other[CUDA_BATCH] = {0};
+    int64_t at[CUDA_BATCH];
+    for (int b = 0; b < CUDA_BATCH; b++) {
+      at[b] = base + cuda_rows_offset(&fold->rows, min(first + b * step, end - 1));
+      x[b] = cuda_load_bits(&fold->x, at[b]);
+      if (kind == FOLD_GRADIENTS)
+        other[b] = cuda_load_bits(&fold->other, at[b]);
+    }
+    for (int b = 0; b < CUDA_BATCH; b++)
+      if (first + b * step < end)
+        total = fold_merge(kind, total,
+                           fold_element(kind, fold, r, first + b * step, at[b], cuda_value_of(&fold->x, x[b]),
+                                        cuda_value_of(&fold->other, other[b])),
+                           fold->is_last);
+  }
+  return total;
+}
+
 /* The first stage, of one kind, which is known when this is compiled. */
 static __device__ __forceinline__ void fold_parts(const int kind, const struct cuda_fold *fold) {
-  int64_t rows = fold->rows.rows, teams = rows * fold->parts, step = fold->lanes;
+  int64_t rows = fold->rows.rows, teams = rows * fold->parts;
   for (int64_t t = CUDA_TEAM_FIRST(fold->lanes); t < teams; t += CUDA_TEAMS(fold->lanes)) {
     int64_t part = (uint32_t)t / (uint32_t)rows, r = t - part * rows, begin = part * fold->part_elems;
-    int64_t end = begin + fold->part_elems < fold->rows.n ? begin + fold->part_elems : fold->rows.n;
-    int64_t base = cuda_rows_begin(&fold->rows, r);
-    struct pair total = fold_start(kind);
-    for (int64_t k = begin + CUDA_LANE(fold->lanes); k < end; k += step) {
-      struct pair own = fold_element(kind, fold, r, k, base + cuda_rows_offset(&fold->rows, k));
-      total = fold_merge(kind, total, own, fold->is_last);
-    }
+    struct pair total = fold_stretch(kind, fold, r, begin, min(begin + fold->part_elems, fold->rows.n));
     total = team_merge(kind, total, fold->lanes, fold->is_last);
     if (CUDA_LANE(fold->lanes) != 0)
       continue;

@@ -27,6 +27,18 @@ static __device__ inline int64_t cuda_rows_row(const struct cuda_rows *rows, int
   return cuda_digit(&rows->by_k0, &at) * rows->k1 + j;
 }
 
+/* Elements are loaded a few at a time, as they lie, before the first is used: then that many loads are under
+   way in each thread, which memory needs to be busy. */
+enum { CUDA_BATCH = 4 };
+
+static __device__ __forceinline__ uint32_t cuda_load_bits(const struct cuda_tensor *t, int64_t i) {
+  return t->type == CUDA_F32 ? ((const uint32_t *)t->data)[i] : ((const uint16_t *)t->data)[i];
+}
+
+static __device__ __forceinline__ float cuda_value_of(const struct cuda_tensor *t, uint32_t bits) {
+  return __uint_as_float(t->type == CUDA_F32 ? bits : bits << 16);
+}
+
 /* The threads that share a row are 1, a warp or the block (`lanes`). Every one of a team gets the result,
    which is the same each time; all threads of the block must call these. */
 static __device__ inline double cuda_team_sum(double x, int lanes) {

@@ -1,10 +1,8 @@
-/* Elements from what their rows have. A thread takes TILE elements a block apart, so that as many loads are
-   under way at a time, and a warp reads and writes 32 neighbours: of F32 4 bytes an element for each of x, dy
-   and out, of BF16 2. What rows have is read from the caches. */
+/* Elements from what their rows have. A thread takes CUDA_BATCH elements a block apart, and a warp reads and
+   writes 32 neighbours: of F32 4 bytes an element for each of x, dy and out, of BF16 2. What rows have is
+   read from the caches. */
 #include "worker/backend/cuda/rows.cuh"
 #include "worker/backend/cuda/spread.h"
-
-enum { TILE = 4 };
 
 static __device__ __forceinline__ float row_of(const struct cuda_spread *s, int i, int64_t r) {
   return cuda_load(&s->row[i], r);
@@ -68,23 +66,27 @@ static __device__ float spread_element(const struct cuda_spread *s, int64_t r, f
 }
 
 static __global__ void spread_kernel(struct cuda_spread s) {
-  int64_t n = s.rows.rows * s.rows.n, block = (int64_t)TILE * CUDA_THREADS;
+  int64_t n = s.rows.rows * s.rows.n, block = (int64_t)CUDA_BATCH * CUDA_THREADS;
   for (int64_t first = blockIdx.x * block + threadIdx.x; first < n; first += gridDim.x * block) {
-    float x[TILE], dy[TILE];
-    for (int i = 0; i < TILE; i++) {
-      int64_t at = first + (int64_t)i * CUDA_THREADS;
-      x[i] = at < n && s.x.data ? cuda_load(&s.x, at) : 0.0f;
-      dy[i] = at < n && s.dy.data ? cuda_load(&s.dy, at) : 0.0f;
+    uint32_t x[CUDA_BATCH] = {0}, dy[CUDA_BATCH] = {0};
+    for (int i = 0; i < CUDA_BATCH; i++) {
+      int64_t at = min(first + (int64_t)i * CUDA_THREADS, n - 1);
+      if (s.x.data)
+        x[i] = cuda_load_bits(&s.x, at);
+      if (s.dy.data)
+        dy[i] = cuda_load_bits(&s.dy, at);
     }
-    for (int i = 0; i < TILE; i++) {
+    for (int i = 0; i < CUDA_BATCH; i++) {
       int64_t at = first + (int64_t)i * CUDA_THREADS;
       if (at < n)
-        cuda_store(&s.out, at, spread_element(&s, cuda_rows_row(&s.rows, at), x[i], dy[i]));
+        cuda_store(&s.out, at,
+                   spread_element(&s, cuda_rows_row(&s.rows, at), cuda_value_of(&s.x, x[i]),
+                                  cuda_value_of(&s.dy, dy[i])));
     }
   }
 }
 
 extern "C" void cuda_spread_launch(const struct cuda_spread *spread, cudaStream_t stream) {
   int64_t n = spread->rows.rows * spread->rows.n;
-  CUDA_LAUNCH(spread_kernel, cuda_blocks((n + TILE - 1) / TILE), CUDA_THREADS, stream, *spread);
+  CUDA_LAUNCH(spread_kernel, cuda_blocks((n + CUDA_BATCH - 1) / CUDA_BATCH), CUDA_THREADS, stream, *spread);
 }

@@ -17,10 +17,13 @@ def fake(**settings):
     return dict(os.environ, WEIR_CUDA=FAKE, **{f"FAKE_CUDA_{key.upper()}": str(value) for key, value in settings.items()})
 
 
-def simulated():
+def simulated(**settings):
+    """An environment with two simulated devices; settings: WEIR_SIMULATED_*, of tests/simulation/cuda/simulation.h."""
     if not os.path.exists(SIMULATED):
         raise Skip("there is no simulated device: CUDA's headers are missing")
-    return dict(os.environ, WEIR_CUDA=SIMULATED)
+    settings = {"devices": 2, **settings}
+    return dict(os.environ, WEIR_CUDA=SIMULATED,
+                **{f"WEIR_SIMULATED_{key.upper()}": str(value) for key, value in settings.items()})
 
 
 def refusal(device, environment):
@@ -192,6 +195,52 @@ def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_tim
             assert abs(loss - expected) < 1e-4, (losses(metrics[0]), losses(cpu))
         hashes = [done_event(path)["weights_sha256"] for path in metrics]
         assert hashes == hashes[:1] * 3 and done_event(cpu)["weights_sha256"] != hashes[0], hashes
+
+
+def test_machines_without_a_driver_or_a_gpu_are_told_apart():
+    for settings, text in (({"driver": "none"}, "there is no NVIDIA driver on this machine: install one"),
+                           ({"driver": "old"}, "the NVIDIA driver is too old: it supports CUDA 11.8, 13.0 is needed"),
+                           ({"devices": 0}, "there is no NVIDIA GPU that CUDA can use on this machine")):
+        assert text in refusal("cuda", simulated(**settings))
+
+
+def test_a_simulated_gpu_and_a_cpu_compute_one_run_together():
+    environment = simulated()
+    with Folder() as folder, Cluster(folder, workers=1) as cluster:
+        cluster.add_worker(options=("--device", "cuda"), env=environment)
+        wait_for(lambda: len(cluster.json("workers")) == 2, "both workers")
+        run = submit(cluster, small_spec(folder, steps=20, train="  deterministic: false\n"))
+        wait_for(lambda: is_done(cluster, run), "the end of the run")
+
+
+def test_a_simulated_device_that_is_full_names_the_microbatch_that_fits():
+    with Folder() as folder:
+        with open(small_spec(folder, steps=1)) as file:
+            large = file.read().replace("batch: 24", "batch: 240")
+        for microbatches, memory, text in (
+                (2, 4 << 20, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
+                             "available: microbatches of 48 samples would fit (train.microbatches: 5)"),
+                (2, 9 << 20, "9437184 are free on cuda:0: microbatches of 60 samples would fit (train.microbatches: 4)"),
+                (4, 9 << 20, None)):
+            spec = folder.file("large.yaml", large.replace("microbatches: 2", f"microbatches: {microbatches}"))
+            done, _ = train(folder, spec, f"{microbatches}-{memory}", "--device", "cuda", status=2 if text else 0,
+                            env=simulated(memory=memory))
+            assert not text or text in done.stderr, done.stderr
+
+
+def test_when_a_simulated_device_fails_the_run_ends_in_the_same_bits_on_another():
+    environment = simulated()
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        spec = small_spec(folder, steps=20)
+        _, undisturbed = train(folder, spec, "undisturbed", "--device", "cuda", env=environment)
+        failing = cluster.add_worker(options=("--device", "cuda"), env=simulated(fail=1000))
+        cluster.add_worker(options=("--device", "cuda:1"), env=environment)
+        wait_for(lambda: len(cluster.json("workers")) == 2, "both workers")
+        run = submit(cluster, spec)
+        assert failing.wait() == 1, failing.output()
+        wait_for(lambda: is_done(cluster, run), "the end of the run")
+        assert cluster.json("status", run)["weights_sha256"] == done_event(undisturbed)["weights_sha256"]
+        assert "worker device_lost run=" + run in failing.output(), failing.output()
 
 
 if __name__ == "__main__":

@@ -248,8 +248,8 @@ void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) 
   if (run->phase == RUN_FAILED || run->is_stopping)
     return;
   run_set_phase_locked(run, RUN_FAILED);
-  log_event(LOG_ERROR, "worker", "refused", "run=%s code=%s error=\"%s\"", run->load->run,
-            err_name(err->code), err->text);
+  log_event(LOG_ERROR, "worker", err->code == ERR_LOST_DEVICE ? "device_lost" : "refused",
+            "run=%s code=%s error=\"%s\"", run->load->run, err_name(err->code), err->text);
   if (err->code == ERR_LOST_DEVICE) { /* the run is in order: any other worker may compute it */
     run->options.device_lost(run->options.user);
     return;

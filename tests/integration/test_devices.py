@@ -2,6 +2,7 @@
 """Workers on GPUs: --device, machines without one, devices that are full or fail, runs on GPUs and CPUs together. The
 devices are made up: a stand-in that computes on the CPU (fake_cuda.c) for what the cluster makes of devices, and
 simulated ones (tests/simulation/cuda), which run the backend's own code, for the numbers."""
+import json
 import os
 import subprocess
 
@@ -195,6 +196,19 @@ def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_tim
             assert abs(loss - expected) < 1e-4, (losses(metrics[0]), losses(cpu))
         hashes = [done_event(path)["weights_sha256"] for path in metrics]
         assert hashes == hashes[:1] * 3 and done_event(cpu)["weights_sha256"] != hashes[0], hashes
+
+
+def test_a_simulated_gpu_shows_its_kernels_and_copies_on_the_timeline():
+    with Folder() as folder:
+        train(folder, small_spec(folder, steps=3), "out", "--device", "cuda", "--trace", folder.file("time.json"),
+              env=simulated())
+        with open(folder.file("time.json")) as file:
+            events = json.load(file)
+        names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+        for step in range(3):
+            rows = {names[event["tid"]].rstrip(" 0123456789") for event in events
+                    if event["ph"] == "X" and event["args"]["step"] == step}
+            assert {"executor", "GPU kernels", "copies to GPU", "copies from GPU", "sending"} <= rows, (step, rows)
 
 
 def test_machines_without_a_driver_or_a_gpu_are_told_apart():

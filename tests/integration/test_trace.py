@@ -9,8 +9,8 @@ from harness import Cluster, Folder, main, wait_for, weir
 STEPS = 12
 
 
-def small_spec(folder, steps=STEPS, rename=None):
-    """rename: two texts of one length, the first of which is in the model's names."""
+def small_spec(folder, steps=STEPS, workers=1, rename=None):
+    """workers: that take part from the first step on. rename: two texts of one length, the first of which is in the model's names."""
     folder.small_data(240, 60)
     model = folder.model("lenet")
     if rename:
@@ -18,7 +18,10 @@ def small_spec(folder, steps=STEPS, rename=None):
             onnx = file.read()
         assert rename[0] in onnx and len(rename[0]) == len(rename[1])
         folder.file("lenet.onnx", onnx.replace(*rename))
-    return folder.small_spec(model, 4, steps, STEPS // 2)
+    path = folder.small_spec(model, 4, steps, STEPS // 2)
+    with open(path, "a") as file:
+        file.write(f"workers: {{min: {workers}}}\n")
+    return path
 
 
 def read_timeline(path, is_cut=False):
@@ -56,7 +59,7 @@ def assert_nested(events):
 
 def test_a_timeline_shows_every_step_and_that_pushes_overlap_the_backward_pass():
     with Folder() as folder:
-        weir("train", small_spec(folder), "--workers", 2, "--threads", 1, "--out", folder.file("out"),
+        weir("train", small_spec(folder, workers=2), "--workers", 2, "--threads", 1, "--out", folder.file("out"),
              "--trace", folder.file("time.line.json"))
         overlaps = evaluations = 0
         for worker in (1, 2):

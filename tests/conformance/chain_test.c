@@ -118,13 +118,25 @@ static int add_mean(struct trial *trial) {
   return add_node(trial, "Mean", inputs, n);
 }
 
+/* Its mask is a condition for others. */
+static int add_dropout(struct trial *trial) {
+  int inputs[] = {draw_whole(trial), graph_add_constant_f32(trial->graph, 0.25f)};
+  struct node *node = graph_add_node(trial->graph, "Dropout", inputs, 2, 2, NULL, 0);
+  trial->conditions[trial->n_conditions++] = node->outputs[1];
+  return node->outputs[0];
+}
+
 static int draw_condition(struct trial *trial) {
   return trial->conditions[draw(trial, (uint64_t)trial->n_conditions)];
 }
 
 /* Nothing grows, and nothing jumps that depends on rounding. */
 static void add_one(struct trial *trial) {
-  switch (draw(trial, 8)) {
+  switch (draw(trial, 9)) {
+  case 8:
+    trial->whole[trial->n_whole] = add_dropout(trial);
+    trial->n_whole++;
+    break;
   case 0:
     trial->conditions[trial->n_conditions] = add_node(
         trial, draw(trial, 2) ? "Xor" : "And", (int[]){draw_condition(trial), draw_condition(trial)}, 2);
@@ -153,6 +165,7 @@ static void add_one(struct trial *trial) {
 static void trial_init(struct trial *trial, uint64_t seed) {
   *trial = (struct trial){.key = random_key(seed, 0, 0, 0), .graph = graph_new()};
   trial->graph->opset = 17;
+  trial->graph->is_training = true;
   add_inputs(trial);
   for (int n = 0; n < NODES; n++)
     add_one(trial);

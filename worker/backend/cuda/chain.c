@@ -185,6 +185,12 @@ void cuda_chain_flush(struct backend_program *program) {
   details->is_integer = chain->is_integer;
   details->n_instructions = chain->n_ops;
   details->fault = program->view.fault;
+  details->context = program->view.context;
+  details->is_channels_last = layout == CUDA_CHANNELS_LAST;
+  if (details->is_channels_last) {
+    details->channels = cuda_divisor_of(chain->shape.dim[1]);
+    details->plane = cuda_divisor_of(details->elems / chain->shape.dim[0] / chain->shape.dim[1]);
+  }
   memcpy(details->instructions, plan.instructions, sizeof details->instructions);
   step->details = details;
   step->enqueue = enqueue;

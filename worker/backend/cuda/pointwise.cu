@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/random.cuh"
 
 struct real_lanes {
   float at[POINTWISE_LANES];
@@ -315,6 +316,23 @@ static __device__ int64_t integer_power(int64_t base, int64_t exponent) {
     EACH_LANE(k) result.at[k] = real_##name(x->at[k], y->at[k], z->at[k], a, b);                             \
     break;
 
+/* Whether each element of the node is kept that drops a part x of them. */
+static __device__ struct real_lanes draw(const struct pointwise *chain, const struct lanes *lanes, int node,
+                                         const struct real_lanes *x) {
+  uint64_t key = cuda_random_key(chain->context, node);
+  struct real_lanes result;
+  EACH_LANE(k) {
+    int64_t i = lanes->i + k;
+    if (chain->is_channels_last) {
+      int64_t sample = i, channel = cuda_digit(&chain->channels, &sample);
+      int64_t place = cuda_digit(&chain->plane, &sample);
+      i = (sample * chain->channels.by + channel) * chain->plane.by + place;
+    }
+    result.at[k] = cuda_uniform(key, i) >= x->at[k] ? 1.0f : 0.0f;
+  }
+  return result;
+}
+
 static __device__ struct real_lanes compute_reals(const struct pointwise_instruction *instruction,
                                                   const struct real_lanes *x, const struct real_lanes *y,
                                                   const struct real_lanes *z) {
@@ -387,16 +405,15 @@ static __device__ void fill_integers(struct integer_lanes *lanes, int64_t x) {
       fill(&lanes_of, instruction->immediate.member);                                                        \
   } while (0)
 
-/* The same loop for both kinds of registers. */
-#define RUN_CHAIN(kind, member, read, fill, compute, write, check)                                           \
+/* The same loop for both kinds of registers; `result` is of x, y and z. */
+#define RUN_CHAIN(kind, member, read, fill, result, write)                                                   \
   struct kind registers[POINTWISE_REGISTERS], last = {}, x = {}, y = {}, z = {};                             \
   for (int n = 0; n < chain->n_instructions; n++) {                                                          \
     const struct pointwise_instruction *instruction = &chain->instructions[n];                               \
     READ_OPERAND(x, 0, member, read, fill);                                                                  \
     READ_OPERAND(y, 1, member, read, fill);                                                                  \
     READ_OPERAND(z, 2, member, read, fill);                                                                  \
-    check;                                                                                                   \
-    last = compute(instruction, &x, &y, &z);                                                                 \
+    last = result;                                                                                           \
     if (instruction->to < POINTWISE_REGISTERS)                                                               \
       registers[instruction->to] = last;                                                                     \
     if (instruction->output < POINTWISE_OUTPUTS_MAX)                                                         \
@@ -405,12 +422,16 @@ static __device__ void fill_integers(struct integer_lanes *lanes, int64_t x) {
   }
 
 static __device__ void run_reals(const struct pointwise *chain, const struct lanes *lanes) {
-  RUN_CHAIN(real_lanes, real, read_reals, fill_reals, compute_reals, write_reals, (void)0)
+  RUN_CHAIN(real_lanes, real, read_reals, fill_reals,
+            instruction->op == REAL_Draw ? draw(chain, lanes, instruction->node, &x)
+                                         : compute_reals(instruction, &x, &y, &z),
+            write_reals)
 }
 
 static __device__ void run_integers(const struct pointwise *chain, const struct lanes *lanes) {
-  RUN_CHAIN(integer_lanes, integer, read_integers, fill_integers, compute_integers, write_integers,
-            check_divisor(chain, instruction, lanes->i, y.at[0]))
+  RUN_CHAIN(integer_lanes, integer, read_integers, fill_integers,
+            (check_divisor(chain, instruction, lanes->i, y.at[0]), compute_integers(instruction, &x, &y, &z)),
+            write_integers)
 }
 
 static __global__ void real_kernel(struct pointwise chain) {

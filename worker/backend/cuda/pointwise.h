@@ -25,7 +25,8 @@ enum pointwise_real {
 #include "worker/backend/cuda/pointwise.def"
 #undef REAL
 #undef INTEGER
-  POINTWISE_REALS
+  POINTWISE_REALS,
+  REAL_Draw = POINTWISE_REALS, /* 1 where the node's draw for the element is at least x, else 0 */
 };
 
 enum pointwise_integer {
@@ -52,7 +53,7 @@ struct pointwise_instruction {
   uint8_t to;      /* a register of its own, or POINTWISE_REGISTERS: none */
   uint8_t output;  /* POINTWISE_OUTPUTS_MAX: none */
   uint8_t type;    /* enum cuda_type of an integer result, which wraps */
-  int node;        /* for faults */
+  int node;        /* for faults and draws */
   float alpha, beta;
   union {
     float real;
@@ -90,6 +91,10 @@ struct pointwise {
     enum cuda_type type;
   } outputs[POINTWISE_OUTPUTS_MAX];
   struct pointwise_instruction instructions[POINTWISE_INSTRUCTIONS_MAX];
+  /* Draws count elements in the order of the dense tensor. */
+  const struct cuda_context *context;
+  bool is_channels_last;
+  struct cuda_divisor channels, plane;
   struct cuda_fault *fault;
 };
 

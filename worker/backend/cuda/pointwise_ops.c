@@ -264,6 +264,25 @@ static bool compute_dropout_grad(struct cuda_chain *chain) {
   return true;
 }
 
+/* x, ratio, mode -> y, mask. One that drops nothing, or a part that is not known, is no chain's. */
+static bool compute_dropout(struct cuda_chain *chain) {
+  const struct value *mode = node_input(chain->graph, chain->node, 2);
+  struct chain_operand ratio = chain_input(chain, 1);
+  bool drops = chain->graph->is_training ||
+               (mode && mode->kind == VALUE_CONSTANT && *(const uint8_t *)mode->data != 0);
+  if (ratio.from == FROM_NOWHERE)
+    ratio = real_of(chain->graph->opset < 12 ? node_attr_float(chain->node, "ratio", 0.5f) : 0.5f);
+  if (!drops || ratio.from != FROM_IMMEDIATE)
+    return false;
+  struct chain_operand mask = unary(chain, REAL_Draw, ratio);
+  if (!chain->is_full && chain->node->n_outputs > 1)
+    chain->ops[mask.index].value = chain->node->outputs[1];
+  chain_emit(chain, (struct chain_op){.op = REAL_KeepWhere,
+                                      .from = {chain_input(chain, 0), mask},
+                                      .alpha = (float)(1.0 / (1.0 - (double)ratio.real))});
+  return true;
+}
+
 static const struct {
   const char *op;
   bool (*compute)(struct cuda_chain *chain);
@@ -274,6 +293,7 @@ static const struct {
     {"CastLike", compute_cast},
     {"Clip", compute_clip},
     {"ClipGrad", compute_clip_grad},
+    {"Dropout", compute_dropout},
     {"DropoutGrad", compute_dropout_grad},
     {"Expand", compute_copy},
     {"ExtremumGrad", compute_extremum_grad},

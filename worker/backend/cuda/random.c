@@ -1,6 +1,7 @@
 /* Dropout, Bernoulli, RandomNormal and RandomUniform. */
 #include "worker/backend/cuda/random.h"
 
+#include "worker/backend/cuda/chain.h"
 #include "worker/backend/cuda/cuda.h"
 
 static struct cuda_random random_of(const struct backend_program *program, const struct node *node) {
@@ -30,12 +31,16 @@ static bool is_dropping(const struct graph *graph, const struct node *node, bool
   return graph->is_training || (mode && *is_known && *(const uint8_t *)mode->data != 0);
 }
 
-/* One that drops nothing has x's bytes, where nobody asks for its mask and its ratio is no matter of data. */
+/* Mostly it is part of a chain. One that drops nothing has x's bytes, where nobody asks for its mask and its
+   ratio is no matter of data. */
 static bool prepare_dropout(struct backend_program *program, const struct node *node) {
   const struct graph *graph = cuda_view(program)->graph;
   const struct value *ratio_input = node_input(graph, node, 1);
   int mask = node->n_outputs > 1 ? node->outputs[1] : -1;
   bool is_known, drops = is_dropping(graph, node, &is_known);
+  if (drops && cuda_chain_add(program, node))
+    return true;
+  cuda_chain_flush(program);
   if (!is_known || (!drops && (mask >= 0 || (ratio_input && !ratio_input->data))))
     return false;
   if (!drops) {
@@ -97,7 +102,7 @@ static bool prepare_uniform(struct backend_program *program, const struct node *
 }
 
 const struct cuda_kernel cuda_kernel_bernoulli = {"Bernoulli", prepare_bernoulli, false};
-const struct cuda_kernel cuda_kernel_dropout = {"Dropout", prepare_dropout, false};
+const struct cuda_kernel cuda_kernel_dropout = {"Dropout", prepare_dropout, true};
 const struct cuda_kernel cuda_kernel_random_normal = {"RandomNormal", prepare_normal, false};
 const struct cuda_kernel cuda_kernel_random_normal_like = {"RandomNormalLike", prepare_normal, false};
 const struct cuda_kernel cuda_kernel_random_uniform = {"RandomUniform", prepare_uniform, false};

@@ -9,41 +9,22 @@
 #include <math.h>
 
 #include "worker/backend/cuda/device.h"
-
-static __device__ uint64_t mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-static __device__ uint64_t bits_at(uint64_t key, uint64_t index) {
-  return mix(key + (index + 1) * 0x9e3779b97f4a7c15u);
-}
-
-static __device__ uint64_t key_of(const struct cuda_random *random) {
-  const struct cuda_context *context = random->context;
-  uint64_t key = bits_at(bits_at(bits_at(0, context->seed), context->step), context->microbatch);
-  return bits_at(key, (uint64_t)random->node);
-}
-
-static __device__ float uniform_at(uint64_t key, int64_t index) {
-  return (float)(bits_at(key, (uint64_t)index) >> 40) * 0x1p-24f;
-}
+#include "worker/backend/cuda/random.cuh"
 
 static __device__ double normal_at(uint64_t key, int64_t index) {
-  double above_0 = 1.0 - uniform_at(key, 2 * index);
-  double turn = 2.0 * 3.14159265358979323846 * uniform_at(key, 2 * index + 1);
+  double above_0 = 1.0 - cuda_uniform(key, 2 * index);
+  double turn = 2.0 * 3.14159265358979323846 * cuda_uniform(key, 2 * index + 1);
   return sqrt(-2.0 * log(above_0)) * cos(turn);
 }
 
 static __global__ void dropout_kernel(struct cuda_dropout dropout) {
   double ratio = dropout.ratio ? *dropout.ratio : dropout.known;
   float scale = (float)(1.0 / (1.0 - ratio));
-  uint64_t key = key_of(&dropout.random);
+  uint64_t key = cuda_random_key(dropout.random.context, dropout.random.node);
   if (!(ratio >= 0.0 && ratio < 1.0))
     cuda_fault_set(dropout.random.fault, dropout.random.node, __float_as_uint((float)ratio), 0);
   for (int64_t i = CUDA_FIRST; i < dropout.x.elems; i += CUDA_STRIDE) {
-    bool is_kept = uniform_at(key, i) >= ratio;
+    bool is_kept = cuda_uniform(key, i) >= ratio;
     cuda_store(&dropout.y, i, is_kept ? cuda_load(&dropout.x, i) * scale : 0.0f);
     if (dropout.mask)
       dropout.mask[i] = is_kept;
@@ -72,17 +53,17 @@ static __device__ void put_bit(const struct cuda_tensor *out, int64_t i, bool bi
 
 static __global__ void draw_kernel(struct cuda_random random, enum cuda_draw what, float a, float b,
                                    struct cuda_tensor x, struct cuda_tensor out) {
-  uint64_t key = key_of(&random);
+  uint64_t key = cuda_random_key(random.context, random.node);
   for (int64_t i = CUDA_FIRST; i < out.elems; i += CUDA_STRIDE) {
     if (what == DRAW_UNIFORM) {
-      cuda_store(&out, i, a + b * uniform_at(key, i));
+      cuda_store(&out, i, a + b * cuda_uniform(key, i));
     } else if (what == DRAW_NORMAL) {
       cuda_store(&out, i, (float)(a + b * normal_at(key, i)));
     } else {
       float p = cuda_load(&x, i);
       if (!(p >= 0.0f && p <= 1.0f))
         cuda_fault_set(random.fault, random.node, __float_as_uint(p), i);
-      put_bit(&out, i, uniform_at(key, i) < p);
+      put_bit(&out, i, cuda_uniform(key, i) < p);
     }
   }
 }

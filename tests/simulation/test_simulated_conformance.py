@@ -13,8 +13,8 @@ from harness import BUILD, PATIENCE, Skip, main, program  # noqa: E402
 SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 
 
-def run_suite(name, *arguments, seed=1):
-    """Fails with what failed; so it does when nothing was tested."""
+def run_suite(name, *arguments, seed=1, least=100):
+    """Fails with what failed; so it does when fewer than `least` results are there, as of a device that is skipped."""
     if not os.path.exists(SIMULATED):
         raise Skip("there is no simulated device: CUDA's headers are missing")
     done = subprocess.run([program(f"tests/conformance/{name}"), "cuda", *arguments], capture_output=True, text=True,
@@ -22,7 +22,7 @@ def run_suite(name, *arguments, seed=1):
                           env=dict(os.environ, WEIR_CUDA=SIMULATED, WEIR_SIMULATED_SEED=str(seed)))
     told = [line for line in done.stdout.splitlines() if not line.startswith("ok ") or "# SKIP '" in line]
     passed = re.search(r"^# (\d+) passed, 0 failed", done.stdout, re.M)
-    assert done.returncode == 0 and passed and int(passed.group(1)) > 100, "\n".join(
+    assert done.returncode == 0 and passed and int(passed.group(1)) >= least, "\n".join(
         [f"seed {seed}, ended with {done.returncode}", *told[-20:], *done.stderr.splitlines()[-20:]])
 
 
@@ -39,6 +39,11 @@ def test_every_op_agrees_in_bf16():
 def test_every_op_agrees_in_tf32():
     for seed in 6, 7:
         run_suite("op_test", "tf32", seed=seed)
+
+
+def test_nodes_that_are_done_together_agree():
+    for seed, precision in enumerate(("fp32", "tf32", "bf16"), 10):
+        run_suite("fusion_test", precision, seed=seed, least=8)
 
 
 def test_onnx_vectors_pass():

@@ -69,7 +69,7 @@ int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(
 
 /* f32 holds whole numbers of 16 bits. */
 int relay_agree(struct relay *relay, uint64_t *version, struct err *err) {
-  float mine[DIGITS], all[DIGITS * COLLECTIVE_SIZE_MAX];
+  float mine[DIGITS], all[DIGITS * COLLECTIVE_SIZE_MAX] = {0};
   struct collective_call call = {.kind = COLLECTIVE_ALL_GATHER, .in = mine, .out = all, .elems = DIGITS};
   for (int d = 0; d < DIGITS; d++)
     mine[d] = (float)(*version >> (d * DIGIT_BITS) & 0xffff);

@@ -187,14 +187,14 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   steps_init(run);
   if (weights_new(model, &run->weights, err))
     return err->code;
-  weights_pin(run->weights, run->options.backend);
-  loader_pin(run->loaded.loader, run->options.backend);
   executors_start(run);
   pthread_mutex_lock(&run->lock);
   while (run->n_prepared < run->n_executors)
     pthread_cond_wait(&run->changed, &run->lock);
   *err = run->prepare_err;
   pthread_mutex_unlock(&run->lock);
+  weights_pin(run->weights, run->options.backend); /* by the devices that programs are on now */
+  loader_pin(run->loaded.loader, run->options.backend);
   if (err->code == ERR_NO_MEMORY && options.devices)
     loaded_advise_memory(&options, &run->loaded, 0, err);
   *is_bad_input = err->code == ERR_UNSUPPORTED || err->code == ERR_INVALID;

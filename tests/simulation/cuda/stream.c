@@ -93,7 +93,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     return sim_return(error);
   sim_run_some();
   error = sim_device_error(stream->device);
-  return error ? sim_return(error) : sim_stream_is_idle(stream) ? cudaSuccess : cudaErrorNotReady;
+  return sim_return(error ? error : sim_stream_is_idle(stream) ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
@@ -181,7 +181,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!event->moment->is_past)
     sim_run_some();
   error = sim_device_error(event->device);
-  return error ? sim_return(error) : event->moment->is_past ? cudaSuccess : cudaErrorNotReady;
+  return sim_return(error                    ? error
+                    : event->moment->is_past ? cudaSuccess
+                                             : cudaErrorNotReady); /* noted, too */
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

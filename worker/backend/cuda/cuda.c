@@ -251,12 +251,12 @@ static size_t cuda_memory_bytes(const struct backend_program *program) {
 
 /* A failure is not told: copies from and to memory that is not pinned are only slower. */
 static void cuda_pin(void *bytes, size_t size_bytes) {
-  if (cudaHostRegister(bytes, size_bytes, cudaHostRegisterPortable) != cudaSuccess)
+  if (cuda_device_use_any() && cudaHostRegister(bytes, size_bytes, cudaHostRegisterPortable) != cudaSuccess)
     cudaGetLastError();
 }
 
 static void cuda_unpin(void *bytes) {
-  if (cudaHostUnregister(bytes) != cudaSuccess)
+  if (cuda_device_use_any() && cudaHostUnregister(bytes) != cudaSuccess)
     cudaGetLastError();
 }
 

@@ -62,6 +62,7 @@ int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *s
     return ERR_OK;
   cudaError_t status = is_waiting ? cudaEventSynchronize(segment->copied) : cudaEventQuery(segment->copied);
   if (status == cudaErrorNotReady) {
+    cudaGetLastError(); /* no error, but noted as one */
     *is_done = false;
     return ERR_OK;
   }

@@ -4,8 +4,21 @@
 
 #include "worker/backend/cuda/program.h"
 
+static int in_use = -1; /* atomic: a device that some thread uses */
+static __thread bool has_device;
+
 int cuda_device_use(int device, struct err *err) {
-  return cuda_check(NULL, cudaSetDevice(device), "use the device", err);
+  if (cuda_check(NULL, cudaSetDevice(device), "use the device", err))
+    return err->code;
+  has_device = true;
+  __atomic_store_n(&in_use, device, __ATOMIC_RELAXED);
+  return ERR_OK;
+}
+
+bool cuda_device_use_any(void) {
+  int device = __atomic_load_n(&in_use, __ATOMIC_RELAXED);
+  struct err err = ERR_NONE;
+  return has_device || (device >= 0 && !cuda_device_use(device, &err));
 }
 
 static pthread_once_t fingerprint_once = PTHREAD_ONCE_INIT;

@@ -81,6 +81,8 @@ static void progress(struct collective *c) {
   nccl_is_ready(c); /* an error of what runs shows here alone */
   while (c->first && c->first->phase == NCCL_PHASES && !nccl_is_aborted(c) && !c->is_comm_busy) {
     cudaError_t status = c->first->call.elems ? cudaEventQuery(c->first->event) : cudaSuccess;
+    if (status == cudaErrorNotReady)
+      cudaGetLastError(); /* no error, but noted as one */
     if (status == cudaErrorNotReady || !nccl_cuda_ok(c, status, "execute a group's operation"))
       break;
     nccl_finish(c, c->first);

@@ -185,6 +185,9 @@ int cuda_run(struct backend_program *program, const struct backend_run *run, str
 
 /* device.c: which devices there are. */
 int cuda_device_use(int device, struct err *err);
+/* For calls that want a device, whichever. On a thread that uses none it is one that the process uses anyway:
+   CUDA's own choice, the first, might be another's, and would lose memory to us. False: there is none yet. */
+bool cuda_device_use_any(void);
 const char *cuda_fingerprint(void);
 
 #endif

@@ -12,7 +12,7 @@ from harness import (Cluster, Folder, Process, Skip, assert_recovered, main, new
                      weir)
 
 SIZES = (6, 8)  # microbatches of the runs
-STEPS, LONG_STEPS = 12, 150
+STEPS, LONG_STEPS = 12, 100
 UNLOADED = re.compile(r"run_unloaded run=(\S+) .* gradients=(\d+) gradient_bytes=(\d+) weights=(\d+) ")
 
 
@@ -30,11 +30,11 @@ class Runs:
     def __exit__(self, *unused):
         self.folder.__exit__()
 
-    def spec(self, microbatches, steps, collective="shm", workers=1, tail=""):
-        path = self.folder.small_spec("lenet.onnx", microbatches, steps, 5)
+    def spec(self, microbatches, steps, collective="shm", workers=1, tail="", model="lenet.onnx"):
+        path = self.folder.small_spec(model, microbatches, steps, 5)
         with open(path) as file:
             text = file.read().replace("train:\n", f"train:\n  collective: {collective}\n", 1)
-        path = self.folder.file(f"{collective}-{microbatches}-{steps}-{workers}.yaml",
+        path = self.folder.file(f"{collective.split()[0]}-{microbatches}-{steps}-{workers}.yaml",
                                 f"{text}workers: {{min: {workers}}}\n{tail}")
         return path
 
@@ -189,6 +189,35 @@ def test_workers_that_cannot_share_memory_go_on_alone():
         assert outcome(metrics) == runs.expected(8, STEPS)
         assert cluster.coordinator.output().count(" group_failed ") == 2
         assert any("No space left" in worker.output() for worker in cluster.workers), cluster.workers[0].output()
+
+
+def test_simulated_gpus_reduce_by_nccl_and_cpus_stay_outside():
+    """tests/simulation/cuda in the place of the GPUs and of NCCL: what is ours is tried, not what is NVIDIA's."""
+    library = program("simulation/weir-cuda.so")
+    if not os.path.exists(library):
+        raise Skip("there is no simulated device: CUDA's headers are missing")
+    environment = {**os.environ, "WEIR_CUDA": library, "WEIR_SIMULATED_DEVICES": "2"}
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
+        model = runs.folder.model("mlp", "--hidden", "300")  # a simulated GPU is slow
+        for number in range(2):
+            cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
+        hashes, gradients = [], []
+        for collective in ("none", "nccl"):
+            spec = runs.spec(4, 6, collective, workers=2, model=model)
+            client, metrics = runs.follow(cluster, spec, f"gpu-{collective}")
+            with client:
+                finish(client)
+            hashes.append(outcome(metrics)["weights"])
+            gradients.append(traffic(cluster)[0])
+        assert hashes[0] == hashes[1] and gradients[0] == 2 * gradients[1], (hashes, gradients)
+        assert [groups_of(worker) for worker in cluster.workers] == [[2], [2]]
+        outsider = cluster.add_worker()
+        spec = runs.spec(4, 6, "nccl\n  deterministic: false", workers=3, model=model)
+        client, metrics = runs.follow(cluster, spec, "mixed")
+        with client:
+            finish(client)
+        assert [groups_of(worker) for worker in cluster.workers[:2]] == [[2, 2], [2, 2]]
+        assert groups_of(outsider) == [] and " joined run=" in outsider.output(), outsider.output()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "worker/trace.h"
 #include "worker/train/relay_state.h"
 #include "worker/train/sums.h"
@@ -177,12 +176,12 @@ static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket
   uint64_t begun_ns;
   if (!take_own(gatherer, bucket))
     return false;
-  begun_ns = clock_now_ns();
+  begun_ns = trace_now_ns();
   if ((int)bucket->owner == relay->group.rank)
     add_and_push(gatherer, bucket, &err);
   else
     send_own(gatherer, bucket, &err);
-  trace_span(TRACE_THREAD, "relay", "gather", begun_ns, clock_now_ns(), gatherer->step,
+  trace_span(TRACE_THREAD, "relay", "gather", begun_ns, trace_now_ns(), gatherer->step,
              bucket - relay->plan.buckets);
   for (int i = 0; i < n; i++) {
     block_pool_give(relay->run->pool, relay->plan.order[bucket->begin + (uint32_t)(i / own_parts)],

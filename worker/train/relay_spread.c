@@ -2,7 +2,6 @@
    the other members. */
 #include <string.h>
 
-#include "common/clock.h"
 #include "worker/trace.h"
 #include "worker/train/relay_state.h"
 #include "worker/train/steps.h"
@@ -115,14 +114,14 @@ static bool spread_bucket(struct spreader *spreader) {
   uint64_t begun_ns;
   if (!find_memory(spreader, is_owner, n))
     return false;
-  begun_ns = clock_now_ns();
+  begun_ns = trace_now_ns();
   while (n_works < n && !start_block(spreader, is_owner, n_works, &err))
     n_works++;
   if (err.code)
     relay_fail(relay, &err);
   for (uint32_t i = 0; i < n_works; i++)
     end_block(spreader, is_owner, i, &err);
-  trace_span(TRACE_THREAD, "relay", "spread", begun_ns, clock_now_ns(), spreader->version,
+  trace_span(TRACE_THREAD, "relay", "spread", begun_ns, trace_now_ns(), spreader->version,
              spreader->bucket - relay->plan.buckets);
   if (is_owner)
     steps_release(relay->run, spreader->set);

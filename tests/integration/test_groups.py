@@ -111,6 +111,18 @@ def test_servers_get_one_gradient_a_node_and_step():
             shutil.rmtree(runs.folder.file("s"))
 
 
+def test_a_run_that_need_not_be_deterministic_has_the_collective_add():
+    """Of 8 microbatches, 3 workers' are one part, which no worker's own are."""
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=3) as cluster:
+        client, metrics = runs.follow(cluster, runs.spec(8, STEPS, "shm\n  deterministic: false", workers=3), "free")
+        with client:
+            finish(client)
+        for step, expected in zip(outcome(metrics)["steps"], runs.expected(8, STEPS)["steps"], strict=True):
+            assert abs(step[2] - expected[2]) < 1e-3, (step, expected)
+        blocks = model_blocks(cluster)
+        assert traffic(cluster)[:2] == [STEPS * blocks, (STEPS + 3) * blocks]
+
+
 def test_workers_of_a_group_that_die_freeze_come_and_leave_change_no_bit():
     with Runs() as runs, Cluster(runs.folder, servers=1, workers=3) as cluster:
         expected = runs.expected(8, LONG_STEPS)

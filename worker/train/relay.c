@@ -27,8 +27,15 @@ static int open_one(struct relay *relay, const char *what, bool (*is_cancelled)(
   return relay->def->open(&options, out, err);
 }
 
+/* Where sums need not be in the order of the tree, and the group's are one part, the collective makes them.
+ */
 static void find_parts(struct relay *relay) {
   uint32_t microbatches = relay->run->loaded.plan.microbatches;
+  uint32_t begin = relay->group.ranges[0].begin, end = relay->group.ranges[relay->group.size - 1].end;
+  struct tree_node cover[TREE_COVER_MAX];
+  relay->is_reduced =
+      tree_cover(begin, end, microbatches, cover) == 1 && !relay->run->loaded.spec->train->deterministic;
+  relay->whole = cover[0];
   for (int rank = 0; rank < relay->group.size; rank++) {
     struct task_range range = relay->group.ranges[rank];
     struct member_parts *parts = &relay->parts[rank];

@@ -127,6 +127,18 @@ static void on_add(void *user, int to, int from) {
   gatherer->received[from] = NULL;
 }
 
+static void push_part(struct gatherer *gatherer, struct tree_node node, bool wait, struct buffer **sum) {
+  struct run *run = gatherer->relay->run;
+  transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
+                                                          .server = run->owner[gatherer->block],
+                                                          .block = gatherer->block,
+                                                          .version = gatherer->step,
+                                                          .node = node,
+                                                          .wait = wait,
+                                                          .buffer = *sum});
+  *sum = NULL;
+}
+
 /* What is left of the parts goes to the block's server; the reply to the last is the next version. */
 static int push_block(struct gatherer *gatherer, struct err *err) {
   struct relay *relay = gatherer->relay;
@@ -142,14 +154,7 @@ static int push_block(struct gatherer *gatherer, struct err *err) {
   }
   for (int i = 0; i < n; i++) {
     struct group_part *part = &gatherer->merged[i];
-    transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
-                                                            .server = run->owner[gatherer->block],
-                                                            .block = gatherer->block,
-                                                            .version = gatherer->step,
-                                                            .node = part->node,
-                                                            .wait = i == n - 1,
-                                                            .buffer = gatherer->received[part->index]});
-    gatherer->received[part->index] = NULL;
+    push_part(gatherer, part->node, i == n - 1, &gatherer->received[part->index]);
   }
   return 0;
 }
@@ -169,6 +174,36 @@ static int add_and_push(struct gatherer *gatherer, const struct bucket *bucket, 
   return err->code;
 }
 
+/* The collective adds the members' sums; the owner's is in the place of its own. A sum that is not finite is
+   refused by the server. */
+static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  uint32_t n = bucket->end - bucket->begin, own_parts = (uint32_t)relay_own(relay)->n;
+  bool is_owner = (int)bucket->owner == relay->group.rank;
+  int n_works = 0;
+  for (uint32_t i = 0; i < n && !err->code; i++) {
+    struct buffer **own = &gatherer->own[i * own_parts];
+    size_t elems = own[0]->size_bytes / sizeof(float);
+    for (uint32_t p = 1; p < own_parts; p++)
+      sums_add(own[0]->data, own[p]->data, elems);
+    struct collective_call call = {.kind = COLLECTIVE_REDUCE,
+                                   .reduction = COLLECTIVE_SUM,
+                                   .root = (int)bucket->owner,
+                                   .in = own[0]->data,
+                                   .out = is_owner ? own[0]->data : NULL,
+                                   .elems = elems};
+    if (!relay->def->start(relay->up, &call, &gatherer->works[n_works], err))
+      n_works++;
+  }
+  if (finish_works(gatherer, n_works, err) || !is_owner)
+    return err->code;
+  for (uint32_t i = 0; i < n; i++) {
+    gatherer->block = relay->plan.order[bucket->begin + i];
+    push_part(gatherer, relay->whole, true, &gatherer->own[i * own_parts]);
+  }
+  return 0;
+}
+
 static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket) {
   struct relay *relay = gatherer->relay;
   int own_parts = relay_own(relay)->n, n = (int)(bucket->end - bucket->begin) * own_parts;
@@ -177,7 +212,9 @@ static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket
   if (!take_own(gatherer, bucket))
     return false;
   begun_ns = trace_now_ns();
-  if ((int)bucket->owner == relay->group.rank)
+  if (relay->is_reduced)
+    reduce_and_push(gatherer, bucket, &err);
+  else if ((int)bucket->owner == relay->group.rank)
     add_and_push(gatherer, bucket, &err);
   else
     send_own(gatherer, bucket, &err);

@@ -18,6 +18,8 @@ struct relay {
   struct bucket_plan plan;
   struct member_parts parts[COLLECTIVE_SIZE_MAX]; /* by rank */
   int n_parts;                                    /* of all members together */
+  bool is_reduced;                                /* the collective adds, in any order, */
+  struct tree_node whole;                         /* what is this node then */
 
   uint64_t first_step;
   bool is_started;

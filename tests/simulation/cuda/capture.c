@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/memory.h"
 
@@ -100,7 +99,8 @@ cudaError_t sim_capture_event(cudaStream_t stream, cudaEvent_t event) {
   event->capture = sim_capture_get(stream->capture);
   event->n_ends = stream->n_ends;
   event->ends = mem_new((size_t)(stream->n_ends + 1) * sizeof *event->ends);
-  memcpy(event->ends, stream->ends, (size_t)stream->n_ends * sizeof *event->ends);
+  for (int i = 0; i < stream->n_ends; i++)
+    event->ends[i] = stream->ends[i];
   return cudaSuccess;
 }
 

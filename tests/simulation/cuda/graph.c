@@ -3,7 +3,6 @@
 #include "tests/simulation/cuda/simulation.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/memory.h"
 #include "common/random.h"
@@ -37,9 +36,9 @@ int sim_graph_add(struct CUgraph_st *graph, struct sim_op *op, const int *ends, 
   node = &graph->nodes[graph->n_nodes];
   *node = (struct node){.op = op, .n_before = n_ends};
   node->before = mem_new((size_t)(n_ends + 1) * sizeof *node->before);
-  memcpy(node->before, ends, (size_t)n_ends * sizeof *ends);
   for (int i = 0; i < n_ends; i++) {
     struct node *earlier = &graph->nodes[ends[i]];
+    node->before[i] = ends[i];
     array_reserve((void **)&earlier->after, &earlier->after_capacity, earlier->n_after,
                   sizeof *earlier->after);
     earlier->after[earlier->n_after++] = graph->n_nodes;

@@ -117,6 +117,9 @@ def test_workers_compute_on_the_gpus_that_they_are_given():
         _, none = train(folder, spec, "none", "--device", "auto", env=fake(devices=0))
         hashes = {done_event(metrics)["weights_sha256"] for metrics in (cpu, both, dealt, all_there_are, none)}
         assert len(hashes) == 1, hashes
+        assert hashes.pop() in weir("eval", folder.file("cpu"), "--device", "cuda:1", env=fake(devices=2)).stdout
+        done = weir("eval", folder.file("cpu"), "--device", "cuda:2", env=fake(devices=2), status=2)
+        assert done.stderr.startswith("weir: --device cuda:2: there is no GPU 2"), done.stderr
         for name, expected in (("both/logs/worker-1", {"0", "1"}), ("dealt/logs/worker-1", {"0"}),
                                ("dealt/logs/worker-2", {"1"}), ("auto/logs/worker-1", {"0", "1"}),
                                ("none/logs/worker-1", set())):
@@ -152,6 +155,9 @@ def test_what_a_cpu_cannot_do_is_refused_by_its_worker():
             assert f"train.{key} {value} needs GPUs, or train.deterministic: false" in done.stderr, done.stderr
         spec = small_spec(folder, train="  precision: tf32\n  deterministic: false\n")
         train(folder, spec, "admitted")
+        assert "computation    tf32, not deterministic; collective none" in weir("inspect", spec).stdout
+        assert json.loads(weir("inspect", spec, "--json").stdout)["computation"] == {
+            "precision": "tf32", "deterministic": False, "collective": "none"}
 
 
 def test_a_device_that_is_full_names_the_microbatch_that_fits():

@@ -110,6 +110,7 @@ static const struct op_case top_k_cases[] = {
     {.inputs = "f32[6]=1,2,2,1,2,1 i64[1]==4", .outputs = 2, .is_not_smooth = true},
     {.inputs = "f32[6]=1,2,2,1,2,1 i64[1]==6", .attrs = "largest=0", .outputs = 2, .is_not_smooth = true},
     {.inputs = "i64{5}[2,4] i64[1]==3", .attrs = "axis=1 sorted=0", .outputs = 2},
+    {.inputs = "f32[2,9001] i64[1]==5", .outputs = 2, .is_not_smooth = true},
     {.inputs = "f32{apart}[4,2]", .attrs = "k=3 axis=0", .outputs = 2, .opset = 9},
     {.inputs = "f32{apart}[n,k+m,c] i64[1]==k",
      .attrs = "axis=1 largest=l",

@@ -229,6 +229,58 @@ static void test_seed(const struct backend_def *backend, uint64_t seed, bool is_
   trial_fini(&trial);
 }
 
+static int add_with(struct trial *trial, const char *op, int x, int y, const struct attr *attrs,
+                    int n_attrs) {
+  return graph_add_node(trial->graph, op, (int[]){x, y}, y < 0 ? 1 : 2, 1, attrs, n_attrs)->outputs[0];
+}
+
+static int add_ints(struct trial *trial, const int64_t *values, int n) {
+  return graph_add_constant_i64(trial->graph, values, n);
+}
+
+/* Behind a convolution, which in tf32 and bf16 leaves its channels last: broadcasting by channel, draws, and
+   what only moves elements keep that layout, and count elements as if it were dense. */
+static void build_channels_last(struct trial *trial) {
+  struct shape x = {4, {2, 8, 5, 6}}, w = {4, {12, 8, 1, 1}}, slope = {3, {12, 1, 1}};
+  struct attr axis = {.name = "axis", .type = ATTR_INT, .i = 1};
+  struct attr mode = {.name = "mode", .type = ATTR_STRING, .s = "linear"};
+  *trial = (struct trial){.key = 5, .graph = graph_new(), .shape = x};
+  trial->graph->opset = 17;
+  trial->graph->is_training = true;
+  int a = add_input(trial, DTYPE_F32, &x), b = add_input(trial, DTYPE_F32, &w);
+  int per_channel = add_input(trial, DTYPE_F32, &slope);
+  int y = add_with(trial, "Conv", a, b, NULL, 0);
+  y = add_with(trial, "Tanh", add_with(trial, "Mul", y, per_channel, NULL, 0), -1, NULL, 0);
+  int dropped = graph_add_node(trial->graph, "Dropout", &y, 1, 2, NULL, 0)->outputs[0];
+  y = add_with(trial, "Concat", dropped, y, &axis, 1);
+  y = add_with(trial, "Pad", y, add_ints(trial, (int64_t[]){0, 1, 2, 0, 0, 0, 1, 3}, 8), NULL, 0);
+  y = graph_add_node(trial->graph, "Slice",
+                     (int[]){y, add_ints(trial, (int64_t[]){3, 7}, 2), add_ints(trial, (int64_t[]){20, 0}, 2),
+                             add_ints(trial, (int64_t[]){1, 2}, 2), add_ints(trial, (int64_t[]){1, -1}, 2)},
+                     5, 1, NULL, 0)
+          ->outputs[0];
+  y = graph_add_node(trial->graph, "Resize",
+                     (int[]){y, -1, -1, add_ints(trial, (int64_t[]){2, 17, 12, 5}, 4)}, 4, 1, &mode, 1)
+          ->outputs[0];
+  trial->watched[trial->n_watched++] = dropped;
+  trial->watched[trial->n_watched++] = y;
+}
+
+static bool keeps_channels_last(const struct backend_def *backend, enum precision precision) {
+  struct err err = ERR_NONE;
+  struct outcome expected;
+  struct trial trial;
+  bool is_ok;
+  build_channels_last(&trial);
+  outcome_init(&expected, trial.graph, trial.watched, trial.n_watched);
+  if (execute(&trial, backend_find("ref"), PRECISION_F32, &expected, &err))
+    check_failed(err.text, __FILE__, __LINE__);
+  is_ok = agrees(&trial, backend, precision, &expected);
+  outcome_fini(&expected);
+  trial_fini(&trial);
+  return is_ok;
+}
+
 /* Four functions of one tensor, summed: fused, none of them is ever in memory. */
 static bool is_fused(const struct backend_def *backend) {
   static const char *const ops[] = {"Relu", "Tanh", "Sigmoid", "Neg"};
@@ -266,6 +318,8 @@ int main(int argc, char **argv) {
   for (int p = 0; p < 2; p++)
     tap_result(is_ok[p], "graphs of elementwise nodes agree with ref in %s (%llu)", p ? "bf16" : "fp32",
                last - first + 1);
+  tap_result(keeps_channels_last(backend, PRECISION_F32) && keeps_channels_last(backend, PRECISION_BF16),
+             "channels may be last");
   tap_result(is_fused(backend), "what only a chain reads is never in memory");
   return tap_finish();
 }

@@ -1,4 +1,4 @@
-/* Trilu, ReverseSequence, OneHot and CumSum. */
+/* Trilu, ReverseSequence, OneHot, CumSum and the gradient of Tile. */
 #include "worker/backend/cuda/arrange.h"
 
 #include "worker/backend/cuda/cuda.h"
@@ -128,7 +128,32 @@ static bool prepare_cum_sum(struct backend_program *program, const struct node *
   return end(program, step, &sum, sizeof sum, enqueue_running_sum);
 }
 
+static int enqueue_tile_sum(struct backend_program *program, const struct cuda_step *step,
+                            cudaStream_t stream, struct err *err) {
+  struct cuda_tile_sum sum = *(const struct cuda_tile_sum *)step->details;
+  (void)program;
+  sum.dy = step->args[0].tensor;
+  sum.dx = step->args[1].tensor;
+  cuda_tile_sum_launch(&sum, stream);
+  return cuda_check(step->node, cudaGetLastError(), "start sums of repeats", err);
+}
+
+static bool prepare_tile_grad(struct backend_program *program, const struct node *node) {
+  struct cuda_step *step = cuda_step_new(program, node);
+  cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
+  cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
+  const struct cuda_tensor *dy = &step->args[0].tensor, *dx = &step->args[1].tensor;
+  struct cuda_tile_sum sum = {.repeats = dy->elems / dx->elems};
+  for (int d = 0; d < dx->rank; d++) {
+    sum.dim[d] = cuda_divisor_of(dx->dim[d]);
+    sum.repeat[d] = cuda_divisor_of(dy->dim[d] / dx->dim[d]);
+    sum.stride[d] = elems_of(dy, d + 1, dy->rank);
+  }
+  return end(program, step, &sum, sizeof sum, enqueue_tile_sum);
+}
+
 const struct cuda_kernel cuda_kernel_cum_sum = {"CumSum", prepare_cum_sum, false};
 const struct cuda_kernel cuda_kernel_one_hot = {"OneHot", prepare_one_hot, false};
 const struct cuda_kernel cuda_kernel_reverse_sequence = {"ReverseSequence", prepare_reverse_sequence, false};
+const struct cuda_kernel cuda_kernel_tile_grad = {"TileGrad", prepare_tile_grad, false};
 const struct cuda_kernel cuda_kernel_trilu = {"Trilu", prepare_trilu, false};

@@ -121,3 +121,23 @@ static __global__ void running_sum_kernel(struct cuda_running_sum sum) {
 void cuda_running_sum_launch(const struct cuda_running_sum *sum, cudaStream_t stream) {
   CUDA_LAUNCH(running_sum_kernel, cuda_blocks(sum->rows), CUDA_THREADS, stream, *sum);
 }
+
+static __global__ void tile_sum_kernel(struct cuda_tile_sum sum) {
+  for (int64_t i = CUDA_FIRST; i < sum.dx.elems; i += CUDA_STRIDE) {
+    int64_t left = i, base = 0;
+    float total = 0.0f;
+    for (int d = sum.dx.rank - 1; d >= 0; d--)
+      base += cuda_digit(&sum.dim[d], &left) * sum.stride[d];
+    for (int64_t r = 0; r < sum.repeats; r++) {
+      int64_t at = base, rest = r;
+      for (int d = sum.dx.rank - 1; d >= 0; d--)
+        at += cuda_digit(&sum.repeat[d], &rest) * sum.dim[d].by * sum.stride[d];
+      total += cuda_load(&sum.dy, at);
+    }
+    cuda_store(&sum.dx, i, total);
+  }
+}
+
+void cuda_tile_sum_launch(const struct cuda_tile_sum *sum, cudaStream_t stream) {
+  CUDA_LAUNCH(tile_sum_kernel, cuda_blocks(sum->dx.elems), CUDA_THREADS, stream, *sum);
+}

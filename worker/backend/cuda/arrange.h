@@ -1,4 +1,5 @@
-/* Elements chosen by where they are: triangles, sequences turned round, one-hot rows, running sums. Read by C
+/* Elements chosen by where they are: triangles, sequences turned round, one-hot rows, running sums, sums of
+   repeats. Read by C
    and CUDA C. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ARRANGE_H
 #define WEIR_WORKER_BACKEND_CUDA_ARRANGE_H
@@ -41,6 +42,14 @@ struct cuda_running_sum {
   bool is_reverse, is_exclusive;
 };
 
+/* dy is dx repeated along each dimension; dx gets the sum of the repeats, the last dimension's first. */
+struct cuda_tile_sum {
+  struct cuda_tensor dy, dx;
+  int64_t repeats; /* of all dimensions together */
+  struct cuda_divisor dim[CUDA_RANK_MAX], repeat[CUDA_RANK_MAX];
+  int64_t stride[CUDA_RANK_MAX]; /* of dy */
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -48,6 +57,7 @@ void cuda_triangle_launch(const struct cuda_triangle *triangle, cudaStream_t str
 void cuda_reversal_launch(const struct cuda_reversal *reversal, cudaStream_t stream);
 void cuda_one_hot_launch(const struct cuda_one_hot *one_hot, cudaStream_t stream);
 void cuda_running_sum_launch(const struct cuda_running_sum *sum, cudaStream_t stream);
+void cuda_tile_sum_launch(const struct cuda_tile_sum *sum, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

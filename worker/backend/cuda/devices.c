@@ -8,6 +8,7 @@ static int in_use = -1; /* atomic: a device that some thread uses */
 static __thread bool has_device;
 
 int cuda_device_use(int device, struct err *err) {
+  cudaGetLastError(); /* what somebody else left on this thread is not ours; a lost device says so again */
   if (cuda_check(NULL, cudaSetDevice(device), "use the device", err))
     return err->code;
   has_device = true;

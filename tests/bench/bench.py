@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
-the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, groups, large (`make bench
-LARGE=1`).
+the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
+groups, large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where build/venv has torch (`build/venv/bin/pip install torch`)."""
@@ -99,12 +99,18 @@ def bench_data():
     bench_beside_torch("data", "peer_data.py", "data_bench")
 
 
+def bench_collective():
+    bench_beside_torch("collective", "peer_collective.py", "collective_bench")
+
+
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
-         "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "groups": groups.main, "large": checkpoints.bench_large}
+         "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
+         "groups": groups.main, "large": checkpoints.bench_large}
 
 
 def main():
-    for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints", "groups"):
+    for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
+                                "collective", "groups"):
         PARTS[name]()
         sys.stdout.flush()
 

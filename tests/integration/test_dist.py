@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `make dist` packs, on a machine that has glibc and nothing else: a folder entered by chroot."""
+"""What `make dist` packs, on a machine that has glibc and nothing else: a folder entered by chroot. What images are
+made of."""
 import atexit
 import glob
 import os
@@ -89,6 +90,21 @@ def test_every_library_has_its_license_and_cuda_stays_outside():
     assert "libgrpc.so.29" in libraries and "libgrpc29" in licenses and "libdnnl2" in licenses
     for name in libraries:
         assert not name.startswith(("libc.so", "libm.so", "ld-linux", "libcuda", "libcublas", "libcudnn", "libnccl")), name
+
+
+def test_images_copy_what_is_there_and_what_their_make_reads():
+    with open(os.path.join(ROOT, "Makefile")) as file:
+        included = {path for line in file if line.startswith("include ") for path in line.split()[1:]}
+    for name in ("Dockerfile", "Dockerfile.cuda"):
+        copied = set()
+        with open(os.path.join(ROOT, "docker", name)) as file:
+            for words in map(str.split, file):
+                if words[:1] == ["COPY"] and not words[1].startswith("--"):
+                    copied.update(words[1:-1])
+                if words[:3] == ["RUN", "make", "deps"]:
+                    assert included <= copied, f"{name}: make deps needs {included - copied}"
+        for path in copied:
+            assert os.path.exists(os.path.join(ROOT, path)), f"{name}: there is no {path}"
 
 
 if __name__ == "__main__":

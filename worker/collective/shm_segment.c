@@ -14,7 +14,7 @@
    that replaces it fit twice. */
 enum {
   BOARDS_BYTES = 8 << 20,
-  SLOT_BYTES_MAX = 256 << 10,
+  SLOT_BYTES_MAX = 1 << 20,
   RINGS_BYTES = 4 << 20,
   RING_BYTES_MAX = 256 << 10,
 };

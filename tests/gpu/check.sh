@@ -4,7 +4,10 @@
 cd "$(dirname "$0")/../.." || exit 1
 : "${WEIR_BUILD_DIR:=build}"
 export WEIR_BUILD_DIR WEIR_DEVICE=cuda
-exec python3 tests/run.py "$WEIR_BUILD_DIR/tests/conformance/op_test cuda" "$WEIR_BUILD_DIR/tests/conformance/onnx_test cuda" \
+exec python3 tests/run.py "$WEIR_BUILD_DIR/tests/conformance/op_test cuda" "$WEIR_BUILD_DIR/tests/conformance/op_test cuda tf32" \
+  "$WEIR_BUILD_DIR/tests/conformance/op_test cuda bf16" "$WEIR_BUILD_DIR/tests/conformance/fusion_test cuda" \
+  "$WEIR_BUILD_DIR/tests/conformance/fusion_test cuda tf32" "$WEIR_BUILD_DIR/tests/conformance/fusion_test cuda bf16" \
+  "$WEIR_BUILD_DIR/tests/conformance/onnx_test cuda" \
   "$WEIR_BUILD_DIR/tests/conformance/chain_test cuda" "$WEIR_BUILD_DIR/tests/conformance/refusal_test cuda" \
   "$WEIR_BUILD_DIR/tests/conformance/collective_test nccl" tests/integration/test_parity.py tests/gpu/test_cluster.py \
   tests/gpu/test_sanitizer.py

@@ -203,11 +203,23 @@ struct roles {
   int x, w, y, bias;
 };
 
+/* Whether coordinates are ints with room to spare, as our loops take them. */
+static bool has_small_coordinates(const struct cuda_conv *shape) {
+  const int64_t most = INT32_MAX / 4;
+  for (int d = 0; d < CUDA_CONV_DIMS; d++)
+    if (shape->in[d] > most || shape->out[d] > most || shape->stride[d] > most || shape->pad[d] > most ||
+        shape->pad[d] < -most || shape->kernel[d] * shape->dilation[d] > most)
+      return false;
+  return shape->in_elems <= INT32_MAX && shape->out_elems <= INT32_MAX;
+}
+
 static bool prepare(struct backend_program *program, const struct node *node, enum conv_pass pass,
                     const struct cuda_conv *shape, const struct roles *roles) {
   const struct graph *graph = cuda_view(program)->graph;
   struct step_conv *own = arena_new(cuda_view(program)->memory, sizeof *own);
   enum cuda_type type = cuda_factor_type(program);
+  if (!has_small_coordinates(shape))
+    return false;
   bool is_f32 = cuda_view(program)->options.precision == PRECISION_F32;
   *own = (struct step_conv){
       .pass = pass, .shape = *shape, .bias = -1, .workspace = -1, .sums = -1, .extended = -1};

@@ -26,35 +26,33 @@ static __device__ struct element element_at(enum cuda_layout layout, int64_t cha
   return e;
 }
 
-/* The index of the input element under a tap of a window; -1: it is outside. */
-static __device__ int64_t input_at(const struct cuda_conv *conv, int64_t window, int64_t tap) {
-  int64_t index = 0, step = 1;
+/* Coordinates are ints: divisions of 64 bits would cost more than all else. */
+struct spot {
+  int at[CUDA_CONV_DIMS];
+};
+
+static __device__ struct spot spot_of(int64_t index, const int64_t *dims) {
+  struct spot spot;
+  int rest = (int)index;
   for (int d = CUDA_CONV_DIMS - 1; d >= 0; d--) {
-    int64_t at =
-        window % conv->out[d] * conv->stride[d] - conv->pad[d] + tap % conv->kernel[d] * conv->dilation[d];
-    if (at < 0 || at >= conv->in[d])
-      return -1;
-    index += at * step;
-    step *= conv->in[d];
-    window /= conv->out[d];
-    tap /= conv->kernel[d];
+    spot.at[d] = rest % (int)dims[d];
+    rest /= (int)dims[d];
   }
-  return index;
+  return spot;
 }
 
-/* The window that has this input element under that tap; -1: there is none. */
-static __device__ int64_t window_at(const struct cuda_conv *conv, int64_t input, int64_t tap) {
-  int64_t index = 0, step = 1;
-  for (int d = CUDA_CONV_DIMS - 1; d >= 0; d--) {
-    int64_t at = input % conv->in[d] + conv->pad[d] - tap % conv->kernel[d] * conv->dilation[d];
-    if (at < 0 || at % conv->stride[d] != 0 || at / conv->stride[d] >= conv->out[d])
-      return -1;
-    index += at / conv->stride[d] * step;
-    step *= conv->out[d];
-    input /= conv->in[d];
-    tap /= conv->kernel[d];
-  }
-  return index;
+/* Where the window at `window` has its tap k of dimension d on the input; negative: beside it. */
+static __device__ int input_at(const struct cuda_conv *conv, int d, int window, int k) {
+  int at = window * (int)conv->stride[d] - (int)conv->pad[d] + k * (int)conv->dilation[d];
+  return at < (int)conv->in[d] ? at : -1;
+}
+
+/* The window that has its tap k of dimension d on `input`; -1: there is none. */
+static __device__ int window_at(const struct cuda_conv *conv, int d, int input, int k) {
+  int at = input + (int)conv->pad[d] - k * (int)conv->dilation[d], stride = (int)conv->stride[d];
+  if (at < 0 || at % stride != 0 || at / stride >= (int)conv->out[d])
+    return -1;
+  return at / stride;
 }
 
 __global__ void convolve(struct cuda_conv conv, struct cuda_tensor x, struct cuda_tensor w, const float *bias,
@@ -62,14 +60,20 @@ __global__ void convolve(struct cuda_conv conv, struct cuda_tensor x, struct cud
   int64_t in_channels = conv.groups * conv.group_in, out_channels = conv.groups * conv.group_out;
   for (int64_t i = CUDA_FIRST; i < y.elems; i += CUDA_STRIDE) {
     struct element e = element_at(y.layout, out_channels, conv.out_elems, i);
+    struct spot o = spot_of(e.p, conv.out);
     int64_t channel = e.c / conv.group_out * conv.group_in, weights = e.c * conv.group_in * conv.taps;
     float sum = bias ? bias[e.c] : 0;
-    for (int64_t tap = 0; tap < conv.taps; tap++) {
-      int64_t input = input_at(&conv, e.p, tap);
-      for (int64_t c = 0; c < conv.group_in && input >= 0; c++)
-        sum += cuda_load(&x, place_of(x.layout, in_channels, conv.in_elems, e.n, channel + c, input)) *
-               cuda_load(&w, weights + c * conv.taps + tap);
-    }
+    for (int k0 = 0; k0 < (int)conv.kernel[0]; k0++)
+      for (int k1 = 0; k1 < (int)conv.kernel[1]; k1++)
+        for (int k2 = 0; k2 < (int)conv.kernel[2]; k2++) {
+          int i0 = input_at(&conv, 0, o.at[0], k0), i1 = input_at(&conv, 1, o.at[1], k1);
+          int i2 = input_at(&conv, 2, o.at[2], k2);
+          int64_t input = (i0 * conv.in[1] + i1) * conv.in[2] + i2;
+          int64_t tap = weights + (k0 * conv.kernel[1] + k1) * conv.kernel[2] + k2;
+          for (int64_t c = 0; c < conv.group_in && i0 >= 0 && i1 >= 0 && i2 >= 0; c++)
+            sum += cuda_load(&x, place_of(x.layout, in_channels, conv.in_elems, e.n, channel + c, input)) *
+                   cuda_load(&w, tap + c * conv.taps);
+        }
     cuda_store(&y, i, sum);
   }
 }
@@ -84,14 +88,20 @@ __global__ void convolve_data(struct cuda_conv conv, struct cuda_tensor dy, stru
   int64_t in_channels = conv.groups * conv.group_in, out_channels = conv.groups * conv.group_out;
   for (int64_t i = CUDA_FIRST; i < dx.elems; i += CUDA_STRIDE) {
     struct element e = element_at(dx.layout, in_channels, conv.in_elems, i);
-    int64_t channel = e.c / conv.group_in * conv.group_out;
+    struct spot in = spot_of(e.p, conv.in);
+    int64_t channel = e.c / conv.group_in * conv.group_out, weights = e.c % conv.group_in * conv.taps;
     float sum = bias ? bias[e.c] : 0;
-    for (int64_t tap = 0; tap < conv.taps; tap++) {
-      int64_t window = window_at(&conv, e.p, tap);
-      for (int64_t m = channel; m < channel + conv.group_out && window >= 0; m++)
-        sum += cuda_load(&dy, place_of(dy.layout, out_channels, conv.out_elems, e.n, m, window)) *
-               cuda_load(&w, (m * conv.group_in + e.c % conv.group_in) * conv.taps + tap);
-    }
+    for (int k0 = 0; k0 < (int)conv.kernel[0]; k0++)
+      for (int k1 = 0; k1 < (int)conv.kernel[1]; k1++)
+        for (int k2 = 0; k2 < (int)conv.kernel[2]; k2++) {
+          int o0 = window_at(&conv, 0, in.at[0], k0), o1 = window_at(&conv, 1, in.at[1], k1);
+          int o2 = window_at(&conv, 2, in.at[2], k2);
+          int64_t window = (o0 * conv.out[1] + o1) * conv.out[2] + o2;
+          int64_t tap = weights + (k0 * conv.kernel[1] + k1) * conv.kernel[2] + k2;
+          for (int64_t m = channel; m < channel + conv.group_out && o0 >= 0 && o1 >= 0 && o2 >= 0; m++)
+            sum += cuda_load(&dy, place_of(dy.layout, out_channels, conv.out_elems, e.n, m, window)) *
+                   cuda_load(&w, m * conv.group_in * conv.taps + tap);
+        }
     cuda_store(&dx, i, sum);
   }
 }
@@ -119,12 +129,17 @@ size_t cuda_conv_weight_bytes(const struct cuda_conv *conv) {
 
 /* What window `at` of all samples adds to the weight of output channel m, input channel c of its group. */
 static __device__ float weight_term(const struct cuda_conv *conv, const struct cuda_tensor *x,
-                                    const struct cuda_tensor *dy, int64_t m, int64_t c, int64_t tap,
+                                    const struct cuda_tensor *dy, int64_t m, int64_t c, struct spot tap,
                                     int64_t at) {
-  int64_t n = at / conv->out_elems, window = at % conv->out_elems, input = input_at(conv, window, tap);
+  int64_t n = at / conv->out_elems, window = at % conv->out_elems, input = 0;
   int64_t channel = m / conv->group_out * conv->group_in + c;
-  if (input < 0)
-    return 0;
+  struct spot o = spot_of(window, conv->out);
+  for (int d = 0; d < CUDA_CONV_DIMS; d++) {
+    int i = input_at(conv, d, o.at[d], tap.at[d]);
+    if (i < 0)
+      return 0;
+    input = input * conv->in[d] + i;
+  }
   return cuda_load(x, place_of(x->layout, conv->groups * conv->group_in, conv->in_elems, n, channel, input)) *
          cuda_load(dy, place_of(dy->layout, conv->groups * conv->group_out, conv->out_elems, n, m, window));
 }
@@ -135,8 +150,8 @@ __global__ void weigh_within(struct cuda_conv conv, struct cuda_tensor x, struct
   int64_t weight = blockIdx.x / chunks, chunk = blockIdx.x % chunks, windows = conv.n * conv.out_elems;
   int64_t length = (windows + chunks - 1) / chunks, begin = chunk * length;
   int64_t end = begin + length < windows ? begin + length : windows;
-  int64_t tap = weight % conv.taps, c = weight / conv.taps % conv.group_in,
-          m = weight / conv.taps / conv.group_in;
+  int64_t c = weight / conv.taps % conv.group_in, m = weight / conv.taps / conv.group_in;
+  struct spot tap = spot_of(weight % conv.taps, conv.kernel);
   float sum = 0;
   for (int64_t at = begin + threadIdx.x; at < end; at += blockDim.x)
     sum += weight_term(&conv, &x, &dy, m, c, tap, at);
@@ -156,9 +171,10 @@ __global__ void weigh_across(struct cuda_conv conv, struct cuda_tensor x, struct
   int64_t m = blockIdx.x / chunks / of_channel * LANES + lane, windows = conv.n * conv.out_elems;
   int64_t length = (windows + chunks - 1) / chunks, begin = chunk * length;
   int64_t end = begin + length < windows ? begin + length : windows;
+  struct spot tap = spot_of(own % conv.taps, conv.kernel);
   float sum = 0;
   for (int64_t at = begin + row; at < end && m < channels; at += ROWS)
-    sum += weight_term(&conv, &x, &dy, m, own / conv.taps, own % conv.taps, at);
+    sum += weight_term(&conv, &x, &dy, m, own / conv.taps, tap, at);
   sums[row][lane] = sum;
   __syncthreads();
   if (row > 0 || m >= channels)

@@ -100,6 +100,13 @@ static int gemm_full_c_add_relu(struct sketch *s) {
   return node(s, "Relu", node(s, "Add", y, vector(s, 4), -1, NULL, NULL), -1, -1, NULL, NULL);
 }
 
+/* Sums over so many windows are made in parts. */
+static int conv_depthwise(struct sketch *s) {
+  const int inputs[] = {INPUT(s, 2, 36, 49, 49), INPUT(s, 36, 1, 3, 2), INPUT(s, 36)};
+  struct attr group = {.name = "group", .type = ATTR_INT, .i = 36};
+  return graph_add_node(s->graph, "Conv", inputs, 3, 1, &group, 1)->outputs[0];
+}
+
 static int conv_relu_conv(struct sketch *s) {
   int y = node(s, "Conv", INPUT(s, 2, 3, 6, 5), INPUT(s, 8, 3, 3, 3), vector(s, 8), NULL, NULL);
   y = node(s, "Relu", y, -1, -1, NULL, NULL);
@@ -168,6 +175,7 @@ static const struct {
     {"Gemm with a column, Add and Relu", gemm_full_c_add_relu},
     {"attention under a mask of padding", attend},
     {"attention under a causal mask", attend_before},
+    {"a depthwise Conv of many windows", conv_depthwise},
     {"Conv, Relu and Conv", conv_relu_conv},
     {"Conv, Reshape and Gemm", conv_reshape_gemm},
 };

@@ -9,7 +9,7 @@ from harness import (Cluster, Folder, Process, main, outcome, program, read_metr
 STEPS, BATCH = 30, 64
 
 
-def make_spec(folder, name, train=""):
+def make_spec(folder, name, train="", workers=1):
     """A small convolutional net on samples whose brightest quarter is their class: it learns in 30 steps."""
     draw = random.Random(7)
     samples, pixels, labels = STEPS * BATCH, [], []
@@ -33,6 +33,7 @@ data:
   eval: {{format: npy, columns: {{image: images.npy, labels: labels.npy}}}}
   transforms: [{{scale: 0.00392156862745098}}]
 train: {{steps: {STEPS}, batch: {BATCH}, microbatches: 4, seed: 5, optimizer: {{lr: 0.05, momentum: 0.9}}{train}}}
+workers: {{min: {workers}}}
 """)
 
 
@@ -79,7 +80,7 @@ def test_lower_precisions_learn_as_well():
 def test_a_gpu_and_a_cpu_worker_train_together_where_bits_may_differ():
     skip_unless_gpu()
     with Folder() as folder:
-        spec, metrics = make_spec(folder, "mixed", ", deterministic: false"), folder.file("mixed.jsonl")
+        spec, metrics = make_spec(folder, "mixed", ", deterministic: false", workers=2), folder.file("mixed.jsonl")
         with Cluster(folder, servers=2, workers=0) as cluster:
             for device in ("cuda", "cpu"):
                 cluster.processes.append(Process(program("weir-worker"), "--coordinator", cluster.address, "--device",

@@ -40,7 +40,7 @@ TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c tes
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
-include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk dist/dist.mk
+include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk docker/dist.mk
 
 $(B)/weir: $(B)/obj/client/main.o
 $(B)/weir-server: $(B)/obj/server/main.o

@@ -33,7 +33,7 @@ class Root:
         shutil.copy("/lib64/ld-linux-x86-64.so.2", os.path.join(self.path, "lib64"))
         for name in GLIBC:
             shutil.copy(os.path.join(LIBRARIES, name), self.path + LIBRARIES)
-        done = subprocess.run([os.path.join(ROOT, "dist", "pack.sh"), BUILD, self.path], capture_output=True, text=True,
+        done = subprocess.run([os.path.join(ROOT, "docker", "pack.sh"), BUILD, self.path], capture_output=True, text=True,
                               check=False, env=dict(os.environ, CUDA="0", DIST_GZIP="-1"))
         assert done.returncode == 0, done.stderr
         subprocess.run(["tar", "-xzf", done.stdout.strip(), "-C", os.path.join(self.path, "opt")], check=True)

@@ -13,7 +13,6 @@ build=$1 out=$2
 root=$(cd "$(dirname "$0")/.." && pwd)
 vectors=/usr/share/libonnx-testdata
 programs="weir weir-server weir-worker"
-tests="op_test onnx_test collective_test"
 
 # weir-cuda.so finds CUDA's libraries where they are installed; glibc is the machine's own, and its driver's too.
 is_machines() {
@@ -64,9 +63,9 @@ chmod 755 "$work"
 
 set --
 for program in $programs; do strip_to "$build/$program" "$to/bin/$program"; set -- "$@" "$build/$program"; done
-for test in $tests; do
-  strip_to "$build/tests/conformance/$test" "$to/bin/tests/conformance/$test"
-  set -- "$@" "$build/tests/conformance/$test"
+for test in "$build"/tests/conformance/*_test; do
+  strip_to "$test" "$to/bin/tests/conformance/${test##*/}"
+  set -- "$@" "$test"
 done
 if [ "${CUDA:-1}" = 1 ] && [ -e "$build/weir-cuda.so" ]; then
   strip_to "$build/weir-cuda.so" "$to/lib/weir-cuda.so"
@@ -82,7 +81,7 @@ rm -rf "$to"/examples/*.onnx "$to"/examples/*/ "$to"/tests/integration/test_*.py
 cp "$root/tests/integration/test_parity.py" "$to/tests/integration"
 cp -rL "$vectors/data" "$to/tests/onnx"
 cp -L /usr/share/doc/libonnx-testdata/copyright "$to/licenses/libonnx-testdata"
-install -m 755 "$root/dist/gpu-check" "$to"
+install -m 755 "$root/docker/gpu-check" "$to"
 find "$to" -name __pycache__ -prune -exec rm -rf {} +
 chmod -R u+w,go-w,a+rX "$to"
 

@@ -93,6 +93,23 @@ static void a_group_stays_itself_in_a_later_view_that_does_not_concern_it(void *
   assert_string_not_equal(name, later);
 }
 
+/* A run's id ends with what tells it from others of its name, which has at most 40 characters. */
+static void a_name_is_of_one_run_and_short_enough_whatever_the_numbers(void **state) {
+  struct group group = {.epoch = UINT32_MAX, .incarnation = UINT64_MAX, .number = UINT32_MAX, .size = 2};
+  struct collective_options options = {.size = 2};
+  char name[COLLECTIVE_NAME_MAX + 1], other[COLLECTIVE_NAME_MAX + 1], down[COLLECTIVE_NAME_MAX + 1];
+  struct err err;
+  (void)state;
+  group_name(&group, "a-name-of-forty-characters-is-not-longer-1a2b3c", "up", name);
+  group_name(&group, "a-name-of-forty-characters-is-not-longer-1a2b3d", "up", other);
+  group_name(&group, "a-name-of-forty-characters-is-not-longer-1a2b3c", "down", down);
+  assert_string_not_equal(name, other);
+  assert_string_not_equal(name, down);
+  assert_string_equal(down + strlen(down) - strlen(".down"), ".down"); /* nothing was cut off */
+  options.name = down;
+  assert_int_equal(collective_check_options(&options, &err), 0);
+}
+
 static void a_group_that_cannot_be_is_refused(void **state) {
   struct fixture *f = *state;
   struct group group;
@@ -245,6 +262,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_view_tells_a_worker_its_group_and_its_place),
       TEST(a_group_stays_itself_in_a_later_view_that_does_not_concern_it),
+      TEST(a_name_is_of_one_run_and_short_enough_whatever_the_numbers),
       TEST(a_group_that_cannot_be_is_refused),
       cmocka_unit_test(merged_parts_are_those_of_one_worker_with_the_whole_range),
       cmocka_unit_test(buckets_follow_backward_and_are_bounded_and_shared_out_by_bytes),

@@ -52,9 +52,10 @@ bool group_is_same(const struct group *a, const struct group *b) {
          memcmp(a->ranges, b->ranges, (size_t)a->size * sizeof *a->ranges) == 0;
 }
 
+/* Room for the whole of a run's id (a name of 40 and 7 more): its end is what no other run has. */
 void group_name(const struct group *group, const char *run, const char *what,
                 char name[COLLECTIVE_NAME_MAX + 1]) {
-  snprintf(name, COLLECTIVE_NAME_MAX + 1, "%.40s-%llx.%llx.%x.%.4s", run,
+  snprintf(name, COLLECTIVE_NAME_MAX + 1, "%.50s-%llx.%llx.%x.%.4s", run,
            (unsigned long long)group->incarnation, (unsigned long long)group->epoch, group->number, what);
 }
 

@@ -158,10 +158,12 @@ static void borrow_worker(struct coordinator *coordinator, const struct run *run
     return;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (member->state != WORKER_READY || has_refused(run, member) || !is_lender(coordinator, member->run))
+    struct run *lender = member->run;
+    if (member->state != WORKER_READY || has_refused(run, member) || !is_lender(coordinator, lender))
       continue;
-    coordinator_order_unload(coordinator, member->run->id, member, "lent to an evaluation");
+    coordinator_order_unload(coordinator, lender->id, member, "lent to an evaluation");
     coordinator_worker_leave_run(member, WORKER_IDLE);
+    coordinator_send_view(coordinator, lender); /* it was settled before the evaluation */
     return;
   }
 }

@@ -1,10 +1,12 @@
 /* Views: who computes what, and with whom. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/log.h"
+#include "common/text.h"
 #include "server/coordinator/state.h"
 
-enum { GROUP_FAILURES_MAX = 2 };
+enum { GROUP_FAILURES_MAX = 2, MESSAGE_MAX = 200 };
 
 static struct member **ready_workers(const struct coordinator *coordinator, const struct run *run, int *n);
 static void share_work(const struct coordinator *coordinator, const struct run *run,
@@ -102,12 +104,15 @@ void coordinator_group_failed(struct coordinator *coordinator, struct member *me
                               const Weir__GroupFailed *failed) {
   struct run *run = member->run;
   uint32_t number = member->group.number;
+  char *message;
   if (!run || member->state != WORKER_READY || strcmp(run->id, failed->run) != 0 || number == 0 ||
       run->incarnation != failed->incarnation || failed->group != number ||
       failed->view >> 32 != run->view >> 32)
     return;
-  log_event(LOG_WARN, "coordinator", "group_failed", "run=%s group=%u id=%s message=\"%.200s\"", run->id,
-            number, member->id, failed->message);
+  message = text_copy_clean(failed->message, MESSAGE_MAX);
+  log_event(LOG_WARN, "coordinator", "group_failed", "run=%s group=%u id=%s message=\"%s\"", run->id, number,
+            member->id, message);
+  free(message);
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *other = coordinator->members[i];
     if (other->run != run || other->group.number != number)

@@ -8,6 +8,7 @@
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/product.h"
 #include "worker/backend/memory.h"
+#include "worker/backend/node.h"
 #include "worker/trace.h"
 
 #define KERNEL(symbol) extern const struct cpu_kernel cpu_##symbol;
@@ -97,9 +98,8 @@ static int graph_survey(struct backend_program *program, const int *watched, int
   program->first_backward = graph->n_nodes;
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
-    if (node->n_inputs > OP_INPUTS_MAX || node->n_outputs > OP_OUTPUTS_MAX)
-      return node_error(node, err, ERR_UNSUPPORTED, "%d inputs and %d outputs; at most %d and %d",
-                        node->n_inputs, node->n_outputs, OP_INPUTS_MAX, OP_OUTPUTS_MAX);
+    if (node_check(graph, node, err))
+      return err->code;
     for (int i = 0; i < node->n_inputs; i++)
       if (node->inputs[i] >= 0)
         program->values[node->inputs[i]].last_node = n;
@@ -111,50 +111,16 @@ static int graph_survey(struct backend_program *program, const int *watched, int
   return ERR_OK;
 }
 
-/* The greatest tensor that any machine could hold; sums of a few of them do not overflow. */
-static const int64_t TENSOR_ELEMS_MAX = INT64_C(1) << 48;
-
-static int check_shapes(const struct graph *graph, const struct node *node, struct err *err) {
-  char text[160];
-  for (int o = 0; o < node->n_outputs; o++) {
-    if (node->outputs[o] < 0)
-      continue;
-    const struct value *v = &graph->values[node->outputs[o]];
-    int64_t elems = shape_elems(&v->shape);
-    if (elems < 0)
-      return node_error(node, err, ERR_INVALID, "the shape %s of '%s' is not known",
-                        shape_text(&v->shape, text, sizeof text), v->name);
-    if (elems > TENSOR_ELEMS_MAX)
-      return node_error(node, err, ERR_NO_MEMORY, "'%s' needs %lld elements", v->name, (long long)elems);
-  }
-  return ERR_OK;
-}
-
 /* oneDNN is given f32 tensors that are not empty. */
 static bool suits_kernels(const struct graph *graph, const struct node *node) {
-  for (int i = 0; i < node->n_inputs; i++)
-    if (node->inputs[i] >= 0 && shape_elems(&graph->values[node->inputs[i]].shape) <= 0)
-      return false;
-  for (int o = 0; o < node->n_outputs; o++)
-    if (node->outputs[o] >= 0 && shape_elems(&graph->values[node->outputs[o]].shape) <= 0)
-      return false;
   bool has_f32_out =
       node->outputs[0] < 0 ? node->op->min_outputs == 0 : graph->values[node->outputs[0]].dtype == DTYPE_F32;
-  return has_f32_out && node->n_inputs > 0 && node->inputs[0] >= 0 &&
+  return node_has_elements(graph, node) && has_f32_out && node->n_inputs > 0 && node->inputs[0] >= 0 &&
          graph->values[node->inputs[0]].dtype == DTYPE_F32;
 }
 
-static bool is_alias(const struct node *node) {
-  if (!(node->op->flags & OP_ALIAS) || node->outputs[0] < 0)
-    return false;
-  for (int o = 1; o < node->n_outputs; o++)
-    if (node->outputs[o] >= 0)
-      return false;
-  return true;
-}
-
 static void node_prepare(struct backend_program *program, const struct node *node) {
-  if (is_alias(node)) {
+  if (node_is_alias(node)) {
     cpu_alias(program, node->outputs[0], node->inputs[0]);
     return;
   }
@@ -174,9 +140,6 @@ static int nodes_prepare(struct backend_program *program, const int *watched, in
       deliver(program, watched, n_watched, v);
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
-    int code = check_shapes(graph, node, err);
-    if (code)
-      return code;
     node_prepare(program, node);
     for (int o = 0; o < node->n_outputs && program->err.code == ERR_OK; o++)
       if (node->outputs[o] >= 0)

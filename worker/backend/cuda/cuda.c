@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "worker/backend/cuda/program.h"
+#include "worker/backend/node.h"
 
 #define KERNEL(symbol) extern const struct cuda_kernel cuda_kernel_##symbol;
 #include "worker/backend/cuda/kernel.def"
@@ -26,9 +27,8 @@ static int graph_survey(struct backend_program *program, struct err *err) {
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
     program->nodes[n] = (struct cuda_node){.kept = -1};
-    if (node->n_inputs > OP_INPUTS_MAX || node->n_outputs > OP_OUTPUTS_MAX)
-      return node_error(node, err, ERR_UNSUPPORTED, "%d inputs and %d outputs; at most %d and %d",
-                        node->n_inputs, node->n_outputs, OP_INPUTS_MAX, OP_OUTPUTS_MAX);
+    if (node_check(graph, node, err))
+      return err->code;
     for (int i = 0; i < node->n_inputs; i++)
       if (node->inputs[i] >= 0)
         program->values[node->inputs[i]].last_node = n;
@@ -37,45 +37,8 @@ static int graph_survey(struct backend_program *program, struct err *err) {
   return ERR_OK;
 }
 
-/* The greatest tensor that any machine could hold; sums of a few of them do not overflow. */
-static const int64_t TENSOR_ELEMS_MAX = INT64_C(1) << 48;
-
-static int check_shapes(const struct graph *graph, const struct node *node, struct err *err) {
-  char text[160];
-  for (int o = 0; o < node->n_outputs; o++) {
-    if (node->outputs[o] < 0)
-      continue;
-    const struct value *v = &graph->values[node->outputs[o]];
-    int64_t elems = shape_elems(&v->shape);
-    if (elems < 0)
-      return node_error(node, err, ERR_INVALID, "the shape %s of '%s' is not known",
-                        shape_text(&v->shape, text, sizeof text), v->name);
-    if (elems > TENSOR_ELEMS_MAX)
-      return node_error(node, err, ERR_NO_MEMORY, "'%s' needs %lld elements", v->name, (long long)elems);
-  }
-  return ERR_OK;
-}
-
-static bool has_elements(const struct graph *graph, const int *values, int n) {
-  for (int i = 0; i < n; i++)
-    if (values[i] >= 0 && shape_elems(&graph->values[values[i]].shape) <= 0)
-      return false;
-  return true;
-}
-
-static bool is_alias(const struct node *node) {
-  if (!(node->op->flags & OP_ALIAS) || node->outputs[0] < 0)
-    return false;
-  for (int o = 1; o < node->n_outputs; o++)
-    if (node->outputs[o] >= 0)
-      return false;
-  return true;
-}
-
 static bool kernel_prepare(struct backend_program *program, const struct node *node) {
-  const struct graph *graph = program->graph;
-  if (!has_elements(graph, node->inputs, node->n_inputs) ||
-      !has_elements(graph, node->outputs, node->n_outputs))
+  if (!node_has_elements(program->graph, node))
     return false;
   for (int k = 0; kernels[k]; k++) {
     if (strcmp(kernels[k]->op, node->op->name) != 0)
@@ -91,7 +54,7 @@ static bool kernel_prepare(struct backend_program *program, const struct node *n
 static void node_prepare(struct backend_program *program, const struct node *node) {
   if (program->nodes[node->index].is_passed_over)
     return;
-  if (is_alias(node)) {
+  if (node_is_alias(node)) {
     cuda_chain_flush(program);
     cuda_alias(program, node->outputs[0], node->inputs[0]);
   } else if (!kernel_prepare(program, node) && program->err.code == ERR_OK) {
@@ -117,8 +80,6 @@ static int nodes_prepare(struct backend_program *program, struct err *err) {
       deliver(program, v);
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
-    if (check_shapes(graph, node, err))
-      return err->code;
     node_prepare(program, node);
     if (n + 1 == graph->n_nodes)
       cuda_chain_flush(program);

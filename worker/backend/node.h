@@ -1,0 +1,17 @@
+/* What backends that build programs ask of a node before they prepare it. */
+#ifndef WEIR_WORKER_BACKEND_NODE_H
+#define WEIR_WORKER_BACKEND_NODE_H
+
+#include "common/graph/graph.h"
+
+/* Errors: UNSUPPORTED for more inputs or outputs than a program takes, INVALID for a result whose shape is
+   not known, NO_MEMORY for one that no machine could hold: sums of a few sizes of others do not overflow. */
+int node_check(const struct graph *graph, const struct node *node, struct err *err);
+
+/* True if none of its tensors that are there is empty. */
+bool node_has_elements(const struct graph *graph, const struct node *node);
+
+/* True if its one result is its first input's bytes under another shape. */
+bool node_is_alias(const struct node *node);
+
+#endif

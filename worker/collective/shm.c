@@ -59,7 +59,7 @@ static void shm_close(struct collective *c) {
   if (c->first)
     shm_abort(c);
   __atomic_store_n(&c->segment.header->members[c->rank].has_left, 1, __ATOMIC_SEQ_CST);
-  shm_member_notify(&c->segment, c->rank);
+  shm_notify_of(&c->segment, c->rank);
   shm_segment_unmap(&c->segment);
   free_all(c->first);
   free_all(c->finished);
@@ -119,26 +119,26 @@ static inline void spin_pause(void) {
 #endif
 }
 
-/* Sleeps until the member that is waited for has done something. One that has left will not: what it did
-   before it left is looked at once more, then the group is over. */
+/* Sleeps until what is waited for has come. A member that has left does nothing more: what it did before it
+   left is looked at once more, then the group is over. */
 static void wait_for(struct collective *c, struct collective_work *work) {
-  struct shm_member *other = &c->segment.header->members[c->blocker];
-  uint32_t event = __atomic_load_n(&other->event, __ATOMIC_SEQ_CST);
-  bool has_left = __atomic_load_n(&other->has_left, __ATOMIC_SEQ_CST);
+  struct shm_event *awaited = c->awaited;
+  uint32_t count = __atomic_load_n(&awaited->count, __ATOMIC_SEQ_CST);
+  bool has_left = __atomic_load_n(&c->segment.header->members[c->blocker].has_left, __ATOMIC_SEQ_CST);
   for (unsigned spin = 0; spin < c->spins; spin++) {
-    if (__atomic_load_n(&other->event, __ATOMIC_ACQUIRE) != event)
+    if (__atomic_load_n(&awaited->count, __ATOMIC_ACQUIRE) != count)
       return;
     spin_pause();
   }
-  __atomic_fetch_add(&other->sleepers, 1, __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(&awaited->sleepers, 1, __ATOMIC_SEQ_CST);
   progress(c);
-  if (!work->is_done && other == &c->segment.header->members[c->blocker]) {
+  if (!work->is_done && awaited == c->awaited) {
     if (has_left)
       shm_abort(c);
     else
-      shm_sleep(&other->event, event, SLEEP_MS);
+      shm_sleep(&awaited->count, count, SLEEP_MS);
   }
-  __atomic_fetch_sub(&other->sleepers, 1, __ATOMIC_SEQ_CST);
+  __atomic_fetch_sub(&awaited->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
 static void recycle(struct collective *c, struct collective_work *work) {

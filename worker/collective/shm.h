@@ -32,13 +32,14 @@ struct collective {
   unsigned spins;                       /* looks at a counter before a wait sleeps */
   uint64_t chunks;                      /* of all board operations that have begun */
   int blocker;                          /* for whom the operation at the queue's head waits */
+  struct shm_event *awaited;            /* and for what of it */
   struct collective_work *first, **end; /* not done, in their order */
   struct collective_work *finished;     /* done, and not waited for; with free ones, so that starting an */
   struct collective_work *free;         /* operation allocates only when more are under way than ever */
 };
 
 /* Goes on with the operation as far as it can without waiting. True when it is done; else collective->blocker
-   is set. */
+   and awaited are set. */
 bool shm_board_step(struct collective *collective, struct collective_work *work);
 bool shm_pair_step(struct collective *collective, struct collective_work *work);
 

@@ -160,6 +160,7 @@ static bool have_come(struct collective *c, enum counter counter, uint64_t chunk
     uint64_t *at = counter == WRITTEN ? &of->written : counter == REDUCED ? &of->reduced : &of->done;
     if ((only < 0 || member == only) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < chunk) {
       c->blocker = member;
+      c->awaited = &of->event;
       return false;
     }
   }
@@ -168,7 +169,7 @@ static bool have_come(struct collective *c, enum counter counter, uint64_t chunk
 
 static void publish(struct collective *c, uint64_t *counter, uint64_t chunks) {
   __atomic_store_n(counter, chunks, __ATOMIC_RELEASE);
-  shm_member_notify(&c->segment, c->rank);
+  shm_notify(&c->segment.header->members[c->rank].event);
 }
 
 static bool step_write(struct collective *c, struct collective_work *work, struct shm_member *me) {

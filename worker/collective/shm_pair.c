@@ -31,13 +31,14 @@ bool shm_pair_step(struct collective *c, struct collective_work *work) {
     size_t bytes = least(least(can, ring_bytes / 2), total - work->moved_bytes);
     if (!bytes) {
       c->blocker = work->call.root;
+      c->awaited = &ring->event;
       return false;
     }
     copy(shm_ring_bytes(&c->segment, from, to), ring_bytes, is_send ? head : tail, memory + work->moved_bytes,
          bytes, is_send);
     work->moved_bytes += bytes;
     __atomic_store_n(is_send ? &ring->head : &ring->tail, (is_send ? head : tail) + bytes, __ATOMIC_RELEASE);
-    shm_member_notify(&c->segment, c->rank);
+    shm_notify(&ring->event);
   }
   return true;
 }

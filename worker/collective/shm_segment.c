@@ -19,7 +19,7 @@ enum {
   RING_BYTES_MAX = 256 << 10,
 };
 
-static const char magic[24] = "weir collective shm 1";
+static const char magic[24] = "weir collective shm 2";
 
 static size_t power_of_two_below(size_t x) {
   size_t power = 1;
@@ -95,7 +95,7 @@ bool shm_state_change(struct shm_segment *segment, enum shm_state from, enum shm
     return false;
   shm_wake(&header->state);
   for (int i = 0; i < segment->size; i++)
-    shm_member_notify(segment, i);
+    shm_notify_of(segment, i);
   return true;
 }
 
@@ -103,13 +103,20 @@ enum shm_state shm_state_of(const struct shm_segment *segment) {
   return (enum shm_state)__atomic_load_n(&segment->header->state, __ATOMIC_ACQUIRE);
 }
 
-/* Pairs with shm_sleep's callers: they count themselves among the sleepers before they look at `event` and
-   the counters for the last time, this one changes `event` before it looks at the sleepers. */
-void shm_member_notify(struct shm_segment *segment, int member) {
-  struct shm_member *of = &segment->header->members[member];
-  __atomic_fetch_add(&of->event, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&of->sleepers, __ATOMIC_SEQ_CST))
-    shm_wake(&of->event);
+/* Pairs with shm_sleep's callers: they count themselves among the sleepers before they look at the count and
+   the counters for the last time, this one changes the count before it looks at the sleepers. */
+void shm_notify(struct shm_event *event) {
+  __atomic_fetch_add(&event->count, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&event->sleepers, __ATOMIC_SEQ_CST))
+    shm_wake(&event->count);
+}
+
+void shm_notify_of(struct shm_segment *segment, int member) {
+  shm_notify(&segment->header->members[member].event);
+  for (int other = 0; other < segment->size; other++) {
+    shm_notify(&shm_ring_of(segment, member, other)->event);
+    shm_notify(&shm_ring_of(segment, other, member)->event);
+  }
 }
 
 void shm_sleep(uint32_t *word, uint32_t seen, int timeout_ms) {

@@ -17,18 +17,25 @@ enum { SHM_LINE = 64, SHM_SLOTS = 4 };
 
 enum shm_state { SHM_FORMING, SHM_FORMED, SHM_ABORTED };
 
+/* Who waits for something sleeps on the count, which changes with it. */
+struct shm_event {
+  uint32_t count, sleepers;
+};
+
 struct shm_member {
   /* Chunks of board operations since the group began: laid on the board, reduced, and no longer needed of
      anybody's board. */
   _Alignas(SHM_LINE) uint64_t written, reduced, done;
-  _Alignas(SHM_LINE) uint32_t event; /* changes with whatever the member does: who waits for it sleeps here */
-  uint32_t sleepers;
+  _Alignas(SHM_LINE) struct shm_event event; /* with each change of those */
   uint32_t has_joined, has_left;
 };
 
+/* An event of its own: the many that send to one member are not all woken with each of its reads. */
+
 struct shm_ring {
-  _Alignas(SHM_LINE) uint64_t head; /* bytes that the sender has put in */
-  _Alignas(SHM_LINE) uint64_t tail; /* bytes that the receiver has taken out */
+  _Alignas(SHM_LINE) uint64_t head;          /* bytes that the sender has put in */
+  _Alignas(SHM_LINE) uint64_t tail;          /* bytes that the receiver has taken out */
+  _Alignas(SHM_LINE) struct shm_event event; /* with each change of either */
 };
 
 struct shm_header {
@@ -67,8 +74,9 @@ char *shm_ring_bytes(const struct shm_segment *segment, int from, int to);
 bool shm_state_change(struct shm_segment *segment, enum shm_state from, enum shm_state to);
 enum shm_state shm_state_of(const struct shm_segment *segment);
 
-/* Tells who sleeps that member has done something, after its counters were stored. */
-void shm_member_notify(struct shm_segment *segment, int member);
+/* Tells who sleeps that something has happened, after it was stored. */
+void shm_notify(struct shm_event *event);
+void shm_notify_of(struct shm_segment *segment, int member); /* who waits for the member in any way */
 
 /* Futex on a shared word: sleeps while it holds `seen`, for at most timeout_ms. */
 void shm_sleep(uint32_t *word, uint32_t seen, int timeout_ms);

@@ -3,7 +3,8 @@
 # WEIR_BUILD_DIR: where the programs are. Ends with `N passed, N failed, N skipped`; without a GPU all is skipped.
 cd "$(dirname "$0")/../.." || exit 1
 : "${WEIR_BUILD_DIR:=build}"
-export WEIR_BUILD_DIR WEIR_DEVICE=cuda
+: "${WEIR_TEST_LIMIT:=3600}" # seconds a program: compute-sanitizer takes its time
+export WEIR_BUILD_DIR WEIR_TEST_LIMIT WEIR_DEVICE=cuda
 exec python3 tests/run.py "$WEIR_BUILD_DIR/tests/conformance/op_test cuda" "$WEIR_BUILD_DIR/tests/conformance/op_test cuda tf32" \
   "$WEIR_BUILD_DIR/tests/conformance/op_test cuda bf16" "$WEIR_BUILD_DIR/tests/conformance/fusion_test cuda" \
   "$WEIR_BUILD_DIR/tests/conformance/fusion_test cuda tf32" "$WEIR_BUILD_DIR/tests/conformance/fusion_test cuda bf16" \

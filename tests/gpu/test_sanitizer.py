@@ -20,6 +20,8 @@ def run_tool(tool):
     skip_unless_gpu()
     command = [sanitizer(), "--tool", tool, "--error-exitcode", "9", program("tests/conformance/op_test"), "cuda"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if "Device not supported" in done.stdout:
+        raise Skip("compute-sanitizer cannot look into this machine's device")
     found = [line for line in done.stdout.splitlines() if line.startswith("=========")]
     assert done.returncode == 0, "\n".join(found[:40] or done.stdout.splitlines()[-40:])
 

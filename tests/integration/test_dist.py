@@ -4,6 +4,7 @@ made of."""
 import atexit
 import glob
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -81,6 +82,16 @@ def test_a_model_is_made_and_trained_where_only_glibc_is():
 def test_conformance_programs_find_their_libraries_where_only_glibc_is():
     printed = Root.get().run("tests/conformance/op_test", "ref", "Abs")
     assert "not ok" not in printed and "ok 1" in printed
+
+
+def test_whatever_the_gpu_suite_runs_is_there():
+    root = Root.get()
+    with open(os.path.join(root.home, "tests", "gpu", "check.sh")) as file:
+        named = set(re.findall(r"conformance/\w+|tests/\w+/test_\w+\.py|tests/run\.py", file.read()))
+    assert len(named) > 5
+    for name in named:
+        path = os.path.join("bin/tests" if name.startswith("conformance") else "", name)
+        assert os.path.exists(os.path.join(root.home, path)), name
 
 
 def test_every_library_has_its_license_and_cuda_stays_outside():

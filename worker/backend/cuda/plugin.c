@@ -1,12 +1,16 @@
 /* What weir-cuda.so exports. */
 #include "worker/backend/plugin.h"
 
+#include <nccl.h>
 #include <stdio.h>
 
 #include "build_id.h"
 #include "worker/backend/cuda/program.h"
 
-enum { DRIVER_NEEDED = 13000 };
+/* Of libraries the interfaces are the same in all of a major version, and we take what the first of them had.
+   NCCL reads a struct of ours whose size it must know: it is no older than the one that we were built with.
+ */
+enum { DRIVER_NEEDED = 13000, DNN_MAJOR = 9, BLAS_MAJOR = 13 };
 
 static int check_driver(struct err *err) {
   int driver = 0;
@@ -23,12 +27,16 @@ static int check_driver(struct err *err) {
 
 static int check_libraries(struct err *err) {
   size_t dnn = cudnnGetVersion(), blas = cublasLtGetVersion();
-  if (dnn / 10000 != CUDNN_MAJOR || dnn < CUDNN_VERSION)
-    return err_set(err, ERR_UNAVAILABLE, "cuDNN is %zu.%zu, %d.%d or a later %d is needed", dnn / 10000,
-                   dnn % 10000 / 100, CUDNN_MAJOR, CUDNN_MINOR, CUDNN_MAJOR);
-  if (blas < CUBLAS_VERSION)
-    return err_set(err, ERR_UNAVAILABLE, "cuBLASLt is %zu.%zu, %d.%d or later is needed", blas / 10000,
-                   blas % 10000 / 100, CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR);
+  int nccl = 0;
+  if (dnn / 10000 != DNN_MAJOR)
+    return err_set(err, ERR_UNAVAILABLE, "cuDNN is %zu.%zu, a version of %d is needed", dnn / 10000,
+                   dnn % 10000 / 100, DNN_MAJOR);
+  if (blas / 10000 < BLAS_MAJOR)
+    return err_set(err, ERR_UNAVAILABLE, "cuBLASLt is %zu.%zu, %d.0 or later is needed", blas / 10000,
+                   blas % 10000 / 100, BLAS_MAJOR);
+  if (ncclGetVersion(&nccl) != ncclSuccess || nccl < NCCL_VERSION_CODE)
+    return err_set(err, ERR_UNAVAILABLE, "NCCL is %d.%d, %d.%d.%d or later is needed", nccl / 10000,
+                   nccl % 10000 / 100, NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
   return ERR_OK;
 }
 

@@ -16,9 +16,15 @@ static bool is_lost(cudaError_t status) {
   case cudaErrorECCUncorrectable:
   case cudaErrorNvlinkUncorrectable:
   case cudaErrorAssert:
+  case cudaErrorContained:
+  case cudaErrorTensorMemoryLeak:
+  case cudaErrorExternalDevice:
+  case cudaErrorMpsRpcFailure:
+  case cudaErrorMpsClientTerminated:
   case cudaErrorContextIsDestroyed:
   case cudaErrorDevicesUnavailable:
   case cudaErrorCudartUnloading:
+  case cudaErrorUnknown: /* a device that fell off its bus */
     return true;
   default:
     return false;

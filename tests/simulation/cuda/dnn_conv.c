@@ -220,6 +220,13 @@ static enum sim_progress conv_run(struct sim_op *base, void **state, int device)
   return SIM_DONE;
 }
 
+/* With what arithmetic an algorithm is offered, and nothing else executed: channels in odd numbers have none
+   of the tensor cores'. */
+static cudnnMathType_t math_of(const struct conv *conv) {
+  bool is_odd = conv->w.dims[1] % 2 || conv->w.dims[0] % 2;
+  return conv->conv.math == CUDNN_TENSOR_OP_MATH && is_odd ? CUDNN_DEFAULT_MATH : conv->conv.math;
+}
+
 struct scales {
   const void *alpha, *beta;
 };
@@ -234,6 +241,8 @@ static cudnnStatus_t conv_enqueue(cudnnHandle_t handle, const struct conv *conv,
                                   struct scales scales, const struct bytes *bytes) {
   cudnnStatus_t status = conv_check(conv);
   struct conv_op *op;
+  if (!status && math_of(conv) != conv->conv.math)
+    status = CUDNN_STATUS_NOT_SUPPORTED;
   if (!status && (!dnn_is_device(&conv->x, bytes->x) || !dnn_is_device(&conv->w, bytes->w) ||
                   !dnn_is_device(&conv->y, bytes->y) || bytes->workspace_bytes < WORKSPACE_BYTES ||
                   !sim_is_device(bytes->workspace, bytes->workspace_bytes)))
@@ -313,7 +322,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, cudnn
                                                .status = CUDNN_STATUS_SUCCESS,
                                                .memory = WORKSPACE_BYTES,
                                                .determinism = CUDNN_DETERMINISTIC,
-                                               .mathType = desc->math};
+                                               .mathType = math_of(&conv)};
   *found = 2;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -334,7 +343,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, 
         .algo = i ? CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 : CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
         .memory = WORKSPACE_BYTES,
         .determinism = i ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
-        .mathType = desc->math};
+        .mathType = math_of(&conv)};
   *found = 2;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -355,7 +364,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle
         .algo = i ? CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 : CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0,
         .memory = WORKSPACE_BYTES,
         .determinism = i ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
-        .mathType = desc->math};
+        .mathType = math_of(&conv)};
   *found = 2;
   return CUDNN_STATUS_SUCCESS;
 }

@@ -21,6 +21,7 @@ struct candidate {
   int algorithm;
   cudnnStatus_t status;
   cudnnDeterminism_t determinism;
+  cudnnMathType_t math;
 };
 
 static cudnnDataType_t data_type(enum cuda_type type) {
@@ -97,7 +98,8 @@ static int candidates_forward(cudnnHandle_t dnn, const struct conv_dnn *own, str
                                              found))
     return 0;
   for (int i = 0; i < n; i++)
-    candidates[i] = (struct candidate){(int)found[i].algo, found[i].status, found[i].determinism};
+    candidates[i] =
+        (struct candidate){(int)found[i].algo, found[i].status, found[i].determinism, found[i].mathType};
   return n;
 }
 
@@ -108,7 +110,8 @@ static int candidates_data(cudnnHandle_t dnn, const struct conv_dnn *own, struct
                                                   found))
     return 0;
   for (int i = 0; i < n; i++)
-    candidates[i] = (struct candidate){(int)found[i].algo, found[i].status, found[i].determinism};
+    candidates[i] =
+        (struct candidate){(int)found[i].algo, found[i].status, found[i].determinism, found[i].mathType};
   return n;
 }
 
@@ -119,7 +122,8 @@ static int candidates_weight(cudnnHandle_t dnn, const struct conv_dnn *own, stru
                                                     &n, found))
     return 0;
   for (int i = 0; i < n; i++)
-    candidates[i] = (struct candidate){(int)found[i].algo, found[i].status, found[i].determinism};
+    candidates[i] =
+        (struct candidate){(int)found[i].algo, found[i].status, found[i].determinism, found[i].mathType};
   return n;
 }
 
@@ -149,14 +153,25 @@ static bool is_same_bits(enum conv_pass pass, const struct candidate *candidate)
   return candidate->determinism == CUDNN_DETERMINISTIC;
 }
 
-static bool choose(cudnnHandle_t dnn, struct conv_dnn *own, bool is_fast) {
+/* An algorithm goes with the arithmetic that it was offered with: asked for by another one it may be refused
+   when it is executed. Never with less precision than the program's. */
+static bool takes_math(struct conv_dnn *own, const struct candidate *candidate, cudnnMathType_t wanted) {
+  cudnnMathType_t math = wanted == CUDNN_FMA_MATH ? wanted : candidate->math;
+  if (candidate->math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ||
+      (wanted == CUDNN_FMA_MATH && candidate->math == CUDNN_TENSOR_OP_MATH))
+    return false;
+  return cudnnSetConvolutionMathType(own->conv, math) == CUDNN_STATUS_SUCCESS;
+}
+
+static bool choose(cudnnHandle_t dnn, struct conv_dnn *own, cudnnMathType_t math, bool is_fast) {
   struct candidate candidates[ALGORITHMS_MAX];
   int n = own->pass == CONV_FORWARD ? candidates_forward(dnn, own, candidates)
           : own->pass == CONV_DATA  ? candidates_data(dnn, own, candidates)
                                     : candidates_weight(dnn, own, candidates);
   for (int i = 0; i < n; i++) {
     const struct candidate *candidate = &candidates[i];
-    if (candidate->status || (!is_fast && !is_same_bits(own->pass, candidate)))
+    if (candidate->status || (!is_fast && !is_same_bits(own->pass, candidate)) ||
+        !takes_math(own, candidate, math))
       continue;
     if (ask_workspace(dnn, own, candidate->algorithm, &own->workspace_bytes) ||
         own->workspace_bytes > WORKSPACE_MAX)
@@ -182,15 +197,15 @@ struct conv_dnn *conv_dnn_new(struct backend_program *program, enum conv_pass pa
                               const struct cuda_conv *conv, enum cuda_type type, enum cuda_layout layout) {
   const struct cuda_program_view *view = cuda_view(program);
   cudnnDataType_t data = data_type(type);
+  cudnnMathType_t math = math_type(view->options.precision, type);
   if (!fits(conv))
     return NULL;
   struct conv_dnn *own = mem_new(sizeof *own);
   own->pass = pass;
   if (!tensor_new(&own->x, conv, conv->groups * conv->group_in, conv->in, data, layout) &&
       !tensor_new(&own->y, conv, conv->groups * conv->group_out, conv->out, data, layout) &&
-      !filter_new(own, conv, data, layout) &&
-      !convolution_new(own, conv, math_type(view->options.precision, type)) &&
-      choose(view->dnn, own, view->options.is_fast))
+      !filter_new(own, conv, data, layout) && !convolution_new(own, conv, math) &&
+      choose(view->dnn, own, math, view->options.is_fast))
     return own;
   conv_dnn_free(own);
   return NULL;

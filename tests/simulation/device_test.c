@@ -296,6 +296,28 @@ static int fails_in_the_midst(void) {
                                                                                                          : 3;
 }
 
+/* Of four pages the second is pinned. */
+static int pins_a_page(void) {
+  struct world it = world_new();
+  char *bytes = aligned_alloc(4096, 4 * 4096);
+  if (!bytes || cudaHostRegister(bytes + 4096, 4096, cudaHostRegisterPortable))
+    return 2;
+  if (cudaMemcpyAsync(it.a, bytes, 4000, cudaMemcpyHostToDevice, it.stream) ||
+      cudaMemcpyAsync(it.a, bytes + 5000, 3000, cudaMemcpyHostToDevice, it.stream) ||
+      cudaStreamSynchronize(it.stream))
+    return 3;
+  if (cudaMemcpyAsync(it.a, bytes + 4000, 200, cudaMemcpyHostToDevice, it.stream) != cudaErrorInvalidValue ||
+      cudaMemcpyAsync(bytes + 8000, it.a, 200, cudaMemcpyDeviceToHost, it.stream) != cudaErrorInvalidValue)
+    return 4;
+  return cudaHostRegister(bytes + 8192, 100, 0) ||
+         cudaHostRegister(bytes + 8292, 100, 0) != cudaErrorHostMemoryAlreadyRegistered;
+}
+
+static void a_copy_of_memory_that_is_pinned_in_part_is_refused(void **state) {
+  (void)state;
+  assert_int_equal(in_child(pins_a_page, NULL, 0), 0);
+}
+
 static int fills_the_memory(void) {
   void *at;
   size_t free_bytes, total;
@@ -331,6 +353,7 @@ int main(void) {
       cmocka_unit_test(divergence_fails_the_device),
       cmocka_unit_test(wild_accesses_crash),
       cmocka_unit_test(a_captured_graph_is_replayed),
+      cmocka_unit_test(a_copy_of_memory_that_is_pinned_in_part_is_refused),
       cmocka_unit_test(failures_are_injected),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

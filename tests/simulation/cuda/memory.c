@@ -196,10 +196,20 @@ bool sim_is_pinned(const void *at, size_t size_bytes) {
   return is_within;
 }
 
+bool sim_is_partly_pinned(const void *at, size_t size_bytes) {
+  bool is_found;
+  pthread_mutex_lock(&lock);
+  is_found = pinned_find(at, size_bytes) >= 0;
+  pthread_mutex_unlock(&lock);
+  return is_found && !sim_is_pinned(at, size_bytes);
+}
+
+/* Pages are locked as a whole, and once. */
 static cudaError_t pin(void *at, size_t size, bool is_ours) {
+  uintptr_t first = (uintptr_t)at / page_bytes, last = ((uintptr_t)at + size - 1) / page_bytes;
   bool is_new;
   pthread_mutex_lock(&lock);
-  is_new = pinned_find(at, size) < 0;
+  is_new = pinned_find((const void *)(first * page_bytes), (last - first + 1) * page_bytes) < 0;
   if (is_new) {
     array_reserve((void **)&pinned, &pinned_capacity, n_pinned, sizeof *pinned);
     pinned[n_pinned++] = (struct pinned){at, size, is_ours};

@@ -116,6 +116,8 @@ void sim_memory_close(void);
 bool sim_is_device(const void *at, size_t size_bytes); /* within one allocation */
 bool sim_is_any_device(const void *at);                /* in the range of device addresses */
 bool sim_is_pinned(const void *at, size_t size_bytes);
+/* Some of it is and some is not, or it is two pinned ranges: CUDA copies neither. */
+bool sim_is_partly_pinned(const void *at, size_t size_bytes);
 
 /* runtime.c */
 int sim_devices(void);

@@ -55,8 +55,12 @@ static cudaError_t check_ends(const void *to, const void *from, size_t size, enu
   } else if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
     return cudaErrorInvalidMemcpyDirection;
   }
-  if (is_end(to, size, to_device) && is_end(from, size, from_device))
-    return cudaSuccess;
+  if (is_end(to, size, to_device) && is_end(from, size, from_device)) {
+    if (!sim_is_partly_pinned(to, size) && !sim_is_partly_pinned(from, size))
+      return cudaSuccess;
+    sim_complain("copy of %zu bytes from %p to %p: an end is pinned in part", size, from, to);
+    return cudaErrorInvalidValue;
+  }
   sim_complain("copy of %zu bytes from %p to %p: an end is not memory of the kind %d", size, from, to,
                (int)kind);
   return cudaErrorInvalidValue;

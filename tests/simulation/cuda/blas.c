@@ -212,7 +212,7 @@ struct product {
 
 static bool layout_is_valid(const struct layout *it) {
   return it->order == CUBLASLT_ORDER_COL && it->rows > 0 && it->columns > 0 && it->ld >= (int64_t)it->rows &&
-         it->rows <= INT32_MAX && it->columns <= INT32_MAX && it->batch > 0;
+         it->rows <= INT32_MAX && it->columns <= INT32_MAX && it->batch > 0 && it->batch <= 65535;
 }
 
 static bool epilogue_is_valid(const struct product *it) {

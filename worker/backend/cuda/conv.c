@@ -213,6 +213,12 @@ static bool has_small_coordinates(const struct cuda_conv *shape) {
   return shape->in_elems <= INT32_MAX && shape->out_elems <= INT32_MAX;
 }
 
+/* Our gradient of weights has a block for each partial sum at most. */
+static bool fits_grid(const struct step_conv *own) {
+  return own->dnn || own->pass != CONV_WEIGHT ||
+         cuda_conv_weight_bytes(&own->shape) / sizeof(float) <= INT32_MAX;
+}
+
 static bool prepare(struct backend_program *program, const struct node *node, enum conv_pass pass,
                     const struct cuda_conv *shape, const struct roles *roles) {
   const struct graph *graph = cuda_view(program)->graph;
@@ -224,6 +230,8 @@ static bool prepare(struct backend_program *program, const struct node *node, en
   *own = (struct step_conv){
       .pass = pass, .shape = *shape, .bias = -1, .workspace = -1, .sums = -1, .extended = -1};
   enum cuda_layout layout = choose(program, own, type, is_f32 ? CUDA_DENSE : CUDA_CHANNELS_LAST);
+  if (!fits_grid(own))
+    return false;
   enum cuda_type out_type = own->dnn ? type : CUDA_ANY_TYPE, w_type = own->dnn ? type : CUDA_F32;
   enum cuda_layout w_layout = own->dnn ? layout : CUDA_DENSE;
   struct cuda_step *step = cuda_step_new(program, node);

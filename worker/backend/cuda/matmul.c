@@ -176,6 +176,25 @@ static void batch_init(struct batch *batch, const struct shape *a, const struct 
   }
 }
 
+/* A stack that is too great becomes several, where it has a divisor. */
+static void batch_limit(struct batch *batch) {
+  int64_t part = CUDA_STACK_MAX, dim = batch->dim[0];
+  if (batch->rank == 0 || dim <= CUDA_STACK_MAX)
+    return;
+  while (dim % part != 0)
+    part--;
+  if (part == 1)
+    return;
+  for (int d = batch->rank++; d > 0; d--) {
+    batch->dim[d] = batch->dim[d - 1];
+    memcpy(batch->stride[d], batch->stride[d - 1], sizeof batch->stride[d]);
+  }
+  batch->dim[0] = part;
+  batch->dim[1] = dim / part;
+  for (int i = 0; i < 3; i++)
+    batch->stride[1][i] = batch->stride[0][i] * part;
+}
+
 static struct shape as_matrices(const struct shape *shape, bool is_right) {
   if (shape->rank > 1)
     return *shape;
@@ -216,6 +235,7 @@ static bool prepare_batches(struct backend_program *program, const struct node *
     a = (struct shape){.rank = 2, .dim = {rows, inner}};
   }
   batch_init(&batch, &a, &b);
+  batch_limit(&batch);
   struct cuda_product_shape shape = {
       .stack = batch.rank > 0 ? batch.dim[0] : 1,
       .a = cuda_matrix_dense(type, rows, inner, is_a_transposed),

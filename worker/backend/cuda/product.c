@@ -142,7 +142,7 @@ static bool is_valid(const struct cuda_product_shape *shape) {
   CHECK(shape->a.columns == shape->b.rows && shape->a.rows == shape->out.rows &&
         shape->b.columns == shape->out.columns && shape->a.type == shape->b.type && shape->stack > 0);
   CHECK(is_row_major(&shape->out));
-  if (shape->stack > INT32_MAX || (shape->out.type == CUDA_BF16 && shape->a.type != CUDA_BF16))
+  if (shape->stack > CUDA_STACK_MAX || (shape->out.type == CUDA_BF16 && shape->a.type != CUDA_BF16))
     return false;
   if (shape->epilogue == CUDA_EPILOGUE_BIAS_GELU_KEEP && shape->out.columns % 8 != 0)
     return false;

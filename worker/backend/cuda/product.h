@@ -31,6 +31,10 @@ struct cuda_product_shape {
   enum cuda_epilogue epilogue;
 };
 
+/* Of greater stacks cuBLASLt has no products: some of its kernels have the stack as a dimension of their
+ * grid. */
+enum { CUDA_STACK_MAX = 65535 };
+
 struct cuda_product_io {
   const void *a, *b;
   void *out;

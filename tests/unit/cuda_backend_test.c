@@ -473,7 +473,8 @@ int main(void) {
       cmocka_unit_test(activations_share_their_bytes),
   };
   if (!find_simulation()) {
-    printf("1..0 # SKIP there is no simulated device: CUDA's headers are missing\n");
+    printf(
+        "1..1\nok 1 - cuda_backend_test # SKIP there is no simulated device: CUDA's headers are missing\n");
     return 0;
   }
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,7 +127,7 @@ int main(void) {
       cmocka_unit_test(a_label_of_a_linear_loss_that_is_no_class_is_refused_as_ref_does),
   };
   if (!find_simulation()) {
-    printf("1..0 # SKIP there is no simulated device: CUDA's headers are missing\n");
+    printf("1..1\nok 1 - cuda_norms_test # SKIP there is no simulated device: CUDA's headers are missing\n");
     return 0;
   }
   return cmocka_run_group_tests(tests, NULL, NULL);

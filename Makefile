@@ -1,7 +1,5 @@
 # Weir. `make help` lists the targets.
 B ?= build
-SAN ?=
-V ?= 0
 CC = gcc
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson libjpeg libpng
@@ -21,8 +19,8 @@ ifneq ($(SAN),)
 endif
 Q = $(if $(filter 1,$(V)),,@)
 # Position-independent, because weir-cuda.so takes what it needs from the same library.
-CFLAGS = -std=gnu11 -O3 -g -fPIC -fno-semantic-interposition -ffp-contract=off -fno-math-errno -fno-strict-aliasing -Wall -Wextra -Wshadow \
-  -Wstrict-prototypes -Wmissing-prototypes -Werror $(SANFLAGS)
+CFLAGS = -std=gnu11 -O3 -g -fPIC -fno-semantic-interposition -ffp-contract=off -fno-math-errno -fno-strict-aliasing \
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror $(SANFLAGS)
 CPPFLAGS = -I. -I$(B)/gen -D_GNU_SOURCE
 LDFLAGS = -fopenmp $(SANFLAGS)
 LDLIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread
@@ -33,7 +31,7 @@ GEN_C = $(PROTOS:%=$(B)/gen/%.pb-c.c) $(B)/gen/onnx.pb-c.c $(B)/gen/descriptors.
 GEN_O = $(GEN_C:.c=.o)
 sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
 objects = $(patsubst %.c,$(B)/obj/%.o,$(1))
-LIBRARY_C = $(filter-out server/main.c worker/main.c client/main.c worker/backend/cuda/%,$(foreach d,common storage server worker client,$(call sources,$(d))))
+LIBRARY_C = $(filter-out %/main.c worker/backend/cuda/%,$(foreach d,common storage server worker client,$(call sources,$(d))))
 LIBRARY_O = $(call objects,$(LIBRARY_C))
 PROGRAMS = $(B)/weir $(B)/weir-server $(B)/weir-worker
 TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c tests/simulation/*_test.c)
@@ -133,8 +131,8 @@ build/venv/.done: tests/requirements.txt
 check: deps-check ## all tests, and the habits that a program can check
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(MAKE) --no-print-directory build/venv/.done
-	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) $(sort $(wildcard tests/integration/test_*.py tests/gpu/test_*.py \
-	  tests/simulation/test_*.py))
+	@WEIR_BUILD_DIR=$(B) python3 tests/run.py tests/lint.py $(sort $(TESTS)) \
+	  $(sort $(wildcard $(addsuffix /test_*.py,tests/integration tests/gpu tests/simulation)))
 
 build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"

@@ -37,8 +37,11 @@ def spans(events, category, step=None):
     return [event for event in events if event.get("cat") == category and step in (None, event["args"]["step"])]
 
 
-def overlap(a, b):
-    return a["ts"] < b["ts"] + b["dur"] and b["ts"] < a["ts"] + a["dur"]
+def leaves_early(events, step):
+    """True if a gradient of the step was on its way before the last node of its backward pass began: by the order of the
+    program, however fast a push or a node is."""
+    return min(push["ts"] for push in spans(events, "push", step)) < max(
+        node["ts"] for node in spans(events, "backward", step))
 
 
 def assert_nested(events):
@@ -57,11 +60,11 @@ def assert_nested(events):
     return rows
 
 
-def test_a_timeline_shows_every_step_and_that_pushes_overlap_the_backward_pass():
+def test_a_timeline_shows_every_step_and_that_pushes_begin_within_the_backward_pass():
     with Folder() as folder:
         weir("train", small_spec(folder, workers=2), "--workers", 2, "--threads", 1, "--out", folder.file("out"),
              "--trace", folder.file("time.line.json"))
-        overlaps = evaluations = 0
+        evaluations = 0
         for worker in (1, 2):
             events = read_timeline(folder.file(f"time.line-{worker}.json"))
             names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
@@ -73,12 +76,11 @@ def test_a_timeline_shows_every_step_and_that_pushes_overlap_the_backward_pass()
             for step in range(STEPS):
                 for category in ("train", "forward", "backward", "delivery", "push", "parked", "wait"):
                     assert spans(events, category, step), (worker, step, category)
-                overlaps += any(overlap(push, node) for push in spans(events, "push", step)
-                                for node in spans(events, "backward", step))
+                assert leaves_early(events, step), (worker, step)
             assert {(span["name"], span["args"]["index"]) for span in spans(events, "train", 0)} <= {
                 ("microbatch", index) for index in range(4)}
             assert any(span["name"].startswith("conv1") for span in spans(events, "delivery")), spans(events, "delivery")[:9]
-        assert overlaps > STEPS / 2 and evaluations == 2, (overlaps, evaluations)
+        assert evaluations == 2
 
 
 def test_names_are_escaped():

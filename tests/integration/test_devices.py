@@ -90,6 +90,17 @@ def test_a_worker_without_the_gpu_that_it_was_asked_for_says_so_and_exits():
     assert "interface 0" in refusal("cuda", fake(abi=0))
 
 
+def test_a_plugin_that_is_no_library_is_refused():
+    with Folder() as folder:
+        with open(program("weir-worker"), "rb") as file:
+            cut_off = file.read(5000)  # of a file of the same format
+        for name, content, told in (("cut", cut_off, "is cut off"), ("empty", b"", "cannot be loaded"),
+                                    ("text", b"a text\n" * 999, "cannot be loaded")):
+            done = subprocess.run([program("weir-worker"), "--device", "cuda"], capture_output=True, text=True,
+                                  check=False, env=dict(os.environ, WEIR_CUDA=folder.file(name, content)))
+            assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, (name, done)
+
+
 def test_a_device_that_is_none_is_refused():
     two = fake(devices=2)
     for device in ("gpu", "cuda:", "cuda:x", "cuda:0,", "cuda:,1", "cuda:-1", "cuda:0 ,1", "cuda:0;1", "cuda0", "cuda:1234"):

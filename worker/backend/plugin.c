@@ -2,10 +2,13 @@
 #include "worker/backend/plugin.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "build_id.h"
@@ -99,6 +102,20 @@ static const char *remedy_of(const char *text) {
   return NULL;
 }
 
+/* A library that was cut off, as by a full disk: dlopen would map what is not there and die of it. Linkers
+   put the section headers last. */
+static bool is_cut_off(const char *path) {
+  Elf64_Ehdr head;
+  struct stat file;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  bool is_elf = fd >= 0 && read(fd, &head, sizeof head) == (ssize_t)sizeof head && fstat(fd, &file) == 0 &&
+                memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
+  if (fd >= 0)
+    close(fd);
+  return is_elf && (head.e_shoff > (uint64_t)file.st_size ||
+                    (uint64_t)head.e_shnum * head.e_shentsize > (uint64_t)file.st_size - head.e_shoff);
+}
+
 /* It stays loaded: what it registered with the libraries that it loads cannot be taken back. */
 static const struct plugin *plugin_open(const char *path, struct err *err) {
   const struct plugin *plugin;
@@ -106,6 +123,10 @@ static const struct plugin *plugin_open(const char *path, struct err *err) {
   if (access(path, F_OK)) {
     err_errno(err, errno, "WEIR_CUDA names '%s'", path);
     err->code = ERR_NOT_FOUND;
+    return NULL;
+  }
+  if (is_cut_off(path)) {
+    err_set(err, ERR_UNAVAILABLE, "'%s' is cut off: install it again", path);
     return NULL;
   }
   library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -460,11 +460,45 @@ static void a_group_that_not_all_open_is_opened_by_none(void **state) {
 static void members_short_of_time_open_it_all_or_none(void **state) {
   int n_opened = 0;
   for (int i = 0; i < 60; i++) {
-    int opened = opened_of(*state, 3, 3, (const int[]){i % 7, i % 5, i % 3 + i / 6});
+    int opened = opened_of(*state, 3, 3, (const int[]){i % 7 * 4, i % 5 * 4, (i % 3 + i / 6) * 4});
     assert_true(opened == 0 || opened == 3);
     n_opened += opened == 3;
   }
   print_message("%d of 60 were opened\n", n_opened);
+}
+
+static void *open_and_abort(void *arg) {
+  struct member *m = arg;
+  struct collective_options options = member_options(m);
+  struct err err = ERR_NONE;
+  if (m->def->open(&options, &m->group, &err))
+    member_fail(m, "%s", err.text);
+  else
+    m->def->abort(m->group);
+  return NULL;
+}
+
+/* Some are told that it is open when it is aborted already. */
+static void a_group_that_one_has_opened_is_opened_by_all(void **state) {
+  enum { MEMBERS = 4, TIMES = 50 };
+  struct member all[MEMBERS];
+  pthread_t threads[MEMBERS];
+  char name[COLLECTIVE_NAME_MAX + 1];
+  for (int time = 0; time < TIMES; time++) {
+    group_name(name);
+    for (int i = 0; i < MEMBERS; i++) {
+      all[i] = (struct member){.def = *state, .rank = i, .size = MEMBERS};
+      strcpy(all[i].name, name);
+      pthread_create(&threads[i], NULL, open_and_abort, &all[i]);
+    }
+    for (int i = 0; i < MEMBERS; i++)
+      pthread_join(threads[i], NULL);
+    for (int i = 0; i < MEMBERS; i++) {
+      assert_string_equal(all[i].wrong, "");
+      assert_true(all[i].def->is_aborted(all[i].group));
+      all[i].def->close(all[i].group);
+    }
+  }
 }
 
 static bool is_asked(void *user) {
@@ -501,6 +535,7 @@ int main(int argc, char **argv) {
       GROUP_TEST(groups_that_cannot_be_are_invalid),
       GROUP_TEST(a_group_that_not_all_open_is_opened_by_none),
       GROUP_TEST(members_short_of_time_open_it_all_or_none),
+      GROUP_TEST(a_group_that_one_has_opened_is_opened_by_all),
       GROUP_TEST(opening_can_be_cancelled),
   };
   draw_values();

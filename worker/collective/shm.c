@@ -53,6 +53,24 @@ bool shm_has_anyone_left(const struct collective *c) {
   return false;
 }
 
+static void decide(struct shm_header *header, enum shm_agreement agreement) {
+  uint32_t undecided = SHM_UNDECIDED;
+  __atomic_compare_exchange_n(&header->agreement, &undecided, (uint32_t)agreement, false, __ATOMIC_SEQ_CST,
+                              __ATOMIC_SEQ_CST);
+}
+
+void shm_say_ready(struct collective *c) {
+  struct shm_header *header = c->segment.header;
+  if (__atomic_add_fetch(&header->n_ready, 1, __ATOMIC_SEQ_CST) == (uint32_t)c->size)
+    decide(header, SHM_ALL_READY);
+}
+
+enum shm_agreement shm_agreement(struct collective *c, bool gives_up) {
+  if (gives_up)
+    decide(c->segment.header, SHM_NOT_ALL);
+  return (enum shm_agreement)__atomic_load_n(&c->segment.header->agreement, __ATOMIC_SEQ_CST);
+}
+
 static void shm_close(struct collective *c) {
   if (!c)
     return;

@@ -6,6 +6,15 @@
 
 extern const struct collective_def collective_shm;
 
+/* Whether all members were ready before one gave up. Once it is decided it stays so, and each is told the
+   same, whatever becomes of the group. */
+enum shm_agreement { SHM_UNDECIDED, SHM_ALL_READY, SHM_NOT_ALL };
+
+/* Each member says so at most once. Never blocks. */
+void shm_say_ready(struct collective *meeting);
+/* What was decided; gives_up: decides against it if nothing was. Never blocks. */
+enum shm_agreement shm_agreement(struct collective *meeting, bool gives_up);
+
 /* True if a member has closed its handle. Any thread. */
 bool shm_has_anyone_left(const struct collective *meeting);
 

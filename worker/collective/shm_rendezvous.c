@@ -28,6 +28,7 @@ struct forming {
 };
 
 static int create(struct forming *forming, struct err *err);
+static int complete(struct forming *forming, struct err *err);
 static int attach(struct forming *forming, bool *is_found, struct err *err);
 static int join(struct forming *forming, bool *is_orphan, struct err *err);
 static void drop(struct forming *forming);
@@ -138,8 +139,18 @@ static void sweep_all(void) {
     closedir(folder);
 }
 
-/* All bytes are there before any is touched: a full /dev/shm is an error now, not a SIGBUS later. */
-static int reserve(struct forming *forming, struct err *err) {
+static int fail_room(struct forming *forming, const struct statvfs *room, size_t bytes, int error,
+                     struct err *err) {
+  char why[200];
+  snprintf(why, sizeof why,
+           FOLDER " has %llu kB left and the group needs %zu kB (%s): make it larger (docker run --shm-size)",
+           (unsigned long long)(room->f_bavail * room->f_frsize / 1024), bytes / 1024, strerror(error));
+  return fail(forming, ERR_NO_MEMORY, why, err);
+}
+
+/* A file without a name, which has its header alone while the group forms. That there is no room for the rest
+   is better known before anybody is waited for. */
+static int make_file(struct forming *forming, struct err *err) {
   size_t bytes = shm_layout_of(forming->options->size).total_bytes;
   struct statvfs room;
   char why[200];
@@ -148,14 +159,12 @@ static int reserve(struct forming *forming, struct err *err) {
     snprintf(why, sizeof why, "a file in " FOLDER ": %s", strerror(errno));
     return fail(forming, ERR_IO, why, err);
   }
-  if ((error = posix_fallocate(forming->fd, 0, (off_t)bytes)) == 0)
-    return 0;
   if (statvfs(FOLDER, &room))
-    room.f_bavail = room.f_frsize = 0;
-  snprintf(why, sizeof why,
-           FOLDER " has %llu kB left and the group needs %zu kB (%s): make it larger (docker run --shm-size)",
-           (unsigned long long)(room.f_bavail * room.f_frsize / 1024), bytes / 1024, strerror(error));
-  return fail(forming, ERR_NO_MEMORY, why, err);
+    room = (struct statvfs){0};
+  if (room.f_blocks && room.f_bavail * room.f_frsize < bytes)
+    return fail_room(forming, &room, bytes, ENOSPC, err);
+  error = posix_fallocate(forming->fd, 0, SHM_HEADER_BYTES);
+  return error ? fail_room(forming, &room, SHM_HEADER_BYTES, error, err) : 0;
 }
 
 static int fail_foreign(struct forming *forming, struct err *err) {
@@ -180,7 +189,7 @@ static int wait_for_name(struct forming *forming, struct err *err) {
 static int create(struct forming *forming, struct err *err) {
   char unnamed[64], why[200];
   sweep_all();
-  if (reserve(forming, err) || shm_segment_map(forming->segment, forming->fd, forming->options->size, err))
+  if (make_file(forming, err) || shm_segment_map(forming->segment, forming->fd, forming->options->size, err))
     return err->code;
   shm_segment_init(forming->segment);
   try_lock(forming->fd, LOCK_MEMBER_0);
@@ -199,7 +208,6 @@ static int create(struct forming *forming, struct err *err) {
 
 /* A file that is none of ours is refused by what it says of itself; none of its bytes is relied on. */
 static int attach(struct forming *forming, bool *is_found, struct err *err) {
-  size_t bytes = shm_layout_of(forming->options->size).total_bytes;
   struct stat status;
   *is_found = false;
   forming->fd = open(forming->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -211,39 +219,70 @@ static int attach(struct forming *forming, bool *is_found, struct err *err) {
     sweep_one(forming->path);
     return 0;
   }
-  if ((size_t)status.st_size != bytes)
-    return fail(forming, ERR_INVALID, "member 0 has opened it with another number of members", err);
+  if (status.st_size < SHM_HEADER_BYTES)
+    return fail(forming, ERR_INVALID, "what has its name in " FOLDER " is no group", err);
   if (shm_segment_map(forming->segment, forming->fd, forming->options->size, err))
     return err->code;
   if (!shm_segment_is_ours(forming->segment))
-    return fail(forming, ERR_INVALID, "what has its name in " FOLDER " is not a group of as many members",
-                err);
+    return fail(forming, ERR_INVALID,
+                "member 0 has opened it with another number of members, or in another version", err);
   *is_found = shm_state_of(forming->segment) == SHM_FORMING;
+  return 0;
+}
+
+/* Of member 0, when all are there. Nobody needs the name any more, so that what the file grows by is gone
+   with the last member, whoever dies when. All bytes are there before any is touched: a /dev/shm that is full
+   is an error now, not a SIGBUS later. */
+static int complete(struct forming *forming, struct err *err) {
+  size_t bytes = shm_layout_of(forming->options->size).total_bytes;
+  struct statvfs room;
+  int error;
+  unlink(forming->path);
+  forming->is_named = false;
+  if ((error = posix_fallocate(forming->fd, 0, (off_t)bytes)) == 0) {
+    shm_state_change(forming->segment, SHM_FORMING, SHM_FORMED);
+    return 0;
+  }
+  shm_state_change(forming->segment, SHM_FORMING, SHM_GIVEN_UP);
+  if (statvfs(FOLDER, &room))
+    room = (struct statvfs){0};
+  return fail_room(forming, &room, bytes, error, err);
+}
+
+/* Nothing is done, or the state has changed. */
+static int wait_once(struct forming *forming, bool *is_orphan, struct err *err) {
+  struct shm_header *header = forming->segment->header;
+  bool is_first = forming->options->rank == 0;
+  bool is_alone = !is_first && !is_locked(forming->fd);
+  uint32_t n_joined = __atomic_load_n(&header->n_joined, __ATOMIC_SEQ_CST);
+  struct err late;
+  char awaited[64];
+  if (is_first && n_joined == header->size)
+    return complete(forming, err);
+  snprintf(awaited, sizeof awaited, "%u members are there", n_joined);
+  if ((is_alone || check_time(forming, awaited, &late)) &&
+      shm_state_change(forming->segment, SHM_FORMING, SHM_GIVEN_UP)) {
+    *is_orphan = is_alone;
+    return is_alone ? 0 : err_set(err, late.code, "%s", late.text);
+  }
+  if (is_first)
+    shm_sleep(&header->n_joined, n_joined, WAIT_MS);
+  else
+    shm_sleep(&header->state, SHM_FORMING, WAIT_MS);
   return 0;
 }
 
 /* Waits until the group is formed or aborted. An orphan is one whose member 0 has died before that. */
 static int join(struct forming *forming, bool *is_orphan, struct err *err) {
   struct shm_header *header = forming->segment->header;
-  struct shm_member *me = &header->members[forming->options->rank];
-  if (__atomic_exchange_n(&me->has_joined, 1, __ATOMIC_SEQ_CST))
+  if (__atomic_exchange_n(&header->members[forming->options->rank].has_joined, 1, __ATOMIC_SEQ_CST))
     return fail(forming, ERR_INVALID, "this member has opened it already", err);
-  if (__atomic_add_fetch(&header->n_joined, 1, __ATOMIC_SEQ_CST) == header->size)
-    shm_state_change(forming->segment, SHM_FORMING, SHM_FORMED);
-  while (shm_state_of(forming->segment) == SHM_FORMING) {
-    bool is_alone = forming->options->rank != 0 && !is_locked(forming->fd);
-    struct err late;
-    char awaited[64];
-    snprintf(awaited, sizeof awaited, "%u members are there",
-             __atomic_load_n(&header->n_joined, __ATOMIC_RELAXED));
-    if ((is_alone || check_time(forming, awaited, &late)) &&
-        shm_state_change(forming->segment, SHM_FORMING, SHM_ABORTED)) {
-      *is_orphan = is_alone;
-      return is_alone ? 0 : err_set(err, late.code, "%s", late.text);
-    }
-    shm_sleep(&header->state, SHM_FORMING, WAIT_MS);
-  }
-  if (shm_state_of(forming->segment) == SHM_FORMED)
+  __atomic_add_fetch(&header->n_joined, 1, __ATOMIC_SEQ_CST);
+  shm_wake(&header->n_joined);
+  while (shm_state_of(forming->segment) == SHM_FORMING)
+    if (wait_once(forming, is_orphan, err))
+      return err->code;
+  if (*is_orphan || shm_state_of(forming->segment) != SHM_GIVEN_UP)
     return 0;
   return fail(forming, ERR_UNAVAILABLE, "another member has given up waiting for all", err);
 }

@@ -19,7 +19,7 @@ enum {
   RING_BYTES_MAX = 256 << 10,
 };
 
-static const char magic[24] = "weir collective shm 2";
+static const char magic[24] = "weir collective shm 3";
 
 static size_t power_of_two_below(size_t x) {
   size_t power = 1;
@@ -37,7 +37,7 @@ struct shm_layout shm_layout_of(int size) {
   size_t members = (size_t)size, pairs = members * members;
   layout.slot_bytes = least(power_of_two_below(BOARDS_BYTES / SHM_SLOTS / members), SLOT_BYTES_MAX);
   layout.ring_bytes = least(power_of_two_below(RINGS_BYTES / pairs), RING_BYTES_MAX);
-  layout.boards_at = (sizeof(struct shm_header) + 4095) / 4096 * 4096;
+  layout.boards_at = SHM_HEADER_BYTES;
   layout.rings_at = layout.boards_at + members * SHM_SLOTS * layout.slot_bytes;
   layout.total_bytes = layout.rings_at + pairs * (sizeof(struct shm_ring) + layout.ring_bytes);
   layout.total_bytes = (layout.total_bytes + 4095) / 4096 * 4096;
@@ -94,7 +94,7 @@ bool shm_state_change(struct shm_segment *segment, enum shm_state from, enum shm
                                    __ATOMIC_SEQ_CST))
     return false;
   shm_wake(&header->state);
-  for (int i = 0; i < segment->size; i++)
+  for (int i = 0; i < segment->size && from == SHM_FORMED; i++) /* before that rings may have no memory */
     shm_notify_of(segment, i);
   return true;
 }

@@ -15,7 +15,8 @@
 
 enum { SHM_LINE = 64, SHM_SLOTS = 4 };
 
-enum shm_state { SHM_FORMING, SHM_FORMED, SHM_ABORTED };
+/* GIVEN_UP: it was never formed. ABORTED: it was, even if a member has not seen it yet. */
+enum shm_state { SHM_FORMING, SHM_FORMED, SHM_ABORTED, SHM_GIVEN_UP };
 
 /* Who waits for something sleeps on the count, which changes with it. */
 struct shm_event {
@@ -43,8 +44,11 @@ struct shm_header {
   uint32_t size;
   _Alignas(SHM_LINE) uint32_t state;
   uint32_t n_joined;
+  uint32_t n_ready, agreement; /* shm_meeting.h */
   struct shm_member members[COLLECTIVE_SIZE_MAX];
 };
+
+enum { SHM_HEADER_BYTES = (sizeof(struct shm_header) + 4095) / 4096 * 4096 };
 
 /* Where things lie: follows from the group's size alone, so that nothing that the file says is relied on. */
 struct shm_layout {
@@ -60,7 +64,8 @@ struct shm_segment {
 
 struct shm_layout shm_layout_of(int size);
 
-/* Maps the open file, which has layout.total_bytes. */
+/* Maps layout.total_bytes of the open file. What it is shorter by is not to be touched before it has grown: a
+   group's file has SHM_HEADER_BYTES while the group forms, and all once it is formed. */
 int shm_segment_map(struct shm_segment *segment, int fd, int size, struct err *err);
 void shm_segment_unmap(struct shm_segment *segment);
 void shm_segment_init(struct shm_segment *segment); /* of a new, zeroed file */

@@ -103,14 +103,22 @@ static int connect(struct collective *c, const struct collective_options *option
   return 0;
 }
 
-/* Nobody has it before everybody has. */
-static int await_all(struct collective *c, uint64_t deadline_ns, struct err *err) {
-  float one = 1;
-  struct collective_call call = {.kind = COLLECTIVE_ALL_REDUCE, .in = &one, .out = &one, .elems = 1};
-  struct collective_work *work;
-  if (collective_shm.start(c->meeting, &call, &work, err))
-    return err->code;
-  return finish_meeting(c, work, deadline_ns, err);
+/* Nobody has it before everybody has. Who has it may abort it at once, which is not giving up. */
+static int await_all(struct collective *c, const struct collective_options *options, uint64_t deadline_ns,
+                     struct err *err) {
+  enum shm_agreement agreement;
+  shm_say_ready(c->meeting);
+  for (;;) {
+    bool is_cancelled = options->is_cancelled && options->is_cancelled(options->user);
+    bool gives_up = is_cancelled || nccl_is_aborted(c) || clock_now_ns() >= deadline_ns;
+    agreement = shm_agreement(c->meeting, gives_up);
+    if (agreement == SHM_ALL_READY)
+      return 0;
+    if (agreement == SHM_NOT_ALL)
+      return is_cancelled ? err_set(err, ERR_CANCELLED, "opening it was cancelled")
+                          : err_set(err, ERR_UNAVAILABLE, "another member has given up, or is late");
+    pause_a_little();
+  }
 }
 
 int nccl_open(const struct collective_options *options, struct collective **out, struct err *err) {
@@ -125,7 +133,7 @@ int nccl_open(const struct collective_options *options, struct collective **out,
     free(c);
     return err->code;
   }
-  if (connect(c, options, deadline_ns, err) || await_all(c, deadline_ns, err)) {
+  if (connect(c, options, deadline_ns, err) || await_all(c, options, deadline_ns, err)) {
     collective_shm.abort(c->meeting);
     if (c->fault.code)
       *err = c->fault;

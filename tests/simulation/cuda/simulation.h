@@ -5,7 +5,8 @@
    It shows that our side is right: arguments and shapes, order between streams, lives of buffers, barriers,
    what is legal while a graph is captured, what happens when a device fails. It does not show speed, NVIDIA's
    own numbers, races between blocks or warps that no barrier orders, reads of device memory beyond an
-   allocation by less than a page, or the resource limits of a GPU (registers, shared memory).
+   allocation by less than a page, or the resource limits of a GPU
+   (registers, shared memory: tests/gpu/test_kernels.py).
 
    Environment: WEIR_SIMULATED_DEVICES=N (1), WEIR_SIMULATED_MEMORY=bytes of each (16 GiB),
    WEIR_SIMULATED_SEED=N (1) of every order that CUDA leaves open, WEIR_SIMULATED_FAIL=N: the N-th kernel or

@@ -7,7 +7,7 @@ SIMULATION_O = $(call objects,$(wildcard tests/simulation/cuda/*.c))
 SIMULATED_O = $(call objects,$(wildcard worker/backend/cuda/*.c)) \
   $(patsubst %,$(B)/obj/simulation/%.o,$(wildcard worker/backend/cuda/*.cu))
 SIMULATION_CXXFLAGS = -std=gnu++17 -O2 -g -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing \
-  -fno-exceptions -fno-rtti -Wall -Wextra -Werror $(SANFLAGS) -include tests/simulation/cuda/device_simulation.h
+  -fno-exceptions -fno-rtti -Wall -Wextra -Werror -Wno-unknown-pragmas $(SANFLAGS) -include tests/simulation/cuda/device_simulation.h
 
 $(B)/obj/tests/simulation/cuda/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 

@@ -21,10 +21,11 @@ cuda-compiler:
 	"nor in $(CUDA_HOME)/bin; set CUDA_HOME, or CUDA=0 to do without" >&2; exit 1; }
 .PHONY: cuda-compiler
 
+# What ptxas says of each kernel lies beside its object, for tests/gpu/test_kernels.py.
 $(B)/obj/%.cu.o: %.cu | $(B)/gen/.done
 	@echo "  NVCC  $<"
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) $(NVCCFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(NVCC) $(NVCCFLAGS) -Xptxas -v -MMD -MP -c -o $@ $< 2>$(@:o=ptxas) || { cat $(@:o=ptxas) >&2; exit 1; }
 
 $(B)/weir-cuda.so: $(CUDA_O) $(B)/libweir.a
 	@echo "  LD    $@"

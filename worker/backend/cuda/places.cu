@@ -100,9 +100,11 @@ static __global__ void count_kernel(const uint32_t *keys, int64_t n, int shift, 
   counts[(int64_t)threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
 }
 
+enum { SUM_THREADS = 1024 };
+
 /* Each count becomes the sum of those before it. One block; its threads take neighbouring parts. */
-static __global__ void sum_counts_kernel(uint32_t *counts, int64_t n) {
-  __shared__ uint32_t sums[1024];
+static __global__ void __launch_bounds__(SUM_THREADS) sum_counts_kernel(uint32_t *counts, int64_t n) {
+  __shared__ uint32_t sums[SUM_THREADS];
   int64_t part = (n + blockDim.x - 1) / blockDim.x, begin = part * threadIdx.x;
   int64_t end = begin + part < n ? begin + part : n;
   uint32_t sum = 0;
@@ -153,7 +155,7 @@ void cuda_sort_launch(const struct cuda_places *places, const struct cuda_sortin
     int shift = pass * SORT_DIGIT_BITS;
     CUDA_LAUNCH(count_kernel, blocks, SORT_BLOCK, stream, (const uint32_t *)sorting->keys[from], n, shift,
                 sorting->counts);
-    CUDA_LAUNCH(sum_counts_kernel, 1, 1024, stream, sorting->counts, SORT_DIGITS * blocks);
+    CUDA_LAUNCH(sum_counts_kernel, 1, SUM_THREADS, stream, sorting->counts, SORT_DIGITS * blocks);
     CUDA_LAUNCH(place_kernel, blocks, SORT_BLOCK, stream, (const uint32_t *)sorting->keys[from],
                 (const uint32_t *)sorting->rows[from], n, shift, (const uint32_t *)sorting->counts,
                 sorting->keys[!from], sorting->rows[!from]);

@@ -69,6 +69,7 @@ static __global__ void spread_kernel(struct cuda_spread s) {
   int64_t n = s.rows.rows * s.rows.n, block = (int64_t)CUDA_BATCH * CUDA_THREADS;
   for (int64_t first = blockIdx.x * block + threadIdx.x; first < n; first += gridDim.x * block) {
     uint32_t x[CUDA_BATCH] = {0}, dy[CUDA_BATCH] = {0};
+#pragma unroll /* else x and dy are indexed as they run, and lie in memory */
     for (int i = 0; i < CUDA_BATCH; i++) {
       int64_t at = min(first + (int64_t)i * CUDA_THREADS, n - 1);
       if (s.x.data)
@@ -76,6 +77,7 @@ static __global__ void spread_kernel(struct cuda_spread s) {
       if (s.dy.data)
         dy[i] = cuda_load_bits(&s.dy, at);
     }
+#pragma unroll
     for (int i = 0; i < CUDA_BATCH; i++) {
       int64_t at = first + (int64_t)i * CUDA_THREADS;
       if (at < n)

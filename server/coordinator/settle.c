@@ -87,6 +87,7 @@ void coordinator_settle(struct coordinator *coordinator) {
       take_workers(coordinator, run);
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
+      coordinator_regroup_when_due(coordinator, run);
       coordinator_send_view(coordinator, run);
       coordinator_finish_when_complete(coordinator, run);
       coordinator_pause_when_idle(coordinator, run);

@@ -115,8 +115,10 @@ struct run {
   char *refusal; /* the newest one; NULL before */
 
   uint64_t view;
-  uint32_t groups_seen; /* the highest number of a group */
-  bool are_workers_new; /* since the newest view */
+  uint32_t groups_seen;      /* the highest number of a group */
+  bool are_workers_new;      /* since the newest view */
+  uint64_t regroup_ms;       /* when groups that failed are tried again; 0: none is to be */
+  uint64_t regroup_pause_ms; /* how long the newest wait for that was */
   bool is_view_due, is_info_due, is_save_due;
   uint64_t step; /* the newest complete version */
   double loss;
@@ -233,6 +235,8 @@ void coordinator_group_failed(struct coordinator *coordinator, struct member *me
                               const Weir__GroupFailed *failed);
 /* A view is due, and groups that failed may be tried again. */
 void coordinator_workers_changed(struct run *run);
+/* Groups that failed are tried again after a while, too: what kept them from meeting may have passed. */
+void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run);
 
 /* recover.c */
 void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,

@@ -6,7 +6,8 @@
 #include "common/text.h"
 #include "server/coordinator/state.h"
 
-enum { GROUP_FAILURES_MAX = 2, MESSAGE_MAX = 200 };
+/* Workers whose groups failed so often go alone, for REGROUP_MS, then twice as long each time. */
+enum { GROUP_FAILURES_MAX = 2, REGROUP_MS = 60000, REGROUP_MS_MAX = 16 * REGROUP_MS, MESSAGE_MAX = 200 };
 
 static struct member **ready_workers(const struct coordinator *coordinator, const struct run *run, int *n);
 static void share_work(const struct coordinator *coordinator, const struct run *run,
@@ -18,6 +19,27 @@ void coordinator_workers_changed(struct run *run) {
   run->is_view_due = run->are_workers_new = true;
 }
 
+void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run) {
+  if (!run->regroup_ms || coordinator->now_ms < run->regroup_ms)
+    return;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run == run && member->group_failures >= GROUP_FAILURES_MAX)
+      member->group_failures = GROUP_FAILURES_MAX - 1; /* one more try */
+  }
+  run->regroup_ms = 0;
+  run->is_view_due = true;
+}
+
+/* Several groups that fail together wait together. */
+static void regroup_later(const struct coordinator *coordinator, struct run *run) {
+  uint64_t pause_ms = run->regroup_pause_ms ? 2 * run->regroup_pause_ms : REGROUP_MS;
+  if (run->regroup_ms)
+    return;
+  run->regroup_pause_ms = pause_ms < REGROUP_MS_MAX ? pause_ms : REGROUP_MS_MAX;
+  run->regroup_ms = coordinator->now_ms + run->regroup_pause_ms;
+}
+
 void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   struct member **workers;
   int n;
@@ -26,6 +48,8 @@ void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   workers = ready_workers(coordinator, run, &n);
   for (int i = 0; i < n && run->are_workers_new; i++)
     workers[i]->group_failures = 0;
+  if (run->are_workers_new)
+    run->regroup_ms = run->regroup_pause_ms = 0;
   run->is_view_due = run->are_workers_new = false;
   run->is_info_due = true;
   run->view++;
@@ -118,7 +142,8 @@ void coordinator_group_failed(struct coordinator *coordinator, struct member *me
     if (other->run != run || other->group.number != number)
       continue;
     other->group = (struct grouping){0};
-    other->group_failures++;
+    if (++other->group_failures >= GROUP_FAILURES_MAX)
+      regroup_later(coordinator, run);
   }
   run->is_view_due = true;
 }

@@ -109,6 +109,39 @@ static void groups_that_failed_are_tried_again_when_the_workers_change(void **st
   assert_true(f->told[W1].group && f->told[W1].group == f->told[W3].group);
 }
 
+/* Time goes by, and nobody is silent. */
+static void stay(struct fixture *f, uint64_t ms) {
+  for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms;) {
+    passes(f, end_ms - f->now_ms < 1000 ? end_ms - f->now_ms : 1000);
+    for (uint64_t key = S1; key <= W4; key++)
+      beat(f, key);
+  }
+}
+
+static void groups_that_failed_are_tried_again_after_ever_longer_pauses(void **state) {
+  struct fixture *f = *state;
+  uint32_t others;
+  start_run(f, "shm");
+  others = f->told[W2].group;
+  says_group_failed(f, W1, f->told[W1].group);
+  for (uint64_t pause_ms = 60000; pause_ms <= 240000; pause_ms *= 2) {
+    uint32_t failed = f->told[W1].group;
+    says_group_failed(f, W1, failed);
+    assert_int_equal(f->told[W1].group, 0);
+    stay(f, pause_ms - 1000);
+    assert_int_equal(f->told[W1].group, 0);
+    stay(f, 2000);
+    assert_true(f->told[W1].group > failed && f->told[W1].group == f->told[W3].group);
+    assert_int_equal(f->told[W2].group, others); /* is not disturbed */
+  }
+  leave(f, W4);
+  says_group_failed(f, W1, f->told[W1].group);
+  says_group_failed(f, W1, f->told[W1].group);
+  assert_int_equal(f->told[W1].group, 0);
+  stay(f, 61000);
+  assert_true(f->told[W1].group && f->told[W1].group == f->told[W3].group);
+}
+
 static void news_of_a_group_of_another_epoch_or_incarnation_is_ignored(void **state) {
   struct fixture *f = *state;
   uint32_t group;
@@ -134,6 +167,7 @@ int main(void) {
       TEST(a_worker_that_knows_no_node_goes_alone),
       TEST(a_group_that_failed_gets_another_number_and_then_none),
       TEST(groups_that_failed_are_tried_again_when_the_workers_change),
+      TEST(groups_that_failed_are_tried_again_after_ever_longer_pauses),
       TEST(news_of_a_group_of_another_epoch_or_incarnation_is_ignored),
   };
 #undef TEST

@@ -24,7 +24,7 @@ static const unsigned transitions[] = {
     [WEIR__RUN_STATE__DONE] = 0,
     [WEIR__RUN_STATE__FAILED] = TO(QUEUED) | TO(DONE), /* resumed; DONE: its last version is there */
     [WEIR__RUN_STATE__CANCELLED] = TO(QUEUED) | TO(DONE),
-    [WEIR__RUN_STATE__PAUSED] = TO(QUEUED) | TO(FAILED) | TO(CANCELLED),
+    [WEIR__RUN_STATE__PAUSED] = TO(QUEUED) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
 };
 #undef TO
 

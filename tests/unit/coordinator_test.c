@@ -178,6 +178,18 @@ static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) 
   assert_state(f, "eval-000002", WEIR__RUN_STATE__QUEUED); /* the other's only worker is not taken */
 }
 
+static void a_run_of_no_steps_that_was_paused_when_all_was_known_is_done_when_resumed(void **state) {
+  struct fixture *f = *state;
+  begin_evaluation_alone(f);
+  reports_eval(f, S1, RUN, 0);
+  pauses(f, RUN);
+  leave(f, S1); /* it has not said that it is complete */
+  passes(f, GRACE_MS + 200);
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  resumes(f, RUN, 0);
+  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
+}
+
 static void a_run_of_no_steps_that_loses_a_server_is_evaluated_anew(void **state) {
   struct fixture *f = *state;
   begin_evaluation_alone(f);
@@ -528,6 +540,7 @@ int main(void) {
       TEST(events_are_numbered_and_end_with_done),
       TEST(the_last_evaluation_is_awaited),
       TEST(a_run_of_no_steps_is_done_when_it_was_evaluated),
+      TEST(a_run_of_no_steps_that_was_paused_when_all_was_known_is_done_when_resumed),
       TEST(a_run_of_no_steps_that_loses_a_server_is_evaluated_anew),
       TEST(a_run_with_several_workers_lends_one_to_an_evaluation),
       TEST(a_lost_worker_leaves_its_work_to_the_others),

@@ -32,8 +32,9 @@ struct backend_piece {
 /* One execution. */
 struct backend_run {
   const void *const *inputs;   /* of graph->inputs in order: dense host bytes */
-  const float *const *weights; /* of each initializer: weights[value], host f32, instead of the graph's own
-                                  data; NULL entries (or weights == NULL): the graph's own data */
+  const float *const *weights; /* of each initializer: weights[value], f32, instead of the graph's own data;
+                                  NULL entries (or weights == NULL): the graph's own data. In host memory, or
+                                  in that of any device of the backend's */
   uint64_t weights_version;    /* the same number: the same bytes as in the execution before; 0: unknown */
   struct op_context context;
   /* Called as soon as value `watched[i]` is computed, in node order; data is dense f32, good until it

@@ -10,7 +10,8 @@
 
    Environment: WEIR_SIMULATED_DEVICES=N (1), WEIR_SIMULATED_MEMORY=bytes of each (16 GiB),
    WEIR_SIMULATED_SEED=N (1) of every order that CUDA leaves open, WEIR_SIMULATED_FAIL=N: the N-th kernel or
-   copy of the process makes its device fail for good, WEIR_SIMULATED_DRIVER=none|old. */
+   copy of the process makes its device fail for good, WEIR_SIMULATED_DRIVER=none|old,
+   WEIR_SIMULATED_TELL=1: the process says at its end what it has copied. */
 #ifndef WEIR_TESTS_SIMULATION_CUDA_SIMULATION_H
 #define WEIR_TESTS_SIMULATION_CUDA_SIMULATION_H
 
@@ -119,6 +120,10 @@ bool sim_is_any_device(const void *at);                /* in the range of device
 bool sim_is_pinned(const void *at, size_t size_bytes);
 /* Some of it is and some is not, or it is two pinned ranges: CUDA copies neither. */
 bool sim_is_partly_pinned(const void *at, size_t size_bytes);
+
+/* transfer.c: copies that were done, and their bytes: from host memory, to it, and among devices. */
+enum sim_direction { SIM_UP, SIM_DOWN, SIM_WITHIN, SIM_DIRECTIONS };
+uint64_t sim_copied(enum sim_direction direction, uint64_t *size_bytes);
 
 /* runtime.c */
 int sim_devices(void);

@@ -31,4 +31,4 @@ $(B)/tests/simulation/%_test: $(B)/obj/tests/simulation/%_test.o $(if $(SIMULATI
 $(B)/obj/tests/simulation/%.o: CPPFLAGS += $(if $(SIMULATION),-DWEIR_SIMULATION -isystem $(CUDA_HOME)/include)
 
 # What runs on it, of one build with it.
-$(B)/tests/unit/cuda_backend_test: | $(SIMULATION)
+$(patsubst %.c,$(B)/%,$(wildcard tests/unit/cuda_*_test.c)): | $(SIMULATION)

@@ -3,6 +3,7 @@
    synchronization rules have it. */
 #include "tests/simulation/cuda/simulation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +18,35 @@ struct copy_op {
   size_t size;
 };
 
+static atomic_uint_least64_t copies[SIM_DIRECTIONS], copied_bytes[SIM_DIRECTIONS];
+
+uint64_t sim_copied(enum sim_direction direction, uint64_t *size_bytes) {
+  *size_bytes = copied_bytes[direction];
+  return copies[direction];
+}
+
+/* Of a process that asks for it, when it ends. */
+__attribute__((destructor)) static void tell_copied(void) {
+  static const char *const names[] = {"up", "down", "within"};
+  if (sim_setting("WEIR_SIMULATED_TELL", 0))
+    for (int d = 0; d < SIM_DIRECTIONS; d++)
+      fprintf(stderr, "simulated device: %llu copies %s of %llu bytes\n", (unsigned long long)copies[d],
+              names[d], (unsigned long long)copied_bytes[d]);
+}
+
+static void count(const struct copy_op *copy) {
+  enum sim_direction direction = !sim_is_any_device(copy->from) ? SIM_UP
+                                 : !sim_is_any_device(copy->to) ? SIM_DOWN
+                                                                : SIM_WITHIN;
+  copies[direction]++;
+  copied_bytes[direction] += copy->size;
+}
+
 static enum sim_progress copy_run(struct sim_op *op, void **state, int device) {
   struct copy_op *copy = (struct copy_op *)op;
   (void)state, (void)device;
+  if (copy->from)
+    count(copy);
   if (copy->from)
     memmove(copy->to, copy->from, copy->size);
   else

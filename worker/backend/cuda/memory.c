@@ -37,13 +37,35 @@ static struct memory_span span_of(const struct backend_program *program, const s
   return span;
 }
 
+/* Copied from outside, not made from another. */
+static bool is_weight(const struct backend_program *program, int b) {
+  const struct cuda_buffer *buffer = &program->buffers[b];
+  return buffer->root == b && buffer->place == PLACE_KEPT && buffer->source < 0;
+}
+
+/* Side by side in the graph's order: parameters, which lie so where they come from, go up in one copy where
+   alignment leaves no gap. Returns their bytes. at: where they go; NULL: that is not known yet. */
+static size_t weights_lay_out(struct backend_program *program, char *at) {
+  size_t size = 0;
+  for (int v = 0; v < program->graph->n_values; v++) {
+    int b = program->values[v].buffer;
+    if (b < 0 || !is_weight(program, b))
+      continue;
+    if (at)
+      program->buffers[b].data = at + size;
+    size += rounded_up(program->buffers[b].size_bytes);
+  }
+  return size;
+}
+
 static int block_allocate(struct backend_program *program, struct err *err) {
-  struct memory_span *spans = mem_new(((size_t)program->n_buffers + 1) * sizeof *spans);
+  struct memory_span *spans = mem_new(((size_t)program->n_buffers + 1) * sizeof *spans), *weights = spans;
   int *owners = mem_new(((size_t)program->n_buffers + 1) * sizeof *owners);
-  int n = 0, code = ERR_OK;
+  int n = 1, code = ERR_OK;
+  *weights = (struct memory_span){.size_bytes = weights_lay_out(program, NULL), .last = program->n_steps};
   for (int b = 0; b < program->n_buffers; b++) {
     const struct cuda_buffer *root = &program->buffers[b];
-    if (root->root != b || (root->place == PLACE_PLANNED && root->first < 0))
+    if (root->root != b || is_weight(program, b) || (root->place == PLACE_PLANNED && root->first < 0))
       continue;
     owners[n] = b;
     spans[n++] = span_of(program, root);
@@ -51,7 +73,9 @@ static int block_allocate(struct backend_program *program, struct err *err) {
   program->block_bytes = memory_plan(spans, n);
   if (program->block_bytes > 0)
     code = cuda_memory_new(program->block_bytes, "one execution", &program->block, err);
-  for (int i = 0; i < n && !code; i++)
+  if (program->block)
+    weights_lay_out(program, (char *)program->block + weights->offset);
+  for (int i = 1; i < n && !code; i++)
     program->buffers[owners[i]].data = (char *)program->block + spans[i].offset;
   free(spans);
   free(owners);

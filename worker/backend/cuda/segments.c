@@ -44,6 +44,11 @@ static size_t find_fresh(struct cutter *cutter, const struct cuda_step *step) {
   return bytes;
 }
 
+static int compare_values(const void *a, const void *b) {
+  int x = *(const int *)a, y = *(const int *)b;
+  return (x > y) - (x < y);
+}
+
 static void segment_end(struct cutter *cutter, int at) {
   struct backend_program *program = cutter->program;
   struct cuda_segment *segment = &cutter->segment;
@@ -51,6 +56,8 @@ static void segment_end(struct cutter *cutter, int at) {
   if (segment->begin == at)
     return;
   segment->end = at;
+  if (segment->n_weights > 1) /* as they lie in memory */
+    qsort(segment->weights, (size_t)segment->n_weights, sizeof *segment->weights, compare_values);
   array_reserve((void **)&program->segments, &program->segments_capacity, program->n_segments,
                 sizeof *segment);
   program->segments[program->n_segments++] = *segment;

@@ -5,7 +5,7 @@ static int copy_up(struct backend_program *program, void *to, const void *from, 
                    struct err *err) {
   if (size_bytes == 0)
     return ERR_OK;
-  return cuda_check(NULL, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, program->up),
+  return cuda_check(NULL, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, program->up),
                     "copy to the device", err);
 }
 
@@ -38,45 +38,82 @@ static bool is_fresh(const struct cuda_buffer *buffer, const void *data, const v
          buffer->filled_version == run->weights_version;
 }
 
-static int fill(struct backend_program *program, struct cuda_buffer *buffer, const void *data,
-                struct err *err) {
-  int code = copy_up(program, buffer->data, data, buffer->size_bytes, err);
-  for (int c = buffer->conversions; c >= 0 && !code; c = program->conversions[c].next) {
-    const struct cuda_step *step = program->conversions[c].step;
-    code = step->enqueue(program, step, program->up, err);
+/* Weights of a segment that go up in one copy: they lie side by side where they come from, and where they go.
+ */
+struct weights_copy {
+  const char *from;
+  char *to;
+  size_t size_bytes;
+  int first, n; /* of the segment's weights; n 0: none yet */
+};
+
+static bool adjoins(const struct weights_copy *copy, int at, const void *data,
+                    const struct cuda_buffer *buffer) {
+  return copy->n > 0 && copy->first + copy->n == at && copy->from + copy->size_bytes == data &&
+         copy->to + copy->size_bytes == buffer->data;
+}
+
+/* And makes what is made of them. */
+static int copy_end(struct backend_program *program, const struct cuda_segment *segment,
+                    const struct backend_run *run, struct weights_copy *copy, struct err *err) {
+  const char *from = copy->from;
+  int code = copy_up(program, copy->to, from, copy->size_bytes, err);
+  for (int w = copy->first; w < copy->first + copy->n && !code; w++) {
+    struct cuda_buffer *buffer = &program->buffers[program->values[segment->weights[w]].buffer];
+    for (int c = buffer->conversions; c >= 0 && !code; c = program->conversions[c].next) {
+      const struct cuda_step *step = program->conversions[c].step;
+      code = step->enqueue(program, step, program->up, err);
+    }
+    if (!code)
+      buffer->filled_from = from;
+    buffer->filled_version = run->weights_version;
+    from += buffer->size_bytes;
   }
+  *copy = (struct weights_copy){0};
   return code;
 }
 
-/* Of a value that the segment is the first to read. *is_begun: a copy of the segment's was enqueued. */
-static int upload_value(struct backend_program *program, const struct cuda_segment *segment, int value,
-                        const struct backend_run *run, bool *is_begun, struct err *err) {
-  const void *own = program->graph->values[value].data, *data = own;
-  int b = program->values[value].buffer;
-  if (run->weights && run->weights[value]) {
-    if (run->before_weight)
-      run->before_weight(run->user, value);
-    data = run->weights[value];
-  }
-  if (b < 0 || is_fresh(&program->buffers[b], data, own, run))
-    return ERR_OK;
-  if (!*is_begun)
-    cuda_timeline_mark(program, segment, CUDA_MARK_UP);
-  *is_begun = true;
-  program->buffers[b].filled_from = NULL;
-  if (fill(program, &program->buffers[b], data, err))
+/* Of the segment's weight `at`: goes with the copy that is being gathered, or begins another one. */
+static int upload_value(struct backend_program *program, const struct cuda_segment *segment, int at,
+                        const struct backend_run *run, struct weights_copy *copy, struct err *err) {
+  int value = segment->weights[at], b = program->values[value].buffer;
+  bool is_given = run->weights && run->weights[value];
+  const void *own = program->graph->values[value].data, *data = is_given ? run->weights[value] : own;
+  struct cuda_buffer *buffer = b < 0 ? NULL : &program->buffers[b];
+  bool is_needed = buffer && !is_fresh(buffer, data, own, run);
+  if (is_needed && !adjoins(copy, at, data, buffer) && copy_end(program, segment, run, copy, err))
     return err->code;
-  program->buffers[b].filled_from = data;
-  program->buffers[b].filled_version = run->weights_version;
+  if (is_given && run->before_weight)
+    run->before_weight(run->user, value);
+  if (!is_needed)
+    return ERR_OK;
+  if (copy->n == 0)
+    *copy = (struct weights_copy){.from = data, .to = buffer->data, .first = at};
+  copy->n++;
+  copy->size_bytes += buffer->size_bytes;
+  buffer->filled_from = NULL;
   return ERR_OK;
+}
+
+/* *is_begun: a copy of the segment's was enqueued. */
+static int upload_values(struct backend_program *program, const struct cuda_segment *segment,
+                         const struct backend_run *run, bool *is_begun, struct err *err) {
+  struct weights_copy copy = {0};
+  for (int w = 0; w < segment->n_weights; w++) {
+    if (upload_value(program, segment, w, run, &copy, err))
+      return err->code;
+    if (copy.n > 0 && !*is_begun)
+      cuda_timeline_mark(program, segment, CUDA_MARK_UP);
+    *is_begun |= copy.n > 0;
+  }
+  return copy_end(program, segment, run, &copy, err);
 }
 
 int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment,
                         const struct backend_run *run, struct err *err) {
   bool is_begun = segment == program->segments; /* inputs come before the first */
-  for (int w = 0; w < segment->n_weights; w++)
-    if (upload_value(program, segment, segment->weights[w], run, &is_begun, err))
-      return err->code;
+  if (upload_values(program, segment, run, &is_begun, err))
+    return err->code;
   if (run->is_cancelled && run->is_cancelled(run->user))
     return err_set(err, ERR_CANCELLED, "the execution was cancelled");
   if (!is_begun)

@@ -19,8 +19,8 @@ enum trace_row {
   TRACE_DOWN,    /* GPU: copies from the device */
 };
 
-/* Starts tracing into a new file (an old one is replaced). Once in a process, before any other thread is
-   started. Errors: IO. */
+/* Starts tracing into a new file (an old one is kept as PATH.1, PATH.2, ...). Once in a process, before any
+   other thread is started. Errors: IO. */
 int trace_open(const char *path, struct err *err);
 /* Writes what is left and completes the file, which a viewer also reads while it is cut off. */
 void trace_close(void);

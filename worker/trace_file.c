@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/log.h"
 #include "common/memory.h"
 
-enum { LANES_MAX = 4096, LANES_FIRST = 100000, ESCAPED_SIZE = 6 * TRACE_NAME_SIZE };
+enum { KEPT_MAX = 99, LANES_MAX = 4096, LANES_FIRST = 100000, ESCAPED_SIZE = 6 * TRACE_NAME_SIZE };
 
 /* Rows of one kind that all threads share; lane l is row LANES_FIRST * kind + l. */
 struct lanes {
@@ -34,15 +35,17 @@ static const char *const lane_names[] = {[TRACE_SENDS] = "sending",
                                          [TRACE_UP] = "copies to GPU",
                                          [TRACE_DOWN] = "copies from GPU"};
 
+static void keep_former(const char *path);
 static void write_name(struct trace_file *file, const char *what, int row, const char *name);
 static int lane_take(struct trace_file *file, const struct trace_record *span);
 static const char *escape(const char *text, char *out);
 
 struct trace_file *trace_file_open(const char *path, struct err *err) {
-  FILE *stream = fopen(path, "we");
+  FILE *stream;
   struct trace_file *file;
   char name[TRACE_NAME_SIZE];
-  if (!stream) {
+  keep_former(path);
+  if (!(stream = fopen(path, "we"))) {
     err_errno(err, errno, "cannot write the timeline '%s'", path);
     return NULL;
   }
@@ -53,6 +56,22 @@ struct trace_file *trace_file_open(const char *path, struct err *err) {
   snprintf(name, sizeof name, "weir-worker %d", (int)getpid());
   write_name(file, "process_name", 0, name);
   return file;
+}
+
+/* What a worker did before it died is wanted most when it has been started again. */
+static void keep_former(const char *path) {
+  struct stat former;
+  if (stat(path, &former) || !S_ISREG(former.st_mode) || former.st_size == 0)
+    return;
+  for (int n = 1; n <= KEPT_MAX; n++) {
+    char *kept = mem_printf("%s.%d", path, n);
+    bool is_free = n == KEPT_MAX || access(kept, F_OK);
+    if (is_free && rename(path, kept) == 0)
+      log_event(LOG_INFO, "worker", "trace_kept", "file=\"%s\"", kept);
+    free(kept);
+    if (is_free)
+      return;
+  }
 }
 
 void trace_file_row(struct trace_file *file, int row, const char *name) {

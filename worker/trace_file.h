@@ -16,7 +16,8 @@ struct trace_record {
 
 struct trace_file;
 
-/* Errors (NULL): IO. */
+/* A new file. What has the path becomes PATH.1, or the first number that is free, of 99. Errors (NULL): IO.
+ */
 struct trace_file *trace_file_open(const char *path, struct err *err);
 
 /* A thread's row, before the first span on it. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/memory.h"
 #include "worker/trace_file.h"
 
 enum { THREADS = 4, SPANS = 10000 };
@@ -19,7 +20,9 @@ static char path[] = "/tmp/weir-trace-XXXXXX";
 
 static struct trace_file *open_file(void) {
   struct err err = ERR_NONE;
-  struct trace_file *file = trace_file_open(path, &err);
+  struct trace_file *file;
+  unlink(path);
+  file = trace_file_open(path, &err);
   assert_non_null(file);
   return file;
 }
@@ -105,6 +108,33 @@ static void spans_that_overlap_on_a_shared_row_get_lanes(void **state) {
   assert_int_equal(lines_with("thread_name"), 3);
 }
 
+/* A worker that died, and died again. */
+static void files_of_before_are_kept(void **state) {
+  struct err err = ERR_NONE;
+  struct trace_file *file;
+  char *kept[] = {mem_printf("%s.1", path), mem_printf("%s.2", path), mem_printf("%s.3", path)};
+  (void)state;
+  trace_file_close(open_file());
+  for (int i = 0; i < 2; i++) {
+    char name[] = {(char)('a' + i), '\0'};
+    struct trace_record span = span_of(TRACE_THREAD, name, 1, 2);
+    assert_non_null(file = trace_file_open(path, &err));
+    trace_file_span(file, 1, &span);
+    trace_file_close(file);
+  }
+  assert_int_equal(lines_with("\"b\""), 1);
+  assert_int_equal(rename(kept[1], path), 0);
+  assert_int_equal(lines_with("\"a\""), 1);
+  assert_int_equal(unlink(kept[0]), 0);
+  assert_int_equal(access(kept[2], F_OK), -1);
+  assert_int_equal(truncate(path, 0), 0);
+  assert_non_null(file = trace_file_open(path, &err)); /* what is empty is not worth it */
+  trace_file_close(file);
+  assert_int_equal(access(kept[0], F_OK), -1);
+  for (int i = 0; i < 3; i++)
+    free(kept[i]);
+}
+
 static void nothing_is_traced_before_it_is_asked_for(void **state) {
   (void)state;
   assert_false(trace_is_on());
@@ -126,6 +156,7 @@ static void threads_that_are_faster_than_the_writer_lose_nothing(void **state) {
   pthread_t threads[THREADS];
   struct err err = ERR_NONE;
   (void)state;
+  unlink(path);
   assert_int_equal(trace_open(path, &err), 0);
   assert_true(trace_is_on());
   for (int again = 0; again < 2; again++) { /* threads go on where those of their name have ended */
@@ -189,6 +220,7 @@ int main(void) {
       cmocka_unit_test(names_become_json_strings),
       cmocka_unit_test(times_are_microseconds_and_an_index_is_shown_where_there_is_one),
       cmocka_unit_test(spans_that_overlap_on_a_shared_row_get_lanes),
+      cmocka_unit_test(files_of_before_are_kept),
       cmocka_unit_test(nothing_is_traced_before_it_is_asked_for),
       cmocka_unit_test(threads_that_are_faster_than_the_writer_lose_nothing),
       cmocka_unit_test(a_plugin_hands_on_what_it_is_told),

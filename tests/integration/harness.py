@@ -20,6 +20,7 @@ BUILD = os.path.join(ROOT, os.environ.get("WEIR_BUILD_DIR", "build"))
 PEER_PYTHON = os.environ.get("WEIR_PEER_PYTHON", os.path.join(ROOT, "build", "venv", "bin", "python"))
 # What the machine has is not what most tests are about; those that are name a device.
 DEVICE = os.environ.setdefault("WEIR_DEVICE", "cpu")
+SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 DATA = "/usr/share/datasets/fashion-mnist"
 # Sanitizers and busy machines make everything slower; no test passes because of a time.
 PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "120"))
@@ -51,6 +52,23 @@ def skip_unless_gpu():
     for line in done.stdout.splitlines():
         if "# SKIP" in line:
             raise Skip(line.split("# SKIP", 1)[1].strip())
+
+
+def made_up_gpus(library, prefix, settings):
+    """An environment in which workers load this plugin. That they cannot, as it is of another build, is said at once:
+    else a run would wait for them."""
+    environment = dict(os.environ, WEIR_CUDA=library)
+    refused = subprocess.run([program("weir-worker"), "--device", "cuda:63"], capture_output=True, text=True,
+                             timeout=PATIENCE, check=False, env=environment)
+    assert "there is no GPU 63" in refused.stderr, refused.stderr
+    return {**environment, **{f"{prefix}_{key.upper()}": str(value) for key, value in settings.items()}}
+
+
+def simulated_gpus(**settings):
+    """With two simulated devices; settings: WEIR_SIMULATED_*, of tests/simulation/cuda/simulation.h."""
+    if not os.path.exists(SIMULATED):
+        raise Skip("there is no simulated device: CUDA's headers are missing")
+    return made_up_gpus(SIMULATED, "WEIR_SIMULATED", {"devices": 2, **settings})
 
 
 def weir(*arguments, status=0, **options):

@@ -6,25 +6,16 @@ import json
 import os
 import subprocess
 
-from harness import BUILD, Cluster, Folder, Skip, done_event, main, program, read_metrics, wait_for, weir
+from harness import (BUILD, Cluster, Folder, done_event, made_up_gpus, main, program, read_metrics, simulated_gpus,
+                     wait_for, weir)
 
 FAKE = os.path.join(BUILD, "tests", "fake_cuda.so")
-SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 NOT_HERE = "there is no NVIDIA GPU here, says the fake"
 
 
 def fake(**settings):
     """An environment with made-up devices; settings: of fake_cuda.c."""
-    return dict(os.environ, WEIR_CUDA=FAKE, **{f"FAKE_CUDA_{key.upper()}": str(value) for key, value in settings.items()})
-
-
-def simulated(**settings):
-    """An environment with two simulated devices; settings: WEIR_SIMULATED_*, of tests/simulation/cuda/simulation.h."""
-    if not os.path.exists(SIMULATED):
-        raise Skip("there is no simulated device: CUDA's headers are missing")
-    settings = {"devices": 2, **settings}
-    return dict(os.environ, WEIR_CUDA=SIMULATED,
-                **{f"WEIR_SIMULATED_{key.upper()}": str(value) for key, value in settings.items()})
+    return made_up_gpus(FAKE, "FAKE_CUDA", settings)
 
 
 def refusal(device, environment):
@@ -203,7 +194,7 @@ def test_when_a_device_fails_its_worker_leaves_and_the_run_goes_on():
 
 
 def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_time():
-    environment = simulated()
+    environment = simulated_gpus()
     with Folder() as folder:
         spec = small_spec(folder)
         _, cpu = train(folder, spec, "cpu")
@@ -218,7 +209,7 @@ def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_tim
 def test_a_simulated_gpu_shows_its_kernels_and_copies_on_the_timeline():
     with Folder() as folder:
         train(folder, small_spec(folder, steps=3), "out", "--device", "cuda", "--trace", folder.file("time.json"),
-              env=simulated())
+              env=simulated_gpus())
         with open(folder.file("time.json")) as file:
             events = json.load(file)
         names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
@@ -232,11 +223,11 @@ def test_machines_without_a_driver_or_a_gpu_are_told_apart():
     for settings, text in (({"driver": "none"}, "there is no NVIDIA driver on this machine: install one"),
                            ({"driver": "old"}, "the NVIDIA driver is too old: it supports CUDA 11.8, 13.0 is needed"),
                            ({"devices": 0}, "there is no NVIDIA GPU that CUDA can use on this machine")):
-        assert text in refusal("cuda", simulated(**settings))
+        assert text in refusal("cuda", simulated_gpus(**settings))
 
 
 def test_a_simulated_gpu_and_a_cpu_compute_one_run_together():
-    environment = simulated()
+    environment = simulated_gpus()
     with Folder() as folder, Cluster(folder, workers=1) as cluster:
         cluster.add_worker(options=("--device", "cuda"), env=environment)
         wait_for(lambda: len(cluster.json("workers")) == 2, "both workers")
@@ -255,16 +246,16 @@ def test_a_simulated_device_that_is_full_names_the_microbatch_that_fits():
                 (4, 9 << 20, None)):
             spec = folder.file("large.yaml", large.replace("microbatches: 2", f"microbatches: {microbatches}"))
             done, _ = train(folder, spec, f"{microbatches}-{memory}", "--device", "cuda", status=2 if text else 0,
-                            env=simulated(memory=memory))
+                            env=simulated_gpus(memory=memory))
             assert not text or text in done.stderr, done.stderr
 
 
 def test_when_a_simulated_device_fails_the_run_ends_in_the_same_bits_on_another():
-    environment = simulated()
+    environment = simulated_gpus()
     with Folder() as folder, Cluster(folder, workers=0) as cluster:
         spec = small_spec(folder, steps=20)
         _, undisturbed = train(folder, spec, "undisturbed", "--device", "cuda", env=environment)
-        failing = cluster.add_worker(options=("--device", "cuda"), env=simulated(fail=1000))
+        failing = cluster.add_worker(options=("--device", "cuda"), env=simulated_gpus(fail=1000))
         cluster.add_worker(options=("--device", "cuda:1"), env=environment)
         wait_for(lambda: len(cluster.json("workers")) == 2, "both workers")
         run = submit(cluster, spec)

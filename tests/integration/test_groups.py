@@ -8,8 +8,8 @@ import shutil
 import signal
 import subprocess
 
-from harness import (Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program, wait_for,
-                     weir)
+from harness import (Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program,
+                     simulated_gpus, wait_for, weir)
 
 SIZES = (6, 8)  # microbatches of the runs
 STEPS, LONG_STEPS = 12, 100
@@ -205,10 +205,7 @@ def test_workers_that_cannot_share_memory_go_on_alone():
 
 def test_simulated_gpus_reduce_by_nccl_and_cpus_stay_outside():
     """tests/simulation/cuda in the place of the GPUs and of NCCL: what is ours is tried, not what is NVIDIA's."""
-    library = program("simulation/weir-cuda.so")
-    if not os.path.exists(library):
-        raise Skip("there is no simulated device: CUDA's headers are missing")
-    environment = {**os.environ, "WEIR_CUDA": library, "WEIR_SIMULATED_DEVICES": "2"}
+    environment = simulated_gpus()
     with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
         model = runs.folder.model("mlp", "--hidden", "300")  # a simulated GPU is slow
         for number in range(2):

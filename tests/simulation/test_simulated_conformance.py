@@ -8,9 +8,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from harness import BUILD, PATIENCE, Skip, main, program  # noqa: E402
+from harness import PATIENCE, SIMULATED, Skip, main, program  # noqa: E402
 
-SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 
 
 def run_suite(name, *arguments, seed=1, least=100):

@@ -2,7 +2,9 @@
    as the environment says, which can be broken. For what a worker and a cluster make of devices.
 
    FAKE_CUDA_DEVICES   how many there are (default 1)
-   FAKE_CUDA_MEMORY    bytes of each (default 1 GiB)
+   FAKE_CUDA_MEMORY    bytes of each, as they say (default 1 GiB)
+   FAKE_CUDA_SAMPLES   how many samples of an execution fit (default any); what oneDNN needs is not the same
+                       on all CPUs
    FAKE_CUDA_BROKEN    a file: while it is there, devices fail
    FAKE_CUDA_ABI       the interface's version, if another */
 #include <stdio.h>
@@ -17,7 +19,7 @@
 static struct backend_def backend;
 static const struct backend_def *cpu;
 static uint64_t memory_bytes = UINT64_C(1) << 30;
-static int n_devices = 1;
+static int n_devices = 1, samples_max = INT32_MAX;
 
 /* Not const, as the real one is, so that it can be made of the environment. */
 extern struct plugin fake asm(PLUGIN_SYMBOL);
@@ -31,13 +33,11 @@ static bool is_broken(void) {
 static int fake_prepare(const struct graph *graph, const int *watched, int n_watched,
                         const struct backend_options *options, struct backend_program **out,
                         struct err *err) {
+  if (graph->n_inputs && graph->values[graph->inputs[0]].shape.dim[0] > samples_max)
+    return err_set(err, ERR_NO_MEMORY, "one execution needs %zu bytes of device memory",
+                   (size_t)memory_bytes + 1);
   if (cpu->prepare(graph, watched, n_watched, options, out, err))
     return err->code;
-  if (cpu->memory_bytes(*out) > memory_bytes) {
-    err_set(err, ERR_NO_MEMORY, "one execution needs %zu bytes of device memory", cpu->memory_bytes(*out));
-    cpu->release(*out);
-    return err->code;
-  }
   log_event(LOG_INFO, "fake", "prepared", "device=%d precision=%d is_fast=%d", options->device,
             (int)options->precision, options->is_fast);
   return ERR_OK;
@@ -75,6 +75,8 @@ __attribute__((constructor)) static void fake_init(void) {
     n_devices = atoi(getenv("FAKE_CUDA_DEVICES"));
   if (getenv("FAKE_CUDA_MEMORY"))
     memory_bytes = strtoull(getenv("FAKE_CUDA_MEMORY"), NULL, 10);
+  if (getenv("FAKE_CUDA_SAMPLES"))
+    samples_max = atoi(getenv("FAKE_CUDA_SAMPLES"));
   fake = (struct plugin){.abi = PLUGIN_ABI,
                          .build = WEIR_BUILD,
                          .backend = &backend,

@@ -166,14 +166,14 @@ def test_a_device_that_is_full_names_the_microbatch_that_fits():
     with Folder() as folder:
         with open(small_spec(folder)) as file:
             large = file.read().replace("batch: 24", "batch: 240")
-        for microbatches, memory, text in (
-                (2, 4 << 20, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
+        for microbatches, limit, text in (
+                (2, {"memory": 4 << 20}, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
                              "available: microbatches of 48 samples would fit (train.microbatches: 5)"),
-                (2, 10 << 20, "of device memory: microbatches of 60 samples would fit (train.microbatches: 4)"),
-                (4, 10 << 20, None)):  # the first is refused by estimate, the second by the device
+                (2, {"samples": 60}, "of device memory: microbatches of 60 samples would fit (train.microbatches: 4)"),
+                (4, {"samples": 60}, None)):  # the first is refused by estimate, the second by the device
             spec = folder.file("large.yaml", large.replace("microbatches: 2", f"microbatches: {microbatches}"))
-            done, _ = train(folder, spec, f"{microbatches}-{memory}", "--device", "cuda", status=2 if text else 0,
-                            env=fake(memory=memory))
+            done, _ = train(folder, spec, "-".join([str(microbatches), *limit]), "--device", "cuda",
+                            status=2 if text else 0, env=fake(**limit))
             assert not text or text in done.stderr, done.stderr
 
 
@@ -239,8 +239,8 @@ def test_a_simulated_device_that_is_full_names_the_microbatch_that_fits():
     with Folder() as folder:
         with open(small_spec(folder, steps=1)) as file:
             large = file.read().replace("batch: 24", "batch: 240")
-        for microbatches, memory, text in (
-                (2, 4 << 20, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
+        for microbatches, limit, text in (
+                (2, {"memory": 4 << 20}, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
                              "available: microbatches of 48 samples would fit (train.microbatches: 5)"),
                 (2, 9 << 20, "9437184 are free on cuda:0: microbatches of 60 samples would fit (train.microbatches: 4)"),
                 (4, 9 << 20, None)):

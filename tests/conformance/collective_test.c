@@ -273,6 +273,43 @@ static void groups_of_one_process_are_independent(void **state) {
   group_run(*state, AS_PROCESSES, 2, in_several_groups);
 }
 
+/* What member 0 sends to whom, and how much: drawn, to some of several receivers in a row and back again. */
+static size_t drawn_message(int message, int size, int *to) {
+  unsigned draw = (unsigned)message * 2654435761u;
+  *to = 1 + (int)(draw >> 16) % (size - 1);
+  return draw % 5 == 0 ? 1 + (draw >> 8) % 150000 : 1 + (draw >> 8) % 3000;
+}
+
+/* Member 0 sends to all others, who take no notice of each other. */
+static const char *one_sends(struct member *m) {
+  enum { MESSAGES = 80, N = 150000 };
+  float *x = malloc(N * sizeof *x);
+  const char *wrong = NULL;
+  for (int message = 0; message < MESSAGES && !wrong; message++) {
+    struct err err = ERR_NONE;
+    int to;
+    size_t n = drawn_message(message, m->size, &to);
+    struct collective_call call = {.kind = COLLECTIVE_SEND, .in = x, .root = to, .elems = n};
+    if (m->rank != 0 && m->rank != to)
+      continue;
+    if (m->rank != 0)
+      call = (struct collective_call){.kind = COLLECTIVE_RECEIVE, .out = x, .elems = n};
+    for (size_t i = 0; i < n && m->rank == 0; i++)
+      x[i] = (float)(message + (int)i);
+    wrong = collective_run(m->def, m->group, &call, &err) ? member_fail(m, "%s", err.text) : NULL;
+    for (size_t i = 0; i < n && !wrong; i++)
+      wrong = x[i] == (float)(message + (int)i) ? NULL : member_fail(m, "message %d: x[%zu]", message, i);
+  }
+  free(x);
+  return wrong;
+}
+
+static void what_one_sends_to_several_comes_in_order_and_whole(void **state) {
+  group_run(*state, AS_THREADS, 4, one_sends);
+  group_run(*state, AS_PROCESSES, 4, one_sends);
+  group_run(*state, AS_PROCESSES, 3, one_sends);
+}
+
 static const char *must_be_cancelled(struct member *m, const char *what, int code, const struct err *err) {
   return code == ERR_CANCELLED ? NULL : member_fail(m, "%s: %d %s", what, code, code ? err->text : "");
 }
@@ -526,6 +563,7 @@ int main(int argc, char **argv) {
       GROUP_TEST(fast_reductions_are_near_the_reference),
       GROUP_TEST(operations_may_be_larger_than_shared_memory),
       GROUP_TEST(operations_are_done_in_the_order_in_which_they_were_started),
+      GROUP_TEST(what_one_sends_to_several_comes_in_order_and_whole),
       GROUP_TEST(groups_of_one_process_are_independent),
       GROUP_TEST(an_abort_ends_the_waits_of_all),
       GROUP_TEST(another_thread_may_abort),

@@ -31,6 +31,7 @@ struct collective {
   int rank, size;
   unsigned spins;                       /* looks at a counter before a wait sleeps */
   uint64_t chunks;                      /* of all board operations that have begun */
+  uint64_t placed;                      /* bytes that this member has put into its ring */
   int blocker;                          /* for whom the operation at the queue's head waits */
   struct shm_event *awaited;            /* and for what of it */
   struct collective_work *first, **end; /* not done, in their order */

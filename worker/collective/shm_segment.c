@@ -19,7 +19,7 @@ enum {
   RING_BYTES_MAX = 256 << 10,
 };
 
-static const char magic[24] = "weir collective shm 3";
+static const char magic[24] = "weir collective shm 4";
 
 static size_t power_of_two_below(size_t x) {
   size_t power = 1;
@@ -36,10 +36,11 @@ struct shm_layout shm_layout_of(int size) {
   struct shm_layout layout;
   size_t members = (size_t)size, pairs = members * members;
   layout.slot_bytes = least(power_of_two_below(BOARDS_BYTES / SHM_SLOTS / members), SLOT_BYTES_MAX);
-  layout.ring_bytes = least(power_of_two_below(RINGS_BYTES / pairs), RING_BYTES_MAX);
+  layout.ring_bytes = least(power_of_two_below(RINGS_BYTES / members), RING_BYTES_MAX);
   layout.boards_at = SHM_HEADER_BYTES;
-  layout.rings_at = layout.boards_at + members * SHM_SLOTS * layout.slot_bytes;
-  layout.total_bytes = layout.rings_at + pairs * (sizeof(struct shm_ring) + layout.ring_bytes);
+  layout.pairs_at = layout.boards_at + members * SHM_SLOTS * layout.slot_bytes;
+  layout.rings_at = layout.pairs_at + pairs * sizeof(struct shm_pair);
+  layout.total_bytes = layout.rings_at + members * layout.ring_bytes;
   layout.total_bytes = (layout.total_bytes + 4095) / 4096 * 4096;
   return layout;
 }
@@ -75,16 +76,13 @@ float *shm_slot(const struct shm_segment *segment, int member, uint64_t chunk) {
   return (float *)((char *)segment->header + segment->layout.boards_at + slot * segment->layout.slot_bytes);
 }
 
-struct shm_ring *shm_ring_of(const struct shm_segment *segment, int from, int to) {
+struct shm_pair *shm_pair_of(const struct shm_segment *segment, int from, int to) {
   size_t pair = (size_t)from * (size_t)segment->size + (size_t)to;
-  return (struct shm_ring *)((char *)segment->header + segment->layout.rings_at) + pair;
+  return (struct shm_pair *)((char *)segment->header + segment->layout.pairs_at) + pair;
 }
 
-char *shm_ring_bytes(const struct shm_segment *segment, int from, int to) {
-  size_t pairs = (size_t)segment->size * (size_t)segment->size;
-  size_t pair = (size_t)from * (size_t)segment->size + (size_t)to;
-  return (char *)shm_ring_of(segment, 0, 0) + pairs * sizeof(struct shm_ring) +
-         pair * segment->layout.ring_bytes;
+char *shm_ring(const struct shm_segment *segment, int from) {
+  return (char *)segment->header + segment->layout.rings_at + (size_t)from * segment->layout.ring_bytes;
 }
 
 bool shm_state_change(struct shm_segment *segment, enum shm_state from, enum shm_state to) {
@@ -114,8 +112,8 @@ void shm_notify(struct shm_event *event) {
 void shm_notify_of(struct shm_segment *segment, int member) {
   shm_notify(&segment->header->members[member].event);
   for (int other = 0; other < segment->size; other++) {
-    shm_notify(&shm_ring_of(segment, member, other)->event);
-    shm_notify(&shm_ring_of(segment, other, member)->event);
+    shm_notify(&shm_pair_of(segment, member, other)->event);
+    shm_notify(&shm_pair_of(segment, other, member)->event);
   }
 }
 

@@ -1,9 +1,10 @@
 /* What the members of a shm group share: one mapped segment of /dev/shm.
 
-     header | boards: a member's SLOTS slots each | rings: one for each ordered pair of members
+     header | boards: a member's SLOTS slots each | pairs: one for each ordered pair | rings: one a member
 
-   A board is where a member lays what it gives to all; a ring carries what one member sends to another. All
-   counters only grow, and but for `state` and `joined` each is written by one member alone. */
+   A board is where a member lays what it gives to all; a ring carries what it sends, to whomever: what is for
+   one member lies together, and behind it what is for the next. All counters only grow, and but for `state`
+   and `joined` each is written by one member alone. */
 #ifndef WEIR_WORKER_COLLECTIVE_SHM_SEGMENT_H
 #define WEIR_WORKER_COLLECTIVE_SHM_SEGMENT_H
 
@@ -32,10 +33,11 @@ struct shm_member {
 };
 
 /* An event of its own: the many that send to one member are not all woken with each of its reads. */
-
-struct shm_ring {
-  _Alignas(SHM_LINE) uint64_t head;          /* bytes that the sender has put in */
-  _Alignas(SHM_LINE) uint64_t tail;          /* bytes that the receiver has taken out */
+struct shm_pair {
+  _Alignas(SHM_LINE) uint64_t head; /* bytes that the sender has put in */
+  uint64_t base;                    /* where they are: byte b is at place base + b of the ring, for all
+                                       that are not taken yet */
+  _Alignas(SHM_LINE) uint64_t tail; /* bytes that the receiver has taken out */
   _Alignas(SHM_LINE) struct shm_event event; /* with each change of either */
 };
 
@@ -53,7 +55,7 @@ enum { SHM_HEADER_BYTES = (sizeof(struct shm_header) + 4095) / 4096 * 4096 };
 /* Where things lie: follows from the group's size alone, so that nothing that the file says is relied on. */
 struct shm_layout {
   size_t slot_bytes, ring_bytes;
-  size_t boards_at, rings_at, total_bytes;
+  size_t boards_at, pairs_at, rings_at, total_bytes;
 };
 
 struct shm_segment {
@@ -72,8 +74,8 @@ void shm_segment_init(struct shm_segment *segment); /* of a new, zeroed file */
 bool shm_segment_is_ours(const struct shm_segment *segment);
 
 float *shm_slot(const struct shm_segment *segment, int member, uint64_t chunk);
-struct shm_ring *shm_ring_of(const struct shm_segment *segment, int from, int to);
-char *shm_ring_bytes(const struct shm_segment *segment, int from, int to);
+struct shm_pair *shm_pair_of(const struct shm_segment *segment, int from, int to);
+char *shm_ring(const struct shm_segment *segment, int from);
 
 /* From one state to another; false, with nothing changed, if it is not in the first. Wakes who waits. */
 bool shm_state_change(struct shm_segment *segment, enum shm_state from, enum shm_state to);

@@ -12,17 +12,19 @@ from harness import PATIENCE, SIMULATED, Skip, main, program  # noqa: E402
 
 
 
-def run_suite(name, *arguments, seed=1, least=100):
-    """Fails with what failed; so it does when fewer than `least` results are there, as of a device that is skipped."""
+def run_suite(name, *arguments, seed=1, least=100, settings=None):
+    """Fails with what failed; so it does when fewer than `least` results are there, as of a device that is skipped.
+    Returns the log."""
     if not os.path.exists(SIMULATED):
         raise Skip("there is no simulated device: CUDA's headers are missing")
     done = subprocess.run([program(f"tests/conformance/{name}"), "cuda", *arguments], capture_output=True, text=True,
                           timeout=PATIENCE * 5, check=False,
-                          env=dict(os.environ, WEIR_CUDA=SIMULATED, WEIR_SIMULATED_SEED=str(seed)))
+                          env=dict(os.environ, WEIR_CUDA=SIMULATED, WEIR_SIMULATED_SEED=str(seed), **(settings or {})))
     told = [line for line in done.stdout.splitlines() if not line.startswith("ok ") or "# SKIP '" in line]
     passed = re.search(r"^# (\d+) passed, 0 failed", done.stdout, re.M)
     assert done.returncode == 0 and passed and int(passed.group(1)) >= least, "\n".join(
         [f"seed {seed}, ended with {done.returncode}", *told[-20:], *done.stderr.splitlines()[-20:]])
+    return done.stderr
 
 
 def test_every_op_agrees_with_its_reference():
@@ -43,6 +45,24 @@ def test_every_op_agrees_in_tf32():
 def test_nodes_that_are_done_together_agree():
     for seed, precision in enumerate(("fp32", "tf32", "bf16"), 10):
         run_suite("fusion_test", precision, seed=seed, least=8)
+
+
+def test_attention_of_whole_heads_is_fused():
+    log = run_suite("fusion_test", "bf16", seed=13, least=8, settings={"WEIR_LOG": "debug"})
+    for attention_pass in "forward", "backward":
+        assert len(re.findall(f"attention_plan .*pass={attention_pass} .*is_fused=1", log)) >= 3, log
+    assert "attention_not_fused" not in log, log
+
+
+def test_attention_that_disagrees_with_ours_is_not_used():
+    log = run_suite("fusion_test", "bf16", seed=14, least=8, settings={"WEIR_SIMULATED_ATTENTION": "wrong"})
+    for attention_pass in "forward", "backward":
+        assert len(re.findall(f"warn worker attention_not_fused .*pass={attention_pass} .*differ by", log)) == 3, log
+
+
+def test_attention_without_engines_goes_on_without_a_word():
+    log = run_suite("fusion_test", "bf16", seed=15, least=8, settings={"WEIR_SIMULATED_ATTENTION": "none"})
+    assert "attention" not in log, log
 
 
 def test_onnx_vectors_pass():

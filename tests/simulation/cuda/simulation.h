@@ -11,7 +11,8 @@
    Environment: WEIR_SIMULATED_DEVICES=N (1), WEIR_SIMULATED_MEMORY=bytes of each (16 GiB),
    WEIR_SIMULATED_SEED=N (1) of every order that CUDA leaves open, WEIR_SIMULATED_FAIL=N: the N-th kernel or
    copy of the process makes its device fail for good, WEIR_SIMULATED_DRIVER=none|old,
-   WEIR_SIMULATED_TELL=1: the process says at its end what it has copied. */
+   WEIR_SIMULATED_TELL=1: the process says at its end what it has copied,
+   WEIR_SIMULATED_ATTENTION=none|wrong: cuDNN has no engines for it, or wrong ones. */
 #ifndef WEIR_TESTS_SIMULATION_CUDA_SIMULATION_H
 #define WEIR_TESTS_SIMULATION_CUDA_SIMULATION_H
 

@@ -30,5 +30,21 @@ $(B)/tests/simulation/%_test: $(B)/obj/tests/simulation/%_test.o $(if $(SIMULATI
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a -lcmocka $(LDLIBS)
 $(B)/obj/tests/simulation/%.o: CPPFLAGS += $(if $(SIMULATION),-DWEIR_SIMULATION -isystem $(CUDA_HOME)/include)
 
+# The real cuDNN's plans for GPUs that are described to it; nothing of the simulated device is in it.
+DNN_PLANS = $(B)/tests/simulation/dnn_plan_test
+DNN_LIBS = -L$(CUDA_HOME)/lib64 -lcudnn -Wl,-rpath,$(CUDA_HOME)/lib64
+DNN = $(and $(filter 1,$(CUDA)),$(wildcard $(CUDA_HOME)/lib64/libcudnn.so))
+$(B)/obj/tests/simulation/dnn_plan_test.o: CPPFLAGS += $(if $(DNN),-DWEIR_DNN -isystem $(CUDA_HOME)/include)
+$(DNN_PLANS): $(B)/obj/tests/simulation/dnn_plan_test.o $(if $(DNN),$(DNN_PLANS).driver/libcuda.so.1 \
+  $(call objects,$(addprefix worker/backend/cuda/,dnn_graph.c attention_graph.c))) $(B)/libweir.a
+	@echo "  LD    $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a $(if $(DNN),$(DNN_LIBS)) \
+	  $(LDLIBS) -ldl
+$(DNN_PLANS).driver/libcuda.so.1: tests/simulation/driver/driver.c
+	@echo "  LD    $@"
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -Wall -Wextra -Werror -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
+
 # What runs on it, of one build with it.
 $(patsubst %.c,$(B)/%,$(wildcard tests/unit/cuda_*_test.c)): | $(SIMULATION)

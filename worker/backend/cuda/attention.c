@@ -1,10 +1,11 @@
-/* ScaledAttention and its gradient: by tiles of our own, which take every shape, or by matrix products where
-   factors are rounded anyway. */
+/* ScaledAttention and its gradient: by cuDNN where it has engines for the pattern, by matrix products where
+   factors are rounded anyway, or by tiles of our own, which take every shape. */
 #include "worker/backend/cuda/attention.h"
 
 #include <math.h>
 
 #include "common/ops/scaled_attention.h"
+#include "worker/backend/cuda/attention_plans.h"
 #include "worker/backend/cuda/attention_products.h"
 #include "worker/backend/cuda/product.h"
 
@@ -62,7 +63,8 @@ static bool attention_init(struct cuda_attention *own, const struct graph *graph
 /* What a step needs besides its arguments. */
 struct step_attention {
   struct cuda_attention shape;
-  struct attention_products *products; /* NULL: tiles */
+  struct attention_dnn *dnn;           /* NULL: not by cuDNN */
+  struct attention_products *products; /* NULL, too: tiles */
   int mask, scratch;                   /* arguments; -1: none */
 };
 
@@ -72,20 +74,24 @@ static struct step_attention *step_new(struct backend_program *program, const st
   own->mask = own->scratch = -1;
   if (!attention_init(&own->shape, cuda_view(program)->graph, node, is_grad, is_grad ? 6 : 3, reads_mask))
     return NULL;
-  own->products = attention_products_new(program, &own->shape, is_grad);
+  own->dnn = attention_plan_find(program, &own->shape, *reads_mask, is_grad);
+  if (!own->dnn)
+    own->products = attention_products_new(program, &own->shape, is_grad);
   return own;
 }
 
-/* Products want all tensors in the type of factors, tiles take them as they are. */
+/* Products and cuDNN want all tensors in the type of factors, tiles take them as they are. */
 static enum cuda_type type_in(const struct backend_program *program, const struct step_attention *own) {
-  return own->products ? cuda_factor_type(program) : CUDA_ANY_TYPE;
+  return own->dnn || own->products ? cuda_factor_type(program) : CUDA_ANY_TYPE;
 }
 
 static void step_finish(struct backend_program *program, struct cuda_step *step, int mask) {
   struct step_attention *own = step->details;
   if (mask >= 0)
     own->mask = cuda_read(program, step, mask, CUDA_ANY_TYPE, CUDA_DENSE);
-  if (own->products)
+  if (own->dnn)
+    own->scratch = cuda_scratch(program, step, attention_dnn_bytes(own->dnn));
+  else if (own->products)
     own->scratch = cuda_scratch(program, step, attention_products_bytes(own->products));
   cuda_step_end(program, step);
 }
@@ -105,6 +111,9 @@ static int enqueue(struct backend_program *program, const struct cuda_step *step
                                          .y = tensor_of(step, Y),
                                          .mask = tensor_of(step, own->mask)};
   float *log_sums = tensor_of(step, LOG_SUMS).data;
+  if (own->dnn)
+    return attention_dnn_enqueue(program, own->dnn, step->node, &io, log_sums,
+                                 tensor_of(step, own->scratch).data, stream, err);
   if (own->products)
     return attention_products_forward(program, own->products, step->node, &io, log_sums,
                                       tensor_of(step, own->scratch).data, stream, err);
@@ -145,6 +154,9 @@ static int enqueue_grad(struct backend_program *program, const struct cuda_step 
                                            .dquery = tensor_of(step, G_DQUERY),
                                            .dkey = tensor_of(step, G_DKEY),
                                            .dvalue = tensor_of(step, G_DVALUE)};
+  if (own->dnn)
+    return attention_dnn_enqueue(program, own->dnn, step->node, &grad, tensor_of(step, G_LOG_SUMS).data,
+                                 tensor_of(step, own->scratch).data, stream, err);
   if (own->products)
     return attention_products_backward(program, own->products, step->node, &grad,
                                        tensor_of(step, own->scratch).data, stream, err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "worker/backend/cuda/attention_plans.h"
 #include "worker/backend/cuda/program.h"
 #include "worker/backend/node.h"
 
@@ -167,6 +168,7 @@ static void cuda_release(struct backend_program *program) {
     step_release(program->conversions[c].step);
   cuda_timeline_close(program);
   cuda_segments_close(program);
+  attention_plans_free(program);
   cuda_memory_close(program);
   cudaFree(program->words);
   if (program->view.dnn)

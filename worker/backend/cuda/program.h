@@ -90,7 +90,8 @@ struct backend_program {
   int n_conversions, conversions_capacity;
   struct cuda_segment *segments;
   int n_segments, segments_capacity;
-  struct cuda_chain *chain; /* open while nodes are prepared */
+  struct cuda_chain *chain;         /* open while nodes are prepared */
+  struct attention_plan *attention; /* cuDNN's, of nodes that are done by it */
   const int *watched;
   int n_watched;
 

@@ -4,6 +4,7 @@ devices are made up: a stand-in that computes on the CPU (fake_cuda.c) for what 
 simulated ones (tests/simulation/cuda), which run the backend's own code, for the numbers."""
 import json
 import os
+import re
 import subprocess
 
 from harness import (BUILD, Cluster, Folder, done_event, made_up_gpus, main, program, read_metrics, simulated_gpus,
@@ -45,6 +46,16 @@ def train(folder, spec, name, *options, status=0, env=None):
 
 def losses(metrics):
     return [event["loss"] for event in read_metrics(metrics) if event["event"] == "step"]
+
+
+def log_of_workers(out):
+    logs = os.path.join(out, "logs")
+    texts = []
+    for name in sorted(os.listdir(logs)):
+        if "worker" in name:
+            with open(os.path.join(logs, name)) as file:
+                texts.append(file.read())
+    return "".join(texts)
 
 
 def worker_states(cluster):
@@ -204,6 +215,31 @@ def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_tim
             assert abs(loss - expected) < 1e-4, (losses(metrics[0]), losses(cpu))
         hashes = [done_event(path)["weights_sha256"] for path in metrics]
         assert hashes == hashes[:1] * 3 and done_event(cpu)["weights_sha256"] != hashes[0], hashes
+
+
+def test_training_goes_on_by_products_where_fused_attention_is_wrong():
+    with Folder() as folder:
+        model = folder.model("gpt", "--vocabulary", 40, "--context", 32, "--width", 32, "--depth", 1, "--heads", 2)
+        folder.file("train.txt", "the quick brown fox jumps over the lazy dog. " * 30)
+        spec = folder.file("gpt.yaml", f"""name: gpt
+model: {{onnx: {model}, loss: cross_entropy}}
+data: {{root: {folder.path}, train: {{format: text, file: train.txt, context: 32}}}}
+train:
+  steps: 4
+  batch: 8
+  microbatches: 2
+  precision: bf16
+  optimizer: {{name: sgd, lr: 0.1}}
+""")
+        metrics = [train(folder, spec, name, "--device", "cuda", env=simulated_gpus(attention=attention))[1]
+                   for name, attention in (("fused", ""), ("left", "wrong"))]
+        logs = [log_of_workers(folder.file(name)) for name in ("fused", "left")]
+        assert "attention_not_fused" not in logs[0], logs[0]
+        for attention_pass in "forward", "backward":
+            line = f"warn worker attention_not_fused .*pass={attention_pass} rows=32 columns=32 head=16 causal=1"
+            assert len(re.findall(line, logs[1])) == 1, logs[1]
+        fused, left = map(losses, metrics)
+        assert fused != left and all(abs(a - b) < 0.01 for a, b in zip(fused, left, strict=True)), (fused, left)
 
 
 def test_a_simulated_gpu_shows_its_kernels_and_copies_on_the_timeline():

@@ -66,7 +66,7 @@ static int choose_gpus(struct device_choice *choice, bool is_each, struct err *e
     return err->code;
   choice->backend = plugin->backend;
   for (int i = 0; i < choice->n; i++)
-    choice->memory_bytes[i] = devices[choice->indices[i]].free_bytes;
+    choice->memory_bytes[i] = devices[choice->indices[i]].memory_bytes;
   choice_name(choice, devices);
   return ERR_OK;
 }
@@ -95,16 +95,23 @@ static void append(char *text, size_t size, const char *more) {
   strncat(text, more, size - 1 - strlen(text));
 }
 
+/* Whether GPU i of the choice is of the kind of one before it. */
+static bool is_named(const struct device_choice *choice, const struct plugin_device *devices, int i) {
+  for (int j = 0; j < i; j++)
+    if (strcmp(devices[choice->indices[j]].name, devices[choice->indices[i]].name) == 0)
+      return true;
+  return false;
+}
+
 static void choice_name(struct device_choice *choice, const struct plugin_device *devices) {
   snprintf(choice->name, sizeof choice->name, "%s", PLUGIN_BACKEND);
   for (int i = 0; i < choice->n; i++) {
-    const char *model = devices[choice->indices[i]].name;
     char number[16];
     snprintf(number, sizeof number, "%c%d", i == 0 ? ':' : ',', choice->indices[i]);
     append(choice->name, sizeof choice->name, number);
-    if (strstr(choice->kind, model))
+    if (is_named(choice, devices, i))
       continue;
     append(choice->kind, sizeof choice->kind, i > 0 ? ", " : "");
-    append(choice->kind, sizeof choice->kind, model);
+    append(choice->kind, sizeof choice->kind, devices[choice->indices[i]].name);
   }
 }

@@ -10,7 +10,7 @@ struct device_choice {
   uint64_t memory_bytes[PLUGIN_DEVICES_MAX];
   int n;          /* 0: the CPU */
   char name[512]; /* as people are told: "cpu", "cuda:0,1" */
-  char kind[512]; /* what decides about bits besides the backend: "NVIDIA H200"; "" of a CPU */
+  char kind[512]; /* what decides about bits besides the backend: their names; "" of a CPU */
 };
 
 /* text: "cpu", "cuda" (the first GPU), "cuda:N[,N...]", or "auto": all GPUs, or else the CPU, which is logged

@@ -5,6 +5,7 @@
    FAKE_CUDA_MEMORY    bytes of each, as they say (default 1 GiB)
    FAKE_CUDA_SAMPLES   how many samples of an execution fit (default any); what oneDNN needs is not the same
                        on all CPUs
+   FAKE_CUDA_OTHERS    behind the name of each but the first
    FAKE_CUDA_BROKEN    a file: while it is there, devices fail
    FAKE_CUDA_ABI       the interface's version, if another */
 #include <stdio.h>
@@ -54,13 +55,15 @@ static const char *fake_fingerprint(void) {
 }
 
 static int fake_devices(struct plugin_device *devices, int max, struct err *err) {
+  const char *others = getenv("FAKE_CUDA_OTHERS");
   if (n_devices == 0 || is_broken()) {
     err_set(err, ERR_UNAVAILABLE, "there is no NVIDIA GPU here, says the fake");
     return -1;
   }
-  for (int i = 0; i < n_devices && i < max; i++)
-    devices[i] =
-        (struct plugin_device){.name = "Fake GPU", .memory_bytes = memory_bytes, .free_bytes = memory_bytes};
+  for (int i = 0; i < n_devices && i < max; i++) {
+    devices[i] = (struct plugin_device){.memory_bytes = memory_bytes};
+    snprintf(devices[i].name, sizeof devices[i].name, "Fake GPU%s", i > 0 && others ? others : "");
+  }
   return n_devices;
 }
 

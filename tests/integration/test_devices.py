@@ -153,6 +153,10 @@ def test_gpus_and_cpus_compute_one_run_only_where_it_need_not_be_deterministic()
         message = wait_for(lambda: worker_states(cluster).get("refused"), "a refusal")["message"]
         assert "cuda: fake on Fake GPU" in message and "cpu: oneDNN" in message, message
         assert "train.deterministic false" in message, message
+        cluster.add_worker(options=("--device", "cuda:0,1,2"), env=fake(devices=3, others=" NVL"))
+        message = wait_for(lambda: next((worker["message"] for worker in cluster.json("workers")
+                                         if worker["device"] == "cuda:0,1,2" and worker["message"]), None), "another")
+        assert "cuda: fake on Fake GPU, Fake GPU NVL'" in message, message
         weir("cancel", strict, "--coordinator", cluster.address)
         free = submit(cluster, small_spec(folder, steps=40, train="  deterministic: false\n  precision: bf16\n"))
         wait_for(lambda: is_done(cluster, free), "the end of the run")
@@ -178,8 +182,8 @@ def test_a_device_that_is_full_names_the_microbatch_that_fits():
         with open(small_spec(folder)) as file:
             large = file.read().replace("batch: 24", "batch: 240")
         for microbatches, limit, text in (
-                (2, {"memory": 4 << 20}, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
-                             "available: microbatches of 48 samples would fit (train.microbatches: 5)"),
+                (2, {"memory": 4 << 20}, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), which has "
+                             "4 MiB: microbatches of 48 samples would fit (train.microbatches: 5)"),
                 (2, {"samples": 60}, "of device memory: microbatches of 60 samples would fit (train.microbatches: 4)"),
                 (4, {"samples": 60}, None)):  # the first is refused by estimate, the second by the device
             spec = folder.file("large.yaml", large.replace("microbatches: 2", f"microbatches: {microbatches}"))
@@ -275,9 +279,9 @@ def test_a_simulated_device_that_is_full_names_the_microbatch_that_fits():
     with Folder() as folder:
         with open(small_spec(folder, steps=1)) as file:
             large = file.read().replace("batch: 24", "batch: 240")
-        for microbatches, limit, text in (
-                (2, {"memory": 4 << 20}, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), and 4 MiB are "
-                             "available: microbatches of 48 samples would fit (train.microbatches: 5)"),
+        for microbatches, memory, text in (
+                (2, 4 << 20, "the run needs 8 MiB on cuda:0 (8 MiB of activations, 0 MiB of weights), which has "
+                             "4 MiB: microbatches of 48 samples would fit (train.microbatches: 5)"),
                 (2, 9 << 20, "9437184 are free on cuda:0: microbatches of 60 samples would fit (train.microbatches: 4)"),
                 (4, 9 << 20, None)):
             spec = folder.file("large.yaml", large.replace("microbatches: 2", f"microbatches: {microbatches}"))

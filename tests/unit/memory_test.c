@@ -148,7 +148,7 @@ static void a_run_that_does_not_fit_on_a_gpu_is_refused_with_a_microbatch_that_d
   assert_int_equal(load_memory_check(&memory, &err), ERR_NO_MEMORY);
   assert_string_equal(err.text,
                       "the run needs 820 MiB on cuda:1 (800 MiB of activations, 20 MiB of weights), "
-                      "and 819 MiB are available: microbatches of 12 samples would fit "
+                      "which has 819 MiB: microbatches of 12 samples would fit "
                       "(train.microbatches: 8)");
   /* The device knew better than the estimate. */
   memory.available_bytes = 1000 * mib;

@@ -64,7 +64,8 @@ struct backend_def {
   int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);
   size_t (*memory_bytes)(const struct backend_program *program);
   void (*release)(struct backend_program *program); /* NULL is ignored */
-  /* Libraries and instruction set, for the fingerprint: "oneDNN 2.6.3 avx512". */
+  /* Libraries and instruction set, for the fingerprint: "oneDNN 2.6.3 avx512". Devices are told apart by
+   * name. */
   const char *(*fingerprint)(void);
   /* Makes host memory known to the device, so that copies from and to it need no staging. NULL where there is
      nothing to gain. A failure costs speed only. */

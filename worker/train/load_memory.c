@@ -39,14 +39,16 @@ int load_memory_check(const struct load_memory *memory, struct err *err) {
   if (needed <= (double)memory->available_bytes)
     return ERR_OK;
   if (memory->device)
-    err_set(err, ERR_NO_MEMORY, "the run needs %.0f MiB on %s (%.0f MiB of activations, %.0f MiB of weights)",
-            mebibytes(needed), memory->device, mebibytes(activations), mebibytes(fixed));
+    err_set(err, ERR_NO_MEMORY,
+            "the run needs %.0f MiB on %s (%.0f MiB of activations, %.0f MiB of weights), which has %.0f MiB",
+            mebibytes(needed), memory->device, mebibytes(activations), mebibytes(fixed),
+            mebibytes((double)memory->available_bytes));
   else
     err_set(err, ERR_NO_MEMORY,
             "the run needs %.0f MiB here (%d executors with %.0f MiB of activations each, %.0f MiB of "
-            "weights)",
-            mebibytes(needed), memory->executors, mebibytes(activations), mebibytes(fixed));
-  err_append(err, ", and %.0f MiB are available", mebibytes((double)memory->available_bytes));
+            "weights), and %.0f MiB are available",
+            mebibytes(needed), memory->executors, mebibytes(activations), mebibytes(fixed),
+            mebibytes((double)memory->available_bytes));
   return load_memory_advise(memory, err);
 }
 

@@ -11,7 +11,7 @@ struct load_memory {
   int executors;      /* that compute in it: one on a GPU; 0: only weights and sums are kept */
   bool has_eval;
   uint64_t batch, microbatch_samples;
-  uint64_t available_bytes;
+  uint64_t available_bytes; /* of a GPU: all that it has */
 };
 
 /* Errors: NO_MEMORY, with what is needed, what is there, and the microbatch that would fit. */

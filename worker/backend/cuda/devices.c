@@ -23,17 +23,15 @@ bool cuda_device_use_any(void) {
 }
 
 static pthread_once_t fingerprint_once = PTHREAD_ONCE_INIT;
-static char fingerprint[256];
+static char fingerprint[128];
 
 static void fingerprint_make(void) {
-  struct cudaDeviceProp device = {.name = "no device"};
   int runtime = 0;
   size_t blas = cublasLtGetVersion(), dnn = cudnnGetVersion();
   cudaRuntimeGetVersion(&runtime);
-  cudaGetDeviceProperties(&device, 0);
-  snprintf(fingerprint, sizeof fingerprint, "CUDA %d.%d cuDNN %zu.%zu cuBLASLt %zu.%zu %s sm_%d%d",
-           runtime / 1000, runtime % 1000 / 10, dnn / 10000, dnn % 10000 / 100, blas / 10000,
-           blas % 10000 / 100, device.name, device.major, device.minor);
+  snprintf(fingerprint, sizeof fingerprint, "CUDA %d.%d cuDNN %zu.%zu.%zu cuBLASLt %zu.%zu.%zu",
+           runtime / 1000, runtime % 1000 / 10, dnn / 10000, dnn % 10000 / 100, dnn % 100, blas / 10000,
+           blas % 10000 / 100, blas % 100);
 }
 
 const char *cuda_fingerprint(void) {

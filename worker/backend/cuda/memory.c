@@ -6,6 +6,8 @@
 
 #include "worker/backend/cuda/program.h"
 
+enum { ROOM_SHARE = 256 }; /* of a device of 80 GiB: 320 MiB */
+
 int cuda_memory_new(size_t size_bytes, const char *what, void **out, struct err *err) {
   size_t free_bytes = 0, total_bytes = 0;
   int device = 0;
@@ -20,6 +22,23 @@ int cuda_memory_new(size_t size_bytes, const char *what, void **out, struct err 
   cudaMemGetInfo(&free_bytes, &total_bytes);
   return err_set(err, ERR_NO_MEMORY, "%s needs %zu bytes of device memory, %zu of %zu are free on cuda:%d",
                  what, size_bytes, free_bytes, total_bytes, device);
+}
+
+/* Kernels of NVIDIA's libraries and ours are loaded when they are first launched, and graphs made later: a
+   device that has no room for them is too full now, not in the middle of a run. */
+static int leave_room(size_t size_bytes, struct err *err) {
+  size_t free_bytes = 0, total_bytes = 0;
+  int device = 0;
+  if (cuda_check(NULL, cudaMemGetInfo(&free_bytes, &total_bytes), "ask for free memory", err))
+    return err->code;
+  if (free_bytes >= total_bytes / ROOM_SHARE)
+    return ERR_OK;
+  cudaGetDevice(&device);
+  return err_set(
+      err, ERR_NO_MEMORY,
+      "one execution needs %zu bytes of device memory, which leaves %zu on cuda:%d; %zu are kept for "
+      "kernels and graphs",
+      size_bytes, free_bytes, device, total_bytes / ROOM_SHARE);
 }
 
 static size_t rounded_up(size_t size) {
@@ -73,6 +92,8 @@ static int block_allocate(struct backend_program *program, struct err *err) {
   program->block_bytes = memory_plan(spans, n);
   if (program->block_bytes > 0)
     code = cuda_memory_new(program->block_bytes, "one execution", &program->block, err);
+  if (program->block && !code)
+    code = leave_room(program->block_bytes, err);
   if (program->block)
     weights_lay_out(program, (char *)program->block + weights->offset);
   for (int i = 1; i < n && !code; i++)

@@ -40,15 +40,14 @@ static int check_libraries(struct err *err) {
   return ERR_OK;
 }
 
-/* Nothing that makes a context, which would take memory of every device of the machine: so what is free is
-   not known yet, and is asked for when a program is made. */
+/* Nothing that makes a context, which would take memory of every device of the machine. */
 static int device_describe(int index, struct plugin_device *device, struct err *err) {
   struct cudaDeviceProp properties;
   if (cuda_check(NULL, cudaGetDeviceProperties(&properties, index), "describe a device", err))
     return err->code;
-  *device = (struct plugin_device){.memory_bytes = properties.totalGlobalMem,
-                                   .free_bytes = properties.totalGlobalMem};
-  snprintf(device->name, sizeof device->name, "%.*s", (int)sizeof device->name - 1, properties.name);
+  *device = (struct plugin_device){.memory_bytes = properties.totalGlobalMem};
+  snprintf(device->name, sizeof device->name, "%.64s (sm_%d%d, %d multiprocessors)", properties.name,
+           properties.major, properties.minor, properties.multiProcessorCount);
   return ERR_OK;
 }
 

@@ -1,5 +1,8 @@
 /* Copies from the device: values that the caller reads, into the places that it names or memory of ours. */
+#include "common/clock.h"
 #include "worker/backend/cuda/program.h"
+
+enum { LOOK_NS = 50000 };
 
 static int copy_down(struct backend_program *program, void *to, const void *from, size_t size_bytes,
                      struct err *err) {
@@ -55,12 +58,26 @@ int cuda_delivery_start(struct backend_program *program, struct cuda_segment *se
   return cuda_check(NULL, cudaEventRecord(segment->copied, program->down), "record an event", err);
 }
 
+/* The thread sleeps, so that others may have its core; but waking it takes about as long as a small segment,
+   which is looked for first. */
+static cudaError_t await_copies(const struct cuda_segment *segment) {
+  uint64_t end_ns = clock_now_ns() + LOOK_NS;
+  cudaError_t status;
+  do {
+    status = cudaEventQuery(segment->copied);
+    if (status != cudaErrorNotReady)
+      return status;
+    cudaGetLastError(); /* no error, but noted as one */
+  } while (clock_now_ns() < end_ns);
+  return cudaEventSynchronize(segment->copied);
+}
+
 int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *segment,
                          const struct backend_run *run, bool is_waiting, bool *is_done, struct err *err) {
   *is_done = true;
   if (segment->n_deliveries == 0 || !run->on_value)
     return ERR_OK;
-  cudaError_t status = is_waiting ? cudaEventSynchronize(segment->copied) : cudaEventQuery(segment->copied);
+  cudaError_t status = is_waiting ? await_copies(segment) : cudaEventQuery(segment->copied);
   if (status == cudaErrorNotReady) {
     cudaGetLastError(); /* no error, but noted as one */
     *is_done = false;

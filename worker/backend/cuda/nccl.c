@@ -78,7 +78,8 @@ static void progress(struct collective *c) {
     if (work->phase < NCCL_PHASES)
       break;
   }
-  nccl_is_ready(c); /* an error of what runs shows here alone */
+  if (c->comm && !nccl_is_aborted(c))
+    nccl_is_ready(c); /* an error of what runs shows here alone */
   while (c->first && c->first->phase == NCCL_PHASES && !nccl_is_aborted(c) && !c->is_comm_busy) {
     cudaError_t status = c->first->call.elems ? cudaEventQuery(c->first->event) : cudaSuccess;
     if (status == cudaErrorNotReady)

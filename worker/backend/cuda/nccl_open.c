@@ -40,10 +40,8 @@ bool nccl_is_aborted(const struct collective *c) {
 
 bool nccl_is_ready(struct collective *c) {
   ncclResult_t state = ncclInProgress;
-  if (!c->is_comm_busy)
-    return true;
   if (!nccl_ok(c, ncclCommGetAsyncError(c->comm, &state), "tell the communicator's state") ||
-      !nccl_ok(c, state, "connect the group"))
+      !nccl_ok(c, state, "go on with what the group does"))
     return false;
   c->is_comm_busy = state == ncclInProgress;
   return !c->is_comm_busy;

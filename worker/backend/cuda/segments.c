@@ -122,10 +122,16 @@ void cuda_segments_cut(struct backend_program *program) {
 
 int cuda_segments_open(struct backend_program *program, struct err *err) {
   for (int k = 0; k < program->n_segments; k++) {
-    cudaEvent_t *events[] = {&program->segments[k].arrived, &program->segments[k].computed,
-                             &program->segments[k].copied};
+    struct cuda_segment *segment = &program->segments[k];
+    const struct {
+      cudaEvent_t *event;
+      unsigned flags;
+    } events[] = {
+        {&segment->arrived, cudaEventDisableTiming},
+        {&segment->computed, cudaEventDisableTiming},
+        {&segment->copied, cudaEventDisableTiming | cudaEventBlockingSync}}; /* the host waits for it */
     for (int e = 0; e < 3; e++)
-      if (cuda_check(NULL, cudaEventCreateWithFlags(events[e], cudaEventDisableTiming), "make an event", err))
+      if (cuda_check(NULL, cudaEventCreateWithFlags(events[e].event, events[e].flags), "make an event", err))
         return err->code;
   }
   return ERR_OK;

@@ -70,6 +70,18 @@ def test_onnx_vectors_pass():
         run_suite("onnx_test", seed=seed)
 
 
+def test_memory_of_devices_is_copied_and_added():
+    if not os.path.exists(SIMULATED):
+        raise Skip("there is no simulated device: CUDA's headers are missing")
+    for devices, seed in (1, 13), (3, 14):
+        done = subprocess.run([program("tests/conformance/device_memory_test")], capture_output=True, text=True,
+                              timeout=PATIENCE * 5, check=False,
+                              env=dict(os.environ, WEIR_CUDA=SIMULATED, WEIR_SIMULATED_DEVICES=str(devices),
+                                       WEIR_SIMULATED_SEED=str(seed), CMOCKA_MESSAGE_OUTPUT="TAP"))
+        passed = re.findall(r"^ok \d+ - (?!.*# SKIP)", done.stdout, re.M)
+        assert done.returncode == 0 and len(passed) >= 7, done.stdout[-3000:] + done.stderr[-3000:]
+
+
 def test_the_collective_of_gpus_does_what_every_collective_does():
     if not os.path.exists(SIMULATED):
         raise Skip("there is no simulated device: CUDA's headers are missing")

@@ -4,6 +4,7 @@
 
 #include "common/graph/model.h"
 #include "common/graph/op.h"
+#include "worker/backend/device_memory.h"
 
 /* One graph prepared for execution by one thread: kernels chosen, memory planned and allocated. */
 struct backend_program;
@@ -71,6 +72,7 @@ struct backend_def {
      nothing to gain. A failure costs speed only. */
   void (*pin)(void *bytes, size_t size_bytes);
   void (*unpin)(void *bytes);
+  const struct device_memory *memory; /* NULL: values are in host memory */
 };
 
 const struct backend_def *backend_find(const char *name); /* NULL if unknown; plugins are not found here */

@@ -223,6 +223,8 @@ static void cuda_unpin(void *bytes) {
     cudaGetLastError();
 }
 
+extern const struct device_memory cuda_device_memory;
+
 const struct backend_def backend_cuda = {
     .name = "cuda",
     .prepare = cuda_prepare,
@@ -232,4 +234,5 @@ const struct backend_def backend_cuda = {
     .fingerprint = cuda_fingerprint,
     .pin = cuda_pin,
     .unpin = cuda_unpin,
+    .memory = &cuda_device_memory,
 };

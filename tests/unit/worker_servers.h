@@ -43,6 +43,7 @@ struct fake_push {
   uint64_t incarnation, step;
   uint32_t block, first, level;
   bool is_evaluation, wait;
+  uint64_t digest; /* of its bytes */
 };
 
 struct parked {
@@ -250,12 +251,26 @@ static inline void on_pull(struct rpc_call *call, const void *message, struct rp
     give_block(f, &parked);
 }
 
-static inline void note_push_locked(struct fake_server *server, const Weir__PushRequest *push) {
+/* Frees the bytes. */
+static inline uint64_t digest_of(struct rpc_bytes *bytes) {
+  size_t size_bytes = rpc_bytes_size(bytes);
+  unsigned char *copy = mem_new(size_bytes);
+  uint64_t digest = 0;
+  rpc_bytes_copy(bytes, copy);
+  for (size_t i = 0; i < size_bytes; i++)
+    digest = digest * 1099511628211u + copy[i] + 1;
+  free(copy);
+  rpc_bytes_free(bytes);
+  return digest;
+}
+
+static inline void note_push_locked(struct fake_server *server, const Weir__PushRequest *push,
+                                    uint64_t digest) {
   struct fixture *f = server->f;
   assert_in_range(f->n_pushes, 0, PUSHES_MAX - 1);
   f->pushes[f->n_pushes++] =
-      (struct fake_push){server->index, push->incarnation, push->step,       push->block,
-                         push->first,   push->level,       push->evaluation, push->wait};
+      (struct fake_push){server->index, push->incarnation, push->step, push->block, push->first,
+                         push->level,   push->evaluation,  push->wait, digest};
   f->n_waits += push->wait;
 }
 
@@ -266,15 +281,16 @@ static inline void on_push(struct rpc_call *call, const void *message, struct rp
   struct parked parked = {server, call, true, push->block, push->step + 1};
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
   bool is_unavailable, is_dropped, is_parked = false;
+  uint64_t digest;
   assert_int_equal(rpc_bytes_size(bytes), f->model->blocks[push->block].elems * sizeof(float));
-  rpc_bytes_free(bytes);
+  digest = digest_of(bytes);
   if (refuse(server, call, push->incarnation))
     return;
   pthread_mutex_lock(&f->lock);
   is_unavailable = strikes(&f->faults.pushes_unavailable);
   is_dropped = !is_unavailable && push->step > 0 && strikes(&f->faults.pushes_dropped);
   if (!is_unavailable && !is_dropped) {
-    note_push_locked(server, push);
+    note_push_locked(server, push, digest);
     is_parked = push->wait && park_locked(server, call, parked);
   }
   pthread_cond_broadcast(&f->changed);

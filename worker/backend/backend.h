@@ -24,7 +24,8 @@ struct backend_options {
   int device;   /* which one, where a backend has several */
 };
 
-/* Where `elems` elements of a delivered value are wanted, beginning at element `begin`. */
+/* Where `elems` elements of a delivered value are wanted, beginning at element `begin`: in host memory, or on
+   a device. */
 struct backend_piece {
   float *to;
   size_t begin, elems;
@@ -45,6 +46,8 @@ struct backend_run {
      cover it in order, and returns how many; on_value follows, with data NULL, when their bytes are there. 0:
      into memory of the backend's, which on_value gets. May be NULL. */
   int (*place)(void *user, int watch, struct backend_piece *pieces, int max);
+  /* With place: called when on_value was called for some values, and no more are there. May be NULL. */
+  void (*after_values)(void *user);
   /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
      there. May be NULL. */
   void (*before_weight)(void *user, int value);

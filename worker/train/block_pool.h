@@ -1,5 +1,6 @@
-/* Buffers for gradients, one list for each block, so that a step allocates nothing once the first is done.
-   Where the backend can, they are pinned: the very bytes that a device copies into are sent. */
+/* Buffers for gradients, one list for each block and place, so that a step allocates nothing once the first
+   is done. Those in host memory are pinned where the backend can: the very bytes that a device copies into
+   are sent. Those on a device are for sums that are made there. */
 #ifndef WEIR_WORKER_TRAIN_BLOCK_POOL_H
 #define WEIR_WORKER_TRAIN_BLOCK_POOL_H
 
@@ -17,6 +18,12 @@ void block_pool_free(struct block_pool *pool);
 /* A buffer of f32[elems of block], not set; the caller's only reference. NULL when out of memory. Any
    thread. */
 struct buffer *block_pool_take(struct block_pool *pool, uint32_t block);
+
+/* The same in the memory of a device of the backend's, or, when that is full, in host memory. */
+struct buffer *block_pool_take_on(struct block_pool *pool, uint32_t block, int device);
+
+/* The device whose memory a taken buffer is; -1: the host's. */
+int block_pool_device(const struct buffer *buffer);
 
 /* Gives a taken buffer back: it is taken again once nobody else refers to it. NULL is ignored. Any thread. */
 void block_pool_give(struct block_pool *pool, uint32_t block, struct buffer *buffer);

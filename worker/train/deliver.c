@@ -1,5 +1,6 @@
-/* From a gradient in an executor's memory to parts on their way: blocks are cut out of it or gathered, added
-   along the reduction tree outside the run's lock, and sent. */
+/* From a gradient to parts on their way: blocks are cut out of it or gathered, added along the reduction tree
+   outside the run's lock, and sent. Whole blocks in an executor's own memory go here; what is put together in
+   buffers, in deliver_parts.c. */
 #include <string.h>
 
 #include "worker/trace.h"
@@ -38,12 +39,13 @@ static struct buffer *deliver_step(struct executor *executor, uint32_t block, st
   return sibling;
 }
 
-/* data: the microbatch's part of the block, unless `sum` holds it already (then the callee's). */
+/* data: the microbatch's part of a block that is in host memory at all executors. */
 static void executor_deliver_block(struct executor *executor, uint32_t block, const float *data,
-                                   struct buffer *sum, const char *what) {
+                                   const char *what) {
   struct run *run = executor->run;
   uint32_t elems = run->loaded.model->blocks[block].elems;
   struct tree_node node = {executor->work.index, 0};
+  struct buffer *sum = NULL;
   struct transfer_item item;
   bool is_to_send = false, is_finite = true;
   while (is_finite && executor_wait_current(executor)) {
@@ -75,19 +77,16 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
 static struct gather *gather_open(struct executor *executor, uint32_t b) {
   struct gather *gather = &executor->gathers[b];
   if (!gather->buffer)
-    gather->buffer = block_pool_take(executor->run->pool, b);
+    gather->buffer = executor->stream && executor->work.is_for_device
+                         ? block_pool_take_on(executor->run->pool, b, executor->device)
+                         : block_pool_take(executor->run->pool, b);
   if (gather->buffer)
     return gather;
   executor_fail_memory(executor);
   return NULL;
 }
 
-/* What the parameter has in the block: as many elements, from these of each on. */
-struct overlap {
-  size_t elems, in_param, in_block;
-};
-
-static struct overlap overlap_of(const struct model *model, uint32_t b, const struct param *param) {
+struct overlap overlap_of(const struct model *model, uint32_t b, const struct param *param) {
   const struct block *block = &model->blocks[b];
   uint64_t begin = block->begin > param->begin ? block->begin : param->begin;
   uint64_t block_end = block->begin + block->elems, param_end = param->begin + param->elems;
@@ -95,26 +94,25 @@ static struct overlap overlap_of(const struct model *model, uint32_t b, const st
   return (struct overlap){end - begin, begin - param->begin, begin - block->begin};
 }
 
-/* One that shares the block has come. */
-static void gather_come(struct executor *executor, uint32_t b, const struct param *param) {
-  struct gather *gather = &executor->gathers[b];
-  struct buffer *buffer = gather->buffer;
-  if (++gather->n_come < executor->run->map.block_params[b])
-    return;
-  *gather = (struct gather){0};
-  executor_deliver_block(executor, b, NULL, buffer, param->name);
-}
-
-static void executor_gather(struct executor *executor, uint32_t b, const struct param *param,
-                            const float *grad) {
-  struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
+static void executor_gather(struct executor *executor, uint32_t b, int p, const float *grad) {
+  struct overlap overlap =
+      overlap_of(executor->run->loaded.model, b, &executor->run->loaded.model->params[p]);
   struct gather *gather = gather_open(executor, b);
+  struct err err = ERR_NONE;
+  bool is_finite; /* is asked for when it has come */
+  float *to;
   if (!gather)
     return;
-  if (sums_copy((float *)gather->buffer->data + overlap.in_block, grad + overlap.in_param, overlap.elems))
-    gather_come(executor, b, param);
-  else
-    executor_fail(executor, param->name);
+  to = (float *)gather->buffer->data + overlap.in_block;
+  if (block_pool_device(gather->buffer) < 0)
+    memcpy(to, grad + overlap.in_param, overlap.elems * sizeof *to);
+  else if (executor->memory->copy(executor->stream, to, grad + overlap.in_param, overlap.elems * sizeof *to,
+                                  &err) ||
+           executor->memory->wait(executor->stream, &is_finite, &err)) {
+    executor_fail_err(executor, &err);
+    return;
+  }
+  executor_part_come(executor, b, p);
 }
 
 void executor_deliver_gradient(struct executor *executor, int p, const float *grad) {
@@ -124,9 +122,10 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
   uint64_t begin_ns = trace_now_ns();
   for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !executor->is_dropped; b++)
     if (run->map.block_params[b] > 1)
-      executor_gather(executor, b, param, grad);
+      executor_gather(executor, b, p, grad);
     else
-      executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), NULL, param->name);
+      executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), param->name);
+  executor_deliver_parts(executor);
   trace_span(TRACE_THREAD, "delivery", param->name, begin_ns, trace_now_ns(), executor->work.version,
              executor->work.index);
 }
@@ -150,25 +149,20 @@ int executor_place_gradient(struct executor *executor, int p, struct backend_pie
 }
 
 void executor_deliver_placed(struct executor *executor, int p) {
-  struct run *run = executor->run;
-  const struct param *param = &run->loaded.model->params[p];
-  for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !executor->is_dropped; b++) {
-    struct overlap overlap = overlap_of(run->loaded.model, b, param);
-    if (sums_are_finite((float *)executor->gathers[b].buffer->data + overlap.in_block, overlap.elems))
-      gather_come(executor, b, param);
-    else
-      executor_fail(executor, param->name);
-  }
+  struct block_range range = executor->run->map.params[p];
+  for (uint32_t b = range.begin; b < range.end && !executor->is_dropped; b++)
+    executor_part_come(executor, b, p);
 }
 
 void executor_deliver_row(struct executor *executor) {
   const struct model *model = executor->run->loaded.model;
   for (uint32_t b = model->n_param_blocks; b < model->n_blocks && !executor->is_dropped; b++)
-    executor_deliver_block(executor, b, executor->row + model->blocks[b].begin, NULL, "the statistics row");
+    executor_deliver_block(executor, b, executor->row + model->blocks[b].begin, "the statistics row");
 }
 
 void executor_drop_gathers(struct executor *executor) {
   const struct model *model = executor->run->loaded.model;
+  executor_deliver_parts(executor); /* of a task that is dropped: gives them back */
   for (uint32_t b = 0; b < model->n_param_blocks; b++) {
     block_pool_give(executor->run->pool, b, executor->gathers[b].buffer);
     executor->gathers[b] = (struct gather){0};

@@ -39,6 +39,9 @@ void executors_join(struct run *run) {
     free(executor->taps);
     free(executor->row);
     free(executor->gathers);
+    free(executor->parts.list);
+    free(executor->parts.sums);
+    free(executor->parts.params);
   }
   free(run->executors);
   run->executors = NULL;
@@ -64,6 +67,8 @@ static void *executor_main(void *argument) {
   pthread_cond_broadcast(&run->changed);
   while (!run->is_stopping) {
     bool is_done;
+    if (executor_land_locked(executor))
+      continue;
     if (!steps_begin(run, &executor->work)) {
       pthread_cond_wait(&run->changed, &run->lock);
       continue;
@@ -82,6 +87,8 @@ static void *executor_main(void *argument) {
   pthread_mutex_unlock(&run->lock);
   run->options.backend->release(executor->train);
   run->options.backend->release(executor->eval);
+  if (executor->memory)
+    executor->memory->close(executor->stream);
   return NULL;
 }
 
@@ -134,8 +141,12 @@ static int executor_prepare(struct executor *executor, struct err *err) {
     return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'", train->precision);
   if (run_options->n_devices > 0)
     options.device = run_options->devices[executor->index % run_options->n_devices];
+  executor->device = options.device;
+  executor->memory = backend->memory;
   executor_tap_all(executor);
-  if (backend->prepare(model->train, executor->watched, executor->n_watched, &options, &executor->train, err))
+  if (backend->prepare(model->train, executor->watched, executor->n_watched, &options, &executor->train,
+                       err) ||
+      (backend->memory && backend->memory->open(options.device, &executor->stream, err)))
     return err->code;
   if (!executor->run->loaded.eval)
     return 0;
@@ -191,6 +202,10 @@ static void on_train_value(void *user, int watch, const float *data) {
   }
 }
 
+static void on_train_values(void *user) {
+  executor_deliver_parts(user);
+}
+
 /* The gradient of the first microbatch at the initial weights, hashed: machines that do not agree on it do
    not agree on anything. */
 static int executor_probe(struct executor *executor, struct err *err) {
@@ -223,6 +238,7 @@ static bool executor_train(struct executor *executor) {
                                   .context = {plan->seed, work->version, work->index},
                                   .on_value = on_train_value,
                                   .place = on_train_place,
+                                  .after_values = on_train_values,
                                   .before_weight = executor_before_train_weight,
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};
@@ -261,6 +277,8 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
       executor->is_dropped = true;
     if (executor->is_dropped || is_met(executor, argument))
       break;
+    if (executor_land_locked(executor))
+      continue;
     if (begin_ns == 0)
       begin_ns = trace_now_ns();
     if (steps_is_in_the_way(run, &executor->work))

@@ -4,6 +4,7 @@
 #define WEIR_WORKER_TRAIN_EXECUTOR_H
 
 #include "common/sha256.h"
+#include "worker/backend/device_memory.h"
 #include "worker/train/run_state.h"
 #include "worker/train/steps.h"
 
@@ -27,12 +28,40 @@ struct gather {
   uint32_t n_come;
 };
 
+/* What a parameter has in a block: as many elements, from these of each on. */
+struct overlap {
+  size_t elems, in_param, in_block;
+};
+
+/* A block of this task's, put together in a buffer, on its way through the reducer. */
+struct part {
+  uint32_t block;
+  struct tree_node node;  /* what `sum` is the sum of */
+  struct buffer *sum;     /* NULL: the reducer holds it */
+  struct buffer *sibling; /* to be added to it; NULL */
+  struct buffer *landed;  /* a copy in host memory, to be sent; NULL */
+  bool is_checked;        /* what it began with is finite, or was asked for */
+  bool is_to_send;
+  struct transfer_item item;
+};
+
+/* Those that have come and were not yet handed over. */
+struct parts {
+  struct part *list;
+  struct device_sum *sums; /* to be added or looked at next */
+  int *params;             /* whose gradients they have */
+  int n, n_sums, n_params, capacity, sums_capacity, params_capacity;
+};
+
 /* Only its own thread touches it, but for `thread`. */
 struct executor {
   struct run *run;
   int index;
   pthread_t thread;
   struct backend_program *train, *eval; /* eval: NULL without an eval set */
+  int device;                           /* where the programs are, where a backend has several */
+  const struct device_memory *memory;   /* NULL: the host's */
+  struct device_stream *stream;         /* of the device, for its parts of gradients; NULL without memory */
 
   int *watched; /* [n_watched] values of the train graph */
   int *taps_of; /* [n_watched] first tap */
@@ -46,7 +75,8 @@ struct executor {
   int n_left;             /* taps that the execution has not delivered */
   float *row;             /* f32[row_elems]: the microbatch's statistics */
   struct gather *gathers; /* [n_param_blocks] */
-  struct sha256 *probe;   /* not NULL: gradients are hashed instead of pushed */
+  struct parts parts;
+  struct sha256 *probe; /* not NULL: gradients are hashed instead of pushed */
 
   int eval_watches[EVAL_WATCHED_MAX]; /* metric of each watched value of the eval graph, or OUTPUT */
   float totals[METRICS];              /* of an evaluation's execution */
@@ -81,9 +111,17 @@ void executor_fail_data(struct executor *executor, const struct err *err);
 /* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
 void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
 /* Where the bytes of a parameter's gradient are wanted, for backend_run.place; then executor_deliver_placed,
-   when they are there. */
+   when they are there, and when others have come with it executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
 void executor_deliver_placed(struct executor *executor, int param);
+/* What the parameter has in the block is in the block's gather. */
+void executor_part_come(struct executor *executor, uint32_t block, int param);
+/* Adds all that have come to their siblings, until they are sent or wait for more. */
+void executor_deliver_parts(struct executor *executor);
+/* Sends a part that the reducer gave up while it was on a device. False: there is none. Gives the lock up
+   meanwhile. Asked by every executor before it waits. */
+bool executor_land_locked(struct executor *executor);
+struct overlap overlap_of(const struct model *model, uint32_t block, const struct param *param);
 void executor_deliver_row(struct executor *executor);
 void executor_drop_gathers(struct executor *executor);
 

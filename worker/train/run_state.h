@@ -88,6 +88,9 @@ struct run {
   uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
   struct weights *weights;
   struct reducer *reducer; /* of the step of weights->current */
+  struct transfer_item
+      *unsent; /* its parts that are to be sent, once an executor has copied them to the host */
+  int n_unsent, unsent_capacity;
   struct stage *current, *next;
   struct stage stages[2];
 };

@@ -26,7 +26,26 @@ void steps_send(struct run *run, const struct transfer_item *item) {
     transfers_start(run->transfers, item);
 }
 
-/* From the reducer. */
+bool steps_must_land(const struct run *run, const struct buffer *buffer) {
+  (void)run;
+  return block_pool_device(buffer) >= 0;
+}
+
+bool steps_next_unsent(struct run *run, struct transfer_item *item) {
+  if (run->n_unsent == 0 || run->phase != RUN_WORKING)
+    return false;
+  *item = run->unsent[--run->n_unsent];
+  return true;
+}
+
+static void steps_drop_unsent(struct run *run) {
+  while (run->n_unsent > 0) {
+    const struct transfer_item *item = &run->unsent[--run->n_unsent];
+    block_pool_give(run->pool, item->block, item->buffer);
+  }
+}
+
+/* From the reducer, under the lock, where nobody waits for a device. */
 static void on_send(void *user, const struct reducer_send *send) {
   struct run *run = user;
   struct transfer_item item = {.kind = send->buffer ? TRANSFER_PUSH : TRANSFER_PULL,
@@ -36,7 +55,12 @@ static void on_send(void *user, const struct reducer_send *send) {
                                .node = send->node,
                                .wait = send->wait,
                                .buffer = send->buffer};
-  steps_send(run, &item);
+  if (!item.buffer || !steps_must_land(run, item.buffer)) {
+    steps_send(run, &item);
+    return;
+  }
+  array_reserve((void **)&run->unsent, &run->unsent_capacity, run->n_unsent, sizeof *run->unsent);
+  run->unsent[run->n_unsent++] = item;
 }
 
 static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
@@ -59,6 +83,8 @@ void steps_fini(struct run *run) {
     tasks_fini(&run->stages[i].microbatches);
     tasks_fini(&run->stages[i].chunks);
   }
+  free(run->unsent);
+  run->unsent = NULL;
 }
 
 void steps_join(struct run *run, uint64_t version) {
@@ -76,6 +102,7 @@ void steps_join(struct run *run, uint64_t version) {
 void steps_clear(struct run *run) {
   reducer_free(run->reducer);
   run->reducer = NULL;
+  steps_drop_unsent(run);
   weights_clear(run->weights);
 }
 
@@ -124,6 +151,7 @@ static void steps_advance(struct run *run) {
   if (run->phase != RUN_WORKING || !weights_next_is_complete(weights) || weights->current->readers > 0)
     return;
   weights_advance(weights);
+  steps_drop_unsent(run);
   run->current = run->next;
   run->next = old;
   run->setbacks = run->drops = 0;
@@ -136,6 +164,15 @@ static void steps_advance(struct run *run) {
   } else
     log_event(LOG_INFO, "worker", "last_version", "run=%s version=%llu data_wait_seconds=%.3f",
               run->load->run, (unsigned long long)version, loader_wait_seconds(run->loaded.loader));
+}
+
+/* Whether a part of the microbatch's alone will be added to one of another of ours. */
+static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
+  const struct task_range *share = &run->share.microbatches;
+  uint32_t n = run->loaded.plan.microbatches;
+  struct tree_node sibling;
+  return tree_sibling(tree_canonical((struct tree_node){microbatch, 0}, n), n, &sibling) &&
+         sibling.first >= share->begin && tree_node_end(sibling, n) <= share->end;
 }
 
 static bool stage_begin(const struct plan *plan, struct stage *stage, struct weights_set *set,
@@ -159,9 +196,11 @@ bool steps_begin(struct run *run, struct work *work) {
   struct weights *weights = run->weights;
   if (run->phase != RUN_WORKING)
     return false;
-  if (!weights_next_is_complete(weights) && stage_begin(plan, run->current, weights->current, work))
-    return true;
-  return stage_begin(plan, run->next, weights->next, work);
+  if ((weights_next_is_complete(weights) || !stage_begin(plan, run->current, weights->current, work)) &&
+      !stage_begin(plan, run->next, weights->next, work))
+    return false;
+  work->is_for_device = work->kind == WORK_MICROBATCH && has_sibling_here(run, work->index);
+  return true;
 }
 
 void steps_end(struct run *run, const struct work *work, bool is_done) {

@@ -1,7 +1,8 @@
 /* The steps of a run: which version is computed, which tasks are begun, when the next version is the current
    one. Two versions are in sight: the current one, complete, whose gradients may be pushed; and the next,
    which fills and may be read layer by layer. Nothing is pushed from the next before it is the current one,
-   so one reducer is enough. Every function needs the run's lock. */
+   so one reducer is enough. Every function needs the run's lock,
+   if it does not say otherwise. */
 #ifndef WEIR_WORKER_TRAIN_STEPS_H
 #define WEIR_WORKER_TRAIN_STEPS_H
 
@@ -15,6 +16,7 @@ struct work {
   uint32_t index;
   uint64_t version;
   struct weights_set *set;
+  bool is_for_device; /* its gradients are to stay on the device that they are computed on */
 };
 
 void steps_init(struct run *run); /* once loaded */
@@ -36,6 +38,13 @@ void steps_filled(struct run *run, uint32_t block);
 /* Sends a part, or a plain pull, on its way: to the block's server, or through the group. Also without the
    lock, by who has begun a task. */
 void steps_send(struct run *run, const struct transfer_item *item);
+
+/* True for a part that is to be sent and lies on a device: it has to be copied to host memory before. As
+   steps_send. */
+bool steps_must_land(const struct run *run, const struct buffer *buffer);
+/* A push that had to be given up as a part was no longer waited for, and must land before steps_send. False:
+   there is none. */
+bool steps_next_unsent(struct run *run, struct transfer_item *item);
 
 /* Somebody else than a task has read the set, and counted itself among its readers. Takes the lock. */
 void steps_release(struct run *run, struct weights_set *set);

@@ -1,5 +1,5 @@
-/* Copies from the device: values that the caller reads, into the places that it names or memory of ours. */
-#include "common/clock.h"
+/* Copies of values that the caller reads: into the places that it names, on any device or the host, or into
+   pinned memory of ours. */
 #include "worker/backend/cuda/program.h"
 
 enum { LOOK_NS = 50000 };
@@ -8,8 +8,8 @@ static int copy_down(struct backend_program *program, void *to, const void *from
                      struct err *err) {
   if (size_bytes == 0)
     return ERR_OK;
-  return cuda_check(NULL, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToHost, program->down),
-                    "copy from the device", err);
+  return cuda_check(NULL, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, program->down),
+                    "copy a result", err);
 }
 
 /* Into memory of ours, made when it is first needed. */
@@ -91,5 +91,7 @@ int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *s
     if (step->kind == CUDA_STEP_DELIVERY)
       run->on_value(run->user, step->watch, step->is_placed ? NULL : program->landings[step->watch]);
   }
+  if (run->after_values)
+    run->after_values(run->user);
   return ERR_OK;
 }

@@ -4,7 +4,7 @@ devices are made up: a stand-in that computes on the CPU (fake_cuda.c) for what 
 simulated ones (tests/simulation/cuda), which run the backend's own code, for the numbers."""
 import json
 import os
-import re
+import signal
 import subprocess
 
 from harness import (BUILD, Cluster, Folder, done_event, made_up_gpus, main, program, read_metrics, simulated_gpus,
@@ -221,29 +221,45 @@ def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_tim
         assert hashes == hashes[:1] * 3 and done_event(cpu)["weights_sha256"] != hashes[0], hashes
 
 
-def test_training_goes_on_by_products_where_fused_attention_is_wrong():
+def test_gpus_of_one_worker_and_of_a_group_give_the_bits_of_one():
+    """With shares of three microbatches of six, a member has parts that are no node of the tree together."""
+    environment = simulated(devices=4)
     with Folder() as folder:
-        model = folder.model("gpt", "--vocabulary", 40, "--context", 32, "--width", 32, "--depth", 1, "--heads", 2)
-        folder.file("train.txt", "the quick brown fox jumps over the lazy dog. " * 30)
-        spec = folder.file("gpt.yaml", f"""name: gpt
-model: {{onnx: {model}, loss: cross_entropy}}
-data: {{root: {folder.path}, train: {{format: text, file: train.txt, context: 32}}}}
-train:
-  steps: 4
-  batch: 8
-  microbatches: 2
-  precision: bf16
-  optimizer: {{name: sgd, lr: 0.1}}
-""")
-        metrics = [train(folder, spec, name, "--device", "cuda", env=simulated_gpus(attention=attention))[1]
-                   for name, attention in (("fused", ""), ("left", "wrong"))]
-        logs = [log_of_workers(folder.file(name)) for name in ("fused", "left")]
-        assert "attention_not_fused" not in logs[0], logs[0]
-        for attention_pass in "forward", "backward":
-            line = f"warn worker attention_not_fused .*pass={attention_pass} rows=32 columns=32 head=16 causal=1"
-            assert len(re.findall(line, logs[1])) == 1, logs[1]
-        fused, left = map(losses, metrics)
-        assert fused != left and all(abs(a - b) < 0.01 for a, b in zip(fused, left, strict=True)), (fused, left)
+        spec = small_spec(folder, steps=4, microbatches=6)
+        metrics = [train(folder, spec, name, "--device", device, env=environment)[1]
+                   for name, device in (("one", "cuda"), ("four", "cuda:0,1,2,3"))]
+        for collective in "nccl", "shm":
+            spec = small_spec(folder, steps=4, microbatches=6, train=f"  collective: {collective}\n")
+            metrics += [train(folder, spec, f"{collective}-{count}", "--device", device, "--workers", 2, env=environment)[1]
+                        for count, device in ((1, "cuda:0,1"), (2, "cuda:0,1,2,3"))]
+            for worker in 1, 2:
+                with open(folder.file(f"{collective}-2/logs/worker-{worker}.log")) as log:
+                    assert " worker group run=" in log.read(), worker
+        hashes = [done_event(path)["weights_sha256"] for path in metrics]
+        assert hashes == hashes[:1] * len(metrics), hashes
+        spec = small_spec(folder, steps=4, microbatches=4, train="  collective: nccl\n  deterministic: false\n")
+        _, reduced = train(folder, spec, "reduced", "--device", "cuda:0,1", "--workers", 2, env=environment)
+        spec = small_spec(folder, steps=4, microbatches=4)
+        _, alone = train(folder, spec, "alone", "--device", "cuda", env=environment)
+        for loss, expected in zip(losses(reduced), losses(alone), strict=True):
+            assert abs(loss - expected) < 1e-4, (losses(reduced), losses(alone))
+
+
+def test_a_group_of_simulated_gpus_outlives_its_members():
+    environment = simulated(devices=4)
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        _, undisturbed = train(folder, small_spec(folder, steps=16, microbatches=6), "undisturbed", "--device", "cuda",
+                               env=environment)
+        for device in "cuda:0,1", "cuda:2", "cuda:3":
+            cluster.add_worker(options=("--device", device), env=environment)
+        wait_for(lambda: len(cluster.json("workers")) == 3, "the workers")
+        run = submit(cluster, small_spec(folder, steps=16, microbatches=6, train="  collective: nccl\n"))
+        for victim, step in (cluster.workers[2], 2), (cluster.workers[0], 6):
+            wait_for(lambda least=step: cluster.json("status", run)["step"] > least, "some steps")
+            victim.send(signal.SIGKILL)
+        wait_for(lambda: is_done(cluster, run), "the end of the run")
+        assert cluster.json("status", run)["weights_sha256"] == done_event(undisturbed)["weights_sha256"]
+        assert cluster.workers[1].output().count(" worker group run=" + run) >= 2, cluster.workers[1].output()
 
 
 def test_a_simulated_gpu_shows_its_kernels_and_copies_on_the_timeline():

@@ -222,7 +222,7 @@ static void buckets_follow_backward_and_are_bounded_and_shared_out_by_bytes(void
   uint64_t bytes[2] = {0};
   (void)state;
   plan_fixture_init(&f, elems, producers, 8);
-  bucket_plan_init(&plan, &f.model, &f.map, 2);
+  bucket_plan_init(&plan, &f.model, &f.map, 2, BUCKET_BYTES);
   for (uint32_t i = 0; i < 8; i++)
     assert_int_equal(plan.order[i], 7 - i);
   assert_int_equal(plan.n_buckets, 2);
@@ -239,6 +239,9 @@ static void buckets_follow_backward_and_are_bounded_and_shared_out_by_bytes(void
   assert_int_equal(plan.buckets[plan.n_buckets - 1].end, 8);
   assert_true(bytes[0] >= BUCKET_BYTES / 2 && bytes[1] >= BUCKET_BYTES / 2);
   bucket_plan_fini(&plan);
+  bucket_plan_init(&plan, &f.model, &f.map, 2, BUCKET_DEVICE_BYTES); /* room for all */
+  assert_int_equal(plan.n_buckets, 1);
+  bucket_plan_fini(&plan);
 }
 
 static void a_block_that_parameters_share_is_complete_with_the_last_of_them(void **state) {
@@ -251,7 +254,7 @@ static void a_block_that_parameters_share_is_complete_with_the_last_of_them(void
   f.ranges[0] = f.ranges[1] = (struct block_range){0, 1};
   f.ranges[2] = (struct block_range){1, 2};
   f.model.n_param_blocks = 2;
-  bucket_plan_init(&plan, &f.model, &f.map, 1);
+  bucket_plan_init(&plan, &f.model, &f.map, 1, BUCKET_BYTES);
   assert_int_equal(plan.order[0], 1);
   assert_int_equal(plan.order[1], 0);
   bucket_plan_fini(&plan);

@@ -112,7 +112,7 @@ static void peer_begin(struct peer *peer, struct fixture *f, int rank) {
   *peer = (struct peer){.f = f, .rank = rank, .def = collective_find("shm", &err)};
   peer->memory = mem_new(BLOCK_ELEMS_MAX * sizeof(float));
   block_map_init(&peer->map, f->model);
-  bucket_plan_init(&peer->plan, f->model, &peer->map, 2);
+  bucket_plan_init(&peer->plan, f->model, &peer->map, 2, BUCKET_BYTES);
   assert_int_equal(peer->plan.n_buckets, 1); /* which rank 0 owns */
 }
 

@@ -37,6 +37,11 @@ void transfers_start(struct transfers *transfers, const struct transfer_item *it
   block_pool_give(fixture->run.pool, item->block, item->buffer);
 }
 
+bool relay_is_on_device(const struct relay *relay) {
+  (void)relay;
+  return false;
+}
+
 void relay_give(struct relay *relay, const struct transfer_item *item) {
   (void)relay;
   assert_true(fixture->n_given < SENT_MAX);

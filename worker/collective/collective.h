@@ -68,7 +68,9 @@ struct collective_work;
 
 struct collective_def {
   const char *name;
-  bool is_exact; /* reductions add in the order of the tree, with is_fast false */
+  bool is_exact;     /* reductions add in the order of the tree, with is_fast false */
+  bool is_on_device; /* in and out are best in its device's memory: what is elsewhere is copied there and back
+                      */
   /* Waits until every member has opened it. Errors: INVALID for options that cannot be, or that differ from
      the other members'; UNAVAILABLE when it takes longer than timeout_ms or a member has given up meanwhile:
      then no member has it open; NO_MEMORY; IO. */

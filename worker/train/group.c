@@ -112,13 +112,14 @@ static void find_order(struct bucket_plan *plan, const struct model *model, cons
 }
 
 /* Returns the elements of the bucket that begins at `begin`. */
-static uint32_t fill_bucket(struct bucket_plan *plan, const struct model *model, uint32_t begin) {
+static uint32_t fill_bucket(struct bucket_plan *plan, const struct model *model, uint32_t begin,
+                            uint32_t bytes) {
   struct bucket *bucket = &plan->buckets[plan->n_buckets];
   uint32_t elems = 0;
   *bucket = (struct bucket){.begin = begin, .end = begin};
   while (bucket->end < model->n_param_blocks && bucket->end - begin < BUCKET_BLOCKS_MAX) {
     uint32_t block = plan->order[bucket->end];
-    if (elems > 0 && (elems + model->blocks[block].elems) * sizeof(float) > BUCKET_BYTES)
+    if (elems > 0 && (elems + model->blocks[block].elems) * sizeof(float) > bytes)
       break;
     elems += model->blocks[block].elems;
     plan->place[block] = plan->n_buckets;
@@ -128,7 +129,7 @@ static uint32_t fill_bucket(struct bucket_plan *plan, const struct model *model,
 }
 
 void bucket_plan_init(struct bucket_plan *plan, const struct model *model, const struct block_map *map,
-                      int size) {
+                      int size, uint32_t bytes) {
   uint32_t n = model->n_param_blocks, *elems, *owners;
   *plan = (struct bucket_plan){.order = mem_new(n * sizeof *plan->order),
                                .place = mem_new(n * sizeof *plan->place),
@@ -137,7 +138,7 @@ void bucket_plan_init(struct bucket_plan *plan, const struct model *model, const
   owners = mem_new(n * sizeof *owners);
   find_order(plan, model, map);
   for (uint32_t begin = 0; begin < n; begin = plan->buckets[plan->n_buckets++].end)
-    elems[plan->n_buckets] = fill_bucket(plan, model, begin);
+    elems[plan->n_buckets] = fill_bucket(plan, model, begin, bytes);
   placement_compute(elems, plan->n_buckets, (uint32_t)size, owners);
   for (uint32_t b = 0; b < plan->n_buckets; b++)
     plan->buckets[b].owner = owners[b];

@@ -53,12 +53,13 @@ struct bucket_plan {
   uint32_t n_buckets;
 };
 
-enum { BUCKET_BYTES = 1 << 20, BUCKET_BLOCKS_MAX = 64 };
+/* On devices a bucket's way is so short that what it costs to begin counts. */
+enum { BUCKET_BYTES = 1 << 20, BUCKET_DEVICE_BYTES = 8 << 20, BUCKET_BLOCKS_MAX = 64 };
 
-/* Follows from the model and the group's size alone: each member has the same. Buckets have at most
-   BUCKET_BYTES or one block; owners have about as many bytes each. */
+/* Follows from the model, the group's size and `bytes` alone: each member has the same. Buckets have at most
+   that many bytes or one block; owners have about as many bytes each. */
 void bucket_plan_init(struct bucket_plan *plan, const struct model *model, const struct block_map *map,
-                      int size);
+                      int size, uint32_t bytes);
 void bucket_plan_fini(struct bucket_plan *plan); /* safe on a zeroed plan */
 
 #endif

@@ -18,7 +18,7 @@ static int open_one(struct relay *relay, const char *what, bool (*is_cancelled)(
   struct collective_options options = {.name = name,
                                        .rank = group->rank,
                                        .size = group->size,
-                                       .device = run->options.n_devices ? run->options.devices[0] : 0,
+                                       .device = relay->device,
                                        .is_fast = !run->loaded.spec->train->deterministic,
                                        .timeout_ms = OPEN_MS,
                                        .is_cancelled = is_cancelled,
@@ -44,6 +44,28 @@ static void find_parts(struct relay *relay) {
   }
 }
 
+size_t relay_bucket_elems(const struct relay *relay, const struct bucket *bucket) {
+  size_t elems = 0;
+  for (uint32_t i = bucket->begin; i < bucket->end; i++)
+    elems += relay->run->block_elems[relay->plan.order[i]];
+  return elems;
+}
+
+/* Room for every member's parts of a bucket. */
+static int open_memory(struct relay *relay, struct err *err) {
+  void *arrays = NULL;
+  for (uint32_t b = 0; b < relay->plan.n_buckets; b++) {
+    size_t elems = relay_bucket_elems(relay, &relay->plan.buckets[b]);
+    relay->bucket_elems = elems > relay->bucket_elems ? elems : relay->bucket_elems;
+  }
+  if (relay->memory->open(relay->device, &relay->stream, err) ||
+      relay->memory->new (relay->device, (size_t)relay->n_parts * relay->bucket_elems * sizeof(float),
+                          &arrays, err))
+    return err_prefix(err, "group %u", relay->group.number);
+  relay->arrays = arrays;
+  return 0;
+}
+
 int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(void *user), void *user,
                struct relay **out, struct err *err) {
   const struct model *model = run->loaded.model;
@@ -51,21 +73,27 @@ int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(
   const struct collective_def *def = collective_find(run->loaded.spec->train->collective, err);
   if (!def)
     return err->code;
+  if (def->is_on_device && !run->options.backend->memory)
+    return err_set(err, ERR_UNSUPPORTED, "the %s collective is for workers on GPUs", def->name);
   if (group->ranges[group->size - 1].end > run->loaded.plan.microbatches)
     return err_set(err, ERR_INVALID, "the view gives microbatch %u, the run has %u",
                    group->ranges[group->size - 1].end - 1, run->loaded.plan.microbatches);
   relay = mem_new(sizeof *relay);
   relay->run = run;
   relay->def = def;
+  relay->device = run->options.n_devices ? run->options.devices[0] : 0;
+  relay->memory = def->is_on_device ? run->options.backend->memory : NULL;
   relay->group = *group;
   find_parts(relay);
-  bucket_plan_init(&relay->plan, model, &run->map, group->size);
+  bucket_plan_init(&relay->plan, model, &run->map, group->size,
+                   def->is_on_device ? BUCKET_DEVICE_BYTES : BUCKET_BYTES);
   relay->held =
       mem_new((size_t)model->n_param_blocks * (size_t)relay_own(relay)->n * sizeof(struct buffer *));
   relay->n_held = mem_new(relay->plan.n_buckets * sizeof *relay->n_held);
   pthread_mutex_init(&relay->lock, NULL);
   pthread_cond_init(&relay->changed, NULL);
-  if (open_one(relay, "up", is_cancelled, user, &relay->up, err) ||
+  if ((relay->memory && open_memory(relay, err)) ||
+      open_one(relay, "up", is_cancelled, user, &relay->up, err) ||
       open_one(relay, "down", is_cancelled, user, &relay->down, err)) {
     relay_close(relay);
     return err->code;
@@ -100,6 +128,10 @@ void relay_start(struct relay *relay, uint64_t version) {
 
 const struct group *relay_group(const struct relay *relay) {
   return &relay->group;
+}
+
+bool relay_is_on_device(const struct relay *relay) {
+  return relay->def->is_on_device && relay->run->options.backend->memory;
 }
 
 void relay_give(struct relay *relay, const struct transfer_item *item) {
@@ -161,6 +193,10 @@ void relay_close(struct relay *relay) {
   }
   relay->def->close(relay->up);
   relay->def->close(relay->down);
+  if (relay->memory) {
+    relay->memory->close(relay->stream);
+    relay->memory->free(relay->device, relay->arrays);
+  }
   for (uint32_t i = 0; i < n_held; i++)
     block_pool_give(relay->run->pool, i / (uint32_t)relay_own(relay)->n, relay->held[i]);
   pthread_cond_destroy(&relay->changed);

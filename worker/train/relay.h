@@ -4,7 +4,8 @@
    each gradient once a node, with the same bits as without.
 
    Two threads, two collectives: gradients go up and weights come down in the same order of buckets, that in
-   which backward completes them, each bucket as soon as it is ready. */
+   which backward completes them, each bucket as soon as it is ready. Where the collective is made for
+   devices, parts go up from device to device, and only what is pushed is copied to the host. */
 #ifndef WEIR_WORKER_TRAIN_RELAY_H
 #define WEIR_WORKER_TRAIN_RELAY_H
 
@@ -30,6 +31,8 @@ void relay_start(struct relay *relay, uint64_t version);
 void relay_give(struct relay *relay, const struct transfer_item *item);
 
 const struct group *relay_group(const struct relay *relay);
+/* Parts travel from device to device, so they are given where they are. */
+bool relay_is_on_device(const struct relay *relay);
 
 /* Ends it for all members. Any thread, with the run's lock; never blocks; again is harmless. */
 void relay_abort_locked(struct relay *relay);

@@ -3,20 +3,8 @@
 #include <string.h>
 
 #include "worker/trace.h"
-#include "worker/train/relay_state.h"
+#include "worker/train/relay_gather.h"
 #include "worker/train/sums.h"
-
-/* Of the gatherer's thread. */
-struct gatherer {
-  struct relay *relay;
-  uint64_t step;
-  struct buffer **own;      /* [BUCKET_BLOCKS_MAX * own parts]: taken from those held, until sent */
-  struct buffer **received; /* [n_parts]: of one block, by rank, then node */
-  struct collective_work **works;
-  struct group_part *merged; /* [n_parts] */
-  uint32_t block;
-  bool is_finite;
-};
 
 static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket);
 
@@ -27,6 +15,7 @@ void *relay_gather_main(void *argument) {
   struct gatherer gatherer = {.relay = relay,
                               .own = mem_new(BUCKET_BLOCKS_MAX * own_parts * sizeof *gatherer.own),
                               .received = mem_new(parts * sizeof *gatherer.received),
+                              .landed = mem_new(parts * BUCKET_BLOCKS_MAX * sizeof *gatherer.landed),
                               .works = mem_new(works * sizeof *gatherer.works),
                               .merged = mem_new(parts * sizeof *gatherer.merged)};
   bool is_well = true;
@@ -38,6 +27,7 @@ void *relay_gather_main(void *argument) {
       is_well = gather_bucket(&gatherer, &relay->plan.buckets[b]);
   free(gatherer.own);
   free(gatherer.received);
+  free(gatherer.landed);
   free(gatherer.works);
   free(gatherer.merged);
   return NULL;
@@ -64,8 +54,7 @@ static bool take_own(struct gatherer *gatherer, const struct bucket *bucket) {
   return is_there;
 }
 
-/* Waits for all that was started, whatever becomes of it: their memory is in use until then. */
-static int finish_works(struct gatherer *gatherer, int n, struct err *err) {
+int gather_finish_works(struct gatherer *gatherer, int n, struct err *err) {
   struct relay *relay = gatherer->relay;
   if (err->code)
     relay_fail(relay, err);
@@ -96,7 +85,7 @@ static int send_own(struct gatherer *gatherer, const struct bucket *bucket, stru
   int n = (int)(bucket->end - bucket->begin) * relay_own(gatherer->relay)->n, n_works = 0;
   for (int i = 0; i < n && !err->code; i++)
     start_work(gatherer, COLLECTIVE_SEND, (int)bucket->owner, gatherer->own[i], &n_works, err);
-  return finish_works(gatherer, n_works, err);
+  return gather_finish_works(gatherer, n_works, err);
 }
 
 /* The other members' parts of the block; ours are put among them. */
@@ -116,7 +105,7 @@ static int receive_block(struct gatherer *gatherer, struct buffer **own, struct 
       } else
         start_work(gatherer, COLLECTIVE_RECEIVE, rank, gatherer->received[at], &n_works, err);
     }
-  return finish_works(gatherer, n_works, err);
+  return gather_finish_works(gatherer, n_works, err);
 }
 
 static void on_add(void *user, int to, int from) {
@@ -127,7 +116,7 @@ static void on_add(void *user, int to, int from) {
   gatherer->received[from] = NULL;
 }
 
-static void push_part(struct gatherer *gatherer, struct tree_node node, bool wait, struct buffer **sum) {
+void gather_push(struct gatherer *gatherer, struct tree_node node, bool wait, struct buffer **sum) {
   struct run *run = gatherer->relay->run;
   transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
                                                           .server = run->owner[gatherer->block],
@@ -139,22 +128,25 @@ static void push_part(struct gatherer *gatherer, struct tree_node node, bool wai
   *sum = NULL;
 }
 
+int gather_refuse(struct gatherer *gatherer, struct err *err) {
+  err_set(err, ERR_INTERNAL,
+          "the sum of step %llu's gradients of block %u is not finite: the training diverges; try a lower "
+          "train.optimizer.lr, or look for extreme values in the data",
+          (unsigned long long)gatherer->step, gatherer->block);
+  run_fail(gatherer->relay->run, err, false);
+  return err->code;
+}
+
 /* What is left of the parts goes to the block's server; the reply to the last is the next version. */
 static int push_block(struct gatherer *gatherer, struct err *err) {
   struct relay *relay = gatherer->relay;
   struct run *run = relay->run;
   int n = group_merge(gatherer->merged, relay->n_parts, run->loaded.plan.microbatches, on_add, gatherer);
-  if (!gatherer->is_finite) {
-    err_set(err, ERR_INTERNAL,
-            "the sum of step %llu's gradients of block %u is not finite: the training diverges; try a lower "
-            "train.optimizer.lr, or look for extreme values in the data",
-            (unsigned long long)gatherer->step, gatherer->block);
-    run_fail(run, err, false);
-    return err->code;
-  }
+  if (!gatherer->is_finite)
+    return gather_refuse(gatherer, err);
   for (int i = 0; i < n; i++) {
     struct group_part *part = &gatherer->merged[i];
-    push_part(gatherer, part->node, i == n - 1, &gatherer->received[part->index]);
+    gather_push(gatherer, part->node, i == n - 1, &gatherer->received[part->index]);
   }
   return 0;
 }
@@ -195,11 +187,11 @@ static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucke
     if (!relay->def->start(relay->up, &call, &gatherer->works[n_works], err))
       n_works++;
   }
-  if (finish_works(gatherer, n_works, err) || !is_owner)
+  if (gather_finish_works(gatherer, n_works, err) || !is_owner)
     return err->code;
   for (uint32_t i = 0; i < n; i++) {
     gatherer->block = relay->plan.order[bucket->begin + i];
-    push_part(gatherer, relay->whole, true, &gatherer->own[i * own_parts]);
+    gather_push(gatherer, relay->whole, true, &gatherer->own[i * own_parts]);
   }
   return 0;
 }
@@ -212,7 +204,9 @@ static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket
   if (!take_own(gatherer, bucket))
     return false;
   begun_ns = trace_now_ns();
-  if (relay->is_reduced)
+  if (relay->memory)
+    gather_on_device(gatherer, bucket, &err);
+  else if (relay->is_reduced)
     reduce_and_push(gatherer, bucket, &err);
   else if ((int)bucket->owner == relay->group.rank)
     add_and_push(gatherer, bucket, &err);

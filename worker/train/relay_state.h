@@ -2,6 +2,7 @@
 #ifndef WEIR_WORKER_TRAIN_RELAY_STATE_H
 #define WEIR_WORKER_TRAIN_RELAY_STATE_H
 
+#include "worker/backend/device_memory.h"
 #include "worker/train/relay.h"
 
 /* What a member has of each block in each step. */
@@ -13,6 +14,8 @@ struct member_parts {
 struct relay {
   struct run *run;
   const struct collective_def *def;
+  const struct device_memory *memory; /* parts go up from device to device; NULL: from host to host */
+  int device;                         /* the first of the run's */
   struct group group;
   struct collective *up, *down; /* gradients, the gatherer's; weights, the spreader's */
   struct bucket_plan plan;
@@ -20,6 +23,11 @@ struct relay {
   int n_parts;                                    /* of all members together */
   bool is_reduced;                                /* the collective adds, in any order, */
   struct tree_node whole;                         /* what is this node then */
+
+  /* With memory: the gatherer's. */
+  struct device_stream *stream;
+  float *arrays;       /* f32[n_parts * bucket_elems] on the device */
+  size_t bucket_elems; /* of the largest */
 
   uint64_t first_step;
   bool is_started;
@@ -37,6 +45,9 @@ static inline const struct member_parts *relay_own(const struct relay *relay) {
 }
 
 bool relay_is_stopping(const struct relay *relay);
+
+/* How many elements the bucket's blocks have. */
+size_t relay_bucket_elems(const struct relay *relay, const struct bucket *bucket);
 
 void *relay_gather_main(void *argument);
 void *relay_spread_main(void *argument);

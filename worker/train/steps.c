@@ -27,8 +27,7 @@ void steps_send(struct run *run, const struct transfer_item *item) {
 }
 
 bool steps_must_land(const struct run *run, const struct buffer *buffer) {
-  (void)run;
-  return block_pool_device(buffer) >= 0;
+  return block_pool_device(buffer) >= 0 && !(run->relay && relay_is_on_device(run->relay));
 }
 
 bool steps_next_unsent(struct run *run, struct transfer_item *item) {
@@ -199,7 +198,8 @@ bool steps_begin(struct run *run, struct work *work) {
   if ((weights_next_is_complete(weights) || !stage_begin(plan, run->current, weights->current, work)) &&
       !stage_begin(plan, run->next, weights->next, work))
     return false;
-  work->is_for_device = work->kind == WORK_MICROBATCH && has_sibling_here(run, work->index);
+  work->is_for_device = work->kind == WORK_MICROBATCH && (has_sibling_here(run, work->index) ||
+                                                          (run->relay && relay_is_on_device(run->relay)));
   return true;
 }
 

@@ -1,5 +1,6 @@
 /* Copies of values that the caller reads: into the places that it names, on any device or the host, or into
    pinned memory of ours. */
+#include "common/clock.h"
 #include "worker/backend/cuda/program.h"
 
 enum { LOOK_NS = 50000 };

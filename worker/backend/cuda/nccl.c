@@ -166,6 +166,7 @@ static void abort_group(struct collective *c) {
 const struct collective_def collective_nccl = {
     .name = "nccl",
     .is_exact = true,
+    .is_on_device = true,
     .open = open_group,
     .close = nccl_close,
     .start = start,

@@ -3,6 +3,7 @@
 
 #include "common/ops/lp.h"
 #include "worker/backend/cuda/fold.h"
+#include "worker/backend/cuda/integer_fold.h"
 #include "worker/backend/cuda/spread.h"
 
 /* A fold for each output; then, for gradients, a spread. */
@@ -45,6 +46,15 @@ static bool prepare_fold(struct backend_program *program, const struct node *nod
   return true;
 }
 
+/* The same of integers, whose results are divided. */
+static bool prepare_integers(struct backend_program *program, const struct node *node,
+                             const struct cuda_fold *fold, int64_t divisor) {
+  return cuda_integer_fold_prepare(
+      program, node,
+      (struct cuda_integer_fold){
+          .kind = fold->kind, .rows = fold->rows, .divisor = divisor, .is_last = fold->is_last});
+}
+
 /* Along the axes that ONNX's attributes or inputs name. */
 static bool prepare_along(struct backend_program *program, const struct node *node, enum cuda_fold_kind kind,
                           enum cuda_fold_finish finish) {
@@ -52,9 +62,11 @@ static bool prepare_along(struct backend_program *program, const struct node *no
   const struct graph *graph = cuda_view(program)->graph;
   struct err err = ERR_NONE;
   struct shape kept;
-  return is_f32(program, node->inputs[0]) && !reduce_kept_shape(graph, node, &kept, &err) &&
-         cuda_rows_of_reduction(&folding.fold.rows, &node_input(graph, node, 0)->shape, &kept) &&
-         prepare_fold(program, node, &folding, CUDA_DENSE);
+  if (reduce_kept_shape(graph, node, &kept, &err) ||
+      !cuda_rows_of_reduction(&folding.fold.rows, &node_input(graph, node, 0)->shape, &kept))
+    return false;
+  return is_f32(program, node->inputs[0]) ? prepare_fold(program, node, &folding, CUDA_DENSE)
+                                          : prepare_integers(program, node, &folding.fold, 1);
 }
 
 static bool prepare_sum(struct backend_program *program, const struct node *node) {
@@ -119,12 +131,14 @@ static bool prepare_mean(struct backend_program *program, const struct node *nod
   const struct shape *x = &node_input(graph, node, 0)->shape;
   struct err err = ERR_NONE;
   struct shape kept;
-  if (!is_f32(program, node->inputs[0]) || reduce_kept_shape(graph, node, &kept, &err))
+  if (reduce_kept_shape(graph, node, &kept, &err))
     return false;
-  if (reduce_is_pool(x, &kept))
+  if (is_f32(program, node->inputs[0]) && reduce_is_pool(x, &kept))
     return prepare_planes(program, node, &folding, true);
   if (!cuda_rows_of_reduction(&folding.fold.rows, x, &kept))
     return false;
+  if (!is_f32(program, node->inputs[0]))
+    return prepare_integers(program, node, &folding.fold, folding.fold.rows.n);
   folding.fold.scale = 1.0 / (double)folding.fold.rows.n;
   return prepare_fold(program, node, &folding, CUDA_DENSE);
 }
@@ -156,13 +170,14 @@ static bool prepare_arg(struct backend_program *program, const struct node *node
   struct shape x = node_input(cuda_view(program)->graph, node, 0)->shape, kept = x;
   struct err err = ERR_NONE;
   int axis;
-  if (!is_f32(program, node->inputs[0]) ||
-      infer_axis(node, node_attr_int(node, "axis", 0), x.rank, false, &axis, &err))
+  if (infer_axis(node, node_attr_int(node, "axis", 0), x.rank, false, &axis, &err))
     return false;
   kept.dim[axis] = 1;
   folding.fold.is_last = node_attr_int(node, "select_last_index", 0) != 0;
-  return cuda_rows_of_reduction(&folding.fold.rows, &x, &kept) &&
-         prepare_fold(program, node, &folding, CUDA_DENSE);
+  if (!cuda_rows_of_reduction(&folding.fold.rows, &x, &kept))
+    return false;
+  return is_f32(program, node->inputs[0]) ? prepare_fold(program, node, &folding, CUDA_DENSE)
+                                          : prepare_integers(program, node, &folding.fold, 1);
 }
 
 static bool prepare_arg_max(struct backend_program *program, const struct node *node) {
@@ -250,20 +265,23 @@ const struct cuda_kernel cuda_kernel_global_lp_pool = {.op = "GlobalLpPool", .pr
 const struct cuda_kernel cuda_kernel_global_max_pool = {.op = "GlobalMaxPool", .prepare = prepare_global_max};
 const struct cuda_kernel cuda_kernel_reduce_extreme_grad = {.op = "ReduceExtremeGrad",
                                                             .prepare = prepare_extreme_grad};
-const struct cuda_kernel cuda_kernel_reduce_l1 = {.op = "ReduceL1", .prepare = prepare_l1};
-const struct cuda_kernel cuda_kernel_reduce_l2 = {.op = "ReduceL2", .prepare = prepare_l2};
-const struct cuda_kernel cuda_kernel_reduce_log_sum = {.op = "ReduceLogSum", .prepare = prepare_log_sum};
-const struct cuda_kernel cuda_kernel_reduce_log_sum_exp = {.op = "ReduceLogSumExp",
-                                                           .prepare = prepare_log_sum_exp};
-const struct cuda_kernel cuda_kernel_reduce_max = {.op = "ReduceMax", .prepare = prepare_max};
-const struct cuda_kernel cuda_kernel_reduce_mean = {.op = "ReduceMean", .prepare = prepare_mean};
-const struct cuda_kernel cuda_kernel_reduce_min = {.op = "ReduceMin", .prepare = prepare_min};
+const struct cuda_kernel cuda_kernel_reduce_l1 = {.op = "ReduceL1", .prepare = prepare_l1, .settings = 1};
+const struct cuda_kernel cuda_kernel_reduce_l2 = {.op = "ReduceL2", .prepare = prepare_l2, .settings = 1};
+const struct cuda_kernel cuda_kernel_reduce_log_sum = {
+    .op = "ReduceLogSum", .prepare = prepare_log_sum, .settings = 1};
+const struct cuda_kernel cuda_kernel_reduce_log_sum_exp = {
+    .op = "ReduceLogSumExp", .prepare = prepare_log_sum_exp, .settings = 1};
+const struct cuda_kernel cuda_kernel_reduce_max = {.op = "ReduceMax", .prepare = prepare_max, .settings = 1};
+const struct cuda_kernel cuda_kernel_reduce_mean = {
+    .op = "ReduceMean", .prepare = prepare_mean, .settings = 1};
+const struct cuda_kernel cuda_kernel_reduce_min = {.op = "ReduceMin", .prepare = prepare_min, .settings = 1};
 const struct cuda_kernel cuda_kernel_reduce_norm_grad = {.op = "ReduceNormGrad",
                                                          .prepare = prepare_norm_grad};
-const struct cuda_kernel cuda_kernel_reduce_prod = {.op = "ReduceProd", .prepare = prepare_prod};
+const struct cuda_kernel cuda_kernel_reduce_prod = {
+    .op = "ReduceProd", .prepare = prepare_prod, .settings = 1};
 const struct cuda_kernel cuda_kernel_reduce_prod_grad = {.op = "ReduceProdGrad",
                                                          .prepare = prepare_prod_grad};
-const struct cuda_kernel cuda_kernel_reduce_sum = {.op = "ReduceSum", .prepare = prepare_sum};
-const struct cuda_kernel cuda_kernel_reduce_sum_square = {.op = "ReduceSumSquare",
-                                                          .prepare = prepare_sum_square};
+const struct cuda_kernel cuda_kernel_reduce_sum = {.op = "ReduceSum", .prepare = prepare_sum, .settings = 1};
+const struct cuda_kernel cuda_kernel_reduce_sum_square = {
+    .op = "ReduceSumSquare", .prepare = prepare_sum_square, .settings = 1};
 const struct cuda_kernel cuda_kernel_sum_to = {.op = "SumTo", .prepare = prepare_sum_to};

@@ -1,6 +1,8 @@
 /* MaxUnpool: elements put back where MaxPool's Indices say that they were (ONNX 9..11), and its gradient. The
    indices count the elements of a tensor whose spatial dimensions follow from the attributes; output_shape
    may have more. */
+#include "common/ops/max_unpool.h"
+
 #include <string.h>
 
 #include "common/ops/backward.h"
@@ -19,9 +21,8 @@ static int read_sizes(const struct node *node, const char *name, int n, int64_t 
   return ERR_OK;
 }
 
-/* The shape that the indices are of. */
-static int indexed_shape(const struct node *node, const struct shape *x, struct shape *indexed,
-                         struct err *err) {
+int max_unpool_indexed(const struct node *node, const struct shape *x, struct shape *indexed,
+                       struct err *err) {
   int64_t kernel[RANK_MAX], strides[RANK_MAX], pads[2 * RANK_MAX];
   int n = x->rank - 2;
   char text[128];
@@ -70,7 +71,7 @@ static int max_unpool_infer(struct graph *graph, const struct node *node, struct
   struct shape indexed, out;
   if (x->dtype != DTYPE_F32 || indices->dtype != DTYPE_I64 || !shape_is_same(&x->shape, &indices->shape))
     return node_error(node, err, ERR_INVALID, "it takes f32 elements and as many i64 indices");
-  if (indexed_shape(node, &x->shape, &indexed, err) || out_shape(graph, node, &indexed, &out, err))
+  if (max_unpool_indexed(node, &x->shape, &indexed, err) || out_shape(graph, node, &indexed, &out, err))
     return err->code;
   return infer_output(graph, node, 0, DTYPE_F32, &out, err);
 }
@@ -106,7 +107,7 @@ struct places {
 static int places_init(struct places *places, const struct op_call *call, const struct tensor *pooled_indices,
                        const struct shape *out, struct err *err) {
   *places = (struct places){.out = out, .indices = pooled_indices->data};
-  if (indexed_shape(call->node, &pooled_indices->shape, &places->indexed, err))
+  if (max_unpool_indexed(call->node, &pooled_indices->shape, &places->indexed, err))
     return err->code;
   places->n = shape_elems(&pooled_indices->shape);
   places->end = shape_elems(&places->indexed);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/ops/linear_cross_entropy.h"
+#include "common/ops/max_unpool.h"
 #include "worker/backend/cuda/program.h"
 
 static bool is_class_loss(const struct node *node) {
@@ -73,11 +74,25 @@ static int reversal_error(const struct graph *graph, const struct node *node, co
                     (long long)x->dim[node_attr_int(node, "time_axis", 0) != 0]);
 }
 
-/* value is the bits of an f32: a Dropout's ratio, or element `place` of a Bernoulli's input. */
+/* value is an index, place its element of input 1. */
+static int unpool_error(const struct graph *graph, const struct node *node, const struct cuda_fault *fault,
+                        struct err *err) {
+  struct shape indexed;
+  if (max_unpool_indexed(node, &node_input(graph, node, 1)->shape, &indexed, err))
+    return err->code;
+  return node_error(node, err, ERR_INVALID, "index %lld of element %lld is not in [0, %lld)",
+                    (long long)fault->value, (long long)fault->place, (long long)shape_elems(&indexed));
+}
+
+/* value is the bits of an f32: a Dropout's ratio, or element `place` of a Bernoulli's input. Of a Multinomial
+   place is the row. */
 static int probability_error(const struct node *node, const struct cuda_fault *fault, struct err *err) {
   uint32_t bits = (uint32_t)fault->value;
   float p;
   memcpy(&p, &bits, sizeof p);
+  if (strcmp(node->op->name, "Multinomial") == 0)
+    return node_error(node, err, ERR_INVALID, "row %lld of its input has no finite probabilities",
+                      (long long)fault->place);
   if (strcmp(node->op->name, "Dropout") == 0)
     return node_error(node, err, ERR_INVALID, "ratio is %g; it must be at least 0 and below 1", (double)p);
   return node_error(node, err, ERR_INVALID, "element %lld of its input is %g, not a probability",
@@ -96,6 +111,8 @@ int cuda_fault_error(const struct backend_program *program, const struct cuda_fa
     return length_error(graph, node, fault, err);
   if (strcmp(node->op->name, "ReverseSequence") == 0)
     return reversal_error(graph, node, fault, err);
+  if (strstr(node->op->name, "Unpool"))
+    return unpool_error(graph, node, fault, err);
   if (node->op->flags & OP_RANDOM)
     return probability_error(node, fault, err);
   return is_class_loss(node) ? label_error(graph, node, fault, err) : index_error(graph, node, fault, err);

@@ -1,11 +1,10 @@
-/* Gather, GatherElements, GatherND and their gradients, ScatterElements and ScatterND: which rows of the data
-   they read and write. */
+/* Gather, GatherElements and GatherND; and which rows of the data they, their gradients and scatters read and
+   write. */
 #include "worker/backend/cuda/places.h"
 
 #include <string.h>
 
 #include "worker/backend/cuda/copy.h"
-#include "worker/backend/cuda/cuda.h"
 
 /* The product of dimensions begin to end - 1. */
 static int64_t elems_of(const struct shape *shape, int begin, int end) {
@@ -78,9 +77,8 @@ static struct cuda_places tuples(const struct node *node, const struct shape *da
   return places;
 }
 
-/* Of a node whose indices are input 1 and whose data has that shape. */
-static struct cuda_places places_of(const struct graph *graph, const struct node *node,
-                                    const struct shape *data) {
+struct cuda_places cuda_places_of(const struct graph *graph, const struct node *node,
+                                  const struct shape *data) {
   const struct shape *indices = &node_input(graph, node, 1)->shape;
   const char *op = node->op->name;
   struct cuda_places places;
@@ -96,19 +94,22 @@ static struct cuda_places places_of(const struct graph *graph, const struct node
 
 /* Gather. */
 
-static int enqueue_gather(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                          struct err *err) {
-  struct cuda_places places = *(const struct cuda_places *)step->details;
-  const struct cuda_tensor *data = &step->args[0].tensor;
-  int64_t run = places.run;
+void cuda_gather_enqueue(const struct backend_program *program, const struct cuda_places *places,
+                         const struct cuda_tensor *data, const struct cuda_tensor *to, cudaStream_t stream) {
+  int64_t run = places->run;
   int element = cuda_element(data->type);
   while (element < COPY_ELEMENT_MAX && run % 2 == 0) {
     element *= 2;
     run /= 2;
   }
+  cuda_gather_launch(places, run, element, data->data, to->data, cuda_view(program)->fault, stream);
+}
+
+static int enqueue_gather(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
+                          struct err *err) {
+  struct cuda_places places = *(const struct cuda_places *)step->details;
   places.indices = step->args[1].tensor;
-  cuda_gather_launch(&places, run, element, data->data, step->args[2].tensor.data, cuda_view(program)->fault,
-                     stream);
+  cuda_gather_enqueue(program, &places, &step->args[0].tensor, &step->args[2].tensor, stream);
   return cuda_check(step->node, cudaGetLastError(), "start a gather", err);
 }
 
@@ -116,7 +117,7 @@ static bool prepare_gather(struct backend_program *program, const struct node *n
   const struct graph *graph = cuda_view(program)->graph;
   struct cuda_places *places = arena_new(cuda_view(program)->memory, sizeof *places);
   struct cuda_step *step = cuda_step_new(program, node);
-  *places = places_of(graph, node, &node_input(graph, node, 0)->shape);
+  *places = cuda_places_of(graph, node, &node_input(graph, node, 0)->shape);
   cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
   cuda_read(program, step, node->inputs[1], CUDA_ANY_TYPE, CUDA_DENSE);
   cuda_write(program, step, node->outputs[0], step->args[0].tensor.type, CUDA_DENSE);
@@ -126,91 +127,6 @@ static bool prepare_gather(struct backend_program *program, const struct node *n
   return true;
 }
 
-/* Scatter. Arguments: the target, the indices, the updates, the data (of a gradient: absent) and scratch. */
-enum {
-  ARG_TO,
-  ARG_INDICES,
-  ARG_UPDATES,
-  ARG_DATA,
-  ARG_KEYS,
-  ARG_ROWS = ARG_KEYS + 2,
-  ARG_COUNTS = ARG_ROWS + 2
-};
-
-struct scatter {
-  struct cuda_places places;
-  enum cuda_scatter how;
-};
-
-static int enqueue_scatter(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                           struct err *err) {
-  const struct scatter *scatter = step->details;
-  const struct cuda_tensor *to = &step->args[ARG_TO].tensor, *data = &step->args[ARG_DATA].tensor;
-  struct cuda_places places = scatter->places;
-  struct cuda_sorting sorting = {.counts = step->args[ARG_COUNTS].tensor.data};
-  struct cuda_copy copy = {.element = cuda_element(to->type)};
-  for (int i = 0; i < 2; i++) {
-    sorting.keys[i] = step->args[ARG_KEYS + i].tensor.data;
-    sorting.rows[i] = step->args[ARG_ROWS + i].tensor.data;
-  }
-  places.indices = step->args[ARG_INDICES].tensor;
-  cuda_copy_dim(&copy, to->elems, 1, 1);
-  cuda_copy_settle(&copy);
-  if (scatter->how == SCATTER_FIRST)
-    cuda_fill_launch(to->data, to->elems, cuda_element(to->type), 0, stream);
-  else
-    cuda_copy_launch(&copy, data->data, to->data, stream);
-  cuda_sort_launch(&places, &sorting, cuda_view(program)->fault, stream);
-  cuda_scatter_launch(&places, &sorting, scatter->how, &step->args[ARG_UPDATES].tensor, to, stream);
-  return cuda_check(step->node, cudaGetLastError(), "start a scatter", err);
-}
-
-/* data and updates are values; data -1: zeros. False where 32 bits do not count the rows. */
-static bool prepare_scatter(struct backend_program *program, const struct node *node, enum cuda_scatter how,
-                            int data, int updates) {
-  const struct graph *graph = cuda_view(program)->graph;
-  const struct value *out = node_output(graph, node, 0);
-  struct scatter scatter = {places_of(graph, node, &out->shape), how};
-  int64_t rows = scatter.places.rows, blocks = cuda_sort_blocks(rows);
-  if (out->dtype != DTYPE_F32 || rows > INT32_MAX || scatter.places.data_rows > INT32_MAX)
-    return false;
-  struct cuda_step *step = cuda_step_new(program, node);
-  cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
-  cuda_read(program, step, node->inputs[1], CUDA_ANY_TYPE, CUDA_DENSE);
-  cuda_read(program, step, updates, CUDA_ANY_TYPE, CUDA_DENSE);
-  cuda_read(program, step, data, step->args[ARG_TO].tensor.type, CUDA_DENSE);
-  for (int i = 0; i < 4; i++)
-    cuda_scratch(program, step, (size_t)rows * sizeof(uint32_t));
-  cuda_scratch(program, step, (size_t)(blocks * SORT_DIGITS) * sizeof(uint32_t));
-  step->details = arena_copy(cuda_view(program)->memory, &scatter, sizeof scatter);
-  step->enqueue = enqueue_scatter;
-  cuda_step_end(program, step);
-  return true;
-}
-
-/* dy, indices -> dx */
-static bool prepare_gather_grad(struct backend_program *program, const struct node *node) {
-  return prepare_scatter(program, node, SCATTER_FIRST, -1, node->inputs[0]);
-}
-
-/* data, indices, updates */
-static bool prepare_scatter_updates(struct backend_program *program, const struct node *node) {
-  static const char *const names[] = {
-      [SCATTER_ADD] = "add", [SCATTER_MUL] = "mul", [SCATTER_MIN] = "min", [SCATTER_MAX] = "max"};
-  const char *reduction = node_attr_string(node, "reduction", "none");
-  enum cuda_scatter how = SCATTER_ADD;
-  while (how < SCATTER_LAST && strcmp(names[how], reduction) != 0)
-    how++;
-  return prepare_scatter(program, node, how, node->inputs[0], node->inputs[2]);
-}
-
-const struct cuda_kernel cuda_kernel_gather = {"Gather", prepare_gather, false};
-const struct cuda_kernel cuda_kernel_gather_elements = {"GatherElements", prepare_gather, false};
-const struct cuda_kernel cuda_kernel_gather_elements_grad = {"GatherElementsGrad", prepare_gather_grad,
-                                                             false};
-const struct cuda_kernel cuda_kernel_gather_grad = {"GatherGrad", prepare_gather_grad, false};
-const struct cuda_kernel cuda_kernel_gather_nd = {"GatherND", prepare_gather, false};
-const struct cuda_kernel cuda_kernel_gather_nd_grad = {"GatherNDGrad", prepare_gather_grad, false};
-const struct cuda_kernel cuda_kernel_scatter = {"Scatter", prepare_scatter_updates, false};
-const struct cuda_kernel cuda_kernel_scatter_elements = {"ScatterElements", prepare_scatter_updates, false};
-const struct cuda_kernel cuda_kernel_scatter_nd = {"ScatterND", prepare_scatter_updates, false};
+const struct cuda_kernel cuda_kernel_gather = {.op = "Gather", .prepare = prepare_gather};
+const struct cuda_kernel cuda_kernel_gather_elements = {.op = "GatherElements", .prepare = prepare_gather};
+const struct cuda_kernel cuda_kernel_gather_nd = {.op = "GatherND", .prepare = prepare_gather};

@@ -1,11 +1,12 @@
-/* Rows of a tensor that indices name: gathered, and scattered back in an order that is always the same. Read
-   by C and CUDA C. */
+/* Rows of a tensor that indices name. Read by C and CUDA C. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_PLACES_H
 #define WEIR_WORKER_BACKEND_CUDA_PLACES_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 #include "worker/backend/cuda/divide.h"
+#include "worker/backend/cuda/sort.h"
 #include "worker/backend/cuda/tensor.h"
 
 /* The data is rows of `run` elements. Row r of the tensor beside it belongs to the row of the data that is
@@ -18,29 +19,8 @@ struct cuda_places {
   int rank, tuple;
   struct cuda_divisor dim[CUDA_RANK_MAX], period;
   int64_t stride[CUDA_RANK_MAX], index_stride[CUDA_RANK_MAX], size[CUDA_RANK_MAX];
+  bool is_unsigned; /* negative indices count from no end */
 };
-
-enum cuda_scatter {
-  SCATTER_FIRST, /* what the rows sum up to, for a target of zeros */
-  SCATTER_ADD,
-  SCATTER_MUL,
-  SCATTER_MIN,
-  SCATTER_MAX,
-  SCATTER_LAST, /* the last of them replaces what was there */
-};
-
-/* Scratch of a scatter: where each row goes, sorted. */
-struct cuda_sorting {
-  uint32_t *keys[2], *rows[2]; /* [rows] each; sorted by key, and rows of one key in order, in the first */
-  uint32_t *counts;            /* [256][blocks] */
-};
-
-enum { SORT_DIGIT_BITS = 8, SORT_DIGITS = 1 << SORT_DIGIT_BITS, SORT_BLOCK = 256 };
-
-/* Bytes of each array. */
-static inline int64_t cuda_sort_blocks(int64_t rows) {
-  return (rows + SORT_BLOCK - 1) / SORT_BLOCK;
-}
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,15 +28,21 @@ extern "C" {
 /* out[r] = data[place of r]; element: bytes of one (1, 2, 4, 8 or 16), of which `run` are a row. */
 void cuda_gather_launch(const struct cuda_places *places, int64_t run, int element, const void *data,
                         void *out, struct cuda_fault *fault, cudaStream_t stream);
-/* Fills `sorting`. */
-void cuda_sort_launch(const struct cuda_places *places, const struct cuda_sorting *sorting,
-                      struct cuda_fault *fault, cudaStream_t stream);
-/* Joins the rows of `updates` of each place with what `to` has there, both F32 or BF16. */
-void cuda_scatter_launch(const struct cuda_places *places, const struct cuda_sorting *sorting,
-                         enum cuda_scatter how, const struct cuda_tensor *updates,
-                         const struct cuda_tensor *to, cudaStream_t stream);
+/* Sorts the rows by where they go. */
+void cuda_places_sort_launch(const struct cuda_places *places, const struct cuda_sorting *sorting,
+                             struct cuda_fault *fault, cudaStream_t stream);
 #ifdef __cplusplus
 }
+#else
+#include "worker/backend/cuda/cuda.h"
+
+/* Of a node whose indices are input 1 and whose data has that shape: Gather, GatherElements, GatherND,
+   ScatterElements, ScatterND and their gradients. */
+struct cuda_places cuda_places_of(const struct graph *graph, const struct node *node,
+                                  const struct shape *data);
+/* Adds a gather of `run` elements a row from argument `data` to argument `to` to what a step enqueues. */
+void cuda_gather_enqueue(const struct backend_program *program, const struct cuda_places *places,
+                         const struct cuda_tensor *data, const struct cuda_tensor *to, cudaStream_t stream);
 #endif
 
 #endif

@@ -1,6 +1,9 @@
 /* TopK by selection: each of the k is the first, in the order asked for, of the elements behind the one
    before. A row is read k times, from the caches but for the first: 4 bytes an element of F32, 2 of BF16,
-   neighbours by neighbouring threads. */
+   neighbours by neighbouring threads.
+
+   TopK by sorting: all elements by their values, 32 bits at a time, the lowest first; then by their rows. */
+#include "worker/backend/cuda/integer.cuh"
 #include "worker/backend/cuda/rows.cuh"
 #include "worker/backend/cuda/top_k.h"
 
@@ -68,4 +71,73 @@ static __global__ void top_k_kernel(struct cuda_top_k t) {
 
 extern "C" void cuda_top_k_launch(const struct cuda_top_k *t, cudaStream_t stream) {
   CUDA_LAUNCH(top_k_kernel, cuda_team_blocks(t->rows.rows, t->lanes), CUDA_THREADS, stream, *t);
+}
+
+/* Where element `id` of the rows, one behind the other, lies in x. */
+static __device__ int64_t place_of(const struct cuda_top_k *t, uint32_t id) {
+  int64_t r = id / (uint32_t)t->rows.n;
+  return cuda_rows_begin(&t->rows, r) + cuda_rows_offset(&t->rows, id - r * t->rows.n);
+}
+
+/* Bits that, as an unsigned number, are in the order of the values: NaN is the greatest, 0 and -0 are one. */
+static __device__ uint64_t ordered_bits(const struct cuda_tensor *x, int64_t at) {
+  if (x->type == CUDA_F32 || x->type == CUDA_BF16) {
+    float value = cuda_load(x, at);
+    uint32_t bits = __float_as_uint(value == 0.0f ? 0.0f : value);
+    return isnan(value) ? 0xffffffffu : bits >> 31 ? ~bits : bits | 0x80000000u;
+  }
+  if (x->type == CUDA_U8)
+    return (uint64_t)cuda_integer(x, at);
+  return (uint64_t)cuda_integer(x, at) ^ (x->type == CUDA_I64 ? (uint64_t)1 << 63 : 0x80000000u);
+}
+
+enum { WORD_ROW = -1 };
+
+/* The keys of the next sort: a word of each element's ordered bits, 0 the lowest, or its row. ids: what the
+   sort before left; NULL: there was none. */
+static __global__ void word_kernel(struct cuda_top_k t, int word, uint32_t greatest, const uint32_t *ids,
+                                   uint32_t *keys, uint32_t *rows) {
+  for (int64_t i = CUDA_FIRST; i < t.x.elems; i += CUDA_STRIDE) {
+    uint32_t id = ids ? ids[i] : (uint32_t)i, key = id / (uint32_t)t.rows.n;
+    if (word != WORD_ROW) {
+      key = (uint32_t)(ordered_bits(&t.x, place_of(&t, id)) >> (32 * word)) & greatest;
+      key = t.is_least ? key : greatest - key;
+    }
+    keys[i] = key;
+    rows[i] = id;
+  }
+}
+
+static __global__ void take_kernel(struct cuda_top_k t, const uint32_t *ids) {
+  for (int64_t i = CUDA_FIRST; i < t.rows.rows * t.k; i += CUDA_STRIDE) {
+    int64_t r = i / t.k, j = i - r * t.k, outer = cuda_divide(&t.rows.by_k1, r);
+    int64_t to = (outer * t.k + j) * t.rows.k1 + (r - outer * t.rows.k1);
+    uint32_t id = ids[r * t.rows.n + j];
+    int64_t from = place_of(&t, id);
+    if (t.indices)
+      t.indices[to] = id - r * t.rows.n;
+    if (t.y.data && (t.y.type == CUDA_F32 || t.y.type == CUDA_BF16))
+      cuda_store(&t.y, to, cuda_load(&t.x, from));
+    else if (t.y.data)
+      cuda_put_integer(&t.y, to, cuda_integer(&t.x, from));
+  }
+}
+
+/* One more sort, by that word, of what is sorted so far. */
+static void sort_word(const struct cuda_top_k *t, const struct cuda_sorting *sorting, int word,
+                      uint32_t greatest, bool is_first, cudaStream_t stream) {
+  int from = cuda_sort_begin(greatest);
+  CUDA_LAUNCH(word_kernel, cuda_blocks(t->x.elems), CUDA_THREADS, stream, *t, word, greatest,
+              is_first ? (const uint32_t *)NULL : sorting->rows[0], sorting->keys[from], sorting->rows[from]);
+  cuda_sort_launch(sorting, t->x.elems, greatest, stream);
+}
+
+extern "C" void cuda_top_k_sort_launch(const struct cuda_top_k *t, const struct cuda_sorting *sorting,
+                                       cudaStream_t stream) {
+  sort_word(t, sorting, 0, t->x.type == CUDA_U8 ? 0xffu : 0xffffffffu, true, stream);
+  if (t->x.type == CUDA_I64)
+    sort_word(t, sorting, 1, 0xffffffffu, false, stream);
+  if (t->rows.rows > 1)
+    sort_word(t, sorting, WORD_ROW, (uint32_t)(t->rows.rows - 1), false, stream);
+  CUDA_LAUNCH(take_kernel, cuda_blocks(t->rows.rows * t->k), CUDA_THREADS, stream, *t, sorting->rows[0]);
 }

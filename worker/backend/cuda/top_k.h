@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "worker/backend/cuda/rows.h"
+#include "worker/backend/cuda/sort.h"
 
 struct cuda_top_k {
   struct cuda_rows rows;   /* of x, [1,outer,n,inner] */
@@ -19,7 +20,11 @@ struct cuda_top_k {
 extern "C" {
 #endif
 
+/* Of F32 or BF16. */
 void cuda_top_k_launch(const struct cuda_top_k *top_k, cudaStream_t stream);
+/* Of all types; sorting is of as many rows as x has elements. */
+void cuda_top_k_sort_launch(const struct cuda_top_k *top_k, const struct cuda_sorting *sorting,
+                            cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,7 @@
 /* Compress: the entries of an axis, or without one of the flat tensor, whose condition is true (ONNX 9..11).
    The condition must be known, for the result's shape depends on it. */
+#include "common/ops/compress.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +9,8 @@
 #include "common/ops/infer.h"
 #include "common/ops/strided.h"
 
-/* The data is [outer, n, inner], and condition[0..length) picks among n. */
-struct compress {
-  int axis; /* -1: of the flat tensor */
-  int64_t outer, n, inner, length, count;
-  const uint8_t *condition;
-};
-
-static int compress_read(const struct graph *graph, const struct node *node, struct compress *compress,
-                         struct err *err) {
+int compress_read(const struct graph *graph, const struct node *node, struct compress *compress,
+                  struct err *err) {
   const struct shape *x = &node_input(graph, node, 0)->shape;
   const struct value *condition = node_input(graph, node, 1);
   *compress = (struct compress){.axis = -1, .outer = 1, .n = shape_elems(x), .inner = 1};

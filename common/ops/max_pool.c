@@ -98,6 +98,7 @@ static const struct op_case max_pool_cases[] = {
      .attrs = "kernel_shape=2,2 dilations=2,2 storage_order=1",
      .outputs = 2},
     {.inputs = "f32[2,3,8,8]", .attrs = "kernel_shape=2,2 strides=2,2", .is_not_smooth = true},
+    {.inputs = "u8{255}[2,2,5,4]", .attrs = "kernel_shape=2,3 pads=1,2,1,0", .outputs = 2},
     {.inputs = "f32[2,3,8,7]", .attrs = "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", .is_not_smooth = true},
     {.inputs = "f32[2,3,8,7]",
      .attrs = "kernel_shape=3,2 strides=2,2 auto_pad=SAME_UPPER",

@@ -73,8 +73,7 @@ static int pad_backward(struct autodiff *ad, struct graph *graph, const struct n
   return ERR_OK;
 }
 
-/* Where element i, counted from the tensor's first, comes from among n; -1: from nowhere. */
-static int64_t pad_source(enum pad_mode mode, int64_t i, int64_t n) {
+int64_t pad_source(enum pad_mode mode, int64_t i, int64_t n) {
   int64_t period = mode == PAD_REFLECT && n > 1 ? 2 * (n - 1) : n;
   if (i >= 0 && i < n)
     return i;

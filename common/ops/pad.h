@@ -16,4 +16,7 @@ struct pad {
 int pad_read(const struct graph *graph, const struct node *node, const struct shape *in, struct pad *pad,
              struct err *err);
 
+/* Where element i, counted from the tensor's first, comes from among n; -1: from nowhere. */
+int64_t pad_source(enum pad_mode mode, int64_t i, int64_t n);
+
 #endif

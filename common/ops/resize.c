@@ -79,6 +79,8 @@ static const struct op_case resize_cases[] = {
     {.inputs = "f32[1,1,4,4] f32[8]==0,0,0.4,0.6,1,1,1.2,1.7 - i64[4]==1,1,3,3",
      .attrs = "mode=linear coordinate_transformation_mode=tf_crop_and_resize extrapolation_value=10f"},
     {.inputs = "f32[1,2,3,4] f32[4]==1,1,2,1.5", .attrs = "mode=linear", .opset = 10},
+    {.inputs = "f32[2,3,2,3,2] - f32[5]==2,1.5,1.5,2,2", .attrs = "mode=linear", .is_not_smooth = true},
+    {.inputs = "f32[1,2,3] - f32[3]==1,1,1"},
     {.inputs = "f32[2,h,3] - - i64[3]==2,s,6", .attrs = "mode=linear", .draw = "h=1..5 s=1..9"},
     {.inputs = "f32[1,2,h,w] - - i64[4]==1,2,s,t",
      .attrs = "mode=m coordinate_transformation_mode=c nearest_mode=r",

@@ -152,8 +152,9 @@ static bool prepare_tile_grad(struct backend_program *program, const struct node
   return end(program, step, &sum, sizeof sum, enqueue_tile_sum);
 }
 
-const struct cuda_kernel cuda_kernel_cum_sum = {"CumSum", prepare_cum_sum, false};
-const struct cuda_kernel cuda_kernel_one_hot = {"OneHot", prepare_one_hot, false};
-const struct cuda_kernel cuda_kernel_reverse_sequence = {"ReverseSequence", prepare_reverse_sequence, false};
-const struct cuda_kernel cuda_kernel_tile_grad = {"TileGrad", prepare_tile_grad, false};
-const struct cuda_kernel cuda_kernel_trilu = {"Trilu", prepare_trilu, false};
+const struct cuda_kernel cuda_kernel_cum_sum = {.op = "CumSum", .prepare = prepare_cum_sum};
+const struct cuda_kernel cuda_kernel_one_hot = {.op = "OneHot", .prepare = prepare_one_hot};
+const struct cuda_kernel cuda_kernel_reverse_sequence = {.op = "ReverseSequence",
+                                                         .prepare = prepare_reverse_sequence};
+const struct cuda_kernel cuda_kernel_tile_grad = {.op = "TileGrad", .prepare = prepare_tile_grad};
+const struct cuda_kernel cuda_kernel_trilu = {.op = "Trilu", .prepare = prepare_trilu};

@@ -3,6 +3,7 @@
 #include "worker/backend/cuda/arrange.h"
 
 #include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/integer.cuh"
 
 /* to[i] = from[j], of whatever type both are; j < 0: zero. */
 static __device__ void move_element(const struct cuda_tensor *to, int64_t i, const struct cuda_tensor *from,
@@ -64,18 +65,10 @@ void cuda_reversal_launch(const struct cuda_reversal *reversal, cudaStream_t str
 
 /* Element i of a tensor of numbers as a whole one; beyond any depth where it is not one. */
 static __device__ int64_t whole_at(const struct cuda_tensor *x, int64_t i) {
-  switch (x->type) {
-  case CUDA_I32:
-    return ((const int32_t *)x->data)[i];
-  case CUDA_I64:
-    return ((const int64_t *)x->data)[i];
-  case CUDA_U8:
-    return ((const uint8_t *)x->data)[i];
-  default: {
-    float value = cuda_load(x, i);
-    return value > -9e18f && value < 9e18f ? (int64_t)value : INT64_MAX;
-  }
-  }
+  if (x->type != CUDA_F32 && x->type != CUDA_BF16)
+    return cuda_integer(x, i);
+  float value = cuda_load(x, i);
+  return value > -9e18f && value < 9e18f ? (int64_t)value : INT64_MAX;
 }
 
 static __global__ void one_hot_kernel(struct cuda_one_hot one_hot) {
@@ -84,7 +77,10 @@ static __global__ void one_hot_kernel(struct cuda_one_hot one_hot) {
     int64_t left = i, j = cuda_digit(&one_hot.inner, &left), class_at = cuda_digit(&one_hot.depth, &left);
     int64_t index = whole_at(&one_hot.indices, left * inner + j);
     bool is_on = index == class_at || (index < 0 && index >= -depth && index + depth == class_at);
-    move_element(&one_hot.y, i, &one_hot.values, is_on);
+    if (one_hot.values.data)
+      move_element(&one_hot.y, i, &one_hot.values, is_on);
+    else
+      cuda_store(&one_hot.y, i, is_on ? 1.0f : 0.0f);
   }
 }
 

@@ -30,7 +30,7 @@ struct cuda_reversal {
 
 /* y is [outer,depth,inner], indices [outer,inner]. */
 struct cuda_one_hot {
-  struct cuda_tensor indices, values /* off, on */, y;
+  struct cuda_tensor indices, values /* off, on; absent: 0 and 1, of a real y */, y;
   struct cuda_divisor depth, inner;
 };
 

@@ -1,9 +1,10 @@
-/* Ops that only move elements: Transpose, Concat, Split, Slice, Tile, DepthToSpace and their gradients, as
-   copies between strided tensors. They work in the layout and the type that their input has. */
+/* Ops that only move elements: Transpose, Concat, Split, Slice, Tile, Compress, DepthToSpace and their
+   gradients, as copies between strided tensors. They work in the layout and the type that their input has. */
 #include "worker/backend/cuda/moves.h"
 
 #include <string.h>
 
+#include "common/ops/compress.h"
 #include "common/ops/slice.h"
 
 struct cuda_step *moves_new(struct backend_program *program, const struct node *node, int n) {
@@ -201,6 +202,31 @@ static bool prepare_tile(struct backend_program *program, const struct node *nod
   return true;
 }
 
+/* Entries that are picked side by side are one copy. */
+static bool prepare_compress(struct backend_program *program, const struct node *node) {
+  struct err err = ERR_NONE;
+  struct compress c;
+  if (compress_read(cuda_view(program)->graph, node, &c, &err))
+    return false;
+  struct cuda_step *step = moves_new(program, node, (int)c.count);
+  int x = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
+  int y = cuda_write(program, step, node->outputs[0], step->args[x].tensor.type, CUDA_DENSE);
+  for (int64_t begin = 0, end, at = 0; begin < c.length; begin = end + 1) {
+    for (end = begin; end < c.length && c.condition[end]; end++)
+      ;
+    if (end == begin)
+      continue;
+    struct cuda_copy *copy = moves_add(step, x, y);
+    cuda_copy_dim(copy, c.outer, c.n * c.inner, c.count * c.inner);
+    cuda_copy_dim(copy, (end - begin) * c.inner, 1, 1);
+    copy->from_begin = begin * c.inner;
+    copy->to_begin = at * c.inner;
+    at += end - begin;
+  }
+  moves_end(program, step);
+  return true;
+}
+
 /* A dimension of the deep tensor [n,c*b*b,h,w] and of the wide one [n,c,h*b,w*b]. */
 static void copy_block_dim(struct cuda_copy *copy, bool is_back, int64_t dim, int64_t deep, int64_t wide) {
   cuda_copy_dim(copy, dim, is_back ? wide : deep, is_back ? deep : wide);
@@ -236,13 +262,16 @@ static bool prepare_space_to_depth(struct backend_program *program, const struct
   return prepare_blocks(program, node, true);
 }
 
-const struct cuda_kernel cuda_kernel_concat = {"Concat", prepare_concat, false};
-const struct cuda_kernel cuda_kernel_depth_to_space = {"DepthToSpace", prepare_depth_to_space, false};
-const struct cuda_kernel cuda_kernel_depth_to_space_grad = {"DepthToSpaceGrad", prepare_space_to_depth,
-                                                            false};
-const struct cuda_kernel cuda_kernel_slice = {"Slice", prepare_slice, false};
-const struct cuda_kernel cuda_kernel_slice_grad = {"SliceGrad", prepare_slice_grad, false};
-const struct cuda_kernel cuda_kernel_space_to_depth = {"SpaceToDepth", prepare_space_to_depth, false};
-const struct cuda_kernel cuda_kernel_split = {"Split", prepare_split, false};
-const struct cuda_kernel cuda_kernel_tile = {"Tile", prepare_tile, false};
-const struct cuda_kernel cuda_kernel_transpose = {"Transpose", prepare_transpose, false};
+const struct cuda_kernel cuda_kernel_compress = {.op = "Compress", .prepare = prepare_compress};
+const struct cuda_kernel cuda_kernel_concat = {.op = "Concat", .prepare = prepare_concat};
+const struct cuda_kernel cuda_kernel_depth_to_space = {.op = "DepthToSpace",
+                                                       .prepare = prepare_depth_to_space};
+const struct cuda_kernel cuda_kernel_depth_to_space_grad = {.op = "DepthToSpaceGrad",
+                                                            .prepare = prepare_space_to_depth};
+const struct cuda_kernel cuda_kernel_slice = {.op = "Slice", .prepare = prepare_slice};
+const struct cuda_kernel cuda_kernel_slice_grad = {.op = "SliceGrad", .prepare = prepare_slice_grad};
+const struct cuda_kernel cuda_kernel_space_to_depth = {.op = "SpaceToDepth",
+                                                       .prepare = prepare_space_to_depth};
+const struct cuda_kernel cuda_kernel_split = {.op = "Split", .prepare = prepare_split};
+const struct cuda_kernel cuda_kernel_tile = {.op = "Tile", .prepare = prepare_tile, .settings = 1};
+const struct cuda_kernel cuda_kernel_transpose = {.op = "Transpose", .prepare = prepare_transpose};

@@ -1,8 +1,10 @@
-/* Pad, and its gradient where it is the tensor without its margins, which is padding by as much less. */
+/* Pad, and its gradient: of a margin of one value the tensor without it, which is padding by as much less; of
+   other margins sums over the places where each element went, in tables. */
 #include <string.h>
 
 #include "common/ops/pad.h"
 #include "worker/backend/cuda/moves.h"
+#include "worker/backend/cuda/resize.h"
 
 static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                    struct err *err) {
@@ -42,6 +44,33 @@ static uint64_t fill_bits(enum cuda_type type, float value) {
   return bits;
 }
 
+/* The padded tensor's elements are those of the tensor, each with weight 1. False: there is no memory. */
+static bool describe_margins(const struct pad *pad, struct resample *resample) {
+  for (int d = 0; d < pad->in.rank; d++) {
+    struct resample_axis *axis;
+    if (pad->counts[d] == 0 && pad->counts[pad->in.rank + d] == 0) {
+      resample_keep(resample, pad->in.dim[d]);
+      continue;
+    }
+    axis = resample_axis_new(resample, pad->in.dim[d], pad->out.dim[d], 1, false);
+    if (!axis)
+      return false;
+    for (int64_t o = 0; o < axis->out; o++) {
+      axis->from[o] = pad_source(pad->mode, o - pad->counts[d], axis->in);
+      axis->weight[o] = 1.0f;
+    }
+  }
+  return true;
+}
+
+static bool prepare_sums(struct backend_program *program, const struct node *node, const struct pad *pad) {
+  struct resample resample = {0};
+  bool is_prepared =
+      describe_margins(pad, &resample) && cuda_resample_prepare(program, node, &resample, true);
+  resample_fini(&resample);
+  return is_prepared;
+}
+
 static bool prepare(struct backend_program *program, const struct node *node, bool is_back) {
   static const enum cuda_pad_mode modes[] = {[PAD_CONSTANT] = CUDA_PAD_CONSTANT,
                                              [PAD_REFLECT] = CUDA_PAD_REFLECT,
@@ -53,8 +82,10 @@ static bool prepare(struct backend_program *program, const struct node *node, bo
   enum cuda_layout layout = moves_layout(program, node);
   struct err err = ERR_NONE;
   struct pad pad;
-  if (pad_read(graph, node, &x->shape, &pad, &err) || (is_back && pad.mode != PAD_CONSTANT))
+  if (pad_read(graph, node, &x->shape, &pad, &err))
     return false;
+  if (is_back && pad.mode != PAD_CONSTANT)
+    return prepare_sums(program, node, &pad);
   struct cuda_pad *details = arena_new(cuda_view(program)->memory, sizeof *details);
   struct cuda_step *step = cuda_step_new(program, node);
   int from = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, layout);
@@ -78,5 +109,5 @@ static bool prepare_pad_grad(struct backend_program *program, const struct node 
   return prepare(program, node, true);
 }
 
-const struct cuda_kernel cuda_kernel_pad = {"Pad", prepare_pad, false};
-const struct cuda_kernel cuda_kernel_pad_grad = {"PadGrad", prepare_pad_grad, false};
+const struct cuda_kernel cuda_kernel_pad = {.op = "Pad", .prepare = prepare_pad};
+const struct cuda_kernel cuda_kernel_pad_grad = {.op = "PadGrad", .prepare = prepare_pad_grad};

@@ -88,7 +88,7 @@ static bool prepare_pool(struct backend_program *program, const struct node *nod
   const struct value *x = node_input(graph, node, 0);
   struct pool_step own;
   struct cuda_step *step;
-  if (x->dtype != DTYPE_F32 || !pool_init(&own, program, node, kind, &x->shape))
+  if (!pool_init(&own, program, node, kind, &x->shape))
     return false;
   own.pool.layout = cuda_layout_of(program, node->inputs[0]);
   if (kind == POOL_MAX && node_output(graph, node, 1))

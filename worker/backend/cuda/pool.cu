@@ -87,6 +87,19 @@ static __device__ __forceinline__ void window_take(const struct cuda_pool *p, st
   }
 }
 
+/* Of reals or, for the greatest of them, bytes. */
+static __device__ __forceinline__ float load_element(const struct cuda_tensor *t, int64_t i) {
+  return t->type == CUDA_U8 ? ((const uint8_t *)t->data)[i] : cuda_load(t, i);
+}
+
+/* What is below all, -INFINITY, is 0 as a byte. */
+static __device__ __forceinline__ void store_element(const struct cuda_tensor *t, int64_t i, float x) {
+  if (t->type == CUDA_U8)
+    ((uint8_t *)t->data)[i] = (uint8_t)fmaxf(x, 0.0f);
+  else
+    cuda_store(t, i, x);
+}
+
 static __device__ struct window window_walk(const struct cuda_pool *p, const struct spot *spot) {
   int origin[POOL_DIMS], begin[POOL_DIMS], end[POOL_DIMS];
   struct window window = {0.0f, -1};
@@ -97,7 +110,7 @@ static __device__ struct window window_walk(const struct cuda_pool *p, const str
       int line = (origin[0] + a * p->dilation[0]) * p->in[1] + origin[1] + b * p->dilation[1];
       for (int c = begin[2]; c < end[2]; c++) {
         int place = line * p->in[2] + origin[2] + c * p->dilation[2];
-        window_take(p, &window, cuda_load(&p->x, spot->in_base + place * spot->step), place);
+        window_take(p, &window, load_element(&p->x, spot->in_base + place * spot->step), place);
       }
     }
   return window;
@@ -136,7 +149,7 @@ static __global__ void pool_kernel(struct cuda_pool p) {
     struct spot spot = spot_of(&p, (uint32_t)e, p.out);
     struct window window = window_walk(&p, &spot);
     if (p.y.data)
-      cuda_store(&p.y, e, window_value(&p, &spot, &window));
+      store_element(&p.y, e, window_value(&p, &spot, &window));
     if (p.places)
       p.places[e] = window.place;
     if (p.indices)

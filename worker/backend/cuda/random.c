@@ -1,4 +1,4 @@
-/* Dropout, Bernoulli, RandomNormal and RandomUniform. */
+/* Dropout, Bernoulli, Multinomial, RandomNormal and RandomUniform. */
 #include "worker/backend/cuda/random.h"
 
 #include "worker/backend/cuda/chain.h"
@@ -9,17 +9,26 @@ static struct cuda_random random_of(const struct backend_program *program, const
   return (struct cuda_random){.context = view->context, .fault = view->fault, .node = node->index};
 }
 
-/* Arguments of Dropout: x, ratio, y, mask. */
+struct dropout {
+  double ratio; /* where it is not an input */
+  bool drops;   /* where the mode is not */
+};
+
+/* Arguments of Dropout: x, ratio, y, mask, mode. */
 static int enqueue_dropout(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                            struct err *err) {
+  const struct dropout *own = step->details;
   struct cuda_dropout dropout = {.random = random_of(program, step->node),
                                  .x = step->args[0].tensor,
                                  .y = step->args[2].tensor,
-                                 .known = *(const double *)step->details};
+                                 .known = own->ratio,
+                                 .drops = own->drops};
   if (step->args[1].buffer >= 0)
     dropout.ratio = step->args[1].tensor.data;
   if (step->args[3].buffer >= 0)
     dropout.mask = step->args[3].tensor.data;
+  if (step->args[4].buffer >= 0)
+    dropout.mode = step->args[4].tensor.data;
   cuda_dropout_launch(&dropout, stream);
   return cuda_check(step->node, cudaGetLastError(), "start a dropout", err);
 }
@@ -41,13 +50,11 @@ static bool prepare_dropout(struct backend_program *program, const struct node *
   if (drops && cuda_chain_add(program, node))
     return true;
   cuda_chain_flush(program);
-  if (!is_known || (!drops && (mask >= 0 || (ratio_input && !ratio_input->data))))
-    return false;
-  if (!drops) {
+  if (is_known && !drops && mask < 0 && (!ratio_input || ratio_input->data)) {
     cuda_alias(program, node->outputs[0], node->inputs[0]);
     return true;
   }
-  double *ratio = arena_new(cuda_view(program)->memory, sizeof *ratio);
+  struct dropout *own = arena_new(cuda_view(program)->memory, sizeof *own);
   struct cuda_step *step = cuda_step_new(program, node);
   int x = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
   cuda_read(program, step, node->n_inputs > 1 ? node->inputs[1] : -1, CUDA_F32, CUDA_DENSE);
@@ -56,8 +63,10 @@ static bool prepare_dropout(struct backend_program *program, const struct node *
   else
     cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
   cuda_write(program, step, mask, CUDA_ANY_TYPE, CUDA_DENSE);
-  *ratio = graph->opset < 12 ? node_attr_float(node, "ratio", 0.5f) : 0.5;
-  step->details = ratio;
+  cuda_read(program, step, is_known ? -1 : node->inputs[2], CUDA_ANY_TYPE, CUDA_DENSE);
+  own->ratio = graph->opset < 12 ? node_attr_float(node, "ratio", 0.5f) : 0.5;
+  own->drops = drops;
+  step->details = own;
   step->enqueue = enqueue_dropout;
   cuda_step_end(program, step);
   return true;
@@ -101,9 +110,34 @@ static bool prepare_uniform(struct backend_program *program, const struct node *
   return prepare_draw(program, node, (struct draw){DRAW_UNIFORM, low, high - low});
 }
 
-const struct cuda_kernel cuda_kernel_bernoulli = {"Bernoulli", prepare_bernoulli, false};
-const struct cuda_kernel cuda_kernel_dropout = {"Dropout", prepare_dropout, true};
-const struct cuda_kernel cuda_kernel_random_normal = {"RandomNormal", prepare_normal, false};
-const struct cuda_kernel cuda_kernel_random_normal_like = {"RandomNormalLike", prepare_normal, false};
-const struct cuda_kernel cuda_kernel_random_uniform = {"RandomUniform", prepare_uniform, false};
-const struct cuda_kernel cuda_kernel_random_uniform_like = {"RandomUniformLike", prepare_uniform, false};
+/* Arguments of Multinomial: x, the classes, scratch. */
+static int enqueue_multinomial(struct backend_program *program, const struct cuda_step *step,
+                               cudaStream_t stream, struct err *err) {
+  struct cuda_multinomial multinomial = {.random = random_of(program, step->node),
+                                         .x = step->args[0].tensor,
+                                         .out = step->args[1].tensor,
+                                         .sums = step->args[2].tensor.data};
+  cuda_multinomial_launch(&multinomial, stream);
+  return cuda_check(step->node, cudaGetLastError(), "start drawing classes", err);
+}
+
+static bool prepare_multinomial(struct backend_program *program, const struct node *node) {
+  struct cuda_step *step = cuda_step_new(program, node);
+  int x = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
+  cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
+  cuda_scratch(program, step, (size_t)step->args[x].tensor.elems * sizeof(double));
+  step->enqueue = enqueue_multinomial;
+  cuda_step_end(program, step);
+  return true;
+}
+
+const struct cuda_kernel cuda_kernel_bernoulli = {.op = "Bernoulli", .prepare = prepare_bernoulli};
+const struct cuda_kernel cuda_kernel_dropout = {
+    .op = "Dropout", .prepare = prepare_dropout, .is_chained = true};
+const struct cuda_kernel cuda_kernel_multinomial = {.op = "Multinomial", .prepare = prepare_multinomial};
+const struct cuda_kernel cuda_kernel_random_normal = {.op = "RandomNormal", .prepare = prepare_normal};
+const struct cuda_kernel cuda_kernel_random_normal_like = {.op = "RandomNormalLike",
+                                                           .prepare = prepare_normal};
+const struct cuda_kernel cuda_kernel_random_uniform = {.op = "RandomUniform", .prepare = prepare_uniform};
+const struct cuda_kernel cuda_kernel_random_uniform_like = {.op = "RandomUniformLike",
+                                                            .prepare = prepare_uniform};

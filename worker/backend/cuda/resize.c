@@ -155,18 +155,23 @@ static enum cuda_layout layout_of(const struct backend_program *program, const s
 }
 
 static bool is_fit(const struct resample *resample) {
-  int n = 0;
   for (int d = 0; d < resample->rank; d++) {
     const struct resample_axis *axis = &resample->axis[d];
-    n += axis->from != NULL;
     if (axis->from && (axis->in > INT32_MAX || axis->out * axis->taps >= INT32_MAX))
       return false;
   }
-  return n > 0 && n <= RESIZE_AXES_MAX;
+  return true;
+}
+
+static bool is_unchanged(const struct resample *resample) {
+  int n = 0;
+  for (int d = 0; d < resample->rank; d++)
+    n += resample->axis[d].from != NULL;
+  return n == 0;
 }
 
 static void build(struct backend_program *program, const struct node *node, const struct resample *resample,
-                  float fill, bool is_back) {
+                  bool is_back) {
   struct details *details = arena_new(&program->memory, sizeof *details);
   struct cuda_step *step = cuda_step_new(program, node);
   enum cuda_layout layout = layout_of(program, node, resample);
@@ -175,7 +180,7 @@ static void build(struct backend_program *program, const struct node *node, cons
   cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, layout);
   cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, layout);
   describe(&details->resize, resample, &step->args[1].tensor, is_back);
-  details->resize.fill = fill;
+  details->resize.fill = is_back ? 0.0f : resample->fill;
   arena_init(&arena);
   for (int k = 0; k < details->resize.n_axes; k++) {
     const struct resample_axis *axis = &resample->axis[details->resize.axis[k].dim];
@@ -189,21 +194,30 @@ static void build(struct backend_program *program, const struct node *node, cons
   cuda_step_end(program, step);
 }
 
+bool cuda_resample_prepare(struct backend_program *program, const struct node *node,
+                           const struct resample *resample, bool is_back) {
+  if (!is_fit(resample))
+    return false;
+  if (is_unchanged(resample))
+    cuda_alias(program, node->outputs[0], node->inputs[0]);
+  else
+    build(program, node, resample, is_back);
+  return true;
+}
+
 static bool prepare(struct backend_program *program, const struct node *node, bool is_back) {
   const struct graph *graph = program->graph;
   const struct value *x = is_back ? node_output(graph, node, 0) : node_input(graph, node, 0);
   struct resample resample;
   struct resize resize;
   struct err err = ERR_NONE;
-  bool is_built = false;
+  bool is_prepared;
   if (resize_read(graph, node, &x->shape, &resize, &err))
     return false;
-  if (!resize_tables(&resize, node, &resample, &err) && is_fit(&resample)) {
-    build(program, node, &resample, is_back ? 0.0f : resample.fill, is_back);
-    is_built = true;
-  }
+  is_prepared = !resize_tables(&resize, node, &resample, &err) &&
+                cuda_resample_prepare(program, node, &resample, is_back);
   resample_fini(&resample);
-  return is_built;
+  return is_prepared;
 }
 
 static bool prepare_resize(struct backend_program *program, const struct node *node) {
@@ -214,6 +228,6 @@ static bool prepare_resize_grad(struct backend_program *program, const struct no
   return prepare(program, node, true);
 }
 
-const struct cuda_kernel cuda_kernel_resize = {"Resize", prepare_resize, false};
-const struct cuda_kernel cuda_kernel_resize_grad = {"ResizeGrad", prepare_resize_grad, false};
-const struct cuda_kernel cuda_kernel_upsample = {"Upsample", prepare_resize, false};
+const struct cuda_kernel cuda_kernel_resize = {.op = "Resize", .prepare = prepare_resize, .settings = 1};
+const struct cuda_kernel cuda_kernel_resize_grad = {.op = "ResizeGrad", .prepare = prepare_resize_grad};
+const struct cuda_kernel cuda_kernel_upsample = {.op = "Upsample", .prepare = prepare_resize, .settings = 1};

@@ -7,7 +7,7 @@
 #include "worker/backend/cuda/divide.h"
 #include "worker/backend/cuda/tensor.h"
 
-enum { RESIZE_AXES_MAX = 4 };
+enum { RESIZE_AXES_MAX = CUDA_RANK_MAX };
 
 /* Of one axis, for each element o of the result: the terms first[o] to first[o + 1] - 1, each an element of
    the input and its weight. In device memory. */
@@ -35,6 +35,14 @@ void cuda_resize_launch(const struct cuda_resize *resize, const struct cuda_tens
                         const struct cuda_tensor *to, cudaStream_t stream);
 #ifdef __cplusplus
 }
+#else
+#include "common/ops/resample.h"
+#include "worker/backend/cuda/cuda.h"
+
+/* Prepares the node, whose input 0 is resampled to its output 0, or with is_back the other way round: the
+   tables are copied. False where a table would be too long for the device. */
+bool cuda_resample_prepare(struct backend_program *program, const struct node *node,
+                           const struct resample *resample, bool is_back);
 #endif
 
 #endif

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/graph/op.h"
+#include "tests/conformance/host_nodes.h"
 #include "worker/backend/plugin.h"
 
 /* Test results in the Test Anything Protocol. */
@@ -71,6 +72,15 @@ static inline const struct backend_def *suite_cuda(int *argc, char ***argv, stru
   *argv += is_real;
   suite_name_file(is_real ? "weir-cuda.so" : "simulation/weir-cuda.so");
   return plugin_backend(PLUGIN_BACKEND, err);
+}
+
+/* Of a backend with a device. is_whole: the suite has executed all that it has, so that each reason was met.
+ */
+static inline void suite_tell_host_nodes(bool is_whole) {
+  tap_result(host_nodes.strays == 0, "only what is listed runs on the host (%d nodes)", host_nodes.n);
+  for (size_t i = 0; is_whole && i < HOST_REASONS; i++)
+    if (!host_reasons[i].is_of_vectors)
+      tap_result(host_nodes.met[i], "%s runs on the host: %s", host_reasons[i].op, host_reasons[i].why);
 }
 
 enum { BACKENDS_MAX = 8 };
@@ -172,6 +182,8 @@ static inline int graph_execute(const struct backend_def *backend, const struct 
   int code;
   outcome_init(&again, graph, outcome->values, outcome->n);
   code = backend->prepare(graph, outcome->values, outcome->n, options, &program, err);
+  if (!code)
+    host_nodes_note(backend, program, graph);
   if (!code)
     code = program_run(backend, program, inputs, USUAL_SEED, outcome, err);
   if (!code)

@@ -364,6 +364,8 @@ int main(int argc, char **argv) {
       tap_skip(what, suite.reasons.row[i]->name);
       free(what);
     }
+    if (suite.backends.at[0]->host_node)
+      suite_tell_host_nodes(false);
     status = tap_finish();
   }
   rows_fini(&suite.ops);

@@ -446,5 +446,7 @@ int main(int argc, char **argv) {
     else
       tap_skip(op_at(i)->name, "never executed: the loader reads it");
   }
+  if (backends.at[0]->host_node)
+    suite_tell_host_nodes(!selection.op && selection.first == 0);
   return tap_finish();
 }

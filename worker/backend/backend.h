@@ -67,6 +67,9 @@ struct backend_def {
    */
   int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);
   size_t (*memory_bytes)(const struct backend_program *program);
+  /* The index-th of the nodes that run on the host because the device has no kernel for them; NULL past the
+     last. NULL where there is no device. */
+  const struct node *(*host_node)(const struct backend_program *program, int index);
   void (*release)(struct backend_program *program); /* NULL is ignored */
   /* Libraries and instruction set, for the fingerprint: "oneDNN 2.6.3 avx512". Devices are told apart by
    * name. */

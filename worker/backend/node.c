@@ -31,8 +31,8 @@ static bool have_elements(const struct graph *graph, const int *values, int n) {
   return true;
 }
 
-bool node_has_elements(const struct graph *graph, const struct node *node) {
-  return have_elements(graph, node->inputs, node->n_inputs) &&
+bool node_has_elements(const struct graph *graph, const struct node *node, int n_inputs) {
+  return have_elements(graph, node->inputs, n_inputs < node->n_inputs ? n_inputs : node->n_inputs) &&
          have_elements(graph, node->outputs, node->n_outputs);
 }
 

@@ -8,8 +8,8 @@
    not known, NO_MEMORY for one that no machine could hold: sums of a few sizes of others do not overflow. */
 int node_check(const struct graph *graph, const struct node *node, struct err *err);
 
-/* True if none of its tensors that are there is empty. */
-bool node_has_elements(const struct graph *graph, const struct node *node);
+/* True if none of its outputs and first n_inputs inputs that are there is empty. */
+bool node_has_elements(const struct graph *graph, const struct node *node, int n_inputs);
 
 /* True if its one result is its first input's bytes under another shape. */
 bool node_is_alias(const struct node *node);

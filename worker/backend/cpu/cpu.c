@@ -115,8 +115,8 @@ static int graph_survey(struct backend_program *program, const int *watched, int
 static bool suits_kernels(const struct graph *graph, const struct node *node) {
   bool has_f32_out =
       node->outputs[0] < 0 ? node->op->min_outputs == 0 : graph->values[node->outputs[0]].dtype == DTYPE_F32;
-  return node_has_elements(graph, node) && has_f32_out && node->n_inputs > 0 && node->inputs[0] >= 0 &&
-         graph->values[node->inputs[0]].dtype == DTYPE_F32;
+  return node_has_elements(graph, node, node->n_inputs) && has_f32_out && node->n_inputs > 0 &&
+         node->inputs[0] >= 0 && graph->values[node->inputs[0]].dtype == DTYPE_F32;
 }
 
 static void node_prepare(struct backend_program *program, const struct node *node) {

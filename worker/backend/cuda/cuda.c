@@ -39,10 +39,10 @@ static int graph_survey(struct backend_program *program, struct err *err) {
 }
 
 static bool kernel_prepare(struct backend_program *program, const struct node *node) {
-  if (!node_has_elements(program->graph, node))
-    return false;
   for (int k = 0; kernels[k]; k++) {
-    if (strcmp(kernels[k]->op, node->op->name) != 0)
+    int settings = kernels[k]->settings;
+    if (strcmp(kernels[k]->op, node->op->name) != 0 ||
+        !node_has_elements(program->graph, node, settings ? settings : node->n_inputs))
       continue;
     if (!kernels[k]->is_chained)
       cuda_chain_flush(program);
@@ -116,16 +116,19 @@ static int device_open(struct backend_program *program, struct err *err) {
   return ERR_OK;
 }
 
+static const struct node *cuda_host_node(const struct backend_program *program, int index) {
+  for (int s = 0; s < program->n_steps; s++)
+    if (program->steps[s]->kind == CUDA_STEP_HOST && index-- == 0)
+      return program->steps[s]->node;
+  return NULL;
+}
+
 /* A step on the host is worth knowing of: the device waits for it. */
 static void program_tell(const struct backend_program *program) {
+  const struct node *node;
   int n_host = 0;
-  for (int s = 0; s < program->n_steps; s++) {
-    const struct cuda_step *step = program->steps[s];
-    if (step->kind != CUDA_STEP_HOST)
-      continue;
-    n_host++;
-    log_event(LOG_DEBUG, "worker", "host_node", "node=\"%s\" op=%s", step->node->name, step->node->op->name);
-  }
+  for (; (node = cuda_host_node(program, n_host)); n_host++)
+    log_event(LOG_DEBUG, "worker", "host_node", "node=\"%s\" op=%s", node->name, node->op->name);
   log_event(LOG_DEBUG, "worker", "program", "device=cuda:%d bytes=%zu steps=%d segments=%d host_nodes=%d",
             program->view.options.device, program->block_bytes, program->n_steps, program->n_segments,
             n_host);
@@ -230,6 +233,7 @@ const struct backend_def backend_cuda = {
     .prepare = cuda_prepare,
     .run = cuda_run,
     .memory_bytes = cuda_memory_bytes,
+    .host_node = cuda_host_node,
     .release = cuda_release,
     .fingerprint = cuda_fingerprint,
     .pin = cuda_pin,

@@ -59,10 +59,13 @@ struct cuda_step {
 struct cuda_kernel {
   const char *op;
   /* False, with nothing added to the program, when it does not take this node: it runs on the host by its
-     reference kernel. All tensors of the node have elements. */
+     reference kernel. All tensors of the node but `settings` have elements. */
   bool (*prepare)(struct backend_program *program, const struct node *node);
   /* prepare may leave the node in the program's open chain instead of ending a step. */
   bool is_chained;
+  /* The inputs from this one on are read when the program is prepared: an empty one means something. 0: none
+     are. */
+  int settings;
 };
 
 /* Elementwise nodes that follow each other become one step, which is appended when the chain is flushed. Who

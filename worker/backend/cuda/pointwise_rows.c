@@ -3,7 +3,8 @@
 
 /* Rows of kernel.def. */
 #define CHAINED(symbol, op_type)                                                                             \
-  const struct cuda_kernel cuda_kernel_##symbol = {op_type, cuda_chain_add, true};
+  const struct cuda_kernel cuda_kernel_##symbol = {                                                          \
+      .op = op_type, .prepare = cuda_chain_add, .is_chained = true};
 CHAINED(abs, "Abs")
 CHAINED(abs_grad, "AbsGrad")
 CHAINED(acos, "Acos")

@@ -4,6 +4,7 @@ devices are made up: a stand-in that computes on the CPU (fake_cuda.c) for what 
 simulated ones (tests/simulation/cuda), which run the backend's own code, for the numbers."""
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -260,6 +261,31 @@ def test_a_group_of_simulated_gpus_outlives_its_members():
         wait_for(lambda: is_done(cluster, run), "the end of the run")
         assert cluster.json("status", run)["weights_sha256"] == done_event(undisturbed)["weights_sha256"]
         assert cluster.workers[1].output().count(" worker group run=" + run) >= 2, cluster.workers[1].output()
+
+
+def test_training_goes_on_by_products_where_fused_attention_is_wrong():
+    with Folder() as folder:
+        model = folder.model("gpt", "--vocabulary", 40, "--context", 32, "--width", 32, "--depth", 1, "--heads", 2)
+        folder.file("train.txt", "the quick brown fox jumps over the lazy dog. " * 30)
+        spec = folder.file("gpt.yaml", f"""name: gpt
+model: {{onnx: {model}, loss: cross_entropy}}
+data: {{root: {folder.path}, train: {{format: text, file: train.txt, context: 32}}}}
+train:
+  steps: 4
+  batch: 8
+  microbatches: 2
+  precision: bf16
+  optimizer: {{name: sgd, lr: 0.1}}
+""")
+        metrics = [train(folder, spec, name, "--device", "cuda", env=simulated_gpus(attention=attention))[1]
+                   for name, attention in (("fused", ""), ("left", "wrong"))]
+        logs = [log_of_workers(folder.file(name)) for name in ("fused", "left")]
+        assert "attention_not_fused" not in logs[0], logs[0]
+        for attention_pass in "forward", "backward":
+            line = f"warn worker attention_not_fused .*pass={attention_pass} rows=32 columns=32 head=16 causal=1"
+            assert len(re.findall(line, logs[1])) == 1, logs[1]
+        fused, left = map(losses, metrics)
+        assert fused != left and all(abs(a - b) < 0.01 for a, b in zip(fused, left, strict=True)), (fused, left)
 
 
 def test_a_simulated_gpu_shows_its_kernels_and_copies_on_the_timeline():

@@ -6,7 +6,8 @@
 
 #include "worker/backend/cuda/copy.h"
 
-enum { ALIGN = 256, ELEMENT = 2 /* bytes of a bf16 */ };
+/* cuDNN is told that tensors begin at multiples of 16 bytes: of 4 sums. */
+enum { ALIGN = 256, SUMS_ALIGN = 4, ELEMENT = 2 /* bytes of a bf16 */ };
 /* What a plan may take. A gradient that repeats its bits holds those of all scores, so that a part of the
    batch is done at a time. */
 static const size_t WORKSPACE_MAX = (size_t)512 << 20;
@@ -23,15 +24,17 @@ struct attention_dnn {
   size_t parts[PARTS + 1]; /* where each begins; the last is the end */
 };
 
-/* The largest part of the batch whose scores are few enough, by tiles of 64. */
+/* The largest part of the batch whose scores, in tiles of 64, are few enough, and which ends where sums may
+   begin; 0: none. */
 static int64_t group_of(const struct attention_kind *kind, bool is_fast) {
   int64_t bytes = kind->heads * ((kind->t + 63) / 64 * 64) * ((kind->s + 63) / 64 * 64) * ELEMENT;
-  int64_t group = kind->batch;
   if (is_fast || !kind->is_grad)
-    return group;
-  while (group > 1 && (kind->batch % group != 0 || group * bytes > SCORES_BYTES_MAX))
-    group--;
-  return group;
+    return kind->batch;
+  for (int64_t group = kind->batch; group > 0; group--)
+    if (kind->batch % group == 0 && group * bytes <= SCORES_BYTES_MAX &&
+        (group == kind->batch || group * kind->heads * kind->t % SUMS_ALIGN == 0))
+      return group;
+  return 0;
 }
 
 /* [stack, d, s] as [stack, s, d], or back. */
@@ -63,9 +66,12 @@ struct attention_dnn *attention_dnn_new(struct backend_program *program, const s
   const struct cuda_program_view *view = cuda_view(program);
   struct dnn_target target = {
       .handle = view->dnn, .is_fast = view->options.is_fast, .workspace_max = WORKSPACE_MAX};
+  int64_t group = group_of(kind, target.is_fast);
+  if (group == 0)
+    return NULL;
   struct attention_dnn *own = mem_new(sizeof *own);
   own->kind = *kind;
-  own->group = group_of(kind, target.is_fast);
+  own->group = group;
   struct attention_kind part = *kind;
   part.batch = own->group;
   attention_graph_init(&own->graph, &part, target.is_fast);

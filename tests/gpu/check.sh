@@ -23,6 +23,7 @@ $WEIR_BUILD_DIR/tests/conformance/fusion_test cuda tf32
 $WEIR_BUILD_DIR/tests/conformance/fusion_test cuda bf16
 $WEIR_BUILD_DIR/tests/conformance/onnx_test cuda
 $WEIR_BUILD_DIR/tests/conformance/chain_test cuda
+$WEIR_BUILD_DIR/tests/conformance/norm_test cuda
 $WEIR_BUILD_DIR/tests/conformance/refusal_test cuda
 $WEIR_BUILD_DIR/tests/conformance/device_memory_test
 $WEIR_BUILD_DIR/tests/conformance/collective_test nccl

@@ -224,7 +224,7 @@ def test_a_simulated_gpu_trains_as_the_cpu_does_and_gives_the_same_bits_each_tim
 
 def test_gpus_of_one_worker_and_of_a_group_give_the_bits_of_one():
     """With shares of three microbatches of six, a member has parts that are no node of the tree together."""
-    environment = simulated(devices=4)
+    environment = simulated_gpus(devices=4)
     with Folder() as folder:
         spec = small_spec(folder, steps=4, microbatches=6)
         metrics = [train(folder, spec, name, "--device", device, env=environment)[1]
@@ -247,7 +247,7 @@ def test_gpus_of_one_worker_and_of_a_group_give_the_bits_of_one():
 
 
 def test_a_group_of_simulated_gpus_outlives_its_members():
-    environment = simulated(devices=4)
+    environment = simulated_gpus(devices=4)
     with Folder() as folder, Cluster(folder, workers=0) as cluster:
         _, undisturbed = train(folder, small_spec(folder, steps=16, microbatches=6), "undisturbed", "--device", "cuda",
                                env=environment)

@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "worker/backend/cuda/attention_plans.h"
+#include "worker/backend/cuda/norm_fusion.h"
 #include "worker/backend/cuda/program.h"
 #include "worker/backend/node.h"
 
@@ -17,6 +18,13 @@ static const struct cuda_kernel *const kernels[] = {
 #include "worker/backend/cuda/kernel.def"
 #undef KERNEL
     NULL};
+
+bool cuda_is_chained(const struct node *node) {
+  for (int k = 0; kernels[k]; k++)
+    if (strcmp(kernels[k]->op, node->op->name) == 0)
+      return kernels[k]->is_chained;
+  return false;
+}
 
 /* Who reads what last. */
 static int graph_survey(struct backend_program *program, struct err *err) {
@@ -35,6 +43,7 @@ static int graph_survey(struct backend_program *program, struct err *err) {
         program->values[node->inputs[i]].last_node = n;
   }
   cuda_values_survey(program);
+  cuda_norm_grads_survey(program);
   return ERR_OK;
 }
 

@@ -113,8 +113,7 @@ int cuda_keep(struct backend_program *program, struct cuda_step *step, size_t si
 /* What a step of node `forward` kept (the first), as an argument; -1 with none added if it kept nothing. */
 int cuda_read_kept(struct backend_program *program, struct cuda_step *step, int forward);
 
-/* The step that is being prepared also does the work of this later node (an index): building passes it over.
- */
+/* A step also does the work of this node (an index), which is not yet prepared: building passes it over. */
 void cuda_pass_over(struct backend_program *program, int node);
 
 /* Appends the step; enqueue is set. */

@@ -11,7 +11,12 @@ struct cuda_folding cuda_folding_of(enum cuda_fold_kind kind, enum cuda_fold_fin
                                .mean = -1,
                                .inv_std = -1,
                                .out = {-1, -1, -1},
-                               .partials = -1};
+                               .partials = -1,
+                               .addend = -1,
+                               .y = -1,
+                               .bias = -1,
+                               .scale = -1,
+                               .masked = -1};
 }
 
 void cuda_folding_plan(struct backend_program *program, struct cuda_step *step,
@@ -42,6 +47,11 @@ int cuda_folding_enqueue(const struct cuda_folding *folding, const struct cuda_s
   for (int o = 0; o < 3; o++)
     fold.out[o] = cuda_arg_tensor(step, folding->out[o]);
   fold.partials = cuda_arg_tensor(step, folding->partials).data;
+  fold.masking.addend = cuda_arg_tensor(step, folding->addend);
+  fold.masking.y = cuda_arg_tensor(step, folding->y);
+  fold.masking.bias = cuda_arg_tensor(step, folding->bias).data;
+  fold.masking.masked = cuda_arg_tensor(step, folding->masked);
+  fold.mask_scale = cuda_arg_tensor(step, folding->scale).data;
   cuda_fold_launch(&fold, stream);
   return cuda_check(step->node, cudaGetLastError(), "reduce", err);
 }

@@ -2,6 +2,7 @@
    side, a warp's threads have one each, and read 32 neighbouring elements at a time; else a row's threads
    read its neighbouring elements. Partial results are 16 bytes a part, which is hundreds of elements. */
 #include "worker/backend/cuda/fold.h"
+#include "worker/backend/cuda/norm.cuh"
 #include "worker/backend/cuda/rows.cuh"
 
 struct pair {
@@ -106,6 +107,7 @@ static __device__ __forceinline__ struct pair fold_element(const int kind, const
     return pair_of(is_same(x, cuda_load(&fold->other, r), fold->other.type) ? 1.0 : 0.0, 0.0);
   case FOLD_MOMENTS:
     return pair_of(x, (double)x * x);
+  case FOLD_MASKED:
   case FOLD_GRADIENTS: {
     int64_t s = fold->stat_elems ? cuda_divide(&fold->by_stat_elems, at) : r;
     return pair_of(other, (double)(other * (x - fold->mean[s])) * (fold->inv_std ? fold->inv_std[s] : 1.0f));
@@ -180,6 +182,21 @@ static __device__ void fold_finish(const struct cuda_fold *fold, int64_t r, stru
   }
 }
 
+/* What the masking makes of the gradient at `at`, which is written where it is wanted. */
+static __device__ __forceinline__ float fold_masked(const struct cuda_fold *fold, int64_t r, int64_t at,
+                                                    float x, float dy) {
+  const struct cuda_masking *masking = &fold->masking;
+  float y = 0.0f;
+  if (masking->bias)
+    y = cuda_norm_again(masking, x, fold->mean[r], fold->inv_std[r] * fold->mask_scale[r], masking->bias[r]);
+  else if (masking->y.data)
+    y = cuda_load(&masking->y, at);
+  dy = cuda_mask(masking, dy, masking->addend.data ? cuda_load(&masking->addend, at) : 0.0f, y);
+  if (masking->masked.data)
+    cuda_store(&masking->masked, at, dy);
+  return dy;
+}
+
 /* What a thread takes of elements [begin, end) of row r: every lanes-th. */
 static __device__ __forceinline__ struct pair fold_stretch(const int kind, const struct cuda_fold *fold,
                                                            int64_t r, int64_t begin, int64_t end) {
@@ -191,15 +208,16 @@ static __device__ __forceinline__ struct pair fold_stretch(const int kind, const
     for (int b = 0; b < CUDA_BATCH; b++) {
       at[b] = base + cuda_rows_offset(&fold->rows, min(first + b * step, end - 1));
       x[b] = cuda_load_bits(&fold->x, at[b]);
-      if (kind == FOLD_GRADIENTS)
+      if (kind == FOLD_GRADIENTS || kind == FOLD_MASKED)
         other[b] = cuda_load_bits(&fold->other, at[b]);
     }
-    for (int b = 0; b < CUDA_BATCH; b++)
-      if (first + b * step < end)
-        total = fold_merge(kind, total,
-                           fold_element(kind, fold, r, first + b * step, at[b], cuda_value_of(&fold->x, x[b]),
-                                        cuda_value_of(&fold->other, other[b])),
-                           fold->is_last);
+    for (int b = 0; b < CUDA_BATCH && first + b * step < end; b++) {
+      float own = cuda_value_of(&fold->x, x[b]), paired = cuda_value_of(&fold->other, other[b]);
+      if (kind == FOLD_MASKED)
+        paired = fold_masked(fold, r, at[b], own, paired);
+      total = fold_merge(kind, total, fold_element(kind, fold, r, first + b * step, at[b], own, paired),
+                         fold->is_last);
+    }
   }
   return total;
 }
@@ -243,6 +261,7 @@ static __global__ void fold_kernel(struct cuda_fold fold) {
     FOLD_CASE(FOLD_EQUALS)
     FOLD_CASE(FOLD_MOMENTS)
     FOLD_CASE(FOLD_GRADIENTS)
+    FOLD_CASE(FOLD_MASKED)
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
+#include "worker/backend/cuda/norm.h"
 #include "worker/backend/cuda/rows.h"
 
 /* What becomes of the elements x of a row: the numbers a and b. */
@@ -26,6 +27,7 @@ enum cuda_fold_kind {
   FOLD_EQUALS,    /* a = how many equal the row's element of `other` */
   FOLD_MOMENTS,   /* a = sum of x, b = sum of x^2 */
   FOLD_GRADIENTS, /* a = sum of other, b = sum of other (x - mean) inv_std */
+  FOLD_MASKED,    /* the same of what `masking` makes of other */
 };
 
 /* What is written of a and b. */
@@ -50,7 +52,9 @@ struct cuda_fold {
   const float *mean, *inv_std;
   int64_t stat_elems;
   struct cuda_divisor by_stat_elems;
-  struct cuda_tensor out[3]; /* an element a row; those that are absent are not written */
+  struct cuda_masking masking; /* of FOLD_MASKED */
+  const float *mask_scale;     /* f32[rows], where its y is computed again */
+  struct cuda_tensor out[3];   /* an element a row; those that are absent are not written */
   double scale, power, epsilon;
   bool is_last;
   /* Set by cuda_folding_plan. */
@@ -75,6 +79,7 @@ void cuda_fold_launch(const struct cuda_fold *fold, cudaStream_t stream);
 struct cuda_folding {
   struct cuda_fold fold;
   int x, other, mean, inv_std, out[3], partials;
+  int addend, y, bias, scale, masked; /* of FOLD_MASKED */
 };
 
 struct cuda_folding cuda_folding_of(enum cuda_fold_kind kind, enum cuda_fold_finish finish);

@@ -38,7 +38,8 @@ struct cuda_conversion {
 /* What building knows of a node. */
 struct cuda_node {
   int kept;            /* the first buffer that it left for its backward node; -1 */
-  bool is_passed_over; /* the step of an earlier node does its work */
+  bool is_passed_over; /* the step of another node does its work */
+  const struct cuda_norm_grad_fusion *grad_fusion; /* of a BatchNormGrad that does that of others; NULL */
 };
 
 struct cuda_value {
@@ -123,6 +124,9 @@ bool cuda_layout_is_same(const struct shape *shape, enum cuda_layout a, enum cud
 bool cuda_layout_suits(const struct shape *shape, enum cuda_layout layout);
 /* Which values are never less than F32; before any node is prepared. */
 void cuda_values_survey(struct backend_program *program);
+
+/* cuda.c: whether chains compute nodes of its op. */
+bool cuda_is_chained(const struct node *node);
 
 /* build.c */
 struct cuda_buffer *cuda_root(const struct backend_program *program, int buffer);

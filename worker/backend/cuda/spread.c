@@ -3,7 +3,7 @@
 
 struct cuda_spreading cuda_spreading_of(enum cuda_spread_kind kind) {
   return (struct cuda_spreading){
-      .spread = {.kind = kind, .scale = 1.0}, .x = -1, .dy = -1, .out = -1, .row = {-1, -1, -1, -1, -1}};
+      .spread = {.kind = kind, .scale = 1.0}, .x = -1, .dy = -1, .out = -1, .row = {-1, -1, -1, -1}};
 }
 
 int cuda_spreading_enqueue(const struct cuda_spreading *spreading, const struct cuda_step *step,

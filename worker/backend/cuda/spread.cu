@@ -29,11 +29,6 @@ static __device__ float product_without(float product, float zeros, float x) {
   return zeros > 0.0f ? 0.0f : product / x;
 }
 
-static __device__ float norm_grad(const struct cuda_spread *s, int64_t r, float x, float dy) {
-  float n = (float)s->rows.n, inv_std = row_of(s, 1, r), x_hat = (x - row_of(s, 0, r)) * inv_std;
-  return row_of(s, 2, r) * inv_std * (dy - row_of(s, 4, r) / n - x_hat * (row_of(s, 3, r) / n));
-}
-
 static __device__ float deviation_grad(const struct cuda_spread *s, int64_t r, float x, float dy) {
   float n = (float)s->rows.n, deviation = sqrtf(row_of(s, 1, r)) + (float)s->epsilon;
   float centred = (x - row_of(s, 0, r)) / deviation;
@@ -44,13 +39,6 @@ static __device__ float spread_element(const struct cuda_spread *s, int64_t r, f
   switch (s->kind) {
   case SPREAD_REPEAT:
     return row_of(s, 0, r) * (float)s->scale;
-  case SPREAD_NORM:
-    return (x - row_of(s, 0, r)) * (row_of(s, 1, r) * row_of(s, 2, r)) + row_of(s, 3, r);
-  case SPREAD_VARIANCE:
-    return (x - row_of(s, 0, r)) * (row_of(s, 2, r) / sqrtf(row_of(s, 1, r) + (float)s->epsilon)) +
-           row_of(s, 3, r);
-  case SPREAD_NORM_GRAD:
-    return norm_grad(s, r, x, dy);
   case SPREAD_DEVIATION:
     return (x - row_of(s, 0, r)) / (sqrtf(row_of(s, 1, r)) + (float)s->epsilon);
   case SPREAD_DEVIATION_GRAD:

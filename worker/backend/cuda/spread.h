@@ -8,12 +8,8 @@
 
 /* With the row's elements in brackets, in that order. */
 enum cuda_spread_kind {
-  SPREAD_REPEAT,    /* [v] v scale */
-  SPREAD_NORM,      /* [mean, inv_std, scale, bias] (x - mean) inv_std scale + bias */
-  SPREAD_VARIANCE,  /* [mean, variance, scale, bias] the same of inv_std = 1 / sqrt(variance + epsilon) */
-  SPREAD_NORM_GRAD, /* [mean, inv_std, scale, dscale, dbias], n elements a row:
-                       scale inv_std (dy - dbias / n - (x - mean) inv_std dscale / n) */
-  SPREAD_DEVIATION, /* [mean, variance] (x - mean) / s, s = sqrt(variance) + epsilon */
+  SPREAD_REPEAT,         /* [v] v scale */
+  SPREAD_DEVIATION,      /* [mean, variance] (x - mean) / s, s = sqrt(variance) + epsilon */
   SPREAD_DEVIATION_GRAD, /* [mean, variance, dot, sum] (dy - sum / n - (x - mean) dot / (n s^2)) / s, where
                             dot is the sum of dy (x - mean) */
   SPREAD_EXTREME,        /* [dy, y, count] dy / count where x == y, else 0 */
@@ -21,7 +17,7 @@ enum cuda_spread_kind {
   SPREAD_PRODUCT,        /* [dy, product, zeros] dy times the product of the row's other elements */
 };
 
-enum { SPREAD_VECTORS = 5 };
+enum { SPREAD_VECTORS = 4 };
 
 struct cuda_spread {
   enum cuda_spread_kind kind;

@@ -1,25 +1,15 @@
 /* GridSample (ONNX 16..20): x f32[n,c,spatial...] sampled at the places of grid f32[n,out...,r] (r
    coordinates, the innermost first; -1 and 1 are the ends of x) -> f32[n,c,out...]. What lies outside is
    padded as PyTorch's grid_sample does it: taps of cubic mode one by one, else the coordinate. */
+#include "common/ops/grid_sample.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "common/ops/backward.h"
 #include "common/ops/infer.h"
 
-enum { DIMS_MAX = 3, AXIS_TAPS_MAX = 4, TAPS_MAX = 64 };
-
-enum mode { MODE_LINEAR, MODE_NEAREST, MODE_CUBIC };
-enum padding { PADDING_ZEROS, PADDING_BORDER, PADDING_REFLECTION };
-
-struct sampler {
-  enum mode mode;
-  enum padding padding;
-  bool is_aligned; /* -1 and 1 are the centers of the outermost elements */
-  int dims;
-  int64_t in[DIMS_MAX];
-  int64_t n, channels, in_elems, out_elems;
-};
+enum { AXIS_TAPS_MAX = 4, TAPS_MAX = 64 };
 
 /* One coordinate's elements: where (-1: outside), their weights, and the derivatives of these by the grid. */
 struct axis_taps {
@@ -32,7 +22,7 @@ struct axis_taps {
 struct taps {
   int n;
   int64_t at[TAPS_MAX];
-  double weight[TAPS_MAX], slope[DIMS_MAX][TAPS_MAX]; /* by the grid's coordinate for dimension d */
+  double weight[TAPS_MAX], slope[GRID_DIMS_MAX][TAPS_MAX]; /* by the grid's coordinate for dimension d */
 };
 
 /* The attribute's place in `names`, which ends with NULL. */
@@ -45,8 +35,8 @@ static int read_name(const struct node *node, const char *attr, const char *cons
   return node_error(node, err, ERR_INVALID, "%s '%s' is unknown", attr, name);
 }
 
-static int sampler_init(struct sampler *s, const struct node *node, const struct shape *x,
-                        const struct shape *grid, struct err *err) {
+int grid_sampler_init(struct grid_sampler *s, const struct node *node, const struct shape *x,
+                      const struct shape *grid, struct err *err) {
   static const char *const modes[] = {/* those of opset 20, then of 16 */
                                       "linear", "nearest", "cubic", "bilinear", "bicubic", NULL};
   static const char *const paddings[] = {"zeros", "border", "reflection", NULL};
@@ -54,19 +44,19 @@ static int sampler_init(struct sampler *s, const struct node *node, const struct
   int mode, padding;
   if (read_name(node, "mode", modes, &mode, err) || read_name(node, "padding_mode", paddings, &padding, err))
     return err->code;
-  *s = (struct sampler){.mode = mode == 3   ? MODE_LINEAR
-                                : mode == 4 ? MODE_CUBIC
-                                            : (enum mode)mode,
-                        .padding = (enum padding)padding,
-                        .is_aligned = node_attr_int(node, "align_corners", 0) != 0,
-                        .dims = x->rank - 2};
+  *s = (struct grid_sampler){.mode = mode == 3   ? GRID_LINEAR
+                                     : mode == 4 ? GRID_CUBIC
+                                                 : (enum grid_mode)mode,
+                             .padding = (enum grid_padding)padding,
+                             .is_aligned = node_attr_int(node, "align_corners", 0) != 0,
+                             .dims = x->rank - 2};
   if (x->rank < 3 || grid->rank != x->rank || grid->dim[grid->rank - 1] != s->dims ||
       grid->dim[0] != x->dim[0] || shape_elems(x) <= 0)
     return node_error(node, err, ERR_INVALID, "a grid of shape %s does not fit an input of shape %s",
                       shape_text(grid, grid_text, sizeof grid_text), shape_text(x, x_text, sizeof x_text));
-  if (s->dims > DIMS_MAX)
+  if (s->dims > GRID_DIMS_MAX)
     return node_error(node, err, ERR_UNSUPPORTED, "more than %d spatial dimensions are not supported",
-                      DIMS_MAX);
+                      GRID_DIMS_MAX);
   s->n = x->dim[0];
   s->channels = x->dim[1];
   s->in_elems = s->out_elems = 1;
@@ -80,8 +70,8 @@ static int sampler_init(struct sampler *s, const struct node *node, const struct
 
 static int grid_sample_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape x = node_input(graph, node, 0)->shape, grid = node_input(graph, node, 1)->shape;
-  struct sampler s;
-  if (infer_check_f32(graph, node, err) || sampler_init(&s, node, &x, &grid, err))
+  struct grid_sampler s;
+  if (infer_check_f32(graph, node, err) || grid_sampler_init(&s, node, &x, &grid, err))
     return err->code;
   memcpy(&x.dim[2], &grid.dim[1], (size_t)s.dims * sizeof *x.dim);
   return infer_output(graph, node, 0, DTYPE_F32, &x, err);
@@ -118,9 +108,9 @@ static double reflect(double x, double low, double high, double *sign) {
 }
 
 /* Moves a coordinate into [0, size-1]; *slope is multiplied by the derivative. */
-static double pad(const struct sampler *s, double x, int64_t size, double *slope) {
+static double pad(const struct grid_sampler *s, double x, int64_t size, double *slope) {
   double low = s->is_aligned ? 0.0 : -0.5;
-  if (s->padding == PADDING_REFLECTION)
+  if (s->padding == GRID_REFLECTION)
     x = reflect(x, low, (double)(size - 1) - low, slope);
   if (x > 0.0 && x < (double)(size - 1))
     return x;
@@ -141,18 +131,18 @@ static void cubic_taps(struct axis_taps *taps, double t, double slope) {
   }
 }
 
-static struct axis_taps axis_taps_of(const struct sampler *s, double coordinate, int64_t size) {
+static struct axis_taps axis_taps_of(const struct grid_sampler *s, double coordinate, int64_t size) {
   struct axis_taps taps = {0};
   double slope = (double)(s->is_aligned ? size - 1 : size) / 2.0, first, unused = 1.0;
   double x = (coordinate + 1.0) * slope - (s->is_aligned ? 0.0 : 0.5);
   if (!isfinite(x))
     return taps;
-  if (s->padding != PADDING_ZEROS && s->mode != MODE_CUBIC)
+  if (s->padding != GRID_ZEROS && s->mode != GRID_CUBIC)
     x = pad(s, x, size, &slope);
-  first = s->mode == MODE_NEAREST ? nearbyint(x) : floor(x);
-  if (s->mode == MODE_NEAREST) {
+  first = s->mode == GRID_NEAREST ? nearbyint(x) : floor(x);
+  if (s->mode == GRID_NEAREST) {
     taps = (struct axis_taps){.n = 1, .weight = {1.0}};
-  } else if (s->mode == MODE_LINEAR) {
+  } else if (s->mode == GRID_LINEAR) {
     taps = (struct axis_taps){.n = 2, .weight = {1.0 - (x - first), x - first}, .slope = {-slope, slope}};
   } else {
     taps.n = 4;
@@ -161,7 +151,7 @@ static struct axis_taps axis_taps_of(const struct sampler *s, double coordinate,
   }
   for (int t = 0; t < taps.n; t++) {
     double at = first + t;
-    if (s->padding != PADDING_ZEROS && s->mode == MODE_CUBIC)
+    if (s->padding != GRID_ZEROS && s->mode == GRID_CUBIC)
       at = pad(s, at, size, &unused);
     taps.at[t] = at >= 0.0 && at <= (double)(size - 1) ? (int64_t)at : -1;
   }
@@ -169,8 +159,8 @@ static struct axis_taps axis_taps_of(const struct sampler *s, double coordinate,
 }
 
 /* The taps of one place of the grid: products over the dimensions. */
-static void taps_of(const struct sampler *s, const float *place, struct taps *taps) {
-  struct axis_taps axis[DIMS_MAX] = {0};
+static void taps_of(const struct grid_sampler *s, const float *place, struct taps *taps) {
+  struct axis_taps axis[GRID_DIMS_MAX] = {0};
   int total = 1;
   for (int d = 0; d < s->dims; d++) {
     axis[d] = axis_taps_of(s, place[s->dims - 1 - d], s->in[d]);
@@ -178,7 +168,7 @@ static void taps_of(const struct sampler *s, const float *place, struct taps *ta
   }
   taps->n = 0;
   for (int i = 0; i < total; i++) {
-    double weight = 1.0, slope[DIMS_MAX] = {1.0, 1.0, 1.0};
+    double weight = 1.0, slope[GRID_DIMS_MAX] = {1.0, 1.0, 1.0};
     int64_t at = 0;
     for (int d = 0, rest = i; d < s->dims && at >= 0; rest /= axis[d].n, d++) {
       int t = rest % axis[d].n;
@@ -201,9 +191,9 @@ static int grid_sample_ref(const struct op_call *call, struct err *err) {
   const struct tensor *grid = &call->in[1];
   const float *x = call->in[0].data, *place = grid->data;
   float *y = call->out[0].data;
-  struct sampler s;
+  struct grid_sampler s;
   struct taps taps;
-  if (sampler_init(&s, call->node, &call->in[0].shape, &grid->shape, err))
+  if (grid_sampler_init(&s, call->node, &call->in[0].shape, &grid->shape, err))
     return err->code;
   for (int64_t n = 0; n < s.n; n++, x += s.channels * s.in_elems, y += s.channels * s.out_elems)
     for (int64_t o = 0; o < s.out_elems; o++, place += s.dims) {
@@ -267,9 +257,9 @@ static int grad_input_ref(const struct op_call *call, struct err *err) {
   const struct tensor *x = &call->in[1], *grid = &call->in[2];
   const float *dy = call->in[0].data, *place = grid->data;
   float *dx = call->out[0].data;
-  struct sampler s;
+  struct grid_sampler s;
   struct taps taps;
-  if (sampler_init(&s, call->node, &x->shape, &grid->shape, err))
+  if (grid_sampler_init(&s, call->node, &x->shape, &grid->shape, err))
     return err->code;
   memset(dx, 0, (size_t)shape_elems(&x->shape) * sizeof *dx);
   for (int64_t n = 0; n < s.n; n++, dx += s.channels * s.in_elems, dy += s.channels * s.out_elems)
@@ -302,9 +292,9 @@ static int grad_grid_ref(const struct op_call *call, struct err *err) {
   const struct tensor *grid = &call->in[2];
   const float *dy = call->in[0].data, *x = call->in[1].data, *place = grid->data;
   float *dplace = call->out[0].data;
-  struct sampler s;
+  struct grid_sampler s;
   struct taps taps;
-  if (sampler_init(&s, call->node, &call->in[1].shape, &grid->shape, err))
+  if (grid_sampler_init(&s, call->node, &call->in[1].shape, &grid->shape, err))
     return err->code;
   for (int64_t n = 0; n < s.n; n++, x += s.channels * s.in_elems, dy += s.channels * s.out_elems)
     for (int64_t o = 0; o < s.out_elems; o++, place += s.dims, dplace += s.dims) {

@@ -16,8 +16,9 @@ REGISTERS, SHARED_BYTES, THREADS_MOST = 65536, 164 << 10, 2048
 REGISTERS_UNIT, SHARED_OF_DRIVER = 8, 1 << 10
 THREADS_LEAST = 512  # with 16 bytes each: about what is under way at a GPU's bandwidth and its memory's latency
 # Bytes of a thread's own memory. Registers of chains are numbered by the program that is interpreted; the others are the
-# long way of the sine of great angles and odometers over axes.
-FRAMES = {"real_kernel": 256, "integer_kernel": 64, "draw_kernel": 64, "resize_kernel": 128}
+# long way of the sine of great angles, odometers over axes, and the taps of a place along each dimension.
+FRAMES = {"real_kernel": 256, "integer_kernel": 64, "draw_kernel": 64, "resize_kernel": 128,
+          "sample_kernel": 320, "sample_grid_kernel": 352, "tap_keys_kernel": 320}
 
 
 def constants(text):

@@ -26,7 +26,11 @@ static int scatter_elements_ref(const struct op_call *call, struct err *err) {
 static const struct op_case scatter_elements_cases[] = {
     {.inputs = "f32[3,3] i64[2,3]=1,0,2,0,2,1 f32[2,3]"},
     {.inputs = "f32[1,5] i32[1,4]=1,1,-2,1 f32[1,4]", .attrs = "axis=1"},
-    {.inputs = "i64{9}[4] i64{4}[3] i64{9}[3]", .attrs = "reduction=mul"},
+    {.inputs = "i64{1..9}[4] i64{4}[3] i64{1..9}[3]", .attrs = "reduction=mul"},
+    {.inputs = "i32[2]=-7,9 i64[2]=0,0 i32[2]=-9,-8", .attrs = "reduction=max"},
+    {.inputs = "f32[3]=2,1,5 i64[4]=0,0,1,2 f32[4]=2,2,1,4",
+     .attrs = "reduction=max",
+     .is_not_smooth = true}, /* ties */
     {.inputs = "bool{2}[4] i64{4}[3] bool{2}[3]"},
     {.inputs = "f32[3,2] i64{3}[4,2] f32[4,2]=0,1,0,0.5,1,0,2,0", .attrs = "reduction=mul"},
     {.inputs = "u8{9}[4] i64{4}[6] u8{9}[6]", .attrs = "reduction=max"},

@@ -330,12 +330,20 @@ static const char *wait_for_abort(struct member *m) {
   return wrong ? wrong : must_be_cancelled(m, "start", m->def->start(m->group, &call, &work, &err), &err);
 }
 
-static const char *last_aborts(struct member *m) {
-  if (m->rank < m->size - 1)
-    return wait_for_abort(m);
+/* Until the members before this one wait for an abort. */
+static const char *await_others(struct member *m) {
   for (int i = 0; i < m->rank; i++)
     if (!member_await(&m->all[i], 1))
       return member_fail(m, "member %d does not come", i);
+  return NULL;
+}
+
+static const char *last_aborts(struct member *m) {
+  const char *wrong;
+  if (m->rank < m->size - 1)
+    return wait_for_abort(m);
+  if ((wrong = await_others(m)))
+    return wrong;
   m->def->abort(m->group);
   m->def->abort(m->group);
   return NULL;
@@ -372,7 +380,7 @@ static void another_thread_may_abort(void **state) {
 static const char *last_leaves(struct member *m) {
   if (m->rank < m->size - 1)
     return wait_for_abort(m);
-  return member_await(&m->all[0], 1) ? NULL : member_fail(m, "member 0 does not come");
+  return await_others(m);
 }
 
 static void who_waits_for_a_member_that_has_closed_is_cancelled(void **state) {

@@ -31,11 +31,12 @@ static float combine(enum collective_reduction reduction, float a, float b) {
 }
 
 static float along_tree(enum collective_reduction reduction, struct tree_node node, uint32_t size, size_t i) {
-  struct tree_node left = {node.first, node.level - 1},
-                   right = {node.first + (1u << (node.level - 1)), node.level - 1};
+  struct tree_node left, right;
   float sum;
   if (node.level == 0)
     return rows[node.first][i];
+  left = (struct tree_node){node.first, node.level - 1};
+  right = (struct tree_node){node.first + (1u << (node.level - 1)), node.level - 1};
   sum = along_tree(reduction, left, size, i);
   return right.first < size ? combine(reduction, sum, along_tree(reduction, right, size, i)) : sum;
 }

@@ -20,6 +20,7 @@ static struct {
   char *there, *here;
   size_t used[FAKE_DEVICES], limit[FAKE_DEVICES]; /* bytes; of one test at a time */
   int n_sums, n_looks, n_waits;                   /* atomic */
+  int n_held;                                     /* atomic: pieces of memory that are made and not freed */
 } fake_devices;
 
 static inline void fake_devices_init(void) {
@@ -34,7 +35,7 @@ static inline void fake_devices_init(void) {
   }
   memset(fake_devices.here, 0xff, bytes);
   memset(fake_devices.used, 0, sizeof fake_devices.used);
-  fake_devices.n_sums = fake_devices.n_looks = fake_devices.n_waits = 0;
+  fake_devices.n_sums = fake_devices.n_looks = fake_devices.n_waits = fake_devices.n_held = 0;
   for (int d = 0; d < FAKE_DEVICES; d++)
     fake_devices.limit[d] = FAKE_BYTES;
 }
@@ -60,11 +61,13 @@ static inline int fake_new(int device, size_t size_bytes, void **out, struct err
     return err_set(err, ERR_NO_MEMORY, "the fake device is full");
   *out = fake_devices.there + (size_t)device * FAKE_BYTES + fake_devices.used[device];
   fake_devices.used[device] += rounded;
+  __atomic_add_fetch(&fake_devices.n_held, 1, __ATOMIC_RELAXED);
   return 0;
 }
 
 static inline void fake_free(int device, void *bytes) {
   CHECK(!bytes || fake_device_of(bytes) == device);
+  __atomic_sub_fetch(&fake_devices.n_held, bytes != NULL, __ATOMIC_RELAXED);
 }
 
 /* A copy, or a sum. */

@@ -150,6 +150,13 @@ static void a_run_that_does_not_fit_on_a_gpu_is_refused_with_a_microbatch_that_d
                       "the run needs 820 MiB on cuda:1 (800 MiB of activations, 20 MiB of weights), "
                       "which has 819 MiB: microbatches of 12 samples would fit "
                       "(train.microbatches: 8)");
+  memory.model.gradients_bytes = 8 * mib;
+  memory.versions = 2; /* of a group, of what is trained */
+  memory.available_bytes = 836 * mib;
+  assert_int_equal(load_memory_check(&memory, &err), 0);
+  memory.available_bytes -= mib;
+  assert_int_equal(load_memory_check(&memory, &err), ERR_NO_MEMORY);
+  memory.versions = 0;
   /* The device knew better than the estimate. */
   memory.available_bytes = 1000 * mib;
   err_set(&err, ERR_NO_MEMORY, "cuda:1 is full");

@@ -117,7 +117,7 @@ static void arrive(struct fixture *f, uint64_t version) {
     float *place = steps_claim_block(&f->run, version, b);
     assert_non_null(place);
     memset(place, 0, f->blocks[b].elems * sizeof *place);
-    steps_filled(&f->run, b);
+    steps_landed(&f->run, b);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "worker/backend/plugin.h"
 #include "worker/trace.h"
 #include "worker/train/load_memory.h"
+#include "worker/train/weights.h"
 
 /* Few executors may be fast ones, for which one thread does not decode enough images. */
 enum { LOADER_THREADS_LEAST = 4 };
@@ -112,6 +113,8 @@ static struct load_memory device_memory(const struct load_options *options, cons
                                .available_bytes = options->device_bytes[executor]};
   memory.device = *name = mem_printf(PLUGIN_BACKEND ":%d", options->devices[executor]);
   model_memory(loaded->model, &memory.model);
+  if (executor == 0 && strcmp(loaded->spec->train->collective, "nccl") == 0)
+    memory.versions = WEIGHTS_VERSIONS;
   if (strcmp(loaded->spec->train->precision, "bf16") == 0) {
     memory.model.train_bytes /= 2;
     memory.model.eval_bytes /= 2;

@@ -1,6 +1,6 @@
 /* A run's memory on a worker: the model's own weights, two versions of the run's, sums of gradients, and of
    each executor its activations and the weights that it keeps in its own layouts. On a GPU: what its two
-   programs hold, each with weights of its own. */
+   programs hold, each with weights of its own, and the versions of a group on devices. */
 #include "worker/train/load_memory.h"
 
 enum { WEIGHT_COPIES = 3, GRADIENT_SUMS = 1 };
@@ -12,10 +12,10 @@ static double mebibytes(double bytes) {
 /* Whatever the microbatch is. */
 static double fixed_bytes(const struct load_memory *memory) {
   double weights = (double)memory->model.weights_bytes, kept = (double)memory->model.kept_bytes;
+  double parameters = (double)memory->model.gradients_bytes;
   if (memory->device)
-    return weights * (memory->has_eval ? 2 : 1) + kept;
-  return weights * WEIGHT_COPIES + (double)memory->model.gradients_bytes * GRADIENT_SUMS +
-         kept * memory->executors;
+    return weights * (memory->has_eval ? 2 : 1) + parameters * memory->versions + kept;
+  return weights * WEIGHT_COPIES + parameters * GRADIENT_SUMS + kept * memory->executors;
 }
 
 /* Of one executor. */

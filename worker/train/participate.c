@@ -169,7 +169,7 @@ static void on_received(void *user, const struct transfer_item *item, uint64_t v
     return;
   rpc_bytes_copy(bytes, place);
   pthread_mutex_lock(&run->lock);
-  steps_filled(run, item->block);
+  steps_landed(run, item->block);
   pthread_mutex_unlock(&run->lock);
 }
 

@@ -51,7 +51,7 @@ size_t relay_bucket_elems(const struct relay *relay, const struct bucket *bucket
   return elems;
 }
 
-/* Room for every member's parts of a bucket. */
+/* Room for every member's parts of a bucket, and for the weights. */
 static int open_memory(struct relay *relay, struct err *err) {
   void *arrays = NULL;
   for (uint32_t b = 0; b < relay->plan.n_buckets; b++) {
@@ -63,6 +63,8 @@ static int open_memory(struct relay *relay, struct err *err) {
                           &arrays, err))
     return err_prefix(err, "group %u", relay->group.number);
   relay->arrays = arrays;
+  if (weights_use_device(relay->run->weights, relay->memory, relay->device, err))
+    return err_prefix(err, "group %u", relay->group.number);
   return 0;
 }
 
@@ -131,7 +133,7 @@ const struct group *relay_group(const struct relay *relay) {
 }
 
 bool relay_is_on_device(const struct relay *relay) {
-  return relay->def->is_on_device && relay->run->options.backend->memory;
+  return relay->memory != NULL;
 }
 
 void relay_give(struct relay *relay, const struct transfer_item *item) {

@@ -15,7 +15,8 @@
 struct relay;
 
 /* Meets the others of the group; blocks until all are there. is_cancelled(user) ends that, see collective.h.
-   Errors: those of the collective's open, and NOT_FOUND. The run's lock is not held. */
+   Errors: those of the collective's open, NOT_FOUND, and NO_MEMORY on the device. The run's lock is not held.
+   No version is open. */
 int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(void *user), void *user,
                struct relay **out, struct err *err);
 
@@ -31,7 +32,8 @@ void relay_start(struct relay *relay, uint64_t version);
 void relay_give(struct relay *relay, const struct transfer_item *item);
 
 const struct group *relay_group(const struct relay *relay);
-/* Parts travel from device to device, so they are given where they are. */
+/* Parts travel from device to device, so they are given where they are; and the versions that are opened
+   while it works are read on devices. */
 bool relay_is_on_device(const struct relay *relay);
 
 /* Ends it for all members. Any thread, with the run's lock; never blocks; again is harmless. */

@@ -93,7 +93,7 @@ void steps_join(struct run *run, uint64_t version) {
                                                        .send = on_send,
                                                        .drop = on_drop,
                                                        .user = run});
-  weights_open_next(run->weights, version);
+  weights_open_next(run->weights, version, false); /* by plain pulls, each member for itself */
   stage_open(run, run->next, version);
   loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
 }
@@ -135,6 +135,12 @@ float *steps_claim_block(struct run *run, uint64_t version, uint32_t block) {
   return run->phase == RUN_WORKING ? weights_claim(run->weights, version, block) : NULL;
 }
 
+void steps_landed(struct run *run, uint32_t block) {
+  weights_land(run->weights, block);
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+}
+
 void steps_filled(struct run *run, uint32_t block) {
   weights_fill(run->weights, block);
   steps_advance(run);
@@ -156,7 +162,7 @@ static void steps_advance(struct run *run) {
   run->setbacks = run->drops = 0;
   version = weights->current->version;
   if (version < run->loaded.plan.steps) {
-    weights_open_next(weights, version + 1);
+    weights_open_next(weights, version + 1, run->relay && relay_is_on_device(run->relay));
     stage_open(run, run->next, version + 1);
     steps_tell_reducer(run, reducer_begin);
     loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);

@@ -31,8 +31,11 @@ void steps_clear(struct run *run);
 /* run->share has changed. */
 void steps_assign(struct run *run);
 
-/* Where the bytes of an arriving block are to be written (then steps_filled), NULL if they are not wanted. */
+/* Where the bytes of an arriving block are to be written in host memory (then steps_landed), NULL if they are
+   not wanted. */
 float *steps_claim_block(struct run *run, uint64_t version, uint32_t block);
+void steps_landed(struct run *run, uint32_t block);
+/* The block is where executions read it: what steps_landed says itself, but for versions on a device. */
 void steps_filled(struct run *run, uint32_t block);
 
 /* Sends a part, or a plain pull, on its way: to the block's server, or through the group. Also without the

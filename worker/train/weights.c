@@ -7,7 +7,7 @@
 #include "common/memory.h"
 #include "worker/backend/memory.h"
 
-enum block_state { BLOCK_EMPTY, BLOCK_CLAIMED, BLOCK_FILLED };
+enum block_state { BLOCK_EMPTY, BLOCK_CLAIMED, BLOCK_LANDED, BLOCK_FILLED };
 
 static bool set_init(struct weights_set *set, const struct model *model) {
   set->params = backend_pages_new(model->param_elems * sizeof(float));
@@ -17,16 +17,21 @@ static bool set_init(struct weights_set *set, const struct model *model) {
   set->train_values = mem_new((size_t)model->train->n_values * sizeof *set->train_values);
   set->eval_values = mem_new((size_t)model->eval->n_values * sizeof *set->eval_values);
   set->blocks = mem_new(model->n_blocks);
-  for (int p = 0; p < model->n_params; p++) {
-    const struct param *param = &model->params[p];
-    set->train_values[param->train_value] = set->params + param->begin;
-    if (param->eval_value >= 0)
-      set->eval_values[param->eval_value] = set->params + param->begin;
-  }
   for (int s = 0; s < model->n_statistics; s++)
     if (model->statistics[s].eval_value >= 0)
       set->eval_values[model->statistics[s].eval_value] = set->state + model->statistics[s].begin;
   return true;
+}
+
+/* Where executions read the parameters. */
+static void set_point(struct weights_set *set, const struct model *model) {
+  const float *params = set->is_on_device ? set->device_params : set->params;
+  for (int p = 0; p < model->n_params; p++) {
+    const struct param *param = &model->params[p];
+    set->train_values[param->train_value] = params + param->begin;
+    if (param->eval_value >= 0)
+      set->eval_values[param->eval_value] = params + param->begin;
+  }
 }
 
 int weights_new(const struct model *model, struct weights **out, struct err *err) {
@@ -46,11 +51,13 @@ int weights_new(const struct model *model, struct weights **out, struct err *err
 void weights_free(struct weights *weights) {
   if (!weights)
     return;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
     if (weights->pinned_by) {
       weights->pinned_by->unpin(weights->sets[i].params);
       weights->pinned_by->unpin(weights->sets[i].state);
     }
+    if (weights->device_memory)
+      weights->device_memory->free(weights->device, weights->sets[i].device_params);
     free(weights->sets[i].params);
     free(weights->sets[i].state);
     free(weights->sets[i].train_values);
@@ -64,17 +71,38 @@ void weights_pin(struct weights *weights, const struct backend_def *backend) {
   const struct model *model = weights->model;
   if (!backend->pin)
     return;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
     backend->pin(weights->sets[i].params, model->param_elems * sizeof(float));
     backend->pin(weights->sets[i].state, model->row_elems * sizeof(float));
   }
   weights->pinned_by = backend;
 }
 
-void weights_open_next(struct weights *weights, uint64_t version) {
+int weights_use_device(struct weights *weights, const struct device_memory *memory, int device,
+                       struct err *err) {
+  void *params[2];
+  size_t size_bytes = weights->model->param_elems * sizeof(float);
+  if (weights->device_memory)
+    return ERR_OK;
+  if (memory->new (device, size_bytes, &params[0], err))
+    return err->code;
+  if (memory->new (device, size_bytes, &params[1], err)) {
+    memory->free(device, params[0]);
+    return err->code;
+  }
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++)
+    weights->sets[i].device_params = params[i];
+  weights->device_memory = memory;
+  weights->device = device;
+  return ERR_OK;
+}
+
+void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device) {
   struct weights_set *set = weights->next;
-  CHECK(set->readers == 0);
+  CHECK(set->readers == 0 && (!is_on_device || set->device_params));
   set->is_open = true;
+  set->is_on_device = is_on_device;
+  set_point(set, weights->model);
   set->version = version;
   set->opening = ++weights->openings;
   set->n_filled = 0;
@@ -82,15 +110,29 @@ void weights_open_next(struct weights *weights, uint64_t version) {
 }
 
 struct weights_set *weights_find(struct weights *weights, uint64_t version) {
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++)
     if (weights->sets[i].is_open && weights->sets[i].version == version)
       return &weights->sets[i];
   return NULL;
 }
 
-float *weights_place(const struct weights *weights, struct weights_set *set, uint32_t block) {
+float *weights_landing(const struct weights *weights, const struct weights_set *set, uint32_t block) {
   const struct block *range = &weights->model->blocks[block];
   return (range->kind == BLOCK_PARAMETERS ? set->params : set->state) + range->begin;
+}
+
+/* Whether it is read elsewhere than where it lands. */
+static bool is_moved(const struct weights *weights, const struct weights_set *set, uint32_t block) {
+  return set->is_on_device && weights->model->blocks[block].kind == BLOCK_PARAMETERS;
+}
+
+float *weights_place(const struct weights *weights, const struct weights_set *set, uint32_t block) {
+  return is_moved(weights, set, block) ? set->device_params + weights->model->blocks[block].begin
+                                       : weights_landing(weights, set, block);
+}
+
+bool weights_has_landed(const struct weights_set *set, uint32_t block) {
+  return set->blocks[block] == BLOCK_LANDED || (!set->is_on_device && set->blocks[block] == BLOCK_FILLED);
 }
 
 float *weights_claim(struct weights *weights, uint64_t version, uint32_t block) {
@@ -98,11 +140,18 @@ float *weights_claim(struct weights *weights, uint64_t version, uint32_t block) 
   if (!set->is_open || set->version != version || set->blocks[block] != BLOCK_EMPTY)
     return NULL;
   set->blocks[block] = BLOCK_CLAIMED;
-  return weights_place(weights, set, block);
+  return weights_landing(weights, set, block);
+}
+
+void weights_land(struct weights *weights, uint32_t block) {
+  CHECK(weights->next->blocks[block] == BLOCK_CLAIMED);
+  weights->next->blocks[block] = BLOCK_LANDED;
+  if (!is_moved(weights, weights->next, block))
+    weights_fill(weights, block);
 }
 
 void weights_fill(struct weights *weights, uint32_t block) {
-  CHECK(weights->next->blocks[block] == BLOCK_CLAIMED);
+  CHECK(weights->next->blocks[block] == BLOCK_CLAIMED || weights->next->blocks[block] == BLOCK_LANDED);
   weights->next->blocks[block] = BLOCK_FILLED;
   weights->next->n_filled++;
 }

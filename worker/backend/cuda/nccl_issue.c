@@ -121,8 +121,9 @@ static bool bring(struct collective *c, struct collective_work *work) {
       return false;
     from = memcpy(work->pinned_in, call->in, in_elems * sizeof(float));
   }
-  if (in != ON_DEVICE) {
-    work->in = to = borrow(c, work, in_elems, false);
+  if (in != ON_DEVICE) { /* of a broadcast, straight to where root has it, too */
+    bool is_at_out = is_root_of_broadcast(c, call) && out_elems && out == ON_DEVICE;
+    work->in = to = is_at_out ? call->out : borrow(c, work, in_elems, false);
     if (!to || !copy(c, to, from, in_elems))
       return false;
   }

@@ -229,5 +229,54 @@ def test_simulated_gpus_reduce_by_nccl_and_cpus_stay_outside():
         assert groups_of(outsider) == [] and " joined run=" in outsider.output(), outsider.output()
 
 
+def copied_up(worker):
+    """Bytes that a simulated worker, which ends now, has copied from host memory to its devices."""
+    worker.send(signal.SIGTERM)
+    worker.wait()
+    return int(re.search(r"simulated device: \d+ copies up of (\d+) bytes", worker.output()).group(1))
+
+
+def test_weights_go_to_gpus_of_a_group_once():
+    """Each from one member's host memory, however many members and devices there are; not from each one's."""
+    environment = simulated_gpus(devices=4, tell=1)
+    with Runs() as runs:
+        model = runs.folder.model("mlp", "--hidden", "300")
+        hashes, up = [], []
+        for collective in ("none", "nccl"):
+            with Folder() as folder, Cluster(folder, servers=1, workers=0) as cluster:
+                for devices in ("cuda:0,1", "cuda:2,3"):
+                    cluster.add_worker(options=("--device", devices), env=environment)
+                spec = runs.spec(4, 8, collective, workers=2, model=model)
+                client, metrics = runs.follow(cluster, spec, f"twice-two-{collective}")
+                with client:
+                    finish(client)
+                hashes.append(outcome(metrics))
+                up.append(sum(copied_up(worker) for worker in cluster.workers))
+        assert hashes[0] == hashes[1]
+        assert up[1] < up[0] / 2, up
+
+
+def test_gpus_of_a_group_that_die_and_come_change_no_bit():
+    """Versions are read in host memory and on devices in turn."""
+    environment = simulated_gpus(devices=4, tell=1)
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
+        model = runs.folder.model("mlp", "--hidden", "60")
+        calm = runs.folder.file("calm-gpu.jsonl")
+        weir("train", runs.spec(4, 60, "none", model=model), "--device", "cuda", "--out", calm + ".out", "--metrics",
+             calm, env=environment)
+        for number in range(3):
+            cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
+        client, metrics = runs.follow(cluster, runs.spec(4, 60, "nccl", workers=3, model=model), "dying")
+        with client:
+            for victim in (0, 1):  # each has some of the weights to give
+                step = newest_step(metrics) + 6
+                wait_for(lambda step=step: newest_step(metrics) >= step, "steps")
+                cluster.workers[victim].send(signal.SIGKILL)
+                worker = cluster.add_worker(options=("--device", f"cuda:{victim}"), env=environment)
+                wait_for(lambda worker=worker: groups_of(worker), "another group")
+            finish(client)
+        assert_recovered(metrics, outcome(calm))
+
+
 if __name__ == "__main__":
     main(globals())

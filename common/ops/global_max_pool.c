@@ -39,6 +39,7 @@ static int global_max_pool_ref(const struct op_call *call, struct err *err) {
 static const struct op_case global_max_pool_cases[] = {
     {.inputs = "f32{apart}[2,3,3,4]"},
     {.inputs = "f32{apart}[3,4]"},
+    {.inputs = "f32{apart}[2,2,17,9]"},
     {.inputs = "f32[2,16,7,7]", .is_not_smooth = true},
     {.inputs = "f32{apart}[n,c,s]", .draw = "n=1..3 c=1..3 s=1..6"},
     {.inputs = "f32{apart}[n,c,h,w]", .draw = "n=1..2 c=1..3 h=1..4 w=1..4"},

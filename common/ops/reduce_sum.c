@@ -27,6 +27,7 @@ static const struct op_case reduce_sum_cases[] = {
     {.inputs = "i64{-9..9}[2,3] i64[1]==0"},
     {.inputs = "i32{-9..9}[2,3]"},
     {.inputs = "f32[2,9001] i64[1]==1", .is_not_smooth = true},
+    {.inputs = "f32[2,1500,40] i64[1]==1", .is_not_smooth = true},
     {.inputs = "f32[700,40] i64[1]==0", .is_not_smooth = true},
     {.inputs = "f32[a,b,c] x",
      .attrs = "keepdims=k",

@@ -132,9 +132,10 @@ static void trial_init(struct trial *trial, uint64_t seed) {
   *trial = (struct trial){.key = random_key(seed, 0, 0, 0), .graph = graph_new()};
   trial->graph->opset = 17;
   trial->graph->is_training = seed % 4 != 0;
-  trial->shape = (struct shape){4,
-                                {3 + (int64_t)draw(trial, 4), channels[draw(trial, 4)],
-                                 2 + (int64_t)draw(trial, 9), 4 + (int64_t)draw(trial, 7)}};
+  trial->shape =
+      (struct shape){4,
+                     {3 + (int64_t)draw(trial, 4), channels[draw(trial, 4)], 2 + (int64_t)draw(trial, 9),
+                      4 + (int64_t)draw(trial, trial->key % 4 ? 7 : 60)}};
   trial->whole[trial->n_whole++] = add_wanted(trial, &trial->shape, -1.0f, 1.0f);
   int n_nodes = 2 + (int)draw(trial, 4);
   for (int n = 0; n < n_nodes; n++) {

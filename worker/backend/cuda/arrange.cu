@@ -114,8 +114,57 @@ static __global__ void running_sum_kernel(struct cuda_running_sum sum) {
   }
 }
 
+/* The same by a block, CUDA_THREADS elements at a time: sums within warps, of warps, and of what came before.
+ */
+#define SCAN_ROW(wide, load, store)                                                                          \
+  do {                                                                                                       \
+    __shared__ wide warps[CUDA_THREADS / CUDA_WARP];                                                         \
+    wide carry = 0;                                                                                          \
+    for (int64_t first = 0; first < sum.n; first += CUDA_THREADS) {                                          \
+      int64_t k = first + threadIdx.x, at = begin + k * step;                                                \
+      wide total = k < sum.n ? (wide)load : 0, before = carry;                                               \
+      for (int by = 1; by < CUDA_WARP; by *= 2) {                                                            \
+        wide other = __shfl_up_sync(0xffffffffu, total, by);                                                 \
+        total += lane >= by ? other : 0;                                                                     \
+      }                                                                                                      \
+      wide earlier = __shfl_up_sync(0xffffffffu, total, 1);                                                  \
+      if (lane == CUDA_WARP - 1)                                                                             \
+        warps[warp] = total;                                                                                 \
+      __syncthreads();                                                                                       \
+      for (int w = 0; w < CUDA_THREADS / CUDA_WARP; w++) {                                                   \
+        before += w < warp ? warps[w] : 0;                                                                   \
+        carry += warps[w];                                                                                   \
+      }                                                                                                      \
+      __syncthreads(); /* before the next are written */                                                     \
+      wide result = before + (!sum.is_exclusive ? total : lane > 0 ? earlier : 0);                           \
+      if (k < sum.n)                                                                                         \
+        store;                                                                                               \
+    }                                                                                                        \
+  } while (0)
+
+static __global__ void scan_kernel(struct cuda_running_sum sum) {
+  int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+  for (int64_t r = blockIdx.x; r < sum.rows; r += gridDim.x) {
+    int64_t outer = r, j = cuda_digit(&sum.inner, &outer), inner = sum.inner.by;
+    int64_t begin = (outer * sum.n + (sum.is_reverse ? sum.n - 1 : 0)) * inner + j;
+    int64_t step = sum.is_reverse ? -inner : inner;
+    if (sum.x.type == CUDA_I32)
+      SCAN_ROW(uint32_t, ((const int32_t *)sum.x.data)[at], ((uint32_t *)sum.y.data)[at] = result);
+    else if (sum.x.type == CUDA_I64)
+      SCAN_ROW(uint64_t, ((const int64_t *)sum.x.data)[at], ((uint64_t *)sum.y.data)[at] = result);
+    else
+      SCAN_ROW(double, cuda_load(&sum.x, at), cuda_store(&sum.y, at, (float)result));
+  }
+}
+
+/* Long rows are a block's where neighbouring threads would not have neighbouring elements, or where there
+   would be few threads. */
 void cuda_running_sum_launch(const struct cuda_running_sum *sum, cudaStream_t stream) {
-  CUDA_LAUNCH(running_sum_kernel, cuda_blocks(sum->rows), CUDA_THREADS, stream, *sum);
+  const int64_t long_elems = 128, few_rows = 1 << 14;
+  if (sum->n >= long_elems && (sum->inner.by < CUDA_WARP || sum->rows < few_rows))
+    CUDA_LAUNCH(scan_kernel, cuda_blocks(sum->rows * CUDA_THREADS), CUDA_THREADS, stream, *sum);
+  else
+    CUDA_LAUNCH(running_sum_kernel, cuda_blocks(sum->rows), CUDA_THREADS, stream, *sum);
 }
 
 static __global__ void tile_sum_kernel(struct cuda_tile_sum sum) {

@@ -1,20 +1,7 @@
 /* Folds of rows. Each reads its operands once: 4 bytes an element of F32, 2 of BF16. Where rows lie side by
    side, a warp's threads have one each, and read 32 neighbouring elements at a time; else a row's threads
    read its neighbouring elements. Partial results are 16 bytes a part, which is hundreds of elements. */
-#include "worker/backend/cuda/fold.h"
-#include "worker/backend/cuda/norm.cuh"
-#include "worker/backend/cuda/rows.cuh"
-
-struct pair {
-  double a, b;
-};
-
-static __device__ __forceinline__ struct pair pair_of(double a, double b) {
-  struct pair pair;
-  pair.a = a;
-  pair.b = b;
-  return pair;
-}
+#include "worker/backend/cuda/fold.cuh"
 
 static __device__ __forceinline__ struct pair fold_start(const int kind) {
   switch (kind) {
@@ -32,11 +19,6 @@ static __device__ __forceinline__ struct pair fold_start(const int kind) {
   default:
     return pair_of(0.0, 0.0);
   }
-}
-
-/* What exponents are less: where the greatest is infinite it need not, and cannot, be taken out. */
-static __device__ __forceinline__ double exp_shift(double greatest) {
-  return isinf(greatest) ? 0.0 : greatest;
 }
 
 static __device__ __forceinline__ struct pair merge_exp(struct pair p, struct pair q) {
@@ -80,43 +62,6 @@ static __device__ __forceinline__ struct pair fold_merge(const int kind, struct 
   }
 }
 
-/* x == y, where y may have been rounded to BF16 and x not. */
-static __device__ __forceinline__ bool is_same(float x, float y, enum cuda_type type) {
-  return (type == CUDA_BF16 ? cuda_from_bf16(cuda_to_bf16(x)) : x) == y;
-}
-
-/* Element k of row r, which lies at `at`, by itself; other: of FOLD_GRADIENTS. */
-static __device__ __forceinline__ struct pair fold_element(const int kind, const struct cuda_fold *fold,
-                                                           int64_t r, int64_t k, int64_t at, float x,
-                                                           float other) {
-  switch (kind) {
-  case FOLD_ABS:
-    return pair_of(fabsf(x), 0.0);
-  case FOLD_SQUARES:
-    return pair_of((double)x * x, 0.0);
-  case FOLD_POWERS:
-    return pair_of(pow((double)fabsf(x), fold->power), 0.0);
-  case FOLD_EXP:
-    return pair_of(x, expf(x - (float)exp_shift(x)));
-  case FOLD_ARG_MAX:
-  case FOLD_ARG_MIN:
-    return pair_of(x, (double)k);
-  case FOLD_FACTORS:
-    return pair_of(x == 0.0f ? 1.0 : x, x == 0.0f ? 1.0 : 0.0);
-  case FOLD_EQUALS:
-    return pair_of(is_same(x, cuda_load(&fold->other, r), fold->other.type) ? 1.0 : 0.0, 0.0);
-  case FOLD_MOMENTS:
-    return pair_of(x, (double)x * x);
-  case FOLD_MASKED:
-  case FOLD_GRADIENTS: {
-    int64_t s = fold->stat_elems ? cuda_divide(&fold->by_stat_elems, at) : r;
-    return pair_of(other, (double)(other * (x - fold->mean[s])) * (fold->inv_std ? fold->inv_std[s] : 1.0f));
-  }
-  default:
-    return pair_of(x, 0.0);
-  }
-}
-
 static __device__ __forceinline__ struct pair team_merge(const int kind, struct pair p, int lanes,
                                                          bool is_last) {
   __shared__ double parts[2 * CUDA_THREADS / CUDA_WARP];
@@ -138,48 +83,6 @@ static __device__ __forceinline__ struct pair team_merge(const int kind, struct 
   for (int w = 1; w < CUDA_THREADS / CUDA_WARP && threadIdx.x == 0; w++)
     p = fold_merge(kind, p, pair_of(parts[2 * w], parts[2 * w + 1]), is_last);
   return p;
-}
-
-static __device__ void write_moments(const struct cuda_fold *fold, int64_t r, struct pair sums) {
-  double n = (double)fold->rows.n, mean = sums.a / n, variance = fmax(sums.b / n - mean * mean, 0.0);
-  if (fold->out[0].data)
-    cuda_store(&fold->out[0], r, (float)mean);
-  if (fold->out[1].data)
-    cuda_store(&fold->out[1], r, (float)variance);
-  if (fold->out[2].data)
-    cuda_store(&fold->out[2], r, (float)(1.0 / sqrt(variance + fold->epsilon)));
-}
-
-static __device__ void fold_finish(const struct cuda_fold *fold, int64_t r, struct pair p) {
-  switch (fold->finish) {
-  case FINISH_MOMENTS:
-    write_moments(fold, r, p);
-    break;
-  case FINISH_INDEX:
-    ((int64_t *)fold->out[0].data)[r] = (int64_t)p.b;
-    break;
-  case FINISH_BOTH:
-    if (fold->out[0].data)
-      cuda_store(&fold->out[0], r, (float)p.b);
-    if (fold->out[1].data)
-      cuda_store(&fold->out[1], r, (float)p.a);
-    break;
-  case FINISH_SQRT:
-    cuda_store(&fold->out[0], r, (float)sqrt(p.a));
-    break;
-  case FINISH_ROOT:
-    cuda_store(&fold->out[0], r, (float)pow(p.a, 1.0 / fold->power));
-    break;
-  case FINISH_LOG:
-    cuda_store(&fold->out[0], r, (float)log(p.a));
-    break;
-  case FINISH_LOG_EXP:
-    cuda_store(&fold->out[0], r, (float)(exp_shift(p.a) + log(p.b)));
-    break;
-  case FINISH_A:
-    cuda_store(&fold->out[0], r, (float)(p.a * fold->scale));
-    break;
-  }
 }
 
 /* What the masking makes of the gradient at `at`, which is written where it is wanted. */
@@ -211,7 +114,9 @@ static __device__ __forceinline__ struct pair fold_stretch(const int kind, const
       if (kind == FOLD_GRADIENTS || kind == FOLD_MASKED)
         other[b] = cuda_load_bits(&fold->other, at[b]);
     }
-    for (int b = 0; b < CUDA_BATCH && first + b * step < end; b++) {
+    for (int b = 0; b < CUDA_BATCH; b++) {
+      if (first + b * step >= end)
+        continue;
       float own = cuda_value_of(&fold->x, x[b]), paired = cuda_value_of(&fold->other, other[b]);
       if (kind == FOLD_MASKED)
         paired = fold_masked(fold, r, at[b], own, paired);
@@ -282,8 +187,11 @@ static __global__ void fold_parts_kernel(struct cuda_fold fold, int lanes) {
 
 extern "C" void cuda_fold_launch(const struct cuda_fold *fold, cudaStream_t stream) {
   int lanes = fold->parts < CUDA_WARP ? 1 : fold->parts < 8 * CUDA_WARP ? (int)CUDA_WARP : (int)CUDA_THREADS;
-  CUDA_LAUNCH(fold_kernel, cuda_team_blocks(fold->rows.rows * fold->parts, fold->lanes), CUDA_THREADS, stream,
-              *fold);
+  if (fold->groups > 0)
+    cuda_fold_columns_launch(fold, stream);
+  else
+    CUDA_LAUNCH(fold_kernel, cuda_team_blocks(fold->rows.rows * fold->parts, fold->lanes), CUDA_THREADS,
+                stream, *fold);
   if (fold->parts > 1)
     CUDA_LAUNCH(fold_parts_kernel, cuda_team_blocks(fold->rows.rows, lanes), CUDA_THREADS, stream, *fold,
                 lanes);

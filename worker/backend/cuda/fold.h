@@ -39,6 +39,7 @@ enum cuda_fold_finish {
   FINISH_LOG,     /* out[0] = log(a) */
   FINISH_LOG_EXP, /* out[0] = a + log(b) */
   FINISH_INDEX,   /* out[0] = b, an I64 */
+  FINISH_PLACE,   /* out[0] = b, an I32 */
   FINISH_MOMENTS, /* out[0] = mean, out[1] = variance, out[2] = 1 / sqrt(variance + epsilon) */
 };
 
@@ -57,8 +58,9 @@ struct cuda_fold {
   struct cuda_tensor out[3];   /* an element a row; those that are absent are not written */
   double scale, power, epsilon;
   bool is_last;
-  /* Set by cuda_folding_plan. */
-  int lanes;
+  /* Set by cuda_folding_plan. With groups (fold_columns.cu) a block takes so many groups of eight
+     neighbouring rows, and of them `lanes` elements at a time. */
+  int lanes, groups;
   int64_t parts, part_elems;
   double *partials; /* a and b of each part of each row */
 };
@@ -68,6 +70,8 @@ extern "C" {
 #endif
 
 void cuda_fold_launch(const struct cuda_fold *fold, cudaStream_t stream);
+/* Its first stage, of one with groups. */
+void cuda_fold_columns_launch(const struct cuda_fold *fold, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,14 @@ struct cuda_raw_lanes {
   uint32_t word[CUDA_LANES];
 };
 
-#define CUDA_EACH_LANE(k) for (int k = 0; k < CUDA_LANES; k++)
+/* What is indexed by the counter of such a loop stays in registers. */
+#ifdef __CUDACC__
+#define CUDA_UNROLLED _Pragma("unroll")
+#else
+#define CUDA_UNROLLED
+#endif
+#define CUDA_EACH_LANE(k) CUDA_UNROLLED for (int k = 0; k < CUDA_LANES; k++)
+#define CUDA_EACH(b, n) CUDA_UNROLLED for (int b = 0; b < n; b++)
 
 /* How many of the lanes from element i on there are. */
 static __device__ __forceinline__ int cuda_lanes_left(int64_t i, int64_t elems) {

@@ -77,19 +77,18 @@ static __global__ void norm_kernel(struct cuda_norm norm, struct walk walk) {
   norm_lanes_load(&norm, CUDA_FIRST * CUDA_LANES, &lanes);
   for (int64_t v = CUDA_FIRST; v < vectors; v += VECTORS * walk.threads) {
     struct cuda_raw_lanes x[VECTORS], residual[VECTORS] = {};
-    for (int b = 0; b < VECTORS; b++) {
+    CUDA_EACH(b, VECTORS) {
       int64_t i = min(v + b * walk.threads, vectors - 1) * CUDA_LANES;
       x[b] = cuda_raw_load(&norm.x, i, cuda_lanes_left(i, elems));
       if (norm.residual.data)
         residual[b] = cuda_raw_load(&norm.residual, i, cuda_lanes_left(i, elems));
     }
-    for (int b = 0; b < VECTORS; b++) {
+    CUDA_EACH(b, VECTORS) {
       int64_t i = (v + b * walk.threads) * CUDA_LANES;
-      if (i >= elems)
-        break;
-      if (!walk.is_steady)
+      if (i < elems && !walk.is_steady)
         norm_lanes_load(&norm, i, &lanes);
-      norm_store(&norm, &lanes, i, &x[b], &residual[b]);
+      if (i < elems)
+        norm_store(&norm, &lanes, i, &x[b], &residual[b]);
     }
   }
 }
@@ -139,18 +138,17 @@ static __global__ void norm_grad_kernel(struct cuda_norm_grad grad, struct walk 
   grad_lanes_load(&grad, CUDA_FIRST * CUDA_LANES, &lanes);
   for (int64_t v = CUDA_FIRST; v < vectors; v += VECTORS * walk.threads) {
     struct cuda_raw_lanes x[VECTORS], dy[VECTORS];
-    for (int b = 0; b < VECTORS; b++) {
+    CUDA_EACH(b, VECTORS) {
       int64_t i = min(v + b * walk.threads, vectors - 1) * CUDA_LANES;
       x[b] = cuda_raw_load(&grad.x, i, cuda_lanes_left(i, elems));
       dy[b] = cuda_raw_load(&grad.dy, i, cuda_lanes_left(i, elems));
     }
-    for (int b = 0; b < VECTORS; b++) {
+    CUDA_EACH(b, VECTORS) {
       int64_t i = (v + b * walk.threads) * CUDA_LANES;
-      if (i >= elems)
-        break;
-      if (!walk.is_steady)
+      if (i < elems && !walk.is_steady)
         grad_lanes_load(&grad, i, &lanes);
-      grad_store(&grad, &lanes, i, &x[b], &dy[b]);
+      if (i < elems)
+        grad_store(&grad, &lanes, i, &x[b], &dy[b]);
     }
   }
 }

@@ -5,12 +5,16 @@
 
 #include "common/ops/lp.h"
 #include "common/ops/windows.h"
-#include "worker/backend/cuda/rows.h"
+#include "worker/backend/cuda/fold.h"
 
 struct pool_step {
   struct cuda_pool pool;
   int x, y, dy, dx, places, indices; /* arguments; -1: none */
   bool has_places;                   /* of a gradient: what the forward step left */
+  /* Of a gradient without, where a plane has one window, which has all of it: finds its place by as many
+     threads as a long plane wants. */
+  struct cuda_folding folding;
+  bool is_folded;
 };
 
 static int enqueue_pool(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
@@ -24,7 +28,9 @@ static int enqueue_pool(struct backend_program *program, const struct cuda_step 
   pool.dx = cuda_arg_tensor(step, own->dx);
   pool.places = cuda_arg_tensor(step, own->places).data;
   pool.indices = cuda_arg_tensor(step, own->indices).data;
-  if (own->dx < 0 || (pool.kind == POOL_MAX && !own->has_places))
+  if (own->is_folded && cuda_folding_enqueue(&own->folding, step, stream, err))
+    return err->code;
+  if (own->dx < 0 || (pool.kind == POOL_MAX && !own->has_places && !own->is_folded))
     cuda_pool_launch(&pool, stream);
   if (own->dx >= 0)
     cuda_pool_grad_launch(&pool, stream);
@@ -122,6 +128,26 @@ static enum cuda_layout layout_of_forward(const struct backend_program *program,
   return forward ? cuda_layout_of(program, forward->outputs[0]) : CUDA_DENSE;
 }
 
+/* Whether a plane has one window, which has all of it. */
+static bool is_whole(const struct cuda_pool *pool) {
+  for (int d = 0; d < POOL_DIMS; d++)
+    if (pool->out[d] != 1 || pool->pad_begin[d] != 0 || pool->dilation[d] != 1 ||
+        pool->kernel[d] < pool->in[d])
+      return false;
+  return true;
+}
+
+/* The greatest element's place in each plane of argument x, into the places. */
+static void fold_places(struct backend_program *program, struct cuda_step *step, struct pool_step *own,
+                        const struct shape *x) {
+  own->folding = cuda_folding_of(FOLD_ARG_MAX, FINISH_PLACE);
+  own->is_folded = is_whole(&own->pool) && cuda_rows_of_planes(&own->folding.fold.rows, x, own->pool.layout);
+  own->folding.x = own->x;
+  own->folding.out[0] = own->places;
+  if (own->is_folded)
+    cuda_folding_plan(program, step, &own->folding);
+}
+
 /* MaxPoolGrad: dY, X -> dX; where the forward node left no places, they are found again. */
 static bool prepare_max_grad(struct backend_program *program, const struct node *node) {
   struct pool_step own;
@@ -131,10 +157,12 @@ static bool prepare_max_grad(struct backend_program *program, const struct node 
   step = cuda_step_new(program, node);
   own.places = cuda_read_kept(program, step, node->forward);
   own.has_places = own.places >= 0;
-  own.pool.layout = own.has_places ? layout_of_forward(program, node) : CUDA_DENSE;
+  own.pool.layout =
+      own.has_places ? layout_of_forward(program, node) : cuda_layout_of(program, node->inputs[1]);
   if (!own.has_places) {
     own.places = cuda_scratch(program, step, (size_t)windows_of(&own.pool) * sizeof(int32_t));
     own.x = cuda_read(program, step, node->inputs[1], CUDA_ANY_TYPE, own.pool.layout);
+    fold_places(program, step, &own, &node_input(cuda_view(program)->graph, node, 1)->shape);
   }
   own.dy = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, own.pool.layout);
   own.dx = cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, own.pool.layout);

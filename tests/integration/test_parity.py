@@ -115,6 +115,11 @@ def loose(step):
     return 3e-4 if step < 10 else 5e-2
 
 
+def chaotic(step):
+    """For what parts from itself soon: PyTorch in float32 is 3.4e-4 from PyTorch in float64 at step 7."""
+    return 1e-5 if step < 5 else 5e-2
+
+
 def compare_images(name, tolerance_of):
     case = read_golden()[name]
     with Folder() as folder:
@@ -166,8 +171,8 @@ def test_mixed_smoothed_and_weighted_labels_follow_pytorch_within_1e_5_for_50_st
     compare_images("mlp-mixup", tight)
 
 
-def test_a_cnn_with_batch_norm_follows_pytorch_within_3e_4_then_5e_2():
-    compare_images("lenet-batch-norm", loose)
+def test_a_cnn_with_batch_norm_follows_pytorch_within_1e_5_then_5e_2():
+    compare_images("lenet-batch-norm", chaotic)
 
 
 def test_exported_convolutional_models_follow_pytorch_within_3e_4_then_5e_2():

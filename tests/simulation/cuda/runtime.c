@@ -161,6 +161,15 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
   return sim_return(driver_error());
 }
 
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  static bool is_enabled[SIM_DEVICES_MAX][SIM_DEVICES_MAX];
+  if (flags != 0 || peer < 0 || peer >= sim_devices() || peer == current_device)
+    return sim_return(cudaErrorInvalidValue);
+  if (__atomic_exchange_n(&is_enabled[current_device][peer], true, __ATOMIC_RELAXED))
+    return sim_return(cudaErrorPeerAccessAlreadyEnabled);
+  return sim_return(driver_error());
+}
+
 cudaError_t cudaDriverGetVersion(int *version) {
   const char *driver = getenv("WEIR_SIMULATED_DRIVER");
   *version = !driver || !*driver ? CUDART_VERSION : strcmp(driver, "old") == 0 ? 11080 : 0;

@@ -70,7 +70,7 @@ static int stream_open(int device, struct device_stream **out, struct err *err) 
   return ERR_OK;
 }
 
-/* Between devices it is a copy from peer to peer, or by way of the host where they cannot. */
+/* Between devices it is a copy from peer to peer where they reach each other, or by way of the host. */
 static int copy_bytes(struct device_stream *s, void *to, const void *from, size_t size_bytes,
                       struct err *err) {
   return cuda_check(NULL, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, s->stream),
@@ -116,6 +116,7 @@ static int list(struct device_stream *s, float *out, const float *in, size_t ele
 static int list_foreign(struct device_stream *s, const struct device_sum *sum, struct err *err) {
   const size_t room = SCRATCH_BYTES / sizeof(float);
   void *scratch = s->scratch;
+  cuda_device_reach(s->device, sum->in);
   if (!scratch && cuda_memory_new(SCRATCH_BYTES, "an exchange", &scratch, err))
     return err->code;
   s->scratch = scratch;

@@ -193,6 +193,9 @@ int cuda_device_use(int device, struct err *err);
 /* For calls that want a device, whichever. On a thread that uses none it is one that the process uses anyway:
    CUDA's own choice, the first, might be another's, and would lose memory to us. False: there is none yet. */
 bool cuda_device_use_any(void);
+/* Lets `device`, the thread's, read the memory of the device that bytes are on, where the machine can: copies
+   between the two then do not pass through the host. Once for each pair; a failure costs speed only. */
+void cuda_device_reach(int device, const void *bytes);
 const char *cuda_fingerprint(void);
 
 #endif

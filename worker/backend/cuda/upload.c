@@ -87,6 +87,8 @@ static int upload_value(struct backend_program *program, const struct cuda_segme
     run->before_weight(run->user, value);
   if (!is_needed)
     return ERR_OK;
+  if (is_given && copy->n == 0)
+    cuda_device_reach(program->view.options.device, data);
   if (copy->n == 0)
     *copy = (struct weights_copy){.from = data, .to = buffer->data, .first = at};
   copy->n++;

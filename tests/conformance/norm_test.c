@@ -75,8 +75,12 @@ static int add_activation(struct trial *trial, int x) {
   return add_node(trial, "Clip", (int[]){x, low, graph_add_constant_f32(trial->graph, 1.0f)}, 3, 1);
 }
 
+/* With an earlier value, or with a norm of one, as where a block changes its channels. */
 static int add_sum(struct trial *trial, int x) {
-  int inputs[] = {x, draw_whole(trial)}, turned[] = {inputs[1], x};
+  int other = draw_whole(trial);
+  if (draw(trial, 4) == 0)
+    other = add_norm(trial, other);
+  int inputs[] = {x, other}, turned[] = {other, x};
   return add_node(trial, draw(trial, 4) ? "Add" : "Sum", draw(trial, 2) ? inputs : turned, 2, 1);
 }
 
@@ -273,6 +277,40 @@ static bool is_fused(const struct backend_def *backend) {
          apart >= together + tensor_bytes / 2;
 }
 
+/* Two blocks; the second one's norm adds what the first has made. The last result is watched, and the second
+   norm's own if is_apart. */
+static void blocks_init(struct trial *trial, bool is_apart) {
+  *trial = (struct trial){.key = 1, .graph = graph_new(), .shape = {4, {4, 8, 16, 16}}};
+  trial->graph->opset = 17;
+  trial->graph->is_training = true;
+  int x = add_input(trial, &trial->shape, -1.0f, 1.0f), last = add_input(trial, &trial->shape, -1.0f, 1.0f);
+  for (int block = 0; block < 2; block++) {
+    int y = add_norm(trial, x), sum = add_node(trial, "Add", (int[]){y, last}, 2, 1);
+    last = add_node(trial, "Relu", &sum, 1, 1);
+    trial->watched[1] = y;
+  }
+  trial->watched[0] = last;
+  trial->n_watched = 1 + is_apart;
+}
+
+/* In bf16, where the norm's result is rounded if a node of its own adds to it, but not if it is watched. */
+static bool adds_residual(const struct backend_def *backend) {
+  struct trial together, apart;
+  struct outcome got, want;
+  blocks_init(&together, false);
+  blocks_init(&apart, true);
+  outcome_init(&got, together.graph, together.watched, together.n_watched);
+  outcome_init(&want, apart.graph, apart.watched, apart.n_watched);
+  bool is_same = execute(&together, backend, PRECISION_BF16, &got) &&
+                 execute(&apart, backend, PRECISION_BF16, &want) &&
+                 memcmp(got.data[0], want.data[0], value_size(together.graph, together.watched[0])) == 0;
+  outcome_fini(&got);
+  outcome_fini(&want);
+  trial_fini(&together);
+  trial_fini(&apart);
+  return is_same;
+}
+
 int main(int argc, char **argv) {
   static const char *const names[] = {
       [PRECISION_F32] = "fp32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
@@ -293,5 +331,6 @@ int main(int argc, char **argv) {
     tap_result(is_ok, "graphs of norms agree with ref in %s (%llu)", names[p], last - first + 1);
   }
   tap_result(is_fused(backend), "a norm's result that only what follows reads is never in memory");
+  tap_result(adds_residual(backend), "a norm adds what the norm of the block before has written");
   return tap_finish();
 }

@@ -78,11 +78,10 @@ static bool read_activation(const struct graph *graph, const struct node *node, 
 
 /* Forward. */
 
-/* Whether the value is there when the node is computed. What a gradient's fusion writes comes later than the
-   graph has it. */
-static bool is_ready(const struct backend_program *program, int value, const struct node *node) {
-  const struct node *producer = producer_of(program->graph, value);
-  return !producer || (producer->index < node->index && !program->nodes[producer->index].is_passed_over);
+/* Whether a step before the node writes the value. What a gradient's fusion writes comes later than the graph
+   has it, what a norm's does earlier. */
+static bool is_ready(const struct backend_program *program, int value) {
+  return !producer_of(program->graph, value) || program->values[value].buffer >= 0;
 }
 
 static void take(struct cuda_norm_fusion *fusion, const struct node *node) {
@@ -97,7 +96,7 @@ struct cuda_norm_fusion cuda_norm_fusion_find(const struct backend_program *prog
   const struct node *reader = only_reader(program, fusion.out);
   if (reader && is_sum(graph, reader)) {
     int other = reader->inputs[reader->inputs[0] == fusion.out];
-    if (is_ready(program, other, node)) {
+    if (is_ready(program, other)) {
       fusion.residual = other;
       take(&fusion, reader);
       reader = only_reader(program, fusion.out);

@@ -311,6 +311,28 @@ static bool adds_residual(const struct backend_def *backend) {
   return is_same;
 }
 
+/* An element that is infinite: which results are NaN. */
+static bool spoils_its_channel(const struct backend_def *backend) {
+  struct trial trial = {.key = 1, .graph = graph_new(), .shape = {4, {4, 8, 16, 16}}};
+  struct outcome want, got;
+  trial.graph->opset = 17;
+  trial.graph->is_training = true;
+  add_norm(&trial, add_input(&trial, &trial.shape, -1.0f, 1.0f));
+  trial.data[0][16 * 16] = INFINITY;
+  const struct node *norm = trial.graph->nodes[0];
+  outcome_init(&want, trial.graph, norm->outputs, norm->n_outputs);
+  outcome_init(&got, trial.graph, norm->outputs, norm->n_outputs);
+  bool is_same = execute(&trial, backend_find("ref"), PRECISION_F32, &want) &&
+                 execute(&trial, backend, PRECISION_F32, &got);
+  for (int o = 0; o < got.n && is_same; o++)
+    for (int64_t i = 0; i < value_elems(trial.graph, got.values[o]); i++)
+      is_same &= !isnan(((const float *)got.data[o])[i]) == !isnan(((const float *)want.data[o])[i]);
+  outcome_fini(&want);
+  outcome_fini(&got);
+  trial_fini(&trial);
+  return is_same;
+}
+
 int main(int argc, char **argv) {
   static const char *const names[] = {
       [PRECISION_F32] = "fp32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
@@ -332,5 +354,7 @@ int main(int argc, char **argv) {
   }
   tap_result(is_fused(backend), "a norm's result that only what follows reads is never in memory");
   tap_result(adds_residual(backend), "a norm adds what the norm of the block before has written");
+  tap_result(spoils_its_channel(backend),
+             "an infinite element makes its channel's variance NaN, and no other's");
   return tap_finish();
 }

@@ -60,7 +60,8 @@ static __device__ __forceinline__ struct pair fold_element(const int kind, const
 }
 
 static __device__ inline void write_moments(const struct cuda_fold *fold, int64_t r, struct pair sums) {
-  double n = (double)fold->rows.n, mean = sums.a / n, variance = fmax(sums.b / n - mean * mean, 0.0);
+  double n = (double)fold->rows.n, mean = sums.a / n, variance = sums.b / n - mean * mean;
+  variance = variance < 0.0 ? 0.0 : variance; /* NaN stays: fmax would take 0 */
   if (fold->out[0].data)
     cuda_store(&fold->out[0], r, (float)mean);
   if (fold->out[1].data)

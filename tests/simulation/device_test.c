@@ -112,6 +112,22 @@ static void it_computes_when_the_host_waits(void **state) {
   assert_int_equal(in_children(computes), 0);
 }
 
+static int sets_a_fault(void) {
+  struct world it = world_new();
+  struct cuda_fault faults[2];
+  cudaMemsetAsync(it.b, 0, sizeof faults, it.stream);
+  test_fault_launch((struct cuda_fault *)(void *)it.b, 6, it.stream);
+  cudaMemcpyAsync(faults, it.b, sizeof faults, cudaMemcpyDeviceToHost, it.stream);
+  if (faults[0].node != 7 || faults[0].value + 100 != faults[0].place)
+    return 2;
+  return faults[1].node != 0 || faults[1].value != faults[0].value || faults[1].place != faults[0].place;
+}
+
+static void a_fault_names_its_node_when_it_is_whole(void **state) {
+  (void)state;
+  assert_int_equal(in_children(sets_a_fault), 0);
+}
+
 static int crosses(bool has_wait) {
   struct world it = world_new();
   up(&it, it.a);
@@ -348,6 +364,7 @@ static void failures_are_injected(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(it_computes_when_the_host_waits),
+      cmocka_unit_test(a_fault_names_its_node_when_it_is_whole),
       cmocka_unit_test(a_missing_wait_between_streams_shows),
       cmocka_unit_test(a_missing_barrier_shows),
       cmocka_unit_test(divergence_fails_the_device),

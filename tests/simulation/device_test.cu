@@ -1,5 +1,10 @@
 #include "tests/simulation/device_test.cuh"
 
+/* What somebody copies who comes when a fault is being set. */
+static const struct cuda_fault *looked_at;
+static struct cuda_fault *seen;
+#define __threadfence() (*seen = *looked_at)
+
 #include "worker/backend/cuda/device.h"
 
 static __global__ void add(float *out, const float *in, float x, int n) {
@@ -41,6 +46,12 @@ static __global__ void count(int *counts, int n) {
     atomicAdd(counts, __popc(hits));
 }
 
+static __global__ void fault(struct cuda_fault *fault, int node) {
+  looked_at = fault;
+  seen = fault + 1;
+  cuda_fault_set(fault, node, threadIdx.x + 100, threadIdx.x + 200);
+}
+
 void test_add_launch(float *out, const float *in, float x, int n, cudaStream_t stream) {
   CUDA_LAUNCH(add, cuda_blocks(n), CUDA_THREADS, stream, out, in, x, n);
 }
@@ -59,4 +70,8 @@ void test_diverge_launch(float *out, int by_shuffle, cudaStream_t stream) {
 
 void test_count_launch(int *counts, int n, cudaStream_t stream) {
   CUDA_LAUNCH(count, cuda_blocks(n), CUDA_THREADS, stream, counts, n);
+}
+
+void test_fault_launch(struct cuda_fault *faults, int node, cudaStream_t stream) {
+  CUDA_LAUNCH(fault, 1, 64, stream, faults, node);
 }

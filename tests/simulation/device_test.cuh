@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "worker/backend/cuda/tensor.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -19,6 +21,8 @@ void test_reverse_launch(float *out, const float *in, int n, int has_barrier, cu
 void test_diverge_launch(float *out, int by_shuffle, cudaStream_t stream);
 /* counts[0] = how many of 0 .. n-1 are multiples of 3, by ballots and atomics. */
 void test_count_launch(int *counts, int n, cudaStream_t stream);
+/* Each thread sets faults[0], of value 100 and place 200 and its index; faults[1]: as it was meanwhile. */
+void test_fault_launch(struct cuda_fault *faults, int node, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

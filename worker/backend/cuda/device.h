@@ -85,13 +85,16 @@ static __device__ inline float cuda_block_max(float x) {
   return x;
 }
 
-/* Notes that element `place` of an input of node `node` has a value that it must not have. */
+/* Notes that element `place` of an input of node `node` has a value that it must not have. The node comes
+   last: who copies the fault meanwhile sees none, or all of it. */
 static __device__ inline void cuda_fault_set(struct cuda_fault *fault, int node, int64_t value,
                                              int64_t place) {
-  if (atomicCAS(&fault->node, 0, node + 1) == 0) {
-    fault->value = value;
-    fault->place = place;
-  }
+  if (atomicCAS(&fault->is_claimed, 0, 1) != 0)
+    return;
+  fault->value = value;
+  fault->place = place;
+  __threadfence();
+  atomicExch(&fault->node, node + 1);
 }
 
 #endif

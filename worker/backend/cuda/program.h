@@ -73,7 +73,7 @@ struct cuda_pinned {
 /* Small things in device memory. */
 struct cuda_words {
   struct cuda_context context;
-  struct cuda_fault fault;
+  struct cuda_fault fault __attribute__((aligned(32)));
 };
 
 struct backend_program {

@@ -32,9 +32,10 @@ struct cuda_context {
 };
 
 /* The first thing that a kernel found wrong with its data in an execution: node is its index + 1, 0 while all
-   is well; the rest is written by who set it. Looked at when the execution ends. */
+   is well, and written behind the rest by who claimed it. Looked at when a segment's results have come and
+   when the execution ends. In 32 bytes that begin at a multiple of 32, which are read at once. */
 struct cuda_fault {
-  int node;
+  int node, is_claimed;
   int64_t value, place;
 };
 

@@ -221,7 +221,9 @@ static bool try(struct backend_program *program, const struct attention_kind *ki
   struct probe probe = {.program = program, .kind = *kind, .err = ERR_NONE};
   probe.dnn = attention_dnn_new(program, kind);
   bool is_trusted = probe.dnn && memory_open(&probe) && draw(&probe) && compute(&probe) && compare(&probe);
-  if (probe.dnn && !is_trusted)
+  if (probe.err.code == ERR_NO_MEMORY && !program->err.code)
+    program->err = probe.err; /* says nothing about cuDNN, and bits must not depend on it */
+  else if (probe.dnn && !is_trusted)
     log_event(LOG_WARN, "worker", "attention_not_fused",
               "device=cuda:%d pass=%s rows=%lld columns=%lld head=%lld causal=%d reason=\"%s\"",
               program->view.options.device, kind->is_grad ? "backward" : "forward", (long long)kind->t,
@@ -247,7 +249,7 @@ bool attention_is_trusted(struct backend_program *program, const struct attentio
                            is_same_kind(&tried[at].kind, &small)))
     at++;
   bool is_trusted = at < n_tried ? tried[at].is_trusted : try(program, &small);
-  if (at == n_tried && n_tried < TRIED_MAX) {
+  if (at == n_tried && n_tried < TRIED_MAX && !program->err.code) {
     tried[at].kind = small;
     tried[at].device = options->device;
     tried[at].is_fast = options->is_fast;

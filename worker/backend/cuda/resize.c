@@ -108,8 +108,10 @@ static bool upload(struct backend_program *program, const struct node *node, str
     axis->weight = places[2];
     axis->is_outside = table->is_outside ? places[3] : NULL;
   }
-  is_ok = cuda_ok(program, node, cudaMemcpy(details->tables, bytes, size, cudaMemcpyHostToDevice),
-                  "copy tables for resizing");
+  is_ok = cuda_ok(program, node,
+                  cudaMemcpyAsync(details->tables, bytes, size, cudaMemcpyHostToDevice, program->compute),
+                  "copy tables for resizing") &&
+          cuda_ok(program, node, cudaStreamSynchronize(program->compute), "copy tables for resizing");
   free(bytes);
   return is_ok;
 }

@@ -41,10 +41,8 @@ void executor_part_come(struct executor *executor, uint32_t b, int p) {
   if (++gather->n_come < run->map.block_params[b])
     return;
   array_reserve((void **)&parts->list, &parts->capacity, parts->n, sizeof *parts->list);
-  parts->list[parts->n++] = (struct part){.block = b,
-                                          .node = {executor->work.index, 0},
-                                          .sum = gather->buffer,
-                                          .is_checked = is_here || is_shared};
+  parts->list[parts->n++] = (struct part){
+      .block = b, .node = {executor->work.index, 0}, .sum = gather->buffer, .is_checked = is_here};
   *gather = (struct gather){0};
 }
 
@@ -123,7 +121,8 @@ static int part_add(struct executor *executor, struct part *part, bool *is_finit
   return 0;
 }
 
-/* What the round has to do, enqueued and waited for. */
+/* What the round has to do, enqueued and waited for. Where parameters share a block, what each has of it was
+   to be looked at when it came. */
 static int parts_work(struct executor *executor, bool *is_finite, struct err *err) {
   struct parts *parts = &executor->parts;
   bool has_landings = false;
@@ -134,7 +133,7 @@ static int parts_work(struct executor *executor, bool *is_finite, struct err *er
     else if (part->is_to_send && steps_must_land(executor->run, part->sum)) {
       part->landed = land(executor, part->block, part->sum, err);
       has_landings = true;
-    } else if (!part->is_checked)
+    } else if (!part->is_checked && executor->run->map.block_params[part->block] == 1)
       look_at(executor, floats(part->sum), NULL, part_elems(executor, part));
   }
   if (parts->n_sums > 0 && !err->code)

@@ -40,7 +40,7 @@ struct part {
   struct buffer *sum;     /* NULL: the reducer holds it */
   struct buffer *sibling; /* to be added to it; NULL */
   struct buffer *landed;  /* a copy in host memory, to be sent; NULL */
-  bool is_checked;        /* what it began with is finite, or was asked for */
+  bool is_checked;        /* what it began with is finite */
   bool is_to_send;
   struct transfer_item item;
 };

@@ -1,5 +1,5 @@
 /* Weights on their way into programs of the cuda backend, on simulated devices (tests/simulation/cuda): from
-   host memory and from that of any device, in as few copies as can be. */
+   host memory and from that of any device, in as few copies as can be; and the memory that they take. */
 #include "tests/unit/backend_fixture.h"
 
 #include <dlfcn.h>
@@ -14,6 +14,7 @@ enum { COPY_DEFAULT = 4, COPIED_UP = 0, COPIED_WITHIN = 2, HOST = -1 };
 static int (*set_device)(int device);
 static int (*device_new)(void **out, size_t size_bytes);
 static int (*device_free)(void *bytes);
+static int (*device_room)(size_t *free_bytes, size_t *total_bytes);
 static int (*device_copy)(void *to, const void *from, size_t size_bytes, int kind);
 static uint64_t (*copied)(int direction, uint64_t *size_bytes);
 
@@ -25,9 +26,10 @@ static void find_device(void) {
   *(void **)&set_device = dlsym(simulation, "cudaSetDevice");
   *(void **)&device_new = dlsym(simulation, "cudaMalloc");
   *(void **)&device_free = dlsym(simulation, "cudaFree");
+  *(void **)&device_room = dlsym(simulation, "cudaMemGetInfo");
   *(void **)&device_copy = dlsym(simulation, "cudaMemcpy");
   *(void **)&copied = dlsym(simulation, "sim_copied");
-  assert_true(set_device && device_new && device_free && device_copy && copied);
+  assert_true(set_device && device_new && device_free && device_room && device_copy && copied);
 }
 
 /* The weights of a fixture, and one more that it may have, as one vector in host memory, or on a device. */
@@ -190,10 +192,40 @@ static void weights_that_adjoin_go_up_in_one_copy(void **state) {
   fixture_fini(&f);
 }
 
+static size_t free_bytes_of(int d) {
+  size_t free_bytes, total_bytes;
+  set_device(d);
+  assert_int_equal(device_room(&free_bytes, &total_bytes), 0);
+  return free_bytes;
+}
+
+/* Who is refused may go to the host; a kernel that is loaded late may not. */
+static void what_is_exchanged_leaves_room_for_kernels(void **state) {
+  const size_t total_bytes = 16 << 20;
+  const struct device_memory *memory;
+  struct err err = ERR_NONE;
+  size_t free_bytes;
+  void *bytes;
+  (void)state;
+  memory = plugin_load(&err)->backend->memory;
+  setenv("WEIR_SIMULATED_MEMORY", "16777216", 1);
+  free_bytes = free_bytes_of(1);
+  assert_true(free_bytes > total_bytes / 2);
+  assert_int_equal(memory->new (1, free_bytes - total_bytes / 512, &bytes, &err), ERR_NO_MEMORY);
+  assert_non_null(strstr(err.text, "are kept for kernels and graphs"));
+  assert_null(bytes);
+  assert_int_equal(free_bytes_of(1), free_bytes);
+  err = ERR_NONE;
+  assert_int_equal(memory->new (1, free_bytes - total_bytes / 128, &bytes, &err), ERR_OK);
+  memory->free(1, bytes);
+  unsetenv("WEIR_SIMULATED_MEMORY");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(weights_are_taken_from_host_memory_and_from_any_device),
       cmocka_unit_test(weights_that_adjoin_go_up_in_one_copy),
+      cmocka_unit_test(what_is_exchanged_leaves_room_for_kernels),
   };
   if (!find_simulation("2"))
     return 0;

@@ -24,7 +24,7 @@ static int memory_new(int device, size_t size_bytes, void **out, struct err *err
   *out = NULL;
   if (cuda_device_use(device, err))
     return err->code;
-  return cuda_memory_new(size_bytes, "what is exchanged", out, err);
+  return cuda_memory_new_leaving_room(size_bytes, "what is exchanged", out, err);
 }
 
 static void memory_free(int device, void *bytes) {

@@ -25,8 +25,9 @@ int cuda_memory_new(size_t size_bytes, const char *what, void **out, struct err 
 }
 
 /* Kernels of NVIDIA's libraries and ours are loaded when they are first launched, and graphs made later: a
-   device that has no room for them is too full now, not in the middle of a run. */
-static int leave_room(size_t size_bytes, struct err *err) {
+   device that has no room for them is too full now, not in the middle of a run. So is one that what is
+   exchanged would fill, which has other places to go to. */
+static int leave_room(size_t size_bytes, const char *what, struct err *err) {
   size_t free_bytes = 0, total_bytes = 0;
   int device = 0;
   if (cuda_check(NULL, cudaMemGetInfo(&free_bytes, &total_bytes), "ask for free memory", err))
@@ -36,9 +37,16 @@ static int leave_room(size_t size_bytes, struct err *err) {
   cudaGetDevice(&device);
   return err_set(
       err, ERR_NO_MEMORY,
-      "one execution needs %zu bytes of device memory, which leaves %zu on cuda:%d; %zu are kept for "
-      "kernels and graphs",
-      size_bytes, free_bytes, device, total_bytes / ROOM_SHARE);
+      "%s needs %zu bytes of device memory, which leaves %zu on cuda:%d; %zu are kept for kernels and graphs",
+      what, size_bytes, free_bytes, device, total_bytes / ROOM_SHARE);
+}
+
+int cuda_memory_new_leaving_room(size_t size_bytes, const char *what, void **out, struct err *err) {
+  if (cuda_memory_new(size_bytes, what, out, err) || !leave_room(size_bytes, what, err))
+    return err->code;
+  cudaFree(*out);
+  *out = NULL;
+  return err->code;
 }
 
 static size_t rounded_up(size_t size) {
@@ -91,9 +99,7 @@ static int block_allocate(struct backend_program *program, struct err *err) {
   }
   program->block_bytes = memory_plan(spans, n);
   if (program->block_bytes > 0)
-    code = cuda_memory_new(program->block_bytes, "one execution", &program->block, err);
-  if (program->block && !code)
-    code = leave_room(program->block_bytes, err);
+    code = cuda_memory_new_leaving_room(program->block_bytes, "one execution", &program->block, err);
   if (program->block)
     weights_lay_out(program, (char *)program->block + weights->offset);
   for (int i = 1; i < n && !code; i++)

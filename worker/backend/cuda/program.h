@@ -155,6 +155,8 @@ int cuda_memory_open(struct backend_program *program, struct err *err);
 void cuda_memory_close(struct backend_program *program);
 /* One block of device memory. Errors: NO_MEMORY with what is needed and what is free. */
 int cuda_memory_new(size_t size_bytes, const char *what, void **out, struct err *err);
+/* The same, but for what the device keeps for kernels and graphs. */
+int cuda_memory_new_leaving_room(size_t size_bytes, const char *what, void **out, struct err *err);
 
 /* upload.c: copies to the device, on `up`. */
 int cuda_upload_begin(struct backend_program *program, const struct backend_run *run, struct err *err);

@@ -39,6 +39,7 @@ static void unlink_finished(struct collective *c, struct collective_work *work) 
 /* The first of those that are not done is done. */
 static void finish_first(struct collective *c, bool is_cancelled) {
   struct collective_work *work = c->first;
+  nccl_gate_end(work);
   c->first = work->next;
   if (!c->first)
     c->last = NULL;
@@ -128,6 +129,8 @@ static int start(struct collective *c, const struct collective_call *call, struc
   work->call = *call;
   if (call->elems == 0)
     work->phase = NCCL_PHASES; /* nothing to issue, and done in its turn */
+  else
+    nccl_gate_begin(c, work);
   if (c->last)
     c->last->next = work;
   else

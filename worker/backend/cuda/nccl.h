@@ -5,6 +5,10 @@
    put on the stream only when the communicator is ready again, so an operation is issued in phases. What is
    in host memory goes through pinned buffers and buffers on the device.
 
+   A kernel of NCCL's spins on the device until the others' run, and what else a member's device is told
+   meanwhile may have to wait for it (a kernel that is loaded, memory that is pinned): so nothing is issued
+   before all whom it takes have come to it, who tell each other by the meeting.
+
    Every CUDA and NCCL call of a handle is made by the thread that uses the handle; an abort by another thread
    only tells the others, and this thread, by shared memory. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_NCCL_H
@@ -29,7 +33,9 @@ struct collective_work {
   struct collective *collective;
   struct collective_call call;
   struct collective_work *next, *previous;
-  int phase; /* how many were issued */
+  struct collective_work *gates[2]; /* of the meeting's: done when the others have come, too; NULL */
+  float told[COLLECTIVE_SIZE_MAX];  /* by them: nothing */
+  int phase;                        /* how many were issued */
   bool is_done, is_cancelled;
   cudaEvent_t event; /* recorded after the last phase */
   /* Where it works on the device: call.in and call.out, or copies. */
@@ -66,6 +72,11 @@ bool nccl_is_ready(struct collective *collective);
 /* Notes the error and aborts the group. Both return whether there was none. */
 bool nccl_cuda_ok(struct collective *collective, cudaError_t status, const char *what);
 bool nccl_ok(struct collective *collective, ncclResult_t status, const char *what);
+
+/* nccl_gate.c: tells the others that the work has begun here; whether it has begun there; and forgets it. */
+void nccl_gate_begin(struct collective *collective, struct collective_work *work);
+bool nccl_gate_is_open(const struct collective_work *work);
+void nccl_gate_end(struct collective_work *work);
 
 /* nccl_issue.c: puts the next phase on the stream, when the communicator is ready. */
 void nccl_issue(struct collective *collective, struct collective_work *work);

@@ -298,7 +298,7 @@ void nccl_issue(struct collective *c, struct collective_work *work) {
   while (work->phase < NCCL_PHASES && nccl_is_ready(c) && !c->fault.code)
     switch (work->phase++) {
     case 0:
-      if (must_wait(c, work)) {
+      if (!nccl_gate_is_open(work) || must_wait(c, work)) {
         work->phase = 0;
         return;
       }

@@ -377,6 +377,49 @@ static void another_thread_may_abort(void **state) {
   group_run(*state, AS_THREADS, 2, other_thread_aborts);
 }
 
+/* A GPU gives memory back when it has done all that it was told. */
+static int use_device(int device, struct err *err) {
+  const struct plugin *plugin = plugin_load(err);
+  const struct device_memory *memory = plugin ? plugin->backend->memory : NULL;
+  void *bytes;
+  if (!memory || memory->new (device, 1000, &bytes, err))
+    return err->code;
+  memory->free(device, bytes);
+  return ERR_OK;
+}
+
+/* Member 0 comes when the other has used its device beside the operation. */
+static const char *comes_late(struct member *m) {
+  float x[4] = {1, 2, 3, 4};
+  bool is_late = m->rank == 0;
+  struct collective_call call = {.kind = is_late ? COLLECTIVE_SEND : COLLECTIVE_RECEIVE,
+                                 .root = !m->rank,
+                                 .in = is_late ? x : NULL,
+                                 .out = is_late ? NULL : x,
+                                 .elems = 4};
+  struct collective_work *work;
+  struct err err = ERR_NONE;
+  if (is_late && !member_await(&m->all[1], 1))
+    member_fail(m, "the other's device waits for this member");
+  if (m->def->start(m->group, &call, &work, &err))
+    return member_fail(m, "start: %s", err.text);
+  for (int look = 0; !is_late && look < 50; look++) {
+    if (m->def->is_done(work))
+      member_fail(m, "it has what nobody sent");
+    usleep(1000);
+  }
+  if (!is_late && strcmp(m->def->name, "nccl") == 0 && use_device(m->rank, &err))
+    member_fail(m, "%s", err.text);
+  member_reach(m, 1);
+  if (m->def->wait(work, &err))
+    return member_fail(m, "wait: %s", err.text);
+  return m->wrong;
+}
+
+static void who_waits_for_another_member_leaves_its_device_to_others(void **state) {
+  group_run(*state, AS_THREADS, 2, comes_late);
+}
+
 static const char *last_leaves(struct member *m) {
   if (m->rank < m->size - 1)
     return wait_for_abort(m);
@@ -575,6 +618,7 @@ int main(int argc, char **argv) {
       GROUP_TEST(groups_of_one_process_are_independent),
       GROUP_TEST(an_abort_ends_the_waits_of_all),
       GROUP_TEST(another_thread_may_abort),
+      GROUP_TEST(who_waits_for_another_member_leaves_its_device_to_others),
       GROUP_TEST(who_waits_for_a_member_that_has_closed_is_cancelled),
       GROUP_TEST(the_death_of_a_member_leaves_nobody_waiting_once_one_aborts),
       GROUP_TEST(calls_that_no_member_could_mean_are_invalid),

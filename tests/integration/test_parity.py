@@ -116,8 +116,8 @@ def loose(step):
 
 
 def chaotic(step):
-    """For what parts from itself soon: PyTorch in float32 is 3.4e-4 from PyTorch in float64 at step 7."""
-    return 1e-5 if step < 5 else 5e-2
+    """For what parts from itself soon: PyTorch in float32 is 3.4e-4 from PyTorch in float64 at step 7, 5.3e-2 at 33."""
+    return 1e-5 if step < 5 else 1e-1
 
 
 def compare_images(name, tolerance_of):
@@ -171,7 +171,7 @@ def test_mixed_smoothed_and_weighted_labels_follow_pytorch_within_1e_5_for_50_st
     compare_images("mlp-mixup", tight)
 
 
-def test_a_cnn_with_batch_norm_follows_pytorch_within_1e_5_then_5e_2():
+def test_a_cnn_with_batch_norm_follows_pytorch_within_1e_5_then_1e_1():
     compare_images("lenet-batch-norm", chaotic)
 
 

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "worker/backend/cpu/cpu.h"
+#include "worker/backend/cpu/moments.h"
 
 static const unsigned SCALE_AND_SHIFT = dnnl_use_scale | dnnl_use_shift;
 
@@ -48,10 +49,11 @@ enum { TRAINING_X, TRAINING_SCALE, TRAINING_SHIFT, TRAINING_MEAN, TRAINING_VAR, 
 
 static int run_training(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                         struct err *err) {
-  const float *var = step->args[TRAINING_VAR].data;
+  float *mean = step->args[TRAINING_MEAN].data, *var = step->args[TRAINING_VAR].data;
   float *inv_std = step->args[TRAINING_INV_STD].data;
   float epsilon = node_attr_float(step->node, "epsilon", 1e-5f);
   int64_t channels = step->args[TRAINING_VAR].layout.dims[0];
+  moments_compute(step->details, step->args[TRAINING_X].data, mean, var);
   int code = cpu_execute(program, step, run, err);
   for (int64_t c = 0; c < channels && !code; c++)
     inv_std[c] = 1.0f / sqrtf(var[c] + epsilon);
@@ -65,16 +67,18 @@ static int output_at(const struct node *node, int i) {
 /* BatchNormTraining: X, scale, B -> Y, mean, var, inv_std. The gradient's primitive wants var again. */
 static bool prepare_training(struct backend_program *program, const struct node *node) {
   dnnl_memory_desc_t layout;
-  if (!normalization_layout(program, node->inputs[0], &layout))
+  struct moments moments;
+  if (!normalization_layout(program, node->inputs[0], &layout) || !moments_init(&moments, &layout))
     return false;
-  dnnl_primitive_desc_t desc =
-      forward_describe(program, node, dnnl_forward_training, &layout, SCALE_AND_SHIFT);
+  dnnl_primitive_desc_t desc = forward_describe(program, node, dnnl_forward_training, &layout,
+                                                SCALE_AND_SHIFT | dnnl_use_global_stats);
   if (!desc)
     return false;
   dnnl_memory_desc_t vector = layout_dense(1, &layout.dims[1]);
   struct cpu_step *step = cpu_step_new(program, node);
   struct cpu_node *known = &program->nodes[node->index];
   step->run = run_training;
+  step->details = arena_copy(&program->memory, &moments, sizeof moments);
   cpu_read(program, step, DNNL_ARG_SRC, node->inputs[0], &layout);
   cpu_read(program, step, DNNL_ARG_SCALE, node->inputs[1], NULL);
   cpu_read(program, step, DNNL_ARG_SHIFT, node->inputs[2], NULL);

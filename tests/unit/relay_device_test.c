@@ -127,37 +127,14 @@ static struct run *start_run(struct fixture *f) {
   return run_start(&options, &load);
 }
 
-static const char *const names[] = {"worker-1", "worker-2"};
-
 /* A view with one microbatch for each, or with all of them for the first. */
 static void show(struct fixture *f, struct run *const *runs, uint64_t number, uint32_t group,
                  size_t workers) {
-  Weir__View view = WEIR__VIEW__INIT;
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *servers[] = {&endpoint};
-  Weir__Assignment members[2], *list[2];
-  for (uint32_t rank = 0; rank < 2; rank++) {
-    weir__assignment__init(&members[rank]);
-    members[rank].worker = (char *)names[rank];
-    members[rank].microbatch_begin = rank;
-    members[rank].microbatch_end = workers == 1 ? MICROBATCHES : rank + 1;
-    members[rank].group = group;
-    list[rank] = &members[rank];
-  }
-  endpoint.id = "server-1";
-  endpoint.address = f->servers[0].target;
-  plan.train_samples = SAMPLES;
-  plan.steps = STEPS;
-  view.run = "t-1";
-  view.number = number;
-  view.incarnation = 1;
-  view.plan = &plan;
-  view.servers = servers;
-  view.n_servers = 1;
-  view.workers = list;
-  view.n_workers = workers;
-  for (size_t w = 0; w < workers; w++)
-    run_view(runs[w], &view, names[w]);
+  fixture_give_pair(f, (struct pair_view){.number = number,
+                                          .group = group,
+                                          .names = {"worker-1", "worker-2"},
+                                          .runs = {runs[0], runs[1]},
+                                          .alone = workers == 1 ? 0 : -1});
 }
 
 /* f->run is the first's. */

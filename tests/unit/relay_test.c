@@ -31,31 +31,11 @@ static int setup_group(void **state) {
 
 /* A view with one microbatch for each, the lower for rank 0; or with all of them for us. */
 static void show_number(struct fixture *f, uint64_t number, uint32_t group, int our_rank, bool are_we_alone) {
-  Weir__View view = WEIR__VIEW__INIT;
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *servers[] = {&endpoint};
-  Weir__Assignment members[2], *list[2];
-  for (int rank = 0; rank < 2; rank++) {
-    weir__assignment__init(&members[rank]);
-    members[rank].worker = (char *)(rank == our_rank ? us : them);
-    members[rank].microbatch_begin = are_we_alone ? 0 : (uint32_t)rank;
-    members[rank].microbatch_end = are_we_alone ? MICROBATCHES : (uint32_t)rank + 1;
-    members[rank].group = group;
-    list[rank] = &members[rank];
-  }
-  endpoint.id = "server-1";
-  endpoint.address = f->servers[0].target;
-  plan.train_samples = SAMPLES;
-  plan.steps = STEPS;
-  view.run = "t-1";
-  view.number = number;
-  view.incarnation = 1;
-  view.plan = &plan;
-  view.servers = servers;
-  view.n_servers = 1;
-  view.workers = are_we_alone ? list + our_rank : list;
-  view.n_workers = are_we_alone ? 1 : 2;
-  run_view(f->run, &view, us);
+  struct pair_view of = {.number = number, .group = group, .alone = are_we_alone ? our_rank : -1};
+  of.names[our_rank] = us;
+  of.names[!our_rank] = them;
+  of.runs[our_rank] = f->run;
+  fixture_give_pair(f, of);
 }
 
 static struct collective *peer_open(const struct peer *peer, const char *what) {

@@ -179,6 +179,45 @@ static inline void fixture_give_view(struct fixture *f, const Weir__View *view, 
   run_view(f->run, view, worker);
 }
 
+/* Two workers of a group, by rank. */
+struct pair_view {
+  uint64_t number;
+  uint32_t group;
+  const char *names[2];
+  struct run *runs[2]; /* that get the view; NULL: the test is that worker */
+  int alone;           /* the rank that has all microbatches and no other beside it; -1: one for each */
+};
+
+static inline void fixture_give_pair(struct fixture *f, struct pair_view of) {
+  Weir__View view = WEIR__VIEW__INIT;
+  Weir__Plan plan = WEIR__PLAN__INIT;
+  Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *servers[] = {&endpoint};
+  Weir__Assignment members[2], *list[2];
+  for (int rank = 0; rank < 2; rank++) {
+    weir__assignment__init(&members[rank]);
+    members[rank].worker = (char *)of.names[rank];
+    members[rank].microbatch_begin = of.alone < 0 ? (uint32_t)rank : 0;
+    members[rank].microbatch_end = of.alone < 0 ? (uint32_t)rank + 1 : MICROBATCHES;
+    members[rank].group = of.group;
+    list[rank] = &members[rank];
+  }
+  endpoint.id = "server-1";
+  endpoint.address = f->servers[0].target;
+  plan.train_samples = SAMPLES;
+  plan.steps = STEPS;
+  view.run = "t-1";
+  view.number = of.number;
+  view.incarnation = 1;
+  view.plan = &plan;
+  view.servers = servers;
+  view.n_servers = 1;
+  view.workers = of.alone < 0 ? list : list + of.alone;
+  view.n_workers = of.alone < 0 ? 2 : 1;
+  for (int rank = 0; rank < 2; rank++)
+    if (of.runs[rank] && (of.alone < 0 || of.alone == rank))
+      run_view(of.runs[rank], &view, of.names[rank]);
+}
+
 /* The last version of every block was made, on some server. */
 static inline bool is_trained(const struct fixture *f) {
   for (uint32_t b = 0; b < f->model->n_blocks; b++)

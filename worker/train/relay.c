@@ -8,7 +8,8 @@
 #include "common/log.h"
 #include "worker/train/relay_state.h"
 
-enum { OPEN_MS = 10000, DIGITS = 4, DIGIT_BITS = 16 };
+/* ARRAY_ALIGN: elements; NCCL is fastest where arrays begin as allocations do. */
+enum { OPEN_MS = 10000, DIGITS = 4, DIGIT_BITS = 16, ARRAY_ALIGN = 64 };
 
 static int open_one(struct relay *relay, const char *what, bool (*is_cancelled)(void *user), void *user,
                     struct collective **out, struct err *err) {
@@ -58,6 +59,7 @@ static int open_memory(struct relay *relay, struct err *err) {
     size_t elems = relay_bucket_elems(relay, &relay->plan.buckets[b]);
     relay->bucket_elems = elems > relay->bucket_elems ? elems : relay->bucket_elems;
   }
+  relay->bucket_elems = (relay->bucket_elems + ARRAY_ALIGN - 1) / ARRAY_ALIGN * ARRAY_ALIGN;
   if (relay->memory->open(relay->device, &relay->stream, err) ||
       relay->memory->new (relay->device, (size_t)relay->n_parts * relay->bucket_elems * sizeof(float),
                           &arrays, err))

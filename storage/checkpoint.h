@@ -8,7 +8,7 @@
 #include "storage/store.h"
 #include "store.pb-c.h"
 
-/* ---- names of records; freed by the caller ---- */
+/* Names of records; freed by the caller. */
 char *checkpoint_name(const char *run, uint64_t step);         /* runs/RUN/checkpoints/STEP */
 char *checkpoint_run_name(const char *run, const char *which); /* runs/RUN/WHICH: "run", "incarnation" */
 
@@ -27,8 +27,6 @@ int checkpoint_find_run(struct store *store, const char *prefix, Weir__RunRecord
 int checkpoint_list(struct store *store, const char *run, uint64_t **steps, int *n, struct err *err);
 /* What a client is told of one. info is initialised; its texts belong to the manifest. */
 void checkpoint_info(const Weir__Manifest *manifest, Weir__CheckpointInfo *info);
-
-/* ---- contents ---- */
 
 /* The weights of a checkpoint: f32 vectors in the model's order, read in batches with at most a batch of
    extra memory. */
@@ -58,8 +56,6 @@ int checkpoint_check_average(const char *run, const Weir__RunSpec *spec, struct 
 
 /* A block of the store as a buffer, for ONNX files. */
 int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out, struct err *err);
-
-/* ---- upkeep ---- */
 
 struct checkpoint_damage {
   uint32_t blocks; /* of the checkpoint */

@@ -98,8 +98,6 @@ static int file_open(const char *url, struct store **out, struct err *err) {
   return rc;
 }
 
-/* ---- blocks ---- */
-
 /* Files on their way from tmp/ to their places. */
 struct placing {
   char *temporary, *path;

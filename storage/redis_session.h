@@ -34,7 +34,7 @@ int redis_session_run(struct redis_session *session, struct redis_batch *batch, 
    master -1 fails. */
 int redis_session_masters(struct redis_session *session, int **masters, int *n, struct err *err);
 
-/* ---- between redis_session.c, redis_sentinel.c and redis_cluster.c ---- */
+/* For redis_sentinel.c and redis_cluster.c. */
 
 /* Runs commands on a connected link, and WAIT after them: commands has room for one more. *n_replicas: that
    have them, or INT_MAX if it does not matter. Error replies are no error here. */

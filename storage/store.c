@@ -73,8 +73,6 @@ char *store_url_redacted(const char *url) {
   return mem_printf("%.*s:***%s", (int)(colon - url), url, user + length);
 }
 
-/* ---- blocks ---- */
-
 int store_put_blocks(struct store *store, struct store_block *blocks, int n, uint64_t *written_bytes,
                      struct err *err) {
   for (int at = 0; at < n; at += STORE_BATCH_MAX) {
@@ -143,8 +141,6 @@ int store_get(struct store *store, const char *sha256, void **data, size_t *size
   return store_get_blocks(store, &sha256, 1, data, size, err);
 }
 
-/* ---- records ---- */
-
 int store_put_record(struct store *store, const char *name, const void *data, size_t size,
                      const struct store_guard *guards, int n_guards, struct err *err) {
   if (name_check(name, err) || guards_check(guards, n_guards, err))
@@ -190,8 +186,6 @@ void store_names_fini(struct store_names *names) {
 int store_sweep(struct store *store, int age_s, struct err *err) {
   return store->def->sweep ? store->def->sweep(store, age_s, err) : 0;
 }
-
-/* ---- what is the same for all backends ---- */
 
 /* schemes are parted by spaces. */
 static bool has_scheme(const struct store_def *def, const char *url) {

@@ -92,7 +92,7 @@ void store_close(struct store *store); /* NULL is ignored */
 bool store_url_has_password(const char *url);
 char *store_url_redacted(const char *url); /* without the password; freed by the caller */
 
-/* ---- blocks: n is any number; they go in batches ---- */
+/* Blocks: n is any number; they go in batches. */
 
 /* Fills the keys and writes what is not there yet. *written_bytes (may be NULL) grows by what was written. */
 int store_put_blocks(struct store *store, struct store_block *blocks, int n, uint64_t *written_bytes,
@@ -111,8 +111,8 @@ int store_put(struct store *store, const void *data, size_t size, char sha256[ST
               struct err *err);
 int store_get(struct store *store, const char *sha256, void **data, size_t *size, struct err *err);
 
-/* ---- records: components of [a-z0-9._-] between slashes, none beginning with a dot; where there is a record
-   a there is none a/b ---- */
+/* Records: components of [a-z0-9._-] between slashes, none beginning with a dot; where there is a record a
+   there is none a/b. */
 
 /* Replaces the record if every guard holds (guards may be NULL with 0). Errors: STALE naming the record whose
    guard did not hold. */

@@ -39,8 +39,6 @@ static const char *text_of(const char *text) {
   return text ? text : "";
 }
 
-/* Names. */
-
 static void scope_define(struct scope *scope, const char *name, const char *meant) {
   if (!*name || !names_add(&scope->names, name, scope->n_meant))
     return;
@@ -82,8 +80,6 @@ static const char *prefix_of(struct flattener *flattener, const Onnx__NodeProto 
   }
   return NULL;
 }
-
-/* Emitting. */
 
 static void push(struct flattener *flattener, const Onnx__NodeProto *proto, int guard) {
   struct onnx_reader *reader = flattener->reader;
@@ -177,8 +173,6 @@ static Onnx__NodeProto *node_new(const struct flattener *flattener, const char *
   return node;
 }
 
-/* Functions. */
-
 static const Onnx__FunctionProto *find_function(const struct flattener *flattener,
                                                 const Onnx__NodeProto *node) {
   char *key;
@@ -243,8 +237,6 @@ static int emit_call(struct flattener *flattener, const Onnx__NodeProto *call,
   scope_fini(&scope);
   return code;
 }
-
-/* Branches. */
 
 static int guard_add(struct flattener *flattener, const char *condition, bool is_true, int outer,
                      const char *node) {

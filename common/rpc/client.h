@@ -16,7 +16,7 @@ struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *targ
 void rpc_channel_close(struct rpc_channel *channel); /* NULL is ignored; its calls must have ended */
 const char *rpc_channel_target(const struct rpc_channel *channel);
 
-/* ---- blocking: for clients and set-up, never on a queue's thread ---- */
+/* Blocking: for clients and set-up, never on a queue's thread. */
 
 /* One unary call. *reply: to be freed with protobuf_c_message_free_unpacked(*reply, NULL). With retry,
    retryable errors (see err.def) are tried again with growing, jittered pauses until the deadline. Error
@@ -38,8 +38,6 @@ int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err);
 void rpc_reader_cancel(struct rpc_reader *reader); /* any thread, also from a signal-handling one */
 void rpc_reader_close(struct rpc_reader *reader);  /* cancels what is left, then frees */
 
-/* ---- asynchronous unary ---- */
-
 /* Embedded in the caller's struct and left alone between start and on_done. Callbacks run on a queue's
    thread, one after the other, on_sent first; they never block. */
 struct rpc_request {
@@ -59,8 +57,7 @@ void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel,
    on_done; the caller sees to it with a lock of its own. */
 void rpc_request_cancel(struct rpc_request *request);
 
-/* ---- asynchronous bidirectional stream: a member's link to the coordinator ---- */
-
+/* A bidirectional stream: a member's link to the coordinator. */
 struct rpc_stream;
 struct rpc_stream_handlers {
   void (*on_message)(void *user, const void *message); /* ends with the callback */

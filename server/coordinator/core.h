@@ -147,7 +147,7 @@ void coordinator_actions_fini(struct coordinator_actions *actions);
 void coordinator_step(struct coordinator *coordinator, const struct coordinator_event *event, uint64_t now_ms,
                       struct coordinator_actions *actions);
 
-/* ---- questions; strings in answers belong to the coordinator (or the arena) until the next step ---- */
+/* Questions. Strings in answers belong to the coordinator (or the arena) until the next step. */
 
 /* The whole id of the run that is named by an id or a unique prefix. Errors: NOT_FOUND; INVALID when several
    match (they are named). */

@@ -61,8 +61,6 @@ static void die(const struct err *err) {
   exit(1);
 }
 
-/* ---- memory ---- */
-
 /* VmRSS, or VmHWM: the most since peak_reset. */
 static long memory_kb(const char *name) {
   char line[128];
@@ -83,8 +81,6 @@ static void peak_reset(void) {
     fclose(file);
   }
 }
-
-/* ---- the run ---- */
 
 static void *make_model(size_t *size_bytes) {
   char hidden[32];
@@ -167,8 +163,6 @@ static uint64_t state_bytes(void) {
   return bytes;
 }
 
-/* ---- checkpoints ---- */
-
 static void on_answer(void *user, uint64_t membership, const Weir__MemberMessage *message) {
   const Weir__BlocksWritten *written = message->written;
   (void)user, (void)membership;
@@ -236,8 +230,6 @@ static void measure_idle(struct figures *figures) {
   figures->second_s = clock_seconds(bench.answer_ns - begin_ns);
   figures->second_bytes = bench.written_bytes;
 }
-
-/* ---- steps ---- */
 
 static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
                     struct rpc_bytes *bytes) {
@@ -313,8 +305,6 @@ static void measure_steps(struct figures *figures) {
   figures->beside_s = middle(beside, bench.rounds);
   figures->stall_s = middle(stall, bench.rounds) / SHARDS; /* both at the same time */
 }
-
-/* ---- restoring ---- */
 
 static bool never_pause(void *user, int ms) {
   (void)user, (void)ms;

@@ -118,8 +118,6 @@ __attribute__((constructor)) static void start(void) {
   crash.is_on = true;
 }
 
-/* ---- steps ---- */
-
 static void die(void) {
   __atomic_store_n(&crash.count->is_dead, 1, __ATOMIC_SEQ_CST);
   kill(getpid(), SIGKILL);
@@ -176,8 +174,6 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...) 
     abort();
   errno = error;
 }
-
-/* ---- paths and descriptors ---- */
 
 /* The absolute path of a name as seen from a folder; whether it is below ours. */
 static bool resolve(int dirfd, const char *name, char path[PATH_BYTES]) {
@@ -283,8 +279,6 @@ EXPORT int close(int fd) {
   return REAL(close)(fd);
 }
 
-/* ---- bytes ---- */
-
 static void note_written(const struct target *target, int fd) {
   struct stat status;
   if (crash.has_journal && target->kind == OF_FILE && fstat(fd, &status) == 0)
@@ -357,8 +351,6 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t size) {
   return REAL(connect)(fd, address, size);
 }
 
-/* ---- syncs ---- */
-
 static int sync_fd(int fd) {
   struct target *target = target_of(fd);
   if (!target || target->kind == OF_PORT)
@@ -388,8 +380,6 @@ EXPORT int syncfs(int fd) {
   step_end(SYNC_ALL);
   return 0;
 }
-
-/* ---- names ---- */
 
 EXPORT int rename(const char *from, const char *to) {
   char source[PATH_BYTES], target[PATH_BYTES];

@@ -59,8 +59,6 @@ static uint64_t decimal(const void *data, size_t size, char text[32]) {
   return strtoull(text, NULL, 10);
 }
 
-/* ---- what the blocks of a step hold ---- */
-
 /* Some blocks are as in the step before. */
 static uint64_t block_version(uint64_t step, uint32_t block) {
   return (step + block) / CHANGES_EVERY;
@@ -76,8 +74,6 @@ static void block_key(uint64_t version, uint32_t block, char key[STORE_KEY_SIZE]
   block_fill(version, block, words);
   sha256_hex(words, sizeof words, key);
 }
-
-/* ---- writing ---- */
 
 /* The record as the next guard must name it. Returns the new number. */
 static uint64_t take_over(char text[32]) {
@@ -214,8 +210,6 @@ static void write_life(void) {
   block_refs_free(refs);
   printf("end\n");
 }
-
-/* ---- checking ---- */
 
 struct all_blocks {
   char (*keys)[STORE_KEY_SIZE];

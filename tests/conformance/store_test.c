@@ -73,8 +73,6 @@ static int teardown(void **state) {
   return 0;
 }
 
-/* ---- blocks and records of this test alone ---- */
-
 static const char *named(const char *rest) {
   static _Thread_local char names[16][NAME_SIZE];
   static _Thread_local int next;
@@ -161,8 +159,6 @@ static void assert_text(struct store *from, const char *name, const char *text) 
 static struct store_guard is_text(const char *name, const char *text) {
   return (struct store_guard){name, text, text ? strlen(text) : 0};
 }
-
-/* ---- blocks ---- */
 
 static void a_block_reads_back_by_its_hash(void **state) {
   char key[STORE_KEY_SIZE], expected[STORE_KEY_SIZE], *bytes = content(0, 1000);
@@ -363,8 +359,6 @@ static void blocks_can_be_deleted_while_they_are_listed(void **state) {
     assert_false(has(keys_written[i]));
 }
 
-/* ---- records ---- */
-
 static void a_record_is_replaced_whole(void **state) {
   (void)state;
   put_text(named("a/result"), "a long first text");
@@ -508,8 +502,6 @@ static void a_prefix_of_other_letters_is_refused(void **state) {
   }
 }
 
-/* ---- guards ---- */
-
 static void a_guard_of_absence_lets_one_writer_through(void **state) {
   struct store_guard guard = is_text(named("epoch"), NULL);
   struct err err = ERR_NONE;
@@ -567,8 +559,6 @@ static void all_of_several_guards_must_hold(void **state) {
   assert_text(store, named("epoch"), "7");
   assert_text(store, named("incarnation"), "3");
 }
-
-/* ---- several at a time ---- */
 
 enum { THREADS = 8, INCREMENTS = 12, SHARED = 8 };
 

@@ -36,8 +36,6 @@ static uint64_t newest(struct fixture *f) {
   return info(f, RUN).checkpoint_step;
 }
 
-/* ---- checkpoints ---- */
-
 static void the_next_boundary_is_ordered_ahead(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
@@ -213,8 +211,6 @@ static void training_does_not_wait_for_a_store_in_trouble(void **state) {
   checkpoint(f);
   assert_string_equal(info(f, RUN).store_message, "");
 }
-
-/* ---- lost servers ---- */
 
 static void a_server_that_comes_back_goes_on_where_it_was(void **state) {
   struct fixture *f = *state;
@@ -476,8 +472,6 @@ static void a_server_that_cannot_load_is_asked_again_before_the_run_fails(void *
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
 }
 
-/* ---- members that return ---- */
-
 static void a_worker_that_returns_is_asked_for_the_run_that_it_has(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
@@ -552,8 +546,6 @@ static void the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_
   submit(f, RUN, 1, 0);
   assert_int_equal(f->actions.count, 0); /* nothing follows */
 }
-
-/* ---- people ---- */
 
 static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **state) {
   struct fixture *f = *state;
@@ -699,8 +691,6 @@ static void a_commit_that_a_cancelled_run_had_under_way_counts(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
   assert_string_equal(info(f, RUN).weights_sha256, sha256_of_weights);
 }
-
-/* ---- a former coordinator's runs ---- */
 
 /* What the store has of the run now, given to a coordinator of the next epoch. */
 static void coordinator_is_succeeded(struct fixture *f, Weir__RunRecord *changed) {

@@ -136,8 +136,6 @@ static inline void restart(struct fixture *f, bool is_killed) {
     }                                                                                                        \
   } while (0)
 
-/* ---- the client ---- */
-
 /* Sends the first message of a submission. */
 static inline struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, DEADLINE_MS);
@@ -256,8 +254,6 @@ static inline uint64_t watch_all(struct fixture *f, const char *run, uint64_t fr
   rpc_reader_close(reader);
   return count;
 }
-
-/* ---- members: a stream that one thread writes and reads ---- */
 
 static inline struct rpc_reader *join_again(struct fixture *f, Weir__Role role, const char *id,
                                             const char *run, uint64_t version) {

@@ -12,8 +12,6 @@ static void tell(struct process *process, Weir__MemberMessage__BodyCase body, vo
   queue_push(&process->up, &message);
 }
 
-/* ---- processes ---- */
-
 static void process_begin(struct world *w, int slot) {
   struct process *process = &w->processes[slot];
   process->slot = slot;
@@ -96,8 +94,6 @@ static void deliver_up(struct world *w, struct process *process) {
   world_step(w, &event);
   message_free(message);
 }
-
-/* ---- what servers do ---- */
 
 static void server_step_report(struct world *w, struct process *server, int run, uint64_t step) {
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
@@ -303,8 +299,6 @@ static void server_write(struct world *w, struct process *server, int run) {
   hosted->write_step = 0;
 }
 
-/* ---- what workers do ---- */
-
 static void worker_order(struct world *w, struct process *worker, const Weir__Order *order) {
   if (order->body_case == WEIR__ORDER__BODY_LOAD) {
     int run = run_index(w, order->load->run);
@@ -341,8 +335,6 @@ static void deliver_down(struct world *w, struct process *process) {
     worker_order(w, process, order);
   message_free(order);
 }
-
-/* ---- people, accidents, time ---- */
 
 static Weir__RunState state_of(struct world *w, int run) {
   Weir__RunInfo info;
@@ -557,8 +549,6 @@ static void turn(struct world *w) {
   if (roll(w, 10) == 0)
     people_act(w);
 }
-
-/* ---- the test ---- */
 
 static void world_init(struct world *w, uint64_t seed) {
   static const char *const checkpoints[] = {"every_steps: 7", "every_seconds: 2",

@@ -145,8 +145,7 @@ static inline uint64_t roll(struct world *w, uint64_t sides) {
   return random_bits(w->seed, w->dice++) % sides;
 }
 
-/* ---- values that follow from the version alone, as training does ---- */
-
+/* Values follow from the version alone, as training does. */
 static inline double accuracy_at(uint64_t version) {
   return (double)(random_bits(77, version) % 1000) / 1000;
 }
@@ -154,8 +153,6 @@ static inline double accuracy_at(uint64_t version) {
 static inline void block_key(uint32_t block, uint64_t version, char key[65]) {
   snprintf(key, 65, "%032llx%032llx", (unsigned long long)block, (unsigned long long)version);
 }
-
-/* ---- queues ---- */
 
 static inline void queue_push(struct queue *queue, const void *message) {
   assert_true(queue->count < QUEUE);
@@ -175,8 +172,6 @@ static inline void queue_clear(struct queue *queue) {
   while (queue->count)
     message_free(queue->items[--queue->count]);
 }
-
-/* ---- finding ---- */
 
 static inline int run_index(const struct world *w, const char *id) {
   for (int i = 0; i < RUNS; i++)
@@ -211,8 +206,6 @@ static inline int newest_checkpoint(const struct stored_run *run) {
     step--;
   return step;
 }
-
-/* ---- what the core orders, checked ---- */
 
 static inline int slot_of(const char *address) {
   return atoi(strchr(address, ':') + 1);
@@ -393,8 +386,6 @@ static inline void check_lists(struct world *w) {
   }
 }
 
-/* ---- the store ---- */
-
 static inline void job_add(struct world *w, const struct coordinator_action *action) {
   struct job *job;
   int run = run_index(w, action->run);
@@ -498,8 +489,6 @@ static inline void job_forget(struct world *w) {
     message_free(w->jobs[w->n_jobs].manifest);
   }
 }
-
-/* ---- the core ---- */
 
 static void world_step(struct world *w, const struct coordinator_event *event) {
   assert_non_null(w->core);

@@ -222,8 +222,6 @@ static void a_record_in_the_way_of_a_folder_is_an_error(void **state) {
   free(data);
 }
 
-/* ---- processes ---- */
-
 enum { PROCESSES = 4, INCREMENTS = 15 };
 
 static int add_one(void) {
@@ -330,8 +328,6 @@ static void a_full_file_system_is_worth_another_try(void **state) {
   assert_int_equal(file_failed(&err, EROFS, "", "/a"), ERR_UNAVAILABLE);
   assert_int_equal(file_failed(&err, ENOTDIR, "", "/a"), ERR_IO);
 }
-
-/* ---- URLs ---- */
 
 static void an_unknown_scheme_names_the_known_ones(void **state) {
   struct err err = ERR_NONE;

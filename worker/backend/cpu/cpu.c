@@ -62,8 +62,6 @@ static const char *cpu_fingerprint(void) {
   return fingerprint;
 }
 
-/* Preparing. */
-
 static int run_deliver(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                        struct err *err) {
   (void)program;
@@ -271,8 +269,6 @@ static int cpu_prepare(const struct graph *graph, const int *watched, int n_watc
   *out = program;
   return ERR_OK;
 }
-
-/* Running. */
 
 /* On a CPU with OpenMP a primitive has run when execute returns: there is nothing to wait for. */
 int cpu_execute(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,

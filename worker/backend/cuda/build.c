@@ -19,8 +19,6 @@ int cuda_source_of(const struct backend_program *program, int buffer) {
   return root->source >= 0 ? root->source : program->buffers[buffer].root;
 }
 
-/* Buffers. */
-
 static int buffer_add(struct backend_program *program, struct cuda_buffer buffer) {
   int index = program->n_buffers;
   array_reserve((void **)&program->buffers, &program->buffers_capacity, index, sizeof buffer);
@@ -74,8 +72,6 @@ static int value_buffer(struct backend_program *program, int value) {
   program->buffers[index].place = v->kind == VALUE_INPUT ? PLACE_PLANNED : PLACE_KEPT;
   return index;
 }
-
-/* Conversions. */
 
 static void arg_add(struct backend_program *program, struct cuda_step *step, int buffer, int value) {
   struct cuda_arg arg = {.buffer = buffer};
@@ -137,8 +133,6 @@ static int buffer_in(struct backend_program *program, const struct node *node, i
       return b;
   return convert_add(program, node, value, produced, type, layout);
 }
-
-/* Steps. */
 
 struct cuda_step *cuda_step_new(struct backend_program *program, const struct node *node) {
   struct cuda_step *step = arena_new(&program->memory, sizeof *step);

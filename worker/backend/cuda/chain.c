@@ -114,8 +114,6 @@ bool cuda_chain_add(struct backend_program *program, const struct node *node) {
   return is_added;
 }
 
-/* The step. */
-
 static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                    struct err *err) {
   struct pointwise *chain = step->details;

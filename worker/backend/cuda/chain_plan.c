@@ -4,8 +4,6 @@
 
 #include "worker/backend/cuda/chain.h"
 
-/* Registers. */
-
 struct allocation {
   int last_use[POINTWISE_INSTRUCTIONS_MAX]; /* of each result; -1: none */
   int place[POINTWISE_INSTRUCTIONS_MAX];    /* its register; -1 */
@@ -39,8 +37,6 @@ static bool allocate(const struct cuda_chain *chain, struct allocation *register
     }
   return false;
 }
-
-/* Operands. */
 
 /* The number of the value among the plan's inputs; -1 without room for it. */
 static int input_of(struct chain_plan *plan, int value, int reader) {
@@ -111,8 +107,6 @@ bool chain_plan(const struct cuda_chain *chain, bool (*is_needed)(const void *us
   }
   return true;
 }
-
-/* Places. */
 
 /* The dimension of the shape that comes at `position` in a layout. */
 static int dim_at(enum cuda_layout layout, int rank, int position) {

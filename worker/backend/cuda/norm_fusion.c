@@ -76,8 +76,6 @@ static bool read_activation(const struct graph *graph, const struct node *node, 
   return activation->kind != ACTIVATION_NONE;
 }
 
-/* Forward. */
-
 /* Whether a step before the node writes the value. What a gradient's fusion writes comes later than the graph
    has it, what a norm's does earlier. */
 static bool is_ready(const struct backend_program *program, int value) {
@@ -106,8 +104,6 @@ struct cuda_norm_fusion cuda_norm_fusion_find(const struct backend_program *prog
     take(&fusion, reader);
   return fusion;
 }
-
-/* Backward. */
 
 /* A result that nobody but nodes from `grad` on reads, so that it can be written by that. */
 static bool can_wait(const struct backend_program *program, int value, const struct node *grad) {

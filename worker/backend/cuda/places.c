@@ -92,8 +92,6 @@ struct cuda_places cuda_places_of(const struct graph *graph, const struct node *
   return places;
 }
 
-/* Gather. */
-
 void cuda_gather_enqueue(const struct backend_program *program, const struct cuda_places *places,
                          const struct cuda_tensor *data, const struct cuda_tensor *to, cudaStream_t stream) {
   int64_t run = places->run;

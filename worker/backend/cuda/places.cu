@@ -5,8 +5,6 @@
 #include "worker/backend/cuda/device.h"
 #include "worker/backend/cuda/integer.cuh"
 
-/* Places. */
-
 /* The row of the data that row r belongs to; 0 after a fault. */
 static __device__ int64_t place_of(const struct cuda_places *places, int64_t r, struct cuda_fault *fault) {
   int64_t left = r, place = 0, first = r - cuda_divide(&places->period, r) * places->period.by;
@@ -22,8 +20,6 @@ static __device__ int64_t place_of(const struct cuda_places *places, int64_t r, 
   }
   return place;
 }
-
-/* Gather. */
 
 #define GATHER_KERNEL(type)                                                                                  \
   static __global__ void gather_##type(struct cuda_places places, struct cuda_divisor run, const type *data, \
@@ -62,8 +58,6 @@ void cuda_gather_launch(const struct cuda_places *places, int64_t run, int eleme
     GATHER(uint4);
   }
 }
-
-/* Sort. */
 
 static __global__ void keys_kernel(struct cuda_places places, uint32_t *keys, uint32_t *rows,
                                    struct cuda_fault *fault) {

@@ -30,8 +30,6 @@ struct lanes {
 
 #define EACH_LANE(k) for (int k = 0; k < POINTWISE_LANES; k++)
 
-/* Places. */
-
 static __device__ int64_t strided_place(const struct pointwise *chain, const struct pointwise_input *in,
                                         int64_t i) {
   int64_t place = 0;
@@ -70,8 +68,6 @@ static __device__ bool lane_places(const struct pointwise *chain, const struct p
   }
   return false;
 }
-
-/* Reading and writing. */
 
 static __device__ float read_real(const struct pointwise_input *in, int64_t place) {
   switch (in->type) {
@@ -186,8 +182,6 @@ static __device__ void write_integers(void *data, enum cuda_type type, const str
   else
     ((uint8_t *)data)[lanes->i] = (uint8_t)x->at[0];
 }
-
-/* Functions of the expressions. */
 
 static __device__ float unit(float x) {
   x = x < 0.0f ? 0.0f : x;

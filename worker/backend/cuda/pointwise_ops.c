@@ -54,8 +54,6 @@ static const struct instruction integers[] = {
 #undef REAL
 #undef INTEGER
 
-/* Short ways to emit. */
-
 static struct chain_operand real_of(float x) {
   return (struct chain_operand){.from = FROM_IMMEDIATE, .index = -1, .real = x};
 }

@@ -137,8 +137,6 @@ static bool backward_products(struct backend_program *program, struct details *o
                       false));
 }
 
-/* Executing. */
-
 struct walk {
   struct backend_program *program;
   const struct cuda_step *step;
@@ -347,8 +345,6 @@ static int enqueue_backward(struct backend_program *program, const struct cuda_s
   }
   return err->code;
 }
-
-/* Building. */
 
 static size_t workspace_bytes(const struct details *own) {
   size_t most = 0;

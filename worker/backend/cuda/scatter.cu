@@ -140,8 +140,6 @@ void cuda_scatter_launch(const struct cuda_places *places, const struct cuda_sor
                 CUDA_THREADS, stream, scatter, cuda_divisor_of(chunks));
 }
 
-/* Gradients. */
-
 /* What is before a row times what is behind it, so that a factor of 0 divides nothing. Returns what is left
    for the data. */
 static __device__ float grad_of_product(const struct cuda_scatter_grad *g, int64_t begin, int64_t end,

@@ -4,7 +4,7 @@ the same run. With names of parts, only those: training, engine, optimizers, dat
 groups, large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
-where build/venv has torch (`build/venv/bin/pip install torch`)."""
+where `make parity` has installed it."""
 import os
 import statistics
 import subprocess
@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
 import groups  # noqa: E402
-from harness import PEER_PYTHON, Folder, done_event, program, weir  # noqa: E402
+from harness import Folder, done_event, program, weir  # noqa: E402
 
 PARITY_PYTHON = os.path.join(ROOT, "build", "parity", "bin", "python")
 ROUNDS = 3
@@ -35,14 +35,9 @@ def weir_rate(folder, spec, workers):
 
 def ddp_rate(processes):
     script = os.path.join(ROOT, "tests", "bench", "peer_ddp.py")
-    done = subprocess.run([PEER_PYTHON, script, str(processes)], capture_output=True, text=True, timeout=300,
+    done = subprocess.run([PARITY_PYTHON, script, str(processes)], capture_output=True, text=True, timeout=300,
                           check=True)
     return float(done.stdout)
-
-
-def has_torch():
-    return os.path.exists(PEER_PYTHON) and subprocess.run(
-        [PEER_PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode == 0
 
 
 def middle(rates):
@@ -54,7 +49,7 @@ def ratio(above, below):
 
 
 def bench_training():
-    with_torch = has_torch()
+    with_torch = os.path.exists(PARITY_PYTHON)
     ours, theirs = {workers: [] for workers in WORKERS}, {workers: [] for workers in WORKERS}
     with Folder() as folder:
         folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
@@ -71,7 +66,7 @@ def bench_training():
             print(f"  ratio to PyTorch DDP: {ratio(ours[workers], theirs[workers]):.2f}")
     print(f"ratio of 2 workers to 1: {ratio(ours[2], ours[1]):.2f}")
     if not with_torch:
-        print("PyTorch DDP: not measured, build/venv has no torch")
+        print("PyTorch DDP: left out: `make parity` installs it")
 
 
 def bench_data_plane():

@@ -7,7 +7,7 @@ PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf
   libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libonnx-dev libjpeg62-turbo-dev libpng-dev
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
-CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel libonnx-testdata clang-format cppcheck python3 python3-venv
+CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
   CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap
@@ -158,7 +158,7 @@ bench: deps-check ## training, push-pull and checkpoints, each beside its altern
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py $(if $(LARGE),large,$(PARTS))
 
-chaos: deps-demo ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")
+chaos: deps-check ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")
 	@$(MAKE) --no-print-directory all $(CRASH)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py

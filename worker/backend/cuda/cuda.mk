@@ -34,10 +34,12 @@ $(B)/weir-cuda.so: $(CUDA_O) $(B)/libweir.a
 
 gpu-check: deps-check ## on a machine with a GPU: every op, whole models, clusters, compute-sanitizer; then gpu-bench
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
+	@$(MAKE) --no-print-directory build/venv/.done
 	@WEIR_BUILD_DIR=$(B) tests/gpu/check.sh
 	@$(MAKE) --no-print-directory gpu-bench
 
-gpu-bench: ## training on this machine's GPU beside PyTorch on the same GPU
+gpu-bench: deps-check ## training on this machine's GPU beside PyTorch on the same GPU, where python3 has it
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(B)/tests/conformance/op_test
 	@WEIR_BUILD_DIR=$(B) python3 tests/gpu/bench.py
 
 .PHONY: gpu-check gpu-bench

@@ -20,7 +20,7 @@ enum option_kind {
 };
 
 /* A table of them ends with {0}. --help and --coordinator need no row: every command knows the first, and
-   every command with `needs_coordinator` the second. */
+   every command with `takes_coordinator` the second. */
 struct option_def {
   const char *name; /* without the dashes */
   char letter;      /* of the short form (-o); 0: none */

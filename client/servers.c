@@ -54,7 +54,7 @@ const struct command_def command_servers = {
     .arguments = "",
     .takes_coordinator = true,
     .description =
-        "Lists the parameter servers that have joined the coordinator, with the blocks that each owns "
+        "Lists the parameter servers that have joined the coordinator, with the blocks that each owns, "
         "the bytes of their weights, and why runs go on without one.",
     .options = servers_options,
     .examples = "weir servers\nweir servers --json | jq -r '.[].address'\n",

@@ -60,8 +60,9 @@ static const struct option_def train_options[] = {
      .value = "N",
      .least = 1,
      .most = 1024,
-     .help = "executors of each worker; a microbatch is computed by one of them. Default: this machine's "
-             "cores, shared out among the workers."},
+     .help =
+         "executors of each worker, each of which computes one microbatch at a time; beside GPUs, threads "
+         "that read ahead. Default: this machine's cores, shared out among the workers."},
     {.name = "device",
      .kind = OPTION_TEXT,
      .value = "DEVICE",

@@ -39,7 +39,8 @@ static int check_tensor(const struct source *source, const struct trained_tensor
 static void note_extra(const struct source *source, const struct trained_tensor *matched, int n_matched);
 static void source_close(struct source *source);
 
-bool start_weights_is_file(const char *from) {
+/* Else it can only be RUN or RUN@STEP. */
+static bool is_file(const char *from) {
   static const char ending[] = ".safetensors";
   size_t length = strlen(from);
   return strchr(from, '/') ||
@@ -72,7 +73,7 @@ out:
 }
 
 static int source_open(struct source *source, struct connection *connection, struct err *err) {
-  if (start_weights_is_file(source->from)) {
+  if (is_file(source->from)) {
     if (safetensors_read(source->from, &source->file, err))
       return err->code;
     source->tensors = source->file.tensors;

@@ -4,9 +4,6 @@
 
 #include "client/submission.h"
 
-/* True for FILE.safetensors, false for what can only be RUN or RUN@STEP. */
-bool start_weights_is_file(const char *from);
-
 /* from: FILE.safetensors, or RUN[@STEP] of the coordinator (connection may be NULL for a file). Every tensor
    that training would change (trained initializers and running statistics) is taken by its name, and what is
    frozen where `from` has it. Errors:

@@ -75,14 +75,6 @@ bool plan_evaluates(const struct plan *plan, uint64_t version) {
   return epochs > 0 && epochs * plan->train_samples / plan->batch == version;
 }
 
-bool plan_checkpoints(const struct plan *plan, uint64_t version) {
-  if (version == 0 || version >= plan->steps)
-    return false;
-  if (plan->checkpoint_every_steps && version % plan->checkpoint_every_steps == 0)
-    return true;
-  return plan->checkpoints_evaluated && plan_evaluates(plan, version);
-}
-
 uint64_t plan_epoch(const struct plan *plan, uint64_t step) {
   return step * plan->batch / plan->train_samples;
 }

@@ -42,10 +42,6 @@ bool plan_is_known(const struct plan *plan); /* false of a zeroed one */
    multiple of eval_every_steps. False for every v without an eval set. */
 bool plan_evaluates(const struct plan *plan, uint64_t version);
 
-/* True if version v (1..S-1) is to be checkpointed: a multiple of checkpoint_every_steps, or, where the best
-   are kept, an evaluated one. The last version always is, by itself. */
-bool plan_checkpoints(const struct plan *plan, uint64_t version);
-
 uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's first sample, from 0 */
 
 /* Where sample `position` (0 .. batch-1) of a step lies in the run's stream of samples, which is epoch after

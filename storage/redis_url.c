@@ -30,6 +30,7 @@ static const struct scheme *find_scheme(const char *url);
 static int parse_user(struct redis_config *config, const char *text, size_t length, struct err *err);
 static int parse_place(struct redis_config *config, const struct scheme *scheme, char *place,
                        struct err *err);
+static bool parse_endpoint(const char *text, int default_port, struct redis_endpoint *endpoint);
 static int parse_path(struct redis_config *config, const char *path, struct err *err);
 static int parse_options(struct redis_config *config, char *options, struct err *err);
 static int parse_option(struct redis_config *config, const char *name, const char *value, struct err *err);
@@ -120,7 +121,7 @@ static int parse_place(struct redis_config *config, const struct scheme *scheme,
     if (config->n_endpoints == (scheme->kind == REDIS_SINGLE ? 1 : REDIS_ENDPOINTS_MAX))
       return err_set(err, ERR_INVALID, "store: redis URL: too many hosts for %s (at most %d)", scheme->name,
                      config->n_endpoints);
-    if (!redis_endpoint_parse(host, port, &config->endpoints[config->n_endpoints++]))
+    if (!parse_endpoint(host, port, &config->endpoints[config->n_endpoints++]))
       return err_set(err, ERR_INVALID,
                      "store: redis URL: host %d after %s is not HOST or HOST:PORT (a password ends with @)",
                      config->n_endpoints, scheme->name);
@@ -233,7 +234,8 @@ static int read_password(struct redis_config *config, struct err *err) {
                                     "store: WEIR_STORE_PASSWORD_FILE: %.200s: the first line is empty", path);
 }
 
-bool redis_endpoint_parse(const char *text, int default_port, struct redis_endpoint *endpoint) {
+/* "HOST:PORT", "[V6]:PORT", the port may be missing. False if it is none. */
+static bool parse_endpoint(const char *text, int default_port, struct redis_endpoint *endpoint) {
   const char *end, *host = text;
   char *name, port[8];
   bool is_good;

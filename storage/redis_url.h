@@ -34,9 +34,7 @@ struct redis_config {
 int redis_config_init(struct redis_config *config, const char *url, struct err *err);
 void redis_config_fini(struct redis_config *config);
 
-/* "HOST:PORT", "[V6]:PORT", the port may be missing. False if it is none. */
-bool redis_endpoint_parse(const char *text, int default_port, struct redis_endpoint *endpoint);
-
+/* False if there is none such. */
 bool redis_endpoint_make(const char *host, const char *port, struct redis_endpoint *endpoint);
 
 #endif

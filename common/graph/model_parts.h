@@ -58,9 +58,6 @@ int model_rewrite_eval(struct model_builder *builder, struct err *err);
    before. */
 void model_expect_draws(struct graph *eval);
 
-/* Whether a BatchNormalization of the file trains, by the spec's model.batch_norm. */
-bool model_batch_norm_trains(const Weir__ModelSpec *spec, const struct graph *graph, const struct node *node);
-
 /* Cuts parameters and statistics, whose lengths are set, into blocks. */
 void model_cut_blocks(struct model *model);
 

@@ -46,10 +46,10 @@ static int extra_output_read(const struct node *node, const bool *is_read) {
   return -1;
 }
 
-/* Before opset 14 the outputs behind the first ask for training, since then an attribute does, which
-   PyTorch's newer exporter leaves out whatever mode the module is in. */
-bool model_batch_norm_trains(const Weir__ModelSpec *spec, const struct graph *graph,
-                             const struct node *node) {
+/* By the spec's model.batch_norm. Before opset 14 the outputs behind the first ask for training, since then
+   an attribute does, which PyTorch's newer exporter leaves out whatever mode the module is in. */
+static bool batch_norm_trains(const Weir__ModelSpec *spec, const struct graph *graph,
+                              const struct node *node) {
   const char *rule = spec && spec->batch_norm ? spec->batch_norm : "auto";
   const struct attr *mode = node_attr(node, "training_mode");
   if (strcmp(rule, "auto") != 0)
@@ -176,9 +176,8 @@ int model_rewrite_train(struct model_builder *builder, struct err *err) {
       if (!code && !drops)
         code = dropout_bypass(graph, node, is_read, err);
     } else if (is_op(node, "BatchNormalization")) {
-      code = model_batch_norm_trains(builder->spec, graph, node)
-                 ? batch_norm_train(builder, node, is_read, err)
-                 : batch_norm_fix(builder, node, is_read, err);
+      code = batch_norm_trains(builder->spec, graph, node) ? batch_norm_train(builder, node, is_read, err)
+                                                           : batch_norm_fix(builder, node, is_read, err);
     }
   }
   free(is_read);

@@ -28,7 +28,7 @@ const struct metric_def *metric_find(const char *name) {
   return NULL;
 }
 
-const char *metric_names(void) {
+static const char *metric_names(void) {
 #define METRIC(name) ", " #name
   static const char names[] =
 #include "common/metrics/metric.def"

@@ -51,7 +51,6 @@ struct metric_def {
 };
 
 const struct metric_def *metric_find(const char *name); /* NULL if unknown */
-const char *metric_names(void);                         /* "accuracy, ..." for messages */
 
 /* What a run asks for. Plain data, which may be copied. */
 struct metric_set {

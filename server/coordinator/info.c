@@ -82,14 +82,14 @@ bool coordinator_list_checkpoints(const struct coordinator *coordinator, const c
   return true;
 }
 
-double coordinator_train_seconds(const struct run *run, uint64_t now_ms) {
+static double train_seconds(const struct run *run, uint64_t now_ms) {
   return run->trained_seconds + (run->is_clock_running ? (double)(now_ms - run->clock_ms) / 1000 : 0);
 }
 
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
                            Weir__RunInfo *info) {
   const struct plan *plan = &run->plan;
-  double seconds = coordinator_train_seconds(run, now_ms);
+  double seconds = train_seconds(run, now_ms);
   weir__run_info__init(info);
   info->run = run->id;
   info->name = run->spec->name;

@@ -197,6 +197,5 @@ void shell_upkeep_fini(struct coordinator_service *shell);
 /* False, and err is set, when the store is not to be asked any more: we are ending, and it did not answer. */
 bool shell_may_write(const struct coordinator_service *shell, struct err *err);
 void shell_note_failure(struct coordinator_service *shell, const struct err *err); /* of a write */
-bool shell_has_refs(struct coordinator_service *shell, struct err *err); /* reads them where they are not */
 
 #endif

@@ -333,7 +333,6 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run);
 /* info.c */
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
                            Weir__RunInfo *info);
-double coordinator_train_seconds(const struct run *run, uint64_t now_ms);
 const char *coordinator_state_name(Weir__RunState state); /* "running" */
 
 #endif

@@ -74,7 +74,8 @@ void shell_note_failure(struct coordinator_service *shell, const struct err *err
     shell->gave_up = true;
 }
 
-bool shell_has_refs(struct coordinator_service *shell, struct err *err) {
+/* Reads them where they are not. */
+static bool has_refs(struct coordinator_service *shell, struct err *err) {
   char epoch[LEASE_EPOCH_SIZE];
   if (shell->refs)
     return true;
@@ -95,7 +96,7 @@ void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manif
 static void commit(struct task *task) {
   struct commit_job *job = TASK_OWNER(task, struct commit_job, task);
   struct coordinator_service *shell = job->shell;
-  if (shell_may_write(shell, &job->err) && shell_has_refs(shell, &job->err) && write_commit(job))
+  if (shell_may_write(shell, &job->err) && has_refs(shell, &job->err) && write_commit(job))
     shell_note_failure(shell, &job->err);
   job->task.run = commit_done;
   task_post(shell->desk, &job->task);
@@ -155,7 +156,7 @@ static void drop(struct task *task) {
   char *name = checkpoint_name(job->run, job->step), epoch[LEASE_EPOCH_SIZE];
   struct store_guard guard = lease_guard(shell->epoch, epoch);
   job->err = ERR_NONE;
-  if (shell_may_write(shell, &job->err) && shell_has_refs(shell, &job->err) &&
+  if (shell_may_write(shell, &job->err) && has_refs(shell, &job->err) &&
       checkpoint_delete(shell->store, shell->refs, name, &guard, 1, &job->err))
     shell_note_failure(shell, &job->err);
   free(name);
@@ -281,12 +282,12 @@ static void sweep(struct task *task) {
   struct coordinator_service *shell = job->shell;
   if (shell_is_ending(shell))
     err_set(&job->err, ERR_UNAVAILABLE, "the coordinator is stopping");
-  for (int i = 0; i < job->n_runs && !job->err.code && shell_has_refs(shell, &job->err); i++)
+  for (int i = 0; i < job->n_runs && !job->err.code && has_refs(shell, &job->err); i++)
     job->n_deleted += delete_run(job, &job->runs[i]) == 0;
   if (!job->err.code) {
     block_refs_free(shell->refs);
     shell->refs = NULL;
-    if (shell_has_refs(shell, &job->err))
+    if (has_refs(shell, &job->err))
       checkpoint_sweep(shell->store, shell->refs, &job->reply, &job->err);
     job->reply.runs = (uint64_t)job->n_deleted;
   }

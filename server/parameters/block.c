@@ -194,7 +194,7 @@ void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
 
 /* Memory that is asked for because a snapshot holds what would be written is the snapshot's cost: so are the
    page faults of its first use, which are taken here. */
-struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes) {
+static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) {
   uint64_t begin_ns = clock_now_ns();
   struct buffer *buffer = buffer_new(size_bytes);
   if (!buffer || !block->snapshot)
@@ -211,10 +211,10 @@ int hosted_block_reserve(struct hosted_block *block, struct err *err) {
     block->next = block->spare;
     block->spare = NULL;
   }
-  if (!block->next && !(block->next = hosted_block_new_buffer(block, block->current->size_bytes)))
+  if (!block->next && !(block->next = new_buffer(block, block->current->size_bytes)))
     return no_memory(block, err);
   if (!block->next_slots && hosted_block_slots_are_moved(block) &&
-      !(block->next_slots = hosted_block_new_buffer(block, block->slots->size_bytes)))
+      !(block->next_slots = new_buffer(block, block->slots->size_bytes)))
     return no_memory(block, err);
   return 0;
 }
@@ -255,7 +255,7 @@ bool hosted_block_is_finished(const struct hosted_block *block) {
 static int hosted_block_reserve_slots(struct hosted_block *block, struct err *err) {
   if (!block->update.is_waiting || !block->slots || block->next_slots)
     return 0;
-  block->next_slots = hosted_block_new_buffer(block, block->slots->size_bytes);
+  block->next_slots = new_buffer(block, block->slots->size_bytes);
   return block->next_slots ? 0 : no_memory(block, err);
 }
 

@@ -93,7 +93,6 @@ bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the upda
 /* There will be no next version, and err says why. */
 bool hosted_block_is_faulty(const struct hosted_block *block, struct err *err);
 float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots);
-struct buffer *hosted_block_new_buffer(struct hosted_block *block, size_t size_bytes);
 
 /* What the exchange does. On its shard, while the block waits: there will be no totals. Then on the block's
    shard: the totals of the phase are where the sums were, unless that was said. */

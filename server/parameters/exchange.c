@@ -6,13 +6,24 @@
 
 #include "server/parameters/exchange_parts.h"
 
+/* To the collection here. */
+static uint32_t contributors(const struct exchange *exchange, uint32_t number) {
+  const struct exchange_phase *phase = &exchange->plan.phases[number];
+  uint32_t n = 0;
+  if (exchange_is_keeper(exchange))
+    return phase->n_contributors;
+  for (uint32_t b = 0; b < exchange->plan.n_blocks; b++)
+    n += exchange->run->own[b] >= 0 && phase->shares[b].is_shared;
+  return n;
+}
+
 static int collection_init(struct exchange *exchange, uint32_t number, struct err *err) {
   struct exchange_plan *plan = &exchange->plan;
   const struct exchange_phase *phase = &plan->phases[number];
   struct collection *collection = &exchange->collections[number];
   collection->step = exchange->run->base_step;
   collection->values = arena_new(&plan->arena, plan->n_blocks * sizeof *collection->values);
-  collection->n_missing = exchange_contributors(exchange, number);
+  collection->n_missing = contributors(exchange, number);
   if (!exchange_is_keeper(exchange))
     return 0;
   collection->totals = buffer_new(phase->n_totals * sizeof(double));
@@ -53,16 +64,6 @@ struct hosted_block *exchange_own_block(const struct exchange *exchange, uint32_
   if (run->own[block] < 0 || !exchange->plan.phases[phase].shares[block].is_shared)
     return NULL;
   return &run->blocks[run->own[block]];
-}
-
-uint32_t exchange_contributors(const struct exchange *exchange, uint32_t number) {
-  const struct exchange_phase *phase = &exchange->plan.phases[number];
-  uint32_t n = 0;
-  if (exchange_is_keeper(exchange))
-    return phase->n_contributors;
-  for (uint32_t b = 0; b < exchange->plan.n_blocks; b++)
-    n += exchange->run->own[b] >= 0 && phase->shares[b].is_shared;
-  return n;
 }
 
 static struct hosted_block *block_of_ticket(struct job *job) {
@@ -161,7 +162,7 @@ void exchange_collect(struct exchange *exchange, uint32_t phase, uint32_t block,
   is_complete = --collection->n_missing == 0;
   if (is_complete) {
     collection->step++;
-    collection->n_missing = exchange_contributors(exchange, phase);
+    collection->n_missing = contributors(exchange, phase);
   }
   if (!is_keeper)
     exchange_send(exchange, phase, exchange_own_block(exchange, phase, block), is_complete);

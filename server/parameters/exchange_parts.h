@@ -29,8 +29,6 @@ static inline bool exchange_is_keeper(const struct exchange *exchange) {
   return exchange->run->self == 0;
 }
 
-uint32_t exchange_contributors(const struct exchange *exchange, uint32_t phase); /* to the collection here */
-
 /* A contribution that is there: f64[n_values], which stay until the totals are given out. */
 void exchange_collect(struct exchange *exchange, uint32_t phase, uint32_t block, const double *values);
 /* The totals of a block's windows, as its values lie. */

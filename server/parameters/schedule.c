@@ -14,7 +14,7 @@ static const struct schedule_def *const schedules[] = {
 #undef SCHEDULE
 };
 
-const struct schedule_def *schedule_find(const char *name) {
+static const struct schedule_def *schedule_find(const char *name) {
   for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
     if (strcmp(schedules[i]->name, name) == 0)
       return schedules[i];

@@ -21,8 +21,6 @@ struct schedule_def {
   bool warms_up; /* the row's rate says what the warm-up is: it is asked from step 0 on */
 };
 
-const struct schedule_def *schedule_find(const char *name); /* NULL if unknown */
-
 /* The schedules, in the table's order. */
 const struct schedule_def *const *schedule_table(size_t *n);
 

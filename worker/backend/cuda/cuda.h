@@ -122,14 +122,10 @@ void cuda_step_end(struct backend_program *program, struct cuda_step *step);
  */
 void cuda_alias(struct backend_program *program, int value, int source);
 
-/* Keep the first error: of the CUDA runtime, cuBLAS, cuDNN while building. Each returns true on success. */
+/* While building: keeps the first error of the CUDA runtime. True on success. */
 bool cuda_ok(struct backend_program *program, const struct node *node, cudaError_t status, const char *what);
-bool cuda_blas_ok(struct backend_program *program, const struct node *node, cublasStatus_t status,
-                  const char *what);
-bool cuda_dnn_ok(struct backend_program *program, const struct node *node, cudnnStatus_t status,
-                 const char *what);
-/* The same in enqueue: set err and return its code, 0 on success. Out of device memory is NO_MEMORY, a device
-   that is gone LOST_DEVICE (retryable nowhere: the worker leaves). */
+/* In enqueue: set err and return its code, 0 on success. Out of device memory is NO_MEMORY, a device that is
+   gone LOST_DEVICE (retryable nowhere: the worker leaves). */
 int cuda_check(const struct node *node, cudaError_t status, const char *what, struct err *err);
 int cuda_blas_check(const struct node *node, cublasStatus_t status, const char *what, struct err *err);
 int cuda_dnn_check(const struct node *node, cudnnStatus_t status, const char *what, struct err *err);

@@ -6,15 +6,28 @@
 
 #include "common/ops/compress.h"
 #include "common/ops/slice.h"
+#include "worker/backend/cuda/copy.h"
 
-struct cuda_step *moves_new(struct backend_program *program, const struct node *node, int n) {
+struct move {
+  int from, to; /* arguments of the step; from -1: `to` is filled with zeros */
+  struct cuda_copy copy;
+};
+
+struct moves {
+  int n;
+  struct move move[];
+};
+
+/* A step of up to `n` moves. usage: moves_new, cuda_read and cuda_write, moves_add, moves_end. */
+static struct cuda_step *moves_new(struct backend_program *program, const struct node *node, int n) {
   struct cuda_step *step = cuda_step_new(program, node);
   size_t size = sizeof(struct moves) + (size_t)n * sizeof(struct move);
   step->details = arena_new(cuda_view(program)->memory, size);
   return step;
 }
 
-struct cuda_copy *moves_add(struct cuda_step *step, int from, int to) {
+/* The copy of another move, whose dimensions are the caller's to add. */
+static struct cuda_copy *moves_add(struct cuda_step *step, int from, int to) {
   struct moves *moves = step->details;
   struct move *move = &moves->move[moves->n++];
   move->from = from;
@@ -23,7 +36,7 @@ struct cuda_copy *moves_add(struct cuda_step *step, int from, int to) {
   return &move->copy;
 }
 
-void moves_add_zeros(struct cuda_step *step, int to) {
+static void moves_add_zeros(struct cuda_step *step, int to) {
   moves_add(step, -1, to);
 }
 
@@ -42,7 +55,7 @@ static int enqueue(struct backend_program *program, const struct cuda_step *step
   return cuda_check(step->node, cudaGetLastError(), "start a copy", err);
 }
 
-void moves_end(struct backend_program *program, struct cuda_step *step) {
+static void moves_end(struct backend_program *program, struct cuda_step *step) {
   struct moves *moves = step->details;
   for (int m = 0; m < moves->n; m++)
     if (moves->move[m].from >= 0)

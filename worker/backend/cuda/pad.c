@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/ops/pad.h"
+#include "worker/backend/cuda/copy.h"
 #include "worker/backend/cuda/moves.h"
 #include "worker/backend/cuda/resize.h"
 

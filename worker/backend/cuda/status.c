@@ -77,29 +77,10 @@ int cuda_dnn_check(const struct node *node, cudnnStatus_t status, const char *wh
   return fail(node, err, code, "cuDNN", what, cudnnGetErrorString(status));
 }
 
-/* The first error of building counts. */
-static bool keep(struct backend_program *program, const struct err *err) {
-  if (err->code && !program->err.code)
-    program->err = *err;
-  return err->code == ERR_OK;
-}
-
 bool cuda_ok(struct backend_program *program, const struct node *node, cudaError_t status, const char *what) {
   struct err err = ERR_NONE;
   cuda_check(node, status, what, &err);
-  return keep(program, &err);
-}
-
-bool cuda_blas_ok(struct backend_program *program, const struct node *node, cublasStatus_t status,
-                  const char *what) {
-  struct err err = ERR_NONE;
-  cuda_blas_check(node, status, what, &err);
-  return keep(program, &err);
-}
-
-bool cuda_dnn_ok(struct backend_program *program, const struct node *node, cudnnStatus_t status,
-                 const char *what) {
-  struct err err = ERR_NONE;
-  cuda_dnn_check(node, status, what, &err);
-  return keep(program, &err);
+  if (err.code && !program->err.code)
+    program->err = err;
+  return err.code == ERR_OK;
 }

@@ -66,10 +66,9 @@ struct fixture {
   bool trains_nothing;              /* runs submitted have no steps */
   bool admits_any;                  /* runs submitted have deterministic: false */
   bool is_store_away;               /* saves that are waited for are not answered */
-  bool has_awaited;
-  uint64_t incarnation;   /* in what members say */
-  const char *collective; /* of runs submitted; NULL: none */
-  uint32_t covered;       /* microbatches of the newest view, in all its workers' ranges */
+  uint64_t incarnation;             /* in what members say */
+  const char *collective;           /* of runs submitted; NULL: none */
+  uint32_t covered;                 /* microbatches of the newest view, in all its workers' ranges */
 };
 
 static inline void step(struct fixture *f, const struct coordinator_event *event);

@@ -50,9 +50,9 @@ struct queue {
 
 /* What a process has of a run. Workers: incarnation is that of their view. */
 struct hosted {
-  bool is_hosted, is_loaded, is_told_evals;
+  bool is_hosted, is_loaded;
   bool is_evaluated; /* servers of runs without steps: and so complete */
-  uint64_t incarnation, base, version, eval_told;
+  uint64_t incarnation, base, version;
   char manifest[128];
   uint64_t write_step; /* 0: none */
   uint64_t ordered;    /* workers: incarnation of the newest order to load */

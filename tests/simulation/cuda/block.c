@@ -5,7 +5,6 @@
 #include "tests/simulation/cuda/simulation.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/err.h"
@@ -15,8 +14,6 @@
 
 enum { THREADS_MAX = 1024, LANES = 32, WARPS_MAX = THREADS_MAX / LANES };
 
-enum waits { WAITS_NOT, WAITS_BLOCK, WAITS_WARP };
-
 struct sim_here {
   struct uint3 thread, block;
   struct dim3 threads, blocks;
@@ -24,7 +21,6 @@ struct sim_here {
 __thread struct sim_here sim_here __attribute__((visibility("hidden")));
 
 void sim_block_barrier(void);
-int sim_block_count(int predicate);
 const uint64_t *sim_warp_exchange(unsigned mask, uint64_t value);
 
 struct lane_fiber {
@@ -49,7 +45,6 @@ struct block {
   struct lane_fiber *at_barrier[THREADS_MAX];
   struct lane_fiber *at_exchange[WARPS_MAX][LANES];
   unsigned n_at_barrier, n_begun, n_ended;
-  int n_true, n_true_before; /* predicates at this barrier, at the one before */
   bool is_divergent, is_newest_first;
   uint64_t order; /* of threads */
   struct warp warps[WARPS_MAX];
@@ -94,7 +89,6 @@ static void block_reset(const struct sim_launch *launch, uint64_t order) {
   block->launch = launch;
   block->n_ready = block->first_ready = 0;
   block->n_at_barrier = block->n_begun = block->n_ended = 0;
-  block->n_true = 0;
   block->is_divergent = false;
   block->is_newest_first = order >> 63;
   block->order = order;
@@ -221,17 +215,8 @@ void sim_block_barrier(void) {
   for (unsigned i = 0; i < block->n_at_barrier; i++)
     make_ready(block->at_barrier[i]);
   block->n_at_barrier = 0;
-  block->n_true_before = block->n_true;
-  block->n_true = 0;
   make_ready(self);
   change_to_next();
-}
-
-/* How many threads come with a predicate that holds. */
-int sim_block_count(int predicate) {
-  block->n_true += predicate;
-  sim_block_barrier();
-  return block->n_true_before;
 }
 
 /* All lanes in the mask, which must be the same for them. */

@@ -160,11 +160,3 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
   sim_streams_each(end_in_stream, capture);
   return sim_return(error);
 }
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
-  const struct sim_capture *capture = sim_stream_of(stream)->capture;
-  *status = !capture             ? cudaStreamCaptureStatusNone
-            : capture->is_spoilt ? cudaStreamCaptureStatusInvalidated
-                                 : cudaStreamCaptureStatusActive;
-  return cudaSuccess;
-}

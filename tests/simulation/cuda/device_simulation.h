@@ -27,7 +27,6 @@ struct sim_here {
 };
 extern __thread struct sim_here sim_here __attribute__((visibility("hidden")));
 void sim_block_barrier(void);
-int sim_block_count(int predicate);
 /* What each lane of the warp brought to this exchange; good until the caller's next. */
 const uint64_t *sim_warp_exchange(unsigned mask, uint64_t value);
 /* Runs call(arguments) for each thread, in the stream's turn; free is called when nobody needs them. */
@@ -80,11 +79,7 @@ template <class T> static inline T sim_shuffle(unsigned mask, T value, int from)
   return value;
 }
 
-/* From lane `from` of the caller's part of `width` lanes; beyond it, the caller's own value. */
-template <class T> static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32) {
-  return sim_shuffle(mask, value, (sim_lane() & ~(width - 1)) + (from & (width - 1)));
-}
-
+/* From another lane of the caller's part of `width` lanes; beyond it, the caller's own value. */
 template <class T> static inline T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32) {
   int from = sim_lane() ^ bits;
   return sim_shuffle(mask, value, from < (sim_lane() & ~(width - 1)) + width ? from : sim_lane());
@@ -100,10 +95,6 @@ template <class T> static inline T __shfl_up_sync(unsigned mask, T value, unsign
   return sim_shuffle(mask, value, from >= (sim_lane() & ~(width - 1)) ? from : sim_lane());
 }
 
-static inline void __syncwarp(unsigned mask = 0xffffffffu) {
-  (void)sim_warp_exchange(mask, 0);
-}
-
 static inline unsigned __ballot_sync(unsigned mask, int predicate) {
   const uint64_t *lanes = sim_warp_exchange(mask, predicate != 0);
   unsigned result = 0;
@@ -111,26 +102,6 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
     if (mask >> lane & 1 && lanes[lane])
       result |= 1u << lane;
   return result;
-}
-
-static inline int __any_sync(unsigned mask, int predicate) {
-  return __ballot_sync(mask, predicate) != 0;
-}
-
-static inline int __all_sync(unsigned mask, int predicate) {
-  return __ballot_sync(mask, predicate) == mask;
-}
-
-static inline int __syncthreads_count(int predicate) {
-  return sim_block_count(predicate != 0);
-}
-
-static inline int __syncthreads_or(int predicate) {
-  return sim_block_count(predicate != 0) != 0;
-}
-
-static inline int __syncthreads_and(int predicate) {
-  return sim_block_count(predicate == 0) == 0;
 }
 
 /* Integers alone: the order of atomics on reals is not fixed. Host threads may simulate side by side. */
@@ -147,18 +118,6 @@ static inline int __syncthreads_and(int predicate) {
   static inline T atomicCAS(T *at, T expected, T x) {                                                        \
     __atomic_compare_exchange_n(at, &expected, x, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);                \
     return expected;                                                                                         \
-  }                                                                                                          \
-  static inline T atomicMax(T *at, T x) {                                                                    \
-    T old = __atomic_load_n(at, __ATOMIC_RELAXED);                                                           \
-    while (old < x && !__atomic_compare_exchange_n(at, &old, x, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))  \
-      ;                                                                                                      \
-    return old;                                                                                              \
-  }                                                                                                          \
-  static inline T atomicMin(T *at, T x) {                                                                    \
-    T old = __atomic_load_n(at, __ATOMIC_RELAXED);                                                           \
-    while (old > x && !__atomic_compare_exchange_n(at, &old, x, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))  \
-      ;                                                                                                      \
-    return old;                                                                                              \
   }
 SIM_ATOMIC(int)
 SIM_ATOMIC(unsigned)
@@ -182,88 +141,15 @@ static inline float __uint_as_float(unsigned x) {
 static inline unsigned __float_as_uint(float x) {
   return sim_bits<unsigned>(x);
 }
-static inline float __int_as_float(int x) {
-  return sim_bits<float>(x);
-}
-static inline int __float_as_int(float x) {
-  return sim_bits<int>(x);
-}
-static inline double __longlong_as_double(long long x) {
-  return sim_bits<double>(x);
-}
-static inline long long __double_as_longlong(double x) {
-  return sim_bits<long long>(x);
-}
-
-static inline float rsqrtf(float x) {
-  return 1.0f / sqrtf(x);
-}
-static inline double rsqrt(double x) {
-  return 1.0 / sqrt(x);
-}
-static inline float __fdividef(float x, float y) {
-  return x / y;
-}
-static inline float __saturatef(float x) {
-  return x < 0.0f ? 0.0f : x > 1.0f ? 1.0f : x;
-}
 static inline float __fmul_rn(float x, float y) {
   return x * y;
 }
 static inline float __fadd_rn(float x, float y) {
   return x + y;
 }
-static inline float __fsub_rn(float x, float y) {
-  return x - y;
-}
-static inline float __fdiv_rn(float x, float y) {
-  return x / y;
-}
-static inline float __fsqrt_rn(float x) {
-  return sqrtf(x);
-}
-static inline float __fmaf_rn(float x, float y, float z) {
-  return fmaf(x, y, z);
-}
-static inline double __dadd_rn(double x, double y) {
-  return x + y;
-}
-static inline double __dmul_rn(double x, double y) {
-  return x * y;
-}
-static inline float normcdff(float x) {
-  return 0.5f * erfcf(-x * 0.70710678118654752f);
-}
-#define __expf(x) expf(x)
-#define __logf(x) logf(x)
-#define __powf(x, y) powf(x, y)
-#define __sinf(x) sinf(x)
-#define __cosf(x) cosf(x)
-
-template <class T> static inline T __ldg(const T *at) {
-  return *at;
-}
 
 static inline int __popc(unsigned x) {
   return __builtin_popcount(x);
-}
-static inline int __popcll(unsigned long long x) {
-  return __builtin_popcountll(x);
-}
-static inline int __clz(int x) {
-  return x ? __builtin_clz((unsigned)x) : 32;
-}
-static inline int __clzll(long long x) {
-  return x ? __builtin_clzll((unsigned long long)x) : 64;
-}
-static inline int __ffs(int x) {
-  return __builtin_ffs(x);
-}
-static inline unsigned __umulhi(unsigned x, unsigned y) {
-  return (unsigned)(((uint64_t)x * y) >> 32);
-}
-static inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
-  return (unsigned long long)(((unsigned __int128)x * y) >> 64);
 }
 
 #define SIM_MIN_MAX(T)                                                                                       \

@@ -86,17 +86,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
-  return cudaGraphInstantiate(out, graph, flags);
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-  if (nodes)
-    return sim_return(cudaErrorNotSupported);
-  *count = (size_t)graph->n_nodes;
-  return cudaSuccess;
-}
-
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   if (!exec)
     return sim_return(cudaErrorInvalidValue);
@@ -209,9 +198,4 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (!error)
     exec->n_launched++;
   return sim_return(error);
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
-  (void)stream;
-  return sim_return(exec ? cudaSuccess : cudaErrorInvalidValue);
 }

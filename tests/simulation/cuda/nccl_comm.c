@@ -35,11 +35,6 @@ const char *ncclGetErrorString(ncclResult_t result) {
   return (unsigned)result < sizeof texts / sizeof *texts ? texts[result] : "unknown result code";
 }
 
-const char *ncclGetLastError(ncclComm_t comm) {
-  (void)comm;
-  return "";
-}
-
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   unsigned char random[16];
   int n;

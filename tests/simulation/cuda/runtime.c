@@ -149,13 +149,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char *out, int length, int device) {
-  if (device < 0 || device >= sim_devices())
-    return sim_return(cudaErrorInvalidDevice);
-  snprintf(out, (size_t)length, "0000:%02x:00.0", device + 1);
-  return sim_return(driver_error());
-}
-
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
   *can = device != peer;
   return sim_return(driver_error());

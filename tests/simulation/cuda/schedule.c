@@ -258,14 +258,6 @@ void sim_run_some(void) {
   sim_memory_close();
 }
 
-bool sim_stream_is_idle(cudaStream_t stream) {
-  bool idle;
-  pthread_mutex_lock(&lock);
-  idle = !stream->head;
-  pthread_mutex_unlock(&lock);
-  return idle;
-}
-
 /* Goes on by itself when there is work that nobody has touched for a while. */
 static void *serve_in_background(void *unused) {
   int patience_ms = PATIENCE_MS;

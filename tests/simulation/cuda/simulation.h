@@ -64,7 +64,6 @@ struct sim_capture; /* capture.c */
 struct CUstream_st {
   int device;
   unsigned flags;
-  int priority;
   struct sim_item *head, **tail;    /* work that is not done, in order */
   bool is_busy;                     /* a thread is at the head */
   uint64_t rank, tried;             /* for the choice of who goes on */
@@ -94,7 +93,6 @@ void sim_run_until(struct sim_moment *moment);
 void sim_run_stream(cudaStream_t stream);
 void sim_run_device(int device);
 void sim_run_some(void); /* a random part */
-bool sim_stream_is_idle(cudaStream_t stream);
 uint64_t sim_random(void);
 /* Before an op is run that may be work: false when the device is lost (then it is not run). */
 bool sim_may_run(const struct sim_op *op, int device);

@@ -11,24 +11,15 @@ void sim_launch_enqueue(const char *name, unsigned blocks, unsigned threads, cud
                         void (*call)(const void *), void *arguments);
 void *sim_arguments_new(size_t size);
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
   cudaError_t error = sim_device_error(sim_device());
   if (error)
     return sim_return(error);
   *out = mem_new(sizeof **out);
   (*out)->device = sim_device();
   (*out)->flags = flags;
-  (*out)->priority = priority;
   sim_stream_add(*out);
   return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
-  return cudaStreamCreateWithPriority(out, flags, 0);
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *out) {
-  return cudaStreamCreateWithPriority(out, cudaStreamDefault, 0);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -43,27 +34,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   free(stream->ends);
   free(stream);
   return sim_return(sim_device_error(sim_device()));
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
-  *device = sim_stream_of(stream)->device;
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags) {
-  *flags = sim_stream_of(stream)->flags;
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
-  *priority = sim_stream_of(stream)->priority;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-  *least = 0;
-  *greatest = -5;
-  return cudaSuccess;
 }
 
 /* Of a call that waits for the stream or asks about it. */
@@ -83,17 +53,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return sim_return(error);
   sim_run_stream(stream);
   return sim_return(sim_device_error(stream->device));
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  cudaError_t error;
-  stream = sim_stream_of(stream);
-  error = may_ask(stream);
-  if (error)
-    return sim_return(error);
-  sim_run_some();
-  error = sim_device_error(stream->device);
-  return sim_return(error ? error : sim_stream_is_idle(stream) ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
@@ -145,10 +104,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return sim_return(sim_capture_event(stream, event));
   event->moment = sim_moment_new();
   return sim_return(sim_enqueue(stream, sim_pass_new(event->moment)));
-}
-
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  return flags == cudaEventRecordDefault ? cudaEventRecord(event, stream) : sim_return(cudaErrorNotSupported);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
@@ -251,30 +206,4 @@ void sim_launch_enqueue(const char *name, unsigned blocks, unsigned threads, cud
   kernel->arguments = arguments;
   kernel->launch = (struct sim_launch){name, call, arguments, blocks, threads};
   sim_return(sim_enqueue(stream, &kernel->op));
-}
-
-struct host_op {
-  struct sim_op op;
-  cudaHostFn_t call;
-  void *user;
-};
-
-static enum sim_progress host_run(struct sim_op *op, void **state, int device) {
-  struct host_op *host = (struct host_op *)op;
-  (void)state, (void)device;
-  host->call(host->user);
-  return SIM_DONE;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void *user) {
-  struct host_op *host = sim_op_new(sizeof *host, "host function", host_run);
-  host->op.is_work = true; /* not called once the device is lost */
-  host->call = call;
-  host->user = user;
-  return sim_return(sim_enqueue(sim_stream_of(stream), &host->op));
-}
-
-cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
-  (void)attribute, (void)value;
-  return sim_return(function ? cudaSuccess : cudaErrorInvalidDeviceFunction);
 }

@@ -133,13 +133,6 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyK
   return error ? error : cudaStreamSynchronize(NULL);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t size,
-                                cudaStream_t stream) {
-  if (to_device < 0 || to_device >= sim_devices() || from_device < 0 || from_device >= sim_devices())
-    return sim_return(cudaErrorInvalidDevice);
-  return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
-}
-
 cudaError_t cudaMemsetAsync(void *at, int value, size_t size, cudaStream_t stream) {
   struct copy_op *fill;
   stream = sim_stream_of(stream);
@@ -152,9 +145,4 @@ cudaError_t cudaMemsetAsync(void *at, int value, size_t size, cudaStream_t strea
   fill = copy_new(at, NULL, size, "fill");
   fill->value = value;
   return sim_return(sim_enqueue(stream, &fill->op));
-}
-
-cudaError_t cudaMemset(void *at, int value, size_t size) {
-  cudaError_t error = sim_capture_forbids();
-  return error ? sim_return(error) : cudaMemsetAsync(at, value, size, NULL);
 }

@@ -24,8 +24,6 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/tensor.h"
 
-enum { CUDA_ARGS_MAX = 24 };
-
 struct cuda_arg {
   int buffer;                /* -1: absent */
   struct cuda_tensor tensor; /* data is set when memory is planned */

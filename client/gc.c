@@ -1,5 +1,4 @@
 /* weir gc: delete what nothing refers to, and runs that are over. */
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "client/command.h"

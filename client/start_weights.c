@@ -2,7 +2,6 @@
 #include "client/start_weights.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

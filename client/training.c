@@ -8,7 +8,6 @@
 
 #include "client/download.h"
 #include "client/export.h"
-#include "client/output.h"
 #include "client/stop.h"
 #include "common/memory.h"
 #include "common/message.h"

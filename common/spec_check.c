@@ -1,6 +1,5 @@
 /* The checks of a spec that need no file and no cluster. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/memory.h"

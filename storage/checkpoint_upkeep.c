@@ -1,5 +1,4 @@
 /* What may go from the store, and going: references to blocks, commits, deletions, sweeps. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

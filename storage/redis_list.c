@@ -1,7 +1,6 @@
 /* What a store on Redis holds. */
 #include "storage/redis_list.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

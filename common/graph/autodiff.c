@@ -3,7 +3,6 @@
 #include "common/graph/autodiff.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/graph/listing.h"
 #include "common/graph/op.h"

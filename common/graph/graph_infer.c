@@ -1,5 +1,4 @@
 /* Binding the batch, inference of types and shapes, and folding of what is known at load. */
-#include <stdio.h>
 #include <string.h>
 
 #include "common/graph/graph.h"

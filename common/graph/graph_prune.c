@@ -1,6 +1,5 @@
 /* Copies of a graph and the removal of what is not needed. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/graph/graph.h"
 

@@ -1,5 +1,4 @@
 /* Dropout, batch norm and random draws in the train and the eval graph. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

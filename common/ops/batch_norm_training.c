@@ -3,7 +3,6 @@
    inv_std f32[c] = 1 / sqrt(batch_var + epsilon). (Ioffe and Szegedy, 2015.) */
 #include <math.h>
 
-#include "common/ops/backward.h"
 #include "common/ops/batch_norm.h"
 #include "common/ops/infer.h"
 

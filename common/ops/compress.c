@@ -2,7 +2,6 @@
    The condition must be known, for the result's shape depends on it. */
 #include "common/ops/compress.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/ops/backward.h"

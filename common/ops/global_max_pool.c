@@ -3,7 +3,6 @@
 
 #include "common/ops/backward.h"
 #include "common/ops/global_pool.h"
-#include "common/ops/infer.h"
 
 /* A MaxPool with one window; the first of equals has the gradient. */
 static int global_max_pool_backward(struct autodiff *ad, struct graph *graph, const struct node *node,

@@ -2,7 +2,6 @@
    step function: its gradient is zero. */
 #include <math.h>
 
-#include "common/ops/infer.h"
 #include "common/ops/softmax.h"
 
 static int hardmax_backward(struct autodiff *ad, struct graph *graph, const struct node *node,

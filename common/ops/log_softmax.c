@@ -1,7 +1,6 @@
 /* LogSoftmax (ONNX 1..13) and its gradient, which needs only the output. */
 #include <math.h>
 
-#include "common/ops/infer.h"
 #include "common/ops/softmax.h"
 
 static int log_softmax_backward(struct autodiff *ad, struct graph *graph, const struct node *node,

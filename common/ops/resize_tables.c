@@ -1,5 +1,4 @@
 /* Resize's weights: which input elements each coordinate of the result depends on, axis by axis. */
-#include "common/ops/infer.h"
 #include "common/ops/resize.h"
 
 /* The coordinate in the input that coordinate o of the result stands for. */

@@ -1,7 +1,6 @@
 /* SoftmaxCrossEntropyLoss (ONNX 12..13) and its gradient, from its second output, the logarithms of the
    probabilities. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "common/ops/backward.h"
 #include "common/ops/class_loss.h"

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "common/ops/infer.h"
-
 /* Sizes in attributes are bounded, so that their sums and products fit. */
 static const int64_t size_max = INT64_C(1) << 31;
 

@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/rpc/client_core.h"

@@ -1,7 +1,6 @@
 /* Links to members: the stream Join. A link is known to gRPC's thread and to the desk; the desk alone sends
    on it, finishes it and frees it, the latter when gRPC has said that it is closed. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/log.h"
 #include "common/message.h"

@@ -1,7 +1,6 @@
 /* Runs stopped and taken up again at people's wish. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/log.h"
 #include "server/coordinator/state.h"

@@ -1,7 +1,6 @@
 /* What the store is to know: manifests, runs, members. Messages live in the arena of the step's actions; what
    they point to holds until the next step. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "server/coordinator/state.h"
 

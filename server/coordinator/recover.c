@@ -2,7 +2,6 @@
    more it rolls back to its newest checkpoint, on the servers that are there. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/log.h"
 #include "common/text.h"

@@ -1,6 +1,5 @@
 /* The committed checkpoints of a run: their list, and which of them are kept. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/log.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
 #include "server/coordinator/saves.h"
 
 enum {

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
 #include "common/message.h"
 
 enum { RETRY_MS = 1000 };

@@ -1,5 +1,4 @@
 /* Which members serve which run: after every event the state is settled. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* Blocks that this server owns. */
 #include "server/parameters/block.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"

@@ -1,8 +1,6 @@
 /* Parts that were put together in buffers, on a device or in host memory, on their way through the reducer:
    all that have come together are asked for, added and copied together, so that a device is waited for once a
    round. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "worker/train/executor.h"
 #include "worker/train/sums.h"

@@ -2,9 +2,7 @@
 #include "worker/train/relay.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/clock.h"
 #include "common/log.h"
 #include "worker/train/relay_state.h"
 

@@ -2,7 +2,6 @@
    the other members. In a group on devices it goes from where it landed in the owner's host memory to every
    member's device, the owner's too: one broadcast for each range of blocks that adjoin. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "worker/trace.h"
 #include "worker/train/relay_state.h"

@@ -2,7 +2,6 @@
 #include "worker/train/run.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "common/clock.h"

@@ -1,10 +1,8 @@
 /* Gelu, as exporters write it before opset 20: x * 0.5 * (1 + erf(x / sqrt(2))), or with its approximation
    x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))). */
 #include <math.h>
-#include <string.h>
 
 #include "common/graph/fuse.h"
-#include "common/ops/backward.h"
 
 enum { FACTORS_MAX = 8, DEPTH_MAX = 8 };
 

@@ -1,7 +1,5 @@
 /* LayerNormalization over the last dimension, as exporters write it before opset 17:
    (x - mean) / sqrt(mean of (x - mean)^2 + epsilon) * scale + bias. */
-#include <math.h>
-#include <string.h>
 
 #include "common/graph/fuse.h"
 #include "common/ops/backward.h"

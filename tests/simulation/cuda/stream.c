@@ -1,9 +1,7 @@
 /* Streams, events, kernels and host functions in them. */
 #include "tests/simulation/cuda/simulation.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/memory.h"
 

@@ -1,5 +1,4 @@
 /* Arithmetic of two tensors, and sums of several. */
-#include <string.h>
 
 #include "worker/backend/cpu/channels.h"
 #include "worker/backend/cpu/cpu.h"

@@ -2,8 +2,6 @@
    factors are rounded anyway, or by tiles of our own, which take every shape. */
 #include "worker/backend/cuda/attention.h"
 
-#include <math.h>
-
 #include "common/ops/scaled_attention.h"
 #include "worker/backend/cuda/attention_plans.h"
 #include "worker/backend/cuda/attention_products.h"

@@ -1,8 +1,6 @@
 /* The fused attention of a program: when it is taken, and plans that nodes share. */
 #include "worker/backend/cuda/attention_plans.h"
 
-#include <stdlib.h>
-
 #include "common/log.h"
 #include "worker/backend/cuda/attention_probe.h"
 #include "worker/backend/cuda/product.h"

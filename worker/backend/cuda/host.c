@@ -1,6 +1,5 @@
 /* Nodes that no kernel takes run on the host, by their op's reference kernel: their inputs are copied from
    the device, weights too where they are there, and their outputs to it, and everything waits for that. */
-#include <string.h>
 
 #include "worker/backend/cuda/program.h"
 

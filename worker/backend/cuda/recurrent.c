@@ -3,7 +3,6 @@
  */
 #include "worker/backend/cuda/recurrent.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "common/ops/recurrent.h"

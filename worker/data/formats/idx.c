@@ -5,8 +5,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 

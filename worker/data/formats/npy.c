@@ -4,7 +4,6 @@
 #include "worker/data/formats/npy.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "worker/data/format.h"

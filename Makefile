@@ -188,7 +188,7 @@ $(B)/fuzz-%: $(B)/obj/tests/fuzz/%_fuzz.o $(B)/libfuzzed.a
 	$(Q)$(CC) $(SANFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
 help: ## this list
-	@cat $(MAKEFILE_LIST) | sed -n "s/^\\([a-z-]*\\):.*## \\(.*\\)/  make \\1\\t\\2/p" | expand -t 20
+	@cat $(MAKEFILE_LIST) | sed -n "s/^\\([a-z-]*\\):.*## \\(.*\\)/  make \\1\\t\\2/p" | expand -t 22
 	@echo "  V=1 shows the commands; SAN=address|undefined|thread builds (and checks) with that sanitizer"
 
 clean: ## remove build/

@@ -191,10 +191,14 @@ static inline const Weir__MemberMessage *coordinator_wait_message(struct fake_co
   return c->messages[body];
 }
 
-static inline void coordinator_order(struct fake_coordinator *c, const Weir__Order *order) {
-  pthread_mutex_lock(&c->lock);
+static inline void coordinator_order_locked(struct fake_coordinator *c, const Weir__Order *order) {
   assert_non_null(c->member);
   rpc_call_send(c->member, order, NULL);
+}
+
+static inline void coordinator_order(struct fake_coordinator *c, const Weir__Order *order) {
+  pthread_mutex_lock(&c->lock);
+  coordinator_order_locked(c, order);
   pthread_mutex_unlock(&c->lock);
 }
 

@@ -109,14 +109,14 @@ static void fixture_fini(struct fixture *f) {
   pthread_mutex_destroy(&f->lock);
 }
 
-static void send_unload(struct fixture *f, uint64_t epoch, const char *run) {
+static void send_unload_locked(struct fixture *f, uint64_t epoch, const char *run) {
   Weir__Order order = WEIR__ORDER__INIT;
   Weir__UnloadRun unload = WEIR__UNLOAD_RUN__INIT;
   unload.run = (char *)run;
   order.epoch = epoch;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
-  coordinator_order(&f->coordinator, &order);
+  coordinator_order_locked(&f->coordinator, &order);
 }
 
 static void a_member_says_hello_and_is_welcomed(void **state) {
@@ -150,7 +150,9 @@ static void orders_and_messages_travel(void **state) {
   fixture_init(&f);
   fixture_start(&f, f.coordinator.target);
   wait_for(&f, &f.n_connected, 1);
-  send_unload(&f, 1, "first");
+  pthread_mutex_lock(&f.coordinator.lock);
+  send_unload_locked(&f, 1, "first");
+  pthread_mutex_unlock(&f.coordinator.lock);
   wait_for(&f, &f.n_orders, 1);
   assert_string_equal(f.run, "first");
   complete.run = (char *)"first";
@@ -167,12 +169,12 @@ static void an_order_of_an_older_epoch_is_refused_and_ends_the_membership(void *
   fixture_init(&f);
   fixture_start(&f, f.coordinator.target);
   wait_for(&f, &f.n_connected, 1);
-  pthread_mutex_lock(&f.coordinator.lock);
+  pthread_mutex_lock(&f.coordinator.lock); /* the member may leave as soon as it has the old one */
   f.coordinator.epoch = 3;
+  send_unload_locked(&f, 3, "new");
+  send_unload_locked(&f, 2, "old");
+  send_unload_locked(&f, 3, "too late");
   pthread_mutex_unlock(&f.coordinator.lock);
-  send_unload(&f, 3, "new");
-  send_unload(&f, 2, "old");
-  send_unload(&f, 3, "too late");
   wait_for(&f, &f.n_lost, 1);
   assert_int_equal(f.lost.code, ERR_STALE);
   assert_string_equal(f.run, "new");

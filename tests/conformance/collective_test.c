@@ -608,6 +608,57 @@ static void opening_can_be_cancelled(void **state) {
   }
 }
 
+/* Member 0 has come to where the members meet, and is then long in starting NCCL. */
+struct slow_meeting {
+  char name[COLLECTIVE_NAME_MAX + 1];
+  bool is_formed, is_over; /* atomic */
+  bool was_left_in_time;
+};
+
+static void *be_slow(void *arg) {
+  struct slow_meeting *meeting = arg;
+  struct collective_options options = {.name = meeting->name, .size = 2, .timeout_ms = OPEN_MS};
+  struct err err = ERR_NONE;
+  const struct collective_def *shm = collective_find("shm", &err);
+  struct collective *group = NULL;
+  if (shm->open(&options, &group, &err))
+    return NULL;
+  __atomic_store_n(&meeting->is_formed, true, __ATOMIC_SEQ_CST);
+  for (int ms = 0; ms < OPEN_MS && !meeting->was_left_in_time; ms++) {
+    usleep(1000);
+    meeting->was_left_in_time = __atomic_load_n(&meeting->is_over, __ATOMIC_SEQ_CST);
+  }
+  shm->close(group);
+  return NULL;
+}
+
+static bool is_formed(void *user) {
+  return __atomic_load_n(&((struct slow_meeting *)user)->is_formed, __ATOMIC_SEQ_CST);
+}
+
+static void opening_can_be_cancelled_while_another_member_is_slow(void **state) {
+  const struct collective_def *def = *state;
+  struct slow_meeting meeting = {.is_over = false};
+  struct member m = {.rank = 1, .size = 2};
+  struct collective_options options = member_options(&m);
+  struct collective *group = NULL;
+  struct err err = ERR_NONE;
+  pthread_t thread;
+  if (strcmp(def->name, "nccl") != 0)
+    return; /* it has no more to start */
+  group_name(meeting.name);
+  options.name = meeting.name;
+  options.device = 0;
+  options.timeout_ms = 2 * OPEN_MS;
+  options.is_cancelled = is_formed;
+  options.user = &meeting;
+  assert_int_equal(pthread_create(&thread, NULL, be_slow, &meeting), 0);
+  assert_int_equal(def->open(&options, &group, &err), ERR_CANCELLED);
+  __atomic_store_n(&meeting.is_over, true, __ATOMIC_SEQ_CST);
+  pthread_join(thread, NULL);
+  assert_true(meeting.was_left_in_time);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       GROUP_TEST(every_operation_gives_what_the_reference_gives),
@@ -627,6 +678,7 @@ int main(int argc, char **argv) {
       GROUP_TEST(members_short_of_time_open_it_all_or_none),
       GROUP_TEST(a_group_that_one_has_opened_is_opened_by_all),
       GROUP_TEST(opening_can_be_cancelled),
+      GROUP_TEST(opening_can_be_cancelled_while_another_member_is_slow),
   };
   draw_values();
   return group_tests_run(argc > 1 ? argv[1] : NULL, tests, sizeof tests / sizeof *tests);

@@ -52,24 +52,31 @@ static void pause_a_little(void) {
   nanosleep(&pause, NULL);
 }
 
-/* The work of the meeting's, until the deadline. */
-static int finish_meeting(struct collective *c, struct collective_work *work, uint64_t deadline_ns,
-                          struct err *err) {
-  while (!collective_shm.is_done(work) && clock_now_ns() < deadline_ns)
+static bool is_cancelled(const struct collective_options *options) {
+  return options->is_cancelled && options->is_cancelled(options->user);
+}
+
+/* The work of the meeting's, until the deadline: another member may be long in starting NCCL, or die of it.
+ */
+static int finish_meeting(struct collective *c, const struct collective_options *options,
+                          struct collective_work *work, uint64_t deadline_ns, struct err *err) {
+  while (!collective_shm.is_done(work) && clock_now_ns() < deadline_ns && !is_cancelled(options))
     pause_a_little();
   if (!collective_shm.is_done(work))
     collective_shm.abort(c->meeting);
   return collective_shm.wait(work, err);
 }
 
-static int share_id(struct collective *c, ncclUniqueId *id, uint64_t deadline_ns, struct err *err) {
+static int share_id(struct collective *c, const struct collective_options *options, ncclUniqueId *id,
+                    uint64_t deadline_ns, struct err *err) {
   float bits[ID_ELEMS];
   struct collective_call call = {.kind = COLLECTIVE_BROADCAST, .in = bits, .out = bits, .elems = ID_ELEMS};
   struct collective_work *work;
   if (c->rank == 0 && !nccl_ok(c, ncclGetUniqueId(id), "make a group's id"))
     return c->fault.code;
   memcpy(bits, id, sizeof bits);
-  if (collective_shm.start(c->meeting, &call, &work, err) || finish_meeting(c, work, deadline_ns, err))
+  if (collective_shm.start(c->meeting, &call, &work, err) ||
+      finish_meeting(c, options, work, deadline_ns, err))
     return err->code;
   memcpy(id, bits, sizeof bits);
   return 0;
@@ -83,7 +90,7 @@ static int connect(struct collective *c, const struct collective_options *option
   if (!nccl_cuda_ok(c, cudaSetDevice(c->device), "choose the device") ||
       !nccl_cuda_ok(c, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "make a stream"))
     return c->fault.code;
-  if (share_id(c, &id, deadline_ns, err))
+  if (share_id(c, options, &id, deadline_ns, err))
     return err->code;
   if (!nccl_ok(c, ncclCommInitRankConfig(&c->comm, c->size, id, c->rank, &config), "make the group"))
     return c->fault.code;
@@ -91,7 +98,7 @@ static int connect(struct collective *c, const struct collective_options *option
   while (!nccl_is_ready(c)) {
     if (c->fault.code || nccl_is_aborted(c))
       return err_set(err, ERR_UNAVAILABLE, "another member has given up");
-    if (options->is_cancelled && options->is_cancelled(options->user))
+    if (is_cancelled(options))
       return err_set(err, ERR_CANCELLED, "opening it was cancelled");
     if (clock_now_ns() >= deadline_ns)
       return err_set(err, ERR_UNAVAILABLE, "NCCL has not connected all members after %d ms",
@@ -107,14 +114,14 @@ static int await_all(struct collective *c, const struct collective_options *opti
   enum shm_agreement agreement;
   shm_say_ready(c->meeting);
   for (;;) {
-    bool is_cancelled = options->is_cancelled && options->is_cancelled(options->user);
-    bool gives_up = is_cancelled || nccl_is_aborted(c) || clock_now_ns() >= deadline_ns;
+    bool is_called_off = is_cancelled(options);
+    bool gives_up = is_called_off || nccl_is_aborted(c) || clock_now_ns() >= deadline_ns;
     agreement = shm_agreement(c->meeting, gives_up);
     if (agreement == SHM_ALL_READY)
       return 0;
     if (agreement == SHM_NOT_ALL)
-      return is_cancelled ? err_set(err, ERR_CANCELLED, "opening it was cancelled")
-                          : err_set(err, ERR_UNAVAILABLE, "another member has given up, or is late");
+      return is_called_off ? err_set(err, ERR_CANCELLED, "opening it was cancelled")
+                           : err_set(err, ERR_UNAVAILABLE, "another member has given up, or is late");
     pause_a_little();
   }
 }
@@ -135,7 +142,7 @@ int nccl_open(const struct collective_options *options, struct collective **out,
     collective_shm.abort(c->meeting);
     if (c->fault.code)
       *err = c->fault;
-    else if (err->code == ERR_CANCELLED && !(options->is_cancelled && options->is_cancelled(options->user)))
+    else if (err->code == ERR_CANCELLED && !is_cancelled(options))
       err_set(err, ERR_UNAVAILABLE, "another member has given up");
     err_prefix(err, "collective group %s, member %d of %d", options->name, c->rank, c->size);
     nccl_close(c);

@@ -43,6 +43,7 @@ static void *writer_main(void *argument);
 static void ring_give_back(void *argument);
 static struct ring *ring_take(const char *name);
 static void ring_write_locked(struct ring *ring);
+static void write_all_locked(void);
 
 int trace_open(const char *path, struct err *err) {
   sigset_t all, before;
@@ -69,6 +70,7 @@ void trace_close(void) {
   pthread_mutex_unlock(&trace.lock);
   pthread_join(trace.writer, NULL);
   pthread_mutex_lock(&trace.lock);
+  write_all_locked(); /* the writer may not have begun before it was to end */
   trace_file_close(trace.file);
   trace.file = NULL; /* for threads that are still on their way into a span */
   pthread_mutex_unlock(&trace.lock);

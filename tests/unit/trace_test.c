@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -175,6 +176,26 @@ static void threads_that_are_faster_than_the_writer_lose_nothing(void **state) {
   assert_int_equal(lines_with("not begun") + lines_with("too late"), 0);
 }
 
+/* Each time in a process of its own, which opens one timeline. */
+static void a_timeline_that_is_closed_at_once_has_what_came_before(void **state) {
+  (void)state;
+  for (int time = 0; time < 50; time++) {
+    pid_t pid;
+    unlink(path);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+      struct err err = ERR_NONE;
+      int code = trace_open(path, &err);
+      trace_span(TRACE_THREAD, "test", "short", 1, 2, 0, -1);
+      trace_close();
+      _exit(code);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(lines_with("\"name\":\"short\""), 1);
+  }
+}
+
 static struct { int spans, threads; } told;
 
 static bool sink_is_on(void) {
@@ -222,6 +243,7 @@ int main(void) {
       cmocka_unit_test(spans_that_overlap_on_a_shared_row_get_lanes),
       cmocka_unit_test(files_of_before_are_kept),
       cmocka_unit_test(nothing_is_traced_before_it_is_asked_for),
+      cmocka_unit_test(a_timeline_that_is_closed_at_once_has_what_came_before),
       cmocka_unit_test(threads_that_are_faster_than_the_writer_lose_nothing),
       cmocka_unit_test(a_plugin_hands_on_what_it_is_told),
   };

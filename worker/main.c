@@ -1,6 +1,7 @@
 /* weir-worker: computes gradients for the cluster. */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "weir-worker: --coordinator: %s\n", err.text);
     return EXIT_USAGE;
   }
+  signal(SIGPIPE, SIG_IGN); /* who leaves off reading our log or timeline does not end the worker */
   if (worker.trace && trace_open(worker.trace, &err)) {
     fprintf(stderr, "weir-worker: --trace: %s\n", err.text);
     return EXIT_USAGE;

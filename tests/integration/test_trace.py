@@ -111,5 +111,20 @@ def test_a_timeline_that_cannot_be_written_is_refused():
         assert "cannot write the timeline" in done.stderr and "no/where.json" in done.stderr, done.stderr
 
 
+def test_a_reader_of_a_timeline_that_leaves_does_not_end_the_worker():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        os.mkfifo(folder.file("pipe"))
+        reader = os.open(folder.file("pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        worker = cluster.add_worker(options=("--trace", folder.file("pipe")))
+        wait_for(lambda: cluster.json("workers"), "the worker")
+        os.close(reader)
+        run = weir("submit", small_spec(folder), "--coordinator", cluster.address).stdout.strip()
+        wait_for(lambda: worker.child.poll() is not None or cluster.json("status", run)["state"] == "done", "the end")
+        assert worker.child.poll() is None, worker.child.returncode
+        assert worker.output().count("trace_failed") == 1 and "Broken pipe" in worker.output(), worker.output()
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0, worker.child.returncode
+
+
 if __name__ == "__main__":
     main(globals())

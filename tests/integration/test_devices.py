@@ -97,11 +97,18 @@ def test_a_plugin_that_is_no_library_is_refused():
     with Folder() as folder:
         with open(program("weir-worker"), "rb") as file:
             cut_off = file.read(5000)  # of a file of the same format
-        for name, content, told in (("cut", cut_off, "is cut off"), ("empty", b"", "cannot be loaded"),
-                                    ("text", b"a text\n" * 999, "cannot be loaded")):
-            done = subprocess.run([program("weir-worker"), "--device", "cuda"], capture_output=True, text=True,
-                                  check=False, env=dict(os.environ, WEIR_CUDA=folder.file(name, content)))
-            assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, (name, done)
+        folder.file("cut", cut_off)
+        folder.file("empty", b"")
+        folder.file("text", b"a text\n" * 999)
+        folder.file("narrow", cut_off[:4] + b"\x01" + cut_off[5:])  # as if of 32 bits
+        os.mkfifo(folder.file("pipe"))
+        for name, told in (("cut", "is cut off"), ("empty", "file too short"), ("text", "invalid ELF header"),
+                           ("narrow", "wrong ELF class"), ("pipe", "is not a file"), ("", "is not a file")):
+            for named in folder.file(name), name:  # also as seen from the folder that it is in
+                done = subprocess.run([program("weir-worker"), "--device", "cuda"], capture_output=True, text=True,
+                                      check=False, env=dict(os.environ, WEIR_CUDA=named or "."), cwd=folder.path,
+                                      timeout=60)
+                assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, (named, done)
 
 
 def test_a_device_that_is_none_is_refused():

@@ -78,8 +78,8 @@ static char *plugin_path(void) {
   char self[4096];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   char *slash;
-  if (named && *named)
-    return mem_strdup(named);
+  if (named && *named) /* dlopen looks for a bare name elsewhere than here */
+    return strchr(named, '/') ? mem_strdup(named) : mem_printf("./%s", named);
   self[length > 0 ? length : 0] = '\0';
   slash = strrchr(self, '/');
   if (!slash)
@@ -109,7 +109,7 @@ static bool is_cut_off(const char *path) {
   struct stat file;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   bool is_elf = fd >= 0 && read(fd, &head, sizeof head) == (ssize_t)sizeof head && fstat(fd, &file) == 0 &&
-                memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
+                memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 && head.e_ident[EI_CLASS] == ELFCLASS64;
   if (fd >= 0)
     close(fd);
   return is_elf && (head.e_shoff > (uint64_t)file.st_size ||
@@ -119,10 +119,15 @@ static bool is_cut_off(const char *path) {
 /* It stays loaded: what it registered with the libraries that it loads cannot be taken back. */
 static const struct plugin *plugin_open(const char *path, struct err *err) {
   const struct plugin *plugin;
+  struct stat file;
   void *library;
-  if (access(path, F_OK)) {
+  if (stat(path, &file)) {
     err_errno(err, errno, "WEIR_CUDA names '%s'", path);
     err->code = ERR_NOT_FOUND;
+    return NULL;
+  }
+  if (!S_ISREG(file.st_mode)) { /* a pipe would be waited for */
+    err_set(err, ERR_UNAVAILABLE, "'%s' is not a file", path);
     return NULL;
   }
   if (is_cut_off(path)) {

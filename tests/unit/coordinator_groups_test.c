@@ -158,6 +158,31 @@ static void news_of_a_group_of_another_epoch_or_incarnation_is_ignored(void **st
   assert_int_not_equal(f->told[W1].group, group);
 }
 
+/* Only a member of a group can say that it failed, and of its own run. */
+static void news_of_a_group_by_who_is_not_in_it_is_ignored(void **state) {
+  struct fixture *f = *state;
+  Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
+  uint32_t groups[W4 + 1];
+  start_run(f, "shm");
+  joins_on(f, W5, "", "cpu"); /* in none */
+  worker_loads(f, W5, RUN);
+  for (uint64_t key = W1; key <= W4; key++)
+    groups[key] = f->told[key].group;
+  says_group_failed(f, W5, groups[W1]);
+  says_group_failed(f, W5, 0);
+  says_group_failed(f, W1, groups[W2]);
+  says_group_failed(f, W1, 0);
+  says_group_failed(f, S1, groups[W1]);
+  failed.incarnation = f->incarnation;
+  failed.view = f->told[W1].view_number;
+  failed.group = groups[W1];
+  failed.run = "mlp-bbbbbb";
+  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
+  for (uint64_t key = W1; key <= W4; key++)
+    assert_int_equal(f->told[key].group, groups[key]);
+  assert_int_equal(f->told[W5].group, 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
@@ -169,6 +194,7 @@ int main(void) {
       TEST(groups_that_failed_are_tried_again_when_the_workers_change),
       TEST(groups_that_failed_are_tried_again_after_ever_longer_pauses),
       TEST(news_of_a_group_of_another_epoch_or_incarnation_is_ignored),
+      TEST(news_of_a_group_by_who_is_not_in_it_is_ignored),
   };
 #undef TEST
   log_set_level(LOG_ERROR);

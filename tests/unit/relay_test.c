@@ -268,6 +268,69 @@ static void a_run_is_stopped_while_it_waits_for_its_group(void **state) {
   }
 }
 
+/* Of one worker. */
+struct forged {
+  const char *worker;
+  uint32_t begin, end, group;
+};
+
+/* What no coordinator of ours would say. */
+static void show_forged(struct fixture *f, const struct forged *of, size_t n) {
+  Weir__View view = WEIR__VIEW__INIT;
+  Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *servers[] = {&endpoint};
+  Weir__Assignment workers[2], *list[] = {&workers[0], &workers[1]};
+  for (size_t i = 0; i < n; i++) {
+    weir__assignment__init(&workers[i]);
+    workers[i].worker = (char *)of[i].worker;
+    workers[i].microbatch_begin = of[i].begin;
+    workers[i].microbatch_end = of[i].end;
+    workers[i].group = of[i].group;
+  }
+  endpoint.id = "server-1";
+  endpoint.address = f->servers[0].target;
+  view.run = "t-1";
+  view.number = view.incarnation = 1;
+  view.servers = servers;
+  view.n_servers = 1;
+  view.workers = list;
+  view.n_workers = n;
+  run_view(f->run, &view, us);
+}
+
+/* A share of its own was computed, or a group was given up. */
+static bool has_gone_on(const struct fixture *f) {
+  return f->n_pushes > 0 || f->n_groups_failed > 0;
+}
+
+static void a_forged_view_ends_nothing(void **state) {
+  static const struct {
+    struct forged workers[2];
+    bool has_work;
+  } views[] = {{{{us, 0, 1, 5}, {us, 1, 2, 0}}, true}, /* twice */
+               {{{us, 0, 1, 5}, {us, 0, 1, 5}}, true},
+               {{{us, 0, 1, 5}, {them, 0, 1, 5}}, true},    /* the same */
+               {{{us, 0, 1, 5}, {them, 1, 4000, 5}}, true}, /* more than there are */
+               {{{us, 0, 1, 5}, {them, 1, UINT32_MAX, 5}}, true},
+               {{{them, 0, 1, 5}, {us, 1, 4000, 5}}, true},
+               {{{us, 0, UINT32_MAX, 5}, {"", 0, 0, 5}}, true},
+               {{{us, 0, 4000, 0}, {them, 0, 0, 0}}, true},
+               {{{us, 2, 1, 5}, {them, 1, 2, 5}}, false}, /* less than none */
+               {{{us, UINT32_MAX - 1, UINT32_MAX, UINT32_MAX}, {"", 0, 0, 0}}, false}};
+  for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+    struct fixture *f;
+    setup_group(state);
+    f = *state;
+    fixture_load(f, backend_find("ref"), 1);
+    show_forged(f, views[i].workers, 2);
+    if (views[i].has_work)
+      fixture_wait(f, has_gone_on);
+    show_number(f, 2, 0, 0, true);
+    fixture_wait(f, is_trained);
+    assert_false(f->is_refused);
+    fixture_free(f);
+  }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup_group, teardown)
   const struct CMUnitTest tests[] = {
@@ -277,6 +340,7 @@ int main(void) {
       TEST(without_news_a_worker_whose_group_is_no_more_goes_on_alone),
       cmocka_unit_test(whoever_is_left_goes_on_wherever_the_other_died),
       cmocka_unit_test(whoever_is_left_goes_on_wherever_the_other_froze),
+      cmocka_unit_test(a_forged_view_ends_nothing),
       cmocka_unit_test(a_run_is_stopped_while_it_waits_for_its_group),
   };
 #undef TEST

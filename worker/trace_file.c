@@ -113,8 +113,9 @@ void trace_file_close(struct trace_file *file) {
           "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":0}}\n]\n",
           (int)getpid());
   trace_file_flush(file);
-  log_event(LOG_INFO, "worker", "traced", "file=\"%s\" spans=%llu dropped=%llu", file->path,
-            (unsigned long long)file->spans, (unsigned long long)file->dropped);
+  if (!file->is_broken)
+    log_event(LOG_INFO, "worker", "traced", "file=\"%s\" spans=%llu dropped=%llu", file->path,
+              (unsigned long long)file->spans, (unsigned long long)file->dropped);
   fclose(file->stream);
   for (size_t i = 0; i < sizeof file->lanes / sizeof *file->lanes; i++)
     free(file->lanes[i].busy_until_ns);

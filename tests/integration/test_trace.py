@@ -2,6 +2,7 @@
 """The timeline of a worker: what Chrome's trace format wants, and that it tells what happened."""
 import json
 import os
+import re
 import signal
 
 from harness import Cluster, Folder, main, wait_for, weir
@@ -109,6 +110,14 @@ def test_a_timeline_that_cannot_be_written_is_refused():
         done = weir("train", small_spec(folder), "--out", folder.file("out"), "--trace", folder.file("no/where.json"),
                     status=2)
         assert "cannot write the timeline" in done.stderr and "no/where.json" in done.stderr, done.stderr
+
+
+def test_a_timeline_that_finds_no_room_is_given_up_and_not_said_to_be_there():
+    with Folder() as folder:
+        weir("train", small_spec(folder), "--threads", 1, "--out", folder.file("out"), "--trace", "/dev/full")
+        with open(folder.file("out/logs/worker-1.log")) as log:
+            told = re.findall(r" (trace\w*) file=.*", log.read())
+        assert told == ["trace_failed"], told
 
 
 def test_a_reader_of_a_timeline_that_leaves_does_not_end_the_worker():

@@ -56,8 +56,7 @@ static bool is_cancelled(const struct collective_options *options) {
   return options->is_cancelled && options->is_cancelled(options->user);
 }
 
-/* The work of the meeting's, until the deadline: another member may be long in starting NCCL, or die of it.
- */
+/* The work of the meeting's, until the deadline: another member may be slow to start NCCL, or die of it. */
 static int finish_meeting(struct collective *c, const struct collective_options *options,
                           struct collective_work *work, uint64_t deadline_ns, struct err *err) {
   while (!collective_shm.is_done(work) && clock_now_ns() < deadline_ns && !is_cancelled(options))

@@ -64,7 +64,7 @@ static int output_at(const struct node *node, int i) {
   return i < node->n_outputs ? node->outputs[i] : -1;
 }
 
-/* BatchNormTraining: X, scale, B -> Y, mean, var, inv_std. The gradient's primitive wants var again. */
+/* BatchNormTraining: X, scale, B -> Y, mean, var, inv_std */
 static bool prepare_training(struct backend_program *program, const struct node *node) {
   dnnl_memory_desc_t layout;
   struct moments moments;
@@ -76,49 +76,55 @@ static bool prepare_training(struct backend_program *program, const struct node 
     return false;
   dnnl_memory_desc_t vector = layout_dense(1, &layout.dims[1]);
   struct cpu_step *step = cpu_step_new(program, node);
-  struct cpu_node *known = &program->nodes[node->index];
   step->run = run_training;
   step->details = arena_copy(&program->memory, &moments, sizeof moments);
   cpu_read(program, step, DNNL_ARG_SRC, node->inputs[0], &layout);
   cpu_read(program, step, DNNL_ARG_SCALE, node->inputs[1], NULL);
   cpu_read(program, step, DNNL_ARG_SHIFT, node->inputs[2], NULL);
   cpu_write(program, step, DNNL_ARG_MEAN, output_at(node, 1), &vector);
-  known->workspace = cpu_write(program, step, DNNL_ARG_VARIANCE, output_at(node, 2), &vector);
+  cpu_write(program, step, DNNL_ARG_VARIANCE, output_at(node, 2), &vector);
   cpu_write(program, step, 0, output_at(node, 3), &vector);
   cpu_write(program, step, DNNL_ARG_DST, node->outputs[0], &layout);
-  cpu_hold(program, known->workspace);
   cpu_step_end(program, step, desc);
   return true;
+}
+
+enum { GRAD_DY, GRAD_X, GRAD_SCALE, GRAD_MEAN, GRAD_INV_STD, GRAD_DX, GRAD_DSCALE, GRAD_DBIAS };
+
+static int run_gradient(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                        struct err *err) {
+  (void)program, (void)run, (void)err;
+  const struct cpu_arg *args = step->args;
+  const struct moments_gradient gradient = {.dy = args[GRAD_DY].data,
+                                            .x = args[GRAD_X].data,
+                                            .scale = args[GRAD_SCALE].data,
+                                            .mean = args[GRAD_MEAN].data,
+                                            .inv_std = args[GRAD_INV_STD].data,
+                                            .dx = args[GRAD_DX].data,
+                                            .dscale = args[GRAD_DSCALE].data,
+                                            .dbias = args[GRAD_DBIAS].data};
+  moments_differentiate(step->details, &gradient);
+  return ERR_OK;
 }
 
 /* BatchNormGrad: dY, X, scale, mean, inv_std -> dX, dscale, dB */
 static bool prepare_gradient(struct backend_program *program, const struct node *node) {
   dnnl_memory_desc_t layout;
-  dnnl_batch_normalization_desc_t norm;
-  const struct node *forward = node->forward >= 0 ? program->graph->nodes[node->forward] : NULL;
-  int variance = forward ? program->nodes[forward->index].workspace : -1;
-  float epsilon = forward ? node_attr_float(forward, "epsilon", 1e-5f) : 0;
-  if (variance < 0 || !normalization_layout(program, node->inputs[1], &layout) ||
-      dnnl_batch_normalization_backward_desc_init(&norm, dnnl_backward, &layout, &layout, epsilon,
-                                                  SCALE_AND_SHIFT))
-    return false;
-  dnnl_primitive_desc_t hint =
-      forward_describe(program, forward, dnnl_forward_training, &layout, SCALE_AND_SHIFT);
-  dnnl_primitive_desc_t desc = hint ? cpu_describe(program, &norm, NULL, hint) : NULL;
-  if (!desc)
+  struct moments moments;
+  if (!normalization_layout(program, node->inputs[1], &layout) || !moments_init(&moments, &layout))
     return false;
   dnnl_memory_desc_t vector = layout_dense(1, &layout.dims[1]);
   struct cpu_step *step = cpu_step_new(program, node);
-  int dy = cpu_read(program, step, DNNL_ARG_DIFF_DST, node->inputs[0], &layout);
-  cpu_read(program, step, DNNL_ARG_SRC, node->inputs[1], &layout);
-  cpu_read(program, step, DNNL_ARG_SCALE, node->inputs[2], NULL);
-  cpu_read(program, step, DNNL_ARG_SHIFT, node->inputs[2], NULL); /* asked for, though no gradient needs it */
-  cpu_read(program, step, DNNL_ARG_MEAN, node->inputs[3], NULL);
-  cpu_use(program, step, DNNL_ARG_VARIANCE, variance, &vector);
-  cpu_write_over(program, step, DNNL_ARG_DIFF_SRC, output_at(node, 0), &layout, dy);
-  cpu_write(program, step, DNNL_ARG_DIFF_SCALE, output_at(node, 1), &vector);
-  cpu_write(program, step, DNNL_ARG_DIFF_SHIFT, output_at(node, 2), &vector);
-  cpu_step_end(program, step, desc);
+  step->run = run_gradient;
+  step->details = arena_copy(&program->memory, &moments, sizeof moments);
+  int dy = cpu_read(program, step, 0, node->inputs[0], &layout);
+  cpu_read(program, step, 0, node->inputs[1], &layout);
+  for (int i = GRAD_SCALE; i <= GRAD_INV_STD; i++)
+    cpu_read(program, step, 0, node->inputs[i], NULL);
+  cpu_write_over(program, step, 0, output_at(node, 0), &layout, dy);
+  cpu_write(program, step, 0, output_at(node, 1), &vector);
+  cpu_write(program, step, 0, output_at(node, 2), &vector);
+  cpu_step_end(program, step, NULL);
   return true;
 }
 

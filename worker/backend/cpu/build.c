@@ -15,6 +15,8 @@ void cpu_fail(struct backend_program *program, const struct node *node, dnnl_sta
     err_set(&program->err, code, "oneDNN cannot %s (status %d)", what, (int)status);
 }
 
+/* Buffers. */
+
 static int buffer_add(struct backend_program *program, struct cpu_buffer buffer) {
   int index = program->n_buffers;
   array_reserve((void **)&program->buffers, &program->buffers_capacity, index, sizeof buffer);
@@ -107,10 +109,6 @@ dnnl_memory_desc_t cpu_layout_as(struct backend_program *program, int value, int
   return has_same_dims(produced, &dense) ? *produced : dense;
 }
 
-void cpu_hold(struct backend_program *program, int buffer) {
-  program->buffers[program->buffers[buffer].root].last_node = INT_MAX;
-}
-
 dnnl_primitive_desc_t cpu_describe(struct backend_program *program, const void *op_desc,
                                    const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint) {
   dnnl_primitive_desc_t desc = NULL;
@@ -140,6 +138,8 @@ const dnnl_memory_desc_t *cpu_query(dnnl_primitive_desc_t desc, dnnl_query_t wha
   CHECK(layout != NULL);
   return layout;
 }
+
+/* Reorders. */
 
 static bool is_fresh(const struct backend_program *program, const struct cpu_buffer *buffer,
                      const struct cpu_buffer *source, const struct backend_run *run) {
@@ -207,6 +207,8 @@ int cpu_buffer_in(struct backend_program *program, const struct node *node, int 
   }
   return reorder_add(program, node, value, source, &from, &to);
 }
+
+/* Steps. */
 
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node) {
   struct cpu_step *step = arena_new(&program->memory, sizeof *step);

@@ -148,8 +148,6 @@ int cpu_write(struct backend_program *program, struct cpu_step *step, int id, in
    them after this node; else into bytes of its own. */
 int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id, int value,
                    const dnnl_memory_desc_t *layout, int buffer);
-/* Nothing may be written over this buffer: a later node will read it behind the graph's back. */
-void cpu_hold(struct backend_program *program, int buffer);
 /* Appends the step. desc NULL: it has no primitive, and the caller has set step->run. */
 void cpu_step_end(struct backend_program *program, struct cpu_step *step, dnnl_primitive_desc_t desc);
 /* Makes `value` another name of the bytes of `source` (its produced layout, or dense when shapes differ). */

@@ -1,23 +1,38 @@
-/* Means and variances of channels. oneDNN adds the elements of a channel one by one in f32, of which there
-   are too many for that: training then parts from what exact sums give within a few steps. */
+/* Means and variances of channels, and the gradient of a norm by them. oneDNN adds the elements of a channel
+   one by one in f32, of which there are too many for that: training then parts from what exact sums give
+   within a few steps. Sums here are f32 over a few elements, in an order that follows from the layout, and
+   f64 over those. */
 #ifndef WEIR_WORKER_BACKEND_CPU_MOMENTS_H
 #define WEIR_WORKER_BACKEND_CPU_MOMENTS_H
 
 #include "worker/backend/cpu/cpu.h"
 
 /* Where the elements of a channel lie: f32[n, c, positions...] dense, with channels last, or in blocks of
-   channels. */
+   channels. Those of a block of channels are rows in each sample, in which those of its channel k are the
+   elements k, k + block, ... Strides are in elements. */
 struct moments {
-  int64_t n, c, positions;
-  int64_t sample_step, position_step, block_step; /* elements from one to the next */
-  int64_t block;                                  /* channels that lie side by side; 1: positions do */
+  int64_t channels, padded; /* without and with those that only fill the last block: 0 in every tensor */
+  int64_t block, block_step;
+  int64_t samples, sample_step;
+  int64_t rows, row_step; /* of a sample */
+  int64_t repeats;        /* elements of one channel in a row */
+  int64_t rest;           /* elements of a shorter row behind the others; 0: there is none */
+  double elems;           /* of a channel */
 };
 
 /* False for another layout. */
 bool moments_init(struct moments *moments, const dnnl_memory_desc_t *layout);
 
-/* x as described -> mean f32[c], variance f32[c] (of the population). Sums are f32 over a few elements, in
-   an order that follows from the layout, and f64 over those. */
+/* x as described -> mean f32[c], variance f32[c] (of the population). */
 void moments_compute(const struct moments *moments, const float *x, float *mean, float *variance);
+
+/* y = (x - mean) inv_std scale + bias: dy, x as described, scale, mean, inv_std f32[c] -> dx as described, at
+   dy's place or apart, dscale, dbias f32[c]. Padding of dx is 0. */
+struct moments_gradient {
+  const float *dy, *x, *scale, *mean, *inv_std;
+  float *dx, *dscale, *dbias;
+};
+
+void moments_differentiate(const struct moments *moments, const struct moments_gradient *gradient);
 
 #endif

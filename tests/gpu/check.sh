@@ -27,6 +27,7 @@ $WEIR_BUILD_DIR/tests/conformance/norm_test cuda
 $WEIR_BUILD_DIR/tests/conformance/refusal_test cuda
 $WEIR_BUILD_DIR/tests/conformance/device_memory_test
 $WEIR_BUILD_DIR/tests/conformance/collective_test nccl
+$WEIR_BUILD_DIR/tests/conformance/collective_life_test nccl
 tests/integration/test_parity.py
 tests/gpu/test_cluster.py
 tests/gpu/test_sanitizer.py

@@ -15,8 +15,6 @@ void cpu_fail(struct backend_program *program, const struct node *node, dnnl_sta
     err_set(&program->err, code, "oneDNN cannot %s (status %d)", what, (int)status);
 }
 
-/* Buffers. */
-
 static int buffer_add(struct backend_program *program, struct cpu_buffer buffer) {
   int index = program->n_buffers;
   array_reserve((void **)&program->buffers, &program->buffers_capacity, index, sizeof buffer);
@@ -139,8 +137,6 @@ const dnnl_memory_desc_t *cpu_query(dnnl_primitive_desc_t desc, dnnl_query_t wha
   return layout;
 }
 
-/* Reorders. */
-
 static bool is_fresh(const struct backend_program *program, const struct cpu_buffer *buffer,
                      const struct cpu_buffer *source, const struct backend_run *run) {
   if (buffer->filled_from == NULL)
@@ -207,8 +203,6 @@ int cpu_buffer_in(struct backend_program *program, const struct node *node, int 
   }
   return reorder_add(program, node, value, source, &from, &to);
 }
-
-/* Steps. */
 
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node) {
   struct cpu_step *step = arena_new(&program->memory, sizeof *step);

@@ -57,7 +57,8 @@ const struct command_def command_workers = {
     .takes_coordinator = true,
     .description =
         "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
-        "that they work for and how many of each step's microbatches they have, and why one was refused.",
+        "that they work for and how many of each step's microbatches they have, and why one was refused or "
+        "which servers one cannot reach.",
     .options = workers_options,
     .examples = "weir workers\nweir workers --json | jq 'map(.executors) | add'\n",
     .run = workers_run,

@@ -47,6 +47,7 @@ struct rpc_request {
      and bytes are NULL. After it the struct may be reused or freed. */
   void (*on_done)(struct rpc_request *request, const struct err *err, const void *reply,
                   struct rpc_bytes *bytes);
+  bool is_written;                 /* from on_sent on: a connection took the bytes */
   struct rpc_request_state *state; /* rpc's own */
 };
 

@@ -83,8 +83,8 @@ static void finish(struct rpc_request_state *state) {
 static void on_sent(struct rpc_event *event, bool ok) {
   struct rpc_request_state *state = RPC_EVENT_OWNER(event, struct rpc_request_state, sent);
   bool is_over;
-  (void)ok; /* the status tells */
   pthread_mutex_lock(&state->lock);
+  state->request->is_written = ok;
   state->is_sent = true;
   is_over = state->is_received;
   pthread_mutex_unlock(&state->lock);

@@ -156,6 +156,9 @@ static void member_message(struct coordinator *coordinator, struct member *membe
   case WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED:
     coordinator_group_failed(coordinator, member, message->group_failed);
     break;
+  case WEIR__MEMBER_MESSAGE__BODY_UNREACHED:
+    coordinator_unreached(coordinator, member, message->unreached);
+    break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
     coordinator_order_beat(coordinator, member);
     break;
@@ -186,7 +189,9 @@ static void excuse_members(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members && away_ms > AWAY_MS; i++) {
     struct member *member = coordinator->members[i];
     uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
+    uint64_t unreached_ms = coordinator->now_ms - member->unreached_ms;
     member->heard_ms += silent_ms < away_ms ? silent_ms : away_ms;
+    member->unreached_ms += unreached_ms < away_ms ? unreached_ms : away_ms;
   }
   for (int i = 0; i < coordinator->n_runs && away_ms > AWAY_MS; i++) {
     struct run *run = coordinator->runs[i];

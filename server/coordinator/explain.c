@@ -18,6 +18,8 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
                         struct clauses *clauses);
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
+static void say_unreached(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses);
 
 void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   const struct checkpointing *making = &run->checkpointing;
@@ -39,6 +41,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
       say(&clauses, "pausing");
     if (coordinator_lost_servers(run))
       say(&clauses, "%s", run->loss_cause);
+    say_unreached(coordinator, run, &clauses);
     say_workers(coordinator, run, &clauses);
     break;
   case WEIR__RUN_STATE__FINISHING:
@@ -87,6 +90,15 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   if (have < min || run->state == WEIR__RUN_STATE__QUEUED)
     say(clauses, "waiting for workers: %u of %u%s%s", have, min, run->refusal ? "; " : "",
         run->refusal ? run->refusal : "");
+}
+
+static void say_unreached(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run == run && member->unreached_text)
+      say(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
+  }
 }
 
 static void say(struct clauses *clauses, const char *format, ...) {

@@ -191,7 +191,7 @@ static void worker_info(const struct member *worker, uint64_t now_ms, Weir__Work
   info->state = (char *)coordinator_worker_state_name(worker->state);
   info->microbatches = worker->microbatches.end - worker->microbatches.begin;
   info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
-  info->message = worker->message;
+  info->message = worker->unreached_text ? worker->unreached_text : worker->message;
 }
 
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,

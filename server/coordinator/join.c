@@ -218,5 +218,7 @@ void coordinator_member_free(struct member *member) {
   free(member->node);
   free(member->fingerprint);
   free(member->message);
+  free(member->unreached);
+  free(member->unreached_text);
   free(member);
 }

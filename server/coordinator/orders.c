@@ -57,6 +57,9 @@ void coordinator_order_views(struct coordinator *coordinator, const struct run *
   view->n_workers = (size_t)n_workers;
   for (int i = 0; i < n_workers; i++)
     order_new(coordinator, workers[i], WEIR__ORDER__BODY_VIEW)->view = view;
+  for (int i = 0; i < coordinator->n_members; i++) /* from it they learn that they have nothing to compute */
+    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_CUT_OFF)
+      order_new(coordinator, coordinator->members[i], WEIR__ORDER__BODY_VIEW)->view = view;
 }
 
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,

@@ -134,8 +134,8 @@ Weir__Endpoint **coordinator_endpoints(struct arena *arena, const struct run *ru
   for (int i = 0; i < run->n_servers; i++) {
     list[i] = arena_new(arena, sizeof **list);
     weir__endpoint__init(list[i]);
-    list[i]->id = run->servers[i].id;
-    list[i]->address = run->servers[i].address;
+    list[i]->id = arena_strdup(arena, run->servers[i].id);
+    list[i]->address = arena_strdup(arena, run->servers[i].address);
   }
   return list;
 }

@@ -10,8 +10,6 @@
 enum { CAUSE_MAX = 1000, RELOADS_MAX = 6, RELOAD_PAUSE_MS = 500 };
 
 static bool is_replaced(const struct coordinator *coordinator, const struct run *run, int lost);
-static void leave_out(const struct coordinator *coordinator, const struct run *run, struct member *server,
-                      const char *message);
 static void set_cause(char **cause, const char *text);
 
 void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,
@@ -94,6 +92,7 @@ void coordinator_new_incarnation(struct coordinator *coordinator, struct run *ru
   run->awaited_ms = coordinator->now_ms;
   coordinator_checkpoint_abandon(run);
   coordinator_progress_reset(run, step);
+  coordinator_reach_anew(coordinator, run);
 }
 
 void coordinator_server_refused(struct coordinator *coordinator, struct run *run, struct run_server *server,
@@ -110,7 +109,7 @@ void coordinator_server_refused(struct coordinator *coordinator, struct run *run
     coordinator_checkpoint_pass_over(run, run->base_step, true);
     coordinator_roll_back(coordinator, run, cause);
   } else if (is_loading && refused->wrong_store) {
-    leave_out(coordinator, run, server->member, text);
+    coordinator_leave_out(coordinator, run, server->member, text);
     snprintf(cause, sizeof cause, "%s (%s) was left out", server->id, server->address);
     coordinator_roll_back(coordinator, run, cause);
   } else if (is_loading && !refused->bad_input && run->is_begun && run->reloads < RELOADS_MAX) {
@@ -121,14 +120,14 @@ void coordinator_server_refused(struct coordinator *coordinator, struct run *run
     coordinator_run_fail(coordinator, run, refused->bad_input, "%s", cause);
 }
 
-/* Runs go on without the server; one that has no other asks it again after a while. */
-static void leave_out(const struct coordinator *coordinator, const struct run *run, struct member *server,
-                      const char *message) {
+void coordinator_leave_out(const struct coordinator *coordinator, const struct run *run,
+                           struct member *server, const char *message) {
   log_event(LOG_WARN, "coordinator", "server_left_out", "run=%s id=%s message=\"%.1000s\"", run->id,
             server->id, message);
   free(server->message);
   server->message = text_copy_clean(message, CAUSE_MAX);
   server->left_out_ms = coordinator->now_ms;
+  server->is_cut_off = false;
 }
 
 /* Cleaned when it becomes the run's message. */

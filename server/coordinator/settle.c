@@ -12,26 +12,25 @@
 static const unsigned worker_moves[] = {
     [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING),
     [WORKER_LOADING] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING),
-    [WORKER_READY] = TO(IDLE) | TO(REFUSED) | TO(DRAINING),
+    [WORKER_READY] = TO(IDLE) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING),
+    [WORKER_CUT_OFF] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING),
     [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING),
     [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
 };
 #undef TO
-enum { LEFT_OUT_MS = 10000 };
+enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
 
-static const char *const worker_state_names[] = {"idle", "loading", "ready", "refused", "draining"};
+static const char *const worker_state_names[] = {"idle",    "loading", "ready",
+                                                 "cut-off", "refused", "draining"};
 
 static void keep_going(struct coordinator *coordinator, struct run *run);
 static void yield_workers(struct coordinator *coordinator, struct run *run);
 static bool is_short(const struct coordinator *coordinator, const struct run *run);
-static uint32_t count_free(const struct coordinator *coordinator, const struct run *run);
 static void borrow_worker(struct coordinator *coordinator, const struct run *run);
 static bool is_lender(const struct coordinator *coordinator, const struct run *run);
 static void take_workers(struct coordinator *coordinator, struct run *run);
 static bool may_serve(const struct run *run, const struct member *member);
 static bool has_refused(const struct run *run, const struct member *member);
-static bool may_own_blocks(const struct coordinator *coordinator, const struct member *member,
-                           bool has_others);
 static void load_servers(struct coordinator *coordinator, struct run *run);
 static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n);
 static bool is_among(struct member *const *members, int n, const struct member *member);
@@ -70,6 +69,7 @@ void coordinator_worker_leave_run(struct member *worker, enum worker_state state
   worker->run = NULL;
   worker->microbatches = worker->eval_chunks = (struct range){0, 0};
   worker->group = (struct grouping){0};
+  coordinator_reach_forget(worker);
 }
 
 void coordinator_settle(struct coordinator *coordinator) {
@@ -81,6 +81,7 @@ void coordinator_settle(struct coordinator *coordinator) {
     struct run *run = coordinator->runs[i];
     if (!coordinator_is_over(run)) {
       coordinator_recover(coordinator, run);
+      coordinator_weigh_reach(coordinator, run);
       yield_workers(coordinator, run);
       borrow_worker(coordinator, run);
       take_workers(coordinator, run);
@@ -111,7 +112,7 @@ static void save(struct coordinator *coordinator) {
   coordinator->is_members_due = false;
 }
 
-static uint32_t count_held(const struct coordinator *coordinator, const struct run *run) {
+uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run) {
   return (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
                     coordinator_count_workers(coordinator, run, WORKER_READY));
 }
@@ -121,7 +122,7 @@ static void keep_going(struct coordinator *coordinator, struct run *run) {
   bool is_active = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
   for (int i = 0; i < coordinator->n_members; i++)
     if (is_active && run->is_begun && may_serve(run, coordinator->members[i]) &&
-        count_held(coordinator, run) == 0)
+        coordinator_count_held(coordinator, run) == 0)
       coordinator_worker_join_run(coordinator, coordinator->members[i], run);
 }
 
@@ -143,7 +144,7 @@ static void yield_workers(struct coordinator *coordinator, struct run *run) {
 
 static bool is_short(const struct coordinator *coordinator, const struct run *run) {
   bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED || run->state == WEIR__RUN_STATE__LOADING;
-  return is_waiting && !run->is_begun && count_held(coordinator, run) < run->spec->workers->min;
+  return is_waiting && !run->is_begun && coordinator_count_held(coordinator, run) < run->spec->workers->min;
 }
 
 static bool only_evaluates(const struct run *run) {
@@ -154,7 +155,7 @@ static bool only_evaluates(const struct run *run) {
    goes on with one less, which it gets back. */
 static void borrow_worker(struct coordinator *coordinator, const struct run *run) {
   if (run->state != WEIR__RUN_STATE__QUEUED || !only_evaluates(run) || run->spec->workers->min > 1 ||
-      !coordinator_has_server(coordinator) || count_free(coordinator, run) > 0)
+      !coordinator_has_server(coordinator) || coordinator_count_free(coordinator, run) > 0)
     return;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
@@ -173,7 +174,7 @@ static bool is_lender(const struct coordinator *coordinator, const struct run *r
          coordinator_count_workers(coordinator, run, WORKER_READY) > 1;
 }
 
-static uint32_t count_free(const struct coordinator *coordinator, const struct run *run) {
+uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run) {
   uint32_t count = 0;
   for (int i = 0; i < coordinator->n_members; i++)
     count += may_serve(run, coordinator->members[i]);
@@ -182,26 +183,30 @@ static uint32_t count_free(const struct coordinator *coordinator, const struct r
 
 bool coordinator_has_server(const struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members; i++)
-    if (may_own_blocks(coordinator, coordinator->members[i], false))
+    if (coordinator_may_own_blocks(coordinator, coordinator->members[i], false))
       return true;
   return false;
 }
 
-/* A server that was left out is asked again after a while, where a run has no other. */
-static bool may_own_blocks(const struct coordinator *coordinator, const struct member *member,
-                           bool has_others) {
+/* A server that was left out is asked again after a while, where a run has no other; one that was cut off in
+   any case. */
+bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
+                                bool has_others) {
+  uint64_t left_out_ms = coordinator->now_ms - member->left_out_ms;
   if (member->role != WEIR__ROLE__SERVER)
     return false;
-  return !*member->message || (!has_others && coordinator->now_ms - member->left_out_ms >= LEFT_OUT_MS);
+  return !*member->message || (!has_others && left_out_ms >= LEFT_OUT_MS) ||
+         (member->is_cut_off && left_out_ms >= CUT_OFF_MS);
 }
 
 /* Runs take workers in the order of submission. One that still waits for enough of them keeps what it could
    use from those behind it, or a run that needs many would never begin. */
 static void take_workers(struct coordinator *coordinator, struct run *run) {
   const Weir__WorkersSpec *spec = run->spec->workers;
-  uint32_t held = count_held(coordinator, run);
-  bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED &&
-                    (!coordinator_has_server(coordinator) || count_free(coordinator, run) < spec->min);
+  uint32_t held = coordinator_count_held(coordinator, run);
+  bool is_waiting =
+      run->state == WEIR__RUN_STATE__QUEUED &&
+      (!coordinator_has_server(coordinator) || coordinator_count_free(coordinator, run) < spec->min);
   if (run->state == WEIR__RUN_STATE__FINISHING || run->state == WEIR__RUN_STATE__PAUSED)
     return;
   if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting) {
@@ -282,10 +287,10 @@ static struct member **choose_servers(const struct coordinator *coordinator, con
   struct member **chosen = mem_new((size_t)coordinator->n_members * sizeof(struct member *));
   bool has_others = false;
   for (int i = 0; i < coordinator->n_members; i++)
-    has_others |= may_own_blocks(coordinator, coordinator->members[i], true);
+    has_others |= coordinator_may_own_blocks(coordinator, coordinator->members[i], true);
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (!may_own_blocks(coordinator, member, has_others))
+    if (!coordinator_may_own_blocks(coordinator, member, has_others))
       continue;
     if (*n == 0 || !run->spec->train->deterministic ||
         strcmp(member->fingerprint, chosen[0]->fingerprint) == 0)

@@ -1,9 +1,9 @@
 /* The coordinator's state, for the files of its core alone: core.c takes events, join.c members, runs.c moves
    runs from state to state, pause.c stops and resumes them, restore.c takes up those of a former coordinator,
    settle.c gives them members, views.c shares the work among workers, recover.c rolls them back when servers
-   are lost, progress.c follows them to the end, checkpoints.c and retention.c see to their checkpoints,
-   orders.c writes what members are told and record.c what the store is to know, explain.c says what a run
-   waits for, info.c answers questions.
+   are lost, reach.c weighs which workers reach which servers, progress.c follows them to the end,
+   checkpoints.c and retention.c see to their checkpoints, orders.c writes what members are told and record.c
+   what the store is to know, explain.c says what a run waits for, info.c answers questions.
    */
 #ifndef WEIR_SERVER_COORDINATOR_STATE_H
 #define WEIR_SERVER_COORDINATOR_STATE_H
@@ -15,7 +15,15 @@
 #include "server/coordinator/groups.h"
 #include "server/coordinator/rate.h"
 
-enum worker_state { WORKER_IDLE, WORKER_LOADING, WORKER_READY, WORKER_REFUSED, WORKER_DRAINING };
+/* CUT_OFF: it has loaded the run, but does not reach servers that others reach: it computes nothing. */
+enum worker_state {
+  WORKER_IDLE,
+  WORKER_LOADING,
+  WORKER_READY,
+  WORKER_CUT_OFF,
+  WORKER_REFUSED,
+  WORKER_DRAINING
+};
 
 struct run;
 
@@ -31,12 +39,17 @@ struct member {
   bool is_fresh;        /* its process was no member before */
   char *message;        /* why it was refused; servers: why runs go on without it; else empty */
   uint64_t left_out_ms; /* servers: since when, if there is a message */
+  bool is_cut_off;      /* servers: for that; runs that load may have it again after a while */
 
   enum worker_state state;   /* workers: what follows */
-  struct run *run;           /* loading, ready or draining; else NULL */
+  struct run *run;           /* loading, ready, cut off or draining; else NULL */
   uint64_t load_incarnation; /* of the order to load it */
   struct range microbatches, eval_chunks;
   struct grouping group;
+  uint64_t *unreached; /* keys of the run's servers that it says it does not reach; NULL: none */
+  int n_unreached;
+  char *unreached_text;           /* for people; NULL: none */
+  uint64_t unreached_ms;          /* since when it says so */
   int group_failures;             /* of its groups, since the run's workers changed */
   const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
 };
@@ -217,7 +230,14 @@ void coordinator_worker_set_state(struct member *worker, enum worker_state state
 const char *coordinator_worker_state_name(enum worker_state state);
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
                               enum worker_state state);
-/* There is one that a run may be given. */
+/* Those that compute for the run, or load it to do so. */
+uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run);
+/* Those that it might be given. */
+uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run);
+/* The member is a server that a run may be given. has_others: it need not be this one. */
+bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
+                                bool has_others);
+/* There is one. */
 bool coordinator_has_server(const struct coordinator *coordinator);
 /* The free worker is told to load the run. */
 void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
@@ -252,9 +272,22 @@ void coordinator_roll_back(struct coordinator *coordinator, struct run *run, con
 /* A new incarnation that begins at `step`: nothing that the run did after it counts. Servers stay until
    others are told to load. */
 void coordinator_new_incarnation(struct coordinator *coordinator, struct run *run, uint64_t step);
+/* Runs go on without the server; one that has no other asks it again after a while. */
+void coordinator_leave_out(const struct coordinator *coordinator, const struct run *run,
+                           struct member *server, const char *message);
 /* A server could not load. */
 void coordinator_server_refused(struct coordinator *coordinator, struct run *run, struct run_server *server,
                                 const Weir__RunRefused *refused);
+
+/* reach.c */
+void coordinator_unreached(struct coordinator *coordinator, struct member *worker,
+                           const Weir__Unreached *unreached);
+/* Decides which workers of the run, or which of its servers, are cut off. */
+void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
+/* What the worker said counts no more. */
+void coordinator_reach_forget(struct member *worker);
+/* The same of all workers of the run, which has other servers from now on. */
+void coordinator_reach_anew(struct coordinator *coordinator, struct run *run);
 
 /* progress.c */
 /* The run that a server reports on, if it may, in its present incarnation; else NULL. */
@@ -325,6 +358,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run);
 void coordinator_save(struct coordinator *coordinator, const struct run *run);
 void coordinator_save_members(struct coordinator *coordinator);
 Weir__Plan *coordinator_plan_message(struct arena *arena, const struct run *run);
+/* Copied: the run may let go of its servers in the same step. */
 Weir__Endpoint **coordinator_endpoints(struct arena *arena, const struct run *run);
 
 /* explain.c */

@@ -87,7 +87,7 @@ static void flight_start(struct flight *flight) {
   push_request.run = "bench-000000";
   push_request.block = flight->block;
   push_request.wait = true;
-  flight->request = (struct rpc_request){NULL, flight_done, NULL};
+  flight->request = (struct rpc_request){.on_done = flight_done};
   rpc_request_start(&flight->request, flight->bench->channels[flight->block % CHANNELS], RPC_PUSH,
                     &push_request, &payload, -1);
 }

@@ -12,15 +12,13 @@ import os
 import random
 import shutil
 import signal
-import socket
-import struct
 import sys
-import threading
 import time
 from collections import Counter
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 from harness import BUILD, Cluster, Folder, Process, assert_recovered, outcome, program, wait_for, weir
+from proxy import Proxy
 from redis_servers import Redis
 
 STEPS = 300
@@ -32,75 +30,6 @@ SEED_SECONDS = float(os.environ.get("WEIR_TEST_PATIENCE", "150"))  # a run that 
 SHAPES = ((8, 3), (6, 2), (5, 7))
 NODES = ((None,), ("a",), ("a", "b"))  # of workers; without a name they do not reduce among themselves
 CHECKPOINTS = "checkpoint: {every_steps: 12, keep: 2}\n"
-
-
-class Proxy:
-    """A loopback port in front of another that can reset its connections, or hold their bytes back for a while."""
-
-    def __init__(self):
-        self.target, self.held_until, self.pairs, self.lock = None, 0.0, set(), threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            try:
-                host, port = self.target.split(":")
-                far = socket.create_connection((host, int(port)))
-            except OSError:
-                near.close()
-                continue
-            pair = (near, far)
-            for end in pair:
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self.lock:
-                self.pairs.add(pair)
-            for source, sink in (pair, pair[::-1]):
-                threading.Thread(target=self.forward, args=(pair, source, sink), daemon=True).start()
-
-    def forward(self, pair, source, sink):
-        try:
-            while data := source.recv(1 << 16):
-                while (pause := self.held_until - time.monotonic()) > 0:
-                    time.sleep(min(pause, 0.1))
-                sink.sendall(data)
-        except OSError:
-            pass
-        self.reset(pair)
-
-    def reset(self, pair):
-        with self.lock:
-            if pair not in self.pairs:
-                return
-            self.pairs.remove(pair)
-        for end in pair:
-            try:  # a reset wakes the threads of the pair, and closing without lingering sends one
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                end.shutdown(socket.SHUT_RD)
-            except OSError:
-                pass
-            end.close()
-
-    def reset_some(self, chooser):
-        with self.lock:
-            pairs = [pair for pair in self.pairs if chooser.random() < 0.7]
-        for pair in pairs:
-            self.reset(pair)
-
-    def hold(self, seconds):
-        self.held_until = time.monotonic() + seconds
-
-    def close(self):
-        self.listener.close()
-        with self.lock:
-            pairs = list(self.pairs)
-        for pair in pairs:
-            self.reset(pair)
 
 
 def write_spec(folder, shape, collective="none"):
@@ -304,8 +233,16 @@ class Storm:
         self.chooser.choice(self.proxies).hold(self.chooser.uniform(0.2, 3))
         self.tell("hold")
 
+    def cut(self):
+        """A worker has no way to a server, for less or more than it takes to be noticed."""
+        if living := self.living():
+            proxy = self.chooser.choice(self.proxies[2:])
+            proxy.cut(self.chooser.choice(living))
+            self.later(20, proxy.mend)
+            self.tell("cut")
+
     def strike(self):
-        actions = [self.kill] * 3 + [self.leave] * 2 + [self.freeze] * 2 + [self.reset] * 3 + [self.hold] * 2
+        actions = [self.kill] * 3 + [self.leave] * 2 + [self.freeze] * 2 + [self.reset] * 3 + [self.hold] * 2 + [self.cut] * 2
         actions += [self.start] * 8 + [self.kill_all]
         actions += [self.kill_server] * 3 + [self.freeze_server, self.kill_servers] + [self.add_server] * 2
         actions += [self.kill_coordinator] * 2 + [self.freeze_coordinator, self.kill_everything]

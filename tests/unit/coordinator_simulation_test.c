@@ -227,17 +227,37 @@ static void process_load(struct world *w, struct process *process, int run) {
   }
 }
 
-/* A server completes a step when all have completed the one before and a worker computes for this
+static bool is_reached(const struct world *w, const struct process *worker, const struct server_set *set,
+                       int at) {
+  const struct process *server = &w->processes[set->slots[at]];
+  return server->is_alive && server->pid == set->pids[at] && !w->is_cut[worker->slot][server->slot];
+}
+
+/* By workers that have a view of the incarnation and reach all servers. */
+static bool are_all_computed(const struct world *w, int run, uint64_t incarnation,
+                             const struct server_set *set) {
+  uint32_t computed = 0;
+  for (int i = SERVERS; i < PROCESSES; i++) {
+    const struct process *worker = &w->processes[i];
+    const struct hosted *hosted = &worker->hosted[run];
+    bool computes = worker->is_alive && hosted->has_view && hosted->incarnation == incarnation;
+    for (int at = 0; at < set->n; at++)
+      computes &= is_reached(w, worker, set, at);
+    for (uint32_t microbatch = hosted->begin; computes && microbatch < hosted->end; microbatch++)
+      computed |= 1u << microbatch;
+  }
+  return computed == (1u << w->plan.microbatches) - 1;
+}
+
+/* A server completes a step when all have completed the one before and workers compute all of it for this
    incarnation; it needs no coordinator. */
 static void server_advance(struct world *w, struct process *server, int run) {
   struct hosted *hosted = &server->hosted[run];
   struct server_set *set = set_of(w, run, hosted->incarnation);
-  bool is_computed = false;
+  bool is_computed;
   if (!hosted->is_loaded || is_at_end(w, hosted) || set_index(set, server) < 0)
     return;
-  for (int i = SERVERS; i < PROCESSES; i++)
-    is_computed |= w->processes[i].is_alive && w->processes[i].hosted[run].has_view &&
-                   w->processes[i].hosted[run].incarnation == hosted->incarnation;
+  is_computed = are_all_computed(w, run, hosted->incarnation, set);
   for (int i = 0; i < set->n; i++) {
     const struct process *other = &w->processes[set->slots[i]];
     const struct hosted *theirs = &other->hosted[run];
@@ -316,9 +336,38 @@ static void worker_order(struct world *w, struct process *worker, const Weir__Or
     hosted->has_view = true;
     hosted->view = order->view->number;
     hosted->group = group_in(order->view, worker->id);
+    hosted->begin = hosted->end = 0;
+    for (size_t i = 0; i < order->view->n_workers; i++) {
+      const Weir__Assignment *assignment = order->view->workers[i];
+      if (strcmp(assignment->worker, worker->id) != 0)
+        continue;
+      hosted->begin = assignment->microbatch_begin;
+      hosted->end = assignment->microbatch_end;
+    }
     hosted->incarnation = order->view->incarnation;
   } else if (order->body_case == WEIR__ORDER__BODY_UNLOAD)
     worker->hosted[run_index(w, order->unload->run)] = (struct hosted){0};
+}
+
+/* A worker tells which servers it does not reach, and that it reaches them all if it had told else. */
+static void worker_look(struct world *w, struct process *worker, int run) {
+  struct hosted *hosted = &worker->hosted[run];
+  const struct server_set *set = set_of(w, run, hosted->incarnation);
+  Weir__Unreached unreached = WEIR__UNREACHED__INIT;
+  char *servers[SERVERS];
+  if (!worker->is_alive || !hosted->has_view)
+    return;
+  for (int at = 0; at < set->n; at++)
+    if (!is_reached(w, worker, set, at))
+      servers[unreached.n_servers++] = w->processes[set->slots[at]].id;
+  if (unreached.n_servers == 0 && !hosted->is_unreached_told)
+    return;
+  unreached.run = w->runs[run].id;
+  unreached.incarnation = hosted->incarnation;
+  unreached.servers = servers;
+  unreached.message = "connection refused";
+  hosted->is_unreached_told = unreached.n_servers > 0;
+  tell(worker, WEIR__MEMBER_MESSAGE__BODY_UNREACHED, &unreached);
 }
 
 static void deliver_down(struct world *w, struct process *process) {
@@ -473,6 +522,10 @@ static void an_accident(struct world *w) {
   case 16:
     lose_group(w, process);
     break;
+  case 17:
+  case 18:
+    w->is_cut[SERVERS + roll(w, WORKERS)][roll(w, SERVERS)] ^= true;
+    break;
   case 14: /* the coordinator was frozen */
     w->now_ms += roll(w, 2 * MISSING_MS);
     break;
@@ -535,6 +588,8 @@ static void turn(struct world *w) {
         server_advance(w, process, run);
       if (process->role == WEIR__ROLE__SERVER && roll(w, 3) == 0)
         server_write(w, process, run);
+      if (process->role == WEIR__ROLE__WORKER && roll(w, 8) == 0)
+        worker_look(w, process, run);
     }
   }
   if (!w->core)
@@ -626,6 +681,15 @@ static void check_events(struct world *w, int run) {
   assert_true(is_done);
 }
 
+/* All ways are well, but those of one worker to one server, or of all to one server, in some worlds. */
+static void mend_links(struct world *w) {
+  memset(w->is_cut, 0, sizeof w->is_cut);
+  if (w->seed % 3 == 1)
+    w->is_cut[PROCESSES - 1][0] = true;
+  for (int i = SERVERS; i < PROCESSES; i++)
+    w->is_cut[i][1] = w->seed % 3 == 2;
+}
+
 static void simulate(struct world *w, uint64_t seed, int troubled_turns) {
   int turns = 0;
   world_init(w, seed);
@@ -633,6 +697,7 @@ static void simulate(struct world *w, uint64_t seed, int troubled_turns) {
     turn(w);
   w->is_calm = true;
   store_toggle(w, false);
+  mend_links(w);
   for (int i = 0; i < PROCESSES; i++) {
     w->processes[i].is_frozen = false;
     if (i == 0 || i >= PROCESSES - 2) { /* one server and two workers are enough */
@@ -662,7 +727,8 @@ static int name_the_seed(void **state) {
 static void runs_end_as_promised_whatever_happens(void **state) {
   uint64_t first = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 0;
   uint64_t seeds = getenv("SEEDS") ? strtoull(getenv("SEEDS"), NULL, 10) : getenv("SEED") ? 1 : 400;
-  int rolled_back = 0, successions = 0, paused = 0, kept = 0, too_late = 0, lost = 0;
+  int rolled_back = 0, successions = 0, paused = 0, kept = 0, too_late = 0, lost = 0, cut_off = 0,
+      given_up = 0;
   struct world *w = malloc(sizeof *w);
   (void)state;
   for (uint64_t seed = first; seed < first + seeds; seed++) {
@@ -674,13 +740,16 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     kept += w->kept;
     too_late += w->too_late;
     lost += w->lost_checkpoints;
+    cut_off += w->cut_off;
+    given_up += w->given_up;
     world_fini(w);
   }
   print_message(
-      "%llu seeds: %d loads after roll-backs, %d successions, %d kept, %d paused, %d too late, %d lost\n",
-      (unsigned long long)seeds, rolled_back, successions, kept, paused, too_late, lost);
+      "%llu seeds: %d loads after roll-backs, %d successions, %d kept, %d paused, %d too late, %d lost, "
+      "%d cut off, %d given up\n",
+      (unsigned long long)seeds, rolled_back, successions, kept, paused, too_late, lost, cut_off, given_up);
   if (seeds > 1) /* the dice did make what is to be survived */
-    assert_true(rolled_back && successions && paused && kept && too_late && lost);
+    assert_true(rolled_back && successions && paused && kept && too_late && lost && cut_off && given_up);
   free(w);
   has_passed = true;
 }

@@ -48,7 +48,7 @@ struct queue {
   int count;
 };
 
-/* What a process has of a run. Workers: incarnation is that of their view. */
+/* What a process has of a run. Workers: incarnation and share are those of their view. */
 struct hosted {
   bool is_hosted, is_loaded;
   bool is_evaluated; /* servers of runs without steps: and so complete */
@@ -59,6 +59,8 @@ struct hosted {
   bool has_view;
   uint64_t view;
   uint32_t group; /* workers: of that view; 0: none */
+  uint32_t begin, end;
+  bool is_unreached_told; /* workers: that they do not reach all servers */
 };
 
 struct process {
@@ -135,7 +137,9 @@ struct world {
   int n_jobs;
   Weir__RunSpec *spec;
   struct plan plan;
-  bool is_calm; /* no accidents any more */
+  bool is_cut[PROCESSES][SERVERS]; /* ways of workers to servers */
+  bool is_calm;                    /* no accidents any more */
+  int cut_off, given_up;           /* how often workers and servers were seen to be */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 
@@ -285,6 +289,45 @@ static inline void check_group(struct world *w, struct stored_run *run, const We
   assert_true(run->groups[number].begin == found.begin && run->groups[number].end == found.end);
 }
 
+/* As the core sees it. */
+static inline bool is_worker(struct world *w, const struct process *worker, const char *state) {
+  struct arena arena;
+  Weir__ListWorkersReply reply;
+  bool is_found = false;
+  arena_init(&arena);
+  coordinator_list_workers(w->core, w->now_ms, &arena, &reply);
+  for (size_t i = 0; i < reply.n_workers; i++)
+    is_found |= strcmp(reply.workers[i]->id, worker->id) == 0 && strcmp(reply.workers[i]->state, state) == 0;
+  arena_fini(&arena);
+  return is_found;
+}
+
+/* Who does not reach all servers is given nothing only while others compute, or are about to. */
+static inline void check_reach(struct world *w, const char *run) {
+  struct arena arena;
+  Weir__ListWorkersReply workers;
+  Weir__ListServersReply servers;
+  int cut_off = 0, others = 0;
+  arena_init(&arena);
+  coordinator_list_workers(w->core, w->now_ms, &arena, &workers);
+  for (size_t i = 0; i < workers.n_workers; i++) {
+    const Weir__WorkerInfo *worker = workers.workers[i];
+    bool is_idle = strcmp(worker->state, "cut-off") == 0;
+    if (strcmp(worker->run, run) != 0)
+      continue;
+    assert_true(!is_idle || worker->microbatches == 0);
+    assert_true(!is_idle || *worker->message);
+    cut_off += is_idle;
+    others += strcmp(worker->state, "ready") == 0 || strcmp(worker->state, "loading") == 0;
+  }
+  w->cut_off += cut_off;
+  coordinator_list_servers(w->core, w->now_ms, &arena, &servers);
+  for (size_t i = 0; i < servers.n_servers; i++)
+    w->given_up += strncmp(servers.servers[i]->message, "no worker reaches", 17) == 0;
+  arena_fini(&arena);
+  assert_true(cut_off == 0 || others > 0);
+}
+
 static inline void check_view(struct world *w, struct process *process, const Weir__View *view) {
   int at = run_index(w, view->run);
   struct server_set *set = set_of(w, at, view->incarnation);
@@ -305,8 +348,10 @@ static inline void check_view(struct world *w, struct process *process, const We
       check_group(w, &w->runs[at], view, view->workers[i]->group);
     is_named |= strcmp(view->workers[i]->worker, process->id) == 0;
   }
-  assert_int_equal(covered, w->plan.microbatches);
-  assert_true(is_named || process->down.count > 0); /* or it does not know its new name yet */
+  assert_int_equal(covered, view->n_workers ? w->plan.microbatches : 0); /* 0: for who is cut off alone */
+  assert_true(!is_named || !is_worker(w, process, "cut-off"));
+  assert_true(is_named || !is_worker(w, process, "ready") ||
+              process->down.count > 0); /* or it does not know its new name yet */
 }
 
 static inline void check_order(struct world *w, uint64_t key, const Weir__Order *order) {
@@ -379,6 +424,8 @@ static inline void check_lists(struct world *w) {
         assert_true(reply.checkpoints[k - 1]->step < reply.checkpoints[k]->step);
       assert_true(coordinator_run_info(w->core, w->runs[i].id, w->now_ms, &info));
       assert_true(info.step <= STEPS);
+      if (info.state == WEIR__RUN_STATE__RUNNING)
+        check_reach(w, w->runs[i].id);
       if (info.state == WEIR__RUN_STATE__PAUSED) /* holds nothing */
         assert_true(info.workers == 0 && info.servers == 0);
     }

@@ -42,7 +42,7 @@ static void waiter_start(struct waiter *waiter, struct fixture *f, const char *r
   Weir__PushRequest request = WEIR__PUSH_REQUEST__INIT;
   request.run = (char *)run;
   request.step = 41;
-  *waiter = (struct waiter){.request = {waiter_sent, waiter_done, NULL}, .f = f};
+  *waiter = (struct waiter){.request = {.on_sent = waiter_sent, .on_done = waiter_done}, .f = f};
   rpc_request_start(&waiter->request, f->channel, RPC_PUSH, &request, payload, deadline_ms);
 }
 

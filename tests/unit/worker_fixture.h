@@ -103,6 +103,11 @@ static inline void on_told(void *user, const Weir__MemberMessage *message) {
     f->n_groups_failed++;
     f->failed_group = message->group_failed->group;
   }
+  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_UNREACHED) {
+    f->n_unreached_told++;
+    f->n_unreached = message->unreached->n_servers;
+    snprintf(f->unreached, sizeof f->unreached, "%s", f->n_unreached ? message->unreached->servers[0] : "");
+  }
   if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_REFUSED) {
     f->is_refused = true;
     f->is_bad_input = message->refused->bad_input;

@@ -175,6 +175,65 @@ static void a_server_whose_link_broke_gets_the_same_gradients_again(void **state
   assert_int_equal(first(f)->n_questions, 1);
 }
 
+static bool misses_server_2(const struct fixture *f) {
+  return f->n_unreached == 1 && strcmp(f->unreached, "server-2") == 0;
+}
+
+static bool misses_server_2_still(const struct fixture *f) {
+  return misses_server_2(f) && f->n_unreached_told >= 3;
+}
+
+static bool reaches_all(const struct fixture *f) {
+  return f->n_unreached_told > 0 && f->n_unreached == 0;
+}
+
+static bool has_asked_again(const struct fixture *f) {
+  return f->servers[0].n_questions >= 2;
+}
+
+static bool is_server_2_held(const struct fixture *f) {
+  return f->servers[1].n_parked > 0;
+}
+
+/* With both servers. */
+static struct view_of view_of_both(uint64_t number, uint32_t microbatches) {
+  return (struct view_of){.number = number, .incarnation = 1, .n_servers = 2, .microbatches = microbatches};
+}
+
+/* The run is at step 1, of which the second server's blocks are missing: it has gone. */
+static void run_to_a_cut(struct fixture *f) {
+  hold(&f->servers[1], 1, UINT32_MAX);
+  fixture_load(f, backend_find("ref"), 2);
+  fixture_view(f, view_of_both(1, MICROBATCHES), fixture_give_view);
+  fixture_wait(f, is_server_2_held);
+  fake_server_stop(&f->servers[1]);
+  hold(&f->servers[1], UINT64_MAX, UINT32_MAX);
+  fixture_wait(f, misses_server_2);
+}
+
+static void a_server_that_is_not_reached_is_told_until_it_is(void **state) {
+  struct fixture *f = *state;
+  run_to_a_cut(f);
+  fixture_wait(f, misses_server_2_still);
+  fake_server_listen(&f->servers[1]);
+  fixture_wait(f, reaches_all);
+  fixture_wait(f, is_trained);
+  assert_false(f->is_refused);
+}
+
+static void a_worker_without_work_looks_for_the_servers_that_it_misses(void **state) {
+  struct fixture *f = *state;
+  run_to_a_cut(f);
+  fixture_view(f, view_of_both(2, 0), fixture_give_view);
+  fixture_wait(f, has_asked_again);
+  fake_server_listen(&f->servers[1]);
+  fixture_wait(f, reaches_all);
+  assert_false(is_trained(f));
+  fixture_view(f, view_of_both(3, MICROBATCHES), fixture_give_view);
+  fixture_wait(f, is_trained);
+  assert_false(f->is_refused);
+}
+
 static bool is_refused(const struct fixture *f) {
   return f->is_refused;
 }
@@ -352,6 +411,8 @@ int main(void) {
                                       setup_evaluating, teardown),
       TEST(a_server_that_lost_the_run_is_asked_with_pauses_until_a_view_comes),
       TEST(a_server_whose_link_broke_gets_the_same_gradients_again),
+      TEST(a_server_that_is_not_reached_is_told_until_it_is),
+      TEST(a_worker_without_work_looks_for_the_servers_that_it_misses),
       TEST(what_failed_is_taken_up_again_once_it_was_rolled_back),
       TEST(the_id_that_a_view_was_made_for_counts),
       TEST(a_run_whose_coordinator_is_gone_says_nothing_until_it_is_ordered_again),

@@ -98,7 +98,10 @@ struct fixture {
   uint64_t loaded_incarnation;
   int n_groups_failed; /* GroupFailed came */
   uint32_t failed_group;
-  bool is_refused; /* RunRefused came, saying: */
+  int n_unreached_told; /* Unreached came, the newest naming: */
+  size_t n_unreached;
+  char unreached[32]; /* the first */
+  bool is_refused;    /* RunRefused came, saying: */
   bool is_bad_input;
   char refusal[512];
 };

@@ -8,11 +8,13 @@
 #include "common/placement.h"
 #include "worker/train/relay.h"
 #include "worker/train/meet.h"
+#include "worker/train/reach.h"
 #include "worker/train/steps.h"
 
 enum { DROPS_MAX = 20 };
 
 static void run_ask_versions_locked(struct run *run);
+static void run_arrive_locked(struct run *run);
 static void run_begin_locked(struct run *run);
 
 struct share view_share(const Weir__View *view, const char *worker) {
@@ -84,7 +86,7 @@ static void run_apply_view_locked(struct run *run) {
     run_leave_locked(run);
   if (run->phase == RUN_WORKING)
     steps_assign(run);
-  else if (run->phase == RUN_IDLE && !is_idle)
+  else if (run->phase == RUN_IDLE && (!is_idle || run->is_unreached_told)) /* then it looks for the servers */
     run_set_phase_locked(run, RUN_JOINING);
 }
 
@@ -110,7 +112,7 @@ void run_participate_locked(struct run *run) {
   else if (run->phase == RUN_JOINING && !run->transfers)
     run_ask_versions_locked(run);
   else if (run->phase == RUN_JOINING && run->n_unanswered == 0 && run_agree_locked(run))
-    run_begin_locked(run);
+    run_arrive_locked(run);
 }
 
 void run_leave_locked(struct run *run) {
@@ -217,6 +219,7 @@ static void run_ask_versions_locked(struct run *run) {
                                       .received = on_received,
                                       .failed = on_failed,
                                       .ended = on_ended,
+                                      .unreached = run_on_unreached,
                                       .user = run};
   struct transfers *transfers;
   if (run->setbacks > 0 && !run_pause_locked(run, rpc_backoff_ms(run->setbacks)))
@@ -229,6 +232,15 @@ static void run_ask_versions_locked(struct run *run) {
   run->lowest = UINT64_MAX;
   for (uint32_t s = 0; s < options.n_servers; s++)
     transfers_start(transfers, &(struct transfer_item){.kind = TRANSFER_VERSIONS, .server = s});
+}
+
+/* All servers have answered. */
+static void run_arrive_locked(struct run *run) {
+  run_tell_reached_locked(run);
+  if (share_is_empty(&run->share)) /* there was no more to know */
+    run_leave_locked(run);
+  else
+    run_begin_locked(run);
 }
 
 /* Asks for every block of the version where the servers are. */

@@ -73,6 +73,7 @@ struct run {
   struct group spent_group;         /* the last that we had a relay of: a group has one only */
   struct err group_err;             /* why it is no more */
   bool is_group_told;               /* the coordinator, that the applied view's group is spent */
+  bool is_unreached_told;           /* the coordinator, that we do not reach all servers */
   uint64_t incarnation;             /* of the applied view */
   bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
   int setbacks;                     /* such, in a row, without a version in between; then pauses get longer */

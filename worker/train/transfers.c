@@ -13,6 +13,9 @@
 
 enum { CHANNELS = 2, SENDING_MAX = 16, LOG_PAUSE_MS = 5000, TRACE_BLOCK_SIZE = 32 };
 enum { ACK_DEADLINE_MS = 60000, VERSIONS_DEADLINE_MS = 3000 };
+/* Three times the longest pause before a call is tried again; how often those that are not reached are told.
+ */
+enum { UNREACHED_MS = 6000, TELL_MS = 2000 };
 
 /* One item and the call that carries it now. Belongs to its link for good. */
 struct transfer {
@@ -34,7 +37,7 @@ struct transfer_list {
 /* The way to one server. */
 struct link {
   struct transfers *transfers;
-  char *address;
+  char *id, *address;
   struct rpc_channel *channels[CHANNELS];
 
   pthread_mutex_t lock; /* what follows */
@@ -47,7 +50,10 @@ struct link {
   int sending, outstanding;
   unsigned turn; /* of the channels */
   bool is_stopping;
-  uint64_t logged_ns; /* when a failure was last told */
+  uint64_t logged_ns;  /* when a failure was last told */
+  uint64_t failing_ns; /* since when no call gets through; 0: the newest did */
+  bool is_unreached;   /* for so long that it is to be told */
+  struct err failure;  /* the newest of a call that did not */
 };
 
 struct transfers {
@@ -56,22 +62,28 @@ struct transfers {
   pthread_t timer;
   pthread_mutex_t lock; /* what follows; taken inside a link's */
   pthread_cond_t changed;
-  uint64_t due_ns; /* when the earliest pause ends; UINT64_MAX: none */
+  uint64_t due_ns; /* when the earliest pause ends, or something may be to tell; UINT64_MAX: never */
   bool is_stopping;
+  const char **unreached; /* [n_servers] the timer's own, as what follows: what was told last, and when */
+  size_t n_unreached;
+  uint64_t told_ns;
 };
 
 static void *timer_main(void *argument);
 static void trace_sent(const struct transfer *transfer);
 static void trace_answered(const struct transfer *transfer);
 static const char *trace_block(const struct transfer_item *item, char name[TRACE_BLOCK_SIZE]);
+static void timer_note(struct transfers *transfers, uint64_t due_ns);
+static void link_reached_locked(struct link *link);
 static void link_fini(struct link *link);
 static void link_start_queued_locked(struct link *link);
 
-static void link_init(struct link *link, struct transfers *transfers, const char *address) {
+static void link_init(struct link *link, struct transfers *transfers, const Weir__Endpoint *server) {
   link->transfers = transfers;
-  link->address = mem_strdup(address);
+  link->id = mem_strdup(server->id);
+  link->address = mem_strdup(server->address);
   for (int i = 0; i < CHANNELS; i++)
-    link->channels[i] = rpc_channel_open(transfers->options.client, address);
+    link->channels[i] = rpc_channel_open(transfers->options.client, server->address);
   pthread_mutex_init(&link->lock, NULL);
   pthread_cond_init(&link->changed, NULL);
 }
@@ -82,7 +94,8 @@ struct transfers *transfers_new(const struct transfers_options *options) {
   transfers->due_ns = UINT64_MAX;
   transfers->links = mem_new(options->n_servers * sizeof *transfers->links);
   for (uint32_t s = 0; s < options->n_servers; s++)
-    link_init(&transfers->links[s], transfers, options->servers[s]->address);
+    link_init(&transfers->links[s], transfers, options->servers[s]);
+  transfers->unreached = mem_new(options->n_servers * sizeof *transfers->unreached);
   transfers->options.servers = NULL;
   pthread_mutex_init(&transfers->lock, NULL);
   clock_condition_init(&transfers->changed);
@@ -102,6 +115,7 @@ void transfers_free(struct transfers *transfers) {
     link_fini(&transfers->links[s]);
   pthread_cond_destroy(&transfers->changed);
   pthread_mutex_destroy(&transfers->lock);
+  free(transfers->unreached);
   free(transfers->links);
   free(transfers);
 }
@@ -160,6 +174,7 @@ static void link_fini(struct link *link) {
   pthread_cond_destroy(&link->changed);
   pthread_mutex_destroy(&link->lock);
   free(link->all);
+  free(link->id);
   free(link->address);
 }
 
@@ -194,6 +209,8 @@ static void on_sent(struct rpc_request *request) {
   struct link *link = transfer->link;
   pthread_mutex_lock(&link->lock);
   link_sent_locked(transfer);
+  if (request->is_written)
+    link_reached_locked(link);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
   transfer->sent_ns = trace_now_ns();
@@ -233,10 +250,31 @@ static void timer_note(struct transfers *transfers, uint64_t due_ns) {
   pthread_mutex_unlock(&transfers->lock);
 }
 
+/* A connection took a call, or it was answered. */
+static void link_reached_locked(struct link *link) {
+  link->failing_ns = 0;
+  if (link->is_unreached)
+    timer_note(link->transfers, clock_now_ns());
+}
+
+/* What a server answers is no failure of the way to it. */
+static void link_failed_locked(struct link *link, const struct err *err, uint64_t now_ns) {
+  if (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT) {
+    link_reached_locked(link);
+    return;
+  }
+  link->failure = *err;
+  if (link->failing_ns)
+    return;
+  link->failing_ns = now_ns;
+  timer_note(link->transfers, now_ns + UNREACHED_MS * 1000000ull);
+}
+
 /* True if the transfer pauses before another attempt. Says so once in a while. */
 static bool transfer_pause_locked(struct transfer *transfer, const struct err *err) {
   struct link *link = transfer->link;
   uint64_t now_ns = clock_now_ns();
+  link_failed_locked(link, err, now_ns);
   if (link->is_stopping || !err_is_retryable(err->code))
     return false;
   transfer->due_ns = now_ns + (uint64_t)rpc_backoff_ms(transfer->attempt++) * 1000000;
@@ -272,6 +310,8 @@ static void on_done(struct rpc_request *request, const struct err *err, const vo
   transfer->is_started = false;
   link_sent_locked(transfer);
   is_stopping = link->is_stopping;
+  if (is_ok)
+    link_reached_locked(link);
   is_paused = !is_ok && transfer_pause_locked(transfer, err);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
@@ -343,12 +383,22 @@ static void link_start_queued_locked(struct link *link) {
   }
 }
 
-/* Moves what has paused long enough to the queue; the end of the earliest other pause. */
+/* Looks whether the server is reached; when to look again. */
+static uint64_t link_look_locked(struct link *link, uint64_t now_ns) {
+  uint64_t due_ns = link->failing_ns + UNREACHED_MS * 1000000ull;
+  link->is_unreached = link->failing_ns && now_ns >= due_ns;
+  if (link->is_unreached)
+    return now_ns + TELL_MS * 1000000ull;
+  return link->failing_ns ? due_ns : UINT64_MAX;
+}
+
+/* Moves what has paused long enough to the queue; when there is something to do again. */
 static uint64_t link_resume(struct link *link, uint64_t now_ns) {
   struct transfer_list pauses;
   struct transfer *transfer;
-  uint64_t due_ns = UINT64_MAX;
+  uint64_t due_ns;
   pthread_mutex_lock(&link->lock);
+  due_ns = link_look_locked(link, now_ns);
   pauses = link->pauses;
   link->pauses = (struct transfer_list){0};
   while ((transfer = list_take(&pauses))) {
@@ -359,6 +409,33 @@ static uint64_t link_resume(struct link *link, uint64_t now_ns) {
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
   return due_ns;
+}
+
+/* Of links' is_unreached, which the timer alone changes. */
+static void tell_unreached(struct transfers *transfers, uint64_t now_ns) {
+  struct transfers_options *options = &transfers->options;
+  struct transfers_unreached unreached = {options->incarnation, transfers->unreached, 0, ""};
+  bool has_changed = false;
+  struct err failure;
+  for (uint32_t s = 0; s < options->n_servers; s++) {
+    struct link *link = &transfers->links[s];
+    if (!link->is_unreached)
+      continue;
+    if (unreached.n == 0) {
+      pthread_mutex_lock(&link->lock);
+      failure = link->failure;
+      pthread_mutex_unlock(&link->lock);
+      unreached.error = failure.text;
+    }
+    has_changed |= unreached.n >= transfers->n_unreached || unreached.servers[unreached.n] != link->id;
+    unreached.servers[unreached.n++] = link->id;
+  }
+  has_changed |= unreached.n != transfers->n_unreached;
+  if (!has_changed && (unreached.n == 0 || now_ns - transfers->told_ns < TELL_MS * 1000000ull))
+    return;
+  transfers->n_unreached = unreached.n;
+  transfers->told_ns = now_ns;
+  options->unreached(options->user, &unreached);
 }
 
 static void *timer_main(void *argument) {
@@ -382,6 +459,7 @@ static void *timer_main(void *argument) {
       uint64_t link_due_ns = link_resume(&transfers->links[s], now_ns);
       due_ns = link_due_ns < due_ns ? link_due_ns : due_ns;
     }
+    tell_unreached(transfers, now_ns);
     pthread_mutex_lock(&transfers->lock);
     transfers->due_ns = due_ns < transfers->due_ns ? due_ns : transfers->due_ns;
   }

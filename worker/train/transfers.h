@@ -25,6 +25,14 @@ struct transfer_item {
   struct buffer *buffer; /* push: all of it is sent; kept until `ended` */
 };
 
+/* The servers to which no call has got through for a while. */
+struct transfers_unreached {
+  uint64_t incarnation;
+  const char **servers; /* [n] ids */
+  size_t n;
+  const char *error; /* of a call to the first; "" if there is none */
+};
+
 struct transfers_options {
   struct rpc_client *client; /* outlives it */
   const char *run;           /* outlives it */
@@ -43,6 +51,9 @@ struct transfers_options {
   void (*failed)(void *user, const struct transfer_item *item, const struct err *err);
   /* The last of each item, however it ended: the buffer is the caller's again. */
   void (*ended)(void *user, const struct transfer_item *item);
+  /* On a thread of the transfers': when those servers change, and again and again while there are some. What
+     it points to ends with the callback. */
+  void (*unreached)(void *user, const struct transfers_unreached *unreached);
   void *user;
 };
 

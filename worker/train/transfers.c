@@ -13,8 +13,7 @@
 
 enum { CHANNELS = 2, SENDING_MAX = 16, LOG_PAUSE_MS = 5000, TRACE_BLOCK_SIZE = 32 };
 enum { ACK_DEADLINE_MS = 60000, VERSIONS_DEADLINE_MS = 3000 };
-/* Three times the longest pause before a call is tried again; how often those that are not reached are told.
- */
+/* Three times the longest pause before a call is tried again; how often what is not reached is told. */
 enum { UNREACHED_MS = 6000, TELL_MS = 2000 };
 
 /* One item and the call that carries it now. Belongs to its link for good. */

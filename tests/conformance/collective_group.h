@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/err.h"
 #include "harness.h"
 #include "worker/backend/plugin.h"
 
@@ -85,12 +86,12 @@ static void group_name(char *name) {
 static inline void group_start_member(struct member *m, enum how how, pthread_t *thread) {
   pid_t pid;
   if (how == AS_THREADS) {
-    assert_int_equal(pthread_create(thread, NULL, member_main, m), 0);
+    CHECK(pthread_create(thread, NULL, member_main, m) == 0);
     return;
   }
   fflush(NULL);
   pid = fork();
-  assert_true(pid >= 0);
+  CHECK(pid >= 0);
   if (pid == 0) {
     member_main(m);
     _exit(0);
@@ -106,27 +107,12 @@ static inline bool member_report(const struct member *m, enum how how) {
   return false;
 }
 
-/* Each member opens the group, runs body and closes. meanwhile: what the caller does while they run; NULL.
-   The member `victim` is expected to die (-1: none). */
-static inline void group_run_with(const struct collective_def *def, enum how how, int size,
-                                  const char *(*body)(struct member *member),
-                                  void (*meanwhile)(struct member *all), int victim) {
-  size_t bytes = (size_t)size * sizeof(struct member);
-  struct member *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+/* True if all went well. */
+static inline bool group_run_members(struct member *all, enum how how, void (*meanwhile)(struct member *all),
+                                     int victim) {
   pthread_t threads[COLLECTIVE_SIZE_MAX];
-  char name[COLLECTIVE_NAME_MAX + 1];
   bool is_right = true;
-  assert_true(all != MAP_FAILED);
-  if (size > size_max) {
-    print_message("a group of %d needs as many devices\n", size);
-    return;
-  }
-  group_name(name);
-  for (int i = 0; i < size; i++) {
-    all[i] = (struct member){
-        .def = def, .rank = i, .size = size, .is_fast = groups_are_fast, .body = body, .all = all};
-    strcpy(all[i].name, name);
-  }
+  int size = all->size;
   for (int i = 0; i < size; i++)
     group_start_member(&all[i], how, &threads[i]);
   if (meanwhile)
@@ -139,8 +125,38 @@ static inline void group_run_with(const struct collective_def *def, enum how how
     if (i != victim)
       is_right = member_report(&all[i], how) && is_right;
   }
+  return is_right;
+}
+
+/* Each member opens the group, runs body and closes. meanwhile: what is done while they run; NULL. The member
+   `victim` is expected to die (-1: none). All of it is in a process of its own: one whose threads have used
+   CUDA cannot fork members that do. */
+static inline void group_run_with(const struct collective_def *def, enum how how, int size,
+                                  const char *(*body)(struct member *member),
+                                  void (*meanwhile)(struct member *all), int victim) {
+  size_t bytes = (size_t)size * sizeof(struct member);
+  struct member *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  char name[COLLECTIVE_NAME_MAX + 1];
+  int status = 1;
+  pid_t pid;
+  assert_true(all != MAP_FAILED);
+  if (size > size_max) {
+    print_message("a group of %d needs as many devices\n", size);
+    return;
+  }
+  group_name(name);
+  for (int i = 0; i < size; i++) {
+    all[i] = (struct member){
+        .def = def, .rank = i, .size = size, .is_fast = groups_are_fast, .body = body, .all = all};
+    strcpy(all[i].name, name);
+  }
+  fflush(NULL);
+  pid = fork();
+  if (pid == 0)
+    _exit(group_run_members(all, how, meanwhile, victim) ? 0 : 1);
+  waitpid(pid, &status, 0);
   munmap(all, bytes);
-  assert_true(is_right);
+  assert_int_equal(status, 0);
 }
 
 static inline void group_run_fast(const struct collective_def *def, enum how how, int size,

@@ -342,17 +342,18 @@ static void the_death_of_a_member_leaves_nobody_waiting_once_one_aborts(void **s
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
+      GROUP_TEST(an_abort_ends_the_waits_of_all),
+      GROUP_TEST(another_thread_may_abort),
+      GROUP_TEST(who_waits_for_another_member_leaves_its_device_to_others),
+      GROUP_TEST(who_waits_for_a_member_that_has_closed_is_cancelled),
+      GROUP_TEST(the_death_of_a_member_leaves_nobody_waiting_once_one_aborts),
+      /* In this process, which forks no member any more. */
       GROUP_TEST(groups_that_cannot_be_are_invalid),
       GROUP_TEST(a_group_that_not_all_open_is_opened_by_none),
       GROUP_TEST(members_short_of_time_open_it_all_or_none),
       GROUP_TEST(a_group_that_one_has_opened_is_opened_by_all),
       GROUP_TEST(opening_can_be_cancelled),
       GROUP_TEST(opening_can_be_cancelled_while_another_member_is_slow),
-      GROUP_TEST(an_abort_ends_the_waits_of_all),
-      GROUP_TEST(another_thread_may_abort),
-      GROUP_TEST(who_waits_for_another_member_leaves_its_device_to_others),
-      GROUP_TEST(who_waits_for_a_member_that_has_closed_is_cancelled),
-      GROUP_TEST(the_death_of_a_member_leaves_nobody_waiting_once_one_aborts),
   };
   return group_tests_run(argc > 1 ? argv[1] : NULL, tests, sizeof tests / sizeof *tests);
 }

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static atomic_int lost[SIM_DEVICES_MAX];
+static atomic_int user; /* the process; those that it forks are refused, as CUDA refuses them */
 static __thread int current_device;
 static __thread cudaError_t last_error;
 
@@ -51,9 +53,14 @@ cudaError_t sim_return(cudaError_t error) {
 /* Of the driver and the number of devices. */
 static cudaError_t driver_error(void) {
   const char *driver = getenv("WEIR_SIMULATED_DRIVER");
+  int first_user = 0;
   if (driver && (strcmp(driver, "none") == 0 || strcmp(driver, "old") == 0))
     return cudaErrorInsufficientDriver;
-  return sim_devices() == 0 ? cudaErrorNoDevice : cudaSuccess;
+  if (sim_devices() == 0)
+    return cudaErrorNoDevice;
+  if (!atomic_compare_exchange_strong(&user, &first_user, getpid()) && first_user != getpid())
+    return cudaErrorInitializationError;
+  return cudaSuccess;
 }
 
 cudaError_t sim_device_error(int device) {
@@ -192,6 +199,7 @@ static const struct {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
     {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",

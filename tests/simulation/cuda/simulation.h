@@ -3,7 +3,8 @@
    linked with these functions in place of NVIDIA's.
 
    It shows that our side is right: arguments and shapes, order between streams, lives of buffers, barriers,
-   what is legal while a graph is captured, what happens when a device fails. It does not show speed, NVIDIA's
+   what is legal while a graph is captured, what happens when a device fails; and that nobody uses CUDA in a
+   process whose parent has used it before the fork. It does not show speed, NVIDIA's
    own numbers, races between blocks or warps that no barrier orders, reads of device memory beyond an
    allocation by less than a page, or the resource limits of a GPU
    (registers, shared memory: tests/gpu/test_kernels.py).

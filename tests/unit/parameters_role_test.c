@@ -368,6 +368,7 @@ static void a_run_that_is_there_is_not_loaded_again(void **state) {
   order_load(&f);
   coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   push_version(&f.workers, 0);
+  coordinator_wait(&f.coordinator, &f.n_history, 1);
   lose_coordinator(&f, nothing_happens);
   f.coordinator.has_no_model = true;
   order_load(&f);

@@ -67,12 +67,14 @@ static int opened_of(const struct collective_def *def, int size, int members, co
 }
 
 static void a_group_that_not_all_open_is_opened_by_none(void **state) {
+  group_needs_devices(2);
   assert_int_equal(opened_of(*state, 3, 2, (const int[]){150, 200}), 0);
   assert_int_equal(opened_of(*state, 2, 1, (const int[]){100}), 0);
 }
 
 static void members_short_of_time_open_it_all_or_none(void **state) {
   int n_opened = 0;
+  group_needs_devices(3);
   for (int i = 0; i < 60; i++) {
     int opened = opened_of(*state, 3, 3, (const int[]){i % 7 * 4, i % 5 * 4, (i % 3 + i / 6) * 4});
     assert_true(opened == 0 || opened == 3);
@@ -98,6 +100,7 @@ static void a_group_that_one_has_opened_is_opened_by_all(void **state) {
   struct member all[MEMBERS];
   pthread_t threads[MEMBERS];
   char name[COLLECTIVE_NAME_MAX + 1];
+  group_needs_devices(MEMBERS);
   for (int time = 0; time < TIMES; time++) {
     group_name(name);
     for (int i = 0; i < MEMBERS; i++) {
@@ -302,8 +305,8 @@ static const char *last_leaves(struct member *m) {
 }
 
 static void who_waits_for_a_member_that_has_closed_is_cancelled(void **state) {
-  group_run(*state, AS_THREADS, 3, last_leaves);
   group_run(*state, AS_PROCESSES, 2, last_leaves);
+  group_run(*state, AS_THREADS, 3, last_leaves);
 }
 
 /* Large operations without end; member 0 aborts when it learns (stage -1 of the dead one) of a death. */

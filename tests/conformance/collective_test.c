@@ -179,8 +179,8 @@ static const char *large_operations(struct member *m) {
 }
 
 static void operations_may_be_larger_than_shared_memory(void **state) {
-  group_run(*state, AS_THREADS, 3, large_operations);
   group_run(*state, AS_PROCESSES, 2, large_operations);
+  group_run(*state, AS_THREADS, 3, large_operations);
 }
 
 /* Each operation's input is the output of the one before it: any other order gives other numbers. */
@@ -269,8 +269,8 @@ static const char *in_several_groups(struct member *m) {
 }
 
 static void groups_of_one_process_are_independent(void **state) {
-  group_run(*state, AS_THREADS, 3, in_several_groups);
   group_run(*state, AS_PROCESSES, 2, in_several_groups);
+  group_run(*state, AS_THREADS, 3, in_several_groups);
 }
 
 /* What member 0 sends to whom, and how much: drawn, to some of several receivers in a row and back again. */
@@ -305,9 +305,9 @@ static const char *one_sends(struct member *m) {
 }
 
 static void what_one_sends_to_several_comes_in_order_and_whole(void **state) {
+  group_run(*state, AS_PROCESSES, 3, one_sends);
   group_run(*state, AS_THREADS, 4, one_sends);
   group_run(*state, AS_PROCESSES, 4, one_sends);
-  group_run(*state, AS_PROCESSES, 3, one_sends);
 }
 
 static const char *nonsense(struct member *m) {

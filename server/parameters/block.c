@@ -230,6 +230,7 @@ void hosted_block_advance(struct hosted_block *block) {
   block->current = block->next;
   block->next = NULL;
   __atomic_store_n(&block->version, block->version + 1, __ATOMIC_RELEASE);
+  hosted_run_advance(block->run);
   if (block->snapshot && snapshot_step(block->snapshot) == block->version)
     hosted_block_pin(block);
   block->parked = NULL;

@@ -284,6 +284,14 @@ uint64_t hosted_run_proven_step(const struct hosted_run *run) {
   return __atomic_load_n(&run->proven_step, __ATOMIC_ACQUIRE);
 }
 
+void hosted_run_advance(struct hosted_run *run) {
+  __atomic_fetch_add(&run->advances, 1, __ATOMIC_RELEASE);
+}
+
+uint64_t hosted_run_lowest(const struct hosted_run *run) {
+  return run->base_step + __atomic_load_n(&run->advances, __ATOMIC_ACQUIRE) / run->n_own;
+}
+
 /* The mean over labels of which none counts is 0. */
 static double loss_of(const struct metrics *metrics) {
   double denominator = metrics->sum[METRIC_DENOMINATOR];

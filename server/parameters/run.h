@@ -54,6 +54,7 @@ struct hosted_run {
   struct traffic traffic;
   uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
   uint64_t proven_step;  /* atomic: version proven_step is complete on all servers */
+  uint64_t advances;     /* atomic: versions that our blocks have made, all together */
   uint32_t n_unfinished; /* atomic: own blocks that are not yet at the end */
   char *unload_reason;   /* atomic: NULL until unloaded */
   uint32_t refs;         /* atomic */
@@ -87,9 +88,14 @@ bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* e
 
 /* For blocks and modes, on shards' threads. */
 double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step); /* as scheduled */
-/* A worker pushed for this step, so it held all of version `step`: older ones may be dropped. */
+/* A part of this step was accepted, so its worker held all of version `step`: older ones may be dropped. */
 void hosted_run_prove(struct hosted_run *run, uint64_t step);
 uint64_t hosted_run_proven_step(const struct hosted_run *run);
+/* A block of ours has its next version; before anybody is given that version. */
+void hosted_run_advance(struct hosted_run *run);
+/* The version that each of our blocks has reached. They are at most one apart, since modes take no part for a
+   version that another block lacks. */
+uint64_t hosted_run_lowest(const struct hosted_run *run);
 void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics);
 /* The evaluation of that version is complete. */
 void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct statistics *statistics);

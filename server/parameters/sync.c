@@ -4,16 +4,27 @@
 #include "server/parameters/run.h"
 
 /* Whether a part belongs to the step that the block is at. A part of a step that is complete is late and
-   covered. One of a later step cannot be: it would have been computed from weights that do not exist. */
+   covered. One of a later step cannot be: it would have been computed from weights that do not exist. So
+   would one of the block's step while another block of this server is behind: a worker pushes for a version
+   when it holds all of it. */
 static int sync_arrive(struct hosted_block *block, const struct part *part, uint64_t *version, bool *is_late,
                        struct err *err) {
+  uint64_t lowest = hosted_run_lowest(block->run);
   *version = part->step + 1;
   *is_late = part->step < block->version;
   if (part->step > block->version)
     return err_set(err, ERR_INVALID, "computed from version %llu, but the block is at version %llu",
                    (unsigned long long)part->step, (unsigned long long)block->version);
-  if (*is_late)
-    return 0;
+  if (part->step > lowest)
+    return err_set(err, ERR_INVALID,
+                   "computed from version %llu, but another block of this server is at version %llu",
+                   (unsigned long long)part->step, (unsigned long long)lowest);
+  return 0;
+}
+
+/* The round has the part: its values are sound, or it is covered by one whose values were. Only such a part
+   proves anything; one that is refused must not. */
+static int sync_accept(struct hosted_block *block, const struct part *part, struct err *err) {
   hosted_run_prove(block->run, part->step);
   return hosted_block_reserve(block, err);
 }
@@ -25,7 +36,7 @@ static int sync_push(struct hosted_block *block, const struct part *part, uint64
     return err->code;
   if (is_late)
     return 0;
-  if (round_add(&block->round, part, err))
+  if (round_add(&block->round, part, err) || sync_accept(block, part, err))
     return err->code;
   return round_sum(&block->round) ? hosted_block_complete(block, err) : 0;
 }
@@ -51,7 +62,7 @@ static int sync_push_row(struct hosted_block *block, const struct part *part, ui
     return err->code;
   if (is_late)
     return 0;
-  if (statistics_add(statistics, part, err))
+  if (statistics_add(statistics, part, err) || sync_accept(block, part, err))
     return err->code;
   if (hosted_block_evaluates(block) && !statistics->is_evaluated) {
     if (!statistics_is_evaluation_complete(statistics))

@@ -51,16 +51,19 @@ static void train(int n, bool is_reversed, float *weights) {
     if (load_as(&servers[s], order, ids[s], &err))
       fail_msg("%s", err.text);
   }
-  for (uint64_t step = 0; step < STEPS; step++)
-    for (uint32_t i = 0; i < PARAM_BLOCKS * MICROBATCHES; i++) {
-      uint32_t block = i % PARAM_BLOCKS, owner, microbatch = i / PARAM_BLOCKS;
-      struct attempt ready;
-      block = is_reversed ? PARAM_BLOCKS - 1 - block : block;
-      owner = (uint32_t)owner_of(servers, n, block);
-      start_pull(&servers[owner], &ready, block, step);
-      finish_with_version(&ready, step);
-      push_varied(&servers[owner], block, step, is_reversed ? MICROBATCHES - 1 - microbatch : microbatch);
+  for (uint64_t step = 0; step < STEPS; step++) {
+    for (uint32_t block = 0; block < BLOCKS; block++) {
+      float element;
+      pull(&servers[owner_of(servers, n, block)], block, step, &element);
     }
+    push_rows(&servers[owner_of(servers, n, STATISTICS_BLOCK)], step);
+    for (uint32_t i = 0; i < PARAM_BLOCKS * MICROBATCHES; i++) {
+      uint32_t block = i % PARAM_BLOCKS, microbatch = i / PARAM_BLOCKS;
+      block = is_reversed ? PARAM_BLOCKS - 1 - block : block;
+      push_varied(&servers[owner_of(servers, n, block)], block, step,
+                  is_reversed ? MICROBATCHES - 1 - microbatch : microbatch);
+    }
+  }
   for (uint32_t block = 0; block < PARAM_BLOCKS; block++) {
     struct attempt last;
     start_pull(&servers[owner_of(servers, n, block)], &last, block, STEPS);

@@ -432,12 +432,18 @@ static inline void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, u
   finish_with_version(&attempt, version);
 }
 
-/* One step of all blocks, after the evaluation of the present version where it has one. */
-static inline void push_version(struct fixture *f, uint64_t step) {
+/* A step of the statistics, after the evaluation of the present version where it has one. */
+static inline void push_rows(struct fixture *f, uint64_t step) {
   for (uint32_t chunk = 0; step == EVAL_EVERY && chunk < CHUNKS; chunk++)
     push_eval(f, step, chunk, step);
-  for (uint32_t block = 0; block < BLOCKS; block++)
+  push_step(f, STATISTICS_BLOCK, step);
+}
+
+/* One step of all blocks. */
+static inline void push_version(struct fixture *f, uint64_t step) {
+  for (uint32_t block = 0; block < STATISTICS_BLOCK; block++)
     push_step(f, block, step);
+  push_rows(f, step);
 }
 
 #endif

@@ -74,27 +74,35 @@ static struct fixture *owner_of(struct fixture *servers, int n, uint32_t block) 
   return owner;
 }
 
-/* Pushes each block's gradient once the block is at the step; weights f32[ELEMS] after the last. */
+/* Waits for the version; its weights f32[ELEMS]. */
+static void pull_version(struct fixture *servers, int n, uint64_t version, float *weights) {
+  for (uint32_t block = 0; block < BLOCKS; block++) {
+    struct attempt attempt;
+    start_pull(owner_of(servers, n, block), &attempt, block, version);
+    finish(&attempt);
+    if (block < PARAM_BLOCKS)
+      memcpy(weights + block_begin(block), attempt.data, attempt.size_bytes);
+    finish_with_version(&attempt, version);
+  }
+}
+
+/* Pushes the gradients of all blocks, and a row of zeros, once a version is there; weights f32[ELEMS] after
+   the last. */
 static void push_steps(struct fixture *servers, int n, float *weights) {
-  for (uint64_t step = 0; step <= TRAINED_STEPS; step++)
-    for (uint32_t block = 0; block < PARAM_BLOCKS; block++) {
-      struct fixture *owner = owner_of(servers, n, block);
+  for (uint64_t step = 0; step < TRAINED_STEPS; step++) {
+    pull_version(servers, n, step, weights);
+    for (uint32_t block = 0; block < BLOCKS; block++) {
       Weir__PushRequest push = push_request(block, step, 0, 0);
       struct attempt attempt;
-      start_pull(owner, &attempt, block, step);
-      finish(&attempt);
-      if (step == TRAINED_STEPS)
-        memcpy(weights + block_begin(block), attempt.data, attempt.size_bytes);
-      finish_with_version(&attempt, step);
       for (uint32_t i = 0; i < block_elems[block]; i++)
-        values[i] = gradient(step, block_begin(block) + i);
-      if (step == TRAINED_STEPS)
-        continue;
-      start_push(owner, &attempt, &push, values, block_elems[block] * sizeof(float));
+        values[i] = block < PARAM_BLOCKS ? gradient(step, block_begin(block) + i) : 0;
+      start_push(owner_of(servers, n, block), &attempt, &push, values, block_elems[block] * sizeof(float));
       finish(&attempt);
       assert_int_equal(attempt.err.code, 0);
       free(attempt.data);
     }
+  }
+  pull_version(servers, n, TRAINED_STEPS, weights);
 }
 
 static void train(json_t *json, int n, float *weights) {
@@ -106,6 +114,7 @@ static void train(json_t *json, int n, float *weights) {
     const Weir__LoadRun *order = make_order(1, (size_t)n);
     settle_train(json, order->spec->train, &read);
     order->plan->steps = TRAINED_STEPS;
+    order->plan->eval_samples = 0;
     order->servers[0]->address = servers[0].target;
     load_weights(&servers[s], order, ids[s]);
     spec_free(read);

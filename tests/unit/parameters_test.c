@@ -36,7 +36,7 @@ static void momentum_is_kept_from_step_to_step(void **state) {
   (void)state;
   fixture_init(&f, 1);
   pull(&f, 2, 0, &before);
-  push_step(&f, 2, 0);
+  push_version(&f, 0);
   push_step(&f, 2, 1);
   pull(&f, 2, 2, &after);
   assert_true(after == before - 0.5f * 21 - 0.5f * (0.5f * 21 + 27));
@@ -50,7 +50,7 @@ static void a_late_part_is_acknowledged_and_adds_nothing(void **state) {
   (void)state;
   fixture_init(&f, 1);
   pull(&f, 0, 0, &before);
-  push_step(&f, 0, 0);
+  push_version(&f, 0);
   push_part(&f, 0, 0, 3, 1);
   start_part(&f, &late, 0, 0, 3, true);
   finish_with_version(&late, 1);
@@ -66,8 +66,7 @@ static void a_version_stays_until_a_push_proves_the_next_one_complete(void **sta
   float element;
   (void)state;
   fixture_init(&f, 1);
-  push_step(&f, 0, 0);
-  push_step(&f, 1, 0);
+  push_version(&f, 0);
   pull(&f, 0, 0, &element);
   push_part(&f, 1, 1, 0, 1);
   start_pull(&f, &old, 0, 0);
@@ -75,9 +74,40 @@ static void a_version_stays_until_a_push_proves_the_next_one_complete(void **sta
   push_step(&f, 0, 1);
   start_part(&f, &old, 0, 0, 0, true);
   finish_with_version(&old, 1);
+  for (uint32_t block = 1; block < BLOCKS; block++)
+    push_step(&f, block, 1);
   push_part(&f, 0, 2, 0, 2);
   start_part(&f, &old, 0, 0, 0, true);
   finish_with_error(&old, ERR_DROPPED, "version 1 was dropped");
+  fixture_fini(&f);
+}
+
+static void refuse(struct fixture *f, Weir__PushRequest push, size_t size_bytes, enum err_code code,
+                   const char *text) {
+  struct attempt attempt;
+  start_push(f, &attempt, &push, values, size_bytes);
+  finish_with_error(&attempt, code, text);
+}
+
+/* First block 0 alone has version 1, then all blocks have it. */
+static void a_push_that_is_refused_proves_nothing(void **state) {
+  struct fixture f;
+  size_t size_bytes = part_of(0, 1);
+  float element;
+  (void)state;
+  fixture_init(&f, 1);
+  push_step(&f, 0, 0);
+  refuse(&f, push_request(0, 1, 0, 0), size_bytes - 4, ERR_INVALID, "bytes of data");
+  refuse(&f, push_request(0, 1, 0, 0), size_bytes, ERR_INVALID,
+         "computed from version 1, but another block of this server is at version 0");
+  refuse(&f, push_request(0, 2, 0, 0), size_bytes, ERR_INVALID, "but the block is at version 1");
+  pull(&f, 0, 0, &element);
+  for (uint32_t block = 1; block < BLOCKS; block++)
+    push_step(&f, block, 0);
+  refuse(&f, push_request(0, 1, 0, 0), part_of(0, NAN), ERR_INVALID, "element 0 is nan");
+  refuse(&f, push_request(STATISTICS_BLOCK, 1, 0, 0), part_of(STATISTICS_BLOCK, NAN), ERR_INVALID, "is nan");
+  for (uint32_t block = 0; block < BLOCKS; block++)
+    pull(&f, block, 0, &element);
   fixture_fini(&f);
 }
 
@@ -89,24 +119,16 @@ static void versions_are_the_lowest_and_the_highest(void **state) {
   (void)state;
   fixture_init(&f, 1);
   push_step(&f, 2, 0);
-  push_step(&f, 2, 1);
   push_step(&f, 0, 0);
   request.run = (char *)"unit-1";
   request.incarnation = 1;
   assert_int_equal(rpc_unary(f.channel, RPC_VERSIONS, &request, 5000, false, &reply, &err), 0);
   assert_int_equal(((Weir__VersionsReply *)reply)->lowest, 0);
-  assert_int_equal(((Weir__VersionsReply *)reply)->highest, 2);
+  assert_int_equal(((Weir__VersionsReply *)reply)->highest, 1);
   protobuf_c_message_free_unpacked(reply, NULL);
   request.incarnation = 2;
   assert_int_equal(rpc_unary(f.channel, RPC_VERSIONS, &request, 5000, false, &reply, &err), ERR_STALE);
   fixture_fini(&f);
-}
-
-static void refuse(struct fixture *f, Weir__PushRequest push, size_t size_bytes, enum err_code code,
-                   const char *text) {
-  struct attempt attempt;
-  start_push(f, &attempt, &push, values, size_bytes);
-  finish_with_error(&attempt, code, text);
 }
 
 static void a_wrong_push_is_refused_and_the_server_lives_on(void **state) {
@@ -256,8 +278,8 @@ static void a_version_that_is_to_be_evaluated_waits_for_its_evaluation(void **st
   struct attempt next;
   (void)state;
   fixture_init(&f, 1);
-  push_step(&f, STATISTICS_BLOCK, 0);
-  push_step(&f, STATISTICS_BLOCK, 1);
+  push_version(&f, 0);
+  push_version(&f, 1);
   start_pull(&f, &next, STATISTICS_BLOCK, 3);
   push_eval(&f, 2, 1, 2);
   push_all_but_last(&f, STATISTICS_BLOCK, 2);
@@ -350,6 +372,7 @@ int main(void) {
       cmocka_unit_test(momentum_is_kept_from_step_to_step),
       cmocka_unit_test(a_late_part_is_acknowledged_and_adds_nothing),
       cmocka_unit_test(a_version_stays_until_a_push_proves_the_next_one_complete),
+      cmocka_unit_test(a_push_that_is_refused_proves_nothing),
       cmocka_unit_test(versions_are_the_lowest_and_the_highest),
       cmocka_unit_test(a_wrong_push_is_refused_and_the_server_lives_on),
       cmocka_unit_test(a_wrong_row_is_refused),

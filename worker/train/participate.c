@@ -182,6 +182,17 @@ static bool is_elsewhere(const struct err *err) {
          err->code == ERR_CANCELLED;
 }
 
+/* The run may outrun us as often as it likes. That a version is dropped time and again while the servers say
+   that it is the one to begin with is a fault. */
+static void run_count_drop_locked(struct run *run, const struct transfer_item *item, const struct err *err) {
+  if (err->code != ERR_DROPPED)
+    return;
+  if (item->version != run->dropped_version)
+    run->drops = 0;
+  run->dropped_version = item->version;
+  run->drops++;
+}
+
 static void on_failed(void *user, const struct transfer_item *item, const struct err *err) {
   struct run *run = user;
   enum log_level level = err->code == ERR_DROPPED ? LOG_INFO : LOG_WARN;
@@ -190,7 +201,7 @@ static void on_failed(void *user, const struct transfer_item *item, const struct
   if ((run->phase == RUN_JOINING || run->phase == RUN_WORKING) && !run->must_rejoin) {
     log_event(level, "worker", "transfer_refused", "run=%s block=%u version=%llu code=%s error=\"%s\"",
               run->load->run, item->block, (unsigned long long)item->version, err_name(err->code), err->text);
-    run->drops += err->code == ERR_DROPPED;
+    run_count_drop_locked(run, item, err);
     if (is_elsewhere(err) && run->drops <= DROPS_MAX)
       run->must_rejoin = true;
     else

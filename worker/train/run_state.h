@@ -77,7 +77,8 @@ struct run {
   uint64_t incarnation;             /* of the applied view */
   bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
   int setbacks;                     /* such, in a row, without a version in between; then pauses get longer */
-  int drops;                        /* of them: because we were too late */
+  int drops;                        /* of them, in a row: because dropped_version was dropped */
+  uint64_t dropped_version;
 
   /* While JOINING, once the servers were asked. */
   uint32_t n_unanswered;

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""A gRPC client that pushes to the servers of a run what they must refuse.
+
+usage: hostile_pusher.py RUN STEPS HOST:PORT...
+
+Commands come on stdin, one a line, answered by a line of JSON on stdout:
+  harass    pushes parts that are never right to every block, at the versions where the run is, until the line "stop"
+  tear PID  stops that process (SIGSTOP), which is the run's only worker, where some blocks of the first server have
+            made a version and others have not; pushes to those that have it what would follow, all of which must be
+            refused; leaves the process stopped
+Needs grpcio and grpcio-reflection."""
+import collections
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import time
+
+import grpc
+from google.protobuf import descriptor_pool, message_factory
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+DEADLINE_SECONDS, SETTLE_SECONDS, TEAR_SECONDS = 30, 1, 300
+NAN, FINITE = struct.pack("<f", float("nan")), struct.pack("<f", 0.5)
+
+
+class Server:
+    def __init__(self, address, run):
+        self.run, self.channel = run, grpc.insecure_channel(address)
+        pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
+        self.methods = {method.name: method for method in pool.FindServiceByName("weir.Parameters").methods}
+        self.elems = {}
+
+    def call(self, name, **fields):
+        """(status, reply or the error's text)."""
+        method = self.methods[name]
+        stub = self.channel.unary_unary(
+            f"/weir.Parameters/{name}", request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=message_factory.GetMessageClass(method.output_type).FromString)
+        request = message_factory.GetMessageClass(method.input_type)(run=self.run, **fields)
+        try:
+            return "OK", stub(request, timeout=DEADLINE_SECONDS)
+        except grpc.RpcError as error:
+            return error.code().name, error.details()
+
+    def versions(self):
+        status, reply = self.call("Versions")
+        return (reply.lowest, reply.highest) if status == "OK" else None
+
+    def find_blocks(self):
+        """The sizes of this server's blocks: what a push of no data is refused with names them."""
+        block = 0
+        while True:
+            status, text = self.call("Push", block=block)
+            if "there is no block" in text:
+                return
+            if " elements are " in text:
+                self.elems[block] = int(text.split(" elements are ")[0].rsplit(" ", 1)[1])
+            block += 1
+
+
+def wrong_parts(step, steps, elems):
+    """Fields of pushes that are wrong at any time, whatever the run does meanwhile."""
+    yield {"step": step, "data": NAN * elems}
+    yield {"step": step, "data": FINITE * (elems - 1) + NAN, "level": 1}
+    yield {"step": step + 1, "data": NAN * elems, "wait": False}
+    yield {"step": step, "data": FINITE * (elems + 1)}
+    yield {"step": step, "data": FINITE * elems + b"\0"}
+    yield {"step": step, "data": b""}
+    yield {"step": step, "data": FINITE * elems, "incarnation": 1}
+    yield {"step": step, "data": FINITE * elems, "first": 1 << 20}
+    yield {"step": step, "data": FINITE * elems, "first": 1, "level": 1}
+    yield {"step": step, "data": FINITE * elems, "level": 2**32 - 1}
+    yield {"step": steps, "data": FINITE * elems}
+    yield {"step": 2**64 - 1, "data": FINITE * elems}
+    yield {"step": step, "data": NAN * elems, "evaluation": True}
+    yield {"step": steps, "data": NAN * 5, "evaluation": True}
+    yield {"step": step, "data": FINITE * 5, "evaluation": True, "first": 1 << 20}
+
+
+def harass(servers, steps):
+    """A part that is wrong by its content alone may be late or covered: then it is acknowledged, unread."""
+    statuses = collections.Counter()
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for server in servers:
+            for block, elems in server.elems.items():
+                versions = server.versions()
+                for part in wrong_parts(versions[1], steps, elems) if versions else ():
+                    statuses[server.call("Push", block=block, **part)[0]] += 1
+    return statuses
+
+
+def attack(server, step, value):
+    """Pushes for a version that not all blocks have; until one is not refused."""
+    statuses = collections.Counter()
+    for block, elems in server.elems.items():
+        for part in ({}, {"wait": True}, {"first": 2, "level": 1}, {"first": 2, "level": 1, "wait": True}):
+            status = server.call("Push", block=block, step=step, data=value * elems, **part)[0]
+            statuses[status] += 1
+            if status != "INVALID_ARGUMENT":
+                return statuses
+    return statuses
+
+
+def tear(server, pid):
+    """What was on its way when the process stopped may complete the step: then it is tried again. A finite part would
+    be accepted then, so the others go first."""
+    end = time.monotonic() + TEAR_SECONDS
+    while time.monotonic() < end:
+        lowest, highest = server.versions()
+        if lowest == highest:
+            continue
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(SETTLE_SECONDS)
+        lowest, highest = server.versions()
+        if lowest < highest:
+            not_finite = attack(server, highest, NAN)
+            if server.versions() == (lowest, highest):
+                return {"version": lowest, "not_finite": not_finite, "forged": attack(server, highest, FINITE)}
+        os.kill(pid, signal.SIGCONT)
+    sys.exit("no step was ever seen half done")
+
+
+def main():
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    run, steps = sys.argv[1], int(sys.argv[2])
+    servers = [Server(address, run) for address in sys.argv[3:]]
+    for server in servers:
+        server.find_blocks()
+    while line := sys.stdin.readline():
+        words = line.split()
+        if words[0] == "harass":
+            print(json.dumps(harass(servers, steps)), flush=True)
+        elif words[0] == "tear":
+            print(json.dumps(tear(servers[0], int(words[1]))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

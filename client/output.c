@@ -3,19 +3,14 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/message_json.h"
 #include "common/err.h"
 #include "common/memory.h"
 #include "common/metrics/metric.h"
-
-static json_t *json_message(const ProtobufCMessage *message);
-static json_t *json_metrics(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
-static json_t *json_field(const ProtobufCFieldDescriptor *field, const void *value);
-static void json_print(FILE *file, json_t *json);
 
 void table_init(struct table *table, const char *const *headings) {
   *table = (struct table){0};
@@ -65,77 +60,21 @@ void table_fini(struct table *table) {
   *table = (struct table){0};
 }
 
-void output_json(FILE *file, const ProtobufCMessage *message) {
-  json_print(file, json_message(message));
-}
-
-void output_json_list(FILE *file, ProtobufCMessage *const *messages, size_t n) {
-  json_t *list = json_array();
-  for (size_t i = 0; i < n; i++)
-    json_array_append_new(list, json_message(messages[i]));
-  json_print(file, list);
-}
-
 static void json_print(FILE *file, json_t *json) {
   json_dumpf(json, file, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
   fputc('\n', file);
   json_decref(json);
 }
 
-static json_t *json_message(const ProtobufCMessage *message) {
-  const ProtobufCMessageDescriptor *type = message->descriptor;
-  json_t *object = json_object();
-  for (unsigned i = 0; i < type->n_fields; i++) {
-    const ProtobufCFieldDescriptor *field = &type->fields[i];
-    const void *value = (const char *)message + field->offset;
-    if (field->label == PROTOBUF_C_LABEL_REPEATED)
-      json_object_set_new(object, field->name, json_metrics(message, field));
-    else if (field->type != PROTOBUF_C_TYPE_MESSAGE)
-      json_object_set_new(object, field->name, json_field(field, value));
-  }
-  return object;
+void output_json(FILE *file, const ProtobufCMessage *message) {
+  json_print(file, message_json(message));
 }
 
-/* By their names: nothing else is repeated in what is shown. */
-static json_t *json_metrics(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field) {
-  size_t n = *(const size_t *)((const char *)message + field->quantifier_offset);
-  Weir__MetricValue *const *metrics =
-      *(Weir__MetricValue *const *const *)((const char *)message + field->offset);
-  json_t *object = json_object();
-  CHECK(field->descriptor == &weir__metric_value__descriptor);
-  for (size_t m = 0; m < n; m++)
-    json_object_set_new(object, metrics[m]->name,
-                        isfinite(metrics[m]->value) ? json_real(metrics[m]->value) : json_null());
-  return object;
-}
-
-static json_t *json_field(const ProtobufCFieldDescriptor *field, const void *value) {
-  switch (field->type) {
-  case PROTOBUF_C_TYPE_UINT64:
-    return json_integer((json_int_t) * (const uint64_t *)value);
-  case PROTOBUF_C_TYPE_INT64:
-    return json_integer(*(const int64_t *)value);
-  case PROTOBUF_C_TYPE_UINT32:
-    return json_integer(*(const uint32_t *)value);
-  case PROTOBUF_C_TYPE_BOOL:
-    return json_boolean(*(const protobuf_c_boolean *)value);
-  case PROTOBUF_C_TYPE_DOUBLE:
-    return isfinite(*(const double *)value) ? json_real(*(const double *)value) : json_null();
-  case PROTOBUF_C_TYPE_STRING: {
-    json_t *text = json_string(*(const char *const *)value);
-    return text ? text : json_null(); /* not UTF-8 */
-  }
-  case PROTOBUF_C_TYPE_ENUM: {
-    const ProtobufCEnumValue *name =
-        protobuf_c_enum_descriptor_get_value(field->descriptor, *(const int *)value);
-    char lower[64] = "unknown";
-    for (size_t i = 0; name && i < sizeof lower && (i == 0 || lower[i - 1]); i++)
-      lower[i] = (char)tolower((unsigned char)name->name[i]);
-    return json_string(lower);
-  }
-  default:
-    CHECK(!"a field type that the client's messages do not have");
-  }
+void output_json_list(FILE *file, ProtobufCMessage *const *messages, size_t n) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < n; i++)
+    json_array_append_new(list, message_json(messages[i]));
+  json_print(file, list);
 }
 
 void output_run_line(FILE *file, Weir__RunInfo *info) {

@@ -24,8 +24,7 @@ void table_row(struct table *table, const char *const *cells);     /* n_columns 
 void table_print(const struct table *table, FILE *file);
 void table_fini(struct table *table);
 
-/* A message, or the messages of a list, as JSON: the names of its scalar fields are the keys, enums are
-   lower-case names, NaN is null. Ends with a line end. */
+/* A message, or the messages of a list, as JSON (client/message_json.h), and a line end. */
 void output_json(FILE *file, const ProtobufCMessage *message);
 void output_json_list(FILE *file, ProtobufCMessage *const *messages, size_t n);
 

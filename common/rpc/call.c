@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 
 struct rpc_call {
@@ -27,6 +28,8 @@ struct rpc_call {
   int is_cancelled; /* written by gRPC */
   bool is_seen;     /* a callback ran: the owner will finish it */
   bool is_receiving;
+  struct rpc_timer idle; /* of a stream that may not be silent for ever */
+  uint64_t heard_ns;     /* the client's last message, or the call's begin */
 
   pthread_mutex_t lock;
   int refs; /* the owner's until it finishes, one until on_closed returned, one while sending */
@@ -43,6 +46,7 @@ static void on_accepted(struct rpc_event *event, bool ok);
 static void on_received(struct rpc_event *event, bool ok);
 static void on_sent(struct rpc_event *event, bool ok);
 static void on_closed(struct rpc_event *event, bool ok);
+static void on_idle(struct rpc_timer *timer);
 
 void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue) {
   struct rpc_call *call = mem_new(sizeof *call);
@@ -53,6 +57,7 @@ void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue) {
   call->received.done = on_received;
   call->sent.done = on_sent;
   call->closed.done = on_closed;
+  call->idle.expired = on_idle;
   call->status_text = grpc_empty_slice();
   rpc_outbox_init(&call->outbox);
   pthread_mutex_init(&call->lock, NULL);
@@ -81,10 +86,18 @@ static void put_and_unlock(struct rpc_call *call) {
   rpc_server_call_ended(server);
 }
 
+static uint64_t idle_ns(const struct rpc_call *call) {
+  return (uint64_t)call->route->method->idle_ms * 1000000;
+}
+
+/* The timer is not moved with each message: it looks when it is due. */
 static void receive(struct rpc_call *call) {
   grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
   batch.data.recv_message.recv_message = &call->incoming;
   call->is_receiving = true;
+  call->heard_ns = clock_now_ns();
+  if (call->route->method->idle_ms && !call->idle.is_set)
+    rpc_timer_set(call->queue, &call->idle, call->heard_ns + idle_ns(call));
   rpc_start_batch(call->call, &batch, 1, &call->received);
 }
 
@@ -131,9 +144,10 @@ static void settle(struct rpc_call *call) {
   put_and_unlock(call);
 }
 
-/* A message that we do not hand on. An owner that knows the call is told by on_closed. */
+/* A message that we do not hand on, or do not wait for any more. An owner that knows the call is told by
+   on_closed. */
 static void refuse(struct rpc_call *call, const struct err *err) {
-  log_event(LOG_DEBUG, "rpc", "message_refused", "method=%s peer=%s error=\"%s\"", call->route->def->path,
+  log_event(LOG_DEBUG, "rpc", "refused", "method=%s peer=%s error=\"%s\"", call->route->def->path,
             rpc_call_peer(call), err->text);
   if (call->is_seen)
     grpc_call_cancel_with_status(call->call, (grpc_status_code)err_grpc_status(err->code), err->text, NULL);
@@ -194,9 +208,29 @@ static void on_received(struct rpc_event *event, bool ok) {
   settle(call);
 }
 
+static void on_idle(struct rpc_timer *timer) {
+  struct rpc_call *call = RPC_EVENT_OWNER(timer, struct rpc_call, idle);
+  uint64_t due_ns = call->heard_ns + idle_ns(call);
+  struct err err;
+  bool is_finished;
+  pthread_mutex_lock(&call->lock);
+  is_finished = call->is_finished;
+  pthread_mutex_unlock(&call->lock);
+  if (!call->is_receiving || is_finished)
+    return;
+  if (due_ns > clock_now_ns()) {
+    rpc_timer_set(call->queue, &call->idle, due_ns);
+    return;
+  }
+  err_set(&err, ERR_CANCELLED, "the client sent nothing for %.3g s, and not all had come",
+          call->route->method->idle_ms / 1e3);
+  refuse(call, &err);
+}
+
 static void on_closed(struct rpc_event *event, bool ok) {
   struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, closed);
   (void)ok;
+  rpc_timer_clear(call->queue, &call->idle);
   pthread_mutex_lock(&call->lock);
   call->is_closed = true;
   rpc_outbox_clear(&call->outbox);

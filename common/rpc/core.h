@@ -16,11 +16,23 @@ struct rpc_event {
 
 #define RPC_EVENT_OWNER(event, type, field) ((type *)(void *)((char *)(event)-offsetof(type, field)))
 
+/* Something that is to happen at a time, on a queue's thread, which alone sets and clears it. */
+struct rpc_timer {
+  void (*expired)(struct rpc_timer *timer); /* it is set no more, and may be set again */
+  uint64_t due_ns;                          /* by clock_now_ns */
+  bool is_set;
+  struct rpc_timer *before, *after; /* by due_ns */
+};
+
 /* A completion queue and its only thread: the events of one call never overlap. */
 struct rpc_queue {
   grpc_completion_queue *cq;
   pthread_t thread;
+  struct rpc_timer *first, *last; /* that are set */
 };
+
+void rpc_timer_set(struct rpc_queue *queue, struct rpc_timer *timer, uint64_t due_ns);
+void rpc_timer_clear(struct rpc_queue *queue, struct rpc_timer *timer); /* also one that is not set */
 
 void rpc_queue_open(struct rpc_queue *queue); /* may be registered with a server before its thread runs */
 void rpc_queue_start(struct rpc_queue *queue);

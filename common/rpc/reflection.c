@@ -185,6 +185,6 @@ static void finish_once(struct rpc_call *call) {
 }
 
 const struct rpc_method rpc_reflection_methods[2] = {
-    {RPC_REFLECTION_V1, true, answer, finish_once, finish_once},
-    {RPC_REFLECTION_V1ALPHA, true, answer, finish_once, finish_once},
+    {RPC_REFLECTION_V1, true, answer, finish_once, finish_once, 0},
+    {RPC_REFLECTION_V1ALPHA, true, answer, finish_once, finish_once, 0},
 };

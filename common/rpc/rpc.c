@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/rpc/core.h"
 
@@ -34,15 +35,57 @@ void rpc_queue_open(struct rpc_queue *queue) {
   queue->cq = grpc_completion_queue_create_for_next(NULL);
 }
 
+static gpr_timespec queue_due(const struct rpc_queue *queue) {
+  int64_t wait_ns;
+  if (!queue->first)
+    return gpr_inf_future(GPR_CLOCK_REALTIME);
+  wait_ns = (int64_t)(queue->first->due_ns - clock_now_ns()); /* in the past: at once */
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(wait_ns, GPR_TIMESPAN));
+}
+
+static void queue_expire(struct rpc_queue *queue) {
+  uint64_t now_ns = clock_now_ns();
+  while (queue->first && queue->first->due_ns <= now_ns) {
+    struct rpc_timer *timer = queue->first;
+    rpc_timer_clear(queue, timer);
+    timer->expired(timer);
+  }
+}
+
 static void *queue_run(void *arg) {
   struct rpc_queue *queue = arg;
   grpc_event event;
-  while ((event = grpc_completion_queue_next(queue->cq, gpr_inf_future(GPR_CLOCK_REALTIME), NULL)).type !=
+  while ((event = grpc_completion_queue_next(queue->cq, queue_due(queue), NULL)).type !=
          GRPC_QUEUE_SHUTDOWN) {
-    RPC_TAKE_OVER(event.tag);
-    ((struct rpc_event *)event.tag)->done(event.tag, event.success);
+    if (event.type == GRPC_OP_COMPLETE) {
+      RPC_TAKE_OVER(event.tag);
+      ((struct rpc_event *)event.tag)->done(event.tag, event.success);
+    }
+    if (queue->first)
+      queue_expire(queue);
   }
   return NULL;
+}
+
+void rpc_timer_set(struct rpc_queue *queue, struct rpc_timer *timer, uint64_t due_ns) {
+  struct rpc_timer *before = queue->last;
+  CHECK(!timer->is_set);
+  while (before && before->due_ns > due_ns) /* most are set for the same wait: none is passed */
+    before = before->before;
+  timer->due_ns = due_ns;
+  timer->is_set = true;
+  timer->before = before;
+  timer->after = before ? before->after : queue->first;
+  *(timer->before ? &timer->before->after : &queue->first) = timer;
+  *(timer->after ? &timer->after->before : &queue->last) = timer;
+}
+
+void rpc_timer_clear(struct rpc_queue *queue, struct rpc_timer *timer) {
+  if (!timer->is_set)
+    return;
+  *(timer->before ? &timer->before->after : &queue->first) = timer->after;
+  *(timer->after ? &timer->after->before : &queue->last) = timer->before;
+  timer->is_set = false;
 }
 
 void rpc_queue_start(struct rpc_queue *queue) {

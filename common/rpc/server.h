@@ -23,6 +23,9 @@ struct rpc_method {
   void (*on_half_close)(struct rpc_call *call); /* request streams: the client has sent all; may be NULL */
   void (*on_closed)(
       struct rpc_call *call); /* the client is gone or has the answer; last callback; may be NULL */
+  /* Request streams: a client that has sent nothing for so long, its first message or the end included, is
+     answered CANCELLED. An owner that knows the call is told by on_closed. 0: it may be silent for ever. */
+  int idle_ms;
 };
 
 struct rpc_service {

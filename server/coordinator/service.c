@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "server/coordinator/shell.h"
 
-enum { DESK_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5, TRAINING_METHODS = 14 };
+enum { DESK_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5, UPLOAD_IDLE_MS = 30000 };
 
 static const struct rpc_method training_methods[TRAINING_METHODS];
 static const struct rpc_method cluster_methods[2];
@@ -22,7 +22,9 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   struct coordinator_service *shell = mem_new(sizeof *shell);
   shell->options = *options;
   shell->store = options->store;
-  shell->services[0] = (struct rpc_service){training_methods, TRAINING_METHODS, shell};
+  memcpy(shell->training, training_methods, sizeof training_methods);
+  shell->training[0].idle_ms = options->upload_idle_ms ? options->upload_idle_ms : UPLOAD_IDLE_MS;
+  shell->services[0] = (struct rpc_service){shell->training, TRAINING_METHODS, shell};
   shell->services[1] =
       (struct rpc_service){cluster_methods, sizeof cluster_methods / sizeof *cluster_methods, shell};
   shell_lead_init(shell);
@@ -192,7 +194,7 @@ const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *c
 }
 
 static const struct rpc_method training_methods[TRAINING_METHODS] = {
-    {.id = RPC_SUBMIT,
+    {.id = RPC_SUBMIT, /* the first: its idle_ms is an option */
      .is_request_stream = true,
      .on_message = shell_submit_on_message,
      .on_half_close = shell_submit_on_half_close,

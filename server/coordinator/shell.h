@@ -28,7 +28,7 @@ struct drop_job;
 struct members_save;
 struct saved_run;
 
-enum { SHELL_TEXT_SIZE = 512 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 14 };
 
 /* The ONNX file of a run that is not over. */
 struct live_model {
@@ -50,6 +50,7 @@ struct coordinator_service {
   struct coordinator_service_options options;
   struct store *store;
   struct rpc_service services[COORDINATOR_SERVICES];
+  struct rpc_method training[TRAINING_METHODS];
   struct task_thread *desk, *jobs, *slow;
   struct sender *sender;
   struct lease *lease; /* NULL before coordinator_service_lead */

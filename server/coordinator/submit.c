@@ -11,7 +11,9 @@
 #include "server/coordinator/shell.h"
 #include "server/parameters/parameters.h"
 
-enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500 };
+/* RATE_MIN: bytes a second that an upload has on average, once it has lasted for so many times as it may be
+   silent. */
+enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, RATE_AFTER_SILENCES = 2 };
 #define MODEL_BYTES_MAX (UINT64_C(2) << 30)
 
 /* Belongs to gRPC's thread until the client has sent all, then to the jobs, then to the desk. */
@@ -21,7 +23,7 @@ struct upload {
   struct rpc_call *call;
   Weir__RunSpec *spec;
   struct buffer *onnx;
-  uint64_t received_bytes;
+  uint64_t received_bytes, begin_ns;
   /* what the jobs find */
   char model_sha256[65];
   uint64_t parameters;
@@ -107,6 +109,7 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   upload = mem_new(sizeof *upload);
   upload->shell = shell;
   upload->call = call;
+  upload->begin_ns = clock_now_ns();
   upload->spec = spec_copy(request->spec);
   if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
     err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
@@ -119,13 +122,24 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   return upload;
 }
 
+/* A place is not held by messages without bytes, nor by a byte now and then. */
+static bool upload_drips(const struct upload *upload, double seconds) {
+  double after_seconds = RATE_AFTER_SILENCES * upload->shell->training[0].idle_ms / 1e3;
+  return seconds > after_seconds && (double)upload->received_bytes < seconds * RATE_MIN;
+}
+
 static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err) {
+  double seconds = clock_seconds(clock_now_ns() - upload->begin_ns);
   if (chunk->len > upload->onnx->size_bytes - upload->received_bytes)
     return err_set(err, ERR_INVALID, "submit: more than the %zu bytes came that were announced for the model",
                    upload->onnx->size_bytes);
   if (chunk->len)
     memcpy((char *)upload->onnx->data + upload->received_bytes, chunk->data, chunk->len);
   upload->received_bytes += chunk->len;
+  if (upload_drips(upload, seconds))
+    return err_set(err, ERR_CANCELLED,
+                   "submit: %llu of %zu bytes came in %.0f s: at least %d a second are wanted",
+                   (unsigned long long)upload->received_bytes, upload->onnx->size_bytes, seconds, RATE_MIN);
   return 0;
 }
 

@@ -37,6 +37,7 @@ struct fixture {
   struct store *store;
   struct rpc_client *client;
   struct seat seat;            /* the one that tests begin with */
+  int upload_idle_ms;          /* of coordinators that are started; 0: as by default */
   struct rpc_channel *channel; /* whom requests go to */
   Weir__RunSpec *spec;
   uint8_t *onnx;
@@ -57,12 +58,14 @@ static inline void seat_start(struct fixture *f, struct seat *seat, const char *
   struct err err = ERR_NONE;
   char target[32];
   *seat = (struct seat){.store = flaky_store_new(f->store)};
-  seat->service = coordinator_service_new(&(struct coordinator_service_options){.store = seat->store,
-                                                                                .lease_ms = LEASE_MS,
-                                                                                .server_grace_ms = GRACE_MS,
-                                                                                .on_leading = on_seat_leading,
-                                                                                .on_deposed = on_seat_deposed,
-                                                                                .user = seat});
+  seat->service =
+      coordinator_service_new(&(struct coordinator_service_options){.store = seat->store,
+                                                                    .lease_ms = LEASE_MS,
+                                                                    .server_grace_ms = GRACE_MS,
+                                                                    .upload_idle_ms = f->upload_idle_ms,
+                                                                    .on_leading = on_seat_leading,
+                                                                    .on_deposed = on_seat_deposed,
+                                                                    .user = seat});
   assert_int_equal(
       rpc_server_start(&(struct rpc_server_options){.listen = "127.0.0.1:0",
                                                     .services = coordinator_service_list(seat->service),

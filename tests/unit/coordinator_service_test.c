@@ -69,6 +69,47 @@ static void what_cannot_be_trained_is_refused_with_its_reason(void **state) {
   free(submit(f)); /* and nothing of it did any harm */
 }
 
+/* Uploads that fall silent take all places, until they have been silent for too long. */
+static void uploads_that_say_nothing_are_ended(void **state) {
+  enum { UPLOADS_MAX = 16 };
+  struct fixture *f = *state;
+  struct rpc_reader *silent[UPLOADS_MAX];
+  struct err err;
+  char *id;
+  void *reply;
+  f->upload_idle_ms = 1000;
+  restart(f, false);
+  for (int i = 0; i < UPLOADS_MAX; i++) {
+    silent[i] = upload_begin(f, f->spec, f->onnx_bytes);
+    upload_add(silent[i], f->onnx, 1);
+  }
+  AWAIT((id = try_to_submit(f, &err)) != NULL);
+  free(id);
+  for (int i = 0; i < UPLOADS_MAX; i++) {
+    err = ERR_NONE;
+    assert_int_equal(rpc_reader_next(silent[i], &reply, &err), ERR_CANCELLED);
+    assert_non_null(strstr(err.text, "the client sent nothing for 1 s"));
+    rpc_reader_close(silent[i]);
+  }
+}
+
+static void an_upload_that_drips_is_ended(void **state) {
+  struct fixture *f = *state;
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct rpc_reader *reader;
+  struct err err = ERR_NONE;
+  void *reply;
+  f->upload_idle_ms = 500;
+  restart(f, false);
+  reader = upload_begin(f, f->spec, 1 << 20);
+  request.chunk = (ProtobufCBinaryData){1, f->onnx};
+  while (rpc_reader_send(reader, &request, &err) == 0) /* its deadline bounds that */
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_CANCELLED);
+  assert_non_null(strstr(err.text, "at least 16384 a second are wanted"));
+  rpc_reader_close(reader);
+}
+
 static void a_run_that_is_not_there_is_not_found(void **state) {
   struct fixture *f = *state;
   Weir__RunInfo *info;
@@ -241,6 +282,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_submitted_run_is_queued_and_its_model_kept),
       TEST(what_cannot_be_trained_is_refused_with_its_reason),
+      TEST(uploads_that_say_nothing_are_ended),
+      TEST(an_upload_that_drips_is_ended),
       TEST(a_run_that_is_not_there_is_not_found),
       TEST(a_trained_run_gives_its_weights_back),
       TEST(a_last_checkpoint_that_fails_is_made_again),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cluster.pb-c.h"
+#include "common/clock.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "training.pb-c.h"
@@ -86,8 +87,8 @@ static void join_closed(struct rpc_call *call) {
 
 static const struct rpc_method methods[] = {
     {.id = RPC_WATCH, .on_message = watch, .on_closed = count_closed},
-    {RPC_SUBMIT, true, submit, submit_half_closed, submit_closed},
-    {RPC_JOIN, true, join, join_half_closed, join_closed},
+    {RPC_SUBMIT, true, submit, submit_half_closed, submit_closed, 0},
+    {RPC_JOIN, true, join, join_half_closed, join_closed, 0},
 };
 
 static int setup(void **state) {
@@ -223,6 +224,55 @@ static void a_client_stream_that_is_cancelled_is_closed_without_a_half_close(voi
   rpc_reader_close(reader);
   wait_for(f, &f->n_closed, 1);
   assert_int_equal(f->n_half_closed, 0);
+}
+
+static void park_half_closed(struct rpc_call *call) {
+  rpc_call_set_user(call, NULL);
+  park(rpc_call_context(call), call);
+}
+
+static void expect_ended(struct rpc_reader *reader) {
+  struct err err = ERR_NONE;
+  void *reply;
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_CANCELLED);
+  if (!strstr(err.text, "the client sent nothing for 0.2 s, and not all had come"))
+    fail_msg("%s", err.text);
+  rpc_reader_close(reader);
+}
+
+/* Of four: one has sent all and waits for its answer, two say nothing at all, one sent a message. */
+static void a_client_stream_that_falls_silent_is_ended(void **state) {
+  static const struct rpc_method idle[] = {
+      {RPC_SUBMIT, true, submit, park_half_closed, submit_closed, .idle_ms = 200}};
+  struct fixture f;
+  struct rpc_reader *whole, *silent[2], *begun;
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT, *got = NULL;
+  struct err err = ERR_NONE;
+  uint64_t begin_ns;
+  (void)state;
+  fixture_init(&f, idle, 1);
+  whole = rpc_reader_open(f.channel, RPC_SUBMIT, 8000);
+  assert_int_equal(rpc_reader_send(whole, &request, &err), ERR_OK);
+  rpc_reader_half_close(whole);
+  wait_for(&f, &f.n_parked, 1);
+  for (int i = 0; i < 2; i++)
+    silent[i] = rpc_reader_open(f.channel, RPC_SUBMIT, 8000);
+  begun = rpc_reader_open(f.channel, RPC_SUBMIT, 8000);
+  begin_ns = clock_now_ns();
+  assert_int_equal(rpc_reader_send(begun, &request, &err), ERR_OK);
+  expect_ended(begun);
+  assert_true(clock_now_ns() - begin_ns >= 200000000);
+  expect_ended(silent[0]);
+  expect_ended(silent[1]);
+  wait_for(&f, &f.n_closed, 1); /* the owner of the one that it knew is told */
+  reply.run = (char *)"late";
+  rpc_call_reply(f.parked[0], &reply, NULL);
+  assert_int_equal(rpc_reader_next(whole, (void **)&got, &err), ERR_OK);
+  assert_string_equal(got->run, "late");
+  protobuf_c_message_free_unpacked(&got->base, NULL);
+  rpc_reader_close(whole);
+  fixture_fini(&f);
 }
 
 static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
@@ -483,6 +533,7 @@ int main(void) {
       TEST(a_client_that_does_not_read_makes_the_server_busy),
       TEST(a_client_stream_is_received_whole),
       TEST(a_client_stream_that_is_cancelled_is_closed_without_a_half_close),
+      TEST(a_client_stream_that_falls_silent_is_ended),
       TEST(garbage_in_mid_stream_ends_the_stream_only),
       TEST(a_stream_without_any_message_is_invalid),
       TEST(a_bidirectional_stream_answers_each_message),

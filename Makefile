@@ -128,11 +128,21 @@ build/venv/.done: tests/requirements.txt
 	$(Q)rm -rf build/venv; python3 -m venv build/venv && build/venv/bin/pip -q install -r $< 2>build/venv/log && \
 	touch $@ || { tail -n 1 build/venv/log; rm -rf build/venv; echo "make: the tests that need $< are skipped"; } >&2
 
-check: deps-check ## all tests, and the habits that a program can check
+# REPEAT=20 runs the programs so often for which the machine's speed could matter; ONLY="store lease": of those by name.
+RUN_TESTS = WEIR_BUILD_DIR=$(B) python3 tests/run.py --repeat=$(or $(REPEAT),1) --only="$(ONLY)"
+BESIDE = $(filter $(B)/tests/simulation/%,$(TESTS)) # they only compute
+QUICK = contract bad_input same_hash recovery checkpoints outputs trace
+check: deps-check ## all tests, and the habits that a program can check (REPEAT=20 ONLY="store lease")
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(MAKE) --no-print-directory build/venv/.done
-	@WEIR_BUILD_DIR=$(B) python3 tests/run.py $(sort $(filter-out $(B)/tests/simulation/%,$(TESTS))) tests/gpu/test_*.py \
-	  tests/integration/test_*.py -- tests/lint.py $(filter $(B)/tests/simulation/%,$(TESTS)) tests/simulation/test_*.py
+	@$(RUN_TESTS) $(sort $(filter-out $(BESIDE),$(TESTS))) tests/gpu/test_*.py tests/integration/test_*.py \
+	  -- tests/lint.py $(BESIDE) tests/simulation/test_*.py
+
+check-quick: deps-check ## in 4 minutes: unit and conformance tests, the heart of the integration tests, the habits
+	@$(MAKE) --no-print-directory -j$$(nproc) all tests
+	@$(MAKE) --no-print-directory build/venv/.done
+	@$(RUN_TESTS) --jobs=$$(nproc) $(QUICK:%=tests/integration/test_%.py) $(sort $(filter-out $(BESIDE),$(TESTS))) \
+	  -- tests/lint.py
 
 build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"
@@ -194,6 +204,7 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all always tests deps deps-demo deps-check demo check fuzz parity compose-check conformance lint bench chaos help clean
+.PHONY: all always tests deps deps-demo deps-check demo check check-quick fuzz parity compose-check conformance lint bench \
+  chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -1,23 +1,53 @@
 #!/usr/bin/env python3
-"""Runs test programs that speak TAP, one after the other, and counts: `N passed, N failed, N skipped`.
+"""Runs test programs that speak TAP and counts: `N passed, N failed, N skipped`.
+
+    run.py [--jobs=N] [--repeat=N] [--only="WORD..."] PROGRAM... [-- PROGRAM...]
 
 Those after `--` only compute: they run beside the others, which wait and have deadlines, at a lower priority. A program
-fails as a whole when it dies, runs out of time or prints fewer results than its plan announces."""
+fails as a whole when it dies, runs out of time or prints fewer results than its plan announces.
+--jobs: so many of the others at a time (1). --only: programs that have one of the words in their command. --repeat: the
+programs that are_timed() run so often, and whatever failed in any round is named at the end."""
+import argparse
+import collections
 import concurrent.futures
 import os
+import queue
 import re
 import subprocess
 import sys
 import threading
 import time
 
-LIMIT_SECONDS = float(os.environ.get("WEIR_TEST_LIMIT", "900"))
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LIMIT_SECONDS = float(os.environ.get("WEIR_TEST_LIMIT", "1800"))
 RESULT = re.compile(r"^(not )?ok\b[ \d]*(?:- )?(.*)$")
 PLAN = re.compile(r"^1\.\.(\d+)")
+TIMED = re.compile(r"pthread_|\bfork\(|sleep\(")
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+
+
+def source(path, seen):
+    """A C file with the headers beside it and below tests/ that it includes."""
+    path = os.path.normpath(path)
+    if path in seen or not os.path.exists(os.path.join(ROOT, path)):
+        return ""
+    seen.add(path)
+    with open(os.path.join(ROOT, path)) as file:
+        text = file.read()
+    names = [name if name.startswith("tests/") else os.path.join(os.path.dirname(path), name)
+             for name in INCLUDE.findall(text)]
+    return text + "".join(source(name, seen) for name in names)
+
+
+def is_timed(program):
+    """How fast the machine is could matter to it: it starts processes or threads, or waits. That is every integration
+    test, and each test in C that says so or has a header of tests/ that does."""
+    path = "tests/" + program.split()[0].rpartition("tests/")[2]
+    return path.startswith("tests/integration/") or bool(TIMED.search(source(path + ".c", set())))
 
 
 def run(command, prefix):
-    """(passed, failed, what was skipped, output) of one program."""
+    """(passed, the names of what failed, what was skipped, output) of one program."""
     environment = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
     if command[0].endswith(".py"):
         command = [sys.executable, *command]
@@ -27,8 +57,8 @@ def run(command, prefix):
         output, status = done.stdout.decode(errors="replace"), done.returncode
     except subprocess.TimeoutExpired as late:
         output, status = (late.stdout or b"").decode(errors="replace"), "out of time"
-    planned = passed = failed = 0
-    skipped = []
+    planned = passed = 0
+    failed, skipped = [], []
     for line in output.splitlines():
         plan, result = PLAN.match(line), RESULT.match(line)
         if plan:
@@ -36,41 +66,85 @@ def run(command, prefix):
         elif result and "# skip" in line.lower():  # cmocka marks a skip "not ok"
             skipped.append(result.group(2))
         elif result and result.group(1):
-            failed += 1
+            failed.append(result.group(2))
         elif result:
             passed += 1
-    missing = planned - passed - failed - len(skipped)
-    if missing > 0 or planned == 0 or (status != 0 and failed == 0):
-        failed += max(missing, 1)
-        output += f"\n# ended with {status} after {passed + failed + len(skipped)} of {planned} results\n"
+    told = passed + len(failed) + len(skipped)
+    if planned > told or planned == 0 or (status != 0 and not failed):
+        output += f"\n# ended with {status} after {told} of {planned} results\n"
+        failed += [f"(ended with {status})"] * max(planned - told, 1)
     return passed, failed, skipped, output
 
 
-def run_all(programs, prefix, counts, lock):
-    for program in programs:
+class Tally:
+    """What all programs said so far; any thread."""
+
+    def __init__(self):
+        self.lock, self.passed, self.skipped = threading.Lock(), 0, 0
+        self.rounds, self.failures = collections.Counter(), collections.Counter()
+
+    def run(self, program, prefix):
         began = time.monotonic()
         passed, failed, skipped, output = run(program.split(), prefix)
-        with lock:
-            counts[:] = counts[0] + passed, counts[1] + failed, counts[2] + len(skipped)
+        with self.lock:
+            self.rounds[program] += 1
+            self.passed += passed
+            self.skipped += len(skipped)
+            self.failures.update((program, name) for name in failed)
             for what in skipped:
                 print(f"    skipped: {what}")
-            print(f"{'FAIL' if failed else 'ok':4} {program}: {passed} passed, {failed} failed, {len(skipped)} skipped "
+            print(f"{'FAIL' if failed else 'ok':4} {program}: {passed} passed, {len(failed)} failed, {len(skipped)} skipped "
                   f"({time.monotonic() - began:.1f} s)", flush=True)
             if failed:
                 print(output[-8000:], flush=True)
 
+    def run_all(self, programs, prefix):
+        """Until the queue is empty; several threads may share it."""
+        while True:
+            try:
+                self.run(programs.get_nowait(), prefix)
+            except queue.Empty:
+                return
+
+    def tell(self):
+        """Every failure by name where programs ran more than once, and the counts; the exit status."""
+        if max(self.rounds.values(), default=0) > 1:
+            for (program, name), times in sorted(self.failures.items()):
+                print(f"failed {times} of {self.rounds[program]}: {program}: {name}")
+        failed = sum(self.failures.values())
+        print(f"{self.passed} passed, {failed} failed, {self.skipped} skipped")
+        return 1 if failed or not self.passed + self.skipped else 0
+
+
+def queue_of(programs):
+    waiting = queue.SimpleQueue()
+    for program in programs:
+        waiting.put(program)
+    return waiting
+
 
 def main():
-    programs, beside = sys.argv[1:], []
-    if "--" in programs:
-        programs, beside = programs[:programs.index("--")], programs[programs.index("--") + 1:]
-    counts, lock = [0, 0, 0], threading.Lock()
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        other = pool.submit(run_all, beside, ["nice"], counts, lock)
-        run_all(programs, [], counts, lock)
-        other.result()
-    print("%d passed, %d failed, %d skipped" % tuple(counts))
-    sys.exit(1 if counts[1] or not counts[0] + counts[2] else 0)
+    options = argparse.ArgumentParser(usage=__doc__)
+    options.add_argument("--jobs", type=int, default=1)
+    options.add_argument("--repeat", type=int, default=1)
+    options.add_argument("--only", type=str.split, default=[])
+    arguments, beside = sys.argv[1:], []
+    if "--" in arguments:
+        arguments, beside = arguments[:arguments.index("--")], arguments[arguments.index("--") + 1:]
+    options, programs = options.parse_known_args(arguments)
+
+    def wanted(programs):
+        return [program for program in programs if not options.only or any(word in program for word in options.only)]
+    first = wanted(programs)
+    again = [program for program in first if is_timed(program)]
+    tally = Tally()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs + 1) as pool:
+        work = queue_of(first + (options.repeat - 1) * again)
+        threads = [pool.submit(tally.run_all, queue_of(wanted(beside)), ["nice"])]
+        threads += [pool.submit(tally.run_all, work, []) for _ in range(options.jobs)]
+        for thread in threads:
+            thread.result()
+    sys.exit(tally.tell())
 
 
 if __name__ == "__main__":

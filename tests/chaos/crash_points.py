@@ -139,7 +139,7 @@ class CrashingRedis(Redis):
 
     def start(self, before=()):
         self.process = Process(*before, "redis-server", self.config)
-        wait_for(self.answers, f"a redis at {self.port}", 20)
+        wait_for(self.answers, f"a redis at {self.port}")
 
 
 class Site:

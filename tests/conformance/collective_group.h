@@ -15,7 +15,7 @@
 #include "harness.h"
 #include "worker/backend/plugin.h"
 
-enum { OPEN_MS = 20000 };
+enum { OPEN_MS = 120000 };
 enum how { AS_THREADS, AS_PROCESSES };
 
 static bool groups_are_fast;

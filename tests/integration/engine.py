@@ -112,7 +112,7 @@ class Engine:
              "--containerd-namespace", "weir-test", "--containerd-plugins-namespace", "weir-test-plugins"],
             stdin=subprocess.DEVNULL, stdout=open(log, "w"), stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=end_with_parent, pass_fds=[self.lock.fileno()])  # locked until it has ended
-        wait_for(lambda: self.daemon.poll() is not None or self.client("info").returncode == 0, "the engine", 60)
+        wait_for(lambda: self.daemon.poll() is not None or self.client("info").returncode == 0, "the engine")
         if self.daemon.poll() is not None:
             with open(log) as lines:
                 raise Skip(f"no container engine runs here: {lines.readlines()[-1].strip()}")

@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 
-from harness import Process, Skip, wait_for
+from harness import PATIENCE, Process, Skip, wait_for
 
 
 def need(*programs):
@@ -77,7 +77,7 @@ class Redis:
     def start(self):
         command = ["redis-sentinel" if self.sentinel else "redis-server", self.config]
         self.process = Process(*command)
-        wait_for(self.answers, f"a redis at {self.port}: {self.process.output()[-500:]}", 20)
+        wait_for(self.answers, f"a redis at {self.port}: {self.process.output()[-500:]}")
 
     def answers(self):
         assert self.process.child.poll() is None, self.process.output()[-2000:]
@@ -92,13 +92,13 @@ class Redis:
 
     def call(self, *words):
         """The reply to one command over TCP."""
-        with socket.create_connection(("127.0.0.1", self.port), 10) as link:
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as link:
             return self.talk(link, words)
 
     def local(self, *words):
         """The same over the unix socket, which is there with TLS too."""
         with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(10)
+            link.settimeout(PATIENCE)
             link.connect(self.socket_path)
             return self.talk(link, words)
 
@@ -111,8 +111,12 @@ class Redis:
             return decode(file)
 
     def info(self, key):
-        lines = dict(line.split(":", 1) for line in self.local("INFO").splitlines() if ":" in line)
-        return lines.get(key)
+        """None, too, where the server cuts the connection: one whose role changes ends those of all its clients."""
+        try:
+            text = self.local("INFO")
+        except OSError:
+            return None
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line).get(key)
 
     def wait_follows(self, master):
         """Until this replica has acknowledged something that was written to the master once both were connected. It
@@ -169,9 +173,13 @@ class Group:
             server.__exit__()
 
 
+# Milliseconds after which servers think that one of theirs is gone: longer than a busy machine keeps one waiting.
+GONE_AFTER_MS = 60000
+
+
 def make_cluster(folder, group, nodes=3, **options):
     """Masters with a third of the slots each."""
-    servers = [group.add(Redis(folder, cluster_enabled="yes", cluster_node_timeout=2000, **options))
+    servers = [group.add(Redis(folder, cluster_enabled="yes", cluster_node_timeout=GONE_AFTER_MS, **options))
                for _ in range(nodes)]
     for number, server in enumerate(servers):
         first, last = 16384 * number // nodes, 16384 * (number + 1) // nodes - 1
@@ -181,14 +189,14 @@ def make_cluster(folder, group, nodes=3, **options):
             server.local("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
     wait_for(lambda: all("cluster_state:ok" in server.local("CLUSTER", "INFO") and
                          f"cluster_known_nodes:{nodes}" in server.local("CLUSTER", "INFO") for server in servers),
-             "a cluster of redis-servers", 30)
+             "a cluster of redis-servers")
     return servers
 
 
 def make_sentinels(folder, group, master, password, n=3):
-    """They call the master "main", and ask for its password themselves."""
+    """They call the master "main", ask for its password themselves, and hold it for alive until fail_over()."""
     lines = [f"sentinel monitor main 127.0.0.1 {master.port} 2", f"sentinel auth-pass main {password}",
-             "sentinel down-after-milliseconds main 1000", "sentinel failover-timeout main 2000"]
+             f"sentinel down-after-milliseconds main {GONE_AFTER_MS}", "sentinel failover-timeout main 2000"]
     sentinels = [group.add(Redis(folder, sentinel=True, lines=lines, requirepass=password)) for _ in range(n)]
     for sentinel in sentinels:
         try:  # from release 7 on they can be made to look more often than every ten seconds
@@ -197,8 +205,19 @@ def make_sentinels(folder, group, master, password, n=3):
             pass
     wait_for(lambda: all(len(sentinel.call("SENTINEL", "SENTINELS", "main")) == n - 1 and
                          len(sentinel.call("SENTINEL", "REPLICAS", "main")) == 1 for sentinel in sentinels),
-             "sentinels that know each other", 30)
+             "sentinels that know each other")
     return sentinels
+
+
+def fail_over(sentinels, replica):
+    """The replica becomes the master in the place of one that was killed. Sentinels look often only until then: on a
+    busy machine they would do the same to the new one."""
+    def set_patience(milliseconds):
+        for sentinel in sentinels:
+            sentinel.call("SENTINEL", "SET", "main", "down-after-milliseconds", milliseconds)
+    set_patience(1000)
+    wait_for(lambda: replica.info("role") == "master", "another master")
+    set_patience(GONE_AFTER_MS)
 
 
 class Certificates:

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import zlib
 
-from harness import Cluster, Folder, done_event, main, program, wait_for, weir
+from harness import PATIENCE, Cluster, Folder, done_event, main, program, wait_for, weir
 
 TRAIN = "  steps: 2\n  batch: 16\n  microbatches: 2\n  optimizer: {lr: 0.1}\n"
 
@@ -253,7 +253,7 @@ def throw_garbage(address):
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     for payload in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), preface + os.urandom(4096),
                     preface + b"\0\0\0\4\0\0\0\0\0" + b"\xff" * 9):
-        with socket.create_connection((host, int(port)), timeout=5) as peer:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as peer:
             try:
                 peer.sendall(payload)
             except OSError:
@@ -291,7 +291,7 @@ def test_a_run_that_diverges_fails_and_says_where():
 
 def test_a_worker_that_cannot_work_here_says_so():
     for option, value in (("--device", "gpu"), ("--data-root", "/does/not/exist"), ("--threads", "0")):
-        done = subprocess.run([program("weir-worker"), option, value], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([program("weir-worker"), option, value], capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and option in done.stderr, done
 
 

@@ -16,7 +16,6 @@ from engine import Engine, skip_if_offline
 from harness import BUILD, PATIENCE, ROOT, Skip, main, program, wait_for
 
 IMAGE_BYTES_MAX = 100_000_000  # above the base
-STOP_SECONDS_MAX = 10
 STEPS = 1200
 WORKER_CPUS = 0.2  # so that the run lasts long enough to be disturbed, on any machine
 SPEC = f"""name: compose
@@ -84,7 +83,7 @@ class Compose:
         assert built.returncode == 0, f"build: {built.stdout[-4000:]}"
         self.compose("up", "-d")
         try:
-            wait_for(lambda: all(map(self.healthy, ("redis", "coordinator", "server"))), "health", 60)
+            wait_for(lambda: all(map(self.healthy, ("redis", "coordinator", "server"))), "health")
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.logs()}") from late
 
@@ -115,7 +114,7 @@ class Compose:
         """SIGKILL by the host: as when memory runs out, unlike `docker kill`, it is followed by a restart."""
         container = self.containers(service)[0]
         os.kill(container["State"]["Pid"], signal.SIGKILL)
-        wait_for(lambda: self.restarts(container["Id"]) > container["RestartCount"], f"{service} to be restarted", 30)
+        wait_for(lambda: self.restarts(container["Id"]) > container["RestartCount"], f"{service} to be restarted")
 
     def restarts(self, container):
         return self.engine.inspect(container)["RestartCount"]
@@ -267,7 +266,7 @@ def stop(compose):
     took = time.monotonic() - began
     note(f"stopped in {took:.1f} s")
     statuses = {c["Name"]: c["State"]["ExitCode"] for c in compose.containers()}
-    assert took < STOP_SECONDS_MAX and not any(statuses.values()), (took, statuses)
+    assert not any(statuses.values()), (took, statuses)  # one that takes ten seconds is killed, which is its status
 
 
 def export(compose, run):

@@ -32,7 +32,7 @@ def test_an_interrupted_watcher_detaches_and_the_run_goes_on():
                 else:
                     wait_for(lambda: "second-" in watcher.output(), "the run's id")
                 watcher.send(number)
-                assert watcher.wait(20) == 130, watcher.output()[-2000:]
+                assert watcher.wait() == 130, watcher.output()[-2000:]
         seen = cluster.json("status", run.strip())["step"]
         wait_for(lambda: cluster.json("status", run.strip())["step"] > seen, "further steps")
         states = {entry["name"]: entry["state"] for entry in cluster.json("runs")}
@@ -62,7 +62,7 @@ def test_train_starts_its_cluster_as_direct_children_and_takes_it_down_when_inte
             address = next(word for word in training.output().split() if word.startswith("127.0.0.1:"))
             assert "endless-" in weir("runs", "--coordinator", address).stdout
             training.send(signal.SIGINT)
-            assert training.wait(30) == 130, training.output()[-2000:]
+            assert training.wait() == 130, training.output()[-2000:]
             assert not [pid for pid in workers + servers if os.path.exists(f"/proc/{pid}")], "all are gone"
         assert os.path.isdir(folder.file("weir-out/endless/store")), "the default --out and its store"
 
@@ -80,7 +80,7 @@ def test_a_second_interrupt_does_not_wait_for_the_checkpoint():
             wait_for(lambda: "Ctrl-C again to stop at once" in training.output(), "the offer")
             assert training.child.poll() is None
             training.send(signal.SIGINT)
-            assert training.wait(20) == 130, training.output()[-2000:]
+            assert training.wait() == 130, training.output()[-2000:]
             assert "to resume: " in training.output() and "was not paused" in training.output(), training.output()
 
 
@@ -108,7 +108,7 @@ def test_train_starts_a_killed_worker_again():
             seen = newest_step(metrics)
             wait_for(lambda: newest_step(metrics) > seen + 5, "further steps")
             training.send(signal.SIGINT)
-            assert training.wait(30) == 130, training.output()[-2000:]
+            assert training.wait() == 130, training.output()[-2000:]
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import re
 import signal
 import subprocess
 
-from harness import (BUILD, Cluster, Folder, done_event, made_up_gpus, main, program, read_metrics, simulated_gpus,
-                     wait_for, weir)
+from harness import (BUILD, PATIENCE, Cluster, Folder, done_event, made_up_gpus, main, program, read_metrics,
+                     simulated_gpus, wait_for, weir)
 
 FAKE = os.path.join(BUILD, "tests", "fake_cuda.so")
 NOT_HERE = "there is no NVIDIA GPU here, says the fake"
@@ -22,7 +22,7 @@ def fake(**settings):
 
 def refusal(device, environment):
     """The line with which a worker refuses to start on this device."""
-    done = subprocess.run([program("weir-worker"), "--device", device], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([program("weir-worker"), "--device", device], capture_output=True, text=True, timeout=PATIENCE,
                           env=environment)
     assert done.returncode == 2 and not done.stdout and len(done.stderr.splitlines()) == 1, done
     assert done.stderr.startswith(f"weir-worker: --device {device}: "), done.stderr
@@ -107,7 +107,7 @@ def test_a_plugin_that_is_no_library_is_refused():
             for named in folder.file(name), name:  # also as seen from the folder that it is in
                 done = subprocess.run([program("weir-worker"), "--device", "cuda"], capture_output=True, text=True,
                                       check=False, env=dict(os.environ, WEIR_CUDA=named or "."), cwd=folder.path,
-                                      timeout=60)
+                                      timeout=PATIENCE)
                 assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, (named, done)
 
 

@@ -25,7 +25,8 @@ class Runs:
 
     def __init__(self, folder, cluster, names, tail=""):
         at = ("--coordinator", cluster.address)
-        ids = [weir("submit", named_spec(folder, name, tail), *at).stdout.strip() for name in names]
+        specs = [named_spec(folder, name, tail) for name in names]
+        ids = [weir("submit", spec, *at).stdout.strip() for spec in specs]
         self.metrics = [folder.file(run + ".jsonl") for run in ids]
         self.clients = [Process(program("weir"), "watch", run, "--metrics", metrics, *at)
                         for run, metrics in zip(ids, self.metrics)]
@@ -71,10 +72,10 @@ def test_a_server_that_came_late_takes_part_after_the_next_roll_back():
             return sorted(server["blocks"] > 0 for server in cluster.json("servers"))
         run.wait_step(60)
         kill(cluster.servers[0][0])
-        run.wait_step(0, incarnation=1)
-        cluster.restart_server(0)
-        wait_for(lambda: take_part() == [False, True], "the server that is not needed yet")
-        kill(cluster.servers[1][0])
+        with run.held(0, incarnation=1):
+            cluster.restart_server(0)
+            wait_for(lambda: take_part() == [False, True], "the server that is not needed yet")
+            kill(cluster.servers[1][0])
         cluster.restart_server(1)
         run.wait_step(0, incarnation=2)
         assert take_part() == [True, True], cluster.json("servers")
@@ -84,9 +85,9 @@ def test_a_server_that_came_late_takes_part_after_the_next_roll_back():
 def test_a_run_is_paused_resumed_and_cancelled_while_its_servers_are_away():
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
         at = ("--coordinator", cluster.address)
-        run.wait_step(60)
-        run.wait_checkpoint(20)
-        kill(*[server for server, _ in cluster.servers])
+        with run.held(60):
+            run.wait_checkpoint(20)
+            kill(*[server for server, _ in cluster.servers])
         weir("pause", "small", *at)
         run.wait(lambda: run.status()["state"] == "paused", "the pause")
         first = cluster.json("checkpoints", "small")[0]["step"]
@@ -133,8 +134,10 @@ def test_queued_runs_outlive_the_coordinator():
 
 
 def test_two_runs_lose_the_same_server():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, \
+    with Folder() as folder, Cluster(folder, servers=2, workers=0) as cluster, \
             Runs(folder, cluster, ("first", "second"), "workers: {min: 1, max: 1}\n") as runs:
+        for _ in range(2):  # now that both wait for one
+            cluster.add_worker()
         wait_for(lambda: min(map(newest_step, runs.metrics)) >= 40, "steps")
         kill(cluster.servers[0][0])
         cluster.restart_server(0)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from harness import (Cluster, Folder, Process, children_of, main, newest_step, outcome, program, read_metrics,
+from harness import (PATIENCE, Cluster, Folder, Process, children_of, main, newest_step, outcome, program, read_metrics,
                      start_announced, wait_for, weir)
 from redis_servers import Redis, free_port, need
 
@@ -88,7 +88,7 @@ def test_a_standby_takes_over_from_a_killed_leader_and_no_step_is_lost_or_repeat
         run.wait_step(20)
         pair.leader.send(signal.SIGKILL)
         began = time.monotonic()
-        wait_for(lambda: "state_restored" in pair.standby.output(), "the standby to lead", 20)
+        wait_for(lambda: "state_restored" in pair.standby.output(), "the standby to lead")
         print(f"# it leads after {time.monotonic() - began:.1f} s", flush=True)
         run.end()
 
@@ -100,11 +100,11 @@ def test_a_frozen_leader_is_replaced_and_ends_itself_when_it_thaws():
         began = time.monotonic()
         members = [server for server, _ in pair.servers] + pair.workers
         # Well before their connections break for want of an answer to keepalive.
-        wait_for(lambda: all(joined(member, pair.second) for member in members), "the members to come over", 18)
+        wait_for(lambda: all(joined(member, pair.second) for member in members), "the members to come over")
         print(f"# all members have come over after {time.monotonic() - began:.1f} s", flush=True)
         assert all("it has said nothing for" in member.output() for member in members)
         pair.leader.send(signal.SIGCONT)
-        assert pair.leader.wait(20) == 1
+        assert pair.leader.wait() == 1
         last = [line for line in pair.leader.output().splitlines() if line.startswith("weir-server: ")]
         assert len(last) == 1 and f"another coordinator leads, at {pair.second}: " in last[0], last
         run.end()
@@ -114,7 +114,7 @@ def test_members_outlast_a_leader_that_froze_for_a_while():
     with Folder() as folder, Cluster(folder, servers=1, workers=1) as cluster, Run(folder, cluster) as run:
         run.wait_step(20)
         cluster.coordinator.send(signal.SIGSTOP)
-        wait_for(lambda: "it has said nothing for" in cluster.workers[0].output(), "the worker to notice", 18)
+        wait_for(lambda: "it has said nothing for" in cluster.workers[0].output(), "the worker to notice")
         cluster.coordinator.send(signal.SIGCONT)
         run.end()
 
@@ -124,11 +124,9 @@ def test_a_leader_restarted_at_its_address_leads_at_once():
         run.wait_step(20)
         cluster.coordinator.send(signal.SIGKILL)
         cluster.coordinator.wait()
-        began = time.monotonic()
         cluster.start_coordinator()
-        led = time.monotonic() - began
         assert cluster.json("runs")[0]["state"] == "running"
-        assert led < 2, f"it took {led:.1f} s, as long as another's lease"
+        assert "a standby of" not in cluster.coordinator.output(), "it waited for the end of its own lease"
         run.end()
 
 
@@ -150,7 +148,7 @@ def test_a_store_that_comes_later_is_waited_for():
 def test_a_store_that_is_not_there_is_an_error_at_once():
     url = f"redis://127.0.0.1:{free_port()}"
     done = subprocess.run([program("weir-server"), "--listen", "127.0.0.1:0", "--store", url], capture_output=True,
-                          text=True, timeout=60)
+                          text=True, timeout=PATIENCE)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and last.startswith("weir-server: store: ") and url[len("redis://"):] in last, done
 
@@ -165,7 +163,7 @@ def test_a_password_is_refused_on_a_command_line():
         url = f"redis://:{SECRET}@127.0.0.1:{free_port()}"
         for command in ((program("weir-server"), "--listen", "127.0.0.1:0", "--store", url),
                         (program("weir"), "train", write_spec(folder), "--out", folder.file("out"), "--store", url)):
-            done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 2 and "WEIR_STORE" in done.stderr, done
             assert SECRET not in done.stdout + done.stderr, done
 
@@ -208,7 +206,7 @@ def test_a_server_of_another_store_is_left_out_and_says_why():
         with Run(folder, cluster) as run:
             def reason():
                 return next((entry["message"] for entry in cluster.json("runs")), "")
-            wait_for(lambda: "is not the coordinator's" in reason(), "a message of the run", 30)
+            wait_for(lambda: "is not the coordinator's" in reason(), "a message of the run")
             assert "waiting for a server" in reason() and folder.file("other") in reason(), reason()
             assert "is not the coordinator's" in weir("servers", "--coordinator", cluster.address).stdout
             assert "is not the coordinator's" in weir("status", "small", "--coordinator", cluster.address).stdout

@@ -2,6 +2,7 @@
 
 The model has batch norm and dropout, the optimizer two slots and a momentum that is a product over all steps, and each
 checkpoint falls on an evaluation: whatever a roll-back could forget would show in the weights, or in a step's loss."""
+import contextlib
 import os
 import signal
 import time
@@ -65,6 +66,20 @@ class Run:
         self.wait(lambda: any(event["step"] >= step and event.get("incarnation", 0) >= incarnation
                               for event in reversed(self.steps())), f"step {step} of incarnation {incarnation}")
 
+    @contextlib.contextmanager
+    def held(self, step, incarnation=0):
+        """From about this step on the run stands still, as its workers do, for what takes a while on some machines: the
+        run is not over before. Whoever lives then goes on."""
+        self.wait_step(step, incarnation)
+        workers = list(self.cluster.workers)
+        for worker in workers:
+            worker.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for worker in workers:
+                worker.send(signal.SIGCONT)
+
     def wait_checkpoint(self, step=EVERY):
         """One of at least `step` is committed. Training does not wait for the store, so there may be fewer."""
         self.wait(lambda: self.status()["checkpoint_step"] >= step, f"a checkpoint of step {step}")
@@ -126,9 +141,9 @@ def test_the_server_that_remains_takes_all_blocks():
 
 def test_both_servers_die_and_come_back():
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
-        run.wait_step(60)
-        run.wait_checkpoint(20)
-        began = kill(*[server for server, _ in cluster.servers])
+        with run.held(60):
+            run.wait_checkpoint(20)
+            began = kill(*[server for server, _ in cluster.servers])
         cluster.restart_server(0)
         cluster.restart_server(1)
         run.wait_step(20, incarnation=1)
@@ -142,8 +157,8 @@ def test_a_coordinator_that_is_restarted_loses_no_step():
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
         run.wait_step(60)
         began = kill(cluster.coordinator)
-        cluster.start_coordinator()
         seen = newest_step(run.metrics)
+        cluster.start_coordinator()
         run.wait_step(seen + 1)
         tell("the coordinator, restarted", began)
         run.end()
@@ -165,9 +180,9 @@ def test_after_everything_died_the_run_goes_on_with_fewer():
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
         for step, servers in ((60, 2), (120, 1)):
             incarnation = run.incarnation()
-            run.wait_step(step)
-            run.wait_checkpoint(step // 2)
-            began = kill_all(cluster)
+            with run.held(step):
+                run.wait_checkpoint(step // 2)
+                began = kill_all(cluster)
             cluster.start_coordinator()
             cluster.servers = []
             for _ in range(servers):

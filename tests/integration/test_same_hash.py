@@ -82,7 +82,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_work_back():
             wait_for(lambda: newest_step(metrics) >= 3, "step 3")
             leaver = children_of(training.child.pid, "weir-worker")[0]
             os.kill(leaver, signal.SIGTERM)
-            wait_for(lambda: leaver not in children_of(training.child.pid, "weir-worker"), "the worker's exit", 20)
+            wait_for(lambda: leaver not in children_of(training.child.pid, "weir-worker"), "the worker's exit")
             assert training.wait() == 0, training.output()[-3000:]
         assert done_event(metrics)["weights_sha256"] == calm
 

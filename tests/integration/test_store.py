@@ -6,8 +6,8 @@ import subprocess
 import threading
 import time
 
-from harness import Folder, main, program, wait_for
-from redis_servers import Certificates, Group, Redis, make_cluster, make_sentinels
+from harness import PATIENCE, Folder, main, program, wait_for
+from redis_servers import Certificates, Group, Redis, fail_over, make_cluster, make_sentinels
 
 BLOCK = 65536
 
@@ -36,13 +36,13 @@ class Store:
         assert got == answer or (answer.endswith("*") and got.startswith(answer[:-1])), f"{line}: {got}"
         return got
 
-    def until_ok(self, line, seconds=20):
+    def until_ok(self, line):
         """Asks until it works; the errors on the way must be those of a server that is gone for a while."""
         def works():
             got = self.ask(line)
             assert got.split()[0] in ("ok", "UNAVAILABLE", "TIMEOUT"), got
             return got if got.startswith("ok") else None
-        return wait_for(works, f"'{line}' to work again", seconds)
+        return wait_for(works, f"'{line}' to work again")
 
     def __enter__(self):
         return self
@@ -72,7 +72,7 @@ def assert_refused(url, code, text, **environment):
 def conforms(url, **environment):
     """The conformance suite finds no fault, and behaves()."""
     behaves(url, **environment)
-    done = subprocess.run([program("tests/conformance/store_test")], capture_output=True, text=True, timeout=300,
+    done = subprocess.run([program("tests/conformance/store_test")], capture_output=True, text=True, timeout=PATIENCE * 3,
                           env={**os.environ, "WEIR_TEST_STORE": url, **environment})
     assert done.returncode == 0, f"{url}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
@@ -222,21 +222,25 @@ def test_sentinel_leads_to_the_master_and_to_its_successor():
         behaves(url + "/2?replicas=1")
         assert_refused(f"redis+sentinel://:secret@{hosts}/nobody", "INVALID", "no master named 'nobody'")
         assert_refused(f"redis://:secret@{sentinels[0].address}", "INVALID", "sentinel")
-        with Store(url + "?timeout_ms=1000&replicas=1") as store, Store(url + "?timeout_ms=1000") as writer:
+        with Store(url + "?replicas=1") as store, Store(url) as writer:
             store.until_ok(f"put 1 {BLOCK} 10")
             store.expect("write coordinator/epoch 1 coordinator/epoch -", "ok")
-            answers = write_until(writer, lambda: replica.info("role") == "master", master.kill)
+
+            def disturb():
+                master.kill()
+                fail_over(sentinels, replica)
+            answers = write_until(writer, lambda: replica.info("role") == "master", disturb)
             codes = {answer.split()[0] for answer in answers}
             assert codes <= {"ok", "UNAVAILABLE", "TIMEOUT"}, answers
             writer.expect("write coordinator/epoch 2 coordinator/epoch 1", "ok")
             writer.expect(f"check 1 {BLOCK} 10", "ok 10")
             master.start()  # it comes back as a replica of the new one
             wait_for(lambda: master.info("role") == "slave" and master.info("master_link_status") == "up",
-                     "the old master as a replica", 60)
+                     "the old master as a replica")
             store.until_ok("put 100 100 1")
             store.expect("write coordinator/epoch 3 coordinator/epoch 2", "ok")
             sentinels[0].kill()  # the first of the URL is not needed
-            wait_for(lambda: opened(url) == "ok", "the others to know the master", 30)
+            wait_for(lambda: opened(url) == "ok", "the others to know the master")
 
 
 def write_until(store, condition, disturb):
@@ -250,8 +254,8 @@ def write_until(store, condition, disturb):
     wait_for(put, "a write before")
     thread = threading.Thread(target=disturb)
     thread.start()
-    wait_for(lambda: put() and condition(), "the condition", 60)
-    wait_for(put, "a write after it", 30)
+    wait_for(lambda: put() and condition(), "the condition")
+    wait_for(put, "a write after it")
     thread.join()
     return answers
 
@@ -260,7 +264,7 @@ def write_until(store, condition, disturb):
 
 def test_a_server_that_is_killed_and_restarted_is_found_again():
     with Folder() as folder, Redis(folder, appendonly="yes", appendfsync="always") as redis:
-        with Store(f"redis://{redis.address}?timeout_ms=1000") as store:
+        with Store(f"redis://{redis.address}") as store:
             store.expect(f"put 1 {BLOCK} 64", f"ok {BLOCK * 64}")
             store.expect("write a 1", "ok")
             timer = threading.Timer(0.2, redis.kill)
@@ -275,7 +279,7 @@ def test_a_server_that_is_killed_and_restarted_is_found_again():
             began = time.monotonic()
             for _ in range(200):
                 store.expect("read a", f"UNAVAILABLE store: redis {redis.address}: *")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 100, "none waits for an answer"
             redis.start()
             store.until_ok("write a 3 a 1")
             store.expect(f"check 1 {BLOCK} 64", "ok 64")
@@ -329,13 +333,14 @@ def test_replicas_that_are_missing_are_an_error():
         master = group.add(Redis(folder))
         replica = group.add(Redis(folder, replicaof=f"127.0.0.1 {master.port}"))
         replica.wait_follows(master)
-        with Store(f"redis://{master.address}?replicas=1&timeout_ms=1000") as store:
+        url = f"redis://{master.address}?replicas=1"
+        with Store(url) as store, Store(url + "&timeout_ms=1000") as hasty:
             store.expect("put 1 100 2", "ok 200")
             assert replica.local("DBSIZE") == 2
             store.expect("write a 1", "ok")
             replica.kill()
             for line in ("put 10 100 2", "write a 2"):
-                got = store.ask(line)
+                got = hasty.ask(line)
                 assert got.startswith("UNAVAILABLE") and "only 0 of 1 replicas" in got, got
             replica.start()
             store.until_ok("write a 3")
@@ -344,14 +349,14 @@ def test_replicas_that_are_missing_are_an_error():
 def test_a_server_that_stands_still_costs_one_timeout():
     with Folder() as folder, Redis(folder) as redis:
         with Store(f"redis://{redis.address}?timeout_ms=300") as store:
-            store.expect("write a 1", "ok")
+            store.until_ok("write a 1")
             redis.send(signal.SIGSTOP)
             began = time.monotonic()
             got = store.ask("read a")
             assert got.startswith("TIMEOUT") and "timeout_ms=300" in got, got
             store.expect(f"put 1 {BLOCK} 256", "TIMEOUT *")
             store.expect("write a 2", "TIMEOUT *")
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 30, "not one for each of the 256 blocks"
             assert opened(f"redis://{redis.address}?timeout_ms=300").startswith("TIMEOUT")
             redis.send(signal.SIGCONT)
             store.until_ok("read a")
@@ -361,13 +366,13 @@ def test_a_server_that_stands_still_costs_one_timeout():
 def test_a_cluster_without_one_of_its_nodes_says_so_and_recovers():
     with Folder() as folder, Group() as group:
         servers = make_cluster(folder, group, appendonly="yes", appendfsync="always", cluster_require_full_coverage="no")
-        with Store(f"redis+cluster://{servers[0].address}?timeout_ms=1000") as store:
+        with Store(f"redis+cluster://{servers[0].address}") as store:
             store.expect("put 1 1000 60", "ok 60000")
             servers[2].kill()
             store.expect("put 1000 1000 60", "UNAVAILABLE *")
             store.expect("check 1 1000 60", "UNAVAILABLE *")
             servers[2].start()
-            store.until_ok("put 1000 1000 60", 30)
+            store.until_ok("put 1000 1000 60")
             store.expect("check 1 1000 60", "ok 60")
 
 

@@ -129,10 +129,12 @@ def test_a_reader_of_a_timeline_that_leaves_does_not_end_the_worker():
         os.close(reader)
         run = weir("submit", small_spec(folder), "--coordinator", cluster.address).stdout.strip()
         wait_for(lambda: worker.child.poll() is not None or cluster.json("status", run)["state"] == "done", "the end")
+        # Spans are written now and then, so a run may be over before the first attempt.
+        wait_for(lambda: worker.child.poll() is not None or "trace_failed" in worker.output(), "a word of the timeline")
         assert worker.child.poll() is None, worker.child.returncode
-        assert worker.output().count("trace_failed") == 1 and "Broken pipe" in worker.output(), worker.output()
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0, worker.child.returncode
+        assert worker.output().count("trace_failed") == 1 and "Broken pipe" in worker.output(), worker.output()
 
 
 if __name__ == "__main__":

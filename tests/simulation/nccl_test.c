@@ -160,7 +160,7 @@ int main(void) {
       cmocka_unit_test(processes_exchange),
       cmocka_unit_test(a_dead_peer_is_waited_for_until_an_abort),
   };
-  alarm(60);
+  alarm(600);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

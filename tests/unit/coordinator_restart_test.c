@@ -2,6 +2,7 @@
  */
 #include <unistd.h>
 
+#include "server/coordinator/stored_runs.h"
 #include "storage/identity.h"
 #include "tests/unit/coordinator_service_fixture.h"
 
@@ -14,6 +15,44 @@ static bool is_written(struct fixture *f, const char *run, const char *which) {
   free(data);
   free(name);
   return is_there;
+}
+
+/* The store has this state of the run. */
+static bool is_kept(struct fixture *f, const char *run, Weir__RunState run_state) {
+  struct err err = ERR_NONE;
+  char *name = checkpoint_run_name(run, "run");
+  Weir__RunRecord *record = NULL;
+  bool is_so =
+      checkpoint_read_record(f->store, name, &weir__run_record__descriptor, (void **)&record, &err) == 0 &&
+      record->state == run_state;
+  message_free(record);
+  free(name);
+  return is_so;
+}
+
+/* The store has as many events of the run. */
+static bool are_events_kept(struct fixture *f, const char *run, uint64_t events) {
+  struct stored_runs runs;
+  struct err err = ERR_NONE;
+  bool is_so = false;
+  assert_int_equal(stored_runs_read(f->store, NULL, &runs, &err), 0);
+  for (int i = 0; i < runs.count; i++)
+    is_so |= strcmp(runs.items[i].record->run, run) == 0 && runs.items[i].n_events == events;
+  stored_runs_fini(&runs);
+  return is_so;
+}
+
+/* How often the coordinator that leads has renewed its lease. */
+static uint64_t count_renewals(struct fixture *f) {
+  struct err err = ERR_NONE;
+  Weir__Lease *lease;
+  uint64_t beat;
+  assert_int_equal(
+      checkpoint_read_record(f->store, "coordinator/lease", &weir__lease__descriptor, (void **)&lease, &err),
+      0);
+  beat = lease->beat;
+  message_free(lease);
+  return beat;
 }
 
 static bool has_checkpoint(struct fixture *f, const char *run, uint64_t step) {
@@ -54,7 +93,7 @@ static int resume(struct fixture *f, const char *run, bool has_step, uint64_t st
   request.has_step = has_step;
   request.step = step;
   *err = ERR_NONE;
-  rpc_unary(f->channel, RPC_RESUME, &request, DEADLINE_MS, false, (void **)&info, err);
+  rpc_unary(f->channel, RPC_RESUME, &request, patience_ms(), false, (void **)&info, err);
   message_free(info);
   return err->code;
 }
@@ -64,7 +103,7 @@ static Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const cha
   Weir__ListCheckpointsReply *reply = NULL;
   struct err err = ERR_NONE;
   request.run = (char *)run;
-  if (rpc_unary(f->channel, RPC_LIST_CHECKPOINTS, &request, DEADLINE_MS, false, (void **)&reply, &err))
+  if (rpc_unary(f->channel, RPC_LIST_CHECKPOINTS, &request, patience_ms(), false, (void **)&reply, &err))
     fail_msg("%s", err.text);
   return reply;
 }
@@ -87,7 +126,7 @@ static int collect_garbage(struct fixture *f, const char *run, Weir__CollectGarb
   request.n_runs = run ? 1 : 0;
   *err = ERR_NONE;
   *reply = NULL;
-  return rpc_unary(f->channel, RPC_COLLECT_GARBAGE, &request, DEADLINE_MS, false, (void **)reply, err);
+  return rpc_unary(f->channel, RPC_COLLECT_GARBAGE, &request, patience_ms(), false, (void **)reply, err);
 }
 
 static void runs_are_as_they_were(struct fixture *f, bool is_killed) {
@@ -108,9 +147,9 @@ static void runs_are_as_they_were(struct fixture *f, bool is_killed) {
   cancelled = submit(f);
   assert_int_equal(ask_run(f, RPC_CANCEL, cancelled, &info, &err), 0);
   message_free(info);
-  if (is_killed) { /* what takes a second at most must be there */
-    struct timespec pause = {.tv_sec = 1, .tv_nsec = 500000000};
-    nanosleep(&pause, NULL);
+  if (is_killed) { /* what is written beside the work comes, and is there then */
+    AWAIT(are_events_kept(f, done, events));
+    AWAIT(is_kept(f, queued, WEIR__RUN_STATE__QUEUED) && is_kept(f, cancelled, WEIR__RUN_STATE__CANCELLED));
   }
   restart(f, is_killed);
   assert_int_equal(run_state(f, done), WEIR__RUN_STATE__DONE);
@@ -210,15 +249,15 @@ static void only_one_coordinator_of_a_store_leads(void **state) {
   assert_null(try_to_submit(f, &err));
   assert_int_equal(err.code, ERR_UNAVAILABLE);
   err = ERR_NONE;
-  assert_int_equal(rpc_health_probe(second.channel, DEADLINE_MS, &is_serving, &err), 0);
+  assert_int_equal(rpc_health_probe(second.channel, patience_ms(), &is_serving, &err), 0);
   assert_false(is_serving);
-  assert_int_equal(rpc_health_probe(f->seat.channel, DEADLINE_MS, &is_serving, &err), 0);
+  assert_int_equal(rpc_health_probe(f->seat.channel, patience_ms(), &is_serving, &err), 0);
   assert_true(is_serving);
 
   flaky_set_away(f->seat.store, true); /* the first is cut off from the store, and goes on */
   AWAIT(ask_run(f, RPC_GET_RUN, id, &info, &err) == 0);
   message_free(info);
-  assert_int_equal(rpc_health_probe(second.channel, DEADLINE_MS, &is_serving, &err), 0);
+  assert_int_equal(rpc_health_probe(second.channel, patience_ms(), &is_serving, &err), 0);
   assert_true(is_serving);
   f->channel = f->seat.channel;
   assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
@@ -238,7 +277,7 @@ static void only_one_coordinator_of_a_store_leads(void **state) {
 
 static void a_member_that_obeys_a_higher_epoch_deposes_the_coordinator(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  struct rpc_reader *member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.epoch = 9;
@@ -255,13 +294,15 @@ static void a_member_that_claims_a_higher_epoch_disturbs_no_run(void **state) {
   char *id = submit(f);
   Weir__Order *order = NULL;
   struct err err = ERR_NONE;
+  uint64_t renewals;
   hello.role = WEIR__ROLE__WORKER;
   hello.epoch = 9;
-  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   assert_int_equal(rpc_reader_next(member, (void **)&order, &err), ERR_STALE);
   rpc_reader_close(member);
-  usleep(1500 * 1000); /* it has renewed its lease since */
+  renewals = count_renewals(f);
+  AWAIT(count_renewals(f) >= renewals + 2); /* it asks the store when it renews its lease */
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
   assert_false(__atomic_load_n(&f->seat.is_deposed, __ATOMIC_ACQUIRE));
   free(id);
@@ -292,8 +333,8 @@ static void a_submission_that_the_store_cannot_keep_is_refused_and_forgotten(voi
   assert_non_null(strstr(err.text, "nobody answers"));
   flaky_set_away(f->seat.store, false);
   err = ERR_NONE;
-  assert_int_equal(rpc_unary(f->channel, RPC_LIST_RUNS, &request, DEADLINE_MS, false, (void **)&reply, &err),
-                   0);
+  assert_int_equal(
+      rpc_unary(f->channel, RPC_LIST_RUNS, &request, patience_ms(), false, (void **)&reply, &err), 0);
   assert_int_equal(reply->n_runs, 0);
   message_free(reply);
   free(submit(f));
@@ -309,9 +350,9 @@ static void a_state_that_the_store_missed_is_written_when_it_is_back(void **stat
   message_free(info);
   AWAIT(ask_run(f, RPC_GET_RUN, id, &info, &err) == 0);
   message_free(info);
-  nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL); /* so that it was tried in vain */
+  AWAIT(flaky_count_refused(f->seat.store) > 0); /* it was tried in vain */
   flaky_set_away(f->seat.store, false);
-  nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+  AWAIT(is_kept(f, id, WEIR__RUN_STATE__CANCELLED));
   restart(f, true);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__CANCELLED);
   free(id);
@@ -438,7 +479,7 @@ static void verify_tells_of_every_checkpoint(void **state) {
   key = manifest->blocks[0]->sha256;
   assert_int_equal(store_delete_blocks(f->store, &key, 1, &err), 0);
   request.run = id;
-  reader = rpc_reader_open(f->channel, RPC_VERIFY, DEADLINE_MS);
+  reader = rpc_reader_open(f->channel, RPC_VERIFY, patience_ms());
   assert_int_equal(rpc_reader_send(reader, &request, &err), 0);
   assert_int_equal(rpc_reader_next(reader, (void **)&reply, &err), 0);
   assert_int_equal(reply->step, 2);

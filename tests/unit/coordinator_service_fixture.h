@@ -21,8 +21,9 @@
 #include "server/coordinator/service.h"
 #include "tests/unit/checkpoint_fixture.h"
 #include "tests/unit/flaky_store.h"
+#include "tests/unit/patience.h"
 
-enum { STEPS = 3, DEADLINE_MS = 8000, LEASE_MS = 300, GRACE_MS = 200 };
+enum { STEPS = 3, LEASE_MS = 300, GRACE_MS = 200 };
 
 /* A coordinator. */
 struct seat {
@@ -75,7 +76,7 @@ static inline void seat_start(struct fixture *f, struct seat *seat, const char *
                        &seat->server, &err),
       0);
   coordinator_service_lead(seat->service, holder, holder);
-  coordinator_service_wait(seat->service, DEADLINE_MS);
+  coordinator_service_wait(seat->service, patience_ms());
   snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(seat->server));
   seat->channel = rpc_channel_open(f->client, target);
 }
@@ -133,7 +134,7 @@ static inline void restart(struct fixture *f, bool is_killed) {
   do {                                                                                                       \
     uint64_t begun_ns = clock_now_ns();                                                                      \
     while (!(condition)) {                                                                                   \
-      if (clock_now_ns() - begun_ns > DEADLINE_MS * UINT64_C(1000000))                                       \
+      if (clock_now_ns() - begun_ns > patience_ms() * UINT64_C(1000000))                                     \
         fail_msg("%s", "never: " #condition);                                                                \
       nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);                                               \
     }                                                                                                        \
@@ -141,7 +142,7 @@ static inline void restart(struct fixture *f, bool is_killed) {
 
 /* Sends the first message of a submission. */
 static inline struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, DEADLINE_MS);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   struct err err = ERR_NONE;
   request.spec = spec;
@@ -192,7 +193,7 @@ static inline int ask_run(struct fixture *f, enum rpc_method_id method, const ch
   request.run = (char *)run;
   *err = ERR_NONE;
   *info = NULL;
-  return rpc_unary(f->channel, method, &request, DEADLINE_MS, false, (void **)info, err);
+  return rpc_unary(f->channel, method, &request, patience_ms(), false, (void **)info, err);
 }
 
 static inline Weir__RunState run_state(struct fixture *f, const char *run) {
@@ -209,7 +210,7 @@ static inline Weir__RunState run_state(struct fixture *f, const char *run) {
 /* All bytes of a stream of chunks; -1 with err set. */
 static inline long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request,
                                    uint8_t *out, size_t size, struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, method, DEADLINE_MS);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, method, patience_ms());
   Weir__Chunk *chunk = NULL;
   size_t got = 0;
   *err = ERR_NONE;
@@ -236,7 +237,7 @@ static inline long download(struct fixture *f, enum rpc_method_id method, const 
 
 /* Reads a run's events from `from` on, to their end. Returns how many; the last one goes to *last. */
 static inline uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, DEADLINE_MS);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   Weir__RunEvent *event = NULL;
   struct err err = ERR_NONE;
@@ -260,7 +261,7 @@ static inline uint64_t watch_all(struct fixture *f, const char *run, uint64_t fr
 
 static inline struct rpc_reader *join_again(struct fixture *f, Weir__Role role, const char *id,
                                             const char *run, uint64_t version) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   Weir__Hello hello = WEIR__HELLO__INIT;
   Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list[] = {&hosted};
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;

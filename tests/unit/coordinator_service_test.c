@@ -36,7 +36,7 @@ static void what_cannot_be_trained_is_refused_with_its_reason(void **state) {
   assert_int_equal(err.code, ERR_INVALID);
   assert_null(upload_end(upload_begin(f, f->spec, UINT64_MAX), &err));
   assert_int_equal(err.code, ERR_INVALID);
-  assert_null(upload_end(rpc_reader_open(f->channel, RPC_SUBMIT, DEADLINE_MS), &err));
+  assert_null(upload_end(rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms()), &err));
   assert_int_equal(err.code, ERR_INVALID);
 
   reader = upload_begin(f, f->spec, f->onnx_bytes);
@@ -199,7 +199,7 @@ static void a_last_checkpoint_that_fails_is_made_again(void **state) {
 static void a_watcher_sees_a_run_end_without_asking_again(void **state) {
   struct fixture *f = *state;
   char *id = submit(f);
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, DEADLINE_MS);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   Weir__RunEvent *event = NULL;
   Weir__RunInfo *info;
@@ -236,15 +236,15 @@ static void a_member_without_manners_is_shown_out(void **state) {
   hello.role = WEIR__ROLE__WORKER;
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   expect_shown_out(member, "hello");
-  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
   expect_shown_out(member, "hello");
   hello.role = WEIR__ROLE__ROLE_UNKNOWN;
-  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   expect_shown_out(member, "no role");
   hello.role = WEIR__ROLE__SERVER;
-  member = rpc_reader_open(f->channel, RPC_JOIN, DEADLINE_MS);
+  member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   expect_shown_out(member, "no address");
 }
@@ -253,7 +253,7 @@ static void stopping_ends_watchers_and_members(void **state) {
   struct fixture *f = *state;
   char *id = submit(f);
   struct rpc_reader *worker = join(f, WEIR__ROLE__WORKER);
-  struct rpc_reader *watcher = rpc_reader_open(f->channel, RPC_WATCH, DEADLINE_MS);
+  struct rpc_reader *watcher = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   Weir__RunEvent *event = NULL;
   Weir__Order *order = NULL;

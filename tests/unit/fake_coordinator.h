@@ -18,8 +18,9 @@
 #include "common/message.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
+#include "tests/unit/patience.h"
 
-enum { BODIES = 16, COORDINATOR_WAIT_SECONDS_MAX = 8 };
+enum { BODIES = 16 };
 
 struct fake_coordinator {
   struct rpc_server *server;
@@ -50,12 +51,12 @@ static inline void coordinator_wait_locked(struct fake_coordinator *c, const int
   struct timespec until;
   int rc = 0;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += COORDINATOR_WAIT_SECONDS_MAX;
+  until.tv_sec += patience_seconds();
   while (*counter < least && rc != ETIMEDOUT)
     rc = pthread_cond_timedwait(&c->changed, &c->lock, &until);
   if (*counter < least) {
     pthread_mutex_unlock(&c->lock);
-    fail_msg("nothing happened for %d seconds", COORDINATOR_WAIT_SECONDS_MAX);
+    fail_msg("nothing happened for %d seconds", patience_seconds());
   }
 }
 

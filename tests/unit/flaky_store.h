@@ -11,6 +11,7 @@ struct flaky_store {
   struct store base;
   struct store *inner; /* the test's */
   bool is_away;        /* atomic */
+  int n_refused;       /* atomic: records that were not written because it is away */
   bool loses_answer;   /* of the next record written */
 };
 
@@ -55,9 +56,12 @@ static inline int flaky_list_blocks(struct store *store,
 static inline int flaky_write_record(struct store *store, const char *name, const void *data, size_t size,
                                      const struct store_guard *guards, int n_guards, struct err *err) {
   struct flaky_store *flaky = (struct flaky_store *)store;
-  int rc = flaky_fails(store, err)
-               ? ERR_UNAVAILABLE
-               : flaky->inner->def->write_record(flaky->inner, name, data, size, guards, n_guards, err);
+  int rc;
+  if (flaky_fails(store, err)) {
+    __atomic_fetch_add(&flaky->n_refused, 1, __ATOMIC_ACQ_REL);
+    return ERR_UNAVAILABLE;
+  }
+  rc = flaky->inner->def->write_record(flaky->inner, name, data, size, guards, n_guards, err);
   if (rc || !flaky->loses_answer)
     return rc;
   flaky->loses_answer = false;
@@ -82,6 +86,10 @@ static inline void flaky_close(struct store *store) {
 
 static inline void flaky_set_away(struct store *store, bool is_away) {
   __atomic_store_n(&((struct flaky_store *)store)->is_away, is_away, __ATOMIC_RELEASE);
+}
+
+static inline int flaky_count_refused(struct store *store) {
+  return __atomic_load_n(&((struct flaky_store *)store)->n_refused, __ATOMIC_ACQUIRE);
 }
 
 /* Closed with store_close, before the one behind it. */

@@ -13,6 +13,7 @@
 #include "client/child.h"
 #include "client/launcher.h"
 #include "client/stop.h"
+#include "tests/unit/patience.h"
 
 /* Each prints its pid, its arguments and its store; a server announces an address. */
 static const char server_script[] =
@@ -71,7 +72,7 @@ static int folder_remove(void **state) {
 static pid_t logged_pid(const char *name, int n) {
   char path[256], line[512];
   snprintf(path, sizeof path, "%s/%s.log", folder, name);
-  for (int attempt = 0; attempt < 800; attempt++) {
+  for (int attempt = 0; attempt < patience_ms() / 10; attempt++) {
     FILE *file = fopen(path, "r");
     int found = 0, pid = 0;
     while (file && found < n && fgets(line, sizeof line, file))
@@ -103,7 +104,7 @@ static int logged_lines(const char *name, const char *text) {
 
 /* Waits until n lines of a child's log hold the text. */
 static void wait_logged(const char *name, const char *text, int n) {
-  for (int attempt = 0; attempt < 800 && logged_lines(name, text) < n; attempt++)
+  for (int attempt = 0; attempt < patience_ms() / 10 && logged_lines(name, text) < n; attempt++)
     stop_wait(10);
   assert_int_equal(logged_lines(name, text), n);
 }
@@ -187,7 +188,7 @@ static void without_restart_the_others_go_on(void **state) {
   pid_t first = logged_pid("worker-1", 6), second = logged_pid("worker-2", 2);
   (void)state;
   kill(first, SIGKILL);
-  for (int attempt = 0; attempt < 800 && kill(first, 0) == 0; attempt++)
+  for (int attempt = 0; attempt < patience_ms() / 10 && kill(first, 0) == 0; attempt++)
     stop_wait(10);
   assert_int_equal(kill(first, 0), -1);
   assert_int_equal(stop_cause(), STOP_NONE);
@@ -236,7 +237,7 @@ static void a_server_that_dies_over_and_over_is_final_and_its_last_words_are_sho
   (void)state;
   setenv("SERVER_FAILS", "1", 1);
   launcher = start((struct launcher_options){.servers = 1, .workers = 1, .threads = 1, .restart = true});
-  assert_true(stop_wait(20000));
+  assert_true(stop_wait(patience_ms()));
   assert_int_equal(stop_cause(), STOP_CHILD);
   launcher_explain(launcher, &err);
   assert_int_equal(err.code, ERR_INTERNAL);
@@ -251,7 +252,7 @@ static void a_worker_that_cannot_work_here_is_final_and_its_line_is_the_error(vo
   (void)state;
   setenv("WORKER_CANNOT", "1", 1);
   launcher = start((struct launcher_options){.servers = 1, .workers = 1, .threads = 1, .restart = true});
-  for (int attempt = 0; attempt < 800 && err.code != ERR_INVALID; attempt++) {
+  for (int attempt = 0; attempt < patience_ms() / 10 && err.code != ERR_INVALID; attempt++) {
     usleep(10000);
     launcher_explain(launcher, &err);
   }

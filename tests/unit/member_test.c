@@ -68,7 +68,7 @@ static void wait_for(struct fixture *f, const int *counter, int least) {
   struct timespec until;
   int rc = 0;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += COORDINATOR_WAIT_SECONDS_MAX;
+  until.tv_sec += patience_seconds();
   pthread_mutex_lock(&f->lock);
   while (*counter < least && rc != ETIMEDOUT)
     rc = pthread_cond_timedwait(&f->changed, &f->lock, &until);
@@ -344,7 +344,7 @@ static void a_member_leaves_a_coordinator_that_fell_silent(void **state) {
   coordinator_init(&successor);
   successor.epoch = 2;
   list(both, sizeof both, &f.coordinator, &successor);
-  f.silent_after_ms = 1800; /* one beat may be late */
+  f.silent_after_ms = 6000; /* beats may be late, by seconds on a busy machine */
   fixture_start(&f, both);
   coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 4);
   assert_int_equal(f.n_lost, 0); /* beats alone are enough, and no order to be obeyed */

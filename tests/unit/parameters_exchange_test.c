@@ -176,7 +176,7 @@ static void probe_run(struct job *job) {
 static void wait_sums_parked(struct fixture *f, int n_parked) {
   struct err err;
   struct probe probe = {.job = {.run = probe_run}, .run = run_table_find(&f->runs, "unit-1", 1, &err)};
-  uint64_t until_ns = clock_now_ns() + (uint64_t)WAIT_SECONDS_MAX * 1000000000;
+  uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
   sem_init(&probe.done, 0, 0);
   do {
     shard_post(probe.run->exchange.shard, &probe.job);

@@ -22,6 +22,7 @@
 #include "parameters.pb-c.h"
 #include "server/parameters/service.h"
 #include "tests/unit/model_bytes.h"
+#include "tests/unit/patience.h"
 
 /* The model: fc1 300 x 300 (blocks 0 and 1), the rest (block 2), metrics and batch norm's statistics
    (block 3). 6 microbatches of 2 samples, 3 steps, evaluated after 2 and at the end in 2 chunks. */
@@ -34,7 +35,7 @@ enum {
   CHUNKS = 2,
   EVAL_EVERY = 2
 };
-enum { TOLD_MAX = 64, WAIT_SECONDS_MAX = 8, SERVERS_MAX = 3 };
+enum { TOLD_MAX = 64, SERVERS_MAX = 3 };
 
 extern const struct model_kind_def model_kind_mlp;
 
@@ -72,9 +73,9 @@ struct attempt {
 static inline void wait_locked(struct fixture *f) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += WAIT_SECONDS_MAX;
+  until.tv_sec += patience_seconds();
   if (pthread_cond_timedwait(&f->changed, &f->lock, &until) == ETIMEDOUT)
-    fail_msg("nothing happened for %d seconds", WAIT_SECONDS_MAX);
+    fail_msg("nothing happened for %d seconds", patience_seconds());
 }
 
 static inline int on_told(void *user, uint64_t membership, const Weir__MemberMessage *message) {
@@ -340,7 +341,7 @@ static inline void wait_parked(struct fixture *f, uint32_t block, int n_parked) 
   struct err err;
   struct hosted_run *run = run_table_find(&f->runs, "unit-1", 1, &err);
   struct parked_probe probe = {.job = {.run = parked_probe_run}, .block = hosted_run_block(run, block, &err)};
-  uint64_t until_ns = clock_now_ns() + (uint64_t)WAIT_SECONDS_MAX * 1000000000;
+  uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
   sem_init(&probe.done, 0, 0);
   do {
     shard_post(probe.block->shard, &probe.job);

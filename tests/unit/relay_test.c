@@ -4,7 +4,9 @@
 #include "tests/unit/worker_fixture.h"
 #include "worker/train/group.h"
 
-enum { GROUP = 5, OPEN_MS = 20000 };
+/* WAIT_S: less than a group waits for a member that does not come (OPEN_MS of worker/train/relay.c), and much
+   more than what ends such a wait takes anywhere. */
+enum { GROUP = 5, OPEN_MS = 120000, WAIT_S = 9 };
 
 static const char us[] = "worker-1", them[] = "worker-2";
 
@@ -198,6 +200,7 @@ static void end_in_phase(enum phase phase, int our_rank, bool aborts) {
   void *state;
   struct fixture *f;
   struct peer peer;
+  uint64_t begun_ns;
   setup_group(&state);
   f = state;
   peer_begin(&peer, f, 1 - our_rank);
@@ -210,8 +213,10 @@ static void end_in_phase(enum phase phase, int our_rank, bool aborts) {
     fixture_wait(f, has_group_failed);
     assert_int_equal(f->failed_group, GROUP);
   }
+  begun_ns = clock_now_ns();
   show_number(f, 2, 0, our_rank, true);
   fixture_wait(f, is_trained);
+  assert_true(aborts || clock_seconds(clock_now_ns() - begun_ns) < WAIT_S); /* a view ends every wait */
   assert_false(f->is_refused);
   peer_end(&peer);
   fixture_free(f);
@@ -225,12 +230,10 @@ static void whoever_is_left_goes_on_wherever_the_other_died(void **state) {
 }
 
 static void whoever_is_left_goes_on_wherever_the_other_froze(void **state) {
-  uint64_t begun_ns = clock_now_ns();
   (void)state;
   for (int our_rank = 0; our_rank < 2; our_rank++)
     for (enum phase phase = NOTHING; phase < ALL; phase++)
       end_in_phase(phase, our_rank, false);
-  assert_true(clock_seconds(clock_now_ns() - begun_ns) < 2 * ALL * 2); /* a view ends every wait */
 }
 
 /* Nobody makes another group, for the coordinator is away. */
@@ -262,7 +265,7 @@ static void a_run_is_stopped_while_it_waits_for_its_group(void **state) {
     begun_ns = clock_now_ns();
     run_stop(f->run);
     f->run = NULL;
-    assert_true(clock_seconds(clock_now_ns() - begun_ns) < 5);
+    assert_true(clock_seconds(clock_now_ns() - begun_ns) < WAIT_S);
     peer_end(&peer);
     fixture_free(f);
   }

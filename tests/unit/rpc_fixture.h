@@ -17,8 +17,9 @@
 
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
+#include "tests/unit/patience.h"
 
-enum { PARKED_MAX = 16, WAIT_SECONDS_MAX = 8 };
+enum { PARKED_MAX = 16 };
 
 struct fixture {
   struct rpc_server *server;
@@ -39,12 +40,12 @@ static inline void count(struct fixture *f, int *counter) {
   pthread_mutex_unlock(&f->lock);
 }
 
-/* Waits until the counter reaches the value; fails the test after WAIT_SECONDS_MAX. */
+/* Waits until the counter reaches the value; fails the test when patience ends. */
 static inline void wait_for(struct fixture *f, const int *counter, int value) {
   struct timespec until;
   int rc = 0;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += WAIT_SECONDS_MAX;
+  until.tv_sec += patience_seconds();
   pthread_mutex_lock(&f->lock);
   while (*counter < value && rc != ETIMEDOUT)
     rc = pthread_cond_timedwait(&f->changed, &f->lock, &until);

@@ -105,7 +105,7 @@ static int teardown(void **state) {
 }
 
 static struct rpc_reader *open_watch(struct fixture *f, const char *run, uint64_t from) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, 8000);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   struct err err = ERR_NONE;
   request.run = (char *)run;
@@ -196,7 +196,7 @@ static void a_client_that_does_not_read_makes_the_server_busy(void **state) {
 
 static void a_client_stream_is_received_whole(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, 8000);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   Weir__SubmitReply *reply;
   struct err err = ERR_NONE;
@@ -216,7 +216,7 @@ static void a_client_stream_is_received_whole(void **state) {
 
 static void a_client_stream_that_is_cancelled_is_closed_without_a_half_close(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, 8000);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   struct err err = ERR_NONE;
   assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
@@ -277,7 +277,7 @@ static void a_client_stream_that_falls_silent_is_ended(void **state) {
 
 static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, 8000);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   uint8_t garbage[] = {0xff, 0xff, 0x01};
   ProtobufCMessageUnknownField field = {3, 2, sizeof garbage, garbage};
@@ -296,7 +296,7 @@ static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
 
 static void a_stream_without_any_message_is_invalid(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, 8000);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   struct err err = ERR_NONE;
   void *reply;
   rpc_reader_half_close(reader);
@@ -409,7 +409,7 @@ static int check_health(struct fixture *f, const char *service, struct err *err)
   Grpc__Health__V1__HealthCheckResponse *reply;
   int status;
   request.service = (char *)service;
-  if (rpc_unary(f->channel, RPC_HEALTH_CHECK, &request, 5000, false, (void **)&reply, err))
+  if (rpc_unary(f->channel, RPC_HEALTH_CHECK, &request, patience_ms(), false, (void **)&reply, err))
     return -1;
   status = (int)reply->status;
   protobuf_c_message_free_unpacked(&reply->base, NULL);
@@ -432,16 +432,16 @@ static void health_is_probed_as_a_whole(void **state) {
   struct fixture *f = *state;
   struct err err = ERR_NONE;
   bool is_serving = false;
-  assert_int_equal(rpc_health_probe(f->channel, 5000, &is_serving, &err), ERR_OK);
+  assert_int_equal(rpc_health_probe(f->channel, patience_ms(), &is_serving, &err), ERR_OK);
   assert_true(is_serving);
   rpc_server_set_serving(f->server, false);
-  assert_int_equal(rpc_health_probe(f->channel, 5000, &is_serving, &err), ERR_OK);
+  assert_int_equal(rpc_health_probe(f->channel, patience_ms(), &is_serving, &err), ERR_OK);
   assert_false(is_serving);
 }
 
 static void health_is_watched_as_it_changes(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_HEALTH_WATCH, 8000);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_HEALTH_WATCH, patience_ms());
   Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
   const int expected[] = {SERVING, NOT_SERVING, SERVING};
   struct err err = ERR_NONE;
@@ -478,7 +478,7 @@ static void reflection_lists_what_is_served(void **state) {
   struct fixture *f = *state;
   const enum rpc_method_id versions[] = {RPC_REFLECTION_V1, RPC_REFLECTION_V1ALPHA};
   for (int v = 0; v < 2; v++) {
-    struct rpc_reader *reader = rpc_reader_open(f->channel, versions[v], 8000);
+    struct rpc_reader *reader = rpc_reader_open(f->channel, versions[v], patience_ms());
     Grpc__Reflection__V1__ServerReflectionResponse *reply = ask(reader, REQUEST(LIST_SERVICES), "");
     char all[512] = "";
     assert_int_equal(reply->message_response_case, RESPONSE(LIST_SERVICES_RESPONSE));
@@ -495,7 +495,7 @@ static void reflection_lists_what_is_served(void **state) {
 
 static void reflection_finds_files_by_name_and_by_symbol(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_REFLECTION_V1, 8000);
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_REFLECTION_V1, patience_ms());
   const char *const symbols[] = {
       "weir.Training",      "weir.Training.Watch",   "weir.RunInfo",
       "weir.RunInfo.state", "weir.RunState",         "weir.RunSpec",

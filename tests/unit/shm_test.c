@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/patience.h"
 #include "worker/collective/shm_segment.h"
 
 extern const struct collective_def collective_shm;
@@ -50,7 +51,7 @@ static void *join_as_1(void *arg) {
   struct err err = ERR_NONE;
   struct collective *group = NULL;
   (void)arg;
-  if (open_as(1, 2, 10000, &group, &err))
+  if (open_as(1, 2, patience_ms(), &group, &err))
     print_error("%s\n", err.text);
   return group;
 }
@@ -62,7 +63,7 @@ static void assert_opens(void) {
   pthread_t thread;
   void *other;
   pthread_create(&thread, NULL, join_as_1, NULL);
-  if (open_as(0, 2, 10000, &group, &err))
+  if (open_as(0, 2, patience_ms(), &group, &err))
     print_error("%s\n", err.text);
   pthread_join(thread, &other);
   assert_true(group && other);
@@ -153,10 +154,10 @@ static void what_a_killed_member_0_has_left_is_small_and_swept(void **state) {
   (void)state;
   assert_true(pid >= 0);
   if (pid == 0) {
-    open_as(0, 2, 60000, &group, &err);
+    open_as(0, 2, patience_ms(), &group, &err);
     _exit(1);
   }
-  for (int ms = 0; ms < 10000 && stat(path, &status); ms++)
+  for (int ms = 0; ms < patience_ms() && stat(path, &status); ms++)
     usleep(1000);
   assert_int_equal(stat(path, &status), 0);
   assert_int_equal(status.st_mode & 0777, 0600);
@@ -197,7 +198,7 @@ static void a_member_whose_member_0_dies_waits_for_another(void **state) {
     usleep(1000);
   pthread_create(&thread, NULL, join_as_1, NULL);
   assert_int_equal(waitpid(pid, NULL, 0), pid);
-  assert_int_equal(open_as(0, 2, 10000, &group, &err), 0);
+  assert_int_equal(open_as(0, 2, patience_ms(), &group, &err), 0);
   pthread_join(thread, &other);
   assert_non_null(other);
   collective_shm.close(group);
@@ -211,10 +212,10 @@ static void members_that_disagree_about_the_size_are_told(void **state) {
   (void)state;
   assert_true(pid >= 0);
   if (pid == 0) {
-    open_as(0, 3, 60000, &group, &err);
+    open_as(0, 3, patience_ms(), &group, &err);
     _exit(1);
   }
-  for (int ms = 0; ms < 10000 && access(path, F_OK); ms++)
+  for (int ms = 0; ms < patience_ms() && access(path, F_OK); ms++)
     usleep(1000);
   assert_fails(1, ERR_INVALID, "another number of members");
   kill(pid, SIGKILL);

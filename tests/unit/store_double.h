@@ -15,8 +15,9 @@
 
 #include "common/memory.h"
 #include "storage/store.h"
+#include "tests/unit/patience.h"
 
-enum { DOUBLE_ITEMS_MAX = 256, DOUBLE_WAIT_SECONDS_MAX = 8 };
+enum { DOUBLE_ITEMS_MAX = 256 };
 
 struct double_item {
   char name[128]; /* key of a block, or name of a record */
@@ -193,7 +194,7 @@ static inline void double_wait_hanging(struct store_double *d) {
   struct timespec until;
   int rc = 0;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += DOUBLE_WAIT_SECONDS_MAX;
+  until.tv_sec += patience_seconds();
   pthread_mutex_lock(&d->lock);
   while (d->n_hanging == 0 && rc != ETIMEDOUT)
     rc = pthread_cond_timedwait(&d->changed, &d->lock, &until);

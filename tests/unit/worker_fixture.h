@@ -236,13 +236,13 @@ static inline void fixture_wait(struct fixture *f, bool (*is_so)(const struct fi
   struct timespec until;
   int rc = 0;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += WAIT_SECONDS_MAX;
+  until.tv_sec += patience_seconds();
   pthread_mutex_lock(&f->lock);
   while (!is_so(f) && rc != ETIMEDOUT)
     rc = pthread_cond_timedwait(&f->changed, &f->lock, &until);
   pthread_mutex_unlock(&f->lock);
   if (rc)
-    fail_msg("nothing happened for %d seconds; refused: '%s'", WAIT_SECONDS_MAX, f->refusal);
+    fail_msg("nothing happened for %d seconds; refused: '%s'", patience_seconds(), f->refusal);
 }
 
 /* Pushes of a step (not of evaluations) in an incarnation to a server, of any block. */

@@ -58,6 +58,10 @@ static bool is_trained_in_2(const struct fixture *f) {
   return true;
 }
 
+static bool has_asked_again(const struct fixture *f) {
+  return f->servers[0].n_questions >= 2;
+}
+
 static void a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen(void **state) {
   struct fixture *f = *state;
   uint64_t begun_ns;
@@ -69,8 +73,9 @@ static void a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen(v
   begun_ns = clock_now_ns();
   show(f, 2, 2, 1);
   fixture_wait(f, have_calls_been_given_up);
+  assert_true(clock_seconds(clock_now_ns() - begun_ns) <
+              patience_seconds() / 2); /* a call waits without end */
   fixture_wait(f, is_trained_in_2);
-  assert_true(clock_seconds(clock_now_ns() - begun_ns) < 2);
   for (uint64_t step = 0; step < STEPS; step++) {
     assert_int_equal(count_pushes(f, 1, 1, step), 0);
     assert_int_not_equal(count_pushes(f, 1, 2, step), 0);
@@ -83,7 +88,8 @@ static void a_roll_back_on_the_same_server_begins_again_at_its_version(void **st
   run_to_step_1(f);
   roll_back(f, 0, 2, 1);
   fake_server_release(first(f), ERR_CANCELLED);
-  fixture_sleep(200); /* it asks, and is told that the incarnation is another */
+  fixture_wait(f, has_asked_again); /* and is told that the incarnation is another */
+  fixture_sleep(100);
   assert_false(f->is_refused);
   show(f, 2, 2, 0);
   fixture_wait(f, is_trained_in_2);
@@ -92,19 +98,30 @@ static void a_roll_back_on_the_same_server_begins_again_at_its_version(void **st
   assert_false(f->is_refused);
 }
 
-/* A server that is asked where it is, and frozen, must not keep the worker from the view after that. */
+static bool has_asked(const struct fixture *f) {
+  return f->servers[0].n_questions >= 1;
+}
+
+static bool has_asked_server_2(const struct fixture *f) {
+  return f->servers[1].n_questions >= 1;
+}
+
+/* A server that is asked where it is, and frozen, must not keep the worker from the view after that: the
+   question has a deadline of 3 seconds (VERSIONS_DEADLINE_MS of worker/train/transfers.c), which is not
+   waited for. */
 static void a_worker_that_joins_frozen_servers_follows_the_next_view_at_once(void **state) {
   struct fixture *f = *state;
   uint64_t begun_ns;
   first(f)->is_frozen = true;
   fixture_load(f, backend_find("ref"), 2);
   show(f, 1, 1, 0);
-  fixture_sleep(200);
+  fixture_wait(f, has_asked);
   roll_back(f, 1, 2, 0);
   begun_ns = clock_now_ns();
   show(f, 2, 2, 1);
+  fixture_wait(f, has_asked_server_2);
+  assert_true(clock_seconds(clock_now_ns() - begun_ns) < 2.5);
   fixture_wait(f, is_trained_in_2);
-  assert_true(clock_seconds(clock_now_ns() - begun_ns) < 2);
 }
 
 static int count_evaluations(const struct fixture *f, uint64_t incarnation, uint64_t version) {
@@ -142,20 +159,28 @@ static void a_version_is_evaluated_again_when_the_run_was_rolled_back_to_it(void
   fixture_wait(f, is_all_evaluated_in_2);
 }
 
+static bool has_asked_twice_more(const struct fixture *f) {
+  return f->servers[0].n_questions >= 3;
+}
+
 static void a_server_that_lost_the_run_is_asked_with_pauses_until_a_view_comes(void **state) {
   struct fixture *f = *state;
-  int questions;
+  int questions, seconds;
+  uint64_t begun_ns;
   run_to_step_1(f);
   pthread_mutex_lock(&f->lock);
   first(f)->has_no_run = true;
   questions = first(f)->n_questions;
   pthread_mutex_unlock(&f->lock);
+  begun_ns = clock_now_ns();
   fake_server_release(first(f), ERR_CANCELLED);
-  fixture_sleep(1500);
+  fixture_wait(f, has_asked_twice_more);
+  fixture_sleep(1000);
   pthread_mutex_lock(&f->lock);
   questions = first(f)->n_questions - questions;
   pthread_mutex_unlock(&f->lock);
-  assert_in_range(questions, 1, 6);
+  seconds = (int)clock_seconds(clock_now_ns() - begun_ns) + 1;
+  assert_in_range(questions, 2, 4 * seconds);
   assert_false(f->is_refused);
   roll_back(f, 0, 2, 0);
   show(f, 2, 2, 0);
@@ -185,10 +210,6 @@ static bool misses_server_2_still(const struct fixture *f) {
 
 static bool reaches_all(const struct fixture *f) {
   return f->n_unreached_told > 0 && f->n_unreached == 0;
-}
-
-static bool has_asked_again(const struct fixture *f) {
-  return f->servers[0].n_questions >= 2;
 }
 
 static bool is_server_2_held(const struct fixture *f) {
@@ -312,7 +333,7 @@ static void a_run_that_loads_from_another_coordinator_is_to_be_started_anew(void
 }
 
 /* What the executions of the train programs were given, and how they ended. */
-enum { EXECUTIONS_MAX = 64 };
+enum { EXECUTIONS_MAX = 64, PROBES = 1 };
 
 struct execution {
   const struct backend_program *program;
@@ -322,10 +343,12 @@ struct execution {
 
 static pthread_mutex_t executions_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct execution executions[EXECUTIONS_MAX]; /* that have ended */
-static int n_executions;
+static int n_executions, n_begun;
 
 static int watched_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
-  int code = backend_find("ref")->run(program, run, err);
+  int code;
+  __atomic_fetch_add(&n_begun, 1, __ATOMIC_SEQ_CST);
+  code = backend_find("ref")->run(program, run, err);
   pthread_mutex_lock(&executions_lock);
   assert_in_range(n_executions, 0, EXECUTIONS_MAX - 1);
   executions[n_executions++] = (struct execution){program, run->weights_version, code != 0};
@@ -342,6 +365,15 @@ static int count_executions(bool are_dropped) {
   return n;
 }
 
+/* Looks until so many executions have begun, or have ended: nobody tells. */
+static void wait_executions(int begun, int ended) {
+  uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
+  while ((__atomic_load_n(&n_begun, __ATOMIC_SEQ_CST) < begun || count_executions(false) < ended) &&
+         clock_now_ns() < until_ns)
+    fixture_sleep(1);
+  assert_true(n_begun >= begun && count_executions(false) >= ended);
+}
+
 static bool is_ahead_blocked(const struct fixture *f) {
   return f->servers[0].n_parked == 1;
 }
@@ -353,16 +385,16 @@ static void weights_that_a_dropped_execution_has_seen_are_not_trusted(void **sta
   struct backend_def watched = *backend_find("ref");
   struct view_of view = {.number = 1, .incarnation = 1, .n_servers = 1, .microbatches = 1};
   watched.run = watched_run;
-  n_executions = 0;
+  n_executions = n_begun = 0;
   hold(first(f), 0, 0);
   fixture_load(f, &watched, 1);
   fixture_view(f, view, fixture_give_view);
   fixture_wait(f, is_ahead_blocked);
-  fixture_sleep(200); /* microbatch 0 of step 1 is begun, and waits for the block */
+  wait_executions(PROBES + 2, PROBES + 1); /* microbatch 0 of step 1 is begun, and waits for the block */
   view.number = 2;
   view.microbatches = 2; /* step 0 owes another one now */
   fixture_view(f, view, fixture_give_view);
-  for (int i = 0; i < 1000 && count_executions(true) == 0; i++)
+  for (int ms = 0; ms < patience_ms() && count_executions(true) == 0; ms += 10)
     fixture_sleep(10);
   fake_server_release(first(f), ERR_OK);
   fixture_wait(f, is_trained);
@@ -382,14 +414,14 @@ static void weights_of_before_a_roll_back_are_not_trusted(void **state) {
   struct backend_def watched = *backend_find("ref");
   int before;
   watched.run = watched_run;
-  n_executions = 0;
+  n_executions = n_begun = 0;
   hold(first(f), STEPS - 1, UINT32_MAX);
   fixture_load(f, &watched, 1);
   show(f, 1, 1, 0);
   fixture_wait(f, is_held);
-  fixture_sleep(50);
+  before = PROBES + STEPS * MICROBATCHES;
+  wait_executions(before, before);
   roll_back(f, 1, 2, STEPS - 1);
-  before = count_executions(false);
   show(f, 2, 2, 1);
   fixture_wait(f, is_trained_in_2);
   run_stop(f->run);

@@ -25,10 +25,11 @@
 #include "common/spec.h"
 #include "parameters.pb-c.h"
 #include "tests/unit/onnx_build.h"
+#include "tests/unit/patience.h"
 #include "worker/train/run.h"
 
 enum { SAMPLES = 8, PIXELS = 16, BATCH = 4, MICROBATCHES = 2, STEPS = 3, HIDDEN = 5000, BLOCKS_MAX = 8 };
-enum { WAIT_SECONDS_MAX = 30, SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
+enum { SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
 
 /* What goes wrong, each for the first `times` calls that it concerns. */
 struct faults {

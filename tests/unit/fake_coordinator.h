@@ -143,8 +143,8 @@ static inline void coordinator_on_fetch_closed(struct rpc_call *call) {
 }
 
 static const struct rpc_method coordinator_methods[] = {
-    {RPC_JOIN, true, coordinator_on_message, NULL, coordinator_on_closed},
-    {RPC_FETCH_MODEL, false, coordinator_on_fetch, NULL, coordinator_on_fetch_closed},
+    {RPC_JOIN, true, coordinator_on_message, NULL, coordinator_on_closed, 0},
+    {RPC_FETCH_MODEL, false, coordinator_on_fetch, NULL, coordinator_on_fetch_closed, 0},
 };
 
 /* Listens where it did before, if it did. */

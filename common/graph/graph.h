@@ -116,7 +116,8 @@ struct graph *graph_new(void);
 void graph_free(struct graph *graph); /* NULL is ignored */
 
 /* Reads an ONNX file. Structure only: names resolve, nodes are known ops in topological order (sorted if they
-   were not), attributes and initializers are decoded (f32, i64, i32, bool, u8; f16 and bf16 as f32). Shapes
+   were not), attributes and initializers are decoded (f32, i64, i32, bool, u8; f16, bf16 and
+   constants of f64 as f32). Shapes
    of results are not yet known. `bytes` need not outlive the call. Errors: INVALID (not ONNX, cut short,
    cycle, name that nothing produces, data of the wrong size; names the node or tensor), UNSUPPORTED (every
    unsupported node, opset or dtype at once, in one line). No input crashes it. */

@@ -37,25 +37,31 @@ static int add_named(struct onnx_reader *reader, const char *name, const char *w
   return 0;
 }
 
+/* Constants of f64 become f32, weights of f64 do not: the file could not keep what training makes of them. */
+static int read_initializer(struct onnx_reader *reader, const Onnx__TensorProto *proto, struct err *err) {
+  struct onnx_tensor tensor = {.dtype = DTYPE_NONE};
+  char what[ONNX_NAME_BYTES_MAX + 32];
+  int index;
+  if (onnx_name_check(proto->name, "the name of an initializer", err))
+    return err->code;
+  snprintf(what, sizeof what, "initializer '%s'", proto->name);
+  if (proto->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE)
+    listing_add(&reader->unsupported_tensors, "%s (f64)", what);
+  else if (onnx_tensor_read(reader, proto, what, &tensor, err))
+    return err->code;
+  return add_named(reader, proto->name, "the name of an initializer",
+                   (struct value){.kind = VALUE_INITIALIZER,
+                                  .dtype = tensor.dtype,
+                                  .shape = tensor.shape,
+                                  .data = tensor.data,
+                                  .producer = -1},
+                   &index, err);
+}
+
 static int read_initializers(struct onnx_reader *reader, struct err *err) {
-  for (size_t i = 0; i < reader->proto->n_initializer; i++) {
-    const Onnx__TensorProto *proto = reader->proto->initializer[i];
-    struct onnx_tensor tensor;
-    char what[ONNX_NAME_BYTES_MAX + 32];
-    int index;
-    if (onnx_name_check(proto->name, "the name of an initializer", err))
+  for (size_t i = 0; i < reader->proto->n_initializer; i++)
+    if (read_initializer(reader, reader->proto->initializer[i], err))
       return err->code;
-    snprintf(what, sizeof what, "initializer '%s'", proto->name);
-    if (onnx_tensor_read(reader, proto, what, &tensor, err) ||
-        add_named(reader, proto->name, "the name of an initializer",
-                  (struct value){.kind = VALUE_INITIALIZER,
-                                 .dtype = tensor.dtype,
-                                 .shape = tensor.shape,
-                                 .data = tensor.data,
-                                 .producer = -1},
-                  &index, err))
-      return err->code;
-  }
   for (size_t i = 0; i < reader->proto->n_sparse_initializer; i++)
     listing_add(&reader->unsupported_tensors, "a sparse initializer");
   return 0;
@@ -85,7 +91,7 @@ static int read_input(struct onnx_reader *reader, const Onnx__ValueInfoProto *in
     return err_set(err, ERR_INVALID, "input '%s' is not a tensor", info->name);
   tensor = info->type->tensor_type;
   value.dtype = onnx_dtype(tensor->elem_type, &dtype_text);
-  if (value.dtype == DTYPE_NONE)
+  if (value.dtype == DTYPE_NONE || tensor->elem_type == ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE)
     listing_add(&reader->unsupported_tensors, "input '%s' (%s)", info->name, dtype_text);
   if (read_input_shape(info, tensor->shape, &value.shape, err))
     return err->code;

@@ -1,4 +1,6 @@
 /* ONNX tensors and attributes. */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "common/graph/onnx_parts.h"
@@ -6,7 +8,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw_data is little-endian and copied as it is");
 
-/* TensorProto.DataType. The 16-bit floats are computed with as f32. */
+/* TensorProto.DataType. The 16-bit floats and f64 are computed with as f32. */
 static const struct {
   const char *name;
   enum dtype dtype;
@@ -14,7 +16,7 @@ static const struct {
     [0] = {"no type", DTYPE_NONE},     [1] = {"f32", DTYPE_F32},   [2] = {"u8", DTYPE_U8},
     [3] = {"i8", DTYPE_NONE},          [4] = {"u16", DTYPE_NONE},  [5] = {"i16", DTYPE_NONE},
     [6] = {"i32", DTYPE_I32},          [7] = {"i64", DTYPE_I64},   [8] = {"string", DTYPE_NONE},
-    [9] = {"bool", DTYPE_BOOL},        [10] = {"f16", DTYPE_F32},  [11] = {"f64", DTYPE_NONE},
+    [9] = {"bool", DTYPE_BOOL},        [10] = {"f16", DTYPE_F32},  [11] = {"f64", DTYPE_F32},
     [12] = {"u32", DTYPE_NONE},        [13] = {"u64", DTYPE_NONE}, [14] = {"complex64", DTYPE_NONE},
     [15] = {"complex128", DTYPE_NONE}, [16] = {"bf16", DTYPE_F32},
 };
@@ -91,12 +93,42 @@ static int copy_half(struct arena *arena, const Onnx__TensorProto *proto, const 
   return 0;
 }
 
+/* A number beyond those of f32 becomes the nearest one: what a mask adds to hide a score is the lowest f64.
+ */
+static float f32_of_f64(double number) {
+  if (isfinite(number) && fabs(number) > FLT_MAX)
+    return copysignf(FLT_MAX, (float)number);
+  return (float)number;
+}
+
+static int copy_f64(struct arena *arena, const Onnx__TensorProto *proto, const char *what,
+                    struct onnx_tensor *out, struct err *err) {
+  size_t elems = (size_t)shape_elems(&out->shape), bytes = proto->raw_data.len;
+  float *to;
+  if (proto->has_raw_data && (bytes % sizeof(double) || bytes / sizeof(double) != elems))
+    return wrong_count(what, &out->shape, "bytes of raw data", bytes, err);
+  if (!proto->has_raw_data && proto->n_double_data != elems)
+    return wrong_count(what, &out->shape, "elements", proto->n_double_data, err);
+  out->data = to = arena_new(arena, elems * sizeof *to);
+  for (size_t i = 0; i < elems; i++) {
+    double number;
+    memcpy(&number,
+           proto->has_raw_data ? (const void *)(proto->raw_data.data + i * sizeof number)
+                               : &proto->double_data[i],
+           sizeof number);
+    to[i] = f32_of_f64(number);
+  }
+  return 0;
+}
+
 static int copy_data(struct arena *arena, const Onnx__TensorProto *proto, const char *what,
                      struct onnx_tensor *out, struct err *err) {
   size_t elems = (size_t)shape_elems(&out->shape), size, count;
   const void *from = NULL;
   if (is_half(proto->data_type))
     return copy_half(arena, proto, what, out, err);
+  if (proto->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE)
+    return copy_f64(arena, proto, what, out, err);
   if (__builtin_mul_overflow(elems, dtype_size(out->dtype), &size))
     return err_set(err, ERR_INVALID, "%s is larger than any tensor may be", what);
   if (proto->has_raw_data) {

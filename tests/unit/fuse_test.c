@@ -222,6 +222,59 @@ static void attention_whose_scores_are_read_is_left_alone(void **state) {
   fuse_and_compare(graph, NULL);
 }
 
+enum { SAMPLES = 2, CHANNELS = 3, PLACES = 3 };
+
+static int mean_over(struct graph *graph, int x, int64_t a, int64_t b, bool keeps) {
+  int64_t axes[] = {a, b};
+  struct attr attrs[] = {attr_of_ints("axes", axes, 2), attr_of_int("keepdims", keeps)};
+  return backward_node(graph, "ReduceMean", &x, 1, attrs, 2);
+}
+
+static int turned(struct graph *graph, int x) {
+  int64_t perm[] = {0, 2, 1};
+  struct attr attrs[] = {attr_of_ints("perm", perm, 3)};
+  return backward_node(graph, "Transpose", &x, 1, attrs, 1);
+}
+
+/* A BatchNormalization of x whose statistics are computed of `of`, whose channels lie on the given axis. */
+static int own_batch_norm(struct graph *graph, int x, int of, int64_t axis) {
+  int64_t other = axis == 2 ? 1 : 2;
+  int difference = add(graph, "Sub", of, mean_over(graph, of, 0, other, true));
+  int inputs[] = {x, weight(graph, CHANNELS), weight(graph, CHANNELS), mean_over(graph, of, 0, other, false),
+                  mean_over(graph, add(graph, "Mul", difference, difference), 0, other, false)};
+  struct attr attrs[] = {attr_of_float("epsilon", 1e-3f)};
+  return backward_node(graph, "BatchNormalization", inputs, 5, attrs, 1);
+}
+
+static int batch_norm_input(struct graph *graph) {
+  return tensor(graph, VALUE_INITIALIZER, (struct shape){3, {SAMPLES, CHANNELS, PLACES}});
+}
+
+static void batch_norm_without_running_statistics_is_recognised_and_computes_the_same(void **state) {
+  (void)state;
+  for (int is_turned = 0; is_turned < 2;
+       is_turned++) { /* as the newer exporter writes it, and the older one */
+    struct graph *graph = graph_start();
+    int x = batch_norm_input(graph);
+    output(graph, own_batch_norm(graph, x, is_turned ? turned(graph, x) : x, is_turned ? 2 : 1));
+    fuse_and_compare(graph, "BatchNormTraining");
+  }
+}
+
+static void batch_norm_of_other_statistics_is_left_alone(void **state) {
+  struct graph *other = graph_start(), *axis = graph_start(), *wrongly_turned = graph_start();
+  int x = batch_norm_input(other);
+  (void)state;
+  output(other, own_batch_norm(other, x, batch_norm_input(other), 1));
+  fuse_and_compare(other, NULL);
+  x = batch_norm_input(axis);
+  output(axis, own_batch_norm(axis, x, x, 2));
+  fuse_and_compare(axis, NULL);
+  x = batch_norm_input(wrongly_turned);
+  output(wrongly_turned, own_batch_norm(wrongly_turned, x, turned(wrongly_turned, x), 1));
+  fuse_and_compare(wrongly_turned, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gelu_is_recognised_and_computes_the_same),
@@ -234,6 +287,8 @@ int main(void) {
       cmocka_unit_test(attention_is_recognised_and_computes_the_same),
       cmocka_unit_test(attention_with_a_trained_bias_is_left_alone),
       cmocka_unit_test(attention_whose_scores_are_read_is_left_alone),
+      cmocka_unit_test(batch_norm_without_running_statistics_is_recognised_and_computes_the_same),
+      cmocka_unit_test(batch_norm_of_other_statistics_is_left_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* What exporters write besides plain nodes and f32: 16-bit floats, local functions, branches. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,8 +112,8 @@ static void sixteen_bit_data_must_fit_its_shape(void **state) {
 }
 
 static void every_type_that_is_not_there_is_named(void **state) {
-  const int types[] = {11, 3, 4, 5, 12, 13};
-  const char *names[] = {"f64", "i8", "u16", "i16", "u32", "u64"};
+  const int types[] = {3, 4, 5, 12, 13, 11};
+  const char *names[] = {"i8", "u16", "i16", "u32", "u64", "f64"};
   struct onnx_build build;
   Onnx__NodeProto *node;
   char text[64];
@@ -128,8 +129,8 @@ static void every_type_that_is_not_there_is_named(void **state) {
   }
   onnx_build_mlp(&build, 2, 2, 2);
   node = onnx_build_node(&build, "Identity", "cast", "y", "z");
-  onnx_build_int(&build, node, "to", 11);
-  refuse(&build, ERR_UNSUPPORTED, "'to' of node 'cast' (Identity to f64)");
+  onnx_build_int(&build, node, "to", 12);
+  refuse(&build, ERR_UNSUPPORTED, "'to' of node 'cast' (Identity to u32)");
 }
 
 static void casts_to_sixteen_bits_are_casts_to_f32(void **state) {
@@ -142,6 +143,57 @@ static void casts_to_sixteen_bits_are_casts_to_f32(void **state) {
   graph = load(&build);
   assert_int_equal(node_attr_int(graph->nodes[3], "to", 0), ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
   graph_free(graph);
+}
+
+static void add_constant(struct onnx_build *build, const char *node, const char *name,
+                         Onnx__TensorProto *tensor) {
+  onnx_build_attr(build, onnx_build_node(build, "Constant", node, "", name), "value",
+                  ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR)
+      ->t = tensor;
+}
+
+/* The older exporter computes the scale of attention so. */
+static void constants_and_casts_of_f64_are_computed_in_f32(void **state) {
+  const double number = -DBL_MAX, few[] = {3, 0.1};
+  struct onnx_build build;
+  struct graph *graph;
+  Onnx__TensorProto *tensor;
+  const float *data;
+  (void)state;
+  onnx_build_mlp(&build, 2, 2, 2);
+  tensor = onnx_build_tensor(&build, "", ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE, NULL, 0);
+  onnx_build_raw(&build, tensor, &number, sizeof number);
+  add_constant(&build, NULL, "lowest", tensor);
+  tensor = onnx_build_tensor(&build, "", ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE, DIMS(2));
+  tensor->double_data = (double *)few;
+  tensor->n_double_data = 2;
+  add_constant(&build, NULL, "few", tensor);
+  onnx_build_int(&build, onnx_build_node(&build, "Cast", "cast", "y", "z"), "to", 11);
+  onnx_build_node(&build, "Max", NULL, "z,lowest", "u");
+  onnx_build_node(&build, "Mul", NULL, "u,few", "v");
+  build.graph.output[0]->name = (char *)"v";
+  graph = load(&build);
+  data = graph->values[graph_find(graph, "lowest")].data;
+  assert_true(data[0] == -FLT_MAX);
+  data = graph->values[graph_find(graph, "few")].data;
+  assert_true(data[0] == 3.0f && data[1] == 0.1f);
+  assert_int_equal(graph->values[graph->outputs[0]].dtype, DTYPE_F32);
+  graph_free(graph);
+}
+
+static void f64_constants_must_fit_their_shape(void **state) {
+  struct onnx_build build;
+  Onnx__TensorProto *tensor;
+  (void)state;
+  for (size_t size = 0; size < 24; size += 4) {
+    if (size == 16)
+      continue;
+    onnx_build_mlp(&build, 2, 2, 2);
+    tensor = onnx_build_tensor(&build, "", ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE, DIMS(2));
+    onnx_build_raw(&build, tensor, "abcdefghijklmnopqrstuvwx", size);
+    add_constant(&build, "few", "f", tensor);
+    refuse(&build, ERR_INVALID, "attribute 'value' of node 'few' of shape [2] holds");
+  }
 }
 
 /* A bool initializer of one element. */
@@ -463,6 +515,8 @@ int main(void) {
       cmocka_unit_test(sixteen_bit_data_must_fit_its_shape),
       cmocka_unit_test(every_type_that_is_not_there_is_named),
       cmocka_unit_test(casts_to_sixteen_bits_are_casts_to_f32),
+      cmocka_unit_test(constants_and_casts_of_f64_are_computed_in_f32),
+      cmocka_unit_test(f64_constants_must_fit_their_shape),
       cmocka_unit_test(the_branch_that_is_taken_replaces_an_if),
       cmocka_unit_test(a_branch_may_hold_branches),
       cmocka_unit_test(branches_that_data_decides_are_refused_by_name),

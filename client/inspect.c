@@ -73,6 +73,22 @@ static void print_operators(const struct inspection *inspection) {
   printf("\n");
 }
 
+/* No export says which row padding_idx names; PyTorch begins with zeros in it. */
+static void print_rows(const struct inspection *inspection) {
+  const struct model *model = inspection->model;
+  for (int p = 0; p < model->n_params; p++)
+    if (model->params[p].n_frozen_rows)
+      printf("frozen rows    %u of '%s'\n", model->params[p].n_frozen_rows, model->params[p].name);
+  for (int i = 0; i < inspection->n_zero_rows; i++) {
+    const struct zero_row *zero_row = &inspection->zero_rows[i];
+    const char *name = zero_row->param->name;
+    printf("note           row %lld of the embedding '%s' is all zeros and will be trained; if it is "
+           "padding_idx, "
+           "which no export says, set model.frozen_rows: {\"%s\": [%lld]}\n",
+           (long long)zero_row->row, name, name, (long long)zero_row->row);
+  }
+}
+
 static void print_totals(const struct inspection *inspection) {
   const struct model *model = inspection->model;
   const struct model_memory *memory = &inspection->memory;
@@ -97,6 +113,7 @@ static void print_totals(const struct inspection *inspection) {
   if (inspection->n_batch_norms)
     printf("batch norm     %d of %d train (model.batch_norm: %s)\n", inspection->n_training_batch_norms,
            inspection->n_batch_norms, inspection->spec ? inspection->spec->model->batch_norm : "auto");
+  print_rows(inspection);
   if (!inspection->spec) /* of a submission it was said when it was loaded */
     output_lost(stdout, "note           ", model->train);
 }

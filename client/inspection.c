@@ -112,6 +112,56 @@ static void count_batch_norms(struct inspection *inspection) {
   }
 }
 
+static bool row_is_frozen(const struct param *param, int64_t row) {
+  for (uint32_t r = 0; r < param->n_frozen_rows; r++)
+    if (param->frozen_rows[r] == row)
+      return true;
+  return false;
+}
+
+/* Rows of zeros, and the first of them that is trained. */
+static struct zero_row find_zero_rows(const struct param *param, const float *data) {
+  int64_t rows = param->shape.dim[0], row_elems = (int64_t)param->elems / rows;
+  struct zero_row found = {param, -1, 0};
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t i = 0;
+    while (i < row_elems && data[r * row_elems + i] == 0)
+      i++;
+    if (i < row_elems)
+      continue;
+    found.n++;
+    if (found.row < 0 && !row_is_frozen(param, r))
+      found.row = r;
+  }
+  return found;
+}
+
+static bool is_noted(const struct inspection *inspection, const struct param *param) {
+  for (int i = 0; i < inspection->n_zero_rows; i++)
+    if (inspection->zero_rows[i].param == param)
+      return true;
+  return false;
+}
+
+/* An embedding is a trained matrix whose rows are taken by indices that are data. */
+static void list_zero_rows(struct inspection *inspection) {
+  const struct model *model = inspection->model;
+  const struct graph *graph = model->train;
+  inspection->zero_rows = mem_new((size_t)model->n_params * sizeof *inspection->zero_rows);
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    const struct value *table = node_input(graph, node, 0), *rows = node_input(graph, node, 1);
+    const struct param *param = table && table->param >= 0 ? &model->params[table->param] : NULL;
+    struct zero_row zero_row;
+    if (!param || strcmp(node->op->name, "Gather") != 0 || node_attr_int(node, "axis", 0) != 0 ||
+        rows->data || param->shape.rank < 2 || is_noted(inspection, param))
+      continue;
+    zero_row = find_zero_rows(param, table->data);
+    if (zero_row.row >= 0 && zero_row.n < param->shape.dim[0])
+      inspection->zero_rows[inspection->n_zero_rows++] = zero_row;
+  }
+}
+
 int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes,
                     const Weir__RunSpec *spec, int samples, struct err *err) {
   *inspection = (struct inspection){.spec = spec, .samples = samples};
@@ -121,6 +171,7 @@ int inspection_open(struct inspection *inspection, const void *onnx, size_t size
   count_operators(inspection);
   list_tensors(inspection);
   count_batch_norms(inspection);
+  list_zero_rows(inspection);
   model_memory(inspection->model, &inspection->memory);
   return 0;
 }
@@ -130,4 +181,5 @@ void inspection_close(struct inspection *inspection) {
   free(inspection->layers);
   free(inspection->operators);
   free(inspection->tensors);
+  free(inspection->zero_rows);
 }

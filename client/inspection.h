@@ -22,6 +22,13 @@ struct tensor_role {
   int group;                 /* of train.optimizer.groups that trains it; -1: none */
 };
 
+/* A row of zeros in a trained embedding that has others, too: what padding_idx leaves at 0, perhaps. */
+struct zero_row {
+  const struct param *param;
+  int64_t row; /* the first one */
+  int64_t n;   /* how many */
+};
+
 struct operator_count {
   const char *name;
   int nodes;
@@ -40,6 +47,8 @@ struct inspection {
   double multiply_adds;
   struct model_memory memory;
   int n_batch_norms, n_training_batch_norms;
+  struct zero_row *zero_rows; /* that the spec does not freeze */
+  int n_zero_rows;
 };
 
 /* spec: NULL, or checked, and good until the inspection is closed. Errors: those of model_open. Closed with

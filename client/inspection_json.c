@@ -53,6 +53,14 @@ static json_t *memory_json(const struct model_memory *memory) {
                    "gradients_bytes", (json_int_t)memory->gradients_bytes);
 }
 
+static json_t *zero_rows_json(const struct inspection *inspection) {
+  json_t *rows = json_object();
+  for (int i = 0; i < inspection->n_zero_rows; i++)
+    json_object_set_new(rows, inspection->zero_rows[i].param->name,
+                        json_integer(inspection->zero_rows[i].row));
+  return rows;
+}
+
 static json_t *computation_json(const Weir__TrainSpec *train) {
   return json_pack("{s:s, s:b, s:s}", "precision", train->precision, "deterministic", train->deterministic,
                    "collective", train->collective);
@@ -68,6 +76,8 @@ void inspection_print_json(const struct inspection *inspection, FILE *file) {
                            (json_int_t)model->n_blocks, "batch", (json_int_t)inspection->samples,
                            "batch_norms", inspection->n_batch_norms, "training_batch_norms",
                            inspection->n_training_batch_norms, "lost_parameters", model->train->n_lost);
+  if (inspection->n_zero_rows)
+    json_object_set_new(root, "zero_rows", zero_rows_json(inspection));
   if (inspection->spec)
     json_object_set_new(root, "computation", computation_json(inspection->spec->train));
   json_dumpf(root, file, JSON_INDENT(2));

@@ -32,6 +32,8 @@ struct reader {
   struct err *err;
 };
 
+static int read_repeated(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
+                         ProtobufCMessage *message, const char *path);
 static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessage *message,
                         const char *path);
 
@@ -165,6 +167,30 @@ static bool is_map_entry(const ProtobufCFieldDescriptor *field) {
          strcmp(message->fields[0].name, "key") == 0 && strcmp(message->fields[1].name, "value") == 0;
 }
 
+/* The value of a map whose values are lists: a message that holds nothing but the list. */
+static int read_map_list(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
+                         void *at, const char *path, const char *key) {
+  const ProtobufCMessageDescriptor *holder = field->descriptor;
+  ProtobufCMessage *message = message_new(holder);
+  char entry[PATH_SIZE];
+  CHECK(holder->n_fields == 1 && holder->fields[0].label == PROTOBUF_C_LABEL_REPEATED);
+  *(ProtobufCMessage **)at = message;
+  path_join(entry, sizeof entry, path, key);
+  return read_repeated(reader, node, &holder->fields[0], message, entry);
+}
+
+static int read_map_entry(struct reader *reader, const yaml_node_pair_t *pair, ProtobufCMessage *entry,
+                          const char *path) {
+  const ProtobufCFieldDescriptor *key = &entry->descriptor->fields[0], *value = &entry->descriptor->fields[1];
+  yaml_node_t *node = yaml_document_get_node(&reader->document, pair->value);
+  char *key_at = (char *)entry + key->offset, *value_at = (char *)entry + value->offset;
+  if (read_scalar(reader, yaml_document_get_node(&reader->document, pair->key), key, key_at, path))
+    return reader->err->code;
+  return value->type == PROTOBUF_C_TYPE_MESSAGE
+             ? read_map_list(reader, node, value, value_at, path, *(char **)key_at)
+             : read_scalar(reader, node, value, value_at, path);
+}
+
 static int read_map(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
                     size_t *count, void **elements, const char *path) {
   const ProtobufCMessageDescriptor *entry_descriptor = field->descriptor;
@@ -178,12 +204,8 @@ static int read_map(struct reader *reader, yaml_node_t *node, const ProtobufCFie
   for (; pair < node->data.mapping.pairs.top; pair++) {
     ProtobufCMessage *entry = message_new(entry_descriptor);
     ((ProtobufCMessage **)*elements)[(*count)++] = entry;
-    for (unsigned i = 0; i < 2; i++) {
-      yaml_node_t *part = yaml_document_get_node(&reader->document, i == 0 ? pair->key : pair->value);
-      const ProtobufCFieldDescriptor *sub = &entry_descriptor->fields[i];
-      if (read_scalar(reader, part, sub, (char *)entry + sub->offset, path))
-        return reader->err->code;
-    }
+    if (read_map_entry(reader, pair, entry, path))
+      return reader->err->code;
   }
   return 0;
 }

@@ -43,7 +43,8 @@ static int build(struct model_builder *builder, struct err *err) {
   if (differentiate(builder, err))
     return err->code;
   prune_graphs(builder);
-  if (list_params(builder, err) || model_check_groups(builder, err) || list_statistics(builder, err))
+  if (list_params(builder, err) || model_freeze_rows(builder, err) || model_check_groups(builder, err) ||
+      list_statistics(builder, err))
     return err->code;
   model_cut_blocks(builder->model);
   return 0;

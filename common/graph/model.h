@@ -20,9 +20,12 @@ struct param {
   struct shape shape;
   uint64_t begin, elems; /* in the flat parameter vector */
   uint32_t group;        /* 1 + the index in train.optimizer.groups; 0: in none */
-  int train_value;       /* in the train graph: the initializer */
-  int eval_value;        /* in the eval graph; -1 if it does not appear there */
-  int grad;              /* in the train graph: its gradient, complete when that value's producer has run */
+  const int64_t
+      *frozen_rows; /* [n_frozen_rows] of the first dimension, ascending: training leaves them alone */
+  uint32_t n_frozen_rows;
+  int train_value; /* in the train graph: the initializer */
+  int eval_value;  /* in the eval graph; -1 if it does not appear there */
+  int grad;        /* in the train graph: its gradient, complete when that value's producer has run */
 };
 
 /* Columns of a statistics row, of one microbatch: the loss is the sums of LOSS_SUM / DENOMINATOR, the

@@ -58,6 +58,11 @@ int model_rewrite_eval(struct model_builder *builder, struct err *err);
    before. */
 void model_expect_draws(struct graph *eval);
 
+/* Notes the rows of parameters that the spec wants left alone, once the parameters are listed. Errors:
+   INVALID for a tensor that is not trained or has no rows, and for a row that it does not have or that is
+   named twice. */
+int model_freeze_rows(struct model_builder *builder, struct err *err);
+
 /* Cuts parameters and statistics, whose lengths are set, into blocks. */
 void model_cut_blocks(struct model *model);
 

@@ -4,6 +4,7 @@
 #define WEIR_SERVER_PARAMETERS_BLOCK_H
 
 #include "server/parameters/call.h"
+#include "server/parameters/frozen_ranges.h"
 #include "server/parameters/piece.h"
 #include "server/parameters/round.h"
 #include "server/parameters/snapshot.h"
@@ -36,6 +37,7 @@ struct hosted_block {
   struct {
     struct piece *pieces; /* [n_pieces], where the optimizer works by tensor */
     uint32_t n_pieces;
+    struct frozen_ranges frozen;
     struct buffer *sums; /* f64: its sums of each phase, then their totals; NULL without phases */
     uint32_t phase;
     bool is_waiting; /* for totals; the exchange's shard may touch sums, ticket and fault meanwhile */

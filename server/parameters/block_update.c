@@ -50,6 +50,7 @@ int hosted_block_init_update(struct hosted_block *block, const struct model *mod
     block->slot_elems = run->optimizer->slots(block->options) * block->elems;
   if (run->spec->train->average)
     block->slot_elems += block->elems;
+  frozen_ranges_init(&block->update.frozen, model, &model->blocks[block->index]);
   if (n_values && !(block->update.sums = buffer_new(n_values * sizeof(double))))
     return err_set(err, ERR_NO_MEMORY, "no memory for %u sums of block %u", n_values, block->index);
   return 0;
@@ -57,6 +58,7 @@ int hosted_block_init_update(struct hosted_block *block, const struct model *mod
 
 void hosted_block_fini_update(struct hosted_block *block) {
   buffer_put(block->update.sums);
+  frozen_ranges_fini(&block->update.frozen);
   free(block->update.fault);
 }
 
@@ -142,6 +144,7 @@ static void block_make_version(struct hosted_block *block) {
   /* Asked once: a snapshot may let go of them meanwhile. */
   bool is_moved = hosted_block_slots_are_moved(block);
   block_optimize(block, is_moved);
+  frozen_ranges_keep(&block->update.frozen, block->current->data, block->next->data);
   block_update_average(block, is_moved);
   block_move_slots(block, is_moved);
   round_clear(&block->round);
@@ -237,6 +240,7 @@ int hosted_block_complete(struct hosted_block *block, struct err *err) {
     *err = *block->update.fault;
     return err->code;
   }
+  frozen_ranges_clear(&block->update.frozen, round_sum(&block->round));
   if (train->has_clip_value)
     vector_clamp(round_sum(&block->round), block->elems, (float)train->clip_value);
   if (!block_go_on(block, err))

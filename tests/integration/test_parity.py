@@ -39,8 +39,9 @@ def graph_spec(folder, name, case, graph):
     columns = [column.removesuffix(".npy") for column in os.listdir(folder.file(name))]
     inputs = ", ".join(f"{column}: {column}" for column in columns if column != "labels")
     files = ", ".join(f"{column}: {column}.npy" for column in columns)
+    rows = json.dumps(case.get("frozen_rows", {}))
     return folder.file(graph + ".yaml", f"""name: {graph.removesuffix('.onnx').replace('_', '-')}
-model: {{onnx: {folder.file(graph)}, loss: {case['loss']}, inputs: {{{inputs}}}}}
+model: {{onnx: {folder.file(graph)}, loss: {case['loss']}, inputs: {{{inputs}}}, frozen_rows: {rows}}}
 data:
   root: {folder.file(name)}
   shuffle: false
@@ -181,6 +182,18 @@ def test_exported_convolutional_models_follow_pytorch_within_3e_4_then_5e_2():
 
 def test_exported_attention_models_follow_pytorch_within_1e_5_for_50_steps():
     compare_graphs(["mixer", "vit", "gpt", "bert", "translator"], tight)
+
+
+def test_exported_weight_standardisation_follows_pytorch_within_1e_5_for_50_steps():
+    compare_graphs(["standardised"], tight)
+
+
+def test_exported_attention_with_constants_of_f64_follows_pytorch_within_1e_5_for_50_steps():
+    compare_graphs(["covariance"], tight)
+
+
+def test_an_exported_embedding_with_padding_follows_pytorch_within_1e_5_for_50_steps():
+    compare_graphs(["padded"], tight)
 
 
 def test_exported_recurrent_models_follow_pytorch_within_1e_5_for_50_steps():

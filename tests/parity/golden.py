@@ -2,7 +2,7 @@
 """Makes golden.json and graphs/*.onnx: loss and learning rate per step of PyTorch in float64, on the same model,
 samples and optimizer as the specs that test_parity.py trains. Needs tests/parity/requirements.txt; run as
 
-    python tests/parity/golden.py build/weir
+    python tests/parity/golden.py build/weir [CASE...]
 
 Samples are taken in file order, so nothing of ours decides what PyTorch sees but the model file that `weir model`
 writes. The other graphs are PyTorch's own exports without their weights, which are made up by name (toy.py)."""
@@ -60,6 +60,9 @@ GRAPHS = {
     "lstm": [("old", "dynamic"), ("optimized", "fixed")],
     "gru": [("old", "fixed"), ("new", "dynamic")],
     "dlrm": [("old", "dynamic"), ("new", "dynamic")],
+    "standardised": [("old", "dynamic"), ("new", "dynamic")],
+    "covariance": [("old", "dynamic")],
+    "padded": [("old", "dynamic"), ("new", "dynamic")],
 }
 STEPS, BATCH = 50, 16
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
@@ -171,7 +174,8 @@ def describe_small(name):
     small = models.SMALL[name]
     return {"task": small.data.func.__name__, "task_options": small.data.keywords, "steps": STEPS, "batch": BATCH,
             "microbatches": 1 if small.has_batch_norm else 4, "warmup_steps": 10, "loss": small.loss,
-            "optimizer": {"lr": small.lr, "momentum": 0.9}}
+            "optimizer": {"lr": small.lr, "momentum": 0.9},
+            **({"frozen_rows": small.frozen_rows} if small.frozen_rows else {})}
 
 
 def mix(case, inputs, labels):
@@ -221,11 +225,21 @@ def train_small(name):
     return dict(train(build_small(name).double(), columns, case), graphs=write_graphs(name, case))
 
 
+def read_golden():
+    with open(os.path.join(HERE, "golden.json")) as file:
+        return json.load(file)["cases"]
+
+
 def main():
+    """Those cases that are named anew, or all of them."""
     torch.set_num_threads(1)
-    cases = {name: train(build_network(sys.argv[1], case), read_images(case), case) for name, case in IMAGES.items()}
-    for name in models.SMALL:
-        cases[name] = train_small(name)
+    wanted = sys.argv[2:] or [*IMAGES, *models.SMALL]
+    cases = read_golden() if sys.argv[2:] else {}
+    for name in wanted:
+        if name in IMAGES:
+            cases[name] = train(build_network(sys.argv[1], IMAGES[name]), read_images(IMAGES[name]), IMAGES[name])
+        else:
+            cases[name] = train_small(name)
         print(f"{name}: {cases[name]['losses'][0]:.4f} -> {cases[name]['losses'][-1]:.4f}", flush=True)
     with open(os.path.join(HERE, "golden.json"), "w") as file:
         lines = ",\n".join(f'  "{name}": {json.dumps(case)}' for name, case in cases.items())

@@ -19,6 +19,7 @@ class Case(NamedTuple):
     loss: str = "cross_entropy"
     lr: float = 0.05
     has_batch_norm: bool = False
+    frozen_rows: dict = {}  # what padding_idx leaves alone, for the spec
 
 
 class LeNet(nn.Sequential):
@@ -75,6 +76,63 @@ class UNet(nn.Module):
         x = self.bottom(F.max_pool2d(two, 2))
         x = self.side2(torch.cat([self.up2(x), two], 1))
         return self.head(self.side1(torch.cat([self.up1(x), one], 1)))
+
+
+class StandardConv2d(nn.Conv2d):
+    """A convolution whose filters are standardised, as NFNets and BiT have it: batch norm without running statistics."""
+
+    def __init__(self, into, out, *options):
+        super().__init__(into, out, *options, padding=1)
+        self.gain = nn.Parameter(torch.ones(out, 1, 1, 1))
+
+    def forward(self, x):
+        weight = F.batch_norm(self.weight.reshape(1, self.out_channels, -1), None, None,
+                              weight=(self.gain * self.weight[0].numel() ** -0.5).view(-1), training=True, momentum=0.0,
+                              eps=1e-6).reshape_as(self.weight)
+        return F.conv2d(x, weight, self.bias, self.stride, self.padding)
+
+
+class StandardNet(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.Sequential(StandardConv2d(3, width, 3, 2), nn.SiLU(), StandardConv2d(width, 2 * width, 3, 2),
+                                    nn.SiLU())
+        self.head = nn.Linear(2 * width, 4)
+
+    def forward(self, x):
+        return self.head(self.layers(x).mean((2, 3)))
+
+
+class Covariance(nn.Module):
+    """XCiT's attention between channels, whose normalisation the older exporter writes with constants of f64."""
+
+    def __init__(self, width, heads, patch):
+        super().__init__()
+        self.heads = heads
+        self.stem, self.norm = nn.Conv2d(3, width, patch, patch), nn.LayerNorm(width)
+        self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.temperature = nn.Parameter(torch.ones(heads, 1, 1))
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x):
+        x = self.stem(x).flatten(2).transpose(1, 2)
+        batch, length, width = x.shape
+        qkv = self.qkv(self.norm(x)).reshape(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 4, 1)
+        q, k, v = qkv.unbind(0)
+        weights = (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1) * self.temperature).softmax(dim=-1)
+        x = x + self.projection((weights @ v).permute(0, 3, 1, 2).reshape(batch, length, width))
+        q, k, v = qkv.transpose(-2, -1).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width)
+        return self.head((x + y).mean(1))
+
+
+class Padded(nn.Module):
+    def __init__(self, vocabulary, width, classes):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(vocabulary, width, padding_idx=0), nn.Linear(6 * width, classes)
+
+    def forward(self, tokens):
+        return self.head(torch.tanh(self.embed(tokens)).flatten(1))
 
 
 class MixerBlock(nn.Module):
@@ -296,4 +354,8 @@ SMALL = {
     "gru": Case(partial(Recurrent, nn.GRU, 16, 8, 12), partial(toy.texts, length=8, vocabulary=16, classes=4), lr=0.2),
     "dlrm": Case(partial(DLRM, 5, TABLES, 4), partial(toy.clicks, dense=5, tables=TABLES), loss="bce_with_logits",
                  lr=0.3),
+    "standardised": Case(partial(StandardNet, 8), thumbnails),
+    "covariance": Case(partial(Covariance, 16, 2, 4), thumbnails, lr=0.02),
+    "padded": Case(partial(Padded, 8, 6, 4), partial(toy.texts, length=6, vocabulary=8, classes=4), lr=0.2,
+                   frozen_rows={"embed.weight": [0]}),
 }

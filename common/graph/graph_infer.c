@@ -59,14 +59,52 @@ static int infer_node(struct graph *graph, const struct node *node, struct err *
   return 0;
 }
 
-/* What is computed at each execution has elements; constants need not, and integers neither. */
+static bool is_empty(const struct value *value) {
+  return value && value->dtype == DTYPE_F32 && shape_elems(&value->shape) == 0;
+}
+
+/* A result without elements is known: x[..., n:] of n elements, which rotary embeddings join to what they
+ * turned. */
+static bool fold_empty(struct graph *graph, const struct node *node) {
+  struct value *value = node->n_outputs == 1 ? node_output(graph, node, 0) : NULL;
+  if (!is_empty(value))
+    return false;
+  value->kind = VALUE_CONSTANT;
+  value->data = arena_new(&graph->arena, 1);
+  value->producer = -1;
+  return true;
+}
+
+/* Joining nothing to something is the one use of an empty tensor. */
+static void drop_empty_inputs(const struct graph *graph, struct node *node) {
+  int n = 0;
+  if (strcmp(node->op->name, "Concat") != 0)
+    return;
+  for (int i = 0; i < node->n_inputs; i++)
+    if (!is_empty(node_input(graph, node, i)))
+      node->inputs[n++] = node->inputs[i];
+  node->n_inputs = n;
+}
+
+static int empty_error(const struct node *node, const char *what, const struct value *value, const char *is,
+                       struct err *err) {
+  char text[256];
+  return node_error(node, err, ERR_INVALID, "its %s '%s' of shape %s %s empty", what, value->name,
+                    shape_text(&value->shape, text, sizeof text), is);
+}
+
+/* What is computed at each execution has elements, and is of elements; constants need not have any (Resize
+   has empty vectors), and integers neither. */
 static int check_results(const struct graph *graph, const struct node *node, struct err *err) {
+  for (int i = 0; i < node->n_inputs; i++) {
+    const struct value *value = node_input(graph, node, i);
+    if (is_empty(value) && value->shape.rank > 1)
+      return empty_error(node, "input", value, "is", err);
+  }
   for (int i = 0; i < node->n_outputs; i++) {
     const struct value *value = node_output(graph, node, i);
-    char text[256];
-    if (value && value->dtype == DTYPE_F32 && shape_elems(&value->shape) == 0)
-      return node_error(node, err, ERR_INVALID, "its result '%s' of shape %s would be empty", value->name,
-                        shape_text(&value->shape, text, sizeof text));
+    if (is_empty(value))
+      return empty_error(node, "result", value, "would be", err);
   }
   return 0;
 }
@@ -197,6 +235,9 @@ int graph_infer(struct graph *graph, struct err *err) {
       continue;
     if (infer_node(graph, node, err))
       return err->code;
+    if (fold_empty(graph, node))
+      continue;
+    drop_empty_inputs(graph, node);
     if (is_foldable(graph, node, &budget)) {
       if (fold_node(graph, node, &budget, err))
         return err->code;

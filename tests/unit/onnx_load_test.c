@@ -196,6 +196,49 @@ static void f64_constants_must_fit_their_shape(void **state) {
   }
 }
 
+static void add_index(struct onnx_build *build, const char *name, int64_t value) {
+  Onnx__TensorProto *tensor = onnx_build_tensor(build, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, DIMS(1));
+  onnx_build_raw(build, tensor, &value, sizeof value);
+  onnx_build_add(build, tensor);
+}
+
+/* y[:, 2:] of two columns, as rotary embeddings that turn all of them have it. */
+static void add_empty_slice(struct onnx_build *build) {
+  onnx_build_mlp(build, 2, 2, 2);
+  add_index(build, "begin", 2);
+  add_index(build, "end", INT64_MAX);
+  add_index(build, "axis", 1);
+  onnx_build_node(build, "Slice", "cut", "y,begin,end,axis", "nothing");
+}
+
+static void joining_nothing_changes_nothing(void **state) {
+  struct onnx_build build;
+  struct graph *graph;
+  const struct node *node;
+  (void)state;
+  add_empty_slice(&build);
+  onnx_build_node(&build, "Neg", NULL, "nothing", "still_nothing");
+  onnx_build_int(&build, onnx_build_node(&build, "Concat", NULL, "still_nothing,y,nothing", "z"), "axis", 1);
+  build.graph.output[0]->name = (char *)"z";
+  graph = load(&build);
+  node = graph->nodes[graph->n_nodes - 1];
+  assert_string_equal(node->op->name, "Concat");
+  assert_int_equal(node->n_inputs, 1);
+  assert_string_equal(graph->values[node->inputs[0]].name, "y");
+  assert_int_equal(graph->values[graph->outputs[0]].shape.dim[1], 2);
+  graph_free(graph);
+}
+
+static void computing_something_of_nothing_is_refused(void **state) {
+  struct onnx_build build;
+  (void)state;
+  add_empty_slice(&build);
+  onnx_build_add(&build, onnx_build_tensor(&build, "rows", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, DIMS(0, 2)));
+  onnx_build_node(&build, "MatMul", "product", "nothing,rows", "z");
+  build.graph.output[0]->name = (char *)"z";
+  refuse(&build, ERR_INVALID, "node 'product' (MatMul): its input 'nothing' of shape [2,0] is empty");
+}
+
 /* A bool initializer of one element. */
 static void add_flag(struct onnx_build *build, const char *name, bool value) {
   Onnx__TensorProto *tensor = onnx_build_tensor(build, name, ONNX__TENSOR_PROTO__DATA_TYPE__BOOL, NULL, 0);
@@ -517,6 +560,8 @@ int main(void) {
       cmocka_unit_test(casts_to_sixteen_bits_are_casts_to_f32),
       cmocka_unit_test(constants_and_casts_of_f64_are_computed_in_f32),
       cmocka_unit_test(f64_constants_must_fit_their_shape),
+      cmocka_unit_test(joining_nothing_changes_nothing),
+      cmocka_unit_test(computing_something_of_nothing_is_refused),
       cmocka_unit_test(the_branch_that_is_taken_replaces_an_if),
       cmocka_unit_test(a_branch_may_hold_branches),
       cmocka_unit_test(branches_that_data_decides_are_refused_by_name),

@@ -148,10 +148,11 @@ build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"
 	$(Q)rm -rf build/parity; python3 -m venv build/parity && build/parity/bin/pip -q install -r $< && touch $@
 
-parity: deps-check ## models beside PyTorch's, and its exports of many, trained (downloads it; MODELS="gpt unet")
+parity: deps-check ## models and exports beside PyTorch (downloads it; MODELS="gpt unet" or FAMILIES="bert xcit" alone)
 	@$(MAKE) --no-print-directory -j$$(nproc) all build/parity/.done
-	@$(if $(MODELS),,build/parity/bin/python tests/parity/zoo.py $(B)/weir)
-	@build/parity/bin/python tests/parity/train_models.py $(B)/weir $(MODELS)
+	@$(if $(MODELS)$(FAMILIES),,build/parity/bin/python tests/parity/zoo.py $(B)/weir)
+	@$(if $(FAMILIES),,build/parity/bin/python tests/parity/train_models.py $(B)/weir $(MODELS))
+	@$(if $(MODELS),,build/parity/bin/python tests/parity/families.py $(B)/weir $(FAMILIES) --results $(B)/families.jsonl)
 
 compose-check: deps-check ## docker/compose.yaml in a private engine, whose containers are scaled and killed (as root)
 	@$(MAKE) --no-print-directory -j$$(nproc) all

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/model_file.h"
+#include "client/model_hint.h"
 #include "client/output.h"
 #include "client/stop.h"
 #include "common/graph/model.h"
@@ -26,8 +27,11 @@ int submission_load(struct submission *submission, const char *path, struct err 
     return err_prefix(err, "%s", path);
   train = submission->spec->train;
   submission->model_path = path_beside(path, submission->spec->model->onnx);
-  if (model_file_read(submission->model_path, &submission->onnx, &submission->onnx_size, err))
+  if (model_file_read(submission->model_path, &submission->onnx, &submission->onnx_size, err)) {
+    if (err->code == ERR_NOT_FOUND)
+      model_hint_add(path, submission->model_path, err);
     goto out;
+  }
   if (model_open(submission->onnx, submission->onnx_size, submission->spec,
                  train->batch / train->microbatches, &model, err))
     err_prefix(err, "%s", submission->model_path);

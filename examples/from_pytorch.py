@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The round trip: a PyTorch model is exported, trained by Weir, and its weights are loaded back by name.
 
-    python examples/from_pytorch.py export net.onnx
+    python examples/from_pytorch.py export examples/net.onnx
     weir train examples/from_pytorch.yaml
     python examples/from_pytorch.py load weir-out/from-pytorch/model.safetensors
 

@@ -1,8 +1,12 @@
 """What the keys of a spec say is what a cluster does."""
+import glob
 import json
+import os
+import shlex
+import shutil
 import struct
 
-from harness import Folder, main, read_metrics, weir
+from harness import ROOT, Folder, main, read_metrics, weir
 
 
 def idx(shape, payload):
@@ -97,6 +101,34 @@ def test_an_evaluation_counts_every_sample_once_whatever_the_batch():
             train(folder, f"eval-{batch}", model, data_keys=data, batch=batch, steps=20)
             event = read_metrics(folder.file(f"eval-{batch}.out/metrics.jsonl"))[-2]
             assert event["event"] == "eval" and abs(event["accuracy"] - 31 / 37) < 1e-6, (batch, event)
+
+
+def test_an_example_without_its_model_says_how_to_make_it():
+    """What it says does it: after the command the file is there, and the spec is read on."""
+    with Folder() as folder:
+        examples = folder.file("examples")
+        shutil.copytree(os.path.join(ROOT, "examples"), examples, ignore=shutil.ignore_patterns("*.onnx", "weir-out"))
+        specs = sorted(glob.glob(f"{examples}/*.yaml"))
+        assert len(specs) >= 8
+        for spec in specs:
+            name = os.path.relpath(spec, folder.path)
+            said = weir("inspect", name, status=2, cwd=folder.path).stderr
+            assert said.count("\n") == 1 and f"the top of {name} says how to make it: " in said, said
+            model, command = said[len("weir: "):].split(": ")[0], shlex.split(said.split("says how to make it: ")[1])
+            if command[0] == "python3":  # with packages that this test has not
+                assert os.path.exists(os.path.join(folder.path, command[1])), said
+                continue
+            assert command[:2] == ["weir", "model"] and command[-1] == model, said
+            os.makedirs(os.path.dirname(os.path.join(folder.path, model)), exist_ok=True)
+            weir(*command[1:], cwd=folder.path)
+            weir("inspect", name, cwd=folder.path)
+
+
+def test_a_spec_of_ones_own_without_its_model_names_the_file_alone():
+    with Folder() as folder:
+        spec = write_spec(folder, "own.yaml", "gone.onnx, loss: cross_entropy")
+        said = weir("train", spec, status=2).stderr
+        assert said == f"weir: {folder.file('gone.onnx')}: No such file or directory\n", said
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ static const char help[] =
     "weir-worker - computes the gradients of training runs for a Weir cluster\n"
     "\n"
     "USAGE\n"
-    "  weir-worker [--coordinator HOST:PORT[,...]] [--data-root DIR] [--device DEVICE]\n"
+    "  weir-worker --data-root DIR [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
     "              [--threads N] [--backend NAME] [--trace FILE]\n"
     "\n"
     "DESCRIPTION\n"
@@ -32,7 +32,8 @@ static const char help[] =
     "                           one of them leads, the others stand by\n"
     "                           (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
     "  --data-root DIR          datasets are read below this directory only: a run's data.root is joined to\n"
-    "                           it, or, when absolute, must lie below it (default: /)\n"
+    "                           it, or, when absolute, must lie below it; / allows every file that the\n"
+    "                           worker may read (no default but $WEIR_DATA_ROOT)\n"
     "  --device DEVICE          what computes: cpu; cuda, the first GPU; cuda:N or cuda:N,N..., those GPUs, "
     "of\n"
     "                           which each computes one microbatch at a time; auto, all GPUs that there "
@@ -51,6 +52,7 @@ static const char help[] =
     "\n"
     "ENVIRONMENT\n"
     "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
+    "  WEIR_DATA_ROOT           the directory of datasets, unless --data-root says otherwise\n"
     "  WEIR_DEVICE              the device, unless --device says otherwise\n"
     "  WEIR_CUDA                the file of weir-cuda.so, which computes on GPUs (default: beside "
     "weir-worker,\n"
@@ -130,6 +132,14 @@ static const struct option options[] = {
     {0},
 };
 
+/* A spec names the files that it wants read, and whoever reaches the coordinator may submit one. */
+static int refuse_without_root(void) {
+  fputs("weir-worker: --data-root DIR is missing: the folder that datasets are read below; '--data-root /' "
+        "allows every file that this user may read\n",
+        stderr);
+  return EXIT_USAGE;
+}
+
 /* 0: serve; otherwise, or when *is_answered, exit with that status. */
 static int options_read(int argc, char **argv, struct worker_options *worker, bool *is_answered) {
   const char *backend = NULL, *device = NULL;
@@ -156,15 +166,17 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
   }
   if (!status && optind < argc)
     status = usage_error("unexpected argument", argv[optind]);
-  if (!status && access(worker->data_root, X_OK))
+  if (!status && worker->data_root && access(worker->data_root, X_OK))
     status = usage_error("--data-root must be a folder that can be read, not", worker->data_root);
-  return status ? status : device_read(device, backend, &worker->device);
+  if (!status)
+    status = device_read(device, backend, &worker->device);
+  return status || worker->data_root ? status : refuse_without_root();
 }
 
 int main(int argc, char **argv) {
-  const char *coordinator = getenv("WEIR_COORDINATOR");
+  const char *coordinator = getenv("WEIR_COORDINATOR"), *data_root = getenv("WEIR_DATA_ROOT");
   struct worker_options worker = {.coordinator = coordinator && *coordinator ? coordinator : "127.0.0.1:7070",
-                                  .data_root = "/",
+                                  .data_root = data_root && *data_root ? data_root : NULL,
                                   .threads = threads_online()};
   struct err err = ERR_NONE;
   bool is_answered = false;

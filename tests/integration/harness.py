@@ -20,6 +20,7 @@ BUILD = os.path.join(ROOT, os.environ.get("WEIR_BUILD_DIR", "build"))
 PEER_PYTHON = os.environ.get("WEIR_PEER_PYTHON", os.path.join(ROOT, "build", "venv", "bin", "python"))
 # What the machine has is not what most tests are about; those that are name a device.
 DEVICE = os.environ.setdefault("WEIR_DEVICE", "cpu")
+os.environ.setdefault("WEIR_DATA_ROOT", "/")  # of workers that tests start themselves
 SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 DATA = "/usr/share/datasets/fashion-mnist"
 # Sanitizers and busy machines make everything slower; no test passes because of a time.

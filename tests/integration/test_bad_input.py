@@ -295,5 +295,38 @@ def test_a_worker_that_cannot_work_here_says_so():
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and option in done.stderr, done
 
 
+def test_a_worker_must_be_told_where_data_lies():
+    environment = {key: value for key, value in os.environ.items() if key != "WEIR_DATA_ROOT"}
+    for value in (None, ""):
+        told = environment if value is None else {**environment, "WEIR_DATA_ROOT": value}
+        done = subprocess.run([program("weir-worker"), "--coordinator", "127.0.0.1:1"], capture_output=True, text=True,
+                              timeout=60, env=told)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+        assert "--data-root DIR is missing" in done.stderr and "'--data-root /' allows" in done.stderr, done.stderr
+
+
+def test_a_worker_reads_no_data_outside_its_root_whatever_a_spec_says():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        inside, outside = folder.file("inside"), folder.file("outside")
+        os.mkdir(inside)
+        os.mkdir(outside)
+        folder.file("outside/key.pem", "-----BEGIN KEY-----\nc2VjcmV0LWtleQ==\n")
+        folder.file("inside/key.csv", "-----BEGIN KEY-----\nc2VjcmV0LWtleQ==\n")
+        cluster.add_worker(options=["--data-root", inside])
+        model = folder.model("mlp", "--input", "1", "--classes", "2", "--hidden", "2")
+        for root, file, why in ((outside, "key.pem", "lies outside"), (inside, "key.csv", "none of the 1 fields"),
+                                (inside, "../outside/key.pem", "names no file below")):
+            spec = folder.file("leak.yaml", f"""name: leak
+model: {{onnx: {model}, loss: cross_entropy}}
+data:
+  root: {root}
+  train: {{format: csv, file: "{file}", columns: {{x: a, labels: b}}}}
+train: {{steps: 1, batch: 2, microbatches: 1, optimizer: {{lr: 1}}}}
+""")
+            done = weir("submit", spec, "--follow", "--coordinator", cluster.address, status=2)
+            said = done.stdout + done.stderr + cluster.workers[0].output()
+            assert why in said and "BEGIN KEY" not in said and "c2VjcmV0" not in said, said
+
+
 if __name__ == "__main__":
     main(globals())

@@ -41,8 +41,8 @@ static int add(const struct metric_batch *batch, float *columns, struct err *err
   }
   for (uint32_t s = 0; s < batch->samples; s++) {
     if (targets[s] != 0 && targets[s] != 1)
-      return err_set(err, ERR_INVALID, "sample %u of the chunk has the label %g: there are only 0 and 1",
-                     batch->first + s, (double)targets[s]);
+      return err_set(err, ERR_INVALID, "sample %u of the chunk has a label that is neither 0 nor 1",
+                     batch->first + s);
     note(columns, batch->first + s, batch->output[s], targets[s] == 1);
   }
   return 0;

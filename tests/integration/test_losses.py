@@ -82,7 +82,7 @@ def test_a_label_that_is_no_class_is_named():
         open_folder(folder)
         said = weir("train", write_spec(folder, "bad", "loss: cross_entropy"), "--out", folder.file("out"),
                     status=2).stderr
-        assert "has label 255, the model has 5 classes" in said, said
+        assert "has a label that is no class, the model has 5 classes" in said, said
 
 
 def test_a_label_that_is_ignored_cannot_be_mixed():
@@ -95,7 +95,7 @@ def test_a_label_that_is_ignored_cannot_be_mixed():
         assert "data.transforms[1]: comes behind 'mixup'" in said, said
         mixed = mixed.replace("{mixup: {alpha: 0.2}}, ", "").replace("}]\ntrain", "}, {mixup: {alpha: 0.2}}]\ntrain")
         said = weir("train", folder.file("mixed.yaml", mixed), "--out", folder.file("out"), status=2).stderr
-        assert "data.train: labels: sample" in said and "has label 255" in said, said
+        assert "data.train: labels: sample" in said and "has a label that is no class" in said, said
 
 
 def test_targets_have_a_loss_and_no_accuracy():

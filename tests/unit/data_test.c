@@ -264,7 +264,7 @@ static void a_label_out_of_range_is_named_with_its_sample(void **state) {
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(bind_column(dataset, spec, "", &label_input, &three_classes, &form, &err), ERR_INVALID);
-  assert_string_equal(err.text, "labels: sample 3 has label 3, the model has 3 classes");
+  assert_string_equal(err.text, "labels: sample 3 has a label that is no class, the model has 3 classes");
   wide.shape.dim[3] = 4;
   assert_int_equal(bind_column(dataset, spec, "", &wide, NULL, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "[2,3], the model's input 'image' wants [1,2,4]"));
@@ -300,7 +300,8 @@ static void labels_of_any_shape_are_bound_by_their_rule(void **state) {
   assert_true(labels[0] == 18 && labels[5] == 33);
   rule.classes = 100; /* 102 is sample 5's element 4 */
   assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), ERR_INVALID);
-  assert_string_equal(err.text, "images: sample 5 has label 102 at [1,1], the model has 100 classes");
+  assert_string_equal(err.text,
+                      "images: sample 5 has a label that is no class at [1,1], the model has 100 classes");
   rule.classes = 177;
   rule.ignore_index = 177; /* of sample 9's last element alone */
   assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), 0);

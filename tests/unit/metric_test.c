@@ -169,8 +169,7 @@ static void auc_names_a_sample_whose_label_is_neither_0_nor_1(void **state) {
   f->targets[2] = 0.25f;
   assert_int_equal(metric_set_init(&set, &f->site, (char *[]){"auc"}, 1, CHUNK, &err), 0);
   assert_int_equal(metric_set_add(&set, &batch, f->rows[0], &err), ERR_INVALID);
-  assert_string_equal(err.text,
-                      "metric 'auc': sample 10 of the chunk has the label 0.25: there are only 0 and 1");
+  assert_string_equal(err.text, "metric 'auc': sample 10 of the chunk has a label that is neither 0 nor 1");
   free(f);
 }
 

@@ -145,12 +145,12 @@ static void a_header_that_numpy_does_not_write_is_refused_with_the_cause(void **
   refuse_header("", 0, ERR_INVALID, "/other.npy: its npy header cannot be read: '{' is wanted");
   refuse_header("{'descr': '<f4'", 0, ERR_INVALID, "',' or '}' is wanted");
   refuse_header("{'descr': '<f4}", 0, ERR_INVALID, "the end of a text is wanted");
-  refuse_header("{'descr': __import__('os')}", 0, ERR_INVALID, "a quoted text is wanted at '__import__");
+  refuse_header("{'descr': __import__('os')}", 0, ERR_INVALID, "a quoted text is wanted at byte 20");
   refuse_header("{'descr': '<f4', }", 0, ERR_INVALID, "lacks the key 'fortran_order'");
   refuse_header("{'descr': '<f4', 'descr': '<i8'}", 0, ERR_INVALID,
-                "the key 'descr' of its npy header is there twice");
-  refuse_header("{'size': 1}", 0, ERR_INVALID, "the key 'size' of its npy header is not known");
-  refuse_header("{'fortran_order': 0}", 0, ERR_INVALID, "True or False is wanted at '0}'");
+                "the key that ends at byte 34 of its npy header is there twice");
+  refuse_header("{'size': 1}", 0, ERR_INVALID, "the key that ends at byte 17 of its npy header is not known");
+  refuse_header("{'fortran_order': 0}", 0, ERR_INVALID, "True or False is wanted at byte 28");
   refuse_header("{'shape': [2]}", 0, ERR_INVALID, "the shape's '(' is wanted");
   refuse_header("{'shape': (2)}", 0, ERR_INVALID, "',' or the shape's ')' is wanted");
   refuse_header("{'shape': (-2,)}", 0, ERR_INVALID, "a dimension is wanted");
@@ -166,7 +166,7 @@ static void an_array_that_is_no_column_is_refused_with_what_to_do(void **state) 
   refuse_header("{'descr': '>i4', 'fortran_order': False, 'shape': (2,), }", 8, ERR_UNSUPPORTED,
                 "big-endian");
   refuse_header("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", 8, ERR_UNSUPPORTED,
-                "numpy type '|O' is not one of");
+                "its numpy type is not one of");
   refuse_header("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (2,), }", 8, ERR_UNSUPPORTED,
                 "is a structured array");
   refuse_header("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 2), }", 16, ERR_UNSUPPORTED,
@@ -190,7 +190,7 @@ static void a_file_that_is_not_npy_is_refused_with_its_name(void **state) {
   write_file("other.npy", "hello, this is text", 19);
   refuse("x: other.npy", ERR_INVALID, "/other.npy: is not a file of numpy.save");
   write_file("other.npy", "\x93NUMPY\4\0\0\0\0\0", 12);
-  refuse("x: other.npy", ERR_UNSUPPORTED, "npy version 4.0 is not known");
+  refuse("x: other.npy", ERR_UNSUPPORTED, "its npy version is not one of 1.0, 2.0, 3.0");
   write_file("other.npy", "\x93NUMPY\2\0\xff\xff\xff\xff{}", 14);
   refuse("x: other.npy", ERR_CORRUPT, "it ends within its header");
   refuse("x: absent.npy", ERR_NOT_FOUND, "/absent.npy: No such file");
@@ -303,9 +303,9 @@ static void what_an_input_cannot_hold_is_named_with_its_sample(void **state) {
   struct value rows = {.name = "in", .dtype = DTYPE_I64, .shape = {2, {2, 3}}};
   (void)state;
   assert_int_equal(bind(dataset, spec, "wide", DTYPE_I32, &form, &err), ERR_INVALID);
-  assert_string_equal(err.text, "wide: sample 1 holds 2147483648, which the model's input 'in' (i32) cannot");
+  assert_string_equal(err.text, "wide: sample 1 holds a number that the model's input 'in' (i32) cannot");
   assert_int_equal(bind(dataset, spec, "narrow", DTYPE_U8, &form, &err), ERR_INVALID);
-  assert_string_equal(err.text, "narrow: sample 0 holds -5, which the model's input 'in' (u8) cannot");
+  assert_string_equal(err.text, "narrow: sample 0 holds a number that the model's input 'in' (u8) cannot");
   assert_int_equal(bind_column(dataset, spec, "floats", &rows, NULL, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "column 'floats' is f32, the model's input 'in' wants i64");
   dataset_close(dataset);

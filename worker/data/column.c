@@ -120,8 +120,8 @@ int column_check_integers(const struct column *column, const struct value *input
       int64_t value = column_integer(column, s, i);
       if (value < least || value > greatest)
         return err_set(err, ERR_INVALID,
-                       "%s: sample %llu holds %lld, which the model's input '%s' (%s) cannot", column->name,
-                       (unsigned long long)s, (long long)value, input->name, dtype_name(input->dtype));
+                       "%s: sample %llu holds a number that the model's input '%s' (%s) cannot", column->name,
+                       (unsigned long long)s, input->name, dtype_name(input->dtype));
     }
   return 0;
 }

@@ -44,9 +44,10 @@ static int check_classes(const struct column *column, const struct label_rule *l
     for (uint64_t i = column_first_new(column, s); i < elems; i++) {
       int64_t label = column_integer(column, s, i);
       if (label != labels->ignore_index && !label_is_class(labels, label))
-        return err_set(err, ERR_INVALID, "%s: sample %llu has label %lld%s, the model has %lld classes",
-                       column->name, (unsigned long long)s, (long long)label,
-                       place_text(column, i, place, sizeof place), (long long)labels->classes);
+        return err_set(err, ERR_INVALID,
+                       "%s: sample %llu has a label that is no class%s, the model has %lld classes",
+                       column->name, (unsigned long long)s, place_text(column, i, place, sizeof place),
+                       (long long)labels->classes);
     }
   return 0;
 }
@@ -59,9 +60,8 @@ static int check_targets(const struct column *column, struct err *err) {
       float target;
       memcpy(&target, (const char *)column_sample(column, s) + i * sizeof target, sizeof target);
       if (!isfinite(target))
-        return err_set(err, ERR_INVALID, "%s: sample %llu has the target %g%s, targets must be finite",
-                       column->name, (unsigned long long)s, (double)target,
-                       place_text(column, i, place, sizeof place));
+        return err_set(err, ERR_INVALID, "%s: the target of sample %llu%s is not a finite number",
+                       column->name, (unsigned long long)s, place_text(column, i, place, sizeof place));
     }
   return 0;
 }

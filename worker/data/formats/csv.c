@@ -86,18 +86,14 @@ static int find_field(const struct csv *csv, const char *name, size_t length) {
 }
 
 static int fail_field(const struct csv *csv, const char *name, size_t length, struct err *err) {
-  char known[256] = "";
   if (!csv->has_header)
     return err_set(err, ERR_INVALID, "%s: has no field '%.*s'; it has 1 to %d", csv->path, (int)length, name,
                    csv->n_fields);
   if (find_name(csv, 0, name, length) >= 0)
     return err_set(err, ERR_INVALID, "%s: has more than one field '%.*s'", csv->path,
                    length > 100 ? 100 : (int)length, name);
-  for (int f = 0; f < csv->n_fields && strlen(known) < sizeof known - 1; f++)
-    snprintf(known + strlen(known), sizeof known - strlen(known), "%s%.*s", f ? ", " : "",
-             csv->names[f].length > 100 ? 100 : (int)csv->names[f].length, csv->names[f].text);
-  return err_set(err, ERR_INVALID, "%s: has no field '%.*s'; it has: %s", csv->path,
-                 length > 100 ? 100 : (int)length, name, known);
+  return err_set(err, ERR_INVALID, "%s: none of the %d fields of its header is '%.*s'", csv->path,
+                 csv->n_fields, length > 100 ? 100 : (int)length, name);
 }
 
 static int add_fields(struct csv *csv, struct csv_column *column, int first, int last, struct err *err) {
@@ -181,18 +177,9 @@ static int add_row(const struct csv *csv, struct csv_column *column, struct err 
 }
 
 static int fail_number(const struct csv *csv, const struct csv_field *field, int f, struct err *err) {
-  char name[128];
-  if (csv->has_header)
-    snprintf(name, sizeof name, "%.*s", csv->names[f].length > 100 ? 100 : (int)csv->names[f].length,
-             csv->names[f].text);
-  else
-    snprintf(name, sizeof name, "%d", f + 1);
-  if (field->length == 0)
-    return err_set(err, ERR_INVALID, "%s:%llu:%llu: field '%s' is empty", csv->path,
-                   (unsigned long long)field->line, (unsigned long long)field->column, name);
-  return err_set(err, ERR_INVALID, "%s:%llu:%llu: field '%s': '%.*s' is not a number that f32 holds",
-                 csv->path, (unsigned long long)field->line, (unsigned long long)field->column, name,
-                 field->length > 40 ? 40 : (int)field->length, field->text);
+  return err_set(err, ERR_INVALID, "%s:%llu:%llu: field %d %s", csv->path, (unsigned long long)field->line,
+                 (unsigned long long)field->column, f + 1,
+                 field->length == 0 ? "is empty" : "is not a number that f32 holds");
 }
 
 static int read_record(struct csv *csv, struct err *err) {

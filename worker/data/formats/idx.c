@@ -42,11 +42,11 @@ static int read_header(gzFile file, const char *path, struct column *column, str
     if (idx_types[i].code == magic[2])
       column->dtype = idx_types[i].dtype;
   if (magic[0] || magic[1] || magic[3] == 0 || magic[3] > IDX_RANK_MAX + 1)
-    return err_set(err, ERR_INVALID, "%s: is not an IDX file (it begins with %02x %02x %02x %02x)", path,
-                   magic[0], magic[1], magic[2], magic[3]);
+    return err_set(err, ERR_INVALID, "%s: is not an IDX file: its first four bytes are not those of one",
+                   path);
   if (column->dtype == DTYPE_NONE)
-    return err_set(err, ERR_UNSUPPORTED, "%s: IDX element type 0x%02x is not one of u8, i32, f32", path,
-                   magic[2]);
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s: its IDX element type, the third byte, is not one of u8, i32, f32", path);
   if (gzread(file, dims, magic[3] * 4u) != magic[3] * 4)
     return fail_read(file, path, "header", err);
   column->samples = ntohl(dims[0]);

@@ -20,6 +20,7 @@ static const struct npy_type {
 /* The rest of a header that is being read. */
 struct header {
   const char *path;
+  const char *file; /* its bytes */
   const char *at, *end;
   char descr[TEXT_MAX];
   bool is_fortran_order;
@@ -27,8 +28,8 @@ struct header {
 };
 
 static int fail_header(const struct header *header, struct err *err, const char *wanted) {
-  return err_set(err, ERR_INVALID, "%s: its npy header cannot be read: %s is wanted at '%.*s'", header->path,
-                 wanted, (int)(header->end - header->at < 24 ? header->end - header->at : 24), header->at);
+  return err_set(err, ERR_INVALID, "%s: its npy header cannot be read: %s is wanted at byte %td",
+                 header->path, wanted, header->at - header->file);
 }
 
 static void skip_space(struct header *header) {
@@ -113,8 +114,8 @@ static int parse_header(struct header *header, struct err *err) {
     while (k < 3 && strcmp(keys[k], key) != 0)
       k++;
     if (k == 3 || is_read[k])
-      return err_set(err, ERR_INVALID, "%s: the key '%s' of its npy header is %s", header->path, key,
-                     k == 3 ? "not known" : "there twice");
+      return err_set(err, ERR_INVALID, "%s: the key that ends at byte %td of its npy header is %s",
+                     header->path, header->at - header->file, k == 3 ? "not known" : "there twice");
     is_read[k] = true;
     if (!take(header, ":"))
       return fail_header(header, err, "':'");
@@ -138,10 +139,9 @@ static int refuse_type(const struct header *header, struct err *err) {
     return err_set(err, ERR_UNSUPPORTED,
                    "%s: holds 64-bit floats; save it as 32-bit ones: array.astype('float32')", header->path);
   if (descr[0] == '>')
-    return err_set(err, ERR_UNSUPPORTED, "%s: is big-endian ('%s'); save it as little-endian", header->path,
-                   descr);
-  return err_set(err, ERR_UNSUPPORTED, "%s: numpy type '%s' is not one of <f4, <i8, <i4, |u1, |b1",
-                 header->path, descr);
+    return err_set(err, ERR_UNSUPPORTED, "%s: is big-endian; save it as little-endian", header->path);
+  return err_set(err, ERR_UNSUPPORTED, "%s: its numpy type is not one of <f4, <i8, <i4, |u1, |b1",
+                 header->path);
 }
 
 /* What the header says, as a column of data_bytes. */
@@ -182,7 +182,7 @@ int npy_read(const char *path, const unsigned char *bytes, uint64_t have, uint64
   if (have < PREFIX_BYTES || memcmp(bytes, "\x93NUMPY", 6) != 0)
     return err_set(err, ERR_INVALID, "%s: is not a file of numpy.save", path);
   if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
-    return err_set(err, ERR_UNSUPPORTED, "%s: npy version %u.%u is not known", path, bytes[6], bytes[7]);
+    return err_set(err, ERR_UNSUPPORTED, "%s: its npy version is not one of 1.0, 2.0, 3.0", path);
   begin = PREFIX_BYTES + (bytes[6] == 1 ? 2 : 4);
   if (have < begin)
     return err_set(err, ERR_CORRUPT, "%s: cut short: it ends within its header", path);
@@ -191,7 +191,8 @@ int npy_read(const char *path, const unsigned char *bytes, uint64_t have, uint64
     length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
   if (length > have - begin)
     return err_set(err, ERR_CORRUPT, "%s: cut short: it ends within its header", path);
-  header.at = (const char *)bytes + begin;
+  header.file = (const char *)bytes;
+  header.at = header.file + begin;
   header.end = header.at + length;
   column->data = header.end;
   if (parse_header(&header, err))

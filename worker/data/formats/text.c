@@ -74,9 +74,8 @@ static int scan(const char *path, const struct mapping *mapping, struct vocabula
   for (*n = 0; at < end; ++*n) {
     int32_t code = read_character(&at, end);
     if (code < 0)
-      return err_set(err, ERR_INVALID,
-                     "%s: byte %llu (0x%02x) begins no UTF-8 character; 'unit: bytes' takes any", path,
-                     (unsigned long long)(at - begin), *at);
+      return err_set(err, ERR_INVALID, "%s: byte %llu begins no UTF-8 character; 'unit: bytes' takes any",
+                     path, (unsigned long long)(at - begin));
     if (vocabulary)
       mark(vocabulary, code);
   }
@@ -102,13 +101,13 @@ static int make_vocabulary(const struct format_source *source, struct vocabulary
   return err->code;
 }
 
-static int fail_unknown(const char *path, const unsigned char *begin, const unsigned char *at, int32_t code,
+static int fail_unknown(const char *path, const unsigned char *begin, const unsigned char *at,
                         struct err *err) {
   unsigned long long line = 1;
   for (const unsigned char *before = begin; before < at; before++)
     line += *before == '\n';
-  return err_set(err, ERR_INVALID, "%s: line %llu, byte %llu: the character U+%04X is not in data.train",
-                 path, line, (unsigned long long)(at - begin), (unsigned)code);
+  return err_set(err, ERR_INVALID, "%s: line %llu, byte %llu: the character is not in data.train", path, line,
+                 (unsigned long long)(at - begin));
 }
 
 /* The numbers of a text's characters, in as few bytes as the vocabulary needs. */
@@ -121,7 +120,7 @@ static int encode(const char *path, const struct mapping *mapping, const struct 
     if (code < 0)
       return err_set(err, ERR_CORRUPT, "%s: changed while it was read", path);
     if (number < 0)
-      return fail_unknown(path, begin, from, code, err);
+      return fail_unknown(path, begin, from, err);
     if (bytes == 1)
       ((uint8_t *)out)[i] = (uint8_t)number;
     else if (bytes == 2)

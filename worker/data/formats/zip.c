@@ -55,8 +55,8 @@ static int fail_corrupt(const struct zip *zip, const char *what, struct err *err
 
 static int fail_member(const struct zip *zip, const struct zip_member *member, const char *what,
                        struct err *err) {
-  return err_set(err, ERR_CORRUPT, "%s: damaged zip archive: '%.*s' %s", zip->path,
-                 member->name_length > 100 ? 100 : member->name_length, member->name, what);
+  return err_set(err, ERR_CORRUPT, "%s: damaged zip archive: its member %td %s", zip->path,
+                 member - zip->members + 1, what);
 }
 
 /* The record that ends the archive: a comment of exactly the bytes behind it may follow. */
@@ -225,11 +225,8 @@ void zip_close(struct zip *zip) {
 }
 
 static int fail_absent(const struct zip *zip, const char *name, struct err *err) {
-  char known[512] = "";
-  for (size_t i = 0; i < zip->n_members && strlen(known) < sizeof known - 1; i++)
-    snprintf(known + strlen(known), sizeof known - strlen(known), "%s%.*s", i ? ", " : "",
-             zip->members[i].name_length, zip->members[i].name);
-  return err_set(err, ERR_INVALID, "%s: has no member '%.200s'; it has: %s", zip->path, name, known);
+  return err_set(err, ERR_INVALID, "%s: none of its %llu members is '%.200s'", zip->path,
+                 (unsigned long long)zip->n_members, name);
 }
 
 int zip_find(const struct zip *zip, const char *name, const struct zip_member **out, struct err *err) {
@@ -249,9 +246,8 @@ int zip_find(const struct zip *zip, const char *name, const struct zip_member **
   if (((*out)->flags & ~FLAGS_KNOWN) ||
       ((*out)->method != METHOD_STORED && (*out)->method != METHOD_DEFLATED))
     return err_set(err, ERR_UNSUPPORTED,
-                   "%s: '%.200s' is packed by method %u, flags %04x; stored and deflated "
-                   "members are read",
-                   zip->path, name, (*out)->method, (*out)->flags);
+                   "%s: '%.200s' is packed in another way than stored and deflated, which are read",
+                   zip->path, name);
   return 0;
 }
 

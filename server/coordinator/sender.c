@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "server/coordinator/tasks.h"
 #include "training.pb-c.h"
 
@@ -14,11 +15,13 @@ struct sending {
   struct rpc_call *call;
   struct buffer *blob;
   size_t sent;
+  uint64_t moved_ns; /* when a chunk last went, or it began */
   struct sending *next;
 };
 
 struct sender {
   struct task_thread *thread;
+  int unread_ms;
   struct sending *list; /* the thread's own */
 };
 
@@ -26,8 +29,9 @@ static int send_some(void *user);
 static bool send_chunks(struct sending *sending);
 static void begin(struct task *task);
 
-struct sender *sender_start(void) {
+struct sender *sender_start(int unread_ms) {
   struct sender *sender = mem_new(sizeof *sender);
+  sender->unread_ms = unread_ms;
   sender->thread = task_thread_start(&(struct task_thread_options){.on_turn = send_some, .user = sender});
   return sender;
 }
@@ -48,8 +52,20 @@ void sender_stop(struct sender *sender) {
 
 static void begin(struct task *task) {
   struct sending *sending = TASK_OWNER(task, struct sending, task);
+  sending->moved_ns = clock_now_ns();
   sending->next = sending->sender->list;
   sending->sender->list = sending;
+}
+
+static void end(struct sending *sending) {
+  const struct sender *sender = sending->sender;
+  if (sending->sent == sending->blob->size_bytes)
+    rpc_call_finish(sending->call, NULL);
+  else
+    rpc_call_fail(sending->call, ERR_CANCELLED, "the client read nothing for %.3g s",
+                  sender->unread_ms / 1e3);
+  buffer_put(sending->blob);
+  free(sending);
 }
 
 /* Nothing tells when a client has read, so all are looked at in turns. */
@@ -62,25 +78,25 @@ static int send_some(void *user) {
       continue;
     }
     *at = sending->next;
-    rpc_call_finish(sending->call, NULL);
-    buffer_put(sending->blob);
-    free(sending);
+    end(sending);
   }
   return sender->list ? LOOK_AGAIN_MS : -1;
 }
 
-/* False when all is sent, or the client is gone. */
+/* False when all is sent, or the client is gone or reads nothing. */
 static bool send_chunks(struct sending *sending) {
+  uint64_t unread_ns = (uint64_t)sending->sender->unread_ms * 1000000;
   while (sending->sent < sending->blob->size_bytes) {
     Weir__Chunk chunk = WEIR__CHUNK__INIT;
     size_t left = sending->blob->size_bytes - sending->sent;
     if (rpc_call_waiting(sending->call) >= CHUNKS_WAITING_MAX)
-      return true;
+      return clock_now_ns() - sending->moved_ns < unread_ns;
     chunk.data.data = (uint8_t *)sending->blob->data + sending->sent;
     chunk.data.len = left < RPC_CHUNK_BYTES ? left : RPC_CHUNK_BYTES;
     if (rpc_call_send(sending->call, &chunk, NULL))
       return false;
     sending->sent += chunk.data.len;
+    sending->moved_ns = clock_now_ns();
   }
   return false;
 }

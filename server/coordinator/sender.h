@@ -7,9 +7,11 @@
 
 struct sender;
 
-struct sender *sender_start(void);
+/* unread_ms: for how long a client may read nothing. */
+struct sender *sender_start(int unread_ms);
 
-/* Answers the call (of a method whose reply is a stream of Chunk) with the blob, and finishes it. Takes the
+/* Answers the call (of a method whose reply is a stream of Chunk) with the blob, and finishes it; with
+   CANCELLED when the client reads nothing for too long, as it would keep the blob in memory. Takes the
    reference. Any thread. */
 void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob);
 

@@ -8,7 +8,14 @@
 #include "common/clock.h"
 #include "server/coordinator/shell.h"
 
-enum { DESK_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5, UPLOAD_IDLE_MS = 30000 };
+enum {
+  DESK_TASKS_MAX = 4096,
+  JOBS_MAX = 256,
+  TICK_MS = 100,
+  BEHIND_MS = 5,
+  UPLOAD_IDLE_MS = 30000,
+  UNREAD_MS = 60000
+};
 
 static const struct rpc_method training_methods[TRAINING_METHODS];
 static const struct rpc_method cluster_methods[2];
@@ -30,7 +37,7 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   shell_lead_init(shell);
   shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->slow = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
-  shell->sender = sender_start();
+  shell->sender = sender_start(UNREAD_MS);
   shell->desk = task_thread_start(
       &(struct task_thread_options){.capacity = DESK_TASKS_MAX, .on_turn = desk_turn, .user = shell});
   return shell;

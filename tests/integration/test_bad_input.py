@@ -79,7 +79,7 @@ def test_shapes_that_do_not_fit_are_named():
 def test_a_label_out_of_range_is_named_with_its_sample():
     with Folder() as folder:
         spec = local_data(folder, labels=idx((10,), bytes([0, 1, 2, 3, 4, 5, 6, 77, 8, 9])))
-        train(folder, spec, words=["sample 7", "label 77", "10 classes"])
+        train(folder, spec, words=["labels: sample 7", "a label that is no class", "10 classes"])
 
 
 def test_a_bad_dataset_is_named_with_its_cause():

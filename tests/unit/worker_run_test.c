@@ -54,6 +54,10 @@ static void a_worker_that_is_behind_asks_where_the_servers_are(void **state) {
   expect_trained(*state, (struct faults){.pushes_dropped = 1});
 }
 
+static void a_worker_is_outrun_as_often_as_it_takes(void **state) {
+  expect_trained(*state, (struct faults){.outrun = 25});
+}
+
 static void a_worker_goes_on_asking_servers_that_do_not_know_the_run(void **state) {
   expect_trained(*state, (struct faults){.versions_unknown = 2});
 }
@@ -85,6 +89,7 @@ int main(void) {
       TEST(every_block_is_pushed_once_a_step),
       TEST(what_fails_for_a_while_is_tried_again),
       TEST(a_worker_that_is_behind_asks_where_the_servers_are),
+      TEST(a_worker_is_outrun_as_often_as_it_takes),
       TEST(a_worker_goes_on_asking_servers_that_do_not_know_the_run),
       TEST(another_model_than_announced_is_refused),
       TEST(a_block_of_the_wrong_size_is_refused),

@@ -34,7 +34,7 @@ enum { SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
 /* What goes wrong, each for the first `times` calls that it concerns. */
 struct faults {
   int models_cut, pushes_unavailable, pulls_unavailable, versions_unavailable, versions_unknown,
-      pushes_dropped;
+      pushes_dropped, outrun; /* outrun: the version that a server names is dropped before it is pulled */
   int blocks_short, blocks_old;
   bool model_is_another;
 };
@@ -66,7 +66,7 @@ struct fake_server {
   uint64_t held_step;  /* its pushes wait until release; UINT64_MAX: none */
   uint32_t held_block; /* of this block alone; UINT32_MAX: all */
   bool is_frozen;      /* nothing is answered */
-  bool has_no_run;
+  bool has_no_run, has_outrun;
   struct parked parked[PARKED_MAX];
   int n_parked;
   int n_gone; /* calls that were parked until the worker gave them up */
@@ -205,6 +205,9 @@ static inline void on_versions(struct rpc_call *call, const void *message, struc
     reply.lowest = server->version[b] < reply.lowest ? server->version[b] : reply.lowest;
     reply.highest = server->version[b] > reply.highest ? server->version[b] : reply.highest;
   }
+  server->has_outrun = strikes(&f->faults.outrun);
+  if (server->has_outrun)
+    reply.lowest = reply.highest = 1 + (uint64_t)f->faults.outrun % 2;
   is_parked = park_locked(server, call, (struct parked){.call = call});
   pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
@@ -241,16 +244,19 @@ static inline void on_pull(struct rpc_call *call, const void *message, struct rp
   struct fixture *f = server->f;
   const Weir__PullRequest *pull = message;
   struct parked parked = {server, call, false, pull->block, pull->version};
-  bool is_unavailable, is_parked;
+  bool is_unavailable, is_parked, is_dropped;
   rpc_bytes_free(bytes);
   pthread_mutex_lock(&f->lock);
   is_unavailable = strikes(&f->faults.pulls_unavailable);
+  is_dropped = server->has_outrun;
   is_parked = park_locked(server, call, parked);
   pthread_mutex_unlock(&f->lock);
   if (is_parked || refuse(server, call, pull->incarnation))
     return;
   if (is_unavailable)
     rpc_call_fail(call, ERR_UNAVAILABLE, "later");
+  else if (is_dropped)
+    rpc_call_fail(call, ERR_DROPPED, "that version is no more");
   else
     give_block(f, &parked);
 }

@@ -182,13 +182,13 @@ static bool is_elsewhere(const struct err *err) {
          err->code == ERR_CANCELLED;
 }
 
-/* The run may outrun us as often as it likes. That a version is dropped time and again while the servers say
-   that it is the one to begin with is a fault. */
+/* The run may outrun us as often as it likes: we try again without longer pauses. That a version is dropped
+   time and again while the servers say that it is the one to begin with is a fault. */
 static void run_count_drop_locked(struct run *run, const struct transfer_item *item, const struct err *err) {
   if (err->code != ERR_DROPPED)
     return;
   if (item->version != run->dropped_version)
-    run->drops = 0;
+    run->setbacks = run->drops = 0;
   run->dropped_version = item->version;
   run->drops++;
 }

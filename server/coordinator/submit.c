@@ -11,9 +11,8 @@
 #include "server/coordinator/shell.h"
 #include "server/parameters/parameters.h"
 
-/* RATE_MIN: bytes a second that an upload has on average, once it has lasted for so many times as it may be
-   silent. */
-enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, RATE_AFTER_SILENCES = 2 };
+/* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */
+enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, SLOW_MS = 60000 };
 #define MODEL_BYTES_MAX (UINT64_C(2) << 30)
 
 /* Belongs to gRPC's thread until the client has sent all, then to the jobs, then to the desk. */
@@ -124,8 +123,8 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
 
 /* A place is not held by messages without bytes, nor by a byte now and then. */
 static bool upload_drips(const struct upload *upload, double seconds) {
-  double after_seconds = RATE_AFTER_SILENCES * upload->shell->training[0].idle_ms / 1e3;
-  return seconds > after_seconds && (double)upload->received_bytes < seconds * RATE_MIN;
+  int slow_ms = upload->shell->options.upload_slow_ms ? upload->shell->options.upload_slow_ms : SLOW_MS;
+  return seconds > slow_ms / 1e3 && (double)upload->received_bytes < seconds * RATE_MIN;
 }
 
 static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err) {

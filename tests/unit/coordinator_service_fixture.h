@@ -37,9 +37,9 @@ struct seat {
 struct fixture {
   struct store *store;
   struct rpc_client *client;
-  struct seat seat;            /* the one that tests begin with */
-  int upload_idle_ms;          /* of coordinators that are started; 0: as by default */
-  struct rpc_channel *channel; /* whom requests go to */
+  struct seat seat;                   /* the one that tests begin with */
+  int upload_idle_ms, upload_slow_ms; /* of coordinators that are started; 0: as by default */
+  struct rpc_channel *channel;        /* whom requests go to */
   Weir__RunSpec *spec;
   uint8_t *onnx;
   size_t onnx_bytes;
@@ -63,6 +63,7 @@ static inline void seat_start(struct fixture *f, struct seat *seat, const char *
       coordinator_service_new(&(struct coordinator_service_options){.store = seat->store,
                                                                     .lease_ms = LEASE_MS,
                                                                     .server_grace_ms = GRACE_MS,
+                                                                    .upload_slow_ms = f->upload_slow_ms,
                                                                     .upload_idle_ms = f->upload_idle_ms,
                                                                     .on_leading = on_seat_leading,
                                                                     .on_deposed = on_seat_deposed,

@@ -99,11 +99,11 @@ static void an_upload_that_drips_is_ended(void **state) {
   struct rpc_reader *reader;
   struct err err = ERR_NONE;
   void *reply;
-  f->upload_idle_ms = 500;
+  f->upload_slow_ms = 500;
   restart(f, false);
   reader = upload_begin(f, f->spec, 1 << 20);
   request.chunk = (ProtobufCBinaryData){1, f->onnx};
-  while (rpc_reader_send(reader, &request, &err) == 0) /* its deadline bounds that */
+  while (rpc_reader_send(reader, &request, &err) == 0) /* until the call ends; its deadline bounds that */
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
   assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_CANCELLED);
   assert_non_null(strstr(err.text, "at least 16384 a second are wanted"));

@@ -252,13 +252,13 @@ static void a_client_stream_that_falls_silent_is_ended(void **state) {
   uint64_t begin_ns;
   (void)state;
   fixture_init(&f, idle, 1);
-  whole = rpc_reader_open(f.channel, RPC_SUBMIT, 8000);
+  whole = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
   assert_int_equal(rpc_reader_send(whole, &request, &err), ERR_OK);
   rpc_reader_half_close(whole);
   wait_for(&f, &f.n_parked, 1);
   for (int i = 0; i < 2; i++)
-    silent[i] = rpc_reader_open(f.channel, RPC_SUBMIT, 8000);
-  begun = rpc_reader_open(f.channel, RPC_SUBMIT, 8000);
+    silent[i] = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
+  begun = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
   begin_ns = clock_now_ns();
   assert_int_equal(rpc_reader_send(begun, &request, &err), ERR_OK);
   expect_ended(begun);

@@ -45,7 +45,7 @@ static int teardown(void **state) {
 }
 
 static struct rpc_reader *ask(struct service *service) {
-  struct rpc_reader *reader = rpc_reader_open(service->f.channel, RPC_GET_MODEL, 30000);
+  struct rpc_reader *reader = rpc_reader_open(service->f.channel, RPC_GET_MODEL, patience_ms());
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct err err = ERR_NONE;
   assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
@@ -79,8 +79,7 @@ static void a_client_that_does_not_read_does_not_keep_the_blob(void **state) {
   struct err err;
   while (buffer_is_sole(service->blob)) /* until it is being sent */
     sched_yield();
-  while (!buffer_is_sole(service->blob) &&
-         clock_now_ns() - begin_ns < WAIT_SECONDS_MAX * UINT64_C(1000000000))
+  while (!buffer_is_sole(service->blob) && clock_now_ns() - begin_ns < patience_ms() * UINT64_C(1000000))
     sched_yield();
   assert_true(buffer_is_sole(service->blob));
   assert_true(clock_now_ns() - begin_ns >= UNREAD_MS * UINT64_C(1000000));

@@ -219,6 +219,7 @@ def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
         run = weir("submit", spec, *at).stdout.strip()
         with Process(program("weir"), "watch", run, "--metrics", metrics, *at) as watcher:
             wait_for(lambda: newest_step(metrics) > 250, "steps")
+            wait_for(lambda: cluster.json("status", run)["checkpoint_step"] > 0, "a checkpoint to go back to")
             assert run in weir("pause", run, *at).stdout
             wait_for(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
             status = cluster.json("status", run)

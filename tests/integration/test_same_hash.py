@@ -62,7 +62,15 @@ def test_a_worker_killed_and_another_started_in_mid_run_change_nothing():
             victim = children_of(training.child.pid, "weir-worker")[1]
             os.kill(victim, signal.SIGKILL)
             wait_for(lambda: newest_step(metrics) >= 15, "steps after the kill")
-            with Process(program("weir-worker"), "--coordinator", address.rstrip(".,"), "--threads", 2):
+            others = children_of(training.child.pid, "weir-worker")
+            for other in others:  # the run is not over before the newcomer is there
+                os.kill(other, signal.SIGSTOP)
+            with Process(program("weir-worker"), "--coordinator", address.rstrip(".,"), "--threads", 2) as newcomer:
+                try:
+                    wait_for(lambda: " joined run=" in newcomer.output(), "the newcomer to join the run")
+                finally:
+                    for other in others:
+                        os.kill(other, signal.SIGCONT)
                 assert training.wait() == 0, training.output()[-3000:]
         assert done_event(metrics)["weights_sha256"] == calm
         steps = [event for event in read_metrics(metrics) if event["event"] == "step"]

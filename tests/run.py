@@ -80,7 +80,7 @@ class Tally:
     """What all programs said so far; any thread."""
 
     def __init__(self):
-        self.lock, self.passed, self.skipped = threading.Lock(), 0, 0
+        self.lock, self.passed, self.failed, self.skipped = threading.Lock(), 0, 0, 0
         self.rounds, self.failures = collections.Counter(), collections.Counter()
 
     def run(self, program, prefix):
@@ -90,7 +90,8 @@ class Tally:
             self.rounds[program] += 1
             self.passed += passed
             self.skipped += len(skipped)
-            self.failures.update((program, name) for name in failed)
+            self.failed += len(failed)
+            self.failures.update({(program, name) for name in failed})  # a round counts once
             for what in skipped:
                 print(f"    skipped: {what}")
             print(f"{'FAIL' if failed else 'ok':4} {program}: {passed} passed, {len(failed)} failed, {len(skipped)} skipped "
@@ -111,9 +112,8 @@ class Tally:
         if max(self.rounds.values(), default=0) > 1:
             for (program, name), times in sorted(self.failures.items()):
                 print(f"failed {times} of {self.rounds[program]}: {program}: {name}")
-        failed = sum(self.failures.values())
-        print(f"{self.passed} passed, {failed} failed, {self.skipped} skipped")
-        return 1 if failed or not self.passed + self.skipped else 0
+        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
+        return 1 if self.failed or not self.passed + self.skipped else 0
 
 
 def queue_of(programs):

@@ -300,7 +300,7 @@ def test_a_worker_must_be_told_where_data_lies():
     for value in (None, ""):
         told = environment if value is None else {**environment, "WEIR_DATA_ROOT": value}
         done = subprocess.run([program("weir-worker"), "--coordinator", "127.0.0.1:1"], capture_output=True, text=True,
-                              timeout=60, env=told)
+                              timeout=PATIENCE, env=told)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
         assert "--data-root DIR is missing" in done.stderr and "'--data-root /' allows" in done.stderr, done.stderr
 

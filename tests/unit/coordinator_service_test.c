@@ -77,7 +77,7 @@ static void uploads_that_say_nothing_are_ended(void **state) {
   struct err err;
   char *id;
   void *reply;
-  f->upload_idle_ms = 1000;
+  f->upload_idle_ms = 3000;
   restart(f, false);
   for (int i = 0; i < UPLOADS_MAX; i++) {
     silent[i] = upload_begin(f, f->spec, f->onnx_bytes);
@@ -88,7 +88,7 @@ static void uploads_that_say_nothing_are_ended(void **state) {
   for (int i = 0; i < UPLOADS_MAX; i++) {
     err = ERR_NONE;
     assert_int_equal(rpc_reader_next(silent[i], &reply, &err), ERR_CANCELLED);
-    assert_non_null(strstr(err.text, "the client sent nothing for 1 s"));
+    assert_non_null(strstr(err.text, "the client sent nothing for 3 s"));
     rpc_reader_close(silent[i]);
   }
 }

@@ -367,20 +367,28 @@ static double seconds_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* From when the coordinator listens again, for the n-th time, until the member has joined it. */
+static double seconds_to_find(struct fixture *f, int n) {
+  double begun;
+  coordinator_stop_listening(&f->coordinator);
+  wait_for(f, &f->n_lost, n);
+  nanosleep(&(struct timespec){3, 0}, NULL); /* so that all pauses are as long as they get */
+  begun = seconds_now();
+  coordinator_listen(&f->coordinator);
+  wait_for(f, &f->n_connected, n + 1);
+  return seconds_now() - begun;
+}
+
+/* A machine that does something else may be late, but not each time. */
 static void a_restarted_coordinator_is_found_at_once(void **state) {
   struct fixture f;
-  double begun;
+  int times = 1;
   (void)state;
   fixture_init(&f);
   fixture_start(&f, f.coordinator.target);
   wait_for(&f, &f.n_connected, 1);
-  coordinator_stop_listening(&f.coordinator);
-  wait_for(&f, &f.n_lost, 1);
-  nanosleep(&(struct timespec){3, 0}, NULL); /* so that all pauses are as long as they get */
-  begun = seconds_now();
-  coordinator_listen(&f.coordinator);
-  wait_for(&f, &f.n_connected, 2);
-  assert_true(seconds_now() - begun < 2); /* one, on a machine that does nothing else */
+  while (seconds_to_find(&f, times) >= 2)
+    assert_in_range(++times, 1, 5);
   fixture_fini(&f);
 }
 

@@ -47,8 +47,10 @@ size_t metrics_line(const Weir__RunEvent *event, char line[METRICS_LINE_MAX]) {
 const char *metrics_number(double value, char text[32]) {
   char shortest[32] = "null";
   for (int digits = 6; digits <= 17 && isfinite(value); digits++) {
+    double read;
     snprintf(shortest, sizeof shortest, "%.*g", digits, value);
-    if (strtod(shortest, NULL) == value)
+    read = strtod(shortest, NULL);
+    if (memcmp(&read, &value, sizeof read) == 0) /* a comparison counts subnormals as zero */
       break;
   }
   return strcpy(text, shortest);

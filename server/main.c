@@ -9,6 +9,8 @@
 
 #include "build_id.h"
 #include "common/clock.h"
+#include "common/float_setting.h"
+#include "common/libm.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "server/coordinator/service.h"
@@ -51,6 +53,7 @@ int main(int argc, char **argv) {
   struct err err = ERR_NONE;
   sigset_t signals;
   int status;
+  float_setting_apply();
   if (!server_options_parse(argc, argv, &process.options, &status))
     return status;
   block_signals(&signals);
@@ -184,14 +187,16 @@ static int start_services(struct process *process, struct err *err) {
 static void join_coordinator(struct process *process, const char *coordinator, const char *address) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   char host[256] = "unknown";
+  char *fingerprint = mem_printf("build %s, libm %s", WEIR_BUILD, libm_hash());
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__SERVER;
   hello.host = host;
   hello.pid = (uint32_t)getpid();
   hello.address = (char *)address;
-  hello.fingerprint = "build " WEIR_BUILD;
+  hello.fingerprint = fingerprint;
   process->client = rpc_client_new(1);
   parameters_join(process->parameters, process->client, coordinator, &hello);
+  free(fingerprint);
 }
 
 static int announce(int fd, const char *address, struct err *err) {

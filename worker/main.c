@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "build_id.h"
+#include "common/float_setting.h"
 #include "common/rpc/address.h"
 #include "worker/trace.h"
 #include "worker/worker.h"
@@ -180,7 +181,9 @@ int main(int argc, char **argv) {
                                   .threads = threads_online()};
   struct err err = ERR_NONE;
   bool is_answered = false;
-  int status = options_read(argc, argv, &worker, &is_answered);
+  int status;
+  float_setting_apply();
+  status = options_read(argc, argv, &worker, &is_answered);
   if (status || is_answered)
     return status;
   if (rpc_addresses_check(worker.coordinator, &err)) {

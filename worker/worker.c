@@ -11,6 +11,7 @@
 #include "build_id.h"
 #include "cluster.pb-c.h"
 #include "common/clock.h"
+#include "common/libm.h"
 #include "common/log.h"
 #include "common/member.h"
 #include "common/memory.h"
@@ -64,8 +65,9 @@ static void worker_join_cluster(struct worker *worker) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   char host[256] = "unknown";
   const struct device_choice *device = &options->device;
-  char *fingerprint = mem_printf("%s %s: %s%s%s", WEIR_BUILD, device->backend->name,
-                                 device->backend->fingerprint(), *device->kind ? " on " : "", device->kind);
+  char *fingerprint =
+      mem_printf("%s %s: %s%s%s, libm %s", WEIR_BUILD, device->backend->name, device->backend->fingerprint(),
+                 *device->kind ? " on " : "", device->kind, libm_hash());
   char *node = node_name();
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__WORKER;

@@ -1,6 +1,7 @@
 /* What a run waits for, for people; nothing while it goes on. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/coordinator/state.h"
@@ -13,7 +14,9 @@ struct clauses {
 };
 
 static void say(struct clauses *clauses, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say_no_server(const struct coordinator *coordinator, struct clauses *clauses);
+static void say_no_server(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses);
+static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses);
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
@@ -26,10 +29,10 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   struct clauses clauses = {""};
   switch (run->state) {
   case WEIR__RUN_STATE__QUEUED:
-    if (coordinator_has_server(coordinator))
+    if (coordinator_has_server(coordinator, run))
       say_workers(coordinator, run, &clauses);
     else
-      say_no_server(coordinator, &clauses);
+      say_no_server(coordinator, run, &clauses);
     break;
   case WEIR__RUN_STATE__LOADING:
     say_loading(coordinator, run, &clauses);
@@ -62,20 +65,30 @@ static void say_loading(const struct coordinator *coordinator, const struct run 
     say(clauses, "rolled back to step %llu: %s", (unsigned long long)run->base_step, run->cause);
   if (run->is_save_awaited && coordinator->now_ms - run->awaited_ms >= SAVE_SLOW_MS)
     say(clauses, "waiting for the store");
-  if (run->is_load_due && !coordinator_has_server(coordinator))
-    say_no_server(coordinator, clauses);
+  if (run->is_load_due && !coordinator_has_server(coordinator, run))
+    say_no_server(coordinator, run, clauses);
   else if (coordinator_lost_servers(run))
     say(clauses, "%s", run->loss_cause);
   say_workers(coordinator, run, clauses);
 }
 
-static void say_no_server(const struct coordinator *coordinator, struct clauses *clauses) {
+static void say_no_server(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses) {
   say(clauses, "waiting for a server");
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     if (member->role == WEIR__ROLE__SERVER && *member->message)
       say(clauses, "%s (%s) is left out: %s", member->id, member->address, member->message);
+    else if (member->role == WEIR__ROLE__SERVER)
+      say_mismatch(run, member, clauses);
   }
+}
+
+static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses) {
+  char *mismatch = coordinator_server_mismatch(run, server);
+  if (mismatch)
+    say(clauses, "%s", mismatch);
+  free(mismatch);
 }
 
 static void say_workers(const struct coordinator *coordinator, const struct run *run,

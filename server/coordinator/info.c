@@ -1,13 +1,16 @@
 /* Answers about runs and members. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/coordinator/state.h"
 
 static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info);
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
-                        Weir__ServerInfo *info);
+                        struct arena *arena, Weir__ServerInfo *info);
+static char *refusal_of(const struct coordinator *coordinator, const struct member *server,
+                        struct arena *arena);
 
 int coordinator_find_run(const struct coordinator *coordinator, const char *prefix, const char **id,
                          struct err *err) {
@@ -176,7 +179,7 @@ void coordinator_list_servers(const struct coordinator *coordinator, uint64_t no
     if (coordinator->members[i]->role != WEIR__ROLE__SERVER)
       continue;
     reply->servers[reply->n_servers] = arena_new(arena, sizeof **reply->servers);
-    server_info(coordinator, coordinator->members[i], now_ms, reply->servers[reply->n_servers++]);
+    server_info(coordinator, coordinator->members[i], now_ms, arena, reply->servers[reply->n_servers++]);
   }
 }
 
@@ -195,14 +198,14 @@ static void worker_info(const struct member *worker, uint64_t now_ms, Weir__Work
 }
 
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
-                        Weir__ServerInfo *info) {
+                        struct arena *arena, Weir__ServerInfo *info) {
   weir__server_info__init(info);
   info->id = server->id;
   info->address = server->address;
   info->host = server->host;
   info->pid = server->pid;
   info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
-  info->message = server->message;
+  info->message = *server->message ? server->message : refusal_of(coordinator, server, arena);
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run_server *part = coordinator_run_server(coordinator->runs[i], server);
     if (!part || coordinator->runs[i]->is_load_due)
@@ -210,6 +213,21 @@ static void server_info(const struct coordinator *coordinator, const struct memb
     info->blocks += part->blocks;
     info->bytes += part->bytes;
   }
+}
+
+/* Of the first run that may not have the server; else empty. */
+static char *refusal_of(const struct coordinator *coordinator, const struct member *server,
+                        struct arena *arena) {
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run *run = coordinator->runs[i];
+    char *mismatch = coordinator_is_over(run) ? NULL : coordinator_server_mismatch(run, server), *text;
+    if (!mismatch)
+      continue;
+    text = arena_printf(arena, "%s: %s", run->id, mismatch);
+    free(mismatch);
+    return text;
+  }
+  return server->message;
 }
 
 const char *coordinator_state_name(Weir__RunState state) {

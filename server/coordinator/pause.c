@@ -80,7 +80,9 @@ static void clear_kind(struct run *run) {
   struct reference *reference = &run->reference;
   free(reference->fingerprint);
   free(reference->probe_sha256);
-  reference->fingerprint = reference->probe_sha256 = NULL;
+  free(reference->server);
+  free(reference->server_fingerprint);
+  reference->fingerprint = reference->probe_sha256 = reference->server = reference->server_fingerprint = NULL;
   if (plan_is_known(&run->plan))
     return;
   free(reference->worker);

@@ -194,11 +194,10 @@ static void give_up_servers(struct coordinator *coordinator, struct run *run, co
 /* A server of the same kind, which the worker does not miss. */
 static bool is_another_left(const struct coordinator *coordinator, const struct run *run,
                             const struct member *worker) {
-  const char *kind = run->servers[0].member->fingerprint;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *server = coordinator->members[i];
     if (coordinator_may_own_blocks(coordinator, server, true) && !misses(worker, server) &&
-        (!run->spec->train->deterministic || strcmp(server->fingerprint, kind) == 0))
+        coordinator_server_fits(run, server))
       return true;
   }
   return false;

@@ -97,6 +97,10 @@ static Weir__RunReference *reference(struct arena *arena, const struct run *run)
     message->fingerprint = run->reference.fingerprint;
     message->probe_sha256 = run->reference.probe_sha256;
   }
+  if (run->reference.server_fingerprint) {
+    message->server = run->reference.server;
+    message->server_fingerprint = run->reference.server_fingerprint;
+  }
   return message;
 }
 

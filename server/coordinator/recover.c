@@ -67,7 +67,7 @@ static bool is_replaced(const struct coordinator *coordinator, const struct run 
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     found += member->role == WEIR__ROLE__SERVER && member->is_fresh && member->joined_ms >= run->lost_ms &&
-             !coordinator_run_server(run, member);
+             !coordinator_run_server(run, member) && coordinator_server_fits(run, member);
   }
   return found >= lost;
 }

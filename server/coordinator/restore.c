@@ -93,6 +93,8 @@ static void restore_data(struct run *run, const Weir__RunRecord *record) {
   run->reference.dataset_sha256 = mem_strdup(reference->dataset_sha256);
   run->reference.fingerprint = copy_unless_empty(reference->fingerprint);
   run->reference.probe_sha256 = run->reference.fingerprint ? mem_strdup(reference->probe_sha256) : NULL;
+  run->reference.server_fingerprint = copy_unless_empty(reference->server_fingerprint);
+  run->reference.server = run->reference.server_fingerprint ? mem_strdup(reference->server) : NULL;
 }
 
 /* Tells it again, where the record is newer than the events: of a run that is over nobody else would. */

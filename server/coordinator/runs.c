@@ -164,6 +164,8 @@ void coordinator_run_free(struct run *run) {
   free(run->reference.fingerprint);
   free(run->reference.dataset_sha256);
   free(run->reference.probe_sha256);
+  free(run->reference.server);
+  free(run->reference.server_fingerprint);
   free(run->refused);
   free(run->refusal);
   free(run->checkpoints);

@@ -32,7 +32,7 @@ static void take_workers(struct coordinator *coordinator, struct run *run);
 static bool may_serve(const struct run *run, const struct member *member);
 static bool has_refused(const struct run *run, const struct member *member);
 static void load_servers(struct coordinator *coordinator, struct run *run);
-static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n);
+static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n);
 static bool is_among(struct member *const *members, int n, const struct member *member);
 static void start_when_loaded(struct coordinator *coordinator, struct run *run);
 static void publish_info(struct coordinator *coordinator, struct run *run);
@@ -130,7 +130,7 @@ static void keep_going(struct coordinator *coordinator, struct run *run) {
    or both might wait for ever. */
 static void yield_workers(struct coordinator *coordinator, struct run *run) {
   if (!is_short(coordinator, run) || run->state != WEIR__RUN_STATE__LOADING ||
-      !coordinator_has_server(coordinator))
+      !coordinator_has_server(coordinator, run))
     return;
   for (int i = 0; coordinator->runs[i] != run; i++) {
     if (!is_short(coordinator, coordinator->runs[i]))
@@ -155,7 +155,7 @@ static bool only_evaluates(const struct run *run) {
    goes on with one less, which it gets back. */
 static void borrow_worker(struct coordinator *coordinator, const struct run *run) {
   if (run->state != WEIR__RUN_STATE__QUEUED || !only_evaluates(run) || run->spec->workers->min > 1 ||
-      !coordinator_has_server(coordinator) || coordinator_count_free(coordinator, run) > 0)
+      !coordinator_has_server(coordinator, run) || coordinator_count_free(coordinator, run) > 0)
     return;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
@@ -181,9 +181,10 @@ uint32_t coordinator_count_free(const struct coordinator *coordinator, const str
   return count;
 }
 
-bool coordinator_has_server(const struct coordinator *coordinator) {
+bool coordinator_has_server(const struct coordinator *coordinator, const struct run *run) {
   for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator_may_own_blocks(coordinator, coordinator->members[i], false))
+    if (coordinator_may_own_blocks(coordinator, coordinator->members[i], false) &&
+        coordinator_server_fits(run, coordinator->members[i]))
       return true;
   return false;
 }
@@ -206,7 +207,7 @@ static void take_workers(struct coordinator *coordinator, struct run *run) {
   uint32_t held = coordinator_count_held(coordinator, run);
   bool is_waiting =
       run->state == WEIR__RUN_STATE__QUEUED &&
-      (!coordinator_has_server(coordinator) || coordinator_count_free(coordinator, run) < spec->min);
+      (!coordinator_has_server(coordinator, run) || coordinator_count_free(coordinator, run) < spec->min);
   if (run->state == WEIR__RUN_STATE__FINISHING || run->state == WEIR__RUN_STATE__PAUSED)
     return;
   if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting) {
@@ -250,16 +251,15 @@ static bool has_refused(const struct run *run, const struct member *member) {
   return false;
 }
 
-/* Every server that is of the first one's kind (in a run that is deterministic) serves the incarnation from
-   its beginning to its end. Those of the one before let go of the run, if they are not told to load it anew.
- */
+/* Every server that is of the run's kind (kind.c) serves the incarnation from its beginning to its end. Those
+   of the one before let go of the run, if they are not told to load it anew. */
 static void load_servers(struct coordinator *coordinator, struct run *run) {
   struct member **chosen;
   int n = 0;
   if (run->state != WEIR__RUN_STATE__LOADING || !plan_is_known(&run->plan) || !run->is_load_due ||
       run->is_save_awaited || coordinator->now_ms < run->reload_ms)
     return;
-  if (!coordinator_has_server(coordinator))
+  if (!coordinator_has_server(coordinator, run))
     return;
   chosen = choose_servers(coordinator, run, &n);
   for (int i = 0; i < run->n_servers; i++)
@@ -283,22 +283,25 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
 }
 
 /* Freed by the caller. */
-static struct member **choose_servers(const struct coordinator *coordinator, const struct run *run, int *n) {
+static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n) {
   struct member **chosen = mem_new((size_t)coordinator->n_members * sizeof(struct member *));
   bool has_others = false;
   for (int i = 0; i < coordinator->n_members; i++)
-    has_others |= coordinator_may_own_blocks(coordinator, coordinator->members[i], true);
+    has_others |= coordinator_may_own_blocks(coordinator, coordinator->members[i], true) &&
+                  coordinator_server_fits(run, coordinator->members[i]);
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
+    char *mismatch;
     if (!coordinator_may_own_blocks(coordinator, member, has_others))
       continue;
-    if (*n == 0 || !run->spec->train->deterministic ||
-        strcmp(member->fingerprint, chosen[0]->fingerprint) == 0)
+    coordinator_server_set_kind(run, member);
+    mismatch = coordinator_server_mismatch(run, member);
+    if (!mismatch)
       chosen[(*n)++] = member;
     else
-      log_event(LOG_WARN, "coordinator", "server_left_out",
-                "run=%s id=%s fingerprint=\"%s\" first=%s first_fingerprint=\"%s\"", run->id, member->id,
-                member->fingerprint, chosen[0]->id, chosen[0]->fingerprint);
+      log_event(LOG_WARN, "coordinator", "server_refused", "run=%s id=%s message=\"%s\"", run->id, member->id,
+                mismatch);
+    free(mismatch);
   }
   return chosen;
 }

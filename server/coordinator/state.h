@@ -64,11 +64,13 @@ struct run_server {
   bool is_gone; /* lost, and known not to come back with its part */
 };
 
-/* What the first loaded worker found: all others must find the same. */
+/* What the first loaded worker found, and of which kind the first server was: all others must be the same. */
 struct reference {
   char *worker;                     /* "worker-1 (HOST)"; NULL until there is one */
   char *dataset_sha256;             /* likewise */
   char *fingerprint, *probe_sha256; /* NULL also after a resume, which may be on another build */
+  char *server;                     /* "server-1 (ADDRESS)"; NULL until servers were chosen */
+  char *server_fingerprint;         /* likewise, and after a resume */
 };
 
 struct written_block {
@@ -225,6 +227,14 @@ void coordinator_pause_when_idle(struct coordinator *coordinator, struct run *ru
 /* restore.c */
 void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored);
 
+/* kind.c */
+/* The run may have the server: it is of the kind of the run's first one, or the run is not deterministic. */
+bool coordinator_server_fits(const struct run *run, const struct member *server);
+/* Why the run may not have it, with both named; NULL if it may. Freed by the caller. */
+char *coordinator_server_mismatch(const struct run *run, const struct member *server);
+/* Unless the run has a kind, it is the server's from now on. */
+void coordinator_server_set_kind(struct run *run, const struct member *server);
+
 /* settle.c */
 void coordinator_worker_set_state(struct member *worker, enum worker_state state);
 const char *coordinator_worker_state_name(enum worker_state state);
@@ -237,8 +247,8 @@ uint32_t coordinator_count_free(const struct coordinator *coordinator, const str
 /* The member is a server that a run may be given. has_others: it need not be this one. */
 bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
                                 bool has_others);
-/* There is one. */
-bool coordinator_has_server(const struct coordinator *coordinator);
+/* There is one, and it is of the run's kind. */
+bool coordinator_has_server(const struct coordinator *coordinator, const struct run *run);
 /* The free worker is told to load the run. */
 void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
 /* Takes the worker from its run, which goes on without it. */

@@ -136,7 +136,8 @@ static bool texts_are_clean(const Weir__RunRecord *record) {
       !text_is_clean(record->weights_sha256))
     return false;
   if (reference && (!text_is_clean(reference->worker) || !text_is_clean(reference->fingerprint) ||
-                    !text_is_clean(reference->dataset_sha256) || !text_is_clean(reference->probe_sha256)))
+                    !text_is_clean(reference->dataset_sha256) || !text_is_clean(reference->probe_sha256) ||
+                    !text_is_clean(reference->server) || !text_is_clean(reference->server_fingerprint)))
     return false;
   for (size_t i = 0; i < record->n_servers; i++)
     if (!text_is_clean(record->servers[i]->id) || !text_is_clean(record->servers[i]->address))

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/err.h"
 
@@ -72,6 +73,7 @@ void task_thread_stop(struct task_thread *thread) {
 static void *thread_main(void *argument) {
   struct task_thread *thread = argument;
   int wait_ms = -1;
+  float_setting_require("coordinator");
   pthread_mutex_lock(&thread->lock);
   for (;;) {
     struct task *task, *next;

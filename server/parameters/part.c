@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "server/parameters/vector.h"
+#include "common/sum.h"
 
 void part_read(const struct part *part, uint32_t elems, float *out) {
   if (part->bytes)
@@ -13,7 +13,7 @@ void part_read(const struct part *part, uint32_t elems, float *out) {
 }
 
 int part_check(const float *values, uint32_t elems, struct err *err) {
-  uint32_t bad = vector_first_not_finite(values, elems);
+  uint32_t bad = (uint32_t)sum_first_not_finite(values, elems);
   if (bad == elems)
     return 0;
   return err_set(err, ERR_INVALID, "element %u is %g, not a finite number", bad, (double)values[bad]);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "server/parameters/vector.h"
+#include "common/sum.h"
 
 struct round_part {
   struct tree_node node;
@@ -66,7 +66,7 @@ int round_add(struct round *round, const struct part *part, struct err *err) {
   if (part_check(added.sum->data, round->elems, err))
     goto refuse;
   while ((sibling = round_find_sibling(round, added.node))) {
-    is_finite &= vector_add(added.sum->data, sibling->sum->data, round->elems);
+    is_finite &= sum_add(added.sum->data, sibling->sum->data, round->elems);
     added.node = tree_canonical(tree_parent(added.node), round->microbatches);
   }
   if (!is_finite) {

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/message.h"
 #include "common/model_fetch.h"
 #include "server/parameters/restore.h"
@@ -240,6 +241,7 @@ static void loader_serve(struct run_loader *loader) {
 
 static void *run_loader_main(void *argument) {
   struct run_loader *loader = argument;
+  float_setting_require("loader");
   pthread_mutex_lock(&loader->lock);
   while (!loader->is_stopping) {
     if (loader->first)

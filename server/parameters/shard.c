@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/err.h"
+#include "common/float_setting.h"
 #include "common/memory.h"
 
 enum { JOBS_MAX = 4096, JOB_BYTES_MAX = 128 * 1024 * 1024 };
@@ -89,6 +90,7 @@ void shard_post(struct shard *shard, struct job *job) {
 static void *shard_main(void *argument) {
   struct shard *shard = argument;
   struct job *job;
+  float_setting_require("shard");
   pthread_mutex_lock(&shard->lock);
   for (;;) {
     while (!shard->first && !shard->is_stopping)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/log.h"
 
 /* WRITERS: one hashes while the other waits for the store. WRITER_NICE: a busy machine trains first, and a
@@ -305,6 +306,7 @@ static void writer_serve(struct snapshot_writer *writer, struct snapshot *snapsh
 static void *writer_main(void *argument) {
   struct snapshot_writer *writer = argument;
   struct snapshot *snapshot;
+  float_setting_require("snapshot writer");
   setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE); /* a thread's own on Linux */
   pthread_mutex_lock(&writer->lock);
   while (!writer->is_stopping) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "worker/collective/collective.h"
 
 enum { WARM_UP = 5, ROUNDS_MAX = 2000, BYTES_PER_SIZE = 1 << 29 };
@@ -88,6 +89,7 @@ static void run_member(const char *name, int rank, int size) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   int size = argc > 1 ? atoi(argv[1]) : 2;
   char name[64];
   if (argc > 1 && strcmp(argv[1], "copy") == 0) {

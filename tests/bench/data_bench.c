@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "common/spec.h"
 #include "worker/data/dataset.h"
@@ -69,6 +70,7 @@ out:
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   struct err err = ERR_NONE;
   struct value input;
   if (argc != 5) {

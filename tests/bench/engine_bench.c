@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "client/model_file.h"
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/random.h"
 #include "worker/backend/plugin.h"
@@ -64,6 +65,7 @@ static int measure(const struct model *model, int executions, const struct backe
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model_spec = WEIR__MODEL_SPEC__INIT;
   const struct backend_def *backend;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/random.h"
 #include "common/spec.h"
@@ -76,6 +77,7 @@ static void list(void) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   struct err err = ERR_NONE;
   Weir__RunSpec *spec;
   char *text;

@@ -22,6 +22,7 @@ def network():
 
 def work(rank, processes, rendezvous):
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # as Weir computes
     torch.distributed.init_process_group("gloo", init_method="file://" + rendezvous, rank=rank, world_size=processes)
     model = nn.parallel.DistributedDataParallel(network())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.0005)

@@ -50,6 +50,7 @@ def our_ms(program, case, path):
 def main():
     program, names = sys.argv[1], sys.argv[2:] or DEFAULT
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # as Weir computes
     print(f"engine: CPU time of forward and backward of {SAMPLES} samples on one thread, median of {ROUNDS} rounds")
     for name in names:
         case = models.FULL[name]

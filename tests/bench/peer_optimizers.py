@@ -41,6 +41,7 @@ def torch_ns(name):
 def main():
     program = sys.argv[1]
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)  # as Weir computes
     names = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
     print(f"optimizers: CPU time of an update of {ELEMS} elements on one thread, ns an element, median of {ROUNDS} rounds")
     for name in names:

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "common/rpc/client.h"
 #include "parameters.pb-c.h"
@@ -393,6 +394,7 @@ static void measure(struct rpc_server *server) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   struct rpc_service service;
   struct rpc_server_options options = {.listen = "127.0.0.1:0", .services = &service, .n_services = 1};
   struct snapshot_writer_options writer_options = {.tell = on_answer};

@@ -4,6 +4,7 @@
    usage: chain_test [cuda] [SEED | FIRST..LAST] */
 #include <stdlib.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "tests/conformance/harness.h"
 
@@ -302,12 +303,12 @@ static bool is_fused(const struct backend_def *backend) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   unsigned long long first = 1, last = SEEDS;
   const struct backend_def *backend;
   struct err err = ERR_NONE;
   bool is_ok[2] = {true, true};
   tap_init();
-  backend_thread_init();
   backend = suite_cuda(&argc, &argv, &err);
   if (!backend)
     return suite_skip("cuda", &err);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "collective_group.h"
+#include "common/float_setting.h"
 
 static void groups_that_cannot_be_are_invalid(void **state) {
   const struct collective_def *def = *state;
@@ -344,6 +345,7 @@ static void the_death_of_a_member_leaves_nobody_waiting_once_one_aborts(void **s
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       GROUP_TEST(an_abort_ends_the_waits_of_all),
       GROUP_TEST(another_thread_may_abort),

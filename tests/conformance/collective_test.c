@@ -15,8 +15,10 @@
 #include <string.h>
 
 #include "collective_group.h"
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "common/tree.h"
+#include "tests/conformance/sum_cases.h"
 
 static const int sizes[] = {1, 2, 3, 5, 8};
 static const size_t elem_counts[] = {0, 1, 7, 1000, 4097, 70001};
@@ -159,6 +161,34 @@ static void every_operation_gives_what_the_reference_gives(void **state) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     group_run(*state, AS_THREADS, sizes[i], every_operation);
     group_run(*state, AS_PROCESSES, sizes[i], every_operation);
+  }
+}
+
+/* Members that have neither number of the case give -0, which changes no sum. */
+static const char *border_sums(struct member *m) {
+  enum { N = 3000 };
+  const int giver_a = m->size == 2 ? 0 : 1, giver_b = giver_a + 1;
+  float *in = malloc(N * sizeof *in), *out = malloc(N * sizeof *out);
+  struct collective_call call = {.kind = COLLECTIVE_ALL_REDUCE, .in = in, .out = out, .elems = N};
+  struct err err = ERR_NONE;
+  const char *wrong;
+  for (size_t i = 0; i < N; i++) {
+    const struct sum_case *it = &sum_cases[i % SUM_CASES];
+    in[i] = sum_float(m->rank == giver_a ? it->a : m->rank == giver_b ? it->b : 0x80000000);
+  }
+  wrong = collective_run(m->def, m->group, &call, &err) ? member_fail(m, "%s", err.text) : NULL;
+  for (size_t i = 0; i < N && !wrong; i++)
+    if (!sum_is_case(&sum_cases[i % SUM_CASES], out[i]))
+      wrong = member_fail(m, "case %zu at %zu is %a", i % SUM_CASES, i, (double)out[i]);
+  free(in);
+  free(out);
+  return wrong;
+}
+
+static void sums_on_the_borders_have_the_bits_that_the_rules_say(void **state) {
+  for (int size = 2; size <= 6; size++) {
+    group_run(*state, AS_THREADS, size, border_sums);
+    group_run(*state, AS_PROCESSES, size, border_sums);
   }
 }
 
@@ -335,8 +365,10 @@ static void calls_that_no_member_could_mean_are_invalid(void **state) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       GROUP_TEST(every_operation_gives_what_the_reference_gives),
+      GROUP_TEST(sums_on_the_borders_have_the_bits_that_the_rules_say),
       GROUP_TEST(fast_reductions_are_near_the_reference),
       GROUP_TEST(operations_may_be_larger_than_shared_memory),
       GROUP_TEST(operations_are_done_in_the_order_in_which_they_were_started),

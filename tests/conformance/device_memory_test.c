@@ -1,5 +1,5 @@
 /* What the memory of every device does, by the plugin's backend on as many devices as there are: copies, sums
-   of ranges with the bits of sums.h, and what is not finite is found. */
+   of ranges with the bits of common/sum.h, and what is not finite is found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,12 +7,12 @@
 
 #include <cmocka.h>
 
-#include <fenv.h>
-
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/random.h"
+#include "common/sum.h"
 #include "harness.h"
-#include "worker/train/sums.h"
+#include "tests/conformance/sum_cases.h"
 
 enum { DEVICES_MAX = 8, ELEMS = 60000 };
 
@@ -40,12 +40,9 @@ static struct device_stream *stream_on(int device) {
   return stream;
 }
 
-/* A device has no setting of subnormals; a simulated one computes on this thread, and must not have ours. */
 static bool wait_for(struct device_stream *stream) {
   bool is_finite = false;
-  fesetenv(FE_DFL_ENV);
   GOOD(memory->wait(stream, &is_finite, &err));
-  backend_thread_init();
   return is_finite;
 }
 
@@ -96,7 +93,7 @@ static void check_array(struct device_stream *stream, const struct array *array)
 /* The sum on the device, and on the host. in_there: where in_here's bytes are, for the device. */
 static struct device_sum sum_both(struct array *out, size_t out_at, const float *in_there,
                                   const float *in_here, size_t elems) {
-  sums_add(out->here + out_at, in_here, elems);
+  sum_add(out->here + out_at, in_here, elems);
   return (struct device_sum){out->there + out_at, in_there, elems};
 }
 
@@ -120,6 +117,36 @@ static void sums_of_many_ranges_have_the_bits_of_the_host(void **state) {
   assert_true(wait_for(stream));
   check_array(stream, &out);
   check_array(stream, &in);
+  array_free(&out);
+  array_free(&in);
+  memory->close(stream);
+}
+
+/* In several tiles, and from several places within them. */
+static void sums_on_the_borders_have_the_bits_that_the_rules_say(void **state) {
+  enum { N = 5 * SUM_CASES * 43 };
+  struct device_stream *stream = stream_on(0);
+  struct array out = array_new(stream, 0, N, 1), in = array_new(stream, 0, N, 2);
+  (void)state;
+  for (size_t i = 0; i < N; i++) {
+    out.here[i] = sum_float(sum_cases[i % SUM_CASES].a);
+    in.here[i] = sum_float(sum_cases[i % SUM_CASES].b);
+  }
+  for (size_t begin = 0; begin < 3; begin++) {
+    struct device_sum sum = {out.there + begin, in.there + begin, N - begin};
+    GOOD(memory->copy(stream, out.there, out.here, N * sizeof(float), &err));
+    GOOD(memory->copy(stream, in.there, in.here, N * sizeof(float), &err));
+    wait_for(stream);
+    GOOD(memory->add(stream, &sum, 1, &err));
+    assert_false(wait_for(stream));
+    GOOD(memory->copy(stream, in.here, out.there, N * sizeof(float), &err));
+    wait_for(stream);
+    for (size_t i = begin; i < N; i++)
+      if (!sum_is_case(&sum_cases[i % SUM_CASES], in.here[i]))
+        fail_msg("case %zu at %zu is %a", i % SUM_CASES, i, (double)in.here[i]);
+    for (size_t i = 0; i < N; i++)
+      in.here[i] = sum_float(sum_cases[i % SUM_CASES].b);
+  }
   array_free(&out);
   array_free(&in);
   memory->close(stream);
@@ -256,8 +283,10 @@ static void no_elements_are_no_work(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_of_many_ranges_have_the_bits_of_the_host),
+      cmocka_unit_test(sums_on_the_borders_have_the_bits_that_the_rules_say),
       cmocka_unit_test(sums_are_made_in_the_order_in_which_they_were_enqueued),
       cmocka_unit_test(what_is_added_may_lie_on_another_device_or_on_the_host),
       cmocka_unit_test(many_ranges_may_come_from_elsewhere),
@@ -276,6 +305,5 @@ int main(void) {
   n_devices = n_devices < DEVICES_MAX ? n_devices : DEVICES_MAX;
   backend = plugin->backend;
   memory = backend->memory;
-  backend_thread_init();
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
    results and gradients, in every precision that it knows. usage: fusion_test [BACKEND]
    [fp32 | tf32 | bf16]
  */
+#include "common/float_setting.h"
 #include "common/graph/autodiff.h"
 #include "common/random.h"
 #include "tests/conformance/harness.h"
@@ -284,6 +285,7 @@ static bool graph_agrees(int index, const struct backend_def *backend,
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   struct backend_options options = {0};
   const char *only = NULL;
   struct backends backends;
@@ -291,7 +293,6 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++)
     if (!precision_find(argv[i], &options.precision))
       only = argv[i];
-  backend_thread_init();
   tap_init();
   if (!backends_init(&backends, only, &err))
     return suite_skip(only, &err);

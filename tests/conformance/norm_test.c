@@ -4,6 +4,7 @@
    the simulated device that executes them. usage: norm_test [cuda] [SEED | FIRST..LAST] */
 #include <stdlib.h>
 
+#include "common/float_setting.h"
 #include "common/graph/autodiff.h"
 #include "common/random.h"
 #include "tests/conformance/harness.h"
@@ -334,13 +335,13 @@ static bool spoils_its_channel(const struct backend_def *backend) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   static const char *const names[] = {
       [PRECISION_F32] = "fp32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
   unsigned long long first = 1, last = SEEDS;
   const struct backend_def *backend;
   struct err err = ERR_NONE;
   tap_init();
-  backend_thread_init();
   backend = suite_cuda(&argc, &argv, &err);
   if (!backend)
     return suite_skip("cuda", &err);

@@ -4,6 +4,7 @@
    TAP with one line for each reason of skips; with --table, one line for each op. */
 #include <dirent.h>
 
+#include "common/float_setting.h"
 #include "common/graph/onnx_parts.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/onnx_vector.h"
@@ -344,13 +345,13 @@ static bool read_arguments(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   struct err err = ERR_NONE;
   int status;
   if (!read_arguments(argc, argv)) {
     fprintf(stderr, "usage: onnx_test [--table] [BACKEND] [PART-OF-A-NAME]\n");
     return 2;
   }
-  backend_thread_init();
   tap_init();
   if (!backends_init(&suite.backends, suite.backend, &err))
     return suite_skip(suite.backend, &err);

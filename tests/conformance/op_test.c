@@ -5,6 +5,7 @@
    usage: op_test [BACKEND] [fp32 | tf32 | bf16] [OP] [SEED | FIRST..LAST] */
 #include <float.h>
 
+#include "common/float_setting.h"
 #include "common/graph/autodiff.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/op_case.h"
@@ -424,6 +425,7 @@ static bool select_word(struct selection *selection, const char *word) {
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   struct selection selection = {NULL};
   struct err err = ERR_NONE;
   for (int i = 1; i < argc; i++)
@@ -431,7 +433,6 @@ int main(int argc, char **argv) {
       fprintf(stderr, "op_test: '%s' is no backend, no precision, no op with cases and no seed\n", argv[i]);
       return 2;
     }
-  backend_thread_init();
   tap_init();
   if (!backends_init(&backends, selection.backend, &err))
     return suite_skip(selection.backend, &err);

@@ -1,6 +1,7 @@
 /* Data that no shape rules out: the cuda backend refuses it in the very words of the reference kernels,
    though its kernels only note what they found. usage: refusal_test [cuda]; without the word on the simulated
    device. */
+#include "common/float_setting.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/op_case.h"
 
@@ -53,10 +54,10 @@ static bool is_refused_alike(const struct backend_def *backend, const char *op,
 }
 
 int main(int argc, char **argv) {
+  float_setting_apply();
   struct err err = ERR_NONE;
   const struct backend_def *backend;
   tap_init();
-  backend_thread_init();
   backend = suite_cuda(&argc, &argv, &err);
   if (!backend)
     return suite_skip("cuda", &err);

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/random.h"
 #include "common/sha256.h"
@@ -727,6 +728,7 @@ static void a_sweep_leaves_what_is_whole(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   char *kinds[] = {"memory", "file", "given"};
   int failed = 0;
   for (int i = 0; i < (getenv("WEIR_TEST_STORE") ? 3 : 2); i++) {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "common/float_setting.h"
 #include "server/parameters/optimizer.h"
 #include "tests/conformance/onnx_vector.h"
 
@@ -149,6 +150,7 @@ static void onnx_training_operators_give_our_steps(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(onnx_training_operators_give_our_steps),
   };

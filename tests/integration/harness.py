@@ -175,10 +175,10 @@ class Process:
         return self.child.wait(PATIENCE * 3)
 
 
-def start_announced(*command):
+def start_announced(*command, **options):
     """Starts a server with --announce-fd; returns (Process, its HOST:PORT)."""
     reader, writer = os.pipe()
-    process = Process(*command, "--announce-fd", writer, pass_fds=[writer])
+    process = Process(*command, "--announce-fd", writer, pass_fds=[writer], **options)
     os.close(writer)
     with os.fdopen(reader) as pipe:
         address = pipe.readline().strip()
@@ -208,17 +208,17 @@ class Cluster:
             program("weir-server"), "--role=coordinator", "--listen", self.address, "--store", self.store)
         self.processes.append(self.coordinator)
 
-    def start_server(self, listen="127.0.0.1:0", advertise=None, coordinator=None):
+    def start_server(self, listen="127.0.0.1:0", advertise=None, coordinator=None, **process):
         """(Process, its address), which is not yet in .servers. coordinator: where to look for it, if elsewhere."""
         elsewhere = ["--advertise", advertise] if advertise else []
         server, address = start_announced(
             program("weir-server"), "--role=parameters", "--listen", listen, "--coordinator",
-            coordinator or self.address, "--store", self.store, *elsewhere)
+            coordinator or self.address, "--store", self.store, *elsewhere, **process)
         self.processes.append(server)
         return server, address
 
-    def add_server(self, advertise=None, coordinator=None):
-        self.servers.append(self.start_server(advertise=advertise, coordinator=coordinator))
+    def add_server(self, advertise=None, coordinator=None, **process):
+        self.servers.append(self.start_server(advertise=advertise, coordinator=coordinator, **process))
 
     def restart_server(self, number):
         """Another process at the address of one that has died."""

@@ -16,6 +16,8 @@ import groups
 import optimizers
 import schedules
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 MODEL = ["mlp", "--hidden", "32", "--seed", "13"]
 STEPS, BATCH, MICROBATCHES = 50, 64, 4
 AVERAGED = "head.weight"  # whose average is kept, of runs with one

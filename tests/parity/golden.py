@@ -23,6 +23,8 @@ import export
 import models
 import toy
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 DATA = "/usr/share/datasets/fashion-mnist"
 IMAGES = {

@@ -16,6 +16,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from optimizers import MAKERS, STEPS, first_weight, gradient
 from schedules import rates
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 TENSORS = {"w1": 12, "b1": 4, "w2": 8, "b2": 2}
 CASES = [
     {"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "groups": [

@@ -14,6 +14,8 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 HEIGHT, WIDTH = 11, 19
 
 

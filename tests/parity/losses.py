@@ -11,6 +11,8 @@ import json
 import torch
 import torch.nn.functional as F
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 FUNCTIONS = {"cross_entropy": F.cross_entropy, "nll": F.nll_loss, "mse": F.mse_loss, "l1": F.l1_loss,
              "bce_with_logits": F.binary_cross_entropy_with_logits, "smooth_l1": F.smooth_l1_loss,
              "huber": F.huber_loss, "kl_div": F.kl_div}

@@ -13,6 +13,8 @@ import torch
 
 import schedules
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 ELEMS, STEPS = 16, 20
 OPTIM = torch.optim
 

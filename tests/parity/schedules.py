@@ -12,6 +12,8 @@ import warnings
 
 import torch
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 STEPS, LR = 200, 0.4
 SCHEDULES = torch.optim.lr_scheduler
 

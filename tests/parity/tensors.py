@@ -14,6 +14,8 @@ import torch
 
 import optimizers
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 STEPS = 20
 SHAPES = [[300, 300], [300], [300], [300], [3, 300], [3]]
 KEPT = 40  # elements of a tensor, at equal distances

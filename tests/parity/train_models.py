@@ -23,6 +23,8 @@ import torch
 import export
 import models
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 STEPS, BATCH, MICROBATCHES, LAST = 50, 8, 2, 5
 REFUSAL_LENGTH_MAX = 500
 ROW = "{:<19} {:<9} {:<8} {:>11} {:>6} {:>9} {:>9} {:>8}  {}"

@@ -24,6 +24,8 @@ from torchvision.models import resnet
 
 import zoo_cases
 
+torch.set_flush_denormal(True)  # as Weir computes
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "server/coordinator/assign.h"
 
@@ -92,6 +93,7 @@ static void any_mixture_covers_all_in_the_fewest_rounds(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_worker_computes_everything),
       cmocka_unit_test(work_is_shared_in_proportion_to_executors),

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "common/float_setting.h"
 #include "common/log.h"
 #include "common/sha256.h"
 #include "tests/unit/checkpoint_fixture.h"
@@ -498,6 +499,7 @@ static void references_are_counted_for_any_number_of_blocks(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_committed_checkpoint_reads_back_as_weights),

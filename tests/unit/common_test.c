@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/placement.h"
 #include "common/plan.h"
@@ -174,6 +175,7 @@ static void what_is_no_printable_utf8_is_replaced(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_keyed_permutation_visits_every_index_once),
       cmocka_unit_test(another_key_gives_another_order),

@@ -1,5 +1,5 @@
 /* The coordinator's core: checkpoints, lost servers, pauses, and the runs of a former coordinator. */
-#include "tests/unit/coordinator_fixture.h"
+#include "tests/unit/coordinator_succession.h"
 
 enum { S1 = 1, S2 = 2, W1 = 3, W2 = 4, S3 = 5, W3 = 6, AGAIN = 20 };
 static const char RUN[] = "mlp-aaaaaa";
@@ -387,18 +387,6 @@ static void refuses_store(struct fixture *f, uint64_t key, uint64_t incarnation)
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
 }
 
-static const char *server_message(struct fixture *f, size_t at) {
-  static char text[256];
-  Weir__ListServersReply reply;
-  struct arena arena;
-  arena_init(&arena);
-  coordinator_list_servers(f->coordinator, f->now_ms, &arena, &reply);
-  assert_true(at < reply.n_servers);
-  snprintf(text, sizeof text, "%s", reply.servers[at]->message);
-  arena_fini(&arena);
-  return text;
-}
-
 static void a_server_of_another_store_is_left_out_and_no_checkpoint_suffers(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
@@ -692,51 +680,12 @@ static void a_commit_that_a_cancelled_run_had_under_way_counts(void **state) {
   assert_string_equal(info(f, RUN).weights_sha256, sha256_of_weights);
 }
 
-/* What the store has of the run now, given to a coordinator of the next epoch. */
-static void coordinator_is_succeeded(struct fixture *f, Weir__RunRecord *changed) {
-  struct coordinator_options options = {
-      .epoch = EPOCH, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
-  struct coordinator_event event = {.kind = EVENT_RUN_RESTORED, .restored = {.record = changed}};
-  Weir__RunEvent *events[64];
-  struct run_event_view view;
-  size_t n = 0;
-  for (uint64_t at = 0; coordinator_run_event(f->coordinator, RUN, at, &view); at = view.event.number + 1) {
-    assert_true(n < 64);
-    events[n] = message_copy(&view.event);
-    events[n++]->number -= (uint64_t)EPOCH << 32; /* as if of the epoch before */
-  }
-  event.restored.n_events = n;
-  event.restored.events = events;
-  event.restored.now_unix_ms = 1700000000000 + (int64_t)f->now_ms;
-  coordinator_free(f->coordinator);
-  f->coordinator = coordinator_new(&options);
-  for (int i = 0; i < MEMBERS; i++)
-    f->told[i].is_closed = true;
-  step(f, &event);
-  tick(f);
-  while (n)
-    message_free(events[--n]);
-  message_free(changed);
-}
-
-/* The newest record that was to be saved. */
-static Weir__RunRecord *record_of(struct fixture *f) {
-  Weir__RunRecord *record = NULL;
-  struct coordinator_event emptied = {.kind = EVENT_STORE_EMPTIED};
-  coordinator_step(f->coordinator, &emptied, f->now_ms, &f->actions);
-  for (int i = 0; i < f->actions.count; i++)
-    if (f->actions.items[i].kind == ACTION_SAVE)
-      record = message_copy(f->actions.items[i].record);
-  assert_non_null(record);
-  return record;
-}
-
 static void a_successor_takes_up_servers_and_workers_where_they_are(void **state) {
   struct fixture *f = *state;
   struct run_event_view view;
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
-  coordinator_is_succeeded(f, record_of(f));
+  coordinator_is_succeeded(f, RUN, record_of(f));
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   assert_int_equal(info(f, RUN).step, 3);
   assert_true(info(f, RUN).loss == 2.5);
@@ -765,7 +714,7 @@ static void the_end_awaits_the_steps_that_are_to_be_told_again(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
-  coordinator_is_succeeded(f, record_of(f));
+  coordinator_is_succeeded(f, RUN, record_of(f));
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, STEPS);
   joins_again(f, S2, AGAIN + 1, WEIR__ROLE__SERVER, RUN, 0, STEPS);
   completes(f, AGAIN, RUN);
@@ -791,7 +740,7 @@ static void what_a_former_incarnation_left_above_the_base_is_dropped(void **stat
     one->incarnation = one->step == 8 ? 2 : 1;
     record->checkpoints[record->n_checkpoints] = message_copy(one);
   }
-  coordinator_is_succeeded(f, record);
+  coordinator_is_succeeded(f, RUN, record);
   assert_int_equal(f->n_dropped, 1);
   assert_int_equal(f->dropped[0], 6);
   assert_int_equal(newest(f), 8);
@@ -801,7 +750,7 @@ static void a_successor_rolls_back_when_servers_stay_away(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
-  coordinator_is_succeeded(f, record_of(f));
+  coordinator_is_succeeded(f, RUN, record_of(f));
   server_joins(f, S3); /* fresh; two are to be replaced */
   assert_string_equal(f->told[S3].id, "server-3");
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -823,7 +772,7 @@ static void a_successor_begins_again_what_had_not_begun(void **state) {
   submit(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  coordinator_is_succeeded(f, record_of(f));
+  coordinator_is_succeeded(f, RUN, record_of(f));
   assert_int_equal(info(f, RUN).incarnation, 1); /* servers may have been told of the one before */
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
   assert_string_equal(f->told[AGAIN].unload, RUN);
@@ -844,7 +793,7 @@ static void a_run_that_only_had_to_say_so_is_done(void **state) {
   record->checkpoints = mem_new(sizeof *record->checkpoints);
   record->checkpoints[0] = message_copy(&last);
   record->n_checkpoints = 1;
-  coordinator_is_succeeded(f, record);
+  coordinator_is_succeeded(f, RUN, record);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
   assert_string_equal(info(f, RUN).weights_sha256, sha256_of_weights);
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, STEPS);

@@ -2,6 +2,7 @@
  */
 #include <unistd.h>
 
+#include "common/float_setting.h"
 #include "server/coordinator/stored_runs.h"
 #include "storage/identity.h"
 #include "tests/unit/coordinator_service_fixture.h"
@@ -564,6 +565,7 @@ static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) 
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_stopped_coordinators_successor_finds_its_runs_as_they_were),

@@ -1,4 +1,5 @@
 /* The coordinator's services over real RPC, with fake members. */
+#include "common/float_setting.h"
 #include "tests/unit/coordinator_service_fixture.h"
 
 static void a_submitted_run_is_queued_and_its_model_kept(void **state) {
@@ -278,6 +279,7 @@ static void stopping_ends_watchers_and_members(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_submitted_run_is_queued_and_its_model_kept),

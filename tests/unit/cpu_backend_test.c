@@ -1,5 +1,6 @@
 /* The cpu backend on whole graphs: it agrees with ref, repeats itself to the bit, and reads weights when they
    change. */
+#include "common/float_setting.h"
 #include "tests/unit/backend_fixture.h"
 
 #include <pthread.h>
@@ -153,7 +154,6 @@ struct executor {
 
 static void *execute(void *argument) {
   struct executor *executor = argument;
-  backend_thread_init();
   run_once("cpu", executor->fixture, &executor->answer);
   return NULL;
 }
@@ -255,6 +255,7 @@ static void activations_share_their_bytes(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loss_and_gradients_agree_with_ref),
       cmocka_unit_test(joined_split_and_resized_activations_agree_with_ref),

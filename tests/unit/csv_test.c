@@ -1,4 +1,5 @@
 /* Comma-separated values as columns: what is read, and where what is not lies. */
+#include "common/float_setting.h"
 #include "tests/unit/format_fixture.h"
 
 #include "worker/data/formats/csv_reader.h"
@@ -198,6 +199,7 @@ static void damaged_tables_never_crash_the_reader(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(columns_are_fields_by_name_and_range),
       cmocka_unit_test(without_a_header_fields_are_numbered),

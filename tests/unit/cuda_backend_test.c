@@ -1,5 +1,6 @@
 /* The cuda backend on whole graphs, on simulated devices (tests/simulation/cuda): it agrees with ref, repeats
    itself to the bit, takes weights as they come, puts values where they are wanted, and outlives errors. */
+#include "common/float_setting.h"
 #include "tests/unit/backend_fixture.h"
 #include "tests/unit/find_simulation.h"
 
@@ -443,6 +444,7 @@ static void a_device_that_fails_is_told_as_lost(void **state) {
 
 /* Processes of their own come first: this one has loaded nothing yet. */
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_device_that_is_too_small_says_what_is_needed_and_what_is_free),
       cmocka_unit_test(a_device_that_fails_is_told_as_lost),

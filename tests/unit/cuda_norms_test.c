@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "tests/unit/find_simulation.h"
 #include "worker/backend/plugin.h"
@@ -107,6 +108,7 @@ static void a_label_of_a_linear_loss_that_is_no_class_is_refused_as_ref_does(voi
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batch_statistics_of_many_elements_are_those_of_f64_sums),
       cmocka_unit_test(a_label_that_is_no_class_is_refused_as_ref_does),

@@ -1,5 +1,6 @@
 /* Weights on their way into programs of the cuda backend, on simulated devices (tests/simulation/cuda): from
    host memory and from that of any device, in as few copies as can be; and the memory that they take. */
+#include "common/float_setting.h"
 #include "tests/unit/backend_fixture.h"
 
 #include <dlfcn.h>
@@ -222,6 +223,7 @@ static void what_is_exchanged_leaves_room_for_kernels(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(weights_are_taken_from_host_memory_and_from_any_device),
       cmocka_unit_test(weights_that_adjoin_go_up_in_one_copy),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/spec.h"
 #include "tests/unit/data_fixture.h"
@@ -560,6 +561,7 @@ static void augmentation_does_not_depend_on_how_a_batch_is_cut(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bad_file_is_refused_with_its_name_and_cause),
       cmocka_unit_test(a_key_of_another_format_is_refused_by_name),

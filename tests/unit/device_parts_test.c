@@ -1,4 +1,5 @@
 /* A worker's gradients on devices: they are added there, leave from the host, with the same bits. */
+#include "common/float_setting.h"
 #include "tests/unit/worker_fixture.h"
 
 #include "tests/unit/fake_device.h"
@@ -186,6 +187,7 @@ static void what_is_not_finite_is_refused_as_on_the_host(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup_devices, teardown)
   const struct CMUnitTest tests[] = {
       TEST(gradients_of_one_device_are_added_there),

@@ -1,4 +1,5 @@
 /* Plans of exchanges: every row that needs sums, on a model whose first tensor lies across two blocks. */
+#include "common/float_setting.h"
 #include "server/parameters/exchange_plan.h"
 #include "tests/unit/parameters_fixture.h"
 
@@ -94,6 +95,7 @@ static void every_row_has_a_plan_without_gaps(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces_cover_their_block_and_their_tensors),
       cmocka_unit_test(every_row_has_a_plan_without_gaps),

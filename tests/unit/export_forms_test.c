@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "client/model_tie.h"
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "onnx_build.h"
 
@@ -235,6 +236,7 @@ static void a_sequence_that_is_not_understood_is_refused_by_name(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parameters_and_matrices_are_trained_where_the_exporter_tells_them_apart),
       cmocka_unit_test(every_weight_is_trained_where_nothing_is_noted),

@@ -8,6 +8,7 @@
 
 #include "client/export.h"
 #include "client/model_file.h"
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/half.h"
 #include "tests/unit/onnx_build.h"
@@ -227,6 +228,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sixteen_bit_weights_are_rounded_to_their_type),
       cmocka_unit_test(draws_and_dropout_are_gone),

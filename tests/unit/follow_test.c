@@ -1,4 +1,5 @@
 /* Submitting to and following a run of a scripted coordinator. */
+#include "common/float_setting.h"
 #include "tests/unit/rpc_fixture.h"
 
 #include <stdlib.h>
@@ -375,6 +376,7 @@ static void a_stop_ends_the_following_of_a_silent_run(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(every_event_is_recorded_once_though_the_stream_breaks, begin, end),
       cmocka_unit_test_setup_teardown(events_that_come_again_from_a_successor_are_recorded_once, begin, end),

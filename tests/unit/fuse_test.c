@@ -1,4 +1,5 @@
 /* What exporters decompose is fused, computes the same, and only then. */
+#include "common/float_setting.h"
 #include "common/graph/fuse.h"
 
 #include <math.h>
@@ -276,6 +277,7 @@ static void batch_norm_of_other_statistics_is_left_alone(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gelu_is_recognised_and_computes_the_same),
       cmocka_unit_test(a_curve_like_gelu_is_left_alone),

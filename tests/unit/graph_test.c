@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/autodiff.h"
 #include "common/graph/listing.h"
 #include "common/graph/memory_plan.h"
@@ -536,6 +537,7 @@ static void a_long_listing_ends_with_a_count(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_becomes_values_and_nodes),
       cmocka_unit_test(every_way_to_store_data_is_read),

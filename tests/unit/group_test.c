@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/random.h"
 #include "worker/train/group.h"
@@ -261,6 +262,7 @@ static void a_block_that_parameters_share_is_complete_with_the_last_of_them(void
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_view_tells_a_worker_its_group_and_its_place),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/memory.h"
 #include "common/spec.h"
@@ -130,6 +131,7 @@ static void an_average_that_is_moved_is_the_same(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(groups_and_their_average_follow_pytorch_for_20_steps),
       cmocka_unit_test(an_average_that_is_moved_is_the_same),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "server/coordinator/groups.h"
 
@@ -162,6 +163,7 @@ static void a_number_always_means_the_same_members_with_the_same_shares(void **s
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(workers_of_a_node_are_neighbours_and_others_stay),
       cmocka_unit_test(neighbours_of_one_node_make_a_group_and_one_alone_makes_none),

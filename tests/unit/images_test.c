@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/float_setting.h"
 #include "common/spec.h"
 #include "tests/unit/data_fixture.h"
 #include "worker/data/formats/image.h"
@@ -358,6 +359,7 @@ static void what_a_sample_lacks_comes_out_of_dataset_check_with_its_file(void **
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_kind_of_file_has_pillow_s_pixels),
       cmocka_unit_test(damaged_and_cut_files_are_refused_or_decoded),

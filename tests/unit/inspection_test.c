@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "client/inspection.h"
+#include "common/float_setting.h"
 #include "tests/unit/onnx_build.h"
 
 /* Ends the build. */
@@ -111,6 +112,7 @@ static void multiply_adds_of_convolutions_and_recurrences(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(layers_have_shapes_parameters_and_multiply_adds),
       cmocka_unit_test(a_layer_that_the_loss_took_in_counts_once),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/autodiff.h"
 #include "common/ops/backward.h"
 #include "tests/unit/graph_run.h"
@@ -106,6 +107,7 @@ static void gradients_at_kinks_ties_and_zeros_are_those_of_pytorch(void **state)
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gradients_at_kinks_ties_and_zeros_are_those_of_pytorch),
   };

@@ -12,7 +12,9 @@
 #include <unistd.h>
 #include <time.h>
 
+#include "common/float_setting.h"
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/log.h"
 #include "common/message.h"
 #include "server/coordinator/lease.h"
@@ -361,6 +363,8 @@ static void a_record_that_is_no_epoch_is_not_overwritten(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(each_leader_has_a_higher_epoch_than_the_one_before),

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/graph/op.h"
 #include "common/random.h"
@@ -247,6 +248,7 @@ static void scores_that_are_read_elsewhere_stay_whole(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_form_gives_what_whole_scores_give),
       cmocka_unit_test(the_memory_of_a_program_does_not_grow_with_the_scores),
@@ -254,6 +256,5 @@ int main(void) {
       cmocka_unit_test(a_small_layer_stays_apart),
       cmocka_unit_test(scores_that_are_read_elsewhere_stay_whole),
   };
-  backend_thread_init();
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

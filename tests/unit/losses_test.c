@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/graph/autodiff.h"
 #include "common/graph/loss.h"
 #include "common/spec.h"
@@ -223,10 +224,10 @@ static void every_loss_has_a_case(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_and_gradients_are_pytorch_s_whatever_the_microbatches),
       cmocka_unit_test(every_loss_has_a_case),
   };
-  backend_thread_init();
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/memory_available.h"
 #include "tests/unit/onnx_build.h"
 #include "worker/backend/backend.h"
@@ -191,6 +192,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_least_of_machine_and_control_groups_is_available),
       cmocka_unit_test(this_machine_has_memory),

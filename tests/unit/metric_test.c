@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/metrics/metric.h"
 #include "common/random.h"
@@ -242,6 +243,7 @@ static void a_metric_that_does_not_fit_is_refused_with_those_that_do(void **stat
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(top5_counts_labels_with_fewer_than_five_greater_scores),
       cmocka_unit_test(auc_counts_the_pairs_in_order_and_ties_half),

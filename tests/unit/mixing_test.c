@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/graph/op.h"
 #include "common/random.h"
@@ -329,6 +330,7 @@ static void what_cannot_be_mixed_is_named(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mixed_labels_are_probabilities_in_training_and_classes_in_evaluation),
       cmocka_unit_test(what_has_no_class_for_each_sample_is_not_mixed),

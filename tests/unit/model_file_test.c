@@ -11,6 +11,7 @@
 
 #include "client/model_file.h"
 #include "common/err.h"
+#include "common/float_setting.h"
 #include "onnx_build.h"
 
 static char folder[] = "/tmp/weir-model-file-XXXXXX";
@@ -198,6 +199,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(external_data_is_read_from_beside_the_model),
       cmocka_unit_test(a_constant_s_external_data_is_read_too),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "tests/unit/model_bytes.h"
 
 #define MODEL_KIND(name) extern const struct model_kind_def model_kind_##name;
@@ -299,6 +300,7 @@ static void a_small_image_gets_a_small_stem(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(standard_sizes_have_as_many_parameters_as_pytorch_counts),
       cmocka_unit_test(every_kind_is_drawn_from_its_seed),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/random.h"
 #include "common/sha256.h"
@@ -833,6 +834,7 @@ static void damaged_models_never_crash(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parameters_come_in_initializer_order),
       cmocka_unit_test(blocks_cut_large_tensors_and_pack_small_neighbours),

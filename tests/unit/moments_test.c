@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/random.h"
 #include "worker/backend/cpu/moments.h"
@@ -226,6 +227,7 @@ static void other_layouts_are_left_to_others(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(moments_are_exact_sums_rounded_in_every_layout),
       cmocka_unit_test(gradients_are_by_exact_sums_in_every_layout),

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/spec.h"
 #include "tests/unit/data_fixture.h"
@@ -313,6 +314,7 @@ static void what_an_input_cannot_hold_is_named_with_its_sample(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_version_of_the_format_is_read_alike),
       cmocka_unit_test(a_header_that_numpy_does_not_write_is_refused_with_the_cause),

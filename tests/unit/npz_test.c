@@ -1,5 +1,6 @@
 /* Archives of numpy.savez as columns: what numpy wrote, and every way in which an archive can lie. The files
    of numpy are the seeds that tests/fuzz/make_data_corpus.py made. */
+#include "common/float_setting.h"
 #include "tests/unit/format_fixture.h"
 
 #include <zlib.h>
@@ -249,6 +250,7 @@ static void damaged_archives_never_crash_the_reader(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(stored_and_deflated_arrays_are_read_alike),
       cmocka_unit_test(what_numpy_wrote_is_read_in_each_of_its_forms),

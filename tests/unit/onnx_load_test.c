@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/graph/op.h"
 #include "common/half.h"
@@ -552,6 +553,7 @@ static void the_error_of_a_fixed_batch_says_so(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sixteen_bit_floats_convert_exactly_and_back),
       cmocka_unit_test(sixteen_bit_tensors_are_read_as_f32),

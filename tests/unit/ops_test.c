@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/op.h"
 #include "worker/backend/backend.h"
 
@@ -327,6 +328,7 @@ static void dropout_is_drawn_from_seed_step_microbatch_and_node(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_that_do_not_fit_are_refused_with_both_named),
       cmocka_unit_test(attributes_out_of_range_are_refused),

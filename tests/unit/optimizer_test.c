@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/spec.h"
 #include "server/parameters/piece.h"
@@ -188,6 +189,7 @@ static void options_have_ranges(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_optimizer_follows_pytorch_for_20_steps),
       cmocka_unit_test(every_optimizer_leaves_weights_without_gradient),

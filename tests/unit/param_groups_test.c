@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/model.h"
 #include "common/param_groups.h"
 #include "common/spec.h"
@@ -240,6 +241,7 @@ static void a_pattern_that_names_nothing_trained_is_refused(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_a_group_may_not_say_is_named_with_its_path),
       cmocka_unit_test(aliases_make_no_spec_endless),

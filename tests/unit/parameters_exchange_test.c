@@ -1,5 +1,6 @@
 /* Sums that several servers exchange: real servers beside each other, and one server among peers that do what
    peers should not. */
+#include "common/float_setting.h"
 #include "server/parameters/exchange_parts.h"
 #include "tests/unit/parameters_fixture.h"
 
@@ -538,6 +539,7 @@ static void unloading_a_run_whose_keeper_is_to_be_asked_again_leaks_nothing(void
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_number_of_servers_and_any_order_give_the_same_bits),
       cmocka_unit_test(contributions_in_any_order_are_answered_when_the_last_is_there),

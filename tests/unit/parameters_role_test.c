@@ -1,6 +1,7 @@
 /* The parameters role as the coordinator sees it: runs are loaded, trained, written and unloaded by order. */
 #include <unistd.h>
 
+#include "common/float_setting.h"
 #include "server/parameters/parameters.h"
 #include "tests/unit/fake_coordinator.h"
 #include "tests/unit/restore_fixture.h"
@@ -492,6 +493,7 @@ static void a_server_can_stop_while_a_model_does_not_come(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_is_loaded_by_order),
       cmocka_unit_test(a_model_that_came_wrong_is_refused),

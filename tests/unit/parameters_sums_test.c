@@ -1,4 +1,5 @@
 /* Updates that need sums over all blocks, or over a tensor that several blocks hold. */
+#include "common/float_setting.h"
 #include "tests/unit/snapshot_fixture.h"
 
 enum { PARAM_BLOCKS = 3 };
@@ -204,6 +205,7 @@ static void weights_that_have_overflowed_end_the_step_with_an_error(void **state
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gradients_are_clipped_by_their_common_norm),
       cmocka_unit_test(gradients_below_the_norm_are_left_alone),

@@ -1,6 +1,7 @@
 /* Tensors that lie across blocks, and blocks of several tensors, follow PyTorch's float64 for 20 steps where
    an update needs whole tensors or all of them (tests/parity/tensors.json, which tensors.py beside it makes).
    On one server and on three. */
+#include "common/float_setting.h"
 #include "tests/unit/parameters_fixture.h"
 
 #include <jansson.h>
@@ -161,6 +162,7 @@ static void updates_of_whole_tensors_follow_pytorch_for_20_steps(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(updates_of_whole_tensors_follow_pytorch_for_20_steps),
   };

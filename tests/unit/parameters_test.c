@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include "common/float_setting.h"
 #include "tests/unit/parameters_fixture.h"
 
 static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) {
@@ -368,6 +369,7 @@ static void a_server_that_is_sent_garbage_lives_on(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_part_makes_the_next_version_for_all_who_wait),
       cmocka_unit_test(momentum_is_kept_from_step_to_step),

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/random.h"
 #include "common/random_beta.h"
@@ -95,6 +96,7 @@ static void a_key_always_gives_the_same_number(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mean_and_variance_are_those_of_the_distribution),
       cmocka_unit_test(the_distribution_function_is_the_closed_one),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/graph/op.h"
 
 enum { DRAWS = 20000 };
@@ -139,6 +140,7 @@ static void numbers_change_with_every_counter_and_with_nothing_else(void **state
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(uniform_numbers_fill_their_range_evenly),
       cmocka_unit_test(normal_numbers_have_their_mean_deviation_and_tails),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "worker/train/reducer.h"
 
@@ -265,6 +266,7 @@ static void a_new_step_drops_what_was_held(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_split_and_order_gives_the_bits_of_the_whole_tree),
       cmocka_unit_test(a_changed_range_sends_what_waits_in_vain_and_covers_everything),

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "common/tree.h"
 #include "worker/collective/reduction.h"
@@ -81,6 +82,7 @@ static void not_a_number_wins_a_maximum_and_a_minimum(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_number_of_arrays_is_reduced_along_the_tree),
       cmocka_unit_test(not_a_number_wins_a_maximum_and_a_minimum),

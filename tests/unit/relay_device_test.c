@@ -1,6 +1,7 @@
 /* Two workers in a group whose collective carries from device to device, on devices that are none: each reads
    a version on its device once it has the whole group's bytes there, and in host memory where there is no
    such group. */
+#include "common/float_setting.h"
 #include "tests/unit/fake_device.h"
 #include "tests/unit/worker_fixture.h"
 #include "worker/backend/plugin.h"
@@ -222,6 +223,7 @@ static void a_device_without_room_for_the_versions_ends_the_group_not_the_run(vo
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_group_reads_on_devices_what_it_spreads, setup_nccl, teardown_devices),
       cmocka_unit_test_setup_teardown(a_worker_whose_group_is_no_more_reads_in_host_memory_again, setup_nccl,

@@ -1,6 +1,7 @@
 /* A worker in a group of two, whose other member is the test: it comes late or never, and dies or freezes at
    any point of what members do together. */
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "tests/unit/worker_fixture.h"
 #include "worker/train/group.h"
 
@@ -335,6 +336,7 @@ static void a_forged_view_ends_nothing(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup_group, teardown)
   const struct CMUnitTest tests[] = {
       TEST(the_owner_of_a_block_pushes_the_sum_of_the_group_once),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/err.h"
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "server/parameters/report_log.h"
 
@@ -209,6 +210,7 @@ static void what_is_lost_while_there_is_no_room_is_the_oldest(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reports_are_told_as_they_come),
       cmocka_unit_test(what_is_missing_is_told_again_and_nothing_else),

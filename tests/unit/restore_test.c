@@ -1,5 +1,6 @@
 /* A run goes on from a checkpoint, on any number of servers, as if nothing had happened; one that is damaged
    is noticed. */
+#include "common/float_setting.h"
 #include "tests/unit/restore_fixture.h"
 
 static void any_number_of_servers_gets_the_same_blocks(void **state) {
@@ -219,6 +220,7 @@ static void an_order_without_a_checkpoint_begins_at_version_0(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_number_of_servers_gets_the_same_blocks),
       cmocka_unit_test(a_restored_run_ends_with_the_bits_of_one_that_was_not_disturbed),

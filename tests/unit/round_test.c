@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "server/parameters/round.h"
 
@@ -240,6 +241,7 @@ static void a_sum_that_overflows_is_refused_and_spoils_nothing(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_cut_of_8_in_every_order_gives_the_same_bits),
       cmocka_unit_test(every_cut_of_6_in_every_order_gives_the_same_bits),

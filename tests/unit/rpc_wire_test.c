@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "common/rpc/core.h"
 #include "common/unpack.h"
@@ -311,6 +312,7 @@ static int end_grpc(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_message_is_read_whatever_the_order_and_the_slices),
       cmocka_unit_test(the_last_of_two_bytes_fields_counts),

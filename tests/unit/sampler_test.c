@@ -1,4 +1,5 @@
 /* Which samples a run reads: its split, and its sampler. */
+#include "common/float_setting.h"
 #include "tests/unit/format_fixture.h"
 
 #include <math.h>
@@ -260,6 +261,7 @@ static void contradictions_are_refused(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_epoch_shuffles_every_sample_once),
       cmocka_unit_test(shuffle_false_is_sequential),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "common/spec.h"
 #include "server/parameters/optimizer.h"
@@ -201,6 +202,7 @@ static void a_momentum_is_cycled_only_where_there_is_one(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule_follows_pytorch_for_200_steps),
       cmocka_unit_test(a_cosine_falls_from_the_warmup_to_the_end),

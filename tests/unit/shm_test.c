@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/float_setting.h"
 #include "tests/unit/patience.h"
 #include "worker/collective/shm_segment.h"
 
@@ -268,6 +269,7 @@ static void no_group_needs_more_than_a_container_has(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(what_nobody_holds_is_swept_whatever_it_contains, setup, teardown),
       cmocka_unit_test_setup_teardown(garbage_that_is_held_is_refused, setup, teardown),

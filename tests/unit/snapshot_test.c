@@ -1,4 +1,5 @@
 /* Checkpoints are written beside training: each is one version, whole, and training is as without it. */
+#include "common/float_setting.h"
 #include "tests/unit/snapshot_fixture.h"
 
 /* What blocks hold at each version of a run that nobody disturbs. */
@@ -326,6 +327,7 @@ static void a_server_without_blocks_answers_at_once(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_coming_version_is_written_while_the_run_goes_on),
       cmocka_unit_test(a_version_that_is_there_is_written_at_once),

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "server/parameters/statistics.h"
 
 enum { MICROBATCHES = 3, CHUNKS = 2, ELEMS = METRICS + 2 };
@@ -162,6 +163,7 @@ static void a_row_that_is_not_finite_is_refused(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_are_merged_in_order_whatever_order_they_come_in),
       cmocka_unit_test(a_row_that_is_there_already_is_ignored),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "worker/train/relay.h"
 #include "worker/train/steps.h"
 
@@ -241,6 +242,7 @@ static void a_version_that_is_read_for_a_group_is_not_written_over(void **state)
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(the_next_version_is_computed_ahead_and_pushed_once_it_is_complete),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "worker/train/tasks.h"
 
 enum { TASKS = 6 };
@@ -60,6 +61,7 @@ static void a_dropped_task_is_begun_again_if_it_is_still_ours(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tasks_are_begun_in_order_and_once),
       cmocka_unit_test(a_new_range_owes_only_what_was_not_begun),

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/memory.h"
 #include "worker/trace_file.h"
 
@@ -237,6 +238,7 @@ static int teardown(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_become_json_strings),
       cmocka_unit_test(times_are_microseconds_and_an_index_is_shown_where_there_is_one),

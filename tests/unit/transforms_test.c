@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "common/spec.h"
 #include "worker/data/transform.h"
@@ -391,6 +392,7 @@ static void options_that_make_no_sense_are_refused_by_name(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(geometry_is_torchvision_s),
       cmocka_unit_test(random_crops_lie_anywhere_in_the_padded_image),

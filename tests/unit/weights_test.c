@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/float_setting.h"
 #include "tests/unit/fake_device.h"
 #include "worker/train/block_pool.h"
 #include "worker/train/weights.h"
@@ -225,6 +226,7 @@ static void the_pool_gives_the_same_buffer_again_unless_it_is_shared(void **stat
 }
 
 int main(void) {
+  float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(the_map_knows_which_blocks_hold_a_tensor, setup, teardown),
       cmocka_unit_test_setup_teardown(a_tensor_is_ready_when_all_its_blocks_are, setup, teardown),

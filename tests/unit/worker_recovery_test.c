@@ -1,5 +1,6 @@
 /* What a worker does when a run is rolled back, servers go and come, and the coordinator is away. */
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "tests/unit/worker_fixture.h"
 
 static struct fake_server *first(struct fixture *f) {
@@ -434,6 +435,7 @@ static void weights_of_before_a_roll_back_are_not_trusted(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen),

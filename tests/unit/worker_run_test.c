@@ -1,5 +1,6 @@
 /* A worker's part in a run, against a coordinator and a server that fail in every way that a network or a
    stranger may bring about. */
+#include "common/float_setting.h"
 #include "tests/unit/worker_fixture.h"
 
 /* Loads the run and gives its only worker all microbatches. */
@@ -84,6 +85,7 @@ static void a_plan_over_other_data_is_refused(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(every_block_is_pushed_once_a_step),

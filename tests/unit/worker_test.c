@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "tests/unit/fake_coordinator.h"
 #include "tests/unit/worker_fixture.h"
 #include "worker/worker.h"
@@ -250,6 +251,7 @@ static void a_worker_that_hands_its_work_back_does_not_wait_for_a_coordinator_th
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
   const struct CMUnitTest tests[] = {
       TEST(steps_complete_while_there_is_no_coordinator),

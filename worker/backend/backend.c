@@ -3,9 +3,8 @@
 
 #include <omp.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+
+#include "common/float_setting.h"
 
 #define BACKEND(name) extern const struct backend_def backend_##name;
 #include "worker/backend/backend.def"
@@ -40,11 +39,7 @@ bool precision_find(const char *name, enum precision *out) {
   return false;
 }
 
-/* Subnormals become zero: they carry no signal and cost a hundred times a normal number's cycles. */
-void backend_thread_init(void) {
+int backend_thread_init(struct err *err) {
   omp_set_num_threads(1);
-#if defined(__x86_64__)
-  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
-  _mm_setcsr(_mm_getcsr() | 0x0040); /* denormals-are-zero, in every x86-64 that we run on */
-#endif
+  return float_setting_check("a library that this process has loaded", err);
 }

@@ -84,7 +84,8 @@ struct backend_def {
 const struct backend_def *backend_find(const char *name); /* NULL if unknown; plugins are not found here */
 const struct backend_def *backend_at(int index);          /* NULL past the last */
 
-/* Sets what every compute thread needs: one OpenMP thread, one setting of FTZ/DAZ. */
-void backend_thread_init(void);
+/* Of the calling thread, before each program is made and run: one OpenMP thread. Errors: UNAVAILABLE where
+   the floating-point setting does not hold (common/float_setting.h): a library has changed it. */
+int backend_thread_init(struct err *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "build_id.h"
+#include "common/float_setting.h"
 #include "common/memory.h"
 
 static const char plugin_file[] = "weir-cuda.so";
@@ -121,6 +122,8 @@ static const struct plugin *plugin_open(const char *path, struct err *err) {
   const struct plugin *plugin;
   struct stat file;
   void *library;
+  char *quoted;
+  int code;
   if (stat(path, &file)) {
     err_errno(err, errno, "WEIR_CUDA names '%s'", path);
     err->code = ERR_NOT_FOUND;
@@ -141,8 +144,11 @@ static const struct plugin *plugin_open(const char *path, struct err *err) {
             remedy ? remedy : "");
     return NULL;
   }
+  quoted = mem_printf("'%s'", path);
+  code = float_setting_check(quoted, err);
+  free(quoted);
   plugin = dlsym(library, PLUGIN_SYMBOL);
-  if (plugin_check(plugin, path, err) == 0)
+  if (!code && plugin_check(plugin, path, err) == 0)
     return plugin;
   dlclose(library);
   return NULL;

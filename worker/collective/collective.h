@@ -31,8 +31,8 @@ enum collective_kind {
 };
 
 /* Of f32 in a fixed order, so that all members have the same bits, each time: that of the reduction tree
-   (common/tree.h) over the members, where the backend says that it is exact. Whether subnormals count is the
-   calling threads' setting (backend_thread_init). MAX and MIN of a NaN and anything are NaN. */
+   (common/tree.h) over the members, where the backend says that it is exact. SUM is that of
+   common/sum.h. MAX and MIN of a NaN and anything are NaN. */
 enum collective_reduction {
   COLLECTIVE_SUM,
   COLLECTIVE_PRODUCT,

@@ -5,12 +5,13 @@
 
 #include <string.h>
 
+#include "common/sum.h"
 #include "common/vector_variants.h"
 
 enum { PIECE = 512, LEAF = 4, DEPTH_MAX = 6 };
 
 /* NaN wins: a comparison with it is false. */
-#define ADD(a, b) ((a) + (b))
+#define ADD(a, b) sum_of(a, b)
 #define MULTIPLY(a, b) ((a) * (b))
 #define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/random.h"
 #include "worker/backend/memory.h"
 #include "worker/data/mixing.h"
@@ -196,6 +197,7 @@ static void *prefetch_main(void *argument) {
   struct loader *loader = argument;
   uint64_t begin_ns;
   struct scratch scratch = {0};
+  float_setting_require("reader");
   trace_thread("reader");
   pthread_mutex_lock(&loader->lock);
   while (!loader->is_stopping) {

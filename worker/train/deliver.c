@@ -3,9 +3,9 @@
    buffers, in deliver_parts.c. */
 #include <string.h>
 
+#include "common/sum.h"
 #include "worker/trace.h"
 #include "worker/train/executor.h"
-#include "worker/train/sums.h"
 
 static void executor_fail_memory(struct executor *executor) {
   struct err err;
@@ -51,15 +51,15 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
   while (is_finite && executor_wait_current(executor)) {
     struct buffer *sibling = deliver_step(executor, block, &node, sum, &item, &is_to_send);
     if (sibling && sum) {
-      is_finite = sums_add(sum->data, sibling->data, elems);
+      is_finite = sum_add(sum->data, sibling->data, elems);
       block_pool_give(run->pool, block, sibling);
     } else if (sibling) {
       sum = sibling;
-      is_finite = sums_add(sum->data, data, elems);
+      is_finite = sum_add(sum->data, data, elems);
     } else if (sum) {
       break; /* placed, or dropped */
     } else if ((sum = block_pool_take(run->pool, block)))
-      is_finite = sums_copy(sum->data, data, elems);
+      is_finite = sum_copy(sum->data, data, elems);
     else {
       executor_fail_memory(executor);
       break;

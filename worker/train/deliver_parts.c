@@ -2,8 +2,8 @@
    all that have come together are asked for, added and copied together, so that a device is waited for once a
    round. */
 
+#include "common/sum.h"
 #include "worker/train/executor.h"
-#include "worker/train/sums.h"
 
 static void look_at(struct executor *executor, float *out, const float *in, size_t elems) {
   struct parts *parts = &executor->parts;
@@ -27,7 +27,7 @@ void executor_part_come(struct executor *executor, uint32_t b, int p) {
   struct parts *parts = &executor->parts;
   float *there = floats(gather->buffer) + overlap.in_block;
   bool is_shared = run->map.block_params[b] > 1, is_here = block_pool_device(gather->buffer) < 0;
-  if (is_here && !sums_are_finite(there, overlap.elems)) {
+  if (is_here && !sum_is_finite(there, overlap.elems)) {
     executor_fail(executor, param->name);
     return;
   }
@@ -100,7 +100,7 @@ static int add_here(struct executor *executor, struct part *part, bool *is_finit
     }
   }
   *is_finite &=
-      sums_add(floats(part->sum), floats(landed ? landed : part->sibling), part_elems(executor, part));
+      sum_add(floats(part->sum), floats(landed ? landed : part->sibling), part_elems(executor, part));
   block_pool_give(executor->run->pool, part->block, landed);
   return 0;
 }
@@ -184,7 +184,7 @@ static bool is_block_finite(struct executor *executor, uint32_t b, const struct 
   if (!buffer)
     return true; /* it was placed, and so was finite */
   if (block_pool_device(buffer) < 0)
-    return sums_are_finite(floats(buffer) + overlap.in_block, overlap.elems);
+    return sum_is_finite(floats(buffer) + overlap.in_block, overlap.elems);
   struct device_sum look = {floats(buffer) + overlap.in_block, NULL, overlap.elems};
   if (!executor->memory->add(executor->stream, &look, 1, &err))
     executor_sync(executor, &is_finite, &err);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sum.h"
 #include "worker/trace.h"
-#include "worker/train/sums.h"
 
 static void *executor_main(void *argument);
 static int executor_prepare(struct executor *executor, struct err *err);
@@ -56,8 +56,7 @@ static void *executor_main(void *argument) {
   char name[32];
   snprintf(name, sizeof name, "executor %d", executor->index);
   trace_thread(name);
-  backend_thread_init();
-  if (!executor_prepare(executor, &err) && executor->index == 0)
+  if (!backend_thread_init(&err) && !executor_prepare(executor, &err) && executor->index == 0)
     executor_probe(executor, &err);
   trace_span(TRACE_THREAD, "load", "programs", begin_ns, trace_now_ns(), 0, -1);
   pthread_mutex_lock(&run->lock);
@@ -160,7 +159,7 @@ static int executor_prepare(struct executor *executor, struct err *err) {
 
 static void on_statistic(struct executor *executor, int index, const float *data) {
   const struct statistic *statistic = &executor->run->loaded.model->statistics[index];
-  if (!sums_are_finite(data, statistic->elems)) {
+  if (!sum_is_finite(data, statistic->elems)) {
     executor_fail(executor, statistic->name);
     return;
   }

@@ -2,9 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_setting.h"
+#include "common/sum.h"
 #include "worker/trace.h"
 #include "worker/train/relay_gather.h"
-#include "worker/train/sums.h"
 
 static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket);
 
@@ -19,7 +20,7 @@ void *relay_gather_main(void *argument) {
                               .works = mem_new(works * sizeof *gatherer.works),
                               .merged = mem_new(parts * sizeof *gatherer.merged)};
   bool is_well = true;
-  backend_thread_init();
+  float_setting_require("gatherer");
   trace_thread("gather");
   for (gatherer.step = relay->first_step; is_well && gatherer.step < relay->run->loaded.plan.steps;
        gatherer.step++)
@@ -111,7 +112,7 @@ static int receive_block(struct gatherer *gatherer, struct buffer **own, struct 
 static void on_add(void *user, int to, int from) {
   struct gatherer *gatherer = user;
   struct buffer *sum = gatherer->received[to], *added = gatherer->received[from];
-  gatherer->is_finite &= sums_add(sum->data, added->data, sum->size_bytes / sizeof(float));
+  gatherer->is_finite &= sum_add(sum->data, added->data, sum->size_bytes / sizeof(float));
   block_pool_give(gatherer->relay->run->pool, gatherer->block, added);
   gatherer->received[from] = NULL;
 }
@@ -177,7 +178,7 @@ static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucke
     struct buffer **own = &gatherer->own[i * own_parts];
     size_t elems = own[0]->size_bytes / sizeof(float);
     for (uint32_t p = 1; p < own_parts; p++)
-      sums_add(own[0]->data, own[p]->data, elems);
+      sum_add(own[0]->data, own[p]->data, elems);
     struct collective_call call = {.kind = COLLECTIVE_REDUCE,
                                    .reduction = COLLECTIVE_SUM,
                                    .root = (int)bucket->owner,

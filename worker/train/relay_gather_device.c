@@ -1,7 +1,7 @@
 /* Gradients on their way up from device to device: a bucket travels as one array a part, is added where it
    is, and what is left of it is copied down to be pushed. */
+#include "common/sum.h"
 #include "worker/train/relay_gather.h"
-#include "worker/train/sums.h"
 
 /* A bucket that is gathered. */
 struct device_bucket {
@@ -136,7 +136,7 @@ static int refuse_bucket(const struct device_bucket *it, int n) {
     for (int k = 0; k < n; k++) {
       const struct buffer *landed = *landed_of(it, k, i);
       it->gatherer->block = block_of(it, i);
-      if (!sums_are_finite((const float *)landed->data, landed->size_bytes / sizeof(float)))
+      if (!sum_is_finite((const float *)landed->data, landed->size_bytes / sizeof(float)))
         return gather_refuse(it->gatherer, it->err);
     }
   return gather_refuse(it->gatherer, it->err);

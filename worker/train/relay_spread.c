@@ -3,6 +3,7 @@
    member's device, the owner's too: one broadcast for each range of blocks that adjoin. */
 #include <stdlib.h>
 
+#include "common/float_setting.h"
 #include "worker/trace.h"
 #include "worker/train/relay_state.h"
 #include "worker/train/steps.h"
@@ -32,6 +33,7 @@ void *relay_spread_main(void *argument) {
   struct spreader spreader = {.relay = relay};
   bool is_well = true;
   spreader.ranges = mem_new(relay->run->loaded.model->n_param_blocks * sizeof *spreader.ranges);
+  float_setting_require("spreader");
   trace_thread("spread");
   for (uint64_t step = relay->first_step; is_well && step < relay->run->loaded.plan.steps; step++)
     for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++) {

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "common/clock.h"
+#include "common/float_setting.h"
 #include "common/log.h"
 #include "common/message.h"
 #include "worker/train/relay.h"
@@ -143,6 +144,7 @@ static void *run_main(void *argument) {
   struct err err = ERR_NONE;
   bool is_bad_input = false;
   uint64_t begin_ns = trace_now_ns();
+  float_setting_require("run");
   trace_thread("run");
   run_load(run, &is_bad_input, &err);
   trace_span(TRACE_THREAD, "load", run->load->run, begin_ns, trace_now_ns(), 0, -1);

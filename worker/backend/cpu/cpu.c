@@ -247,12 +247,13 @@ static int cpu_prepare(const struct graph *graph, const int *watched, int n_watc
   struct backend_program *program = mem_new(sizeof *program);
   (void)options; /* all is f32, and the same bits each time */
   *out = NULL;
-  backend_thread_init();
   pthread_once(&engine_once, engine_start);
   program->graph = graph;
   program->engine = engine;
   arena_init(&program->memory);
-  int code = program_open(program, err);
+  int code = backend_thread_init(err);
+  if (!code)
+    code = program_open(program, err);
   if (!code)
     code = graph_survey(program, watched, n_watched, err);
   if (!code)
@@ -307,7 +308,8 @@ static void step_trace(const struct backend_program *program, const struct cpu_s
 static int cpu_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
   const struct graph *graph = program->graph;
   bool is_traced = trace_is_on();
-  backend_thread_init();
+  if (backend_thread_init(err))
+    return err->code;
   for (int i = 0; i < graph->n_inputs; i++) {
     int buffer = program->values[graph->inputs[i]].buffer;
     if (buffer >= 0)

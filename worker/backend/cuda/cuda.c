@@ -205,14 +205,13 @@ static int cuda_prepare(const struct graph *graph, const int *watched, int n_wat
                         struct err *err) {
   struct backend_program *program = mem_new(sizeof *program);
   *out = NULL;
-  backend_thread_init();
   program->graph = graph;
   arena_init(&program->memory);
   program->view.graph = graph;
   program->view.memory = &program->memory;
   if (options)
     program->view.options = *options;
-  if (program_open(program, watched, n_watched, err)) {
+  if (backend_thread_init(err) || program_open(program, watched, n_watched, err)) {
     cuda_release(program);
     return err->code;
   }

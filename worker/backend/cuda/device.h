@@ -29,6 +29,16 @@ static inline int64_t cuda_blocks(int64_t n) {
 #define CUDA_FIRST ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
 #define CUDA_STRIDE ((int64_t)gridDim.x * blockDim.x)
 
+/* The bits of sum_of (common/sum.h) on the host: subnormals count as zero, with their sign. */
+static __device__ inline float cuda_flushed(float x) {
+  unsigned bits = __float_as_uint(x);
+  return (bits & 0x7f800000u) == 0 ? __uint_as_float(bits & 0x80000000u) : x;
+}
+
+static __device__ inline float cuda_sum_of(float a, float b) {
+  return cuda_flushed(__fadd_rn(cuda_flushed(a), cuda_flushed(b)));
+}
+
 /* bf16 is the upper half of an f32; rounding is to nearest, ties to even; a NaN stays one. */
 static __device__ inline float cuda_from_bf16(uint16_t bits) {
   return __uint_as_float((unsigned)bits << 16);

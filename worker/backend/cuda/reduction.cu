@@ -7,7 +7,7 @@
 static __device__ float combine(enum cuda_reduction_kind kind, float a, float b) {
   switch (kind) {
   case CUDA_SUM:
-    return __fadd_rn(a, b);
+    return cuda_sum_of(a, b);
   case CUDA_PRODUCT:
     return __fmul_rn(a, b);
   case CUDA_MAX:

@@ -77,10 +77,9 @@ static void drain(struct backend_program *program) {
 }
 
 int cuda_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
-  backend_thread_init();
   if (program->n_segments == 0)
     return ERR_OK;
-  if (cuda_device_use(program->view.options.device, err))
+  if (backend_thread_init(err) || cuda_device_use(program->view.options.device, err))
     return err->code;
   cuda_timeline_begin(program);
   if (cuda_upload_begin(program, run, err) || segments_run(program, run, err) || run_end(program, err))

@@ -6,12 +6,6 @@
 
 enum { BATCH = CUDA_SUM_TILE / CUDA_THREADS };
 
-/* As a host thread reads and writes it, see backend_thread_init. */
-static __device__ __forceinline__ float flushed(float x) {
-  unsigned bits = __float_as_uint(x);
-  return (bits & 0x7f800000u) == 0 ? __uint_as_float(bits & 0x80000000u) : x;
-}
-
 static __device__ __forceinline__ bool is_finite(float x) {
   return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
@@ -28,7 +22,7 @@ static __device__ bool sum_tile(const struct cuda_sum *sum, int64_t tile) {
   }
   for (int i = 0; i < BATCH; i++) {
     int64_t at = first + (int64_t)i * CUDA_THREADS;
-    float total = sum->in ? flushed(__fadd_rn(flushed(in[i]), flushed(out[i]))) : out[i];
+    float total = sum->in ? cuda_sum_of(out[i], in[i]) : out[i];
     if (at >= sum->elems)
       break;
     if (sum->in)

@@ -1,4 +1,4 @@
-/* Sums of ranges of f32, as worker/train/sums.h makes them on the host: subnormals count as zero. Read by C
+/* Sums of ranges of f32, as common/sum.h makes them on the host: subnormals count as zero. Read by C
    and CUDA C. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_SUMS_H
 #define WEIR_WORKER_BACKEND_CUDA_SUMS_H

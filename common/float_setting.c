@@ -62,6 +62,6 @@ int float_setting_check(const char *culprit, struct err *err) {
   return err_set(
       err, ERR_UNAVAILABLE,
       "%s changed the floating-point setting from 0x%x to 0x%x: sums would have other bits than on "
-      "other machines; it must be built without -ffast-math",
+      "other machines; use a build of it that leaves the setting alone",
       culprit, SETTING, found);
 }

@@ -4,7 +4,7 @@
    executor adds, a server's shard adds on another cluster.
 
    main() applies the setting before there are threads. A thread has that of the thread which starts it. A
-   library may change it when it is loaded: code that was built with -ffast-math does. */
+   library may change it for the thread that loads or calls it. */
 #ifndef WEIR_COMMON_FLOAT_SETTING_H
 #define WEIR_COMMON_FLOAT_SETTING_H
 

@@ -83,6 +83,12 @@ def test_a_worker_without_the_gpu_that_it_was_asked_for_says_so_and_exits():
         other = folder.file("other.so")
         subprocess.run(["gcc", "-shared", "-o", other, "-xc", "/dev/null"], check=True)
         assert "exports no weir_plugin" in refusal("cuda", dict(os.environ, WEIR_CUDA=other))
+        source = folder.file("rounding.c", "#include <fenv.h>\n__attribute__((constructor)) "
+                                           "static void begin(void) { fesetround(FE_UPWARD); }\n")
+        rounding = folder.file("rounding.so")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", rounding, source, "-lm"], check=True)
+        line = refusal("cuda", dict(os.environ, WEIR_CUDA=rounding))
+        assert f"'{rounding}' changed the floating-point setting from 0x" in line, line
         needy = folder.file("needy.so")
         subprocess.run(["gcc", "-shared", "-o", folder.file("libcudnn.so.99"), "-Wl,-soname,libcudnn.so.99", "-xc",
                         "/dev/null"], check=True)

@@ -35,6 +35,7 @@ int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, st
     goto out;
   }
   onnx_sequences_lower(model->graph);
+  onnx_bags_lower(model->graph);
   reader.model = model;
   reader.proto = model->graph;
   reader.graph->is_from_pytorch = model->producer_name && strcmp(model->producer_name, "pytorch") == 0;

@@ -53,6 +53,10 @@ void onnx_sequences_lower(Onnx__GraphProto *proto);
    Errors: INVALID (recursion, too many nodes, what does not fit together; names it), UNSUPPORTED. */
 int onnx_flatten(struct onnx_reader *reader, struct err *err);
 
+/* Makes Reshape and Reduce nodes of the Loops that exporters write for nn.EmbeddingBag, in the graph's own
+   nodes. Those whose bags differ in length are refused when shapes are inferred. */
+void onnx_bags_lower(Onnx__GraphProto *graph);
+
 /* Messages in fields that are newer than the onnx.proto we build with, and so unknown to it. NULL: not that
    field, or not such a message. Freed by the caller. */
 void *onnx_newer_message(const ProtobufCMessageUnknownField *field, unsigned tag,

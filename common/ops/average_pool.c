@@ -71,6 +71,7 @@ static const struct op_case average_pool_cases[] = {
     {.inputs = "f32[2,3,7,8]",
      .attrs = "kernel_shape=3,2 strides=2,3 auto_pad=SAME_LOWER count_include_pad=1"},
     {.inputs = "f32[2,3,7,8]", .attrs = "kernel_shape=3,3 strides=3,3 ceil_mode=1"},
+    {.inputs = "f32[2,3,2,3]", .attrs = "kernel_shape=5,5 strides=5,5 ceil_mode=1 count_include_pad=1"},
     {.inputs = "f32[2,3,7,8]",
      .attrs = "kernel_shape=3,3 strides=3,2 pads=1,1,1,1 ceil_mode=1 count_include_pad=1"},
     {.inputs = "f32[2,3,9]", .attrs = "kernel_shape=3, strides=2, pads=0,1"},

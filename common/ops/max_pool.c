@@ -94,6 +94,7 @@ static const struct op_case max_pool_cases[] = {
     {.inputs = "f32[1,1,5,4]" SPACED, .attrs = "kernel_shape=3,2 strides=2,1 pads=1,0,1,1", .outputs = 2},
     {.inputs = "f32[1,2,10]" SPACED, .attrs = "kernel_shape=3, strides=2, pads=1,1"},
     {.inputs = "f32[1,1,4,5]" SPACED, .attrs = "kernel_shape=2,2 strides=2,2 ceil_mode=1"},
+    {.inputs = "f32[1,1,4,5]" SPACED, .attrs = "kernel_shape=7,7 strides=7,7 ceil_mode=1"},
     {.inputs = "f32[1,1,4,5]" SPACED,
      .attrs = "kernel_shape=2,2 dilations=2,2 storage_order=1",
      .outputs = 2},

@@ -77,13 +77,16 @@ static int read_auto_pad(struct windows *w, const struct node *node, enum auto_p
   return ERR_OK;
 }
 
-/* Windows along one dimension. With ceil_mode the last may reach beyond the padding, but not begin there. */
+/* Windows along one dimension. With ceil_mode the last may reach beyond the padding, but not begin there; it
+   may be the only one (transformers' EfficientNet takes its mean so). */
 static int64_t count_windows(const struct windows *w, int d) {
   int64_t room = w->in[d] + w->pad_begin[d] + w->pad_end[d] - extent(w, d);
   int64_t count;
+  if (w->is_ceil)
+    room += w->stride[d] - 1;
   if (room < 0)
     return 0;
-  count = (room + (w->is_ceil ? w->stride[d] - 1 : 0)) / w->stride[d] + 1;
+  count = room / w->stride[d] + 1;
   if (w->is_ceil && (count - 1) * w->stride[d] >= w->in[d] + w->pad_begin[d])
     count--;
   return count;

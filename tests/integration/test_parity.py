@@ -196,6 +196,10 @@ def test_an_exported_embedding_with_padding_follows_pytorch_within_1e_5_for_50_s
     compare_graphs(["padded"], tight)
 
 
+def test_exported_embedding_bags_follow_pytorch_within_1e_5_for_50_steps():
+    compare_graphs(["bags"], tight)
+
+
 def test_exported_recurrent_models_follow_pytorch_within_1e_5_for_50_steps():
     compare_graphs(["lstm", "gru"], tight)
 

@@ -152,7 +152,7 @@ def set_vectors(module):
     with torch.no_grad():
         for key, parameter in module.named_parameters():
             content = parameter.numpy().tobytes()
-            if parameter.dim() < 2 or parameter.min() == parameter.max() or content in seen:
+            if parameter.numel() and (parameter.dim() < 2 or parameter.min() == parameter.max() or content in seen):
                 parameter.add_(torch.tensor(toy.uniform(key, *parameter.shape)).to(parameter.dtype) * 0.05)
             seen.add(content)
 

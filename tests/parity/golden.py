@@ -65,6 +65,7 @@ GRAPHS = {
     "standardised": [("old", "dynamic"), ("new", "dynamic")],
     "covariance": [("old", "dynamic")],
     "padded": [("old", "dynamic"), ("new", "dynamic")],
+    "bags": [("old", "dynamic"), ("new", "dynamic")],
 }
 STEPS, BATCH = 50, 16
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
@@ -151,10 +152,18 @@ def strip(model, module):
         info.metadata_props.extend(kept)
         if kept:
             model.graph.value_info.append(info)
-    for node in model.graph.node:
+    strip_nodes(model.graph)
+    return model
+
+
+def strip_nodes(graph):
+    """No notes on nodes, those of branches and loops either."""
+    for node in graph.node:
         node.doc_string = ""
         del node.metadata_props[:]
-    return model
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                strip_nodes(attribute.g)
 
 
 def write_graphs(name, case):

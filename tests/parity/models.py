@@ -135,6 +135,16 @@ class Padded(nn.Module):
         return self.head(torch.tanh(self.embed(tokens)).flatten(1))
 
 
+class Bags(nn.Module):
+    def __init__(self, vocabulary, width, classes):
+        super().__init__()
+        self.bags = nn.ModuleList(nn.EmbeddingBag(vocabulary, width, mode=mode) for mode in ("sum", "mean", "max"))
+        self.head = nn.Linear(3 * width, classes)
+
+    def forward(self, tokens):
+        return self.head(torch.tanh(torch.cat([bag(tokens) for bag in self.bags], 1)))
+
+
 class MixerBlock(nn.Module):
     def __init__(self, tokens, width):
         super().__init__()
@@ -358,4 +368,5 @@ SMALL = {
     "covariance": Case(partial(Covariance, 16, 2, 4), thumbnails, lr=0.02),
     "padded": Case(partial(Padded, 8, 6, 4), partial(toy.texts, length=6, vocabulary=8, classes=4), lr=0.2,
                    frozen_rows={"embed.weight": [0]}),
+    "bags": Case(partial(Bags, 16, 6, 4), partial(toy.texts, length=6, vocabulary=16, classes=4), lr=0.2),
 }

@@ -18,6 +18,7 @@ struct bag {
   const char *weight, *indices; /* where they are to be gathered */
   const char *offsets;          /* i64[bags + 1], with the end of the last */
   const char *reduction;        /* the operator */
+  size_t state;                 /* 2 or 3: the Loop's input that is a sequence of rows; 0: none */
 };
 
 static bool is_op(const Onnx__NodeProto *node, const char *op) {
@@ -110,8 +111,14 @@ static int mode_of(const Onnx__GraphProto *branch) {
   return value && value->i >= 0 && value->i <= 2 ? (int)value->i : -1;
 }
 
+/* Which of the body's two states, at 2 and 3 of its inputs, has that name; 0: neither. */
+static size_t state_of(const Onnx__GraphProto *body, const char *name) {
+  return is_text(body->input[2]->name, name) ? 2 : is_text(body->input[3]->name, name) ? 3 : 0;
+}
+
 /* The newer exporter: onnxscript's aten_embedding_bag, which collects slices of the gathered rows in a
-   sequence; an If tells bags without rows apart, further ones the modes. */
+   sequence; an If tells bags without rows apart, further ones the modes. The sequence and the count of bags
+   come in either order. */
 static bool match_sequence(const Onnx__NodeProto *loop, struct bag *bag) {
   static const char *const ops[] = {"Reshape", "Add", "Slice",          "Add", "Add", "Slice",
                                     "Equal",   "If",  "SequenceInsert", "Add", "Less"};
@@ -120,7 +127,8 @@ static bool match_sequence(const Onnx__NodeProto *loop, struct bag *bag) {
   const Onnx__GraphProto *body = subgraph(loop, "body"), *some;
   Onnx__NodeProto *at[11], *choice[2], *first[2];
   int mode;
-  if (loop->n_input != 4 || loop->n_output != 2 || !has_nodes(body, ops, 11, at) || body->n_input != 4)
+  if (loop->n_input != 4 || loop->n_output != 2 || !has_nodes(body, ops, 11, at) || body->n_input != 4 ||
+      body->n_output != 3)
     return false;
   some = subgraph(at[7], "else_branch");
   if (!has_nodes(some, modes, 2, choice) || !has_nodes(subgraph(choice[1], "then_branch"), sum, 2, first))
@@ -128,8 +136,10 @@ static bool match_sequence(const Onnx__NodeProto *loop, struct bag *bag) {
   mode = mode_of(some);
   bag->rows = input_of(first[0], 0);
   bag->offsets = input_of(at[2], 0);
-  if (mode < 0 || !is_text(input_of(at[5], 0), bag->offsets) || !reads(at[8], 1, at[7]) ||
-      !is_text(input_of(at[0], 0), body->input[3]->name))
+  bag->state = state_of(body, input_of(at[8], 0));
+  if (mode < 0 || bag->state == 0 || !is_text(input_of(at[5], 0), bag->offsets) || !reads(at[8], 1, at[7]) ||
+      !is_text(body->output[bag->state - 1]->name, at[8]->output[0]) ||
+      state_of(body, input_of(at[0], 0)) != 5 - bag->state)
     return false;
   bag->reduction = reductions[mode];
   return true;
@@ -247,10 +257,14 @@ static void lower(Onnx__GraphProto *graph, Onnx__NodeProto *loop, const struct b
 
 /* The sequence that the Loop began with, and what joined it: nothing is left of the one, the other passes on.
  */
-static void lower_sequence(Onnx__GraphProto *graph, const Onnx__NodeProto *loop, const struct bag *bag) {
+static void lower_sequence(Onnx__GraphProto *graph, Onnx__NodeProto *loop, const struct bag *bag) {
+  char *sequence = loop->output[bag->state - 2];
+  loop->output[bag->state - 2] = loop->output[0];
+  loop->output[0] = sequence;
   for (size_t i = 0; i < graph->n_node; i++) {
     Onnx__NodeProto *node = graph->node[i];
-    if (is_op(node, "SequenceEmpty") && node->n_output == 1 && is_text(node->output[0], loop->input[2])) {
+    if (is_op(node, "SequenceEmpty") && node->n_output == 1 &&
+        is_text(node->output[0], loop->input[bag->state])) {
       set_op(node, "Identity");
       set_inputs(node, &bag->offsets, 1);
       set_attributes(node, NULL, NULL);

@@ -41,12 +41,12 @@ def loss_of(output, labels):
     return F.cross_entropy(output.transpose(1, 2) if output.dim() == 3 else output, labels)
 
 
-def train_pytorch(module, columns, dtype):
+def train_pytorch(module, columns, dtype, lr):
     """Losses, and what the state is at the end, by name."""
     module = copy.deepcopy(module).to(dtype).train()
     tensors = [torch.tensor(column) for column in columns.values()]
     tensors = [tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors]
-    optimizer, losses = torch.optim.SGD(module.parameters(), lr=LR, momentum=MOMENTUM), []
+    optimizer, losses = torch.optim.SGD(module.parameters(), lr=lr, momentum=MOMENTUM), []
     for step in range(STEPS):
         *inputs, labels = [tensor[step * BATCH:(step + 1) * BATCH] for tensor in tensors]
         loss = loss_of(module(*inputs), labels)
@@ -75,25 +75,25 @@ def padding_rows(module, state, first):
     return rows
 
 
-def write_spec(folder, columns, frozen_rows):
+def write_spec(folder, columns, frozen_rows, lr):
     inputs = ", ".join(f"{column}: {column}" for column in list(columns)[:-1])
     files = ", ".join(f"{column}: {column}.npy" for column in columns)
     with open(os.path.join(folder, "spec.yaml"), "w") as file:
         file.write(f"""name: family
 model: {{onnx: model.onnx, loss: cross_entropy, inputs: {{{inputs}}}, frozen_rows: {json.dumps(frozen_rows)}}}
 data: {{root: {folder}, shuffle: false, train: {{format: npy, columns: {{{files}}}}}}}
-train: {{steps: {STEPS}, batch: {BATCH}, optimizer: {{lr: {LR}, momentum: {MOMENTUM}}}}}
+train: {{steps: {STEPS}, batch: {BATCH}, optimizer: {{lr: {lr}, momentum: {MOMENTUM}}}}}
 """)
     return file.name
 
 
-def train_weir(program, folder, columns, frozen_rows):
+def train_weir(program, folder, columns, frozen_rows, lr):
     """Losses, and the tensors at the end, by the names of initializers."""
     for name, data in columns.items():
         numpy.save(os.path.join(folder, name), data)
     out = os.path.join(folder, "out")
     weir(program, "inspect", os.path.join(folder, "model.onnx"), "--batch", BATCH)
-    weir(program, "train", write_spec(folder, columns, frozen_rows), "--workers", 1, "--threads", 1, "--out", out)
+    weir(program, "train", write_spec(folder, columns, frozen_rows, lr), "--workers", 1, "--threads", 1, "--out", out)
     with open(os.path.join(out, "metrics.jsonl")) as file:
         losses = [event["loss"] for event in map(json.loads, file) if event["event"] == "step"]
     return losses, load_file(os.path.join(out, "model.safetensors"))
@@ -202,14 +202,14 @@ def try_family(program, folder, family, exporter):
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     result = {"library": family[0], "kind": family[1], "family": family[2], "exporter": exporter}
-    path = os.path.join(folder, "model.onnx")
+    path, lr = os.path.join(folder, "model.onnx"), families_cases.RATES.get(family[2], LR)
     try:
         try:
             module, inputs = families_models.build(*family)
             columns = inputs(STEPS * BATCH)
             output = copy.deepcopy(module)(*[torch.tensor(column[:BATCH]) for column in columns.values()])
             columns["labels"] = labels_of(output, STEPS * BATCH)
-            single, double = [train_pytorch(module, columns, dtype) for dtype in (torch.float32, torch.float64)]
+            single, double = [train_pytorch(module, columns, dtype, lr) for dtype in (torch.float32, torch.float64)]
             if not numpy.isfinite(double[0]).all():
                 raise Failed("pytorch", "its losses in float64 are not finite")
         except Failed:
@@ -222,7 +222,7 @@ def try_family(program, folder, family, exporter):
         first = state_of(module)
         rows = initializers_of(path, first, padding_rows(module, double[1], first))
         try:
-            ours = train_weir(program, folder, columns, rows)
+            ours = train_weir(program, folder, columns, rows, lr)
         except Refused as refusal:
             raise Failed("weir", str(refusal).replace(folder + "/", "")) from refusal
         if draws_numbers(path):

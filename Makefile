@@ -29,12 +29,12 @@ PROTOS = spec training cluster parameters store grpc/health/v1/health grpc/refle
   grpc/reflection/v1alpha/reflection
 GEN_C = $(PROTOS:%=$(B)/gen/%.pb-c.c) $(B)/gen/onnx.pb-c.c $(B)/gen/descriptors.c
 GEN_O = $(GEN_C:.c=.o)
-sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
+sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c $(1)/*/*/*/*.c)
 objects = $(patsubst %.c,$(B)/obj/%.o,$(1))
-LIBRARY_C = $(filter-out %/main.c worker/backend/cuda/%,$(foreach d,common storage server worker client,$(call sources,$(d))))
+LIBRARY_C = $(filter-out %/main.c worker/backend/cuda/%,$(foreach d,common model storage server worker client,$(call sources,$(d))))
 LIBRARY_O = $(call objects,$(LIBRARY_C))
 PROGRAMS = $(B)/weir $(B)/weir-server $(B)/weir-worker
-TEST_C = $(wildcard tests/unit/*.c tests/conformance/*.c tests/fuzz/*_test.c tests/simulation/*_test.c)
+TEST_C = $(wildcard tests/unit/*/*.c tests/unit/*/*/*.c tests/conformance/*.c tests/fuzz/*_test.c tests/simulation/*_test.c)
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
@@ -177,10 +177,8 @@ chaos: deps-check ## kill, freeze and break everything, power cuts too, and comp
 
 # Each tests/fuzz/NAME_fuzz.c, with what it needs of the library, under libFuzzer with both sanitizers.
 FUZZ_SECONDS ?= 60
-FUZZ_C = $(wildcard common/*.c common/graph/*.c common/graph/*/*.c common/metrics/*.c common/ops/*.c) \
-  $(wildcard server/parameters/optimizer*.c server/parameters/schedule*.c server/parameters/*s/*.c) \
-  server/parameters/vector.c client/spec_diff.c \
-  $(wildcard worker/data/*.c worker/data/*/*.c) worker/backend/ref.c worker/backend/memory.c
+FUZZ_C = $(filter-out common/rpc/%,$(foreach d,common model worker/data,$(call sources,$(d)))) \
+  client/files/spec_diff.c worker/backend/ref/ref.c worker/backend/memory.c
 FUZZERS = $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 fuzz: ## let libFuzzer attack the readers of files, FUZZ_SECONDS=60 each; findings are kept in build/fuzz
 	$(call install,$(PACKAGES) $(FUZZ_PACKAGES))

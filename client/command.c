@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "client/help.h"
-#include "client/output.h"
-#include "common/nearest.h"
-#include "storage/checkpoint_parts.h"
+#include "client/terminal/output.h"
+#include "common/base/nearest.h"
+#include "storage/checkpoint/checkpoint_parts.h"
 
 #define COMMAND(name) extern const struct command_def command_##name;
 #include "client/command.def"

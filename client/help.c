@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 enum { HELP_WIDTH = 80 };
 

@@ -1,6 +1,6 @@
 /* weir: the client. */
 #include "client/command.h"
-#include "common/float_setting.h"
+#include "common/agree/float_setting.h"
 
 int main(int argc, char **argv) {
   float_setting_apply();

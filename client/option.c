@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nearest.h"
+#include "common/base/nearest.h"
 
 static const struct option_def coordinator_option[] = {
     {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"}, {0}};

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 64, OPTION_LIST_MAX = 64 };
 #define OPTION_COUNT_MAX 9007199254740992L /* 2^53: a `most` where nothing else bounds a count */

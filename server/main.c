@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "build_id.h"
-#include "common/clock.h"
-#include "common/float_setting.h"
-#include "common/libm.h"
-#include "common/log.h"
-#include "common/memory.h"
-#include "server/coordinator/service.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/libm.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "server/coordinator/shell/service.h"
 #include "server/options.h"
 #include "server/parameters/parameters.h"
 #include "storage/store.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "build_id.h"
-#include "common/memory.h"
+#include "common/base/memory.h"
 #include "common/rpc/address.h"
 #include "storage/store.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 struct server_options {
   bool is_coordinator, is_parameters; /* at least one */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/memory.h"
-#include "common/sha256.h"
+#include "common/base/memory.h"
+#include "common/base/sha256.h"
 
 enum { RECORD_NAME_MAX = 512 };
 

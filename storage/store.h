@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 struct store;
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LAYERS = ("common", "storage", "server", "worker", "client")
-MAY_INCLUDE = {"common": {"common"}, "storage": {"storage", "common"}}
+LAYERS = ("common", "model", "storage", "server", "worker", "client")
+MAY_INCLUDE = {"common": {"common", "model"}, "model": {"common", "model"}, "storage": {"common", "model", "storage"}}
 for top in ("server", "worker", "client"):
-    MAY_INCLUDE[top] = {top, "storage", "common"}
+    MAY_INCLUDE[top] = {top, "common", "model", "storage"}
 # header prefix: folders or files that may include it
 THIRD_PARTY = {
     "grpc/": ("common/rpc/",),
@@ -19,9 +19,9 @@ THIRD_PARTY = {
     "cublas": ("worker/backend/cuda/",),
     "cudnn": ("worker/backend/cuda/",),
     "nccl": ("worker/backend/cuda/",),
-    "yaml.h": ("common/spec.c",),
-    "openssl/": ("common/sha256.c", "storage/redis"),
-    "onnx.pb-c.h": ("common/graph/onnx", "client/"),
+    "yaml.h": ("common/agree/spec.c",),
+    "openssl/": ("common/base/sha256.c", "storage/redis/"),
+    "onnx.pb-c.h": ("model/onnx/", "client/"),
     "jansson.h": ("client/", "server/"),
     "jpeglib.h": ("worker/data/formats/image_jpeg.c",),
     "jerror.h": ("worker/data/formats/image_jpeg.c",),

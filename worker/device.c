@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 static bool text_names_gpus(const char *text, int *indices, int *n, struct err *err);
 static int choose_gpus(struct device_choice *choice, bool is_each, struct err *err);

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "build_id.h"
-#include "common/float_setting.h"
+#include "common/agree/float_setting.h"
 #include "common/rpc/address.h"
-#include "worker/trace.h"
+#include "worker/trace/trace.h"
 #include "worker/worker.h"
 
 enum { EXIT_LOST_DEVICE = 1, EXIT_USAGE = 2, THREADS_MAX = 1024 };

@@ -10,12 +10,12 @@
 
 #include "build_id.h"
 #include "cluster.pb-c.h"
-#include "common/clock.h"
-#include "common/libm.h"
-#include "common/log.h"
-#include "common/member.h"
-#include "common/memory.h"
-#include "common/message.h"
+#include "common/agree/libm.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/rpc/member.h"
 #include "worker/collective/node.h"
 #include "worker/train/run.h"
 

@@ -3,7 +3,7 @@
 #ifndef WEIR_CLIENT_MODELS_LAYERS_H
 #define WEIR_CLIENT_MODELS_LAYERS_H
 
-#include "client/models/onnx_writer.h"
+#include "model/onnx/onnx_writer.h"
 
 /* "NAME.PART", until onnx_writer_fini. */
 const char *layer_part(struct onnx_writer *writer, const char *name, const char *part);

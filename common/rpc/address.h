@@ -2,7 +2,7 @@
 #ifndef WEIR_COMMON_RPC_ADDRESS_H
 #define WEIR_COMMON_RPC_ADDRESS_H
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Errors: INVALID if the text is not HOST:PORT (gRPC would guess a port). */
 int rpc_address_check(const char *address, struct err *err);

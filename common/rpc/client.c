@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/random.h"
+#include "common/agree/random.h"
+#include "common/base/clock.h"
 #include "common/rpc/client_core.h"
 
 /* RECONNECT_MAX_MS: whoever comes back is found within a second. */

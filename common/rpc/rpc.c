@@ -4,8 +4,8 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/rpc/core.h"
 
 struct rpc_outbox_item {

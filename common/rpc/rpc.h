@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
-#include "common/memory.h"
+#include "common/base/err.h"
+#include "common/base/memory.h"
 
 enum rpc_method_id {
 #define METHOD(id, path, request, reply, request_bytes, reply_bytes) RPC_##id,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/unpack.h"
+#include "common/base/unpack.h"
 
 enum { VARINT_MAX = 10 };
 

@@ -4,8 +4,8 @@
 
 #include <grpc/byte_buffer.h>
 
+#include "common/base/wire_field.h"
 #include "common/rpc/rpc.h"
-#include "common/wire_field.h"
 
 enum {
   WIRE_MESSAGE_BYTES_MAX = 4 * 1024 * 1024, /* gRPC's default */

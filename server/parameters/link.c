@@ -6,10 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/member.h"
-#include "server/parameters/run_loader.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/rpc/member.h"
+#include "server/parameters/load/run_loader.h"
 
 enum { TELLER_PAUSE_MS = 20 };
 

@@ -4,7 +4,7 @@
 #define WEIR_SERVER_PARAMETERS_LINK_H
 
 #include "common/rpc/client.h"
-#include "server/parameters/run_table.h"
+#include "server/parameters/load/run_table.h"
 #include "storage/store.h"
 
 struct link;

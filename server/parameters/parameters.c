@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/spec.h"
+#include "common/agree/spec.h"
+#include "common/optim/optimizer.h"
+#include "common/optim/schedule.h"
+#include "server/parameters/block/mode.h"
 #include "server/parameters/link.h"
-#include "server/parameters/mode.h"
-#include "server/parameters/optimizer.h"
-#include "server/parameters/schedule.h"
 #include "server/parameters/service.h"
 
 enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64, STORE_PATIENCE_MS = 60000, KEEPER_PATIENCE_MS = 15000 };

@@ -3,7 +3,7 @@
 #define WEIR_SERVER_PARAMETERS_PARAMETERS_H
 
 #include "cluster.pb-c.h"
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
 #include "spec.pb-c.h"

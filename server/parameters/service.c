@@ -2,7 +2,7 @@
    hand over, and leave the arithmetic to the block's shard. */
 #include "server/parameters/service.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "parameters.pb-c.h"
 
 static void service_refuse(struct rpc_call *rpc, const struct err *err) {

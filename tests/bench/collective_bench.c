@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/float_setting.h"
+#include "common/agree/float_setting.h"
+#include "common/base/clock.h"
 #include "worker/collective/collective.h"
 
 enum { WARM_UP = 5, ROUNDS_MAX = 2000, BYTES_PER_SIZE = 1 << 29 };

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/float_setting.h"
-#include "common/random.h"
-#include "common/spec.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/agree/spec.h"
 #include "worker/data/dataset.h"
 
 enum { BATCH = 64, ROUNDS = 3 };

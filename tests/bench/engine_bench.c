@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "client/model_file.h"
-#include "common/float_setting.h"
-#include "common/graph/model.h"
-#include "common/random.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "model/model.h"
+#include "model/onnx/model_file.h"
 #include "worker/backend/plugin.h"
 
 static double time_ms(clockid_t clock) {

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/float_setting.h"
-#include "common/memory.h"
-#include "common/random.h"
-#include "common/spec.h"
-#include "server/parameters/optimizer.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "common/optim/optimizer.h"
 
 enum { BLOCKS = 64, ELEMS = 65536 };
 

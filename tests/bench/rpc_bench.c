@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
+#include "common/base/clock.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
 #include "parameters.pb-c.h"

@@ -13,15 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/float_setting.h"
-#include "common/random.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/base/clock.h"
 #include "common/rpc/client.h"
 #include "parameters.pb-c.h"
-#include "server/parameters/restore.h"
+#include "server/parameters/load/restore.h"
 #include "server/parameters/service.h"
-#include "server/parameters/snapshot.h"
-#include "tests/unit/model_bytes.h"
+#include "server/parameters/snapshot/snapshot.h"
+#include "tests/support/model_bytes.h"
 
 enum { WARM_STEPS = 3, ROUND_STEPS = 3, ROUNDS_MAX = 100, CHANGED_EVERY = 10, WINDOW = 16, SHARDS = 2 };
 enum { BLOCK_BYTES = 256 * 1024 };

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/message.h"
-#include "common/random.h"
-#include "common/sha256.h"
-#include "common/spec.h"
-#include "storage/checkpoint.h"
+#include "common/agree/random.h"
+#include "common/agree/spec.h"
+#include "common/base/message.h"
+#include "common/base/sha256.h"
+#include "storage/checkpoint/checkpoint.h"
 
 enum {
   BLOCKS = 9,

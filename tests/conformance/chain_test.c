@@ -4,8 +4,8 @@
    usage: chain_test [cuda] [SEED | FIRST..LAST] */
 #include <stdlib.h>
 
-#include "common/float_setting.h"
-#include "common/random.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
 #include "tests/conformance/harness.h"
 
 enum { SEEDS = 60, NODES = 45, VALUES_MAX = NODES + 16, WATCHED_MAX = 64 };

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "collective_group.h"
-#include "common/float_setting.h"
+#include "common/agree/float_setting.h"
 
 static void groups_that_cannot_be_are_invalid(void **state) {
   const struct collective_def *def = *state;

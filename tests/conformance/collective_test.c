@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "collective_group.h"
-#include "common/float_setting.h"
-#include "common/random.h"
-#include "common/tree.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/agree/tree.h"
 #include "tests/conformance/sum_cases.h"
 
 static const int sizes[] = {1, 2, 3, 5, 8};

@@ -1,5 +1,5 @@
 /* What the memory of every device does, by the plugin's backend on as many devices as there are: copies, sums
-   of ranges with the bits of common/sum.h, and what is not finite is found. */
+   of ranges with the bits of common/agree/sum.h, and what is not finite is found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "common/float_setting.h"
-#include "common/memory.h"
-#include "common/random.h"
-#include "common/sum.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/agree/sum.h"
+#include "common/base/memory.h"
 #include "harness.h"
 #include "tests/conformance/sum_cases.h"
 

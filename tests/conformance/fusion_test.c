@@ -2,9 +2,9 @@
    results and gradients, in every precision that it knows. usage: fusion_test [BACKEND]
    [fp32 | tf32 | bf16]
  */
-#include "common/float_setting.h"
-#include "common/graph/autodiff.h"
-#include "common/random.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "model/graph/autodiff.h"
 #include "tests/conformance/harness.h"
 
 enum { VALUES_MAX = 16 };

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/graph/op.h"
+#include "model/graph/op.h"
 #include "tests/conformance/host_nodes.h"
 #include "worker/backend/plugin.h"
 

@@ -4,9 +4,9 @@
    the simulated device that executes them. usage: norm_test [cuda] [SEED | FIRST..LAST] */
 #include <stdlib.h>
 
-#include "common/float_setting.h"
-#include "common/graph/autodiff.h"
-#include "common/random.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "model/graph/autodiff.h"
 #include "tests/conformance/harness.h"
 
 enum { SEEDS = 60, NODES = 14, INPUTS_MAX = 64, VALUES_MAX = 512 };

@@ -4,8 +4,8 @@
    TAP with one line for each reason of skips; with --table, one line for each op. */
 #include <dirent.h>
 
-#include "common/float_setting.h"
-#include "common/graph/onnx_parts.h"
+#include "common/agree/float_setting.h"
+#include "model/onnx/onnx_parts.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/onnx_vector.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/graph/op.h"
+#include "model/graph/op.h"
 #include "onnx.pb-c.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/graph/op.h"
+#include "model/graph/op.h"
 #include "tests/conformance/op_draw.h"
 
 enum { CASE_ATTRS_MAX = 16 };

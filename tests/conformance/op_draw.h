@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/memory.h"
-#include "common/random.h"
+#include "common/agree/random.h"
+#include "common/base/memory.h"
 
 /* What each letter stands for in one trial. */
 struct op_draw {

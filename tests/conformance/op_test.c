@@ -5,8 +5,8 @@
    usage: op_test [BACKEND] [fp32 | tf32 | bf16] [OP] [SEED | FIRST..LAST] */
 #include <float.h>
 
-#include "common/float_setting.h"
-#include "common/graph/autodiff.h"
+#include "common/agree/float_setting.h"
+#include "model/graph/autodiff.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/op_case.h"
 

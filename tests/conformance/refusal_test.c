@@ -1,7 +1,7 @@
 /* Data that no shape rules out: the cuda backend refuses it in the very words of the reference kernels,
    though its kernels only note what they found. usage: refusal_test [cuda]; without the word on the simulated
    device. */
-#include "common/float_setting.h"
+#include "common/agree/float_setting.h"
 #include "tests/conformance/harness.h"
 #include "tests/conformance/op_case.h"
 

@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/float_setting.h"
-#include "common/memory.h"
-#include "common/random.h"
-#include "common/sha256.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/base/memory.h"
+#include "common/base/sha256.h"
 #include "storage/store.h"
 
 enum { KEYS_MAX = 512, NAME_SIZE = 128 };

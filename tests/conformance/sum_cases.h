@@ -1,4 +1,4 @@
-/* Sums on the borders of f32, by their bits: what common/sum.h says, worked out by hand, for the host,
+/* Sums on the borders of f32, by their bits: what common/agree/sum.h says, worked out by hand, for the host,
    devices and collectives alike. Subnormals count as zero, with their sign. */
 #ifndef WEIR_TESTS_CONFORMANCE_SUM_CASES_H
 #define WEIR_TESTS_CONFORMANCE_SUM_CASES_H

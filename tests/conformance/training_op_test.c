@@ -11,8 +11,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/float_setting.h"
-#include "server/parameters/optimizer.h"
+#include "common/agree/float_setting.h"
+#include "common/optim/optimizer.h"
 #include "tests/conformance/onnx_vector.h"
 
 enum { SLOTS_MAX = 2, ELEMS_MAX = 64 };

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/spec.h"
+#include "common/agree/spec.h"
 #include "worker/data/format.h"
 #include "worker/data/formats/image.h"
 

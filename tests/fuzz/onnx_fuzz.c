@@ -1,6 +1,6 @@
 /* libFuzzer's entry: `make fuzz`. A flipped byte rarely leaves a message that parses, so most mutations
    change the message instead: another operator, other inputs, attributes, dimensions, numbers. */
-#include "common/graph/op.h"
+#include "model/graph/op.h"
 #include "onnx.pb-c.h"
 #include "tests/fuzz/onnx_target.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/graph/model.h"
+#include "model/model.h"
 #include "worker/backend/backend.h"
 
 extern const struct backend_def backend_ref;

@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-#include "client/spec_diff.h"
-#include "common/plan.h"
-#include "common/spec.h"
-#include "common/unpack.h"
-#include "server/parameters/optimizer.h"
-#include "server/parameters/schedule.h"
+#include "client/files/spec_diff.h"
+#include "common/agree/plan.h"
+#include "common/agree/spec.h"
+#include "common/base/unpack.h"
+#include "common/optim/optimizer.h"
+#include "common/optim/schedule.h"
 
 enum { TARGET_SAMPLES = 1000, TARGET_EVAL_SAMPLES = 100 };
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "build_id.h"
-#include "common/log.h"
+#include "common/base/log.h"
 #include "worker/backend/plugin.h"
 
 static struct backend_def backend;

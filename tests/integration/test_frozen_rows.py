@@ -53,7 +53,7 @@ def test_named_rows_stay_as_they_are_with_every_optimizer():
     with Folder() as folder:
         model = Rows(folder, 256, 8)
         with Cluster(folder, servers=2, workers=2) as cluster:
-            for name in table_rows("server/parameters/optimizer.def", "OPTIMIZER"):
+            for name in table_rows("common/optim/optimizer.def", "OPTIMIZER"):
                 decay = f", weight_decay: {DECAYING[name]}" if name in DECAYING else ""
                 spec = model.spec(name, f"{{{TOKENS}: [255, 0, 7]}}", f"{{name: {name}, lr: 0.05{decay}}}")
                 weir("submit", spec, "--follow", "--coordinator", cluster.address)

@@ -156,7 +156,7 @@ def test_every_optimizer_follows_pytorch_within_1e_5_for_50_steps():
     with Folder() as folder:
         specs = curve_specs(folder, golden)
         trained = {case["train"]["optimizer"]["name"] for case in golden["cases"].values()}
-        assert trained == set(table_rows("server/parameters/optimizer.def", "OPTIMIZER")), "a row has no run in curves.py"
+        assert trained == set(table_rows("common/optim/optimizer.def", "OPTIMIZER")), "a row has no run in curves.py"
         with Cluster(folder, servers=2, workers=2) as cluster:
             for name, spec in specs.items():
                 metrics = spec + ".jsonl"

@@ -13,10 +13,10 @@ BLOCK = 65536
 
 
 class Store:
-    """A store in a process of its own that does one line after the other (tests/unit/redis_drive.h)."""
+    """A store in a process of its own that does one line after the other (tests/support/redis_drive.h)."""
 
     def __init__(self, url, **environment):
-        self.child = subprocess.Popen([program("tests/unit/redis_test"), url], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([program("tests/unit/storage/redis_test"), url], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
         self.opened = self.answer()
 

@@ -93,12 +93,12 @@ FLAT = ("csv", *SEQUENCES)      # without images
 
 
 TABLES = (
-    ("server/parameters/optimizer.def", "OPTIMIZER", OPTIMIZERS),
-    ("server/parameters/schedule.def", "SCHEDULE", SCHEDULES),
-    ("common/graph/loss.def", "LOSS", LOSSES),
+    ("common/optim/optimizer.def", "OPTIMIZER", OPTIMIZERS),
+    ("common/optim/schedule.def", "SCHEDULE", SCHEDULES),
+    ("model/losses/loss.def", "LOSS", LOSSES),
     ("worker/data/format.def", "FORMAT", FORMATS),
     ("worker/data/transform.def", "TRANSFORM", TRANSFORMS),
-    ("common/metrics/metric.def", "METRIC", METRICS),
+    ("model/metrics/metric.def", "METRIC", METRICS),
     ("worker/data/sampler.def", "SAMPLER", SAMPLERS),
 )
 

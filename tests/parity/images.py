@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes images.json: small files of every kind that worker/data decodes with what Pillow makes of them, and what
-torchvision's transforms make of small images. tests/unit/images_test.c compares ours. Needs
+torchvision's transforms make of small images. tests/unit/worker/data/images_test.c compares ours. Needs
 tests/parity/requirements.txt; run as
 
     python tests/parity/images.py > tests/parity/images.json"""

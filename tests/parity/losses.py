@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes losses.json: the mean loss and its gradient by the model's output, as PyTorch computes them in float64, for
-every loss and option. tests/unit/losses_test.c compares ours. Needs tests/parity/requirements.txt; run as
+every loss and option. tests/unit/model/losses_test.c compares ours. Needs tests/parity/requirements.txt; run as
 
     python tests/parity/losses.py > tests/parity/losses.json
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tensors.json: what 20 steps make of tensors that lie across blocks or share one, where updates need whole tensors
-or all of them, as PyTorch computes it in float64. tests/unit/parameters_tensors_test.c pushes the same gradients to a
+or all of them, as PyTorch computes it in float64. tests/unit/server/parameters/parameters_tensors_test.c pushes the same gradients to a
 parameter server. Needs tests/parity/requirements.txt; run as
 
     python tests/parity/tensors.py > tests/parity/tensors.json

@@ -5,7 +5,7 @@ static const struct cuda_fault *looked_at;
 static struct cuda_fault *seen;
 #define __threadfence() (*seen = *looked_at)
 
-#include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/engine/device.h"
 
 static __global__ void add(float *out, const float *in, float x, int n) {
   for (int64_t i = CUDA_FIRST; i < n; i += CUDA_STRIDE)

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "worker/backend/cuda/tensor.h"
+#include "worker/backend/cuda/engine/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {

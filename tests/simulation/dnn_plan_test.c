@@ -6,7 +6,7 @@
 
 #include <dlfcn.h>
 
-#include "worker/backend/cuda/attention_graph.h"
+#include "worker/backend/cuda/attention/attention_graph.h"
 
 /* As cuDNN itself describes one (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). */
 #define DEVICE(name, version, sms, shared_bytes, l2_bytes)                                                   \

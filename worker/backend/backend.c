@@ -4,7 +4,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "common/float_setting.h"
+#include "common/agree/float_setting.h"
 
 #define BACKEND(name) extern const struct backend_def backend_##name;
 #include "worker/backend/backend.def"

@@ -2,8 +2,8 @@
 #ifndef WEIR_WORKER_BACKEND_BACKEND_H
 #define WEIR_WORKER_BACKEND_BACKEND_H
 
-#include "common/graph/model.h"
-#include "common/graph/op.h"
+#include "model/graph/op.h"
+#include "model/model.h"
 #include "worker/backend/device_memory.h"
 
 /* One graph prepared for execution by one thread: kernels chosen, memory planned and allocated. */
@@ -85,7 +85,7 @@ const struct backend_def *backend_find(const char *name); /* NULL if unknown; pl
 const struct backend_def *backend_at(int index);          /* NULL past the last */
 
 /* Of the calling thread, before each program is made and run: one OpenMP thread. Errors: UNAVAILABLE where
-   the floating-point setting does not hold (common/float_setting.h): a library has changed it. */
+   the floating-point setting does not hold (common/agree/float_setting.h): a library has changed it. */
 int backend_thread_init(struct err *err);
 
 #endif

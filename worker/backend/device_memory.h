@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Operations on one device, done in the order in which they were enqueued. One thread at a time. */
 struct device_stream;

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Zeroed, 64-byte aligned, really there: its pages are touched, so that what is left for the next one is
    known, and no process is killed in the middle of a run for memory that it was promised. Freed with free.

@@ -1,7 +1,7 @@
 /* What backends ask of a node. */
 #include "worker/backend/node.h"
 
-#include "common/graph/op.h"
+#include "model/graph/op.h"
 
 static const int64_t TENSOR_ELEMS_MAX = INT64_C(1) << 48;
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_WORKER_BACKEND_NODE_H
 #define WEIR_WORKER_BACKEND_NODE_H
 
-#include "common/graph/graph.h"
+#include "model/graph/graph.h"
 
 /* Errors: UNSUPPORTED for more inputs or outputs than a program takes, INVALID for a result whose shape is
    not known, NO_MEMORY for one that no machine could hold: sums of a few sizes of others do not overflow. */

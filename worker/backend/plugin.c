@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "build_id.h"
-#include "common/float_setting.h"
-#include "common/memory.h"
+#include "common/agree/float_setting.h"
+#include "common/base/memory.h"
 
 static const char plugin_file[] = "weir-cuda.so";
 

@@ -4,7 +4,7 @@
 
 #include "worker/backend/backend.h"
 #include "worker/collective/collective.h"
-#include "worker/trace.h"
+#include "worker/trace/trace.h"
 
 /* Changes whenever what the two sides share does; besides, both must be of one build (WEIR_BUILD, of
  * build_id.h). */

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 enum { COLLECTIVE_SIZE_MAX = 64, COLLECTIVE_NAME_MAX = 100 };
 
@@ -31,8 +31,8 @@ enum collective_kind {
 };
 
 /* Of f32 in a fixed order, so that all members have the same bits, each time: that of the reduction tree
-   (common/tree.h) over the members, where the backend says that it is exact. SUM is that of
-   common/sum.h. MAX and MIN of a NaN and anything are NaN. */
+   (common/agree/tree.h) over the members, where the backend says that it is exact. SUM is that of
+   common/agree/sum.h. MAX and MIN of a NaN and anything are NaN. */
 enum collective_reduction {
   COLLECTIVE_SUM,
   COLLECTIVE_PRODUCT,

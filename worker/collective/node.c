@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 
 char *node_name(void) {
   const char *given = getenv("WEIR_NODE");

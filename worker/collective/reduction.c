@@ -1,12 +1,12 @@
 /* Reductions along the tree: pieces that stay in the first cache, four sources at a time. Sums of complete
    subtrees wait on a stack, as the digits of a binary counter do: equal ones are merged at once, what is left
-   at the end from the right, which is the order of common/tree.h. */
+   at the end from the right, which is the order of common/agree/tree.h. */
 #include "worker/collective/reduction.h"
 
 #include <string.h>
 
-#include "common/sum.h"
-#include "common/vector_variants.h"
+#include "common/agree/sum.h"
+#include "common/base/vector_variants.h"
 
 enum { PIECE = 512, LEAF = 4, DEPTH_MAX = 6 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 #include "worker/collective/shm_meeting.h"
 #include "worker/collective/shm_rendezvous.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_WORKER_DATA_COLUMN_H
 #define WEIR_WORKER_DATA_COLUMN_H
 
-#include "common/sha256.h"
+#include "common/base/sha256.h"
 #include "worker/data/mapping.h"
 #include "worker/data/sample.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/random.h"
-#include "common/sha256.h"
+#include "common/agree/random.h"
+#include "common/base/sha256.h"
 #include "worker/data/format.h"
 
 /* The fourth counter of a sample's key: no node of a model, whose draws have keys of the same seed, too. */

@@ -2,7 +2,7 @@
 #ifndef WEIR_WORKER_DATA_FORM_H
 #define WEIR_WORKER_DATA_FORM_H
 
-#include "common/graph/labels.h"
+#include "model/losses/labels.h"
 #include "worker/data/column.h"
 #include "worker/data/transform.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/memory_available.h"
+#include "common/base/memory_available.h"
 
 #define FORMAT(name) extern const struct format_def format_##name;
 #include "worker/data/format.def"

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
-#include "common/float_setting.h"
-#include "common/random.h"
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/base/clock.h"
 #include "worker/backend/memory.h"
 #include "worker/data/mixing.h"
 #include "worker/data/sampler.h"
-#include "worker/trace.h"
+#include "worker/trace/trace.h"
 
 static const uint64_t STREAM_MIXING = UINT64_MAX - 1;
 

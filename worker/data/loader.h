@@ -2,8 +2,8 @@
 #ifndef WEIR_WORKER_DATA_LOADER_H
 #define WEIR_WORKER_DATA_LOADER_H
 
-#include "common/graph/model.h"
-#include "common/plan.h"
+#include "common/agree/plan.h"
+#include "model/model.h"
 #include "worker/backend/backend.h"
 #include "worker/data/dataset.h"
 

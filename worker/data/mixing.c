@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/random.h"
+#include "common/agree/random.h"
 
 static int check_image(const struct transform_def *def, const struct mixing *mixing, int i, const char *name,
                        struct err *err) {

@@ -3,7 +3,7 @@
 #ifndef WEIR_WORKER_DATA_MIXING_H
 #define WEIR_WORKER_DATA_MIXING_H
 
-#include "common/graph/model.h"
+#include "model/model.h"
 #include "worker/data/form.h"
 
 /* What feeds the train graph, and what of it is mixed. */

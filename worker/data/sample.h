@@ -3,7 +3,7 @@
 #ifndef WEIR_WORKER_DATA_SAMPLE_H
 #define WEIR_WORKER_DATA_SAMPLE_H
 
-#include "common/graph/graph.h"
+#include "model/graph/graph.h"
 
 /* The places in which samples are made, grown as needed and kept for the next sample. */
 enum scratch_area {

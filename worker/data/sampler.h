@@ -3,8 +3,8 @@
 #ifndef WEIR_WORKER_DATA_SAMPLER_H
 #define WEIR_WORKER_DATA_SAMPLER_H
 
-#include "common/graph/labels.h"
-#include "common/plan.h"
+#include "common/agree/plan.h"
+#include "model/losses/labels.h"
 #include "worker/data/column.h"
 
 struct sampler_labels {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/random.h"
+#include "common/agree/random.h"
 
 /* Of samples with more channels, bytes become f32 before the first transform of single elements. */
 enum { TABLE_CHANNELS_MAX = 4 };

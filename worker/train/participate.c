@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-#include "common/log.h"
-#include "common/message.h"
-#include "common/placement.h"
-#include "worker/train/relay.h"
-#include "worker/train/meet.h"
+#include "common/agree/placement.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "worker/train/group/meet.h"
+#include "worker/train/group/relay.h"
 #include "worker/train/reach.h"
-#include "worker/train/steps.h"
+#include "worker/train/run/steps.h"
 
 enum { DROPS_MAX = 20 };
 

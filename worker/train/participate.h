@@ -2,7 +2,7 @@
 #ifndef WEIR_WORKER_TRAIN_PARTICIPATE_H
 #define WEIR_WORKER_TRAIN_PARTICIPATE_H
 
-#include "worker/train/run_state.h"
+#include "worker/train/run/run_state.h"
 
 /* What a view gives a worker; empty when it is not named. */
 struct share view_share(const Weir__View *view, const char *worker);

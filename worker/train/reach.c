@@ -1,7 +1,7 @@
 /* Which servers of the run are not reached, for the coordinator. */
 #include "worker/train/reach.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 static void run_tell_unreached_locked(struct run *run, const struct transfers_unreached *unreached) {
   Weir__Unreached told = WEIR__UNREACHED__INIT;

@@ -3,7 +3,7 @@
 #ifndef WEIR_WORKER_TRAIN_REACH_H
 #define WEIR_WORKER_TRAIN_REACH_H
 
-#include "worker/train/run_state.h"
+#include "worker/train/run/run_state.h"
 
 /* The run's transfers tell; takes the run's lock. */
 void run_on_unreached(void *user, const struct transfers_unreached *unreached);

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "common/clock.h"
-#include "common/float_setting.h"
-#include "common/log.h"
-#include "common/message.h"
-#include "worker/train/relay.h"
-#include "worker/trace.h"
-#include "worker/train/executor.h"
-#include "worker/train/meet.h"
+#include "common/agree/float_setting.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "worker/trace/trace.h"
+#include "worker/train/executor/executor.h"
+#include "worker/train/group/meet.h"
+#include "worker/train/group/relay.h"
 #include "worker/train/participate.h"
-#include "worker/train/run_state.h"
-#include "worker/train/steps.h"
+#include "worker/train/run/run_state.h"
+#include "worker/train/run/steps.h"
 
 static void *run_main(void *argument);
 static int run_load(struct run *run, bool *is_bad_input, struct err *err);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 #include "tests/simulation/cuda/number.h"
 
 enum { WORKSPACE_BYTES = 1 << 16 };

@@ -7,9 +7,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "common/err.h"
-#include "common/memory.h"
-#include "common/random.h"
+#include "common/agree/random.h"
+#include "common/base/err.h"
+#include "common/base/memory.h"
 #include "tests/simulation/cuda/fiber.h"
 
 enum { THREADS_MAX = 1024, LANES = 32, WARPS_MAX = THREADS_MAX / LANES };

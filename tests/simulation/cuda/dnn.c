@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *out) {
   if (sim_capture_forbids() || sim_device_error(sim_device()))

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 
 enum { WORKSPACE_BYTES = 1 << 14 };
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 
 enum { ENGINES = 2 }; /* the first does not repeat its bits, and says so */
 

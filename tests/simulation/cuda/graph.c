@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "common/memory.h"
-#include "common/random.h"
+#include "common/agree/random.h"
+#include "common/base/memory.h"
 
 struct node {
   struct sim_op *op;

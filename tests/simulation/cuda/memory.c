@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/err.h"
-#include "common/memory.h"
+#include "common/base/err.h"
+#include "common/base/memory.h"
 
 static const size_t range_bytes = (size_t)1 << 40, page_bytes = 4096, alignment_bytes = 256;
 

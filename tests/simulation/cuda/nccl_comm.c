@@ -9,7 +9,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 
 void comm_put(struct ncclComm *comm) {
   if (--comm->refs > 0)

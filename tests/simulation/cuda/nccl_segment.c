@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 
 enum { PIPE_BYTES = 256 << 10 };
 

@@ -8,10 +8,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "common/clock.h"
-#include "common/err.h"
-#include "common/memory.h"
-#include "common/random.h"
+#include "common/agree/random.h"
+#include "common/base/clock.h"
+#include "common/base/err.h"
+#include "common/base/memory.h"
 
 enum { PATIENCE_MS = 20, RETRY_MS = 1 };
 

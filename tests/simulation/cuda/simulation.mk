@@ -4,8 +4,7 @@ SIMULATION_H = cuda_runtime_api.h cublasLt.h cudnn.h nccl.h
 SIMULATION = $(if $(and $(filter x86_64,$(shell uname -m)),$(filter $(words $(SIMULATION_H)),\
   $(words $(wildcard $(SIMULATION_H:%=$(CUDA_HOME)/include/%))))),$(B)/simulation/weir-cuda.so)
 SIMULATION_O = $(call objects,$(wildcard tests/simulation/cuda/*.c))
-SIMULATED_O = $(call objects,$(wildcard worker/backend/cuda/*.c)) \
-  $(patsubst %,$(B)/obj/simulation/%.o,$(wildcard worker/backend/cuda/*.cu))
+SIMULATED_O = $(call objects,$(CUDA_C)) $(CUDA_CU:%=$(B)/obj/simulation/%.o)
 SIMULATION_CXXFLAGS = -std=gnu++17 -O2 -g -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing \
   -fno-exceptions -fno-rtti -Wall -Wextra -Werror -Wno-unknown-pragmas $(SANFLAGS) -include tests/simulation/cuda/device_simulation.h
 
@@ -36,7 +35,7 @@ DNN_LIBS = -L$(CUDA_HOME)/lib64 -lcudnn -Wl,-rpath,$(CUDA_HOME)/lib64
 DNN = $(and $(filter 1,$(CUDA)),$(wildcard $(CUDA_HOME)/lib64/libcudnn.so))
 $(B)/obj/tests/simulation/dnn_plan_test.o: CPPFLAGS += $(if $(DNN),-DWEIR_DNN -isystem $(CUDA_HOME)/include)
 $(DNN_PLANS): $(B)/obj/tests/simulation/dnn_plan_test.o $(if $(DNN),$(DNN_PLANS).driver/libcuda.so.1 \
-  $(call objects,$(addprefix worker/backend/cuda/,dnn_graph.c attention_graph.c))) $(B)/libweir.a
+  $(call objects,$(addprefix worker/backend/cuda/attention/,dnn_graph.c attention_graph.c))) $(B)/libweir.a
 	@echo "  LD    $@"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libweir.a $(if $(DNN),$(DNN_LIBS)) \
@@ -47,4 +46,4 @@ $(DNN_PLANS).driver/libcuda.so.1: tests/simulation/driver/driver.c
 	$(Q)$(CC) -std=gnu11 -Wall -Wextra -Werror -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
 
 # What runs on it, of one build with it.
-$(patsubst %.c,$(B)/%,$(wildcard tests/unit/cuda_*_test.c)): | $(SIMULATION)
+$(patsubst %.c,$(B)/%,$(wildcard tests/unit/worker/backend/cuda_*_test.c)): | $(SIMULATION)

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 
 void sim_launch_enqueue(const char *name, unsigned blocks, unsigned threads, cudaStream_t stream,
                         void (*call)(const void *), void *arguments);

@@ -1,7 +1,7 @@
 /* ScaledAttention and its gradient, a block of scores at a time, small enough for the cache: several matrices
    of the stack at once, or some rows of one. Columns behind the last that a constant mask lets through are
    not computed, which halves the work under a causal mask. */
-#include "common/ops/scaled_attention.h"
+#include "model/ops/scaled_attention.h"
 
 #include <math.h>
 #include <string.h>

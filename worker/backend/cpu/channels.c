@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/ops/elementwise.h"
+#include "model/ops/shared/elementwise.h"
 
 enum { BLOCK_MAX = 16 };
 

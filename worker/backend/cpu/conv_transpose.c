@@ -1,5 +1,5 @@
 /* ConvTranspose as a oneDNN deconvolution: X, W, [B] -> Y. */
-#include "common/ops/conv.h"
+#include "model/ops/conv.h"
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/window.h"
 

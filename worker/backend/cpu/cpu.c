@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/graph/memory_plan.h"
+#include "model/graph/memory_plan.h"
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/product.h"
 #include "worker/backend/memory.h"
 #include "worker/backend/node.h"
-#include "worker/trace.h"
+#include "worker/trace/trace.h"
 
 #define KERNEL(symbol) extern const struct cpu_kernel cpu_##symbol;
 #include "worker/backend/cpu/kernel.def"

@@ -1,5 +1,5 @@
-/* Einsum and its gradient: the chain of products of common/ops/einsum.h, by oneDNN. */
-#include "common/ops/einsum.h"
+/* Einsum and its gradient: the chain of products of model/ops/shared/einsum.h, by oneDNN. */
+#include "model/ops/shared/einsum.h"
 
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/gemm.h"

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/vector_variants.h"
+#include "common/base/vector_variants.h"
 
 /* Within 3 units in the last place of e^x; 0 below -87.3 (and for -inf), finite above. x is not NaN.
    x = n ln 2 + r, |r| <= ln(2) / 2; e^r by its Taylor polynomial of degree 6. */

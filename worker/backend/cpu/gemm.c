@@ -3,7 +3,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* A matrix as sgemm takes it: 'N' with the rows' stride, or 'T' with the columns'. The stride of a single row
    is nobody's, but sgemm looks at it. */

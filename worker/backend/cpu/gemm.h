@@ -2,7 +2,7 @@
 #ifndef WEIR_WORKER_BACKEND_CPU_GEMM_H
 #define WEIR_WORKER_BACKEND_CPU_GEMM_H
 
-#include "common/ops/matrix.h"
+#include "model/ops/shared/matrix.h"
 
 /* out [a.rows, b.cols], out_stride from row to row, = a b, or += with is_added. Of each operand one stride
  * is 1. */

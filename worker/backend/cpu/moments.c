@@ -1,7 +1,7 @@
 /* Means and variances of channels, and the gradient of a norm by them. */
 #include "worker/backend/cpu/moments.h"
 
-#include "common/vector_variants.h"
+#include "common/base/vector_variants.h"
 
 /* Elements of a row: LANES where the positions of a block of channels follow each other, up to LANES_MAX
    where channels do. CHUNK: rows that are added in f32. */

@@ -1,7 +1,7 @@
 /* Element-wise functions in vector loops of our own: those that oneDNN has not, or whose NaN it loses. */
 #include <float.h>
 
-#include "common/ops/elementwise.h"
+#include "model/ops/shared/elementwise.h"
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/exp.h"
 

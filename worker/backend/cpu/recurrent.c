@@ -1,6 +1,6 @@
-/* LSTM, GRU and RNN and their gradients: the walk over time of common/ops/recurrent.h, with oneDNN's products
-   and vector loops for the usual activation functions. */
-#include "common/ops/recurrent.h"
+/* LSTM, GRU and RNN and their gradients: the walk over time of model/ops/shared/recurrent.h, with oneDNN's
+   products and vector loops for the usual activation functions. */
+#include "model/ops/shared/recurrent.h"
 
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/exp.h"

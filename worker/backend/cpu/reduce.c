@@ -1,6 +1,6 @@
 /* Sums and means along axes, as loops over a dense tensor; means over all spatial dimensions as oneDNN's
    pools, in the layout that their input has. */
-#include "common/ops/reduce.h"
+#include "model/ops/shared/reduce.h"
 
 #include "worker/backend/cpu/channels.h"
 #include "worker/backend/cpu/cpu.h"

@@ -1,6 +1,6 @@
 /* Resize and its gradient, where oneDNN's resampling means the same: linear with half-pixel coordinates, and
    nearest where every element becomes a whole number of them. */
-#include "common/ops/resize.h"
+#include "model/ops/shared/resize.h"
 #include "worker/backend/cpu/cpu.h"
 
 static bool is_half_pixel(const struct resize *resize) {

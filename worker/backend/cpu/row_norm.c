@@ -1,6 +1,6 @@
 /* Normalisation of rows and its gradient, as loops over dense rows: one pass for the mean, one for the
    variance, one for the result, while the row is in cache. */
-#include "common/ops/row_norm.h"
+#include "model/ops/row_norm.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Softmax and LogSoftmax, and their gradients from the output. */
-#include "common/ops/softmax.h"
+#include "model/ops/softmax.h"
 #include "worker/backend/cpu/cpu.h"
 
 enum { AXIS = 1 };

@@ -2,7 +2,7 @@
 #ifndef WEIR_WORKER_BACKEND_CPU_WINDOW_H
 #define WEIR_WORKER_BACKEND_CPU_WINDOW_H
 
-#include "common/ops/windows.h"
+#include "model/ops/shared/windows.h"
 #include "worker/backend/cpu/cpu.h"
 
 struct window {

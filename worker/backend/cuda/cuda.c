@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "worker/backend/cuda/attention_plans.h"
-#include "worker/backend/cuda/norm_fusion.h"
-#include "worker/backend/cuda/program.h"
+#include "common/base/log.h"
+#include "worker/backend/cuda/attention/attention_plans.h"
+#include "worker/backend/cuda/engine/program.h"
+#include "worker/backend/cuda/rows/norm_fusion.h"
 #include "worker/backend/node.h"
 
 #define KERNEL(symbol) extern const struct cuda_kernel cuda_kernel_##symbol;

@@ -6,8 +6,9 @@ CUDA ?= $(if $(SAN),0,$(if $(wildcard $(NVCC)),1,0))
 CUDA_CODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 NVCCFLAGS = -O3 -lineinfo $(CUDA_CODE) -Xcompiler -fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra \
   -Werror all-warnings -I.
-CUDA_O = $(call objects,$(wildcard worker/backend/cuda/*.c)) \
-  $(patsubst %,$(B)/obj/%.o,$(wildcard worker/backend/cuda/*.cu))
+CUDA_C = $(wildcard worker/backend/cuda/*.c worker/backend/cuda/*/*.c)
+CUDA_CU = $(wildcard worker/backend/cuda/*/*.cu)
+CUDA_O = $(call objects,$(CUDA_C)) $(CUDA_CU:%=$(B)/obj/%.o)
 
 
 all: $(if $(filter 1,$(CUDA)),$(B)/weir-cuda.so)

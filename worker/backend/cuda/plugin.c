@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "build_id.h"
-#include "worker/backend/cuda/program.h"
+#include "worker/backend/cuda/engine/program.h"
 
 /* Of libraries the interfaces are the same in all of a major version, and we take what the first of them had.
    NCCL reads a struct of ours whose size it must know: it is no older than the one that we were built with.

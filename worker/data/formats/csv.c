@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 #include "worker/data/formats/csv_reader.h"
 
 enum { FIELDS_MAX = 1 << 16, ROWS_FIRST = 1024 };

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 #include "worker/data/formats/npy.h"
 #include "worker/data/formats/zip.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/memory.h"
+#include "common/base/memory.h"
 #include "worker/data/formats/windows.h"
 
 enum { CODE_POINTS = 0x110000, PAGE = 256 };

@@ -1,5 +1,5 @@
 /* shuffle: each epoch is a keyed permutation of the dataset, so that every sample comes once. */
-#include "common/random.h"
+#include "common/agree/random.h"
 #include "worker/data/sampler.h"
 
 enum { STREAM_SHUFFLE = 1 };

@@ -3,8 +3,8 @@
    one of its samples: two draws, where weights would need a search. */
 #include <stdlib.h>
 
-#include "common/memory.h"
-#include "common/random.h"
+#include "common/agree/random.h"
+#include "common/base/memory.h"
 #include "worker/data/sampler.h"
 
 /* The fourth counter of a draw's key: no node of a model, whose draws have keys of the same seed, too. */

@@ -3,8 +3,8 @@
    borders, the share drawn from Beta(alpha, alpha) (Yun et al., "CutMix", 2019). */
 #include <math.h>
 
-#include "common/random.h"
-#include "common/random_beta.h"
+#include "common/agree/random.h"
+#include "common/agree/random_beta.h"
 #include "worker/data/transform.h"
 
 static int64_t least(int64_t a, int64_t b) {

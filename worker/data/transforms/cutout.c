@@ -1,12 +1,12 @@
 /* cutout: a square of `size` around a place that is drawn, cut at the borders, becomes zero. Source: DeVries
    and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout" (2017), where it comes
    after normalize, so that zero is the mean. In evaluation: nothing. */
-#include "worker/data/transforms/geometry.h"
 #include "worker/data/transform.h"
+#include "worker/data/transforms/geometry.h"
 
 #include <string.h>
 
-#include "common/random.h"
+#include "common/agree/random.h"
 
 static int cutout_check(const Weir__Transform *transform, bool is_training, struct image_shape *shape,
                         struct err *err) {

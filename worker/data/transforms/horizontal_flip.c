@@ -2,7 +2,7 @@
    torchvision.transforms.v2.RandomHorizontalFlip. In evaluation: nothing. */
 #include "worker/data/transform.h"
 
-#include "common/random.h"
+#include "common/agree/random.h"
 
 static int horizontal_flip_check(const Weir__Transform *transform, bool is_training,
                                  struct image_shape *shape, struct err *err) {

@@ -1,11 +1,11 @@
 /* random_crop: a window of `size` anywhere in the image with `padding` around it, as
    torchvision.transforms.v2.RandomCrop. In evaluation: the middle, without padding. */
-#include "worker/data/transforms/geometry.h"
 #include "worker/data/transform.h"
+#include "worker/data/transforms/geometry.h"
 
 #include <math.h>
 
-#include "common/random.h"
+#include "common/agree/random.h"
 
 struct padding {
   int64_t left, top, right, bottom;

@@ -1,12 +1,12 @@
 /* random_resized_crop: a window of a random area and ratio, resized to `size`, as
    torchvision.transforms.v2.RandomResizedCrop. In evaluation, as its recipes do: resized so that the middle
    of `size` is 224 / 256 of the shorter side, then cut to that. */
-#include "worker/data/transforms/geometry.h"
 #include "worker/data/transform.h"
+#include "worker/data/transforms/geometry.h"
 
 #include <math.h>
 
-#include "common/random.h"
+#include "common/agree/random.h"
 
 enum { TRIES = 10, DRAWS_PER_TRY = 4 };
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/vector_variants.h"
+#include "common/base/vector_variants.h"
 
 /* What of `in` elements each of `out` is made of. */
 struct taps {

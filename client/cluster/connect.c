@@ -1,0 +1,103 @@
+/* The client's connection to a coordinator. */
+#include "client/cluster/connect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "training.pb-c.h"
+
+enum { CALL_DEADLINE_MS = 10000, FIND_DEADLINE_MS = 3000, CLIENT_THREADS = 1 };
+
+static int address_check(const char *address, struct err *err);
+
+int connection_open(struct connection *connection, const char *addresses, struct err *err) {
+  char *list = mem_strdup(addresses), *rest = list, *address;
+  const char *found[CONNECTION_ADDRESSES_MAX];
+  int n = 0;
+  *connection = (struct connection){0};
+  while ((address = strsep(&rest, ",")) != NULL && err->code == ERR_OK) {
+    if (address_check(address, err))
+      break;
+    if (n == CONNECTION_ADDRESSES_MAX)
+      err_set(err, ERR_INVALID, "more than %d coordinators: '%s'", CONNECTION_ADDRESSES_MAX, addresses);
+    else
+      found[n++] = address;
+  }
+  if (err->code == ERR_OK) {
+    rpc_init();
+    connection->client = rpc_client_new(CLIENT_THREADS);
+    for (int i = 0; i < n; i++)
+      connection->channels[connection->n_channels++] = rpc_channel_open(connection->client, found[i]);
+    connection->channel = connection->channels[0];
+  }
+  free(list);
+  return err->code;
+}
+
+static int address_check(const char *address, struct err *err) {
+  const char *colon = strrchr(address, ':');
+  if (!colon || colon == address || strspn(colon + 1, "0123456789") != strlen(colon + 1) || !colon[1])
+    return err_set(err, ERR_INVALID, "the coordinator's address '%s' is not HOST:PORT", address);
+  return ERR_OK;
+}
+
+void connection_close(struct connection *connection) {
+  if (!connection->client)
+    return;
+  for (int i = 0; i < connection->n_channels; i++)
+    rpc_channel_close(connection->channels[i]);
+  rpc_client_free(connection->client);
+  rpc_fini();
+  *connection = (struct connection){0};
+}
+
+int connection_call(struct connection *connection, enum rpc_method_id method, const void *request,
+                    void **reply, struct err *err) {
+  return connection_call_within(connection, method, request, CALL_DEADLINE_MS, reply, err);
+}
+
+int connection_call_within(struct connection *connection, enum rpc_method_id method, const void *request,
+                           int deadline_ms, void **reply, struct err *err) {
+  struct rpc_channel *first = connection->channel;
+  struct err first_err;
+  if (rpc_unary(first, method, request, deadline_ms, false, reply, err) == 0)
+    return ERR_OK;
+  first_err = *err;
+  for (int i = 0; i < connection->n_channels && err->code == ERR_UNAVAILABLE; i++) {
+    if (connection->channels[i] == first)
+      continue;
+    *err = ERR_NONE;
+    if (rpc_unary(connection->channels[i], method, request, deadline_ms, false, reply, err) !=
+        ERR_UNAVAILABLE)
+      connection->channel = connection->channels[i];
+  }
+  if (err->code == ERR_UNAVAILABLE)
+    *err = first_err;
+  connection_explain(connection->channel, err);
+  return err->code;
+}
+
+void connection_find_leader(struct connection *connection) {
+  Weir__ListServersRequest request = WEIR__LIST_SERVERS_REQUEST__INIT;
+  Weir__ListServersReply *reply = NULL;
+  struct err err = ERR_NONE;
+  if (connection->n_channels > 1 && connection_call_within(connection, RPC_LIST_SERVERS, &request,
+                                                           FIND_DEADLINE_MS, (void **)&reply, &err) == 0)
+    weir__list_servers_reply__free_unpacked(reply, NULL);
+}
+
+void connection_explain(const struct rpc_channel *channel, struct err *err) {
+  const char *target = rpc_channel_target(channel), *why = err->text;
+  char text[sizeof err->text];
+  if (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT)
+    return;
+  if (strncmp(why, target, strlen(target)) == 0 && strncmp(why + strlen(target), ": ", 2) == 0)
+    why += strlen(target) + 2;
+  snprintf(text, sizeof text, "%s", why);
+  err_set(err, err->code,
+          "cannot reach the coordinator at %s: %s; start one with `weir-server --role=all` or pass "
+          "--coordinator HOST:PORT",
+          target, text);
+}

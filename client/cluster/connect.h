@@ -1,0 +1,37 @@
+/* The client's connection to a coordinator, or to whichever leads of several, with errors that say what to
+   do. */
+#ifndef WEIR_CLIENT_CLUSTER_CONNECT_H
+#define WEIR_CLIENT_CLUSTER_CONNECT_H
+
+#include "common/rpc/client.h"
+
+enum { CONNECTION_ADDRESSES_MAX = 8 };
+
+struct connection {
+  struct rpc_client *client;
+  struct rpc_channel *channel; /* the present one */
+  struct rpc_channel *channels[CONNECTION_ADDRESSES_MAX];
+  int n_channels;
+};
+
+/* addresses: HOST:PORT, or several parted by commas: a coordinator and its standbys. Nothing is sent yet.
+   Errors: INVALID for an address without a port, or more than CONNECTION_ADDRESSES_MAX. */
+int connection_open(struct connection *connection, const char *addresses, struct err *err);
+void connection_close(struct connection *connection); /* safe on a zeroed one; its calls must have ended */
+
+/* One unary call with the client's deadline of ten seconds, as rpc_unary. Where several addresses are known,
+   each is asked until one does not say UNAVAILABLE; that one is the present channel then. Errors: UNAVAILABLE
+   and TIMEOUT are worded for people: which coordinator, why, what to do. */
+int connection_call(struct connection *connection, enum rpc_method_id method, const void *request,
+                    void **reply, struct err *err);
+/* The same with a deadline of the caller's. */
+int connection_call_within(struct connection *connection, enum rpc_method_id method, const void *request,
+                           int deadline_ms, void **reply, struct err *err);
+
+/* Before a stream: makes the leader's channel the present one, where several addresses are known. */
+void connection_find_leader(struct connection *connection);
+
+/* Rewords an UNAVAILABLE or TIMEOUT of any other call to this coordinator likewise; other codes are left. */
+void connection_explain(const struct rpc_channel *channel, struct err *err);
+
+#endif

@@ -1,0 +1,126 @@
+/* A run's model and weights, fetched from its coordinator. */
+#include "client/cluster/download.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cluster/initial_weights.h"
+#include "client/cluster/stop.h"
+
+/* Bytes that grow as chunks come: the stream does not say its length in advance. */
+struct bytes {
+  void *data;
+  size_t size, capacity;
+};
+
+static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,
+                       struct bytes *bytes, struct err *err);
+static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, struct err *err);
+static int weights_part(void *bytes, size_t size, uint64_t n_params, struct weights *weights,
+                        struct err *err);
+
+int download_model(struct connection *connection, const char *run, void **data, size_t *size,
+                   struct err *err) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  struct bytes bytes = {0};
+  request.run = (char *)run;
+  if (stream_read(connection, RPC_GET_MODEL, &request, &bytes, err)) {
+    free(bytes.data);
+    return err->code;
+  }
+  *data = bytes.data;
+  *size = bytes.size;
+  return ERR_OK;
+}
+
+int download_weights(struct connection *connection, const Weir__WeightsRequest *request, uint64_t n_params,
+                     struct weights *weights, struct err *err) {
+  struct bytes bytes = {0};
+  *weights = (struct weights){0};
+  if (stream_read(connection, RPC_GET_WEIGHTS, request, &bytes, err))
+    goto out;
+  if (weights_part(bytes.data, bytes.size, n_params, weights, err))
+    err_prefix(err, "run '%s'", request->run);
+out:
+  if (err->code)
+    free(bytes.data);
+  return err->code;
+}
+
+int download_initial_weights(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, uint64_t n_params,
+                             struct weights *weights, struct err *err) {
+  struct buffer *flat = NULL;
+  void *bytes = NULL;
+  *weights = (struct weights){0};
+  if (initial_weights(onnx, onnx_size, spec, &flat, err) == 0) {
+    bytes = malloc(flat->size_bytes);
+    if (bytes)
+      memcpy(bytes, flat->data, flat->size_bytes);
+    if (!bytes)
+      err_set(err, ERR_NO_MEMORY, "no memory for the weights");
+    else if (weights_part(bytes, flat->size_bytes, n_params, weights, err))
+      free(bytes);
+  }
+  buffer_put(flat);
+  return err->code;
+}
+
+/* Takes the bytes, unless there is an error. */
+static int weights_part(void *bytes, size_t size, uint64_t n_params, struct weights *weights,
+                        struct err *err) {
+  uint64_t floats = size / sizeof(float);
+  if (size % sizeof(float) != 0 || floats < n_params)
+    return err_set(err, ERR_CORRUPT, "the weights came as %zu bytes, but there are %" PRIu64 " parameters",
+                   size, n_params);
+  weights->params = bytes;
+  weights->n_params = n_params;
+  weights->state = weights->params + n_params;
+  weights->n_state = floats - n_params;
+  return ERR_OK;
+}
+
+void weights_fini(struct weights *weights) {
+  free(weights->params);
+  *weights = (struct weights){0};
+}
+
+static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,
+                       struct bytes *bytes, struct err *err) {
+  struct rpc_reader *reader;
+  struct err send_err = ERR_NONE;
+  Weir__Chunk *chunk = NULL;
+  connection_find_leader(connection);
+  reader = rpc_reader_open(connection->channel, method, -1);
+  stop_cancels(reader);
+  if (rpc_reader_send(reader, request, &send_err) == 0)
+    rpc_reader_half_close(reader);
+  while (rpc_reader_next(reader, (void **)&chunk, err) == 0 && chunk) {
+    bytes_add(bytes, &chunk->data, err);
+    weir__chunk__free_unpacked(chunk, NULL);
+    chunk = NULL;
+    if (err->code)
+      break;
+  }
+  stop_cancels(NULL);
+  rpc_reader_close(reader);
+  if (err->code && stop_cause() != STOP_NONE)
+    return err_set(err, ERR_CANCELLED, "interrupted");
+  connection_explain(connection->channel, err);
+  return err->code;
+}
+
+static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, struct err *err) {
+  if (bytes->size + chunk->len > bytes->capacity) {
+    size_t capacity = (bytes->size + chunk->len) * 2;
+    void *data = realloc(bytes->data, capacity);
+    if (!data)
+      return err_set(err, ERR_NO_MEMORY, "no memory for a download of more than %zu bytes", bytes->size);
+    bytes->data = data;
+    bytes->capacity = capacity;
+  }
+  if (chunk->len > 0)
+    memcpy((uint8_t *)bytes->data + bytes->size, chunk->data, chunk->len);
+  bytes->size += chunk->len;
+  return ERR_OK;
+}

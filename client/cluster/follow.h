@@ -1,0 +1,56 @@
+/* Following a run to its end: its events go to the progress display and the metrics files. */
+#ifndef WEIR_CLIENT_CLUSTER_FOLLOW_H
+#define WEIR_CLIENT_CLUSTER_FOLLOW_H
+
+#include <stdio.h>
+
+#include "client/cluster/connect.h"
+#include "client/files/event_filter.h"
+#include "client/files/metrics.h"
+#include "training.pb-c.h"
+
+enum { FOLLOW_METRICS_MAX = 2 };
+
+/* How far a run was followed. Zeroed: not at all. */
+struct follow_mark {
+  uint64_t next; /* number of the next event */
+  struct event_filter filter;
+};
+
+struct follow_options {
+  struct connection *connection;
+  const char *run;                             /* an id or a unique prefix */
+  FILE *file;                                  /* where progress is shown */
+  struct metrics *metrics[FOLLOW_METRICS_MAX]; /* NULL: none */
+  struct follow_mark *mark;                    /* where to go on, and kept up to date; NULL: from the first */
+  bool ends_when_paused;                       /* PAUSED is an end too */
+  int deadline_ms;                             /* 0: none */
+  int all_workers;                             /* there will be no others; 0: there may */
+};
+
+/* How a run ended. */
+struct follow_result {
+  Weir__RunInfo *info;       /* its last state: DONE, FAILED or CANCELLED; PAUSED if that was an end */
+  double samples_per_second; /* of the whole run; NaN when it is not DONE */
+};
+
+/* Blocks until the run has ended. A broken connection is made again, for a minute; events that come again
+   after a coordinator's restart are dropped. The result is released with follow_result_fini, also after an
+   error. Errors: CANCELLED on a stop (see client/cluster/stop.h), UNAVAILABLE when the coordinator is gone,
+   TIMEOUT after deadline_ms, INVALID when all_workers have refused to take part, NOT_FOUND for an unknown
+   run, IO when a metrics file could not be written (the run was followed to its end all the same). */
+int follow(const struct follow_options *options, struct follow_result *result, struct err *err);
+void follow_result_fini(struct follow_result *result); /* safe on a zeroed one */
+
+/* What the end of a run means for the process: EXIT_DONE for DONE. For others prints the line
+   that says so and returns EXIT_RUN_FAILED, or EXIT_BAD_INPUT when the run's input was at fault. */
+int follow_exit(const struct follow_result *result);
+
+/* The whole of a command that follows: progress and the summary go to `file`, metrics (NULL: none) to the
+   file of that name. A Ctrl-C says that the run goes on. Returns the exit status. */
+int follow_command(struct connection *connection, const char *run, FILE *file, const char *metrics);
+
+/* The closing summary of a run that is DONE, as lines "name  value". */
+void follow_summary(FILE *file, const struct follow_result *result);
+
+#endif

@@ -1,0 +1,54 @@
+/* A private cluster on this machine: a coordinator, parameter servers and workers as direct children, which
+   never outlive us. */
+#ifndef WEIR_CLIENT_CLUSTER_LAUNCHER_H
+#define WEIR_CLIENT_CLUSTER_LAUNCHER_H
+
+#include <stdbool.h>
+
+#include "client/cluster/connect.h"
+
+struct launcher;
+
+struct launcher_options {
+  const char *logs;      /* folder of the children's output, NAME.log each; exists */
+  const char *store;     /* URL; the children are told by their environment, for it may be a secret */
+  const char *data_root; /* of the workers, an absolute path */
+  int servers, workers;
+  int threads; /* of a worker */
+  const char
+      *device;       /* --device of the workers, to whom several GPUs are dealt out; NULL: theirs to choose */
+  const char *trace; /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
+  bool restart;      /* start a child again that died */
+};
+
+/* Of each worker: as many as given, or by default (0) this machine's cores, those that we may use, shared out
+   among the workers. */
+int launcher_threads(int given, int workers);
+
+/* What one of the workers gets of --device; freed by the caller. */
+char *launcher_deal_device(const char *device, int worker, int workers);
+
+/* Starts the coordinator on a free port of 127.0.0.1, waits until it listens, starts the others, and a thread
+   that watches over them all: a child that dies is started again, on the port that it had (unless it dies
+   over and over right after its start). What is left when one is not is final, and requests STOP_CHILD: no
+   coordinator, no server, no worker; before all have joined, a worker that cannot work on this machine (exit
+   status 2), which is not started again. Each child is a process group of its own, so that the terminal's
+   Ctrl-C is ours alone, and is sent SIGTERM by the kernel should we be killed. Errors: NOT_FOUND for a
+   missing program, IO, INTERNAL with the log's last line when the coordinator does not come up; CANCELLED on
+   a stop. */
+int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err);
+
+const char *launcher_address(const struct launcher *launcher); /* of the coordinator, HOST:PORT */
+
+/* Waits until the coordinator leads and every server and worker has joined. Errors: INTERNAL when one died
+   for good or a minute passed, CANCELLED on a stop, those of connection_call. */
+int launcher_wait_members(struct launcher *launcher, struct connection *connection, struct err *err);
+
+/* After a stop with STOP_CHILD: which child died, how, and the last line of its log, as INTERNAL; of a worker
+   that cannot work on this machine that line alone, as INVALID. */
+void launcher_explain(struct launcher *launcher, struct err *err);
+
+/* Stops the children: SIGTERM, after five seconds SIGKILL; waits for them; frees. NULL is ignored. */
+void launcher_stop(struct launcher *launcher);
+
+#endif

@@ -1,0 +1,244 @@
+/* Starting from existing weights. */
+#include "client/cluster/start_weights.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cluster/download.h"
+#include "client/files/safetensors.h"
+#include "client/terminal/output.h"
+#include "common/base/message.h"
+#include "model/export_tensors.h"
+#include "model/onnx/onnx_patch.h"
+#include "training.pb-c.h"
+
+enum { NAMES_SHOWN_MAX = 8 };
+
+/* Named tensors, and what they live in: one of the two kinds is used. */
+struct source {
+  const char *from;
+  const struct trained_tensor *tensors;
+  int n;
+  struct safetensors file;
+  struct trained_tensors trained;
+  struct weights weights;
+};
+
+static int source_open(struct source *source, struct connection *connection, struct err *err);
+static int source_download(struct source *source, struct connection *connection, struct err *err);
+static int run_parse(const char *from, char **run, uint64_t *step, bool *has_step, struct err *err);
+static int model_open_unfrozen(const struct submission *submission, struct model **out, struct err *err);
+static int match(const struct model *trained, const struct model *model, const struct source *source,
+                 struct trained_tensor *matched, int *n_matched, struct err *err);
+static int check_tensor(const struct source *source, const struct trained_tensor *tensor,
+                        const struct shape *shape, struct err *err);
+static void note_extra(const struct source *source, const struct trained_tensor *matched, int n_matched);
+static void source_close(struct source *source);
+
+/* Else it can only be RUN or RUN@STEP. */
+static bool is_file(const char *from) {
+  static const char ending[] = ".safetensors";
+  size_t length = strlen(from);
+  return strchr(from, '/') ||
+         (length > strlen(ending) && strcmp(from + length - strlen(ending), ending) == 0);
+}
+
+int start_weights_apply(struct submission *submission, const char *from, struct connection *connection,
+                        struct err *err) {
+  const Weir__TrainSpec *train = submission->spec->train;
+  struct source source = {.from = from};
+  struct trained_tensor *matched = NULL;
+  struct model *model = NULL, *unfrozen = NULL;
+  struct err none = ERR_NONE;
+  int n = 0;
+  if (source_open(&source, connection, err) ||
+      model_open(submission->onnx, submission->onnx_size, submission->spec,
+                 train->batch / train->microbatches, &model, err))
+    goto out;
+  model_open_unfrozen(submission, &unfrozen, &none); /* where that cannot be trained, what can be is taken */
+  matched = mem_new((size_t)(unfrozen ? unfrozen : model)->n_initializers * sizeof *matched);
+  if (match(model, unfrozen ? unfrozen : model, &source, matched, &n, err) == 0 &&
+      onnx_patch(&submission->onnx, &submission->onnx_size, matched, n, err) == 0)
+    note_extra(&source, matched, n);
+out:
+  model_close(unfrozen);
+  model_close(model);
+  free(matched);
+  source_close(&source);
+  return err->code;
+}
+
+static int source_open(struct source *source, struct connection *connection, struct err *err) {
+  if (is_file(source->from)) {
+    if (safetensors_read(source->from, &source->file, err))
+      return err->code;
+    source->tensors = source->file.tensors;
+    source->n = source->file.n;
+    return ERR_OK;
+  }
+  if (!connection)
+    return err_set(err, ERR_INVALID, "--from: '%s' is not a FILE.safetensors", source->from);
+  return source_download(source, connection, err);
+}
+
+static int source_download(struct source *source, struct connection *connection, struct err *err) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  Weir__WeightsRequest wanted = WEIR__WEIGHTS_REQUEST__INIT;
+  Weir__RunInfo *info = NULL;
+  void *onnx = NULL;
+  size_t onnx_size;
+  uint64_t step;
+  bool has_step;
+  if (run_parse(source->from, &request.run, &step, &has_step, err))
+    return err->code;
+  if (connection_call(connection, RPC_GET_RUN, &request, (void **)&info, err) ||
+      download_model(connection, info->run, &onnx, &onnx_size, err))
+    goto out;
+  wanted.run = info->run;
+  wanted.has_step = has_step;
+  wanted.step = has_step ? step : 0;
+  if (has_step && step == 0)
+    download_initial_weights(onnx, onnx_size, info->spec, info->parameters, &source->weights, err);
+  else
+    download_weights(connection, &wanted, info->parameters, &source->weights, err);
+  if (err->code == ERR_OK && trained_tensors_init(&source->trained, onnx, onnx_size, info->spec,
+                                                  source->weights.params, source->weights.n_params,
+                                                  source->weights.state, source->weights.n_state, err) == 0) {
+    source->tensors = source->trained.tensors;
+    source->n = source->trained.n;
+  }
+out:
+  if (err->code)
+    err_prefix(err, "--from %s", source->from);
+  free(onnx);
+  free(request.run);
+  message_free(info);
+  return err->code;
+}
+
+/* RUN or RUN@STEP. *run is freed by the caller. */
+static int run_parse(const char *from, char **run, uint64_t *step, bool *has_step, struct err *err) {
+  const char *at = strrchr(from, '@');
+  char *end;
+  *run = mem_strdup(from);
+  *has_step = at != NULL;
+  if (!at)
+    return ERR_OK;
+  (*run)[at - from] = '\0';
+  errno = 0;
+  *step = strtoull(at + 1, &end, 10);
+  if (at[1] >= '0' && at[1] <= '9' && *end == '\0' && errno == 0)
+    return ERR_OK;
+  free(*run);
+  *run = NULL;
+  return err_set(err, ERR_INVALID, "--from: '%s' in '%s' is not a step", at + 1, from);
+}
+
+static const struct trained_tensor *source_find(const struct source *source, const char *name) {
+  for (int i = 0; i < source->n; i++)
+    if (strcmp(source->tensors[i].name, name) == 0)
+      return &source->tensors[i];
+  return NULL;
+}
+
+/* Adds a name to a list that is shown; those that are too many are counted by the caller. */
+static void list_add(char *list, size_t size, int n, const char *name) {
+  size_t length = strlen(list);
+  if (n < NAMES_SHOWN_MAX)
+    snprintf(list + length, size - length, "%s'%.100s'", n > 0 ? ", " : "", name);
+  else if (n == NAMES_SHOWN_MAX)
+    snprintf(list + length, size - length, ", ...");
+}
+
+/* The model with all that its run could train if it froze nothing. */
+static int model_open_unfrozen(const struct submission *submission, struct model **out, struct err *err) {
+  Weir__RunSpec spec = *submission->spec;
+  Weir__ModelSpec model = *spec.model;
+  Weir__TrainSpec train = *spec.train;
+  Weir__OptimizerSpec optimizer = *train.optimizer;
+  model.n_frozen = optimizer.n_groups = 0;
+  model.batch_norm = (char *)"auto";
+  train.optimizer = &optimizer;
+  spec.model = &model;
+  spec.train = &train;
+  return model_open(submission->onnx, submission->onnx_size, &spec, train.batch / train.microbatches, out,
+                    err);
+}
+
+static bool is_trained(const struct model *model, const char *name) {
+  for (int i = 0; i < model->n_initializers; i++)
+    if (strcmp(model->initializers[i].name, name) == 0)
+      return model->initializers[i].param >= 0 || model->initializers[i].statistic >= 0;
+  return false;
+}
+
+/* The source's tensors for all that training would change, which must be there, and for what is frozen. */
+static int match(const struct model *trained, const struct model *model, const struct source *source,
+                 struct trained_tensor *matched, int *n_matched, struct err *err) {
+  char missing[1024] = "";
+  int n_missing = 0;
+  for (int i = 0; i < model->n_initializers; i++) {
+    const struct initializer *initializer = &model->initializers[i];
+    const struct shape *shape = initializer->param >= 0 ? &model->params[initializer->param].shape
+                                : initializer->statistic >= 0
+                                    ? &model->statistics[initializer->statistic].shape
+                                    : NULL;
+    const struct trained_tensor *tensor = shape ? source_find(source, initializer->name) : NULL;
+    if (!shape)
+      continue;
+    if (!tensor && is_trained(trained, initializer->name))
+      list_add(missing, sizeof missing, n_missing++, initializer->name);
+    else if (!tensor)
+      continue;
+    else if (check_tensor(source, tensor, shape, err))
+      return err->code;
+    else
+      matched[(*n_matched)++] = *tensor;
+  }
+  if (n_missing > 0)
+    return err_set(err, ERR_INVALID, "--from %s: %d of the model's trained tensors are not there: %s",
+                   source->from, n_missing, missing);
+  return ERR_OK;
+}
+
+static int check_tensor(const struct source *source, const struct trained_tensor *tensor,
+                        const struct shape *shape, struct err *err) {
+  char has[128], wants[128];
+  if (!shape_is_same(tensor->shape, shape))
+    return err_set(err, ERR_INVALID, "--from %s: tensor '%s' is %s there and %s in the model", source->from,
+                   tensor->name, shape_text(tensor->shape, has, sizeof has),
+                   shape_text(shape, wants, sizeof wants));
+  if (!tensor->data)
+    return err_set(err, ERR_INVALID, "--from %s: tensor '%s' is of type %s; F32, F16 and BF16 are taken",
+                   source->from, tensor->name, source->file.dtypes[tensor - source->tensors]);
+  for (uint64_t i = 0; i < tensor->elems; i++)
+    if (!isfinite(tensor->data[i]))
+      return err_set(err, ERR_INVALID, "--from %s: tensor '%s' holds values that are not finite",
+                     source->from, tensor->name);
+  return ERR_OK;
+}
+
+static void note_extra(const struct source *source, const struct trained_tensor *matched, int n_matched) {
+  char extra[1024] = "";
+  int n = 0;
+  for (int i = 0; i < source->n; i++) {
+    bool is_matched = false;
+    for (int m = 0; m < n_matched && !is_matched; m++)
+      is_matched = matched[m].name == source->tensors[i].name;
+    if (!is_matched)
+      list_add(extra, sizeof extra, n++, source->tensors[i].name);
+  }
+  output_clean(extra);
+  if (n > 0)
+    fprintf(stderr, "weir: note: %d tensor%s of %s %s nothing that the model could train: %s\n", n,
+            n == 1 ? "" : "s", source->from, n == 1 ? "is" : "are", extra);
+}
+
+static void source_close(struct source *source) {
+  safetensors_fini(&source->file);
+  trained_tensors_fini(&source->trained);
+  weights_fini(&source->weights);
+}

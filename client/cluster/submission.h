@@ -1,0 +1,28 @@
+/* What a user submits: a spec and its model, checked here before anything is started or sent. */
+#ifndef WEIR_CLIENT_CLUSTER_SUBMISSION_H
+#define WEIR_CLIENT_CLUSTER_SUBMISSION_H
+
+#include "client/cluster/connect.h"
+#include "spec.pb-c.h"
+
+struct submission {
+  Weir__RunSpec *spec;
+  void *onnx;
+  size_t onnx_size;
+  char *path, *model_path; /* the files; NULL: it was not loaded from any */
+};
+
+/* Reads and checks the spec at path and its model (relative to the spec), as every process of the cluster
+   will do again. Errors: INVALID, UNSUPPORTED or IO, naming the file, key or node. What the model's
+   exporter left out is said on stderr. Released with
+   submission_fini, also after an error. */
+int submission_load(struct submission *submission, const char *path, struct err *err);
+void submission_fini(struct submission *submission); /* safe on a zeroed one */
+
+/* Uploads it. *run: the new run's id, freed by the caller. Errors: what the coordinator says to it, which
+   names the spec's file in place of the coordinator where that is at fault; CANCELLED on a stop (see
+   client/cluster/stop.h); UNAVAILABLE worded for people. */
+int submission_send(const struct submission *submission, struct connection *connection, char **run,
+                    struct err *err);
+
+#endif

@@ -1,0 +1,141 @@
+/* weir export: a run's weights as a file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cluster/download.h"
+#include "client/cluster/stored.h"
+#include "client/command.h"
+#include "client/files/export.h"
+#include "common/base/message.h"
+#include "training.pb-c.h"
+
+typedef int export_fn(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, const float *params,
+                      uint64_t n_params, const float *state, uint64_t n_state, const char *path,
+                      struct err *err);
+
+static export_fn *find_format(const char *path, struct err *err) {
+  const char *dot = path ? strrchr(path, '.') : NULL;
+  if (!path)
+    err_set(err, ERR_INVALID, "export: name the file to write with -o FILE.onnx or -o FILE.safetensors");
+  else if (dot && strcmp(dot, ".onnx") == 0)
+    return export_onnx;
+  else if (dot && strcmp(dot, ".safetensors") == 0)
+    return export_safetensors;
+  else
+    err_set(err, ERR_INVALID, "export: '%s' ends neither in .onnx nor in .safetensors", path);
+  return NULL;
+}
+
+static int export_asked(const struct args *args, export_fn *write, const char *path, struct err *err) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  struct connection connection = {0};
+  struct weights weights = {0};
+  Weir__RunInfo *info = NULL;
+  void *model = NULL;
+  size_t model_size;
+  Weir__WeightsRequest wanted;
+  stored_wanted(args, &wanted);
+  request.run = (char *)args->arguments[0];
+  if (connection_open(&connection, args->coordinator, err) ||
+      connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, err))
+    goto out;
+  if (!info->spec) {
+    err_set(err, ERR_INTERNAL, "the coordinator did not send the spec of run %s", info->run);
+    goto out;
+  }
+  wanted.run = info->run;
+  if ((wanted.average && checkpoint_check_average(info->run, info->spec, err)) ||
+      download_model(&connection, info->run, &model, &model_size, err))
+    goto out;
+  if (wanted.has_step && wanted.step == 0)
+    download_initial_weights(model, model_size, info->spec, info->parameters, &weights, err);
+  else
+    download_weights(&connection, &wanted, info->parameters, &weights, err);
+  if (err->code)
+    goto out;
+  write(model, model_size, info->spec, weights.params, weights.n_params, weights.state, weights.n_state, path,
+        err);
+out:
+  weights_fini(&weights);
+  free(model);
+  message_free(info);
+  connection_close(&connection);
+  return err->code;
+}
+
+static int export_stored(const struct args *args, struct store *store, export_fn *write, const char *path,
+                         struct err *err) {
+  struct stored_run run;
+  struct buffer *onnx = NULL, *flat = NULL;
+  Weir__WeightsRequest wanted;
+  uint64_t n_params, n_floats;
+  stored_wanted(args, &wanted);
+  if (stored_run_open(store, args->arguments[0], &run, err) ||
+      (wanted.average && checkpoint_check_average(run.record->run, run.record->spec, err)) ||
+      stored_weights(&run, &wanted, &onnx, &flat, err))
+    goto out;
+  n_params = run.record->parameters;
+  n_floats = flat->size_bytes / sizeof(float);
+  if (n_floats < n_params)
+    err_set(err, ERR_CORRUPT, "the checkpoint has %zu bytes of weights, but run '%s' has %llu parameters",
+            flat->size_bytes, run.record->run, (unsigned long long)n_params);
+  else
+    write(onnx->data, onnx->size_bytes, run.record->spec, flat->data, n_params,
+          (float *)flat->data + n_params, n_floats - n_params, path, err);
+out:
+  buffer_put(onnx);
+  buffer_put(flat);
+  stored_run_fini(&run);
+  return err->code;
+}
+
+static int export_run(const struct args *args) {
+  struct err err = ERR_NONE;
+  struct store *store = NULL;
+  const char *path = args_text(args, "output");
+  export_fn *write = find_format(path, &err);
+  if (!write || stored_open(args, &store, &err))
+    return command_fail(&err);
+  if (store)
+    export_stored(args, store, write, path, &err);
+  else
+    export_asked(args, write, path, &err);
+  store_close(store);
+  if (err.code)
+    return command_fail(&err);
+  printf("%s\n", path);
+  return EXIT_DONE;
+}
+
+static const struct option_def export_options[] = {
+    WEIGHTS_STEP_OPTION,
+    {.name = "average",
+     .kind = OPTION_FLAG,
+     .help =
+         "the moving average of the weights in their place (the spec's train.average). Running statistics "
+         "are the checkpoint's."},
+    {"output", 'o', OPTION_TEXT, "FILE", NULL, 0, 0, "The file to write; .onnx or .safetensors. Required."},
+    STORED_OPTION,
+    {0},
+};
+
+const struct command_def command_export = {
+    .name = "export",
+    .summary = "write the weights of a run's checkpoint to a file",
+    .arguments = "RUN",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .takes_coordinator = true,
+    .description =
+        "Writes the weights of a checkpoint of RUN, by default of the newest: those that it ended with when "
+        "it is done. FILE.onnx is the submitted model in inference "
+        "form: its "
+        "trained initializers and running statistics replaced, batch norm on the latter and dropout gone. "
+        "FILE.safetensors holds every tensor that training changed, under its name in the model.\n\n"
+        "RUN is the run's id or a unique prefix of it.",
+    .options = export_options,
+    .examples = "weir export fashion-mnist -o model.onnx\n"
+                "weir export fashion-mnist-3fa9c1 --step 500 -o model.safetensors\n",
+    .run = export_run,
+};

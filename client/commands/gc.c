@@ -1,0 +1,122 @@
+/* weir gc: delete what nothing refers to, and runs that are over. */
+#include <stdio.h>
+
+#include "client/cluster/connect.h"
+#include "client/cluster/stop.h"
+#include "client/cluster/store_lease.h"
+#include "client/cluster/stored.h"
+#include "client/command.h"
+#include "client/terminal/output.h"
+#include "common/base/message.h"
+
+enum { GC_DEADLINE_MS = 600000 };
+
+static int gc_asked(const struct args *args, struct err *err);
+static int gc_stored(const struct args *args, struct store *store, struct err *err);
+static int gc_run_stored(struct store *store, struct block_refs *refs, const struct store_lease *lease,
+                         const char *name, struct err *err);
+static void gc_print(const Weir__CollectGarbageReply *reply);
+
+static int gc_run(const struct args *args) {
+  struct store *store = NULL;
+  struct err err = ERR_NONE;
+  stop_on_signals();
+  if (stored_open(args, &store, &err) == 0) {
+    if (store)
+      gc_stored(args, store, &err);
+    else
+      gc_asked(args, &err);
+  }
+  store_close(store);
+  return err.code ? command_fail(&err) : EXIT_DONE;
+}
+
+static int gc_asked(const struct args *args, struct err *err) {
+  Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
+  struct connection connection = {0};
+  Weir__CollectGarbageReply *reply = NULL;
+  request.n_runs = (size_t)args->n_arguments;
+  request.runs = (char **)args->arguments;
+  if (connection_open(&connection, args->coordinator, err) == 0 &&
+      connection_call_within(&connection, RPC_COLLECT_GARBAGE, &request, GC_DEADLINE_MS, (void **)&reply,
+                             err) == 0) {
+    gc_print(reply);
+    weir__collect_garbage_reply__free_unpacked(reply, NULL);
+  }
+  connection_close(&connection);
+  return err->code;
+}
+
+static int gc_stored(const struct args *args, struct store *store, struct err *err) {
+  Weir__CollectGarbageReply done = WEIR__COLLECT_GARBAGE_REPLY__INIT;
+  struct store_lease *lease = NULL;
+  struct block_refs *refs = NULL;
+  uint64_t runs = 0;
+  if (store_lease_take(store, &lease, err) || block_refs_read(store, &refs, err))
+    goto out;
+  block_refs_guard(refs, store_lease_guard(lease)->name, store_lease_guard(lease)->data);
+  for (int i = 0; i < args->n_arguments; i++, runs++) {
+    if (stop_cause() != STOP_NONE)
+      err_set(err, ERR_CANCELLED, "interrupted");
+    if (err->code || gc_run_stored(store, refs, lease, args->arguments[i], err))
+      goto out;
+  }
+  if (checkpoint_sweep(store, refs, &done, err) == 0) {
+    done.runs = runs;
+    gc_print(&done);
+  }
+out:
+  block_refs_free(refs);
+  store_lease_release(lease);
+  return err->code;
+}
+
+static int gc_run_stored(struct store *store, struct block_refs *refs, const struct store_lease *lease,
+                         const char *name, struct err *err) {
+  Weir__RunRecord *record = NULL;
+  char state[OUTPUT_TEXT_MAX];
+  if (checkpoint_find_run(store, name, &record, err))
+    return err->code;
+  if (record->state != WEIR__RUN_STATE__DONE && record->state != WEIR__RUN_STATE__FAILED &&
+      record->state != WEIR__RUN_STATE__CANCELLED)
+    err_set(err, ERR_INVALID,
+            "run '%s' is %s, not over: nothing of it is deleted; a coordinator on this "
+            "store can cancel it",
+            record->run, output_state(record->state, state));
+  else
+    checkpoint_delete_run(store, refs, record->run, store_lease_guard(lease), 1, err);
+  message_free(record);
+  return err->code;
+}
+
+static void gc_print(const Weir__CollectGarbageReply *reply) {
+  char count[OUTPUT_TEXT_MAX], bytes[OUTPUT_TEXT_MAX];
+  if (reply->runs > 0)
+    printf("deleted %s run%s\n", output_count((double)reply->runs, count), reply->runs == 1 ? "" : "s");
+  printf("deleted %s block%s that nothing refers to, %s\n", output_count((double)reply->blocks, count),
+         reply->blocks == 1 ? "" : "s", output_bytes(reply->bytes, bytes));
+  printf("kept    %s block%s, %s\n", output_count((double)reply->kept_blocks, count),
+         reply->kept_blocks == 1 ? "" : "s", output_bytes(reply->kept_bytes, bytes));
+}
+
+static const struct option_def gc_options[] = {STORED_OPTION, {0}};
+
+const struct command_def command_gc = {
+    .name = "gc",
+    .summary = "delete what no checkpoint refers to, and runs that are over",
+    .arguments = "[RUN]...",
+    .max_arguments = ARGUMENTS_MAX,
+    .takes_coordinator = true,
+    .description =
+        "Deletes blocks of the store that no checkpoint and no run refers to: those of checkpoints that were "
+        "never committed, or whose deletion was cut short. Each RUN (an id or a unique prefix of one), which "
+        "must be done, failed or cancelled, is deleted before that with all its checkpoints.\n"
+        "\n"
+        "With --store no coordinator may lead the store: it is watched for a little over a second, and if "
+        "one "
+        "does, its address is named and nothing is deleted.",
+    .options = gc_options,
+    .if_interrupted = "interrupted",
+    .examples = "weir gc\nweir gc fashion-mnist-k3f9a2 --store file:///srv/weir\n",
+    .run = gc_run,
+};

@@ -1,0 +1,65 @@
+/* weir workers: the workers of a cluster. */
+#include <stdio.h>
+
+#include "client/cluster/connect.h"
+#include "client/command.h"
+#include "client/terminal/output.h"
+
+static void workers_print(const Weir__ListWorkersReply *reply);
+
+static int workers_run(const struct args *args) {
+  Weir__ListWorkersRequest request = WEIR__LIST_WORKERS_REQUEST__INIT;
+  struct connection connection = {0};
+  Weir__ListWorkersReply *reply = NULL;
+  struct err err = ERR_NONE;
+  if (connection_open(&connection, args->coordinator, &err) == 0 &&
+      connection_call(&connection, RPC_LIST_WORKERS, &request, (void **)&reply, &err) == 0) {
+    if (args_flag(args, "json"))
+      output_json_list(stdout, (ProtobufCMessage *const *)reply->workers, reply->n_workers);
+    else
+      workers_print(reply);
+    weir__list_workers_reply__free_unpacked(reply, NULL);
+  }
+  connection_close(&connection);
+  return err.code ? command_fail(&err) : EXIT_DONE;
+}
+
+static void workers_print(const Weir__ListWorkersReply *reply) {
+  static const char *const headings[] = {"WORKER",     "HOST",    ">PID", "DEVICE",
+                                         ">EXECUTORS", "STATE",   "RUN",  ">MICROBATCHES",
+                                         ">CONNECTED", "MESSAGE", NULL};
+  struct table table;
+  table_init(&table, headings);
+  for (size_t i = 0; i < reply->n_workers; i++) {
+    const Weir__WorkerInfo *worker = reply->workers[i];
+    char pid[16], executors[16], microbatches[16], connected[OUTPUT_TEXT_MAX];
+    snprintf(pid, sizeof pid, "%u", worker->pid);
+    snprintf(executors, sizeof executors, "%u", worker->executors);
+    snprintf(microbatches, sizeof microbatches, "%u", worker->microbatches);
+    output_clean(worker->message);
+    table_row(&table,
+              (const char *const[]){worker->id, worker->host, pid, worker->device, executors, worker->state,
+                                    worker->run[0] ? worker->run : "-", microbatches,
+                                    output_duration(worker->connected_seconds, connected), worker->message});
+  }
+  table_print(&table, stdout);
+  table_fini(&table);
+}
+
+static const struct option_def workers_options[] = {
+    {.name = "json", .kind = OPTION_FLAG, .help = "print a JSON array of objects instead, for programs."},
+    {0}};
+
+const struct command_def command_workers = {
+    .name = "workers",
+    .summary = "list the workers of a cluster",
+    .arguments = "",
+    .takes_coordinator = true,
+    .description =
+        "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
+        "that they work for and how many of each step's microbatches they have, and why one was refused or "
+        "which servers one cannot reach.",
+    .options = workers_options,
+    .examples = "weir workers\nweir workers --json | jq 'map(.executors) | add'\n",
+    .run = workers_run,
+};

@@ -1,0 +1,134 @@
+/* Do two specs ask for the same run? */
+#include "client/files/spec_diff.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/err.h"
+#include "common/base/message.h"
+
+enum { PATH_BYTES = 256, VALUE_BYTES = 256 };
+
+/* The place that is compared, and where the finding goes. */
+struct comparison {
+  char path[PATH_BYTES];
+  char *text;
+  size_t size;
+};
+
+static bool message_differs(struct comparison *at, const void *now, const void *was);
+static bool field_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
+                          const void *was);
+static bool list_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
+                         const void *was);
+static bool value_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
+                          const void *was);
+static void value_text(const ProtobufCFieldDescriptor *field, const void *value, char text[VALUE_BYTES]);
+
+bool spec_differs(const Weir__RunSpec *now, const Weir__RunSpec *was, char *text, size_t size) {
+  struct comparison at = {.text = text, .size = size};
+  return message_differs(&at, now, was);
+}
+
+static bool message_differs(struct comparison *at, const void *now, const void *was) {
+  const ProtobufCMessageDescriptor *type = ((const ProtobufCMessage *)now)->descriptor;
+  for (unsigned i = 0; i < type->n_fields; i++) {
+    size_t length = strlen(at->path);
+    snprintf(at->path + length, sizeof at->path - length, "%s%s", length > 0 ? "." : "",
+             type->fields[i].name);
+    if (field_differs(at, &type->fields[i], now, was))
+      return true;
+    at->path[length] = '\0';
+  }
+  return false;
+}
+
+/* protobuf-c fills scalars that are absent with the message's defaults. NULL: there is none to fill in, and
+   what is meant depends on other fields. */
+static const void *field_value(const ProtobufCFieldDescriptor *field, const void *message) {
+  const char *value = (const char *)message + field->offset;
+  if (field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_MESSAGE)
+    return *(void *const *)value ? value : NULL;
+  if (field->default_value || *(const protobuf_c_boolean *)((const char *)message + field->quantifier_offset))
+    return value;
+  return NULL;
+}
+
+static bool field_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
+                          const void *was) {
+  if (field->label == PROTOBUF_C_LABEL_REPEATED)
+    return list_differs(at, field, now, was);
+  return value_differs(at, field, field_value(field, now), field_value(field, was));
+}
+
+static bool list_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
+                         const void *was) {
+  size_t n_now = *(const size_t *)((const char *)now + field->quantifier_offset);
+  size_t n_was = *(const size_t *)((const char *)was + field->quantifier_offset);
+  const char *list_now = *(char *const *)((const char *)now + field->offset);
+  const char *list_was = *(char *const *)((const char *)was + field->offset);
+  size_t size = message_value_size(field), length = strlen(at->path);
+  if (n_now != n_was) {
+    snprintf(at->text, at->size, "%s has %zu entries and had %zu", at->path, n_now, n_was);
+    return true;
+  }
+  for (size_t i = 0; i < n_now; i++) {
+    snprintf(at->path + length, sizeof at->path - length, "[%zu]", i);
+    if (value_differs(at, field, list_now + i * size, list_was + i * size))
+      return true;
+    at->path[length] = '\0';
+  }
+  return false;
+}
+
+static bool value_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
+                          const void *was) {
+  char text_now[VALUE_BYTES], text_was[VALUE_BYTES];
+  bool is_same = !now && !was;
+  if (now && was && field->type == PROTOBUF_C_TYPE_MESSAGE)
+    return message_differs(at, *(void *const *)now, *(void *const *)was);
+  if (now && was && field->type == PROTOBUF_C_TYPE_STRING)
+    is_same = strcmp(*(char *const *)now, *(char *const *)was) == 0;
+  else if (now && was)
+    is_same = memcmp(now, was, message_value_size(field)) == 0;
+  if (is_same)
+    return false;
+  value_text(field, now, text_now);
+  value_text(field, was, text_was);
+  snprintf(at->text, at->size, "%s is %s and was %s", at->path, text_now, text_was);
+  return true;
+}
+
+/* NULL: not given. Doubles with all their digits; a text too long to show is told by its first letters. */
+static void value_text(const ProtobufCFieldDescriptor *field, const void *value, char text[VALUE_BYTES]) {
+  if (!value) {
+    snprintf(text, VALUE_BYTES, "not given");
+    return;
+  }
+  switch (field->type) {
+  case PROTOBUF_C_TYPE_UINT64:
+    snprintf(text, VALUE_BYTES, "%" PRIu64, *(const uint64_t *)value);
+    break;
+  case PROTOBUF_C_TYPE_INT64:
+    snprintf(text, VALUE_BYTES, "%" PRId64, *(const int64_t *)value);
+    break;
+  case PROTOBUF_C_TYPE_UINT32:
+    snprintf(text, VALUE_BYTES, "%" PRIu32, *(const uint32_t *)value);
+    break;
+  case PROTOBUF_C_TYPE_BOOL:
+    snprintf(text, VALUE_BYTES, "%s", *(const protobuf_c_boolean *)value ? "true" : "false");
+    break;
+  case PROTOBUF_C_TYPE_DOUBLE:
+    snprintf(text, VALUE_BYTES, "%.17g", *(const double *)value);
+    break;
+  case PROTOBUF_C_TYPE_STRING:
+    snprintf(text, VALUE_BYTES, "'%s'", *(const char *const *)value);
+    break;
+  case PROTOBUF_C_TYPE_MESSAGE:
+    snprintf(text, VALUE_BYTES, "given");
+    break;
+  default:
+    CHECK(!"a field type that specs do not have");
+  }
+}

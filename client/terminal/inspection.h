@@ -1,0 +1,62 @@
+/* What `weir inspect` knows of a model. */
+#ifndef WEIR_CLIENT_TERMINAL_INSPECTION_H
+#define WEIR_CLIENT_TERMINAL_INSPECTION_H
+
+#include <stdio.h>
+
+#include "model/graph/op.h"
+#include "model/model.h"
+
+/* A node of the eval graph but those of the loss, unless the loss took the last layer in: then it is the
+ * last. */
+struct layer {
+  const struct node *node;
+  const struct shape *shape; /* of its first output */
+  uint64_t parameters;       /* trained elements that it is the first to read */
+  double multiply_adds;
+};
+
+struct tensor_role {
+  const char *name, *role;   /* "trained", "statistic", "frozen" */
+  const struct value *value; /* NULL: nothing reads it */
+  int group;                 /* of train.optimizer.groups that trains it; -1: none */
+};
+
+/* A row of zeros in a trained embedding that has others, too: what padding_idx leaves at 0, perhaps. */
+struct zero_row {
+  const struct param *param;
+  int64_t row; /* the first one */
+  int64_t n;   /* how many */
+};
+
+struct operator_count {
+  const char *name;
+  int nodes;
+};
+
+struct inspection {
+  const Weir__RunSpec *spec; /* the caller's; NULL: a look at the file alone */
+  struct model *model;
+  int samples;
+  struct layer *layers;
+  int n_layers;
+  struct tensor_role *tensors;
+  int n_tensors, n_frozen;
+  struct operator_count *operators; /* of the layers, in alphabetical order */
+  int n_operators;
+  double multiply_adds;
+  struct model_memory memory;
+  int n_batch_norms, n_training_batch_norms;
+  struct zero_row *zero_rows; /* that the spec does not freeze */
+  int n_zero_rows;
+};
+
+/* spec: NULL, or checked, and good until the inspection is closed. Errors: those of model_open. Closed with
+   inspection_close, also after an error. */
+int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes,
+                    const Weir__RunSpec *spec, int samples, struct err *err);
+void inspection_close(struct inspection *inspection);
+
+void inspection_print_json(const struct inspection *inspection, FILE *file);
+
+#endif

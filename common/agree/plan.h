@@ -1,0 +1,56 @@
+/* The plan of a run: what follows from its spec and the dataset's size alone, so that every process computes
+   the same steps, epochs, boundaries and samples. */
+#ifndef WEIR_COMMON_AGREE_PLAN_H
+#define WEIR_COMMON_AGREE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+#include "spec.pb-c.h"
+
+struct plan {
+  uint64_t train_samples, eval_samples; /* train_samples 0: no plan yet; eval_samples 0: no eval set */
+  bool is_split;                        /* both are parts of one dataset, which has so many together */
+  uint64_t steps;                       /* S: the run ends with version S; 0: it is only evaluated */
+  uint32_t batch;                       /* samples a step */
+  uint32_t microbatches;                /* V */
+  uint32_t microbatch_samples;          /* batch / V */
+  uint64_t eval_every_steps;            /* 0: after each epoch */
+  uint64_t checkpoint_every_steps;      /* 0: not by steps */
+  bool checkpoints_evaluated;           /* the best evaluated versions are kept */
+  uint32_t eval_chunk_samples;          /* the last chunk may be short */
+  uint32_t eval_chunks;
+  uint64_t seed;
+};
+
+/* How many samples each part gets of a dataset that data.split divides: the first floor(share * samples), the
+   second the rest. */
+void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, uint64_t *eval);
+
+/* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate, or when a part of a
+   split has no sample. The spec has passed spec_check. */
+int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
+              struct err *err);
+
+/* Samples of an eval chunk whose executions have so many: a multiple of that, at least 128. */
+uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples);
+
+bool plan_is_known(const struct plan *plan); /* false of a zeroed one */
+
+/* True if version v (0..S) is evaluated: S, or v > 0 that is floor(e * N / batch) for a whole epoch e, or a
+   multiple of eval_every_steps. False for every v without an eval set. */
+bool plan_evaluates(const struct plan *plan, uint64_t version);
+
+uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's first sample, from 0 */
+
+/* Where sample `position` (0 .. batch-1) of a step lies in the run's stream of samples, which is epoch after
+   epoch of train_samples each: the sampler (worker/data/sampler.h) says which sample comes there. */
+void plan_place(const struct plan *plan, uint64_t step, uint32_t position, uint64_t *epoch, uint64_t *index);
+
+/* Where in its dataset sample i of the train part, or of the eval part, lies: i, or by a permutation that the
+   seed keys where they are parts of one. */
+uint64_t plan_train_index(const struct plan *plan, uint64_t i);
+uint64_t plan_eval_index(const struct plan *plan, uint64_t i);
+
+#endif

@@ -1,0 +1,34 @@
+/* Run specs: YAML to the message RunSpec through its descriptor, and the checks that need no file. */
+#ifndef WEIR_COMMON_AGREE_SPEC_H
+#define WEIR_COMMON_AGREE_SPEC_H
+
+#include <stddef.h>
+
+#include "common/base/err.h"
+#include "spec.pb-c.h"
+
+/* Reads YAML text. file: for messages. *out is freed with spec_free. Errors: INVALID, "FILE:LINE: ..." for
+   what is not YAML, an unknown key (with the nearest known one), a key given twice, a value of the wrong type
+   or out of its field's range. */
+int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err);
+int spec_read_file(const char *path, Weir__RunSpec **out, struct err *err);
+void spec_free(Weir__RunSpec *spec); /* NULL is ignored */
+
+/* A copy on the heap, freed with spec_free. */
+Weir__RunSpec *spec_copy(const Weir__RunSpec *spec);
+
+/* What any process can check about a spec, from a file or from the network: required keys present, ranges
+   (batch > 0, microbatches divides batch and is at most MICROBATCHES_MAX, lr > 0 and finite, ...), names. The
+   options of optimizer and schedule are their rows' (parameters_settle_spec). Also gives absent sub-messages
+   (optimizer, schedule, workers) their defaults, so that readers need no NULL checks: data, train, optimizer,
+   schedule, workers, model are present afterwards. Errors: INVALID, naming the key by its path
+   ("train.optimizer.lr"). */
+int spec_check(Weir__RunSpec *spec, struct err *err);
+
+/* The options of a transform that mixes whole microbatches, which are a message Mixing, and its name; NULL
+   for any other. */
+const Weir__Mixing *spec_mixing(const Weir__Transform *transform, const char **name);
+
+const char *spec_library_version(void); /* libyaml's, as linked */
+
+#endif

@@ -1,0 +1,16 @@
+/* Texts that others wrote. */
+#ifndef WEIR_COMMON_BASE_TEXT_H
+#define WEIR_COMMON_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* True if the text is UTF-8 (RFC 3629) without control characters: good for logs, terminals, JSON and
+ * protobuf. */
+bool text_is_clean(const char *text);
+
+/* A copy of at most max_bytes, where '?' stands for every byte that a clean text has not. Freed by the
+ * caller. */
+char *text_copy_clean(const char *text, size_t max_bytes);
+
+#endif

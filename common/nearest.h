@@ -1,9 +1,0 @@
-/* The known word nearest to one that somebody mistyped. */
-#ifndef WEIR_COMMON_NEAREST_H
-#define WEIR_COMMON_NEAREST_H
-
-/* Of words[0..n), the one with the least edit distance to `word`; NULL when none is near enough to be meant
-   (more than a third of the longer word's letters differ, but never fewer than two). */
-const char *nearest_word(const char *word, const char *const *words, int n);
-
-#endif

@@ -1,0 +1,69 @@
+/* The table of optimizers. */
+#include "common/optim/optimizer.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "common/agree/param_groups.h"
+#include "common/base/message.h"
+
+#define OPTIMIZER(name) extern const struct optimizer_def optimizer_##name;
+#include "common/optim/optimizer.def"
+#undef OPTIMIZER
+
+static const struct optimizer_def *const optimizers[] = {
+#define OPTIMIZER(name) &optimizer_##name,
+#include "common/optim/optimizer.def"
+#undef OPTIMIZER
+};
+
+const struct optimizer_def *optimizer_find(const char *name) {
+  for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
+    if (strcmp(optimizers[i]->name, name) == 0)
+      return optimizers[i];
+  return NULL;
+}
+
+const struct optimizer_def *const *optimizer_table(size_t *n) {
+  *n = sizeof optimizers / sizeof *optimizers;
+  return optimizers;
+}
+
+static int settle_options(Weir__OptimizerSpec *spec, const char *path, struct err *err) {
+  static const char known[] = ""
+#define OPTIMIZER(name) ", " #name
+#include "common/optim/optimizer.def"
+#undef OPTIMIZER
+      ;
+  static const char *const shared[] = {"name", "lr", "params", "frozen", "groups", NULL};
+  const struct optimizer_def *optimizer = optimizer_find(spec->name);
+  struct option_table table = {.path = path, .row = spec->name, .shared = shared};
+  if (!optimizer)
+    return err_set(err, ERR_INVALID, "%s.name: unknown optimizer '%.60s'; known: %s", path, spec->name,
+                   known + 2);
+  table.rules = optimizer->options;
+  if (options_settle(spec, &table, err))
+    return err->code;
+  return optimizer->check ? optimizer->check(spec, path, err) : 0;
+}
+
+int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err) {
+  Weir__OptimizerSpec base;
+  if (settle_options(spec, "train.optimizer", err))
+    return err->code;
+  base = *spec;
+  base.n_groups = 0; /* a group takes over the options alone */
+  for (uint32_t g = 0; g < spec->n_groups; g++) {
+    Weir__OptimizerSpec *group = options_merge(&base, spec->groups[g]);
+    char path[PARAM_GROUP_PATH_SIZE];
+    message_free(spec->groups[g]);
+    spec->groups[g] = group;
+    if (settle_options(group, param_group_path(g, path), err))
+      return err->code;
+  }
+  return 0;
+}
+
+const Weir__OptimizerSpec *optimizer_group(const Weir__OptimizerSpec *spec, uint32_t group) {
+  return group ? spec->groups[group - 1] : spec;
+}

@@ -1,0 +1,36 @@
+/* Lion (Chen et al., 2023, algorithm 2). */
+#include "common/optim/optimizers/elementwise.h"
+
+enum { SLOTS = 1 };
+
+static const struct option_rule lion_options[] = {
+    {.name = "betas", .range = OPTION_FROM_0_BELOW_1, .list = {0.9, 0.99}, .list_length = 2},
+    {.name = "weight_decay", .range = OPTION_AT_LEAST_0},
+    {0},
+};
+
+static uint32_t lion_slots(const Weir__OptimizerSpec *spec) {
+  (void)spec;
+  return SLOTS;
+}
+
+VECTOR_VARIANTS static void lion_update(const Weir__OptimizerSpec *spec,
+                                        const struct optimizer_update *update) {
+  const float lr = (float)update->lr;
+  const float share1 = (float)(1 - spec->betas[0]), share2 = (float)(1 - spec->betas[1]);
+  const struct weight_decay decay = weight_decay_of(spec, update->lr, true);
+  const uint32_t elems = update->elems;
+  const float *weights = update->weights, *grads = update->grad;
+  float *out = update->out;
+  struct slot mean = update_slot(update, 0);
+#pragma GCC ivdep
+  for (uint32_t i = 0; i < elems; i++) {
+    float direction = moved(mean.now[i], grads[i], share1);
+    float sign = (float)((direction > 0) - (direction < 0));
+    mean.next[i] = moved(mean.now[i], grads[i], share2);
+    out[i] = decay_weight(decay, weights[i]) - lr * sign;
+  }
+}
+
+const struct optimizer_def optimizer_lion = {
+    .name = "lion", .options = lion_options, .slots = lion_slots, .update = lion_update};

@@ -1,0 +1,114 @@
+/* The model of a run, as every process of it understands it: train and eval graph, trained parameters,
+   running statistics, and the blocks that all of them are cut into. A pure function of the ONNX file and the
+   spec. */
+#ifndef WEIR_MODEL_MODEL_H
+#define WEIR_MODEL_MODEL_H
+
+#include "model/graph/graph.h"
+#include "model/losses/loss.h"
+#include "model/metrics/metric.h"
+#include "spec.pb-c.h"
+
+enum {
+  BLOCK_ELEMS_MAX = 65536,
+  MODEL_INPUTS_MAX = 16, /* fed values of a graph, labels and scale included */
+};
+
+/* A trained initializer. The flat parameter vector is all of them in the model's initializer order. */
+struct param {
+  const char *name;
+  struct shape shape;
+  uint64_t begin, elems; /* in the flat parameter vector */
+  uint32_t group;        /* 1 + the index in train.optimizer.groups; 0: in none */
+  const int64_t
+      *frozen_rows; /* [n_frozen_rows] of the first dimension, ascending: training leaves them alone */
+  uint32_t n_frozen_rows;
+  int train_value; /* in the train graph: the initializer */
+  int eval_value;  /* in the eval graph; -1 if it does not appear there */
+  int grad;        /* in the train graph: its gradient, complete when that value's producer has run */
+};
+
+/* Columns of a statistics row, of one microbatch: the loss is the sums of LOSS_SUM / DENOMINATOR, the
+   accuracy those of CORRECT / SCORED (labels that count; none for losses without classes). Then the running
+   statistics. */
+enum { METRIC_LOSS_SUM, METRIC_SAMPLES, METRIC_CORRECT, METRIC_DENOMINATOR, METRIC_SCORED, METRICS };
+
+/* A running statistic of training-mode batch norm: running = running * momentum + batch * (1 - momentum), one
+   update a microbatch, in order (ONNX BatchNormalization-14). */
+struct statistic {
+  const char *name; /* of the initializer */
+  struct shape shape;
+  uint64_t begin, elems; /* in the statistics row: begin >= METRICS */
+  float momentum;
+  const float *initial; /* f32[elems] */
+  int batch_value;      /* in the train graph: this microbatch's statistic */
+  int eval_value;       /* in the eval graph: the initializer */
+};
+
+enum block_kind { BLOCK_PARAMETERS, BLOCK_STATISTICS };
+
+/* A contiguous range of the flat parameter vector or of the statistics row, at most BLOCK_ELEMS_MAX elements:
+   a piece of one tensor, or several small neighbours of one group whole. */
+struct block {
+  enum block_kind kind;
+  uint64_t begin;
+  uint32_t elems;
+  uint32_t group; /* of its parameters */
+};
+
+struct model {
+  struct graph *train; /* forward, loss and backward of one microbatch */
+  struct graph *eval;  /* forward and loss in inference form, same batch */
+  int n_columns;       /* inputs of both graphs: the model's so many, the labels if it has them, and of the */
+  bool has_labels;     /* train graph the scale f32[]: 1 / the step's denominator */
+  bool mixes_labels; /* the train graph's labels are f32[samples,classes], which transforms mix from those */
+  struct label_rule labels; /* of the data, which are those of the eval graph */
+  struct param *params;
+  int n_params;
+  struct statistic *statistics;
+  int n_statistics;
+  struct block *blocks;              /* parameter blocks in order, then statistics blocks (at least one) */
+  uint32_t n_blocks, n_param_blocks; /* blocks[n_param_blocks] begins with the metrics */
+  uint64_t param_elems;              /* length of the flat parameter vector */
+  uint64_t row_elems;                /* length of a statistics row and of the statistics state */
+  struct value output; /* that the loss is of; both graphs lack it where the loss took its layer in */
+  struct loss_values train_loss, eval_loss;
+  struct metric_set metrics;  /* that evaluations are asked for */
+  int eval_output;            /* in the eval graph: what metrics read; -1: nothing */
+  const char **input_columns; /* [n_columns] dataset column of each; "": not said by the spec, the dataset's
+                                 first column that is not the labels */
+  const char *label_column;   /* "": the dataset's column "labels" */
+  int n_initializers;         /* of the ONNX file, in order: what weights_sha256 walks */
+  struct initializer {
+    const char *name;
+    int param, statistic; /* index or -1 */
+  } * initializers;
+};
+
+/* spec may be NULL for a look at a file (inspect): cross_entropy when its output allows, else the output's
+   sum; nothing frozen. microbatch_samples: the batch of one execution. Errors: those of graph_load_onnx and
+   graph_infer; INVALID for a loss, its options, an input, label, frozen pattern or group that does not fit
+   the model; nothing trainable; a spec without model.inputs for a model that needs several columns. */
+int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
+               struct model **out, struct err *err);
+void model_close(struct model *model); /* NULL is ignored */
+
+/* Bytes that a worker needs, estimated before anything is allocated. Of models of more than some megabytes,
+   what a program takes is within a factor of two of activations and kept weights together. */
+struct model_memory {
+  uint64_t train_bytes, eval_bytes; /* activations of one execution, as dense tensors */
+  uint64_t kept_bytes;              /* weights that a program keeps in layouts of its own */
+  uint64_t weights_bytes;           /* parameters and all other initializers, once */
+  uint64_t gradients_bytes;         /* once */
+};
+void model_memory(const struct model *model, struct model_memory *out);
+
+/* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file. */
+void model_initial_block(const struct model *model, uint32_t block, float *out);
+
+/* SHA-256 over the little-endian bytes of every f32 initializer that training changes, in initializer order.
+   params f32[param_elems], state f32[row_elems]. */
+void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]);
+void model_initial_sha256(const struct model *model, char hex[65]); /* the same of the file's values */
+
+#endif

@@ -1,0 +1,221 @@
+/* The coordinator's decisions: where events come in. */
+#include "server/coordinator/core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "server/coordinator/core/state.h"
+
+enum { AWAY_MS = 1000 };
+
+static void take_event(struct coordinator *coordinator, const struct coordinator_event *event);
+static void member_message(struct coordinator *coordinator, struct member *member,
+                           const Weir__MemberMessage *message);
+static void worker_leaving(struct member *worker);
+static void run_saved(struct coordinator *coordinator, const char *id, uint64_t incarnation);
+static void excuse_members(struct coordinator *coordinator);
+static void close_missing(struct coordinator *coordinator);
+static struct member *find_member(const struct coordinator *coordinator, uint64_t key);
+
+struct coordinator *coordinator_new(const struct coordinator_options *options) {
+  struct coordinator *coordinator = mem_new(sizeof *coordinator);
+  coordinator->options = *options;
+  coordinator->store_message = mem_strdup("");
+  return coordinator;
+}
+
+void coordinator_free(struct coordinator *coordinator) {
+  if (!coordinator)
+    return;
+  for (int i = 0; i < coordinator->n_members; i++)
+    coordinator_member_free(coordinator->members[i]);
+  for (int i = 0; i < coordinator->n_runs; i++)
+    coordinator_run_free(coordinator->runs[i]);
+  free(coordinator->members);
+  free(coordinator->runs);
+  free(coordinator->store_message);
+  free(coordinator);
+}
+
+void coordinator_actions_fini(struct coordinator_actions *actions) {
+  arena_fini(&actions->arena);
+  free(actions->items);
+  *actions = (struct coordinator_actions){0};
+}
+
+void coordinator_step(struct coordinator *coordinator, const struct coordinator_event *event, uint64_t now_ms,
+                      struct coordinator_actions *actions) {
+  arena_fini(&actions->arena);
+  actions->count = 0;
+  if (coordinator->is_deposed)
+    return;
+  coordinator->now_ms = now_ms;
+  coordinator->actions = actions;
+  take_event(coordinator, event);
+  if (!coordinator->is_deposed)
+    coordinator_settle(coordinator);
+  coordinator->actions = NULL;
+}
+
+static void take_event(struct coordinator *coordinator, const struct coordinator_event *event) {
+  struct member *member = find_member(coordinator, event->member);
+  switch (event->kind) {
+  case EVENT_MEMBER_JOINED:
+    coordinator_member_joined(coordinator, event->member, event->hello);
+    break;
+  case EVENT_MEMBER_MESSAGE:
+    if (member)
+      member_message(coordinator, member, event->message);
+    break;
+  case EVENT_MEMBER_LEFT:
+    if (member)
+      coordinator_member_left(coordinator, member, event->reason);
+    break;
+  case EVENT_RUN_SUBMITTED:
+    coordinator_run_submitted(coordinator, event->submission);
+    break;
+  case EVENT_RUN_CANCELLED:
+    coordinator_run_cancelled(coordinator, event->run);
+    break;
+  case EVENT_RUN_PAUSED:
+    coordinator_run_paused(coordinator, event->run);
+    break;
+  case EVENT_RUN_RESUMED:
+    coordinator_run_resumed(coordinator, event->resumed.run, event->resumed.step);
+    break;
+  case EVENT_RUN_RESTORED:
+    coordinator_run_restored(coordinator, &event->restored);
+    break;
+  case EVENT_RUN_FORGOTTEN:
+    coordinator_run_forgotten(coordinator, event->run);
+    break;
+  case EVENT_RUN_SAVED:
+    run_saved(coordinator, event->saved.run, event->saved.incarnation);
+    break;
+  case EVENT_CHECKPOINT:
+    coordinator_checkpoint(coordinator, &event->checkpoint);
+    break;
+  case EVENT_CHECKPOINT_DROPPED: /* it left the run's list when it was ordered */
+    break;
+  case EVENT_STORE:
+    coordinator_store_told(coordinator, event->store_message);
+    break;
+  case EVENT_STORE_EMPTIED:
+    coordinator_store_emptied(coordinator);
+    break;
+  case EVENT_MODEL_LOST:
+    coordinator_model_lost(coordinator, event->model_lost.run, event->model_lost.reason);
+    break;
+  case EVENT_TICK:
+    excuse_members(coordinator);
+    close_missing(coordinator);
+    break;
+  }
+}
+
+struct coordinator_action *coordinator_act(struct coordinator *coordinator,
+                                           enum coordinator_action_kind kind) {
+  struct coordinator_actions *actions = coordinator->actions;
+  array_reserve((void **)&actions->items, &actions->capacity, actions->count, sizeof *actions->items);
+  actions->items[actions->count] = (struct coordinator_action){.kind = kind};
+  return &actions->items[actions->count++];
+}
+
+void coordinator_close_link(struct coordinator *coordinator, uint64_t key, enum err_code code,
+                            const char *reason) {
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_CLOSE);
+  action->member = key;
+  action->code = code;
+  action->reason = arena_strdup(&coordinator->actions->arena, reason);
+}
+
+static void member_message(struct coordinator *coordinator, struct member *member,
+                           const Weir__MemberMessage *message) {
+  member->heard_ms = coordinator->now_ms;
+  switch (message->body_case) {
+  case WEIR__MEMBER_MESSAGE__BODY_LOADED:
+    coordinator_loaded(coordinator, member, message->loaded);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_REFUSED:
+    coordinator_refused(coordinator, member, message->refused);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_STEP:
+    coordinator_step_report(coordinator, member, message->step);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_EVAL:
+    coordinator_eval_report(coordinator, member, message->eval);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_COMPLETE:
+    coordinator_complete(coordinator, member, message->complete);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_WRITTEN:
+    coordinator_written(coordinator, member, message->written);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_LEAVING:
+    worker_leaving(member);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED:
+    coordinator_group_failed(coordinator, member, message->group_failed);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_UNREACHED:
+    coordinator_unreached(coordinator, member, message->unreached);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
+    coordinator_order_beat(coordinator, member);
+    break;
+  default: /* a later version's message */
+    break;
+  }
+}
+
+static void worker_leaving(struct member *worker) {
+  if (worker->role != WEIR__ROLE__WORKER || worker->state == WORKER_DRAINING)
+    return;
+  if (worker->run && worker->state == WORKER_READY)
+    coordinator_workers_changed(worker->run);
+  coordinator_worker_set_state(worker, WORKER_DRAINING);
+}
+
+static void run_saved(struct coordinator *coordinator, const char *id, uint64_t incarnation) {
+  struct run *run = coordinator_run(coordinator, id);
+  if (run && run->incarnation == incarnation)
+    run->is_save_awaited = false;
+}
+
+/* Silence, and the grace of lost servers, count only while we listened. Where ticks are missing it was we who
+   were away, on a frozen machine perhaps, and what members said meanwhile is still to be read. */
+static void excuse_members(struct coordinator *coordinator) {
+  uint64_t away_ms = coordinator->now_ms - coordinator->ticked_ms;
+  coordinator->ticked_ms = coordinator->now_ms;
+  for (int i = 0; i < coordinator->n_members && away_ms > AWAY_MS; i++) {
+    struct member *member = coordinator->members[i];
+    uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
+    uint64_t unreached_ms = coordinator->now_ms - member->unreached_ms;
+    member->heard_ms += silent_ms < away_ms ? silent_ms : away_ms;
+    member->unreached_ms += unreached_ms < away_ms ? unreached_ms : away_ms;
+  }
+  for (int i = 0; i < coordinator->n_runs && away_ms > AWAY_MS; i++) {
+    struct run *run = coordinator->runs[i];
+    uint64_t lost_ms = coordinator->now_ms - run->lost_ms;
+    run->grace_ms += lost_ms < away_ms ? lost_ms : away_ms; /* who has joined since is fresh all the same */
+  }
+}
+
+static void close_missing(struct coordinator *coordinator) {
+  for (int i = coordinator->n_members - 1; i >= 0; i--) {
+    struct member *member = coordinator->members[i];
+    uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
+    char reason[64];
+    if (silent_ms <= coordinator->options.missing_after_ms)
+      continue;
+    snprintf(reason, sizeof reason, "not heard of for %.1f s", (double)silent_ms / 1000);
+    coordinator_close_link(coordinator, member->key, ERR_UNAVAILABLE, reason);
+    coordinator_member_left(coordinator, member, reason);
+  }
+}
+
+static struct member *find_member(const struct coordinator *coordinator, uint64_t key) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator->members[i]->key == key)
+      return coordinator->members[i];
+  return NULL;
+}

@@ -1,0 +1,127 @@
+/* What a run waits for, for people; nothing while it goes on. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/coordinator/core/state.h"
+
+enum { SAVE_SLOW_MS = 1000 };
+
+/* Clauses parted by semicolons. */
+struct clauses {
+  char text[3072];
+};
+
+static void say(struct clauses *clauses, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say_no_server(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses);
+static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses);
+static void say_workers(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses);
+static void say_loading(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses);
+static void say_unreached(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses);
+
+void coordinator_explain(struct coordinator *coordinator, struct run *run) {
+  const struct checkpointing *making = &run->checkpointing;
+  struct clauses clauses = {""};
+  switch (run->state) {
+  case WEIR__RUN_STATE__QUEUED:
+    if (coordinator_has_server(coordinator, run))
+      say_workers(coordinator, run, &clauses);
+    else
+      say_no_server(coordinator, run, &clauses);
+    break;
+  case WEIR__RUN_STATE__LOADING:
+    say_loading(coordinator, run, &clauses);
+    break;
+  case WEIR__RUN_STATE__RUNNING:
+    if (run->is_pausing && making->is_for_pause)
+      say(&clauses, "pausing at step %llu", (unsigned long long)making->step);
+    else if (run->is_pausing)
+      say(&clauses, "pausing");
+    if (coordinator_lost_servers(run))
+      say(&clauses, "%s", run->loss_cause);
+    say_unreached(coordinator, run, &clauses);
+    say_workers(coordinator, run, &clauses);
+    break;
+  case WEIR__RUN_STATE__FINISHING:
+    if (coordinator_lost_servers(run))
+      say(&clauses, "%s", run->loss_cause);
+    if (*making->message)
+      say(&clauses, "waiting for the store to take the last checkpoint: %s", making->message);
+    break;
+  default: /* its message is of another kind */
+    return;
+  }
+  coordinator_run_set_message(run, clauses.text);
+}
+
+static void say_loading(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses) {
+  if (*run->cause)
+    say(clauses, "rolled back to step %llu: %s", (unsigned long long)run->base_step, run->cause);
+  if (run->is_save_awaited && coordinator->now_ms - run->awaited_ms >= SAVE_SLOW_MS)
+    say(clauses, "waiting for the store");
+  if (run->is_load_due && !coordinator_has_server(coordinator, run))
+    say_no_server(coordinator, run, clauses);
+  else if (coordinator_lost_servers(run))
+    say(clauses, "%s", run->loss_cause);
+  say_workers(coordinator, run, clauses);
+}
+
+static void say_no_server(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses) {
+  say(clauses, "waiting for a server");
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->role == WEIR__ROLE__SERVER && *member->message)
+      say(clauses, "%s (%s) is left out: %s", member->id, member->address, member->message);
+    else if (member->role == WEIR__ROLE__SERVER)
+      say_mismatch(run, member, clauses);
+  }
+}
+
+static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses) {
+  char *mismatch = coordinator_server_mismatch(run, server);
+  if (mismatch)
+    say(clauses, "%s", mismatch);
+  free(mismatch);
+}
+
+static void say_workers(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses) {
+  uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
+  uint32_t loading = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_LOADING);
+  uint32_t min = run->is_begun ? 1 : run->spec->workers->min, have = ready + loading;
+  if (run->state == WEIR__RUN_STATE__RUNNING)
+    have = ready;
+  for (int i = 0; run->state == WEIR__RUN_STATE__QUEUED && i < coordinator->n_members; i++)
+    have += coordinator->members[i]->reserved_for == run;
+  if (have < min || run->state == WEIR__RUN_STATE__QUEUED)
+    say(clauses, "waiting for workers: %u of %u%s%s", have, min, run->refusal ? "; " : "",
+        run->refusal ? run->refusal : "");
+}
+
+static void say_unreached(const struct coordinator *coordinator, const struct run *run,
+                          struct clauses *clauses) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run == run && member->unreached_text)
+      say(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
+  }
+}
+
+static void say(struct clauses *clauses, const char *format, ...) {
+  size_t length = strlen(clauses->text);
+  va_list args;
+  va_start(args, format);
+  if (length && length < sizeof clauses->text - 3) {
+    strcpy(clauses->text + length, "; ");
+    length += 2;
+  }
+  vsnprintf(clauses->text + length, sizeof clauses->text - length, format, args);
+  va_end(args);
+}

@@ -1,0 +1,224 @@
+/* Members come and go: who they are, what they still have of a membership before, and what becomes of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "server/coordinator/core/state.h"
+
+enum {
+  MEMBERS_MAX = 4096,
+  TEXT_MAX = 255,
+  FINGERPRINT_MAX = 1023,
+  HOSTED_MAX = 1000,
+  NUMBER_MAX = 1 << 30,
+  FIRST_EPOCH = 1
+};
+
+static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
+static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello);
+static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t epoch);
+static struct member *member_new(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
+static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello);
+static uint32_t id_number(const char *id, const char *prefix);
+static void take_up_server(struct coordinator *coordinator, struct member *server, const Weir__Hello *hello);
+static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello);
+
+void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello) {
+  bool is_server = hello->role == WEIR__ROLE__SERVER;
+  struct member *member;
+  struct err err;
+  if (hello->epoch > coordinator->options.epoch) {
+    outlived(coordinator, key, hello->epoch);
+    return;
+  }
+  if (hello_check(coordinator, hello, &err)) {
+    coordinator_close_link(coordinator, key, err.code, err.text);
+    return;
+  }
+  replace_former(coordinator, hello);
+  member = member_new(coordinator, key, hello);
+  log_event(LOG_INFO, "coordinator", "member_joined",
+            "id=%s former=\"%.60s\" host=\"%s\" pid=%u %s=\"%s\" executors=%u runs=%zu", member->id,
+            hello->id, member->host, member->pid, is_server ? "address" : "device",
+            is_server ? member->address : member->device, is_server ? 0 : member->executors, hello->n_runs);
+  coordinator_order_welcome(coordinator, member);
+  if (is_server)
+    take_up_server(coordinator, member, hello);
+  else
+    take_up_worker(coordinator, member, hello);
+}
+
+/* A member obeys a higher epoch. It may be mistaken, or lie: the store knows who leads. The first coordinator
+   of a store, which has no run to disturb, steps down at once: the store has lost what it had, and its next
+   leader is to outdo what members remember. */
+static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t epoch) {
+  bool is_first = coordinator->options.epoch == FIRST_EPOCH && coordinator->n_runs == 0;
+  char reason[128];
+  log_event(LOG_WARN, "coordinator", "outlived", "epoch=%llu member_epoch=%llu",
+            (unsigned long long)coordinator->options.epoch, (unsigned long long)epoch);
+  if (is_first) {
+    coordinator->is_deposed = true;
+    coordinator_act(coordinator, ACTION_DEPOSED)->epoch = epoch;
+    return;
+  }
+  snprintf(reason, sizeof reason,
+           "it obeys epoch %llu, this coordinator has %llu: if no other leads, start it anew",
+           (unsigned long long)epoch, (unsigned long long)coordinator->options.epoch);
+  coordinator_close_link(coordinator, key, ERR_STALE, reason);
+  coordinator_act(coordinator, ACTION_DOUBT);
+}
+
+static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err) {
+  if (hello->role != WEIR__ROLE__SERVER && hello->role != WEIR__ROLE__WORKER)
+    return err_set(err, ERR_INVALID, "the hello names no role");
+  if (hello->role == WEIR__ROLE__SERVER && !*hello->address)
+    return err_set(err, ERR_INVALID, "the hello of a server names no address");
+  if (hello->n_runs > HOSTED_MAX)
+    return err_set(err, ERR_INVALID, "the hello names %zu runs: at most %d may be hosted", hello->n_runs,
+                   HOSTED_MAX);
+  if (coordinator->n_members == MEMBERS_MAX)
+    return err_set(err, ERR_BUSY, "the cluster is full: it has %d members", MEMBERS_MAX);
+  return 0;
+}
+
+/* A link may look alive long after its other end gave it up. The same process on a new one, or another
+   process on the address that a server had, says that the former membership is over. */
+static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello) {
+  for (int i = coordinator->n_members - 1; i >= 0; i--) {
+    struct member *member = coordinator->members[i];
+    bool is_same_host = member->role == hello->role && strcmp(member->host, hello->host) == 0;
+    bool is_same_process = member->pid == hello->pid && strcmp(member->id, hello->id) == 0;
+    bool is_same_address = hello->role == WEIR__ROLE__SERVER && strcmp(member->address, hello->address) == 0;
+    if (!is_same_host || (!is_same_process && !is_same_address))
+      continue;
+    coordinator_close_link(coordinator, member->key, ERR_UNAVAILABLE, "it has joined again");
+    coordinator_member_left(coordinator, member, "it has joined again");
+  }
+}
+
+static struct member *member_new(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello) {
+  struct member *member = mem_new(sizeof *member);
+  member->key = key;
+  member->role = hello->role;
+  member->id = choose_id(coordinator, hello);
+  member->host = text_copy_clean(hello->host, TEXT_MAX);
+  member->address = text_copy_clean(hello->address, TEXT_MAX);
+  member->device = text_copy_clean(hello->device, TEXT_MAX);
+  member->node = text_copy_clean(hello->node, TEXT_MAX);
+  member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
+  member->message = mem_strdup("");
+  member->pid = hello->pid;
+  member->executors = hello->executors ? hello->executors : 1;
+  member->joined_ms = member->heard_ms = coordinator->now_ms;
+  member->is_fresh = !*hello->id;
+  array_reserve((void **)&coordinator->members, &coordinator->members_capacity, coordinator->n_members,
+                sizeof *coordinator->members);
+  coordinator->members[coordinator->n_members++] = member;
+  coordinator->is_members_due = true;
+  return member;
+}
+
+/* The one it had, if that is free; else one that was never used. */
+static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello) {
+  bool is_server = hello->role == WEIR__ROLE__SERVER;
+  bool is_kept = id_number(hello->id, is_server ? "server-" : "worker-") > 0;
+  for (int i = 0; is_kept && i < coordinator->n_members; i++)
+    is_kept = strcmp(coordinator->members[i]->id, hello->id) != 0;
+  if (!is_kept)
+    return is_server ? mem_printf("server-%u", ++coordinator->servers_seen)
+                     : mem_printf("worker-%u", ++coordinator->workers_seen);
+  coordinator_id_seen(coordinator, hello->id);
+  return mem_strdup(hello->id);
+}
+
+void coordinator_id_seen(struct coordinator *coordinator, const char *id) {
+  uint32_t server = id_number(id, "server-"), worker = id_number(id, "worker-");
+  if (server > coordinator->servers_seen)
+    coordinator->servers_seen = server;
+  if (worker > coordinator->workers_seen)
+    coordinator->workers_seen = worker;
+}
+
+/* 0 if it is no id of ours. */
+static uint32_t id_number(const char *id, const char *prefix) {
+  size_t length = strlen(prefix);
+  uint32_t number = 0;
+  if (strncmp(id, prefix, length) || id[length] == '0')
+    return 0;
+  for (const char *at = id + length; *at; at++) {
+    if (*at < '0' || *at > '9' || number > NUMBER_MAX / 10)
+      return 0;
+    number = number * 10 + (uint32_t)(*at - '0');
+  }
+  return number;
+}
+
+/* A server goes on with those of its runs that wait for it in the incarnation that it has. */
+static void take_up_server(struct coordinator *coordinator, struct member *server, const Weir__Hello *hello) {
+  for (size_t i = 0; i < hello->n_runs; i++) {
+    const Weir__HostedRun *hosted = hello->runs[i];
+    struct run *run = coordinator_run(coordinator, hosted->run);
+    struct run_server *part = NULL;
+    for (int at = 0; run && !run->is_load_due && at < run->n_servers; at++)
+      if (strcmp(run->servers[at].id, server->id) == 0 && !run->servers[at].member)
+        part = &run->servers[at];
+    if (part && run->incarnation == hosted->incarnation &&
+        (run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING))
+      coordinator_server_kept(coordinator, run, part, server, hosted->version);
+    else
+      coordinator_order_unload(coordinator, hosted->run, server, "the run has gone on without it");
+  }
+  for (int i = 0; i < coordinator->n_runs; i++) { /* parts that it has not any more */
+    struct run *run = coordinator->runs[i];
+    for (int at = 0; at < run->n_servers; at++)
+      if (!run->servers[at].member && strcmp(run->servers[at].id, server->id) == 0)
+        run->servers[at].is_gone = true;
+  }
+}
+
+/* A worker is asked again for the run that it computes: it has it loaded already. */
+static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello) {
+  for (size_t i = 0; i < hello->n_runs; i++) {
+    struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
+    if (run && !worker->run &&
+        (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
+      coordinator_worker_join_run(coordinator, worker, run);
+    else if (!run || run != worker->run)
+      coordinator_order_unload(coordinator, hello->runs[i]->run, worker, "the run has gone on without it");
+  }
+}
+
+void coordinator_member_left(struct coordinator *coordinator, struct member *member, const char *reason) {
+  int at = 0;
+  log_event(LOG_INFO, "coordinator", "member_left", "id=%s host=\"%s\" reason=\"%.200s\"", member->id,
+            member->host, reason);
+  while (coordinator->members[at] != member)
+    at++;
+  memmove(coordinator->members + at, coordinator->members + at + 1,
+          (size_t)(coordinator->n_members - at - 1) * sizeof *coordinator->members);
+  coordinator->n_members--;
+  coordinator->is_members_due = true;
+  if (member->run)
+    coordinator_worker_leave_run(member, WORKER_IDLE);
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run_server *server = coordinator_run_server(coordinator->runs[i], member);
+    if (server)
+      coordinator_server_lost(coordinator, coordinator->runs[i], server, reason);
+  }
+  coordinator_member_free(member);
+}
+
+void coordinator_member_free(struct member *member) {
+  free(member->id);
+  free(member->host);
+  free(member->address);
+  free(member->device);
+  free(member->node);
+  free(member->fingerprint);
+  free(member->message);
+  free(member->unreached);
+  free(member->unreached_text);
+  free(member);
+}

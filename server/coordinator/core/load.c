@@ -1,0 +1,148 @@
+/* Members load a run: what workers find must be the same everywhere, and what refusals mean. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "server/coordinator/core/state.h"
+
+enum { MESSAGE_MAX = 1500, HASH_MAX = 128 };
+#define SAMPLES_MAX (UINT64_C(1) << 38) /* a plan's numbers fit below it */
+
+static void worker_loaded(struct coordinator *coordinator, struct member *worker,
+                          const Weir__RunLoaded *loaded);
+static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,
+                          const Weir__RunLoaded *loaded);
+static void reference_set_kind(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded);
+static char *reference_mismatch(const struct run *run, const struct member *worker,
+                                const Weir__RunLoaded *loaded);
+static void worker_refuse(struct coordinator *coordinator, struct member *worker, const char *message);
+
+void coordinator_loaded(struct coordinator *coordinator, struct member *member,
+                        const Weir__RunLoaded *loaded) {
+  struct run *run = coordinator_run(coordinator, loaded->run);
+  struct run_server *server = run ? coordinator_run_server(run, member) : NULL;
+  if (!run)
+    return; /* it was over before this member had loaded it */
+  if (server && loaded->incarnation == run->incarnation) {
+    server->is_loaded = true;
+    *member->message = 0; /* its store is the right one */
+  } else if (member->run == run && member->state == WORKER_LOADING &&
+             loaded->incarnation >= member->load_incarnation) /* else it answers an order that is over */
+    worker_loaded(coordinator, member, loaded);
+}
+
+static void worker_loaded(struct coordinator *coordinator, struct member *worker,
+                          const Weir__RunLoaded *loaded) {
+  struct run *run = worker->run;
+  bool is_absurd = loaded->train_samples > SAMPLES_MAX || loaded->eval_samples > SAMPLES_MAX;
+  char *mismatch;
+  if (!run->reference.dataset_sha256 && !is_absurd)
+    reference_set(coordinator, run, worker, loaded);
+  if (coordinator_is_over(run))
+    return;
+  mismatch = is_absurd
+                 ? mem_printf("%s (%s) claims more samples than a run can have", worker->id, worker->host)
+                 : reference_mismatch(run, worker, loaded);
+  if (mismatch) {
+    worker_refuse(coordinator, worker, mismatch);
+    free(mismatch);
+    return;
+  }
+  if (!run->reference.fingerprint) /* resumed: the first one says of which build all must be */
+    reference_set_kind(run, worker, loaded);
+  coordinator_worker_set_state(worker, WORKER_READY);
+  run->is_info_due = true;
+  coordinator_workers_changed(run);
+}
+
+static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,
+                          const Weir__RunLoaded *loaded) {
+  struct err err;
+  reference_set_kind(run, worker, loaded);
+  run->reference.dataset_sha256 = text_copy_clean(loaded->dataset_sha256, HASH_MAX);
+  if (plan_init(&run->plan, run->spec, loaded->train_samples, loaded->eval_samples, &err)) {
+    run->plan = (struct plan){0};
+    coordinator_run_fail(coordinator, run, true, "%s", err.text);
+  }
+}
+
+static void reference_set_kind(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded) {
+  free(run->reference.worker);
+  run->reference.worker = mem_printf("%s (%s)", worker->id, worker->host);
+  run->reference.fingerprint = mem_strdup(worker->fingerprint);
+  run->reference.probe_sha256 = text_copy_clean(loaded->probe_sha256, HASH_MAX);
+  run->is_save_due = true;
+}
+
+/* What a worker found otherwise than the run's first one; NULL if nothing. */
+static char *reference_mismatch(const struct run *run, const struct member *worker,
+                                const Weir__RunLoaded *loaded) {
+  const struct reference *reference = &run->reference;
+  if (loaded->train_samples != run->plan.train_samples || loaded->eval_samples != run->plan.eval_samples)
+    return mem_printf(
+        "%s (%s) has %llu + %llu samples, %s has %llu + %llu: the data must be the same on all workers",
+        worker->id, worker->host, (unsigned long long)loaded->train_samples,
+        (unsigned long long)loaded->eval_samples, reference->worker,
+        (unsigned long long)run->plan.train_samples, (unsigned long long)run->plan.eval_samples);
+  if (strcmp(loaded->dataset_sha256, reference->dataset_sha256))
+    return mem_printf(
+        "%s (%s) has a dataset of hash %.128s, %s of %s: the data must be the same on all workers",
+        worker->id, worker->host, loaded->dataset_sha256, reference->worker, reference->dataset_sha256);
+  if (!reference->fingerprint || !run->spec->train->deterministic)
+    return NULL;
+  if (strcmp(worker->fingerprint, reference->fingerprint))
+    return mem_printf("%s (%s) is '%s', %s is '%s': workers of a run must be of one kind, or "
+                      "train.deterministic false",
+                      worker->id, worker->host, worker->fingerprint, reference->worker,
+                      reference->fingerprint);
+  if (strcmp(loaded->probe_sha256, reference->probe_sha256))
+    return mem_printf(
+        "%s (%s) computes a probe gradient of hash %.128s, %s of %s: workers of a run must compute "
+        "the same bits, or train.deterministic be false",
+        worker->id, worker->host, loaded->probe_sha256, reference->worker, reference->probe_sha256);
+  return NULL;
+}
+
+void coordinator_refused(struct coordinator *coordinator, struct member *member,
+                         const Weir__RunRefused *refused) {
+  struct run *run = coordinator_run(coordinator, refused->run);
+  const char *text = *refused->message ? refused->message : "it gave no reason";
+  struct run_server *server;
+  bool was_ready, is_present;
+  if (!run || coordinator_is_over(run))
+    return;
+  is_present = refused->incarnation == run->incarnation;
+  if ((server = coordinator_run_server(run, member))) {
+    if (is_present)
+      coordinator_server_refused(coordinator, run, server, refused);
+    return;
+  }
+  if (member->run != run || member->state == WORKER_DRAINING)
+    return;
+  was_ready = member->state == WORKER_READY;
+  if (was_ready && !is_present)
+    return; /* what troubled it was rolled back */
+  worker_refuse(coordinator, member, text);
+  if (coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
+    return;
+  if (refused->bad_input && !run->reference.dataset_sha256)
+    coordinator_run_fail(coordinator, run, true, "%s", text);
+  else if (was_ready && coordinator_count_workers(coordinator, run, WORKER_READY) == 0)
+    coordinator_run_fail(coordinator, run, false, "%s", text); /* all who trained gave up: it diverges */
+}
+
+/* The run goes on without the worker, which lets go of it, and does not ask it again. */
+static void worker_refuse(struct coordinator *coordinator, struct member *worker, const char *message) {
+  struct run *run = worker->run;
+  coordinator_order_unload(coordinator, run->id, worker, message);
+  log_event(LOG_WARN, "coordinator", "worker_refused", "run=%s id=%s message=\"%.1000s\"", run->id,
+            worker->id, message);
+  array_reserve((void **)&run->refused, &run->refused_capacity, run->n_refused, sizeof *run->refused);
+  run->refused[run->n_refused++] = worker->key;
+  free(run->refusal);
+  run->refusal = mem_printf("%s refused: %.*s", worker->id, MESSAGE_MAX, message);
+  free(worker->message);
+  worker->message = text_copy_clean(message, MESSAGE_MAX);
+  coordinator_worker_leave_run(worker, WORKER_REFUSED);
+}

@@ -1,0 +1,121 @@
+/* What members are told. Messages live in the arena of the step's actions. */
+#include "server/coordinator/core/state.h"
+
+static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
+                              Weir__Order__BodyCase body);
+static Weir__Assignment **assignments(struct arena *arena, struct member *const *workers, int n);
+
+void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
+  order->welcome = arena_new(&coordinator->actions->arena, sizeof *order->welcome);
+  weir__welcome__init(order->welcome);
+  order->welcome->id = arena_strdup(&coordinator->actions->arena, member->id);
+}
+
+void coordinator_order_beat(struct coordinator *coordinator, const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_BEAT);
+  order->beat = arena_new(&coordinator->actions->arena, sizeof *order->beat);
+  weir__beat__init(order->beat);
+}
+
+void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_LOAD);
+  Weir__LoadRun *load = order->load = arena_new(arena, sizeof *load);
+  weir__load_run__init(load);
+  load->run = run->id;
+  load->incarnation = run->incarnation;
+  load->spec = run->spec;
+  load->model_bytes = run->model_bytes;
+  load->model_sha256 = run->model_sha256;
+  if (member->role != WEIR__ROLE__SERVER)
+    return;
+  load->plan = coordinator_plan_message(arena, run);
+  load->servers = coordinator_endpoints(arena, run);
+  load->n_servers = (size_t)run->n_servers;
+  load->step = run->base_step;
+  if (coordinator->options.store_identity)
+    load->store_identity = (char *)coordinator->options.store_identity;
+  if (run->base_step)
+    load->manifest =
+        arena_printf(arena, "runs/%s/checkpoints/%020llu", run->id, (unsigned long long)run->base_step);
+}
+
+void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
+                             struct member *const *workers, int n_workers) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__View *view = arena_new(arena, sizeof *view);
+  weir__view__init(view);
+  view->run = run->id;
+  view->number = run->view;
+  view->incarnation = run->incarnation;
+  view->plan = coordinator_plan_message(arena, run);
+  view->servers = coordinator_endpoints(arena, run);
+  view->n_servers = (size_t)run->n_servers;
+  view->workers = assignments(arena, workers, n_workers);
+  view->n_workers = (size_t)n_workers;
+  for (int i = 0; i < n_workers; i++)
+    order_new(coordinator, workers[i], WEIR__ORDER__BODY_VIEW)->view = view;
+  for (int i = 0; i < coordinator->n_members; i++) /* from it they learn that they have nothing to compute */
+    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_CUT_OFF)
+      order_new(coordinator, coordinator->members[i], WEIR__ORDER__BODY_VIEW)->view = view;
+}
+
+void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
+                             const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WRITE);
+  order->write = arena_new(&coordinator->actions->arena, sizeof *order->write);
+  weir__write_blocks__init(order->write);
+  order->write->run = run->id;
+  order->write->incarnation = run->incarnation;
+  order->write->step = run->checkpointing.step;
+}
+
+void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_KEEP);
+  order->keep = arena_new(&coordinator->actions->arena, sizeof *order->keep);
+  weir__keep_run__init(order->keep);
+  order->keep->run = run->id;
+  order->keep->incarnation = run->incarnation;
+  order->keep->step = run->step;
+}
+
+void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
+                              const char *reason) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_UNLOAD);
+  order->unload = arena_new(arena, sizeof *order->unload);
+  weir__unload_run__init(order->unload);
+  order->unload->run = arena_strdup(arena, run);
+  order->unload->reason = arena_strdup(arena, reason);
+}
+
+static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
+                              Weir__Order__BodyCase body) {
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_ORDER);
+  Weir__Order *order = arena_new(&coordinator->actions->arena, sizeof *order);
+  weir__order__init(order);
+  order->epoch = coordinator->options.epoch;
+  order->body_case = body;
+  action->member = member->key;
+  action->order = order;
+  return order;
+}
+
+static Weir__Assignment **assignments(struct arena *arena, struct member *const *workers, int n) {
+  Weir__Assignment **list = arena_new(arena, (size_t)n * sizeof *list);
+  for (int i = 0; i < n; i++) {
+    const struct member *worker = workers[i];
+    list[i] = arena_new(arena, sizeof **list);
+    weir__assignment__init(list[i]);
+    list[i]->worker = worker->id;
+    list[i]->microbatch_begin = worker->microbatches.begin;
+    list[i]->microbatch_end = worker->microbatches.end;
+    list[i]->eval_begin = worker->eval_chunks.begin;
+    list[i]->eval_end = worker->eval_chunks.end;
+    list[i]->group = worker->group.number;
+  }
+  return list;
+}

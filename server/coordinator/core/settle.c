@@ -1,0 +1,366 @@
+/* Which members serve which run: after every event the state is settled. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/placement.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "server/coordinator/core/state.h"
+
+/* worker_moves[from] has bit `to`. */
+#define TO(state) (1u << WORKER_##state)
+static const unsigned worker_moves[] = {
+    [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING),
+    [WORKER_LOADING] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING),
+    [WORKER_READY] = TO(IDLE) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING),
+    [WORKER_CUT_OFF] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING),
+    [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING),
+    [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
+};
+#undef TO
+enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
+
+static const char *const worker_state_names[] = {"idle",    "loading", "ready",
+                                                 "cut-off", "refused", "draining"};
+
+static void keep_going(struct coordinator *coordinator, struct run *run);
+static void yield_workers(struct coordinator *coordinator, struct run *run);
+static bool is_short(const struct coordinator *coordinator, const struct run *run);
+static void borrow_worker(struct coordinator *coordinator, const struct run *run);
+static bool is_lender(const struct coordinator *coordinator, const struct run *run);
+static void take_workers(struct coordinator *coordinator, struct run *run);
+static bool may_serve(const struct run *run, const struct member *member);
+static bool has_refused(const struct run *run, const struct member *member);
+static void load_servers(struct coordinator *coordinator, struct run *run);
+static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n);
+static bool is_among(struct member *const *members, int n, const struct member *member);
+static void start_when_loaded(struct coordinator *coordinator, struct run *run);
+static void publish_info(struct coordinator *coordinator, struct run *run);
+static void let_drained_go(struct coordinator *coordinator);
+static void save(struct coordinator *coordinator);
+
+void coordinator_worker_set_state(struct member *worker, enum worker_state state) {
+  CHECK(worker_moves[worker->state] & (1u << state));
+  if (worker->state == state)
+    return;
+  log_event(LOG_INFO, "coordinator", "worker_state", "id=%s from=%s to=%s run=%s", worker->id,
+            worker_state_names[worker->state], worker_state_names[state],
+            worker->run ? worker->run->id : "-");
+  worker->state = state;
+}
+
+const char *coordinator_worker_state_name(enum worker_state state) {
+  return worker_state_names[state];
+}
+
+int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
+                              enum worker_state state) {
+  int count = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    count += coordinator->members[i]->run == run && coordinator->members[i]->state == state;
+  return count;
+}
+
+void coordinator_worker_leave_run(struct member *worker, enum worker_state state) {
+  if (worker->state == WORKER_READY)
+    coordinator_workers_changed(worker->run);
+  worker->run->is_info_due |= !coordinator_is_over(worker->run);
+  coordinator_worker_set_state(worker, state);
+  worker->run = NULL;
+  worker->microbatches = worker->eval_chunks = (struct range){0, 0};
+  worker->group = (struct grouping){0};
+  coordinator_reach_forget(worker);
+}
+
+void coordinator_settle(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    coordinator->members[i]->reserved_for = NULL;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    keep_going(coordinator, coordinator->runs[i]);
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run *run = coordinator->runs[i];
+    if (!coordinator_is_over(run)) {
+      coordinator_recover(coordinator, run);
+      coordinator_weigh_reach(coordinator, run);
+      yield_workers(coordinator, run);
+      borrow_worker(coordinator, run);
+      take_workers(coordinator, run);
+      load_servers(coordinator, run);
+      start_when_loaded(coordinator, run);
+      coordinator_regroup_when_due(coordinator, run);
+      coordinator_send_view(coordinator, run);
+      coordinator_finish_when_complete(coordinator, run);
+      coordinator_pause_when_idle(coordinator, run);
+      coordinator_checkpoint_when_due(coordinator, run);
+      coordinator_explain(coordinator, run);
+    }
+    publish_info(coordinator, run);
+  }
+  let_drained_go(coordinator);
+  save(coordinator);
+}
+
+static void save(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run *run = coordinator->runs[i];
+    if (run->is_save_due)
+      coordinator_save(coordinator, run);
+    run->is_save_due = false;
+  }
+  if (coordinator->is_members_due)
+    coordinator_save_members(coordinator);
+  coordinator->is_members_due = false;
+}
+
+uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run) {
+  return (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
+                    coordinator_count_workers(coordinator, run, WORKER_READY));
+}
+
+/* A run that had begun and lost all its workers gets one before others are served. */
+static void keep_going(struct coordinator *coordinator, struct run *run) {
+  bool is_active = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (is_active && run->is_begun && may_serve(run, coordinator->members[i]) &&
+        coordinator_count_held(coordinator, run) == 0)
+      coordinator_worker_join_run(coordinator, coordinator->members[i], run);
+}
+
+/* Too few for its first start, because some were lost: they go to the run before it that waits for workers,
+   or both might wait for ever. */
+static void yield_workers(struct coordinator *coordinator, struct run *run) {
+  if (!is_short(coordinator, run) || run->state != WEIR__RUN_STATE__LOADING ||
+      !coordinator_has_server(coordinator, run))
+    return;
+  for (int i = 0; coordinator->runs[i] != run; i++) {
+    if (!is_short(coordinator, coordinator->runs[i]))
+      continue;
+    coordinator_new_incarnation(coordinator, run,
+                                run->base_step); /* servers may have been told of this one */
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
+    return;
+  }
+}
+
+static bool is_short(const struct coordinator *coordinator, const struct run *run) {
+  bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED || run->state == WEIR__RUN_STATE__LOADING;
+  return is_waiting && !run->is_begun && coordinator_count_held(coordinator, run) < run->spec->workers->min;
+}
+
+static bool only_evaluates(const struct run *run) {
+  return run->spec->train->has_steps && run->spec->train->steps == 0;
+}
+
+/* An evaluation is short, and somebody waits for it: where no worker is free, a run that trains with several
+   goes on with one less, which it gets back. */
+static void borrow_worker(struct coordinator *coordinator, const struct run *run) {
+  if (run->state != WEIR__RUN_STATE__QUEUED || !only_evaluates(run) || run->spec->workers->min > 1 ||
+      !coordinator_has_server(coordinator, run) || coordinator_count_free(coordinator, run) > 0)
+    return;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    struct run *lender = member->run;
+    if (member->state != WORKER_READY || has_refused(run, member) || !is_lender(coordinator, lender))
+      continue;
+    coordinator_order_unload(coordinator, lender->id, member, "lent to an evaluation");
+    coordinator_worker_leave_run(member, WORKER_IDLE);
+    coordinator_send_view(coordinator, lender); /* it was settled before the evaluation */
+    return;
+  }
+}
+
+static bool is_lender(const struct coordinator *coordinator, const struct run *run) {
+  return run->state == WEIR__RUN_STATE__RUNNING && !only_evaluates(run) &&
+         coordinator_count_workers(coordinator, run, WORKER_READY) > 1;
+}
+
+uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run) {
+  uint32_t count = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    count += may_serve(run, coordinator->members[i]);
+  return count;
+}
+
+bool coordinator_has_server(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator_may_own_blocks(coordinator, coordinator->members[i], false) &&
+        coordinator_server_fits(run, coordinator->members[i]))
+      return true;
+  return false;
+}
+
+/* A server that was left out is asked again after a while, where a run has no other; one that was cut off in
+   any case. */
+bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
+                                bool has_others) {
+  uint64_t left_out_ms = coordinator->now_ms - member->left_out_ms;
+  if (member->role != WEIR__ROLE__SERVER)
+    return false;
+  return !*member->message || (!has_others && left_out_ms >= LEFT_OUT_MS) ||
+         (member->is_cut_off && left_out_ms >= CUT_OFF_MS);
+}
+
+/* Runs take workers in the order of submission. One that still waits for enough of them keeps what it could
+   use from those behind it, or a run that needs many would never begin. */
+static void take_workers(struct coordinator *coordinator, struct run *run) {
+  const Weir__WorkersSpec *spec = run->spec->workers;
+  uint32_t held = coordinator_count_held(coordinator, run);
+  bool is_waiting =
+      run->state == WEIR__RUN_STATE__QUEUED &&
+      (!coordinator_has_server(coordinator, run) || coordinator_count_free(coordinator, run) < spec->min);
+  if (run->state == WEIR__RUN_STATE__FINISHING || run->state == WEIR__RUN_STATE__PAUSED)
+    return;
+  if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting) {
+    coordinator_run_set_message(run, "");
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
+  }
+  for (int i = 0; i < coordinator->n_members && (!spec->has_max || held < spec->max); i++) {
+    struct member *member = coordinator->members[i];
+    if (!may_serve(run, member))
+      continue;
+    held++;
+    if (is_waiting) {
+      member->reserved_for = run;
+      continue;
+    }
+    coordinator_worker_join_run(coordinator, member, run);
+  }
+}
+
+void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run) {
+  worker->run = run;
+  worker->load_incarnation = run->incarnation;
+  free(worker->message);
+  worker->message = mem_strdup("");
+  coordinator_worker_set_state(worker, WORKER_LOADING);
+  coordinator_order_load(coordinator, run, worker);
+}
+
+static bool may_serve(const struct run *run, const struct member *member) {
+  if (member->role != WEIR__ROLE__WORKER || member->reserved_for)
+    return false;
+  if (member->state != WORKER_IDLE && member->state != WORKER_REFUSED)
+    return false;
+  return !has_refused(run, member);
+}
+
+static bool has_refused(const struct run *run, const struct member *member) {
+  for (int i = 0; i < run->n_refused; i++)
+    if (run->refused[i] == member->key)
+      return true;
+  return false;
+}
+
+/* Every server that is of the run's kind (kind.c) serves the incarnation from its beginning to its end. Those
+   of the one before let go of the run, if they are not told to load it anew. */
+static void load_servers(struct coordinator *coordinator, struct run *run) {
+  struct member **chosen;
+  int n = 0;
+  if (run->state != WEIR__RUN_STATE__LOADING || !plan_is_known(&run->plan) || !run->is_load_due ||
+      run->is_save_awaited || coordinator->now_ms < run->reload_ms)
+    return;
+  if (!coordinator_has_server(coordinator, run))
+    return;
+  chosen = choose_servers(coordinator, run, &n);
+  for (int i = 0; i < run->n_servers; i++)
+    if (run->servers[i].member && !is_among(chosen, n, run->servers[i].member))
+      coordinator_order_unload(coordinator, run->id, run->servers[i].member,
+                               "the run has gone on without it");
+  coordinator_run_free_servers(run);
+  run->servers = mem_new((size_t)n * sizeof *run->servers);
+  run->n_servers = n;
+  for (int i = 0; i < n; i++) {
+    run->servers[i].id = mem_strdup(chosen[i]->id);
+    run->servers[i].address = mem_strdup(chosen[i]->address);
+    run->servers[i].member = chosen[i];
+  }
+  free(chosen);
+  run->is_load_due = false;
+  run->is_info_due = run->is_save_due = true;
+  coordinator_place_blocks(run);
+  for (int i = 0; i < n; i++)
+    coordinator_order_load(coordinator, run, run->servers[i].member);
+}
+
+/* Freed by the caller. */
+static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n) {
+  struct member **chosen = mem_new((size_t)coordinator->n_members * sizeof(struct member *));
+  bool has_others = false;
+  for (int i = 0; i < coordinator->n_members; i++)
+    has_others |= coordinator_may_own_blocks(coordinator, coordinator->members[i], true) &&
+                  coordinator_server_fits(run, coordinator->members[i]);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    char *mismatch;
+    if (!coordinator_may_own_blocks(coordinator, member, has_others))
+      continue;
+    coordinator_server_set_kind(run, member);
+    mismatch = coordinator_server_mismatch(run, member);
+    if (!mismatch)
+      chosen[(*n)++] = member;
+    else
+      log_event(LOG_WARN, "coordinator", "server_refused", "run=%s id=%s message=\"%s\"", run->id, member->id,
+                mismatch);
+    free(mismatch);
+  }
+  return chosen;
+}
+
+static bool is_among(struct member *const *members, int n, const struct member *member) {
+  for (int i = 0; i < n; i++)
+    if (members[i] == member)
+      return true;
+  return false;
+}
+
+void coordinator_place_blocks(struct run *run) {
+  placement_compute(run->block_elems, run->n_blocks, (uint32_t)run->n_servers, run->owners);
+  for (uint32_t block = 0; block < run->n_blocks; block++) {
+    run->servers[run->owners[block]].blocks++;
+    run->servers[run->owners[block]].bytes += (uint64_t)run->block_elems[block] * sizeof(float);
+  }
+}
+
+static void start_when_loaded(struct coordinator *coordinator, struct run *run) {
+  uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
+  if (run->state != WEIR__RUN_STATE__LOADING || run->is_load_due ||
+      ready < (run->is_begun ? 1 : run->spec->workers->min))
+    return;
+  for (int i = 0; i < run->n_servers; i++)
+    if (!run->servers[i].is_loaded || !run->servers[i].member)
+      return;
+  coordinator_clock_start(coordinator, run);
+  run->rate = (struct rate){0};
+  rate_add(&run->rate, coordinator->now_ms, 0);
+  run->reported_ms = run->checkpointing.since_ms = coordinator->now_ms;
+  run->credit_s = 0;
+  run->is_begun = true;
+  coordinator_workers_changed(run);
+  run->reloads = 0;
+  *run->cause = 0;
+  coordinator_checkpoint_pass_over(run, run->base_step, false);
+  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__RUNNING);
+}
+
+static void publish_info(struct coordinator *coordinator, struct run *run) {
+  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_INFO};
+  Weir__RunInfo info;
+  if (!run->is_info_due)
+    return;
+  run->is_info_due = false;
+  coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
+  event.info = message_copy(&info);
+  event_log_add(&run->events, &event);
+  coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
+}
+
+/* Their ranges are with others by now: leaving workers may go. */
+static void let_drained_go(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->state != WORKER_DRAINING || !member->run)
+      continue;
+    coordinator_order_unload(coordinator, member->run->id, member, "drained");
+    coordinator_worker_leave_run(member, WORKER_DRAINING);
+  }
+}

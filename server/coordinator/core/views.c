@@ -1,0 +1,149 @@
+/* Views: who computes what, and with whom. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "server/coordinator/core/state.h"
+
+/* Workers whose groups failed so often go alone, for REGROUP_MS, then twice as long each time. */
+enum { GROUP_FAILURES_MAX = 2, REGROUP_MS = 60000, REGROUP_MS_MAX = 16 * REGROUP_MS, MESSAGE_MAX = 200 };
+
+static struct member **ready_workers(const struct coordinator *coordinator, const struct run *run, int *n);
+static void share_work(const struct coordinator *coordinator, const struct run *run,
+                       struct member *const *workers, int n);
+static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                        int n);
+
+void coordinator_workers_changed(struct run *run) {
+  run->is_view_due = run->are_workers_new = true;
+}
+
+void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run) {
+  if (!run->regroup_ms || coordinator->now_ms < run->regroup_ms)
+    return;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run == run && member->group_failures >= GROUP_FAILURES_MAX)
+      member->group_failures = GROUP_FAILURES_MAX - 1; /* one more try */
+  }
+  run->regroup_ms = 0;
+  run->is_view_due = true;
+}
+
+/* Several groups that fail together wait together. */
+static void regroup_later(const struct coordinator *coordinator, struct run *run) {
+  uint64_t pause_ms = run->regroup_pause_ms ? 2 * run->regroup_pause_ms : REGROUP_MS;
+  if (run->regroup_ms)
+    return;
+  run->regroup_pause_ms = pause_ms < REGROUP_MS_MAX ? pause_ms : REGROUP_MS_MAX;
+  run->regroup_ms = coordinator->now_ms + run->regroup_pause_ms;
+}
+
+void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
+  struct member **workers;
+  int n;
+  if (run->state != WEIR__RUN_STATE__RUNNING || !run->is_view_due)
+    return;
+  workers = ready_workers(coordinator, run, &n);
+  for (int i = 0; i < n && run->are_workers_new; i++)
+    workers[i]->group_failures = 0;
+  if (run->are_workers_new)
+    run->regroup_ms = run->regroup_pause_ms = 0;
+  run->is_view_due = run->are_workers_new = false;
+  run->is_info_due = true;
+  run->view++;
+  share_work(coordinator, run, workers, n);
+  make_groups(coordinator, run, workers, n);
+  log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
+            (unsigned long long)run->view, n);
+  coordinator_order_views(coordinator, run, workers, n);
+}
+
+/* The node on which the worker may be in a group; NULL: it goes alone. GPUs reduce among themselves. */
+static const char *node_of(const struct run *run, const struct member *worker) {
+  const char *collective = run->spec->train->collective;
+  bool is_gpu = strncmp(worker->device, "cuda", 4) == 0;
+  if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) || !*worker->node)
+    return NULL;
+  return worker->node;
+}
+
+/* In the order of their work; of the step's arena. */
+static struct member **ready_workers(const struct coordinator *coordinator, const struct run *run, int *n) {
+  struct arena *arena = &coordinator->actions->arena;
+  size_t capacity = (size_t)coordinator->n_members;
+  struct member **joined = arena_new(arena, capacity * sizeof *joined);
+  struct member **workers = arena_new(arena, capacity * sizeof *workers);
+  const char **nodes = arena_new(arena, capacity * sizeof *nodes);
+  int *order = arena_new(arena, capacity * sizeof *order);
+  *n = 0;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_READY)
+      continue;
+    joined[*n] = member;
+    nodes[(*n)++] = node_of(run, member);
+  }
+  groups_order(nodes, *n, order);
+  for (int i = 0; i < *n; i++)
+    workers[i] = joined[order[i]];
+  return workers;
+}
+
+static void share_work(const struct coordinator *coordinator, const struct run *run,
+                       struct member *const *workers, int n) {
+  struct arena *arena = &coordinator->actions->arena;
+  uint32_t *executors = arena_new(arena, (size_t)n * sizeof *executors);
+  struct range *microbatches = arena_new(arena, (size_t)n * sizeof *microbatches);
+  struct range *eval_chunks = arena_new(arena, (size_t)n * sizeof *eval_chunks);
+  for (int i = 0; i < n; i++)
+    executors[i] = workers[i]->executors;
+  if (n > 0) {
+    assign_ranges(executors, n, run->plan.microbatches, microbatches);
+    assign_ranges(executors, n, run->plan.eval_chunks, eval_chunks);
+  }
+  for (int i = 0; i < n; i++) {
+    workers[i]->microbatches = microbatches[i];
+    workers[i]->eval_chunks = eval_chunks[i];
+  }
+}
+
+static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                        int n) {
+  struct group_worker *list = arena_new(&coordinator->actions->arena, (size_t)n * sizeof *list);
+  for (int i = 0; i < n; i++)
+    list[i] = (struct group_worker){
+        .node = workers[i]->group_failures < GROUP_FAILURES_MAX ? node_of(run, workers[i]) : NULL,
+        .microbatches = workers[i]->microbatches,
+        .grouping = workers[i]->group};
+  groups_number(list, n, &run->groups_seen);
+  for (int i = 0; i < n; i++)
+    workers[i]->group = list[i].grouping;
+}
+
+/* Several members say so of one group, and some of one that a view has changed meanwhile: the first counts.
+ */
+void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
+                              const Weir__GroupFailed *failed) {
+  struct run *run = member->run;
+  uint32_t number = member->group.number;
+  char *message;
+  if (!run || member->state != WORKER_READY || strcmp(run->id, failed->run) != 0 || number == 0 ||
+      run->incarnation != failed->incarnation || failed->group != number ||
+      failed->view >> 32 != run->view >> 32)
+    return;
+  message = text_copy_clean(failed->message, MESSAGE_MAX);
+  log_event(LOG_WARN, "coordinator", "group_failed", "run=%s group=%u id=%s message=\"%s\"", run->id, number,
+            member->id, message);
+  free(message);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *other = coordinator->members[i];
+    if (other->run != run || other->group.number != number)
+      continue;
+    other->group = (struct grouping){0};
+    if (++other->group_failures >= GROUP_FAILURES_MAX)
+      regroup_later(coordinator, run);
+  }
+  run->is_view_due = true;
+}

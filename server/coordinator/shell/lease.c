@@ -1,0 +1,351 @@
+/* The lease of the coordinator that leads. */
+#include "server/coordinator/shell/lease.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/base/text.h"
+#include "storage/checkpoint/checkpoint.h"
+
+enum { LEASE_MS = 3000, RENEWALS_A_LEASE = 3, LOOKS_A_LEASE = 12, ADDRESS_MAX = 255 };
+
+#define EPOCH_MAX (UINT32_MAX - 1) /* views and events are numbered from epoch << 32 on */
+#define JUMP_MAX 1000000           /* nobody's word uses up all epochs */
+
+static const char epoch_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
+
+struct lease {
+  struct lease_options options;
+  char *holder, *address;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_stopping;
+  bool is_doubted;   /* since the last renewal */
+  uint64_t outlived; /* the highest epoch that a member obeys; 0: none above ours */
+
+  /* the thread's own */
+  bool is_leading, is_deposed, is_in_trouble;
+  uint64_t epoch, beat;
+  char *why;           /* told last; NULL: nothing */
+  uint64_t seen_epoch; /* the lease of another, as it was looked at last */
+  uint64_t seen_beat;
+  uint64_t quiet_ms, looked_ms; /* for how long it has not changed; when that was */
+};
+
+/* The record coordinator/epoch as it is. */
+struct epoch_record {
+  char *text; /* NULL: absent */
+  size_t size;
+  uint64_t number; /* 0: absent */
+};
+
+static void *thread_main(void *argument);
+static bool wait_ms(struct lease *lease, int ms);
+static void try_to_take(struct lease *lease);
+static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct err *err);
+static int take(struct lease *lease, uint64_t last_epoch, struct err *err);
+static void renew(struct lease *lease);
+static void find_out(struct lease *lease);
+static void tell_deposed(struct lease *lease, uint64_t epoch);
+static void set_free(struct lease *lease);
+static int write_lease(struct lease *lease, struct err *err);
+static int read_epoch(struct lease *lease, struct epoch_record *record, struct err *err);
+static int write_epoch(struct lease *lease, uint64_t number, const struct epoch_record *old, struct err *err);
+static void tell_waiting(struct lease *lease, const char *why);
+static void tell_trouble(struct lease *lease, const struct err *err);
+
+struct lease *lease_start(const struct lease_options *options) {
+  struct lease *lease = mem_new(sizeof *lease);
+  lease->options = *options;
+  if (lease->options.lease_ms <= 0)
+    lease->options.lease_ms = LEASE_MS;
+  lease->holder = mem_strdup(options->holder);
+  lease->address = mem_strdup(options->address);
+  pthread_mutex_init(&lease->lock, NULL);
+  clock_condition_init(&lease->changed);
+  CHECK(pthread_create(&lease->thread, NULL, thread_main, lease) == 0);
+  return lease;
+}
+
+void lease_stop(struct lease *lease) {
+  if (!lease)
+    return;
+  pthread_mutex_lock(&lease->lock);
+  lease->is_stopping = true;
+  pthread_cond_signal(&lease->changed);
+  pthread_mutex_unlock(&lease->lock);
+  pthread_join(lease->thread, NULL);
+  pthread_cond_destroy(&lease->changed);
+  pthread_mutex_destroy(&lease->lock);
+  free(lease->holder);
+  free(lease->address);
+  free(lease->why);
+  free(lease);
+}
+
+void lease_outlived(struct lease *lease, uint64_t epoch) {
+  if (!lease)
+    return;
+  pthread_mutex_lock(&lease->lock);
+  if (epoch > lease->outlived)
+    lease->outlived = epoch;
+  pthread_mutex_unlock(&lease->lock);
+}
+
+void lease_doubt(struct lease *lease) {
+  if (!lease)
+    return;
+  pthread_mutex_lock(&lease->lock);
+  lease->is_doubted = true;
+  pthread_mutex_unlock(&lease->lock);
+}
+
+struct store_guard lease_guard(uint64_t epoch_number, char epoch[LEASE_EPOCH_SIZE]) {
+  int length = snprintf(epoch, LEASE_EPOCH_SIZE, "%" PRIu64, epoch_number);
+  return (struct store_guard){epoch_name, epoch, (size_t)length};
+}
+
+static void *thread_main(void *argument) {
+  struct lease *lease = argument;
+  bool goes_on = true;
+  while (goes_on && !lease->is_leading) {
+    try_to_take(lease);
+    goes_on = lease->is_leading || wait_ms(lease, lease->options.lease_ms / LOOKS_A_LEASE);
+  }
+  while (goes_on && !lease->is_deposed) {
+    goes_on = wait_ms(lease, lease->options.lease_ms / RENEWALS_A_LEASE);
+    if (goes_on)
+      renew(lease);
+  }
+  if (lease->is_leading && !lease->is_deposed && !lease->is_in_trouble)
+    set_free(lease);
+  return NULL;
+}
+
+/* False when the lease is to stop. */
+static bool wait_ms(struct lease *lease, int ms) {
+  struct timespec until;
+  uint64_t until_ns = clock_now_ns() + (uint64_t)ms * 1000000;
+  bool goes_on;
+  until.tv_sec = (time_t)(until_ns / 1000000000);
+  until.tv_nsec = (long)(until_ns % 1000000000);
+  pthread_mutex_lock(&lease->lock);
+  while (!lease->is_stopping && clock_now_ns() < until_ns)
+    pthread_cond_timedwait(&lease->changed, &lease->lock, &until);
+  goes_on = !lease->is_stopping;
+  pthread_mutex_unlock(&lease->lock);
+  return goes_on;
+}
+
+static void try_to_take(struct lease *lease) {
+  struct err err = ERR_NONE;
+  uint64_t last_epoch = 0;
+  bool is_free;
+  int rc = look(lease, &is_free, &last_epoch, &err);
+  if (!rc && is_free)
+    rc = take(lease, last_epoch, &err);
+  if (rc && rc != ERR_STALE) /* else another was faster */
+    tell_waiting(lease, err.text);
+}
+
+/* Tells who leads, where another does. */
+static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct err *err) {
+  int look_ms = lease->options.lease_ms / LOOKS_A_LEASE;
+  uint64_t now_ms = clock_now_ns() / 1000000, passed_ms = now_ms - lease->looked_ms;
+  Weir__Lease *found = NULL;
+  int rc = checkpoint_read_record(lease->options.store, lease_name, &weir__lease__descriptor, (void **)&found,
+                                  err);
+  *is_free = true;
+  if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT) {
+    *err = ERR_NONE;
+    return 0;
+  }
+  if (rc)
+    return rc;
+  *last_epoch = found->epoch < EPOCH_MAX ? found->epoch : 0;
+  if (strcmp(found->holder, lease->holder)) {
+    bool is_same = lease->looked_ms && found->epoch == lease->seen_epoch && found->beat == lease->seen_beat;
+    /* We may have been frozen, with the other: only time that we saw passing counts. */
+    if (passed_ms > 2 * (uint64_t)look_ms)
+      passed_ms = 2 * (uint64_t)look_ms;
+    lease->quiet_ms = is_same ? lease->quiet_ms + passed_ms : 0;
+    *is_free = lease->quiet_ms >= (uint64_t)lease->options.lease_ms;
+  }
+  lease->seen_epoch = found->epoch;
+  lease->seen_beat = found->beat;
+  lease->looked_ms = now_ms;
+  if (!*is_free) {
+    char *address = text_copy_clean(found->address, ADDRESS_MAX);
+    char *why = mem_printf("this coordinator is a standby of %s", address);
+    tell_waiting(lease, why);
+    free(why);
+    free(address);
+  }
+  message_free(found);
+  return 0;
+}
+
+static int take(struct lease *lease, uint64_t last_epoch, struct err *err) {
+  struct epoch_record record;
+  uint64_t epoch;
+  if (read_epoch(lease, &record, err))
+    return err->code;
+  epoch = (record.number > last_epoch ? record.number : last_epoch) + 1;
+  if (write_epoch(lease, epoch, &record, err) == 0) {
+    lease->epoch = epoch;
+    write_lease(lease, err); /* it may fail: the epoch is ours, and the next renewal writes it */
+    lease->is_leading = err->code != ERR_STALE;
+  }
+  free(record.text);
+  if (!lease->is_leading)
+    return err->code;
+  log_event(LOG_INFO, "coordinator", "leading", "epoch=%" PRIu64 " holder=\"%s\"", epoch, lease->holder);
+  lease->options.on_leading(lease->options.user, epoch);
+  *err = ERR_NONE;
+  return 0;
+}
+
+static void renew(struct lease *lease) {
+  struct err err = ERR_NONE;
+  bool is_doubted;
+  int rc;
+  pthread_mutex_lock(&lease->lock);
+  is_doubted = lease->is_doubted;
+  lease->is_doubted = false;
+  pthread_mutex_unlock(&lease->lock);
+  rc = write_lease(lease, &err);
+  if (rc == ERR_STALE)
+    find_out(lease);
+  else if (rc && is_doubted) {
+    lease->is_deposed = true;
+    lease->options.on_deposed(lease->options.user,
+                              "a member obeys a higher epoch, and the store does not answer who leads");
+  } else if (rc)
+    tell_trouble(lease, &err);
+  else if (lease->is_in_trouble) {
+    lease->is_in_trouble = false;
+    lease->options.on_store(lease->options.user, "");
+  }
+}
+
+/* Our epoch is not in the store: either another leads, or the store has lost what it had. */
+static void find_out(struct lease *lease) {
+  struct epoch_record record;
+  struct err err = ERR_NONE;
+  int rc = read_epoch(lease, &record, &err);
+  if (rc) {
+    tell_trouble(lease, &err);
+    return;
+  }
+  if (record.number > lease->epoch) {
+    lease->is_deposed = true;
+    tell_deposed(lease, record.number);
+  } else if (record.number < lease->epoch) {
+    rc = write_epoch(lease, lease->epoch, &record, &err);
+    if (!rc) {
+      log_event(LOG_WARN, "coordinator", "store_emptied", "epoch=%" PRIu64 " found=%" PRIu64, lease->epoch,
+                record.number);
+      write_lease(lease, &err);
+      lease->options.on_emptied(lease->options.user);
+    } else if (rc != ERR_STALE)
+      tell_trouble(lease, &err);
+  }
+  free(record.text);
+}
+
+/* It names the other, where that has written who it is by now. */
+static void tell_deposed(struct lease *lease, uint64_t epoch) {
+  struct err err = ERR_NONE;
+  Weir__Lease *found = NULL;
+  char *address, *reason;
+  checkpoint_read_record(lease->options.store, lease_name, &weir__lease__descriptor, (void **)&found, &err);
+  address = text_copy_clean(found && found->epoch == epoch ? found->address : "", ADDRESS_MAX);
+  reason = mem_printf("another coordinator leads%s%s: it has epoch %" PRIu64 ", this one %" PRIu64,
+                      *address ? ", at " : "", address, epoch, lease->epoch);
+  lease->options.on_deposed(lease->options.user, reason);
+  free(reason);
+  free(address);
+  message_free(found);
+}
+
+static void set_free(struct lease *lease) {
+  char epoch[LEASE_EPOCH_SIZE];
+  struct store_guard guard = lease_guard(lease->epoch, epoch);
+  struct err err = ERR_NONE;
+  if (lease->outlived > lease->epoch && lease->outlived - lease->epoch <= JUMP_MAX) {
+    struct epoch_record own = {.text = epoch, .size = guard.size, .number = lease->epoch};
+    if (write_epoch(lease, lease->outlived, &own, &err) == 0) {
+      log_event(LOG_WARN, "coordinator", "epoch_raised", "from=%" PRIu64 " to=%" PRIu64, lease->epoch,
+                lease->outlived);
+      guard = lease_guard(lease->outlived, epoch);
+    }
+  }
+  err = ERR_NONE;
+  if (store_delete_record(lease->options.store, lease_name, &guard, 1, &err))
+    log_event(LOG_INFO, "coordinator", "lease_kept", "reason=\"%s\"", err.text); /* it runs out by itself */
+}
+
+static int write_lease(struct lease *lease, struct err *err) {
+  Weir__Lease record = WEIR__LEASE__INIT;
+  char epoch[LEASE_EPOCH_SIZE];
+  struct store_guard guard = lease_guard(lease->epoch, epoch);
+  record.epoch = lease->epoch;
+  record.beat = ++lease->beat;
+  record.holder = lease->holder;
+  record.address = lease->address;
+  return checkpoint_write_record(lease->options.store, lease_name, &record, &guard, 1, err);
+}
+
+static int read_epoch(struct lease *lease, struct epoch_record *record, struct err *err) {
+  void *data;
+  size_t size;
+  int rc = store_get_record(lease->options.store, epoch_name, &data, &size, err);
+  char text[LEASE_EPOCH_SIZE] = "";
+  *record = (struct epoch_record){0};
+  if (rc == ERR_NOT_FOUND) {
+    *err = ERR_NONE;
+    return 0;
+  }
+  if (rc)
+    return rc;
+  if (size < sizeof text)
+    memcpy(text, data, size);
+  if (size == 0 || strspn(text, "0123456789") != size || strtoull(text, NULL, 10) > EPOCH_MAX) {
+    free(data);
+    return err_set(err, ERR_CORRUPT, "store: record %s holds no epoch: delete it if no coordinator runs",
+                   epoch_name);
+  }
+  *record = (struct epoch_record){.text = data, .size = size, .number = strtoull(text, NULL, 10)};
+  return 0;
+}
+
+static int write_epoch(struct lease *lease, uint64_t number, const struct epoch_record *old,
+                       struct err *err) {
+  char text[LEASE_EPOCH_SIZE];
+  struct store_guard guard = {epoch_name, old->text, old->size};
+  int length = snprintf(text, sizeof text, "%" PRIu64, number);
+  return store_put_record(lease->options.store, epoch_name, text, (size_t)length, &guard, 1, err);
+}
+
+static void tell_waiting(struct lease *lease, const char *why) {
+  if (lease->why && strcmp(lease->why, why) == 0)
+    return;
+  free(lease->why);
+  lease->why = mem_strdup(why);
+  log_event(LOG_INFO, "coordinator", "waiting", "reason=\"%s\"", why);
+  lease->options.on_waiting(lease->options.user, why);
+}
+
+static void tell_trouble(struct lease *lease, const struct err *err) {
+  lease->is_in_trouble = true;
+  lease->options.on_store(lease->options.user, err->text);
+}

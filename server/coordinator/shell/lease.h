@@ -1,0 +1,45 @@
+/* Which coordinator leads: the one that holds the lease in the store. Its epoch, a number that grows with
+   each holder, guards everything that it writes. */
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
+#define WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
+
+#include "storage/store.h"
+
+struct lease;
+
+/* Callbacks come on the lease's own thread, one at a time, and must not wait for the store. */
+struct lease_options {
+  struct store *store;
+  const char *holder;  /* host and listening address: a holder of this name before us is dead. Copied */
+  const char *address; /* where others reach us. Copied */
+  int lease_ms; /* a lease that was not renewed for so long is free; 0: 3000. Renewed thrice as often */
+
+  void (*on_waiting)(void *user, const char *why); /* when `why` changes: who leads, or what is wrong */
+  void (*on_leading)(void *user, uint64_t epoch);  /* once */
+  /* While we lead: what is wrong with the store, at each renewal that fails; "" when it is well again. */
+  void (*on_store)(void *user, const char *message);
+  void (*on_emptied)(void *user);                     /* the store had lost our epoch, which is there again */
+  void (*on_deposed)(void *user, const char *reason); /* another leads; nothing follows */
+  void *user;
+};
+
+/* Starts the thread that takes the lease as soon as it is free, and then renews it. */
+struct lease *lease_start(const struct lease_options *options);
+
+/* A member obeys `epoch`, higher than ours. If the store does not know of it, because it has lost what it
+   had, lease_stop writes it there, so that the next leader's is higher still. Any thread. NULL is ignored. */
+void lease_outlived(struct lease *lease, uint64_t epoch);
+
+/* A member says that another leads. The next renewal shows; if the store does not answer then, the member is
+   believed and we are deposed. Any thread. NULL is ignored. */
+void lease_doubt(struct lease *lease);
+
+/* Ends the thread and, if we lead, sets the lease free. Waits for a store call that is under way. NULL is
+   ignored. */
+void lease_stop(struct lease *lease);
+
+/* The condition of a leader's writes. `epoch` is filled with the epoch's text, and outlives the guard. */
+enum { LEASE_EPOCH_SIZE = 24 };
+struct store_guard lease_guard(uint64_t epoch_number, char epoch[LEASE_EPOCH_SIZE]);
+
+#endif

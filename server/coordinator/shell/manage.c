@@ -1,0 +1,331 @@
+/* What people ask of runs and their checkpoints: pause, resume, list, verify, collect garbage. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/message.h"
+#include "server/coordinator/shell/shell.h"
+
+enum { DAMAGE_LINES_MAX = 100, STEPS_SHOWN = 20, COLLECTED_RUNS_MAX = 1000 };
+
+/* Checkpoints to verify, one after the other. */
+struct verification {
+  struct task task;
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  char *run;
+  uint64_t *steps;
+  int n_steps;
+};
+
+/* Lines of damage as they are found. */
+struct damage_lines {
+  char *lines[DAMAGE_LINES_MAX];
+  size_t n;
+};
+
+static int pause_allowed(const Weir__RunInfo *info, struct err *err);
+static int resume_allowed(const Weir__RunInfo *info, struct err *err);
+static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wanted, struct err *err);
+static void verify_run(struct task *task);
+static int verify_step(const struct verification *verification, uint64_t step, struct err *err);
+
+static const char *state_text(Weir__RunState state) {
+  switch (state) {
+  case WEIR__RUN_STATE__QUEUED:
+    return "is queued";
+  case WEIR__RUN_STATE__LOADING:
+    return "is loading";
+  case WEIR__RUN_STATE__RUNNING:
+    return "is running";
+  case WEIR__RUN_STATE__FINISHING:
+    return "is finishing";
+  case WEIR__RUN_STATE__DONE:
+    return "is done";
+  case WEIR__RUN_STATE__FAILED:
+    return "has failed";
+  case WEIR__RUN_STATE__CANCELLED:
+    return "was cancelled";
+  case WEIR__RUN_STATE__PAUSED:
+    return "is paused";
+  default:
+    return "is in an unknown state";
+  }
+}
+
+/* NULL: the call has failed. */
+static const char *run_of(struct coordinator_service *shell, struct rpc_call *call, const char *prefix,
+                          Weir__RunInfo *info) {
+  const char *id = shell_find_run(shell, call, prefix);
+  if (id)
+    CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), info));
+  return id;
+}
+
+static void reply_info(struct coordinator_service *shell, struct rpc_call *call, const char *id) {
+  Weir__RunInfo info;
+  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
+  rpc_call_reply(call, &info, NULL);
+}
+
+static void pause_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  Weir__RunInfo info;
+  struct err err = ERR_NONE;
+  const char *id = run_of(shell, call, request->run, &info);
+  if (!id)
+    return;
+  if (pause_allowed(&info, &err)) {
+    rpc_call_finish(call, &err);
+    return;
+  }
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_PAUSED, .run = id});
+  reply_info(shell, call, id);
+}
+
+static int pause_allowed(const Weir__RunInfo *info, struct err *err) {
+  switch (info->state) {
+  case WEIR__RUN_STATE__QUEUED:
+  case WEIR__RUN_STATE__LOADING:
+  case WEIR__RUN_STATE__RUNNING:
+  case WEIR__RUN_STATE__PAUSED: /* nothing is left to do */
+    return 0;
+  default:
+    return err_set(err, ERR_INVALID, "run '%s' %s: there is nothing to pause", info->run,
+                   state_text(info->state));
+  }
+}
+
+static void resume_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__ResumeRequest *request = message;
+  struct coordinator_event event = {.kind = EVENT_RUN_RESUMED};
+  Weir__RunInfo info;
+  struct err err = ERR_NONE;
+  const char *id = run_of(shell, call, request->run, &info);
+  if (!id)
+    return;
+  if (shell_saves_is_deleting(shell, id))
+    err_set(&err, ERR_INVALID, "run '%s' is being deleted", id);
+  else if (resume_allowed(&info, &err) == 0 && (!request->has_step || request->step > 0) &&
+           !shell_pick_checkpoint(shell, id, request->has_step, request->step, &event.resumed.step, &err) &&
+           !request->has_step)
+    err = ERR_NONE; /* without a checkpoint from the start */
+  if (err.code) {
+    rpc_call_finish(call, &err);
+    return;
+  }
+  event.resumed.run = id;
+  shell_step(shell, &event);
+  shell_fetch_model(shell, id);
+  reply_info(shell, call, id);
+}
+
+static int resume_allowed(const Weir__RunInfo *info, struct err *err) {
+  switch (info->state) {
+  case WEIR__RUN_STATE__PAUSED:
+  case WEIR__RUN_STATE__FAILED:
+  case WEIR__RUN_STATE__CANCELLED:
+    return 0;
+  case WEIR__RUN_STATE__DONE:
+    return err_set(err, ERR_INVALID, "run '%s' is done: there is nothing to resume", info->run);
+  default:
+    return err_set(err, ERR_INVALID, "run '%s' %s: it needs no resuming", info->run, state_text(info->state));
+  }
+}
+
+bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, bool has_step, uint64_t wanted,
+                           uint64_t *step, struct err *err) {
+  Weir__ListCheckpointsReply known;
+  struct arena arena;
+  bool is_found = false;
+  arena_init(&arena);
+  CHECK(coordinator_list_checkpoints(shell->core, run, &arena, &known));
+  for (size_t i = 0; i < known.n_checkpoints && !is_found; i++) {
+    const Weir__CheckpointInfo *info = known.checkpoints[known.n_checkpoints - 1 - i];
+    *step = info->step;
+    is_found = has_step ? info->step == wanted : !info->unreadable;
+  }
+  if (!is_found)
+    unknown_step(&known, wanted, err);
+  arena_fini(&arena);
+  return is_found;
+}
+
+static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wanted, struct err *err) {
+  char steps[STEPS_SHOWN * 24 + 8] = "";
+  if (known->n_checkpoints == 0) {
+    err_set(err, ERR_NOT_FOUND, "run '%s' has no checkpoint yet", known->run);
+    return;
+  }
+  for (size_t i = 0; i < known->n_checkpoints && i <= STEPS_SHOWN; i++) {
+    size_t length = strlen(steps);
+    if (i == STEPS_SHOWN)
+      snprintf(steps + length, sizeof steps - length, ", ...");
+    else
+      snprintf(steps + length, sizeof steps - length, "%s%" PRIu64, i ? ", " : "",
+               known->checkpoints[i]->step);
+  }
+  err_set(err, ERR_NOT_FOUND, "run '%s' has no checkpoint at step %" PRIu64 " (it has: %s)", known->run,
+          wanted, steps);
+}
+
+static void list_checkpoints(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  Weir__ListCheckpointsReply reply;
+  struct arena arena;
+  if (!id)
+    return;
+  arena_init(&arena);
+  CHECK(coordinator_list_checkpoints(shell->core, id, &arena, &reply));
+  rpc_call_reply(call, &reply, NULL);
+  arena_fini(&arena);
+}
+
+static void verify(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__VerifyRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  struct verification *verification;
+  Weir__ListCheckpointsReply known;
+  struct err err = ERR_NONE;
+  struct arena arena;
+  uint64_t step;
+  if (!id)
+    return;
+  if (!shell_pick_checkpoint(shell, id, request->has_step, request->step, &step, &err)) {
+    rpc_call_finish(call, &err);
+    return;
+  }
+  arena_init(&arena);
+  CHECK(coordinator_list_checkpoints(shell->core, id, &arena, &known));
+  verification = mem_new(sizeof *verification);
+  *verification =
+      (struct verification){.task.run = verify_run, .shell = shell, .call = call, .run = mem_strdup(id)};
+  verification->steps = mem_new(known.n_checkpoints * sizeof *verification->steps);
+  for (size_t i = 0; i < known.n_checkpoints; i++)
+    if (!request->has_step || known.checkpoints[i]->step == step)
+      verification->steps[verification->n_steps++] = known.checkpoints[i]->step;
+  arena_fini(&arena);
+  task_post(shell->slow, &verification->task); /* one a call */
+}
+
+static void verify_run(struct task *task) {
+  struct verification *verification = TASK_OWNER(task, struct verification, task);
+  struct err err = ERR_NONE;
+  for (int i = 0; i < verification->n_steps && !err.code; i++)
+    if (shell_is_ending(verification->shell))
+      err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
+    else
+      verify_step(verification, verification->steps[i], &err);
+  rpc_call_finish(verification->call, &err);
+  free(verification->steps);
+  free(verification->run);
+  free(verification);
+}
+
+static void keep_line(void *user, const char *line) {
+  struct damage_lines *damage = user;
+  if (damage->n < DAMAGE_LINES_MAX)
+    damage->lines[damage->n++] = mem_strdup(line);
+}
+
+/* A checkpoint that was deleted meanwhile is passed over. */
+static int verify_step(const struct verification *verification, uint64_t step, struct err *err) {
+  struct damage_lines lines = {.n = 0};
+  struct checkpoint_damage damage = {.each = keep_line, .user = &lines};
+  Weir__VerifyReply reply = WEIR__VERIFY_REPLY__INIT;
+  Weir__Manifest *manifest;
+  char *name = checkpoint_name(verification->run, step);
+  bool is_gone = false;
+  int rc = checkpoint_read(verification->shell->store, name, &manifest, err);
+  if (rc == ERR_NOT_FOUND)
+    is_gone = true;
+  else if (rc == ERR_CORRUPT) {
+    damage.n_damaged = 1;
+    keep_line(&lines, err->text);
+  } else if (!rc)
+    rc = checkpoint_verify(verification->shell->store, manifest, &damage, err);
+  if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT) {
+    *err = ERR_NONE;
+    rc = 0;
+  }
+  reply.step = step;
+  reply.blocks = damage.blocks;
+  reply.bytes = damage.bytes;
+  reply.damage = lines.lines;
+  reply.n_damage = lines.n;
+  reply.n_damaged = damage.n_damaged;
+  reply.weights_sha256 = damage.sha256;
+  if (!rc && !is_gone && rpc_call_send(verification->call, &reply, NULL))
+    rc = err_set(err, ERR_CANCELLED, "the client is gone");
+  for (size_t i = 0; i < lines.n; i++)
+    free(lines.lines[i]);
+  message_free(manifest);
+  free(name);
+  return rc;
+}
+
+/* The id of a run to delete, which is over, or a name that only the store may know. NULL: refused. */
+static char *run_to_delete(struct coordinator_service *shell, const char *prefix, struct err *err) {
+  Weir__RunInfo info;
+  const char *id;
+  int rc = coordinator_find_run(shell->core, prefix, &id, err);
+  if (rc == ERR_NOT_FOUND) {
+    *err = ERR_NONE;
+    return mem_strdup(prefix);
+  }
+  if (rc)
+    return NULL;
+  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
+  if (coordinator_run_is_over(shell->core, id))
+    return mem_strdup(id);
+  err_set(err, ERR_INVALID, "run '%s' %s: only a run that is over can be deleted (cancel it first)", id,
+          state_text(info.state));
+  return NULL;
+}
+
+static void collect_garbage(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__CollectGarbageRequest *request = message;
+  struct err err = ERR_NONE;
+  char **runs;
+  int n = 0;
+  if (request->n_runs > COLLECTED_RUNS_MAX) {
+    rpc_call_fail(call, ERR_INVALID, "more than %d runs at once", COLLECTED_RUNS_MAX);
+    return;
+  }
+  runs = mem_new(request->n_runs * sizeof *runs);
+  for (size_t i = 0; i < request->n_runs && !err.code; i++)
+    if ((runs[n] = run_to_delete(shell, request->runs[i], &err)))
+      n++;
+  if (!err.code) {
+    for (int i = 0; i < n; i++)
+      shell_saves_deleting(shell, runs[i]);
+    shell_collect_garbage(shell, call, runs, n);
+    return;
+  }
+  rpc_call_finish(call, &err);
+  for (int i = 0; i < n; i++)
+    free(runs[i]);
+  free(runs);
+}
+
+void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, pause_run);
+}
+
+void shell_resume_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, resume_run);
+}
+
+void shell_list_checkpoints_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, list_checkpoints);
+}
+
+void shell_verify_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, verify);
+}
+
+void shell_collect_garbage_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, collect_garbage);
+}

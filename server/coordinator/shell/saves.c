@@ -1,0 +1,350 @@
+/* Runs and members kept in the store: their newest state, written by the jobs and tried again until it is
+   there. Events are in saved_events.c. */
+#include "server/coordinator/shell/saves.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/message.h"
+
+enum { RETRY_MS = 1000 };
+
+struct save_job {
+  struct task task;
+  struct coordinator_service *shell;
+  Weir__RunRecord *record;
+  bool is_awaited, writes_incarnation;
+  struct buffer *onnx; /* with the first record; else NULL */
+  struct err err;
+};
+
+/* The members as the store is to know them. */
+struct members_save {
+  struct task task; /* while is_saving */
+  struct coordinator_service *shell;
+  Weir__Members *newest, *saving; /* NULL: none */
+  uint64_t retry_ms;
+  struct err err;
+};
+
+static void start_save(struct coordinator_service *shell, struct saved_run *run);
+static void save(struct task *task);
+static int write_run(struct save_job *job);
+static int put_model(struct coordinator_service *shell, const char *key, struct buffer *onnx,
+                     struct err *err);
+static void save_done(struct task *task);
+static void save_failed(struct coordinator_service *shell, struct saved_run *run, struct save_job *job);
+static void save_succeeded(struct coordinator_service *shell, struct saved_run *run,
+                           const struct save_job *job);
+static void refuse_submission(struct coordinator_service *shell, struct saved_run *run,
+                              const struct err *err);
+static void start_members(struct coordinator_service *shell);
+static void save_members(struct task *task);
+static void members_done(struct task *task);
+
+struct saved_run *shell_find_saved(struct coordinator_service *shell, const char *run) {
+  struct saved_run *saved = shell->saves;
+  while (saved && strcmp(saved->run, run))
+    saved = saved->next;
+  return saved;
+}
+
+static struct saved_run *find_or_add(struct coordinator_service *shell, const char *run) {
+  struct saved_run *saved = shell_find_saved(shell, run);
+  if (saved)
+    return saved;
+  saved = mem_new(sizeof *saved);
+  saved->run = mem_strdup(run);
+  saved->next = shell->saves;
+  shell->saves = saved;
+  return saved;
+}
+
+static void forget(struct coordinator_service *shell, struct saved_run *run) {
+  struct saved_run **at = &shell->saves;
+  while (*at != run)
+    at = &(*at)->next;
+  *at = run->next;
+  message_free(run->record);
+  buffer_put(run->onnx);
+  free(run->events.chunks);
+  free(run->run);
+  free(run);
+}
+
+void shell_saves_restored(struct coordinator_service *shell, const struct stored_run *stored) {
+  struct saved_run *run = find_or_add(shell, stored->record->run);
+  run->has_incarnation = true;
+  run->incarnation = stored->record->incarnation;
+  shell_events_restored(&run->events, stored);
+}
+
+void shell_saves_await(struct coordinator_service *shell, const char *run, struct rpc_call *submitter,
+                       struct buffer *onnx) {
+  struct saved_run *saved = find_or_add(shell, run);
+  saved->submitter = submitter;
+  saved->onnx = buffer_get(onnx);
+}
+
+void shell_save(struct coordinator_service *shell, const struct coordinator_action *action) {
+  struct saved_run *run = find_or_add(shell, action->record->run);
+  message_free(run->record);
+  run->record = message_copy(action->record);
+  run->is_awaited |= action->is_awaited;
+  run->retry_ms = 0;
+  start_save(shell, run);
+}
+
+void shell_saves_published(struct coordinator_service *shell, const char *run) {
+  struct saved_run *saved = shell_find_saved(shell, run);
+  if (saved)
+    saved->events.are_new = true;
+}
+
+void shell_save_events(struct coordinator_service *shell, const char *run) {
+  struct saved_run *saved = shell_find_saved(shell, run);
+  if (saved && !saved->is_deleting)
+    shell_events_write(shell, saved);
+}
+
+void shell_saves_turn(struct coordinator_service *shell, uint64_t now_ms) {
+  for (struct saved_run *run = shell->saves; run; run = run->next) {
+    if (now_ms >= run->retry_ms)
+      start_save(shell, run);
+    if (run->events.are_new && now_ms >= run->events.due_ms && run->events.jobs == 0 && !run->is_deleting)
+      shell_events_write(shell, run);
+  }
+  if (shell->members && now_ms >= shell->members->retry_ms)
+    start_members(shell);
+}
+
+void shell_saves_emptied(struct coordinator_service *shell) {
+  for (struct saved_run *run = shell->saves; run; run = run->next) {
+    run->has_incarnation = false;
+    shell_events_emptied(&run->events);
+  }
+}
+
+void shell_saves_each(struct coordinator_service *shell,
+                      void (*each)(struct coordinator_service *shell, const char *run)) {
+  for (struct saved_run *run = shell->saves; run; run = run->next)
+    each(shell, run->run);
+}
+
+void shell_saves_deleting(struct coordinator_service *shell, const char *run) {
+  struct saved_run *saved = shell_find_saved(shell, run);
+  if (saved)
+    saved->is_deleting = true;
+}
+
+bool shell_saves_is_deleting(struct coordinator_service *shell, const char *run) {
+  const struct saved_run *saved = shell_find_saved(shell, run);
+  return saved && saved->is_deleting;
+}
+
+void shell_saves_deleted(struct coordinator_service *shell, const char *run, bool is_deleted) {
+  struct saved_run *saved = shell_find_saved(shell, run);
+  if (saved && is_deleted)
+    forget(shell, saved);
+  else if (saved)
+    saved->is_deleting = false;
+}
+
+void shell_saves_stop(struct coordinator_service *shell, bool is_deposed) {
+  for (struct saved_run *run = shell->saves; run; run = run->next) {
+    if (run->submitter)
+      rpc_call_fail(run->submitter, ERR_UNAVAILABLE, "the coordinator is stopping");
+    run->submitter = NULL;
+    run->is_saving = false; /* the newest one goes behind what is under way */
+    if (!is_deposed)
+      start_save(shell, run);
+    if (!is_deposed && run->events.are_new && !run->is_deleting)
+      shell_events_write(shell, run);
+  }
+  if (shell->members && !is_deposed && !shell->members->saving)
+    start_members(shell);
+}
+
+void shell_saves_fini(struct coordinator_service *shell) {
+  while (shell->saves)
+    forget(shell, shell->saves);
+  if (shell->members) {
+    message_free(shell->members->newest);
+    message_free(shell->members->saving);
+    free(shell->members);
+  }
+}
+
+/* One at a time of each run, so that its retries never bring an older state back. */
+static void start_save(struct coordinator_service *shell, struct saved_run *run) {
+  struct save_job *job;
+  if (!run->record || run->is_saving || run->is_deleting)
+    return;
+  job = mem_new(sizeof *job);
+  *job = (struct save_job){.task.run = save,
+                           .shell = shell,
+                           .record = run->record,
+                           .is_awaited = run->is_awaited,
+                           .writes_incarnation =
+                               !run->has_incarnation || run->incarnation != run->record->incarnation,
+                           .onnx = run->onnx};
+  run->record = NULL;
+  run->onnx = NULL;
+  run->is_awaited = false;
+  run->is_saving = true;
+  task_post(shell->jobs, &job->task); /* one a run */
+}
+
+static void save(struct task *task) {
+  struct save_job *job = TASK_OWNER(task, struct save_job, task);
+  if (shell_may_write(job->shell, &job->err) && write_run(job))
+    shell_note_failure(job->shell, &job->err);
+  job->task.run = save_done;
+  task_post(job->shell->desk, &job->task);
+}
+
+/* The incarnation first: a record must never tell of one that the run's checkpoints are not yet guarded by.
+ */
+static int write_run(struct save_job *job) {
+  struct coordinator_service *shell = job->shell;
+  char epoch[LEASE_EPOCH_SIZE], text[24];
+  char *incarnation = checkpoint_run_name(job->record->run, "incarnation");
+  char *name = checkpoint_run_name(job->record->run, "run");
+  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  int length = snprintf(text, sizeof text, "%" PRIu64, job->record->incarnation);
+  int rc = job->onnx ? put_model(shell, job->record->model_sha256, job->onnx, &job->err) : 0;
+  if (!rc && job->writes_incarnation)
+    rc = store_put_record(shell->store, incarnation, text, (size_t)length, &guard, 1, &job->err);
+  if (!rc)
+    rc = checkpoint_write_record(shell->store, name, job->record, &guard, 1, &job->err);
+  if (!rc && job->onnx && shell->refs)
+    block_refs_add_model(shell->refs, job->record->model_sha256);
+  free(incarnation);
+  free(name);
+  return rc;
+}
+
+/* The upload has put it; but until the record names it, a sweep may have taken it away. */
+static int put_model(struct coordinator_service *shell, const char *key, struct buffer *onnx,
+                     struct err *err) {
+  char again[STORE_KEY_SIZE];
+  bool has;
+  if (store_has_blocks(shell->store, &key, 1, &has, err))
+    return err->code;
+  return has ? 0 : store_put(shell->store, onnx->data, onnx->size_bytes, again, err);
+}
+
+static void save_done(struct task *task) {
+  struct save_job *job = TASK_OWNER(task, struct save_job, task);
+  struct coordinator_service *shell = job->shell;
+  struct saved_run *run = shell_find_saved(shell, job->record->run);
+  if (run && !shell->is_stopping) {
+    run->is_saving = false;
+    if (job->err.code)
+      save_failed(shell, run, job);
+    else
+      save_succeeded(shell, run, job);
+  }
+  message_free(job->record);
+  buffer_put(job->onnx);
+  free(job);
+}
+
+static void save_failed(struct coordinator_service *shell, struct saved_run *run, struct save_job *job) {
+  run->is_awaited |= job->is_awaited;
+  run->retry_ms = shell_now_ms() + RETRY_MS;
+  if (job->err.code != ERR_STALE) /* else the lease finds out what has happened */
+    shell_store_message(shell, shell->save_message, job->err.text);
+  if (run->submitter) {
+    refuse_submission(shell, run, &job->err);
+    return;
+  }
+  if (!run->record) { /* nothing newer came meanwhile */
+    run->record = message_copy(job->record);
+    run->onnx = job->onnx;
+    job->onnx = NULL;
+  }
+}
+
+static void save_succeeded(struct coordinator_service *shell, struct saved_run *run,
+                           const struct save_job *job) {
+  struct coordinator_event event = {
+      .kind = EVENT_RUN_SAVED, .saved = {.run = job->record->run, .incarnation = job->record->incarnation}};
+  run->has_incarnation = true;
+  run->incarnation = job->record->incarnation;
+  run->retry_ms = 0;
+  if (run->submitter) {
+    Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
+    reply.run = run->run;
+    rpc_call_reply(run->submitter, &reply, NULL);
+    run->submitter = NULL;
+  }
+  start_save(shell, run);
+  shell_store_message(shell, shell->save_message, "");
+  if (job->is_awaited)
+    shell_step(shell, &event);
+}
+
+/* Whoever submitted it is told to try again, so it must not run; its record may be in the store all the same,
+   when the answer alone was lost. */
+static void refuse_submission(struct coordinator_service *shell, struct saved_run *run,
+                              const struct err *err) {
+  char *id = mem_strdup(run->run), **runs = mem_new(sizeof *runs);
+  rpc_call_fail(run->submitter, ERR_UNAVAILABLE, "the store cannot keep the run: %s", err->text);
+  run->submitter = NULL;
+  runs[0] = mem_strdup(id);
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = id});
+  forget(shell, shell_find_saved(shell, id));
+  shell_collect_garbage(shell, NULL, runs, 1);
+  free(id);
+}
+
+void shell_save_members(struct coordinator_service *shell, const Weir__Members *members) {
+  if (!shell->members) {
+    shell->members = mem_new(sizeof *shell->members);
+    shell->members->shell = shell;
+  }
+  message_free(shell->members->newest);
+  shell->members->newest = message_copy(members);
+  shell->members->retry_ms = 0;
+}
+
+static void start_members(struct coordinator_service *shell) {
+  struct members_save *members = shell->members;
+  if (!members->newest || members->saving)
+    return;
+  members->saving = members->newest;
+  members->newest = NULL;
+  members->task.run = save_members;
+  task_post(shell->jobs, &members->task); /* one at a time */
+}
+
+static void save_members(struct task *task) {
+  struct members_save *members = TASK_OWNER(task, struct members_save, task);
+  struct coordinator_service *shell = members->shell;
+  char epoch[LEASE_EPOCH_SIZE];
+  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  members->err = ERR_NONE;
+  if (shell_may_write(shell, &members->err) &&
+      checkpoint_write_record(shell->store, "coordinator/members", members->saving, &guard, 1, &members->err))
+    shell_note_failure(shell, &members->err);
+  members->task.run = members_done;
+  task_post(shell->desk, &members->task);
+}
+
+static void members_done(struct task *task) {
+  struct members_save *members = TASK_OWNER(task, struct members_save, task);
+  struct coordinator_service *shell = members->shell;
+  if (members->err.code && !members->newest)
+    members->newest = members->saving;
+  else
+    message_free(members->saving);
+  members->saving = NULL;
+  if (members->err.code)
+    members->retry_ms = shell_now_ms() + RETRY_MS;
+  else if (shell->is_stopping)
+    start_members(shell);
+}

@@ -1,0 +1,21 @@
+/* Sends large blobs as streams of chunks, each as fast as its client reads. */
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_SENDER_H
+#define WEIR_SERVER_COORDINATOR_SHELL_SENDER_H
+
+#include "common/base/memory.h"
+#include "common/rpc/server.h"
+
+struct sender;
+
+/* unread_ms: for how long a client may read nothing. */
+struct sender *sender_start(int unread_ms);
+
+/* Answers the call (of a method whose reply is a stream of Chunk) with the blob, and finishes it; with
+   CANCELLED when the client reads nothing for too long, as it would keep the blob in memory. Takes the
+   reference. Any thread. */
+void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob);
+
+/* Once all its calls' clients are gone or served: waits until it has finished them. NULL is ignored. */
+void sender_stop(struct sender *sender);
+
+#endif

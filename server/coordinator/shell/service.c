@@ -1,0 +1,231 @@
+/* The coordinator role: begin, end, and the core's actions carried out. */
+#include "server/coordinator/shell/service.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "server/coordinator/shell/shell.h"
+
+enum {
+  DESK_TASKS_MAX = 4096,
+  JOBS_MAX = 256,
+  TICK_MS = 100,
+  BEHIND_MS = 5,
+  UPLOAD_IDLE_MS = 30000,
+  UNREAD_MS = 60000
+};
+
+static const struct rpc_method training_methods[TRAINING_METHODS];
+static const struct rpc_method cluster_methods[2];
+
+static int desk_turn(void *user);
+static void desk_stop(struct task *task);
+static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action);
+static void release_model(struct coordinator_service *shell, const char *run);
+
+struct coordinator_service *coordinator_service_new(const struct coordinator_service_options *options) {
+  struct coordinator_service *shell = mem_new(sizeof *shell);
+  shell->options = *options;
+  shell->store = options->store;
+  memcpy(shell->training, training_methods, sizeof training_methods);
+  shell->training[0].idle_ms = options->upload_idle_ms ? options->upload_idle_ms : UPLOAD_IDLE_MS;
+  shell->services[0] = (struct rpc_service){shell->training, TRAINING_METHODS, shell};
+  shell->services[1] =
+      (struct rpc_service){cluster_methods, sizeof cluster_methods / sizeof *cluster_methods, shell};
+  shell_lead_init(shell);
+  shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
+  shell->slow = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
+  shell->sender = sender_start(UNREAD_MS);
+  shell->desk = task_thread_start(
+      &(struct task_thread_options){.capacity = DESK_TASKS_MAX, .on_turn = desk_turn, .user = shell});
+  return shell;
+}
+
+const struct rpc_service *coordinator_service_list(const struct coordinator_service *service) {
+  return service->services;
+}
+
+/* The desk's last task of its own: tells who waits for it. */
+struct stop_task {
+  struct task task;
+  struct coordinator_service *shell;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_done;
+};
+
+void coordinator_service_stop(struct coordinator_service *shell) {
+  struct stop_task stop = {.task.run = desk_stop, .shell = shell};
+  __atomic_store_n(&shell->is_ending, true, __ATOMIC_RELAXED);
+  pthread_mutex_init(&stop.lock, NULL);
+  pthread_cond_init(&stop.changed, NULL);
+  task_post(shell->desk, &stop.task);
+  pthread_mutex_lock(&stop.lock);
+  while (!stop.is_done)
+    pthread_cond_wait(&stop.changed, &stop.lock);
+  pthread_mutex_unlock(&stop.lock);
+  pthread_cond_destroy(&stop.changed);
+  pthread_mutex_destroy(&stop.lock);
+}
+
+static void desk_stop(struct task *task) {
+  struct stop_task *stop = TASK_OWNER(task, struct stop_task, task);
+  if (!stop->shell->is_stopping) { /* else it was deposed */
+    shell_let_go(stop->shell, "the coordinator is stopping");
+    shell_saves_stop(stop->shell, false);
+  }
+  pthread_mutex_lock(&stop->lock);
+  stop->is_done = true;
+  pthread_cond_signal(&stop->changed);
+  pthread_mutex_unlock(&stop->lock);
+}
+
+void coordinator_service_free(struct coordinator_service *shell) {
+  if (!shell)
+    return;
+  task_thread_stop(shell->slow); /* its tasks end on the desk or with the sender, as those of the jobs do */
+  task_thread_stop(shell->jobs);
+  lease_stop(shell->lease);
+  task_thread_stop(shell->desk);
+  sender_stop(shell->sender);
+  while (shell->models)
+    release_model(shell, shell->models->run);
+  shell_saves_fini(shell);
+  shell_upkeep_fini(shell);
+  coordinator_actions_fini(&shell->actions);
+  coordinator_free(shell->core);
+  shell_lead_fini(shell);
+  free(shell);
+}
+
+uint64_t shell_now_ms(void) {
+  return clock_now_ns() / 1000000;
+}
+
+static void write_what_is_due(struct coordinator_service *shell, uint64_t now_ms) {
+  shell_saves_turn(shell, now_ms);
+  shell_upkeep_turn(shell, now_ms);
+}
+
+static int desk_turn(void *user) {
+  struct coordinator_service *shell = user;
+  uint64_t now_ms = shell_now_ms();
+  shell_close_overrun_links(shell);
+  if (now_ms - shell->ticked_ms >= TICK_MS) {
+    shell->ticked_ms = now_ms;
+    shell_step(shell, &(struct coordinator_event){.kind = EVENT_TICK});
+    if (!shell->is_stopping)
+      write_what_is_due(shell, now_ms);
+  }
+  return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
+}
+
+void shell_step(struct coordinator_service *shell, const struct coordinator_event *event) {
+  if (shell->is_stopping || !shell->core)
+    return;
+  coordinator_step(shell->core, event, shell_now_ms(), &shell->actions);
+  for (int i = 0; i < shell->actions.count && !shell->is_stopping; i++)
+    carry_out(shell, &shell->actions.items[i]);
+}
+
+static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action) {
+  switch (action->kind) {
+  case ACTION_ORDER:
+    shell_order(shell, action->member, action->order);
+    break;
+  case ACTION_CLOSE:
+    shell_close_link(shell, action->member, action->code, action->reason);
+    break;
+  case ACTION_PUBLISH: /* watchers are served when the desk's batch is done */
+    shell_saves_published(shell, action->run);
+    break;
+  case ACTION_COMMIT:
+    shell_commit(shell, action->manifest, action->is_last);
+    break;
+  case ACTION_DROP:
+    shell_drop(shell, action->run, action->step);
+    break;
+  case ACTION_SAVE:
+    shell_save(shell, action);
+    break;
+  case ACTION_RELEASE:
+    release_model(shell, action->run);
+    break;
+  case ACTION_MEMBERS:
+    shell_save_members(shell, action->members);
+    break;
+  case ACTION_DOUBT:
+    lease_doubt(shell->lease);
+    break;
+  case ACTION_DEPOSED:
+    lease_outlived(shell->lease, action->epoch);
+    shell_depose(shell, "another coordinator leads: a member obeys a higher epoch");
+    break;
+  }
+}
+
+struct live_model *shell_find_model(struct coordinator_service *shell, const char *run) {
+  struct live_model *model = shell->models;
+  while (model && strcmp(model->run, run))
+    model = model->next;
+  return model;
+}
+
+void shell_keep_model(struct coordinator_service *shell, const char *run, struct buffer *onnx) {
+  struct live_model *model = mem_new(sizeof *model);
+  *model = (struct live_model){mem_strdup(run), onnx, shell->models};
+  shell->models = model;
+}
+
+static void release_model(struct coordinator_service *shell, const char *run) {
+  struct live_model **at = &shell->models, *model = shell_find_model(shell, run);
+  if (!model)
+    return;
+  while (*at != model)
+    at = &(*at)->next;
+  *at = model->next;
+  buffer_put(model->onnx);
+  free(model->run);
+  free(model);
+}
+
+const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix) {
+  struct err err = ERR_NONE;
+  const char *id;
+  if (coordinator_find_run(shell->core, prefix, &id, &err) == 0)
+    return id;
+  rpc_call_finish(call, &err);
+  return NULL;
+}
+
+static const struct rpc_method training_methods[TRAINING_METHODS] = {
+    {.id = RPC_SUBMIT, /* the first: its idle_ms is an option */
+     .is_request_stream = true,
+     .on_message = shell_submit_on_message,
+     .on_half_close = shell_submit_on_half_close,
+     .on_closed = shell_submit_on_closed},
+    {.id = RPC_LIST_RUNS, .on_message = shell_list_runs_on_message},
+    {.id = RPC_GET_RUN, .on_message = shell_get_run_on_message},
+    {.id = RPC_WATCH, .on_message = shell_watch_on_message, .on_closed = shell_watch_on_closed},
+    {.id = RPC_CANCEL, .on_message = shell_cancel_on_message},
+    {.id = RPC_PAUSE, .on_message = shell_pause_on_message},
+    {.id = RPC_RESUME, .on_message = shell_resume_on_message},
+    {.id = RPC_LIST_CHECKPOINTS, .on_message = shell_list_checkpoints_on_message},
+    {.id = RPC_VERIFY, .on_message = shell_verify_on_message},
+    {.id = RPC_COLLECT_GARBAGE, .on_message = shell_collect_garbage_on_message},
+    {.id = RPC_LIST_WORKERS, .on_message = shell_list_workers_on_message},
+    {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
+    {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},
+    {.id = RPC_GET_WEIGHTS, .on_message = shell_get_weights_on_message},
+};
+
+static const struct rpc_method cluster_methods[2] = {
+    {.id = RPC_JOIN,
+     .is_request_stream = true,
+     .on_message = shell_join_on_message,
+     .on_half_close = shell_join_on_half_close,
+     .on_closed = shell_join_on_closed},
+    {.id = RPC_FETCH_MODEL, .on_message = shell_get_model_on_message},
+};

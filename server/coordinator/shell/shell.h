@@ -1,0 +1,202 @@
+/* The shell around the core, for the files of the coordinator's services alone. One thread, the desk, owns
+   the core and every list below; whatever comes from gRPC's threads or from the store's is a task for it.
+   The thread `jobs` alone writes the store (but for the lease), in the order given, so that a commit never
+   meets a deletion half done; the thread `slow` reads what is large and opens models.
+
+   service.c begins, ends and carries out actions; lead.c begins to lead and ceases to; members.c speaks with
+   members, training.c answers questions, manage.c does what people ask of runs and their checkpoints, watch.c
+   follows runs, submit.c takes new ones, download.c sends models and weights, saves.c keeps runs, events and
+   members in the store, upkeep.c commits and deletes checkpoints. */
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
+#define WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
+
+#include <pthread.h>
+
+#include "common/rpc/server.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/shell/lease.h"
+#include "server/coordinator/shell/sender.h"
+#include "server/coordinator/shell/service.h"
+#include "server/coordinator/shell/stored_runs.h"
+#include "server/coordinator/shell/tasks.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "storage/identity.h"
+
+struct link;
+struct watch;
+struct drop_job;
+struct members_save;
+struct saved_run;
+
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 14 };
+
+/* The ONNX file of a run that is not over. */
+struct live_model {
+  char *run;
+  struct buffer *onnx;
+  struct live_model *next;
+};
+
+/* Whether calls are answered; any thread. */
+struct standing {
+  pthread_mutex_t lock;
+  pthread_cond_t settled;
+  bool is_leading;
+  bool is_settled;           /* or it is known why not yet */
+  char why[SHELL_TEXT_SIZE]; /* not */
+};
+
+struct coordinator_service {
+  struct coordinator_service_options options;
+  struct store *store;
+  struct rpc_service services[COORDINATOR_SERVICES];
+  struct rpc_method training[TRAINING_METHODS];
+  struct task_thread *desk, *jobs, *slow;
+  struct sender *sender;
+  struct lease *lease; /* NULL before coordinator_service_lead */
+  struct standing standing;
+  uint64_t links_seen; /* atomic: keys of members */
+  uint32_t uploads;    /* atomic: in progress */
+  bool is_ending;      /* atomic: threads are to drop what takes long */
+
+  /* set by the desk before the first job that reads it */
+  uint64_t epoch;
+  char identity[STORE_IDENTITY_SIZE]; /* of the store; found by the jobs, the desk's own once we lead */
+
+  /* the jobs' own */
+  struct block_refs *refs; /* NULL: not read yet */
+  bool gave_up;            /* while ending: the store does not answer */
+
+  /* the desk's own */
+  struct coordinator *core; /* NULL before we lead */
+  struct coordinator_actions actions;
+  struct link *links;
+  struct watch *watches;
+  struct live_model *models;
+  struct saved_run *saves;
+  struct members_save *members;
+  struct drop_job *drops; /* to be tried again */
+  uint64_t refill_ms;     /* when to give an emptied store its identity and models again; 0: not to be done */
+  uint64_t fetch_ms;      /* when to look for models that could not be read; 0: there are none */
+  bool was_emptied;
+  char lease_message[SHELL_TEXT_SIZE], save_message[SHELL_TEXT_SIZE]; /* what is wrong with the store */
+  uint64_t ticked_ms;
+  bool is_stopping;
+};
+
+/* service.c; desk */
+uint64_t shell_now_ms(void);
+/* Passes an event to the core and carries out its actions. Not from within itself. */
+void shell_step(struct coordinator_service *shell, const struct coordinator_event *event);
+struct live_model *shell_find_model(struct coordinator_service *shell, const char *run);
+void shell_keep_model(struct coordinator_service *shell, const char *run, struct buffer *onnx); /* takes it */
+/* Finds the run that a request names, or fails the call. NULL: failed. */
+const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix);
+
+/* lead.c */
+void shell_lead_init(struct coordinator_service *shell);
+void shell_lead_fini(struct coordinator_service *shell);
+/* Fails the call if we do not lead. Any thread. */
+bool shell_turns_away(struct coordinator_service *shell, struct rpc_call *call);
+/* False: we do not lead, and why goes to `text`. Any thread. */
+bool shell_is_leading(struct coordinator_service *shell, char text[SHELL_TEXT_SIZE]);
+bool shell_is_ending(const struct coordinator_service *shell); /* any thread */
+/* Desk: lets go of everybody and does nothing any more. */
+void shell_let_go(struct coordinator_service *shell, const char *why);
+void shell_depose(struct coordinator_service *shell, const char *reason);
+/* Desk: what a part of ours found wrong with the store, "" when it is well: told to the core when it changes.
+ */
+void shell_store_message(struct coordinator_service *shell, char part[SHELL_TEXT_SIZE], const char *message);
+
+/* members.c */
+void shell_join_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_join_on_half_close(struct rpc_call *call);
+void shell_join_on_closed(struct rpc_call *call);
+void shell_order(struct coordinator_service *shell, uint64_t key, const Weir__Order *order);
+void shell_close_link(struct coordinator_service *shell, uint64_t key, enum err_code code,
+                      const char *reason);
+void shell_close_overrun_links(struct coordinator_service *shell);
+void shell_close_links(struct coordinator_service *shell, const char *why);
+
+/* watch.c */
+void shell_watch_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_watch_on_closed(struct rpc_call *call);
+bool shell_pump_watches(struct coordinator_service *shell); /* true: some could not take everything */
+void shell_close_watches(struct coordinator_service *shell, const char *why);
+
+/* submit.c */
+void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_submit_on_half_close(struct rpc_call *call);
+void shell_submit_on_closed(struct rpc_call *call);
+
+/* training.c: one message, answered by the desk if we lead */
+typedef void answer_function(struct coordinator_service *shell, struct rpc_call *call, const void *message);
+void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes, answer_function *answer);
+void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+
+/* manage.c */
+void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_resume_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_list_checkpoints_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_verify_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_collect_garbage_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+/* The step of a committed checkpoint of the run that a request means: its own, or the newest. False: there is
+   none, and err (NOT_FOUND) names those that are. */
+bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, bool has_step, uint64_t wanted,
+                           uint64_t *step, struct err *err);
+
+/* download.c; desk. Both finish the call, now or later. run: its whole id. */
+void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run);
+void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
+                        uint64_t step, bool is_average);
+/* Reads the model of a run that is not over from the store, to keep it, if it is not there; until the store
+   answers. The core is told if it is lost. */
+void shell_fetch_model(struct coordinator_service *shell, const char *run);
+void shell_fetch_models(struct coordinator_service *shell); /* of all runs that are not over */
+
+/* saves.c; desk */
+void shell_saves_restored(struct coordinator_service *shell, const struct stored_run *run);
+/* The call of a submission is answered when the record of its run, which the core has been given, is
+   durable, and the model with it. */
+void shell_saves_await(struct coordinator_service *shell, const char *run, struct rpc_call *submitter,
+                       struct buffer *onnx);
+void shell_save(struct coordinator_service *shell, const struct coordinator_action *action);
+void shell_save_members(struct coordinator_service *shell, const Weir__Members *members);
+void shell_saves_published(struct coordinator_service *shell, const char *run);
+void shell_save_events(struct coordinator_service *shell, const char *run); /* those that are not yet, now */
+void shell_saves_turn(struct coordinator_service *shell, uint64_t now_ms);
+void shell_saves_emptied(struct coordinator_service *shell); /* nothing that was written is there any more */
+/* While a run is being deleted nothing of it is written; then it is forgotten, or goes on. */
+void shell_saves_deleting(struct coordinator_service *shell, const char *run);
+/* Calls `each` for every run that is to be in the store. */
+void shell_saves_each(struct coordinator_service *shell,
+                      void (*each)(struct coordinator_service *shell, const char *run));
+bool shell_saves_is_deleting(struct coordinator_service *shell, const char *run);
+void shell_saves_deleted(struct coordinator_service *shell, const char *run, bool is_deleted);
+void shell_saves_stop(struct coordinator_service *shell, bool is_deposed); /* the last jobs of this kind */
+void shell_saves_fini(struct coordinator_service *shell);
+
+/* upkeep.c; desk */
+void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manifest, bool is_last);
+void shell_drop(struct coordinator_service *shell, const char *run, uint64_t step);
+void shell_sweep(struct coordinator_service *shell);
+/* Gives an emptied store its identity, and the models that are in memory, until it takes them. */
+void shell_refill(struct coordinator_service *shell);
+/* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and sweeps; answers the call. */
+void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs);
+
+void shell_upkeep_turn(struct coordinator_service *shell, uint64_t now_ms);
+void shell_upkeep_fini(struct coordinator_service *shell);
+
+/* upkeep.c; jobs */
+/* False, and err is set, when the store is not to be asked any more: we are ending, and it did not answer. */
+bool shell_may_write(const struct coordinator_service *shell, struct err *err);
+void shell_note_failure(struct coordinator_service *shell, const struct err *err); /* of a write */
+
+#endif

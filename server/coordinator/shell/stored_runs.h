@@ -1,0 +1,33 @@
+/* What the store knows of runs, read when a coordinator begins to lead. */
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
+#define WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
+
+#include "storage/checkpoint/checkpoint.h"
+
+/* A run whose record is complete. Its list of checkpoints is that of the manifests that are there and, where
+   the run is not over, complete. */
+struct stored_run {
+  Weir__RunRecord *record;
+  Weir__RunEvent **events; /* by number; the newest, see stored_runs_read */
+  size_t n_events;
+  uint64_t *chunks; /* numbers of its records of events, ascending, also those that were not read */
+  int n_chunks;
+};
+
+struct stored_runs {
+  struct stored_run *items; /* by submission */
+  int count;
+  int left_out; /* older ones that are over */
+};
+
+enum { STORED_RUNS_MAX = 1000, STORED_EVENTS_MAX = 100000, STORED_EVENTS_ALL_MAX = 500000 };
+
+/* Reads all runs that are not over and the newest others, at most STORED_RUNS_MAX of both, with at most about
+   STORED_EVENTS_MAX of the newest events of each. Damaged records are logged and left out. Where a run's
+   incarnation is another than its record's (a coordinator died between the two writes) it is written anew,
+   under the guard. Blocks. Errors: the store's; what was read is freed then. */
+int stored_runs_read(struct store *store, const struct store_guard *guard, struct stored_runs *runs,
+                     struct err *err);
+void stored_runs_fini(struct stored_runs *runs);
+
+#endif

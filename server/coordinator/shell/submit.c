@@ -1,0 +1,239 @@
+/* New runs: uploaded to gRPC's thread, checked by the jobs, queued by the desk. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/agree/spec.h"
+#include "common/base/clock.h"
+#include "common/base/message.h"
+#include "model/model.h"
+#include "server/coordinator/shell/shell.h"
+#include "server/parameters/parameters.h"
+
+/* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */
+enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, SLOW_MS = 60000 };
+#define MODEL_BYTES_MAX (UINT64_C(2) << 30)
+
+/* Belongs to gRPC's thread until the client has sent all, then to the jobs, then to the desk. */
+struct upload {
+  struct task task;
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  Weir__RunSpec *spec;
+  struct buffer *onnx;
+  uint64_t received_bytes, begin_ns;
+  /* what the jobs find */
+  char model_sha256[65];
+  uint64_t parameters;
+  uint32_t *block_elems;
+  uint32_t n_blocks;
+  char weights_sha256[65]; /* of a run that only evaluates */
+  char id[128];
+  struct err err;
+};
+
+/* A call's user once its upload went its way or was refused. */
+static char settled;
+
+static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequest *request,
+                                   struct err *err);
+static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err);
+static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err);
+static void upload_free(struct upload *upload);
+static void upload_check(struct task *task);
+static int model_check(struct upload *upload);
+static void upload_accept(struct task *task);
+static void run_queue(struct upload *upload);
+static void new_run_id(struct upload *upload);
+
+void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__SubmitRequest *request = message;
+  struct upload *upload = rpc_call_user(call);
+  struct err err = ERR_NONE;
+  rpc_bytes_free(bytes);
+  if ((void *)upload == &settled)
+    return;
+  if (!upload)
+    upload = upload_begin(call, request, &err);
+  else if (request->spec)
+    err_set(&err, ERR_INVALID, "submit: the spec comes once, in the first message");
+  if (!err.code)
+    upload_add(upload, &request->chunk, &err);
+  if (err.code)
+    upload_refuse(upload, call, &err);
+}
+
+void shell_submit_on_half_close(struct rpc_call *call) {
+  struct upload *upload = rpc_call_user(call);
+  struct err err = ERR_NONE;
+  if ((void *)upload == &settled)
+    return;
+  if (!upload)
+    err_set(&err, ERR_INVALID, "submit: no spec was sent");
+  else if (upload->received_bytes != upload->onnx->size_bytes)
+    err_set(&err, ERR_INVALID, "submit: the model was announced with %zu bytes, but %llu came",
+            upload->onnx->size_bytes, (unsigned long long)upload->received_bytes);
+  if (err.code) {
+    upload_refuse(upload, call, &err);
+    return;
+  }
+  rpc_call_set_user(call, &settled);
+  upload->task.run = upload_check;
+  task_post(upload->shell->slow, &upload->task); /* bounded by UPLOADS_MAX */
+}
+
+void shell_submit_on_closed(struct rpc_call *call) {
+  struct upload *upload = rpc_call_user(call);
+  struct err err;
+  if (!upload || (void *)upload == &settled)
+    return;
+  err_set(&err, ERR_CANCELLED, "submit: the client is gone");
+  upload_refuse(upload, call, &err);
+}
+
+static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequest *request,
+                                   struct err *err) {
+  struct coordinator_service *shell = rpc_call_context(call);
+  struct upload *upload;
+  if (!request->spec) {
+    err_set(err, ERR_INVALID, "submit: the first message has no spec");
+    return NULL;
+  }
+  if (request->model_bytes == 0 || request->model_bytes > MODEL_BYTES_MAX) {
+    err_set(err, ERR_INVALID, "submit: a model of %llu bytes: it must have between 1 and %llu",
+            (unsigned long long)request->model_bytes, (unsigned long long)MODEL_BYTES_MAX);
+    return NULL;
+  }
+  upload = mem_new(sizeof *upload);
+  upload->shell = shell;
+  upload->call = call;
+  upload->begin_ns = clock_now_ns();
+  upload->spec = spec_copy(request->spec);
+  if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
+    err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
+  else if (spec_check(upload->spec, err) || parameters_check_spec(upload->spec, err))
+    ;
+  else if (!(upload->onnx = buffer_new(request->model_bytes)))
+    err_set(err, ERR_NO_MEMORY, "submit: no memory for a model of %llu bytes",
+            (unsigned long long)request->model_bytes);
+  rpc_call_set_user(call, upload);
+  return upload;
+}
+
+/* A place is not held by messages without bytes, nor by a byte now and then. */
+static bool upload_drips(const struct upload *upload, double seconds) {
+  int slow_ms = upload->shell->options.upload_slow_ms ? upload->shell->options.upload_slow_ms : SLOW_MS;
+  return seconds > slow_ms / 1e3 && (double)upload->received_bytes < seconds * RATE_MIN;
+}
+
+static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err) {
+  double seconds = clock_seconds(clock_now_ns() - upload->begin_ns);
+  if (chunk->len > upload->onnx->size_bytes - upload->received_bytes)
+    return err_set(err, ERR_INVALID, "submit: more than the %zu bytes came that were announced for the model",
+                   upload->onnx->size_bytes);
+  if (chunk->len)
+    memcpy((char *)upload->onnx->data + upload->received_bytes, chunk->data, chunk->len);
+  upload->received_bytes += chunk->len;
+  if (upload_drips(upload, seconds))
+    return err_set(err, ERR_CANCELLED,
+                   "submit: %llu of %zu bytes came in %.0f s: at least %d a second are wanted",
+                   (unsigned long long)upload->received_bytes, upload->onnx->size_bytes, seconds, RATE_MIN);
+  return 0;
+}
+
+/* upload may be NULL. */
+static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err) {
+  rpc_call_set_user(call, &settled);
+  rpc_call_finish(call, err);
+  upload_free(upload);
+}
+
+static void upload_free(struct upload *upload) {
+  if (!upload)
+    return;
+  __atomic_sub_fetch(&upload->shell->uploads, 1, __ATOMIC_RELAXED);
+  spec_free(upload->spec);
+  buffer_put(upload->onnx);
+  free(upload->block_elems);
+  free(upload);
+}
+
+static void upload_check(struct task *task) {
+  struct upload *upload = TASK_OWNER(task, struct upload, task);
+  struct coordinator_service *shell = upload->shell;
+  char why[SHELL_TEXT_SIZE];
+  if (!shell_is_leading(shell, why))
+    err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
+  else if (model_check(upload) == 0 && store_put(shell->store, upload->onnx->data, upload->onnx->size_bytes,
+                                                 upload->model_sha256, &upload->err) == 0)
+    new_run_id(upload);
+  upload->task.run = upload_accept;
+  task_post(shell->desk, &upload->task);
+}
+
+static int model_check(struct upload *upload) {
+  const Weir__TrainSpec *train = upload->spec->train;
+  struct model *model;
+  int rc = model_open(upload->onnx->data, upload->onnx->size_bytes, upload->spec,
+                      train->batch / train->microbatches, &model, &upload->err);
+  if (rc)
+    return err_prefix(&upload->err, "%s", upload->spec->model->onnx);
+  upload->parameters = model->param_elems;
+  upload->n_blocks = model->n_blocks;
+  upload->block_elems = mem_new(model->n_blocks * sizeof *upload->block_elems);
+  for (uint32_t i = 0; i < model->n_blocks; i++)
+    upload->block_elems[i] = model->blocks[i].elems;
+  if (train->has_steps && train->steps == 0)
+    model_initial_sha256(model, upload->weights_sha256);
+  model_close(model);
+  return 0;
+}
+
+static void upload_accept(struct task *task) {
+  struct upload *upload = TASK_OWNER(task, struct upload, task);
+  struct coordinator_service *shell = upload->shell;
+  if (shell_turns_away(shell, upload->call))
+    ;
+  else if (upload->err.code)
+    rpc_call_finish(upload->call, &upload->err);
+  else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
+    rpc_call_fail(upload->call, ERR_BUSY, "submit: %d runs wait or run already", RUNS_LIVE_MAX);
+  else if (coordinator_run_model(shell->core, upload->id)) /* another upload drew it at the same time */
+    rpc_call_fail(upload->call, ERR_BUSY, "submit: the id %s was just given away: try again", upload->id);
+  else
+    run_queue(upload);
+  upload_free(upload);
+}
+
+/* The call is answered when the run is in the store. */
+static void run_queue(struct upload *upload) {
+  struct coordinator_service *shell = upload->shell;
+  struct run_submission submission = {.id = upload->id,
+                                      .spec = upload->spec,
+                                      .model_bytes = upload->onnx->size_bytes,
+                                      .model_sha256 = upload->model_sha256,
+                                      .parameters = upload->parameters,
+                                      .block_elems = upload->block_elems,
+                                      .n_blocks = upload->n_blocks,
+                                      .submitted_unix_ms = clock_unix_ms(),
+                                      .weights_sha256 = upload->weights_sha256};
+  struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
+  shell_keep_model(shell, upload->id, buffer_get(upload->onnx));
+  shell_saves_await(shell, upload->id, upload->call, upload->onnx);
+  shell_step(shell, &event);
+}
+
+/* One that no run in the store has, however old it is. */
+static void new_run_id(struct upload *upload) {
+  unsigned char random[3];
+  Weir__RunRecord *taken = NULL;
+  do {
+    message_free(taken);
+    CHECK(getrandom(random, sizeof random, 0) == sizeof random);
+    snprintf(upload->id, sizeof upload->id, "%s-%02x%02x%02x", upload->spec->name, random[0], random[1],
+             random[2]);
+  } while (checkpoint_find_run(upload->shell->store, upload->id, &taken, &upload->err) == 0);
+  if (upload->err.code == ERR_NOT_FOUND)
+    upload->err = ERR_NONE;
+}

@@ -1,0 +1,133 @@
+/* Questions with one answer: copied by gRPC's thread, answered by the desk. */
+#include <stdlib.h>
+
+#include "common/base/message.h"
+#include "server/coordinator/shell/shell.h"
+
+struct question {
+  struct task task;
+  struct rpc_call *call;
+  void *message;
+  answer_function *answer;
+};
+
+static void question_answer(struct task *task) {
+  struct question *question = TASK_OWNER(task, struct question, task);
+  struct coordinator_service *shell = rpc_call_context(question->call);
+  if (!shell_turns_away(shell, question->call))
+    question->answer(shell, question->call, question->message);
+  message_free(question->message);
+  free(question);
+}
+
+void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes, answer_function *answer) {
+  struct coordinator_service *shell = rpc_call_context(call);
+  struct question *question = mem_new(sizeof *question);
+  rpc_bytes_free(bytes);
+  *question = (struct question){
+      .task.run = question_answer, .call = call, .message = message_copy(message), .answer = answer};
+  if (task_offer(shell->desk, &question->task))
+    return;
+  rpc_call_fail(call, ERR_BUSY, "the coordinator has too much to do");
+  message_free(question->message);
+  free(question);
+}
+
+static void list_runs(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  Weir__ListRunsReply reply;
+  struct arena arena;
+  (void)message;
+  arena_init(&arena);
+  coordinator_list_runs(shell->core, shell_now_ms(), &arena, &reply);
+  rpc_call_reply(call, &reply, NULL);
+  arena_fini(&arena);
+}
+
+static void list_workers(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  Weir__ListWorkersReply reply;
+  struct arena arena;
+  (void)message;
+  arena_init(&arena);
+  coordinator_list_workers(shell->core, shell_now_ms(), &arena, &reply);
+  rpc_call_reply(call, &reply, NULL);
+  arena_fini(&arena);
+}
+
+static void list_servers(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  Weir__ListServersReply reply;
+  struct arena arena;
+  (void)message;
+  arena_init(&arena);
+  coordinator_list_servers(shell->core, shell_now_ms(), &arena, &reply);
+  rpc_call_reply(call, &reply, NULL);
+  arena_fini(&arena);
+}
+
+static void get_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  Weir__RunInfo info;
+  if (!id || !coordinator_run_info(shell->core, id, shell_now_ms(), &info))
+    return;
+  info.spec = coordinator_run_spec(shell->core, id);
+  rpc_call_reply(call, &info, NULL);
+}
+
+static void cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  Weir__RunInfo info;
+  if (!id)
+    return;
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
+  coordinator_run_info(shell->core, id, shell_now_ms(), &info);
+  rpc_call_reply(call, &info, NULL);
+}
+
+static void get_model(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  if (id)
+    shell_send_model(shell, call, id);
+}
+
+static void get_weights(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__WeightsRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  struct err err = ERR_NONE;
+  uint64_t step;
+  if (!id)
+    return;
+  if (shell_pick_checkpoint(shell, id, request->has_step, request->step, &step, &err))
+    shell_send_weights(shell, call, id, step, request->average);
+  else
+    rpc_call_finish(call, &err);
+}
+
+void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, list_runs);
+}
+
+void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_run);
+}
+
+void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, cancel);
+}
+
+void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, list_workers);
+}
+
+void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, list_servers);
+}
+
+void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_model);
+}
+
+void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_weights);
+}

@@ -1,0 +1,278 @@
+/* Blocks that this server owns. */
+#include "server/parameters/block/block.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "server/parameters/run/run.h"
+
+enum { PARKED_MAX = 4096, PAGE_BYTES = 4096 };
+
+static int no_memory(const struct hosted_block *block, struct err *err) {
+  return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
+}
+
+static void hosted_block_init_slots(struct hosted_block *block) {
+  const struct hosted_run *run = block->run;
+  if (!block->slots)
+    return;
+  memset(block->slots->data, 0, block->slots->size_bytes);
+  if (run->optimizer->init_slots)
+    run->optimizer->init_slots(block->options, block->elems, block->slots->data);
+  if (run->spec->train->average)
+    memcpy(hosted_block_average(block, block->slots), block->current->data, block->current->size_bytes);
+}
+
+int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
+                      uint32_t index, struct err *err) {
+  const struct block *shape = &model->blocks[index];
+  block->run = run;
+  block->index = index;
+  block->elems = shape->elems;
+  block->kind = shape->kind;
+  block->has_metrics = shape->kind == BLOCK_STATISTICS && shape->begin == 0;
+  if (block->kind == BLOCK_STATISTICS)
+    statistics_init(&block->statistics, model, shape, &run->plan, block->pool);
+  else {
+    round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
+    block->options = optimizer_group(run->spec->train->optimizer, shape->group);
+    if (hosted_block_init_update(block, model, err))
+      return err->code;
+  }
+  block->version = run->base_step;
+  block->current = buffer_new(block->elems * sizeof(float));
+  if (!block->current)
+    return no_memory(block, err);
+  if (block->slot_elems && !(block->slots = buffer_new(block->slot_elems * sizeof(float))))
+    return no_memory(block, err);
+  if (block->version == 0) {
+    model_initial_block(model, index, block->current->data);
+    hosted_block_init_slots(block);
+  }
+  return 0;
+}
+
+int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes,
+                         struct err *err) {
+  size_t weights_bytes = block->current->size_bytes;
+  size_t slots_bytes = block->slots ? block->slots->size_bytes : 0;
+  if (size_bytes != weights_bytes + slots_bytes)
+    return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements with %u values of slots are %zu",
+                   size_bytes, block->elems, block->slot_elems, weights_bytes + slots_bytes);
+  memcpy(block->current->data, content, weights_bytes);
+  if (block->slots)
+    memcpy(block->slots->data, (const char *)content + weights_bytes, slots_bytes);
+  return 0;
+}
+
+void hosted_block_fini(struct hosted_block *block) {
+  CHECK(!block->parked);
+  if (block->kind == BLOCK_STATISTICS)
+    statistics_fini(&block->statistics);
+  else {
+    round_fini(&block->round);
+    hosted_block_fini_update(block);
+  }
+  buffer_put(block->current);
+  buffer_put(block->previous);
+  buffer_put(block->next);
+  buffer_put(block->spare);
+  buffer_put(block->slots);
+  buffer_put(block->next_slots);
+  snapshot_put(block->snapshot);
+}
+
+static void hosted_block_drop_old(struct hosted_block *block) {
+  if (!block->previous || hosted_run_proven_step(block->run) < block->version)
+    return;
+  buffer_put(block->spare);
+  block->spare = block->previous;
+  block->previous = NULL;
+}
+
+static void hosted_block_park(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  if (hosted_block_is_faulty(block, &err)) {
+    parameters_call_refuse(call, &err);
+    return;
+  }
+  if (block->n_parked >= PARKED_MAX) {
+    err_set(&err, ERR_BUSY, "block %u: %d calls wait for its next version already", block->index, PARKED_MAX);
+    parameters_call_refuse(call, &err);
+    return;
+  }
+  call->next = block->parked;
+  block->parked = call;
+  block->n_parked++;
+}
+
+/* Gives a call the version that it waits for, now or when it exists. */
+static void hosted_block_answer(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  hosted_block_drop_old(block);
+  if (call->version > block->version)
+    hosted_block_park(block, call);
+  else if (call->version == block->version)
+    parameters_call_reply(call, call->version, block->current);
+  else if (call->version + 1 == block->version && block->previous)
+    parameters_call_reply(call, call->version, block->previous);
+  else {
+    err_set(&err, ERR_DROPPED, "run '%s': block %u: version %llu was dropped, the newest is %llu",
+            block->run->id, block->index, (unsigned long long)call->version,
+            (unsigned long long)block->version);
+    parameters_call_refuse(call, &err);
+  }
+}
+
+static bool hosted_block_refuse_unloaded(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  if (!hosted_run_is_unloaded(block->run, &err))
+    return false;
+  parameters_call_refuse(call, &err);
+  return true;
+}
+
+void hosted_block_push(struct hosted_block *block, struct parameters_call *call) {
+  const struct mode_def *mode = block->run->mode;
+  struct part *part = &call->part;
+  struct err err;
+  int code;
+  if (hosted_block_refuse_unloaded(block, call))
+    return;
+  code = block->kind == BLOCK_PARAMETERS ? mode->push(block, part, &call->version, &err)
+                                         : mode->push_row(block, part, &call->version, &err);
+  if (code) {
+    err_prefix(&err, "run '%s': block %u of step %llu, %s %u.. (level %u), from %s", block->run->id,
+               block->index, (unsigned long long)part->step,
+               part->is_evaluation ? "eval chunk" : "microbatch", part->node.first, part->node.level,
+               rpc_call_peer(call->rpc));
+    parameters_call_refuse(call, &err);
+    return;
+  }
+  rpc_bytes_free(call->bytes); /* a parked call does not pin its gradient */
+  call->bytes = NULL;
+  if (call->waits)
+    hosted_block_answer(block, call);
+  else
+    parameters_call_reply(call, block->version, NULL);
+}
+
+void hosted_block_pull(struct hosted_block *block, struct parameters_call *call) {
+  if (!hosted_block_refuse_unloaded(block, call))
+    hosted_block_answer(block, call);
+}
+
+void hosted_block_forget(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  struct parameters_call **link = &block->parked;
+  while (*link && *link != call)
+    link = &(*link)->next;
+  if (!*link)
+    return;
+  *link = call->next;
+  block->n_parked--;
+  err_set(&err, ERR_CANCELLED, "the client has gone");
+  parameters_call_refuse(call, &err);
+}
+
+void hosted_block_refuse_parked(struct hosted_block *block, const struct err *err) {
+  struct parameters_call *call = block->parked, *next;
+  block->parked = NULL;
+  block->n_parked = 0;
+  for (; call; call = next) {
+    next = call->next;
+    parameters_call_refuse(call, err);
+  }
+}
+
+void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
+  hosted_block_refuse_parked(block, err);
+  if (block->snapshot)
+    snapshot_cancel(block->snapshot);
+}
+
+/* Memory that is asked for because a snapshot holds what would be written is the snapshot's cost: so are the
+   page faults of its first use, which are taken here. */
+static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) {
+  uint64_t begin_ns = clock_now_ns();
+  struct buffer *buffer = buffer_new(size_bytes);
+  if (!buffer || !block->snapshot)
+    return buffer;
+  for (size_t at = 0; at < size_bytes; at += PAGE_BYTES)
+    ((volatile char *)buffer->data)[at] = 0;
+  snapshot_add_stall(block->snapshot, clock_now_ns() - begin_ns);
+  return buffer;
+}
+
+int hosted_block_reserve(struct hosted_block *block, struct err *err) {
+  hosted_block_drop_old(block);
+  if (!block->next && block->spare && buffer_is_sole(block->spare)) {
+    block->next = block->spare;
+    block->spare = NULL;
+  }
+  if (!block->next && !(block->next = new_buffer(block, block->current->size_bytes)))
+    return no_memory(block, err);
+  if (!block->next_slots && hosted_block_slots_are_moved(block) &&
+      !(block->next_slots = new_buffer(block, block->slots->size_bytes)))
+    return no_memory(block, err);
+  return 0;
+}
+
+static void hosted_block_pin(struct hosted_block *block) {
+  snapshot_pin(block->snapshot, (uint32_t)(block - block->run->blocks), block->index, block->current,
+               block->slots);
+}
+
+void hosted_block_advance(struct hosted_block *block) {
+  struct parameters_call *call = block->parked, *next;
+  CHECK(block->next && !block->previous);
+  block->previous = block->current;
+  block->current = block->next;
+  block->next = NULL;
+  __atomic_store_n(&block->version, block->version + 1, __ATOMIC_RELEASE);
+  hosted_run_advance(block->run);
+  if (block->snapshot && snapshot_step(block->snapshot) == block->version)
+    hosted_block_pin(block);
+  block->parked = NULL;
+  block->n_parked = 0;
+  for (; call; call = next) {
+    next = call->next;
+    hosted_block_answer(block, call);
+  }
+  if (hosted_block_is_finished(block))
+    hosted_run_finish_block(block->run);
+}
+
+bool hosted_block_evaluates(const struct hosted_block *block) {
+  return block->has_metrics && plan_evaluates(&block->run->plan, block->version);
+}
+
+bool hosted_block_is_finished(const struct hosted_block *block) {
+  return block->version == block->run->plan.steps && !hosted_block_evaluates(block);
+}
+
+/* An update that waits for totals has reserved its memory already, for slots that nothing referred to. */
+static int hosted_block_reserve_slots(struct hosted_block *block, struct err *err) {
+  if (!block->update.is_waiting || !block->slots || block->next_slots)
+    return 0;
+  block->next_slots = new_buffer(block, block->slots->size_bytes);
+  return block->next_slots ? 0 : no_memory(block, err);
+}
+
+void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
+  uint64_t step = snapshot_step(snapshot);
+  struct err err;
+  snapshot_put(block->snapshot);
+  block->snapshot = snapshot_get(snapshot);
+  if (hosted_run_is_unloaded(block->run, &err))
+    snapshot_cancel(snapshot);
+  else if (step == block->version && hosted_block_reserve_slots(block, &err))
+    snapshot_fail(snapshot, &err, false);
+  else if (step == block->version)
+    hosted_block_pin(block);
+  else if (step < block->version) {
+    err_set(&err, ERR_STALE, "block %u is at version %llu already", block->index,
+            (unsigned long long)block->version);
+    snapshot_fail(snapshot, &err, true);
+  }
+}

@@ -1,0 +1,104 @@
+/* A block that this server owns: its versions, optimizer slots, the round of its present step and the calls
+   that wait for its next version. Touched by its shard's thread alone, but where said otherwise. */
+#ifndef WEIR_SERVER_PARAMETERS_BLOCK_BLOCK_H
+#define WEIR_SERVER_PARAMETERS_BLOCK_BLOCK_H
+
+#include "common/optim/piece.h"
+#include "server/parameters/block/call.h"
+#include "server/parameters/block/frozen_ranges.h"
+#include "server/parameters/round/round.h"
+#include "server/parameters/round/statistics.h"
+#include "server/parameters/snapshot/snapshot.h"
+
+struct hosted_block {
+  struct hosted_run *run; /* which owns the block */
+  struct shard *shard;
+  struct pool *pool; /* the shard's for this run */
+  uint32_t index;    /* in the model */
+  uint32_t elems;
+  enum block_kind kind;
+  bool has_metrics;
+  const Weir__OptimizerSpec *options; /* the run's for the group of the parameters; NULL of statistics */
+
+  uint64_t version; /* the newest; written atomically, other threads may load it so */
+  /* f32[elems] each, immutable and shared with replies. Two versions at most: the one before stays until a
+     push proves that the newest is complete everywhere. */
+  struct buffer *current, *previous; /* previous: NULL once dropped */
+  struct buffer *next;               /* reserved for version + 1, not shared */
+  struct buffer *spare; /* a dropped version's, reused once neither a reply nor a snapshot refers to it */
+  uint32_t slot_elems; /* of the optimizer's and, where the run keeps one, the weights' average behind them */
+  struct buffer *slots; /* f32[slot_elems] of the newest version; NULL without */
+  /* Of version + 1, where a snapshot refers to slots or the optimizer drafts; else they are updated in place.
+   */
+  struct buffer *next_slots;
+  struct snapshot *snapshot; /* the last one that was begun, a reference; may be over. NULL before */
+
+  struct round round; /* of a parameter block */
+  struct {
+    struct piece *pieces; /* [n_pieces], where the optimizer works by tensor */
+    uint32_t n_pieces;
+    struct frozen_ranges frozen;
+    struct buffer *sums; /* f64: its sums of each phase, then their totals; NULL without phases */
+    uint32_t phase;
+    bool is_waiting; /* for totals; the exchange's shard may touch sums, ticket and fault meanwhile */
+    struct job ticket;
+    struct err *fault; /* why this step's update cannot be made; NULL: nothing is wrong */
+  } update;
+  struct statistics statistics; /* of a statistics block */
+
+  struct parameters_call *parked;
+  int n_parked;
+};
+
+/* A block of the model at the version that its run begins at: version 0 as the model has it, without slots'
+   values; of another one neither weights nor slots are set. The memory is the caller's (zeroed). Errors:
+   NO_MEMORY; fini is due all the same. */
+int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
+                      uint32_t index, struct err *err);
+/* What a checkpoint holds of it: f32[elems] weights or state, then f32[slot_elems]. Before any thread
+   touches the block. Errors: CORRUPT when the size is another. */
+int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes, struct err *err);
+void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
+
+/* What calls do. Each of them is answered or parked. */
+void hosted_block_push(struct hosted_block *block, struct parameters_call *call);
+void hosted_block_pull(struct hosted_block *block, struct parameters_call *call);
+/* Its client has gone: a parked call is finished. */
+void hosted_block_forget(struct hosted_block *block, struct parameters_call *call);
+void hosted_block_refuse_parked(struct hosted_block *block, const struct err *err);
+/* Its run is unloaded: refuses all that is parked, and ends the snapshot. */
+void hosted_block_cancel(struct hosted_block *block, const struct err *err);
+
+/* What modes do. */
+/* Makes sure that there is memory for the next version, and drops what nobody needs any more: before each
+   update, in the same job. Errors: NO_MEMORY. */
+int hosted_block_reserve(struct hosted_block *block, struct err *err);
+/* The round of a parameter block is complete: the next version is made, once, by clipping and the run's
+   optimizer; now, or when the totals are there that it takes. Errors: INVALID, now and for every part that
+   still comes, where sums are not finite. */
+int hosted_block_complete(struct hosted_block *block, struct err *err);
+/* The next version becomes the newest; who waited for it is answered. */
+void hosted_block_advance(struct hosted_block *block);
+/* True if the present version waits for an evaluation's rows here. */
+bool hosted_block_evaluates(const struct hosted_block *block);
+/* It has come to the run's last version, and there is nothing to evaluate here. */
+bool hosted_block_is_finished(const struct hosted_block *block);
+
+/* The block is written into a snapshot, in the place of the one before: at once, or when it comes to that
+   version. */
+void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
+
+/* What block.c and block_update.c do for each other. */
+int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err);
+void hosted_block_fini_update(struct hosted_block *block);
+bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the update writes to next_slots */
+/* There will be no next version, and err says why. */
+bool hosted_block_is_faulty(const struct hosted_block *block, struct err *err);
+float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots);
+
+/* What the exchange does. On its shard, while the block waits: there will be no totals. Then on the block's
+   shard: the totals of the phase are where the sums were, unless that was said. */
+void hosted_block_set_fault(struct hosted_block *block, const struct err *err);
+void hosted_block_take_totals(struct hosted_block *block);
+
+#endif

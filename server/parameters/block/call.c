@@ -1,0 +1,55 @@
+/* Pushes and pulls on their way through a shard. */
+#include "server/parameters/block/call.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "parameters.pb-c.h"
+#include "server/parameters/run/run.h"
+
+struct parameters_call *parameters_call_new(struct rpc_call *rpc, struct hosted_run *run,
+                                            struct hosted_block *block) {
+  struct parameters_call *call = mem_new(sizeof *call);
+  call->rpc = rpc;
+  call->run = hosted_run_get(run);
+  call->block = block;
+  call->refs = 2;
+  return call;
+}
+
+void parameters_call_put(struct parameters_call *call) {
+  if (__atomic_sub_fetch(&call->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    return;
+  rpc_bytes_free(call->bytes);
+  hosted_run_put(call->run);
+  free(call);
+}
+
+/* From here on the client's end of the call is no longer the shard's business. */
+static struct rpc_call *parameters_call_end(struct parameters_call *call) {
+  struct rpc_call *rpc = call->rpc;
+  rpc_bytes_free(call->bytes);
+  call->bytes = NULL;
+  call->rpc = NULL;
+  __atomic_store_n(&call->is_answered, true, __ATOMIC_RELEASE);
+  return rpc;
+}
+
+void parameters_call_reply(struct parameters_call *call, uint64_t version, struct buffer *data) {
+  struct rpc_call *rpc = parameters_call_end(call);
+  struct rpc_payload payload = {.buffer = data, .size_bytes = data ? data->size_bytes : 0};
+  Weir__PushReply push = WEIR__PUSH_REPLY__INIT;
+  Weir__PullReply pull = WEIR__PULL_REPLY__INIT;
+  push.version = pull.version = version;
+  if (data)
+    hosted_run_count(call->run, call->block, false);
+  rpc_call_reply(rpc, call->is_push ? (const void *)&push : &pull, data ? &payload : NULL);
+  parameters_call_put(call);
+}
+
+void parameters_call_refuse(struct parameters_call *call, const struct err *err) {
+  struct rpc_call *rpc = parameters_call_end(call);
+  log_event(LOG_DEBUG, "parameters", "refused", "code=%s text=\"%s\"", err_name(err->code), err->text);
+  rpc_call_finish(rpc, err);
+  parameters_call_put(call);
+}

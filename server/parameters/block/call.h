@@ -1,0 +1,38 @@
+/* A push or a pull on its way through a shard: parked, answered, or forgotten when its client has gone. */
+#ifndef WEIR_SERVER_PARAMETERS_BLOCK_CALL_H
+#define WEIR_SERVER_PARAMETERS_BLOCK_CALL_H
+
+#include "common/rpc/server.h"
+#include "server/parameters/round/part.h"
+#include "server/parameters/run/shard.h"
+
+struct hosted_block;
+struct hosted_run;
+
+struct parameters_call {
+  struct job arrival, departure;
+  struct hosted_run *run; /* a reference */
+  struct hosted_block *block;
+  bool is_push;
+  bool waits; /* for `version`: pulls always, pushes with `wait` */
+  uint64_t version;
+  struct part part;        /* of a push */
+  struct rpc_bytes *bytes; /* of a push, until it was taken or refused */
+
+  struct rpc_call *rpc;         /* the shard's; not to be touched once answered */
+  struct parameters_call *next; /* among the block's parked ones */
+  bool is_answered;             /* atomic */
+  uint32_t refs;                /* atomic: the shard's until answered, the service's until closed */
+};
+
+/* Two references; takes one of the run's. */
+struct parameters_call *parameters_call_new(struct rpc_call *rpc, struct hosted_run *run,
+                                            struct hosted_block *block);
+void parameters_call_put(struct parameters_call *call);
+
+/* Each ends the call and gives up the shard's reference. `data` (may be NULL): the version's bytes, sent from
+   where they lie. On the shard's thread. */
+void parameters_call_reply(struct parameters_call *call, uint64_t version, struct buffer *data);
+void parameters_call_refuse(struct parameters_call *call, const struct err *err);
+
+#endif

@@ -1,0 +1,20 @@
+/* Parts as they arrive. */
+#include "server/parameters/round/part.h"
+
+#include <string.h>
+
+#include "common/agree/sum.h"
+
+void part_read(const struct part *part, uint32_t elems, float *out) {
+  if (part->bytes)
+    rpc_bytes_copy(part->bytes, out);
+  else
+    memcpy(out, part->values, elems * sizeof *out);
+}
+
+int part_check(const float *values, uint32_t elems, struct err *err) {
+  uint32_t bad = (uint32_t)sum_first_not_finite(values, elems);
+  if (bad == elems)
+    return 0;
+  return err_set(err, ERR_INVALID, "element %u is %g, not a finite number", bad, (double)values[bad]);
+}

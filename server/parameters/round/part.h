@@ -1,0 +1,22 @@
+/* A part as it arrives: the values of one node of the reduction tree, or of one row. */
+#ifndef WEIR_SERVER_PARAMETERS_ROUND_PART_H
+#define WEIR_SERVER_PARAMETERS_ROUND_PART_H
+
+#include "common/agree/tree.h"
+#include "common/rpc/rpc.h"
+
+struct part {
+  uint64_t step; /* the version that it was computed from */
+  struct tree_node node;
+  bool is_evaluation;            /* the row of eval chunk node.first */
+  const struct rpc_bytes *bytes; /* f32[elems] as received */
+  const float *values;           /* f32[elems] in memory, where bytes is NULL */
+};
+
+/* Copies the part's values: the one copy of a gradient on its way into the weights. */
+void part_read(const struct part *part, uint32_t elems, float *out);
+
+/* Errors: INVALID, naming the first of the values that is not finite. */
+int part_check(const float *values, uint32_t elems, struct err *err);
+
+#endif

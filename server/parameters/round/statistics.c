@@ -1,0 +1,129 @@
+/* The rows of one statistics block. */
+#include "server/parameters/round/statistics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
+                     const struct plan *plan, struct pool *pool) {
+  *statistics = (struct statistics){.elems = block->elems,
+                                    .microbatches = plan->microbatches,
+                                    .eval_chunks = plan->eval_chunks,
+                                    .n_metrics = block->begin == 0 ? METRICS : 0,
+                                    .eval_metrics = model->metrics,
+                                    .pool = pool};
+  statistics->momentum = mem_new(block->elems * sizeof(float));
+  statistics->rows = mem_new(plan->microbatches * sizeof(struct buffer *));
+  statistics->eval_rows = mem_new(plan->eval_chunks * sizeof(float *));
+  for (int s = 0; s < model->n_statistics; s++)
+    for (uint64_t i = 0; i < model->statistics[s].elems; i++) {
+      uint64_t column = model->statistics[s].begin + i;
+      if (column >= block->begin && column < block->begin + block->elems)
+        statistics->momentum[column - block->begin] = model->statistics[s].momentum;
+    }
+}
+
+void statistics_fini(struct statistics *statistics) {
+  statistics_clear(statistics);
+  free(statistics->momentum);
+  free(statistics->rows);
+  free(statistics->eval_rows);
+}
+
+static int no_memory(uint32_t elems, struct err *err) {
+  return err_set(err, ERR_NO_MEMORY, "no memory for a row of %u elements", elems);
+}
+
+/* The running statistics do not change: the row has but what the evaluation says. */
+static int statistics_add_eval(struct statistics *statistics, const struct part *part, struct err *err) {
+  float **into = &statistics->eval_rows[part->node.first], *row;
+  uint32_t elems = (uint32_t)statistics->eval_metrics.row_elems;
+  if (*into)
+    return 0;
+  row = malloc(elems * sizeof *row);
+  if (!row)
+    return no_memory(elems, err);
+  part_read(part, elems, row);
+  if (part_check(row, elems, err)) {
+    free(row);
+    return err->code;
+  }
+  *into = row;
+  statistics->n_eval_rows++;
+  return 0;
+}
+
+int statistics_add(struct statistics *statistics, const struct part *part, struct err *err) {
+  uint32_t index = part->node.first;
+  struct buffer *row;
+  if (part->is_evaluation)
+    return statistics_add_eval(statistics, part, err);
+  if (statistics->rows[index])
+    return 0;
+  row = pool_take(statistics->pool);
+  if (!row)
+    return no_memory(statistics->elems, err);
+  part_read(part, statistics->elems, row->data);
+  if (part_check(row->data, statistics->elems, err)) {
+    pool_give(statistics->pool, row);
+    return err->code;
+  }
+  statistics->rows[index] = row;
+  statistics->n_rows++;
+  return 0;
+}
+
+bool statistics_is_complete(const struct statistics *statistics) {
+  return statistics->n_rows == statistics->microbatches;
+}
+
+bool statistics_is_evaluation_complete(const struct statistics *statistics) {
+  return statistics->n_eval_rows == statistics->eval_chunks;
+}
+
+void statistics_merge(const struct statistics *statistics, const float *state, float *out) {
+  struct metrics metrics = statistics_metrics(statistics);
+  memcpy(out, state, statistics->elems * sizeof *out);
+  for (uint32_t m = 0; m < statistics->microbatches; m++) {
+    const float *row = statistics->rows[m]->data;
+    for (uint32_t i = statistics->n_metrics; i < statistics->elems; i++)
+      out[i] = out[i] * statistics->momentum[i] + row[i] * (1 - statistics->momentum[i]);
+  }
+  for (uint32_t m = 0; m < statistics->n_metrics; m++)
+    out[m] = (float)metrics.sum[m];
+}
+
+struct metrics statistics_metrics(const struct statistics *statistics) {
+  struct metrics metrics = {0};
+  for (uint32_t b = 0; b < statistics->microbatches; b++)
+    for (uint32_t m = 0; m < statistics->n_metrics; m++)
+      metrics.sum[m] += ((const float *)statistics->rows[b]->data)[m];
+  return metrics;
+}
+
+struct metrics statistics_eval_metrics(const struct statistics *statistics) {
+  struct metrics metrics = {0};
+  for (uint32_t c = 0; c < statistics->eval_chunks; c++)
+    for (uint32_t m = 0; m < statistics->n_metrics; m++)
+      metrics.sum[m] += (double)statistics->eval_rows[c][m];
+  return metrics;
+}
+
+void statistics_eval_values(const struct statistics *statistics, const struct metrics *totals,
+                            double values[METRICS_NAMED_MAX]) {
+  metric_set_values(&statistics->eval_metrics, totals->sum, (const float *const *)statistics->eval_rows,
+                    statistics->eval_chunks, values);
+}
+
+void statistics_clear(struct statistics *statistics) {
+  for (uint32_t m = 0; m < statistics->microbatches; m++)
+    if (statistics->rows[m]) {
+      pool_give(statistics->pool, statistics->rows[m]);
+      statistics->rows[m] = NULL;
+    }
+  for (uint32_t c = 0; c < statistics->eval_chunks; c++)
+    free(statistics->eval_rows[c]);
+  memset(statistics->eval_rows, 0, statistics->eval_chunks * sizeof(float *));
+  statistics->n_rows = statistics->n_eval_rows = 0;
+  statistics->is_evaluated = false;
+}

@@ -1,0 +1,54 @@
+/* The rows of one statistics block: loss, counts and batch-norm statistics of each microbatch, kept apart and
+   merged in the microbatches' order; and the rows of an evaluation, by eval chunk. */
+#ifndef WEIR_SERVER_PARAMETERS_ROUND_STATISTICS_H
+#define WEIR_SERVER_PARAMETERS_ROUND_STATISTICS_H
+
+#include "common/agree/plan.h"
+#include "model/model.h"
+#include "server/parameters/round/part.h"
+#include "server/parameters/round/pool.h"
+
+/* Sums over all rows, in f64. */
+struct metrics {
+  double sum[METRICS];
+};
+
+struct statistics {
+  uint32_t elems, microbatches, eval_chunks;
+  uint32_t n_metrics;   /* METRICS where the block begins with them, else 0 */
+  float *momentum;      /* f32[elems]; of the metrics: not used */
+  struct pool *pool;    /* of buffers of at least elems floats */
+  struct buffer **rows; /* [microbatches], NULL until it came */
+  uint32_t n_rows;
+  struct metric_set eval_metrics; /* what an evaluation's row has */
+  float **eval_rows;              /* [eval_chunks], NULL until it came */
+  uint32_t n_eval_rows;
+  bool is_evaluated; /* the evaluation of the present version is complete and reported */
+};
+
+/* block: of the model's, a statistics block. */
+void statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
+                     const struct plan *plan, struct pool *pool);
+void statistics_fini(struct statistics *statistics);
+
+/* Takes the row of microbatch or eval chunk part->node.first (in range): f32[elems], or of an evaluation
+   f32[eval_metrics.row_elems]. One that is there already changes
+   nothing. Errors: INVALID when an element is not finite, NO_MEMORY; the rows are then as before. */
+int statistics_add(struct statistics *statistics, const struct part *part, struct err *err);
+
+bool statistics_is_complete(const struct statistics *statistics);            /* a row of every microbatch */
+bool statistics_is_evaluation_complete(const struct statistics *statistics); /* a row of every eval chunk */
+
+/* The next state from the present one: metrics are this step's sums; a running statistic takes one update
+   running * momentum + row * (1 - momentum) a microbatch, in order. state, out f32[elems], not aliased. */
+void statistics_merge(const struct statistics *statistics, const float *state, float *out);
+
+struct metrics statistics_metrics(const struct statistics *statistics);      /* of all microbatches */
+struct metrics statistics_eval_metrics(const struct statistics *statistics); /* of all eval chunks */
+/* What the run's metrics say of all eval chunks. totals: statistics_eval_metrics. */
+void statistics_eval_values(const struct statistics *statistics, const struct metrics *totals,
+                            double values[METRICS_NAMED_MAX]);
+
+void statistics_clear(struct statistics *statistics); /* for the next version */
+
+#endif

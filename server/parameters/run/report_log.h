@@ -1,0 +1,47 @@
+/* What a run has to tell the coordinator of its progress, kept for a while: one that was away asks for what
+   it missed, and what it cannot take at once waits here. Any thread. */
+#ifndef WEIR_SERVER_PARAMETERS_RUN_REPORT_LOG_H
+#define WEIR_SERVER_PARAMETERS_RUN_REPORT_LOG_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "cluster.pb-c.h"
+
+enum { REPORT_LOG_STEPS_MAX = 65536 }; /* step reports kept: the newest, and the eval reports among them */
+
+struct report_log {
+  const char *run; /* outlives the log */
+  uint64_t incarnation;
+  /* In the membership of that number; the message ends with the call, which never blocks. 0: told. BUSY: to
+     be tried again later. Any other: that membership is over. May be NULL. */
+  int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message);
+  void *user;
+
+  pthread_mutex_t lock;   /* what follows */
+  struct report *reports; /* [capacity], a ring: report number n is at n % capacity */
+  uint64_t begin, end;    /* the numbers that it holds */
+  uint64_t next;          /* the first that was not told */
+  uint32_t capacity, n_steps;
+  uint64_t membership; /* 0: nothing is to be told now */
+  bool is_complete, is_complete_told;
+};
+
+void report_log_init(struct report_log *log, const char *run, uint64_t incarnation,
+                     int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message),
+                     void *user);
+void report_log_fini(struct report_log *log);
+
+/* What happened, in the order of steps; run and incarnation are filled in. Told at once if all before it was.
+ */
+void report_log_add_step(struct report_log *log, const Weir__StepReport *report);
+void report_log_add_eval(struct report_log *log, const Weir__EvalReport *report);
+void report_log_complete(struct report_log *log); /* RunComplete: nothing comes after it */
+
+/* From now on tells in this membership: first what it has from `step` on, then what comes. Tells nothing
+   itself: report_log_resume does. */
+void report_log_open(struct report_log *log, uint64_t membership, uint64_t step);
+/* Tells what can be told now. True if something has to wait. */
+bool report_log_resume(struct report_log *log);
+
+#endif

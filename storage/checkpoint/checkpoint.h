@@ -1,0 +1,109 @@
+/* Checkpoints and runs as records and blocks of a store (proto/store.proto): read by servers, the coordinator
+   and, where none runs, the client. Every function blocks. Errors: those of the store besides those named. */
+#ifndef WEIR_STORAGE_CHECKPOINT_CHECKPOINT_H
+#define WEIR_STORAGE_CHECKPOINT_CHECKPOINT_H
+
+#include "common/base/memory.h"
+#include "model/model.h"
+#include "storage/store.h"
+#include "store.pb-c.h"
+
+/* Names of records; freed by the caller. */
+char *checkpoint_name(const char *run, uint64_t step);         /* runs/RUN/checkpoints/STEP */
+char *checkpoint_run_name(const char *run, const char *which); /* runs/RUN/WHICH: "run", "incarnation" */
+
+/* A record's message, its nesting checked. Freed by message_free. Errors: NOT_FOUND; CORRUPT. */
+int checkpoint_read_record(struct store *store, const char *name, const ProtobufCMessageDescriptor *type,
+                           void **message, struct err *err);
+int checkpoint_write_record(struct store *store, const char *name, const void *message,
+                            const struct store_guard *guards, int n_guards, struct err *err);
+
+/* A manifest, complete: spec, plan, one entry for each block by index. Errors: NOT_FOUND; CORRUPT. */
+int checkpoint_read(struct store *store, const char *name, Weir__Manifest **manifest, struct err *err);
+
+/* The run that an id or a unique prefix names. Errors: NOT_FOUND; INVALID when several match (named). */
+int checkpoint_find_run(struct store *store, const char *prefix, Weir__RunRecord **record, struct err *err);
+/* The steps of the run's committed checkpoints, ascending; freed by the caller. */
+int checkpoint_list(struct store *store, const char *run, uint64_t **steps, int *n, struct err *err);
+/* What a client is told of one. info is initialised; its texts belong to the manifest. */
+void checkpoint_info(const Weir__Manifest *manifest, Weir__CheckpointInfo *info);
+
+/* The weights of a checkpoint: f32 vectors in the model's order, read in batches with at most a batch of
+   extra memory. */
+struct checkpoint_weights {
+  struct model *model;
+  float *params; /* f32[model->param_elems] */
+  float *state;  /* f32[model->row_elems] */
+};
+
+/* Errors: CORRUPT when a block is not of its size; NOT_FOUND when one is missing; NO_MEMORY. fini is due all
+   the same. */
+int checkpoint_weights_read(struct store *store, const Weir__Manifest *manifest,
+                            struct checkpoint_weights *weights, struct err *err);
+void checkpoint_weights_fini(struct checkpoint_weights *weights);
+
+/* weights_sha256 of a checkpoint, computed from its blocks. Errors: as above. */
+int checkpoint_weights_sha256(struct store *store, const Weir__Manifest *manifest, char sha256[65],
+                              struct err *err);
+
+/* As GetWeights sends them: the flat parameter vector, or in its place the weights' average, then the running
+   statistics. *out is the caller's. Errors: also INVALID for an average that the run does not keep. */
+int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest, bool is_average,
+                            struct buffer **out, struct err *err);
+
+/* Errors: INVALID for a run that keeps no average. */
+int checkpoint_check_average(const char *run, const Weir__RunSpec *spec, struct err *err);
+
+/* A block of the store as a buffer, for ONNX files. */
+int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out, struct err *err);
+
+struct checkpoint_damage {
+  uint32_t blocks; /* of the checkpoint */
+  uint64_t bytes;
+  uint32_t n_damaged;
+  char sha256[65]; /* weights_sha256 of the blocks; empty when damaged */
+  /* Told of each block that is missing or damaged; may be NULL. */
+  void (*each)(void *user, const char *line);
+  void *user;
+};
+
+/* Re-hashes every block. Damage is no error: damage->n_damaged counts it. */
+int checkpoint_verify(struct store *store, const Weir__Manifest *manifest, struct checkpoint_damage *damage,
+                      struct err *err);
+
+/* All blocks of the manifest are in the store (their hashes are not looked at). Errors: NOT_FOUND. */
+int checkpoint_is_whole(struct store *store, const Weir__Manifest *manifest, struct err *err);
+
+/* How many committed manifests and unfinished or kept runs refer to each block: what says which may go. Not
+   safe for use by several threads at a time. */
+struct block_refs;
+int block_refs_read(struct store *store, struct block_refs **refs, struct err *err);
+void block_refs_free(struct block_refs *refs); /* NULL is ignored */
+void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest);
+void block_refs_add_model(struct block_refs *refs, const char *sha256);
+/* From now on blocks are deleted only while that record holds this text; else the deletion ends with STALE.
+ */
+void block_refs_guard(struct block_refs *refs, const char *name, const char *content);
+
+/* Checks that the manifest is whole and writes it if the guards hold: from then on the checkpoint exists. One
+   that was there under its name is replaced, and its blocks are deleted where nothing else refers to them.
+   Errors: NOT_FOUND, STALE. */
+int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__Manifest *manifest,
+                      const struct store_guard *guards, int n_guards, struct err *err);
+
+/* Deletes the manifest's record if the guards hold, then those of its blocks that nothing else refers to. Cut
+   short, it leaves blocks that a sweep finds. */
+int checkpoint_delete(struct store *store, struct block_refs *refs, const char *name,
+                      const struct store_guard *guards, int n_guards, struct err *err);
+
+/* Deletes every block that nothing refers to, and the rests of writes that were cut short. *done is
+   initialised. Errors: CORRUPT when a record was unreadable that may refer to any block; nothing is deleted
+   then. */
+int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__CollectGarbageReply *done,
+                     struct err *err);
+
+/* Deletes the records of a run and all its checkpoints. */
+int checkpoint_delete_run(struct store *store, struct block_refs *refs, const char *run,
+                          const struct store_guard *guards, int n_guards, struct err *err);
+
+#endif

@@ -1,0 +1,39 @@
+/* What the parts of the file: store share: its directory, and names that are durable. */
+#ifndef WEIR_STORAGE_FILE_FILE_STORE_H
+#define WEIR_STORAGE_FILE_FILE_STORE_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "storage/store.h"
+
+/* A folder below the directory whose own name we know to be durable. */
+struct file_synced {
+  char *path;
+  ino_t inode;
+};
+
+struct file_store {
+  struct store base;
+  char *dir; /* absolute, without a slash at the end */
+  char *temporary;
+  pthread_mutex_t lock; /* what follows */
+  struct file_synced *synced;
+  int n_synced, synced_capacity;
+};
+
+/* Makes the directory, or what is missing of it. */
+int file_store_make(const struct file_store *store, struct err *err);
+
+/* What was renamed to path is durable, and so are the folders on the way there: that one exists is not
+   enough, for who made it may have died before syncing its name. */
+int file_store_sync(struct file_store *store, const char *path, struct err *err);
+
+/* Of struct store_def (storage/file/file_records.c). */
+int file_write_record(struct store *base, const char *name, const void *data, size_t size,
+                      const struct store_guard *guards, int n_guards, struct err *err);
+int file_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err);
+int file_list_records(struct store *base, const char *prefix, struct store_names *names, struct err *err);
+int file_sweep(struct store *base, int age_s, struct err *err);
+
+#endif

@@ -1,0 +1,407 @@
+/* The redis stores: one server, Sentinel, or Cluster.
+
+     PREFIX:b:SHA256       a block
+     {PREFIX}:r:NAME       a record; the braces put all records in one slot of a cluster, so that one script
+                           sees them all
+     {PREFIX}:names        a sorted set of the records' names, all of score 0: ZRANGEBYLEX lists them
+
+   Calls of several threads go at the same time, each on a session (connections) of its own, at most
+   SESSIONS_MAX of them; further calls wait. No lock is held while a server is talked to.
+
+   replicas=N: WAIT follows the writes on the same connection. It covers whatever this server's replicas got
+   before, so a manifest that has its replicas vouches for blocks of the same master that an earlier, failed
+   call had left with too few. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "storage/redis/redis_list.h"
+#include "storage/redis/redis_session.h"
+#include "storage/store.h"
+
+enum { SESSIONS_MAX = 4, BLOCK_KEY_SIZE = REDIS_PREFIX_MAX + 3 + STORE_KEY_SIZE };
+static const size_t block_bytes_max = (size_t)512 << 20, record_bytes_max = (size_t)256 << 20;
+
+struct redis_store {
+  struct store base;
+  struct redis_config config;
+  char *index; /* key of the names */
+  pthread_mutex_t mutex;
+  pthread_cond_t came_back;
+  struct redis_session *idle[SESSIONS_MAX]; /* the newest used last */
+  int n_idle, n_sessions;
+};
+
+extern const struct store_def store_redis;
+
+/* A batch with a command for each of n blocks. */
+struct block_call {
+  struct redis_store *store;
+  struct redis_batch batch;
+  char (*keys)[BLOCK_KEY_SIZE];
+};
+
+/* KEYS: the record, the names, then each guard's record. ARGV: the name, "1" to write or "0" to delete, the
+   content, then for each guard "1" and its content, or "0" and nothing. Answers 0, or which guard does not
+   hold. The names first: what could fail there must not leave a record written. */
+static const char write_script[] = "for i = 3, #KEYS do\n"
+                                   "  local now = redis.call('GET', KEYS[i])\n"
+                                   "  if ARGV[2 * i - 2] == '0' then\n"
+                                   "    if now then return i - 2 end\n"
+                                   "  elseif now ~= ARGV[2 * i - 1] then return i - 2 end\n"
+                                   "end\n"
+                                   "if ARGV[2] == '1' then\n"
+                                   "  redis.call('ZADD', KEYS[2], 0, ARGV[1])\n"
+                                   "  redis.call('SET', KEYS[1], ARGV[3])\n"
+                                   "else\n"
+                                   "  redis.call('ZREM', KEYS[2], ARGV[1])\n"
+                                   "  redis.call('DEL', KEYS[1])\n"
+                                   "end\n"
+                                   "return 0\n";
+
+static int redis_open(const char *url, struct store **out, struct err *err);
+static void redis_close(struct store *base);
+static int redis_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err);
+static int redis_has_blocks(struct store *base, const char *const *keys, int n, bool *has, struct err *err);
+static int redis_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
+                            struct err *err);
+static int redis_delete_blocks(struct store *base, const char *const *keys, int n, struct err *err);
+static int redis_list_all_blocks(struct store *base,
+                                 int (*each)(void *user, const char *key, uint64_t size_bytes), void *user,
+                                 struct err *err);
+static int redis_write_record(struct store *base, const char *name, const void *data, size_t size,
+                              const struct store_guard *guards, int n_guards, struct err *err);
+static int redis_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err);
+static int redis_list_records(struct store *base, const char *prefix, struct store_names *names,
+                              struct err *err);
+static struct redis_session *borrow(struct redis_store *store);
+static void give_back(struct redis_store *store, struct redis_session *session);
+static int run(struct redis_store *store, struct redis_batch *batch, struct err *err);
+static int check_server(struct redis_store *store, struct err *err);
+static void call_init(struct block_call *call, struct redis_store *store, int n);
+static struct redis_command *call_add(struct block_call *call, const char *command, const char *sha256);
+static void call_fini(struct block_call *call);
+static int write_guarded(struct redis_store *store, const struct store_guard *record,
+                         const struct store_guard *guards, int n_guards, bool *is_in_doubt, struct err *err);
+static int confirm_write(struct redis_store *store, const struct store_guard *record,
+                         const struct store_guard *guards, int n_guards, struct err *err);
+static char *record_key(const struct redis_store *store, const char *name);
+
+static int redis_open(const char *url, struct store **out, struct err *err) {
+  struct redis_store *store = mem_new(sizeof *store);
+  int rc;
+  store->base.def = &store_redis;
+  pthread_mutex_init(&store->mutex, NULL);
+  pthread_cond_init(&store->came_back, NULL);
+  rc = redis_config_init(&store->config, url, err);
+  store->index = mem_printf("{%s}:names", store->config.prefix);
+  if (!rc)
+    rc = redis_tls_init(&store->config, err);
+  if (!rc)
+    rc = check_server(store, err);
+  if (rc)
+    redis_close(&store->base);
+  else
+    *out = &store->base;
+  return rc;
+}
+
+/* That it answers to a command on our keys: it is a Redis, of the kind that the URL says, and lets us in. Two
+   keys of two slots are more than a node of a cluster takes in one command, whichever slots it has. */
+static int check_server(struct redis_store *store, struct err *err) {
+  struct redis_command exists = {.expects = REDIS_EXPECTS(REDIS_INTEGER)};
+  struct redis_batch batch = {.commands = &exists, .n = 1, .master = -1, .is_repeatable = true};
+  char *block = mem_printf("%s:b:", store->config.prefix);
+  int rc;
+  redis_command_add_text(&exists, "EXISTS");
+  redis_command_add_text(&exists, store->index);
+  if (store->config.kind != REDIS_CLUSTER)
+    redis_command_add_text(&exists, block);
+  exists.slot = redis_key_slot(store->index, strlen(store->index));
+  rc = run(store, &batch, err);
+  redis_commands_fini(&exists, 1);
+  free(block);
+  return rc;
+}
+
+static void redis_close(struct store *base) {
+  struct redis_store *store = (struct redis_store *)base;
+  for (int i = 0; i < store->n_idle; i++)
+    redis_session_free(store->idle[i]);
+  redis_tls_fini(&store->config);
+  redis_config_fini(&store->config);
+  free(store->index);
+  pthread_cond_destroy(&store->came_back);
+  pthread_mutex_destroy(&store->mutex);
+  free(store);
+}
+
+static struct redis_session *borrow(struct redis_store *store) {
+  struct redis_session *session = NULL;
+  pthread_mutex_lock(&store->mutex);
+  while (store->n_idle == 0 && store->n_sessions == SESSIONS_MAX)
+    pthread_cond_wait(&store->came_back, &store->mutex);
+  if (store->n_idle > 0)
+    session = store->idle[--store->n_idle];
+  else
+    store->n_sessions++;
+  pthread_mutex_unlock(&store->mutex);
+  return session ? session : redis_session_new(&store->config);
+}
+
+static void give_back(struct redis_store *store, struct redis_session *session) {
+  pthread_mutex_lock(&store->mutex);
+  store->idle[store->n_idle++] = session;
+  pthread_cond_signal(&store->came_back);
+  pthread_mutex_unlock(&store->mutex);
+}
+
+static int run(struct redis_store *store, struct redis_batch *batch, struct err *err) {
+  struct redis_session *session = borrow(store);
+  int rc = redis_session_run(session, batch, err);
+  give_back(store, session);
+  return rc;
+}
+
+static int redis_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err) {
+  struct block_call call;
+  int rc = 0;
+  call_init(&call, (struct redis_store *)base, n);
+  call.batch.is_write = true;
+  for (int i = 0; i < n && !rc; i++) {
+    const struct store_block *block = &blocks[i];
+    struct redis_command *command;
+    size_t size = 0;
+    if (block->was_there)
+      continue;
+    for (int p = 0; p < block->n_parts; p++)
+      size += block->parts[p].iov_len;
+    if (size > block_bytes_max)
+      rc = err_set(err, ERR_INVALID, "store: redis: block %s has %zu bytes, and a value at most %zu",
+                   block->sha256, size, block_bytes_max);
+    command = call_add(&call, "SET", block->sha256);
+    command->value = block->parts;
+    command->n_value = block->n_parts;
+    if (block->n_parts == 0)
+      redis_command_add(command, "", 0);
+    command->expects = REDIS_EXPECTS(REDIS_STATUS);
+  }
+  if (!rc)
+    rc = run(call.store, &call.batch, err);
+  call_fini(&call);
+  return rc;
+}
+
+static int redis_has_blocks(struct store *base, const char *const *keys, int n, bool *has, struct err *err) {
+  struct block_call call;
+  int rc;
+  call_init(&call, (struct redis_store *)base, n);
+  for (int i = 0; i < n; i++)
+    call_add(&call, "EXISTS", keys[i])->expects = REDIS_EXPECTS(REDIS_INTEGER);
+  rc = run(call.store, &call.batch, err);
+  for (int i = 0; i < n; i++)
+    has[i] = !rc && call.batch.commands[i].reply.integer > 0;
+  call_fini(&call);
+  return rc;
+}
+
+/* The replies' memory, received in place, becomes the caller's. */
+static int redis_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
+                            struct err *err) {
+  struct block_call call;
+  int rc;
+  call_init(&call, (struct redis_store *)base, n);
+  for (int i = 0; i < n; i++) {
+    struct redis_command *command = call_add(&call, "GET", keys[i]);
+    command->expects = REDIS_EXPECTS(REDIS_BULK) | REDIS_EXPECTS(REDIS_NIL);
+    command->reply_bytes_max = block_bytes_max + 1;
+  }
+  rc = run(call.store, &call.batch, err);
+  for (int i = 0; i < n; i++) {
+    struct redis_reply *reply = &call.batch.commands[i].reply;
+    data[i] = rc ? NULL : reply->text;
+    sizes[i] = rc ? 0 : reply->size;
+    if (!rc)
+      reply->text = NULL;
+  }
+  call_fini(&call);
+  return rc;
+}
+
+static int redis_delete_blocks(struct store *base, const char *const *keys, int n, struct err *err) {
+  struct block_call call;
+  int rc;
+  call_init(&call, (struct redis_store *)base, n);
+  for (int i = 0; i < n; i++)
+    call_add(&call, "UNLINK", keys[i])->expects = REDIS_EXPECTS(REDIS_INTEGER);
+  rc = run(call.store, &call.batch, err);
+  call_fini(&call);
+  return rc;
+}
+
+static int redis_list_all_blocks(struct store *base,
+                                 int (*each)(void *user, const char *key, uint64_t size_bytes), void *user,
+                                 struct err *err) {
+  struct redis_store *store = (struct redis_store *)base;
+  struct redis_session *session = borrow(store);
+  struct redis_found *found = NULL;
+  size_t n = 0;
+  int rc = redis_list_blocks(session, &found, &n, err);
+  give_back(store, session);
+  for (size_t i = 0; i < n && !rc; i++)
+    rc = each(user, found[i].key, found[i].size_bytes);
+  free(found);
+  return rc;
+}
+
+static int redis_write_record(struct store *base, const char *name, const void *data, size_t size,
+                              const struct store_guard *guards, int n_guards, struct err *err) {
+  struct redis_store *store = (struct redis_store *)base;
+  struct store_guard record = {name, data, size};
+  bool is_in_doubt;
+  int rc;
+  if (size > record_bytes_max)
+    return err_set(err, ERR_INVALID, "store: redis: record '%s' has %zu bytes, and may have %zu", name, size,
+                   record_bytes_max);
+  rc = write_guarded(store, &record, guards, n_guards, &is_in_doubt, err);
+  if (rc == ERR_UNAVAILABLE && is_in_doubt)
+    rc = confirm_write(store, &record, guards, n_guards, err);
+  return rc;
+}
+
+static int write_guarded(struct redis_store *store, const struct store_guard *record,
+                         const struct store_guard *guards, int n_guards, bool *is_in_doubt, struct err *err) {
+  struct redis_command eval = {.expects = REDIS_EXPECTS(REDIS_INTEGER)};
+  struct redis_batch batch = {.commands = &eval, .n = 1, .master = -1, .is_write = true};
+  char *keys[STORE_GUARDS_MAX + 1], n_keys[16];
+  int rc, broken;
+  CHECK(n_guards <= STORE_GUARDS_MAX);
+  keys[0] = record_key(store, record->name);
+  for (int i = 0; i < n_guards; i++)
+    keys[i + 1] = record_key(store, guards[i].name);
+  snprintf(n_keys, sizeof n_keys, "%d", n_guards + 2);
+  redis_command_add_text(&eval, "EVAL");
+  redis_command_add_text(&eval, write_script);
+  redis_command_add_text(&eval, n_keys);
+  redis_command_add_text(&eval, keys[0]);
+  redis_command_add_text(&eval, store->index);
+  for (int i = 0; i < n_guards; i++)
+    redis_command_add_text(&eval, keys[i + 1]);
+  redis_command_add_text(&eval, record->name);
+  redis_command_add_text(&eval, record->data ? "1" : "0");
+  redis_command_add(&eval, record->data, record->data ? record->size : 0);
+  for (int i = 0; i < n_guards; i++) {
+    redis_command_add_text(&eval, guards[i].data ? "1" : "0");
+    redis_command_add(&eval, guards[i].data, guards[i].data ? guards[i].size : 0);
+  }
+  eval.slot = redis_key_slot(store->index, strlen(store->index));
+  rc = run(store, &batch, err);
+  *is_in_doubt = batch.is_in_doubt;
+  broken = rc ? 0 : (int)eval.reply.integer;
+  if (broken > 0 && broken <= n_guards)
+    rc = err_set(err, ERR_STALE,
+                 "store: record '%s' is not as '%s' needs it to be: somebody else has written it",
+                 guards[broken - 1].name, record->name);
+  else if (broken != 0)
+    rc = err_set(err, ERR_IO, "store: redis: the reply to EVAL makes no sense");
+  for (int i = 0; i <= n_guards; i++)
+    free(keys[i]);
+  redis_commands_fini(&eval, 1);
+  return rc;
+}
+
+/* The answer was lost. Writes once more, provided that the record is as we wanted it and the guards on others
+   hold: that changes nothing, and says that the first write was done. Anything else leaves it open. */
+static int confirm_write(struct redis_store *store, const struct store_guard *record,
+                         const struct store_guard *guards, int n_guards, struct err *err) {
+  struct store_guard wanted[STORE_GUARDS_MAX];
+  struct err second = ERR_NONE;
+  bool is_in_doubt;
+  int n = 0;
+  for (int i = 0; i < n_guards; i++)
+    if (strcmp(guards[i].name, record->name) != 0)
+      wanted[n++] = guards[i];
+  if (n == STORE_GUARDS_MAX)
+    return err->code;
+  wanted[n++] = *record;
+  if (write_guarded(store, record, wanted, n, &is_in_doubt, &second) == 0) {
+    *err = ERR_NONE;
+    return 0;
+  }
+  return err_prefix(err, "store: record '%s' may or may not be written", record->name);
+}
+
+static int redis_get_record(struct store *base, const char *name, void **data, size_t *size,
+                            struct err *err) {
+  struct redis_store *store = (struct redis_store *)base;
+  struct redis_command get = {.expects = REDIS_EXPECTS(REDIS_BULK) | REDIS_EXPECTS(REDIS_NIL),
+                              .reply_bytes_max = record_bytes_max + 1};
+  struct redis_batch batch = {.commands = &get, .n = 1, .master = -1, .is_repeatable = true};
+  char *key = record_key(store, name);
+  int rc;
+  redis_command_add_text(&get, "GET");
+  redis_command_add_text(&get, key);
+  get.slot = redis_key_slot(key, strlen(key));
+  rc = run(store, &batch, err);
+  free(key);
+  if (!rc && get.reply.type == REDIS_NIL)
+    rc = err_set(err, ERR_NOT_FOUND, "store: no such record: '%s'", name);
+  if (!rc) {
+    *data = get.reply.text;
+    *size = get.reply.size;
+    get.reply.text = NULL;
+  }
+  redis_commands_fini(&get, 1);
+  return rc;
+}
+
+static int redis_list_records(struct store *base, const char *prefix, struct store_names *names,
+                              struct err *err) {
+  struct redis_store *store = (struct redis_store *)base;
+  struct redis_session *session = borrow(store);
+  int rc = redis_list_names(session, store->index, prefix, names, err);
+  give_back(store, session);
+  return rc;
+}
+
+static char *record_key(const struct redis_store *store, const char *name) {
+  return mem_printf("{%s}:r:%s", store->config.prefix, name);
+}
+
+static void call_init(struct block_call *call, struct redis_store *store, int n) {
+  *call = (struct block_call){.store = store, .batch = {.master = -1, .is_repeatable = true}};
+  call->batch.commands = mem_new((size_t)(n + 1) * sizeof *call->batch.commands);
+  call->keys = mem_new((size_t)(n + 1) * sizeof *call->keys);
+}
+
+static struct redis_command *call_add(struct block_call *call, const char *name, const char *sha256) {
+  struct redis_command *command = &call->batch.commands[call->batch.n];
+  char *key = call->keys[call->batch.n++];
+  snprintf(key, BLOCK_KEY_SIZE, "%s:b:%s", call->store->config.prefix, sha256);
+  redis_command_add_text(command, name);
+  redis_command_add_text(command, key);
+  command->slot = redis_key_slot(key, strlen(key));
+  return command;
+}
+
+static void call_fini(struct block_call *call) {
+  redis_commands_fini(call->batch.commands, call->batch.n);
+  free(call->batch.commands);
+  free(call->keys);
+}
+
+const struct store_def store_redis = {
+    .schemes = "redis rediss redis+unix redis+sentinel rediss+sentinel redis+cluster rediss+cluster",
+    .open = redis_open,
+    .close = redis_close,
+    .put_blocks = redis_put_blocks,
+    .has_blocks = redis_has_blocks,
+    .get_blocks = redis_get_blocks,
+    .delete_blocks = redis_delete_blocks,
+    .list_blocks = redis_list_all_blocks,
+    .write_record = redis_write_record,
+    .get_record = redis_get_record,
+    .list_records = redis_list_records,
+};

@@ -1,0 +1,346 @@
+/* One server, and the connection to it. */
+#include "storage/redis/redis_link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+
+/* Words up to COPY_MAX are copied beside the lengths around them: fewer, larger parts to send. */
+enum { COPY_MAX = 1024, WORD_HEAD_MAX = 32, PROGRESS_BYTES = 64 * 1024 };
+static const uint64_t ms = 1000000, backoff_least_ms = 50, backoff_most_ms = 5000;
+static const size_t exchange_bytes_max = (size_t)1 << 30; /* of all replies together */
+
+/* Commands as bytes to send. */
+struct frame {
+  char *text;
+  size_t text_size;
+  struct iovec *parts;
+  int n_parts, sent_parts;
+};
+
+/* An exchange on its way. */
+struct exchange {
+  struct redis_link *link;
+  struct redis_command *const *commands;
+  int n, n_done;
+  struct frame frame;
+  size_t bytes_left, progress_bytes;
+  uint64_t deadline_ns;
+};
+
+static int greet(struct redis_link *link, struct err *err);
+static int check_greeting(struct redis_link *link, struct redis_command *const *commands, int n,
+                          struct err *err);
+static void connect_failed(struct redis_link *link, uint64_t began_ns, const struct err *err);
+static void explain_end(const struct exchange *exchange, struct err *err);
+static int exchange_step(struct exchange *exchange, struct err *err);
+static int send_some(struct exchange *exchange, bool *has_moved, struct err *err);
+static int receive_some(struct exchange *exchange, bool *has_moved, struct err *err);
+static void expect_next(struct exchange *exchange);
+static void moved(struct exchange *exchange, size_t bytes);
+static void frame_init(struct frame *frame, struct redis_command *const *commands, int n);
+static void frame_fini(struct frame *frame);
+
+void redis_command_add(struct redis_command *command, const void *data, size_t size) {
+  CHECK(command->n_words < REDIS_WORDS_MAX);
+  command->words[command->n_words++] = (struct iovec){(void *)data, size};
+}
+
+void redis_command_add_text(struct redis_command *command, const char *text) {
+  redis_command_add(command, text, strlen(text));
+}
+
+void redis_commands_fini(struct redis_command *commands, int n) {
+  for (int i = 0; i < n; i++)
+    redis_reply_fini(&commands[i].reply);
+}
+
+void redis_link_init(struct redis_link *link, const struct redis_config *config,
+                     const struct redis_endpoint *endpoint, enum redis_role role) {
+  *link = (struct redis_link){
+      .config = config, .endpoint = *endpoint, .role = role, .has_auth = role != REDIS_ROLE_SENTINEL};
+}
+
+void redis_link_fini(struct redis_link *link) {
+  redis_link_close(link);
+}
+
+void redis_link_close(struct redis_link *link) {
+  redis_socket_close(link->socket);
+  link->socket = NULL;
+  redis_reader_fini(&link->reader);
+}
+
+/* Nothing is due, so an end, an error and any byte mean that the connection is of no more use. */
+bool redis_link_is_up(struct redis_link *link) {
+  struct err ignored;
+  char byte;
+  if (!link->socket)
+    return false;
+  if (redis_reader_is_empty(&link->reader) && redis_socket_receive(link->socket, &byte, 1, &ignored) == 0)
+    return true;
+  redis_link_close(link);
+  return false;
+}
+
+int redis_link_connect(struct redis_link *link, struct err *err) {
+  uint64_t began_ns = clock_now_ns();
+  int rc;
+  *err = ERR_NONE;
+  if (redis_link_is_up(link))
+    return 0;
+  if (began_ns < link->retry_at_ns) {
+    *err = link->failure;
+    return err->code;
+  }
+  rc = redis_socket_open(&link->endpoint, link->config, &link->socket, err);
+  if (rc)
+    redis_link_err(link, err);
+  else {
+    redis_reader_init(&link->reader);
+    rc = greet(link, err);
+  }
+  if (rc) {
+    redis_link_close(link);
+    connect_failed(link, began_ns, err);
+    return rc;
+  }
+  link->failures = 0;
+  return 0;
+}
+
+static int greet(struct redis_link *link, struct err *err) {
+  const struct redis_config *config = link->config;
+  bool wants_role = link->role == REDIS_ROLE_MASTER;
+  struct redis_command commands[3] = {0}, *list[3] = {&commands[0], &commands[1], &commands[2]};
+  char db[16];
+  int n = 0, rc;
+  if (config->password && link->has_auth) {
+    redis_command_add_text(&commands[n], "AUTH");
+    if (config->user)
+      redis_command_add_text(&commands[n], config->user);
+    redis_command_add_text(&commands[n++], config->password);
+  }
+  if (config->db && link->role != REDIS_ROLE_SENTINEL) {
+    snprintf(db, sizeof db, "%d", config->db);
+    redis_command_add_text(&commands[n], "SELECT");
+    redis_command_add_text(&commands[n++], db);
+  }
+  commands[n].expects = REDIS_EXPECTS(wants_role ? REDIS_ARRAY : REDIS_STATUS);
+  redis_command_add_text(&commands[n++], wants_role ? "ROLE" : "PING");
+  rc = redis_link_exchange(link, list, n, err);
+  if (rc == ERR_IO) {
+    err_set(err, ERR_INVALID, "does not speak the Redis protocol%s",
+            config->has_tls ? "" : " (is it a port for TLS? then rediss://)");
+    return redis_link_err(link, err);
+  }
+  if (!rc)
+    rc = check_greeting(link, list, n, err);
+  redis_commands_fini(commands, n);
+  return rc;
+}
+
+static int check_greeting(struct redis_link *link, struct redis_command *const *commands, int n,
+                          struct err *err) {
+  const struct redis_reply *last = &commands[n - 1]->reply;
+  const char *role;
+  int rc;
+  if (!link->has_auth && link->config->password && redis_reply_is_error(last, "NOAUTH")) {
+    link->has_auth = true;
+    return greet(link, err);
+  }
+  rc = redis_link_check(link, commands, n, err);
+  if (rc || link->role != REDIS_ROLE_MASTER)
+    return rc;
+  role = last->n_items > 0 ? redis_reply_text(&last->items[0]) : NULL;
+  if (role && strcmp(role, "master") == 0)
+    return 0;
+  err_set(err, ERR_UNAVAILABLE, "is no master yet, or no more (a failover goes on, or sentinels are behind)");
+  return redis_link_err(link, err);
+}
+
+/* A server that is gone costs at most half of the callers' time. */
+static void connect_failed(struct redis_link *link, uint64_t began_ns, const struct err *err) {
+  uint64_t now_ns = clock_now_ns();
+  uint64_t pause_ns = (backoff_least_ms << (link->failures < 5 ? link->failures : 5)) * ms;
+  if (pause_ns < now_ns - began_ns)
+    pause_ns = now_ns - began_ns;
+  if (pause_ns > backoff_most_ms * ms)
+    pause_ns = backoff_most_ms * ms;
+  link->failures++;
+  link->retry_at_ns = now_ns + pause_ns;
+  link->failure = *err;
+}
+
+int redis_link_exchange(struct redis_link *link, struct redis_command *const *commands, int n,
+                        struct err *err) {
+  struct exchange exchange = {.link = link, .commands = commands, .n = n, .bytes_left = exchange_bytes_max};
+  int rc = 0;
+  frame_init(&exchange.frame, commands, n);
+  expect_next(&exchange);
+  exchange.deadline_ns = clock_now_ns() + (uint64_t)link->config->timeout_ms * ms;
+  while (!rc && exchange.n_done < n)
+    rc = exchange_step(&exchange, err);
+  frame_fini(&exchange.frame);
+  if (!rc)
+    return 0;
+  redis_link_close(link);
+  explain_end(&exchange, err);
+  for (int i = 0; i < n; i++)
+    redis_reply_fini(&commands[i]->reply);
+  return err->code;
+}
+
+/* A server that sends one away says why before it closes. */
+static void explain_end(const struct exchange *exchange, struct err *err) {
+  const struct redis_reply *last =
+      exchange->n_done > 0 ? &exchange->commands[exchange->n_done - 1]->reply : NULL;
+  if (err->code != ERR_UNAVAILABLE || !last || last->type != REDIS_ERROR)
+    redis_link_err(exchange->link, err);
+  else if (redis_link_refused(exchange->link, last, err) == ERR_IO)
+    err->code = ERR_UNAVAILABLE;
+}
+
+static int exchange_step(struct exchange *exchange, struct err *err) {
+  bool has_moved = false, has_to_send;
+  int rc = send_some(exchange, &has_moved, err);
+  struct err sending = *err;
+  /* A server that refuses says why before it closes: read on when sending fails. */
+  if (receive_some(exchange, &has_moved, err))
+    return err->code;
+  if (rc && !has_moved && exchange->n_done < exchange->n) {
+    *err = sending;
+    return rc;
+  }
+  if (has_moved || exchange->n_done == exchange->n)
+    return 0;
+  has_to_send = exchange->frame.sent_parts < exchange->frame.n_parts;
+  if (redis_socket_wait(exchange->link->socket, has_to_send, exchange->deadline_ns))
+    return 0;
+  return err_set(err, ERR_TIMEOUT, "no answer within timeout_ms=%d", exchange->link->config->timeout_ms);
+}
+
+static int send_some(struct exchange *exchange, bool *has_moved, struct err *err) {
+  struct frame *frame = &exchange->frame;
+  ssize_t n;
+  if (frame->sent_parts == frame->n_parts)
+    return 0;
+  n = redis_socket_send(exchange->link->socket, frame->parts + frame->sent_parts,
+                        frame->n_parts - frame->sent_parts, err);
+  if (n < 0)
+    return err->code;
+  *has_moved |= n > 0;
+  moved(exchange, (size_t)n);
+  while (frame->sent_parts < frame->n_parts) {
+    struct iovec *part = &frame->parts[frame->sent_parts];
+    size_t taken = (size_t)n < part->iov_len ? (size_t)n : part->iov_len;
+    part->iov_base = (char *)part->iov_base + taken;
+    part->iov_len -= taken;
+    n -= (ssize_t)taken;
+    if (part->iov_len > 0)
+      break;
+    frame->sent_parts++;
+  }
+  return 0;
+}
+
+static int receive_some(struct exchange *exchange, bool *has_moved, struct err *err) {
+  struct redis_reader *reader = &exchange->link->reader;
+  bool is_complete = false;
+  size_t size;
+  ssize_t n;
+  void *at;
+  redis_reader_room(reader, &at, &size);
+  n = redis_socket_receive(exchange->link->socket, at, size, err);
+  if (n < 0)
+    return err->code;
+  if (n == 0)
+    return 0;
+  *has_moved = true;
+  redis_reader_received(reader, (size_t)n);
+  moved(exchange, (size_t)n);
+  do {
+    if (redis_reader_parse(reader, &is_complete, err))
+      return err->code;
+    if (!is_complete)
+      return 0;
+    exchange->n_done++;
+    moved(exchange, PROGRESS_BYTES);
+    expect_next(exchange);
+  } while (exchange->n_done < exchange->n && !redis_reader_is_empty(reader));
+  return 0;
+}
+
+static void expect_next(struct exchange *exchange) {
+  struct redis_reader *reader = &exchange->link->reader;
+  struct redis_command *command;
+  size_t most;
+  if (exchange->n_done > 0) {
+    const struct redis_reply *done = &exchange->commands[exchange->n_done - 1]->reply;
+    exchange->bytes_left -= done->size < exchange->bytes_left ? done->size : exchange->bytes_left;
+  }
+  if (exchange->n_done == exchange->n)
+    return;
+  command = exchange->commands[exchange->n_done];
+  most = command->reply_bytes_max ? command->reply_bytes_max : REDIS_REPLY_SMALL;
+  redis_reader_expect(reader, &command->reply, most < exchange->bytes_left ? most : exchange->bytes_left);
+}
+
+/* A server that drips single bytes does not prolong its time. */
+static void moved(struct exchange *exchange, size_t bytes) {
+  exchange->progress_bytes += bytes;
+  if (exchange->progress_bytes < PROGRESS_BYTES)
+    return;
+  exchange->progress_bytes = 0;
+  exchange->deadline_ns = clock_now_ns() + (uint64_t)exchange->link->config->timeout_ms * ms;
+}
+
+static void frame_init(struct frame *frame, struct redis_command *const *commands, int n) {
+  size_t text_size = 0, parts_max = 0;
+  struct iovec *part;
+  char *at;
+  for (int i = 0; i < n; i++) {
+    text_size += WORD_HEAD_MAX * (size_t)(commands[i]->n_words + 2);
+    parts_max += 2 * (size_t)commands[i]->n_words + (size_t)commands[i]->n_value + 2;
+    for (int w = 0; w < commands[i]->n_words; w++)
+      text_size += commands[i]->words[w].iov_len <= COPY_MAX ? commands[i]->words[w].iov_len : 0;
+  }
+  frame->text = at = mem_new(text_size);
+  frame->text_size = text_size;
+  frame->parts = part = mem_new(parts_max * sizeof *part);
+  *part = (struct iovec){at, 0}; /* the text since the last large word */
+  for (int i = 0; i < n; i++) {
+    const struct redis_command *command = commands[i];
+    at += sprintf(at, "*%d\r\n", command->n_words + (command->n_value > 0));
+    for (int w = 0; w < command->n_words + (command->n_value > 0); w++) {
+      bool is_value = w == command->n_words;
+      const struct iovec *from = is_value ? command->value : &command->words[w];
+      int n_from = is_value ? command->n_value : 1;
+      size_t size = 0;
+      for (int p = 0; p < n_from; p++)
+        size += from[p].iov_len;
+      at += sprintf(at, "$%zu\r\n", size);
+      if (!is_value && size <= COPY_MAX) {
+        at = size ? mempcpy(at, from->iov_base, size) : at;
+      } else {
+        part->iov_len = (size_t)(at - (char *)part->iov_base);
+        for (int p = 0; p < n_from; p++)
+          *++part = from[p];
+        *++part = (struct iovec){at, 0};
+      }
+      at = mempcpy(at, "\r\n", 2);
+    }
+  }
+  part->iov_len = (size_t)(at - (char *)part->iov_base);
+  frame->n_parts = (int)(part - frame->parts) + 1;
+}
+
+/* The text may hold a password. */
+static void frame_fini(struct frame *frame) {
+  explicit_bzero(frame->text, frame->text_size);
+  free(frame->text);
+  free(frame->parts);
+}

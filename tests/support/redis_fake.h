@@ -1,0 +1,149 @@
+/* A server on loopback that answers what a test tells it to. */
+#ifndef WEIR_TESTS_REDIS_FAKE_H
+#define WEIR_TESTS_REDIS_FAKE_H
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/err.h"
+#include "storage/redis/redis_reply.h"
+
+enum fake_manner {
+  FAKE_ANSWERS,
+  FAKE_CLOSES, /* after its answer */
+  FAKE_DRIPS,  /* the answer over and over, a byte at a time */
+  FAKE_STREAMS /* the answer over and over, as fast as it can */
+};
+
+struct fake {
+  const char *ping, *exists, *auth, *cluster; /* answers, not about blocks; NULL: as a Redis does */
+  const char *answer;                         /* to every other */
+  size_t answer_size;                         /* 0: that of the text */
+  enum fake_manner manner;
+  atomic_int closes_first; /* so many other commands are answered by closing */
+  int listener, port;
+  pthread_t thread;
+  atomic_bool is_over;
+};
+
+static bool fake_send(int fd, const char *text, size_t size) {
+  return size == 0 || send(fd, text, size, MSG_NOSIGNAL) >= 0;
+}
+
+/* False: the connection is closed. */
+static bool fake_repeats(struct fake *fake, int fd, const char *text, size_t size) {
+  for (size_t at = 0; !fake->is_over; at = (at + 1) % size) {
+    if (fake->manner == FAKE_DRIPS ? !fake_send(fd, text + at, 1) : !fake_send(fd, text, size))
+      return false;
+    if (fake->manner == FAKE_DRIPS)
+      usleep(5000);
+  }
+  return false;
+}
+
+static bool fake_replies(struct fake *fake, int fd, const struct redis_reply *command) {
+  const struct {
+    const char *name, *usual, *other;
+  } rows[] = {{"PING", "+PONG\r\n", fake->ping},
+              {"EXISTS", ":0\r\n", fake->exists},
+              {"AUTH", "+OK\r\n", fake->auth},
+              {"CLUSTER", NULL, fake->cluster}};
+  const char *name = command->n_items > 0 ? redis_reply_text(&command->items[0]) : NULL;
+  size_t size;
+  bool is_block = command->n_items > 1 && command->items[1].size > 64;
+  for (size_t i = 0; name && !is_block && i < sizeof rows / sizeof *rows; i++) {
+    const char *text = rows[i].other ? rows[i].other : rows[i].usual;
+    if (strcmp(name, rows[i].name) == 0 && text)
+      return fake_send(fd, text, strlen(text));
+  }
+  if (fake->closes_first > 0) {
+    fake->closes_first--;
+    return false;
+  }
+  size = fake->answer_size ? fake->answer_size : strlen(fake->answer);
+  if (fake->manner == FAKE_DRIPS || fake->manner == FAKE_STREAMS)
+    return fake_repeats(fake, fd, fake->answer, size);
+  return fake_send(fd, fake->answer, size) && fake->manner != FAKE_CLOSES;
+}
+
+static bool fake_receives(struct fake *fake, int fd, struct redis_reader *reader,
+                          struct redis_reply *command) {
+  bool is_complete = false;
+  struct err err;
+  redis_reader_expect(reader, command, 64 << 20);
+  while (!fake->is_over) {
+    size_t room;
+    ssize_t n;
+    void *at;
+    if (redis_reader_parse(reader, &is_complete, &err)) {
+      fake_send(fd, "-ERR Protocol error\r\n", 21);
+      return false;
+    }
+    if (is_complete)
+      return true;
+    redis_reader_room(reader, &at, &room);
+    n = recv(fd, at, room, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN))
+      return false;
+    redis_reader_received(reader, n > 0 ? (size_t)n : 0);
+  }
+  return false;
+}
+
+static void fake_patience(int fd) {
+  struct timeval patience = {.tv_usec = 2000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+}
+
+static void *fake_main(void *user) {
+  struct fake *fake = user;
+  while (!fake->is_over) {
+    int fd = accept(fake->listener, NULL, NULL);
+    struct redis_reader reader;
+    bool is_open = true;
+    if (fd < 0)
+      continue;
+    fake_patience(fd);
+    redis_reader_init(&reader);
+    while (is_open) {
+      struct redis_reply command = {0};
+      is_open = fake_receives(fake, fd, &reader, &command) && fake_replies(fake, fd, &command);
+      redis_reply_fini(&command);
+    }
+    redis_reader_fini(&reader);
+    close(fd);
+  }
+  return NULL;
+}
+
+/* Listens on a free port. */
+static void fake_listen(struct fake *fake) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof address;
+  fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  fake_patience(fake->listener);
+  assert_int_equal(bind(fake->listener, (struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(listen(fake->listener, 16), 0);
+  getsockname(fake->listener, (struct sockaddr *)&address, &size);
+  fake->port = ntohs(address.sin_port);
+}
+
+static void fake_start(struct fake *fake) {
+  if (!fake->listener)
+    fake_listen(fake);
+  assert_int_equal(pthread_create(&fake->thread, NULL, fake_main, fake), 0);
+}
+
+static void fake_stop(struct fake *fake) {
+  fake->is_over = true;
+  pthread_join(fake->thread, NULL);
+  close(fake->listener);
+}
+
+#endif

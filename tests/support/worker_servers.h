@@ -1,0 +1,374 @@
+/* Parameter servers that answer for a tiny run as they are told, for tests of workers. The weights of every
+   version are the initial ones. */
+#ifndef WEIR_TESTS_WORKER_SERVERS_H
+#define WEIR_TESTS_WORKER_SERVERS_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/agree/spec.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "common/base/sha256.h"
+#include "common/rpc/server.h"
+#include "model/model.h"
+#include "parameters.pb-c.h"
+#include "tests/support/onnx_build.h"
+#include "tests/support/patience.h"
+#include "worker/train/run.h"
+
+enum { SAMPLES = 8, PIXELS = 16, BATCH = 4, MICROBATCHES = 2, STEPS = 3, HIDDEN = 5000, BLOCKS_MAX = 8 };
+enum { SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
+
+/* What goes wrong, each for the first `times` calls that it concerns. */
+struct faults {
+  int models_cut, pushes_unavailable, pulls_unavailable, versions_unavailable, versions_unknown,
+      pushes_dropped, outrun; /* outrun: the version that a server names is dropped before it is pulled */
+  int blocks_short, blocks_old;
+  bool model_is_another;
+};
+
+struct fake_push {
+  int server;
+  uint64_t incarnation, step;
+  uint32_t block, first, level;
+  bool is_evaluation, wait;
+  uint64_t digest; /* of its bytes */
+};
+
+struct parked {
+  struct fake_server *server;
+  struct rpc_call *call;
+  bool is_push;
+  uint32_t block;
+  uint64_t version; /* UINT64_MAX: it is never answered */
+};
+
+struct fake_server {
+  struct fixture *f;
+  int index;
+  struct rpc_server *server;
+  char target[32];
+
+  /* Under the fixture's lock. */
+  uint64_t incarnation, version[BLOCKS_MAX];
+  uint64_t held_step;  /* its pushes wait until release; UINT64_MAX: none */
+  uint32_t held_block; /* of this block alone; UINT32_MAX: all */
+  bool is_frozen;      /* nothing is answered */
+  bool has_no_run, has_outrun;
+  struct parked parked[PARKED_MAX];
+  int n_parked;
+  int n_gone; /* calls that were parked until the worker gave them up */
+  int n_questions;
+};
+
+struct fixture {
+  char folder[64];
+  struct onnx_build build;
+  const void *onnx;
+  size_t onnx_bytes;
+  char sha256[SHA256_HEX_SIZE];
+  Weir__RunSpec *spec;
+  struct model *model; /* for its blocks */
+  struct rpc_client *client;
+  struct rpc_channel *channel;
+  struct run *run;
+  struct fake_server servers[SERVERS];
+
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t changed;
+  struct faults faults;
+  struct fake_push pushes[PUSHES_MAX];
+  int n_pushes;
+  int n_waits; /* pushes whose reply was a version */
+  int n_fetched;
+  bool is_fetch_held; /* the model does not come before fixture_release_model */
+  struct rpc_call *held_fetch;
+  int n_loaded; /* RunLoaded came */
+  uint64_t loaded_incarnation;
+  int n_groups_failed; /* GroupFailed came */
+  uint32_t failed_group;
+  int n_unreached_told; /* Unreached came, the newest naming: */
+  size_t n_unreached;
+  char unreached[32]; /* the first */
+  bool is_refused;    /* RunRefused came, saying: */
+  bool is_bad_input;
+  char refusal[512];
+};
+
+static inline bool strikes(int *times) {
+  bool is_left = *times > 0;
+  *times -= is_left;
+  return is_left;
+}
+
+static inline void give_model(struct fixture *f, struct rpc_call *call) {
+  Weir__Chunk chunk = WEIR__CHUNK__INIT;
+  size_t half = f->onnx_bytes / 2;
+  bool is_cut, is_another;
+  pthread_mutex_lock(&f->lock);
+  is_cut = strikes(&f->faults.models_cut);
+  is_another = f->faults.model_is_another;
+  pthread_mutex_unlock(&f->lock);
+  chunk.data = (ProtobufCBinaryData){half, (uint8_t *)f->onnx};
+  rpc_call_send(call, &chunk, NULL);
+  chunk.data = (ProtobufCBinaryData){f->onnx_bytes - half, (uint8_t *)f->onnx + (is_another ? 0 : half)};
+  if (!is_cut)
+    rpc_call_send(call, &chunk, NULL);
+  rpc_call_finish(call, NULL);
+}
+
+static inline void on_fetch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct fixture *f = ((struct fake_server *)rpc_call_context(call))->f;
+  bool is_held;
+  (void)message;
+  rpc_bytes_free(bytes);
+  pthread_mutex_lock(&f->lock);
+  is_held = f->is_fetch_held;
+  f->n_fetched++;
+  if (is_held)
+    f->held_fetch = call;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+  if (!is_held)
+    give_model(f, call);
+}
+
+/* True if the call is not to be answered now. */
+static inline bool park_locked(struct fake_server *server, struct rpc_call *call, struct parked parked) {
+  bool is_held = parked.is_push && parked.version == server->held_step + 1 &&
+                 (server->held_block == UINT32_MAX || server->held_block == parked.block);
+  if (!server->is_frozen && !is_held)
+    return false;
+  assert_in_range(server->n_parked, 0, PARKED_MAX - 1);
+  parked.version = server->is_frozen ? UINT64_MAX : parked.version;
+  server->parked[server->n_parked++] = parked;
+  rpc_call_set_user(call, server);
+  pthread_cond_broadcast(&server->f->changed);
+  return true;
+}
+
+/* The worker has given up a parked call, or has its answer. */
+static inline void on_closed(struct rpc_call *call) {
+  struct fake_server *server = rpc_call_context(call);
+  bool is_parked = false;
+  pthread_mutex_lock(&server->f->lock);
+  for (int i = 0; i < server->n_parked && !is_parked; i++) {
+    is_parked = server->parked[i].call == call;
+    if (is_parked)
+      server->parked[i] = server->parked[--server->n_parked];
+  }
+  server->n_gone += is_parked;
+  pthread_cond_broadcast(&server->f->changed);
+  pthread_mutex_unlock(&server->f->lock);
+  if (is_parked)
+    rpc_call_finish(call, NULL);
+}
+
+/* What a server says that has another incarnation of the run, or none. */
+static inline bool refuse(struct fake_server *server, struct rpc_call *call, uint64_t incarnation) {
+  bool has_no_run, is_other;
+  pthread_mutex_lock(&server->f->lock);
+  has_no_run = server->has_no_run && !server->is_frozen;
+  is_other = server->incarnation != incarnation && !server->is_frozen;
+  pthread_mutex_unlock(&server->f->lock);
+  if (has_no_run)
+    rpc_call_fail(call, ERR_NOT_FOUND, "there is no such run on this server");
+  else if (is_other)
+    rpc_call_fail(call, ERR_STALE, "the run is in another incarnation here");
+  return has_no_run || is_other;
+}
+
+static inline void on_versions(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct fake_server *server = rpc_call_context(call);
+  struct fixture *f = server->f;
+  Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
+  bool is_unavailable, is_unknown, is_parked;
+  rpc_bytes_free(bytes);
+  pthread_mutex_lock(&f->lock);
+  server->n_questions++;
+  is_unavailable = strikes(&f->faults.versions_unavailable);
+  is_unknown = strikes(&f->faults.versions_unknown);
+  reply.lowest = UINT64_MAX;
+  for (uint32_t b = 0; b < f->model->n_blocks; b++) {
+    reply.lowest = server->version[b] < reply.lowest ? server->version[b] : reply.lowest;
+    reply.highest = server->version[b] > reply.highest ? server->version[b] : reply.highest;
+  }
+  server->has_outrun = strikes(&f->faults.outrun);
+  if (server->has_outrun)
+    reply.lowest = reply.highest = 1 + (uint64_t)f->faults.outrun % 2;
+  is_parked = park_locked(server, call, (struct parked){.call = call});
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+  if (is_parked || refuse(server, call, ((const Weir__VersionsRequest *)message)->incarnation))
+    return;
+  if (is_unavailable)
+    rpc_call_fail(call, ERR_UNAVAILABLE, "later");
+  else if (is_unknown)
+    rpc_call_fail(call, ERR_NOT_FOUND, "there is no such run on this server");
+  else
+    rpc_call_reply(call, &reply, NULL);
+}
+
+static inline void give_block(struct fixture *f, const struct parked *to) {
+  Weir__PullReply pull = WEIR__PULL_REPLY__INIT;
+  Weir__PushReply push = WEIR__PUSH_REPLY__INIT;
+  size_t size_bytes = f->model->blocks[to->block].elems * sizeof(float);
+  struct buffer *buffer = buffer_new(size_bytes);
+  struct rpc_payload payload = {buffer, 0, size_bytes};
+  model_initial_block(f->model, to->block, buffer->data);
+  pthread_mutex_lock(&f->lock);
+  payload.size_bytes -= strikes(&f->faults.blocks_short) ? sizeof(float) : 0;
+  pull.version = push.version = to->version - (to->version > 0 && strikes(&f->faults.blocks_old));
+  if (to->is_push)
+    to->server->version[to->block] = to->version;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+  rpc_call_reply(to->call, to->is_push ? (void *)&push : (void *)&pull, &payload);
+  buffer_put(buffer);
+}
+
+static inline void on_pull(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct fake_server *server = rpc_call_context(call);
+  struct fixture *f = server->f;
+  const Weir__PullRequest *pull = message;
+  struct parked parked = {server, call, false, pull->block, pull->version};
+  bool is_unavailable, is_parked, is_dropped;
+  rpc_bytes_free(bytes);
+  pthread_mutex_lock(&f->lock);
+  is_unavailable = strikes(&f->faults.pulls_unavailable);
+  is_dropped = server->has_outrun;
+  is_parked = park_locked(server, call, parked);
+  pthread_mutex_unlock(&f->lock);
+  if (is_parked || refuse(server, call, pull->incarnation))
+    return;
+  if (is_unavailable)
+    rpc_call_fail(call, ERR_UNAVAILABLE, "later");
+  else if (is_dropped)
+    rpc_call_fail(call, ERR_DROPPED, "that version is no more");
+  else
+    give_block(f, &parked);
+}
+
+/* Frees the bytes. */
+static inline uint64_t digest_of(struct rpc_bytes *bytes) {
+  size_t size_bytes = rpc_bytes_size(bytes);
+  unsigned char *copy = mem_new(size_bytes);
+  uint64_t digest = 0;
+  rpc_bytes_copy(bytes, copy);
+  for (size_t i = 0; i < size_bytes; i++)
+    digest = digest * 1099511628211u + copy[i] + 1;
+  free(copy);
+  rpc_bytes_free(bytes);
+  return digest;
+}
+
+static inline void note_push_locked(struct fake_server *server, const Weir__PushRequest *push,
+                                    uint64_t digest) {
+  struct fixture *f = server->f;
+  assert_in_range(f->n_pushes, 0, PUSHES_MAX - 1);
+  f->pushes[f->n_pushes++] =
+      (struct fake_push){server->index, push->incarnation, push->step, push->block, push->first,
+                         push->level,   push->evaluation,  push->wait, digest};
+  f->n_waits += push->wait;
+}
+
+static inline void on_push(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct fake_server *server = rpc_call_context(call);
+  struct fixture *f = server->f;
+  const Weir__PushRequest *push = message;
+  struct parked parked = {server, call, true, push->block, push->step + 1};
+  Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
+  bool is_unavailable, is_dropped, is_parked = false;
+  uint64_t digest;
+  assert_int_equal(rpc_bytes_size(bytes), f->model->blocks[push->block].elems * sizeof(float));
+  digest = digest_of(bytes);
+  if (refuse(server, call, push->incarnation))
+    return;
+  pthread_mutex_lock(&f->lock);
+  is_unavailable = strikes(&f->faults.pushes_unavailable);
+  is_dropped = !is_unavailable && push->step > 0 && strikes(&f->faults.pushes_dropped);
+  if (!is_unavailable && !is_dropped) {
+    note_push_locked(server, push, digest);
+    is_parked = push->wait && park_locked(server, call, parked);
+  }
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+  if (is_parked)
+    return;
+  if (is_unavailable)
+    rpc_call_fail(call, ERR_UNAVAILABLE, "later");
+  else if (is_dropped)
+    rpc_call_fail(call, ERR_DROPPED, "that version is no more");
+  else if (push->wait)
+    give_block(f, &parked);
+  else
+    rpc_call_reply(call, &reply, NULL);
+}
+
+static const struct rpc_method fake_methods[] = {
+    {.id = RPC_FETCH_MODEL, .on_message = on_fetch},
+    {.id = RPC_VERSIONS, .on_message = on_versions, .on_closed = on_closed},
+    {.id = RPC_PULL, .on_message = on_pull, .on_closed = on_closed},
+    {.id = RPC_PUSH, .on_message = on_push, .on_closed = on_closed}};
+
+/* Where it did before, if it did. */
+static inline void fake_server_listen(struct fake_server *server) {
+  struct rpc_service service = {fake_methods, sizeof fake_methods / sizeof *fake_methods, server};
+  struct rpc_server_options options = {
+      .listen = *server->target ? server->target : "127.0.0.1:0", .services = &service, .n_services = 1};
+  struct err err;
+  if (rpc_server_start(&options, &server->server, &err))
+    fail_msg("%s", err.text);
+  snprintf(server->target, sizeof server->target, "127.0.0.1:%d", rpc_server_port(server->server));
+}
+
+static inline void fake_server_stop(struct fake_server *server) {
+  rpc_server_stop(server->server);
+  server->server = NULL;
+}
+
+static inline void fixture_release_model(struct fixture *f) {
+  struct rpc_call *call;
+  pthread_mutex_lock(&f->lock);
+  f->is_fetch_held = false;
+  call = f->held_fetch;
+  f->held_fetch = NULL;
+  pthread_mutex_unlock(&f->lock);
+  if (call)
+    give_model(f, call);
+}
+
+/* Answers what was held; what was parked by a frozen server is not answered. */
+static inline void fake_server_release(struct fake_server *server, enum err_code code) {
+  struct parked parked[PARKED_MAX];
+  int n = 0, kept = 0;
+  pthread_mutex_lock(&server->f->lock);
+  server->held_step = UINT64_MAX;
+  for (int i = 0; i < server->n_parked; i++) {
+    if (server->parked[i].version != UINT64_MAX)
+      parked[n++] = server->parked[i];
+    else
+      server->parked[kept++] = server->parked[i];
+  }
+  server->n_parked = kept;
+  pthread_mutex_unlock(&server->f->lock);
+  for (int i = 0; i < n; i++)
+    if (code)
+      rpc_call_fail(parked[i].call, code, "run 't-1' was unloaded");
+    else
+      give_block(server->f, &parked[i]);
+}
+
+#endif

@@ -1,0 +1,550 @@
+/* Streams of every kind, health and reflection. */
+#include "tests/support/rpc_fixture.h"
+
+#include <stdlib.h>
+
+#include "cluster.pb-c.h"
+#include "common/base/clock.h"
+#include "grpc/health/v1/health.pb-c.h"
+#include "grpc/reflection/v1/reflection.pb-c.h"
+#include "training.pb-c.h"
+
+/* Sends `from` events, then ends; the run "endless" is parked instead. */
+static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__WatchRequest *request = message;
+  assert_null(bytes);
+  for (uint64_t i = 0; i < request->from; i++) {
+    Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+    event.number = i;
+    assert_int_equal(rpc_call_send(call, &event, NULL), ERR_OK);
+  }
+  if (strcmp(request->run, "endless") == 0)
+    park(rpc_call_context(call), call);
+  else if (strcmp(request->run, "broken") == 0)
+    rpc_call_fail(call, ERR_CORRUPT, "it broke");
+  else
+    rpc_call_finish(call, NULL);
+}
+
+static void submit(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct fixture *f = rpc_call_context(call);
+  assert_null(bytes);
+  rpc_call_set_user(call, f);
+  pthread_mutex_lock(&f->lock);
+  f->n_bytes += ((const Weir__SubmitRequest *)message)->chunk.len;
+  pthread_mutex_unlock(&f->lock);
+  count(f, &f->n_messages);
+}
+
+static void submit_half_closed(struct rpc_call *call) {
+  struct fixture *f = rpc_call_context(call);
+  Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
+  reply.run = "run-000001";
+  assert_ptr_equal(rpc_call_user(call), f);
+  rpc_call_set_user(call, NULL);
+  rpc_call_reply(call, &reply, NULL);
+  count(f, &f->n_half_closed);
+}
+
+static void submit_closed(struct rpc_call *call) {
+  if (rpc_call_user(call)) /* cancelled before its half-close */
+    rpc_call_finish(call, NULL);
+  count_closed(call);
+}
+
+/* Answers each hello with a welcome of the same name; "bye" ends the stream from here. */
+static void join(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__MemberMessage *member = message;
+  struct fixture *f = rpc_call_context(call);
+  Weir__Welcome welcome = WEIR__WELCOME__INIT;
+  Weir__Order order = WEIR__ORDER__INIT;
+  assert_null(bytes);
+  count(f, &f->n_messages);
+  if (member->body_case != WEIR__MEMBER_MESSAGE__BODY_HELLO)
+    return;
+  welcome.id = member->hello->host;
+  order.body_case = WEIR__ORDER__BODY_WELCOME;
+  order.welcome = &welcome;
+  rpc_call_send(call, &order, NULL);
+  if (strcmp(member->hello->host, "bye") == 0) {
+    rpc_call_set_user(call, f);
+    rpc_call_finish(call, NULL);
+  }
+}
+
+static void join_half_closed(struct rpc_call *call) {
+  struct fixture *f = rpc_call_context(call);
+  rpc_call_set_user(call, f);
+  rpc_call_finish(call, NULL);
+  count(f, &f->n_half_closed);
+}
+
+static void join_closed(struct rpc_call *call) {
+  if (!rpc_call_user(call))
+    rpc_call_finish(call, NULL);
+  count_closed(call);
+}
+
+static const struct rpc_method methods[] = {
+    {.id = RPC_WATCH, .on_message = watch, .on_closed = count_closed},
+    {RPC_SUBMIT, true, submit, submit_half_closed, submit_closed, 0},
+    {RPC_JOIN, true, join, join_half_closed, join_closed, 0},
+};
+
+static int setup(void **state) {
+  struct fixture *f = calloc(1, sizeof *f);
+  fixture_init(f, methods, 3);
+  *state = f;
+  return 0;
+}
+
+static int teardown(void **state) {
+  fixture_fini(*state);
+  free(*state);
+  return 0;
+}
+
+static struct rpc_reader *open_watch(struct fixture *f, const char *run, uint64_t from) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
+  Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  request.run = (char *)run;
+  request.from = from;
+  if (rpc_reader_send(reader, &request, &err))
+    fail_msg("%s", err.text);
+  rpc_reader_half_close(reader);
+  return reader;
+}
+
+static void assert_events(struct rpc_reader *reader, uint64_t n) {
+  struct err err = ERR_NONE;
+  for (uint64_t i = 0; i < n; i++) {
+    Weir__RunEvent *event;
+    if (rpc_reader_next(reader, (void **)&event, &err))
+      fail_msg("%s", err.text);
+    assert_non_null(event);
+    assert_int_equal(event->number, i);
+    protobuf_c_message_free_unpacked(&event->base, NULL);
+  }
+}
+
+static void a_server_stream_arrives_whole_and_in_order(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = open_watch(f, "short", 3000);
+  struct err err = ERR_NONE;
+  void *reply;
+  assert_events(reader, 3000);
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_OK);
+  assert_null(reply);
+  rpc_reader_close(reader);
+  wait_for(f, &f->n_closed, 1);
+}
+
+static void an_error_comes_after_what_was_sent_before_it(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = open_watch(f, "broken", 2);
+  struct err err = ERR_NONE;
+  void *reply;
+  assert_events(reader, 2);
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_CORRUPT);
+  assert_non_null(strstr(err.text, ": it broke"));
+  rpc_reader_close(reader);
+}
+
+static void *cancel_reader(void *reader) {
+  rpc_reader_cancel(reader);
+  return NULL;
+}
+
+static void a_reader_that_waits_is_cancelled_from_another_thread(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = open_watch(f, "endless", 1);
+  struct err err = ERR_NONE;
+  pthread_t thread;
+  void *reply;
+  assert_events(reader, 1);
+  wait_for(f, &f->n_parked, 1);
+  pthread_create(&thread, NULL, cancel_reader, reader);
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_CANCELLED);
+  pthread_join(thread, NULL);
+  rpc_reader_close(reader);
+  wait_for(f, &f->n_closed, 1);
+  rpc_call_finish(f->parked[0], NULL);
+}
+
+/* The client reads nothing: the server's queue fills, and says so. */
+static void a_client_that_does_not_read_makes_the_server_busy(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = open_watch(f, "endless", 0);
+  Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+  Weir__RunInfo info = WEIR__RUN_INFO__INIT;
+  char text[4096] = {0};
+  int code = ERR_OK;
+  wait_for(f, &f->n_parked, 1);
+  memset(text, 'x', sizeof text - 1);
+  info.message = text;
+  event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
+  event.info = &info;
+  for (int i = 0; i < 20000 && !code; i++)
+    code = rpc_call_send(f->parked[0], &event, NULL);
+  assert_int_equal(code, ERR_BUSY);
+  assert_true(rpc_call_waiting(f->parked[0]) >= 4096);
+  rpc_reader_close(reader);
+  wait_for(f, &f->n_closed, 1);
+  rpc_call_finish(f->parked[0], NULL);
+}
+
+static void a_client_stream_is_received_whole(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  Weir__SubmitReply *reply;
+  struct err err = ERR_NONE;
+  request.chunk.len = RPC_CHUNK_BYTES;
+  request.chunk.data = calloc(1, RPC_CHUNK_BYTES);
+  for (int i = 0; i < 5; i++)
+    assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
+  rpc_reader_half_close(reader);
+  assert_int_equal(rpc_reader_next(reader, (void **)&reply, &err), ERR_OK);
+  assert_string_equal(reply->run, "run-000001");
+  protobuf_c_message_free_unpacked(&reply->base, NULL);
+  rpc_reader_close(reader);
+  wait_for(f, &f->n_closed, 1);
+  assert_int_equal(f->n_bytes, 5 * RPC_CHUNK_BYTES);
+  free(request.chunk.data);
+}
+
+static void a_client_stream_that_is_cancelled_is_closed_without_a_half_close(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
+  wait_for(f, &f->n_messages, 1);
+  rpc_reader_close(reader);
+  wait_for(f, &f->n_closed, 1);
+  assert_int_equal(f->n_half_closed, 0);
+}
+
+static void park_half_closed(struct rpc_call *call) {
+  rpc_call_set_user(call, NULL);
+  park(rpc_call_context(call), call);
+}
+
+static void expect_ended(struct rpc_reader *reader) {
+  struct err err = ERR_NONE;
+  void *reply;
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_CANCELLED);
+  if (!strstr(err.text, "the client sent nothing for 2 s, and not all had come"))
+    fail_msg("%s", err.text);
+  rpc_reader_close(reader);
+}
+
+/* Of four: one has sent all and waits for its answer, two say nothing at all, one sent a message. */
+static void a_client_stream_that_falls_silent_is_ended(void **state) {
+  static const struct rpc_method idle[] = {
+      {RPC_SUBMIT, true, submit, park_half_closed, submit_closed, .idle_ms = 2000}};
+  struct fixture f;
+  struct rpc_reader *whole, *silent[2], *begun;
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT, *got = NULL;
+  struct err err = ERR_NONE;
+  uint64_t begin_ns;
+  (void)state;
+  fixture_init(&f, idle, 1);
+  whole = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
+  assert_int_equal(rpc_reader_send(whole, &request, &err), ERR_OK);
+  rpc_reader_half_close(whole);
+  wait_for(&f, &f.n_parked, 1);
+  for (int i = 0; i < 2; i++)
+    silent[i] = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
+  begun = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
+  begin_ns = clock_now_ns();
+  assert_int_equal(rpc_reader_send(begun, &request, &err), ERR_OK);
+  expect_ended(begun);
+  assert_true(clock_now_ns() - begin_ns >= 2000000000);
+  expect_ended(silent[0]);
+  expect_ended(silent[1]);
+  wait_for(&f, &f.n_closed, 1); /* the owner of the one that it knew is told */
+  reply.run = (char *)"late";
+  rpc_call_reply(f.parked[0], &reply, NULL);
+  assert_int_equal(rpc_reader_next(whole, (void **)&got, &err), ERR_OK);
+  assert_string_equal(got->run, "late");
+  protobuf_c_message_free_unpacked(&got->base, NULL);
+  rpc_reader_close(whole);
+  fixture_fini(&f);
+}
+
+static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  uint8_t garbage[] = {0xff, 0xff, 0x01};
+  ProtobufCMessageUnknownField field = {3, 2, sizeof garbage, garbage};
+  struct err err = ERR_NONE;
+  void *reply;
+  assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
+  wait_for(f, &f->n_messages, 1);
+  request.base.n_unknown_fields = 1;
+  request.base.unknown_fields = &field;
+  assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "not a weir.SubmitRequest"));
+  rpc_reader_close(reader);
+  wait_for(f, &f->n_closed, 1);
+}
+
+static void a_stream_without_any_message_is_invalid(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
+  struct err err = ERR_NONE;
+  void *reply;
+  rpc_reader_half_close(reader);
+  assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_INVALID);
+  rpc_reader_close(reader);
+}
+
+struct member {
+  struct fixture *f;
+  int n_welcomes, n_ends;
+  char last[32];
+  struct err err;
+};
+
+static void member_message(void *user, const void *message) {
+  struct member *member = user;
+  const Weir__Order *order = message;
+  assert_int_equal(order->body_case, WEIR__ORDER__BODY_WELCOME);
+  snprintf(member->last, sizeof member->last, "%s", order->welcome->id);
+  count(member->f, &member->n_welcomes);
+}
+
+static void member_end(void *user, const struct err *err) {
+  struct member *member = user;
+  member->err = *err;
+  count(member->f, &member->n_ends);
+}
+
+static struct rpc_stream *member_open(struct member *member, struct fixture *f, struct rpc_channel *channel) {
+  *member = (struct member){.f = f};
+  return rpc_stream_open(channel, RPC_JOIN,
+                         &(struct rpc_stream_handlers){member_message, member_end, member});
+}
+
+static int member_hello(struct rpc_stream *stream, const char *host) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  hello.host = (char *)host;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_HELLO;
+  message.hello = &hello;
+  return rpc_stream_send(stream, &message);
+}
+
+static void a_bidirectional_stream_answers_each_message(void **state) {
+  struct fixture *f = *state;
+  struct member member;
+  struct rpc_stream *stream = member_open(&member, f, f->channel);
+  for (int i = 0; i < 500; i++)
+    assert_int_equal(member_hello(stream, i < 499 ? "some" : "last"), ERR_OK);
+  wait_for(f, &member.n_welcomes, 500);
+  assert_string_equal(member.last, "last");
+  rpc_stream_half_close(stream);
+  wait_for(f, &member.n_ends, 1);
+  assert_int_equal(member.err.code, ERR_OK);
+  rpc_stream_close(stream);
+  wait_for(f, &f->n_closed, 1);
+  assert_int_equal(f->n_half_closed, 1);
+}
+
+static void a_stream_that_the_server_ends_ends_well(void **state) {
+  struct fixture *f = *state;
+  struct member member;
+  struct rpc_stream *stream = member_open(&member, f, f->channel);
+  member_hello(stream, "bye");
+  wait_for(f, &member.n_ends, 1);
+  assert_int_equal(member.n_welcomes, 1);
+  assert_int_equal(member.err.code, ERR_OK);
+  assert_int_equal(member_hello(stream, "late"), ERR_CANCELLED);
+  wait_for(f, &f->n_closed, 1);
+  rpc_stream_close(stream);
+}
+
+static void a_stream_that_its_client_closes_is_closed_at_the_server(void **state) {
+  struct fixture *f = *state;
+  struct member member;
+  struct rpc_stream *stream = member_open(&member, f, f->channel);
+  member_hello(stream, "some");
+  wait_for(f, &member.n_welcomes, 1);
+  rpc_stream_close(stream);
+  assert_int_equal(member.n_ends, 1);
+  assert_int_equal(member.err.code, ERR_CANCELLED);
+  wait_for(f, &f->n_closed, 1);
+  assert_int_equal(f->n_half_closed, 0);
+}
+
+static void a_stream_to_a_stopped_server_ends_as_unavailable(void **state) {
+  struct fixture *f = *state;
+  struct member member, later;
+  struct rpc_stream *stream = member_open(&member, f, f->channel);
+  member_hello(stream, "some");
+  wait_for(f, &member.n_welcomes, 1);
+  rpc_server_stop(f->server);
+  f->server = NULL;
+  wait_for(f, &member.n_ends, 1);
+  assert_int_equal(member.err.code, ERR_UNAVAILABLE);
+  rpc_stream_close(stream);
+  stream = member_open(&later, f, f->channel);
+  wait_for(f, &later.n_ends, 1);
+  assert_int_equal(later.err.code, ERR_UNAVAILABLE);
+  rpc_stream_close(stream);
+}
+
+enum {
+  SERVING = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING,
+  NOT_SERVING = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING,
+};
+
+static int check_health(struct fixture *f, const char *service, struct err *err) {
+  Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+  Grpc__Health__V1__HealthCheckResponse *reply;
+  int status;
+  request.service = (char *)service;
+  if (rpc_unary(f->channel, RPC_HEALTH_CHECK, &request, patience_ms(), false, (void **)&reply, err))
+    return -1;
+  status = (int)reply->status;
+  protobuf_c_message_free_unpacked(&reply->base, NULL);
+  return status;
+}
+
+static void health_names_every_service_and_no_other(void **state) {
+  struct fixture *f = *state;
+  const char *const served[] = {"", "weir.Training", "weir.Cluster", "grpc.health.v1.Health"};
+  struct err err = ERR_NONE;
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(check_health(f, served[i], &err), SERVING);
+  rpc_server_set_serving(f->server, false);
+  assert_int_equal(check_health(f, "weir.Training", &err), NOT_SERVING);
+  assert_int_equal(check_health(f, "weir.Parameters", &err), -1);
+  assert_int_equal(err.code, ERR_NOT_FOUND);
+}
+
+static void health_is_probed_as_a_whole(void **state) {
+  struct fixture *f = *state;
+  struct err err = ERR_NONE;
+  bool is_serving = false;
+  assert_int_equal(rpc_health_probe(f->channel, patience_ms(), &is_serving, &err), ERR_OK);
+  assert_true(is_serving);
+  rpc_server_set_serving(f->server, false);
+  assert_int_equal(rpc_health_probe(f->channel, patience_ms(), &is_serving, &err), ERR_OK);
+  assert_false(is_serving);
+}
+
+static void health_is_watched_as_it_changes(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_HEALTH_WATCH, patience_ms());
+  Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+  const int expected[] = {SERVING, NOT_SERVING, SERVING};
+  struct err err = ERR_NONE;
+  assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
+  for (int i = 0; i < 3; i++) {
+    Grpc__Health__V1__HealthCheckResponse *reply;
+    assert_int_equal(rpc_reader_next(reader, (void **)&reply, &err), ERR_OK);
+    assert_int_equal(reply->status, expected[i]);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    rpc_server_set_serving(f->server, i == 1);
+  }
+  rpc_reader_close(reader);
+}
+
+static Grpc__Reflection__V1__ServerReflectionResponse *
+ask(struct rpc_reader *reader, Grpc__Reflection__V1__ServerReflectionRequest__MessageRequestCase what,
+    const char *value) {
+  Grpc__Reflection__V1__ServerReflectionRequest request =
+      GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__INIT;
+  Grpc__Reflection__V1__ServerReflectionResponse *reply;
+  struct err err = ERR_NONE;
+  request.message_request_case = what;
+  request.list_services = (char *)value; /* all the strings share their place */
+  if (rpc_reader_send(reader, &request, &err) || rpc_reader_next(reader, (void **)&reply, &err))
+    fail_msg("%s", err.text);
+  assert_non_null(reply);
+  return reply;
+}
+
+#define REQUEST(what) GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_##what
+#define RESPONSE(what) GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_##what
+
+static void reflection_lists_what_is_served(void **state) {
+  struct fixture *f = *state;
+  const enum rpc_method_id versions[] = {RPC_REFLECTION_V1, RPC_REFLECTION_V1ALPHA};
+  for (int v = 0; v < 2; v++) {
+    struct rpc_reader *reader = rpc_reader_open(f->channel, versions[v], patience_ms());
+    Grpc__Reflection__V1__ServerReflectionResponse *reply = ask(reader, REQUEST(LIST_SERVICES), "");
+    char all[512] = "";
+    assert_int_equal(reply->message_response_case, RESPONSE(LIST_SERVICES_RESPONSE));
+    for (size_t i = 0; i < reply->list_services_response->n_service; i++) {
+      strcat(all, reply->list_services_response->service[i]->name);
+      strcat(all, " ");
+    }
+    assert_string_equal(all, "weir.Training weir.Cluster grpc.health.v1.Health "
+                             "grpc.reflection.v1.ServerReflection grpc.reflection.v1alpha.ServerReflection ");
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    rpc_reader_close(reader);
+  }
+}
+
+static void reflection_finds_files_by_name_and_by_symbol(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_REFLECTION_V1, patience_ms());
+  const char *const symbols[] = {
+      "weir.Training",      "weir.Training.Watch",   "weir.RunInfo",
+      "weir.RunInfo.state", "weir.RunState",         "weir.RunSpec",
+      "weir.Manifest",      "grpc.health.v1.Health", "grpc.health.v1.HealthCheckResponse.ServingStatus"};
+  const char *const absent[] = {"weir.Nothing", "Training", "", "training.proto"};
+  Grpc__Reflection__V1__ServerReflectionResponse *reply;
+  for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+    reply = ask(reader, REQUEST(FILE_CONTAINING_SYMBOL), symbols[i]);
+    assert_int_equal(reply->message_response_case, RESPONSE(FILE_DESCRIPTOR_RESPONSE));
+    assert_string_equal(reply->original_request->file_containing_symbol, symbols[i]);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+  }
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+    reply = ask(reader, REQUEST(FILE_CONTAINING_SYMBOL), absent[i]);
+    assert_int_equal(reply->message_response_case, RESPONSE(ERROR_RESPONSE));
+    assert_int_equal(reply->error_response->error_code, 5);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+  }
+  reply = ask(reader, REQUEST(FILE_BY_FILENAME), "training.proto");
+  assert_int_equal(reply->message_response_case, RESPONSE(FILE_DESCRIPTOR_RESPONSE));
+  assert_int_equal(reply->file_descriptor_response->n_file_descriptor_proto, 1);
+  protobuf_c_message_free_unpacked(&reply->base, NULL);
+  reply = ask(reader, REQUEST(ALL_EXTENSION_NUMBERS_OF_TYPE), "weir.RunInfo");
+  assert_int_equal(reply->message_response_case, RESPONSE(ERROR_RESPONSE));
+  protobuf_c_message_free_unpacked(&reply->base, NULL);
+  rpc_reader_close(reader);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(a_server_stream_arrives_whole_and_in_order),
+      TEST(an_error_comes_after_what_was_sent_before_it),
+      TEST(a_reader_that_waits_is_cancelled_from_another_thread),
+      TEST(a_client_that_does_not_read_makes_the_server_busy),
+      TEST(a_client_stream_is_received_whole),
+      TEST(a_client_stream_that_is_cancelled_is_closed_without_a_half_close),
+      TEST(a_client_stream_that_falls_silent_is_ended),
+      TEST(garbage_in_mid_stream_ends_the_stream_only),
+      TEST(a_stream_without_any_message_is_invalid),
+      TEST(a_bidirectional_stream_answers_each_message),
+      TEST(a_stream_that_the_server_ends_ends_well),
+      TEST(a_stream_that_its_client_closes_is_closed_at_the_server),
+      TEST(a_stream_to_a_stopped_server_ends_as_unavailable),
+      TEST(health_names_every_service_and_no_other),
+      TEST(health_is_probed_as_a_whole),
+      TEST(health_is_watched_as_it_changes),
+      TEST(reflection_lists_what_is_served),
+      TEST(reflection_finds_files_by_name_and_by_symbol),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,99 @@
+/* Blobs that are streamed to whoever reads them. */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "server/coordinator/shell/sender.h"
+#include "tests/support/rpc_fixture.h"
+#include "training.pb-c.h"
+
+/* More than lies between two processes on one machine. */
+enum { BLOB_BYTES = 64 << 20, UNREAD_MS = 200 };
+
+struct service {
+  struct fixture f; /* what the calls' context points at */
+  struct sender *sender;
+  struct buffer *blob;
+};
+
+static void get_model(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct service *service = rpc_call_context(call);
+  (void)message;
+  (void)bytes;
+  sender_send(service->sender, call, buffer_get(service->blob));
+}
+
+static const struct rpc_method methods[] = {{.id = RPC_GET_MODEL, .on_message = get_model}};
+
+static int setup(void **state) {
+  struct service *service = calloc(1, sizeof *service);
+  fixture_init(&service->f, methods, 1);
+  service->blob = buffer_new(BLOB_BYTES);
+  memset(service->blob->data, 7, BLOB_BYTES);
+  service->sender = sender_start(UNREAD_MS);
+  *state = service;
+  return 0;
+}
+
+static int teardown(void **state) {
+  struct service *service = *state;
+  fixture_fini(&service->f);
+  sender_stop(service->sender);
+  buffer_put(service->blob);
+  free(service);
+  return 0;
+}
+
+static struct rpc_reader *ask(struct service *service) {
+  struct rpc_reader *reader = rpc_reader_open(service->f.channel, RPC_GET_MODEL, patience_ms());
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
+  rpc_reader_half_close(reader);
+  return reader;
+}
+
+/* The bytes that come until the end, which err says. */
+static size_t read_all(struct rpc_reader *reader, struct err *err) {
+  Weir__Chunk *chunk = NULL;
+  size_t n = 0;
+  *err = ERR_NONE;
+  while (rpc_reader_next(reader, (void **)&chunk, err) == 0 && chunk) {
+    n += chunk->data.len;
+    weir__chunk__free_unpacked(chunk, NULL);
+  }
+  rpc_reader_close(reader);
+  return n;
+}
+
+static void a_blob_comes_whole(void **state) {
+  struct err err;
+  assert_int_equal(read_all(ask(*state), &err), BLOB_BYTES);
+  assert_int_equal(err.code, ERR_OK);
+}
+
+static void a_client_that_does_not_read_does_not_keep_the_blob(void **state) {
+  struct service *service = *state;
+  struct rpc_reader *reader = ask(service);
+  uint64_t begin_ns = clock_now_ns();
+  struct err err;
+  while (buffer_is_sole(service->blob)) /* until it is being sent */
+    sched_yield();
+  while (!buffer_is_sole(service->blob) && clock_now_ns() - begin_ns < patience_ms() * UINT64_C(1000000))
+    sched_yield();
+  assert_true(buffer_is_sole(service->blob));
+  assert_true(clock_now_ns() - begin_ns >= UNREAD_MS * UINT64_C(1000000));
+  assert_in_range(read_all(reader, &err), 0, BLOB_BYTES - 1);
+  assert_int_equal(err.code, ERR_CANCELLED);
+  assert_non_null(strstr(err.text, "the client read nothing for 0.2 s"));
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(a_blob_comes_whole),
+      TEST(a_client_that_does_not_read_does_not_keep_the_blob),
+  };
+#undef TEST
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

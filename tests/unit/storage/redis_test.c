@@ -1,0 +1,259 @@
+/* The redis stores without a Redis: URLs, slots, replies as they come in. With a URL as its argument this
+   program is the hand of tests/integration/test_store.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "storage/redis/redis_reply.h"
+#include "storage/redis/redis_session.h"
+#include "storage/redis/redis_url.h"
+#include "tests/support/redis_drive.h"
+#include "tests/support/redis_nonsense.h"
+
+static struct redis_config config;
+static struct err err;
+
+static int parse(const char *url) {
+  redis_config_fini(&config);
+  err = ERR_NONE;
+  return redis_config_init(&config, url, &err);
+}
+
+static void a_url_says_where_and_how(void **state) {
+  (void)state;
+  assert_int_equal(parse("redis://h"), 0);
+  assert_int_equal(config.kind, REDIS_SINGLE);
+  assert_string_equal(config.endpoints[0].host, "h");
+  assert_int_equal(config.endpoints[0].port, 6379);
+  assert_string_equal(config.prefix, "weir");
+  assert_int_equal(config.timeout_ms, 5000);
+  assert_null(config.password);
+  assert_int_equal(parse("rediss://me:se%40c@[::1]:7000/3?prefix=a.b:c&replicas=2&timeout_ms=70&ca=/x%26y"),
+                   0);
+  assert_true(config.has_tls);
+  assert_string_equal(config.user, "me");
+  assert_string_equal(config.password, "se@c");
+  assert_string_equal(config.endpoints[0].host, "::1");
+  assert_int_equal(config.endpoints[0].port, 7000);
+  assert_int_equal(config.db, 3);
+  assert_string_equal(config.prefix, "a.b:c");
+  assert_int_equal(config.replicas, 2);
+  assert_int_equal(config.timeout_ms, 70);
+  assert_string_equal(config.ca, "/x&y");
+  assert_int_equal(parse("redis+unix:///run/a@b.sock?db=4"), 0);
+  assert_string_equal(config.endpoints[0].host, "/run/a@b.sock");
+  assert_int_equal(config.endpoints[0].port, 0);
+  assert_int_equal(config.db, 4);
+  assert_int_equal(parse("redis+sentinel://:p@a,b:1,c/main/5"), 0);
+  assert_int_equal(config.n_endpoints, 3);
+  assert_int_equal(config.endpoints[0].port, 26379);
+  assert_int_equal(config.endpoints[1].port, 1);
+  assert_string_equal(config.master, "main");
+  assert_int_equal(config.db, 5);
+  assert_int_equal(parse("rediss+cluster://a,b"), 0);
+  assert_int_equal(config.kind, REDIS_CLUSTER);
+  assert_int_equal(config.n_endpoints, 2);
+}
+
+static void a_password_comes_from_the_url_then_a_file_then_the_environment(void **state) {
+  char path[] = "/tmp/weir-redis-test-XXXXXX";
+  int fd = mkstemp(path);
+  (void)state;
+  assert_int_equal(write(fd, "from file\nmore\n", 15), 15);
+  close(fd);
+  setenv("WEIR_STORE_PASSWORD", "from environment", 1);
+  assert_int_equal(parse("redis://h"), 0);
+  assert_string_equal(config.password, "from environment");
+  setenv("WEIR_STORE_PASSWORD_FILE", path, 1);
+  assert_int_equal(parse("redis://me@h"), 0);
+  assert_string_equal(config.user, "me");
+  assert_string_equal(config.password, "from file");
+  assert_int_equal(parse("redis://:from:url@h"), 0);
+  assert_string_equal(config.password, "from:url");
+  unlink(path);
+  assert_int_equal(parse("redis://h"), ERR_INVALID);
+  assert_non_null(strstr(err.text, path));
+  unsetenv("WEIR_STORE_PASSWORD_FILE");
+  unsetenv("WEIR_STORE_PASSWORD");
+}
+
+static void a_bad_url_is_refused_without_a_word_of_the_password(void **state) {
+  static const char *const bad[] = {
+      "redis://",
+      "redis://:secret@",
+      "redis://:secret@h:0",
+      "redis://:secret@h:70000",
+      "redis://:secret",
+      "redis://:secret/secret@h:x",
+      "redis://:secret?secret@h:x",
+      "redis://:secret%zz@h",
+      "redis://:secret%0@h",
+      "redis://secret%00@h",
+      "redis://:secret@h,i",
+      "redis://:secret@h/x",
+      "redis://:secret@h/70000",
+      "redis://:secret@h?prefix={x}",
+      "redis://:secret@h?prefix=a*",
+      "redis://:secret@h?prefix=",
+      "redis://:secret@h?timeout_ms=1",
+      "redis://:secret@h?replicas=-1",
+      "redis://:secret@h?other=1",
+      "redis://:secret@h?replicas",
+      "redis://:secret@h?ca=/x",
+      "rediss://:secret@h?cert=/x",
+      "redis://:secret@[::1",
+      "redis+unix://relative",
+      "redis+unix://:secret@relative",
+      "redis+sentinel://:secret@h",
+      "redis+sentinel://:secret@h/",
+      "redis+cluster://:secret@h/1",
+      "redis+cluster://:secret@h,,i",
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    if (parse(bad[i]) != ERR_INVALID)
+      fail_msg("accepted: %s", bad[i]);
+    if (strstr(err.text, "secret"))
+      fail_msg("%s shows the password: %s", bad[i], err.text);
+  }
+}
+
+/* CRC16 of "123456789" is 31C3 in the specification of Redis Cluster. */
+static void a_key_has_the_slot_of_the_specification(void **state) {
+  (void)state;
+  assert_int_equal(redis_key_slot("123456789", 9), 0x31c3);
+  assert_int_equal(redis_key_slot("{123456789}.x", 13), 0x31c3);
+  assert_int_equal(redis_key_slot("foo{}{bar}", 10), 8363);
+  assert_int_equal(redis_key_slot("foo{{bar}}zap", 13), redis_key_slot("{bar", 4));
+  assert_int_equal(redis_key_slot("foo{bar}{zap}", 13), redis_key_slot("bar", 3));
+}
+
+/* Reads one reply out of bytes that come `step` at a time. */
+static int read_reply(const char *bytes, size_t size, size_t step, size_t bytes_max,
+                      struct redis_reply *reply, bool *is_complete) {
+  struct redis_reader reader;
+  int rc = 0;
+  redis_reader_init(&reader);
+  redis_reader_expect(&reader, reply, bytes_max);
+  *is_complete = false;
+  while (size > 0 && !rc && !*is_complete) {
+    size_t room;
+    void *at;
+    redis_reader_room(&reader, &at, &room);
+    assert_true(room > 0);
+    room = room < step ? room : step;
+    room = room < size ? room : size;
+    memcpy(at, bytes, room);
+    redis_reader_received(&reader, room);
+    bytes += room;
+    size -= room;
+    rc = redis_reader_parse(&reader, is_complete, &err);
+  }
+  redis_reader_fini(&reader);
+  return rc;
+}
+
+static void a_reply_is_read_however_it_is_cut(void **state) {
+  static const char bytes[] =
+      "*6\r\n+OK\r\n$5\r\nhe\r\no\r\n:-42\r\n$-1\r\n*2\r\n*0\r\n$0\r\n\r\n-ERR no\r\n";
+  (void)state;
+  for (size_t step = 1; step < sizeof bytes; step++) {
+    struct redis_reply reply = {0};
+    bool is_complete;
+    assert_int_equal(read_reply(bytes, sizeof bytes - 1, step, 4096, &reply, &is_complete), 0);
+    assert_true(is_complete);
+    assert_int_equal(reply.n_items, 6);
+    assert_string_equal(redis_reply_text(&reply.items[0]), "OK");
+    assert_int_equal(reply.items[1].size, 5);
+    assert_memory_equal(reply.items[1].text, "he\r\no", 6);
+    assert_int_equal(reply.items[2].integer, -42);
+    assert_int_equal(reply.items[3].type, REDIS_NIL);
+    assert_int_equal(reply.items[4].items[0].type, REDIS_ARRAY);
+    assert_int_equal(reply.items[4].items[1].size, 0);
+    assert_true(redis_reply_is_error(&reply.items[5], "ERR"));
+    redis_reply_fini(&reply);
+  }
+}
+
+static void a_long_value_is_received_in_place(void **state) {
+  size_t size = 5 * 1024 * 1024 + 7;
+  char *bytes = drive_bytes(1, size + 64);
+  int head = sprintf(bytes, "$%zu\r\n", size);
+  bool is_complete;
+  (void)state;
+  memcpy(bytes + head + size, "\r\n", 2);
+  for (size_t step = 1000; step < 3000000; step *= 7) {
+    struct redis_reply reply = {0};
+    assert_int_equal(read_reply(bytes, (size_t)head + size + 2, step, 2 * size, &reply, &is_complete), 0);
+    assert_true(is_complete);
+    assert_int_equal(reply.size, size);
+    assert_memory_equal(reply.text, bytes + head, size);
+    redis_reply_fini(&reply);
+  }
+  free(bytes);
+}
+
+static void nonsense_is_an_error_however_it_is_cut(void **state) {
+  (void)state;
+  for (size_t i = 0; i < REDIS_NONSENSE; i++)
+    for (size_t step = 1; step < 8; step++) {
+      struct redis_reply reply = {0};
+      bool is_complete;
+      if (read_reply(redis_nonsense[i], strlen(redis_nonsense[i]), step, 1 << 20, &reply, &is_complete) !=
+          ERR_IO)
+        fail_msg("accepted: %s", redis_nonsense[i]);
+      redis_reply_fini(&reply);
+    }
+}
+
+static void a_line_that_does_not_end_is_an_error(void **state) {
+  char *bytes = malloc(1 << 20);
+  struct redis_reply reply = {0};
+  bool is_complete;
+  (void)state;
+  memset(bytes, 'x', 1 << 20);
+  bytes[0] = '+';
+  assert_int_equal(read_reply(bytes, 1 << 20, 4096, 1 << 24, &reply, &is_complete), ERR_IO);
+  redis_reply_fini(&reply);
+  free(bytes);
+}
+
+/* Bytes at random, and good replies with bytes changed: an error, a reply, or more is wanted. */
+static void any_bytes_are_an_error_or_a_reply(void **state) {
+  static const char good[] = "*4\r\n$3\r\nabc\r\n:17\r\n*2\r\n+x\r\n-ERR y\r\n$-1\r\n";
+  (void)state;
+  for (unsigned long seed = 1; seed < 20000; seed++) {
+    char *random = drive_bytes(seed, 64), bytes[sizeof good];
+    struct redis_reply reply = {0};
+    bool is_complete;
+    memcpy(bytes, good, sizeof good);
+    for (int i = 0; i < 3; i++)
+      bytes[(unsigned char)random[i] % (sizeof good - 1)] =
+          seed % 2 ? random[8 + i] : "+-:$*\r\n0123456789"[(unsigned char)random[8 + i] % 17];
+    read_reply(bytes, sizeof good - 1, 1 + (size_t)(seed % 9), 1 << 16, &reply, &is_complete);
+    redis_reply_fini(&reply);
+    free(random);
+  }
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_url_says_where_and_how),
+      cmocka_unit_test(a_password_comes_from_the_url_then_a_file_then_the_environment),
+      cmocka_unit_test(a_bad_url_is_refused_without_a_word_of_the_password),
+      cmocka_unit_test(a_key_has_the_slot_of_the_specification),
+      cmocka_unit_test(a_reply_is_read_however_it_is_cut),
+      cmocka_unit_test(a_long_value_is_received_in_place),
+      cmocka_unit_test(nonsense_is_an_error_however_it_is_cut),
+      cmocka_unit_test(a_line_that_does_not_end_is_an_error),
+      cmocka_unit_test(any_bytes_are_an_error_or_a_reply),
+  };
+  if (argc == 2)
+    return drive(argv[1]);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,271 @@
+/* The cpu backend on whole graphs: it agrees with ref, repeats itself to the bit, and reads weights when they
+   change. */
+#include "common/agree/float_setting.h"
+#include "tests/support/backend_fixture.h"
+
+#include <pthread.h>
+
+static int add_resize(struct fixture *f, int x, const char *mode, const char *coordinates, int64_t size) {
+  struct shape shape = f->graph->values[x].shape;
+  int sizes = graph_add_constant_i64(f->graph, (int64_t[]){shape.dim[0], shape.dim[1], size, size}, 4);
+  struct attr attrs[] = {
+      {.name = "mode", .type = ATTR_STRING, .s = mode},
+      {.name = "coordinate_transformation_mode", .type = ATTR_STRING, .s = coordinates},
+      {.name = "nearest_mode", .type = ATTR_STRING, .s = "floor"},
+  };
+  return add_node(f, "Resize", (int[]){x, -1, -1, sizes}, 4, attrs, 3);
+}
+
+/* Activations whose channels fill blocks, joined, resized, split and joined again between convolutions. */
+static void fixture_init_joined(struct fixture *f) {
+  struct shape image = {4, {BATCH, 1, 8, 8}};
+  struct attr axis = {.name = "axis", .type = ATTR_INT, .i = 1};
+  struct attr split[] = {axis, {.name = "split", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){16, 32}}};
+  *f = (struct fixture){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  int parts[] = {add_conv(f, x, 1, 16, 3, 1), add_conv(f, x, 1, 32, 3, 1)};
+  x = add_resize(f, add_node(f, "Concat", parts, 2, &axis, 1), "linear", "half_pixel", 16);
+  const int *halves = graph_add_node(f->graph, "Split", &x, 1, 2, split, 2)->outputs;
+  int small = add_max_pool(f, halves[1]);
+  int again[] = {halves[0], add_resize(f, small, "nearest", "asymmetric", 16)};
+  x = add_conv(f, add_node(f, "Concat", again, 2, &axis, 1), 48, CLASSES, 3, 1);
+  x = add_node(f, "Relu", &x, 1, NULL, 0);
+  add_backward(f, add_mean(f, x));
+  feed(f, &image);
+}
+
+/* Between two convolutions an op, which is then scaled by channel, by position and by constants. 0 in place
+   of what is added or divided by would make infinities. */
+static void fixture_init_elementwise(struct fixture *f, const char *op, int64_t channels) {
+  struct shape image = {4, {BATCH, 1, 12, 12}};
+  int x, one, half, scale, shift, square;
+  *f = (struct fixture){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  one = graph_add_constant_f32(f->graph, 1);
+  half = graph_add_constant_f32(f->graph, 0.5f);
+  x = add_conv(f, x, 1, channels, 3, 1);
+  x = add_node(f, op, &x, 1, NULL, 0);
+  scale = add_node(f, "GlobalAveragePool", &x, 1, NULL, 0);
+  scale = add_node(f, "Sigmoid", &scale, 1, NULL, 0);
+  x = add_node(f, "Div", (int[]){x, scale}, 2, NULL, 0);
+  scale = add_conv(f, x, channels, 1, 3, 1);
+  scale = add_node(f, "Sigmoid", &scale, 1, NULL, 0);
+  x = add_node(f, "Mul", (int[]){x, scale}, 2, NULL, 0);
+  x = add_node(f, "Sub", (int[]){one, x}, 2, NULL, 0);
+  x = add_node(f, "Add", (int[]){x, half}, 2, NULL, 0);
+  shift = add_weight(f, (struct shape){4, {1, channels, 1, 1}}, 1);
+  x = add_node(f, "Sub", (int[]){x, shift}, 2, NULL, 0);
+  square = add_node(f, "Mul", (int[]){x, x}, 2, NULL, 0);
+  square = add_node(f, "Add", (int[]){square, one}, 2, NULL, 0);
+  square = add_node(f, "Reciprocal", &square, 1, NULL, 0);
+  x = add_node(f, "Mul", (int[]){x, square}, 2, NULL, 0);
+  x = add_max_pool(f, add_conv(f, x, channels, channels, 3, 1));
+  x = add_node(f, "Flatten", &x, 1, NULL, 0);
+  add_backward(f, add_gemm(f, x, 36 * channels, CLASSES));
+  feed(f, &image);
+}
+
+static void check_against_ref(const struct fixture *f) {
+  struct answer cpu, ref;
+  run_once("cpu", f, &cpu);
+  run_once("ref", f, &ref);
+  check_near(&cpu, &ref, 1e-4);
+  answer_fini(&cpu);
+  answer_fini(&ref);
+}
+
+static void loss_and_gradients_agree_with_ref(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  check_against_ref(&f);
+  fixture_fini(&f);
+}
+
+static void joined_split_and_resized_activations_agree_with_ref(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init_joined(&f);
+  check_against_ref(&f);
+  fixture_fini(&f);
+}
+
+/* Blocks of 8 or 16 channels, whole and padded; ops that keep the padding's zeros, and that do not. */
+static void elementwise_ops_between_convolutions_agree_with_ref(void **state) {
+  static const char *const ops[] = {"Abs",  "Cos",     "Elu",      "Erf",  "Exp",
+                                    "Gelu", "Sigmoid", "Softplus", "Tanh", "HardSwish"};
+  static const int64_t channels[] = {16, 20, 24, 3};
+  (void)state;
+  for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+    for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++) {
+      struct fixture f;
+      fixture_init_elementwise(&f, ops[i], channels[c]);
+      check_against_ref(&f);
+      fixture_fini(&f);
+    }
+}
+
+static void every_watched_value_is_delivered_once_in_node_order(void **state) {
+  struct fixture f;
+  struct answer a;
+  int before = -1;
+  (void)state;
+  fixture_init(&f);
+  run_once("cpu", &f, &a);
+  assert_int_equal(a.n, f.n_watched);
+  for (int i = 0; i < a.n; i++) {
+    int producer = f.graph->values[f.watched[a.order[i]]].producer;
+    assert_true(producer >= before);
+    before = producer;
+  }
+  answer_fini(&a);
+  fixture_fini(&f);
+}
+
+static void a_second_run_gives_the_same_bits(void **state) {
+  struct fixture f;
+  struct answer first, second;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare("cpu", &f);
+  answer_init(&first, &f);
+  answer_init(&second, &f);
+  run("cpu", program, &f, NULL, 0, &first);
+  run("cpu", program, &f, NULL, 0, &second);
+  assert_true(is_same(&first, &second));
+  f.images[5] += 0.5f;
+  run("cpu", program, &f, NULL, 0, &second);
+  assert_false(is_same(&first, &second));
+  backend_find("cpu")->release(program);
+  answer_fini(&first);
+  answer_fini(&second);
+  fixture_fini(&f);
+}
+
+struct executor {
+  const struct fixture *fixture;
+  struct answer answer;
+  pthread_t thread;
+};
+
+static void *execute(void *argument) {
+  struct executor *executor = argument;
+  run_once("cpu", executor->fixture, &executor->answer);
+  return NULL;
+}
+
+static void two_threads_with_programs_of_their_own_give_the_same_bits(void **state) {
+  struct fixture f;
+  struct answer alone;
+  struct executor executors[2];
+  (void)state;
+  fixture_init(&f);
+  for (int e = 0; e < 2; e++) {
+    executors[e].fixture = &f;
+    assert_int_equal(pthread_create(&executors[e].thread, NULL, execute, &executors[e]), 0);
+  }
+  run_once("cpu", &f, &alone);
+  for (int e = 0; e < 2; e++) {
+    pthread_join(executors[e].thread, NULL);
+    assert_true(is_same(&executors[e].answer, &alone));
+    answer_fini(&executors[e].answer);
+  }
+  answer_fini(&alone);
+  fixture_fini(&f);
+}
+
+static void weights_are_read_again_only_with_a_new_version(void **state) {
+  struct fixture f;
+  struct answer first, second;
+  (void)state;
+  fixture_init(&f);
+  const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
+  int conv = f.weights[0];
+  size_t elems = (size_t)shape_elems(&f.graph->values[conv].shape);
+  float *changing = mem_new(elems * sizeof *changing);
+  memcpy(changing, f.graph->values[conv].data, elems * sizeof *changing);
+  weights[conv] = changing;
+  struct backend_program *program = prepare("cpu", &f);
+  answer_init(&first, &f);
+  answer_init(&second, &f);
+  run("cpu", program, &f, weights, 3, &first);
+  changing[0] += 1;
+  run("cpu", program, &f, weights, 3, &second);
+  assert_true(is_same(&first, &second));
+  run("cpu", program, &f, weights, 4, &second);
+  assert_false(is_same(&first, &second));
+  changing[0] -= 1;
+  run("cpu", program, &f, weights, 0, &second);
+  assert_true(is_same(&first, &second));
+  changing[0] += 1;
+  run("cpu", program, &f, weights, 0, &second);
+  assert_false(is_same(&first, &second));
+  run("cpu", program, &f, NULL, 4, &second);
+  changing[0] -= 1;
+  assert_true(is_same(&first, &second));
+  backend_find("cpu")->release(program);
+  answer_fini(&first);
+  answer_fini(&second);
+  free(changing);
+  free(weights);
+  fixture_fini(&f);
+}
+
+static bool cancel_now(void *user) {
+  return ++*(int *)user > 4;
+}
+
+static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
+  struct fixture f;
+  struct answer whole, after;
+  struct err err = ERR_NONE;
+  int asked = 0;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare("cpu", &f);
+  struct backend_run execution = {.inputs = f.inputs, .is_cancelled = cancel_now, .user = &asked};
+  assert_int_equal(backend_find("cpu")->run(program, &execution, &err), ERR_CANCELLED);
+  assert_int_equal(asked, 5);
+  answer_init(&after, &f);
+  run("cpu", program, &f, NULL, 0, &after);
+  run_once("cpu", &f, &whole);
+  assert_true(is_same(&whole, &after));
+  backend_find("cpu")->release(program);
+  answer_fini(&whole);
+  answer_fini(&after);
+  fixture_fini(&f);
+}
+
+static void activations_share_their_bytes(void **state) {
+  struct fixture f;
+  size_t total = 0;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare("cpu", &f);
+  for (int v = 0; v < f.graph->n_values; v++)
+    if (f.graph->values[v].kind == VALUE_RESULT)
+      total += (size_t)shape_elems(&f.graph->values[v].shape) * sizeof(float);
+  assert_true(backend_find("cpu")->memory_bytes(program) < total);
+  backend_find("cpu")->release(program);
+  fixture_fini(&f);
+}
+
+int main(void) {
+  float_setting_apply();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(loss_and_gradients_agree_with_ref),
+      cmocka_unit_test(joined_split_and_resized_activations_agree_with_ref),
+      cmocka_unit_test(elementwise_ops_between_convolutions_agree_with_ref),
+      cmocka_unit_test(every_watched_value_is_delivered_once_in_node_order),
+      cmocka_unit_test(a_second_run_gives_the_same_bits),
+      cmocka_unit_test(two_threads_with_programs_of_their_own_give_the_same_bits),
+      cmocka_unit_test(weights_are_read_again_only_with_a_new_version),
+      cmocka_unit_test(a_cancelled_run_ends_early_and_the_next_is_whole),
+      cmocka_unit_test(activations_share_their_bytes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

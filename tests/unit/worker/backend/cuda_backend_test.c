@@ -1,0 +1,466 @@
+/* The cuda backend on whole graphs, on simulated devices (tests/simulation/cuda): it agrees with ref, repeats
+   itself to the bit, takes weights as they come, puts values where they are wanted, and outlives errors. */
+#include "common/agree/float_setting.h"
+#include "tests/support/backend_fixture.h"
+#include "tests/support/find_simulation.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char device[] = "cuda";
+
+/* Weights of several megabytes each, so that the program is cut: flatten, gemm-tanh five times, gemm; what
+   goes into each tanh is watched, too: nothing may be written over it.
+   Smooth, so that what rounding does is in proportion. */
+static void fixture_init_wide(struct fixture *f) {
+  static const int64_t widths[] = {144, 2048, 640, 2048, 640, 2048};
+  struct shape image = {4, {BATCH, 1, 12, 12}};
+  *f = (struct fixture){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  x = add_node(f, "Flatten", &x, 1, NULL, 0);
+  for (int layer = 0; layer < 5; layer++) {
+    x = add_gemm(f, x, widths[layer], widths[layer + 1]);
+    f->watched[f->n_watched++] = x;
+    x = add_node(f, "Tanh", &x, 1, NULL, 0);
+  }
+  add_backward(f, add_gemm(f, x, 2048, CLASSES));
+  feed(f, &image);
+  for (int64_t i = 0; i < shape_elems(&image); i++) /* so many weights make much of little */
+    f->images[i] *= 0.01f;
+}
+
+static void check_against_ref(const struct fixture *f, const struct backend_options *options,
+                              double tolerance) {
+  struct backend_program *program = prepare_with(device, f, options);
+  struct answer cuda, again, ref;
+  run_once("ref", f, &ref);
+  answer_init(&cuda, f);
+  answer_init(&again, f);
+  run(device, program, f, NULL, 0, &cuda);
+  check_near(&cuda, &ref, tolerance);
+  for (int i = 0; i < 3; i++) { /* captured, then replayed */
+    run(device, program, f, NULL, 0, &again);
+    assert_true(is_same(&cuda, &again));
+  }
+  backend_of(device)->release(program);
+  answer_fini(&cuda);
+  answer_fini(&again);
+  answer_fini(&ref);
+}
+
+static void loss_and_gradients_agree_with_ref(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  check_against_ref(&f, NULL, 1e-4);
+  check_against_ref(&f, &(struct backend_options){.precision = PRECISION_TF32}, 0.03);
+  fixture_fini(&f);
+}
+
+static void a_program_in_several_segments_agrees_with_ref_in_each_precision(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init_wide(&f);
+  check_against_ref(&f, NULL, 1e-4);
+  check_against_ref(&f, &(struct backend_options){.precision = PRECISION_TF32}, 0.01);
+  check_against_ref(&f, &(struct backend_options){.precision = PRECISION_BF16}, 0.05);
+  fixture_fini(&f);
+}
+
+/* An op that no kernel takes stands between others. */
+static void a_node_without_a_kernel_runs_on_the_host(void **state) {
+  struct shape image = {4, {BATCH, 1, 12, 12}};
+  struct fixture f = {.graph = graph_new()};
+  (void)state;
+  f.graph->opset = 17;
+  f.graph->is_training = true;
+  int x = graph_add_input(f.graph, "images", DTYPE_F32, &image);
+  int length = graph_add_constant_i64(f.graph, (int64_t[]){1}, 1);
+  struct attr hann = {.name = "periodic", .type = ATTR_INT, .i = 1};
+  x = add_conv(&f, x, 1, 4, 3, 1);
+  int window = add_node(&f, "HannWindow", &length, 1, &hann, 1);
+  window = add_node(&f, "Cos", &window, 1, NULL, 0);
+  x = add_node(&f, "Mul", (int[]){x, window}, 2, NULL, 0);
+  x = add_node(&f, "Flatten", &x, 1, NULL, 0);
+  add_backward(&f, add_gemm(&f, x, 576, CLASSES));
+  feed(&f, &image);
+  check_against_ref(&f, NULL, 1e-4);
+  fixture_fini(&f);
+}
+
+/* Bytes of each weight that are right only once they were asked for. */
+struct late {
+  struct answer answer; /* first: keep_value gets it */
+  struct fixture *fixture;
+  float *bytes[WEIGHTS_MAX];
+  int asked[WEIGHTS_MAX];
+};
+
+static size_t weight_bytes(const struct fixture *f, int w) {
+  return (size_t)shape_elems(&f->graph->values[f->weights[w]].shape) * sizeof(float);
+}
+
+static void fill_weight(void *user, int value) {
+  struct late *late = user;
+  for (int w = 0; w < late->fixture->n_weights; w++)
+    if (late->fixture->weights[w] == value) {
+      memcpy(late->bytes[w], late->fixture->graph->values[value].data, weight_bytes(late->fixture, w));
+      late->asked[w]++;
+    }
+}
+
+static void weights_may_come_layer_by_layer(void **state) {
+  struct fixture f;
+  struct answer expected;
+  struct late late = {.fixture = &f};
+  struct err err = ERR_NONE;
+  (void)state;
+  fixture_init_wide(&f);
+  run_once(device, &f, &expected);
+  answer_init(&late.answer, &f);
+  const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
+  struct backend_program *program = prepare(device, &f);
+  struct backend_run execution = {.inputs = f.inputs,
+                                  .weights = weights,
+                                  .on_value = keep_value,
+                                  .before_weight = fill_weight,
+                                  .user = &late};
+  for (int w = 0; w < f.n_weights; w++)
+    weights[f.weights[w]] = late.bytes[w] = mem_new(weight_bytes(&f, w));
+  for (int i = 1; i <= 3; i++) {
+    for (int w = 0; w < f.n_weights; w++)
+      memset(late.bytes[w], 0xff, weight_bytes(&f, w));
+    execution.weights_version = (uint64_t)i;
+    late.answer.n = 0;
+    assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_OK);
+    assert_true(is_same(&expected, &late.answer));
+    for (int w = 0; w < f.n_weights; w++)
+      assert_int_equal(late.asked[w], i);
+  }
+  backend_of(device)->release(program);
+  for (int w = 0; w < f.n_weights; w++)
+    free(late.bytes[w]);
+  free(weights);
+  answer_fini(&late.answer);
+  answer_fini(&expected);
+  fixture_fini(&f);
+}
+
+static void weights_are_read_again_only_with_a_new_version(void **state) {
+  const struct backend_options half = {.precision = PRECISION_BF16}; /* conversions of them are kept */
+  struct fixture f;
+  struct answer first, second;
+  (void)state;
+  fixture_init(&f);
+  const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
+  float *changing = mem_new(weight_bytes(&f, 0));
+  memcpy(changing, f.graph->values[f.weights[0]].data, weight_bytes(&f, 0));
+  weights[f.weights[0]] = changing;
+  struct backend_program *program = prepare_with(device, &f, &half);
+  answer_init(&first, &f);
+  answer_init(&second, &f);
+  run(device, program, &f, weights, 3, &first);
+  changing[0] += 1;
+  run(device, program, &f, weights, 3, &second);
+  assert_true(is_same(&first, &second));
+  run(device, program, &f, weights, 4, &second);
+  assert_false(is_same(&first, &second));
+  changing[0] -= 1;
+  run(device, program, &f, weights, 0, &second);
+  assert_true(is_same(&first, &second));
+  changing[0] += 1;
+  run(device, program, &f, weights, 0, &second);
+  assert_false(is_same(&first, &second));
+  run(device, program, &f, NULL, 4, &second);
+  assert_true(is_same(&first, &second));
+  backend_of(device)->release(program);
+  answer_fini(&first);
+  answer_fini(&second);
+  free(changing);
+  free(weights);
+  fixture_fini(&f);
+}
+
+static void every_watched_value_is_delivered_once_in_node_order(void **state) {
+  struct fixture f;
+  struct answer a;
+  int before = -1;
+  (void)state;
+  fixture_init_wide(&f);
+  run_once(device, &f, &a);
+  assert_int_equal(a.n, f.n_watched);
+  for (int i = 0; i < a.n; i++) {
+    int producer = f.graph->values[f.watched[a.order[i]]].producer;
+    assert_true(producer >= before);
+    before = producer;
+  }
+  answer_fini(&a);
+  fixture_fini(&f);
+}
+
+/* Every other value is placed, in two pieces that do not touch. */
+struct placing {
+  struct answer answer;
+  float *odd[WATCHED_MAX];
+  int n_placed;
+};
+
+static bool is_placed(int watch) {
+  return watch % 2 == 1;
+}
+
+static int place_odd(void *user, int watch, struct backend_piece *pieces, int max) {
+  struct placing *placing = user;
+  size_t elems = watched_bytes(placing->answer.fixture, watch) / sizeof(float), half = elems / 2;
+  if (!is_placed(watch))
+    return 0;
+  assert_true(max >= 2);
+  pieces[0] = (struct backend_piece){placing->odd[watch], 0, half};
+  pieces[1] = (struct backend_piece){placing->odd[watch] + half + 1, half, elems - half};
+  return 2;
+}
+
+static void take_odd(void *user, int watch, const float *data) {
+  struct placing *placing = user;
+  const struct fixture *f = placing->answer.fixture;
+  size_t elems = watched_bytes(f, watch) / sizeof(float), half = elems / 2;
+  float *value = placing->answer.values[watch];
+  assert_int_equal(data == NULL, is_placed(watch));
+  if (data) {
+    memcpy(value, data, elems * sizeof *data);
+    return;
+  }
+  memcpy(value, placing->odd[watch], half * sizeof *value);
+  memcpy(value + half, placing->odd[watch] + half + 1, (elems - half) * sizeof *value);
+  memset(placing->odd[watch], 0, (elems + 1) * sizeof *value);
+  placing->n_placed++;
+}
+
+static void values_are_copied_to_where_they_are_wanted(void **state) {
+  struct fixture f;
+  struct answer expected;
+  struct placing placing = {.n_placed = 0};
+  struct err err = ERR_NONE;
+  (void)state;
+  fixture_init_wide(&f);
+  run_once(device, &f, &expected);
+  answer_init(&placing.answer, &f);
+  for (int w = 0; w < f.n_watched; w++)
+    placing.odd[w] = mem_new(watched_bytes(&f, w) + sizeof(float));
+  struct backend_program *program = prepare(device, &f);
+  struct backend_run execution = {
+      .inputs = f.inputs, .on_value = take_odd, .place = place_odd, .user = &placing};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_OK);
+    assert_true(is_same(&expected, &placing.answer));
+  }
+  assert_int_equal(placing.n_placed, 3 * (f.n_watched / 2));
+  backend_of(device)->release(program);
+  for (int w = 0; w < f.n_watched; w++)
+    free(placing.odd[w]);
+  answer_fini(&placing.answer);
+  answer_fini(&expected);
+  fixture_fini(&f);
+}
+
+static bool cancel_at_third(void *user) {
+  return ++*(int *)user >= 3;
+}
+
+static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
+  struct fixture f;
+  struct answer whole, after;
+  struct err err = ERR_NONE;
+  int asked = 0;
+  (void)state;
+  fixture_init_wide(&f);
+  struct backend_program *program = prepare(device, &f);
+  struct backend_run execution = {.inputs = f.inputs, .is_cancelled = cancel_at_third, .user = &asked};
+  assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_CANCELLED);
+  assert_int_equal(asked, 3);
+  answer_init(&after, &f);
+  run(device, program, &f, NULL, 0, &after);
+  run_once(device, &f, &whole);
+  assert_true(is_same(&whole, &after));
+  backend_of(device)->release(program);
+  answer_fini(&whole);
+  answer_fini(&after);
+  fixture_fini(&f);
+}
+
+static void count_value(void *user, int watch, const float *data) {
+  (void)watch;
+  (void)data;
+  ++*(int *)user;
+}
+
+/* And what is computed from it is not handed over. */
+static void a_label_out_of_range_is_refused_as_ref_does(void **state) {
+  static const char *const names[] = {"ref", device};
+  struct fixture f;
+  struct answer before, after;
+  struct err errs[2];
+  int delivered = 0;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare(device, &f), *ref = prepare("ref", &f);
+  answer_init(&before, &f);
+  answer_init(&after, &f);
+  run(device, program, &f, NULL, 0, &before);
+  f.labels[4] = 17;
+  for (int b = 0; b < 2; b++) {
+    struct backend_run execution = {.inputs = f.inputs, .on_value = count_value, .user = &delivered};
+    errs[b] = ERR_NONE;
+    assert_int_equal(backend_of(names[b])->run(b ? program : ref, &execution, &errs[b]), ERR_INVALID);
+  }
+  assert_string_equal(errs[1].text, errs[0].text);
+  assert_int_equal(delivered, 0);
+  f.labels[4] = 4 * 7 % CLASSES;
+  run(device, program, &f, NULL, 0, &after);
+  assert_true(is_same(&before, &after));
+  backend_of("ref")->release(ref);
+  backend_of(device)->release(program);
+  answer_fini(&before);
+  answer_fini(&after);
+  fixture_fini(&f);
+}
+
+struct executor {
+  const struct fixture *fixture;
+  int device;
+  struct answer answer;
+  pthread_t thread;
+};
+
+static void *execute(void *argument) {
+  struct executor *executor = argument;
+  struct backend_program *program =
+      prepare_with(device, executor->fixture, &(struct backend_options){.device = executor->device});
+  answer_init(&executor->answer, executor->fixture);
+  for (int i = 0; i < 3; i++)
+    run(device, program, executor->fixture, NULL, 0, &executor->answer);
+  backend_of(device)->release(program);
+  return NULL;
+}
+
+static void programs_on_two_devices_run_side_by_side(void **state) {
+  struct fixture f;
+  struct answer alone;
+  struct executor executors[2];
+  (void)state;
+  fixture_init(&f);
+  for (int e = 0; e < 2; e++) {
+    executors[e] = (struct executor){.fixture = &f, .device = e};
+    assert_int_equal(pthread_create(&executors[e].thread, NULL, execute, &executors[e]), 0);
+  }
+  run_once(device, &f, &alone);
+  for (int e = 0; e < 2; e++) {
+    pthread_join(executors[e].thread, NULL);
+    assert_true(is_same(&executors[e].answer, &alone));
+    answer_fini(&executors[e].answer);
+  }
+  answer_fini(&alone);
+  fixture_fini(&f);
+}
+
+static void activations_share_their_bytes(void **state) {
+  struct fixture f;
+  size_t total = 0;
+  (void)state;
+  fixture_init(&f);
+  struct backend_program *program = prepare(device, &f);
+  for (int v = 0; v < f.graph->n_values; v++)
+    if (f.graph->values[v].kind == VALUE_RESULT)
+      total += (size_t)shape_elems(&f.graph->values[v].shape) * sizeof(float);
+  assert_true(backend_of(device)->memory_bytes(program) < total);
+  backend_of(device)->release(program);
+  fixture_fini(&f);
+}
+
+/* One program, prepared and run three times: the error that it ends with. */
+static void run_thrice(struct err *err) {
+  struct fixture f;
+  struct answer a;
+  struct backend_program *program = NULL;
+  const struct backend_def *backend;
+  fixture_init_wide(&f);
+  answer_init(&a, &f);
+  backend = plugin_backend(device, err);
+  if (backend && !backend->prepare(f.graph, f.watched, f.n_watched, NULL, &program, err))
+    for (int i = 0; i < 3 && !err->code; i++) {
+      a.n = 0;
+      backend->run(program, &(struct backend_run){.inputs = f.inputs, .on_value = keep_value, .user = &a},
+                   err);
+    }
+  if (backend)
+    backend->release(program);
+  answer_fini(&a);
+  fixture_fini(&f);
+}
+
+/* The same in a process whose device is as the setting says: it is the process's for good. */
+static void run_thrice_where(const char *name, const char *setting, struct err *err) {
+  int ends[2], status;
+  pid_t child;
+  assert_int_equal(pipe(ends), 0);
+  child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    setenv(name, setting, 1);
+    *err = ERR_NONE;
+    run_thrice(err);
+    _exit(write(ends[1], err, sizeof *err) != (ssize_t)sizeof *err);
+  }
+  close(ends[1]);
+  assert_int_equal(read(ends[0], err, sizeof *err), (ssize_t)sizeof *err);
+  close(ends[0]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+}
+
+static void a_device_that_is_too_small_says_what_is_needed_and_what_is_free(void **state) {
+  struct err err;
+  (void)state;
+  run_thrice_where("WEIR_SIMULATED_MEMORY", "4000000", &err);
+  assert_int_equal(err.code, ERR_NO_MEMORY);
+  assert_non_null(strstr(err.text, "one execution needs "));
+  assert_non_null(strstr(err.text, " are free on cuda:0"));
+}
+
+/* At any of its kernels or copies. */
+static void a_device_that_fails_is_told_as_lost(void **state) {
+  static const char *const moments[] = {"3", "20", "60", "90"};
+  struct err err;
+  (void)state;
+  for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
+    run_thrice_where("WEIR_SIMULATED_FAIL", moments[i], &err);
+    assert_int_equal(err.code, ERR_LOST_DEVICE);
+  }
+}
+
+/* Processes of their own come first: this one has loaded nothing yet. */
+int main(void) {
+  float_setting_apply();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_device_that_is_too_small_says_what_is_needed_and_what_is_free),
+      cmocka_unit_test(a_device_that_fails_is_told_as_lost),
+      cmocka_unit_test(loss_and_gradients_agree_with_ref),
+      cmocka_unit_test(a_program_in_several_segments_agrees_with_ref_in_each_precision),
+      cmocka_unit_test(a_node_without_a_kernel_runs_on_the_host),
+      cmocka_unit_test(weights_may_come_layer_by_layer),
+      cmocka_unit_test(weights_are_read_again_only_with_a_new_version),
+      cmocka_unit_test(every_watched_value_is_delivered_once_in_node_order),
+      cmocka_unit_test(values_are_copied_to_where_they_are_wanted),
+      cmocka_unit_test(a_cancelled_run_ends_early_and_the_next_is_whole),
+      cmocka_unit_test(a_label_out_of_range_is_refused_as_ref_does),
+      cmocka_unit_test(programs_on_two_devices_run_side_by_side),
+      cmocka_unit_test(activations_share_their_bytes),
+  };
+  if (!find_simulation("2"))
+    return 0;
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

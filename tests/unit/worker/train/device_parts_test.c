@@ -1,0 +1,204 @@
+/* A worker's gradients on devices: they are added there, leave from the host, with the same bits. */
+#include "common/agree/float_setting.h"
+#include "tests/support/worker_fixture.h"
+
+#include "tests/support/fake_device.h"
+
+static struct backend_def backend;
+
+static int setup_devices(void **state) {
+  fake_devices_init();
+  backend = fake_backend();
+  fake_on_value = NULL;
+  fake_on_end = NULL;
+  return setup(state);
+}
+
+static void load_on(struct fixture *f, const struct backend_def *def, int n_devices) {
+  static const int devices[] = {0, 1};
+  static const uint64_t device_bytes[] = {FAKE_BYTES, FAKE_BYTES};
+  Weir__LoadRun load = fixture_order(f, 1);
+  f->run = run_start(&(struct run_options){.client = f->client,
+                                           .coordinator = f->channel,
+                                           .backend = def,
+                                           .data_root = "/",
+                                           .threads = n_devices,
+                                           .devices = def->memory ? devices : NULL,
+                                           .n_devices = def->memory ? n_devices : 0,
+                                           .device_bytes = def->memory ? device_bytes : NULL,
+                                           .send = on_told,
+                                           .user = f},
+                     &load);
+}
+
+static void show(struct fixture *f, uint64_t number, uint32_t microbatches) {
+  fixture_view(
+      f, (struct view_of){.number = number, .incarnation = 1, .n_servers = 1, .microbatches = microbatches},
+      fixture_give_view);
+}
+
+/* What was pushed of the block at the step as the sum of all: its digest. */
+static uint64_t sum_of(const struct fixture *f, uint64_t step, uint32_t block) {
+  for (int i = 0; i < f->n_pushes; i++)
+    if (f->pushes[i].step == step && f->pushes[i].block == block && f->pushes[i].level == 1)
+      return f->pushes[i].digest;
+  fail_msg("nothing was pushed of block %u at step %d", block, (int)step);
+  return 0;
+}
+
+/* Trains on n devices, and on ref, and compares what was pushed. */
+static void compare_with_host(struct fixture *f, int n_devices) {
+  void *other;
+  struct fixture *host;
+  setup(&other);
+  host = other;
+  load_on(host, backend_find("ref"), 1);
+  show(host, 1, MICROBATCHES);
+  load_on(f, &backend, n_devices);
+  show(f, 1, MICROBATCHES);
+  fixture_wait(host, is_trained);
+  fixture_wait(f, is_trained);
+  assert_int_equal(f->n_pushes, host->n_pushes);
+  for (uint64_t step = 0; step < STEPS; step++)
+    for (uint32_t b = 0; b < f->model->n_param_blocks; b++)
+      assert_int_equal(sum_of(f, step, b), sum_of(host, step, b));
+  fixture_free(host);
+}
+
+static void gradients_of_one_device_are_added_there(void **state) {
+  struct fixture *f = *state;
+  compare_with_host(f, 1);
+  assert_int_equal(fake_devices.n_sums, STEPS * f->model->n_param_blocks);
+  assert_true(fake_devices.n_waits < STEPS * MICROBATCHES * 3 * (int)f->model->n_param_blocks);
+}
+
+static void gradients_of_two_devices_are_added_on_one_of_them(void **state) {
+  struct fixture *f = *state;
+  compare_with_host(f, 2);
+  assert_int_equal(fake_devices.n_sums, STEPS * f->model->n_param_blocks);
+}
+
+static void gradients_of_a_full_device_are_added_on_the_host(void **state) {
+  struct fixture *f = *state;
+  fake_devices.limit[0] = 0;
+  compare_with_host(f, 1);
+  assert_int_equal(fake_devices.n_sums + fake_devices.n_looks, 0);
+}
+
+static void one_of_two_devices_may_be_full(void **state) {
+  fake_devices.limit[1] = 0;
+  compare_with_host(*state, 2);
+}
+
+/* A microbatch whose sibling is another worker's goes to the host at once. */
+static void what_is_added_nowhere_here_is_not_kept_on_the_device(void **state) {
+  struct fixture *f = *state;
+  load_on(f, &backend, 1);
+  show(f, 1, 1);
+  fixture_wait(f, is_trained);
+  assert_int_equal(fake_devices.used[0], 0);
+}
+
+/* The first execution ends when the gate opens. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_open, is_reached;
+} gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false};
+
+static void wait_at_gate(const struct backend_run *run) {
+  if (!run->weights)
+    return; /* the probe */
+  pthread_mutex_lock(&gate.lock);
+  gate.is_reached = true;
+  pthread_cond_broadcast(&gate.changed);
+  while (!gate.is_open)
+    pthread_cond_wait(&gate.changed, &gate.lock);
+  pthread_mutex_unlock(&gate.lock);
+}
+
+/* All of them parts of microbatch 0. */
+static bool are_parts_sent(const struct fixture *f) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n += f->pushes[i].step == 0 && f->pushes[i].level == 0 && f->pushes[i].first == 0;
+  return n == (int)f->model->n_blocks;
+}
+
+static void parts_whose_sibling_went_to_another_worker_leave_the_device(void **state) {
+  struct fixture *f = *state;
+  gate.is_open = gate.is_reached = false;
+  fake_on_end = wait_at_gate;
+  load_on(f, &backend, 1);
+  show(f, 1, MICROBATCHES);
+  pthread_mutex_lock(&gate.lock);
+  while (!gate.is_reached)
+    pthread_cond_wait(&gate.changed, &gate.lock);
+  pthread_mutex_unlock(&gate.lock);
+  assert_int_equal(f->n_pushes, 0);
+  show(f, 2, 1);
+  fixture_sleep(50); /* the view is applied before or after the gate: both must do */
+  pthread_mutex_lock(&gate.lock);
+  gate.is_open = true;
+  pthread_cond_broadcast(&gate.changed);
+  pthread_mutex_unlock(&gate.lock);
+  fixture_wait(f, are_parts_sent);
+  fixture_wait(f, is_trained);
+}
+
+static int spoiled_watch, spoiled_microbatch;
+static float spoil_with;
+
+static void spoil(const struct backend_run *run, int watch, float *data) {
+  if (run->weights && watch == spoiled_watch && (int)run->context.microbatch == spoiled_microbatch)
+    data[0] = spoil_with;
+}
+
+static bool is_refused_or_trained(const struct fixture *f) {
+  return f->is_refused || is_trained(f);
+}
+
+/* Every value that is watched, on the device and on the host: the refusal is the same. */
+static void what_is_not_finite_is_refused_as_on_the_host(void **state) {
+  int n_named = 0;
+  (void)state;
+  for (int i = 0; i < 16; i++) {
+    char told[2][sizeof((struct fixture *)0)->refusal] = {"", ""};
+    for (int on_host = 0; on_host < 2; on_host++) {
+      void *made;
+      struct fixture *f;
+      setup_devices(&made);
+      f = made;
+      spoiled_watch = i / 2;
+      spoiled_microbatch = i % 2;
+      spoil_with = i / 2 % 3 ? INFINITY : NAN;
+      fake_on_value = spoil;
+      backend.memory = on_host ? NULL : &fake_memory;
+      load_on(f, &backend, 1);
+      show(f, 1, MICROBATCHES);
+      fixture_wait(f, is_refused_or_trained);
+      snprintf(told[on_host], sizeof told[on_host], "%s", f->refusal);
+      fixture_free(f);
+    }
+    assert_string_equal(told[0], told[1]);
+    n_named += strstr(told[0], "is not finite: the training diverges") != NULL;
+  }
+  assert_int_equal(n_named, 16); /* four values of the loss, four gradients, of either microbatch */
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_devices, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(gradients_of_one_device_are_added_there),
+      TEST(gradients_of_two_devices_are_added_on_one_of_them),
+      TEST(gradients_of_a_full_device_are_added_on_the_host),
+      TEST(one_of_two_devices_may_be_full),
+      TEST(what_is_added_nowhere_here_is_not_kept_on_the_device),
+      TEST(parts_whose_sibling_went_to_another_worker_leave_the_device),
+      cmocka_unit_test(what_is_not_finite_is_refused_as_on_the_host),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,236 @@
+/* Two workers in a group whose collective carries from device to device, on devices that are none: each reads
+   a version on its device once it has the whole group's bytes there, and in host memory where there is no
+   such group. */
+#include "common/agree/float_setting.h"
+#include "tests/support/fake_device.h"
+#include "tests/support/worker_fixture.h"
+#include "worker/backend/plugin.h"
+
+enum { GROUP = 5 };
+
+/* What was seen; atomic. */
+static struct {
+  int broadcasts, wrong_places; /* of weights; wrong: from or to the wrong kind of memory */
+  int reads[2], wrong_reads; /* of a parameter by an execution, from host memory and from a device; wrong: */
+                             /* its bytes were not there */
+} seen;
+
+static void count(int *n) {
+  __atomic_add_fetch(n, 1, __ATOMIC_RELAXED);
+}
+
+static bool is_on_device(const float *memory) {
+  return fake_device_of(memory) >= 0;
+}
+
+static int start(struct collective *collective, const struct collective_call *call,
+                 struct collective_work **work, struct err *err) {
+  struct collective_call reached = *call;
+  if (call->kind == COLLECTIVE_BROADCAST) {
+    count(&seen.broadcasts);
+    if (!is_on_device(call->out) || (call->in && is_on_device(call->in)))
+      count(&seen.wrong_places);
+  }
+  reached.in = fake_reach(call->in);
+  reached.out = fake_reach(call->out);
+  return collective_find("shm", err)->start(collective, &reached, work, err);
+}
+
+/* What carries, in the place of weir-cuda.so. */
+const struct plugin *plugin_load(struct err *err) {
+  static struct collective_def carrier;
+  static struct plugin plugin = {.collective = &carrier};
+  carrier = *collective_find("shm", err);
+  carrier.is_on_device = true;
+  carrier.start = start;
+  return &plugin;
+}
+
+static struct fixture *fixture; /* of the test that runs */
+
+/* An execution, and where its weights can be touched. */
+struct reading {
+  const struct backend_run *run;
+  const float **weights;
+};
+
+/* The servers give the initial weights as any version. */
+static void before_weight(void *user, int value) {
+  const struct reading *reading = user;
+  const struct backend_run *run = reading->run;
+  const struct value *weight = &fixture->model->train->values[value];
+  run->before_weight(run->user, value);
+  count(&seen.reads[is_on_device(run->weights[value])]);
+  if (!run->is_cancelled(run->user) &&
+      memcmp(reading->weights[value], weight->data, (size_t)shape_elems(&weight->shape) * sizeof(float)) != 0)
+    count(&seen.wrong_reads);
+}
+
+static bool is_cancelled(void *user) {
+  const struct backend_run *run = ((struct reading *)user)->run;
+  return run->is_cancelled(run->user);
+}
+
+static void on_value(void *user, int watch, const float *data) {
+  const struct backend_run *run = ((struct reading *)user)->run;
+  run->on_value(run->user, watch, data);
+}
+
+static int place(void *user, int watch, struct backend_piece *pieces, int max) {
+  const struct backend_run *run = ((struct reading *)user)->run;
+  return run->place ? run->place(run->user, watch, pieces, max) : 0;
+}
+
+static void after_values(void *user) {
+  const struct backend_run *run = ((struct reading *)user)->run;
+  if (run->after_values)
+    run->after_values(run->user);
+}
+
+/* Weights are looked at before they are read. */
+static int backend_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  int n = fixture->model->train->n_values;
+  struct reading reading = {run, mem_new((size_t)n * sizeof(float *))};
+  struct backend_run looked_at = *run;
+  for (int v = 0; v < n && run->weights; v++)
+    reading.weights[v] = fake_reach(run->weights[v]);
+  if (run->weights) {
+    looked_at.weights = reading.weights;
+    looked_at.before_weight = before_weight;
+    looked_at.is_cancelled = is_cancelled;
+    looked_at.on_value = on_value;
+    looked_at.place = place;
+    looked_at.after_values = after_values;
+    looked_at.user = &reading;
+  }
+  fake_run(program, &looked_at, err);
+  free(reading.weights);
+  return err->code;
+}
+
+static struct run *start_run(struct fixture *f) {
+  static struct backend_def backend;
+  static const int devices[] = {1};
+  static const uint64_t device_bytes[] = {UINT64_C(1) << 30};
+  struct run_options options = {.client = f->client,
+                                .coordinator = f->channel,
+                                .backend = &backend,
+                                .data_root = "/",
+                                .threads = 1,
+                                .devices = devices,
+                                .n_devices = 1,
+                                .device_bytes = device_bytes,
+                                .send = on_told,
+                                .user = f};
+  Weir__LoadRun load = fixture_order(f, 1);
+  backend = fake_backend();
+  backend.run = backend_run;
+  return run_start(&options, &load);
+}
+
+/* A view with one microbatch for each, or with all of them for the first. */
+static void show(struct fixture *f, struct run *const *runs, uint64_t number, uint32_t group,
+                 size_t workers) {
+  fixture_give_pair(f, (struct pair_view){.number = number,
+                                          .group = group,
+                                          .names = {"worker-1", "worker-2"},
+                                          .runs = {runs[0], runs[1]},
+                                          .alone = workers == 1 ? 0 : -1});
+}
+
+/* f->run is the first's. */
+static void begin(struct fixture *f, struct run **runs) {
+  memset(&seen, 0, sizeof seen);
+  fake_devices_init();
+  for (int w = 0; w < 2; w++)
+    runs[w] = start_run(f);
+  f->run = runs[0];
+}
+
+static int setup_nccl(void **state) {
+  fixture = fixture_new(false);
+  fixture->spec->train->collective = mem_strdup("nccl");
+  *state = fixture;
+  return 0;
+}
+
+static int teardown_devices(void **state) {
+  fixture_free(*state);
+  assert_int_equal(fake_devices.n_held, 0);
+  return 0;
+}
+
+/* One broadcast for each version and member, as all blocks adjoin and are one bucket; of 3 versions that are
+   trained on the first came to host memory. */
+static void a_group_reads_on_devices_what_it_spreads(void **state) {
+  struct fixture *f = *state;
+  struct run *runs[2];
+  begin(f, runs);
+  show(f, runs, 1, GROUP, 2);
+  fixture_wait(f, is_trained);
+  assert_int_equal(f->n_groups_failed,
+                   0); /* now: the first may still be giving the last version to the other */
+  run_stop(runs[1]);
+  assert_int_equal(seen.wrong_places, 0);
+  assert_int_equal(seen.wrong_reads, 0);
+  assert_in_range(seen.broadcasts, 2 * (STEPS - 1), 2 * STEPS);
+  assert_int_equal(seen.reads[false], 2 * f->model->n_params);
+  assert_int_equal(seen.reads[true], 2 * f->model->n_params * (STEPS - 1));
+}
+
+/* Pushes of the step have come, whose answers are not given. */
+static bool is_step_held(const struct fixture *f) {
+  return f->servers[0].n_parked > 0;
+}
+
+static void a_worker_whose_group_is_no_more_reads_in_host_memory_again(void **state) {
+  struct fixture *f = *state;
+  struct run *runs[2];
+  int on_device;
+  begin(f, runs);
+  f->servers[0].held_step = 1;
+  show(f, runs, 1, GROUP, 2);
+  fixture_wait(f, is_step_held);
+  run_stop(runs[1]);
+  on_device = seen.reads[true];
+  assert_true(on_device > 0);
+  show(f, runs, 2, 0, 1);
+  fake_server_release(&f->servers[0], ERR_OK);
+  fixture_wait(f, is_trained);
+  assert_int_equal(seen.wrong_places, 0);
+  assert_int_equal(seen.wrong_reads, 0);
+  assert_true(seen.reads[false] > 2 * f->model->n_params);
+  assert_false(f->is_refused);
+}
+
+static bool has_group_failed(const struct fixture *f) {
+  return f->n_groups_failed > 0;
+}
+
+static void a_device_without_room_for_the_versions_ends_the_group_not_the_run(void **state) {
+  struct fixture *f = *state;
+  struct run *runs[2];
+  begin(f, runs);
+  fake_devices.limit[1] = f->model->param_elems * sizeof(float);
+  show(f, runs, 1, GROUP, 2);
+  fixture_wait(f, has_group_failed);
+  run_stop(runs[1]);
+  show(f, runs, 2, 0, 1);
+  fixture_wait(f, is_trained);
+  assert_int_equal(seen.wrong_reads, 0);
+  assert_int_equal(seen.reads[true], 0);
+  assert_false(f->is_refused);
+}
+
+int main(void) {
+  float_setting_apply();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(a_group_reads_on_devices_what_it_spreads, setup_nccl, teardown_devices),
+      cmocka_unit_test_setup_teardown(a_worker_whose_group_is_no_more_reads_in_host_memory_again, setup_nccl,
+                                      teardown_devices),
+      cmocka_unit_test_setup_teardown(a_device_without_room_for_the_versions_ends_the_group_not_the_run,
+                                      setup_nccl, teardown_devices),
+  };
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,354 @@
+/* A worker in a group of two, whose other member is the test: it comes late or never, and dies or freezes at
+   any point of what members do together. */
+#include "common/agree/float_setting.h"
+#include "common/base/clock.h"
+#include "tests/support/worker_fixture.h"
+#include "worker/train/run/group.h"
+
+/* WAIT_S: less than a group waits for a member that does not come (OPEN_MS of worker/train/group/relay.c),
+   and much more than what ends such a wait takes anywhere. */
+enum { GROUP = 5, OPEN_MS = 120000, WAIT_S = 9 };
+
+static const char us[] = "worker-1", them[] = "worker-2";
+
+/* What the other member does before it is gone. */
+enum phase { NOTHING, MEETS, AGREES, GIVES_SOME, GIVES, TAKES_SOME, TAKES, ALL };
+
+/* The other member. */
+struct peer {
+  struct fixture *f;
+  int rank;
+  const struct collective_def *def;
+  struct collective *up, *down;
+  struct block_map map;
+  struct bucket_plan plan;
+  float *memory; /* f32[BLOCK_ELEMS_MAX] */
+};
+
+static int setup_group(void **state) {
+  struct fixture *f = fixture_new(false);
+  f->spec->train->collective = mem_strdup("shm");
+  *state = f;
+  return 0;
+}
+
+/* A view with one microbatch for each, the lower for rank 0; or with all of them for us. */
+static void show_number(struct fixture *f, uint64_t number, uint32_t group, int our_rank, bool are_we_alone) {
+  struct pair_view of = {.number = number, .group = group, .alone = are_we_alone ? our_rank : -1};
+  of.names[our_rank] = us;
+  of.names[!our_rank] = them;
+  of.runs[our_rank] = f->run;
+  fixture_give_pair(f, of);
+}
+
+static struct collective *peer_open(const struct peer *peer, const char *what) {
+  struct group group = {.incarnation = 1, .number = GROUP, .rank = peer->rank, .size = 2};
+  char name[COLLECTIVE_NAME_MAX + 1];
+  struct collective_options options = {.name = name, .rank = peer->rank, .size = 2, .timeout_ms = OPEN_MS};
+  struct collective *opened = NULL;
+  struct err err = ERR_NONE;
+  group_name(&group, "t-1", what, name);
+  if (peer->def->open(&options, &opened, &err))
+    fail_msg("%s", err.text);
+  return opened;
+}
+
+static void peer_do(const struct peer *peer, struct collective *collective, enum collective_kind kind,
+                    int root, float *memory, size_t elems) {
+  bool gets = kind != COLLECTIVE_SEND && (kind != COLLECTIVE_BROADCAST || root != peer->rank);
+  struct collective_call call = {
+      .kind = kind, .root = root, .in = memory, .out = gets ? memory : NULL, .elems = elems};
+  struct err err = ERR_NONE;
+  if (collective_run(peer->def, collective, &call, &err))
+    fail_msg("%s", err.text);
+}
+
+static void peer_agree(struct peer *peer) {
+  float all[8] = {0};
+  struct collective_call call = {
+      .kind = COLLECTIVE_ALL_GATHER, .in = all + 4 * peer->rank, .out = all, .elems = 4};
+  struct err err = ERR_NONE;
+  if (collective_run(peer->def, peer->down, &call, &err))
+    fail_msg("%s", err.text);
+}
+
+/* What a step needs of the other member: its part of each of so many blocks, or ours, if it is the owner. */
+static void peer_give(struct peer *peer, uint32_t blocks) {
+  for (uint32_t i = 0; i < blocks; i++) {
+    uint32_t elems = peer->f->model->blocks[peer->plan.order[i]].elems;
+    memset(peer->memory, 0, elems * sizeof(float));
+    peer_do(peer, peer->up, peer->rank == 0 ? COLLECTIVE_RECEIVE : COLLECTIVE_SEND, 1 - peer->rank,
+            peer->memory, elems);
+  }
+}
+
+static void peer_take(struct peer *peer, uint32_t blocks) {
+  for (uint32_t i = 0; i < blocks; i++) {
+    uint32_t block = peer->plan.order[i];
+    model_initial_block(peer->f->model, block, peer->memory);
+    peer_do(peer, peer->down, COLLECTIVE_BROADCAST, 0, peer->memory, peer->f->model->blocks[block].elems);
+  }
+}
+
+static void peer_begin(struct peer *peer, struct fixture *f, int rank) {
+  struct err err;
+  *peer = (struct peer){.f = f, .rank = rank, .def = collective_find("shm", &err)};
+  peer->memory = mem_new(BLOCK_ELEMS_MAX * sizeof(float));
+  block_map_init(&peer->map, f->model);
+  bucket_plan_init(&peer->plan, f->model, &peer->map, 2, BUCKET_BYTES);
+  assert_int_equal(peer->plan.n_buckets, 1); /* which rank 0 owns */
+}
+
+static void peer_act(struct peer *peer, enum phase last) {
+  uint32_t blocks = peer->f->model->n_param_blocks;
+  if (last >= MEETS) {
+    peer->up = peer_open(peer, "up");
+    peer->down = peer_open(peer, "down");
+  }
+  if (last >= AGREES)
+    peer_agree(peer);
+  if (last >= GIVES_SOME)
+    peer_give(peer, last == GIVES_SOME ? 1 : blocks);
+  if (last >= TAKES_SOME)
+    peer_take(peer, last == TAKES_SOME ? 1 : blocks);
+  for (uint64_t step = 1; last == ALL && step < STEPS; step++) {
+    peer_give(peer, blocks);
+    peer_take(peer, blocks);
+  }
+}
+
+static void peer_end(struct peer *peer) {
+  peer->def->close(peer->up);
+  peer->def->close(peer->down);
+  bucket_plan_fini(&peer->plan);
+  block_map_fini(&peer->map);
+  free(peer->memory);
+}
+
+static bool has_group_failed(const struct fixture *f) {
+  return f->n_groups_failed > 0;
+}
+
+/* Every version of the statistics block, which is not the group's, was made. */
+static bool is_last_row_sent(const struct fixture *f) {
+  return f->servers[0].version[f->model->n_blocks - 1] == STEPS;
+}
+
+/* Pushes of parameter blocks that cover both microbatches, in a step. */
+static int count_sums(const struct fixture *f, uint64_t step) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n +=
+        f->pushes[i].block < f->model->n_param_blocks && f->pushes[i].step == step && f->pushes[i].level == 1;
+  return n;
+}
+
+/* Pushes of parameter blocks at all. */
+static int count_parts(const struct fixture *f) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n += f->pushes[i].block < f->model->n_param_blocks;
+  return n;
+}
+
+static void the_owner_of_a_block_pushes_the_sum_of_the_group_once(void **state) {
+  struct fixture *f = *state;
+  struct peer peer;
+  peer_begin(&peer, f, 1);
+  fixture_load(f, backend_find("ref"), 1);
+  show_number(f, 1, GROUP, 0, false);
+  peer_act(&peer, ALL);
+  fixture_wait(f, is_trained);
+  for (uint64_t step = 0; step < STEPS; step++)
+    assert_int_equal(count_sums(f, step), f->model->n_param_blocks);
+  assert_int_equal(count_parts(f), STEPS * f->model->n_param_blocks);
+  assert_int_equal(f->n_groups_failed, 0);
+  peer_end(&peer);
+}
+
+static void who_owns_nothing_pushes_no_gradient(void **state) {
+  struct fixture *f = *state;
+  struct peer peer;
+  peer_begin(&peer, f, 0);
+  fixture_load(f, backend_find("ref"), 1);
+  show_number(f, 1, GROUP, 1, false);
+  peer_act(&peer, ALL);
+  fixture_wait(f, is_last_row_sent);
+  assert_int_equal(count_parts(f), 0);
+  peer_end(&peer);
+}
+
+static void a_view_that_leaves_the_group_as_it_is_does_not_disturb_it(void **state) {
+  struct fixture *f = *state;
+  struct peer peer;
+  peer_begin(&peer, f, 1);
+  fixture_load(f, backend_find("ref"), 1);
+  show_number(f, 1, GROUP, 0, false);
+  peer_act(&peer, GIVES);
+  show_number(f, 2, GROUP, 0, false);
+  peer_take(&peer, f->model->n_param_blocks);
+  for (uint64_t step = 1; step < STEPS; step++) {
+    peer_give(&peer, f->model->n_param_blocks);
+    peer_take(&peer, f->model->n_param_blocks);
+  }
+  fixture_wait(f, is_trained);
+  assert_int_equal(f->n_groups_failed, 0);
+  peer_end(&peer);
+}
+
+/* It is gone after each phase; a view tells that, or the group's end does, and then a view. */
+static void end_in_phase(enum phase phase, int our_rank, bool aborts) {
+  void *state;
+  struct fixture *f;
+  struct peer peer;
+  uint64_t begun_ns;
+  setup_group(&state);
+  f = state;
+  peer_begin(&peer, f, 1 - our_rank);
+  fixture_load(f, backend_find("ref"), 1);
+  show_number(f, 1, GROUP, our_rank, false);
+  peer_act(&peer, phase);
+  if (aborts) {
+    peer.def->abort(peer.up);
+    peer.def->abort(peer.down);
+    fixture_wait(f, has_group_failed);
+    assert_int_equal(f->failed_group, GROUP);
+  }
+  begun_ns = clock_now_ns();
+  show_number(f, 2, 0, our_rank, true);
+  fixture_wait(f, is_trained);
+  assert_true(aborts || clock_seconds(clock_now_ns() - begun_ns) < WAIT_S); /* a view ends every wait */
+  assert_false(f->is_refused);
+  peer_end(&peer);
+  fixture_free(f);
+}
+
+static void whoever_is_left_goes_on_wherever_the_other_died(void **state) {
+  (void)state;
+  for (int our_rank = 0; our_rank < 2; our_rank++)
+    for (enum phase phase = MEETS; phase < ALL; phase++)
+      end_in_phase(phase, our_rank, true);
+}
+
+static void whoever_is_left_goes_on_wherever_the_other_froze(void **state) {
+  (void)state;
+  for (int our_rank = 0; our_rank < 2; our_rank++)
+    for (enum phase phase = NOTHING; phase < ALL; phase++)
+      end_in_phase(phase, our_rank, false);
+}
+
+/* Nobody makes another group, for the coordinator is away. */
+static void without_news_a_worker_whose_group_is_no_more_goes_on_alone(void **state) {
+  struct fixture *f = *state;
+  struct peer peer;
+  peer_begin(&peer, f, 1);
+  fixture_load(f, backend_find("ref"), 1);
+  show_number(f, 1, GROUP, 0, false);
+  peer_act(&peer, GIVES);
+  peer.def->abort(peer.up);
+  fixture_wait(f, is_trained);
+  assert_int_equal(f->n_groups_failed, 1);
+  assert_int_equal(count_sums(f, STEPS - 1), 0);
+  peer_end(&peer);
+}
+
+static void a_run_is_stopped_while_it_waits_for_its_group(void **state) {
+  for (enum phase phase = NOTHING; phase < ALL; phase++) {
+    struct fixture *f;
+    struct peer peer;
+    uint64_t begun_ns;
+    setup_group(state);
+    f = *state;
+    peer_begin(&peer, f, 1);
+    fixture_load(f, backend_find("ref"), 1);
+    show_number(f, 1, GROUP, 0, false);
+    peer_act(&peer, phase);
+    begun_ns = clock_now_ns();
+    run_stop(f->run);
+    f->run = NULL;
+    assert_true(clock_seconds(clock_now_ns() - begun_ns) < WAIT_S);
+    peer_end(&peer);
+    fixture_free(f);
+  }
+}
+
+/* Of one worker. */
+struct forged {
+  const char *worker;
+  uint32_t begin, end, group;
+};
+
+/* What no coordinator of ours would say. */
+static void show_forged(struct fixture *f, const struct forged *of, size_t n) {
+  Weir__View view = WEIR__VIEW__INIT;
+  Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *servers[] = {&endpoint};
+  Weir__Assignment workers[2], *list[] = {&workers[0], &workers[1]};
+  for (size_t i = 0; i < n; i++) {
+    weir__assignment__init(&workers[i]);
+    workers[i].worker = (char *)of[i].worker;
+    workers[i].microbatch_begin = of[i].begin;
+    workers[i].microbatch_end = of[i].end;
+    workers[i].group = of[i].group;
+  }
+  endpoint.id = "server-1";
+  endpoint.address = f->servers[0].target;
+  view.run = "t-1";
+  view.number = view.incarnation = 1;
+  view.servers = servers;
+  view.n_servers = 1;
+  view.workers = list;
+  view.n_workers = n;
+  run_view(f->run, &view, us);
+}
+
+/* A share of its own was computed, or a group was given up. */
+static bool has_gone_on(const struct fixture *f) {
+  return f->n_pushes > 0 || f->n_groups_failed > 0;
+}
+
+static void a_forged_view_ends_nothing(void **state) {
+  static const struct {
+    struct forged workers[2];
+    bool has_work;
+  } views[] = {{{{us, 0, 1, 5}, {us, 1, 2, 0}}, true}, /* twice */
+               {{{us, 0, 1, 5}, {us, 0, 1, 5}}, true},
+               {{{us, 0, 1, 5}, {them, 0, 1, 5}}, true},    /* the same */
+               {{{us, 0, 1, 5}, {them, 1, 4000, 5}}, true}, /* more than there are */
+               {{{us, 0, 1, 5}, {them, 1, UINT32_MAX, 5}}, true},
+               {{{them, 0, 1, 5}, {us, 1, 4000, 5}}, true},
+               {{{us, 0, UINT32_MAX, 5}, {"", 0, 0, 5}}, true},
+               {{{us, 0, 4000, 0}, {them, 0, 0, 0}}, true},
+               {{{us, 2, 1, 5}, {them, 1, 2, 5}}, false}, /* less than none */
+               {{{us, UINT32_MAX - 1, UINT32_MAX, UINT32_MAX}, {"", 0, 0, 0}}, false}};
+  for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
+    struct fixture *f;
+    setup_group(state);
+    f = *state;
+    fixture_load(f, backend_find("ref"), 1);
+    show_forged(f, views[i].workers, 2);
+    if (views[i].has_work)
+      fixture_wait(f, has_gone_on);
+    show_number(f, 2, 0, 0, true);
+    fixture_wait(f, is_trained);
+    assert_false(f->is_refused);
+    fixture_free(f);
+  }
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_group, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(the_owner_of_a_block_pushes_the_sum_of_the_group_once),
+      TEST(who_owns_nothing_pushes_no_gradient),
+      TEST(a_view_that_leaves_the_group_as_it_is_does_not_disturb_it),
+      TEST(without_news_a_worker_whose_group_is_no_more_goes_on_alone),
+      cmocka_unit_test(whoever_is_left_goes_on_wherever_the_other_died),
+      cmocka_unit_test(whoever_is_left_goes_on_wherever_the_other_froze),
+      cmocka_unit_test(a_forged_view_ends_nothing),
+      cmocka_unit_test(a_run_is_stopped_while_it_waits_for_its_group),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

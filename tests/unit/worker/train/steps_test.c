@@ -1,0 +1,256 @@
+/* A worker's steps: which task is begun, and what is sent when views and versions come in between. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/float_setting.h"
+#include "worker/train/group/relay.h"
+#include "worker/train/run/steps.h"
+
+enum { MICROBATCHES = 4, STEPS = 3, BLOCKS = 2, SENT_MAX = 32 };
+
+/* One block of parameters, one of statistics. */
+struct fixture {
+  struct graph train, eval;
+  struct param params[1];
+  struct block blocks[BLOCKS];
+  struct model model;
+  struct block_map map;
+  Weir__LoadRun load;
+  uint32_t owner[BLOCKS];
+  struct run run;
+  struct transfer_item sent[SENT_MAX], given[SENT_MAX];
+  int n_sent, n_given;
+};
+
+static struct fixture *fixture; /* of the test that runs: what the steps call has no argument for it */
+
+/* In the place of the network, of a group and of the loader. */
+void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
+  (void)transfers;
+  assert_true(fixture->n_sent < SENT_MAX);
+  fixture->sent[fixture->n_sent++] = *item;
+  block_pool_give(fixture->run.pool, item->block, item->buffer);
+}
+
+bool relay_is_on_device(const struct relay *relay) {
+  (void)relay;
+  return false;
+}
+
+void relay_give(struct relay *relay, const struct transfer_item *item) {
+  (void)relay;
+  assert_true(fixture->n_given < SENT_MAX);
+  fixture->given[fixture->n_given++] = *item;
+  block_pool_give(fixture->run.pool, item->block, item->buffer);
+}
+
+void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
+  (void)loader, (void)step, (void)begin, (void)end;
+}
+
+double loader_wait_seconds(const struct loader *loader) {
+  (void)loader;
+  return 0;
+}
+
+static int setup(void **state) {
+  struct fixture *f = fixture = mem_new(sizeof *f);
+  struct err err = ERR_NONE;
+  f->train.n_values = f->eval.n_values = 4;
+  f->params[0] = (struct param){.name = "a", .elems = 3, .train_value = 1, .eval_value = 1};
+  f->blocks[0] = (struct block){BLOCK_PARAMETERS, 0, 3, 0};
+  f->blocks[1] = (struct block){BLOCK_STATISTICS, 0, METRICS, 0};
+  f->model = (struct model){.train = &f->train,
+                            .eval = &f->eval,
+                            .params = f->params,
+                            .n_params = 1,
+                            .blocks = f->blocks,
+                            .n_blocks = BLOCKS,
+                            .n_param_blocks = 1,
+                            .param_elems = 3,
+                            .row_elems = METRICS};
+  block_map_init(&f->map, &f->model);
+  weir__load_run__init(&f->load);
+  f->load.run = "test";
+  f->run.load = &f->load;
+  f->run.loaded.model = &f->model;
+  f->run.loaded.plan = (struct plan){.steps = STEPS, .microbatches = MICROBATCHES};
+  f->run.owner = f->owner;
+  f->run.pool = block_pool_new(&f->model, backend_find("ref"));
+  f->run.phase = RUN_WORKING;
+  pthread_cond_init(&f->run.changed, NULL);
+  steps_init(&f->run);
+  *state = f;
+  return weights_new(&f->model, &f->run.weights, &err);
+}
+
+static int teardown(void **state) {
+  struct fixture *f = *state;
+  steps_clear(&f->run);
+  steps_fini(&f->run);
+  weights_free(f->run.weights);
+  block_pool_free(f->run.pool);
+  block_map_fini(&f->map);
+  pthread_cond_destroy(&f->run.changed);
+  free(f);
+  return 0;
+}
+
+static void assign(struct fixture *f, uint32_t begin, uint32_t end) {
+  f->run.share.microbatches = (struct task_range){begin, end};
+  steps_assign(&f->run);
+}
+
+static void join(struct fixture *f, uint32_t begin, uint32_t end) {
+  f->run.share.microbatches = (struct task_range){begin, end};
+  steps_join(&f->run, 0);
+}
+
+/* Every block of the version comes. */
+static void arrive(struct fixture *f, uint64_t version) {
+  for (uint32_t b = 0; b < BLOCKS; b++) {
+    float *place = steps_claim_block(&f->run, version, b);
+    assert_non_null(place);
+    memset(place, 0, f->blocks[b].elems * sizeof *place);
+    steps_landed(&f->run, b);
+  }
+}
+
+static struct work begin(struct fixture *f, uint64_t version, uint32_t index) {
+  struct work work;
+  assert_true(steps_begin(&f->run, &work));
+  assert_int_equal(work.version, version);
+  assert_int_equal(work.index, index);
+  return work;
+}
+
+/* Hands over what a microbatch adds to block 0; one that is to be sent at once is counted among the sent. */
+static void deliver(struct fixture *f, const struct work *work) {
+  struct tree_node node = {work->index, 0};
+  struct buffer *sum = block_pool_take(f->run.pool, 0), *sibling;
+  struct reducer_send send;
+  while ((sibling = reducer_take(f->run.reducer, 0, &node)))
+    block_pool_give(f->run.pool, 0, sibling);
+  if (reducer_place(f->run.reducer, 0, node, sum, &send))
+    transfers_start(NULL, &(struct transfer_item){
+                              .block = 0, .version = work->version, .node = send.node, .buffer = sum});
+}
+
+/* The parts of block 0 sent for the step, of the microbatches of the node. */
+static int sent_parts(const struct fixture *f, uint64_t step, uint32_t first, uint32_t level) {
+  int n = 0;
+  for (int i = 0; i < f->n_sent; i++) {
+    const struct transfer_item *item = &f->sent[i];
+    n += item->kind == TRANSFER_PUSH && item->block == 0 && item->version == step &&
+         item->node.first == first && item->node.level == level;
+  }
+  return n;
+}
+
+static void the_next_version_is_computed_ahead_and_pushed_once_it_is_complete(void **state) {
+  struct fixture *f = *state;
+  struct work work, ahead;
+  join(f, 0, 1);
+  arrive(f, 0);
+  work = begin(f, 0, 0);
+  deliver(f, &work);
+  steps_end(&f->run, &work, true);
+  assert_int_equal(sent_parts(f, 0, 0, 0), 1);
+  ahead = begin(f, 1, 0);
+  assert_true(steps_is_wanted(&f->run, &ahead));
+  assert_false(steps_is_current(&f->run, &ahead));
+  arrive(f, 1);
+  assert_true(steps_is_current(&f->run, &ahead));
+  steps_end(&f->run, &ahead, true);
+}
+
+static void work_ahead_makes_way_for_what_a_lost_worker_left(void **state) {
+  struct fixture *f = *state;
+  struct work work, ahead;
+  join(f, 0, 1);
+  arrive(f, 0);
+  work = begin(f, 0, 0);
+  deliver(f, &work);
+  steps_end(&f->run, &work, true);
+  ahead = begin(f, 1, 0);
+  assert_false(steps_is_in_the_way(&f->run, &ahead));
+  assign(f, 0, 2);
+  assert_true(steps_is_in_the_way(&f->run, &ahead));
+  steps_end(&f->run, &ahead, false);
+  work = begin(f, 0, 1);
+  steps_end(&f->run, &work, true);
+}
+
+/* Dropped as work ahead, the task ends when its version is the current one already and a view has given it to
+   another: the part that was kept for it would never be sent, and the step never complete. */
+static void a_dropped_task_that_went_to_another_worker_holds_no_part_back(void **state) {
+  struct fixture *f = *state;
+  struct work work[2], ahead[2];
+  join(f, 0, 2);
+  arrive(f, 0);
+  for (uint32_t m = 0; m < 2; m++)
+    work[m] = begin(f, 0, m);
+  for (uint32_t m = 0; m < 2; m++) {
+    deliver(f, &work[m]);
+    steps_end(&f->run, &work[m], true);
+  }
+  for (uint32_t m = 0; m < 2; m++)
+    ahead[m] = begin(f, 1, m);
+  arrive(f, 1);
+  deliver(f, &ahead[0]);
+  steps_end(&f->run, &ahead[0], true);
+  assign(f, 0, 1);
+  assert_int_equal(sent_parts(f, 1, 0, 0), 0); /* microbatch 1 is under way */
+  steps_end(&f->run, &ahead[1], false);
+  assert_int_equal(sent_parts(f, 1, 0, 0), 1);
+}
+
+static void in_a_group_sums_go_through_it_and_rows_and_pulls_do_not(void **state) {
+  struct fixture *f = *state;
+  struct transfer_item items[] = {
+      {.kind = TRANSFER_PUSH, .block = 0, .buffer = block_pool_take(f->run.pool, 0)},
+      {.kind = TRANSFER_PUSH, .block = 1, .buffer = block_pool_take(f->run.pool, 1)},
+      {.kind = TRANSFER_PULL, .block = 0}};
+  f->run.relay = (struct relay *)f; /* only looked at */
+  for (int i = 0; i < 3; i++)
+    steps_send(&f->run, &items[i]);
+  assert_int_equal(f->n_given, 1);
+  assert_int_equal(f->given[0].block, 0);
+  assert_int_equal(f->n_sent, 2);
+}
+
+static void a_version_that_is_read_for_a_group_is_not_written_over(void **state) {
+  struct fixture *f = *state;
+  struct weights_set *set;
+  join(f, 0, 1);
+  arrive(f, 0);
+  arrive(f, 1);
+  set = weights_find(f->run.weights, 1);
+  assert_ptr_equal(set, f->run.weights->current);
+  set->readers++;
+  arrive(f, 2);
+  assert_ptr_equal(set, f->run.weights->current);
+  steps_release(&f->run, set);
+  assert_int_equal(f->run.weights->current->version, 2);
+  assert_null(weights_find(f->run.weights, 1));
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(the_next_version_is_computed_ahead_and_pushed_once_it_is_complete),
+      TEST(work_ahead_makes_way_for_what_a_lost_worker_left),
+      TEST(a_dropped_task_that_went_to_another_worker_holds_no_part_back),
+      TEST(in_a_group_sums_go_through_it_and_rows_and_pulls_do_not),
+      TEST(a_version_that_is_read_for_a_group_is_not_written_over),
+  };
+#undef TEST
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,253 @@
+/* The file of a timeline, line by line, and rings that threads fill faster than they are emptied. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/agree/float_setting.h"
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "worker/trace/trace_file.h"
+
+enum { THREADS = 4, SPANS = 10000 };
+
+static char path[] = "/tmp/weir-trace-XXXXXX";
+
+static struct trace_file *open_file(void) {
+  struct err err = ERR_NONE;
+  struct trace_file *file;
+  unlink(path);
+  file = trace_file_open(path, &err);
+  assert_non_null(file);
+  return file;
+}
+
+/* How many lines of the file hold the text. */
+static int lines_with(const char *text) {
+  char line[1024];
+  int n = 0;
+  FILE *file = fopen(path, "r");
+  while (fgets(line, sizeof line, file))
+    n += strstr(line, text) != NULL;
+  fclose(file);
+  return n;
+}
+
+static struct trace_record span_of(enum trace_row row, const char *name, uint64_t begin_ns, uint64_t end_ns) {
+  struct trace_record span = {
+      .row = row, .category = "test", .begin_ns = begin_ns, .end_ns = end_ns, .step = 7, .index = -1};
+  snprintf(span.name, sizeof span.name, "%s", name);
+  return span;
+}
+
+static void names_become_json_strings(void **state) {
+  static const struct {
+    const char *name, *json;
+  } cases[] = {
+      {"conv1", "\"conv1\""},
+      {"say \"hi\" \\ /", "\"say \\u0022hi\\u0022 \\u005c /\""},
+      {"a\nb\x7f\x01", "\"a\\u000ab\\u007f\\u0001\""},
+      {"caf\xc3\xa9 \xf0\x9f\x98\x80", "\"caf\xc3\xa9 \xf0\x9f\x98\x80\""},
+      {"\xff\xc3.\xc3", "\"?\?.?\""},
+      {"\xed\xa0\x80", "\"???\""},                       /* half of a pair */
+      {"\xe0\x80\xaf \xf4\x90\x80\x80", "\"??? ????\""}, /* longer than need be; too large */
+  };
+  struct trace_file *file = open_file();
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct trace_record span = span_of(TRACE_THREAD, cases[i].name, 1, 2);
+    trace_file_span(file, 1, &span);
+  }
+  trace_file_close(file);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (lines_with(cases[i].json) != 1)
+      fail_msg("%s is not there once", cases[i].json);
+}
+
+static void times_are_microseconds_and_an_index_is_shown_where_there_is_one(void **state) {
+  struct trace_file *file = open_file();
+  struct trace_record span = span_of(TRACE_THREAD, "s", 1234567, 1236068);
+  (void)state;
+  trace_file_span(file, 3, &span);
+  span.index = 5;
+  trace_file_span(file, 4, &span);
+  span.end_ns = 1; /* before its begin */
+  trace_file_span(file, 5, &span);
+  trace_file_close(file);
+  assert_int_equal(lines_with("\"tid\":3,\"cat\":\"test\",\"name\":\"s\",\"ts\":1234.567,\"dur\":1.501,"
+                              "\"args\":{\"step\":7}}"),
+                   1);
+  assert_int_equal(lines_with("\"tid\":4,\"cat\":\"test\",\"name\":\"s\",\"ts\":1234.567,\"dur\":1.501,"
+                              "\"args\":{\"step\":7,\"index\":5}}"),
+                   1);
+  assert_int_equal(lines_with("\"tid\":5,\"cat\":\"test\",\"name\":\"s\",\"ts\":1234.567,\"dur\":0.000,"), 1);
+}
+
+static void spans_that_overlap_on_a_shared_row_get_lanes(void **state) {
+  static const uint64_t times[][2] = {{10, 20}, {15, 25}, {20, 30}, {5, 40}, {26, 50}, {31, 32}};
+  static const int lanes[] = {0, 1, 0, 2, 1, 0};
+  struct trace_file *file = open_file();
+  char text[64];
+  (void)state;
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    struct trace_record span;
+    snprintf(text, sizeof text, "span%d", (int)i);
+    span = span_of(TRACE_SENDS, text, times[i][0], times[i][1]);
+    trace_file_span(file, 1, &span);
+  }
+  trace_file_close(file);
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+    snprintf(text, sizeof text, "\"tid\":%d,\"cat\":\"test\",\"name\":\"span%d\"", 100000 + lanes[i], (int)i);
+    assert_int_equal(lines_with(text), 1);
+  }
+  assert_int_equal(lines_with("thread_name"), 3);
+}
+
+/* A worker that died, and died again. */
+static void files_of_before_are_kept(void **state) {
+  struct err err = ERR_NONE;
+  struct trace_file *file;
+  char *kept[] = {mem_printf("%s.1", path), mem_printf("%s.2", path), mem_printf("%s.3", path)};
+  (void)state;
+  trace_file_close(open_file());
+  for (int i = 0; i < 2; i++) {
+    char name[] = {(char)('a' + i), '\0'};
+    struct trace_record span = span_of(TRACE_THREAD, name, 1, 2);
+    assert_non_null(file = trace_file_open(path, &err));
+    trace_file_span(file, 1, &span);
+    trace_file_close(file);
+  }
+  assert_int_equal(lines_with("\"b\""), 1);
+  assert_int_equal(rename(kept[1], path), 0);
+  assert_int_equal(lines_with("\"a\""), 1);
+  assert_int_equal(unlink(kept[0]), 0);
+  assert_int_equal(access(kept[2], F_OK), -1);
+  assert_int_equal(truncate(path, 0), 0);
+  assert_non_null(file = trace_file_open(path, &err)); /* what is empty is not worth it */
+  trace_file_close(file);
+  assert_int_equal(access(kept[0], F_OK), -1);
+  for (int i = 0; i < 3; i++)
+    free(kept[i]);
+}
+
+static void nothing_is_traced_before_it_is_asked_for(void **state) {
+  (void)state;
+  assert_false(trace_is_on());
+  assert_int_equal(trace_now_ns(), 0);
+  trace_thread("nobody");
+  trace_span(TRACE_THREAD, "test", "nothing", 1, 2, 0, -1);
+  trace_close();
+}
+
+static void *spans_main(void *name) {
+  trace_thread(name);
+  for (int i = 0; i < SPANS; i++)
+    trace_span(TRACE_THREAD, "test", name, (uint64_t)i + 1, (uint64_t)i + 2, (uint64_t)i, -1);
+  return NULL;
+}
+
+static void threads_that_are_faster_than_the_writer_lose_nothing(void **state) {
+  static const char *const names[THREADS] = {"one", "two", "three", "three"};
+  pthread_t threads[THREADS];
+  struct err err = ERR_NONE;
+  (void)state;
+  unlink(path);
+  assert_int_equal(trace_open(path, &err), 0);
+  assert_true(trace_is_on());
+  for (int again = 0; again < 2; again++) { /* threads go on where those of their name have ended */
+    for (int i = 0; i < THREADS; i++)
+      assert_int_equal(pthread_create(&threads[i], NULL, spans_main, (void *)names[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+      pthread_join(threads[i], NULL);
+  }
+  trace_span(TRACE_THREAD, "test", "not begun while tracing was on", 0, 2, 0, -1);
+  trace_close();
+  trace_span(TRACE_THREAD, "test", "too late", 1, 2, 0, -1);
+  assert_int_equal(lines_with("\"cat\":\"test\",\"name\":\"one\""), 2 * SPANS);
+  assert_int_equal(lines_with("\"cat\":\"test\",\"name\":\"two\""), 2 * SPANS);
+  assert_int_equal(lines_with("\"cat\":\"test\",\"name\":\"three\""), 4 * SPANS);
+  assert_int_equal(lines_with("thread_name"), THREADS);
+  assert_int_equal(lines_with("not begun") + lines_with("too late"), 0);
+}
+
+/* Each time in a process of its own, which opens one timeline. */
+static void a_timeline_that_is_closed_at_once_has_what_came_before(void **state) {
+  (void)state;
+  for (int time = 0; time < 50; time++) {
+    pid_t pid;
+    unlink(path);
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+      struct err err = ERR_NONE;
+      int code = trace_open(path, &err);
+      trace_span(TRACE_THREAD, "test", "short", 1, 2, 0, -1);
+      trace_close();
+      _exit(code);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(lines_with("\"name\":\"short\""), 1);
+  }
+}
+
+static struct { int spans, threads; } told;
+
+static bool sink_is_on(void) {
+  return true;
+}
+
+static void sink_thread(const char *name) {
+  told.threads += strcmp(name, "here") == 0;
+}
+
+static void sink_span(enum trace_row row, const char *category, const char *name, uint64_t begin_ns,
+                      uint64_t end_ns, uint64_t step, int64_t index) {
+  told.spans += row == TRACE_UP && strcmp(category, "test") == 0 && strcmp(name, "copy") == 0 &&
+                begin_ns == 1 && end_ns == 2 && step == 3 && index == 4;
+}
+
+/* The last test: there is no way back. */
+static void a_plugin_hands_on_what_it_is_told(void **state) {
+  static const struct trace_sink sink = {sink_is_on, sink_thread, sink_span};
+  uint64_t before_ns = clock_now_ns();
+  (void)state;
+  trace_redirect(&sink);
+  assert_true(trace_is_on());
+  assert_true(trace_now_ns() >= before_ns);
+  trace_thread("here");
+  trace_span(TRACE_UP, "test", "copy", 1, 2, 3, 4);
+  assert_int_equal(told.threads, 1);
+  assert_int_equal(told.spans, 1);
+}
+
+static int setup(void **state) {
+  (void)state;
+  return mkstemp(path) < 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  return unlink(path);
+}
+
+int main(void) {
+  float_setting_apply();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names_become_json_strings),
+      cmocka_unit_test(times_are_microseconds_and_an_index_is_shown_where_there_is_one),
+      cmocka_unit_test(spans_that_overlap_on_a_shared_row_get_lanes),
+      cmocka_unit_test(files_of_before_are_kept),
+      cmocka_unit_test(nothing_is_traced_before_it_is_asked_for),
+      cmocka_unit_test(a_timeline_that_is_closed_at_once_has_what_came_before),
+      cmocka_unit_test(threads_that_are_faster_than_the_writer_lose_nothing),
+      cmocka_unit_test(a_plugin_hands_on_what_it_is_told),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,104 @@
+/* A worker's part in a run, against a coordinator and a server that fail in every way that a network or a
+   stranger may bring about. */
+#include "common/agree/float_setting.h"
+#include "tests/support/worker_fixture.h"
+
+/* Loads the run and gives its only worker all microbatches. */
+static void begin(struct fixture *f, struct faults faults, uint64_t plan_samples) {
+  f->faults = faults;
+  fixture_load(f, backend_find("ref"), 2);
+  fixture_view(f,
+               (struct view_of){.number = 1,
+                                .incarnation = 1,
+                                .n_servers = 1,
+                                .microbatches = MICROBATCHES,
+                                .plan_samples = plan_samples},
+               fixture_give_view);
+}
+
+static bool is_trained_or_refused(const struct fixture *f) {
+  return is_trained(f) || f->is_refused;
+}
+
+static void expect_trained(struct fixture *f, struct faults faults) {
+  begin(f, faults, SAMPLES);
+  fixture_wait(f, is_trained_or_refused);
+  if (f->is_refused)
+    fail_msg("refused: %s", f->refusal);
+  assert_true(f->n_loaded == 1);
+}
+
+static void expect_refused(struct fixture *f, struct faults faults, const char *why) {
+  begin(f, faults, SAMPLES);
+  fixture_wait(f, is_trained_or_refused);
+  assert_true(f->is_refused);
+  if (!strstr(f->refusal, why))
+    fail_msg("'%s' is not in '%s'", why, f->refusal);
+  assert_false(f->is_bad_input);
+}
+
+static void every_block_is_pushed_once_a_step(void **state) {
+  struct fixture *f = *state;
+  expect_trained(f, (struct faults){0});
+  assert_int_equal(f->n_waits, STEPS * f->model->n_blocks);
+}
+
+static void what_fails_for_a_while_is_tried_again(void **state) {
+  struct fixture *f = *state;
+  expect_trained(
+      f, (struct faults){
+             .models_cut = 2, .versions_unavailable = 2, .pulls_unavailable = 3, .pushes_unavailable = 5});
+  assert_int_equal(f->n_waits, STEPS * f->model->n_blocks);
+}
+
+static void a_worker_that_is_behind_asks_where_the_servers_are(void **state) {
+  expect_trained(*state, (struct faults){.pushes_dropped = 1});
+}
+
+static void a_worker_is_outrun_as_often_as_it_takes(void **state) {
+  expect_trained(*state, (struct faults){.outrun = 25});
+}
+
+static void a_worker_goes_on_asking_servers_that_do_not_know_the_run(void **state) {
+  expect_trained(*state, (struct faults){.versions_unknown = 2});
+}
+
+static void another_model_than_announced_is_refused(void **state) {
+  expect_refused(*state, (struct faults){.model_is_another = true}, "the model came with sha256");
+}
+
+static void a_block_of_the_wrong_size_is_refused(void **state) {
+  expect_refused(*state, (struct faults){.blocks_short = 1}, "answered block");
+}
+
+static void a_block_of_the_wrong_version_is_refused(void **state) {
+  expect_refused(*state, (struct faults){.blocks_old = 1}, "expected 1 in");
+}
+
+static void a_plan_over_other_data_is_refused(void **state) {
+  struct fixture *f = *state;
+  begin(f, (struct faults){0}, SAMPLES + 1);
+  fixture_wait(f, is_trained_or_refused);
+  assert_true(f->is_refused && !f->is_bad_input);
+  assert_non_null(strstr(f->refusal, "this worker's data has 8 training"));
+  assert_int_equal(f->n_waits, 0);
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(every_block_is_pushed_once_a_step),
+      TEST(what_fails_for_a_while_is_tried_again),
+      TEST(a_worker_that_is_behind_asks_where_the_servers_are),
+      TEST(a_worker_is_outrun_as_often_as_it_takes),
+      TEST(a_worker_goes_on_asking_servers_that_do_not_know_the_run),
+      TEST(another_model_than_announced_is_refused),
+      TEST(a_block_of_the_wrong_size_is_refused),
+      TEST(a_block_of_the_wrong_version_is_refused),
+      TEST(a_plan_over_other_data_is_refused),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+/* The worker's process in a thread: what becomes of its run when the link to the coordinator breaks. */
+#include <signal.h>
+
+#include "common/agree/float_setting.h"
+#include "common/base/clock.h"
+#include "tests/support/fake_coordinator.h"
+#include "tests/support/worker_fixture.h"
+#include "worker/worker.h"
+
+/* Just less than a worker that leaves waits for its coordinator (LEAVE_MS of worker/worker.c). */
+#define LEAVE_S 4.5
+
+struct process {
+  struct fixture *f;
+  struct fake_coordinator coordinator;
+  struct worker_options options;
+  pthread_t thread;
+  bool is_over;
+};
+
+static void *serve(void *argument) {
+  struct process *process = argument;
+  worker_serve(&process->options);
+  return NULL;
+}
+
+static int start(void **state) {
+  struct process *process = mem_new(sizeof *process);
+  process->f = fixture_new(false);
+  coordinator_init(&process->coordinator);
+  process->coordinator.id = "worker-1";
+  process->coordinator.model = process->f->onnx;
+  process->coordinator.model_bytes = process->f->onnx_bytes;
+  process->options = (struct worker_options){.coordinator = process->coordinator.target,
+                                             .data_root = "/",
+                                             .device = {.backend = backend_find("ref"), .name = "cpu"},
+                                             .threads = 2};
+  assert_int_equal(pthread_create(&process->thread, NULL, serve, process), 0);
+  *state = process;
+  return 0;
+}
+
+/* The seconds that it took to end. */
+static double end(struct process *process) {
+  uint64_t begun_ns = clock_now_ns();
+  assert_int_equal(kill(getpid(), SIGTERM), 0);
+  pthread_join(process->thread, NULL);
+  process->is_over = true;
+  return clock_seconds(clock_now_ns() - begun_ns);
+}
+
+static int stop(void **state) {
+  struct process *process = *state;
+  if (process->coordinator.server)
+    coordinator_stop_listening(&process->coordinator); /* nobody to hand the run over to */
+  if (!process->is_over)
+    end(process);
+  coordinator_fini(&process->coordinator);
+  fixture_free(process->f);
+  free(process);
+  return 0;
+}
+
+static void order_load(struct process *process, const char *run, uint64_t incarnation) {
+  Weir__LoadRun load = fixture_order(process->f, incarnation);
+  Weir__Order order = WEIR__ORDER__INIT;
+  load.run = (char *)run;
+  order.epoch = process->coordinator.epoch;
+  order.body_case = WEIR__ORDER__BODY_LOAD;
+  order.load = &load;
+  coordinator_order(&process->coordinator, &order);
+}
+
+static void order_unload(struct process *process, const char *run) {
+  Weir__UnloadRun unload = WEIR__UNLOAD_RUN__INIT;
+  Weir__Order order = WEIR__ORDER__INIT;
+  unload.run = (char *)run;
+  unload.reason = (char *)"the run has gone on without it";
+  order.epoch = process->coordinator.epoch;
+  order.body_case = WEIR__ORDER__BODY_UNLOAD;
+  order.unload = &unload;
+  coordinator_order(&process->coordinator, &order);
+}
+
+static struct fake_coordinator *told; /* by order_view: fixture_view's callback has no argument for it */
+
+static void order_view(struct fixture *f, const Weir__View *view, const char *worker) {
+  Weir__Order order = WEIR__ORDER__INIT;
+  (void)f, (void)worker;
+  order.epoch = told->epoch;
+  order.body_case = WEIR__ORDER__BODY_VIEW;
+  order.view = (Weir__View *)view;
+  coordinator_order(told, &order);
+}
+
+static void show(struct process *process, uint64_t number, const char *worker) {
+  told = &process->coordinator;
+  fixture_view(
+      process->f,
+      (struct view_of){
+          .number = number, .incarnation = 1, .n_servers = 1, .microbatches = MICROBATCHES, .worker = worker},
+      order_view);
+}
+
+static const Weir__MemberMessage *wait_message(struct process *process, Weir__MemberMessage__BodyCase body,
+                                               int n) {
+  return coordinator_wait_message(&process->coordinator, body, n);
+}
+
+static bool is_held(const struct fixture *f) {
+  return f->servers[0].n_parked == (int)f->model->n_blocks;
+}
+
+static bool is_given_up(const struct fixture *f) {
+  return f->servers[0].n_gone == (int)f->model->n_blocks;
+}
+
+/* The run is at step 1, of which the server holds every answer back. */
+static void run_to_step_1(struct process *process) {
+  coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 1);
+  process->f->servers[0].held_step = 1;
+  order_load(process, "t-1", 1);
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  show(process, 1, "worker-1");
+  fixture_wait(process->f, is_held);
+}
+
+/* Another of a higher epoch will come in its place. */
+static void lose_coordinator(struct process *process) {
+  coordinator_stop_listening(&process->coordinator);
+  process->coordinator.epoch = 2;
+}
+
+static const Weir__Hello *regain_coordinator(struct process *process) {
+  coordinator_listen(&process->coordinator);
+  coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 2);
+  return process->coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello;
+}
+
+/* From the beginning to the end, everything was computed once, by one joining of the servers. */
+static void expect_undisturbed(struct fixture *f) {
+  fixture_wait(f, is_trained);
+  assert_int_equal(f->servers[0].n_questions, 1);
+  for (uint64_t step = 0; step < STEPS; step++)
+    assert_int_equal(count_pushes(f, 0, 1, step), count_pushes(f, 0, 1, 0));
+}
+
+static void steps_complete_while_there_is_no_coordinator(void **state) {
+  struct process *process = *state;
+  const Weir__Hello *hello;
+  run_to_step_1(process);
+  lose_coordinator(process);
+  fake_server_release(&process->f->servers[0], ERR_OK);
+  expect_undisturbed(process->f);
+  hello = regain_coordinator(process);
+  assert_string_equal(hello->id, "worker-1");
+  assert_int_equal(hello->epoch, 1);
+  assert_int_equal(hello->n_runs, 1);
+  assert_string_equal(hello->runs[0]->run, "t-1");
+  assert_int_equal(hello->runs[0]->incarnation, 1);
+}
+
+static void a_run_that_is_ordered_again_is_not_loaded_again(void **state) {
+  struct process *process = *state;
+  const Weir__RunLoaded *loaded;
+  char probe[SHA256_HEX_SIZE];
+  run_to_step_1(process);
+  loaded = process->coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_LOADED]->loaded;
+  snprintf(probe, sizeof probe, "%s", loaded->probe_sha256);
+  lose_coordinator(process);
+  regain_coordinator(process);
+  order_load(process, "t-1", 4);
+  loaded = wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2)->loaded;
+  assert_int_equal(loaded->incarnation, 4);
+  assert_int_equal(loaded->train_samples, SAMPLES);
+  assert_string_equal(loaded->probe_sha256, probe);
+  assert_int_equal(process->coordinator.n_fetched, 1);
+  fake_server_release(&process->f->servers[0], ERR_OK);
+  expect_undisturbed(process->f);
+}
+
+static void a_worker_of_another_id_goes_on_where_it_was(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  lose_coordinator(process);
+  process->coordinator.id = "worker-9";
+  process->coordinator.renames = true;
+  regain_coordinator(process);
+  order_load(process, "t-1", 1);
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  show(process, (UINT64_C(2) << 32) + 1, "worker-9");
+  fixture_sleep(100); /* so that the view comes first */
+  fake_server_release(&process->f->servers[0], ERR_OK);
+  expect_undisturbed(process->f);
+}
+
+static void a_worker_that_gets_no_order_goes_on(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  lose_coordinator(process);
+  regain_coordinator(process);
+  fake_server_release(&process->f->servers[0], ERR_OK);
+  expect_undisturbed(process->f);
+  assert_int_equal(process->coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_LOADED], 1);
+}
+
+static void a_run_that_went_on_without_the_worker_is_let_go(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  lose_coordinator(process);
+  regain_coordinator(process);
+  order_unload(process, "another");
+  fixture_sleep(100);
+  pthread_mutex_lock(&process->f->lock);
+  assert_int_equal(process->f->servers[0].n_gone, 0);
+  pthread_mutex_unlock(&process->f->lock);
+  order_unload(process, "t-1");
+  fixture_wait(process->f, is_given_up);
+}
+
+static void another_run_takes_the_place_of_the_one_before(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  lose_coordinator(process);
+  regain_coordinator(process);
+  order_load(process, "t-2", 1);
+  fixture_wait(process->f, is_given_up);
+  assert_string_equal(wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2)->loaded->run, "t-2");
+}
+
+static void a_worker_without_a_coordinator_ends_at_once(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  lose_coordinator(process);
+  fixture_sleep(300);
+  assert_true(end(process) < LEAVE_S);
+  fixture_wait(process->f, is_given_up);
+}
+
+static void a_worker_that_hands_its_work_back_does_not_wait_for_a_coordinator_that_dies(void **state) {
+  struct process *process = *state;
+  uint64_t begun_ns;
+  run_to_step_1(process);
+  assert_int_equal(kill(getpid(), SIGTERM), 0);
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LEAVING, 1);
+  begun_ns = clock_now_ns();
+  lose_coordinator(process);
+  pthread_join(process->thread, NULL);
+  process->is_over = true;
+  assert_true(clock_seconds(clock_now_ns() - begun_ns) < LEAVE_S);
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+  const struct CMUnitTest tests[] = {
+      TEST(steps_complete_while_there_is_no_coordinator),
+      TEST(a_run_that_is_ordered_again_is_not_loaded_again),
+      TEST(a_worker_of_another_id_goes_on_where_it_was),
+      TEST(a_worker_that_gets_no_order_goes_on),
+      TEST(a_run_that_went_on_without_the_worker_is_let_go),
+      TEST(another_run_takes_the_place_of_the_one_before),
+      TEST(a_worker_without_a_coordinator_ends_at_once),
+      TEST(a_worker_that_hands_its_work_back_does_not_wait_for_a_coordinator_that_dies),
+  };
+#undef TEST
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread, as the worker's own process does */
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

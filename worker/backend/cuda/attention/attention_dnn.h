@@ -1,0 +1,26 @@
+/* ScaledAttention and its gradient by cuDNN's fused engines. The plan is settled when one is made, so that
+   enqueuing only launches. */
+#ifndef WEIR_WORKER_BACKEND_CUDA_ATTENTION_ATTENTION_DNN_H
+#define WEIR_WORKER_BACKEND_CUDA_ATTENTION_ATTENTION_DNN_H
+
+#include "worker/backend/cuda/attention/attention.h"
+#include "worker/backend/cuda/attention/attention_graph.h"
+#include "worker/backend/cuda/engine/cuda.h"
+
+struct attention_dnn;
+
+/* NULL, without an error, where cuDNN has no plan that gives the same bits every time (unless the program
+   is_fast). The plan itself is not checked: see attention_probe.h. */
+struct attention_dnn *attention_dnn_new(struct backend_program *program, const struct attention_kind *kind);
+void attention_dnn_free(struct attention_dnn *dnn); /* NULL is ignored */
+const struct attention_kind *attention_dnn_kind(const struct attention_dnn *dnn);
+size_t attention_dnn_bytes(const struct attention_dnn *dnn); /* of scratch */
+
+/* The bf16 tensors of io as for the kernels of attention.h: query, key and value make y and log_sums (NULL:
+   not wanted) or, of a gradient, with y, dy and log_sums, the gradients. io->along is not used. `stream` is
+   the program's. */
+int attention_dnn_enqueue(struct backend_program *program, const struct attention_dnn *dnn,
+                          const struct node *node, const struct cuda_attention_grad *io, float *log_sums,
+                          void *scratch, cudaStream_t stream, struct err *err);
+
+#endif

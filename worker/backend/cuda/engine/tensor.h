@@ -1,0 +1,42 @@
+/* A tensor in device memory, as host code describes it and kernels get it (by value). Read by C and CUDA C.
+ */
+#ifndef WEIR_WORKER_BACKEND_CUDA_ENGINE_TENSOR_H
+#define WEIR_WORKER_BACKEND_CUDA_ENGINE_TENSOR_H
+
+#include <stdint.h>
+
+enum { CUDA_RANK_MAX = 8 };
+
+/* What the bytes are. A value that the graph calls f32 is kept as F32 or, where train.precision allows, BF16;
+   kernels compute in f32 either way. ANY, to cuda_read: as it was produced. */
+enum cuda_type { CUDA_ANY_TYPE, CUDA_F32, CUDA_BF16, CUDA_F64, CUDA_I32, CUDA_I64, CUDA_U8 /* bool, too */ };
+
+/* Where element [n,c,d1,..] lies: DENSE in row-major order; CHANNELS_LAST in that of [n,d1,..,c], for ranks 3
+   to 5. dim[] is the graph's shape in both. */
+enum cuda_layout { CUDA_ANY_LAYOUT, CUDA_DENSE, CUDA_CHANNELS_LAST };
+
+struct cuda_tensor {
+  void *data; /* NULL: absent */
+  enum cuda_type type;
+  enum cuda_layout layout;
+  int rank;
+  int64_t dim[CUDA_RANK_MAX];
+  int64_t elems;
+};
+
+/* What a node's random draws and its error reports go by. In device memory, renewed before every execution,
+   because captured graphs keep their arguments. */
+struct cuda_context {
+  uint64_t seed, step;
+  uint32_t microbatch;
+};
+
+/* The first thing that a kernel found wrong with its data in an execution: node is its index + 1, 0 while all
+   is well, and written behind the rest by who claimed it. Looked at when a segment's results have come and
+   when the execution ends. In 32 bytes that begin at a multiple of 32, which are read at once. */
+struct cuda_fault {
+  int node, is_claimed;
+  int64_t value, place;
+};
+
+#endif

@@ -1,0 +1,128 @@
+/* Copies to the device: what an execution begins with, and weights as they come. */
+#include "worker/backend/cuda/engine/program.h"
+
+static int copy_up(struct backend_program *program, void *to, const void *from, size_t size_bytes,
+                   struct err *err) {
+  if (size_bytes == 0)
+    return ERR_OK;
+  return cuda_check(NULL, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, program->up),
+                    "copy to the device", err);
+}
+
+int cuda_upload_begin(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  const struct graph *graph = program->graph;
+  cuda_timeline_mark(program, &program->segments[0], CUDA_MARK_UP);
+  program->pinned->context = (struct cuda_context){
+      .seed = run->context.seed, .step = run->context.step, .microbatch = run->context.microbatch};
+  int code = copy_up(program, &program->words->context, &program->pinned->context,
+                     sizeof program->pinned->context, err);
+  if (!code)
+    code = cuda_check(NULL,
+                      cudaMemsetAsync(&program->words->fault, 0, sizeof program->words->fault, program->up),
+                      "clear memory", err);
+  for (int i = 0; i < graph->n_inputs && !code; i++) {
+    int b = program->values[graph->inputs[i]].buffer;
+    if (b >= 0 && program->buffers[b].first >= 0)
+      code = copy_up(program, program->buffers[b].data, run->inputs[i], program->buffers[b].size_bytes, err);
+  }
+  return code;
+}
+
+static bool is_fresh(const struct cuda_buffer *buffer, const void *data, const void *own,
+                     const struct backend_run *run) {
+  if (buffer->filled_from == NULL)
+    return false;
+  if (data == own)
+    return buffer->filled_from == own;
+  return buffer->filled_from != own && run->weights_version != 0 &&
+         buffer->filled_version == run->weights_version;
+}
+
+/* Weights of a segment that go up in one copy: they lie side by side where they come from, and where they go.
+ */
+struct weights_copy {
+  const char *from;
+  char *to;
+  size_t size_bytes;
+  int first, n; /* of the segment's weights; n 0: none yet */
+};
+
+static bool adjoins(const struct weights_copy *copy, int at, const void *data,
+                    const struct cuda_buffer *buffer) {
+  return copy->n > 0 && copy->first + copy->n == at && copy->from + copy->size_bytes == data &&
+         copy->to + copy->size_bytes == buffer->data;
+}
+
+/* And makes what is made of them. */
+static int copy_end(struct backend_program *program, const struct cuda_segment *segment,
+                    const struct backend_run *run, struct weights_copy *copy, struct err *err) {
+  const char *from = copy->from;
+  int code = copy_up(program, copy->to, from, copy->size_bytes, err);
+  for (int w = copy->first; w < copy->first + copy->n && !code; w++) {
+    struct cuda_buffer *buffer = &program->buffers[program->values[segment->weights[w]].buffer];
+    for (int c = buffer->conversions; c >= 0 && !code; c = program->conversions[c].next) {
+      const struct cuda_step *step = program->conversions[c].step;
+      code = step->enqueue(program, step, program->up, err);
+    }
+    if (!code)
+      buffer->filled_from = from;
+    buffer->filled_version = run->weights_version;
+    from += buffer->size_bytes;
+  }
+  *copy = (struct weights_copy){0};
+  return code;
+}
+
+/* Of the segment's weight `at`: goes with the copy that is being gathered, or begins another one. */
+static int upload_value(struct backend_program *program, const struct cuda_segment *segment, int at,
+                        const struct backend_run *run, struct weights_copy *copy, struct err *err) {
+  int value = segment->weights[at], b = program->values[value].buffer;
+  bool is_given = run->weights && run->weights[value];
+  const void *own = program->graph->values[value].data, *data = is_given ? run->weights[value] : own;
+  struct cuda_buffer *buffer = b < 0 ? NULL : &program->buffers[b];
+  bool is_needed = buffer && !is_fresh(buffer, data, own, run);
+  if (is_needed && !adjoins(copy, at, data, buffer) && copy_end(program, segment, run, copy, err))
+    return err->code;
+  if (is_given && run->before_weight)
+    run->before_weight(run->user, value);
+  if (!is_needed)
+    return ERR_OK;
+  if (is_given && copy->n == 0)
+    cuda_device_reach(program->view.options.device, data);
+  if (copy->n == 0)
+    *copy = (struct weights_copy){.from = data, .to = buffer->data, .first = at};
+  copy->n++;
+  copy->size_bytes += buffer->size_bytes;
+  buffer->filled_from = NULL;
+  return ERR_OK;
+}
+
+/* *is_begun: a copy of the segment's was enqueued. */
+static int upload_values(struct backend_program *program, const struct cuda_segment *segment,
+                         const struct backend_run *run, bool *is_begun, struct err *err) {
+  struct weights_copy copy = {0};
+  for (int w = 0; w < segment->n_weights; w++) {
+    if (upload_value(program, segment, w, run, &copy, err))
+      return err->code;
+    if (copy.n > 0 && !*is_begun)
+      cuda_timeline_mark(program, segment, CUDA_MARK_UP);
+    *is_begun |= copy.n > 0;
+  }
+  return copy_end(program, segment, run, &copy, err);
+}
+
+int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment,
+                        const struct backend_run *run, struct err *err) {
+  bool is_begun = segment == program->segments; /* inputs come before the first */
+  if (upload_values(program, segment, run, &is_begun, err))
+    return err->code;
+  if (run->is_cancelled && run->is_cancelled(run->user))
+    return err_set(err, ERR_CANCELLED, "the execution was cancelled");
+  if (!is_begun)
+    return ERR_OK;
+  cuda_timeline_mark(program, segment, CUDA_MARK_UP + 1);
+  if (cuda_check(NULL, cudaEventRecord(segment->arrived, program->up), "record an event", err))
+    return err->code;
+  return cuda_check(NULL, cudaStreamWaitEvent(program->compute, segment->arrived, 0), "order its streams",
+                    err);
+}

@@ -1,0 +1,10 @@
+/* What ops that only move elements share. */
+#ifndef WEIR_WORKER_BACKEND_CUDA_MOVES_MOVES_H
+#define WEIR_WORKER_BACKEND_CUDA_MOVES_MOVES_H
+
+#include "worker/backend/cuda/engine/cuda.h"
+
+/* The layout in which a node works whose tensors are all of one rank: that in which its input 0 is. */
+enum cuda_layout moves_layout(const struct backend_program *program, const struct node *node);
+
+#endif

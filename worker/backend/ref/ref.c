@@ -1,0 +1,137 @@
+/* The reference backend: every op's reference kernel, in node order, on dense host memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/graph/liveness.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/memory.h"
+
+struct backend_program {
+  const struct graph *graph;
+  struct arena memory;   /* the arrays below */
+  struct liveness live;  /* in `bytes` */
+  int *watch;            /* [n_values] the caller's index, or -1 */
+  int *next_watch;       /* [n_watched] another index of the same value, or -1 */
+  void **data;           /* [n_values] where its bytes are in this execution */
+  struct op_call *calls; /* [n_nodes] */
+  bool *is_weight_read;
+  char *bytes;
+};
+
+static bool is_computed(const struct graph *graph, int value) {
+  return graph->values[value].kind == VALUE_RESULT;
+}
+
+static void ref_release(struct backend_program *program) {
+  if (!program)
+    return;
+  arena_fini(&program->memory);
+  free(program->bytes);
+  free(program);
+}
+
+static int ref_prepare(const struct graph *graph, const int *watched, int n_watched,
+                       const struct backend_options *options, struct backend_program **out, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  (void)options; /* all is f32, and the same bits each time */
+  size_t n = (size_t)graph->n_values;
+  *out = NULL;
+  arena_init(&program->memory);
+  program->graph = graph;
+  program->watch = arena_new(&program->memory, n * sizeof *program->watch);
+  program->next_watch = arena_new(&program->memory, (size_t)n_watched * sizeof *program->next_watch);
+  program->data = arena_new(&program->memory, n * sizeof *program->data);
+  program->is_weight_read = arena_new(&program->memory, n * sizeof *program->is_weight_read);
+  program->calls = arena_new(&program->memory, (size_t)graph->n_nodes * sizeof *program->calls);
+  for (int i = 0; i < graph->n_nodes; i++)
+    op_call_init(&program->calls[i], &program->memory, graph, graph->nodes[i]);
+  memset(program->watch, -1, n * sizeof *program->watch);
+  for (int w = n_watched - 1; w >= 0; w--) {
+    program->next_watch[w] = program->watch[watched[w]];
+    program->watch[watched[w]] = w;
+  }
+  liveness_plan(graph, &program->memory, &program->live);
+  program->bytes = backend_memory_new(program->live.size_bytes, err);
+  if (!program->bytes) {
+    ref_release(program);
+    return err->code;
+  }
+  *out = program;
+  return ERR_OK;
+}
+
+/* Points every value that no node computes, or that a node computes into planned memory, at its bytes. */
+static void locate_values(struct backend_program *program, const struct backend_run *run) {
+  const struct graph *graph = program->graph;
+  for (int v = 0; v < graph->n_values; v++) {
+    const struct value *value = &graph->values[v];
+    program->data[v] = is_computed(graph, v) ? program->bytes + program->live.offset[v] : (void *)value->data;
+    if (value->kind == VALUE_INITIALIZER && run->weights && run->weights[v])
+      program->data[v] = (void *)run->weights[v];
+  }
+  for (int i = 0; i < graph->n_inputs; i++)
+    program->data[graph->inputs[i]] = (void *)run->inputs[i];
+  memset(program->is_weight_read, 0, (size_t)graph->n_values * sizeof *program->is_weight_read);
+}
+
+/* Announces the weights that the node is the first to read. */
+static void announce_weights(struct backend_program *program, const struct backend_run *run,
+                             const struct node *node) {
+  for (int i = 0; i < node->n_inputs && run->before_weight && run->weights; i++) {
+    int v = node->inputs[i];
+    if (v < 0 || !run->weights[v] || program->is_weight_read[v])
+      continue;
+    program->is_weight_read[v] = true;
+    run->before_weight(run->user, v);
+  }
+}
+
+static void *data_of(const struct backend_program *program, int v) {
+  return v < 0 ? NULL : program->data[liveness_owner(&program->live, v)];
+}
+
+static int run_node(struct backend_program *program, const struct backend_run *run, const struct node *node,
+                    struct err *err) {
+  struct op_call *call = &program->calls[node->index];
+  call->context = run->context;
+  announce_weights(program, run, node);
+  if (run->is_cancelled && run->is_cancelled(run->user))
+    return err_set(err, ERR_CANCELLED, "the execution was cancelled before node '%s'", node->name);
+  for (int i = 0; i < node->n_inputs; i++)
+    call->in[i].data = data_of(program, node->inputs[i]);
+  for (int o = 0; o < node->n_outputs; o++)
+    call->out[o].data = data_of(program, node->outputs[o]);
+  if (node->op->ref(call, err))
+    return err->code;
+  for (int o = 0; o < node->n_outputs && run->on_value; o++)
+    for (int w = node->outputs[o] < 0 ? -1 : program->watch[node->outputs[o]]; w >= 0;
+         w = program->next_watch[w])
+      run->on_value(run->user, w, call->out[o].data);
+  return ERR_OK;
+}
+
+static int ref_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  const struct graph *graph = program->graph;
+  locate_values(program, run);
+  for (int n = 0; n < graph->n_nodes; n++)
+    if (run_node(program, run, graph->nodes[n], err))
+      return err->code;
+  return ERR_OK;
+}
+
+static size_t ref_memory_bytes(const struct backend_program *program) {
+  return program->live.size_bytes;
+}
+
+static const char *ref_fingerprint(void) {
+  return "reference kernels";
+}
+
+const struct backend_def backend_ref = {
+    .name = "ref",
+    .prepare = ref_prepare,
+    .run = ref_run,
+    .memory_bytes = ref_memory_bytes,
+    .release = ref_release,
+    .fingerprint = ref_fingerprint,
+};

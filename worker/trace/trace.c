@@ -1,0 +1,182 @@
+/* The timeline. Each thread writes spans into a ring of its own, which one other thread empties into the file
+   (or the thread itself when its ring is full), so that computing threads neither lock nor write. */
+#include "worker/trace/trace.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "worker/trace/trace_file.h"
+
+enum { RING_SPANS = 2048, FLUSH_MS = 200 };
+
+/* A thread's. It outlives the thread: the next one of the same name goes on with it, on the same row. */
+struct ring {
+  char name[TRACE_NAME_SIZE];
+  int row;             /* of the timeline */
+  bool is_taken;       /* by a thread that lives */
+  bool is_shown;       /* the row has a name in the file: from its first span on */
+  uint64_t begin, end; /* spans [begin, end) are to be written: begin moves under the lock */
+  struct trace_record spans[RING_SPANS]; /* span i is at i % RING_SPANS */
+  struct ring *next;
+};
+
+static struct {
+  bool is_on; /* atomic */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  pthread_t writer;
+  pthread_key_t key;       /* gives a thread's ring back when it ends */
+  bool is_ending;          /* the rest under the lock */
+  struct trace_file *file; /* NULL: closed */
+  struct ring *rings;
+  int n_rings;
+} trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const struct trace_sink own_sink = {.is_on = trace_is_on, .thread = trace_thread, .span = trace_span};
+static const struct trace_sink *other_sink; /* not NULL: spans go there */
+static __thread struct ring *own_ring;
+
+static void *writer_main(void *argument);
+static void ring_give_back(void *argument);
+static struct ring *ring_take(const char *name);
+static void ring_write_locked(struct ring *ring);
+static void write_all_locked(void);
+
+int trace_open(const char *path, struct err *err) {
+  sigset_t all, before;
+  trace.file = trace_file_open(path, err);
+  if (!trace.file)
+    return err->code;
+  clock_condition_init(&trace.changed);
+  CHECK(pthread_key_create(&trace.key, ring_give_back) == 0);
+  trace.is_ending = false;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are other threads' */
+  CHECK(pthread_create(&trace.writer, NULL, writer_main, NULL) == 0);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  __atomic_store_n(&trace.is_on, true, __ATOMIC_RELEASE);
+  return ERR_OK;
+}
+
+void trace_close(void) {
+  if (!__atomic_exchange_n(&trace.is_on, false, __ATOMIC_ACQ_REL))
+    return;
+  pthread_mutex_lock(&trace.lock);
+  trace.is_ending = true;
+  pthread_cond_broadcast(&trace.changed);
+  pthread_mutex_unlock(&trace.lock);
+  pthread_join(trace.writer, NULL);
+  pthread_mutex_lock(&trace.lock);
+  write_all_locked(); /* the writer may not have begun before it was to end */
+  trace_file_close(trace.file);
+  trace.file = NULL; /* for threads that are still on their way into a span */
+  pthread_mutex_unlock(&trace.lock);
+}
+
+bool trace_is_on(void) {
+  return other_sink ? other_sink->is_on() : __atomic_load_n(&trace.is_on, __ATOMIC_ACQUIRE);
+}
+
+uint64_t trace_now_ns(void) {
+  return trace_is_on() ? clock_now_ns() : 0;
+}
+
+void trace_thread(const char *name) {
+  if (other_sink) {
+    other_sink->thread(name);
+    return;
+  }
+  if (!trace_is_on())
+    return;
+  if (own_ring)
+    ring_give_back(own_ring);
+  own_ring = ring_take(name);
+}
+
+void trace_span(enum trace_row row, const char *category, const char *name, uint64_t begin_ns,
+                uint64_t end_ns, uint64_t step, int64_t index) {
+  struct trace_record *span;
+  if (other_sink) {
+    other_sink->span(row, category, name, begin_ns, end_ns, step, index);
+    return;
+  }
+  if (!trace_is_on() || begin_ns == 0)
+    return;
+  if (!own_ring)
+    own_ring = ring_take("thread");
+  if (own_ring->end - __atomic_load_n(&own_ring->begin, __ATOMIC_ACQUIRE) == RING_SPANS) {
+    pthread_mutex_lock(&trace.lock);
+    ring_write_locked(own_ring);
+    pthread_mutex_unlock(&trace.lock);
+  }
+  span = &own_ring->spans[own_ring->end % RING_SPANS];
+  *span = (struct trace_record){row, category, "", begin_ns, end_ns, step, index};
+  strncat(span->name, name, sizeof span->name - 1);
+  __atomic_store_n(&own_ring->end, own_ring->end + 1, __ATOMIC_RELEASE);
+}
+
+const struct trace_sink *trace_sink(void) {
+  return &own_sink;
+}
+
+void trace_redirect(const struct trace_sink *sink) {
+  other_sink = sink;
+}
+
+static void write_all_locked(void) {
+  for (struct ring *ring = trace.rings; ring; ring = ring->next)
+    ring_write_locked(ring);
+  trace_file_flush(trace.file);
+}
+
+static void *writer_main(void *argument) {
+  pthread_mutex_lock(&trace.lock);
+  while (!trace.is_ending) {
+    struct timespec until = clock_after_ms(FLUSH_MS);
+    pthread_cond_timedwait(&trace.changed, &trace.lock, &until);
+    write_all_locked();
+  }
+  pthread_mutex_unlock(&trace.lock);
+  return argument;
+}
+
+static void ring_write_locked(struct ring *ring) {
+  uint64_t end = __atomic_load_n(&ring->end, __ATOMIC_ACQUIRE);
+  for (uint64_t i = ring->begin; trace.file && i < end; i++) {
+    const struct trace_record *span = &ring->spans[i % RING_SPANS];
+    if (span->row == TRACE_THREAD && !ring->is_shown)
+      trace_file_row(trace.file, ring->row, ring->name);
+    ring->is_shown |= span->row == TRACE_THREAD;
+    trace_file_span(trace.file, ring->row, span);
+  }
+  __atomic_store_n(&ring->begin, end, __ATOMIC_RELEASE);
+}
+
+static struct ring *ring_take(const char *name) {
+  struct ring *ring;
+  pthread_mutex_lock(&trace.lock);
+  ring = trace.rings;
+  while (ring && (ring->is_taken || strncmp(ring->name, name, sizeof ring->name - 1) != 0))
+    ring = ring->next;
+  if (!ring) {
+    ring = mem_new(sizeof *ring);
+    strncat(ring->name, name, sizeof ring->name - 1);
+    ring->row = ++trace.n_rings;
+    ring->next = trace.rings;
+    trace.rings = ring;
+  }
+  ring->is_taken = true;
+  pthread_mutex_unlock(&trace.lock);
+  pthread_setspecific(trace.key, ring);
+  return ring;
+}
+
+static void ring_give_back(void *argument) {
+  struct ring *ring = argument;
+  pthread_mutex_lock(&trace.lock);
+  ring->is_taken = false;
+  pthread_mutex_unlock(&trace.lock);
+}

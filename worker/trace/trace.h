@@ -1,0 +1,51 @@
+/* A timeline of what a worker does, in Chrome's trace format (chrome://tracing, ui.perfetto.dev): what
+   overlaps what. Off unless trace_open was called; then a call costs one copy into the calling thread's own
+   buffer. */
+#ifndef WEIR_WORKER_TRACE_TRACE_H
+#define WEIR_WORKER_TRACE_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+/* Rows of the timeline: the calling thread's own, or a row that all threads share. */
+enum trace_row {
+  TRACE_THREAD,
+  TRACE_SENDS,   /* pushes: from their start to the last byte sent */
+  TRACE_WAITS,   /* parked calls: from sent to answered */
+  TRACE_COMPUTE, /* GPU: kernels */
+  TRACE_UP,      /* GPU: copies to the device */
+  TRACE_DOWN,    /* GPU: copies from the device */
+};
+
+/* Starts tracing into a new file (an old one is kept as PATH.1, PATH.2, ...). Once in a process, before any
+   other thread is started. Errors: IO. */
+int trace_open(const char *path, struct err *err);
+/* Writes what is left and completes the file, which a viewer also reads while it is cut off. */
+void trace_close(void);
+
+bool trace_is_on(void);
+/* clock_now_ns; 0 while tracing is off, so that nobody reads a clock for nothing. */
+uint64_t trace_now_ns(void);
+
+/* The calling thread's name on the timeline; copied. */
+void trace_thread(const char *name);
+
+/* What happened between two moments (clock_now_ns). name is copied and cut to 63 bytes; category is a string
+   constant ("forward", "push"). step, index: shown beside it; index -1: none. Any thread. */
+void trace_span(enum trace_row row, const char *category, const char *name, uint64_t begin_ns,
+                uint64_t end_ns, uint64_t step, int64_t index);
+
+/* The above as a table: a plugin, which has its own copy of this file, hands on to the program's. */
+struct trace_sink {
+  bool (*is_on)(void);
+  void (*thread)(const char *name);
+  void (*span)(enum trace_row row, const char *category, const char *name, uint64_t begin_ns, uint64_t end_ns,
+               uint64_t step, int64_t index);
+};
+
+const struct trace_sink *trace_sink(void);          /* of this copy */
+void trace_redirect(const struct trace_sink *sink); /* what this copy is told goes there */
+
+#endif

@@ -1,0 +1,229 @@
+/* Buffers for gradients. Whoever puts the last reference, gRPC or we, gives it back to its list; the pool
+   itself lives until that is done for all. */
+#include "worker/train/block/block_pool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "worker/backend/memory.h"
+
+enum { ALIGN = 256, SLAB_BYTES = 8 << 20, HOST = -1 };
+
+/* Where buffers are: in host memory, or on a device. */
+struct place {
+  int device;            /* HOST: none */
+  struct pooled **lists; /* [n_blocks] */
+  struct slab *slabs;    /* the newest first */
+  bool is_full;          /* of a device: it had no room for another slab */
+  struct place *next;
+};
+
+struct pooled {
+  struct buffer buffer; /* first: a buffer of ours is its pooled */
+  struct block_pool *pool;
+  struct place *place;
+  uint32_t block;
+  struct pooled *next; /* in its list */
+};
+
+/* Pinning takes as long for a page as for a thousand, and a device gives memory in pages, too: buffers are
+   cut from what was made at once. */
+struct slab {
+  unsigned char *bytes;
+  size_t size, used;
+  struct slab *next;
+};
+
+struct block_pool {
+  const struct model *model;
+  const struct backend_def *backend;
+  uint32_t n_blocks;
+  pthread_mutex_t lock; /* what follows */
+  struct place *places; /* the host's is the last */
+  size_t n_taken;
+  bool is_closed; /* by its owner */
+};
+
+static struct place *place_new(uint32_t n_blocks, int device) {
+  struct place *place = mem_new(sizeof *place);
+  place->device = device;
+  place->lists = mem_new(n_blocks * sizeof *place->lists);
+  return place;
+}
+
+struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend) {
+  struct block_pool *pool = mem_new(sizeof *pool);
+  pool->model = model;
+  pool->backend = backend;
+  pool->n_blocks = model->n_blocks;
+  pool->places = place_new(model->n_blocks, HOST);
+  pthread_mutex_init(&pool->lock, NULL);
+  return pool;
+}
+
+static void place_free(const struct block_pool *pool, struct place *place) {
+  struct slab *slab, *next_slab;
+  struct pooled *pooled, *next;
+  for (uint32_t b = 0; b < pool->n_blocks; b++)
+    for (pooled = place->lists[b]; pooled; pooled = next) {
+      next = pooled->next;
+      if (!place->slabs)
+        free(pooled->buffer.data);
+      free(pooled);
+    }
+  for (slab = place->slabs; slab; slab = next_slab) {
+    next_slab = slab->next;
+    if (place->device != HOST)
+      pool->backend->memory->free(place->device, slab->bytes);
+    else {
+      pool->backend->unpin(slab->bytes);
+      free(slab->bytes);
+    }
+    free(slab);
+  }
+  free(place->lists);
+  free(place);
+}
+
+static void pool_destroy(struct block_pool *pool) {
+  struct place *place, *next;
+  for (place = pool->places; place; place = next) {
+    next = place->next;
+    place_free(pool, place);
+  }
+  pthread_mutex_destroy(&pool->lock);
+  free(pool);
+}
+
+/* Ends a hold of the lock. */
+static void pool_unlock(struct block_pool *pool) {
+  bool is_over = pool->is_closed && pool->n_taken == 0;
+  pthread_mutex_unlock(&pool->lock);
+  if (is_over)
+    pool_destroy(pool);
+}
+
+void block_pool_free(struct block_pool *pool) {
+  if (!pool)
+    return;
+  pthread_mutex_lock(&pool->lock);
+  pool->is_closed = true;
+  pool_unlock(pool);
+}
+
+static void on_release(struct buffer *buffer) {
+  struct pooled *pooled = (struct pooled *)buffer;
+  struct block_pool *pool = pooled->pool;
+  struct pooled **list = &pooled->place->lists[pooled->block];
+  pthread_mutex_lock(&pool->lock);
+  pooled->next = *list;
+  *list = pooled;
+  pool->n_taken--;
+  pool_unlock(pool);
+}
+
+/* False when out of memory. */
+static bool slab_make(const struct block_pool *pool, struct place *place, struct slab *slab) {
+  struct err err = ERR_NONE;
+  void *bytes = NULL;
+  if (place->device != HOST)
+    place->is_full = pool->backend->memory->new (place->device, slab->size, &bytes, &err) != ERR_OK;
+  else if ((bytes = backend_pages_new(slab->size)))
+    pool->backend->pin(bytes, slab->size);
+  if (place->is_full)
+    log_event(LOG_WARN, "worker", "device_full", "code=%s error=\"%s\": gradients are added on the host",
+              err_name(err.code), err.text);
+  slab->bytes = bytes;
+  return bytes != NULL;
+}
+
+static struct slab *slab_new_locked(struct block_pool *pool, struct place *place, size_t size_bytes) {
+  struct slab *slab = mem_new(sizeof *slab);
+  slab->size = size_bytes > SLAB_BYTES ? size_bytes : SLAB_BYTES;
+  if (place->is_full || !slab_make(pool, place, slab)) {
+    free(slab);
+    return NULL;
+  }
+  slab->next = place->slabs;
+  place->slabs = slab;
+  return slab;
+}
+
+/* NULL when out of memory. */
+static void *bytes_new_locked(struct block_pool *pool, struct place *place, size_t size_bytes) {
+  size_t rounded = (size_bytes + ALIGN - 1) / ALIGN * ALIGN;
+  struct slab *slab = place->slabs;
+  if (place->device == HOST && !pool->backend->pin)
+    return aligned_alloc(ALIGN, rounded);
+  if (!slab || slab->size - slab->used < rounded)
+    slab = slab_new_locked(pool, place, rounded);
+  if (!slab)
+    return NULL;
+  slab->used += rounded;
+  return slab->bytes + slab->used - rounded;
+}
+
+static struct pooled *pooled_new_locked(struct block_pool *pool, struct place *place, uint32_t block) {
+  size_t size_bytes = pool->model->blocks[block].elems * sizeof(float);
+  void *bytes = bytes_new_locked(pool, place, size_bytes);
+  struct pooled *pooled;
+  if (!bytes)
+    return NULL;
+  pooled = mem_new(sizeof *pooled);
+  pooled->buffer = (struct buffer){.data = bytes, .size_bytes = size_bytes, .release = on_release};
+  pooled->pool = pool;
+  pooled->place = place;
+  pooled->block = block;
+  return pooled;
+}
+
+static struct place *place_of_locked(struct block_pool *pool, int device) {
+  struct place *place = pool->places;
+  while (place && place->device != device)
+    place = place->next;
+  if (place)
+    return place;
+  place = place_new(pool->n_blocks, device);
+  place->next = pool->places;
+  pool->places = place;
+  return place;
+}
+
+static struct buffer *take(struct block_pool *pool, uint32_t block, int device) {
+  struct place *place;
+  struct pooled *pooled;
+  pthread_mutex_lock(&pool->lock);
+  place = place_of_locked(pool, device);
+  pooled = place->lists[block];
+  if (pooled)
+    place->lists[block] = pooled->next;
+  else
+    pooled = pooled_new_locked(pool, place, block);
+  pool->n_taken += pooled != NULL;
+  pthread_mutex_unlock(&pool->lock);
+  if (!pooled)
+    return NULL;
+  pooled->buffer.refs = 1;
+  return &pooled->buffer;
+}
+
+struct buffer *block_pool_take(struct block_pool *pool, uint32_t block) {
+  return take(pool, block, HOST);
+}
+
+struct buffer *block_pool_take_on(struct block_pool *pool, uint32_t block, int device) {
+  struct buffer *buffer = take(pool, block, device);
+  return buffer ? buffer : take(pool, block, HOST);
+}
+
+int block_pool_device(const struct buffer *buffer) {
+  const struct pooled *pooled = (const struct pooled *)buffer;
+  return buffer->release == on_release ? pooled->place->device : HOST;
+}
+
+void block_pool_give(struct block_pool *pool, uint32_t block, struct buffer *buffer) {
+  const struct pooled *pooled = (struct pooled *)buffer;
+  CHECK(!buffer || buffer->release != on_release || (pooled->pool == pool && pooled->block == block));
+  buffer_put(buffer);
+}

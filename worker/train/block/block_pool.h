@@ -1,0 +1,31 @@
+/* Buffers for gradients, one list for each block and place, so that a step allocates nothing once the first
+   is done. Those in host memory are pinned where the backend can: the very bytes that a device copies into
+   are sent. Those on a device are for sums that are made there. */
+#ifndef WEIR_WORKER_TRAIN_BLOCK_BLOCK_POOL_H
+#define WEIR_WORKER_TRAIN_BLOCK_BLOCK_POOL_H
+
+#include "common/base/memory.h"
+#include "model/model.h"
+#include "worker/backend/backend.h"
+
+struct block_pool;
+
+/* model outlives its use, backend the process. */
+struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend);
+/* Every buffer was given back; what gRPC still refers to is freed when it ends. NULL is ignored. */
+void block_pool_free(struct block_pool *pool);
+
+/* A buffer of f32[elems of block], not set; the caller's only reference. NULL when out of memory. Any
+   thread. */
+struct buffer *block_pool_take(struct block_pool *pool, uint32_t block);
+
+/* The same in the memory of a device of the backend's, or, when that is full, in host memory. */
+struct buffer *block_pool_take_on(struct block_pool *pool, uint32_t block, int device);
+
+/* The device whose memory a taken buffer is; -1: the host's. */
+int block_pool_device(const struct buffer *buffer);
+
+/* Gives a taken buffer back: it is taken again once nobody else refers to it. NULL is ignored. Any thread. */
+void block_pool_give(struct block_pool *pool, uint32_t block, struct buffer *buffer);
+
+#endif

@@ -1,0 +1,182 @@
+/* The weights that a worker computes with. */
+#include "worker/train/block/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "worker/backend/memory.h"
+
+enum block_state { BLOCK_EMPTY, BLOCK_CLAIMED, BLOCK_LANDED, BLOCK_FILLED };
+
+static bool set_init(struct weights_set *set, const struct model *model) {
+  set->params = backend_pages_new(model->param_elems * sizeof(float));
+  set->state = backend_pages_new(model->row_elems * sizeof(float));
+  if (!set->params || !set->state)
+    return false;
+  set->train_values = mem_new((size_t)model->train->n_values * sizeof *set->train_values);
+  set->eval_values = mem_new((size_t)model->eval->n_values * sizeof *set->eval_values);
+  set->blocks = mem_new(model->n_blocks);
+  for (int s = 0; s < model->n_statistics; s++)
+    if (model->statistics[s].eval_value >= 0)
+      set->eval_values[model->statistics[s].eval_value] = set->state + model->statistics[s].begin;
+  return true;
+}
+
+/* Where executions read the parameters. */
+static void set_point(struct weights_set *set, const struct model *model) {
+  const float *params = set->is_on_device ? set->device_params : set->params;
+  for (int p = 0; p < model->n_params; p++) {
+    const struct param *param = &model->params[p];
+    set->train_values[param->train_value] = params + param->begin;
+    if (param->eval_value >= 0)
+      set->eval_values[param->eval_value] = params + param->begin;
+  }
+}
+
+int weights_new(const struct model *model, struct weights **out, struct err *err) {
+  struct weights *weights = mem_new(sizeof *weights);
+  weights->model = model;
+  weights->current = &weights->sets[0];
+  weights->next = &weights->sets[1];
+  if (!set_init(&weights->sets[0], model) || !set_init(&weights->sets[1], model)) {
+    weights_free(weights);
+    return err_set(err, ERR_NO_MEMORY, "two versions of the weights need %llu bytes",
+                   (unsigned long long)((model->param_elems + model->row_elems) * 2 * sizeof(float)));
+  }
+  *out = weights;
+  return 0;
+}
+
+void weights_free(struct weights *weights) {
+  if (!weights)
+    return;
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
+    if (weights->pinned_by) {
+      weights->pinned_by->unpin(weights->sets[i].params);
+      weights->pinned_by->unpin(weights->sets[i].state);
+    }
+    if (weights->device_memory)
+      weights->device_memory->free(weights->device, weights->sets[i].device_params);
+    free(weights->sets[i].params);
+    free(weights->sets[i].state);
+    free(weights->sets[i].train_values);
+    free(weights->sets[i].eval_values);
+    free(weights->sets[i].blocks);
+  }
+  free(weights);
+}
+
+void weights_pin(struct weights *weights, const struct backend_def *backend) {
+  const struct model *model = weights->model;
+  if (!backend->pin)
+    return;
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
+    backend->pin(weights->sets[i].params, model->param_elems * sizeof(float));
+    backend->pin(weights->sets[i].state, model->row_elems * sizeof(float));
+  }
+  weights->pinned_by = backend;
+}
+
+int weights_use_device(struct weights *weights, const struct device_memory *memory, int device,
+                       struct err *err) {
+  void *params[2];
+  size_t size_bytes = weights->model->param_elems * sizeof(float);
+  if (weights->device_memory)
+    return ERR_OK;
+  if (memory->new (device, size_bytes, &params[0], err))
+    return err->code;
+  if (memory->new (device, size_bytes, &params[1], err)) {
+    memory->free(device, params[0]);
+    return err->code;
+  }
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++)
+    weights->sets[i].device_params = params[i];
+  weights->device_memory = memory;
+  weights->device = device;
+  return ERR_OK;
+}
+
+void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device) {
+  struct weights_set *set = weights->next;
+  CHECK(set->readers == 0 && (!is_on_device || set->device_params));
+  set->is_open = true;
+  set->is_on_device = is_on_device;
+  set_point(set, weights->model);
+  set->version = version;
+  set->opening = ++weights->openings;
+  set->n_filled = 0;
+  memset(set->blocks, BLOCK_EMPTY, weights->model->n_blocks);
+}
+
+struct weights_set *weights_find(struct weights *weights, uint64_t version) {
+  for (int i = 0; i < WEIGHTS_VERSIONS; i++)
+    if (weights->sets[i].is_open && weights->sets[i].version == version)
+      return &weights->sets[i];
+  return NULL;
+}
+
+float *weights_landing(const struct weights *weights, const struct weights_set *set, uint32_t block) {
+  const struct block *range = &weights->model->blocks[block];
+  return (range->kind == BLOCK_PARAMETERS ? set->params : set->state) + range->begin;
+}
+
+/* Whether it is read elsewhere than where it lands. */
+static bool is_moved(const struct weights *weights, const struct weights_set *set, uint32_t block) {
+  return set->is_on_device && weights->model->blocks[block].kind == BLOCK_PARAMETERS;
+}
+
+float *weights_place(const struct weights *weights, const struct weights_set *set, uint32_t block) {
+  return is_moved(weights, set, block) ? set->device_params + weights->model->blocks[block].begin
+                                       : weights_landing(weights, set, block);
+}
+
+bool weights_has_landed(const struct weights_set *set, uint32_t block) {
+  return set->blocks[block] == BLOCK_LANDED || (!set->is_on_device && set->blocks[block] == BLOCK_FILLED);
+}
+
+float *weights_claim(struct weights *weights, uint64_t version, uint32_t block) {
+  struct weights_set *set = weights->next;
+  if (!set->is_open || set->version != version || set->blocks[block] != BLOCK_EMPTY)
+    return NULL;
+  set->blocks[block] = BLOCK_CLAIMED;
+  return weights_landing(weights, set, block);
+}
+
+void weights_land(struct weights *weights, uint32_t block) {
+  CHECK(weights->next->blocks[block] == BLOCK_CLAIMED);
+  weights->next->blocks[block] = BLOCK_LANDED;
+  if (!is_moved(weights, weights->next, block))
+    weights_fill(weights, block);
+}
+
+void weights_fill(struct weights *weights, uint32_t block) {
+  CHECK(weights->next->blocks[block] == BLOCK_CLAIMED || weights->next->blocks[block] == BLOCK_LANDED);
+  weights->next->blocks[block] = BLOCK_FILLED;
+  weights->next->n_filled++;
+}
+
+bool weights_next_is_complete(const struct weights *weights) {
+  return weights->next->is_open && weights->next->n_filled == weights->model->n_blocks;
+}
+
+void weights_advance(struct weights *weights) {
+  struct weights_set *old = weights->current;
+  CHECK(weights_next_is_complete(weights) && old->readers == 0);
+  weights->current = weights->next;
+  weights->next = old;
+  old->is_open = false;
+}
+
+void weights_clear(struct weights *weights) {
+  CHECK(weights->current->readers == 0 && weights->next->readers == 0);
+  weights->current->is_open = false;
+  weights->next->is_open = false;
+}
+
+bool weights_is_ready(const struct weights_set *set, struct block_range range) {
+  for (uint32_t b = range.begin; b < range.end; b++)
+    if (set->blocks[b] != BLOCK_FILLED)
+      return false;
+  return true;
+}

@@ -1,0 +1,88 @@
+/* The weights that a worker computes with: the version of the step under way, complete, and the next one,
+   which fills block by block while the first layers already read it. Memory for two versions, no more.
+
+   Executions read a version in host memory. In a group whose members exchange on devices they read its
+   parameters on the device: those that come from the servers land in host memory, and are filled once the
+   group has them on every device. Statistics are always in host memory.
+
+   No lock of its own: whoever has it holds one lock over every call. Bytes are written outside it, between
+   weights_claim and weights_fill, into a place that nobody reads before weights_fill. */
+#ifndef WEIR_WORKER_TRAIN_BLOCK_WEIGHTS_H
+#define WEIR_WORKER_TRAIN_BLOCK_WEIGHTS_H
+
+#include "model/model.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/device_memory.h"
+#include "worker/train/block/block_map.h"
+
+/* One version: the flat parameter vector and the statistics state. */
+struct weights_set {
+  bool is_open; /* it holds or receives `version` */
+  uint64_t version;
+  uint64_t opening;  /* the number of times that a set was opened: after a roll-back a version comes again */
+  bool is_on_device; /* its parameters are read there */
+  float *params;     /* f32[param_elems] */
+  float *device_params;       /* f32[param_elems]; NULL: there is none */
+  float *state;               /* f32[row_elems] */
+  const float **train_values; /* by value of the train graph: where a parameter is read, else NULL */
+  const float **eval_values;  /* by value of the eval graph: also running statistics */
+  uint8_t *blocks;            /* [n_blocks]: empty, claimed, landed, filled */
+  uint32_t n_filled;
+  int readers; /* executions that read it: it is not opened anew before they end */
+};
+
+enum { WEIGHTS_VERSIONS = 2 };
+
+struct weights {
+  const struct model *model;
+  struct weights_set sets[WEIGHTS_VERSIONS];
+  struct weights_set *current; /* open: every block is filled */
+  struct weights_set *next;
+  uint64_t openings;
+  const struct backend_def *pinned_by;       /* NULL: no memory is pinned */
+  const struct device_memory *device_memory; /* NULL: no version was ever on a device */
+  int device;
+};
+
+/* Errors: NO_MEMORY with the bytes needed. model outlives it. */
+int weights_new(const struct model *model, struct weights **out, struct err *err);
+void weights_free(struct weights *weights); /* NULL is ignored */
+/* Pins both versions, where the backend can: once. */
+void weights_pin(struct weights *weights, const struct backend_def *backend);
+
+/* Makes memory for both versions' parameters on the device; again, on the same one, it is harmless. Errors:
+   those of memory->new; then there is none. */
+int weights_use_device(struct weights *weights, const struct device_memory *memory, int device,
+                       struct err *err);
+
+/* The next set begins to receive a version. It has no readers. is_on_device: after weights_use_device. */
+void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device);
+
+/* Where in host memory the block's f32[elems] are to be written, then weights_land; or weights_fill, when
+   they came to weights_place. NULL when they are not wanted: another version, or they have come before. */
+float *weights_claim(struct weights *weights, uint64_t version, uint32_t block);
+/* It is in host memory: filled, unless it is to be read on the device. */
+void weights_land(struct weights *weights, uint32_t block);
+/* It is where it is read. */
+void weights_fill(struct weights *weights, uint32_t block);
+
+/* The set that holds or receives the version; NULL if neither does. */
+struct weights_set *weights_find(struct weights *weights, uint64_t version);
+/* Where the block lands, and where it is read: in a set in host memory the same. */
+float *weights_landing(const struct weights *weights, const struct weights_set *set, uint32_t block);
+float *weights_place(const struct weights *weights, const struct weights_set *set, uint32_t block);
+/* What came from the servers is in its landing. */
+bool weights_has_landed(const struct weights_set *set, uint32_t block);
+
+bool weights_next_is_complete(const struct weights *weights);
+
+/* The complete next set becomes the current one, whose memory (without readers) becomes the closed next. */
+void weights_advance(struct weights *weights);
+
+/* Forgets both versions. Neither has readers or claimed blocks. */
+void weights_clear(struct weights *weights);
+
+/* True if the blocks of a tensor are all there. */
+bool weights_is_ready(const struct weights_set *set, struct block_range range);
+
+#endif

@@ -1,0 +1,170 @@
+/* From a gradient to parts on their way: blocks are cut out of it or gathered, added along the reduction tree
+   outside the run's lock, and sent. Whole blocks in an executor's own memory go here; what is put together in
+   buffers, in deliver_parts.c. */
+#include <string.h>
+
+#include "common/agree/sum.h"
+#include "worker/trace/trace.h"
+#include "worker/train/executor/executor.h"
+
+static void executor_fail_memory(struct executor *executor) {
+  struct err err;
+  err_set(&err, ERR_NO_MEMORY, "no memory for its gradient");
+  executor_fail_err(executor, &err);
+}
+
+/* One lock's worth: takes a sibling to add (returned), or places the part and maybe learns that it is to be
+   sent
+   (*item). A part whose step is over is dropped. */
+static struct buffer *deliver_step(struct executor *executor, uint32_t block, struct tree_node *node,
+                                   struct buffer *sum, struct transfer_item *item, bool *is_to_send) {
+  struct run *run = executor->run;
+  struct reducer_send send;
+  struct buffer *sibling = NULL;
+  pthread_mutex_lock(&run->lock);
+  executor->is_dropped |= !steps_is_current(run, &executor->work);
+  if (!executor->is_dropped)
+    sibling = reducer_take(run->reducer, block, node);
+  if (!executor->is_dropped && !sibling && sum && reducer_place(run->reducer, block, *node, sum, &send)) {
+    *is_to_send = true;
+    *item = (struct transfer_item){.kind = TRANSFER_PUSH,
+                                   .server = run->owner[block],
+                                   .block = block,
+                                   .version = executor->work.version,
+                                   .node = send.node,
+                                   .wait = send.wait,
+                                   .buffer = sum};
+  }
+  pthread_mutex_unlock(&run->lock);
+  return sibling;
+}
+
+/* data: the microbatch's part of a block that is in host memory at all executors. */
+static void executor_deliver_block(struct executor *executor, uint32_t block, const float *data,
+                                   const char *what) {
+  struct run *run = executor->run;
+  uint32_t elems = run->loaded.model->blocks[block].elems;
+  struct tree_node node = {executor->work.index, 0};
+  struct buffer *sum = NULL;
+  struct transfer_item item;
+  bool is_to_send = false, is_finite = true;
+  while (is_finite && executor_wait_current(executor)) {
+    struct buffer *sibling = deliver_step(executor, block, &node, sum, &item, &is_to_send);
+    if (sibling && sum) {
+      is_finite = sum_add(sum->data, sibling->data, elems);
+      block_pool_give(run->pool, block, sibling);
+    } else if (sibling) {
+      sum = sibling;
+      is_finite = sum_add(sum->data, data, elems);
+    } else if (sum) {
+      break; /* placed, or dropped */
+    } else if ((sum = block_pool_take(run->pool, block)))
+      is_finite = sum_copy(sum->data, data, elems);
+    else {
+      executor_fail_memory(executor);
+      break;
+    }
+  }
+  if (!is_finite)
+    executor_fail(executor, what);
+  if (executor->is_dropped)
+    block_pool_give(run->pool, block, sum);
+  else if (is_to_send)
+    steps_send(run, &item);
+}
+
+/* The block's buffer, to be filled by all that share it. NULL: no memory, and the task is dropped. */
+static struct gather *gather_open(struct executor *executor, uint32_t b) {
+  struct gather *gather = &executor->gathers[b];
+  if (!gather->buffer)
+    gather->buffer = executor->stream && executor->work.is_for_device
+                         ? block_pool_take_on(executor->run->pool, b, executor->device)
+                         : block_pool_take(executor->run->pool, b);
+  if (gather->buffer)
+    return gather;
+  executor_fail_memory(executor);
+  return NULL;
+}
+
+struct overlap overlap_of(const struct model *model, uint32_t b, const struct param *param) {
+  const struct block *block = &model->blocks[b];
+  uint64_t begin = block->begin > param->begin ? block->begin : param->begin;
+  uint64_t block_end = block->begin + block->elems, param_end = param->begin + param->elems;
+  uint64_t end = block_end < param_end ? block_end : param_end;
+  return (struct overlap){end - begin, begin - param->begin, begin - block->begin};
+}
+
+static void executor_gather(struct executor *executor, uint32_t b, int p, const float *grad) {
+  struct overlap overlap =
+      overlap_of(executor->run->loaded.model, b, &executor->run->loaded.model->params[p]);
+  struct gather *gather = gather_open(executor, b);
+  struct err err = ERR_NONE;
+  bool is_finite; /* is asked for when it has come */
+  float *to;
+  if (!gather)
+    return;
+  to = (float *)gather->buffer->data + overlap.in_block;
+  if (block_pool_device(gather->buffer) < 0)
+    memcpy(to, grad + overlap.in_param, overlap.elems * sizeof *to);
+  else if (executor->memory->copy(executor->stream, to, grad + overlap.in_param, overlap.elems * sizeof *to,
+                                  &err) ||
+           executor->memory->wait(executor->stream, &is_finite, &err)) {
+    executor_fail_err(executor, &err);
+    return;
+  }
+  executor_part_come(executor, b, p);
+}
+
+void executor_deliver_gradient(struct executor *executor, int p, const float *grad) {
+  struct run *run = executor->run;
+  const struct model *model = run->loaded.model;
+  const struct param *param = &model->params[p];
+  uint64_t begin_ns = trace_now_ns();
+  for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !executor->is_dropped; b++)
+    if (run->map.block_params[b] > 1)
+      executor_gather(executor, b, p, grad);
+    else
+      executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), param->name);
+  executor_deliver_parts(executor);
+  trace_span(TRACE_THREAD, "delivery", param->name, begin_ns, trace_now_ns(), executor->work.version,
+             executor->work.index);
+}
+
+int executor_place_gradient(struct executor *executor, int p, struct backend_piece *pieces, int max) {
+  struct run *run = executor->run;
+  struct block_range range = run->map.params[p];
+  int n = 0;
+  if (range.end - range.begin > (uint32_t)max)
+    return 0;
+  for (uint32_t b = range.begin; b < range.end; b++) {
+    struct overlap overlap = overlap_of(run->loaded.model, b, &run->loaded.model->params[p]);
+    const struct gather *gather = gather_open(executor, b);
+    if (!gather)
+      return 0;
+    pieces[n++] = (struct backend_piece){.to = (float *)gather->buffer->data + overlap.in_block,
+                                         .begin = overlap.in_param,
+                                         .elems = overlap.elems};
+  }
+  return n;
+}
+
+void executor_deliver_placed(struct executor *executor, int p) {
+  struct block_range range = executor->run->map.params[p];
+  for (uint32_t b = range.begin; b < range.end && !executor->is_dropped; b++)
+    executor_part_come(executor, b, p);
+}
+
+void executor_deliver_row(struct executor *executor) {
+  const struct model *model = executor->run->loaded.model;
+  for (uint32_t b = model->n_param_blocks; b < model->n_blocks && !executor->is_dropped; b++)
+    executor_deliver_block(executor, b, executor->row + model->blocks[b].begin, "the statistics row");
+}
+
+void executor_drop_gathers(struct executor *executor) {
+  const struct model *model = executor->run->loaded.model;
+  executor_deliver_parts(executor); /* of a task that is dropped: gives them back */
+  for (uint32_t b = 0; b < model->n_param_blocks; b++) {
+    block_pool_give(executor->run->pool, b, executor->gathers[b].buffer);
+    executor->gathers[b] = (struct gather){0};
+  }
+}

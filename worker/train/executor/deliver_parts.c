@@ -1,0 +1,253 @@
+/* Parts that were put together in buffers, on a device or in host memory, on their way through the reducer:
+   all that have come together are asked for, added and copied together, so that a device is waited for once a
+   round. */
+
+#include "common/agree/sum.h"
+#include "worker/train/executor/executor.h"
+
+static void look_at(struct executor *executor, float *out, const float *in, size_t elems) {
+  struct parts *parts = &executor->parts;
+  array_reserve((void **)&parts->sums, &parts->sums_capacity, parts->n_sums, sizeof *parts->sums);
+  parts->sums[parts->n_sums++] = (struct device_sum){out, in, elems};
+}
+
+static float *floats(const struct buffer *buffer) {
+  return (float *)buffer->data;
+}
+
+static size_t part_elems(const struct executor *executor, const struct part *part) {
+  return executor->run->block_elems[part->block];
+}
+
+void executor_part_come(struct executor *executor, uint32_t b, int p) {
+  const struct run *run = executor->run;
+  const struct param *param = &run->loaded.model->params[p];
+  struct overlap overlap = overlap_of(run->loaded.model, b, param);
+  struct gather *gather = &executor->gathers[b];
+  struct parts *parts = &executor->parts;
+  float *there = floats(gather->buffer) + overlap.in_block;
+  bool is_shared = run->map.block_params[b] > 1, is_here = block_pool_device(gather->buffer) < 0;
+  if (is_here && !sum_is_finite(there, overlap.elems)) {
+    executor_fail(executor, param->name);
+    return;
+  }
+  if (!is_here && is_shared)
+    look_at(executor, there, NULL, overlap.elems);
+  array_reserve((void **)&parts->params, &parts->params_capacity, parts->n_params, sizeof *parts->params);
+  if (parts->n_params == 0 || parts->params[parts->n_params - 1] != p)
+    parts->params[parts->n_params++] = p;
+  if (++gather->n_come < run->map.block_params[b])
+    return;
+  array_reserve((void **)&parts->list, &parts->capacity, parts->n, sizeof *parts->list);
+  parts->list[parts->n++] = (struct part){
+      .block = b, .node = {executor->work.index, 0}, .sum = gather->buffer, .is_checked = is_here};
+  *gather = (struct gather){0};
+}
+
+/* Each part takes a sibling that is there, or is placed, once it is known to be finite. */
+static void parts_ask(struct executor *executor) {
+  struct run *run = executor->run;
+  pthread_mutex_lock(&run->lock);
+  executor->is_dropped |= !steps_is_current(run, &executor->work);
+  for (int i = 0; i < executor->parts.n && !executor->is_dropped; i++) {
+    struct part *part = &executor->parts.list[i];
+    struct reducer_send send;
+    part->sibling = reducer_take(run->reducer, part->block, &part->node);
+    if (part->sibling || !part->is_checked)
+      continue;
+    part->is_to_send = reducer_place(run->reducer, part->block, part->node, part->sum, &send);
+    if (part->is_to_send)
+      part->item = (struct transfer_item){.kind = TRANSFER_PUSH,
+                                          .server = run->owner[part->block],
+                                          .block = part->block,
+                                          .version = executor->work.version,
+                                          .node = send.node,
+                                          .wait = send.wait};
+    else
+      part->sum = NULL; /* held */
+  }
+  pthread_mutex_unlock(&run->lock);
+}
+
+/* A copy of what lies on a device, there when the executor's stream was waited for. NULL with an error. */
+static struct buffer *land(struct executor *executor, uint32_t block, const struct buffer *from,
+                           struct err *err) {
+  struct buffer *to = block_pool_take(executor->run->pool, block);
+  if (!to)
+    err_set(err, ERR_NO_MEMORY, "no memory for its gradient");
+  else if (executor->memory->copy(executor->stream, to->data, from->data, to->size_bytes, err)) {
+    block_pool_give(executor->run->pool, block, to);
+    return NULL;
+  }
+  return to;
+}
+
+static int executor_sync(struct executor *executor, bool *is_finite, struct err *err) {
+  bool are_finite = true;
+  if (!executor->memory->wait(executor->stream, &are_finite, err))
+    *is_finite &= are_finite;
+  return err->code;
+}
+
+/* Of a device that has no memory left for parts: its own are in host memory, another's may be elsewhere. */
+static int add_here(struct executor *executor, struct part *part, bool *is_finite, struct err *err) {
+  struct buffer *landed = NULL;
+  if (block_pool_device(part->sibling) >= 0) {
+    landed = land(executor, part->block, part->sibling, err);
+    if (!landed || executor_sync(executor, is_finite, err)) {
+      block_pool_give(executor->run->pool, part->block, landed);
+      return err->code;
+    }
+  }
+  *is_finite &=
+      sum_add(floats(part->sum), floats(landed ? landed : part->sibling), part_elems(executor, part));
+  block_pool_give(executor->run->pool, part->block, landed);
+  return 0;
+}
+
+/* The sum is made where one of both is on the executor's device, else on the host. */
+static int part_add(struct executor *executor, struct part *part, bool *is_finite, struct err *err) {
+  if (executor->stream && block_pool_device(part->sum) != executor->device &&
+      block_pool_device(part->sibling) == executor->device) {
+    struct buffer *sum = part->sum;
+    part->sum = part->sibling;
+    part->sibling = sum;
+  }
+  if (block_pool_device(part->sum) < 0)
+    return add_here(executor, part, is_finite, err);
+  look_at(executor, floats(part->sum), floats(part->sibling), part_elems(executor, part));
+  return 0;
+}
+
+/* What the round has to do, enqueued and waited for. Where parameters share a block, what each has of it was
+   to be looked at when it came. */
+static int parts_work(struct executor *executor, bool *is_finite, struct err *err) {
+  struct parts *parts = &executor->parts;
+  bool has_landings = false;
+  for (int i = 0; i < parts->n && !err->code; i++) {
+    struct part *part = &parts->list[i];
+    if (part->sibling)
+      part_add(executor, part, is_finite, err);
+    else if (part->is_to_send && steps_must_land(executor->run, part->sum)) {
+      part->landed = land(executor, part->block, part->sum, err);
+      has_landings = true;
+    } else if (!part->is_checked && executor->run->map.block_params[part->block] == 1)
+      look_at(executor, floats(part->sum), NULL, part_elems(executor, part));
+  }
+  if (parts->n_sums > 0 && !err->code)
+    executor->memory->add(executor->stream, parts->sums, parts->n_sums, err);
+  if (parts->n_sums > 0 || has_landings) {
+    struct err one = ERR_NONE; /* whatever has failed: the buffers are in use until then */
+    if (executor_sync(executor, is_finite, &one) && !err->code)
+      *err = one;
+  }
+  parts->n_sums = 0;
+  return err->code;
+}
+
+static void part_release(struct executor *executor, struct part *part) {
+  block_pool_give(executor->run->pool, part->block, part->sum);
+  block_pool_give(executor->run->pool, part->block, part->sibling);
+  block_pool_give(executor->run->pool, part->block, part->landed);
+}
+
+/* Sends what is to be sent; what was placed is off the list, what was added is on it, to be asked for again.
+ */
+static void parts_go_on(struct executor *executor) {
+  struct parts *parts = &executor->parts;
+  int n = 0;
+  for (int i = 0; i < parts->n; i++) {
+    struct part part = parts->list[i];
+    block_pool_give(executor->run->pool, part.block, part.sibling);
+    part.sibling = NULL;
+    part.is_checked = true;
+    if (part.is_to_send) {
+      part.item.buffer = part.landed ? part.landed : part.sum;
+      if (part.landed)
+        block_pool_give(executor->run->pool, part.block, part.sum);
+      steps_send(executor->run, &part.item);
+    } else if (part.sum)
+      parts->list[n++] = part;
+  }
+  parts->n = n;
+}
+
+/* Whether what the parameter has of the block, or of a sum of the block's, is finite. */
+static bool is_block_finite(struct executor *executor, uint32_t b, const struct param *param) {
+  const struct buffer *buffer = executor->gathers[b].buffer;
+  struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
+  struct err err = ERR_NONE;
+  bool is_finite = true;
+  for (int i = 0; i < executor->parts.n; i++)
+    if (executor->parts.list[i].block == b)
+      buffer = executor->parts.list[i].sum;
+  if (!buffer)
+    return true; /* it was placed, and so was finite */
+  if (block_pool_device(buffer) < 0)
+    return sum_is_finite(floats(buffer) + overlap.in_block, overlap.elems);
+  struct device_sum look = {floats(buffer) + overlap.in_block, NULL, overlap.elems};
+  if (!executor->memory->add(executor->stream, &look, 1, &err))
+    executor_sync(executor, &is_finite, &err);
+  return is_finite;
+}
+
+/* Names the first of the parameters that is not finite. */
+static void fail_not_finite(struct executor *executor) {
+  const struct run *run = executor->run;
+  const struct parts *parts = &executor->parts;
+  const struct param *param = NULL;
+  for (int i = 0; i < parts->n_params && !param; i++) {
+    int p = parts->params[i];
+    for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !param; b++)
+      if (!is_block_finite(executor, b, &run->loaded.model->params[p]))
+        param = &run->loaded.model->params[p];
+  }
+  executor_fail(executor, param ? param->name : "a gradient");
+}
+
+void executor_deliver_parts(struct executor *executor) {
+  struct parts *parts = &executor->parts;
+  struct err err = ERR_NONE;
+  bool is_finite = true;
+  while ((parts->n > 0 || parts->n_sums > 0) && !executor->is_dropped) {
+    if (parts->n > 0 && executor_wait_current(executor))
+      parts_ask(executor);
+    if (executor->is_dropped)
+      break;
+    if (parts_work(executor, &is_finite, &err))
+      executor_fail_err(executor, &err);
+    else if (!is_finite)
+      fail_not_finite(executor);
+    else
+      parts_go_on(executor);
+  }
+  for (int i = 0; i < parts->n; i++)
+    part_release(executor, &parts->list[i]);
+  parts->n = parts->n_sums = parts->n_params = 0;
+}
+
+bool executor_land_locked(struct executor *executor) {
+  struct run *run = executor->run;
+  struct weights_set *set = run->weights->current;
+  struct transfer_item item;
+  struct buffer *landed;
+  struct err err = ERR_NONE;
+  bool is_finite = true;
+  if (!executor->stream || !steps_next_unsent(run, &item))
+    return false;
+  set->readers++; /* the run is not left meanwhile */
+  pthread_mutex_unlock(&run->lock);
+  landed = land(executor, item.block, item.buffer, &err);
+  if (landed)
+    executor_sync(executor, &is_finite, &err);
+  block_pool_give(run->pool, item.block, item.buffer);
+  item.buffer = landed;
+  if (err.code) {
+    block_pool_give(run->pool, item.block, landed);
+    run_fail(run, &err, false);
+  } else
+    steps_send(run, &item);
+  steps_release(run, set);
+  pthread_mutex_lock(&run->lock);
+  return true;
+}

@@ -1,0 +1,356 @@
+/* An executor. */
+#include "worker/train/executor/executor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/sum.h"
+#include "worker/trace/trace.h"
+
+static void *executor_main(void *argument);
+static int executor_prepare(struct executor *executor, struct err *err);
+static int executor_probe(struct executor *executor, struct err *err);
+static bool executor_train(struct executor *executor);
+
+void executors_start(struct run *run) {
+  const struct model *model = run->loaded.model;
+  uint32_t microbatches = run->loaded.plan.microbatches;
+  int threads = run->options.threads;
+  run->n_executors = (uint32_t)threads < microbatches ? threads : (int)microbatches;
+  run->executors = mem_new((size_t)run->n_executors * sizeof *run->executors);
+  for (int i = 0; i < run->n_executors; i++) {
+    struct executor *executor = &run->executors[i];
+    executor->run = run;
+    executor->index = i;
+    executor->row = mem_new(model->row_elems * sizeof(float));
+    executor->gathers = mem_new(model->n_param_blocks * sizeof *executor->gathers);
+    CHECK(pthread_create(&executor->thread, NULL, executor_main, executor) == 0);
+  }
+}
+
+void executors_join(struct run *run) {
+  for (int i = 0; i < run->n_executors; i++) {
+    struct executor *executor = &run->executors[i];
+    pthread_join(executor->thread, NULL);
+    free(executor->watched);
+    free(executor->taps_of);
+    free(executor->taps);
+    free(executor->row);
+    free(executor->gathers);
+    free(executor->parts.list);
+    free(executor->parts.sums);
+    free(executor->parts.params);
+  }
+  free(run->executors);
+  run->executors = NULL;
+  run->n_executors = 0;
+}
+
+static void *executor_main(void *argument) {
+  struct executor *executor = argument;
+  struct run *run = executor->run;
+  struct err err = ERR_NONE;
+  uint64_t begin_ns = trace_now_ns();
+  char name[32];
+  snprintf(name, sizeof name, "executor %d", executor->index);
+  trace_thread(name);
+  if (!backend_thread_init(&err) && !executor_prepare(executor, &err) && executor->index == 0)
+    executor_probe(executor, &err);
+  trace_span(TRACE_THREAD, "load", "programs", begin_ns, trace_now_ns(), 0, -1);
+  pthread_mutex_lock(&run->lock);
+  run->n_prepared++;
+  if (err.code && !run->prepare_err.code)
+    run->prepare_err = err;
+  pthread_cond_broadcast(&run->changed);
+  while (!run->is_stopping) {
+    bool is_done;
+    if (executor_land_locked(executor))
+      continue;
+    if (!steps_begin(run, &executor->work)) {
+      pthread_cond_wait(&run->changed, &run->lock);
+      continue;
+    }
+    pthread_mutex_unlock(&run->lock);
+    executor->is_dropped = executor->is_current = false;
+    begin_ns = trace_now_ns();
+    is_done = executor->work.kind == WORK_CHUNK ? executor_evaluate(executor) : executor_train(executor);
+    trace_span(TRACE_THREAD, executor->work.kind == WORK_CHUNK ? "evaluation" : "train",
+               executor->work.kind == WORK_CHUNK ? "chunk" : "microbatch", begin_ns, trace_now_ns(),
+               executor->work.version, executor->work.index);
+    executor->n_dropped += executor->is_dropped;
+    pthread_mutex_lock(&run->lock);
+    steps_end(run, &executor->work, is_done);
+  }
+  pthread_mutex_unlock(&run->lock);
+  run->options.backend->release(executor->train);
+  run->options.backend->release(executor->eval);
+  if (executor->memory)
+    executor->memory->close(executor->stream);
+  return NULL;
+}
+
+static void executor_tap(struct executor *executor, int value, enum tap_kind kind, int index) {
+  struct tap *tap = &executor->taps[executor->n_taps];
+  int watch = 0;
+  if (value < 0)
+    return;
+  while (watch < executor->n_watched && executor->watched[watch] != value)
+    watch++;
+  if (watch == executor->n_watched) {
+    executor->watched[executor->n_watched++] = value;
+    executor->taps_of[watch] = -1;
+  }
+  *tap = (struct tap){kind, index, executor->taps_of[watch]};
+  executor->taps_of[watch] = executor->n_taps++;
+}
+
+static void executor_tap_all(struct executor *executor) {
+  const struct model *model = executor->run->loaded.model;
+  size_t most = (size_t)model->n_params + (size_t)model->n_statistics + METRICS;
+  executor->watched = mem_new(most * sizeof *executor->watched);
+  executor->taps_of = mem_new(most * sizeof *executor->taps_of);
+  executor->taps = mem_new(most * sizeof *executor->taps);
+  executor_tap(executor, model->train_loss.loss_sum, TAP_METRIC, METRIC_LOSS_SUM);
+  executor_tap(executor, model->train_loss.correct, TAP_METRIC, METRIC_CORRECT);
+  executor_tap(executor, model->train_loss.scored, TAP_METRIC, METRIC_SCORED);
+  executor_tap(executor, model->train_loss.denominator, TAP_METRIC, METRIC_DENOMINATOR);
+  for (int s = 0; s < model->n_statistics; s++)
+    executor_tap(executor, model->statistics[s].batch_value, TAP_STATISTIC, s);
+  for (int p = 0; p < model->n_params; p++)
+    executor_tap(executor, model->params[p].grad, TAP_GRADIENT, p);
+}
+
+static void eval_watch(struct executor *executor, int value, int metric, int *watched, int *n_watched) {
+  if (value < 0)
+    return;
+  executor->eval_watches[*n_watched] = metric;
+  watched[(*n_watched)++] = value;
+}
+
+static int executor_prepare(struct executor *executor, struct err *err) {
+  const struct backend_def *backend = executor->run->options.backend;
+  const struct model *model = executor->run->loaded.model;
+  const struct run_options *run_options = &executor->run->options;
+  const Weir__TrainSpec *train = executor->run->loaded.spec->train;
+  struct backend_options options = {.is_fast = !train->deterministic};
+  int watched[EVAL_WATCHED_MAX], n_watched = 0;
+  if (!precision_find(train->precision, &options.precision))
+    return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'", train->precision);
+  if (run_options->n_devices > 0)
+    options.device = run_options->devices[executor->index % run_options->n_devices];
+  executor->device = options.device;
+  executor->memory = backend->memory;
+  executor_tap_all(executor);
+  if (backend->prepare(model->train, executor->watched, executor->n_watched, &options, &executor->train,
+                       err) ||
+      (backend->memory && backend->memory->open(options.device, &executor->stream, err)))
+    return err->code;
+  if (!executor->run->loaded.eval)
+    return 0;
+  eval_watch(executor, model->eval_loss.loss_sum, METRIC_LOSS_SUM, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.correct, METRIC_CORRECT, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.denominator, METRIC_DENOMINATOR, watched, &n_watched);
+  eval_watch(executor, model->eval_output, EVAL_WATCH_OUTPUT, watched, &n_watched);
+  return backend->prepare(model->eval, watched, n_watched, &options, &executor->eval, err);
+}
+
+static void on_statistic(struct executor *executor, int index, const float *data) {
+  const struct statistic *statistic = &executor->run->loaded.model->statistics[index];
+  if (!sum_is_finite(data, statistic->elems)) {
+    executor_fail(executor, statistic->name);
+    return;
+  }
+  memcpy(executor->row + statistic->begin, data, statistic->elems * sizeof(float));
+}
+
+static void on_metric(struct executor *executor, int index, const float *data) {
+  executor->row[index] = data[0];
+  if (!isfinite(data[0]))
+    executor_fail(executor, "the loss");
+}
+
+/* Gradients of one parameter each go where they are sent from. */
+static int on_train_place(void *user, int watch, struct backend_piece *pieces, int max) {
+  struct executor *executor = user;
+  const struct tap *tap = &executor->taps[executor->taps_of[watch]];
+  if (executor->probe || executor->is_dropped || tap->kind != TAP_GRADIENT || tap->next >= 0)
+    return 0;
+  return executor_place_gradient(executor, tap->index, pieces, max);
+}
+
+static void on_train_value(void *user, int watch, const float *data) {
+  struct executor *executor = user;
+  const struct model *model = executor->run->loaded.model;
+  for (int t = executor->taps_of[watch]; t >= 0 && !executor->is_dropped; t = executor->taps[t].next) {
+    const struct tap *tap = &executor->taps[t];
+    executor->n_left--;
+    if (executor->probe) {
+      if (tap->kind == TAP_GRADIENT)
+        sha256_update(executor->probe, data, model->params[tap->index].elems * sizeof(float));
+    } else if (!data)
+      executor_deliver_placed(executor, tap->index);
+    else if (tap->kind == TAP_GRADIENT)
+      executor_deliver_gradient(executor, tap->index, data);
+    else if (tap->kind == TAP_STATISTIC)
+      on_statistic(executor, tap->index, data);
+    else
+      on_metric(executor, tap->index, data);
+  }
+}
+
+static void on_train_values(void *user) {
+  executor_deliver_parts(user);
+}
+
+/* The gradient of the first microbatch at the initial weights, hashed: machines that do not agree on it do
+   not agree on anything. */
+static int executor_probe(struct executor *executor, struct err *err) {
+  struct run *run = executor->run;
+  struct loader_batch *batch = loader_train(run->loaded.loader, 0, 0);
+  struct backend_run execution = {.inputs = (const void *const *)batch->inputs,
+                                  .context = {.seed = run->loaded.plan.seed},
+                                  .on_value = on_train_value,
+                                  .is_cancelled = executor_is_cancelled,
+                                  .user = executor};
+  executor->probe = sha256_new();
+  if (!loader_check(run->loaded.loader, err))
+    run->options.backend->run(executor->train, &execution, err);
+  sha256_finish(executor->probe, run->probe_sha256);
+  executor->probe = NULL;
+  loader_put(run->loaded.loader, batch);
+  return err->code;
+}
+
+/* True if the whole microbatch was handed over. */
+static bool executor_train(struct executor *executor) {
+  struct run *run = executor->run;
+  const struct plan *plan = &run->loaded.plan;
+  const struct work *work = &executor->work;
+  const struct label_rule *rule = &run->loaded.model->labels;
+  struct loader_batch *batch = loader_train(run->loaded.loader, work->version, work->index);
+  struct backend_run execution = {.inputs = (const void *const *)batch->inputs,
+                                  .weights = work->set->train_values,
+                                  .weights_version = executor_weights_version(executor),
+                                  .context = {plan->seed, work->version, work->index},
+                                  .on_value = on_train_value,
+                                  .place = on_train_place,
+                                  .after_values = on_train_values,
+                                  .before_weight = executor_before_train_weight,
+                                  .is_cancelled = executor_is_cancelled,
+                                  .user = executor};
+  struct err err = ERR_NONE;
+  executor->n_left = executor->n_taps;
+  executor->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
+  executor->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
+  if (loader_check(run->loaded.loader, &err))
+    executor_fail_data(executor, &err);
+  else if (run->options.backend->run(executor->train, &execution, &err) && !executor->is_dropped)
+    executor_fail_err(executor, &err);
+  if (!executor->is_dropped && executor->n_left > 0)
+    executor_fail_err(executor, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
+  if (!executor->is_dropped)
+    executor_deliver_row(executor);
+  if (executor->is_dropped)
+    executor_drop_gathers(executor);
+  loader_put(run->loaded.loader, batch);
+  return !executor->is_dropped;
+}
+
+/* A dropped execution may have read weights too early: what the program keeps of them has a number of its
+ * own. */
+uint64_t executor_weights_version(const struct executor *executor) {
+  return (executor->work.set->opening << 20) + (executor->n_dropped & 0xfffff);
+}
+
+/* Waits for a condition of the run's, or drops the task. what: it waits for, on the timeline. */
+static void executor_wait(struct executor *executor, bool (*is_met)(const struct executor *, const void *),
+                          const void *argument, const char *what) {
+  struct run *run = executor->run;
+  uint64_t begin_ns = 0;
+  pthread_mutex_lock(&run->lock);
+  for (;;) {
+    if (!steps_is_wanted(run, &executor->work) || run->is_stopping)
+      executor->is_dropped = true;
+    if (executor->is_dropped || is_met(executor, argument))
+      break;
+    if (executor_land_locked(executor))
+      continue;
+    if (begin_ns == 0)
+      begin_ns = trace_now_ns();
+    if (steps_is_in_the_way(run, &executor->work))
+      executor->is_dropped = true;
+    else
+      pthread_cond_wait(&run->changed, &run->lock);
+  }
+  pthread_mutex_unlock(&run->lock);
+  trace_span(TRACE_THREAD, "wait", what, begin_ns, trace_now_ns(), executor->work.version,
+             executor->work.index);
+}
+
+static bool is_current(const struct executor *executor, const void *argument) {
+  (void)argument;
+  return steps_is_current(executor->run, &executor->work);
+}
+
+bool executor_wait_current(struct executor *executor) {
+  if (!executor->is_current && !executor->is_dropped)
+    executor_wait(executor, is_current, NULL, "step before");
+  executor->is_current = true;
+  return !executor->is_dropped;
+}
+
+static bool is_ready(const struct executor *executor, const void *range) {
+  return weights_is_ready(executor->work.set, *(const struct block_range *)range);
+}
+
+void executor_before_train_weight(void *user, int value) {
+  struct executor *executor = user;
+  if (!executor->is_dropped)
+    executor_wait(executor, is_ready, &executor->run->map.train_values[value],
+                  executor->run->loaded.model->train->values[value].name);
+}
+
+void executor_before_eval_weight(void *user, int value) {
+  struct executor *executor = user;
+  if (!executor->is_dropped)
+    executor_wait(executor, is_ready, &executor->run->map.eval_values[value],
+                  executor->run->loaded.model->eval->values[value].name);
+}
+
+bool executor_is_cancelled(void *user) {
+  struct executor *executor = user;
+  struct run *run = executor->run;
+  if (executor->is_dropped)
+    return true;
+  pthread_mutex_lock(&run->lock);
+  executor->is_dropped = run->is_stopping || (!executor->probe && !steps_is_wanted(run, &executor->work));
+  pthread_mutex_unlock(&run->lock);
+  return executor->is_dropped;
+}
+
+void executor_fail_err(struct executor *executor, const struct err *err) {
+  const struct work *work = &executor->work;
+  struct err full = *err;
+  err_prefix(&full, "%s %u of %s %llu", work->kind == WORK_CHUNK ? "evaluation chunk" : "microbatch",
+             work->index, work->kind == WORK_CHUNK ? "version" : "step", (unsigned long long)work->version);
+  executor->is_dropped = true;
+  run_fail(executor->run, &full, err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED);
+}
+
+void executor_fail_data(struct executor *executor, const struct err *err) {
+  executor->is_dropped = true;
+  run_fail(executor->run, err, err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED);
+}
+
+void executor_fail(struct executor *executor, const char *what) {
+  struct err err;
+  err_set(
+      &err, ERR_INTERNAL,
+      "%s is not finite: the training diverges; try a lower train.optimizer.lr, or look for extreme values "
+      "in the data",
+      what);
+  executor_fail_err(executor, &err);
+}

@@ -1,0 +1,128 @@
+/* An executor: a thread with programs of its own that computes one task at a time, single-threaded, so that
+   the same task gives the same bits on any of them. */
+#ifndef WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
+#define WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
+
+#include "common/base/sha256.h"
+#include "worker/backend/device_memory.h"
+#include "worker/train/run/run_state.h"
+#include "worker/train/run/steps.h"
+
+/* What a watched value of the train graph is for. Two parameters may share one gradient: taps of the same
+   value form a list. */
+enum tap_kind { TAP_GRADIENT, TAP_STATISTIC, TAP_METRIC };
+
+struct tap {
+  enum tap_kind kind;
+  int index; /* of the parameter, the statistic or the metric */
+  int next;  /* another tap of the value, -1: none */
+};
+
+/* Values of the eval graph that are watched: loss_sum, of losses with classes correct, scored, denominator,
+   and last the output, where metrics read it. */
+enum { EVAL_WATCHED_MAX = 5, EVAL_WATCH_OUTPUT = -1 };
+
+/* A block that several small parameters share, or into which a device copies, while they arrive. */
+struct gather {
+  struct buffer *buffer; /* NULL: none has come */
+  uint32_t n_come;
+};
+
+/* What a parameter has in a block: as many elements, from these of each on. */
+struct overlap {
+  size_t elems, in_param, in_block;
+};
+
+/* A block of this task's, put together in a buffer, on its way through the reducer. */
+struct part {
+  uint32_t block;
+  struct tree_node node;  /* what `sum` is the sum of */
+  struct buffer *sum;     /* NULL: the reducer holds it */
+  struct buffer *sibling; /* to be added to it; NULL */
+  struct buffer *landed;  /* a copy in host memory, to be sent; NULL */
+  bool is_checked;        /* what it began with is finite */
+  bool is_to_send;
+  struct transfer_item item;
+};
+
+/* Those that have come and were not yet handed over. */
+struct parts {
+  struct part *list;
+  struct device_sum *sums; /* to be added or looked at next */
+  int *params;             /* whose gradients they have */
+  int n, n_sums, n_params, capacity, sums_capacity, params_capacity;
+};
+
+/* Only its own thread touches it, but for `thread`. */
+struct executor {
+  struct run *run;
+  int index;
+  pthread_t thread;
+  struct backend_program *train, *eval; /* eval: NULL without an eval set */
+  int device;                           /* where the programs are, where a backend has several */
+  const struct device_memory *memory;   /* NULL: the host's */
+  struct device_stream *stream;         /* of the device, for its parts of gradients; NULL without memory */
+
+  int *watched; /* [n_watched] values of the train graph */
+  int *taps_of; /* [n_watched] first tap */
+  struct tap *taps;
+  int n_watched, n_taps;
+
+  struct work work;
+  bool is_dropped;        /* the task's results are no longer wanted: every callback returns at once */
+  bool is_current;        /* seen: its parts may be pushed */
+  uint64_t n_dropped;     /* executions that may have read weights which were not there */
+  int n_left;             /* taps that the execution has not delivered */
+  float *row;             /* f32[row_elems]: the microbatch's statistics */
+  struct gather *gathers; /* [n_param_blocks] */
+  struct parts parts;
+  struct sha256 *probe; /* not NULL: gradients are hashed instead of pushed */
+
+  int eval_watches[EVAL_WATCHED_MAX]; /* metric of each watched value of the eval graph, or OUTPUT */
+  float totals[METRICS];              /* of an evaluation's execution */
+  struct evaluation *evaluation;      /* of the chunk that is being evaluated */
+};
+
+/* Starts the run's executors, each of which prepares its programs; run->n_prepared counts those that are
+   done, run->prepare_err has the first failure. */
+void executors_start(struct run *run);
+void executors_join(struct run *run); /* run->is_stopping is set; waits for the threads, frees */
+
+/* Called between a task's begin and end. True if its results were handed over. */
+bool executor_evaluate(struct executor *executor);
+
+/* An execution's numbers for the backend. */
+uint64_t executor_weights_version(const struct executor *executor);
+
+/* Waits until the task may push. False: it was dropped. Takes the run's lock. */
+bool executor_wait_current(struct executor *executor);
+
+/* Callbacks for backend_run of both programs; user is the executor. */
+void executor_before_train_weight(void *user, int value);
+void executor_before_eval_weight(void *user, int value);
+bool executor_is_cancelled(void *user);
+
+/* Ends the run with what is wrong about this task: "WHAT of microbatch 3 of step 17 ...". Drops the task. */
+void executor_fail(struct executor *executor, const char *what);
+void executor_fail_err(struct executor *executor, const struct err *err);
+/* With what is wrong with the data, which may be samples that were read ahead for another task. */
+void executor_fail_data(struct executor *executor, const struct err *err);
+
+/* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
+void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
+/* Where the bytes of a parameter's gradient are wanted, for backend_run.place; then executor_deliver_placed,
+   when they are there, and when others have come with it executor_deliver_parts. */
+int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
+void executor_deliver_placed(struct executor *executor, int param);
+/* What the parameter has in the block is in the block's gather. */
+void executor_part_come(struct executor *executor, uint32_t block, int param);
+/* Adds all that have come to their siblings, until they are sent or wait for more. */
+void executor_deliver_parts(struct executor *executor);
+/* Sends a part that the reducer gave up while it was on a device. False: there is none. Gives the lock up
+   meanwhile. Asked by every executor before it waits. */
+bool executor_land_locked(struct executor *executor);
+struct overlap overlap_of(const struct model *model, uint32_t block, const struct param *param);
+void executor_deliver_row(struct executor *executor);
+void executor_drop_gathers(struct executor *executor);
+
+#endif

@@ -1,0 +1,26 @@
+/* How a run's workers of one node come together: the group that a view tells, its meeting, and what happens
+   when it is no more. Every function needs the run's lock. */
+#ifndef WEIR_WORKER_TRAIN_GROUP_MEET_H
+#define WEIR_WORKER_TRAIN_GROUP_MEET_H
+
+#include "worker/train/run/run_state.h"
+
+/* A view has come (run->newest). What is under way in a group that it changes ends at once. */
+void run_read_group_locked(struct run *run, const char *worker);
+
+/* That view becomes the applied one. False: the run is to be left, as it works in another group than the
+   view's, or in none. */
+bool run_apply_group_locked(struct run *run);
+
+/* While JOINING, before anything is asked: the view has a group for us which we have no relay of. */
+bool run_is_to_meet(const struct run *run);
+
+/* Meets the group, or, where it is spent, tells the coordinator and goes on alone. On the run's thread; gives
+   the lock up. */
+void run_meet_locked(struct run *run);
+
+/* Raises run->lowest to the highest that a member was told: those at rest do not hold the servers up, which
+   may be one step further by now. False: the group is no more. On the run's thread; gives the lock up. */
+bool run_agree_locked(struct run *run);
+
+#endif

@@ -1,0 +1,48 @@
+/* A relay between a group and the servers, which each member is a part of: in each step every bucket of
+   blocks is gathered by its owner, who adds the members' parts along the reduction tree and pushes the sums;
+   the weights of the next version come back to the owner and are spread from there. So the network carries
+   each gradient once a node, with the same bits as without.
+
+   Two threads, two collectives: gradients go up and weights come down in the same order of buckets, that in
+   which backward completes them, each bucket as soon as it is ready. Where the collective is made for
+   devices, parts go up from device to device, and only what is pushed is copied to the host. */
+#ifndef WEIR_WORKER_TRAIN_GROUP_RELAY_H
+#define WEIR_WORKER_TRAIN_GROUP_RELAY_H
+
+#include "worker/train/run/group.h"
+#include "worker/train/run/run_state.h"
+
+struct relay;
+
+/* Meets the others of the group; blocks until all are there. is_cancelled(user) ends that, see collective.h.
+   Errors: those of the collective's open, NOT_FOUND, and NO_MEMORY on the device. The run's lock is not held.
+   No version is open. */
+int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(void *user), void *user,
+               struct relay **out, struct err *err);
+
+/* Every member learns the highest version that one of them gives. Blocks. Errors: those of the collective;
+   CANCELLED after an abort. The lock is not held. */
+int relay_agree(struct relay *relay, uint64_t *version, struct err *err);
+
+/* Begins with the step of this version, which the run works on. A failure makes the run rejoin. */
+void relay_start(struct relay *relay, uint64_t version);
+
+/* A part of this member's: a push of a parameter block. Its buffer is the callee's. Any thread, with or
+   without the lock; never blocks. */
+void relay_give(struct relay *relay, const struct transfer_item *item);
+
+const struct group *relay_group(const struct relay *relay);
+/* Parts travel from device to device, so they are given where they are; and the versions that are opened
+   while it works are read on devices. */
+bool relay_is_on_device(const struct relay *relay);
+
+/* Ends it for all members. Any thread, with the run's lock; never blocks; again is harmless. */
+void relay_abort_locked(struct relay *relay);
+
+/* It came to an end that nobody here asked for: it is aborted, and the run rejoins. Takes the lock. */
+void relay_fail(struct relay *relay, const struct err *err);
+
+/* Aborts, waits for the threads, frees. The lock is not held. NULL is ignored. */
+void relay_close(struct relay *relay);
+
+#endif

@@ -1,0 +1,224 @@
+/* Gradients on their way up: the members' parts of a bucket come to its owner, who adds and pushes them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/float_setting.h"
+#include "common/agree/sum.h"
+#include "worker/trace/trace.h"
+#include "worker/train/group/relay_gather.h"
+
+static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket);
+
+void *relay_gather_main(void *argument) {
+  struct relay *relay = argument;
+  size_t own_parts = (size_t)relay_own(relay)->n, parts = (size_t)relay->n_parts;
+  size_t works = parts > own_parts * BUCKET_BLOCKS_MAX ? parts : own_parts * BUCKET_BLOCKS_MAX;
+  struct gatherer gatherer = {.relay = relay,
+                              .own = mem_new(BUCKET_BLOCKS_MAX * own_parts * sizeof *gatherer.own),
+                              .received = mem_new(parts * sizeof *gatherer.received),
+                              .landed = mem_new(parts * BUCKET_BLOCKS_MAX * sizeof *gatherer.landed),
+                              .works = mem_new(works * sizeof *gatherer.works),
+                              .merged = mem_new(parts * sizeof *gatherer.merged)};
+  bool is_well = true;
+  float_setting_require("gatherer");
+  trace_thread("gather");
+  for (gatherer.step = relay->first_step; is_well && gatherer.step < relay->run->loaded.plan.steps;
+       gatherer.step++)
+    for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++)
+      is_well = gather_bucket(&gatherer, &relay->plan.buckets[b]);
+  free(gatherer.own);
+  free(gatherer.received);
+  free(gatherer.landed);
+  free(gatherer.works);
+  free(gatherer.merged);
+  return NULL;
+}
+
+/* Waits until every part of the bucket that is ours is there, and takes them, so that those of the next step
+   find their places free. False when the relay stops. */
+static bool take_own(struct gatherer *gatherer, const struct bucket *bucket) {
+  struct relay *relay = gatherer->relay;
+  uint32_t own_parts = (uint32_t)relay_own(relay)->n;
+  uint32_t *n_held = &relay->n_held[bucket - relay->plan.buckets];
+  bool is_there;
+  pthread_mutex_lock(&relay->lock);
+  while (*n_held < (bucket->end - bucket->begin) * own_parts && !relay_is_stopping(relay))
+    pthread_cond_wait(&relay->changed, &relay->lock);
+  is_there = !relay_is_stopping(relay);
+  for (uint32_t i = bucket->begin; i < bucket->end && is_there; i++) {
+    struct buffer **held = &relay->held[relay->plan.order[i] * own_parts];
+    memcpy(&gatherer->own[(i - bucket->begin) * own_parts], held, own_parts * sizeof(struct buffer *));
+    memset(held, 0, own_parts * sizeof(struct buffer *));
+  }
+  *n_held = is_there ? 0 : *n_held;
+  pthread_mutex_unlock(&relay->lock);
+  return is_there;
+}
+
+int gather_finish_works(struct gatherer *gatherer, int n, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  if (err->code)
+    relay_fail(relay, err);
+  for (int i = 0; i < n; i++) {
+    struct err one = ERR_NONE;
+    if (!relay->def->wait(gatherer->works[i], &one) || err->code)
+      continue;
+    *err = one;
+    relay_fail(relay, err);
+  }
+  return err->code;
+}
+
+static int start_work(struct gatherer *gatherer, enum collective_kind kind, int peer, struct buffer *buffer,
+                      int *n_works, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  struct collective_call call = {.kind = kind,
+                                 .root = peer,
+                                 .in = kind == COLLECTIVE_SEND ? buffer->data : NULL,
+                                 .out = kind == COLLECTIVE_SEND ? NULL : buffer->data,
+                                 .elems = buffer->size_bytes / sizeof(float)};
+  if (!relay->def->start(relay->up, &call, &gatherer->works[*n_works], err))
+    ++*n_works;
+  return err->code;
+}
+
+static int send_own(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
+  int n = (int)(bucket->end - bucket->begin) * relay_own(gatherer->relay)->n, n_works = 0;
+  for (int i = 0; i < n && !err->code; i++)
+    start_work(gatherer, COLLECTIVE_SEND, (int)bucket->owner, gatherer->own[i], &n_works, err);
+  return gather_finish_works(gatherer, n_works, err);
+}
+
+/* The other members' parts of the block; ours are put among them. */
+static int receive_block(struct gatherer *gatherer, struct buffer **own, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  int n_works = 0, at = 0;
+  for (int rank = 0; rank < relay->group.size; rank++)
+    for (int p = 0; p < relay->parts[rank].n && !err->code; p++, at++) {
+      bool is_own = rank == relay->group.rank;
+      gatherer->merged[at] = (struct group_part){relay->parts[rank].nodes[p], at};
+      gatherer->received[at] = is_own ? own[p] : block_pool_take(relay->run->pool, gatherer->block);
+      if (is_own)
+        own[p] = NULL;
+      else if (!gatherer->received[at]) {
+        err_set(err, ERR_NO_MEMORY, "no memory for the gradient of block %u", gatherer->block);
+        run_fail(relay->run, err, false);
+      } else
+        start_work(gatherer, COLLECTIVE_RECEIVE, rank, gatherer->received[at], &n_works, err);
+    }
+  return gather_finish_works(gatherer, n_works, err);
+}
+
+static void on_add(void *user, int to, int from) {
+  struct gatherer *gatherer = user;
+  struct buffer *sum = gatherer->received[to], *added = gatherer->received[from];
+  gatherer->is_finite &= sum_add(sum->data, added->data, sum->size_bytes / sizeof(float));
+  block_pool_give(gatherer->relay->run->pool, gatherer->block, added);
+  gatherer->received[from] = NULL;
+}
+
+void gather_push(struct gatherer *gatherer, struct tree_node node, bool wait, struct buffer **sum) {
+  struct run *run = gatherer->relay->run;
+  transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
+                                                          .server = run->owner[gatherer->block],
+                                                          .block = gatherer->block,
+                                                          .version = gatherer->step,
+                                                          .node = node,
+                                                          .wait = wait,
+                                                          .buffer = *sum});
+  *sum = NULL;
+}
+
+int gather_refuse(struct gatherer *gatherer, struct err *err) {
+  err_set(err, ERR_INTERNAL,
+          "the sum of step %llu's gradients of block %u is not finite: the training diverges; try a lower "
+          "train.optimizer.lr, or look for extreme values in the data",
+          (unsigned long long)gatherer->step, gatherer->block);
+  run_fail(gatherer->relay->run, err, false);
+  return err->code;
+}
+
+/* What is left of the parts goes to the block's server; the reply to the last is the next version. */
+static int push_block(struct gatherer *gatherer, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  struct run *run = relay->run;
+  int n = group_merge(gatherer->merged, relay->n_parts, run->loaded.plan.microbatches, on_add, gatherer);
+  if (!gatherer->is_finite)
+    return gather_refuse(gatherer, err);
+  for (int i = 0; i < n; i++) {
+    struct group_part *part = &gatherer->merged[i];
+    gather_push(gatherer, part->node, i == n - 1, &gatherer->received[part->index]);
+  }
+  return 0;
+}
+
+static int add_and_push(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  int own_parts = relay_own(relay)->n;
+  for (uint32_t i = bucket->begin; i < bucket->end && !err->code; i++) {
+    gatherer->block = relay->plan.order[i];
+    gatherer->is_finite = true;
+    if (!receive_block(gatherer, &gatherer->own[(int)(i - bucket->begin) * own_parts], err))
+      push_block(gatherer, err);
+    for (int p = 0; p < relay->n_parts; p++)
+      block_pool_give(relay->run->pool, gatherer->block, gatherer->received[p]);
+    memset(gatherer->received, 0, (size_t)relay->n_parts * sizeof(struct buffer *));
+  }
+  return err->code;
+}
+
+/* The collective adds the members' sums; the owner's is in the place of its own. A sum that is not finite is
+   refused by the server. */
+static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  uint32_t n = bucket->end - bucket->begin, own_parts = (uint32_t)relay_own(relay)->n;
+  bool is_owner = (int)bucket->owner == relay->group.rank;
+  int n_works = 0;
+  for (uint32_t i = 0; i < n && !err->code; i++) {
+    struct buffer **own = &gatherer->own[i * own_parts];
+    size_t elems = own[0]->size_bytes / sizeof(float);
+    for (uint32_t p = 1; p < own_parts; p++)
+      sum_add(own[0]->data, own[p]->data, elems);
+    struct collective_call call = {.kind = COLLECTIVE_REDUCE,
+                                   .reduction = COLLECTIVE_SUM,
+                                   .root = (int)bucket->owner,
+                                   .in = own[0]->data,
+                                   .out = is_owner ? own[0]->data : NULL,
+                                   .elems = elems};
+    if (!relay->def->start(relay->up, &call, &gatherer->works[n_works], err))
+      n_works++;
+  }
+  if (gather_finish_works(gatherer, n_works, err) || !is_owner)
+    return err->code;
+  for (uint32_t i = 0; i < n; i++) {
+    gatherer->block = relay->plan.order[bucket->begin + i];
+    gather_push(gatherer, relay->whole, true, &gatherer->own[i * own_parts]);
+  }
+  return 0;
+}
+
+static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket) {
+  struct relay *relay = gatherer->relay;
+  int own_parts = relay_own(relay)->n, n = (int)(bucket->end - bucket->begin) * own_parts;
+  struct err err = ERR_NONE;
+  uint64_t begun_ns;
+  if (!take_own(gatherer, bucket))
+    return false;
+  begun_ns = trace_now_ns();
+  if (relay->memory)
+    gather_on_device(gatherer, bucket, &err);
+  else if (relay->is_reduced)
+    reduce_and_push(gatherer, bucket, &err);
+  else if ((int)bucket->owner == relay->group.rank)
+    add_and_push(gatherer, bucket, &err);
+  else
+    send_own(gatherer, bucket, &err);
+  trace_span(TRACE_THREAD, "relay", "gather", begun_ns, trace_now_ns(), gatherer->step,
+             bucket - relay->plan.buckets);
+  for (int i = 0; i < n; i++) {
+    block_pool_give(relay->run->pool, relay->plan.order[bucket->begin + (uint32_t)(i / own_parts)],
+                    gatherer->own[i]);
+    gatherer->own[i] = NULL;
+  }
+  return !err.code;
+}

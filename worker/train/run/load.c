@@ -1,0 +1,163 @@
+/* Loading a run. */
+#include "worker/train/run/load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "common/base/memory_available.h"
+#include "common/base/message.h"
+#include "worker/backend/plugin.h"
+#include "worker/trace/trace.h"
+#include "worker/train/block/weights.h"
+#include "worker/train/run/load_memory.h"
+
+/* Few executors may be fast ones, for which one thread does not decode enough images. */
+enum { LOADER_THREADS_LEAST = 4 };
+
+static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train, struct err *err);
+static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
+                             struct loaded *loaded, struct err *err);
+static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err);
+
+static bool is_input_error(const struct err *err) {
+  return err->code == ERR_INVALID || err->code == ERR_NOT_FOUND || err->code == ERR_UNSUPPORTED ||
+         err->code == ERR_CORRUPT;
+}
+
+int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
+                bool *is_bad_input, struct err *err) {
+  unsigned char *onnx = NULL;
+  uint64_t begin_ns;
+  *out = (struct loaded){0};
+  *is_bad_input = false;
+  if (!load->spec)
+    return err_set(err, ERR_INVALID, "run '%s': the order to load it has no spec", load->run);
+  out->spec = message_copy(load->spec);
+  if (spec_check(out->spec, err) == 0 && check_abilities(options, out->spec->train, err))
+    goto out; /* another worker may be able */
+  if (err->code || loaded_open_data(options, out, err)) {
+    *is_bad_input = is_input_error(err);
+    goto out;
+  }
+  if (model_fetch_run(options->fetch, options->coordinator, load, &onnx, err))
+    goto out;
+  begin_ns = trace_now_ns();
+  if (loaded_open_model(options, onnx, load->model_bytes, out, err))
+    *is_bad_input = is_input_error(err);
+  trace_span(TRACE_THREAD, "load", "model", begin_ns, trace_now_ns(), 0, -1);
+out:
+  free(onnx);
+  if (err->code)
+    loaded_close(out);
+  return err->code;
+}
+
+void loaded_close(struct loaded *loaded) {
+  loader_free(loaded->loader);
+  model_close(loaded->model);
+  if (loaded->eval != loaded->train)
+    dataset_close(loaded->eval);
+  dataset_close(loaded->train);
+  message_free(loaded->spec);
+  *loaded = (struct loaded){0};
+}
+
+/* What GPUs alone can do is not asked of a CPU, unless the run takes whatever computes. */
+static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train,
+                           struct err *err) {
+  static const char remedy[] = "needs GPUs, or train.deterministic: false";
+  if (options->devices || !train->deterministic)
+    return ERR_OK;
+  if (strcmp(train->precision, "fp32") != 0)
+    return err_set(err, ERR_UNSUPPORTED, "this worker computes in fp32 only: train.precision %s %s",
+                   train->precision, remedy);
+  if (strcmp(train->collective, "nccl") == 0)
+    return err_set(err, ERR_UNSUPPORTED, "this worker has no GPU: train.collective nccl %s", remedy);
+  return ERR_OK;
+}
+
+static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err) {
+  uint64_t begin_ns = trace_now_ns();
+  const Weir__DataSpec *data = loaded->spec->data;
+  uint64_t train_samples, eval_samples;
+  char both[2 * SHA256_HEX_SIZE];
+  int length;
+  if (dataset_open(loaded->spec, data->train, options->data_root, &loaded->train, err))
+    return err->code;
+  if (data->eval && dataset_open(loaded->spec, data->eval, options->data_root, &loaded->eval, err))
+    return err->code;
+  train_samples = dataset_samples(loaded->train);
+  eval_samples = loaded->eval ? dataset_samples(loaded->eval) : 0;
+  if (data->n_split) {
+    plan_split(data, train_samples, &train_samples, &eval_samples);
+    loaded->eval = loaded->train;
+  }
+  length = snprintf(both, sizeof both, "%s%s", dataset_sha256(loaded->train),
+                    loaded->eval ? dataset_sha256(loaded->eval) : "");
+  sha256_hex(both, (size_t)length, loaded->dataset_sha256);
+  trace_span(TRACE_THREAD, "load", "data", begin_ns, trace_now_ns(), 0, -1);
+  return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
+}
+
+/* The memory of one executor on a GPU. name: for the error; freed by the caller. */
+static struct load_memory device_memory(const struct load_options *options, const struct loaded *loaded,
+                                        int executor, char **name) {
+  struct load_memory memory = {.executors = 1,
+                               .has_eval = loaded->eval != NULL,
+                               .batch = loaded->plan.batch,
+                               .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
+                               .available_bytes = options->device_bytes[executor]};
+  memory.device = *name = mem_printf(PLUGIN_BACKEND ":%d", options->devices[executor]);
+  model_memory(loaded->model, &memory.model);
+  if (executor == 0 && strcmp(loaded->spec->train->collective, "nccl") == 0)
+    memory.versions = WEIGHTS_VERSIONS;
+  if (strcmp(loaded->spec->train->precision, "bf16") == 0) {
+    memory.model.train_bytes /= 2;
+    memory.model.eval_bytes /= 2;
+  }
+  return memory;
+}
+
+int loaded_advise_memory(const struct load_options *options, const struct loaded *loaded, int executor,
+                         struct err *err) {
+  char *name;
+  struct load_memory memory = device_memory(options, loaded, executor, &name);
+  load_memory_advise(&memory, err);
+  free(name);
+  return err->code;
+}
+
+static int check_memory(const struct load_options *options, const struct loaded *loaded, struct err *err) {
+  struct load_memory memory = {.executors = options->devices ? 0 : options->executors,
+                               .has_eval = loaded->eval != NULL,
+                               .batch = loaded->plan.batch,
+                               .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
+                               .available_bytes = memory_available_bytes("")};
+  model_memory(loaded->model, &memory.model);
+  load_memory_check(&memory, err);
+  for (int i = 0; options->devices && i < options->executors && !err->code; i++) {
+    char *name;
+    memory = device_memory(options, loaded, i, &name);
+    load_memory_check(&memory, err);
+    free(name);
+  }
+  return err->code;
+}
+
+static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
+                             struct loaded *loaded, struct err *err) {
+  const struct plan *plan = &loaded->plan;
+  int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  threads = threads < LOADER_THREADS_LEAST ? threads : LOADER_THREADS_LEAST;
+  threads = options->executors > threads ? options->executors : threads;
+  threads = options->readers > threads ? options->readers : threads;
+  if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
+      check_memory(options, loaded, err))
+    return err->code;
+  return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval, threads, &loaded->loader,
+                    err);
+}

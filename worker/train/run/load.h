@@ -1,0 +1,44 @@
+/* What a worker has in memory of a run before it can compute: the model, the datasets and the plan. */
+#ifndef WEIR_WORKER_TRAIN_RUN_LOAD_H
+#define WEIR_WORKER_TRAIN_RUN_LOAD_H
+
+#include "common/agree/plan.h"
+#include "common/base/sha256.h"
+#include "common/rpc/model_fetch.h"
+#include "model/model.h"
+#include "worker/data/loader.h"
+
+struct load_options {
+  struct rpc_channel *coordinator;
+  const char *data_root;
+  int executors;
+  int readers;        /* threads that read ahead, at least */
+  const int *devices; /* [executors] GPUs with memory of their own, each for one of them; NULL: none */
+  const uint64_t *device_bytes; /* [executors] */
+  struct model_fetch *fetch;    /* lets another thread end the download of the model */
+};
+
+struct loaded {
+  Weir__RunSpec *spec; /* checked, with its defaults */
+  struct plan plan;
+  struct model *model;
+  struct dataset *train;
+  struct dataset *eval; /* NULL without an eval set; train, where one is split */
+  struct loader *loader;
+  char dataset_sha256[SHA256_HEX_SIZE]; /* of both sets */
+};
+
+/* Blocks: downloads the model and reads the datasets. *is_bad_input: the spec, the model or the data is at
+   fault, not this machine. Errors: those of the network, CORRUPT for a model whose hash does not match, those
+   of spec_check, model_open, dataset_open and loader_new; CANCELLED. After an error *out is empty. */
+int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
+                bool *is_bad_input, struct err *err);
+
+/* Appends the microbatch that would fit on the executor's GPU to an error that says that this one does not.
+ */
+int loaded_advise_memory(const struct load_options *options, const struct loaded *loaded, int executor,
+                         struct err *err);
+
+void loaded_close(struct loaded *loaded); /* safe on an empty one */
+
+#endif

@@ -1,0 +1,26 @@
+/* Whether a run fits into this machine's memory, or a GPU's, before it is tried. */
+#ifndef WEIR_WORKER_TRAIN_RUN_LOAD_MEMORY_H
+#define WEIR_WORKER_TRAIN_RUN_LOAD_MEMORY_H
+
+#include "common/agree/plan.h"
+#include "model/model.h"
+
+struct load_memory {
+  struct model_memory model;
+  const char *device; /* whose memory it is: "cuda:0"; NULL: this machine's */
+  int executors;      /* that compute in it: one on a GPU; 0: only weights and sums are kept */
+  bool has_eval;
+  int versions; /* of the weights that a group keeps on the device, besides those of programs */
+  uint64_t batch, microbatch_samples;
+  uint64_t available_bytes; /* of a GPU: all that it has */
+};
+
+/* Errors: NO_MEMORY, with what is needed, what is there, and the microbatch that would fit. */
+int load_memory_check(const struct load_memory *memory, struct err *err);
+
+/* Appends the microbatch that would fit, a smaller one in any case, to an error that is set. Returns its
+ * code.
+ */
+int load_memory_advise(const struct load_memory *memory, struct err *err);
+
+#endif

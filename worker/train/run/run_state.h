@@ -1,0 +1,110 @@
+/* What the files of a run share: its state under one lock. Only worker/train includes this. */
+#ifndef WEIR_WORKER_TRAIN_RUN_RUN_STATE_H
+#define WEIR_WORKER_TRAIN_RUN_RUN_STATE_H
+
+#include <pthread.h>
+
+#include "worker/train/block/block_map.h"
+#include "worker/train/block/block_pool.h"
+#include "worker/train/block/reducer.h"
+#include "worker/train/block/tasks.h"
+#include "worker/train/block/weights.h"
+#include "worker/train/run.h"
+#include "worker/train/run/group.h"
+#include "worker/train/run/load.h"
+#include "worker/train/transfer/transfers.h"
+
+/* LOADING: model, data, programs. IDLE: no part in the run. JOINING: asks the servers for a version. WORKING:
+   steps are computed. LEAVING: waits until nothing of it is under way, then IDLE. FAILED: said so to the
+   coordinator, waits to be stopped, or for a view of a later incarnation: what failed was rolled back. */
+#define RUN_PHASES(PHASE)                                                                                    \
+  PHASE(LOADING, "loading")                                                                                  \
+  PHASE(IDLE, "idle")                                                                                        \
+  PHASE(JOINING, "joining")                                                                                  \
+  PHASE(WORKING, "working")                                                                                  \
+  PHASE(LEAVING, "leaving")                                                                                  \
+  PHASE(FAILED, "failed")
+
+enum run_phase {
+#define PHASE(name, text) RUN_##name,
+  RUN_PHASES(PHASE)
+#undef PHASE
+};
+
+/* What the applied view gives us: microbatches of every step, chunks of every evaluation. */
+struct share {
+  struct task_range microbatches, chunks;
+};
+
+/* The tasks of one version; beside the weights_set of the same name. */
+struct stage {
+  struct task_list microbatches, chunks;
+};
+
+struct run {
+  struct run_options options;
+  Weir__LoadRun *load;
+  struct model_fetch fetch;
+  pthread_t thread;
+
+  /* Made while LOADING, then only read. */
+  struct loaded loaded;
+  struct block_map map;
+  uint32_t *block_elems; /* [n_blocks] */
+  struct block_pool *pool;
+  struct executor *executors; /* [n_executors] */
+  int n_executors;
+
+  pthread_mutex_t lock; /* what follows; callbacks of rpc take it, so nobody blocks under it */
+  pthread_cond_t changed;
+  enum run_phase phase;
+  bool is_stopping;
+  bool is_loaded;
+  bool is_hushed;             /* nobody waits for what we would say */
+  uint64_t order_incarnation; /* of the newest order to load it */
+  int n_prepared;             /* executors that are ready, or failed to be */
+  struct err prepare_err;
+  char probe_sha256[SHA256_HEX_SIZE];
+
+  Weir__View *newest;  /* the newest view that came; NULL: none */
+  Weir__View *applied; /* the view we work by; NULL: none */
+  struct share newest_share, share;
+  struct group newest_group, group; /* ours by these views */
+  struct group spent_group;         /* the last that we had a relay of: a group has one only */
+  struct err group_err;             /* why it is no more */
+  bool is_group_told;               /* the coordinator, that the applied view's group is spent */
+  bool is_unreached_told;           /* the coordinator, that we do not reach all servers */
+  uint64_t incarnation;             /* of the applied view */
+  bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
+  int setbacks;                     /* such, in a row, without a version in between; then pauses get longer */
+  int drops;                        /* of them, in a row: because dropped_version was dropped */
+  uint64_t dropped_version;
+
+  /* While JOINING, once the servers were asked. */
+  uint32_t n_unanswered;
+  uint64_t lowest; /* version of those that answered */
+
+  /* While JOINING and WORKING, and until LEAVING has ended. */
+  struct relay *relay; /* of the applied view's group; NULL: we go alone */
+  struct transfers *transfers;
+  uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
+  struct weights *weights;
+  struct reducer *reducer; /* of the step of weights->current */
+  struct transfer_item
+      *unsent; /* its parts that are to be sent, once an executor has copied them to the host */
+  int n_unsent, unsent_capacity;
+  struct stage *current, *next;
+  struct stage stages[2];
+};
+
+/* Legal changes only; logs it. */
+void run_set_phase_locked(struct run *run, enum run_phase phase);
+
+/* Waits that long. False if there is something to do before: the run stops, or a view came. */
+bool run_pause_locked(struct run *run, int pause_ms);
+
+/* The run cannot be computed here: tells the coordinator, if one listens. */
+void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input);
+void run_fail(struct run *run, const struct err *err, bool is_bad_input);
+
+#endif

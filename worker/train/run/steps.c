@@ -1,0 +1,250 @@
+/* The steps of a run. */
+#include "worker/train/run/steps.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "worker/train/group/relay.h"
+
+static void steps_advance(struct run *run);
+
+static void stage_open(struct run *run, struct stage *stage, uint64_t version) {
+  const struct plan *plan = &run->loaded.plan;
+  tasks_clear(&stage->microbatches);
+  tasks_clear(&stage->chunks);
+  if (version < plan->steps)
+    tasks_assign(&stage->microbatches, run->share.microbatches);
+  if (plan_evaluates(plan, version))
+    tasks_assign(&stage->chunks, run->share.chunks);
+}
+
+void steps_send(struct run *run, const struct transfer_item *item) {
+  bool is_sum = item->kind == TRANSFER_PUSH && item->block < run->loaded.model->n_param_blocks;
+  if (run->relay && is_sum)
+    relay_give(run->relay, item);
+  else
+    transfers_start(run->transfers, item);
+}
+
+bool steps_must_land(const struct run *run, const struct buffer *buffer) {
+  return block_pool_device(buffer) >= 0 && !(run->relay && relay_is_on_device(run->relay));
+}
+
+bool steps_next_unsent(struct run *run, struct transfer_item *item) {
+  if (run->n_unsent == 0 || run->phase != RUN_WORKING)
+    return false;
+  *item = run->unsent[--run->n_unsent];
+  return true;
+}
+
+static void steps_drop_unsent(struct run *run) {
+  while (run->n_unsent > 0) {
+    const struct transfer_item *item = &run->unsent[--run->n_unsent];
+    block_pool_give(run->pool, item->block, item->buffer);
+  }
+}
+
+/* From the reducer, under the lock, where nobody waits for a device. */
+static void on_send(void *user, const struct reducer_send *send) {
+  struct run *run = user;
+  struct transfer_item item = {.kind = send->buffer ? TRANSFER_PUSH : TRANSFER_PULL,
+                               .server = run->owner[send->block],
+                               .block = send->block,
+                               .version = run->weights->current->version + (send->buffer ? 0 : 1),
+                               .node = send->node,
+                               .wait = send->wait,
+                               .buffer = send->buffer};
+  if (!item.buffer || !steps_must_land(run, item.buffer)) {
+    steps_send(run, &item);
+    return;
+  }
+  array_reserve((void **)&run->unsent, &run->unsent_capacity, run->n_unsent, sizeof *run->unsent);
+  run->unsent[run->n_unsent++] = item;
+}
+
+static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
+  struct run *run = user;
+  block_pool_give(run->pool, block, buffer);
+}
+
+void steps_init(struct run *run) {
+  const struct plan *plan = &run->loaded.plan;
+  run->current = &run->stages[0];
+  run->next = &run->stages[1];
+  for (int i = 0; i < 2; i++) {
+    tasks_init(&run->stages[i].microbatches, plan->microbatches);
+    tasks_init(&run->stages[i].chunks, plan->eval_chunks);
+  }
+}
+
+void steps_fini(struct run *run) {
+  for (int i = 0; i < 2; i++) {
+    tasks_fini(&run->stages[i].microbatches);
+    tasks_fini(&run->stages[i].chunks);
+  }
+  free(run->unsent);
+  run->unsent = NULL;
+}
+
+void steps_join(struct run *run, uint64_t version) {
+  run->reducer = reducer_new(&(struct reducer_options){.microbatches = run->loaded.plan.microbatches,
+                                                       .blocks = run->loaded.model->n_blocks,
+                                                       .summed_blocks = run->loaded.model->n_param_blocks,
+                                                       .send = on_send,
+                                                       .drop = on_drop,
+                                                       .user = run});
+  weights_open_next(run->weights, version, false); /* by plain pulls, each member for itself */
+  stage_open(run, run->next, version);
+  loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
+}
+
+void steps_clear(struct run *run) {
+  reducer_free(run->reducer);
+  run->reducer = NULL;
+  steps_drop_unsent(run);
+  weights_clear(run->weights);
+}
+
+/* Tells the reducer which microbatches of the current step will be delivered. */
+static void steps_tell_reducer(struct run *run, void (*tell)(struct reducer *reducer, const bool *mine)) {
+  bool mine[MICROBATCHES_MAX];
+  tasks_mine(&run->current->microbatches, mine);
+  tell(run->reducer, mine);
+}
+
+void steps_assign(struct run *run) {
+  const struct plan *plan = &run->loaded.plan;
+  struct weights *weights = run->weights;
+  struct weights_set *sets[2] = {weights->current, weights->next};
+  struct stage *stages[2] = {run->current, run->next};
+  for (int i = 0; i < 2; i++) {
+    if (sets[i]->is_open && sets[i]->version < plan->steps)
+      tasks_assign(&stages[i]->microbatches, run->share.microbatches);
+    if (sets[i]->is_open && plan_evaluates(plan, sets[i]->version))
+      tasks_assign(&stages[i]->chunks, run->share.chunks);
+  }
+  if (weights->current->is_open && weights->current->version < plan->steps) {
+    steps_tell_reducer(run, reducer_assign);
+    loader_expect(run->loaded.loader, weights->current->version, run->share.microbatches.begin,
+                  run->share.microbatches.end);
+  }
+  pthread_cond_broadcast(&run->changed);
+}
+
+float *steps_claim_block(struct run *run, uint64_t version, uint32_t block) {
+  return run->phase == RUN_WORKING ? weights_claim(run->weights, version, block) : NULL;
+}
+
+void steps_landed(struct run *run, uint32_t block) {
+  weights_land(run->weights, block);
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+}
+
+void steps_filled(struct run *run, uint32_t block) {
+  weights_fill(run->weights, block);
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+}
+
+/* The next version becomes the current one once every block of it is here and nobody reads the old one, whose
+   memory the version after it will fill. */
+static void steps_advance(struct run *run) {
+  struct weights *weights = run->weights;
+  struct stage *old = run->current;
+  uint64_t version;
+  if (run->phase != RUN_WORKING || !weights_next_is_complete(weights) || weights->current->readers > 0)
+    return;
+  weights_advance(weights);
+  steps_drop_unsent(run);
+  run->current = run->next;
+  run->next = old;
+  run->setbacks = run->drops = 0;
+  version = weights->current->version;
+  if (version < run->loaded.plan.steps) {
+    weights_open_next(weights, version + 1, run->relay && relay_is_on_device(run->relay));
+    stage_open(run, run->next, version + 1);
+    steps_tell_reducer(run, reducer_begin);
+    loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
+  } else
+    log_event(LOG_INFO, "worker", "last_version", "run=%s version=%llu data_wait_seconds=%.3f",
+              run->load->run, (unsigned long long)version, loader_wait_seconds(run->loaded.loader));
+}
+
+/* Whether a part of the microbatch's alone will be added to one of another of ours. */
+static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
+  const struct task_range *share = &run->share.microbatches;
+  uint32_t n = run->loaded.plan.microbatches;
+  struct tree_node sibling;
+  return tree_sibling(tree_canonical((struct tree_node){microbatch, 0}, n), n, &sibling) &&
+         sibling.first >= share->begin && tree_node_end(sibling, n) <= share->end;
+}
+
+static bool stage_begin(const struct plan *plan, struct stage *stage, struct weights_set *set,
+                        struct work *work) {
+  if (!set->is_open)
+    return false;
+  if (tasks_begin(&stage->chunks, &work->index))
+    work->kind = WORK_CHUNK;
+  else if (set->version < plan->steps && tasks_begin(&stage->microbatches, &work->index))
+    work->kind = WORK_MICROBATCH;
+  else
+    return false;
+  work->version = set->version;
+  work->set = set;
+  set->readers++;
+  return true;
+}
+
+bool steps_begin(struct run *run, struct work *work) {
+  const struct plan *plan = &run->loaded.plan;
+  struct weights *weights = run->weights;
+  if (run->phase != RUN_WORKING)
+    return false;
+  if ((weights_next_is_complete(weights) || !stage_begin(plan, run->current, weights->current, work)) &&
+      !stage_begin(plan, run->next, weights->next, work))
+    return false;
+  work->is_for_device = work->kind == WORK_MICROBATCH && (has_sibling_here(run, work->index) ||
+                                                          (run->relay && relay_is_on_device(run->relay)));
+  return true;
+}
+
+void steps_end(struct run *run, const struct work *work, bool is_done) {
+  struct stage *stage = work->set == run->weights->current ? run->current : run->next;
+  bool is_chunk = work->kind == WORK_CHUNK;
+  struct task_list *tasks = is_chunk ? &stage->chunks : &stage->microbatches;
+  tasks_end(tasks, work->index, is_done);
+  if (!is_done) {
+    tasks_assign(tasks, is_chunk ? run->share.chunks : run->share.microbatches);
+    if (!is_chunk && steps_is_current(run, work)) /* another's now, maybe: no part is to wait for it */
+      steps_tell_reducer(run, reducer_assign);
+  }
+  work->set->readers--;
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+}
+
+void steps_release(struct run *run, struct weights_set *set) {
+  pthread_mutex_lock(&run->lock);
+  set->readers--;
+  steps_advance(run);
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+}
+
+bool steps_is_wanted(const struct run *run, const struct work *work) {
+  if (run->phase != RUN_WORKING)
+    return false;
+  return work->set == run->weights->next || !weights_next_is_complete(run->weights);
+}
+
+bool steps_is_current(const struct run *run, const struct work *work) {
+  return run->phase == RUN_WORKING && work->set == run->weights->current &&
+         !weights_next_is_complete(run->weights);
+}
+
+bool steps_is_in_the_way(const struct run *run, const struct work *work) {
+  return work->set == run->weights->next && run->weights->current->is_open &&
+         !weights_next_is_complete(run->weights) &&
+         run->current->microbatches.n_owed + run->current->chunks.n_owed > 0;
+}

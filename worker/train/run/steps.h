@@ -1,0 +1,69 @@
+/* The steps of a run: which version is computed, which tasks are begun, when the next version is the current
+   one. Two versions are in sight: the current one, complete, whose gradients may be pushed; and the next,
+   which fills and may be read layer by layer. Nothing is pushed from the next before it is the current one,
+   so one reducer is enough. Every function needs the run's lock,
+   if it does not say otherwise. */
+#ifndef WEIR_WORKER_TRAIN_RUN_STEPS_H
+#define WEIR_WORKER_TRAIN_RUN_STEPS_H
+
+#include "worker/train/run/run_state.h"
+
+enum work_kind { WORK_MICROBATCH, WORK_CHUNK };
+
+/* A begun task. It reads `set` until it is released. */
+struct work {
+  enum work_kind kind;
+  uint32_t index;
+  uint64_t version;
+  struct weights_set *set;
+  bool is_for_device; /* its gradients are to stay on the device that they are computed on */
+};
+
+void steps_init(struct run *run); /* once loaded */
+void steps_fini(struct run *run);
+
+/* Begins anew: waits for `version` of every block. Nothing is read. */
+void steps_join(struct run *run, uint64_t version);
+
+/* Forgets both versions and what is held. Nothing is read, nothing under way. */
+void steps_clear(struct run *run);
+
+/* run->share has changed. */
+void steps_assign(struct run *run);
+
+/* Where the bytes of an arriving block are to be written in host memory (then steps_landed), NULL if they are
+   not wanted. */
+float *steps_claim_block(struct run *run, uint64_t version, uint32_t block);
+void steps_landed(struct run *run, uint32_t block);
+/* The block is where executions read it: what steps_landed says itself, but for versions on a device. */
+void steps_filled(struct run *run, uint32_t block);
+
+/* Sends a part, or a plain pull, on its way: to the block's server, or through the group. Also without the
+   lock, by who has begun a task. */
+void steps_send(struct run *run, const struct transfer_item *item);
+
+/* True for a part that is to be sent and lies on a device: it has to be copied to host memory before. As
+   steps_send. */
+bool steps_must_land(const struct run *run, const struct buffer *buffer);
+/* A push that had to be given up as a part was no longer waited for, and must land before steps_send. False:
+   there is none. */
+bool steps_next_unsent(struct run *run, struct transfer_item *item);
+
+/* Somebody else than a task has read the set, and counted itself among its readers. Takes the lock. */
+void steps_release(struct run *run, struct weights_set *set);
+
+/* Begins the task that is needed first: evaluation before gradients, the current version before the next. */
+bool steps_begin(struct run *run, struct work *work);
+void steps_end(struct run *run, const struct work *work, bool is_done);
+
+/* False: nobody needs its result any more. */
+bool steps_is_wanted(const struct run *run, const struct work *work);
+
+/* True when its result may be pushed. */
+bool steps_is_current(const struct run *run, const struct work *work);
+
+/* True if the work waits for the next version while the current one owes tasks that nobody began: it is to be
+   dropped for one of them. */
+bool steps_is_in_the_way(const struct run *run, const struct work *work);
+
+#endif

@@ -1,0 +1,70 @@
+/* Pushes and pulls of blocks, under way to the servers of a run. Each server has two channels, a queue and a
+   window: only so many pushes have their bytes on the way at a time; calls that wait for an answer do not
+   count. What fails in passing is sent again until it succeeds or all is stopped. */
+#ifndef WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
+#define WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
+
+#include "cluster.pb-c.h"
+#include "common/agree/tree.h"
+#include "common/base/memory.h"
+#include "common/rpc/client.h"
+
+struct transfers;
+
+/* VERSIONS asks a server for the lowest of its blocks' newest versions. */
+enum transfer_kind { TRANSFER_PUSH, TRANSFER_PULL, TRANSFER_VERSIONS };
+
+struct transfer_item {
+  enum transfer_kind kind;
+  uint32_t server; /* index in the options' servers */
+  uint32_t block;
+  uint64_t version; /* push: the version that the part was computed from; pull: the one wanted */
+  struct tree_node node;
+  bool is_evaluation;
+  bool wait;             /* push: the reply brings version + 1 */
+  struct buffer *buffer; /* push: all of it is sent; kept until `ended` */
+};
+
+/* The servers to which no call has got through for a while. */
+struct transfers_unreached {
+  uint64_t incarnation;
+  const char **servers; /* [n] ids */
+  size_t n;
+  const char *error; /* of a call to the first; "" if there is none */
+};
+
+struct transfers_options {
+  struct rpc_client *client; /* outlives it */
+  const char *run;           /* outlives it */
+  uint64_t incarnation;
+  Weir__Endpoint *const *servers; /* copied */
+  uint32_t n_servers;
+
+  /* All on a queue's thread (`ended` also on the one that stops): they may lock but never wait for the
+     network.
+
+     A block came, with a pull's reply or that of a push that waits, or a version alone (bytes are NULL).
+     bytes end with the callback. */
+  void (*received)(void *user, const struct transfer_item *item, uint64_t version,
+                   const struct rpc_bytes *bytes);
+  /* It failed for good: err is not retryable. `ended` follows. */
+  void (*failed)(void *user, const struct transfer_item *item, const struct err *err);
+  /* The last of each item, however it ended: the buffer is the caller's again. */
+  void (*ended)(void *user, const struct transfer_item *item);
+  /* On a thread of the transfers': when those servers change, and again and again while there are some. What
+     it points to ends with the callback. */
+  void (*unreached)(void *user, const struct transfers_unreached *unreached);
+  void *user;
+};
+
+struct transfers *transfers_new(const struct transfers_options *options);
+/* Cancels everything, waits until every item has ended, closes the channels, frees. Not from a callback, and
+   without locks that callbacks take. NULL is ignored. */
+void transfers_free(struct transfers *transfers);
+
+/* Any thread. Never waits for the network, calls nothing back. */
+void transfers_start(struct transfers *transfers, const struct transfer_item *item);
+
+const char *transfers_address(const struct transfers *transfers, uint32_t server);
+
+#endif

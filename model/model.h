@@ -4,15 +4,13 @@
 #ifndef WEIR_MODEL_MODEL_H
 #define WEIR_MODEL_MODEL_H
 
+#include "common/agree/placement.h"
 #include "model/graph/graph.h"
 #include "model/losses/loss.h"
 #include "model/metrics/metric.h"
 #include "spec.pb-c.h"
 
-enum {
-  BLOCK_ELEMS_MAX = 65536,
-  MODEL_INPUTS_MAX = 16, /* fed values of a graph, labels and scale included */
-};
+enum { MODEL_INPUTS_MAX = 16 }; /* fed values of a graph, labels and scale included */
 
 /* A trained initializer. The flat parameter vector is all of them in the model's initializer order. */
 struct param {
@@ -28,13 +26,9 @@ struct param {
   int grad;        /* in the train graph: its gradient, complete when that value's producer has run */
 };
 
-/* Columns of a statistics row, of one microbatch: the loss is the sums of LOSS_SUM / DENOMINATOR, the
-   accuracy those of CORRECT / SCORED (labels that count; none for losses without classes). Then the running
-   statistics. */
-enum { METRIC_LOSS_SUM, METRIC_SAMPLES, METRIC_CORRECT, METRIC_DENOMINATOR, METRIC_SCORED, METRICS };
-
-/* A running statistic of training-mode batch norm: running = running * momentum + batch * (1 - momentum), one
-   update a microbatch, in order (ONNX BatchNormalization-14). */
+/* A running statistic of training-mode batch norm, behind the columns of a row that metric.h names: running =
+   running * momentum + batch * (1 - momentum), one update a microbatch, in order (ONNX
+   BatchNormalization-14). */
 struct statistic {
   const char *name; /* of the initializer */
   struct shape shape;

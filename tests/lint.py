@@ -19,7 +19,7 @@ THIRD_PARTY = {
     "cublas": ("worker/backend/cuda/",),
     "cudnn": ("worker/backend/cuda/",),
     "nccl": ("worker/backend/cuda/",),
-    "yaml.h": ("common/agree/spec.c",),
+    "yaml.h": ("common/agree/spec",),
     "openssl/": ("common/base/sha256.c", "storage/redis/"),
     "onnx.pb-c.h": ("model/onnx/", "client/"),
     "jansson.h": ("client/", "server/"),

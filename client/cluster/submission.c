@@ -8,6 +8,7 @@
 #include "client/cluster/stop.h"
 #include "client/terminal/output.h"
 #include "common/agree/spec.h"
+#include "common/settle/spec_settle.h"
 #include "model/model.h"
 #include "model/onnx/model_file.h"
 #include "training.pb-c.h"
@@ -23,8 +24,8 @@ int submission_load(struct submission *submission, const char *path, struct err 
   *submission = (struct submission){.path = mem_strdup(path)};
   if (spec_read_file(path, &submission->spec, err))
     return err->code;
-  if (spec_check(submission->spec, err))
-    return err_prefix(err, "%s", path);
+  if (spec_check(submission->spec, err) || spec_settle_check(submission->spec, err))
+    return spec_blame(path, err);
   train = submission->spec->train;
   submission->model_path = path_beside(path, submission->spec->model->onnx);
   if (model_file_read(submission->model_path, &submission->onnx, &submission->onnx_size, err)) {

@@ -1,6 +1,6 @@
 /* Run specs: YAML to RunSpec. The message's descriptor is the schema: nothing here knows a key by name, but
    the reader of map fields. */
-#include "common/agree/spec.h"
+#include "common/agree/spec_document.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
 
 #include "common/base/memory.h"
 #include "common/base/message.h"
@@ -319,13 +318,10 @@ static int fail_yaml(const yaml_parser_t *parser, const char *file, struct err *
                  parser->context ? parser->context : "");
 }
 
-int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err) {
-  struct reader reader = {.file = file, .err = err};
+int spec_document_load(const char *file, const char *text, size_t size, yaml_document_t *out,
+                       struct err *err) {
   yaml_parser_t parser;
-  yaml_node_t *root;
-  Weir__RunSpec *spec = NULL;
-  int code;
-  *out = NULL;
+  int code = ERR_OK;
   if (size > SPEC_BYTES_MAX)
     return err_set(err, ERR_INVALID, "%s: a spec of %zu bytes; at most %d are read", file, size,
                    SPEC_BYTES_MAX);
@@ -333,17 +329,25 @@ int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **o
     return err_set(err, ERR_INVALID, "%s: brackets are nested more than 100 deep", file);
   CHECK(yaml_parser_initialize(&parser));
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-  if (!yaml_parser_load(&parser, &reader.document)) {
+  if (!yaml_parser_load(&parser, out))
     code = fail_yaml(&parser, file, err);
-    yaml_parser_delete(&parser);
-    return code;
-  }
+  yaml_parser_delete(&parser);
+  return code;
+}
+
+int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err) {
+  struct reader reader = {.file = file, .err = err};
+  yaml_node_t *root;
+  Weir__RunSpec *spec;
+  int code;
+  *out = NULL;
+  if (spec_document_load(file, text, size, &reader.document, err))
+    return err->code;
   root = yaml_document_get_root_node(&reader.document);
   spec = (Weir__RunSpec *)message_new(&weir__run_spec__descriptor);
   code = root ? read_message(&reader, root, &spec->base, "")
               : err_set(err, ERR_INVALID, "%s: the spec is empty", file);
   yaml_document_delete(&reader.document);
-  yaml_parser_delete(&parser);
   if (code)
     spec_free(spec);
   else
@@ -351,20 +355,33 @@ int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **o
   return code;
 }
 
-int spec_read_file(const char *path, Weir__RunSpec **out, struct err *err) {
-  char *text = NULL;
-  size_t size;
-  int code;
+char *spec_text(const char *path, size_t *size, struct err *err) {
+  char *text;
   FILE *file = fopen(path, "rb");
-  *out = NULL;
   if (!file) {
     err_errno(err, errno, "%s", path);
-    return err->code = ERR_NOT_FOUND;
+    err->code = ERR_NOT_FOUND;
+    return NULL;
   }
   text = mem_new(SPEC_BYTES_MAX + 1);
-  size = fread(text, 1, SPEC_BYTES_MAX + 1, file);
-  code = ferror(file) ? err_errno(err, errno, "%s", path) : spec_read(path, text, size, out, err);
+  *size = fread(text, 1, SPEC_BYTES_MAX + 1, file);
+  if (ferror(file)) {
+    err_errno(err, errno, "%s", path);
+    free(text);
+    text = NULL;
+  }
   fclose(file);
+  return text;
+}
+
+int spec_read_file(const char *path, Weir__RunSpec **out, struct err *err) {
+  size_t size;
+  char *text = spec_text(path, &size, err);
+  int code;
+  *out = NULL;
+  if (!text)
+    return err->code;
+  code = spec_read(path, text, size, out, err);
   free(text);
   return code;
 }

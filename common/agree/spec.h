@@ -18,12 +18,17 @@ void spec_free(Weir__RunSpec *spec); /* NULL is ignored */
 Weir__RunSpec *spec_copy(const Weir__RunSpec *spec);
 
 /* What any process can check about a spec, from a file or from the network: required keys present, ranges
-   (batch > 0, microbatches divides batch and is at most MICROBATCHES_MAX, lr > 0 and finite, ...), names. The
-   options of optimizer and schedule are their rows' (parameters_settle_spec). Also gives absent sub-messages
+   (batch > 0, microbatches divides batch and is at most MICROBATCHES_MAX, lr > 0 and finite, ...). What names
+   of tables mean is spec_settle's to check. Also gives absent sub-messages
    (optimizer, schedule, workers) their defaults, so that readers need no NULL checks: data, train, optimizer,
    schedule, workers, model are present afterwards. Errors: INVALID, naming the key by its path
    ("train.optimizer.lr"). */
 int spec_check(Weir__RunSpec *spec, struct err *err);
+
+/* For an error of spec_check, spec_settle or model_open about the spec in `file`: puts "FILE:LINE: " before
+   its text, with the line of the key that the text begins with or of the last part of the key that the file
+   has; "FILE: " where it has none. Returns err->code. */
+int spec_blame(const char *file, struct err *err);
 
 /* The options of a transform that mixes whole microbatches, which are a message Mixing, and its name; NULL
    for any other. */

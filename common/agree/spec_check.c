@@ -7,7 +7,6 @@
 #include "common/agree/tree.h"
 #include "common/base/memory.h"
 #include "common/base/patterns.h"
-#include "model/metrics/metric.h"
 
 enum { NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
 
@@ -251,7 +250,7 @@ static int check_eval(const Weir__EvalSpec *eval, bool has_eval, struct err *err
     return bad(err, "eval.every_steps", "must be at least 1");
   if (eval->n_metrics && !has_eval)
     return bad(err, "eval.metrics", "needs data.eval or data.split: there is nothing to evaluate");
-  return metric_check_names(eval->metrics, eval->n_metrics, err);
+  return ERR_OK;
 }
 
 /* By the loss, or by what the evaluations say besides. */

@@ -2,7 +2,7 @@
    their target's side: a logit above 0 where the target is above 1/2. */
 #include <string.h>
 
-#include "model/model.h"
+#include "model/metrics/metric.h"
 
 enum { HITS = 0, TARGETS = METRIC_SUM_COLUMNS, COLUMNS = 2 * METRIC_SUM_COLUMNS };
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/model.h"
+#include "model/metrics/metric.h"
 
 /* Columns of a label: its score, and what it is. A row begins with zeros. */
 enum { SCORE, KIND, LABEL_COLUMNS };

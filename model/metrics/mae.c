@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/model.h"
+#include "model/metrics/metric.h"
 
 enum { ERRORS = 0, TARGETS = METRIC_SUM_COLUMNS, COLUMNS = 2 * METRIC_SUM_COLUMNS };
 

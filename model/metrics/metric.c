@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/agree/placement.h"
 #include "common/base/nearest.h"
 #include "model/graph/listing.h"
-#include "model/model.h"
 
 #define METRIC(name) extern const struct metric_def metric_##name;
 #include "model/metrics/metric.def"

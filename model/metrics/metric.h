@@ -8,6 +8,11 @@
 
 enum { METRICS_NAMED_MAX = 8 }; /* rows of metric.def at most */
 
+/* The columns that every row of statistics begins with, of a microbatch or an eval chunk: the loss is the
+   sums of LOSS_SUM / DENOMINATOR, the accuracy those of CORRECT / SCORED (labels that count; none for losses
+   without classes). */
+enum { METRIC_LOSS_SUM, METRIC_SAMPLES, METRIC_CORRECT, METRIC_DENOMINATOR, METRIC_SCORED, METRICS };
+
 /* What an evaluation of a model offers to metrics. */
 struct metric_site {
   const char *loss;      /* its name; "": the model computes its loss itself */
@@ -29,7 +34,7 @@ struct metric_batch {
 
 /* The rows of all chunks, in order. */
 struct metric_rows {
-  const double *totals;       /* of the columns that every row begins with: [METRICS] of model/model.h */
+  const double *totals;       /* of the columns that every row begins with: [METRICS] */
   const float *const *chunks; /* [n_chunks]: the metric's columns of each, finite but of any value */
   uint32_t n_chunks, n_columns;
 };

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/model.h"
+#include "model/metrics/metric.h"
 
 static bool fits(const struct metric_site *site) {
   return site->classes > 0 || strcmp(site->loss, "cross_entropy") == 0; /* of soft labels, too */

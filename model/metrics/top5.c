@@ -1,6 +1,6 @@
 /* The part of the labels whose class is among the five greatest scores; of equal scores the first counts as
    greater, as in accuracy. */
-#include "model/model.h"
+#include "model/metrics/metric.h"
 
 enum { BEST = 5, HITS = 0, LABELS = METRIC_SUM_COLUMNS, COLUMNS = 2 * METRIC_SUM_COLUMNS };
 

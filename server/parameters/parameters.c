@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/agree/spec.h"
-#include "common/optim/optimizer.h"
-#include "common/optim/schedule.h"
-#include "server/parameters/block/mode.h"
 #include "server/parameters/link.h"
 #include "server/parameters/service.h"
 
@@ -78,19 +74,4 @@ void parameters_free(struct parameters *parameters) {
   link_free(parameters->link);
   run_table_fini(&parameters->runs);
   free(parameters);
-}
-
-int parameters_settle_spec(Weir__RunSpec *spec, struct err *err) {
-  const Weir__TrainSpec *train = spec->train;
-  if (optimizer_settle(train->optimizer, err) || schedule_settle(train->schedule, err) ||
-      schedule_check_optimizer(train->schedule, train->optimizer, err))
-    return err->code;
-  return mode_check(spec, err);
-}
-
-int parameters_check_spec(const Weir__RunSpec *spec, struct err *err) {
-  Weir__RunSpec *copy = spec_copy(spec);
-  int code = parameters_settle_spec(copy, err);
-  spec_free(copy);
-  return code;
 }

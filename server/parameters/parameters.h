@@ -39,11 +39,4 @@ void parameters_leave(struct parameters *parameters);
 /* After rpc_server_stop. NULL is ignored. */
 void parameters_free(struct parameters *parameters);
 
-/* Checks what servers must understand of a spec that has passed spec_check (its optimizer, schedule and mode,
-   and their options) and gives absent options their defaults. Errors: INVALID, naming the key and, for an
-   unknown name, those known. */
-int parameters_settle_spec(Weir__RunSpec *spec, struct err *err);
-/* The same for one that is to stay as its user wrote it. */
-int parameters_check_spec(const Weir__RunSpec *spec, struct err *err);
-
 #endif

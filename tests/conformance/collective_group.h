@@ -243,7 +243,7 @@ static inline int group_tests_run(const char *only, const struct CMUnitTest *tes
     return failed;
   }
   size_max = devices;
-  return failed + group_tests_run_on(collective_find("nccl", &err), tests, n_tests);
+  return failed + group_tests_run_on(plugin_load(&err)->collective, tests, n_tests);
 }
 
 #endif

@@ -149,7 +149,7 @@ static void *be_slow(void *arg) {
   struct slow_meeting *meeting = arg;
   struct collective_options options = {.name = meeting->name, .size = 2, .timeout_ms = OPEN_MS};
   struct err err = ERR_NONE;
-  const struct collective_def *shm = collective_find("shm", &err);
+  const struct collective_def *shm = collective_find("shm");
   struct collective *group = NULL;
   if (shm->open(&options, &group, &err))
     return NULL;

@@ -222,11 +222,23 @@ def test_data_that_cannot_be_opened_ends_the_run():
             train(folder, folder.file("wrong.yaml", wrong), words=["failed: ", *words])
 
 
-def test_an_option_that_only_servers_know_is_refused_with_the_name_of_the_spec():
+def test_names_and_options_that_tables_do_not_have_are_refused_with_file_and_line_before_anything_is_sent():
     with Folder() as folder:
-        spec = open(local_data(folder)).read().replace("lr: 0.1", "lr: 0.1, betas: [0.9, 0.9]")
-        said = train(folder, folder.file("wrong.yaml", spec), words=["train.optimizer.betas"])
-        assert said.startswith(f"weir: {folder.path}/wrong.yaml: train.optimizer.betas: "), said
+        spec = open(local_data(folder)).read()
+        for wrong, misspelt, key, words in (
+                (spec.replace("lr: 0.1", "lr: 0.1, betas: [0.9, 0.9]"), "betas", "train.optimizer.betas",
+                 "is not an option of 'sgd'"),
+                (spec.replace("lr: 0.1", "lr: 0.1, name: sdg"), "sdg", "train.optimizer.name", "known: sgd, adam"),
+                (spec.replace("train:\n", "train:\n  schedule: {name: cosin}\n"), "cosin", "train.schedule.name",
+                 "known: constant"),
+                (spec.replace("train:\n", "train:\n  mode: asink\n"), "asink", "train.mode", "known: sync"),
+                (spec.replace("data:\n", "data:\n  split: [0.5, 0.5]\n") + "eval: {metrics: [acuracy]}\n", "acuracy",
+                 "eval.metrics", "did you mean 'accuracy'")):
+            path = folder.file("wrong.yaml", wrong)
+            line = 1 + next(number for number, text in enumerate(wrong.splitlines()) if misspelt in text)
+            said = train(folder, path, words=[words]).strip()
+            assert said.startswith(f"weir: {path}:{line}: {key}: "), (said, line)
+            assert weir("submit", path, "--coordinator", "127.0.0.1:1", status=2).stderr.strip() == said
 
 
 def test_a_path_in_place_of_a_run_is_refused_before_a_coordinator_is_asked():

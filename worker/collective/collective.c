@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "worker/backend/plugin.h"
-
 #define COLLECTIVE(name) extern const struct collective_def collective_##name;
 #include "worker/collective/collective.def"
 #undef COLLECTIVE
@@ -21,19 +19,11 @@ const struct collective_def *collective_at(int index) {
   return index >= 0 && index < TABLE_SIZE ? table[index] : NULL;
 }
 
-const struct collective_def *collective_find(const char *name, struct err *err) {
-  const struct plugin *plugin;
+const struct collective_def *collective_find(const char *name) {
   for (int i = 0; i < TABLE_SIZE; i++)
     if (strcmp(table[i]->name, name) == 0)
       return table[i];
-  if (strcmp(name, "nccl") != 0) {
-    err_set(err, ERR_NOT_FOUND, "there is no collective '%s'", name);
-    return NULL;
-  }
-  plugin = plugin_load(err);
-  if (plugin && !plugin->collective)
-    err_set(err, ERR_NOT_FOUND, "this weir-cuda.so has no collective '%s'", name);
-  return plugin ? plugin->collective : NULL;
+  return NULL;
 }
 
 int collective_run(const struct collective_def *def, struct collective *collective,

@@ -98,9 +98,9 @@ struct collective_def {
 int collective_run(const struct collective_def *def, struct collective *collective,
                    const struct collective_call *call, struct err *err);
 
-/* Rows of collective.def, and nccl where weir-cuda.so can be loaded. NULL with an error: NOT_FOUND for a name
-   that there is not, else why there is no weir-cuda.so. */
-const struct collective_def *collective_find(const char *name, struct err *err);
+/* A row of collective.def; NULL for another name. Collectives of devices are weir-cuda.so's
+   (worker/backend/plugin.h). */
+const struct collective_def *collective_find(const char *name);
 const struct collective_def *collective_at(int index); /* rows of collective.def; NULL past the last */
 
 /* What every backend refuses with INVALID. */

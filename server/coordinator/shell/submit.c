@@ -7,9 +7,9 @@
 #include "common/agree/spec.h"
 #include "common/base/clock.h"
 #include "common/base/message.h"
+#include "common/settle/spec_settle.h"
 #include "model/model.h"
 #include "server/coordinator/shell/shell.h"
-#include "server/parameters/parameters.h"
 
 /* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */
 enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, SLOW_MS = 60000 };
@@ -112,7 +112,7 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   upload->spec = spec_copy(request->spec);
   if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
     err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
-  else if (spec_check(upload->spec, err) || parameters_check_spec(upload->spec, err))
+  else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err))
     ;
   else if (!(upload->onnx = buffer_new(request->model_bytes)))
     err_set(err, ERR_NO_MEMORY, "submit: no memory for a model of %llu bytes",

@@ -133,7 +133,7 @@ static bool hosted_block_refuse_unloaded(struct hosted_block *block, struct para
 }
 
 void hosted_block_push(struct hosted_block *block, struct parameters_call *call) {
-  const struct mode_def *mode = block->run->mode;
+  const struct hosted_mode_def *mode = block->run->mode;
   struct part *part = &call->part;
   struct err err;
   int code;

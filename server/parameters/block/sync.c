@@ -1,6 +1,6 @@
-/* Synchronous steps: version s + 1 is made once, from version s and the parts of all microbatches. */
+/* Synchronous steps on a server: a part counts for the version that its block is at. */
 #include "server/parameters/block/block.h"
-#include "server/parameters/block/mode.h"
+#include "server/parameters/block/hosted_mode.h"
 #include "server/parameters/run/run.h"
 
 /* Whether a part belongs to the step that the block is at. A part of a step that is complete is late and
@@ -77,4 +77,7 @@ static int sync_push_row(struct hosted_block *block, const struct part *part, ui
   return 0;
 }
 
-const struct mode_def mode_sync = {.name = "sync", .push = sync_push, .push_row = sync_push_row};
+extern const struct mode_def mode_sync;
+
+const struct hosted_mode_def hosted_mode_sync = {
+    .mode = &mode_sync, .push = sync_push, .push_row = sync_push_row};

@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/optim/schedule.h"
-#include "server/parameters/parameters.h"
+#include "common/settle/spec_settle.h"
 
 struct run_shard {
   struct shard *shard;
@@ -57,7 +57,7 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
     return err_set(err, ERR_INVALID, "the order to load run '%s' lacks its spec, plan or servers",
                    order->run);
   run->spec = spec_copy(order->spec);
-  if (spec_check(run->spec, err) || parameters_settle_spec(run->spec, err) ||
+  if (spec_check(run->spec, err) || spec_settle(run->spec, err) ||
       plan_init(&run->plan, run->spec, order->plan->train_samples, order->plan->eval_samples, err))
     return err->code;
   if (run->plan.steps != order->plan->steps)
@@ -69,7 +69,7 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
     return err_set(err, ERR_INVALID,
                    "the order to load run '%s' at version %llu of %llu names no checkpoint of it", run->id,
                    (unsigned long long)order->step, (unsigned long long)run->plan.steps);
-  run->mode = mode_find(run->spec->train->mode);
+  run->mode = hosted_mode_find(run->spec->train->mode);
   run->optimizer = optimizer_find(run->spec->train->optimizer->name);
   return 0;
 }

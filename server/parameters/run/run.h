@@ -6,7 +6,7 @@
 #include "common/agree/plan.h"
 #include "common/optim/optimizer.h"
 #include "server/parameters/block/block.h"
-#include "server/parameters/block/mode.h"
+#include "server/parameters/block/hosted_mode.h"
 #include "server/parameters/exchange/exchange.h"
 #include "server/parameters/run/report_log.h"
 
@@ -36,7 +36,7 @@ struct hosted_run {
   uint64_t incarnation;
   Weir__RunSpec *spec;
   struct plan plan;
-  const struct mode_def *mode;
+  const struct hosted_mode_def *mode;
   const struct optimizer_def *optimizer;
   struct report_log log; /* what the coordinator is told, once it was opened */
 

@@ -2,8 +2,10 @@
 #include "worker/train/group/relay.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
+#include "worker/backend/plugin.h"
 #include "worker/train/group/relay_state.h"
 
 /* ARRAY_ALIGN: elements; NCCL is fastest where arrays begin as allocations do. */
@@ -68,11 +70,26 @@ static int open_memory(struct relay *relay, struct err *err) {
   return 0;
 }
 
+/* A row of collective.def, or the plugin's. Errors: NOT_FOUND, those of plugin_load. */
+static const struct collective_def *find_collective(const char *name, struct err *err) {
+  const struct collective_def *builtin = collective_find(name);
+  const struct plugin *plugin;
+  if (builtin)
+    return builtin;
+  plugin = plugin_load(err);
+  if (!plugin)
+    return NULL;
+  if (plugin->collective && strcmp(plugin->collective->name, name) == 0)
+    return plugin->collective;
+  err_set(err, ERR_NOT_FOUND, "there is no collective '%s'", name);
+  return NULL;
+}
+
 int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(void *user), void *user,
                struct relay **out, struct err *err) {
   const struct model *model = run->loaded.model;
   struct relay *relay;
-  const struct collective_def *def = collective_find(run->loaded.spec->train->collective, err);
+  const struct collective_def *def = find_collective(run->loaded.spec->train->collective, err);
   if (!def)
     return err->code;
   if (def->is_on_device && !run->options.backend->memory)

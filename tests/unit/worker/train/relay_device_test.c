@@ -33,14 +33,16 @@ static int start(struct collective *collective, const struct collective_call *ca
   }
   reached.in = fake_reach(call->in);
   reached.out = fake_reach(call->out);
-  return collective_find("shm", err)->start(collective, &reached, work, err);
+  return collective_find("shm")->start(collective, &reached, work, err);
 }
 
 /* What carries, in the place of weir-cuda.so. */
 const struct plugin *plugin_load(struct err *err) {
   static struct collective_def carrier;
   static struct plugin plugin = {.collective = &carrier};
-  carrier = *collective_find("shm", err);
+  carrier = *collective_find("shm");
+  (void)err;
+  carrier.name = "nccl";
   carrier.is_on_device = true;
   carrier.start = start;
   return &plugin;

@@ -91,8 +91,7 @@ static void peer_take(struct peer *peer, uint32_t blocks) {
 }
 
 static void peer_begin(struct peer *peer, struct fixture *f, int rank) {
-  struct err err;
-  *peer = (struct peer){.f = f, .rank = rank, .def = collective_find("shm", &err)};
+  *peer = (struct peer){.f = f, .rank = rank, .def = collective_find("shm")};
   peer->memory = mem_new(BLOCK_ELEMS_MAX * sizeof(float));
   block_map_init(&peer->map, f->model);
   bucket_plan_init(&peer->plan, f->model, &peer->map, 2, BUCKET_BYTES);

@@ -1,16 +1,16 @@
 /* The table of consistency modes. */
-#include "server/parameters/block/mode.h"
+#include "common/modes/mode.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #define MODE(name) extern const struct mode_def mode_##name;
-#include "server/parameters/block/mode.def"
+#include "common/modes/mode.def"
 #undef MODE
 
 static const struct mode_def *const modes[] = {
 #define MODE(name) &mode_##name,
-#include "server/parameters/block/mode.def"
+#include "common/modes/mode.def"
 #undef MODE
 };
 
@@ -24,7 +24,7 @@ const struct mode_def *mode_find(const char *name) {
 int mode_check(const Weir__RunSpec *spec, struct err *err) {
   static const char known[] = ""
 #define MODE(name) ", " #name
-#include "server/parameters/block/mode.def"
+#include "common/modes/mode.def"
 #undef MODE
       ;
   const struct mode_def *mode = mode_find(spec->train->mode);

@@ -1,0 +1,25 @@
+/* The checks of a spec against the tables that its names come from. */
+#include "common/settle/spec_settle.h"
+
+#include "common/agree/spec.h"
+#include "common/modes/mode.h"
+#include "common/optim/optimizer.h"
+#include "common/optim/schedule.h"
+#include "model/metrics/metric.h"
+
+int spec_settle(Weir__RunSpec *spec, struct err *err) {
+  const Weir__TrainSpec *train = spec->train;
+  if (spec->eval && metric_check_names(spec->eval->metrics, spec->eval->n_metrics, err))
+    return err->code;
+  if (optimizer_settle(train->optimizer, err) || schedule_settle(train->schedule, err) ||
+      schedule_check_optimizer(train->schedule, train->optimizer, err))
+    return err->code;
+  return mode_check(spec, err);
+}
+
+int spec_settle_check(const Weir__RunSpec *spec, struct err *err) {
+  Weir__RunSpec *copy = spec_copy(spec);
+  int code = spec_settle(copy, err);
+  spec_free(copy);
+  return code;
+}

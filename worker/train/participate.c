@@ -129,6 +129,7 @@ void run_leave_locked(struct run *run) {
   while (run->weights->current->readers > 0 || run->weights->next->readers > 0)
     pthread_cond_wait(&run->changed, &run->lock);
   run->relay = NULL; /* nobody else aborts it from here on */
+  run->outlet = NULL;
   pthread_mutex_unlock(&run->lock);
   relay_close(relay);
   transfers_free(transfers);

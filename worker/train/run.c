@@ -21,24 +21,6 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err);
 static void run_be_loaded_locked(struct run *run);
 static void run_tell_loaded_locked(struct run *run);
 
-static const char *const phase_names[] = {
-#define PHASE(name, text) text,
-    RUN_PHASES(PHASE)
-#undef PHASE
-};
-
-/* [from] = set of to */
-#define TO(phase) (1u << RUN_##phase)
-static const unsigned phase_successors[] = {
-    [RUN_LOADING] = TO(IDLE) | TO(FAILED),
-    [RUN_IDLE] = TO(JOINING) | TO(FAILED),
-    [RUN_JOINING] = TO(WORKING) | TO(IDLE) | TO(FAILED),
-    [RUN_WORKING] = TO(LEAVING) | TO(FAILED),
-    [RUN_LEAVING] = TO(IDLE) | TO(FAILED),
-    [RUN_FAILED] = TO(IDLE),
-};
-#undef TO
-
 struct run *run_start(const struct run_options *options, const Weir__LoadRun *load) {
   struct run *run = mem_new(sizeof *run);
   run->options = *options;
@@ -202,22 +184,6 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   return err->code;
 }
 
-void run_set_phase_locked(struct run *run, enum run_phase phase) {
-  CHECK(phase_successors[run->phase] & (1u << phase));
-  log_event(LOG_DEBUG, "worker", "phase", "run=%s from=%s to=%s", run->load->run, phase_names[run->phase],
-            phase_names[phase]);
-  run->phase = phase;
-  pthread_cond_broadcast(&run->changed);
-}
-
-bool run_pause_locked(struct run *run, int pause_ms) {
-  struct timespec until = clock_after_ms(pause_ms);
-  while (!run->is_stopping && !run->newest)
-    if (pthread_cond_timedwait(&run->changed, &run->lock, &until) != 0)
-      return true;
-  return false;
-}
-
 static void run_be_loaded_locked(struct run *run) {
   run->is_loaded = true;
   run_set_phase_locked(run, RUN_IDLE);
@@ -241,32 +207,4 @@ static void run_tell_loaded_locked(struct run *run) {
   message.loaded = &loaded;
   if (!run->is_hushed)
     run->options.send(run->options.user, &message);
-}
-
-void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) {
-  Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
-  if (run->phase == RUN_FAILED || run->is_stopping)
-    return;
-  run_set_phase_locked(run, RUN_FAILED);
-  log_event(LOG_ERROR, "worker", err->code == ERR_LOST_DEVICE ? "device_lost" : "refused",
-            "run=%s code=%s error=\"%s\"", run->load->run, err_name(err->code), err->text);
-  if (err->code == ERR_LOST_DEVICE) { /* the run is in order: any other worker may compute it */
-    run->options.device_lost(run->options.user);
-    return;
-  }
-  refused.run = run->load->run;
-  refused.incarnation = run->incarnation;
-  refused.message = (char *)err->text;
-  refused.bad_input = is_bad_input;
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_REFUSED;
-  message.refused = &refused;
-  if (!run->is_hushed)
-    run->options.send(run->options.user, &message);
-}
-
-void run_fail(struct run *run, const struct err *err, bool is_bad_input) {
-  pthread_mutex_lock(&run->lock);
-  run_fail_locked(run, err, is_bad_input);
-  pthread_mutex_unlock(&run->lock);
 }

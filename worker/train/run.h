@@ -4,27 +4,9 @@
 #define WEIR_WORKER_TRAIN_RUN_H
 
 #include "cluster.pb-c.h"
-#include "common/rpc/client.h"
-#include "worker/backend/backend.h"
+#include "worker/train/run/run_options.h"
 
 struct run;
-
-struct run_options {
-  struct rpc_client *client;       /* outlives the run, as all pointers here */
-  struct rpc_channel *coordinator; /* to fetch the model */
-  const struct backend_def *backend;
-  const char *data_root;
-  int threads;        /* executors; never more than microbatches */
-  const int *devices; /* of a backend that has several: executor i computes on devices[i mod n_devices] */
-  int n_devices;
-  const uint64_t *device_bytes; /* [n_devices] of memory */
-  int readers;                  /* threads that read ahead, at least */
-  /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
-  void (*send)(void *user, const Weir__MemberMessage *message);
-  /* Likewise, once, instead of a refusal: the device has failed, and others have to go on. */
-  void (*device_lost)(void *user);
-  void *user;
-};
 
 /* Begins to load and returns at once. RunLoaded or RunRefused follows through `send`; RunRefused also later,
    when the run cannot be computed here. The message is copied. */

@@ -80,6 +80,7 @@ void run_meet_locked(struct run *run) {
   relay_open(run, &run->group, is_cancelled, run, &relay, &err);
   pthread_mutex_lock(&run->lock);
   run->relay = relay;
+  run->outlet = relay ? relay_outlet(relay) : NULL;
   run->group_err = err;
   log_event(LOG_INFO, "worker", relay ? "group" : "group_not_met",
             "run=%s group=%u rank=%d size=%d error=\"%s\"", run->load->run, run->group.number,

@@ -85,6 +85,22 @@ static const struct collective_def *find_collective(const char *name, struct err
   return NULL;
 }
 
+static void relay_give(struct outlet *outlet, const struct transfer_item *item) {
+  struct relay *relay = (struct relay *)outlet; /* whose first member it is */
+  const struct member_parts *own = relay_own(relay);
+  int part = 0;
+  uint32_t bucket = relay->plan.place[item->block];
+  while (part < own->n && !tree_is_same(own->nodes[part], item->node))
+    part++;
+  CHECK(part < own->n); /* all that it owes of a step, for as long as the group lasts */
+  pthread_mutex_lock(&relay->lock);
+  CHECK(!relay->held[item->block * (uint32_t)own->n + (uint32_t)part]);
+  relay->held[item->block * (uint32_t)own->n + (uint32_t)part] = item->buffer;
+  relay->n_held[bucket]++;
+  pthread_cond_signal(&relay->changed);
+  pthread_mutex_unlock(&relay->lock);
+}
+
 int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(void *user), void *user,
                struct relay **out, struct err *err) {
   const struct model *model = run->loaded.model;
@@ -102,6 +118,7 @@ int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(
   relay->def = def;
   relay->device = run->options.n_devices ? run->options.devices[0] : 0;
   relay->memory = def->is_on_device ? run->options.backend->memory : NULL;
+  relay->outlet = (struct outlet){.give = relay_give, .is_on_device = relay->memory != NULL};
   relay->group = *group;
   find_parts(relay);
   bucket_plan_init(&relay->plan, model, &run->map, group->size,
@@ -149,23 +166,8 @@ const struct group *relay_group(const struct relay *relay) {
   return &relay->group;
 }
 
-bool relay_is_on_device(const struct relay *relay) {
-  return relay->memory != NULL;
-}
-
-void relay_give(struct relay *relay, const struct transfer_item *item) {
-  const struct member_parts *own = relay_own(relay);
-  int part = 0;
-  uint32_t bucket = relay->plan.place[item->block];
-  while (part < own->n && !tree_is_same(own->nodes[part], item->node))
-    part++;
-  CHECK(part < own->n); /* all that it owes of a step, for as long as the group lasts */
-  pthread_mutex_lock(&relay->lock);
-  CHECK(!relay->held[item->block * (uint32_t)own->n + (uint32_t)part]);
-  relay->held[item->block * (uint32_t)own->n + (uint32_t)part] = item->buffer;
-  relay->n_held[bucket]++;
-  pthread_cond_signal(&relay->changed);
-  pthread_mutex_unlock(&relay->lock);
+struct outlet *relay_outlet(struct relay *relay) {
+  return &relay->outlet;
 }
 
 void relay_abort_locked(struct relay *relay) {

@@ -27,14 +27,9 @@ int relay_agree(struct relay *relay, uint64_t *version, struct err *err);
 /* Begins with the step of this version, which the run works on. A failure makes the run rejoin. */
 void relay_start(struct relay *relay, uint64_t version);
 
-/* A part of this member's: a push of a parameter block. Its buffer is the callee's. Any thread, with or
-   without the lock; never blocks. */
-void relay_give(struct relay *relay, const struct transfer_item *item);
-
 const struct group *relay_group(const struct relay *relay);
-/* Parts travel from device to device, so they are given where they are; and the versions that are opened
-   while it works are read on devices. */
-bool relay_is_on_device(const struct relay *relay);
+/* What the steps of the run need of it. Good until relay_close. */
+struct outlet *relay_outlet(struct relay *relay);
 
 /* Ends it for all members. Any thread, with the run's lock; never blocks; again is harmless. */
 void relay_abort_locked(struct relay *relay);

@@ -63,7 +63,7 @@ static void find_ranges(struct spreader *spreader) {
     ranges[i].blocks = (struct block_range){block, block + 1};
   }
   spreader->n_ranges = n;
-  if (!relay_is_on_device(spreader->relay))
+  if (!spreader->relay->outlet.is_on_device)
     return;
   qsort(ranges, n, sizeof *ranges, compare_ranges);
   spreader->n_ranges = 1;

@@ -12,6 +12,7 @@ struct member_parts {
 };
 
 struct relay {
+  struct outlet outlet; /* first: relay_give finds the relay by it */
   struct run *run;
   const struct collective_def *def;
   const struct device_memory *memory; /* parts go up from device to device; NULL: from host to host */

@@ -9,10 +9,12 @@
 #include "worker/train/block/reducer.h"
 #include "worker/train/block/tasks.h"
 #include "worker/train/block/weights.h"
-#include "worker/train/run.h"
 #include "worker/train/run/group.h"
 #include "worker/train/run/load.h"
+#include "worker/train/run/run_options.h"
 #include "worker/train/transfer/transfers.h"
+
+struct relay;
 
 /* LOADING: model, data, programs. IDLE: no part in the run. JOINING: asks the servers for a version. WORKING:
    steps are computed. LEAVING: waits until nothing of it is under way, then IDLE. FAILED: said so to the
@@ -39,6 +41,17 @@ struct share {
 /* The tasks of one version; beside the weights_set of the same name. */
 struct stage {
   struct task_list microbatches, chunks;
+};
+
+/* Where sums of gradients go while workers of one host reduce among themselves (worker/train/group/relay.h).
+ */
+struct outlet {
+  /* A part of this worker's: a push of a parameter block. Its buffer is the callee's. Any thread, with or
+     without the run's lock; never blocks. */
+  void (*give)(struct outlet *outlet, const struct transfer_item *item);
+  /* Parts travel from device to device, so they are given where they are; and versions that are opened
+     meanwhile are read on devices. */
+  bool is_on_device;
 };
 
 struct run {
@@ -85,7 +98,8 @@ struct run {
   uint64_t lowest; /* version of those that answered */
 
   /* While JOINING and WORKING, and until LEAVING has ended. */
-  struct relay *relay; /* of the applied view's group; NULL: we go alone */
+  struct relay *relay;   /* of the applied view's group; NULL: we go alone */
+  struct outlet *outlet; /* the relay's; NULL without it: sums go straight to the servers */
   struct transfers *transfers;
   uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
   struct weights *weights;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "worker/train/group/relay.h"
 
 static void steps_advance(struct run *run);
 
@@ -20,14 +19,14 @@ static void stage_open(struct run *run, struct stage *stage, uint64_t version) {
 
 void steps_send(struct run *run, const struct transfer_item *item) {
   bool is_sum = item->kind == TRANSFER_PUSH && item->block < run->loaded.model->n_param_blocks;
-  if (run->relay && is_sum)
-    relay_give(run->relay, item);
+  if (run->outlet && is_sum)
+    run->outlet->give(run->outlet, item);
   else
     transfers_start(run->transfers, item);
 }
 
 bool steps_must_land(const struct run *run, const struct buffer *buffer) {
-  return block_pool_device(buffer) >= 0 && !(run->relay && relay_is_on_device(run->relay));
+  return block_pool_device(buffer) >= 0 && !(run->outlet && run->outlet->is_on_device);
 }
 
 bool steps_next_unsent(struct run *run, struct transfer_item *item) {
@@ -162,7 +161,7 @@ static void steps_advance(struct run *run) {
   run->setbacks = run->drops = 0;
   version = weights->current->version;
   if (version < run->loaded.plan.steps) {
-    weights_open_next(weights, version + 1, run->relay && relay_is_on_device(run->relay));
+    weights_open_next(weights, version + 1, run->outlet && run->outlet->is_on_device);
     stage_open(run, run->next, version + 1);
     steps_tell_reducer(run, reducer_begin);
     loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
@@ -204,8 +203,8 @@ bool steps_begin(struct run *run, struct work *work) {
   if ((weights_next_is_complete(weights) || !stage_begin(plan, run->current, weights->current, work)) &&
       !stage_begin(plan, run->next, weights->next, work))
     return false;
-  work->is_for_device = work->kind == WORK_MICROBATCH && (has_sibling_here(run, work->index) ||
-                                                          (run->relay && relay_is_on_device(run->relay)));
+  work->is_for_device = work->kind == WORK_MICROBATCH &&
+                        (has_sibling_here(run, work->index) || (run->outlet && run->outlet->is_on_device));
   return true;
 }
 

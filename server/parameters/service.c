@@ -116,7 +116,7 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
                              .is_evaluation = push->evaluation,
                              .bytes = bytes};
   if (!push->evaluation)
-    hosted_run_count(run, block, true);
+    hosted_block_count(block, true);
   hosted_run_put(run);
   service_hand_over(call, rpc);
 }
@@ -154,7 +154,7 @@ static void service_on_sums(struct rpc_call *rpc, const void *message, struct rp
   struct hosted_run *run = run_table_find(rpc_call_context(rpc), request->run, request->incarnation, &err);
   rpc_bytes_free(bytes);
   if (run)
-    exchange_serve(&run->exchange, rpc, request);
+    exchange_serve(run->exchange, rpc, request);
   else
     service_refuse(rpc, &err);
   hosted_run_put(run);

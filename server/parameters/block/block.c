@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "server/parameters/block/hosted_mode.h"
 #include "server/parameters/run/run.h"
 
 enum { PARKED_MAX = 4096, PAGE_BYTES = 4096 };
@@ -275,4 +276,13 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
             (unsigned long long)block->version);
     snapshot_fail(snapshot, &err, true);
   }
+}
+
+void hosted_block_count(struct hosted_block *block, bool is_push) {
+  struct traffic *traffic = &block->run->traffic;
+  if (block->kind != BLOCK_PARAMETERS)
+    return;
+  __atomic_fetch_add(is_push ? &traffic->gradients : &traffic->weights, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(is_push ? &traffic->gradient_bytes : &traffic->weight_bytes,
+                     block->elems * sizeof(float), __ATOMIC_RELAXED);
 }

@@ -60,6 +60,9 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
 int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes, struct err *err);
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
 
+/* Counts a part that came, or with is_push false a version that goes, in the run's traffic. Any thread. */
+void hosted_block_count(struct hosted_block *block, bool is_push);
+
 /* What calls do. Each of them is answered or parked. */
 void hosted_block_push(struct hosted_block *block, struct parameters_call *call);
 void hosted_block_pull(struct hosted_block *block, struct parameters_call *call);

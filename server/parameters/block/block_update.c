@@ -14,7 +14,7 @@ static const double norm_epsilon = 1e-6;
 
 /* Where each piece's values lie among the block's sums, as the plan has them. */
 static void block_place_sums(struct hosted_block *block) {
-  const struct exchange_plan *plan = &block->run->exchange.plan;
+  const struct exchange_plan *plan = &block->run->sums;
   const struct optimizer_def *optimizer = block->run->optimizer;
   for (uint32_t phase = 0; phase < optimizer->n_phases; phase++) {
     uint32_t at = plan->phases[phase + plan->has_norm].shares[block->index].begin;
@@ -38,7 +38,7 @@ static uint32_t piece_slots(const struct hosted_block *block, const struct piece
 
 int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err) {
   struct hosted_run *run = block->run;
-  struct exchange_plan *plan = &run->exchange.plan;
+  struct exchange_plan *plan = &run->sums;
   uint32_t n_values = exchange_plan_values(plan, block->index);
   if (run->optimizer->n_phases > 0) {
     block->update.pieces =
@@ -153,13 +153,13 @@ static void block_make_version(struct hosted_block *block) {
 }
 
 static bool block_phase_is_norm(const struct hosted_block *block) {
-  return block->run->exchange.plan.has_norm && block->update.phase == 0;
+  return block->run->sums.has_norm && block->update.phase == 0;
 }
 
 /* Its sums of the phase that it is in. */
 static void block_make_sums(struct hosted_block *block, double *sums) {
   const struct hosted_run *run = block->run;
-  uint32_t phase = block->update.phase - run->exchange.plan.has_norm, slot = 0;
+  uint32_t phase = block->update.phase - run->sums.has_norm, slot = 0;
   struct step_options own;
   const Weir__OptimizerSpec *options = block_options(block, &own);
   if (block_phase_is_norm(block)) {
@@ -198,7 +198,7 @@ static int block_find_overflow(struct hosted_block *block, struct err *err) {
 
 /* Until totals have to be waited for, or the next version is there. */
 static int block_go_on(struct hosted_block *block, struct err *err) {
-  const struct exchange_plan *plan = &block->run->exchange.plan;
+  const struct exchange_plan *plan = &block->run->sums;
   for (; block->update.phase < plan->n_phases; block->update.phase++) {
     const struct exchange_share *share = &plan->phases[block->update.phase].shares[block->index];
     double *sums = (double *)block->update.sums->data + share->begin;
@@ -207,7 +207,7 @@ static int block_go_on(struct hosted_block *block, struct err *err) {
       return block_find_overflow(block, err);
     if (share->is_shared) {
       block->update.is_waiting = true;
-      exchange_contribute(&block->run->exchange, block);
+      block->run->contribute(block->run->exchange, block);
       return 0;
     }
     block_use_totals(block, sums);
@@ -250,7 +250,7 @@ int hosted_block_complete(struct hosted_block *block, struct err *err) {
 }
 
 void hosted_block_take_totals(struct hosted_block *block) {
-  const struct exchange_plan *plan = &block->run->exchange.plan;
+  const struct exchange_plan *plan = &block->run->sums;
   const struct exchange_share *share = &plan->phases[block->update.phase].shares[block->index];
   const double *totals = (const double *)block->update.sums->data + share->begin;
   bool is_faulty = block->update.fault != NULL; /* and once it goes on, only what it says counts */

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "parameters.pb-c.h"
+#include "server/parameters/block/block.h"
 #include "server/parameters/run/run.h"
 
 struct parameters_call *parameters_call_new(struct rpc_call *rpc, struct hosted_run *run,
@@ -42,7 +43,7 @@ void parameters_call_reply(struct parameters_call *call, uint64_t version, struc
   Weir__PullReply pull = WEIR__PULL_REPLY__INIT;
   push.version = pull.version = version;
   if (data)
-    hosted_run_count(call->run, call->block, false);
+    hosted_block_count(call->block, false);
   rpc_call_reply(rpc, call->is_push ? (const void *)&push : &pull, data ? &payload : NULL);
   parameters_call_put(call);
 }

@@ -8,17 +8,17 @@
 
 /* To the collection here. */
 static uint32_t contributors(const struct exchange *exchange, uint32_t number) {
-  const struct exchange_phase *phase = &exchange->plan.phases[number];
+  const struct exchange_phase *phase = &exchange->run->sums.phases[number];
   uint32_t n = 0;
   if (exchange_is_keeper(exchange))
     return phase->n_contributors;
-  for (uint32_t b = 0; b < exchange->plan.n_blocks; b++)
+  for (uint32_t b = 0; b < exchange->run->sums.n_blocks; b++)
     n += exchange->run->own[b] >= 0 && phase->shares[b].is_shared;
   return n;
 }
 
 static int collection_init(struct exchange *exchange, uint32_t number, struct err *err) {
-  struct exchange_plan *plan = &exchange->plan;
+  struct exchange_plan *plan = &exchange->run->sums;
   const struct exchange_phase *phase = &plan->phases[number];
   struct collection *collection = &exchange->collections[number];
   collection->step = exchange->run->base_step;
@@ -37,31 +37,29 @@ int exchange_init(struct exchange *exchange, const struct exchange_setup *setup,
   struct hosted_run *run = setup->run;
   exchange->run = run;
   exchange->shard = setup->shard;
-  exchange_plan_init(&exchange->plan, setup->model, run->optimizer, run->spec->train->has_clip_norm);
-  exchange->collections = mem_new(exchange->plan.n_phases * sizeof *exchange->collections);
-  for (uint32_t p = 0; p < exchange->plan.n_phases; p++)
+  exchange->collections = mem_new(exchange->run->sums.n_phases * sizeof *exchange->collections);
+  for (uint32_t p = 0; p < exchange->run->sums.n_phases; p++)
     if (collection_init(exchange, p, err))
       return err->code;
   if (exchange_is_keeper(exchange))
     return exchange_serve_init(exchange, err);
-  if (exchange->plan.n_phases > 0)
+  if (exchange->run->sums.n_phases > 0)
     exchange->keeper = courier_open(setup->courier, setup->keeper);
   return 0;
 }
 
 void exchange_fini(struct exchange *exchange) {
-  for (uint32_t p = 0; exchange->collections && p < exchange->plan.n_phases; p++) {
+  for (uint32_t p = 0; exchange->collections && p < exchange->run->sums.n_phases; p++) {
     buffer_put(exchange->collections[p].totals);
     buffer_put(exchange->collections[p].foreign);
   }
   exchange_send_fini(exchange);
   free(exchange->collections);
-  exchange_plan_fini(&exchange->plan);
 }
 
 struct hosted_block *exchange_own_block(const struct exchange *exchange, uint32_t phase, uint32_t block) {
   const struct hosted_run *run = exchange->run;
-  if (run->own[block] < 0 || !exchange->plan.phases[phase].shares[block].is_shared)
+  if (run->own[block] < 0 || !exchange->run->sums.phases[phase].shares[block].is_shared)
     return NULL;
   return &run->blocks[run->own[block]];
 }
@@ -80,14 +78,14 @@ static void exchange_on_contribution(struct job *job) {
   struct hosted_block *block = block_of_ticket(job);
   struct hosted_run *run = block->run;
   uint32_t phase = block->update.phase;
-  const struct exchange_share *share = &run->exchange.plan.phases[phase].shares[block->index];
+  const struct exchange_share *share = &run->sums.phases[phase].shares[block->index];
   struct err err;
   if (hosted_run_is_unloaded(run, &err)) {
     hosted_run_put(run);
     return;
   }
-  CHECK(run->exchange.collections[phase].step == block->version);
-  exchange_collect(&run->exchange, phase, block->index,
+  CHECK(run->exchange->collections[phase].step == block->version);
+  exchange_collect(run->exchange, phase, block->index,
                    (const double *)block->update.sums->data + share->begin);
 }
 
@@ -139,7 +137,7 @@ void collection_read(const struct collection *collection, const struct exchange_
 }
 
 static void exchange_complete(struct exchange *exchange, uint32_t number) {
-  const struct exchange_plan *plan = &exchange->plan;
+  const struct exchange_plan *plan = &exchange->run->sums;
   const struct exchange_phase *phase = &plan->phases[number];
   struct collection *collection = &exchange->collections[number];
   collection_add_up(collection, plan, phase);
@@ -174,9 +172,9 @@ void exchange_collect(struct exchange *exchange, uint32_t phase, uint32_t block,
 
 void exchange_cancel(struct exchange *exchange, const struct err *err) {
   courier_cancel(exchange->keeper);
-  for (uint32_t p = 0; p < exchange->plan.n_phases; p++) {
+  for (uint32_t p = 0; p < exchange->run->sums.n_phases; p++) {
     exchange_refuse_parked(exchange, p, err);
-    for (uint32_t b = 0; b < exchange->plan.n_blocks; b++)
+    for (uint32_t b = 0; b < exchange->run->sums.n_blocks; b++)
       if (exchange->collections[p].values[b] && exchange_own_block(exchange, p, b)) {
         exchange->collections[p].values[b] = NULL;
         hosted_run_put(exchange->run);

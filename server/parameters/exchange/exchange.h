@@ -7,7 +7,6 @@
 
 #include "common/rpc/server.h"
 #include "server/parameters/exchange/courier.h"
-#include "server/parameters/run/exchange_plan.h"
 #include "server/parameters/run/shard.h"
 
 struct hosted_block;
@@ -15,9 +14,8 @@ struct hosted_run;
 
 struct exchange {
   struct hosted_run *run;
-  struct shard *shard; /* outlives the run */
-  struct exchange_plan plan;
-  struct collection *collections; /* [plan.n_phases] */
+  struct shard *shard;            /* outlives the run */
+  struct collection *collections; /* [run->sums.n_phases] */
   struct courier_route
       *keeper;           /* where we send contributions; NULL if we keep the sums, or none are needed */
   struct batch *batches; /* of contributions, to be used again */
@@ -25,7 +23,6 @@ struct exchange {
 
 struct exchange_setup {
   struct hosted_run *run; /* knows its place among servers, but has no blocks yet */
-  const struct model *model;
   struct shard *shard;
   struct courier *courier; /* outlives the run; may be NULL with one server */
   const char *keeper;      /* the address of the order's first server */

@@ -3,6 +3,8 @@
 #ifndef WEIR_SERVER_PARAMETERS_EXCHANGE_EXCHANGE_PARTS_H
 #define WEIR_SERVER_PARAMETERS_EXCHANGE_EXCHANGE_PARTS_H
 
+#include "server/parameters/block/block.h"
+#include "server/parameters/exchange/exchange.h"
 #include "server/parameters/run/run.h"
 
 /* One phase. A block contributes to a step only when it has the totals of the step before. So when all

@@ -42,7 +42,7 @@ static struct batch *batch_take(struct exchange *exchange, uint32_t phase, uint6
 
 void exchange_send_fini(struct exchange *exchange) {
   struct batch *batch, *next;
-  for (uint32_t p = 0; exchange->collections && p < exchange->plan.n_phases; p++)
+  for (uint32_t p = 0; exchange->collections && p < exchange->run->sums.n_phases; p++)
     if ((batch = exchange->collections[p].open)) {
       batch->next = exchange->batches;
       exchange->batches = batch;
@@ -79,7 +79,7 @@ static void collection_flush(struct collection *collection, struct exchange *exc
 
 void exchange_send(struct exchange *exchange, uint32_t phase, struct hosted_block *block, bool is_last) {
   struct collection *collection = &exchange->collections[phase];
-  uint32_t n_values = exchange->plan.phases[phase].shares[block->index].n_values;
+  uint32_t n_values = exchange->run->sums.phases[phase].shares[block->index].n_values;
   if (collection->open && collection->open->request.n_values + n_values > BATCH_VALUES_MAX)
     collection_flush(collection, exchange);
   if (!collection->open)
@@ -103,7 +103,7 @@ static void batch_on_done(struct errand *errand, const struct err *err, const We
 
 static void batch_give_out(struct batch *batch) {
   const Weir__SumsRequest *request = &batch->request;
-  const struct exchange_phase *phase = &batch->exchange->plan.phases[request->phase];
+  const struct exchange_phase *phase = &batch->exchange->run->sums.phases[request->phase];
   const double *totals = batch->values;
   for (size_t i = 0; i < request->n_blocks; i++) {
     const struct exchange_share *share = &phase->shares[request->blocks[i]];

@@ -27,7 +27,7 @@ static void sums_call_departed(struct job *job);
 
 /* Where other servers' contributions are kept until they are added. */
 int exchange_serve_init(struct exchange *exchange, struct err *err) {
-  struct exchange_plan *plan = &exchange->plan;
+  struct exchange_plan *plan = &exchange->run->sums;
   for (uint32_t p = 0; p < plan->n_phases; p++) {
     struct collection *collection = &exchange->collections[p];
     uint64_t n = 0;
@@ -70,10 +70,10 @@ static void sums_call_refuse(struct sums_call *call, const struct err *err) {
 
 static int check_block(const struct exchange *exchange, const Weir__SumsRequest *request, uint32_t block,
                        struct err *err) {
-  if (block >= exchange->plan.n_blocks)
+  if (block >= exchange->run->sums.n_blocks)
     return err_set(err, ERR_INVALID, "there is no parameter block %u, the model has %u", block,
-                   exchange->plan.n_blocks);
-  if (!exchange->plan.phases[request->phase].shares[block].is_shared)
+                   exchange->run->sums.n_blocks);
+  if (!exchange->run->sums.phases[request->phase].shares[block].is_shared)
     return err_set(err, ERR_INVALID, "block %u exchanges nothing in phase %u", block, request->phase);
   if (exchange->run->own[block] >= 0)
     return err_set(err, ERR_INVALID, "block %u is this server's own", block);
@@ -84,7 +84,7 @@ static int check_block(const struct exchange *exchange, const Weir__SumsRequest 
 static int check_request(const struct exchange *exchange, const Weir__SumsRequest *request, struct err *err) {
   const struct plan *plan = &exchange->run->plan;
   uint64_t n_values = 0;
-  if (!exchange_is_keeper(exchange) || request->phase >= exchange->plan.n_phases)
+  if (!exchange_is_keeper(exchange) || request->phase >= exchange->run->sums.n_phases)
     return err_set(err, ERR_INVALID, "this server keeps no sums of phase %u", request->phase);
   if (request->step >= plan->steps)
     return err_set(err, ERR_INVALID, "there is no step %llu, the run has %llu",
@@ -94,7 +94,7 @@ static int check_request(const struct exchange *exchange, const Weir__SumsReques
   for (size_t i = 0; i < request->n_blocks; i++) {
     if (check_block(exchange, request, request->blocks[i], err))
       return err->code;
-    n_values += exchange->plan.phases[request->phase].shares[request->blocks[i]].n_values;
+    n_values += exchange->run->sums.phases[request->phase].shares[request->blocks[i]].n_values;
   }
   if (n_values != request->n_values)
     return err_set(err, ERR_INVALID, "%zu values, but its %zu blocks have %llu", request->n_values,
@@ -143,12 +143,12 @@ void exchange_on_closed(struct rpc_call *rpc) {
     return;
   }
   call->departure = (struct job){.run = sums_call_departed};
-  shard_post(call->run->exchange.shard, &call->departure);
+  shard_post(call->run->exchange->shard, &call->departure);
 }
 
 static void sums_call_departed(struct job *job) {
   struct sums_call *call = (struct sums_call *)((char *)job - offsetof(struct sums_call, departure));
-  struct collection *collection = &call->run->exchange.collections[call->request->phase];
+  struct collection *collection = &call->run->exchange->collections[call->request->phase];
   struct sums_call **link = &collection->parked;
   struct err err;
   while (*link && *link != call)
@@ -165,13 +165,14 @@ static void sums_call_departed(struct job *job) {
 
 /* Of its blocks' windows, in its order. */
 static void sums_call_answer(struct sums_call *call) {
-  const struct exchange *exchange = &call->run->exchange;
+  const struct exchange *exchange = call->run->exchange;
   const Weir__SumsRequest *request = call->request;
   Weir__SumsReply reply = WEIR__SUMS_REPLY__INIT;
   struct rpc_call *rpc = sums_call_end(call);
   reply.totals = request->values;
   for (size_t i = 0; i < request->n_blocks; i++) {
-    const struct exchange_share *share = &exchange->plan.phases[request->phase].shares[request->blocks[i]];
+    const struct exchange_share *share =
+        &exchange->run->sums.phases[request->phase].shares[request->blocks[i]];
     collection_read(&exchange->collections[request->phase], share, reply.totals + reply.n_totals);
     reply.n_totals += share->n_values;
   }
@@ -182,14 +183,14 @@ static void sums_call_answer(struct sums_call *call) {
 /* What is there already changes nothing: a server that asks again may have lost the answer. */
 static void sums_call_collect(struct sums_call *call) {
   /* The call may be answered before the end of its blocks is reached: one could be named twice. */
-  struct exchange *exchange = &call->run->exchange;
+  struct exchange *exchange = call->run->exchange;
   const Weir__SumsRequest *request = call->request;
   struct collection *collection = &exchange->collections[request->phase];
   const double *values = request->values;
   __atomic_fetch_add(&call->refs, 1, __ATOMIC_RELAXED);
   for (size_t i = 0; i < request->n_blocks; i++) {
     uint32_t block = request->blocks[i];
-    uint32_t n = exchange->plan.phases[request->phase].shares[block].n_values;
+    uint32_t n = exchange->run->sums.phases[request->phase].shares[block].n_values;
     double *kept = (double *)collection->foreign->data + collection->foreign_begin[block];
     if (collection->step == request->step && !collection->values[block]) {
       memcpy(kept, values, n * sizeof *kept);
@@ -207,7 +208,7 @@ static bool collection_has_room(const struct collection *collection, uint64_t n_
 }
 
 static int sums_call_check_step(const struct sums_call *call, struct err *err) {
-  const struct collection *collection = &call->run->exchange.collections[call->request->phase];
+  const struct collection *collection = &call->run->exchange->collections[call->request->phase];
   uint64_t step = call->request->step;
   if (hosted_run_is_unloaded(call->run, err))
     return err->code;
@@ -220,12 +221,12 @@ static int sums_call_check_step(const struct sums_call *call, struct err *err) {
     err_set(err, ERR_BUSY, "%d calls wait for totals already", collection->n_parked);
   else
     return 0;
-  return sums_prefix(&call->run->exchange, call->request, err);
+  return sums_prefix(call->run->exchange, call->request, err);
 }
 
 static void sums_call_arrived(struct job *job) {
   struct sums_call *call = (struct sums_call *)((char *)job - offsetof(struct sums_call, arrival));
-  struct collection *collection = &call->run->exchange.collections[call->request->phase];
+  struct collection *collection = &call->run->exchange->collections[call->request->phase];
   struct err err;
   if (sums_call_check_step(call, &err)) {
     sums_call_refuse(call, &err);

@@ -2,7 +2,7 @@
 #ifndef WEIR_SERVER_PARAMETERS_LOAD_RESTORE_H
 #define WEIR_SERVER_PARAMETERS_LOAD_RESTORE_H
 
-#include "server/parameters/run/run.h"
+#include "server/parameters/load/hosted_run.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
 

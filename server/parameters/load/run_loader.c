@@ -126,7 +126,7 @@ static bool loader_pause(void *user, int pause_ms) {
 
 /* A run whose servers cannot exchange sums would stand still at its first step. */
 static int load_reach_keeper(struct run_loader *loader, const struct hosted_run *run, struct err *err) {
-  const struct courier_route *keeper = run->exchange.keeper;
+  const struct courier_route *keeper = run->exchange->keeper;
   uint64_t begin_ns = clock_now_ns();
   while (keeper && courier_reach(keeper, REACH_DEADLINE_MS, err)) {
     if (clock_now_ns() - begin_ns > (uint64_t)loader->options.keeper_patience_ms * 1000000)

@@ -4,7 +4,7 @@
 #define WEIR_SERVER_PARAMETERS_LOAD_RUN_LOADER_H
 
 #include "common/rpc/client.h"
-#include "server/parameters/run/run.h"
+#include "server/parameters/load/hosted_run.h"
 #include "storage/store.h"
 
 struct run_loader;

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "server/parameters/run/run.h"
+#include "server/parameters/load/hosted_run.h"
 
 struct run_table {
   pthread_mutex_t lock;

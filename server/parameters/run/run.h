@@ -1,29 +1,19 @@
-/* A run on this server: what its order said, and the blocks of it that this server owns. */
+/* A run on this server: what its order said, and what its blocks share. load/hosted_run.h makes it and ends
+ * it. */
 #ifndef WEIR_SERVER_PARAMETERS_RUN_RUN_H
 #define WEIR_SERVER_PARAMETERS_RUN_RUN_H
 
 #include "cluster.pb-c.h"
 #include "common/agree/plan.h"
 #include "common/optim/optimizer.h"
-#include "server/parameters/block/block.h"
-#include "server/parameters/block/hosted_mode.h"
-#include "server/parameters/exchange/exchange.h"
+#include "server/parameters/round/statistics.h"
+#include "server/parameters/run/exchange_plan.h"
 #include "server/parameters/run/report_log.h"
 
-/* What it takes to load a run. All of it is the caller's and may go when hosted_run_new returns, but shards.
- */
-struct run_setup {
-  const Weir__LoadRun *order;
-  const char *own_id; /* ours among order->servers */
-  const void *model;  /* the ONNX file */
-  size_t model_bytes;
-  struct shard **shards; /* outlive the run */
-  uint32_t n_shards;
-  struct courier *courier; /* outlives the run; may be NULL where there is one server */
-  /* Of the run's log: told of StepReport, EvalReport and RunComplete. */
-  int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message);
-  void *user;
-};
+struct exchange;
+struct hosted_block;
+struct hosted_mode_def;
+struct run_shard;
 
 /* What came and went since the run was loaded; each atomic. Bytes are of f32s. */
 struct traffic {
@@ -49,7 +39,11 @@ struct hosted_run {
   uint32_t eval_row_elems;  /* of an evaluation's row */
   struct run_shard *shards; /* [n_shards]: what each shard keeps for this run */
   uint32_t n_shards;
-  struct exchange exchange; /* of sums, where updates need them */
+  /* Sums over blocks that updates need. contribute: those that one of our blocks has made of the phase that
+     it is in, on the block's shard; its totals follow, or a fault, unless the run is unloaded. */
+  struct exchange_plan sums;
+  struct exchange *exchange;
+  void (*contribute)(struct exchange *exchange, struct hosted_block *block);
 
   struct traffic traffic;
   uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
@@ -58,32 +52,12 @@ struct hosted_run {
   uint32_t n_unfinished; /* atomic: own blocks that are not yet at the end */
   char *unload_reason;   /* atomic: NULL until unloaded */
   uint32_t refs;         /* atomic */
+  void (*dispose)(struct hosted_run *run); /* ends blocks, shards and exchange, with the last reference */
 };
 
-/* Opens the model and makes the blocks that are ours at the version that the order says, with one reference.
-   Those of a version other than 0 are to be restored before anything else. Errors: INVALID and UNSUPPORTED
-   (the order, its spec or the model), NO_MEMORY. */
-int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err);
 struct hosted_run *hosted_run_get(struct hosted_run *run);
 void hosted_run_put(struct hosted_run *run); /* NULL is ignored */
 
-/* The block of that index in the model. Errors: INVALID if there is none or another server owns it. */
-struct hosted_block *hosted_run_block(struct hosted_run *run, uint32_t index, struct err *err);
-
-/* The lowest and the highest of the newest versions of our blocks. Without any: the identities of minimum and
-   maximum, the last version and 0. Any thread. */
-void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_t *highest);
-
-/* Every block of ours is written into the snapshot at its version; the snapshot fails if one has passed it.
-   Any thread, never blocks. */
-void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot);
-
-/* Counts a part that came, or with is_push false a block that goes. Any thread. */
-void hosted_run_count(struct hosted_run *run, const struct hosted_block *block, bool is_push);
-
-/* Finishes what is parked, and all that still comes, with CANCELLED and the reason, and ends its snapshot.
-   Any thread, once. */
-void hosted_run_unload(struct hosted_run *run, const char *reason);
 bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* err: what calls get */
 
 /* For blocks and modes, on shards' threads. */

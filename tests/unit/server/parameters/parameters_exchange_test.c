@@ -169,7 +169,7 @@ struct probe {
 
 static void probe_run(struct job *job) {
   struct probe *probe = (struct probe *)job;
-  probe->n_parked = probe->run->exchange.collections[0].n_parked;
+  probe->n_parked = probe->run->exchange->collections[0].n_parked;
   sem_post(&probe->done);
 }
 
@@ -180,7 +180,7 @@ static void wait_sums_parked(struct fixture *f, int n_parked) {
   uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
   sem_init(&probe.done, 0, 0);
   do {
-    shard_post(probe.run->exchange.shard, &probe.job);
+    shard_post(probe.run->exchange->shard, &probe.job);
     sem_wait(&probe.done);
     sched_yield();
   } while (probe.n_parked != n_parked && clock_now_ns() < until_ns);

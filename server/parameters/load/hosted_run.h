@@ -1,0 +1,44 @@
+/* Making, finding, arming and unloading the blocks of a run on this server. */
+#ifndef WEIR_SERVER_PARAMETERS_LOAD_HOSTED_RUN_H
+#define WEIR_SERVER_PARAMETERS_LOAD_HOSTED_RUN_H
+
+#include "server/parameters/block/block.h"
+#include "server/parameters/exchange/exchange.h"
+#include "server/parameters/run/run.h"
+
+/* What it takes to load a run. All of it is the caller's and may go when hosted_run_new returns, but shards.
+ */
+struct run_setup {
+  const Weir__LoadRun *order;
+  const char *own_id; /* ours among order->servers */
+  const void *model;  /* the ONNX file */
+  size_t model_bytes;
+  struct shard **shards; /* outlive the run */
+  uint32_t n_shards;
+  struct courier *courier; /* outlives the run; may be NULL where there is one server */
+  /* Of the run's log: told of StepReport, EvalReport and RunComplete. */
+  int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message);
+  void *user;
+};
+
+/* Opens the model and makes the blocks that are ours at the version that the order says, with one reference.
+   Those of a version other than 0 are to be restored before anything else. Errors: INVALID and UNSUPPORTED
+   (the order, its spec or the model), NO_MEMORY. */
+int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err);
+
+/* The block of that index in the model. Errors: INVALID if there is none or another server owns it. */
+struct hosted_block *hosted_run_block(struct hosted_run *run, uint32_t index, struct err *err);
+
+/* The lowest and the highest of the newest versions of our blocks. Without any: the identities of minimum and
+   maximum, the last version and 0. Any thread. */
+void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_t *highest);
+
+/* Every block of ours is written into the snapshot at its version; the snapshot fails if one has passed it.
+   Any thread, never blocks. */
+void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot);
+
+/* Finishes what is parked, and all that still comes, with CANCELLED and the reason, and ends its snapshot.
+   Any thread, once. */
+void hosted_run_unload(struct hosted_run *run, const char *reason);
+
+#endif

@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-LAYERS = ("common", "model", "storage", "server", "worker", "client")
-MAY_INCLUDE = {"common": {"common", "model"}, "model": {"common", "model"}, "storage": {"common", "model", "storage"}}
-for top in ("server", "worker", "client"):
-    MAY_INCLUDE[top] = {top, "common", "model", "storage"}
+TOPS = ("common", "model", "storage", "server", "worker", "client")
+PROCESSES = ("server", "worker", "client")  # which never include each other
+ROOM_FILES_MAX = 40
+ROOMS_WITHOUT_MAX = ("model/ops", "model/ops/shared")  # a file for each operator
 # header prefix: folders or files that may include it
 THIRD_PARTY = {
     "grpc/": ("common/rpc/",),
@@ -28,7 +28,7 @@ THIRD_PARTY = {
     "png.h": ("worker/data/formats/image_png.c",),
 }
 FILE_LINES_MAX = 500
-FUNCTION_LINES_MAX = 80
+FUNCTION_LINES_MAX = 60
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]')
 
 
@@ -36,6 +36,11 @@ def sources():
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h", "*.cu", "*.cuh"],
                             cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     return [path for path in listed if os.path.exists(os.path.join(ROOT, path))]
+
+
+def tables():
+    return subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.def"], cwd=ROOT, capture_output=True,
+                          text=True, check=True).stdout.split()
 
 
 def lines_of(path):
@@ -49,17 +54,62 @@ def check_format():
     return sorted({line.split(":")[0] for line in done.stderr.splitlines() if "error:" in line})
 
 
-def check_layering():
-    wrong = []
-    for path in sources():
-        top = path.split("/")[0]
-        if top not in LAYERS:
+def rooms():
+    """The folders of ARCHITECTURE.md's table, from the lowest to the highest."""
+    with open(os.path.join(ROOT, "ARCHITECTURE.md")) as file:
+        table = re.search(r"```rooms\n(.*?)```", file.read(), re.S)
+    return [line.split()[0] for line in table.group(1).splitlines() if line.strip()]
+
+
+def included_files(path):
+    """(line, file) for each include of a file of ours."""
+    for number, line in enumerate(lines_of(path), 1):
+        found = INCLUDE.match(line)
+        if found and found.group(1).split("/")[0] in TOPS:
+            yield number, found.group(1)
+
+
+def check_rooms():
+    wrong, order = [], {room: place for place, room in enumerate(rooms())}
+    files = {}
+    for path in sources() + tables():
+        room = os.path.dirname(path)
+        if path.split("/")[0] not in TOPS:
             continue
-        for number, line in enumerate(lines_of(path), 1):
-            found = INCLUDE.match(line)
-            target = found.group(1).split("/")[0] if found else ""
-            if target in LAYERS and target not in MAY_INCLUDE[top]:
-                wrong.append(f"{path}:{number}: {top} must not include {found.group(1)}")
+        files[room] = files.get(room, 0) + 1
+        if room not in order:
+            wrong.append(f"{path}: ARCHITECTURE.md's table of rooms has no line for {room}")
+            continue
+        for number, target in included_files(path):
+            other, tops = os.path.dirname(target), {path.split("/")[0], target.split("/")[0]}
+            if order.get(other, -1) > order[room] or (len(tops) > 1 and tops <= set(PROCESSES)):
+                wrong.append(f"{path}:{number}: {room} must not include {target}, which is above it")
+    for room in order:
+        if room not in files:
+            wrong.append(f"ARCHITECTURE.md: there is no room {room}")
+    for room, n in files.items():
+        if n > ROOM_FILES_MAX and room not in ROOMS_WITHOUT_MAX:
+            wrong.append(f"{room}: {n} files; a room holds at most {ROOM_FILES_MAX}")
+    return wrong
+
+
+def check_header_cycles():
+    """Headers that include each other, straight or by others. Between rooms check_rooms finds them."""
+    wrong, state = [], {}
+    includes = {path: [target for _, target in included_files(path)] for path in sources() if path.endswith((".h", ".cuh"))}
+
+    def visit(path, way):
+        if state.get(path) == "open":
+            wrong.append(" includes ".join(way[way.index(path):] + [path]))
+        if path in state or path not in includes:
+            return
+        state[path] = "open"
+        for target in includes[path]:
+            visit(target, way + [path])
+        state[path] = "done"
+
+    for path in includes:
+        visit(path, [])
     return wrong
 
 
@@ -106,14 +156,15 @@ def check_leftovers():
 def check_cppcheck():
     command = ["cppcheck", "--quiet", "--std=c11", "--enable=warning", "--inline-suppr", "-j2",
                "--suppress=missingInclude", "--suppress=invalidFunctionArg", "--error-exitcode=1",
-               "--template={file}:{line}: {severity}: {message} [{id}]", "-I.", *LAYERS]
+               "--template={file}:{line}: {severity}: {message} [{id}]", "-I.", *TOPS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return done.stderr.splitlines() if done.returncode else []
 
 
 CHECKS = [
     ("every file is formatted as .clang-format says", check_format),
-    ("dependencies point down only", check_layering),
+    ("rooms include only what is below them, and hold at most forty files", check_rooms),
+    ("headers do not include each other", check_header_cycles),
     ("third-party headers stay in their place", check_third_party),
     ("files and functions stay small", check_sizes),
     ("nothing is left over", check_leftovers),

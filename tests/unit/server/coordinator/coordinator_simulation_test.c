@@ -470,6 +470,12 @@ static void lose_group(struct world *w, struct process *worker) {
     tell(worker, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
 }
 
+static void worker_leaves(struct process *process) {
+  Weir__Leaving leaving = WEIR__LEAVING__INIT;
+  if (process->role == WEIR__ROLE__WORKER)
+    tell(process, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
+}
+
 static void an_accident(struct world *w) {
   struct process *process = &w->processes[roll(w, PROCESSES)];
   int run = (int)roll(w, RUNS);
@@ -513,10 +519,7 @@ static void an_accident(struct world *w) {
       store_emptied(w);
     break;
   case 13:
-    if (process->role == WEIR__ROLE__WORKER) {
-      Weir__Leaving leaving = WEIR__LEAVING__INIT;
-      tell(process, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
-    }
+    worker_leaves(process);
     break;
   case 15:
   case 16:

@@ -47,7 +47,8 @@ static const char help[] =
     "  --advertise HOST:PORT    where others reach this process; port 0 is the bound port\n"
     "                           (default: the listen address; this host's name when that is 0.0.0.0 or "
     "[::])\n"
-    "  --coordinator HOST:PORT  the coordinator that a parameter server joins, or several parted by commas:\n"
+    "  --coordinator HOST:PORT  the coordinator that a parameter server joins, or several separated by "
+    "commas:\n"
     "                           the one that leads is found; not with --role=all, which joins its own\n"
     "                           (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
     "  --store URL              where models, checkpoints and the coordinator's state are kept, the same "
@@ -70,7 +71,8 @@ static const char help[] =
     "  redis+sentinel://HOST[:PORT],.../MASTER[/DB]     the master that Sentinels name\n"
     "  redis+cluster://HOST[:PORT],...                  a Redis Cluster\n"
     "  rediss://, rediss+sentinel://, rediss+cluster:// the same over TLS\n"
-    "  Options after '?', parted by '&': prefix=TEXT of all keys (weir), replicas=N that must have a write\n"
+    "  Options after '?', separated by '&': prefix=TEXT of all keys (weir), replicas=N that must have a "
+    "write\n"
     "  before it counts (0), timeout_ms=N for an answer (5000); for TLS ca=FILE, cert=FILE, key=FILE.\n"
     "  A password never goes on a command line, where all can read it: put it into the URL in WEIR_STORE, "
     "or\n"
@@ -234,7 +236,7 @@ static int check_address(const char *option, const char *address, struct err *er
   return rpc_address_check(address, err) ? err_prefix(err, "%s", option) : 0;
 }
 
-/* One address, or several parted by commas. */
+/* One address, or several separated by commas. */
 static int check_addresses(const char *option, const char *addresses, struct err *err) {
   char *list = mem_strdup(addresses), *rest = list, *address;
   int rc = 0;

@@ -10,7 +10,7 @@ struct server_options {
   bool is_coordinator, is_parameters; /* at least one */
   const char *listen;                 /* HOST:PORT */
   const char *advertise;              /* HOST:PORT or NULL */
-  const char *coordinator;            /* HOST:PORT, or several parted by commas */
+  const char *coordinator;            /* HOST:PORT, or several separated by commas */
   char *store;                        /* URL, perhaps with a password; owned */
   int wait_store_s;                   /* how long to try to open it; 0: for ever, below: not */
   int announce_fd;                    /* -1: none */

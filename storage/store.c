@@ -187,7 +187,7 @@ int store_sweep(struct store *store, int age_s, struct err *err) {
   return store->def->sweep ? store->def->sweep(store, age_s, err) : 0;
 }
 
-/* schemes are parted by spaces. */
+/* schemes are separated by spaces. */
 static bool has_scheme(const struct store_def *def, const char *url) {
   const char *end = strstr(url, "://");
   size_t length = end ? (size_t)(end - url) : 0, word;

@@ -41,7 +41,7 @@ struct store_names {
 
 /* One backend. Calls may block; any thread, several at a time. n is at most STORE_BATCH_MAX. */
 struct store_def {
-  const char *schemes; /* "file", or several parted by a space */
+  const char *schemes; /* "file", or several separated by a space */
   int (*open)(const char *url, struct store **out, struct err *err);
   void (*close)(struct store *store);
   /* Writes blocks whose keys are filled and that are not was_there (these too, where it is cheap to see that
@@ -81,10 +81,10 @@ struct store {
      redis+sentinel://[USER@]HOST[:PORT],.../MASTER[/DB]   rediss+sentinel:// with TLS
      redis+cluster://[USER@]HOST[:PORT],...                rediss+cluster:// with TLS
      memory://                                             this process's own, for tests
-   Options after '?', parted by '&': prefix=TEXT of the keys (weir), replicas=N that must have a write before
-   it counts (0), timeout_ms=N for an answer (5000), ca=FILE, cert=FILE, key=FILE for TLS. A password is taken
-   from the URL (USER:PASSWORD@, :PASSWORD@), else from the file that WEIR_STORE_PASSWORD_FILE names, else
-   from WEIR_STORE_PASSWORD. Errors: INVALID for a bad URL (an unknown scheme: the known ones named), a
+   Options after '?', separated by '&': prefix=TEXT of the keys (weir), replicas=N that must have a write
+   before it counts (0), timeout_ms=N for an answer (5000), ca=FILE, cert=FILE, key=FILE for TLS. A password
+   is taken from the URL (USER:PASSWORD@, :PASSWORD@), else from the file that WEIR_STORE_PASSWORD_FILE names,
+   else from WEIR_STORE_PASSWORD. Errors: INVALID for a bad URL (an unknown scheme: the known ones named), a
    refused password or a wrong kind of server; UNAVAILABLE when nobody answers. No error and no log shows a
    password. */
 int store_open(const char *url, struct store **out, struct err *err);

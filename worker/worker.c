@@ -16,7 +16,7 @@
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/rpc/member.h"
-#include "worker/collective/node.h"
+#include "worker/collective/host.h"
 #include "worker/train/run.h"
 
 enum { RPC_THREADS = 2, LEAVE_MS = 5000 };
@@ -68,14 +68,14 @@ static void worker_join_cluster(struct worker *worker) {
   char *fingerprint =
       mem_printf("%s %s: %s%s%s, libm %s", WEIR_BUILD, device->backend->name, device->backend->fingerprint(),
                  *device->kind ? " on " : "", device->kind, libm_hash());
-  char *node = node_name();
+  char *shm_host = host_name();
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__WORKER;
   hello.host = host;
   hello.pid = (uint32_t)getpid();
   hello.device = (char *)device->name;
   hello.executors = (uint32_t)worker_executors(options);
-  hello.node = node;
+  hello.shm_host = shm_host;
   hello.fingerprint = fingerprint;
   worker->member = member_start(&(struct member_options){.client = worker->client,
                                                          .coordinator = options->coordinator,
@@ -86,7 +86,7 @@ static void worker_join_cluster(struct worker *worker) {
                                                          .on_lost = on_lost,
                                                          .user = worker});
   free(fingerprint);
-  free(node);
+  free(shm_host);
 }
 
 static void event_free(struct event *event) {
@@ -166,7 +166,7 @@ static void on_order(void *user, const Weir__Order *order) {
   worker_post(user, (struct event){.kind = EVENT_ORDER, .order = message_copy(order)});
 }
 
-/* Returns when every order of the lost membership was acted on and the run was hushed, so that nothing of it
+/* Returns when every order of the lost membership was acted on and the run was muted, so that nothing of it
    is said in the next one. */
 static void on_lost(void *user, const struct err *err) {
   struct worker *worker = user;
@@ -276,7 +276,7 @@ static void worker_act(struct worker *worker, struct event *event) {
   if (event->kind == EVENT_ORDER)
     worker_obey(worker, event->order);
   else if (event->kind == EVENT_LOST && worker->run)
-    run_hush(worker->run);
+    run_mute(worker->run);
   worker->is_member |= event->kind == EVENT_CONNECTED;
   worker->is_member &= event->kind != EVENT_LOST;
   if (event->kind == EVENT_CONNECTED) {

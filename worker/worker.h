@@ -6,7 +6,7 @@
 #include "worker/device.h"
 
 struct worker_options {
-  const char *coordinator; /* HOST:PORT, or several parted by commas */
+  const char *coordinator; /* HOST:PORT, or several separated by commas */
   const char *data_root;
   struct device_choice device;
   const char *trace; /* the file of its timeline; NULL: none */

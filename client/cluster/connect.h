@@ -14,7 +14,7 @@ struct connection {
   int n_channels;
 };
 
-/* addresses: HOST:PORT, or several parted by commas: a coordinator and its standbys. Nothing is sent yet.
+/* addresses: HOST:PORT, or several separated by commas: a coordinator and its standbys. Nothing is sent yet.
    Errors: INVALID for an address without a port, or more than CONNECTION_ADDRESSES_MAX. */
 int connection_open(struct connection *connection, const char *addresses, struct err *err);
 void connection_close(struct connection *connection); /* safe on a zeroed one; its calls must have ended */

@@ -8,7 +8,7 @@
 struct evaluation_wishes {
   const char
       *data; /* a YAML file with a section `data`: its eval, or else train, is evaluated; NULL: the run's */
-  const char *measure; /* metrics, parted by commas, in place of the spec's; NULL: those */
+  const char *measure; /* metrics, separated by commas, in place of the spec's; NULL: those */
 };
 
 /* Makes of a spec that passed spec_check one that trains nothing and evaluates what is wished; the result has

@@ -16,11 +16,11 @@
 #include "storage/checkpoint/checkpoint.h"
 
 enum { LOOK_MS = 1500, RENEWAL_SECONDS = 1 };
-static const char epoch_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
+static const char term_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
 
 struct store_lease {
   struct store *store;
-  char epoch[32]; /* decimal: the content of its record */
+  char term[32]; /* decimal: the content of its record */
   struct store_guard guard;
   Weir__Lease record;
   char holder[320];
@@ -32,7 +32,7 @@ struct store_lease {
 
 static int lease_look(struct store *store, struct err *err);
 static int lease_read(struct store *store, Weir__Lease **lease, struct err *err);
-static int lease_take_epoch(struct store_lease *lease, struct err *err);
+static int lease_take_term(struct store_lease *lease, struct err *err);
 static void *lease_renew(void *arg);
 
 int store_lease_take(struct store *store, struct store_lease **out, struct err *err) {
@@ -46,7 +46,7 @@ int store_lease_take(struct store *store, struct store_lease **out, struct err *
   pthread_cond_init(&lease->wake, NULL);
   gethostname(host, sizeof host - 1);
   snprintf(lease->holder, sizeof lease->holder, "weir gc, process %d on %s", (int)getpid(), host);
-  if (lease_take_epoch(lease, err) ||
+  if (lease_take_term(lease, err) ||
       checkpoint_write_record(store, lease_name, &lease->record, &lease->guard, 1, err)) {
     store_lease_release(lease);
     return err->code;
@@ -67,7 +67,7 @@ static int lease_look(struct store *store, struct err *err) {
       lease_read(store, &after, err);
   }
   if (before && after &&
-      (before->beat != after->beat || before->epoch != after->epoch || strcmp(before->holder, after->holder)))
+      (before->beat != after->beat || before->term != after->term || strcmp(before->holder, after->holder)))
     err_set(err, ERR_EXISTS,
             "a coordinator leads this store, at %s: pass --coordinator %s instead of --store",
             after->address[0] ? after->address : after->holder, after->address);
@@ -85,35 +85,34 @@ static int lease_read(struct store *store, Weir__Lease **lease, struct err *err)
   return err->code;
 }
 
-static int lease_take_epoch(struct store_lease *lease, struct err *err) {
-  struct store_guard was = {.name = epoch_name};
+static int lease_take_term(struct store_lease *lease, struct err *err) {
+  struct store_guard was = {.name = term_name};
   void *data = NULL;
   size_t size = 0;
-  uint64_t epoch = 0;
-  if (store_get_record(lease->store, epoch_name, &data, &size, err) == ERR_NOT_FOUND)
+  uint64_t term = 0;
+  if (store_get_record(lease->store, term_name, &data, &size, err) == ERR_NOT_FOUND)
     *err = ERR_NONE;
   if (err->code)
     return err->code;
   if (data) {
     char text[32];
     snprintf(text, sizeof text, "%.*s", (int)(size < sizeof text ? size : sizeof text - 1), (char *)data);
-    epoch = strtoull(text, NULL, 10);
+    term = strtoull(text, NULL, 10);
     was.data = data;
     was.size = size;
   }
-  snprintf(lease->epoch, sizeof lease->epoch, "%" PRIu64, epoch + 1);
-  if (store_put_record(lease->store, epoch_name, lease->epoch, strlen(lease->epoch), &was, 1, err) ==
-      ERR_STALE)
+  snprintf(lease->term, sizeof lease->term, "%" PRIu64, term + 1);
+  if (store_put_record(lease->store, term_name, lease->term, strlen(lease->term), &was, 1, err) == ERR_STALE)
     err_set(err, ERR_EXISTS, "another process took the lead of this store in the same moment: try again");
   free(data);
-  lease->guard = (struct store_guard){.name = epoch_name, .data = lease->epoch, .size = strlen(lease->epoch)};
+  lease->guard = (struct store_guard){.name = term_name, .data = lease->term, .size = strlen(lease->term)};
   weir__lease__init(&lease->record);
-  lease->record.epoch = epoch + 1;
+  lease->record.term = term + 1;
   lease->record.holder = lease->holder;
   return err->code;
 }
 
-/* The thread. A renewal that fails is no matter: what is deleted is guarded by the epoch. */
+/* The thread. A renewal that fails is no matter: what is deleted is guarded by the term. */
 static void *lease_renew(void *arg) {
   struct store_lease *lease = arg;
   pthread_mutex_lock(&lease->lock);

@@ -35,7 +35,7 @@ struct option_rule {
   enum option_range range;
   enum option_absence absence;
   double number;      /* the default of a number; of a bool: 0 or 1 */
-  const char *words;  /* of a text: those that are known, parted by blanks, the default first; NULL: any */
+  const char *words;  /* of a text: those that are known, separated by blanks, the default first; NULL: any */
   double list[2];     /* the default of a list of doubles */
   size_t list_length; /* a list must have as many entries; 0: any number, but one */
 };

@@ -7,7 +7,7 @@
 /* Errors: INVALID if the text is not HOST:PORT (gRPC would guess a port). */
 int rpc_address_check(const char *address, struct err *err);
 
-/* Likewise for one or several, parted by commas. */
+/* Likewise for one or several, separated by commas. */
 int rpc_addresses_check(const char *addresses, struct err *err);
 
 /* After listening failed, whose cause gRPC keeps to itself: tries to bind, and returns UNAVAILABLE with the

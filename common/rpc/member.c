@@ -40,7 +40,7 @@ struct member {
   struct err end;
   struct err cut; /* why we end the stream ourselves; OK: we do not */
   char *id;       /* of the last membership */
-  uint64_t epoch; /* the highest seen */
+  uint64_t term;  /* the highest seen */
 };
 
 static void *member_main(void *argument);
@@ -159,14 +159,14 @@ enum verdict { ORDER_REFUSED, ORDER_WELCOME, ORDER_BEAT, ORDER_OBEYED };
 static enum verdict member_judge_locked(struct member *member, const Weir__Order *order) {
   bool is_welcome = order->body_case == WEIR__ORDER__BODY_WELCOME;
   char why[128];
-  if (order->epoch < member->epoch) {
-    snprintf(why, sizeof why, "it is of epoch %llu, another coordinator leads with epoch %llu",
-             (unsigned long long)order->epoch, (unsigned long long)member->epoch);
+  if (order->term < member->term) {
+    snprintf(why, sizeof why, "it is of term %llu, another coordinator leads with term %llu",
+             (unsigned long long)order->term, (unsigned long long)member->term);
     member_cut_locked(member, ERR_STALE, why);
   }
   if (member->cut.code || is_welcome == member->is_connected)
     return ORDER_REFUSED;
-  member->epoch = order->epoch;
+  member->term = order->term;
   member->heard_ns = clock_now_ns();
   if (!is_welcome)
     return order->body_case == WEIR__ORDER__BODY_BEAT ? ORDER_BEAT : ORDER_OBEYED;
@@ -187,11 +187,11 @@ static void member_on_message(void *user, const void *message) {
   target = rpc_channel_target(member->addresses[member->trying].channel);
   pthread_mutex_unlock(&member->lock);
   if (verdict == ORDER_REFUSED)
-    log_event(LOG_WARN, "member", "order_refused", "coordinator=%s epoch=%llu body=%d", target,
-              (unsigned long long)order->epoch, (int)order->body_case);
+    log_event(LOG_WARN, "member", "order_refused", "coordinator=%s term=%llu body=%d", target,
+              (unsigned long long)order->term, (int)order->body_case);
   else if (verdict == ORDER_WELCOME) {
-    log_event(LOG_INFO, "member", "joined", "coordinator=%s id=%s epoch=%llu", target, order->welcome->id,
-              (unsigned long long)order->epoch);
+    log_event(LOG_INFO, "member", "joined", "coordinator=%s id=%s term=%llu", target, order->welcome->id,
+              (unsigned long long)order->term);
     if (member->options.on_connected)
       member->options.on_connected(member->options.user, order->welcome->id);
   } else if (verdict == ORDER_OBEYED)
@@ -217,7 +217,7 @@ static void member_open_stream_locked(struct member *member) {
   struct arena arena;
   arena_init(&arena);
   hello.id = arena_strdup(&arena, member->id ? member->id : "");
-  hello.epoch = member->epoch;
+  hello.term = member->term;
   pthread_mutex_unlock(&member->lock);
   if (member->options.on_hello)
     member->options.on_hello(member->options.user, &hello, &arena);

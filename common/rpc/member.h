@@ -14,18 +14,18 @@ struct member;
 
 struct member_options {
   struct rpc_client *client; /* outlives the member */
-  const char *coordinator;   /* HOST:PORT, or several parted by commas: where it may be; copied */
+  const char *coordinator;   /* HOST:PORT, or several separated by commas: where it may be; copied */
   const Weir__Hello *hello;  /* copied */
   int silent_after_ms;       /* how long a coordinator may say nothing, not even a beat; 0: 5000 */
 
-  /* Fills hello->runs, in the arena: what we still have of former memberships. id and epoch are filled
+  /* Fills hello->runs, in the arena: what we still have of former memberships. id and term are filled
      already. On the member's own thread, before each Hello. May be NULL. */
   void (*on_hello)(void *user, Weir__Hello *hello, struct arena *arena);
   /* The coordinator took us in (its Welcome came), under this id: before any order of this membership. On a
      queue's thread: never blocks. May be NULL. */
   void (*on_connected)(void *user, const char *id);
   /* An order other than Welcome and Beat, in the order sent; it ends with the callback (message_copy keeps
-     it). On a queue's thread: never blocks. One of a lower epoch than was seen before does not get here, but
+     it). On a queue's thread: never blocks. One of a lower term than was seen before does not get here, but
      ends the membership: its coordinator leads no more. */
   void (*on_order)(void *user, const Weir__Order *order);
   /* The membership that on_connected began has ended; err says why (OK: the coordinator ended it). On the

@@ -17,8 +17,8 @@ struct link {
   struct link_options options;
   struct run_loader *loader;
   struct snapshot_writer *writer; /* NULL without a store */
-  struct courier *courier;
-  pthread_t teller;
+  struct sums_client *sums_client;
+  pthread_t report_sender;
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -30,7 +30,7 @@ struct link {
   bool is_stopping;
 };
 
-static void *teller_main(void *argument);
+static void *report_sender_main(void *argument);
 static void link_on_hello(void *user, Weir__Hello *hello, struct arena *arena);
 static void link_on_connected(void *user, const char *id);
 static void link_on_order(void *user, const Weir__Order *order);
@@ -51,7 +51,7 @@ struct link *link_start(const struct link_options *options) {
                                   .user = link};
   struct run_loader_options loader = {.shards = options->shards,
                                       .n_shards = options->n_shards,
-                                      .courier = courier_new(options->client),
+                                      .sums_client = sums_client_new(options->client),
                                       .store = options->store,
                                       .store_url = options->store_url,
                                       .store_patience_ms = options->store_patience_ms,
@@ -63,10 +63,10 @@ struct link *link_start(const struct link_options *options) {
   link->options = *options;
   pthread_mutex_init(&link->lock, NULL);
   clock_condition_init(&link->changed);
-  link->courier = loader.courier;
+  link->sums_client = loader.sums_client;
   link->loader = run_loader_new(&loader);
   link->writer = options->store ? snapshot_writer_new(&writer) : NULL;
-  CHECK(pthread_create(&link->teller, NULL, teller_main, link) == 0);
+  CHECK(pthread_create(&link->report_sender, NULL, report_sender_main, link) == 0);
   pthread_mutex_lock(&link->lock);
   link->member = member_start(&member);
   pthread_mutex_unlock(&link->lock);
@@ -84,10 +84,10 @@ void link_stop(struct link *link) {
   run_loader_stop(link->loader);
   member_stop(member); /* no order comes any more */
   run_table_remove(link->options.runs, NULL, "the server is stopping");
-  courier_stop(link->courier);
+  sums_client_stop(link->sums_client);
   if (link->writer)
     snapshot_writer_stop(link->writer);
-  pthread_join(link->teller, NULL);
+  pthread_join(link->report_sender, NULL);
 }
 
 void link_free(struct link *link) {
@@ -95,7 +95,7 @@ void link_free(struct link *link) {
     return;
   snapshot_writer_free(link->writer);
   run_loader_free(link->loader);
-  courier_free(link->courier);
+  sums_client_free(link->sums_client);
   pthread_cond_destroy(&link->changed);
   pthread_mutex_destroy(&link->lock);
   free(link->id);
@@ -175,7 +175,7 @@ static int link_report(void *user, uint64_t membership, const Weir__MemberMessag
 }
 
 /* True if something still has to wait. */
-static bool teller_resume(struct link *link) {
+static bool report_sender_resume(struct link *link) {
   struct hosted_run **runs;
   bool is_behind = false;
   int n = run_table_list(link->options.runs, &runs);
@@ -187,13 +187,13 @@ static bool teller_resume(struct link *link) {
   return is_behind;
 }
 
-static void teller_pause_locked(struct link *link) {
+static void report_sender_pause_locked(struct link *link) {
   struct timespec until = clock_after_ms(TELLER_PAUSE_MS);
   while (!link->is_stopping && pthread_cond_timedwait(&link->changed, &link->lock, &until) == 0)
     continue;
 }
 
-static void *teller_main(void *argument) {
+static void *report_sender_main(void *argument) {
   struct link *link = argument;
   bool is_behind;
   pthread_mutex_lock(&link->lock);
@@ -204,10 +204,10 @@ static void *teller_main(void *argument) {
     }
     link->is_behind = false;
     pthread_mutex_unlock(&link->lock);
-    is_behind = teller_resume(link);
+    is_behind = report_sender_resume(link);
     pthread_mutex_lock(&link->lock);
     if (is_behind)
-      teller_pause_locked(link);
+      report_sender_pause_locked(link);
   }
   pthread_mutex_unlock(&link->lock);
   return NULL;

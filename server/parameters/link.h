@@ -11,7 +11,7 @@ struct link;
 
 struct link_options {
   struct rpc_client *client;
-  const char *coordinator; /* HOST:PORT, or several parted by commas */
+  const char *coordinator; /* HOST:PORT, or several separated by commas */
   const Weir__Hello *hello;
   /* These outlive the link. */
   struct run_table *runs;

@@ -25,10 +25,10 @@ struct parameters *parameters_new(const struct parameters_options *options);
 /* The service for rpc_server_start; good until parameters_free. */
 const struct rpc_service *parameters_service(const struct parameters *parameters);
 
-/* Joins the coordinator at HOST:PORT (or one of several, parted by commas) as the server that hello describes
-   (copied; its address is where workers reach the service, so the service listens already), and again
-   whenever the link breaks. Runs outlive the link: while there is no coordinator they go on. Once. client
-   outlives the role. */
+/* Joins the coordinator at HOST:PORT (or one of several, separated by commas) as the server that hello
+   describes (copied; its address is where workers reach the service, so the service listens already), and
+   again whenever the link breaks. Runs outlive the link: while there is no coordinator they go on. Once.
+   client outlives the role. */
 void parameters_join(struct parameters *parameters, struct rpc_client *client, const char *coordinator,
                      const Weir__Hello *hello);
 

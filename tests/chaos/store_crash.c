@@ -3,10 +3,10 @@
 
      store_crash write URL   takes over from whoever was there, and writes some checkpoints, each of blocks, a
                              manifest and a record of events, deleting older ones. Says on stdout, a line
-                             each, what the store acknowledged: "epoch E", "committed STEP", "deleted STEP";
+                             each, what the store acknowledged: "term E", "committed STEP", "deleted STEP";
                              "end" last
      store_crash check URL   reads all that is there: every block and record must be whole, and every
-                             checkpoint complete with the contents of its step. Says "epoch E" and
+                             checkpoint complete with the contents of its step. Says "term E" and
                              "checkpoint STEP" of each; then sweeps, and nothing but these may be left. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ enum {
   MODEL = 1000
 };
 #define RUN "crash-1"
-#define EPOCH "coordinator/epoch"
+#define TERM "coordinator/epoch"
 
 static const char spec_text[] =
     "name: crash\n"
@@ -55,7 +55,7 @@ static void need_true(bool condition, const char *what) {
 
 static uint64_t decimal(const void *data, size_t size, char text[32]) {
   snprintf(text, 32, "%.*s", (int)size, (const char *)data);
-  need_true(size > 0 && strlen(text) == size && strspn(text, "0123456789") == size, "the epoch is no number");
+  need_true(size > 0 && strlen(text) == size && strspn(text, "0123456789") == size, "the term is no number");
   return strtoull(text, NULL, 10);
 }
 
@@ -77,23 +77,23 @@ static void block_key(uint64_t version, uint32_t block, char key[STORE_KEY_SIZE]
 
 /* The record as the next guard must name it. Returns the new number. */
 static uint64_t take_over(char text[32]) {
-  struct store_guard guard = {EPOCH, NULL, 0};
+  struct store_guard guard = {TERM, NULL, 0};
   struct err err = ERR_NONE;
-  uint64_t epoch = 0;
+  uint64_t term = 0;
   void *data;
   size_t size;
-  int rc = store_get_record(store, EPOCH, &data, &size, &err);
+  int rc = store_get_record(store, TERM, &data, &size, &err);
   if (rc != ERR_NOT_FOUND)
-    need(rc, &err, "epoch");
+    need(rc, &err, "term");
   if (rc == 0) {
-    epoch = decimal(data, size, text);
-    guard = (struct store_guard){EPOCH, data, size};
+    term = decimal(data, size, text);
+    guard = (struct store_guard){TERM, data, size};
   }
-  snprintf(text, 32, "%" PRIu64, epoch + 1);
-  need(store_put_record(store, EPOCH, text, strlen(text), &guard, 1, &err), &err, "take-over");
+  snprintf(text, 32, "%" PRIu64, term + 1);
+  need(store_put_record(store, TERM, text, strlen(text), &guard, 1, &err), &err, "take-over");
   free(data);
-  printf("epoch %s\n", text);
-  return epoch + 1;
+  printf("term %s\n", text);
+  return term + 1;
 }
 
 static void put_blocks(uint64_t step, char keys[BLOCKS][STORE_KEY_SIZE]) {
@@ -114,7 +114,7 @@ static void put_blocks(uint64_t step, char keys[BLOCKS][STORE_KEY_SIZE]) {
     memcpy(keys[b], blocks[b].sha256, STORE_KEY_SIZE);
 }
 
-static void commit(struct block_refs *refs, uint64_t epoch, uint64_t step, const char *model,
+static void commit(struct block_refs *refs, uint64_t term, uint64_t step, const char *model,
                    const struct store_guard *guards) {
   Weir__Manifest manifest = WEIR__MANIFEST__INIT;
   Weir__Plan plan = WEIR__PLAN__INIT;
@@ -135,7 +135,7 @@ static void commit(struct block_refs *refs, uint64_t epoch, uint64_t step, const
   manifest.run = (char *)RUN;
   manifest.plan = &plan;
   manifest.model_sha256 = (char *)model;
-  manifest.epoch = epoch;
+  manifest.term = term;
   manifest.step = step;
   manifest.blocks = list;
   manifest.n_blocks = BLOCKS;
@@ -186,13 +186,13 @@ static struct block_refs *sweep(void) {
 }
 
 static void write_life(void) {
-  uint64_t words[2 * PART_WORDS], *steps, first, epoch;
+  uint64_t words[2 * PART_WORDS], *steps, first, term;
   char model[STORE_KEY_SIZE], text[32];
   struct err err = ERR_NONE;
-  struct store_guard guards[2] = {{EPOCH, text, 0}, {"runs/" RUN "/incarnation", "1", 1}};
+  struct store_guard guards[2] = {{TERM, text, 0}, {"runs/" RUN "/incarnation", "1", 1}};
   struct block_refs *refs;
   int n;
-  epoch = take_over(text);
+  term = take_over(text);
   guards[0].size = strlen(text);
   refs = sweep();
   block_fill(0, MODEL, words);
@@ -203,7 +203,7 @@ static void write_life(void) {
   first = n ? steps[n - 1] + 1 : 1;
   free(steps);
   for (uint64_t step = first; step < first + STEPS_A_LIFE; step++) {
-    commit(refs, epoch, step, model, guards);
+    commit(refs, term, step, model, guards);
     write_events(step, guards);
     delete_older(refs, guards);
   }
@@ -248,8 +248,8 @@ static void check_records(void) {
     void *data;
     size_t size;
     need(store_get_record(store, name, &data, &size, &err), &err, "record");
-    if (strcmp(name, EPOCH) == 0)
-      printf("epoch %" PRIu64 "\n", decimal(data, size, text));
+    if (strcmp(name, TERM) == 0)
+      printf("term %" PRIu64 "\n", decimal(data, size, text));
     free(data);
     if (!is_run && !is_events)
       continue;

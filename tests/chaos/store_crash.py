@@ -9,7 +9,7 @@ on files `power`, which besides loses or garbles by seed what was not synced (po
   - none is there that was acknowledged as deleted, or that nobody wrote;
   - every block and record that can be seen is whole, every checkpoint complete;
   - a sweep leaves the checkpoints' blocks, and nothing else;
-  - the epoch is not lower than one that was acknowledged.
+  - the term is not lower than one that was acknowledged.
 Without --store: files, below /dev/shm where there is one (what a power cut loses is modelled: no disk is needed). With
 it: that redis, in a prefix for each point. --points: a sample of that many steps of each kind; all unless given. Prints
 a line for each failure, and one with figures. Exit status 1 if a point failed."""
@@ -85,7 +85,7 @@ class Story:
 
     def __init__(self, place, kind, chooser, tally):
         self.place, self.kind, self.chooser, self.tally = place, kind, chooser, tally
-        self.committed, self.deleted, self.epoch = set(), set(), 0
+        self.committed, self.deleted, self.term = set(), set(), 0
 
     def live(self, at):
         """The writer dies at that step, if it comes to it; at 0 it does not."""
@@ -93,7 +93,7 @@ class Story:
         status, lines = run(self.place, "write", shim.command)
         self.committed |= set(numbers(lines, "committed"))
         self.deleted |= set(numbers(lines, "deleted"))
-        self.epoch = max([self.epoch, *numbers(lines, "epoch")])
+        self.term = max([self.term, *numbers(lines, "term")])
         if shim.is_dead:
             self.tally["lives cut short"] += 1
             assert status == SIGKILLED, f"the writer ended with {status}: {lines[-3:]}"
@@ -111,10 +111,10 @@ class Story:
         assert not there & self.deleted, f"deleted checkpoints are back: {sorted(there & self.deleted)}"
         unknown = {step for step in there - self.committed if step != newest + 1}
         assert not unknown, f"checkpoints that nobody wrote: {sorted(unknown)}"
-        epoch = max(numbers(lines, "epoch"), default=0)
-        assert epoch in (self.epoch, self.epoch + 1), f"the epoch is {epoch}, {self.epoch} was acknowledged"
+        term = max(numbers(lines, "term"), default=0)
+        assert term in (self.term, self.term + 1), f"the term is {term}, {self.term} was acknowledged"
         assert not self.place.rests(), f"the sweep left {self.place.rests()}"
-        self.committed, self.epoch = self.committed | there, epoch
+        self.committed, self.term = self.committed | there, epoch
 
 
 def count_steps(base):

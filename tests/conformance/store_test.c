@@ -504,13 +504,13 @@ static void a_prefix_of_other_letters_is_refused(void **state) {
 }
 
 static void a_guard_of_absence_lets_one_writer_through(void **state) {
-  struct store_guard guard = is_text(named("epoch"), NULL);
+  struct store_guard guard = is_text(named("term"), NULL);
   struct err err = ERR_NONE;
   (void)state;
-  assert_int_equal(write_text(named("epoch"), "1", &guard, 1, &err), 0);
-  assert_int_equal(write_text(named("epoch"), "2", &guard, 1, &err), ERR_STALE);
-  assert_non_null(strstr(err.text, named("epoch")));
-  assert_text(store, named("epoch"), "1");
+  assert_int_equal(write_text(named("term"), "1", &guard, 1, &err), 0);
+  assert_int_equal(write_text(named("term"), "2", &guard, 1, &err), ERR_STALE);
+  assert_non_null(strstr(err.text, named("term")));
+  assert_text(store, named("term"), "1");
 }
 
 static void a_guard_holds_for_the_same_bytes_only(void **state) {
@@ -518,19 +518,19 @@ static void a_guard_holds_for_the_same_bytes_only(void **state) {
   struct store_guard guard;
   struct err err = ERR_NONE;
   (void)state;
-  put_text(named("epoch"), "42");
+  put_text(named("term"), "42");
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    guard = is_text(named("epoch"), others[i]);
+    guard = is_text(named("term"), others[i]);
     assert_int_equal(write_text(named("a"), "x", &guard, 1, &err), ERR_STALE);
   }
   assert_text(store, named("a"), NULL);
-  guard = is_text(named("epoch"), "42");
+  guard = is_text(named("term"), "42");
   assert_int_equal(write_text(named("a"), "x", &guard, 1, &err), 0);
   assert_text(store, named("a"), "x");
-  put_text(named("epoch"), "");
-  guard = is_text(named("epoch"), "");
+  put_text(named("term"), "");
+  guard = is_text(named("term"), "");
   assert_int_equal(write_text(named("a"), "y", &guard, 1, &err), 0);
-  guard = is_text(named("epoch"), NULL);
+  guard = is_text(named("term"), NULL);
   assert_int_equal(write_text(named("a"), "z", &guard, 1, &err), ERR_STALE);
   guard = is_text(named("nothing"), "");
   assert_int_equal(write_text(named("a"), "z", &guard, 1, &err), ERR_STALE);
@@ -540,11 +540,11 @@ static void a_guard_holds_for_the_same_bytes_only(void **state) {
 static void all_of_several_guards_must_hold(void **state) {
   struct err err = ERR_NONE;
   (void)state;
-  put_text(named("epoch"), "7");
+  put_text(named("term"), "7");
   put_text(named("incarnation"), "3");
   for (int wrong = 0; wrong <= STORE_GUARDS_MAX; wrong++) {
     struct store_guard guards[STORE_GUARDS_MAX] = {
-        is_text(named("epoch"), wrong == 0 ? "6" : "7"),
+        is_text(named("term"), wrong == 0 ? "6" : "7"),
         is_text(named("incarnation"), wrong == 1 ? "30" : "3"),
         is_text(named("none"), wrong == 2 ? "x" : NULL),
         is_text(named("manifest"), wrong == 3 ? "x" : NULL),
@@ -557,7 +557,7 @@ static void all_of_several_guards_must_hold(void **state) {
       assert_non_null(strstr(err.text, guards[wrong].name));
     assert_text(store, named("manifest"), wrong < STORE_GUARDS_MAX ? NULL : expected);
   }
-  assert_text(store, named("epoch"), "7");
+  assert_text(store, named("term"), "7");
   assert_text(store, named("incarnation"), "3");
 }
 

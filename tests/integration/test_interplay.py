@@ -152,12 +152,12 @@ def test_a_cluster_whose_store_was_emptied_while_nobody_led_takes_new_runs():
         for _ in range(3):
             kill(cluster.coordinator)
             cluster.start_coordinator()
-            lost.wait_step(newest_step(lost.metrics) + 5)  # a member knows the higher epoch
+            lost.wait_step(newest_step(lost.metrics) + 5)  # a member knows the higher term
         kill(cluster.coordinator)
         redis.local("FLUSHALL")
         cluster.start_coordinator()
         assert cluster.coordinator.wait() == 1, "members remember another"
-        assert "epoch_raised" in cluster.coordinator.output()
+        assert "term_raised" in cluster.coordinator.output()
         cluster.start_coordinator()
         assert lost.client.wait() == 2, lost.client.output()[-2000:]
         with Runs(folder, cluster, ("next",)) as runs:

@@ -81,7 +81,7 @@ static inline Weir__Manifest *tiny_manifest(struct store *store, const char *run
   manifest.plan = &plan;
   manifest.model_sha256 = model_key;
   manifest.incarnation = 1;
-  manifest.epoch = 1;
+  manifest.term = 1;
   manifest.step = step;
   manifest.blocks = list;
   manifest.n_blocks = TINY_BLOCKS;

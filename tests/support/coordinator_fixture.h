@@ -23,7 +23,7 @@ enum {
   MEMBERS = 64,
   MISSING_MS = 5000,
   GRACE_MS = 3000,
-  EPOCH = 1,
+  TERM = 1,
   BLOCKS = 5,
   MICROBATCHES = 8,
   SAMPLES = 1000,
@@ -44,7 +44,7 @@ struct told {
   bool load_has_plan, owns[BLOCKS];
   uint64_t load_incarnation, load_step, keep_step;
   char manifest[128];
-  uint64_t view; /* number, from 1 in each epoch */
+  uint64_t view; /* number, from 1 in each term */
   uint64_t view_incarnation;
   uint32_t begin, end; /* of its microbatches */
   uint32_t view_workers;
@@ -74,7 +74,7 @@ struct fixture {
 static inline void step(struct fixture *f, const struct coordinator_event *event);
 
 static inline void take_view(struct fixture *f, struct told *told, const Weir__View *view) {
-  assert_int_equal(view->number >> 32, EPOCH);
+  assert_int_equal(view->number >> 32, TERM);
   assert_true((view->number & UINT32_MAX) > told->view);
   told->view = view->number & UINT32_MAX;
   told->view_incarnation = view->incarnation;
@@ -115,7 +115,7 @@ static inline void take_load(struct told *told, const Weir__LoadRun *load) {
 static inline void take_order(struct fixture *f, uint64_t member, const Weir__Order *order) {
   struct told *told = &f->told[member];
   assert_true(told->is_member && !told->is_closed);
-  assert_int_equal(order->epoch, EPOCH);
+  assert_int_equal(order->term, TERM);
   switch (order->body_case) {
   case WEIR__ORDER__BODY_WELCOME:
     snprintf(told->id, sizeof told->id, "%s", order->welcome->id);
@@ -242,7 +242,7 @@ static inline void joins_again(struct fixture *f, uint64_t from, uint64_t key, W
   hello.executors = 1;
   hello.fingerprint = "build-1";
   hello.id = f->told[from].id;
-  hello.epoch = EPOCH;
+  hello.term = TERM;
   hello.runs = &list;
   hello.n_runs = run != NULL;
   hosted.run = (char *)run;
@@ -516,7 +516,7 @@ static inline Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
 
 static inline int setup(void **state) {
   struct coordinator_options options = {
-      .epoch = EPOCH, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
+      .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
   struct fixture *f = calloc(1, sizeof *f);
   f->coordinator = coordinator_new(&options);
   f->now_ms = 1000;

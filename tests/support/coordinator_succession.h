@@ -16,10 +16,10 @@ static inline Weir__RunRecord *record_of(struct fixture *f) {
   return record;
 }
 
-/* What the store has of the run now, given to a coordinator of the next epoch. */
+/* What the store has of the run now, given to a coordinator of the next term. */
 static inline void coordinator_is_succeeded(struct fixture *f, const char *run, Weir__RunRecord *changed) {
   struct coordinator_options options = {
-      .epoch = EPOCH, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
+      .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
   struct coordinator_event event = {.kind = EVENT_RUN_RESTORED, .restored = {.record = changed}};
   Weir__RunEvent *events[64];
   struct run_event_view view;
@@ -27,7 +27,7 @@ static inline void coordinator_is_succeeded(struct fixture *f, const char *run, 
   for (uint64_t at = 0; coordinator_run_event(f->coordinator, run, at, &view); at = view.event.number + 1) {
     assert_true(n < 64);
     events[n] = message_copy(&view.event);
-    events[n++]->number -= (uint64_t)EPOCH << 32; /* as if of the epoch before */
+    events[n++]->number -= (uint64_t)TERM << 32; /* as if of the term before */
   }
   event.restored.n_events = n;
   event.restored.events = events;

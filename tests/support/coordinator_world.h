@@ -69,7 +69,7 @@ struct process {
   uint32_t pid;
   bool is_alive, is_frozen; /* frozen: its link takes nothing and says nothing, unnoticed */
   char id[32];
-  uint64_t epoch, key; /* 0: no link */
+  uint64_t term, key; /* 0: no link */
   struct queue up, down;
   struct hosted hosted[RUNS];
 };
@@ -91,7 +91,7 @@ struct stored_checkpoint {
 
 /* What a group's number stands for, for good. */
 struct group_meaning {
-  uint64_t epoch;
+  uint64_t term;
   char members[WORKERS * 16];
   uint32_t begin, end;
 };
@@ -107,7 +107,7 @@ struct stored_run {
   /* What was ordered so far, for the checks. */
   bool is_submitted;
   uint64_t top, saved_top;
-  struct group_meaning groups[GROUPS]; /* by number, of this epoch */
+  struct group_meaning groups[GROUPS]; /* by number, of this term */
   uint64_t bases[INCARNATIONS];
   struct server_set sets[INCARNATIONS];
 };
@@ -124,7 +124,7 @@ struct job {
 };
 
 struct world {
-  uint64_t seed, dice, now_ms, ticked_ms, epoch, keys;
+  uint64_t seed, dice, now_ms, ticked_ms, term, keys;
   uint32_t pids;
   struct coordinator *core; /* NULL: dead */
   struct coordinator_actions actions;
@@ -268,7 +268,7 @@ static inline uint32_t group_in(const Weir__View *view, const char *worker) {
 /* At least two members, with adjoining shares; a number never means others, nor other shares. */
 static inline void check_group(struct world *w, struct stored_run *run, const Weir__View *view,
                                uint32_t number) {
-  struct group_meaning found = {.epoch = w->epoch};
+  struct group_meaning found = {.term = w->term};
   int n = 0;
   assert_true(number < GROUPS);
   for (size_t i = 0; i < view->n_workers; i++) {
@@ -283,7 +283,7 @@ static inline void check_group(struct world *w, struct stored_run *run, const We
              member->worker);
   }
   assert_true(n >= 2);
-  if (run->groups[number].epoch != w->epoch)
+  if (run->groups[number].term != w->term)
     run->groups[number] = found;
   assert_string_equal(run->groups[number].members, found.members);
   assert_true(run->groups[number].begin == found.begin && run->groups[number].end == found.end);
@@ -356,7 +356,7 @@ static inline void check_view(struct world *w, struct process *process, const We
 
 static inline void check_order(struct world *w, uint64_t key, const Weir__Order *order) {
   struct process *process = process_of(w, key);
-  assert_int_equal(order->epoch, w->epoch);
+  assert_int_equal(order->term, w->term);
   if (!process || order->body_case == WEIR__ORDER__BODY_BEAT)
     return; /* its link broke, and the core does not know yet; or it obeys nothing */
   if (order->body_case == WEIR__ORDER__BODY_LOAD)
@@ -373,7 +373,7 @@ static inline void check_order(struct world *w, uint64_t key, const Weir__Order 
 
 static inline void check_commit(struct world *w, const struct coordinator_action *action) {
   const Weir__Manifest *manifest = action->manifest;
-  assert_int_equal(manifest->epoch, w->epoch);
+  assert_int_equal(manifest->term, w->term);
   assert_int_equal(manifest->incarnation, w->runs[run_index(w, manifest->run)].top);
   assert_int_equal(manifest->n_blocks, BLOCKS);
   assert_int_equal(action->is_last, manifest->step == STEPS);
@@ -618,7 +618,7 @@ static inline void restore_run(struct world *w, struct stored_run *run) {
 
 static inline void coordinator_begins(struct world *w) {
   struct coordinator_options options = {
-      .epoch = ++w->epoch, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
+      .term = ++w->term, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
   w->core = coordinator_new(&options);
   w->ticked_ms = w->now_ms;
   for (int i = 0; i < RUNS; i++)

@@ -27,7 +27,7 @@ struct fake_coordinator {
   char target[32];
   const void *model; /* what FetchModel gives */
   size_t model_bytes;
-  uint64_t epoch; /* of Welcome */
+  uint64_t term;  /* of Welcome */
   const char *id; /* that it gives to a member that had none; others keep theirs */
 
   pthread_mutex_t lock; /* what follows */
@@ -63,7 +63,7 @@ static inline void coordinator_wait_locked(struct fake_coordinator *c, const int
 static inline void coordinator_beat_locked(struct fake_coordinator *c) {
   Weir__Order order = WEIR__ORDER__INIT;
   Weir__Beat beat = WEIR__BEAT__INIT;
-  order.epoch = c->epoch;
+  order.term = c->term;
   order.body_case = WEIR__ORDER__BODY_BEAT;
   order.beat = &beat;
   rpc_call_send(c->member, &order, NULL);
@@ -89,7 +89,7 @@ static inline void coordinator_on_message(struct rpc_call *call, const void *mes
     Weir__Order order = WEIR__ORDER__INIT;
     Weir__Welcome welcome = WEIR__WELCOME__INIT;
     welcome.id = *from->hello->id && !c->renames ? from->hello->id : (char *)c->id;
-    order.epoch = c->epoch;
+    order.term = c->term;
     order.body_case = WEIR__ORDER__BODY_WELCOME;
     order.welcome = &welcome;
     rpc_call_send(call, &order, NULL);
@@ -165,7 +165,7 @@ static inline void coordinator_stop_listening(struct fake_coordinator *c) {
 }
 
 static inline void coordinator_init(struct fake_coordinator *c) {
-  *c = (struct fake_coordinator){.epoch = 1, .id = "server-1"};
+  *c = (struct fake_coordinator){.term = 1, .id = "server-1"};
   pthread_mutex_init(&c->lock, NULL);
   pthread_cond_init(&c->changed, NULL);
   coordinator_listen(c);

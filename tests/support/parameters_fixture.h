@@ -46,7 +46,7 @@ struct fixture {
   struct rpc_server *server;
   struct rpc_client *client;
   struct rpc_channel *channel;
-  struct courier *courier;
+  struct sums_client *sums_client;
   char target[32];
   void *model;
   size_t model_bytes;
@@ -181,7 +181,7 @@ static inline int make_run(struct fixture *f, const Weir__LoadRun *order, const 
                             .model_bytes = f->model_bytes,
                             .shards = f->shards,
                             .n_shards = 2,
-                            .courier = f->courier,
+                            .sums_client = f->sums_client,
                             .tell = on_told,
                             .user = f};
   return hosted_run_new(&setup, run, err);
@@ -224,7 +224,7 @@ static inline void fixture_open(struct fixture *f) {
     fail_msg("%s", err.text);
   snprintf(f->target, sizeof f->target, "127.0.0.1:%d", rpc_server_port(f->server));
   f->client = rpc_client_new(1);
-  f->courier = courier_new(f->client);
+  f->sums_client = sums_client_new(f->client);
   f->channel = rpc_channel_open(f->client, f->target);
 }
 
@@ -242,14 +242,14 @@ static inline void fixture_init(struct fixture *f, size_t servers) {
 static inline void fixture_fini(struct fixture *f) {
   rpc_channel_close(f->channel);
   run_table_remove(&f->runs, NULL, "the test is over");
-  courier_stop(f->courier);
+  sums_client_stop(f->sums_client);
   rpc_server_stop(f->server);
   shard_settle(f->shards[0]);
   shard_settle(f->shards[1]);
   shard_free(f->shards[0]);
   shard_free(f->shards[1]);
   run_table_fini(&f->runs);
-  courier_free(f->courier);
+  sums_client_free(f->sums_client);
   rpc_client_free(f->client);
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);

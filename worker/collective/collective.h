@@ -1,4 +1,4 @@
-/* Collective operations among the processes of one node. A backend is a row of collective.def and a file of
+/* Collective operations among the processes of one host. A backend is a row of collective.def and a file of
    its own: shm (shared memory, everywhere), nccl (GPUs, in weir-cuda.so).
 
    A group has members 0 .. size-1, each with its own handle. Every member starts the same operations in the

@@ -1,4 +1,4 @@
-/* Collectives through shared memory, among processes and threads of one node. */
+/* Collectives through shared memory, among processes and threads of one host. */
 #include "worker/collective/shm.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@ static void run_tell_unreached_locked(struct run *run, const struct transfers_un
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_UNREACHED;
   message.unreached = &told;
   run->is_unreached_told = unreached->n > 0;
-  if (!run->is_hushed)
+  if (!run->is_muted)
     run->options.send(run->options.user, &message);
 }
 

@@ -37,9 +37,9 @@ const char *run_id(const struct run *run) {
   return run->load->run;
 }
 
-void run_hush(struct run *run) {
+void run_mute(struct run *run) {
   pthread_mutex_lock(&run->lock);
-  run->is_hushed = true;
+  run->is_muted = true;
   pthread_mutex_unlock(&run->lock);
 }
 
@@ -47,7 +47,7 @@ bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_chann
   bool is_usable;
   pthread_mutex_lock(&run->lock);
   is_usable = run->phase != RUN_FAILED && (run->is_loaded || run->options.coordinator == coordinator);
-  run->is_hushed = !is_usable;
+  run->is_muted = !is_usable;
   run->order_incarnation = load->incarnation;
   if (is_usable && run->is_loaded)
     run_tell_loaded_locked(run);
@@ -205,6 +205,6 @@ static void run_tell_loaded_locked(struct run *run) {
   loaded.probe_sha256 = run->probe_sha256;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_LOADED;
   message.loaded = &loaded;
-  if (!run->is_hushed)
+  if (!run->is_muted)
     run->options.send(run->options.user, &message);
 }

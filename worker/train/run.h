@@ -16,7 +16,7 @@ const char *run_id(const struct run *run);
 
 /* The membership in which the run was ordered has ended: nothing is said before run_tell_again. Any thread,
    never blocks, as what follows. */
-void run_hush(struct run *run);
+void run_mute(struct run *run);
 
 /* It was ordered again, whatever the incarnation: RunLoaded is said again, or once it has loaded. False: it
    has failed, or loads from another coordinator than this one, and is to be started anew. */

@@ -177,7 +177,7 @@ static void commit_when_written(struct coordinator *coordinator, struct run *run
   coordinator_commit(coordinator, run);
 }
 
-void coordinator_checkpoint(struct coordinator *coordinator, const struct checkpoint_result *result) {
+void coordinator_commit_finished(struct coordinator *coordinator, const struct checkpoint_result *result) {
   struct run *run = coordinator_run(coordinator, result->run);
   struct coordinator_action *action;
   bool is_present, is_awaited;

@@ -92,7 +92,7 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
     run_saved(coordinator, event->saved.run, event->saved.incarnation);
     break;
   case EVENT_CHECKPOINT:
-    coordinator_checkpoint(coordinator, &event->checkpoint);
+    coordinator_commit_finished(coordinator, &event->checkpoint);
     break;
   case EVENT_CHECKPOINT_DROPPED: /* it left the run's list when it was ordered */
     break;

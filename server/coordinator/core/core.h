@@ -16,7 +16,7 @@
 struct coordinator;
 
 struct coordinator_options {
-  uint64_t epoch;             /* in every order; views and events are numbered from epoch << 32 on */
+  uint64_t term;              /* in every order; views and events are numbered from term << 32 on */
   uint64_t missing_after_ms;  /* a member not heard of for longer is gone */
   uint64_t server_grace_ms;   /* how long a run waits for a lost server before it goes on without it */
   const char *store_identity; /* that servers' stores must have; outlives the coordinator; NULL: any */
@@ -108,14 +108,14 @@ enum coordinator_action_kind {
   ACTION_CLOSE,   /* end the stream of `member` for `reason`; it has left, no MEMBER_LEFT is needed */
   ACTION_PUBLISH, /* `run` has new events (coordinator_run_event) */
   ACTION_COMMIT,  /* check that `manifest` is whole, compute weights_sha256 if `is_last`, store it with guards
-                     of epoch and incarnation; then EVENT_CHECKPOINT, in any case */
+                     of term and incarnation; then EVENT_CHECKPOINT, in any case */
   ACTION_DROP,    /* delete the checkpoint at `step` of `run` and its blocks; then EVENT_CHECKPOINT_DROPPED */
   ACTION_SAVE,    /* store `record` and its incarnation; the newest of a run is enough. If `is_awaited`, then
                      EVENT_RUN_SAVED, however long the store is away */
   ACTION_RELEASE, /* `run` is over: its model need not be kept in memory */
   ACTION_MEMBERS, /* the members have changed: store `members` */
-  ACTION_DOUBT,   /* a member obeys a higher epoch: ask the store whether we still lead */
-  ACTION_DEPOSED, /* a member obeys a higher epoch, which the store has lost: step down. Nothing follows */
+  ACTION_DOUBT,   /* a member obeys a higher term: ask the store whether we still lead */
+  ACTION_DEPOSED, /* a member obeys a higher term, which the store has lost: step down. Nothing follows */
 };
 
 struct coordinator_action {
@@ -129,7 +129,7 @@ struct coordinator_action {
   const Weir__RunRecord *record;
   const Weir__Members *members;
   uint64_t step;
-  uint64_t epoch; /* of DEPOSED: the higher one */
+  uint64_t term; /* of DEPOSED: the higher one */
   bool is_last, is_awaited;
 };
 

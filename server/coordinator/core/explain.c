@@ -8,7 +8,7 @@
 
 enum { SAVE_SLOW_MS = 1000 };
 
-/* Clauses parted by semicolons. */
+/* Clauses separated by semicolons. */
 struct clauses {
   char text[3072];
 };

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-static bool is_same_node(const char *a, const char *b) {
+static bool is_same_host(const char *a, const char *b) {
   return a && b && strcmp(a, b) == 0;
 }
 
-void groups_order(const char *const *nodes, int n, int *order) {
+void groups_order(const char *const *hosts, int n, int *order) {
   int placed = 0;
   for (int i = 0; i < n; i++) {
     bool is_placed = false;
@@ -17,7 +17,7 @@ void groups_order(const char *const *nodes, int n, int *order) {
       continue;
     order[placed++] = i;
     for (int other = i + 1; other < n; other++)
-      if (is_same_node(nodes[i], nodes[other]))
+      if (is_same_host(hosts[i], hosts[other]))
         order[placed++] = other;
   }
 }
@@ -34,7 +34,7 @@ static int group_end(const struct group_worker *workers, int n, int first, uint3
   for (int i = first + 1; i < n && *size < GROUP_SIZE_MAX; i++) {
     if (is_empty(&workers[i]))
       continue;
-    if (!is_same_node(workers[first].node, workers[i].node))
+    if (!is_same_host(workers[first].host, workers[i].host))
       break;
     ++*size;
     end = i + 1;

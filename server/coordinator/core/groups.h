@@ -1,5 +1,5 @@
-/* Which workers of a run make groups: those of one node reduce among themselves (train.collective), and each
-   block is pushed once a node. */
+/* Which workers of a run make groups: those of one host reduce among themselves (train.collective), and each
+   block is pushed once a host. */
 #ifndef WEIR_SERVER_COORDINATOR_CORE_GROUPS_H
 #define WEIR_SERVER_COORDINATOR_CORE_GROUPS_H
 
@@ -19,16 +19,16 @@ struct grouping {
 
 /* A worker, as groups see it. */
 struct group_worker {
-  const char *node; /* NULL: it cannot be in a group */
+  const char *host; /* NULL: it cannot be in a group */
   struct range microbatches;
   struct grouping grouping; /* of the view before; then of this one */
 };
 
-/* order[n]: the workers such that those of a node are neighbours, else as they were: a node's come where its
-   first was. nodes[i] NULL: alone on its node. */
-void groups_order(const char *const *nodes, int n, int *order);
+/* order[n]: the workers such that those of a host are neighbours, else as they were: a host's come where its
+   first was. hosts[i] NULL: alone on its host. */
+void groups_order(const char *const *hosts, int n, int *order);
 
-/* Workers in the order of their microbatches. Neighbours of one node with microbatches make groups of at
+/* Workers in the order of their microbatches. Neighbours of one host with microbatches make groups of at
    most GROUP_SIZE_MAX; one that is alone is in none. A group of which nothing has changed keeps its number;
    others get numbers above *seen, which is raised. */
 void groups_number(struct group_worker *workers, int n, uint32_t *seen);

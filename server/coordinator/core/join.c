@@ -13,12 +13,12 @@ enum {
   FINGERPRINT_MAX = 1023,
   HOSTED_MAX = 1000,
   NUMBER_MAX = 1 << 30,
-  FIRST_EPOCH = 1
+  FIRST_TERM = 1
 };
 
 static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
 static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello);
-static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t epoch);
+static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t term);
 static struct member *member_new(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
 static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello);
 static uint32_t id_number(const char *id, const char *prefix);
@@ -29,8 +29,8 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
   bool is_server = hello->role == WEIR__ROLE__SERVER;
   struct member *member;
   struct err err;
-  if (hello->epoch > coordinator->options.epoch) {
-    outlived(coordinator, key, hello->epoch);
+  if (hello->term > coordinator->options.term) {
+    outlived(coordinator, key, hello->term);
     return;
   }
   if (hello_check(coordinator, hello, &err)) {
@@ -50,22 +50,22 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
     take_up_worker(coordinator, member, hello);
 }
 
-/* A member obeys a higher epoch. It may be mistaken, or lie: the store knows who leads. The first coordinator
+/* A member obeys a higher term. It may be mistaken, or lie: the store knows who leads. The first coordinator
    of a store, which has no run to disturb, steps down at once: the store has lost what it had, and its next
    leader is to outdo what members remember. */
-static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t epoch) {
-  bool is_first = coordinator->options.epoch == FIRST_EPOCH && coordinator->n_runs == 0;
+static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t term) {
+  bool is_first = coordinator->options.term == FIRST_TERM && coordinator->n_runs == 0;
   char reason[128];
-  log_event(LOG_WARN, "coordinator", "outlived", "epoch=%llu member_epoch=%llu",
-            (unsigned long long)coordinator->options.epoch, (unsigned long long)epoch);
+  log_event(LOG_WARN, "coordinator", "outlived", "term=%llu member_term=%llu",
+            (unsigned long long)coordinator->options.term, (unsigned long long)term);
   if (is_first) {
     coordinator->is_deposed = true;
-    coordinator_act(coordinator, ACTION_DEPOSED)->epoch = epoch;
+    coordinator_act(coordinator, ACTION_DEPOSED)->term = term;
     return;
   }
   snprintf(reason, sizeof reason,
-           "it obeys epoch %llu, this coordinator has %llu: if no other leads, start it anew",
-           (unsigned long long)epoch, (unsigned long long)coordinator->options.epoch);
+           "it obeys term %llu, this coordinator has %llu: if no other leads, start it anew",
+           (unsigned long long)term, (unsigned long long)coordinator->options.term);
   coordinator_close_link(coordinator, key, ERR_STALE, reason);
   coordinator_act(coordinator, ACTION_DOUBT);
 }
@@ -106,7 +106,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->host = text_copy_clean(hello->host, TEXT_MAX);
   member->address = text_copy_clean(hello->address, TEXT_MAX);
   member->device = text_copy_clean(hello->device, TEXT_MAX);
-  member->node = text_copy_clean(hello->node, TEXT_MAX);
+  member->shm_host = text_copy_clean(hello->shm_host, TEXT_MAX);
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
   member->message = mem_strdup("");
   member->pid = hello->pid;
@@ -215,7 +215,7 @@ void coordinator_member_free(struct member *member) {
   free(member->host);
   free(member->address);
   free(member->device);
-  free(member->node);
+  free(member->shm_host);
   free(member->fingerprint);
   free(member->message);
   free(member->unreached);

@@ -97,7 +97,7 @@ static Weir__Order *order_new(struct coordinator *coordinator, const struct memb
   struct coordinator_action *action = coordinator_act(coordinator, ACTION_ORDER);
   Weir__Order *order = arena_new(&coordinator->actions->arena, sizeof *order);
   weir__order__init(order);
-  order->epoch = coordinator->options.epoch;
+  order->term = coordinator->options.term;
   order->body_case = body;
   action->member = member->key;
   action->order = order;

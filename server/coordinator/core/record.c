@@ -18,7 +18,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run) 
   manifest->plan = coordinator_plan_message(arena, run);
   manifest->model_sha256 = run->model_sha256;
   manifest->incarnation = run->incarnation;
-  manifest->epoch = coordinator->options.epoch;
+  manifest->term = coordinator->options.term;
   manifest->step = run->checkpointing.step;
   manifest->written_bytes = run->checkpointing.written_bytes;
   tell_progress(run, manifest);

@@ -11,7 +11,7 @@
 #include "common/base/text.h"
 #include "server/coordinator/core/state.h"
 
-enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, LEAD_STEPS = 2, EPOCH_SHIFT = 32 };
+enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };
 
 /* transitions[from] has bit `to`. */
 #define TO(state) (1u << WEIR__RUN_STATE__##state)
@@ -130,7 +130,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->loss_cause = mem_strdup("");
   run->loss = NAN;
   run->grace_ms = coordinator->options.server_grace_ms;
-  run->view = run->events.next = coordinator->options.epoch << EPOCH_SHIFT;
+  run->view = run->events.next = coordinator->options.term << TERM_SHIFT;
   run->submitted_unix_ms = submission->submitted_unix_ms;
   if (submission->weights_sha256)
     snprintf(run->weights_sha256, sizeof run->weights_sha256, "%s", submission->weights_sha256);

@@ -33,7 +33,7 @@ struct member {
   Weir__Role role;
   char *id; /* "server-1", "worker-1" */
   char *host, *address, *device, *fingerprint;
-  char *node; /* workers: equal for those that can share memory; empty: unknown */
+  char *shm_host; /* workers: equal for those that can share memory; empty: unknown */
   uint32_t pid, executors;
   uint64_t joined_ms, heard_ms;
   bool is_fresh;        /* its process was no member before */
@@ -326,7 +326,7 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
 void coordinator_checkpoint_abandon(struct run *run);
 void coordinator_written(struct coordinator *coordinator, struct member *member,
                          const Weir__BlocksWritten *written);
-void coordinator_checkpoint(struct coordinator *coordinator, const struct checkpoint_result *result);
+void coordinator_commit_finished(struct coordinator *coordinator, const struct checkpoint_result *result);
 void coordinator_store_told(struct coordinator *coordinator, const char *message);
 void coordinator_store_emptied(struct coordinator *coordinator);
 

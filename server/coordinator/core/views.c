@@ -60,13 +60,13 @@ void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   coordinator_order_views(coordinator, run, workers, n);
 }
 
-/* The node on which the worker may be in a group; NULL: it goes alone. GPUs reduce among themselves. */
-static const char *node_of(const struct run *run, const struct member *worker) {
+/* The host on which the worker may be in a group; NULL: it goes alone. GPUs reduce among themselves. */
+static const char *host_of(const struct run *run, const struct member *worker) {
   const char *collective = run->spec->train->collective;
   bool is_gpu = strncmp(worker->device, "cuda", 4) == 0;
-  if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) || !*worker->node)
+  if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) || !*worker->shm_host)
     return NULL;
-  return worker->node;
+  return worker->shm_host;
 }
 
 /* In the order of their work; of the step's arena. */
@@ -75,7 +75,7 @@ static struct member **ready_workers(const struct coordinator *coordinator, cons
   size_t capacity = (size_t)coordinator->n_members;
   struct member **joined = arena_new(arena, capacity * sizeof *joined);
   struct member **workers = arena_new(arena, capacity * sizeof *workers);
-  const char **nodes = arena_new(arena, capacity * sizeof *nodes);
+  const char **hosts = arena_new(arena, capacity * sizeof *hosts);
   int *order = arena_new(arena, capacity * sizeof *order);
   *n = 0;
   for (int i = 0; i < coordinator->n_members; i++) {
@@ -83,9 +83,9 @@ static struct member **ready_workers(const struct coordinator *coordinator, cons
     if (member->run != run || member->state != WORKER_READY)
       continue;
     joined[*n] = member;
-    nodes[(*n)++] = node_of(run, member);
+    hosts[(*n)++] = host_of(run, member);
   }
-  groups_order(nodes, *n, order);
+  groups_order(hosts, *n, order);
   for (int i = 0; i < *n; i++)
     workers[i] = joined[order[i]];
   return workers;
@@ -114,7 +114,7 @@ static void make_groups(const struct coordinator *coordinator, struct run *run, 
   struct group_worker *list = arena_new(&coordinator->actions->arena, (size_t)n * sizeof *list);
   for (int i = 0; i < n; i++)
     list[i] = (struct group_worker){
-        .node = workers[i]->group_failures < GROUP_FAILURES_MAX ? node_of(run, workers[i]) : NULL,
+        .host = workers[i]->group_failures < GROUP_FAILURES_MAX ? host_of(run, workers[i]) : NULL,
         .microbatches = workers[i]->microbatches,
         .grouping = workers[i]->group};
   groups_number(list, n, &run->groups_seen);

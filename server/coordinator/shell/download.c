@@ -101,7 +101,7 @@ static void download_run(struct task *task) {
       log_event(LOG_WARN, "coordinator", "model_unreadable", "run=%s reason=\"%s\"", download->run, err.text);
     download->err = err;
     download->task.run = model_fetched;
-    task_post(shell->desk, &download->task);
+    task_post(shell->event_loop, &download->task);
     return;
   }
   if (err.code)

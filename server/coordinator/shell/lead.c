@@ -13,16 +13,16 @@ enum { MISSING_AFTER_MS = 5000, SERVER_GRACE_MS = 3000, RETRY_MS = 500, LOOK_MS 
 
 enum news_kind { NEWS_WAITING, NEWS_LEADING, NEWS_STORE, NEWS_EMPTIED, NEWS_DEPOSED };
 
-/* What the lease's thread tells the desk. */
+/* What the lease's thread tells the event loop. */
 struct news {
   struct task task;
   struct coordinator_service *shell;
   enum news_kind kind;
-  uint64_t epoch;
+  uint64_t term;
   char text[SHELL_TEXT_SIZE];
 };
 
-/* The state of the store, read by the jobs for the desk. */
+/* The state of the store, read by the jobs for the event loop. */
 struct restoring {
   struct task task;
   struct coordinator_service *shell;
@@ -30,7 +30,7 @@ struct restoring {
 };
 
 static void news_arrive(struct task *task);
-static void take_over(struct coordinator_service *shell, uint64_t epoch);
+static void take_over(struct coordinator_service *shell, uint64_t term);
 static void read_state(struct task *task);
 static void begin_to_lead(struct task *task);
 static void store_emptied(struct coordinator_service *shell);
@@ -46,19 +46,19 @@ void shell_lead_fini(struct coordinator_service *shell) {
   pthread_mutex_destroy(&shell->standing.lock);
 }
 
-static void tell(struct coordinator_service *shell, enum news_kind kind, uint64_t epoch, const char *text) {
+static void tell(struct coordinator_service *shell, enum news_kind kind, uint64_t term, const char *text) {
   struct news *news = mem_new(sizeof *news);
-  *news = (struct news){.task.run = news_arrive, .shell = shell, .kind = kind, .epoch = epoch};
+  *news = (struct news){.task.run = news_arrive, .shell = shell, .kind = kind, .term = term};
   snprintf(news->text, sizeof news->text, "%s", text);
-  task_post(shell->desk, &news->task); /* a few a second at most */
+  task_post(shell->event_loop, &news->task); /* a few a second at most */
 }
 
 static void on_waiting(void *user, const char *why) {
   tell(user, NEWS_WAITING, 0, why);
 }
 
-static void on_leading(void *user, uint64_t epoch) {
-  tell(user, NEWS_LEADING, epoch, "");
+static void on_leading(void *user, uint64_t term) {
+  tell(user, NEWS_LEADING, term, "");
 }
 
 static void on_store(void *user, const char *message) {
@@ -141,7 +141,7 @@ static void news_arrive(struct task *task) {
   else if (news->kind == NEWS_WAITING)
     set_standing(shell, false, true, news->text);
   else if (news->kind == NEWS_LEADING)
-    take_over(shell, news->epoch);
+    take_over(shell, news->term);
   else if (news->kind == NEWS_STORE)
     shell_store_message(shell, shell->lease_message, news->text);
   else if (news->kind == NEWS_EMPTIED)
@@ -151,9 +151,9 @@ static void news_arrive(struct task *task) {
   free(news);
 }
 
-static void take_over(struct coordinator_service *shell, uint64_t epoch) {
+static void take_over(struct coordinator_service *shell, uint64_t term) {
   struct restoring *restoring = mem_new(sizeof *restoring);
-  shell->epoch = epoch;
+  shell->term = term;
   set_standing(shell, false, false, "this coordinator is taking over");
   *restoring = (struct restoring){.task.run = read_state, .shell = shell};
   task_post(shell->jobs, &restoring->task);
@@ -163,8 +163,8 @@ static void take_over(struct coordinator_service *shell, uint64_t epoch) {
 static void read_state(struct task *task) {
   struct restoring *restoring = TASK_OWNER(task, struct restoring, task);
   struct coordinator_service *shell = restoring->shell;
-  char epoch[LEASE_EPOCH_SIZE];
-  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  char term[LEASE_TERM_SIZE];
+  struct store_guard guard = lease_guard(shell->term, term);
   struct err err = ERR_NONE;
   while (!shell_is_ending(shell) && (store_identity_settle(shell->store, &guard, shell->identity, &err) ||
                                      stored_runs_read(shell->store, &guard, &restoring->runs, &err))) {
@@ -177,7 +177,7 @@ static void read_state(struct task *task) {
     err = ERR_NONE;
   }
   restoring->task.run = begin_to_lead;
-  task_post(shell->desk, &restoring->task);
+  task_post(shell->event_loop, &restoring->task);
 }
 
 static void restore(struct coordinator_service *shell, const struct stored_run *run) {
@@ -195,7 +195,7 @@ static void begin_to_lead(struct task *task) {
   struct coordinator_service *shell = restoring->shell;
   struct coordinator_service_options *options = &shell->options;
   struct coordinator_options core_options = {
-      .epoch = shell->epoch,
+      .term = shell->term,
       .store_identity = shell->identity,
       .missing_after_ms =
           (uint64_t)(options->missing_after_ms > 0 ? options->missing_after_ms : MISSING_AFTER_MS),
@@ -206,7 +206,7 @@ static void begin_to_lead(struct task *task) {
   shell->core = coordinator_new(&core_options);
   for (int i = 0; i < restoring->runs.count; i++)
     restore(shell, &restoring->runs.items[i]);
-  log_event(LOG_INFO, "coordinator", "state_restored", "epoch=%" PRIu64 " runs=%d left_out=%d", shell->epoch,
+  log_event(LOG_INFO, "coordinator", "state_restored", "term=%" PRIu64 " runs=%d left_out=%d", shell->term,
             restoring->runs.count, restoring->runs.left_out);
   if (*shell->lease_message) /* it came while there was no core to tell */
     shell_step(shell,
@@ -258,7 +258,7 @@ void shell_let_go(struct coordinator_service *shell, const char *why) {
 void shell_depose(struct coordinator_service *shell, const char *reason) {
   if (shell->is_stopping)
     return;
-  log_event(LOG_ERROR, "coordinator", "deposed", "epoch=%" PRIu64 " reason=\"%s\"", shell->epoch, reason);
+  log_event(LOG_ERROR, "coordinator", "deposed", "term=%" PRIu64 " reason=\"%s\"", shell->term, reason);
   shell_let_go(shell, reason);
   shell_saves_stop(shell, true);
   if (shell->options.on_deposed)

@@ -17,10 +17,10 @@
 
 enum { LEASE_MS = 3000, RENEWALS_A_LEASE = 3, LOOKS_A_LEASE = 12, ADDRESS_MAX = 255 };
 
-#define EPOCH_MAX (UINT32_MAX - 1) /* views and events are numbered from epoch << 32 on */
-#define JUMP_MAX 1000000           /* nobody's word uses up all epochs */
+#define TERM_MAX (UINT32_MAX - 1) /* views and events are numbered from term << 32 on */
+#define JUMP_MAX 1000000          /* nobody's word uses up all terms */
 
-static const char epoch_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
+static const char term_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
 
 struct lease {
   struct lease_options options;
@@ -30,19 +30,19 @@ struct lease {
   pthread_cond_t changed;
   bool is_stopping;
   bool is_doubted;   /* since the last renewal */
-  uint64_t outlived; /* the highest epoch that a member obeys; 0: none above ours */
+  uint64_t outlived; /* the highest term that a member obeys; 0: none above ours */
 
   /* the thread's own */
   bool is_leading, is_deposed, is_in_trouble;
-  uint64_t epoch, beat;
-  char *why;           /* told last; NULL: nothing */
-  uint64_t seen_epoch; /* the lease of another, as it was looked at last */
+  uint64_t term, beat;
+  char *why;          /* told last; NULL: nothing */
+  uint64_t seen_term; /* the lease of another, as it was looked at last */
   uint64_t seen_beat;
   uint64_t quiet_ms, looked_ms; /* for how long it has not changed; when that was */
 };
 
 /* The record coordinator/epoch as it is. */
-struct epoch_record {
+struct term_record {
   char *text; /* NULL: absent */
   size_t size;
   uint64_t number; /* 0: absent */
@@ -51,15 +51,15 @@ struct epoch_record {
 static void *thread_main(void *argument);
 static bool wait_ms(struct lease *lease, int ms);
 static void try_to_take(struct lease *lease);
-static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct err *err);
-static int take(struct lease *lease, uint64_t last_epoch, struct err *err);
+static int look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err);
+static int take(struct lease *lease, uint64_t last_term, struct err *err);
 static void renew(struct lease *lease);
 static void find_out(struct lease *lease);
-static void tell_deposed(struct lease *lease, uint64_t epoch);
+static void tell_deposed(struct lease *lease, uint64_t term);
 static void set_free(struct lease *lease);
 static int write_lease(struct lease *lease, struct err *err);
-static int read_epoch(struct lease *lease, struct epoch_record *record, struct err *err);
-static int write_epoch(struct lease *lease, uint64_t number, const struct epoch_record *old, struct err *err);
+static int read_term(struct lease *lease, struct term_record *record, struct err *err);
+static int write_term(struct lease *lease, uint64_t number, const struct term_record *old, struct err *err);
 static void tell_waiting(struct lease *lease, const char *why);
 static void tell_trouble(struct lease *lease, const struct err *err);
 
@@ -92,12 +92,12 @@ void lease_stop(struct lease *lease) {
   free(lease);
 }
 
-void lease_outlived(struct lease *lease, uint64_t epoch) {
+void lease_outlived(struct lease *lease, uint64_t term) {
   if (!lease)
     return;
   pthread_mutex_lock(&lease->lock);
-  if (epoch > lease->outlived)
-    lease->outlived = epoch;
+  if (term > lease->outlived)
+    lease->outlived = term;
   pthread_mutex_unlock(&lease->lock);
 }
 
@@ -109,9 +109,9 @@ void lease_doubt(struct lease *lease) {
   pthread_mutex_unlock(&lease->lock);
 }
 
-struct store_guard lease_guard(uint64_t epoch_number, char epoch[LEASE_EPOCH_SIZE]) {
-  int length = snprintf(epoch, LEASE_EPOCH_SIZE, "%" PRIu64, epoch_number);
-  return (struct store_guard){epoch_name, epoch, (size_t)length};
+struct store_guard lease_guard(uint64_t term_number, char term[LEASE_TERM_SIZE]) {
+  int length = snprintf(term, LEASE_TERM_SIZE, "%" PRIu64, term_number);
+  return (struct store_guard){term_name, term, (size_t)length};
 }
 
 static void *thread_main(void *argument) {
@@ -148,17 +148,17 @@ static bool wait_ms(struct lease *lease, int ms) {
 
 static void try_to_take(struct lease *lease) {
   struct err err = ERR_NONE;
-  uint64_t last_epoch = 0;
+  uint64_t last_term = 0;
   bool is_free;
-  int rc = look(lease, &is_free, &last_epoch, &err);
+  int rc = look(lease, &is_free, &last_term, &err);
   if (!rc && is_free)
-    rc = take(lease, last_epoch, &err);
+    rc = take(lease, last_term, &err);
   if (rc && rc != ERR_STALE) /* else another was faster */
     tell_waiting(lease, err.text);
 }
 
 /* Tells who leads, where another does. */
-static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct err *err) {
+static int look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err) {
   int look_ms = lease->options.lease_ms / LOOKS_A_LEASE;
   uint64_t now_ms = clock_now_ns() / 1000000, passed_ms = now_ms - lease->looked_ms;
   Weir__Lease *found = NULL;
@@ -171,16 +171,16 @@ static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct
   }
   if (rc)
     return rc;
-  *last_epoch = found->epoch < EPOCH_MAX ? found->epoch : 0;
+  *last_term = found->term < TERM_MAX ? found->term : 0;
   if (strcmp(found->holder, lease->holder)) {
-    bool is_same = lease->looked_ms && found->epoch == lease->seen_epoch && found->beat == lease->seen_beat;
+    bool is_same = lease->looked_ms && found->term == lease->seen_term && found->beat == lease->seen_beat;
     /* We may have been frozen, with the other: only time that we saw passing counts. */
     if (passed_ms > 2 * (uint64_t)look_ms)
       passed_ms = 2 * (uint64_t)look_ms;
     lease->quiet_ms = is_same ? lease->quiet_ms + passed_ms : 0;
     *is_free = lease->quiet_ms >= (uint64_t)lease->options.lease_ms;
   }
-  lease->seen_epoch = found->epoch;
+  lease->seen_term = found->term;
   lease->seen_beat = found->beat;
   lease->looked_ms = now_ms;
   if (!*is_free) {
@@ -194,22 +194,22 @@ static int look(struct lease *lease, bool *is_free, uint64_t *last_epoch, struct
   return 0;
 }
 
-static int take(struct lease *lease, uint64_t last_epoch, struct err *err) {
-  struct epoch_record record;
-  uint64_t epoch;
-  if (read_epoch(lease, &record, err))
+static int take(struct lease *lease, uint64_t last_term, struct err *err) {
+  struct term_record record;
+  uint64_t term;
+  if (read_term(lease, &record, err))
     return err->code;
-  epoch = (record.number > last_epoch ? record.number : last_epoch) + 1;
-  if (write_epoch(lease, epoch, &record, err) == 0) {
-    lease->epoch = epoch;
-    write_lease(lease, err); /* it may fail: the epoch is ours, and the next renewal writes it */
+  term = (record.number > last_term ? record.number : last_term) + 1;
+  if (write_term(lease, term, &record, err) == 0) {
+    lease->term = term;
+    write_lease(lease, err); /* it may fail: the term is ours, and the next renewal writes it */
     lease->is_leading = err->code != ERR_STALE;
   }
   free(record.text);
   if (!lease->is_leading)
     return err->code;
-  log_event(LOG_INFO, "coordinator", "leading", "epoch=%" PRIu64 " holder=\"%s\"", epoch, lease->holder);
-  lease->options.on_leading(lease->options.user, epoch);
+  log_event(LOG_INFO, "coordinator", "leading", "term=%" PRIu64 " holder=\"%s\"", term, lease->holder);
+  lease->options.on_leading(lease->options.user, term);
   *err = ERR_NONE;
   return 0;
 }
@@ -228,7 +228,7 @@ static void renew(struct lease *lease) {
   else if (rc && is_doubted) {
     lease->is_deposed = true;
     lease->options.on_deposed(lease->options.user,
-                              "a member obeys a higher epoch, and the store does not answer who leads");
+                              "a member obeys a higher term, and the store does not answer who leads");
   } else if (rc)
     tell_trouble(lease, &err);
   else if (lease->is_in_trouble) {
@@ -237,22 +237,22 @@ static void renew(struct lease *lease) {
   }
 }
 
-/* Our epoch is not in the store: either another leads, or the store has lost what it had. */
+/* Our term is not in the store: either another leads, or the store has lost what it had. */
 static void find_out(struct lease *lease) {
-  struct epoch_record record;
+  struct term_record record;
   struct err err = ERR_NONE;
-  int rc = read_epoch(lease, &record, &err);
+  int rc = read_term(lease, &record, &err);
   if (rc) {
     tell_trouble(lease, &err);
     return;
   }
-  if (record.number > lease->epoch) {
+  if (record.number > lease->term) {
     lease->is_deposed = true;
     tell_deposed(lease, record.number);
-  } else if (record.number < lease->epoch) {
-    rc = write_epoch(lease, lease->epoch, &record, &err);
+  } else if (record.number < lease->term) {
+    rc = write_term(lease, lease->term, &record, &err);
     if (!rc) {
-      log_event(LOG_WARN, "coordinator", "store_emptied", "epoch=%" PRIu64 " found=%" PRIu64, lease->epoch,
+      log_event(LOG_WARN, "coordinator", "store_emptied", "term=%" PRIu64 " found=%" PRIu64, lease->term,
                 record.number);
       write_lease(lease, &err);
       lease->options.on_emptied(lease->options.user);
@@ -263,14 +263,14 @@ static void find_out(struct lease *lease) {
 }
 
 /* It names the other, where that has written who it is by now. */
-static void tell_deposed(struct lease *lease, uint64_t epoch) {
+static void tell_deposed(struct lease *lease, uint64_t term) {
   struct err err = ERR_NONE;
   Weir__Lease *found = NULL;
   char *address, *reason;
   checkpoint_read_record(lease->options.store, lease_name, &weir__lease__descriptor, (void **)&found, &err);
-  address = text_copy_clean(found && found->epoch == epoch ? found->address : "", ADDRESS_MAX);
-  reason = mem_printf("another coordinator leads%s%s: it has epoch %" PRIu64 ", this one %" PRIu64,
-                      *address ? ", at " : "", address, epoch, lease->epoch);
+  address = text_copy_clean(found && found->term == term ? found->address : "", ADDRESS_MAX);
+  reason = mem_printf("another coordinator leads%s%s: it has term %" PRIu64 ", this one %" PRIu64,
+                      *address ? ", at " : "", address, term, lease->term);
   lease->options.on_deposed(lease->options.user, reason);
   free(reason);
   free(address);
@@ -278,15 +278,15 @@ static void tell_deposed(struct lease *lease, uint64_t epoch) {
 }
 
 static void set_free(struct lease *lease) {
-  char epoch[LEASE_EPOCH_SIZE];
-  struct store_guard guard = lease_guard(lease->epoch, epoch);
+  char term[LEASE_TERM_SIZE];
+  struct store_guard guard = lease_guard(lease->term, term);
   struct err err = ERR_NONE;
-  if (lease->outlived > lease->epoch && lease->outlived - lease->epoch <= JUMP_MAX) {
-    struct epoch_record own = {.text = epoch, .size = guard.size, .number = lease->epoch};
-    if (write_epoch(lease, lease->outlived, &own, &err) == 0) {
-      log_event(LOG_WARN, "coordinator", "epoch_raised", "from=%" PRIu64 " to=%" PRIu64, lease->epoch,
+  if (lease->outlived > lease->term && lease->outlived - lease->term <= JUMP_MAX) {
+    struct term_record own = {.text = term, .size = guard.size, .number = lease->term};
+    if (write_term(lease, lease->outlived, &own, &err) == 0) {
+      log_event(LOG_WARN, "coordinator", "term_raised", "from=%" PRIu64 " to=%" PRIu64, lease->term,
                 lease->outlived);
-      guard = lease_guard(lease->outlived, epoch);
+      guard = lease_guard(lease->outlived, term);
     }
   }
   err = ERR_NONE;
@@ -296,21 +296,21 @@ static void set_free(struct lease *lease) {
 
 static int write_lease(struct lease *lease, struct err *err) {
   Weir__Lease record = WEIR__LEASE__INIT;
-  char epoch[LEASE_EPOCH_SIZE];
-  struct store_guard guard = lease_guard(lease->epoch, epoch);
-  record.epoch = lease->epoch;
+  char term[LEASE_TERM_SIZE];
+  struct store_guard guard = lease_guard(lease->term, term);
+  record.term = lease->term;
   record.beat = ++lease->beat;
   record.holder = lease->holder;
   record.address = lease->address;
   return checkpoint_write_record(lease->options.store, lease_name, &record, &guard, 1, err);
 }
 
-static int read_epoch(struct lease *lease, struct epoch_record *record, struct err *err) {
+static int read_term(struct lease *lease, struct term_record *record, struct err *err) {
   void *data;
   size_t size;
-  int rc = store_get_record(lease->options.store, epoch_name, &data, &size, err);
-  char text[LEASE_EPOCH_SIZE] = "";
-  *record = (struct epoch_record){0};
+  int rc = store_get_record(lease->options.store, term_name, &data, &size, err);
+  char text[LEASE_TERM_SIZE] = "";
+  *record = (struct term_record){0};
   if (rc == ERR_NOT_FOUND) {
     *err = ERR_NONE;
     return 0;
@@ -319,21 +319,20 @@ static int read_epoch(struct lease *lease, struct epoch_record *record, struct e
     return rc;
   if (size < sizeof text)
     memcpy(text, data, size);
-  if (size == 0 || strspn(text, "0123456789") != size || strtoull(text, NULL, 10) > EPOCH_MAX) {
+  if (size == 0 || strspn(text, "0123456789") != size || strtoull(text, NULL, 10) > TERM_MAX) {
     free(data);
-    return err_set(err, ERR_CORRUPT, "store: record %s holds no epoch: delete it if no coordinator runs",
-                   epoch_name);
+    return err_set(err, ERR_CORRUPT, "store: record %s holds no term: delete it if no coordinator runs",
+                   term_name);
   }
-  *record = (struct epoch_record){.text = data, .size = size, .number = strtoull(text, NULL, 10)};
+  *record = (struct term_record){.text = data, .size = size, .number = strtoull(text, NULL, 10)};
   return 0;
 }
 
-static int write_epoch(struct lease *lease, uint64_t number, const struct epoch_record *old,
-                       struct err *err) {
-  char text[LEASE_EPOCH_SIZE];
-  struct store_guard guard = {epoch_name, old->text, old->size};
+static int write_term(struct lease *lease, uint64_t number, const struct term_record *old, struct err *err) {
+  char text[LEASE_TERM_SIZE];
+  struct store_guard guard = {term_name, old->text, old->size};
   int length = snprintf(text, sizeof text, "%" PRIu64, number);
-  return store_put_record(lease->options.store, epoch_name, text, (size_t)length, &guard, 1, err);
+  return store_put_record(lease->options.store, term_name, text, (size_t)length, &guard, 1, err);
 }
 
 static void tell_waiting(struct lease *lease, const char *why) {

@@ -1,4 +1,4 @@
-/* Which coordinator leads: the one that holds the lease in the store. Its epoch, a number that grows with
+/* Which coordinator leads: the one that holds the lease in the store. Its term, a number that grows with
    each holder, guards everything that it writes. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
 #define WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
@@ -15,10 +15,10 @@ struct lease_options {
   int lease_ms; /* a lease that was not renewed for so long is free; 0: 3000. Renewed thrice as often */
 
   void (*on_waiting)(void *user, const char *why); /* when `why` changes: who leads, or what is wrong */
-  void (*on_leading)(void *user, uint64_t epoch);  /* once */
+  void (*on_leading)(void *user, uint64_t term);   /* once */
   /* While we lead: what is wrong with the store, at each renewal that fails; "" when it is well again. */
   void (*on_store)(void *user, const char *message);
-  void (*on_emptied)(void *user);                     /* the store had lost our epoch, which is there again */
+  void (*on_emptied)(void *user);                     /* the store had lost our term, which is there again */
   void (*on_deposed)(void *user, const char *reason); /* another leads; nothing follows */
   void *user;
 };
@@ -26,9 +26,9 @@ struct lease_options {
 /* Starts the thread that takes the lease as soon as it is free, and then renews it. */
 struct lease *lease_start(const struct lease_options *options);
 
-/* A member obeys `epoch`, higher than ours. If the store does not know of it, because it has lost what it
+/* A member obeys `term`, higher than ours. If the store does not know of it, because it has lost what it
    had, lease_stop writes it there, so that the next leader's is higher still. Any thread. NULL is ignored. */
-void lease_outlived(struct lease *lease, uint64_t epoch);
+void lease_outlived(struct lease *lease, uint64_t term);
 
 /* A member says that another leads. The next renewal shows; if the store does not answer then, the member is
    believed and we are deposed. Any thread. NULL is ignored. */
@@ -38,8 +38,8 @@ void lease_doubt(struct lease *lease);
    ignored. */
 void lease_stop(struct lease *lease);
 
-/* The condition of a leader's writes. `epoch` is filled with the epoch's text, and outlives the guard. */
-enum { LEASE_EPOCH_SIZE = 24 };
-struct store_guard lease_guard(uint64_t epoch_number, char epoch[LEASE_EPOCH_SIZE]);
+/* The condition of a leader's writes. `term` is filled with the term's text, and outlives the guard. */
+enum { LEASE_TERM_SIZE = 24 };
+struct store_guard lease_guard(uint64_t term_number, char term[LEASE_TERM_SIZE]);
 
 #endif

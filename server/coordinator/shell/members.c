@@ -1,5 +1,5 @@
-/* Links to members: the stream Join. A link is known to gRPC's thread and to the desk; the desk alone sends
-   on it, finishes it and frees it, the latter when gRPC has said that it is closed. */
+/* Links to members: the stream Join. A link is known to gRPC's thread and to the event loop; the event loop
+   alone sends on it, finishes it and frees it, the latter when gRPC has said that it is closed. */
 #include <stdlib.h>
 
 #include "common/base/log.h"
@@ -13,9 +13,9 @@ struct link {
   uint64_t key;
   struct rpc_call *call;
   struct task closed;
-  uint32_t waiting;   /* atomic: messages that the desk has not seen */
+  uint32_t waiting;   /* atomic: messages that the event loop has not seen */
   bool is_overrun;    /* atomic: more messages came or went than may wait; it is to be closed */
-  bool is_introduced; /* said hello; the desk's own, as what follows */
+  bool is_introduced; /* said hello; the event loop's own, as what follows */
   bool is_finished;
   struct link *next;
 };
@@ -47,7 +47,7 @@ static void link_post(struct link *link, Weir__MemberMessage *message) {
   struct link_message *item = mem_new(sizeof *item);
   *item = (struct link_message){.task.run = link_receive, .link = link, .message = message};
   __atomic_add_fetch(&link->waiting, 1, __ATOMIC_RELAXED);
-  task_post(link->shell->desk, &item->task);
+  task_post(link->shell->event_loop, &item->task);
 }
 
 void shell_join_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
@@ -68,7 +68,7 @@ void shell_join_on_half_close(struct rpc_call *call) {
 
 void shell_join_on_closed(struct rpc_call *call) {
   struct link *link = rpc_call_user(call);
-  task_post(link->shell->desk, &link->closed);
+  task_post(link->shell->event_loop, &link->closed);
 }
 
 static void link_receive(struct task *task) {

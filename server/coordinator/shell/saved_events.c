@@ -103,8 +103,8 @@ static void post_chunk(struct coordinator_service *shell, struct saved_run *run,
 static void chunk_write(struct task *task) {
   struct chunk_job *job = TASK_OWNER(task, struct chunk_job, task);
   struct coordinator_service *shell = job->shell;
-  char epoch[LEASE_EPOCH_SIZE];
-  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  char term[LEASE_TERM_SIZE];
+  struct store_guard guard = lease_guard(shell->term, term);
   char *name = mem_printf("runs/%s/events/%020" PRIu64, job->run, job->first);
   char *oldest = mem_printf("runs/%s/events/%020" PRIu64, job->run, job->oldest);
   int rc = 0;
@@ -119,7 +119,7 @@ static void chunk_write(struct task *task) {
   free(oldest);
   free(name);
   job->task.run = chunk_done;
-  task_post(shell->desk, &job->task);
+  task_post(shell->event_loop, &job->task);
 }
 
 static void chunk_done(struct task *task) {

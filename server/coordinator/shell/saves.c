@@ -202,17 +202,17 @@ static void save(struct task *task) {
   if (shell_may_write(job->shell, &job->err) && write_run(job))
     shell_note_failure(job->shell, &job->err);
   job->task.run = save_done;
-  task_post(job->shell->desk, &job->task);
+  task_post(job->shell->event_loop, &job->task);
 }
 
 /* The incarnation first: a record must never tell of one that the run's checkpoints are not yet guarded by.
  */
 static int write_run(struct save_job *job) {
   struct coordinator_service *shell = job->shell;
-  char epoch[LEASE_EPOCH_SIZE], text[24];
+  char term[LEASE_TERM_SIZE], text[24];
   char *incarnation = checkpoint_run_name(job->record->run, "incarnation");
   char *name = checkpoint_run_name(job->record->run, "run");
-  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  struct store_guard guard = lease_guard(shell->term, term);
   int length = snprintf(text, sizeof text, "%" PRIu64, job->record->incarnation);
   int rc = job->onnx ? put_model(shell, job->record->model_sha256, job->onnx, &job->err) : 0;
   if (!rc && job->writes_incarnation)
@@ -325,14 +325,14 @@ static void start_members(struct coordinator_service *shell) {
 static void save_members(struct task *task) {
   struct members_save *members = TASK_OWNER(task, struct members_save, task);
   struct coordinator_service *shell = members->shell;
-  char epoch[LEASE_EPOCH_SIZE];
-  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  char term[LEASE_TERM_SIZE];
+  struct store_guard guard = lease_guard(shell->term, term);
   members->err = ERR_NONE;
   if (shell_may_write(shell, &members->err) &&
       checkpoint_write_record(shell->store, "coordinator/members", members->saving, &guard, 1, &members->err))
     shell_note_failure(shell, &members->err);
   members->task.run = members_done;
-  task_post(shell->desk, &members->task);
+  task_post(shell->event_loop, &members->task);
 }
 
 static void members_done(struct task *task) {

@@ -9,7 +9,7 @@
 #include "server/coordinator/shell/shell.h"
 
 enum {
-  DESK_TASKS_MAX = 4096,
+  EVENT_LOOP_TASKS_MAX = 4096,
   JOBS_MAX = 256,
   TICK_MS = 100,
   BEHIND_MS = 5,
@@ -20,8 +20,8 @@ enum {
 static const struct rpc_method training_methods[TRAINING_METHODS];
 static const struct rpc_method cluster_methods[2];
 
-static int desk_turn(void *user);
-static void desk_stop(struct task *task);
+static int event_loop_turn(void *user);
+static void event_loop_stop(struct task *task);
 static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action);
 static void release_model(struct coordinator_service *shell, const char *run);
 
@@ -38,8 +38,8 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->slow = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->sender = sender_start(UNREAD_MS);
-  shell->desk = task_thread_start(
-      &(struct task_thread_options){.capacity = DESK_TASKS_MAX, .on_turn = desk_turn, .user = shell});
+  shell->event_loop = task_thread_start(&(struct task_thread_options){
+      .capacity = EVENT_LOOP_TASKS_MAX, .on_turn = event_loop_turn, .user = shell});
   return shell;
 }
 
@@ -47,7 +47,7 @@ const struct rpc_service *coordinator_service_list(const struct coordinator_serv
   return service->services;
 }
 
-/* The desk's last task of its own: tells who waits for it. */
+/* The event loop's last task of its own: tells who waits for it. */
 struct stop_task {
   struct task task;
   struct coordinator_service *shell;
@@ -57,11 +57,11 @@ struct stop_task {
 };
 
 void coordinator_service_stop(struct coordinator_service *shell) {
-  struct stop_task stop = {.task.run = desk_stop, .shell = shell};
+  struct stop_task stop = {.task.run = event_loop_stop, .shell = shell};
   __atomic_store_n(&shell->is_ending, true, __ATOMIC_RELAXED);
   pthread_mutex_init(&stop.lock, NULL);
   pthread_cond_init(&stop.changed, NULL);
-  task_post(shell->desk, &stop.task);
+  task_post(shell->event_loop, &stop.task);
   pthread_mutex_lock(&stop.lock);
   while (!stop.is_done)
     pthread_cond_wait(&stop.changed, &stop.lock);
@@ -70,7 +70,7 @@ void coordinator_service_stop(struct coordinator_service *shell) {
   pthread_mutex_destroy(&stop.lock);
 }
 
-static void desk_stop(struct task *task) {
+static void event_loop_stop(struct task *task) {
   struct stop_task *stop = TASK_OWNER(task, struct stop_task, task);
   if (!stop->shell->is_stopping) { /* else it was deposed */
     shell_let_go(stop->shell, "the coordinator is stopping");
@@ -85,10 +85,11 @@ static void desk_stop(struct task *task) {
 void coordinator_service_free(struct coordinator_service *shell) {
   if (!shell)
     return;
-  task_thread_stop(shell->slow); /* its tasks end on the desk or with the sender, as those of the jobs do */
+  task_thread_stop(
+      shell->slow); /* its tasks end on the event loop or with the sender, as those of the jobs do */
   task_thread_stop(shell->jobs);
   lease_stop(shell->lease);
-  task_thread_stop(shell->desk);
+  task_thread_stop(shell->event_loop);
   sender_stop(shell->sender);
   while (shell->models)
     release_model(shell, shell->models->run);
@@ -109,7 +110,7 @@ static void write_what_is_due(struct coordinator_service *shell, uint64_t now_ms
   shell_upkeep_turn(shell, now_ms);
 }
 
-static int desk_turn(void *user) {
+static int event_loop_turn(void *user) {
   struct coordinator_service *shell = user;
   uint64_t now_ms = shell_now_ms();
   shell_close_overrun_links(shell);
@@ -138,7 +139,7 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
   case ACTION_CLOSE:
     shell_close_link(shell, action->member, action->code, action->reason);
     break;
-  case ACTION_PUBLISH: /* watchers are served when the desk's batch is done */
+  case ACTION_PUBLISH: /* watchers are served when the event loop's batch is done */
     shell_saves_published(shell, action->run);
     break;
   case ACTION_COMMIT:
@@ -160,8 +161,8 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
     lease_doubt(shell->lease);
     break;
   case ACTION_DEPOSED:
-    lease_outlived(shell->lease, action->epoch);
-    shell_depose(shell, "another coordinator leads: a member obeys a higher epoch");
+    lease_outlived(shell->lease, action->term);
+    shell_depose(shell, "another coordinator leads: a member obeys a higher term");
     break;
   }
 }

@@ -1,7 +1,7 @@
-/* The shell around the core, for the files of the coordinator's services alone. One thread, the desk, owns
-   the core and every list below; whatever comes from gRPC's threads or from the store's is a task for it.
-   The thread `jobs` alone writes the store (but for the lease), in the order given, so that a commit never
-   meets a deletion half done; the thread `slow` reads what is large and opens models.
+/* The shell around the core, for the files of the coordinator's services alone. One thread, the event loop,
+   owns the core and every list below; whatever comes from gRPC's threads or from the store's is a task for
+   it. The thread `jobs` alone writes the store (but for the lease), in the order given, so that a commit
+   never meets a deletion half done; the thread `slow` reads what is large and opens models.
 
    service.c begins, ends and carries out actions; lead.c begins to lead and ceases to; members.c speaks with
    members, training.c answers questions, manage.c does what people ask of runs and their checkpoints, watch.c
@@ -51,7 +51,7 @@ struct coordinator_service {
   struct store *store;
   struct rpc_service services[COORDINATOR_SERVICES];
   struct rpc_method training[TRAINING_METHODS];
-  struct task_thread *desk, *jobs, *slow;
+  struct task_thread *event_loop, *jobs, *slow;
   struct sender *sender;
   struct lease *lease; /* NULL before coordinator_service_lead */
   struct standing standing;
@@ -59,15 +59,15 @@ struct coordinator_service {
   uint32_t uploads;    /* atomic: in progress */
   bool is_ending;      /* atomic: threads are to drop what takes long */
 
-  /* set by the desk before the first job that reads it */
-  uint64_t epoch;
-  char identity[STORE_IDENTITY_SIZE]; /* of the store; found by the jobs, the desk's own once we lead */
+  /* set by the event loop before the first job that reads it */
+  uint64_t term;
+  char identity[STORE_IDENTITY_SIZE]; /* of the store; found by the jobs, the event loop's own once we lead */
 
   /* the jobs' own */
   struct block_refs *refs; /* NULL: not read yet */
   bool gave_up;            /* while ending: the store does not answer */
 
-  /* the desk's own */
+  /* the event loop's own */
   struct coordinator *core; /* NULL before we lead */
   struct coordinator_actions actions;
   struct link *links;
@@ -84,7 +84,7 @@ struct coordinator_service {
   bool is_stopping;
 };
 
-/* service.c; desk */
+/* service.c; event loop */
 uint64_t shell_now_ms(void);
 /* Passes an event to the core and carries out its actions. Not from within itself. */
 void shell_step(struct coordinator_service *shell, const struct coordinator_event *event);
@@ -129,7 +129,7 @@ void shell_submit_on_message(struct rpc_call *call, const void *message, struct 
 void shell_submit_on_half_close(struct rpc_call *call);
 void shell_submit_on_closed(struct rpc_call *call);
 
-/* training.c: one message, answered by the desk if we lead */
+/* training.c: one message, answered by the event loop if we lead */
 typedef void answer_function(struct coordinator_service *shell, struct rpc_call *call, const void *message);
 void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes, answer_function *answer);
 void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
@@ -151,7 +151,7 @@ void shell_collect_garbage_on_message(struct rpc_call *call, const void *message
 bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, bool has_step, uint64_t wanted,
                            uint64_t *step, struct err *err);
 
-/* download.c; desk. Both finish the call, now or later. run: its whole id. */
+/* download.c; event loop. Both finish the call, now or later. run: its whole id. */
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
                         uint64_t step, bool is_average);
@@ -160,7 +160,7 @@ void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call
 void shell_fetch_model(struct coordinator_service *shell, const char *run);
 void shell_fetch_models(struct coordinator_service *shell); /* of all runs that are not over */
 
-/* saves.c; desk */
+/* saves.c; event loop */
 void shell_saves_restored(struct coordinator_service *shell, const struct stored_run *run);
 /* The call of a submission is answered when the record of its run, which the core has been given, is
    durable, and the model with it. */
@@ -182,7 +182,7 @@ void shell_saves_deleted(struct coordinator_service *shell, const char *run, boo
 void shell_saves_stop(struct coordinator_service *shell, bool is_deposed); /* the last jobs of this kind */
 void shell_saves_fini(struct coordinator_service *shell);
 
-/* upkeep.c; desk */
+/* upkeep.c; event loop */
 void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manifest, bool is_last);
 void shell_drop(struct coordinator_service *shell, const char *run, uint64_t step);
 void shell_sweep(struct coordinator_service *shell);

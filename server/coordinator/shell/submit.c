@@ -1,4 +1,4 @@
-/* New runs: uploaded to gRPC's thread, checked by the jobs, queued by the desk. */
+/* New runs: uploaded to gRPC's thread, checked by the jobs, queued by the event loop. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, SLOW_MS = 60000 };
 #define MODEL_BYTES_MAX (UINT64_C(2) << 30)
 
-/* Belongs to gRPC's thread until the client has sent all, then to the jobs, then to the desk. */
+/* Belongs to gRPC's thread until the client has sent all, then to the jobs, then to the event loop. */
 struct upload {
   struct task task;
   struct coordinator_service *shell;
@@ -169,7 +169,7 @@ static void upload_check(struct task *task) {
                                                  upload->model_sha256, &upload->err) == 0)
     new_run_id(upload);
   upload->task.run = upload_accept;
-  task_post(shell->desk, &upload->task);
+  task_post(shell->event_loop, &upload->task);
 }
 
 static int model_check(struct upload *upload) {

@@ -1,4 +1,4 @@
-/* Questions with one answer: copied by gRPC's thread, answered by the desk. */
+/* Questions with one answer: copied by gRPC's thread, answered by the event loop. */
 #include <stdlib.h>
 
 #include "common/base/message.h"
@@ -26,7 +26,7 @@ void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *byt
   rpc_bytes_free(bytes);
   *question = (struct question){
       .task.run = question_answer, .call = call, .message = message_copy(message), .answer = answer};
-  if (task_offer(shell->desk, &question->task))
+  if (task_offer(shell->event_loop, &question->task))
     return;
   rpc_call_fail(call, ERR_BUSY, "the coordinator has too much to do");
   message_free(question->message);

@@ -76,12 +76,12 @@ void shell_note_failure(struct coordinator_service *shell, const struct err *err
 
 /* Reads them where they are not. */
 static bool has_refs(struct coordinator_service *shell, struct err *err) {
-  char epoch[LEASE_EPOCH_SIZE];
+  char term[LEASE_TERM_SIZE];
   if (shell->refs)
     return true;
   if (!shell_may_write(shell, err) || block_refs_read(shell->store, &shell->refs, err))
     return false;
-  block_refs_guard(shell->refs, lease_guard(shell->epoch, epoch).name, epoch);
+  block_refs_guard(shell->refs, lease_guard(shell->term, term).name, term);
   return true;
 }
 
@@ -99,18 +99,18 @@ static void commit(struct task *task) {
   if (shell_may_write(shell, &job->err) && has_refs(shell, &job->err) && write_commit(job))
     shell_note_failure(shell, &job->err);
   job->task.run = commit_done;
-  task_post(shell->desk, &job->task);
+  task_post(shell->event_loop, &job->task);
 }
 
 static int write_commit(struct commit_job *job) {
   struct coordinator_service *shell = job->shell;
   Weir__Manifest committed = *job->manifest;
   char *name = checkpoint_run_name(committed.run, "incarnation");
-  char epoch[LEASE_EPOCH_SIZE], incarnation[INCARNATION_SIZE];
+  char term[LEASE_TERM_SIZE], incarnation[INCARNATION_SIZE];
   size_t length = (size_t)snprintf(incarnation, sizeof incarnation, "%" PRIu64, committed.incarnation);
-  struct store_guard guards[] = {lease_guard(shell->epoch, epoch), {name, incarnation, length}};
+  struct store_guard guards[] = {lease_guard(shell->term, term), {name, incarnation, length}};
   int rc = 0;
-  committed.epoch = shell->epoch;
+  committed.term = shell->term;
   committed.committed_unix_ms = job->manifest->committed_unix_ms = clock_unix_ms();
   if (job->is_last) {
     rc = checkpoint_weights_sha256(shell->store, job->manifest, job->sha256, &job->err);
@@ -135,7 +135,7 @@ static void commit_done(struct task *task) {
   checkpoint_info(job->manifest, &info);
   info.weights_sha256 = job->sha256;
   if ((job->err.code == ERR_NOT_FOUND || job->err.code == ERR_STALE) && !shell->is_stopping) {
-    /* A store that lost its last seconds may have kept the epoch, and forgotten the run or its model. */
+    /* A store that lost its last seconds may have kept the term, and forgotten the run or its model. */
     shell_refill(shell);
     shell_saves_emptied(shell);
   }
@@ -153,15 +153,15 @@ void shell_drop(struct coordinator_service *shell, const char *run, uint64_t ste
 static void drop(struct task *task) {
   struct drop_job *job = TASK_OWNER(task, struct drop_job, task);
   struct coordinator_service *shell = job->shell;
-  char *name = checkpoint_name(job->run, job->step), epoch[LEASE_EPOCH_SIZE];
-  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  char *name = checkpoint_name(job->run, job->step), term[LEASE_TERM_SIZE];
+  struct store_guard guard = lease_guard(shell->term, term);
   job->err = ERR_NONE;
   if (shell_may_write(shell, &job->err) && has_refs(shell, &job->err) &&
       checkpoint_delete(shell->store, shell->refs, name, &guard, 1, &job->err))
     shell_note_failure(shell, &job->err);
   free(name);
   job->task.run = drop_done;
-  task_post(shell->desk, &job->task);
+  task_post(shell->event_loop, &job->task);
 }
 
 static void drop_done(struct task *task) {
@@ -232,14 +232,14 @@ static void refill(struct task *task) {
     shell_note_failure(shell, &job->err);
   }
   job->task.run = refill_done;
-  task_post(shell->desk, &job->task);
+  task_post(shell->event_loop, &job->task);
 }
 
 /* The identity first: without it no server loads a run. */
 static int write_refill(struct refill_job *job) {
   struct coordinator_service *shell = job->shell;
-  char epoch[LEASE_EPOCH_SIZE], key[STORE_KEY_SIZE];
-  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  char term[LEASE_TERM_SIZE], key[STORE_KEY_SIZE];
+  struct store_guard guard = lease_guard(shell->term, term);
   int rc;
   rc = store_identity_settle(shell->store, &guard, job->identity, &job->err);
   for (int i = 0; i < job->n_models && !rc; i++)
@@ -292,13 +292,13 @@ static void sweep(struct task *task) {
     job->reply.runs = (uint64_t)job->n_deleted;
   }
   job->task.run = sweep_done;
-  task_post(shell->desk, &job->task);
+  task_post(shell->event_loop, &job->task);
 }
 
 static int delete_run(struct sweep_job *job, char **run) {
   struct coordinator_service *shell = job->shell;
-  char epoch[LEASE_EPOCH_SIZE];
-  struct store_guard guard = lease_guard(shell->epoch, epoch);
+  char term[LEASE_TERM_SIZE];
+  struct store_guard guard = lease_guard(shell->term, term);
   Weir__RunRecord *record;
   int rc = checkpoint_find_run(shell->store, *run, &record, &job->err);
   if (!rc) {

@@ -31,7 +31,7 @@ void shell_watch_on_message(struct rpc_call *call, const void *message, struct r
   watch->closed.run = watch_closed;
   watch->prefix = mem_strdup(request->run);
   watch->next_number = request->from;
-  if (task_offer(watch->shell->desk, &watch->begun)) {
+  if (task_offer(watch->shell->event_loop, &watch->begun)) {
     rpc_call_set_user(call, watch);
     return;
   }
@@ -43,7 +43,7 @@ void shell_watch_on_message(struct rpc_call *call, const void *message, struct r
 void shell_watch_on_closed(struct rpc_call *call) {
   struct watch *watch = rpc_call_user(call);
   if (watch)
-    task_post(watch->shell->desk, &watch->closed);
+    task_post(watch->shell->event_loop, &watch->closed);
 }
 
 static void watch_begun(struct task *task) {

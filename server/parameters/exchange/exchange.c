@@ -44,7 +44,7 @@ int exchange_init(struct exchange *exchange, const struct exchange_setup *setup,
   if (exchange_is_keeper(exchange))
     return exchange_serve_init(exchange, err);
   if (exchange->run->sums.n_phases > 0)
-    exchange->keeper = courier_open(setup->courier, setup->keeper);
+    exchange->keeper = sums_client_open(setup->sums_client, setup->keeper);
   return 0;
 }
 
@@ -171,7 +171,7 @@ void exchange_collect(struct exchange *exchange, uint32_t phase, uint32_t block,
 }
 
 void exchange_cancel(struct exchange *exchange, const struct err *err) {
-  courier_cancel(exchange->keeper);
+  sums_client_cancel(exchange->keeper);
   for (uint32_t p = 0; p < exchange->run->sums.n_phases; p++) {
     exchange_refuse_parked(exchange, p, err);
     for (uint32_t b = 0; b < exchange->run->sums.n_blocks; b++)

@@ -6,7 +6,7 @@
 #define WEIR_SERVER_PARAMETERS_EXCHANGE_EXCHANGE_H
 
 #include "common/rpc/server.h"
-#include "server/parameters/exchange/courier.h"
+#include "server/parameters/exchange/sums_client.h"
 #include "server/parameters/run/shard.h"
 
 struct hosted_block;
@@ -16,16 +16,15 @@ struct exchange {
   struct hosted_run *run;
   struct shard *shard;            /* outlives the run */
   struct collection *collections; /* [run->sums.n_phases] */
-  struct courier_route
-      *keeper;           /* where we send contributions; NULL if we keep the sums, or none are needed */
-  struct batch *batches; /* of contributions, to be used again */
+  struct sums_route *keeper; /* where we send contributions; NULL if we keep the sums, or none are needed */
+  struct batch *batches;     /* of contributions, to be used again */
 };
 
 struct exchange_setup {
   struct hosted_run *run; /* knows its place among servers, but has no blocks yet */
   struct shard *shard;
-  struct courier *courier; /* outlives the run; may be NULL with one server */
-  const char *keeper;      /* the address of the order's first server */
+  struct sums_client *sums_client; /* outlives the run; may be NULL with one server */
+  const char *keeper;              /* the address of the order's first server */
 };
 
 /* Errors: NO_MEMORY; fini is due all the same. */

@@ -53,7 +53,7 @@ void exchange_send_fini(struct exchange *exchange) {
     free(batch->blocks);
     free(batch);
   }
-  courier_close(exchange->keeper);
+  sums_client_close(exchange->keeper);
 }
 
 static void batch_add(struct batch *batch, uint32_t block, const double *values, uint32_t n_values) {
@@ -74,7 +74,7 @@ static void collection_flush(struct collection *collection, struct exchange *exc
   struct batch *batch = collection->open;
   collection->open = NULL;
   hosted_run_get(exchange->run);
-  courier_send(exchange->keeper, &batch->errand);
+  sums_client_send(exchange->keeper, &batch->errand);
 }
 
 void exchange_send(struct exchange *exchange, uint32_t phase, struct hosted_block *block, bool is_last) {

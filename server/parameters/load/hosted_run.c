@@ -127,7 +127,7 @@ static int run_make_exchange(struct hosted_run *run, const struct run_setup *set
                              struct err *err) {
   struct exchange_setup exchange = {.run = run,
                                     .shard = setup->shards[0],
-                                    .courier = setup->courier,
+                                    .sums_client = setup->sums_client,
                                     .keeper = setup->order->servers[0]->address};
   exchange_plan_init(&run->sums, model, run->optimizer, run->spec->train->has_clip_norm);
   run->exchange = mem_new(sizeof *run->exchange);

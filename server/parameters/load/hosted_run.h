@@ -15,7 +15,7 @@ struct run_setup {
   size_t model_bytes;
   struct shard **shards; /* outlive the run */
   uint32_t n_shards;
-  struct courier *courier; /* outlives the run; may be NULL where there is one server */
+  struct sums_client *sums_client; /* outlives the run; may be NULL where there is one server */
   /* Of the run's log: told of StepReport, EvalReport and RunComplete. */
   int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message);
   void *user;

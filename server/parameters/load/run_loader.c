@@ -126,9 +126,9 @@ static bool loader_pause(void *user, int pause_ms) {
 
 /* A run whose servers cannot exchange sums would stand still at its first step. */
 static int load_reach_keeper(struct run_loader *loader, const struct hosted_run *run, struct err *err) {
-  const struct courier_route *keeper = run->exchange->keeper;
+  const struct sums_route *keeper = run->exchange->keeper;
   uint64_t begin_ns = clock_now_ns();
-  while (keeper && courier_reach(keeper, REACH_DEADLINE_MS, err)) {
+  while (keeper && sums_client_reach(keeper, REACH_DEADLINE_MS, err)) {
     if (clock_now_ns() - begin_ns > (uint64_t)loader->options.keeper_patience_ms * 1000000)
       return err_prefix(err, "the server that keeps the sums of its updates cannot be reached from this one");
     if (!loader_pause(loader, REACH_PAUSE_MS))
@@ -143,7 +143,7 @@ static int load_make_run(struct run_loader *loader, const struct load *load, str
                             .model_bytes = load->order->model_bytes,
                             .shards = loader->options.shards,
                             .n_shards = loader->options.n_shards,
-                            .courier = loader->options.courier,
+                            .sums_client = loader->options.sums_client,
                             .tell = loader->options.tell,
                             .user = loader->options.user};
   unsigned char *model;

@@ -21,11 +21,11 @@ struct run_loaded {
 struct run_loader_options {
   struct shard **shards; /* outlive the loader */
   uint32_t n_shards;
-  struct courier *courier; /* outlives the runs */
-  struct store *store;     /* outlives the loader; may be NULL */
-  const char *store_url;   /* for messages, with its password if it has one; may be NULL */
-  int store_patience_ms;   /* how long a store that is away is asked again */
-  int keeper_patience_ms;  /* likewise the server that keeps a run's sums */
+  struct sums_client *sums_client; /* outlives the runs */
+  struct store *store;             /* outlives the loader; may be NULL */
+  const char *store_url;           /* for messages, with its password if it has one; may be NULL */
+  int store_patience_ms;           /* how long a store that is away is asked again */
+  int keeper_patience_ms;          /* likewise the server that keeps a run's sums */
   int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message); /* of the runs' logs */
   /* A load that was not cancelled, nor is before the callback returns. On the loader's thread: never blocks,
      does not call the loader. */

@@ -109,11 +109,11 @@ static void fixture_fini(struct fixture *f) {
   pthread_mutex_destroy(&f->lock);
 }
 
-static void send_unload_locked(struct fixture *f, uint64_t epoch, const char *run) {
+static void send_unload_locked(struct fixture *f, uint64_t term, const char *run) {
   Weir__Order order = WEIR__ORDER__INIT;
   Weir__UnloadRun unload = WEIR__UNLOAD_RUN__INIT;
   unload.run = (char *)run;
-  order.epoch = epoch;
+  order.term = term;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
   coordinator_order_locked(&f->coordinator, &order);
@@ -163,14 +163,14 @@ static void orders_and_messages_travel(void **state) {
   fixture_fini(&f);
 }
 
-static void an_order_of_an_older_epoch_is_refused_and_ends_the_membership(void **state) {
+static void an_order_of_an_older_term_is_refused_and_ends_the_membership(void **state) {
   struct fixture f;
   (void)state;
   fixture_init(&f);
   fixture_start(&f, f.coordinator.target);
   wait_for(&f, &f.n_connected, 1);
   pthread_mutex_lock(&f.coordinator.lock); /* the member may leave as soon as it has the old one */
-  f.coordinator.epoch = 3;
+  f.coordinator.term = 3;
   send_unload_locked(&f, 3, "new");
   send_unload_locked(&f, 2, "old");
   send_unload_locked(&f, 3, "too late");
@@ -263,7 +263,7 @@ static void a_member_finds_the_coordinator_that_leads(void **state) {
   coordinator_fini(&leader);
 }
 
-static void a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs(void **state) {
+static void a_member_goes_over_to_the_successor_with_its_id_term_and_runs(void **state) {
   struct fixture f;
   struct fake_coordinator successor;
   const Weir__Hello *hello;
@@ -271,16 +271,16 @@ static void a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs(void 
   (void)state;
   fixture_init(&f);
   coordinator_init(&successor);
-  f.coordinator.epoch = 5;
+  f.coordinator.term = 5;
   f.coordinator.id = "server-4";
-  successor.epoch = 6;
+  successor.term = 6;
   successor.stands_by = true;
   list(both, sizeof both, &f.coordinator, &successor);
   fixture_start(&f, both);
   wait_for(&f, &f.n_connected, 1);
   hello = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 1)->hello;
   assert_string_equal(hello->id, "");
-  assert_int_equal(hello->epoch, 0);
+  assert_int_equal(hello->term, 0);
   assert_int_equal(hello->n_runs, 0);
   assert_int_equal(hello->pid, 17);
   pthread_mutex_lock(&f.lock);
@@ -296,7 +296,7 @@ static void a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs(void 
   assert_string_equal(f.id, "server-4");
   hello = successor.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello;
   assert_string_equal(hello->id, "server-4");
-  assert_int_equal(hello->epoch, 5);
+  assert_int_equal(hello->term, 5);
   assert_int_equal(hello->pid, 17);
   assert_int_equal(hello->n_runs, 1);
   assert_string_equal(hello->runs[0]->run, "mnist-1");
@@ -306,7 +306,7 @@ static void a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs(void 
   coordinator_fini(&successor);
 }
 
-static void a_coordinator_of_an_older_epoch_is_no_coordinator(void **state) {
+static void a_coordinator_of_an_older_term_is_no_coordinator(void **state) {
   struct fixture f;
   struct fake_coordinator leader;
   char both[80];
@@ -314,7 +314,7 @@ static void a_coordinator_of_an_older_epoch_is_no_coordinator(void **state) {
   fixture_init(&f);
   coordinator_init(&leader);
   pthread_mutex_lock(&leader.lock);
-  leader.epoch = 9;
+  leader.term = 9;
   pthread_mutex_unlock(&leader.lock);
   list(both, sizeof both, &leader, &f.coordinator);
   fixture_start(&f, both);
@@ -325,7 +325,7 @@ static void a_coordinator_of_an_older_epoch_is_no_coordinator(void **state) {
   pthread_mutex_unlock(&leader.lock);
   wait_for(&f, &f.n_lost, 1);
   coordinator_wait(&f.coordinator, &f.coordinator.n_joined, 1);
-  assert_int_equal(f.coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello->epoch, 9);
+  assert_int_equal(f.coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello->term, 9);
   pthread_mutex_lock(&leader.lock);
   leader.stands_by = false;
   pthread_mutex_unlock(&leader.lock);
@@ -342,7 +342,7 @@ static void a_member_leaves_a_coordinator_that_fell_silent(void **state) {
   (void)state;
   fixture_init(&f);
   coordinator_init(&successor);
-  successor.epoch = 2;
+  successor.term = 2;
   list(both, sizeof both, &f.coordinator, &successor);
   f.silent_after_ms = 6000; /* beats may be late, by seconds on a busy machine */
   fixture_start(&f, both);
@@ -408,13 +408,13 @@ int main(void) {
       cmocka_unit_test(a_member_says_hello_and_is_welcomed),
       cmocka_unit_test(a_member_beats),
       cmocka_unit_test(orders_and_messages_travel),
-      cmocka_unit_test(an_order_of_an_older_epoch_is_refused_and_ends_the_membership),
+      cmocka_unit_test(an_order_of_an_older_term_is_refused_and_ends_the_membership),
       cmocka_unit_test(a_member_joins_again_when_the_link_breaks),
       cmocka_unit_test(a_member_that_cannot_say_more_joins_anew),
       cmocka_unit_test(a_member_that_is_refused_tries_again),
       cmocka_unit_test(a_member_finds_the_coordinator_that_leads),
-      cmocka_unit_test(a_member_goes_over_to_the_successor_with_its_id_epoch_and_runs),
-      cmocka_unit_test(a_coordinator_of_an_older_epoch_is_no_coordinator),
+      cmocka_unit_test(a_member_goes_over_to_the_successor_with_its_id_term_and_runs),
+      cmocka_unit_test(a_coordinator_of_an_older_term_is_no_coordinator),
       cmocka_unit_test(a_member_leaves_a_coordinator_that_fell_silent),
       cmocka_unit_test(a_restarted_coordinator_is_found_at_once),
       cmocka_unit_test(a_member_without_a_coordinator_can_be_stopped),

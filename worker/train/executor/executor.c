@@ -280,7 +280,7 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
       continue;
     if (begin_ns == 0)
       begin_ns = trace_now_ns();
-    if (steps_is_in_the_way(run, &executor->work))
+    if (steps_should_yield(run, &executor->work))
       executor->is_dropped = true;
     else
       pthread_cond_wait(&run->changed, &run->lock);

@@ -1,4 +1,4 @@
-/* How a run's workers of one node come together. */
+/* How a run's workers of one host come together. */
 #include "worker/train/group/meet.h"
 
 #include "common/base/log.h"
@@ -27,15 +27,15 @@ bool run_apply_group_locked(struct run *run) {
   run->is_group_told &= !is_other;
   if (run->relay)
     return !is_other;
-  return run->group.number == 0 || group_is_same(&run->group, &run->spent_group);
+  return run->group.number == 0 || group_is_same(&run->group, &run->last_group);
 }
 
-static bool is_spent(const struct run *run) {
-  return group_is_same(&run->group, &run->spent_group);
+static bool was_tried(const struct run *run) {
+  return group_is_same(&run->group, &run->last_group);
 }
 
 bool run_is_to_meet(const struct run *run) {
-  return run->group.number && !run->relay && !(is_spent(run) && run->is_group_told);
+  return run->group.number && !run->relay && !(was_tried(run) && run->is_group_told);
 }
 
 /* True: there is no use in waiting for the others of the group. */
@@ -49,7 +49,7 @@ static bool is_cancelled(void *user) {
 }
 
 /* The coordinator makes another group of us; it is given a moment for it. */
-static void run_tell_spent_locked(struct run *run) {
+static void run_tell_group_failed_locked(struct run *run) {
   Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   failed.run = run->load->run;
@@ -60,7 +60,7 @@ static void run_tell_spent_locked(struct run *run) {
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED;
   message.group_failed = &failed;
   run->is_group_told = true;
-  if (!run->is_hushed)
+  if (!run->is_muted)
     run->options.send(run->options.user, &message);
   if (run_pause_locked(run, REGROUP_MS))
     log_event(LOG_WARN, "worker", "group_alone",
@@ -71,11 +71,11 @@ static void run_tell_spent_locked(struct run *run) {
 void run_meet_locked(struct run *run) {
   struct relay *relay = NULL;
   struct err err = ERR_NONE;
-  if (is_spent(run)) {
-    run_tell_spent_locked(run);
+  if (was_tried(run)) {
+    run_tell_group_failed_locked(run);
     return;
   }
-  run->spent_group = run->group;
+  run->last_group = run->group;
   pthread_mutex_unlock(&run->lock);
   relay_open(run, &run->group, is_cancelled, run, &relay, &err);
   pthread_mutex_lock(&run->lock);

@@ -1,4 +1,4 @@
-/* How a run's workers of one node come together: the group that a view tells, its meeting, and what happens
+/* How a run's workers of one host come together: the group that a view tells, its meeting, and what happens
    when it is no more. Every function needs the run's lock. */
 #ifndef WEIR_WORKER_TRAIN_GROUP_MEET_H
 #define WEIR_WORKER_TRAIN_GROUP_MEET_H
@@ -15,8 +15,8 @@ bool run_apply_group_locked(struct run *run);
 /* While JOINING, before anything is asked: the view has a group for us which we have no relay of. */
 bool run_is_to_meet(const struct run *run);
 
-/* Meets the group, or, where it is spent, tells the coordinator and goes on alone. On the run's thread; gives
-   the lock up. */
+/* Meets the group, or, where it was tried before, tells the coordinator and goes on alone. On the run's
+   thread; gives the lock up. */
 void run_meet_locked(struct run *run);
 
 /* Raises run->lowest to the highest that a member was told: those at rest do not hold the servers up, which

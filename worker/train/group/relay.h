@@ -1,7 +1,7 @@
 /* A relay between a group and the servers, which each member is a part of: in each step every bucket of
    blocks is gathered by its owner, who adds the members' parts along the reduction tree and pushes the sums;
    the weights of the next version come back to the owner and are spread from there. So the network carries
-   each gradient once a node, with the same bits as without.
+   each gradient once a host, with the same bits as without.
 
    Two threads, two collectives: gradients go up and weights come down in the same order of buckets, that in
    which backward completes them, each bucket as soon as it is ready. Where the collective is made for

@@ -8,7 +8,7 @@
 #include "common/agree/placement.h"
 #include "common/base/memory.h"
 
-enum { EPOCH_SHIFT = 32 }; /* views are numbered from epoch << 32 */
+enum { TERM_SHIFT = 32 }; /* views are numbered from term << 32 */
 
 static uint32_t view_group_of(const Weir__View *view, const char *worker) {
   for (size_t i = 0; i < view->n_workers; i++)
@@ -37,7 +37,7 @@ bool group_read(const Weir__View *view, const char *worker, struct group *group)
     end = member->microbatch_end;
     group->ranges[group->size++] = (struct task_range){member->microbatch_begin, end};
   }
-  group->epoch = view->number >> EPOCH_SHIFT;
+  group->term = view->number >> TERM_SHIFT;
   group->incarnation = view->incarnation;
   group->view = view->number;
   group->number = number;
@@ -47,7 +47,7 @@ bool group_read(const Weir__View *view, const char *worker, struct group *group)
 bool group_is_same(const struct group *a, const struct group *b) {
   if (a->number == 0 || b->number == 0)
     return a->number == b->number;
-  return a->number == b->number && a->epoch == b->epoch && a->incarnation == b->incarnation &&
+  return a->number == b->number && a->term == b->term && a->incarnation == b->incarnation &&
          a->rank == b->rank && a->size == b->size &&
          memcmp(a->ranges, b->ranges, (size_t)a->size * sizeof *a->ranges) == 0;
 }
@@ -56,7 +56,7 @@ bool group_is_same(const struct group *a, const struct group *b) {
 void group_name(const struct group *group, const char *run, const char *what,
                 char name[COLLECTIVE_NAME_MAX + 1]) {
   snprintf(name, COLLECTIVE_NAME_MAX + 1, "%.50s-%llx.%llx.%x.%.4s", run,
-           (unsigned long long)group->incarnation, (unsigned long long)group->epoch, group->number, what);
+           (unsigned long long)group->incarnation, (unsigned long long)group->term, group->number, what);
 }
 
 /* A part waits on the stack for its right sibling, which is what comes next, or what that grows to be. */

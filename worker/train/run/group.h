@@ -1,4 +1,4 @@
-/* A group: the workers of one node that reduce a run's gradients among themselves, as a view tells. Pure: who
+/* A group: the workers of one host that reduce a run's gradients among themselves, as a view tells. Pure: who
    is in it, which parts each has, which sums come of them, and who talks to the servers for which blocks. */
 #ifndef WEIR_WORKER_TRAIN_RUN_GROUP_H
 #define WEIR_WORKER_TRAIN_RUN_GROUP_H
@@ -11,7 +11,7 @@
 
 /* number 0: none, all else is zero. */
 struct group {
-  uint64_t epoch, incarnation, view; /* view: the newest that had it */
+  uint64_t term, incarnation, view; /* view: the newest that had it */
   uint32_t number;
   int rank, size;
   struct task_range

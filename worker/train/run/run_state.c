@@ -56,7 +56,7 @@ void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) 
   refused.bad_input = is_bad_input;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_REFUSED;
   message.refused = &refused;
-  if (!run->is_hushed)
+  if (!run->is_muted)
     run->options.send(run->options.user, &message);
 }
 

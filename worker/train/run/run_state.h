@@ -73,7 +73,7 @@ struct run {
   enum run_phase phase;
   bool is_stopping;
   bool is_loaded;
-  bool is_hushed;             /* nobody waits for what we would say */
+  bool is_muted;              /* nobody waits for what we would say */
   uint64_t order_incarnation; /* of the newest order to load it */
   int n_prepared;             /* executors that are ready, or failed to be */
   struct err prepare_err;
@@ -83,9 +83,9 @@ struct run {
   Weir__View *applied; /* the view we work by; NULL: none */
   struct share newest_share, share;
   struct group newest_group, group; /* ours by these views */
-  struct group spent_group;         /* the last that we had a relay of: a group has one only */
+  struct group last_group;          /* the last that we had a relay of: a group has one only */
   struct err group_err;             /* why it is no more */
-  bool is_group_told;               /* the coordinator, that the applied view's group is spent */
+  bool is_group_told;               /* the coordinator, that the applied view's group has ended */
   bool is_unreached_told;           /* the coordinator, that we do not reach all servers */
   uint64_t incarnation;             /* of the applied view */
   bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */

@@ -242,7 +242,7 @@ bool steps_is_current(const struct run *run, const struct work *work) {
          !weights_next_is_complete(run->weights);
 }
 
-bool steps_is_in_the_way(const struct run *run, const struct work *work) {
+bool steps_should_yield(const struct run *run, const struct work *work) {
   return work->set == run->weights->next && run->weights->current->is_open &&
          !weights_next_is_complete(run->weights) &&
          run->current->microbatches.n_owed + run->current->chunks.n_owed > 0;

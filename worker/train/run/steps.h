@@ -64,6 +64,6 @@ bool steps_is_current(const struct run *run, const struct work *work);
 
 /* True if the work waits for the next version while the current one owes tasks that nobody began: it is to be
    dropped for one of them. */
-bool steps_is_in_the_way(const struct run *run, const struct work *work);
+bool steps_should_yield(const struct run *run, const struct work *work);
 
 #endif

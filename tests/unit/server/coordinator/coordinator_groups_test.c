@@ -1,10 +1,10 @@
-/* Groups of workers that share a node, as the coordinator makes them. */
+/* Groups of workers that share a host, as the coordinator makes them. */
 #include "tests/support/coordinator_fixture.h"
 
 enum { S1 = 1, W1 = 3, W2, W3, W4, W5 };
 static const char RUN[] = "mlp-aaaaaa";
 
-static void joins_on(struct fixture *f, uint64_t key, const char *node, const char *device) {
+static void joins_on(struct fixture *f, uint64_t key, const char *host, const char *device) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.host = "host";
@@ -12,17 +12,17 @@ static void joins_on(struct fixture *f, uint64_t key, const char *node, const ch
   hello.device = (char *)device;
   hello.executors = 1;
   hello.fingerprint = "build-1";
-  hello.node = (char *)node;
+  hello.shm_host = (char *)host;
   says_hello(f, key, &hello);
 }
 
-/* Workers of nodes a, b, a, b, on CPUs, training with a collective. */
+/* Workers of hosts a, b, a, b, on CPUs, training with a collective. */
 static void start_run(struct fixture *f, const char *collective) {
-  static const char *const nodes[] = {"a", "b", "a", "b"};
+  static const char *const hosts[] = {"a", "b", "a", "b"};
   f->collective = collective;
   server_joins(f, S1);
   for (uint64_t i = 0; i < 4; i++)
-    joins_on(f, W1 + i, nodes[i], "cpu");
+    joins_on(f, W1 + i, hosts[i], "cpu");
   submit(f, RUN, 4, 0);
   for (uint64_t i = 0; i < 4; i++)
     worker_loads(f, W1 + i, RUN);
@@ -40,7 +40,7 @@ static void says_group_failed(struct fixture *f, uint64_t key, uint32_t group) {
   send(f, key, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
 }
 
-static void workers_of_a_node_make_a_group_and_have_adjoining_shares(void **state) {
+static void workers_of_a_host_make_a_group_and_have_adjoining_shares(void **state) {
   struct fixture *f = *state;
   start_run(f, "shm");
   assert_true(f->told[W1].group && f->told[W1].group == f->told[W3].group);
@@ -74,7 +74,7 @@ static void nccl_is_for_workers_with_gpus_alone(void **state) {
   assert_int_equal(f->told[W3].group, 0);
 }
 
-static void a_worker_that_knows_no_node_goes_alone(void **state) {
+static void a_worker_that_knows_no_host_goes_alone(void **state) {
   struct fixture *f = *state;
   start_run(f, "shm");
   joins_on(f, W5, "", "cpu");
@@ -142,7 +142,7 @@ static void groups_that_failed_are_tried_again_after_ever_longer_pauses(void **s
   assert_true(f->told[W1].group && f->told[W1].group == f->told[W3].group);
 }
 
-static void news_of_a_group_of_another_epoch_or_incarnation_is_ignored(void **state) {
+static void news_of_a_group_of_another_term_or_incarnation_is_ignored(void **state) {
   struct fixture *f = *state;
   uint32_t group;
   start_run(f, "shm");
@@ -186,14 +186,14 @@ static void news_of_a_group_by_who_is_not_in_it_is_ignored(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
-      TEST(workers_of_a_node_make_a_group_and_have_adjoining_shares),
+      TEST(workers_of_a_host_make_a_group_and_have_adjoining_shares),
       TEST(without_a_collective_workers_stay_as_they_came),
       TEST(nccl_is_for_workers_with_gpus_alone),
-      TEST(a_worker_that_knows_no_node_goes_alone),
+      TEST(a_worker_that_knows_no_host_goes_alone),
       TEST(a_group_that_failed_gets_another_number_and_then_none),
       TEST(groups_that_failed_are_tried_again_when_the_workers_change),
       TEST(groups_that_failed_are_tried_again_after_ever_longer_pauses),
-      TEST(news_of_a_group_of_another_epoch_or_incarnation_is_ignored),
+      TEST(news_of_a_group_of_another_term_or_incarnation_is_ignored),
       TEST(news_of_a_group_by_who_is_not_in_it_is_ignored),
   };
 #undef TEST

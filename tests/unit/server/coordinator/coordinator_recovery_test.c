@@ -508,11 +508,11 @@ static void two_members_never_have_one_id(void **state) {
   assert_string_equal(f->told[AGAIN + 2].id, "server-9");
 }
 
-static void a_member_of_a_higher_epoch_is_refused_and_the_store_asked(void **state) {
+static void a_member_of_a_higher_term_is_refused_and_the_store_asked(void **state) {
   struct fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
-  hello.epoch = EPOCH + 1;
+  hello.term = TERM + 1;
   submit(f, RUN, 1, 0);
   says_hello(f, W1, &hello);
   assert_int_equal(f->deposed, 0);
@@ -522,12 +522,12 @@ static void a_member_of_a_higher_epoch_is_refused_and_the_store_asked(void **sta
   assert_int_equal(f->actions.items[0].code, ERR_STALE);
 }
 
-/* It has lost what it had: nobody else leads, and members would never obey so low an epoch. */
-static void the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_higher_epoch(void **state) {
+/* It has lost what it had: nobody else leads, and members would never obey so low a term. */
+static void the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_higher_term(void **state) {
   struct fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
-  hello.epoch = EPOCH + 1;
+  hello.term = TERM + 1;
   says_hello(f, W1, &hello);
   assert_int_equal(f->deposed, 1);
   assert_int_equal(f->actions.count, 1);
@@ -705,9 +705,9 @@ static void a_successor_takes_up_servers_and_workers_where_they_are(void **state
   reports_steps(f, AGAIN + 1, RUN, 3, 6);
   assert_int_equal(info(f, RUN).step, 6);
   assert_true(coordinator_run_event(f->coordinator, RUN, 0, &view));
-  assert_true(view.event.number < (uint64_t)EPOCH << 32);
-  assert_true(coordinator_run_event(f->coordinator, RUN, (uint64_t)EPOCH << 32, &view));
-  assert_int_equal(view.event.number, (uint64_t)EPOCH << 32);
+  assert_true(view.event.number < (uint64_t)TERM << 32);
+  assert_true(coordinator_run_event(f->coordinator, RUN, (uint64_t)TERM << 32, &view));
+  assert_int_equal(view.event.number, (uint64_t)TERM << 32);
 }
 
 static void the_end_awaits_the_steps_that_are_to_be_told_again(void **state) {
@@ -857,8 +857,8 @@ int main(void) {
       TEST(a_worker_that_returns_is_asked_for_the_run_that_it_has),
       TEST(the_new_link_of_a_process_ends_its_former_one),
       TEST(two_members_never_have_one_id),
-      TEST(a_member_of_a_higher_epoch_is_refused_and_the_store_asked),
-      TEST(the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_higher_epoch),
+      TEST(a_member_of_a_higher_term_is_refused_and_the_store_asked),
+      TEST(the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_higher_term),
       TEST(a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint),
       TEST(a_run_that_has_not_begun_is_paused_at_once),
       TEST(an_answer_to_an_order_that_is_over_is_not_taken_for_another),

@@ -198,7 +198,7 @@ static void a_server_that_comes_back_keeps_its_part_of_a_run(void **state) {
   expect_checkpoints(f, id, 2, 2);
   server = join_again(f, WEIR__ROLE__SERVER, "server-1", id, 5);
   order = expect(server, WEIR__ORDER__BODY_KEEP);
-  assert_int_equal(order->epoch, 2);
+  assert_int_equal(order->term, 2);
   assert_int_equal(order->keep->incarnation, 0);
   message_free(order);
   tell_step(server, id, 4);
@@ -276,19 +276,19 @@ static void only_one_coordinator_of_a_store_leads(void **state) {
   free(id);
 }
 
-static void a_member_that_obeys_a_higher_epoch_deposes_the_coordinator(void **state) {
+static void a_member_that_obeys_a_higher_term_deposes_the_coordinator(void **state) {
   struct fixture *f = *state;
   struct rpc_reader *member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
-  hello.epoch = 9;
+  hello.term = 9;
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   AWAIT(__atomic_load_n(&f->seat.is_deposed, __ATOMIC_ACQUIRE));
   rpc_reader_close(member);
 }
 
 /* Anybody can say so: the store knows better. */
-static void a_member_that_claims_a_higher_epoch_disturbs_no_run(void **state) {
+static void a_member_that_claims_a_higher_term_disturbs_no_run(void **state) {
   struct fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct rpc_reader *member;
@@ -297,7 +297,7 @@ static void a_member_that_claims_a_higher_epoch_disturbs_no_run(void **state) {
   struct err err = ERR_NONE;
   uint64_t renewals;
   hello.role = WEIR__ROLE__WORKER;
-  hello.epoch = 9;
+  hello.term = 9;
   member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   assert_int_equal(rpc_reader_next(member, (void **)&order, &err), ERR_STALE);
@@ -309,7 +309,7 @@ static void a_member_that_claims_a_higher_epoch_disturbs_no_run(void **state) {
   free(id);
 }
 
-static void a_coordinator_whose_epoch_is_over_writes_nothing(void **state) {
+static void a_coordinator_whose_term_is_over_writes_nothing(void **state) {
   struct fixture *f = *state;
   struct store_names names = {0};
   struct err err = ERR_NONE;
@@ -573,9 +573,9 @@ int main(void) {
       TEST(a_server_that_comes_back_keeps_its_part_of_a_run),
       TEST(a_run_whose_servers_are_gone_goes_on_from_its_checkpoint),
       TEST(only_one_coordinator_of_a_store_leads),
-      TEST(a_member_that_obeys_a_higher_epoch_deposes_the_coordinator),
-      TEST(a_member_that_claims_a_higher_epoch_disturbs_no_run),
-      TEST(a_coordinator_whose_epoch_is_over_writes_nothing),
+      TEST(a_member_that_obeys_a_higher_term_deposes_the_coordinator),
+      TEST(a_member_that_claims_a_higher_term_disturbs_no_run),
+      TEST(a_coordinator_whose_term_is_over_writes_nothing),
       TEST(a_submission_that_the_store_cannot_keep_is_refused_and_forgotten),
       TEST(a_state_that_the_store_missed_is_written_when_it_is_back),
       TEST(an_emptied_store_gets_everything_that_is_in_memory_again),

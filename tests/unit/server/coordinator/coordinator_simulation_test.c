@@ -18,7 +18,7 @@ static void process_begin(struct world *w, int slot) {
   process->role = slot < SERVERS ? WEIR__ROLE__SERVER : WEIR__ROLE__WORKER;
   process->pid = ++w->pids;
   process->is_alive = true;
-  process->epoch = 0;
+  process->term = 0;
   *process->id = 0;
   memset(process->hosted, 0, sizeof process->hosted);
 }
@@ -36,10 +36,10 @@ static void process_join(struct world *w, struct process *process) {
   hello.pid = process->pid;
   hello.address = process->role == WEIR__ROLE__SERVER ? address : "";
   hello.executors = 1;
-  hello.node = process->slot == PROCESSES - 1 ? "another" : "node";
+  hello.shm_host = process->slot == PROCESSES - 1 ? "another" : "node";
   hello.fingerprint = "build";
   hello.id = process->id;
-  hello.epoch = process->epoch;
+  hello.term = process->term;
   hello.runs = list;
   for (int i = 0; i < RUNS; i++) {
     if (!process->hosted[i].is_hosted)
@@ -374,8 +374,8 @@ static void deliver_down(struct world *w, struct process *process) {
   Weir__Order *order = process->is_frozen ? NULL : queue_pop(&process->down);
   if (!order)
     return;
-  assert_true(order->epoch >= process->epoch);
-  process->epoch = order->epoch;
+  assert_true(order->term >= process->term);
+  process->term = order->term;
   if (order->body_case == WEIR__ORDER__BODY_WELCOME)
     snprintf(process->id, sizeof process->id, "%s", order->welcome->id);
   else if (process->role == WEIR__ROLE__SERVER)

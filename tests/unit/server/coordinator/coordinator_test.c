@@ -85,7 +85,7 @@ static void events_are_numbered_and_end_with_done(void **state) {
   writes(f, S2, RUN);
   commits(f, RUN, NULL);
   assert_true(coordinator_run_event(f->coordinator, RUN, 0, &view));
-  assert_int_equal(view.event.number, (uint64_t)EPOCH << 32); /* a successor's are higher */
+  assert_int_equal(view.event.number, (uint64_t)TERM << 32); /* a successor's are higher */
   for (number = view.event.number; coordinator_run_event(f->coordinator, RUN, number, &view); number++) {
     assert_int_equal(view.event.number, number);
     if (view.event.event_case != WEIR__RUN_EVENT__EVENT_STEP)

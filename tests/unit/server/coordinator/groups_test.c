@@ -13,22 +13,22 @@
 
 enum { WORKERS_MAX = 200 };
 
-static void workers_of_a_node_are_neighbours_and_others_stay(void **state) {
-  const char *nodes[] = {"a", NULL, "b", "a", "c", "b", NULL, "a"};
+static void workers_of_a_host_are_neighbours_and_others_stay(void **state) {
+  const char *hosts[] = {"a", NULL, "b", "a", "c", "b", NULL, "a"};
   const int expected[] = {0, 3, 7, 1, 2, 5, 4, 6};
   int order[8];
   (void)state;
-  groups_order(nodes, 8, order);
+  groups_order(hosts, 8, order);
   assert_memory_equal(order, expected, sizeof order);
 }
 
-/* Workers of these nodes ('-': none) with so many microbatches each. */
-static int workers_of(const char *nodes, const uint32_t *microbatches, struct group_worker *workers) {
+/* Workers of these hosts ('-': none) with so many microbatches each. */
+static int workers_of(const char *hosts, const uint32_t *microbatches, struct group_worker *workers) {
   static const char *const names[] = {"a", "b", "c"};
   uint32_t at = 0;
-  int n = (int)strlen(nodes);
+  int n = (int)strlen(hosts);
   for (int i = 0; i < n; i++) {
-    workers[i] = (struct group_worker){.node = nodes[i] == '-' ? NULL : names[nodes[i] - 'a'],
+    workers[i] = (struct group_worker){.host = hosts[i] == '-' ? NULL : names[hosts[i] - 'a'],
                                        .microbatches = {at, at + microbatches[i]}};
     at += microbatches[i];
   }
@@ -40,7 +40,7 @@ static void assert_numbers(const struct group_worker *workers, int n, const uint
     assert_int_equal(workers[i].grouping.number, numbers[i]);
 }
 
-static void neighbours_of_one_node_make_a_group_and_one_alone_makes_none(void **state) {
+static void neighbours_of_one_host_make_a_group_and_one_alone_makes_none(void **state) {
   struct group_worker workers[7];
   uint32_t seen = 4;
   int n = workers_of("aabcc-a", (uint32_t[]){1, 2, 1, 1, 1, 1, 1}, workers);
@@ -82,17 +82,17 @@ static void a_group_that_has_lost_its_last_member_is_another_though_the_rest_is_
   workers_of("aaa", (uint32_t[]){1, 1, 1}, workers);
   (void)state;
   groups_number(workers, 3, &seen);
-  workers[2] = (struct group_worker){.node = "b", .microbatches = workers[2].microbatches};
+  workers[2] = (struct group_worker){.host = "b", .microbatches = workers[2].microbatches};
   groups_number(workers, 3, &seen);
   assert_numbers(workers, 3, (uint32_t[]){2, 2, 0});
 }
 
-static void a_node_of_more_workers_than_a_group_may_have_makes_several(void **state) {
+static void a_host_of_more_workers_than_a_group_may_have_makes_several(void **state) {
   struct group_worker workers[WORKERS_MAX];
   uint32_t seen = 0;
   (void)state;
   for (uint32_t i = 0; i < 2 * GROUP_SIZE_MAX + 1; i++)
-    workers[i] = (struct group_worker){.node = "a", .microbatches = {i, i + 1}};
+    workers[i] = (struct group_worker){.host = "a", .microbatches = {i, i + 1}};
   groups_number(workers, 2 * GROUP_SIZE_MAX + 1, &seen);
   assert_int_equal(workers[GROUP_SIZE_MAX - 1].grouping.number, 1);
   assert_int_equal(workers[GROUP_SIZE_MAX].grouping.number, 2);
@@ -101,7 +101,7 @@ static void a_node_of_more_workers_than_a_group_may_have_makes_several(void **st
 
 /* What a number stood for when it was first given. */
 struct meaning {
-  const char *node;
+  const char *host;
   uint32_t begin, end, size;
 };
 
@@ -112,10 +112,10 @@ static struct meaning meaning_of(const struct group_worker *workers, int n, uint
     if (worker->grouping.number != number)
       continue;
     if (meaning.size == 0)
-      meaning = (struct meaning){.node = worker->node, .begin = worker->microbatches.begin};
+      meaning = (struct meaning){.host = worker->host, .begin = worker->microbatches.begin};
     else
       assert_int_equal(worker->microbatches.begin, meaning.end);
-    assert_string_equal(worker->node, meaning.node);
+    assert_string_equal(worker->host, meaning.host);
     meaning.end = worker->microbatches.end;
     meaning.size++;
   }
@@ -131,7 +131,7 @@ static int change_workers(struct group_worker workers[8], uint64_t round) {
   for (int i = 0; i < 8; i++) {
     uint32_t take = (uint32_t)(random_bits(key / 4, (uint64_t)i) % 3);
     if (i >= n || random_bits(key, 1 + (uint64_t)i) % 8 == 0)
-      workers[i] = (struct group_worker){.node = names[random_bits(key, 10 + (uint64_t)i) % 3]};
+      workers[i] = (struct group_worker){.host = names[random_bits(key, 10 + (uint64_t)i) % 3]};
     workers[i].microbatches = (struct range){at, at + take};
     at += take;
   }
@@ -165,12 +165,12 @@ static void a_number_always_means_the_same_members_with_the_same_shares(void **s
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(workers_of_a_node_are_neighbours_and_others_stay),
-      cmocka_unit_test(neighbours_of_one_node_make_a_group_and_one_alone_makes_none),
+      cmocka_unit_test(workers_of_a_host_are_neighbours_and_others_stay),
+      cmocka_unit_test(neighbours_of_one_host_make_a_group_and_one_alone_makes_none),
       cmocka_unit_test(a_worker_without_microbatches_is_in_no_group_and_parts_none),
       cmocka_unit_test(a_group_keeps_its_number_while_nothing_of_it_changes),
       cmocka_unit_test(a_group_that_has_lost_its_last_member_is_another_though_the_rest_is_as_it_was),
-      cmocka_unit_test(a_node_of_more_workers_than_a_group_may_have_makes_several),
+      cmocka_unit_test(a_host_of_more_workers_than_a_group_may_have_makes_several),
       cmocka_unit_test(a_number_always_means_the_same_members_with_the_same_shares),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

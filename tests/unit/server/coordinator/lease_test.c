@@ -24,7 +24,7 @@
 
 enum { LEASE_MS = 1000 };
 
-static const char epoch_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
+static const char term_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
 
 /* A coordinator as far as the lease goes: what it was told. */
 struct holder {
@@ -32,7 +32,7 @@ struct holder {
   struct store *store;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint64_t epoch; /* 0: it does not lead */
+  uint64_t term; /* 0: it does not lead */
   int n_emptied, n_waiting;
   char waiting[256], trouble[256], deposed[256];
 };
@@ -60,10 +60,10 @@ static void on_waiting(void *user, const char *why) {
   pthread_mutex_unlock(&holder->lock);
 }
 
-static void on_leading(void *user, uint64_t epoch) {
+static void on_leading(void *user, uint64_t term) {
   struct holder *holder = user;
   pthread_mutex_lock(&holder->lock);
-  holder->epoch = epoch;
+  holder->term = term;
   pthread_cond_broadcast(&holder->changed);
   pthread_mutex_unlock(&holder->lock);
 }
@@ -134,21 +134,21 @@ static void put(const char *name, const char *text) {
   assert_int_equal(store_put_record(store, name, text, strlen(text), NULL, 0, &err), 0);
 }
 
-static void expect_epoch(const char *text) {
+static void expect_term(const char *text) {
   struct err err = ERR_NONE;
   void *data;
   size_t size;
-  assert_int_equal(store_get_record(store, epoch_name, &data, &size, &err), 0);
+  assert_int_equal(store_get_record(store, term_name, &data, &size, &err), 0);
   assert_int_equal(size, strlen(text));
   assert_memory_equal(data, text, size);
   free(data);
 }
 
 /* What a coordinator that was killed leaves. */
-static void put_lease(const char *name, uint64_t epoch, uint64_t beat) {
+static void put_lease(const char *name, uint64_t term, uint64_t beat) {
   Weir__Lease record = WEIR__LEASE__INIT;
   struct err err = ERR_NONE;
-  record.epoch = epoch;
+  record.term = term;
   record.beat = beat;
   record.holder = record.address = (char *)name;
   assert_int_equal(checkpoint_write_record(store, lease_name, &record, NULL, 0, &err), 0);
@@ -177,18 +177,18 @@ static uint64_t read_beat(void) {
     }                                                                                                        \
   } while (0)
 
-static void each_leader_has_a_higher_epoch_than_the_one_before(void **state) {
+static void each_leader_has_a_higher_term_than_the_one_before(void **state) {
   struct holder first, second;
   (void)state;
   start(&first, "a:1");
-  AWAIT(&first, holder->epoch == 1);
-  expect_epoch("1");
+  AWAIT(&first, holder->term == 1);
+  expect_term("1");
   start(&second, "b:1");
   AWAIT(&second, strstr(holder->waiting, "standby of a:1"));
-  assert_int_equal(second.epoch, 0);
+  assert_int_equal(second.term, 0);
   stop(&first); /* sets the lease free */
-  AWAIT(&second, holder->epoch == 2);
-  expect_epoch("2");
+  AWAIT(&second, holder->term == 2);
+  expect_term("2");
   stop(&second);
 }
 
@@ -197,14 +197,14 @@ static void a_lease_that_is_renewed_is_not_taken(void **state) {
   uint64_t beat;
   (void)state;
   start(&first, "a:1");
-  AWAIT(&first, holder->epoch == 1);
+  AWAIT(&first, holder->term == 1);
   start(&second, "b:1");
   AWAIT(&second, holder->n_waiting > 0);
   beat = read_beat();
   LOOK_UNTIL(read_beat() >= beat + 6); /* two leases */
-  AWAIT(&second, holder->epoch == 0);
+  AWAIT(&second, holder->term == 0);
   AWAIT(&first, !*holder->deposed);
-  expect_epoch("1");
+  expect_term("1");
   stop(&second);
   stop(&first);
 }
@@ -213,10 +213,10 @@ static void the_lease_of_a_dead_coordinator_is_taken_when_it_runs_out(void **sta
   struct holder one;
   uint64_t begun_ns = clock_now_ns();
   (void)state;
-  put(epoch_name, "7");
+  put(term_name, "7");
   put_lease("dead:1", 7, 42);
   start(&one, "b:1");
-  AWAIT(&one, holder->epoch == 8);
+  AWAIT(&one, holder->term == 8);
   assert_true(clock_now_ns() - begun_ns >= (uint64_t)LEASE_MS * 1000000);
   stop(&one);
 }
@@ -224,43 +224,43 @@ static void the_lease_of_a_dead_coordinator_is_taken_when_it_runs_out(void **sta
 static void a_coordinator_does_not_wait_for_its_own_former_self(void **state) {
   struct holder one;
   (void)state;
-  put(epoch_name, "7");
+  put(term_name, "7");
   put_lease("a:1", 7, 42);
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 8);
+  AWAIT(&one, holder->term == 8);
   assert_int_equal(one.n_waiting, 0);
   stop(&one);
 }
 
-static void an_epoch_is_never_given_twice_even_if_its_record_is_lost(void **state) {
+static void an_term_is_never_given_twice_even_if_its_record_is_lost(void **state) {
   struct holder one;
   (void)state;
   put_lease("a:1", 7, 42);
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 8);
+  AWAIT(&one, holder->term == 8);
   stop(&one);
 }
 
-static void an_epoch_that_only_members_remember_is_outdone(void **state) {
+static void an_term_that_only_members_remember_is_outdone(void **state) {
   struct holder one;
   (void)state;
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 1);
+  AWAIT(&one, holder->term == 1);
   lease_outlived(one.lease, 7);
   stop(&one);
-  expect_epoch("7");
+  expect_term("7");
   start(&one, "b:1"); /* at once: the lease was set free */
-  AWAIT(&one, holder->epoch == 8);
+  AWAIT(&one, holder->term == 8);
   lease_outlived(one.lease, 7);
   lease_outlived(one.lease, UINT64_MAX); /* none could follow */
   stop(&one);
-  expect_epoch("8");
+  expect_term("8");
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 9);
+  AWAIT(&one, holder->term == 9);
   lease_outlived(one.lease, 20);
-  put(epoch_name, "11"); /* another has it */
+  put(term_name, "11"); /* another has it */
   stop(&one);
-  expect_epoch("11");
+  expect_term("11");
 }
 
 static void a_holder_in_doubt_asks_the_store_and_believes_the_doubt_where_it_is_away(void **state) {
@@ -268,7 +268,7 @@ static void a_holder_in_doubt_asks_the_store_and_believes_the_doubt_where_it_is_
   uint64_t beat;
   (void)state;
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 1);
+  AWAIT(&one, holder->term == 1);
   lease_doubt(one.lease);
   beat = read_beat();
   LOOK_UNTIL(read_beat() >= beat + 2); /* a renewal that began with the doubt */
@@ -277,31 +277,31 @@ static void a_holder_in_doubt_asks_the_store_and_believes_the_doubt_where_it_is_
   LOOK_UNTIL(flaky_count_refused(one.store) >= 2);
   assert_int_equal(strlen(one.deposed), 0); /* away alone is no reason */
   lease_doubt(one.lease);
-  AWAIT(&one, strstr(holder->deposed, "higher epoch"));
+  AWAIT(&one, strstr(holder->deposed, "higher term"));
   flaky_set_away(one.store, false);
   stop(&one);
 }
 
-static void a_holder_that_finds_a_higher_epoch_is_deposed(void **state) {
+static void a_holder_that_finds_a_higher_term_is_deposed(void **state) {
   struct holder one;
   (void)state;
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 1);
-  put(epoch_name, "2");
-  AWAIT(&one, strstr(holder->deposed, "epoch 2"));
+  AWAIT(&one, holder->term == 1);
+  put(term_name, "2");
+  AWAIT(&one, strstr(holder->deposed, "term 2"));
   assert_int_equal(one.n_emptied, 0);
   stop(&one);
-  expect_epoch("2");
+  expect_term("2");
 }
 
 static void a_holder_cut_off_from_the_store_is_deposed_when_it_is_back(void **state) {
   struct holder first, second;
   (void)state;
   start(&first, "a:1");
-  AWAIT(&first, holder->epoch == 1);
+  AWAIT(&first, holder->term == 1);
   start(&second, "b:1");
   flaky_set_away(first.store, true);
-  AWAIT(&second, holder->epoch == 2);
+  AWAIT(&second, holder->term == 2);
   AWAIT(&first, strstr(holder->trouble, "nobody answers"));
   assert_string_equal(first.deposed, "");
   flaky_set_away(first.store, false);
@@ -315,7 +315,7 @@ static void a_store_that_is_back_is_told_as_well(void **state) {
   struct holder one;
   (void)state;
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 1);
+  AWAIT(&one, holder->term == 1);
   flaky_set_away(one.store, true);
   AWAIT(&one, *holder->trouble);
   flaky_set_away(one.store, false);
@@ -329,37 +329,37 @@ static void a_standby_without_a_store_says_so_and_leads_when_it_is_there(void **
   (void)state;
   start(&one, "a:1");
   flaky_set_away(one.store, true);
-  AWAIT(&one, holder->epoch || strstr(holder->waiting, "nobody answers"));
+  AWAIT(&one, holder->term || strstr(holder->waiting, "nobody answers"));
   flaky_set_away(one.store, false);
-  AWAIT(&one, holder->epoch == 1);
+  AWAIT(&one, holder->term == 1);
   stop(&one);
 }
 
-static void a_store_that_lost_everything_gets_the_epoch_again(void **state) {
+static void a_store_that_lost_everything_gets_the_term_again(void **state) {
   struct holder one;
   struct err err = ERR_NONE;
   (void)state;
-  put(epoch_name, "7");
+  put(term_name, "7");
   start(&one, "a:1");
-  AWAIT(&one, holder->epoch == 8);
-  assert_int_equal(store_delete_record(store, epoch_name, NULL, 0, &err), 0);
+  AWAIT(&one, holder->term == 8);
+  assert_int_equal(store_delete_record(store, term_name, NULL, 0, &err), 0);
   AWAIT(&one, holder->n_emptied == 1);
-  expect_epoch("8");
-  put(epoch_name, "5"); /* a replica that had not got the newest */
+  expect_term("8");
+  put(term_name, "5"); /* a replica that had not got the newest */
   AWAIT(&one, holder->n_emptied == 2);
-  expect_epoch("8");
+  expect_term("8");
   assert_string_equal(one.deposed, "");
   stop(&one);
 }
 
-static void a_record_that_is_no_epoch_is_not_overwritten(void **state) {
+static void a_record_that_is_no_term_is_not_overwritten(void **state) {
   struct holder one;
   (void)state;
-  put(epoch_name, "-1");
+  put(term_name, "-1");
   start(&one, "a:1");
-  AWAIT(&one, strstr(holder->waiting, "holds no epoch"));
+  AWAIT(&one, strstr(holder->waiting, "holds no term"));
   stop(&one);
-  expect_epoch("-1");
+  expect_term("-1");
 }
 
 int main(void) {
@@ -367,19 +367,19 @@ int main(void) {
   float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
-      TEST(each_leader_has_a_higher_epoch_than_the_one_before),
+      TEST(each_leader_has_a_higher_term_than_the_one_before),
       TEST(a_lease_that_is_renewed_is_not_taken),
       TEST(the_lease_of_a_dead_coordinator_is_taken_when_it_runs_out),
       TEST(a_coordinator_does_not_wait_for_its_own_former_self),
-      TEST(an_epoch_is_never_given_twice_even_if_its_record_is_lost),
-      TEST(an_epoch_that_only_members_remember_is_outdone),
+      TEST(an_term_is_never_given_twice_even_if_its_record_is_lost),
+      TEST(an_term_that_only_members_remember_is_outdone),
       TEST(a_holder_in_doubt_asks_the_store_and_believes_the_doubt_where_it_is_away),
-      TEST(a_holder_that_finds_a_higher_epoch_is_deposed),
+      TEST(a_holder_that_finds_a_higher_term_is_deposed),
       TEST(a_holder_cut_off_from_the_store_is_deposed_when_it_is_back),
       TEST(a_store_that_is_back_is_told_as_well),
       TEST(a_standby_without_a_store_says_so_and_leads_when_it_is_there),
-      TEST(a_store_that_lost_everything_gets_the_epoch_again),
-      TEST(a_record_that_is_no_epoch_is_not_overwritten),
+      TEST(a_store_that_lost_everything_gets_the_term_again),
+      TEST(a_record_that_is_no_term_is_not_overwritten),
   };
 #undef TEST
   log_set_level(LOG_ERROR + 1);

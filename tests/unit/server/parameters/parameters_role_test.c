@@ -83,7 +83,7 @@ static void send_load(struct role_fixture *f, Weir__LoadRun *load) {
   Weir__Order order = WEIR__ORDER__INIT;
   load->model_bytes = f->workers.model_bytes;
   load->model_sha256 = f->model_sha256;
-  order.epoch = 1;
+  order.term = 1;
   order.body_case = WEIR__ORDER__BODY_LOAD;
   order.load = load;
   coordinator_order(&f->coordinator, &order);
@@ -124,7 +124,7 @@ static void order_keep(struct role_fixture *f, uint64_t incarnation, uint64_t st
   keep.run = (char *)"unit-1";
   keep.incarnation = incarnation;
   keep.step = step;
-  order.epoch = 1;
+  order.term = 1;
   order.body_case = WEIR__ORDER__BODY_KEEP;
   order.keep = &keep;
   coordinator_order(&f->coordinator, &order);
@@ -135,7 +135,7 @@ static void order_unload(struct role_fixture *f) {
   Weir__UnloadRun unload = WEIR__UNLOAD_RUN__INIT;
   unload.run = (char *)"unit-1";
   unload.reason = (char *)"it was cancelled";
-  order.epoch = 1;
+  order.term = 1;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
   coordinator_order(&f->coordinator, &order);
@@ -147,7 +147,7 @@ static void order_write(struct role_fixture *f, uint64_t step) {
   write.run = (char *)"unit-1";
   write.incarnation = 1;
   write.step = step;
-  order.epoch = 1;
+  order.term = 1;
   order.body_case = WEIR__ORDER__BODY_WRITE;
   order.write = &write;
   coordinator_order(&f->coordinator, &order);

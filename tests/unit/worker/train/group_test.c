@@ -96,7 +96,7 @@ static void a_group_stays_itself_in_a_later_view_that_does_not_concern_it(void *
 
 /* A run's id ends with what tells it from others of its name, which has at most 40 characters. */
 static void a_name_is_of_one_run_and_short_enough_whatever_the_numbers(void **state) {
-  struct group group = {.epoch = UINT32_MAX, .incarnation = UINT64_MAX, .number = UINT32_MAX, .size = 2};
+  struct group group = {.term = UINT32_MAX, .incarnation = UINT64_MAX, .number = UINT32_MAX, .size = 2};
   struct collective_options options = {.size = 2};
   char name[COLLECTIVE_NAME_MAX + 1], other[COLLECTIVE_NAME_MAX + 1], down[COLLECTIVE_NAME_MAX + 1];
   struct err err;

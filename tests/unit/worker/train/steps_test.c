@@ -173,9 +173,9 @@ static void work_ahead_makes_way_for_what_a_lost_worker_left(void **state) {
   deliver(f, &work);
   steps_end(&f->run, &work, true);
   ahead = begin(f, 1, 0);
-  assert_false(steps_is_in_the_way(&f->run, &ahead));
+  assert_false(steps_should_yield(&f->run, &ahead));
   assign(f, 0, 2);
-  assert_true(steps_is_in_the_way(&f->run, &ahead));
+  assert_true(steps_should_yield(&f->run, &ahead));
   steps_end(&f->run, &ahead, false);
   work = begin(f, 0, 1);
   steps_end(&f->run, &work, true);

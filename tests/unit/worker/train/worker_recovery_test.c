@@ -283,7 +283,7 @@ static void the_id_that_a_view_was_made_for_counts(void **state) {
                          .worker = "worker-7"};
   run_to_step_1(f);
   fixture_view(f, view, fixture_give_view);
-  view.number = 2; /* of the epoch before, and late: it gives us nothing */
+  view.number = 2; /* of the term before, and late: it gives us nothing */
   view.microbatches = 0;
   fixture_view(f, view, fixture_give_view);
   fixture_sleep(100);
@@ -305,7 +305,7 @@ static void a_run_whose_coordinator_is_gone_says_nothing_until_it_is_ordered_aga
   f->is_fetch_held = true;
   fixture_load(f, backend_find("ref"), 2);
   fixture_wait(f, is_fetching);
-  run_hush(f->run);
+  run_mute(f->run);
   show(f, 1, 1, 0);
   fixture_release_model(f);
   fixture_wait(f, is_trained);
@@ -324,7 +324,7 @@ static void a_run_that_loads_from_another_coordinator_is_to_be_started_anew(void
   f->is_fetch_held = true;
   fixture_load(f, backend_find("ref"), 2);
   fixture_wait(f, is_fetching);
-  run_hush(f->run);
+  run_mute(f->run);
   assert_false(run_tell_again(f->run, &order, NULL));
   assert_true(run_tell_again(f->run, &order, f->channel));
   fixture_release_model(f);

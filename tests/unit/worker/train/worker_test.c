@@ -65,7 +65,7 @@ static void order_load(struct process *process, const char *run, uint64_t incarn
   Weir__LoadRun load = fixture_order(process->f, incarnation);
   Weir__Order order = WEIR__ORDER__INIT;
   load.run = (char *)run;
-  order.epoch = process->coordinator.epoch;
+  order.term = process->coordinator.term;
   order.body_case = WEIR__ORDER__BODY_LOAD;
   order.load = &load;
   coordinator_order(&process->coordinator, &order);
@@ -76,7 +76,7 @@ static void order_unload(struct process *process, const char *run) {
   Weir__Order order = WEIR__ORDER__INIT;
   unload.run = (char *)run;
   unload.reason = (char *)"the run has gone on without it";
-  order.epoch = process->coordinator.epoch;
+  order.term = process->coordinator.term;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
   coordinator_order(&process->coordinator, &order);
@@ -87,7 +87,7 @@ static struct fake_coordinator *told; /* by order_view: fixture_view's callback 
 static void order_view(struct fixture *f, const Weir__View *view, const char *worker) {
   Weir__Order order = WEIR__ORDER__INIT;
   (void)f, (void)worker;
-  order.epoch = told->epoch;
+  order.term = told->term;
   order.body_case = WEIR__ORDER__BODY_VIEW;
   order.view = (Weir__View *)view;
   coordinator_order(told, &order);
@@ -125,10 +125,10 @@ static void run_to_step_1(struct process *process) {
   fixture_wait(process->f, is_held);
 }
 
-/* Another of a higher epoch will come in its place. */
+/* Another of a higher term will come in its place. */
 static void lose_coordinator(struct process *process) {
   coordinator_stop_listening(&process->coordinator);
-  process->coordinator.epoch = 2;
+  process->coordinator.term = 2;
 }
 
 static const Weir__Hello *regain_coordinator(struct process *process) {
@@ -154,7 +154,7 @@ static void steps_complete_while_there_is_no_coordinator(void **state) {
   expect_undisturbed(process->f);
   hello = regain_coordinator(process);
   assert_string_equal(hello->id, "worker-1");
-  assert_int_equal(hello->epoch, 1);
+  assert_int_equal(hello->term, 1);
   assert_int_equal(hello->n_runs, 1);
   assert_string_equal(hello->runs[0]->run, "t-1");
   assert_int_equal(hello->runs[0]->incarnation, 1);

@@ -1,5 +1,5 @@
 /* Messages to other servers. */
-#include "server/parameters/exchange/courier.h"
+#include "server/parameters/exchange/sums_client.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,73 +10,73 @@
 
 enum { LOG_PAUSE_MS = 5000, MS_NS = 1000000 };
 
-struct courier_route {
-  struct courier *courier;
+struct sums_route {
+  struct sums_client *sums_client;
   struct rpc_channel *channel;
-  struct courier_route *next;
+  struct sums_route *next;
   struct errand *errands; /* not over */
   uint64_t logged_ns;     /* when a failure was last written down */
   bool is_cancelled;
 };
 
-struct courier {
+struct sums_client {
   struct rpc_client *client;
   pthread_t thread;
   pthread_mutex_t lock; /* what follows, and all routes and errands */
   pthread_cond_t changed;
-  struct courier_route *routes;
+  struct sums_route *routes;
   int n_busy; /* errands whose done has not returned */
   bool is_stopping;
 };
 
-static void *courier_main(void *argument);
+static void *sums_client_main(void *argument);
 static void on_done(struct rpc_request *rpc, const struct err *err, const void *reply,
                     struct rpc_bytes *bytes);
 
-struct courier *courier_new(struct rpc_client *client) {
-  struct courier *courier = mem_new(sizeof *courier);
-  courier->client = client;
-  pthread_mutex_init(&courier->lock, NULL);
-  clock_condition_init(&courier->changed);
-  CHECK(pthread_create(&courier->thread, NULL, courier_main, courier) == 0);
-  return courier;
+struct sums_client *sums_client_new(struct rpc_client *client) {
+  struct sums_client *sums_client = mem_new(sizeof *sums_client);
+  sums_client->client = client;
+  pthread_mutex_init(&sums_client->lock, NULL);
+  clock_condition_init(&sums_client->changed);
+  CHECK(pthread_create(&sums_client->thread, NULL, sums_client_main, sums_client) == 0);
+  return sums_client;
 }
 
-void courier_free(struct courier *courier) {
-  if (!courier)
+void sums_client_free(struct sums_client *sums_client) {
+  if (!sums_client)
     return;
-  CHECK(!courier->routes && courier->n_busy == 0);
-  pthread_cond_destroy(&courier->changed);
-  pthread_mutex_destroy(&courier->lock);
-  free(courier);
+  CHECK(!sums_client->routes && sums_client->n_busy == 0);
+  pthread_cond_destroy(&sums_client->changed);
+  pthread_mutex_destroy(&sums_client->lock);
+  free(sums_client);
 }
 
-struct courier_route *courier_open(struct courier *courier, const char *target) {
-  struct courier_route *route = mem_new(sizeof *route);
-  route->courier = courier;
-  route->channel = rpc_channel_open(courier->client, target);
-  pthread_mutex_lock(&courier->lock);
-  route->next = courier->routes;
-  courier->routes = route;
-  pthread_mutex_unlock(&courier->lock);
+struct sums_route *sums_client_open(struct sums_client *sums_client, const char *target) {
+  struct sums_route *route = mem_new(sizeof *route);
+  route->sums_client = sums_client;
+  route->channel = rpc_channel_open(sums_client->client, target);
+  pthread_mutex_lock(&sums_client->lock);
+  route->next = sums_client->routes;
+  sums_client->routes = route;
+  pthread_mutex_unlock(&sums_client->lock);
   return route;
 }
 
-void courier_close(struct courier_route *route) {
-  struct courier_route **link;
+void sums_client_close(struct sums_route *route) {
+  struct sums_route **link;
   if (!route)
     return;
-  pthread_mutex_lock(&route->courier->lock);
+  pthread_mutex_lock(&route->sums_client->lock);
   CHECK(!route->errands);
-  for (link = &route->courier->routes; *link != route;)
+  for (link = &route->sums_client->routes; *link != route;)
     link = &(*link)->next;
   *link = route->next;
-  pthread_mutex_unlock(&route->courier->lock);
+  pthread_mutex_unlock(&route->sums_client->lock);
   rpc_channel_close(route->channel);
   free(route);
 }
 
-int courier_reach(const struct courier_route *route, int deadline_ms, struct err *err) {
+int sums_client_reach(const struct sums_route *route, int deadline_ms, struct err *err) {
   bool is_serving;
   return rpc_health_probe(route->channel, deadline_ms, &is_serving, err);
 }
@@ -89,12 +89,12 @@ static void errand_send_locked(struct errand *errand) {
 
 /* The caller has taken it out of its route's list, and holds no lock. */
 static void errand_end(struct errand *errand, const struct err *err, const Weir__SumsReply *reply) {
-  struct courier *courier = errand->route->courier;
+  struct sums_client *sums_client = errand->route->sums_client;
   errand->done(errand, err, reply);
-  pthread_mutex_lock(&courier->lock);
-  courier->n_busy--;
-  pthread_cond_broadcast(&courier->changed);
-  pthread_mutex_unlock(&courier->lock);
+  pthread_mutex_lock(&sums_client->lock);
+  sums_client->n_busy--;
+  pthread_cond_broadcast(&sums_client->changed);
+  pthread_mutex_unlock(&sums_client->lock);
 }
 
 static void errand_end_cancelled(struct errand *errand) {
@@ -103,25 +103,25 @@ static void errand_end_cancelled(struct errand *errand) {
   errand_end(errand, &err, NULL);
 }
 
-void courier_send(struct courier_route *route, struct errand *errand) {
-  struct courier *courier = route->courier;
+void sums_client_send(struct sums_route *route, struct errand *errand) {
+  struct sums_client *sums_client = route->sums_client;
   bool is_cancelled;
   errand->route = route;
   errand->attempt = 0;
-  pthread_mutex_lock(&courier->lock);
-  courier->n_busy++;
-  is_cancelled = route->is_cancelled || courier->is_stopping;
+  pthread_mutex_lock(&sums_client->lock);
+  sums_client->n_busy++;
+  is_cancelled = route->is_cancelled || sums_client->is_stopping;
   if (!is_cancelled) {
     errand->next = route->errands;
     route->errands = errand;
     errand_send_locked(errand);
   }
-  pthread_mutex_unlock(&courier->lock);
+  pthread_mutex_unlock(&sums_client->lock);
   if (is_cancelled)
     errand_end_cancelled(errand);
 }
 
-static void route_remove_locked(struct courier_route *route, const struct errand *errand) {
+static void route_remove_locked(struct sums_route *route, const struct errand *errand) {
   struct errand **link = &route->errands;
   while (*link != errand)
     link = &(*link)->next;
@@ -129,7 +129,7 @@ static void route_remove_locked(struct courier_route *route, const struct errand
 }
 
 /* Those that are paused are returned, to be ended; on_done ends the others. */
-static struct errand *route_cancel_locked(struct courier_route *route) {
+static struct errand *route_cancel_locked(struct sums_route *route) {
   struct errand *paused = NULL, *errand, *next;
   route->is_cancelled = true;
   for (errand = route->errands; errand; errand = next) {
@@ -153,35 +153,35 @@ static void errands_end_cancelled(struct errand *errand) {
   }
 }
 
-void courier_cancel(struct courier_route *route) {
+void sums_client_cancel(struct sums_route *route) {
   struct errand *paused;
   if (!route)
     return;
-  pthread_mutex_lock(&route->courier->lock);
+  pthread_mutex_lock(&route->sums_client->lock);
   paused = route_cancel_locked(route);
-  pthread_mutex_unlock(&route->courier->lock);
+  pthread_mutex_unlock(&route->sums_client->lock);
   errands_end_cancelled(paused);
 }
 
-void courier_stop(struct courier *courier) {
+void sums_client_stop(struct sums_client *sums_client) {
   struct errand *paused;
-  pthread_mutex_lock(&courier->lock);
-  courier->is_stopping = true;
-  pthread_cond_broadcast(&courier->changed);
-  for (struct courier_route *route = courier->routes; route;) {
+  pthread_mutex_lock(&sums_client->lock);
+  sums_client->is_stopping = true;
+  pthread_cond_broadcast(&sums_client->changed);
+  for (struct sums_route *route = sums_client->routes; route;) {
     paused = route_cancel_locked(route);
     route = route->next;
     if (!paused)
       continue;
-    pthread_mutex_unlock(&courier->lock);
+    pthread_mutex_unlock(&sums_client->lock);
     errands_end_cancelled(paused);
-    pthread_mutex_lock(&courier->lock);
-    route = courier->routes; /* others may have been closed meanwhile */
+    pthread_mutex_lock(&sums_client->lock);
+    route = sums_client->routes; /* others may have been closed meanwhile */
   }
-  while (courier->n_busy > 0)
-    pthread_cond_wait(&courier->changed, &courier->lock);
-  pthread_mutex_unlock(&courier->lock);
-  pthread_join(courier->thread, NULL);
+  while (sums_client->n_busy > 0)
+    pthread_cond_wait(&sums_client->changed, &sums_client->lock);
+  pthread_mutex_unlock(&sums_client->lock);
+  pthread_join(sums_client->thread, NULL);
 }
 
 /* The server that was asked is away, or is not yet (or no more) what we think: whoever watches servers sees
@@ -192,12 +192,12 @@ static bool is_refusal(enum err_code code) {
 
 /* True if the errand pauses before another attempt. Says so once in a while. */
 static bool errand_pause_locked(struct errand *errand, const struct err *err) {
-  struct courier_route *route = errand->route;
+  struct sums_route *route = errand->route;
   uint64_t now_ns = clock_now_ns();
   if (!err->code || is_refusal(err->code) || route->is_cancelled)
     return false;
   errand->due_ns = now_ns + (uint64_t)rpc_backoff_ms(errand->attempt++) * MS_NS;
-  pthread_cond_broadcast(&route->courier->changed);
+  pthread_cond_broadcast(&route->sums_client->changed);
   if (route->logged_ns == 0 || now_ns - route->logged_ns >= (uint64_t)LOG_PAUSE_MS * MS_NS) {
     route->logged_ns = now_ns;
     log_event(LOG_WARN, "parameters", "sums_retried", "run=%s step=%llu code=%s error=\"%s\"",
@@ -210,16 +210,16 @@ static bool errand_pause_locked(struct errand *errand, const struct err *err) {
 static void on_done(struct rpc_request *rpc, const struct err *err, const void *reply,
                     struct rpc_bytes *bytes) {
   struct errand *errand = (struct errand *)((char *)rpc - offsetof(struct errand, rpc));
-  struct courier_route *route = errand->route;
+  struct sums_route *route = errand->route;
   bool is_paused, is_cancelled;
   rpc_bytes_free(bytes);
-  pthread_mutex_lock(&route->courier->lock);
+  pthread_mutex_lock(&route->sums_client->lock);
   errand->is_sent = false;
   is_paused = errand_pause_locked(errand, err);
   is_cancelled = err->code && !is_paused && !is_refusal(err->code);
   if (!is_paused)
     route_remove_locked(route, errand);
-  pthread_mutex_unlock(&route->courier->lock);
+  pthread_mutex_unlock(&route->sums_client->lock);
   if (is_cancelled)
     errand_end_cancelled(errand);
   else if (!is_paused)
@@ -227,9 +227,9 @@ static void on_done(struct rpc_request *rpc, const struct err *err, const void *
 }
 
 /* Sends again what is due. When the next one is: UINT64_MAX if nothing pauses. */
-static uint64_t courier_send_due_locked(struct courier *courier) {
+static uint64_t sums_client_send_due_locked(struct sums_client *sums_client) {
   uint64_t now_ns = clock_now_ns(), next_ns = UINT64_MAX;
-  for (struct courier_route *route = courier->routes; route; route = route->next)
+  for (struct sums_route *route = sums_client->routes; route; route = route->next)
     for (struct errand *errand = route->errands; errand; errand = errand->next) {
       if (errand->is_sent)
         continue;
@@ -241,19 +241,19 @@ static uint64_t courier_send_due_locked(struct courier *courier) {
   return next_ns;
 }
 
-static void *courier_main(void *argument) {
-  struct courier *courier = argument;
-  pthread_mutex_lock(&courier->lock);
-  while (!courier->is_stopping) {
-    uint64_t next_ns = courier_send_due_locked(courier);
+static void *sums_client_main(void *argument) {
+  struct sums_client *sums_client = argument;
+  pthread_mutex_lock(&sums_client->lock);
+  while (!sums_client->is_stopping) {
+    uint64_t next_ns = sums_client_send_due_locked(sums_client);
     if (next_ns == UINT64_MAX)
-      pthread_cond_wait(&courier->changed, &courier->lock);
+      pthread_cond_wait(&sums_client->changed, &sums_client->lock);
     else {
       uint64_t now_ns = clock_now_ns();
       struct timespec until = clock_after_ms(next_ns > now_ns ? (int)((next_ns - now_ns) / MS_NS) + 1 : 1);
-      pthread_cond_timedwait(&courier->changed, &courier->lock, &until);
+      pthread_cond_timedwait(&sums_client->changed, &sums_client->lock, &until);
     }
   }
-  pthread_mutex_unlock(&courier->lock);
+  pthread_mutex_unlock(&sums_client->lock);
   return NULL;
 }

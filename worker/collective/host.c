@@ -1,5 +1,5 @@
 /* Which processes can share memory. */
-#include "worker/collective/node.h"
+#include "worker/collective/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "common/base/memory.h"
 
-char *node_name(void) {
+char *host_name(void) {
   const char *given = getenv("WEIR_NODE");
   char boot[64] = "";
   struct stat shm;

@@ -364,7 +364,6 @@ static void a_record_that_is_no_term_is_not_overwritten(void **state) {
 
 int main(void) {
   float_setting_apply();
-  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(each_leader_has_a_higher_term_than_the_one_before),

@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "server/coordinator/shell/sender.h"
 #include "tests/support/rpc_fixture.h"
@@ -89,6 +90,7 @@ static void a_client_that_does_not_read_does_not_keep_the_blob(void **state) {
 }
 
 int main(void) {
+  float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_blob_comes_whole),

@@ -2,7 +2,7 @@
 """Architecture families of Hugging Face transformers and timm (families_cases.py), each exported by either exporter of
 PyTorch, is inspected, and trained 4 steps beside PyTorch in float32 and float64 (families_train.py):
 
-    python tests/parity/families.py build/weir [FAMILY...] [--exporter old] [--again] [--table docs/MODELS.md]
+    python tests/parity/families.py build/weir [FAMILY...] [--exporter old] [--again] [--table docs/FAMILIES.md]
 
 A line for each. What was tried before with the same --results is not tried again, unless it is named or --again is
 given. Exits 1 if one that the exporter wrote is refused or is not where PyTorch is. Needs tests/parity/requirements.txt."""

@@ -1,4 +1,4 @@
-"""The table of docs/MODELS.md: what became of each family."""
+"""The table of docs/FAMILIES.md: what became of each family."""
 import collections
 
 import families_cases

@@ -1,5 +1,4 @@
-/* Which store this is. Two processes that were given different URLs can tell by it whether they use one
- * store. */
+/* The identity of a store. By it two processes with different URLs know whether they use the same store. */
 #ifndef WEIR_STORAGE_IDENTITY_H
 #define WEIR_STORAGE_IDENTITY_H
 

@@ -1,6 +1,6 @@
-/* The store: where checkpoints and the coordinator's state live. Content-addressed blocks, and named records
-   that are replaced atomically, on condition that other records are as the writer believes. A store is a row
-   in store.def: URL schemes and a file.
+/* The store: where checkpoints and the coordinator's state live. It holds content-addressed blocks, and named
+   records. A record is replaced atomically, on condition that other records are as the writer believes. A
+   store is a row in store.def: its URL schemes and its file.
 
    Errors of every call: UNAVAILABLE and TIMEOUT (gone, full, read-only or slow: later calls may succeed, the
    store connects again by itself), IO. */

@@ -1,4 +1,4 @@
-/* What a worker computes on: --device, settled. */
+/* The device that a worker computes on: --device, resolved. */
 #ifndef WEIR_WORKER_DEVICE_H
 #define WEIR_WORKER_DEVICE_H
 

@@ -1,5 +1,4 @@
-/* The worker's process: one member of the cluster that computes one run at a time, as the coordinator orders.
- */
+/* The worker process: a member of the cluster that computes one run at a time, as the coordinator orders. */
 #ifndef WEIR_WORKER_WORKER_H
 #define WEIR_WORKER_WORKER_H
 

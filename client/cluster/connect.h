@@ -1,5 +1,4 @@
-/* The client's connection to a coordinator, or to whichever leads of several, with errors that say what to
-   do. */
+/* The client's connection to a coordinator. Of several it takes the one that leads. Errors say what to do. */
 #ifndef WEIR_CLIENT_CLUSTER_CONNECT_H
 #define WEIR_CLIENT_CLUSTER_CONNECT_H
 

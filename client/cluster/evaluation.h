@@ -1,4 +1,4 @@
-/* What is submitted to evaluate weights that a run has left: a run of no steps, whose model has these
+/* The submission that evaluates weights which a run has left: a run of no steps, whose model has these
    weights. */
 #ifndef WEIR_CLIENT_CLUSTER_EVALUATION_H
 #define WEIR_CLIENT_CLUSTER_EVALUATION_H

@@ -1,5 +1,5 @@
-/* The reason to stop early: a signal, or a lost child. One per process; it wakes whoever waits here and
-   cancels the stream that is being read, so that no blocking wait of the client has to poll. */
+/* The reason to stop early: a signal, or a lost child. A process has one. It wakes the thread that waits here
+   and cancels the stream that is being read, so that no blocking wait of the client has to poll. */
 #ifndef WEIR_CLIENT_CLUSTER_STOP_H
 #define WEIR_CLIENT_CLUSTER_STOP_H
 

@@ -1,6 +1,6 @@
-/* Which events of a run are new. After a coordinator's restart events may come again under other numbers;
-   what a step or an evaluation is known by is its incarnation and its step, and within an incarnation both
-   grow. */
+/* The filter of events that a watcher has seen. After a coordinator's restart events may come again under
+   other numbers. A step or an evaluation is recognised by its incarnation and its step; within an incarnation
+   both grow. */
 #ifndef WEIR_CLIENT_FILES_EVENT_FILTER_H
 #define WEIR_CLIENT_FILES_EVENT_FILTER_H
 

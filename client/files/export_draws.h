@@ -4,8 +4,8 @@
 
 #include "onnx.pb-c.h"
 
-/* Whoever reads a draw of 0 or 1 reads its probability instead; the nodes that draw are left, read by nobody.
- */
+/* Nodes that read a draw of 0 or 1 read its probability instead. The nodes that draw stay; nothing reads
+   them. */
 void export_expect_draws(Onnx__GraphProto *graph);
 
 #endif

@@ -1,5 +1,5 @@
-/* The metrics file: one JSON object a line, flushed as it is written. Keys are a contract with whoever reads
-   them: add, never change. */
+/* The metrics file: one JSON object a line, flushed as it is written. Its keys are a contract with the
+   programs that read them: add, never change. */
 #ifndef WEIR_CLIENT_FILES_METRICS_H
 #define WEIR_CLIENT_FILES_METRICS_H
 

@@ -1,4 +1,4 @@
-/* DIR/run: what `weir train --resume` must know of the run that a folder holds. */
+/* DIR/run: the record of the run that a folder holds, which `weir train --resume` needs. */
 #ifndef WEIR_CLIENT_FILES_RUN_FILE_H
 #define WEIR_CLIENT_FILES_RUN_FILE_H
 

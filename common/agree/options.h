@@ -1,7 +1,7 @@
 /* Options of a table's rows. Rows of one table (optimizers, schedules, transforms) share one spec message, or
-   have one each; a row lists which fields it has, their defaults and their ranges. Settling a message against
-   that list refuses what the row does not have and fills in what was not given, so that the row's code reads
-   fields without asking whether they are there. */
+   have one each. A row lists the fields that it has, their defaults and their ranges. Settling a message
+   against that list refuses fields that the row does not have, and fills in fields that were not given. So
+   the row's code reads fields without asking whether they are there. */
 #ifndef WEIR_COMMON_AGREE_OPTIONS_H
 #define WEIR_COMMON_AGREE_OPTIONS_H
 

@@ -1,5 +1,5 @@
-/* Parameter groups of an optimizer's spec: entries of train.optimizer.groups, each the options in which some
-   tensors differ from the others. Which tensors, model/model.h says. */
+/* Parameter groups of an optimizer's spec: entries of train.optimizer.groups. A group holds the options in
+   which some tensors differ from the others. model/model.h says which tensors these are. */
 #ifndef WEIR_COMMON_AGREE_PARAM_GROUPS_H
 #define WEIR_COMMON_AGREE_PARAM_GROUPS_H
 

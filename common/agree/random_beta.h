@@ -1,4 +1,4 @@
-/* Numbers of a beta distribution, from counters. */
+/* Random numbers of a beta distribution, from counters. */
 #ifndef WEIR_COMMON_AGREE_RANDOM_BETA_H
 #define WEIR_COMMON_AGREE_RANDOM_BETA_H
 

@@ -171,7 +171,7 @@ static int check_data(const Weir__DataSpec *data, struct err *err) {
   return check_mixing(data, err);
 }
 
-/* What all optimizers share; the rest is their rows' (server/parameters). */
+/* What all optimizers share; the rest is checked by their rows (common/settle/spec_settle.h). */
 static int check_optimizer(const Weir__OptimizerSpec *optimizer, struct err *err) {
   if (!optimizer || !optimizer->has_lr)
     return bad(err, "train.optimizer.lr", "is missing: the learning rate has no default");

@@ -1,4 +1,4 @@
-/* The known word nearest to one that somebody mistyped. */
+/* The known word that is nearest to a mistyped one. */
 #ifndef WEIR_COMMON_BASE_NEAREST_H
 #define WEIR_COMMON_BASE_NEAREST_H
 

@@ -1,4 +1,4 @@
-/* Shell patterns of initializers' names, as specs have them (fnmatch). */
+/* Shell patterns (fnmatch) of initializers' names, as specs have them. */
 #ifndef WEIR_COMMON_BASE_PATTERNS_H
 #define WEIR_COMMON_BASE_PATTERNS_H
 

@@ -1,4 +1,4 @@
-/* Texts that others wrote. */
+/* Texts that came from outside: from a user, a file or another process. */
 #ifndef WEIR_COMMON_BASE_TEXT_H
 #define WEIR_COMMON_BASE_TEXT_H
 

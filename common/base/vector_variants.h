@@ -1,4 +1,4 @@
-/* Loops for several widths of vectors. */
+/* A loop compiled for several widths of vectors. */
 #ifndef WEIR_COMMON_BASE_VECTOR_VARIANTS_H
 #define WEIR_COMMON_BASE_VECTOR_VARIANTS_H
 

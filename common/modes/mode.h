@@ -1,5 +1,5 @@
-/* Consistency modes: rows of mode.def. What a mode does to a block that a server owns is
-   server/parameters/block/hosted_mode.h. */
+/* Consistency modes: rows of mode.def. server/parameters/block/hosted_mode.h says what a mode does to the
+   blocks of a server. */
 #ifndef WEIR_COMMON_MODES_MODE_H
 #define WEIR_COMMON_MODES_MODE_H
 

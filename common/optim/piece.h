@@ -1,4 +1,5 @@
-/* Pieces: what a block holds of tensors. A block is a range of one tensor, or several small tensors whole. */
+/* Pieces: the parts of tensors that lie in one block. A block is a range of one tensor, or several small
+   tensors whole. */
 #ifndef WEIR_COMMON_OPTIM_PIECE_H
 #define WEIR_COMMON_OPTIM_PIECE_H
 

@@ -1,4 +1,4 @@
-/* Loops over arrays, in a fixed order. Sums of gradients are common/agree/sum.h's. */
+/* Loops over arrays, sums in a fixed order. Sums of gradients are common/agree/sum.h. */
 #ifndef WEIR_COMMON_OPTIM_VECTOR_H
 #define WEIR_COMMON_OPTIM_VECTOR_H
 

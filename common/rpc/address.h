@@ -1,4 +1,4 @@
-/* HOST:PORT, and why nobody can listen there. */
+/* HOST:PORT, and why a server cannot listen there. */
 #ifndef WEIR_COMMON_RPC_ADDRESS_H
 #define WEIR_COMMON_RPC_ADDRESS_H
 

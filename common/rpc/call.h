@@ -1,4 +1,4 @@
-/* The server's calls, as its files see them. */
+/* A call on the server's side of RPC, for the files that implement it. */
 #ifndef WEIR_COMMON_RPC_CALL_H
 #define WEIR_COMMON_RPC_CALL_H
 

@@ -1,4 +1,4 @@
-/* The client's side, as its files see it. */
+/* The client's side of RPC, for the files that implement it. */
 #ifndef WEIR_COMMON_RPC_CLIENT_CORE_H
 #define WEIR_COMMON_RPC_CLIENT_CORE_H
 

@@ -74,7 +74,7 @@ struct rpc_args {
 void rpc_args_init(struct rpc_args *args);
 void rpc_args_add(struct rpc_args *args, const char *key, int value);
 
-/* Messages that wait for the one before them to be written. Bounded by whoever adds. */
+/* Messages that wait for the one before them to be written. The caller that adds bounds them. */
 struct rpc_outbox {
   struct rpc_outbox_item *first, **end;
   size_t count;

@@ -33,7 +33,7 @@ struct rpc_payload {
   size_t offset, size_bytes;
 };
 
-/* Received bytes: slices owned by gRPC. Owned by whoever was handed them. */
+/* Received bytes: slices owned by gRPC. They belong to the function that they were handed to. */
 struct rpc_bytes;
 
 size_t rpc_bytes_size(const struct rpc_bytes *bytes);          /* 0 for NULL */

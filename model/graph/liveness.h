@@ -1,5 +1,5 @@
-/* Where the values that a graph computes lie in one block of memory: which share bytes, and how long each
-   lives. What a backend of dense tensors allocates, and what others need about. */
+/* The places of a graph's values in one block of memory: which values share bytes, and how long each lives. A
+   backend of dense tensors allocates by it; others estimate memory by it. */
 #ifndef WEIR_MODEL_GRAPH_LIVENESS_H
 #define WEIR_MODEL_GRAPH_LIVENESS_H
 

@@ -1,5 +1,5 @@
-/* What the labels of a run mean, and how much each counts: workers find out from it what a step's sum of
-   losses is divided by, before any microbatch is computed. */
+/* The meaning of a run's labels, and how much each counts. From it workers compute the divisor of a step's
+   sum of losses, before they compute any microbatch. */
 #ifndef WEIR_MODEL_LOSSES_LABELS_H
 #define WEIR_MODEL_LOSSES_LABELS_H
 

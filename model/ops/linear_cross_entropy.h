@@ -1,4 +1,4 @@
-/* LinearCrossEntropy for its kernels. */
+/* The geometry of LinearCrossEntropy, for its kernels. */
 #ifndef WEIR_MODEL_OPS_LINEAR_CROSS_ENTROPY_H
 #define WEIR_MODEL_OPS_LINEAR_CROSS_ENTROPY_H
 

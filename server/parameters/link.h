@@ -1,5 +1,5 @@
-/* A parameter server's link to the coordinator: carries out its orders and reports to it. Runs outlive it:
-   while there is no coordinator they go on, and the next one says what is to be kept. */
+/* A parameter server's link to the coordinator: it carries out orders and reports. Runs outlive the link:
+   while there is no coordinator they go on, and the next coordinator says what is to be kept. */
 #ifndef WEIR_SERVER_PARAMETERS_LINK_H
 #define WEIR_SERVER_PARAMETERS_LINK_H
 

@@ -1,4 +1,4 @@
-/* The methods of the Parameters service: checks of what comes, and the way into the block's shard. */
+/* The methods of the Parameters service: they check messages and hand them to the shard of their block. */
 #ifndef WEIR_SERVER_PARAMETERS_SERVICE_H
 #define WEIR_SERVER_PARAMETERS_SERVICE_H
 

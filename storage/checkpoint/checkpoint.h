@@ -1,5 +1,6 @@
-/* Checkpoints and runs as records and blocks of a store (proto/store.proto): read by servers, the coordinator
-   and, where none runs, the client. Every function blocks. Errors: those of the store besides those named. */
+/* Checkpoints and runs as records and blocks of a store (proto/store.proto). Servers and the coordinator read
+   them, and so does the client where no coordinator runs. Every function blocks. Errors: those of the store
+   besides those named. */
 #ifndef WEIR_STORAGE_CHECKPOINT_CHECKPOINT_H
 #define WEIR_STORAGE_CHECKPOINT_CHECKPOINT_H
 

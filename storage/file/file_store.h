@@ -1,4 +1,4 @@
-/* What the parts of the file: store share: its directory, and names that are durable. */
+/* The directory of the file: store and durable names in it, for the files that implement the store. */
 #ifndef WEIR_STORAGE_FILE_FILE_STORE_H
 #define WEIR_STORAGE_FILE_FILE_STORE_H
 

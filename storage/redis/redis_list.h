@@ -1,4 +1,4 @@
-/* What a store on Redis holds: lists that may be longer than one reply. */
+/* Lists of what a store on Redis holds, which may be longer than one reply. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_LIST_H
 #define WEIR_STORAGE_REDIS_REDIS_LIST_H
 

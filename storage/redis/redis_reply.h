@@ -1,9 +1,9 @@
 /* Replies of the Redis protocol (RESP 2) as they come in.
 
-   Why not hiredis's reader: release 0.14 collects a whole bulk in one buffer that the server's length
-   governs, allocates an array as large as the server says, and copies each bulk out of that buffer. Here
-   every length is checked before anything is allocated, memory grows with what has arrived, and a block's
-   bytes are received into the memory that the caller gets. */
+   Why not hiredis's reader: release 0.14 collects a whole bulk in one buffer whose size the server dictates,
+   allocates an array as large as the server says, and copies each bulk out of that buffer. This reader checks
+   every length before it allocates, takes memory as bytes arrive, and receives a block's bytes into the
+   memory that the caller gets. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_REPLY_H
 #define WEIR_STORAGE_REDIS_REDIS_REPLY_H
 

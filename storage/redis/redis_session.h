@@ -1,6 +1,6 @@
-/* A way to the servers of one store, whatever their arrangement: one server, the master that sentinels name,
-   or the masters of a cluster. Connections are made when they are needed, and again after trouble. Not for
-   several threads at a time: the store keeps a few sessions and lends one to each call. */
+/* A session with the servers of one store, whatever their arrangement: one server, the master that sentinels
+   name, or the masters of a cluster. Connections are made when they are needed, and again after trouble. Not
+   for several threads at a time: the store keeps a few sessions and lends one to each call. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_SESSION_H
 #define WEIR_STORAGE_REDIS_REDIS_SESSION_H
 

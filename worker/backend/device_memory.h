@@ -1,5 +1,5 @@
-/* Memory of devices, for those who add and move what programs on them take and give: weights on their way in,
-   gradients on their way out. */
+/* Memory of devices, for the code that moves and adds the inputs and outputs of their programs: weights on
+   their way in, gradients on their way out. */
 #ifndef WEIR_WORKER_BACKEND_DEVICE_MEMORY_H
 #define WEIR_WORKER_BACKEND_DEVICE_MEMORY_H
 

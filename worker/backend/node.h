@@ -1,4 +1,4 @@
-/* What backends that build programs ask of a node before they prepare it. */
+/* Questions about a node that backends which build programs ask before they prepare it. */
 #ifndef WEIR_WORKER_BACKEND_NODE_H
 #define WEIR_WORKER_BACKEND_NODE_H
 

@@ -2,10 +2,10 @@
    its own: shm (shared memory, everywhere), nccl (GPUs, in weir-cuda.so).
 
    A group has members 0 .. size-1, each with its own handle. Every member starts the same operations in the
-   same order, with the same elems; operations of one handle are done in the order in which they were started.
-   Send and receive concern two members, and are matched in the order of the pair. A send of many elements
-   ends only when its receive runs: of two members that exchange, one receives first. A handle is used by one
-   thread at a time, but for abort. */
+   same order, with the same elems. The operations of one handle are done in the order in which they were
+   started. Send and receive concern two members, and are matched in the order of the pair. A send of many
+   elements ends only when its receive runs: of two members that exchange, one receives first. Only one thread
+   at a time uses a handle; abort is the exception. */
 #ifndef WEIR_WORKER_COLLECTIVE_COLLECTIVE_H
 #define WEIR_WORKER_COLLECTIVE_COLLECTIVE_H
 
@@ -89,7 +89,7 @@ struct collective_def {
      LOST_DEVICE, NO_MEMORY and others where the cause is this member's own device. */
   int (*wait)(struct collective_work *work, struct err *err);
   /* Ends every operation of every member with CANCELLED, now and later. Any thread; again is harmless. What a
-     member that has died left undone ends so, too: whoever learns of it aborts. */
+     member that has died left undone ends so, too: the member that learns of it aborts. */
   void (*abort)(struct collective *collective);
   bool (*is_aborted)(const struct collective *collective); /* by any member. Any thread */
 };

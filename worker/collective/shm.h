@@ -1,11 +1,11 @@
-/* The shm collective, within itself: a handle, its queue of operations, and the steps of one.
+/* The shm collective, for its own files: a handle, its queue of operations, and the steps of one.
 
-   An operation is walked in chunks. Of a board operation each member lays its contribution to chunk c on slot
-   c of its board (written), may reduce a share of it (reduced), and takes what it gets of the others' boards
-   (done); a slot is used anew when all are done with what it held. The three go on independently, as far as
-   the other members' counters allow: whoever is ahead fills up to SHM_SLOTS slots. Chunks are numbered
-   through the group's life, equally at each member. Bytes are copied once into shared memory and once out of
-   it, and are reduced where they lie. */
+   An operation is walked in chunks. In a board operation each member writes its contribution to chunk c on
+   slot c of its board (written), may reduce a share of it (reduced), and takes its results from the others'
+   boards (done). A slot is used anew when all members are done with what it held. The three go on
+   independently, as far as the other members' counters allow: a member that is ahead fills up to SHM_SLOTS
+   slots. Chunks are numbered through the group's life, equally at each member. Bytes are copied once into
+   shared memory and once out of it, and are reduced where they lie. */
 #ifndef WEIR_WORKER_COLLECTIVE_SHM_H
 #define WEIR_WORKER_COLLECTIVE_SHM_H
 

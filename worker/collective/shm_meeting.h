@@ -1,4 +1,4 @@
-/* What collectives of devices need of the shm group by which their members meet. */
+/* The meeting of device collectives: their members find each other by a shm group. */
 #ifndef WEIR_WORKER_COLLECTIVE_SHM_MEETING_H
 #define WEIR_WORKER_COLLECTIVE_SHM_MEETING_H
 

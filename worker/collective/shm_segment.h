@@ -1,10 +1,10 @@
 /* What the members of a shm group share: one mapped segment of /dev/shm.
 
-     header | boards: a member's SLOTS slots each | pairs: one for each ordered pair | rings: one a member
+   header | boards: a member's SLOTS slots each | pairs: one for each ordered pair | rings: one a member
 
-   A board is where a member lays what it gives to all; a ring carries what it sends, to whomever: what is for
-   one member lies together, and behind it what is for the next. All counters only grow, and but for `state`
-   and `joined` each is written by one member alone. */
+   A member writes what it gives to all on its board, and what it sends into its ring. What is for one member
+   lies together in the ring, and behind it what is for the next. All counters only grow. Each counter is
+   written by one member alone, except `state` and `joined`. */
 #ifndef WEIR_WORKER_COLLECTIVE_SHM_SEGMENT_H
 #define WEIR_WORKER_COLLECTIVE_SHM_SEGMENT_H
 

@@ -1,5 +1,6 @@
-/* A file that is mapped, not copied. Whoever cuts a mapped file, or a disk that fails, would end the process
-   by SIGBUS where it is read next. Here what cannot be read is zeros, and the mapping says so. */
+/* A file that is mapped, not copied. If another process shortens a mapped file, or a disk fails, the next
+   read of it would end the process by SIGBUS. Here bytes that cannot be read are zeros, and the mapping says
+   so. */
 #ifndef WEIR_WORKER_DATA_MAPPING_H
 #define WEIR_WORKER_DATA_MAPPING_H
 

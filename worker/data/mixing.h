@@ -1,5 +1,5 @@
-/* Mixing: transforms of whole microbatches, which blend each sample, and its label, with the one before it in
-   the microbatch; the first with the last (torchvision's roll by one). */
+/* Mixing: transforms of whole microbatches. They blend each sample, and its label, with the one before it in
+   the microbatch, and the first with the last (torchvision's roll by one). */
 #ifndef WEIR_WORKER_DATA_MIXING_H
 #define WEIR_WORKER_DATA_MIXING_H
 

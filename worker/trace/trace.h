@@ -1,6 +1,6 @@
-/* A timeline of what a worker does, in Chrome's trace format (chrome://tracing, ui.perfetto.dev): what
-   overlaps what. Off unless trace_open was called; then a call costs one copy into the calling thread's own
-   buffer. */
+/* A timeline of a worker, in Chrome's trace format (chrome://tracing, ui.perfetto.dev): it shows what
+   overlaps what. It is off unless trace_open was called. When it is on, a call costs one copy into the
+   calling thread's own buffer. */
 #ifndef WEIR_WORKER_TRACE_TRACE_H
 #define WEIR_WORKER_TRACE_TRACE_H
 

@@ -1,4 +1,4 @@
-/* How a run is entered and left: views, the servers' versions, beginning anew. All on the run's thread. */
+/* Entering and leaving a run: its views, the servers' versions, beginning anew. All on the run's thread. */
 #ifndef WEIR_WORKER_TRAIN_PARTICIPATE_H
 #define WEIR_WORKER_TRAIN_PARTICIPATE_H
 

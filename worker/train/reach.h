@@ -1,5 +1,5 @@
-/* Which servers of the run are not reached, for the coordinator: it gives our work to others, or does without
-   the servers. */
+/* The servers of the run that this worker does not reach, reported to the coordinator: it gives our work to
+   others, or does without those servers. */
 #ifndef WEIR_WORKER_TRAIN_REACH_H
 #define WEIR_WORKER_TRAIN_REACH_H
 

@@ -1,5 +1,6 @@
-/* A run, as a worker takes part in it: loaded on a thread of its own, joined when a view gives it work,
-   computed by executors. It outlives the link to the coordinator: it goes on by the view that it has. */
+/* A run as one worker takes part in it. It is loaded on a thread of its own, joined when a view gives it
+   work, and computed by executors. A run outlives the link to the coordinator: it goes on by the view that it
+   has. */
 #ifndef WEIR_WORKER_TRAIN_RUN_H
 #define WEIR_WORKER_TRAIN_RUN_H
 

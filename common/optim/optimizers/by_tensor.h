@@ -1,5 +1,5 @@
-/* What optimizers share that take norms of a whole tensor: one phase, or the last of them, of so many sums of
-   squares. */
+/* Helpers of optimizers that take norms of a whole tensor: such an optimizer has one phase, or a last phase,
+   with so many sums of squares. */
 #ifndef WEIR_COMMON_OPTIM_OPTIMIZERS_BY_TENSOR_H
 #define WEIR_COMMON_OPTIM_OPTIMIZERS_BY_TENSOR_H
 

@@ -1,6 +1,6 @@
-/* What optimizers share that treat each element by itself. Scalars are computed in f64 from the step alone,
-   so that a resumed run goes on with the same numbers; elements are f32, in loops that become vector code
-   (VECTOR_VARIANTS before the function that holds one). */
+/* Helpers of optimizers that treat each element by itself. Scalars are computed in f64 from the step alone,
+   so that a resumed run goes on with the same numbers. Elements are f32, in loops that become vector code
+   (VECTOR_VARIANTS stands before a function with such a loop). */
 #ifndef WEIR_COMMON_OPTIM_OPTIMIZERS_ELEMENTWISE_H
 #define WEIR_COMMON_OPTIM_OPTIMIZERS_ELEMENTWISE_H
 

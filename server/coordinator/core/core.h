@@ -1,6 +1,6 @@
 /* The coordinator's decisions: a state machine without threads, clock or I/O, so that a simulator can drive
-   it. The shell (service.h) turns what happens into events, passes them to coordinator_step one at a time,
-   and carries out the actions that come back, in order. */
+   it. The shell (server/coordinator/shell/service.h) turns what happens into events, passes them to
+   coordinator_step one at a time, and carries out the actions that come back, in order. */
 #ifndef WEIR_SERVER_COORDINATOR_CORE_CORE_H
 #define WEIR_SERVER_COORDINATOR_CORE_CORE_H
 

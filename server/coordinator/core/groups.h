@@ -1,4 +1,4 @@
-/* Which workers of a run make groups: those of one host reduce among themselves (train.collective), and each
+/* Groups of a run's workers: the workers of one host reduce among themselves (train.collective), and each
    block is pushed once a host. */
 #ifndef WEIR_SERVER_COORDINATOR_CORE_GROUPS_H
 #define WEIR_SERVER_COORDINATOR_CORE_GROUPS_H

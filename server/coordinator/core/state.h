@@ -1,10 +1,21 @@
-/* The coordinator's state, for the files of its core alone: core.c takes events, join.c members, runs.c moves
-   runs from state to state, pause.c stops and resumes them, restore.c takes up those of a former coordinator,
-   settle.c gives them members, views.c shares the work among workers, recover.c rolls them back when servers
-   are lost, reach.c weighs which workers reach which servers, progress.c follows them to the end,
-   checkpoints.c and retention.c see to their checkpoints, orders.c writes what members are told and record.c
-   what the store is to know, explain.c says what a run waits for, info.c answers questions.
-   */
+/* The coordinator's state, for the files of its core alone.
+
+   core.c                     takes events
+   join.c                     takes members, and lets them go
+   runs.c                     moves runs from state to state
+   pause.c                    stops and resumes runs
+   restore.c                  takes up the runs of a former coordinator
+   settle.c                   gives runs members
+   load.c                     compares what members have loaded
+   views.c                    shares the work among workers
+   recover.c                  rolls runs back when servers are lost
+   reach.c                    weighs which workers reach which servers
+   progress.c                 follows runs to the end
+   checkpoints.c, retention.c order, commit and drop checkpoints
+   orders.c                   writes what members are told
+   record.c                   writes what the store is told
+   explain.c                  says what a run waits for
+   info.c                     answers questions */
 #ifndef WEIR_SERVER_COORDINATOR_CORE_STATE_H
 #define WEIR_SERVER_COORDINATOR_CORE_STATE_H
 

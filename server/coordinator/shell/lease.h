@@ -1,5 +1,5 @@
-/* Which coordinator leads: the one that holds the lease in the store. Its term, a number that grows with
-   each holder, guards everything that it writes. */
+/* The lease in the store: the coordinator that holds it leads. Its term, a number that grows with each
+   holder, guards everything that it writes. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
 #define WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
 

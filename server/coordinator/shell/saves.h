@@ -1,4 +1,4 @@
-/* What the event loop knows of a run's records in the store, for saves.c and saved_events.c alone. */
+/* The event loop's knowledge of a run's records in the store, for saves.c and saved_events.c alone. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SAVES_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SAVES_H
 

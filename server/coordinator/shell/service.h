@@ -1,5 +1,6 @@
-/* The coordinator role: the Training and Cluster services around the core's decisions. Of the coordinators of
-   one store one leads; the others stand by, answer UNAVAILABLE, and take over when it is gone. */
+/* The coordinator role: the Training and Cluster services around the core's decisions. One coordinator of a
+   store leads. The others stand by: they answer UNAVAILABLE, and one of them takes over when the leader is
+   gone. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SERVICE_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SERVICE_H
 
@@ -30,8 +31,9 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
 enum { COORDINATOR_SERVICES = 2 };
 const struct rpc_service *coordinator_service_list(const struct coordinator_service *service);
 
-/* Leads as soon as no other does: once the server listens. holder: host and listening address; whoever led
-   under the same name is taken for dead. address: where members and clients reach us. Both are copied. */
+/* Leads as soon as no other does: once the server listens. holder: host and listening address; the
+   coordinator that led under the same name is taken for dead. address: where members and clients reach us.
+   Both are copied. */
 void coordinator_service_lead(struct coordinator_service *service, const char *holder, const char *address);
 
 /* Waits until it leads, or it is known why it does not yet; at most so long. True: it leads. */

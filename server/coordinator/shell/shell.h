@@ -1,12 +1,19 @@
 /* The shell around the core, for the files of the coordinator's services alone. One thread, the event loop,
-   owns the core and every list below; whatever comes from gRPC's threads or from the store's is a task for
-   it. The thread `jobs` alone writes the store (but for the lease), in the order given, so that a commit
-   never meets a deletion half done; the thread `slow` reads what is large and opens models.
+   owns the core and every list below; what comes from gRPC's threads or from the store's is a task for it.
+   The thread `jobs` writes and deletes in the store, in the order given, so that a commit never meets a
+   deletion half done; others write the lease, and the models of new runs. The thread `slow` reads what is
+   large, and checks and stores those models.
 
-   service.c begins, ends and carries out actions; lead.c begins to lead and ceases to; members.c speaks with
-   members, training.c answers questions, manage.c does what people ask of runs and their checkpoints, watch.c
-   follows runs, submit.c takes new ones, download.c sends models and weights, saves.c keeps runs, events and
-   members in the store, upkeep.c commits and deletes checkpoints. */
+   service.c   begins, ends, carries out the core's actions
+   lead.c      begins to lead and ceases to
+   members.c   speaks with members
+   training.c  answers questions
+   manage.c    does what people ask of runs and their checkpoints
+   watch.c     follows runs
+   submit.c    takes new runs
+   download.c  sends models and weights
+   saves.c     keeps runs, events and members in the store
+   upkeep.c    commits and deletes checkpoints */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
 

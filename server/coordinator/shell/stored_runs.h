@@ -1,4 +1,4 @@
-/* What the store knows of runs, read when a coordinator begins to lead. */
+/* The runs in the store, read when a coordinator begins to lead. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
 

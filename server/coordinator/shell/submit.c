@@ -1,4 +1,4 @@
-/* New runs: uploaded to gRPC's thread, checked by the jobs, queued by the event loop. */
+/* New runs: uploaded to gRPC's thread, checked by the thread `slow`, queued by the event loop. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, SLOW_MS = 60000 };
 #define MODEL_BYTES_MAX (UINT64_C(2) << 30)
 
-/* Belongs to gRPC's thread until the client has sent all, then to the jobs, then to the event loop. */
+/* Belongs to gRPC's thread until the client has sent all, then to `slow`, then to the event loop. */
 struct upload {
   struct task task;
   struct coordinator_service *shell;
@@ -23,7 +23,7 @@ struct upload {
   Weir__RunSpec *spec;
   struct buffer *onnx;
   uint64_t received_bytes, begin_ns;
-  /* what the jobs find */
+  /* what `slow` finds */
   char model_sha256[65];
   uint64_t parameters;
   uint32_t *block_elems;

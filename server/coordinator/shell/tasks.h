@@ -1,4 +1,4 @@
-/* A thread that runs what others give it, one after the other. */
+/* A thread that runs tasks from other threads, one after the other. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_TASKS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_TASKS_H
 

@@ -1,6 +1,6 @@
-/* The exponential moving average of the weights (train.average): what torch.optim.swa_utils.AveragedModel
-   with get_ema_multi_avg_fn(decay) holds when it is updated after each step, to the bit of its f32
-   arithmetic. It begins as the weights of version 0, and its first update is a copy. */
+/* The exponential moving average of the weights (train.average), to the bit what
+   torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(decay) holds in f32 when it is updated after
+   each step. It begins as the weights of version 0, and its first update is a copy. */
 #ifndef WEIR_SERVER_PARAMETERS_BLOCK_AVERAGE_H
 #define WEIR_SERVER_PARAMETERS_BLOCK_AVERAGE_H
 

@@ -1,5 +1,6 @@
-/* A block that this server owns: its versions, optimizer slots, the round of its present step and the calls
-   that wait for its next version. Touched by its shard's thread alone, but where said otherwise. */
+/* A block that this server owns: its versions, its optimizer slots, the round of its present step, and the
+   calls that wait for its next version. Only its shard's thread touches a block, except where this says
+   otherwise. */
 #ifndef WEIR_SERVER_PARAMETERS_BLOCK_BLOCK_H
 #define WEIR_SERVER_PARAMETERS_BLOCK_BLOCK_H
 

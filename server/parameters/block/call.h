@@ -1,4 +1,5 @@
-/* A push or a pull on its way through a shard: parked, answered, or forgotten when its client has gone. */
+/* A push or a pull on its way through a shard. It ends answered, or forgotten when its client has gone; it
+   may be parked before. */
 #ifndef WEIR_SERVER_PARAMETERS_BLOCK_CALL_H
 #define WEIR_SERVER_PARAMETERS_BLOCK_CALL_H
 

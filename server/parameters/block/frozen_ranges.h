@@ -1,4 +1,4 @@
-/* Ranges of a block that its updates leave alone: the rows of model.frozen_rows. */
+/* Ranges of a block that updates leave as they are: the rows of model.frozen_rows. */
 #ifndef WEIR_SERVER_PARAMETERS_BLOCK_FROZEN_RANGES_H
 #define WEIR_SERVER_PARAMETERS_BLOCK_FROZEN_RANGES_H
 

@@ -1,4 +1,5 @@
-/* What each consistency mode does to the blocks of a server: a row for each of common/modes/mode.def. */
+/* The callbacks of consistency modes on the blocks of a server: one row for each row of
+   common/modes/mode.def. */
 #ifndef WEIR_SERVER_PARAMETERS_BLOCK_HOSTED_MODE_H
 #define WEIR_SERVER_PARAMETERS_BLOCK_HOSTED_MODE_H
 

@@ -1,7 +1,7 @@
-/* The exchange of a run: sums of blocks become totals. One server of the run, the first of its order, keeps
-   the sums: it adds contributions in the order of blocks in the model, whatever server they are on and
-   whenever they come. The others send it what their blocks contribute and get the totals of the same windows
-   back. Touched by one shard's thread alone, but where said otherwise. */
+/* The exchange of a run turns sums of blocks into totals. The keeper, the first server of the run's order,
+   adds contributions in the order of blocks in the model, whatever server they come from and whenever they
+   come. The other servers send the keeper what their blocks contribute, and get the totals of the same
+   windows back. Only one shard's thread touches an exchange, except where this says otherwise. */
 #ifndef WEIR_SERVER_PARAMETERS_EXCHANGE_EXCHANGE_H
 #define WEIR_SERVER_PARAMETERS_EXCHANGE_EXCHANGE_H
 
@@ -31,8 +31,9 @@ struct exchange_setup {
 int exchange_init(struct exchange *exchange, const struct exchange_setup *setup, struct err *err);
 void exchange_fini(struct exchange *exchange); /* safe on a zeroed one */
 
-/* The sums that one of our blocks has made of the phase that it is in. hosted_block_take_totals follows, or
-   hosted_block_fail_update, unless the run is unloaded. On the block's shard. */
+/* The sums that one of our blocks has made of the phase that it is in. hosted_block_take_totals follows
+   unless the run is unloaded; if there will be no totals, hosted_block_set_fault comes before it. On the
+   block's shard. */
 void exchange_contribute(struct exchange *exchange, struct hosted_block *block);
 
 /* The call of another server, by a message that names the run: parked until the totals are there. On a

@@ -1,5 +1,5 @@
-/* What the files of the exchange share: exchange.c collects and adds, exchange_send.c takes contributions to
-   the keeper, exchange_serve.c is the keeper for other servers. */
+/* Parts of the exchange, for its own files: exchange.c collects and adds, exchange_send.c takes contributions
+   to the keeper, exchange_serve.c is the keeper for other servers. */
 #ifndef WEIR_SERVER_PARAMETERS_EXCHANGE_EXCHANGE_PARTS_H
 #define WEIR_SERVER_PARAMETERS_EXCHANGE_EXCHANGE_PARTS_H
 

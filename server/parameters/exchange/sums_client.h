@@ -1,6 +1,6 @@
-/* The sums client takes messages of runs to other servers, and their answers back: what fails on the way is
-   sent again, after a pause, until it is answered, refused or cancelled. Any thread, never blocks, but where
-   said otherwise. */
+/* The sums client takes messages of runs to other servers and brings their answers back. A message that fails
+   on the way is sent again, after a pause, until it is answered, refused or cancelled. Any thread, never
+   blocks, except where this says otherwise. */
 #ifndef WEIR_SERVER_PARAMETERS_EXCHANGE_SUMS_CLIENT_H
 #define WEIR_SERVER_PARAMETERS_EXCHANGE_SUMS_CLIENT_H
 

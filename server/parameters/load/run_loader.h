@@ -1,5 +1,5 @@
-/* Loads runs by order, one after the other, on a thread of its own: fetches the model, makes the blocks, and
-   reads them from a checkpoint where the order names one. */
+/* Loads runs by order, one after the other, on a thread of its own. It fetches the model, makes the blocks,
+   and reads them from a checkpoint where the order names one. */
 #ifndef WEIR_SERVER_PARAMETERS_LOAD_RUN_LOADER_H
 #define WEIR_SERVER_PARAMETERS_LOAD_RUN_LOADER_H
 

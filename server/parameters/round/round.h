@@ -1,6 +1,6 @@
 /* A round: the parts of one block's gradient that have come for the present step. Parts are nodes of the
-   reduction tree, nested or disjoint, in any order; complete siblings are merged at once, so that the sum's
-   bits depend on the tree alone. */
+   reduction tree, nested or disjoint, and come in any order. Complete siblings are merged at once, so the
+   bits of the sum depend on the tree alone. */
 #ifndef WEIR_SERVER_PARAMETERS_ROUND_ROUND_H
 #define WEIR_SERVER_PARAMETERS_ROUND_ROUND_H
 

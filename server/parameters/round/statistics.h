@@ -1,5 +1,5 @@
-/* The rows of one statistics block: loss, counts and batch-norm statistics of each microbatch, kept apart and
-   merged in the microbatches' order; and the rows of an evaluation, by eval chunk. */
+/* The rows of one statistics block. Rows of microbatches hold loss, counts and batch-norm statistics; they
+   are kept apart and merged in the order of microbatches. Rows of an evaluation are kept by eval chunk. */
 #ifndef WEIR_SERVER_PARAMETERS_ROUND_STATISTICS_H
 #define WEIR_SERVER_PARAMETERS_ROUND_STATISTICS_H
 

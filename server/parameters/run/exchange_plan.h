@@ -1,10 +1,10 @@
-/* Which sums the blocks of a run exchange before they are updated: a pure function of model, optimizer and
-   clipping, so that all servers understand the same.
+/* The sums that the blocks of a run exchange before they are updated. The plan is a pure function of model,
+   optimizer and clipping, so all servers have the same.
 
-   An update is made in phases. In each, a block makes sums of its own (f64) and goes on once it has their
-   totals over all blocks that share them. Values of a phase that several blocks contribute to lie in one
-   vector; a block's share is windows of it. A tensor that one block holds whole needs no exchange: its sums
-   are the totals. */
+   An update is made in phases. In each phase a block makes sums of its own (f64), and goes on once it has
+   their totals over all blocks that share them. The values of a phase to which several blocks contribute lie
+   in one vector; windows of it are a block's share. A tensor that one block holds whole needs no exchange:
+   its sums are the totals. */
 #ifndef WEIR_SERVER_PARAMETERS_RUN_EXCHANGE_PLAN_H
 #define WEIR_SERVER_PARAMETERS_RUN_EXCHANGE_PLAN_H
 

@@ -1,5 +1,5 @@
-/* What a run has to tell the coordinator of its progress, kept for a while: one that was away asks for what
-   it missed, and what it cannot take at once waits here. Any thread. */
+/* The reports of a run's progress to the coordinator, kept for a while. A coordinator that was away asks for
+   the reports that it missed, and reports that it cannot take at once wait here. Any thread. */
 #ifndef WEIR_SERVER_PARAMETERS_RUN_REPORT_LOG_H
 #define WEIR_SERVER_PARAMETERS_RUN_REPORT_LOG_H
 

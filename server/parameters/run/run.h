@@ -1,5 +1,5 @@
-/* A run on this server: what its order said, and what its blocks share. load/hosted_run.h makes it and ends
- * it. */
+/* A run on this server: its order, and what its blocks share. server/parameters/load/hosted_run.h makes it
+   and ends it. */
 #ifndef WEIR_SERVER_PARAMETERS_RUN_RUN_H
 #define WEIR_SERVER_PARAMETERS_RUN_RUN_H
 

@@ -1,5 +1,5 @@
-/* Shards: the few threads that do a server's arithmetic. Each block belongs to one shard, and what happens to
-   a block is a job in its queue: no lock is held while a block is touched. */
+/* Shards: the few threads that do a server's arithmetic. Each block belongs to one shard. Whatever is done to
+   a block is a job in the shard's queue, so no lock is held while a block is touched. */
 #ifndef WEIR_SERVER_PARAMETERS_RUN_SHARD_H
 #define WEIR_SERVER_PARAMETERS_RUN_SHARD_H
 

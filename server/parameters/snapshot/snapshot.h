@@ -1,11 +1,11 @@
-/* Checkpoints, written beside training. A snapshot is one version of our blocks of one run: each block, once
-   it is at that version, pins its buffers, so that later updates write elsewhere, and threads hash them and
-   write them to the store in batches, from where they lie, and let go of them.
+/* Snapshots: checkpoints, written beside training. A snapshot is one version of our blocks of one run. Each
+   block that comes to that version pins its buffers, so later updates write elsewhere. Threads hash the
+   pinned buffers, write them to the store in batches from where they lie, and let go of them.
 
-   Two threads for all runs: one hashes while the other's batch is with the store, which all runs share. They
-   yield to whatever trains, and no batch waits for longer than two others take. Of each run there is one
-   snapshot at a time; one that has ended early holds the batches that are with the store and nothing else. So
-   a run's checkpoints take memory for one copy of its weights and slots, and for two batches. */
+   Two threads serve all runs: one hashes while the other's batch is with the store. They yield to training,
+   and no batch waits for longer than two others take. A run has one snapshot at a time; a snapshot that has
+   ended early holds only the batches that are with the store. So a run's checkpoints take memory for one copy
+   of its weights and slots, and for two batches. */
 #ifndef WEIR_SERVER_PARAMETERS_SNAPSHOT_SNAPSHOT_H
 #define WEIR_SERVER_PARAMETERS_SNAPSHOT_SNAPSHOT_H
 

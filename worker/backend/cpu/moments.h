@@ -1,7 +1,7 @@
 /* Means and variances of channels, and the gradient of a norm by them. oneDNN adds the elements of a channel
-   one by one in f32, of which there are too many for that: training then parts from what exact sums give
-   within a few steps. Sums here are f32 over a few elements, in an order that follows from the layout, and
-   f64 over those. */
+   one by one in f32. There are too many of them for that: training then departs from the results of exact
+   sums within a few steps. Here sums are f32 over a few elements, in an order that follows from the layout,
+   and f64 over those sums. */
 #ifndef WEIR_WORKER_BACKEND_CPU_MOMENTS_H
 #define WEIR_WORKER_BACKEND_CPU_MOMENTS_H
 

@@ -1,4 +1,4 @@
-/* The pool that means over all spatial dimensions are. */
+/* The pool over all spatial dimensions, for means over them. */
 #ifndef WEIR_WORKER_BACKEND_CPU_POOL_H
 #define WEIR_WORKER_BACKEND_CPU_POOL_H
 

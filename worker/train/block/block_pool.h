@@ -1,6 +1,6 @@
-/* Buffers for gradients, one list for each block and place, so that a step allocates nothing once the first
-   is done. Those in host memory are pinned where the backend can: the very bytes that a device copies into
-   are sent. Those on a device are for sums that are made there. */
+/* Buffers for gradients: one list for each block and place, so that a step allocates nothing after the first
+   one. Buffers in host memory are pinned where the backend can pin: a device copies into the very bytes that
+   are sent. Buffers on a device are for sums that are made there. */
 #ifndef WEIR_WORKER_TRAIN_BLOCK_BLOCK_POOL_H
 #define WEIR_WORKER_TRAIN_BLOCK_BLOCK_POOL_H
 

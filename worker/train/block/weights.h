@@ -1,12 +1,13 @@
-/* The weights that a worker computes with: the version of the step under way, complete, and the next one,
-   which fills block by block while the first layers already read it. Memory for two versions, no more.
+/* The weights that a worker computes with: the complete version of the present step, and the next version,
+   which fills block by block while the first layers already read it. There is memory for two versions, no
+   more.
 
    Executions read a version in host memory. In a group whose members exchange on devices they read its
-   parameters on the device: those that come from the servers land in host memory, and are filled once the
-   group has them on every device. Statistics are always in host memory.
+   parameters on the device: blocks that come from the servers land in host memory, and count as filled once
+   the group has them on every device. Statistics are always in host memory.
 
-   No lock of its own: whoever has it holds one lock over every call. Bytes are written outside it, between
-   weights_claim and weights_fill, into a place that nobody reads before weights_fill. */
+   There is no lock of its own: the caller holds one lock over every call. Bytes are written outside the lock,
+   between weights_claim and weights_fill, into a place that no execution reads before weights_fill. */
 #ifndef WEIR_WORKER_TRAIN_BLOCK_WEIGHTS_H
 #define WEIR_WORKER_TRAIN_BLOCK_WEIGHTS_H
 

@@ -1,5 +1,5 @@
-/* An executor: a thread with programs of its own that computes one task at a time, single-threaded, so that
-   the same task gives the same bits on any of them. */
+/* An executor: a thread that computes one task at a time with programs of its own. It is single-threaded, so
+   that the same task gives the same bits on any executor. */
 #ifndef WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
 #define WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
 
@@ -114,7 +114,7 @@ void executor_deliver_gradient(struct executor *executor, int param, const float
    when they are there, and when others have come with it executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
 void executor_deliver_placed(struct executor *executor, int param);
-/* What the parameter has in the block is in the block's gather. */
+/* The parameter's share has been copied into the block's gather buffer. */
 void executor_part_come(struct executor *executor, uint32_t block, int param);
 /* Adds all that have come to their siblings, until they are sent or wait for more. */
 void executor_deliver_parts(struct executor *executor);

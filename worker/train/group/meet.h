@@ -1,5 +1,5 @@
-/* How a run's workers of one host come together: the group that a view tells, its meeting, and what happens
-   when it is no more. Every function needs the run's lock. */
+/* The meeting of a group: a run's workers of one host come together as a view tells, and part when their
+   group has ended. Every function needs the run's lock. */
 #ifndef WEIR_WORKER_TRAIN_GROUP_MEET_H
 #define WEIR_WORKER_TRAIN_GROUP_MEET_H
 
@@ -19,8 +19,9 @@ bool run_is_to_meet(const struct run *run);
    thread; gives the lock up. */
 void run_meet_locked(struct run *run);
 
-/* Raises run->lowest to the highest that a member was told: those at rest do not hold the servers up, which
-   may be one step further by now. False: the group is no more. On the run's thread; gives the lock up. */
+/* Raises run->lowest to the highest version that any member was told: members at rest do not hold the servers
+   up, which may be one step further by now. False: the group is no more. On the run's thread; gives the lock
+   up. */
 bool run_agree_locked(struct run *run);
 
 #endif

@@ -1,11 +1,12 @@
-/* A relay between a group and the servers, which each member is a part of: in each step every bucket of
-   blocks is gathered by its owner, who adds the members' parts along the reduction tree and pushes the sums;
-   the weights of the next version come back to the owner and are spread from there. So the network carries
-   each gradient once a host, with the same bits as without.
+/* A relay between a group and the servers. Every member has one. In each step the owner of a bucket gathers
+   the bucket's blocks: it adds the members' parts along the reduction tree and pushes the sums. The weights
+   of the next version come back to the owner, who spreads them to the members. So the network carries each
+   gradient once a host, with the same bits as without a group.
 
-   Two threads, two collectives: gradients go up and weights come down in the same order of buckets, that in
-   which backward completes them, each bucket as soon as it is ready. Where the collective is made for
-   devices, parts go up from device to device, and only what is pushed is copied to the host. */
+   A relay has two threads and two collectives: gradients go up and weights come down in the same order of
+   buckets. That is the order in which backward completes them, and each bucket goes as soon as it is ready.
+   Where the collective is made for devices, parts go up from device to device, and only what is pushed is
+   copied to the host. */
 #ifndef WEIR_WORKER_TRAIN_GROUP_RELAY_H
 #define WEIR_WORKER_TRAIN_GROUP_RELAY_H
 

@@ -1,4 +1,4 @@
-/* What the two ways of gathering share. Only they include this. */
+/* What gathering on the host and gathering on devices share. Only their files include this. */
 #ifndef WEIR_WORKER_TRAIN_GROUP_RELAY_GATHER_H
 #define WEIR_WORKER_TRAIN_GROUP_RELAY_GATHER_H
 

@@ -1,4 +1,4 @@
-/* What the files of a relay share. Only they include this. */
+/* The state of a relay. Only the files of the relay include this. */
 #ifndef WEIR_WORKER_TRAIN_GROUP_RELAY_STATE_H
 #define WEIR_WORKER_TRAIN_GROUP_RELAY_STATE_H
 

@@ -1,5 +1,6 @@
-/* A group: the workers of one host that reduce a run's gradients among themselves, as a view tells. Pure: who
-   is in it, which parts each has, which sums come of them, and who talks to the servers for which blocks. */
+/* A group: the workers of one host that reduce a run's gradients among themselves, as a view tells. This part
+   is pure: it says who is in the group, which parts each member has, what they sum to, and who talks to the
+   servers for which blocks. */
 #ifndef WEIR_WORKER_TRAIN_RUN_GROUP_H
 #define WEIR_WORKER_TRAIN_RUN_GROUP_H
 

@@ -1,4 +1,4 @@
-/* What a worker has in memory of a run before it can compute: the model, the datasets and the plan. */
+/* A loaded run: the model, the datasets and the plan that a worker has in memory before it computes. */
 #ifndef WEIR_WORKER_TRAIN_RUN_LOAD_H
 #define WEIR_WORKER_TRAIN_RUN_LOAD_H
 

@@ -1,4 +1,4 @@
-/* Whether a run fits into this machine's memory, or a GPU's, before it is tried. */
+/* The check that a run fits into this machine's memory, or a GPU's, before it is tried. */
 #ifndef WEIR_WORKER_TRAIN_RUN_LOAD_MEMORY_H
 #define WEIR_WORKER_TRAIN_RUN_LOAD_MEMORY_H
 

@@ -1,4 +1,4 @@
-/* What a run on a worker is given by the process. */
+/* What the worker process gives a run. */
 #ifndef WEIR_WORKER_TRAIN_RUN_RUN_OPTIONS_H
 #define WEIR_WORKER_TRAIN_RUN_RUN_OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* What the files of a run share: its state under one lock. Only worker/train includes this. */
+/* The state of a run under one lock, for the files of worker/train alone. */
 #ifndef WEIR_WORKER_TRAIN_RUN_RUN_STATE_H
 #define WEIR_WORKER_TRAIN_RUN_RUN_STATE_H
 

@@ -1,8 +1,8 @@
-/* The steps of a run: which version is computed, which tasks are begun, when the next version is the current
-   one. Two versions are in sight: the current one, complete, whose gradients may be pushed; and the next,
-   which fills and may be read layer by layer. Nothing is pushed from the next before it is the current one,
-   so one reducer is enough. Every function needs the run's lock,
-   if it does not say otherwise. */
+/* The steps of a run: which version is computed, which tasks have begun, and when the next version becomes
+   the current one. Two versions are in sight. The current one is complete, and its gradients may be pushed.
+   The next one fills and may be read layer by layer. Nothing is pushed from the next version before it is the
+   current one, so one reducer is enough. Every function needs the run's lock, except where this says
+   otherwise. */
 #ifndef WEIR_WORKER_TRAIN_RUN_STEPS_H
 #define WEIR_WORKER_TRAIN_RUN_STEPS_H
 

@@ -1,6 +1,7 @@
-/* Pushes and pulls of blocks, under way to the servers of a run. Each server has two channels, a queue and a
-   window: only so many pushes have their bytes on the way at a time; calls that wait for an answer do not
-   count. What fails in passing is sent again until it succeeds or all is stopped. */
+/* Pushes and pulls of blocks that are under way to the servers of a run. Each server has two channels, a
+   queue and a window. The window limits how many pushes have their bytes on the way at a time; calls that
+   wait for an answer do not count. A call that fails in passing is sent again until it succeeds or all is
+   stopped. */
 #ifndef WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 #define WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 

@@ -5,6 +5,10 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 enum { PAUSE_LEAST_MS = 1000, PAUSE_MOST_MS = 30000, MESSAGE_MAX = 1000, SHA256_LENGTH = 64 };

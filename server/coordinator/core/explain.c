@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 enum { SAVE_SLOW_MS = 1000 };

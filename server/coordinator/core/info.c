@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info);

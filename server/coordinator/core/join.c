@@ -5,6 +5,9 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 enum {

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/coordinator/core/state.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/run.h"
 
 char *coordinator_server_mismatch(const struct run *run, const struct member *server) {
   const struct reference *reference = &run->reference;

@@ -1,4 +1,8 @@
 /* What members are told. Messages live in the arena of the step's actions. */
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,

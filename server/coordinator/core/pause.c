@@ -3,6 +3,9 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 static void clear_kind(struct run *run);

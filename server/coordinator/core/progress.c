@@ -4,6 +4,9 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 #define CREDIT_MAX_S 1.0

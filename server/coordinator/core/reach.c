@@ -6,6 +6,10 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 /* What one worker tells is weighed when the others have had the time to tell the same. A roll-back costs more

@@ -2,6 +2,10 @@
    they point to holds until the next step. */
 #include <math.h>
 
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 static void tell_progress(const struct run *run, Weir__Manifest *manifest);

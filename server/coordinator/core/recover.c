@@ -5,6 +5,10 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 enum { CAUSE_MAX = 1000, RELOADS_MAX = 6, RELOAD_PAUSE_MS = 500 };

@@ -8,6 +8,9 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 enum { GRACE_TIMES = 3, SHA256_LENGTH = 64 };

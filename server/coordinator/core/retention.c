@@ -5,6 +5,8 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "model/metrics/metric.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 static int find(const struct run *run, uint64_t step);

@@ -9,6 +9,10 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };

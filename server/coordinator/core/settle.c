@@ -5,6 +5,10 @@
 #include "common/agree/placement.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/core/checkpointing.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 /* worker_moves[from] has bit `to`. */

@@ -4,6 +4,9 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/member.h"
+#include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 /* Workers whose groups failed so often go alone, for REGROUP_MS, then twice as long each time. */

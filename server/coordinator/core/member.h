@@ -1,0 +1,64 @@
+/* Members of the cluster: servers and workers. */
+#ifndef WEIR_SERVER_COORDINATOR_CORE_MEMBER_H
+#define WEIR_SERVER_COORDINATOR_CORE_MEMBER_H
+
+#include "server/coordinator/core/assign.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/groups.h"
+
+struct coordinator;
+struct run;
+
+/* CUT_OFF: it has loaded the run, but does not reach servers that others reach: it computes nothing. */
+enum worker_state {
+  WORKER_IDLE,
+  WORKER_LOADING,
+  WORKER_READY,
+  WORKER_CUT_OFF,
+  WORKER_REFUSED,
+  WORKER_DRAINING
+};
+
+/* A server or a worker. */
+struct member {
+  uint64_t key; /* the shell's */
+  Weir__Role role;
+  char *id; /* "server-1", "worker-1" */
+  char *host, *address, *device, *fingerprint;
+  char *shm_host; /* workers: equal for those that can share memory; empty: unknown */
+  uint32_t pid, executors;
+  uint64_t joined_ms, heard_ms;
+  bool is_fresh;        /* its process was no member before */
+  char *message;        /* why it was refused; servers: why runs go on without it; else empty */
+  uint64_t left_out_ms; /* servers: since when, if there is a message */
+  bool is_cut_off;      /* servers: for that; runs that load may have it again after a while */
+
+  enum worker_state state;   /* workers: what follows */
+  struct run *run;           /* loading, ready, cut off or draining; else NULL */
+  uint64_t load_incarnation; /* of the order to load it */
+  struct range microbatches, eval_chunks;
+  struct grouping group;
+  uint64_t *unreached; /* keys of the run's servers that it says it does not reach; NULL: none */
+  int n_unreached;
+  char *unreached_text;           /* for people; NULL: none */
+  uint64_t unreached_ms;          /* since when it says so */
+  int group_failures;             /* of its groups, since the run's workers changed */
+  const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
+};
+
+/* join.c */
+void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
+void coordinator_member_left(struct coordinator *coordinator, struct member *member, const char *reason);
+void coordinator_member_free(struct member *member);
+/* An id's number was used: fresh ids are above. */
+void coordinator_id_seen(struct coordinator *coordinator, const char *id);
+
+/* settle.c */
+void coordinator_worker_set_state(struct member *worker, enum worker_state state);
+const char *coordinator_worker_state_name(enum worker_state state);
+/* The free worker is told to load the run. */
+void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
+/* Takes the worker from its run, which goes on without it. */
+void coordinator_worker_leave_run(struct member *worker, enum worker_state state);
+
+#endif

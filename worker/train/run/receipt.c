@@ -1,0 +1,88 @@
+/* What the servers of a run send back. */
+#include "worker/train/run/receipt.h"
+
+#include "common/base/log.h"
+#include "worker/train/run/run_state.h"
+#include "worker/train/run/steps.h"
+
+enum { DROPS_MAX = 20 };
+
+static void take_version(struct run *run, uint64_t version) {
+  pthread_mutex_lock(&run->lock);
+  run->lowest = version < run->lowest ? version : run->lowest;
+  run->n_unanswered--;
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+}
+
+void receipt_received(void *user, const struct transfer_item *item, uint64_t version,
+                      const struct rpc_bytes *bytes) {
+  struct run *run = user;
+  uint64_t expected = item->version + (item->kind == TRANSFER_PUSH);
+  float *place = NULL;
+  struct err err;
+  if (item->kind == TRANSFER_VERSIONS) {
+    take_version(run, version);
+    return;
+  }
+  pthread_mutex_lock(&run->lock);
+  if (version != expected || rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
+    err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
+            transfers_address(run->transfers, item->server), item->block, (unsigned long long)version,
+            rpc_bytes_size(bytes), (unsigned long long)expected,
+            run->block_elems[item->block] * sizeof(float));
+    run_fail_locked(run, &err, false);
+  } else
+    place = steps_claim_block(run, version, item->block);
+  pthread_mutex_unlock(&run->lock);
+  if (!place)
+    return;
+  rpc_bytes_copy(bytes, place);
+  pthread_mutex_lock(&run->lock);
+  steps_landed(run, item->block);
+  pthread_mutex_unlock(&run->lock);
+}
+
+/* What a server refuses because it is elsewhere in the run is no fault: it has moved on without us, or was
+   restarted, or the run was rolled back there, of which a view will tell. */
+static bool is_elsewhere(const struct err *err) {
+  return err->code == ERR_DROPPED || err->code == ERR_STALE || err->code == ERR_NOT_FOUND ||
+         err->code == ERR_CANCELLED;
+}
+
+/* The run may outrun us as often as it likes: we try again without longer pauses. That a version is dropped
+   time and again while the servers say that it is the one to begin with is a fault. */
+static void run_count_drop_locked(struct run *run, const struct transfer_item *item, const struct err *err) {
+  if (err->code != ERR_DROPPED)
+    return;
+  if (item->version != run->dropped_version)
+    run->setbacks = run->drops = 0;
+  run->dropped_version = item->version;
+  run->drops++;
+}
+
+void receipt_failed(void *user, const struct transfer_item *item, const struct err *err) {
+  struct run *run = user;
+  enum log_level level = err->code == ERR_DROPPED ? LOG_INFO : LOG_WARN;
+  pthread_mutex_lock(&run->lock);
+  level = run->setbacks > 0 ? LOG_DEBUG : level; /* said already */
+  if ((run->phase == RUN_JOINING || run->phase == RUN_WORKING) && !run->must_rejoin) {
+    log_event(level, "worker", "transfer_refused", "run=%s block=%u version=%llu code=%s error=\"%s\"",
+              run->load->run, item->block, (unsigned long long)item->version, err_name(err->code), err->text);
+    run_count_drop_locked(run, item, err);
+    if (is_elsewhere(err) && run->drops <= DROPS_MAX)
+      run->must_rejoin = true;
+    else
+      run_fail_locked(run, err, false);
+  }
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
+}
+
+void receipt_ended(void *user, const struct transfer_item *item) {
+  struct run *run = user;
+  if (item->is_evaluation) /* of a size of its own */
+    buffer_put(item->buffer);
+  else
+    block_pool_give(run->pool, item->block, item->buffer);
+}

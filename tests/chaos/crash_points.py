@@ -27,7 +27,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from harness import BUILD, PATIENCE, Folder, Process, Skip, program, start_announced, wait_for, weir
+from harness import BUILD, Folder, Process, Skip, program, start_announced, wait_for, weir
 from power_loss import lose_power
 from redis_servers import Redis, encode, need
 
@@ -38,7 +38,6 @@ CALLS = ("create", "write", "sync", "sync_all", "rename", "unlink", "mkdir", "se
 ANY = CALLS.index("any")
 NEVER = (ANY, 0)  # where not to crash
 AT_ONCE = 3             # points side by side
-END_SECONDS = PATIENCE  # for a run to end after a crash
 SPEC = """name: crash
 model: {{onnx: mlp.onnx, loss: cross_entropy}}
 data:
@@ -201,7 +200,7 @@ class Site:
         found = json.loads(self.client("runs", "--json"))
         if found:
             return found[0]["run"]
-        wait_for(lambda: self.try_client("submit", self.inputs.spec).returncode == 0, "a submission that is taken", END_SECONDS)
+        wait_for(lambda: self.try_client("submit", self.inputs.spec).returncode == 0, "a submission that is taken")
         return json.loads(self.client("runs", "--json"))[0]["run"]
 
     def try_client(self, *arguments):
@@ -216,7 +215,7 @@ class Site:
     def await_crash(self):
         """Whether it came before the run's end; the client that follows the run stays."""
         self.follow()
-        wait_for(lambda: self.is_hit() or self.follower.child.poll() is not None, "the crash", END_SECONDS)
+        wait_for(lambda: self.is_hit() or self.follower.child.poll() is not None, "the crash")
         return self.is_hit()
 
     def follow(self):
@@ -268,11 +267,11 @@ class Site:
 
     def finish(self):
         """The run ends as the undisturbed one did, and nothing is left over. Returns its weights_sha256."""
-        wait_for(self.has_ended, "the run's end", END_SECONDS)
+        wait_for(self.has_ended, "the run's end")
         status = json.loads(self.client("status", self.run, "--json"))
         assert status["state"] == "done", status
         # a Redis that has just come back may not have been tried again yet
-        wait_for(lambda: self.try_client("gc").returncode == 0, "weir gc", END_SECONDS)
+        wait_for(lambda: self.try_client("gc").returncode == 0, "weir gc")
         self.client("verify", self.run)
         keys, records = self.contents()
         known = set(re.findall(rb"[0-9a-f]{64}", b"\n".join(records)))

@@ -170,7 +170,7 @@ def test_gpus_and_cpus_compute_one_run_only_where_it_need_not_be_deterministic()
         cluster.add_worker(options=("--device", "cuda:0,1,2"), env=fake(devices=3, others=" NVL"))
         message = wait_for(lambda: next((worker["message"] for worker in cluster.json("workers")
                                          if worker["device"] == "cuda:0,1,2" and worker["message"]), None), "another")
-        assert "cuda: fake on Fake GPU, Fake GPU NVL'" in message, message
+        assert "cuda: fake on Fake GPU, Fake GPU NVL, libm " in message, message
         weir("cancel", strict, "--coordinator", cluster.address)
         spec = small_spec(folder, steps=40, train="  deterministic: false\n  precision: bf16\n")
         with open(spec, "a") as file:

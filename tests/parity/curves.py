@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes curves.json: loss and learning rate per step of whole runs, each with another optimizer and schedule, of PyTorch
-in float64. tests/integration/test_parity.py trains the same. Needs tests/parity/requirements.txt; run as
+"""Makes curves.json: loss and learning rate per step of whole runs, each with another optimizer and schedule, of
+PyTorch in float64. tests/integration/test_parity.py trains the same. Needs tests/parity/requirements.txt; run as
 
     python tests/parity/curves.py build/weir > tests/parity/curves.json
 

@@ -51,7 +51,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=["all", *models.FULL])
     parser.add_argument("-o", "--out", required=True, help="a folder; made if it is not there")
-    parser.add_argument("--exporter", choices=EXPORTERS, default="new", help="old: TorchScript's; optimized: the newer one with its defaults, which do not keep what a model is")
+    parser.add_argument("--exporter", choices=EXPORTERS, default="new",
+                        help="old: TorchScript's; optimized: the newer one with its defaults, which do not keep what a "
+                             "model is")
     parser.add_argument("--batch", choices=BATCHES, default="dynamic", help=f"fixed: {BATCH} samples")
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)

@@ -5,7 +5,8 @@ PyTorch, is inspected, and trained 4 steps beside PyTorch in float32 and float64
     python tests/parity/families.py build/weir [FAMILY...] [--exporter old] [--again] [--table docs/FAMILIES.md]
 
 A line for each. What was tried before with the same --results is not tried again, unless it is named or --again is
-given. Exits 1 if one that the exporter wrote is refused or is not where PyTorch is. Needs tests/parity/requirements.txt."""
+given. Exits 1 if one that the exporter wrote is refused or is not where PyTorch is. Needs
+tests/parity/requirements.txt."""
 import argparse
 import json
 import os
@@ -72,9 +73,9 @@ def try_one(program, family, exporter):
         except FileNotFoundError:
             result |= {"state": "exporter", "reason": "it crashed" if ended else f"no end after {LIMIT_SECONDS} s"}
     weights = result.get("weights", (float("nan"),) * 2)
-    print(ROW.format(family[0], f"{family[2]} ({family[1]})", exporter, result["state"], f"{weights[0]:.1e}", f"{weights[1]:.1e}",
-                     f"{result.get('times', float('nan')):.1f}", f"{time.monotonic() - begin:.0f} s",
-                     result.get("reason", "")), flush=True)
+    print(ROW.format(family[0], f"{family[2]} ({family[1]})", exporter, result["state"], f"{weights[0]:.1e}",
+                     f"{weights[1]:.1e}", f"{result.get('times', float('nan')):.1f}",
+                     f"{time.monotonic() - begin:.0f} s", result.get("reason", "")), flush=True)
     return result
 
 

@@ -18,9 +18,12 @@ LENGTH, VOCABULARY, SPECIAL_TOKENS, SIDE, WAVE, FRAMES = 12, 96, 3, 64, 400, 32
 NESTED = ("text_config", "vision_config", "backbone_config", "encoder_config", "decoder_config")
 BINS = ("feature_projection_input_dim", "input_feat_per_channel", "num_mel_bins")
 HEADS = {  # kind: where transformers lists the class of a model type
-    "text": ["SEQUENCE_CLASSIFICATION"], "decoder": ["CAUSAL_LM"], "translator": ["SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ"],
-    "image": ["IMAGE_CLASSIFICATION"], "dense": ["SEMANTIC_SEGMENTATION", "DEPTH_ESTIMATION", "OBJECT_DETECTION", "IMAGE_TO_IMAGE"],
-    "wave": ["CTC"], "spectrum": ["AUDIO_CLASSIFICATION"], "speech": ["SPEECH_SEQ_2_SEQ"], "pair": ["ZERO_SHOT_IMAGE_CLASSIFICATION"],
+    "text": ["SEQUENCE_CLASSIFICATION"], "decoder": ["CAUSAL_LM"],
+    "translator": ["SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ"],
+    "image": ["IMAGE_CLASSIFICATION"],
+    "dense": ["SEMANTIC_SEGMENTATION", "DEPTH_ESTIMATION", "OBJECT_DETECTION", "IMAGE_TO_IMAGE"],
+    "wave": ["CTC"], "spectrum": ["AUDIO_CLASSIFICATION"], "speech": ["SPEECH_SEQ_2_SEQ"],
+    "pair": ["ZERO_SHOT_IMAGE_CLASSIFICATION"],
     "video": ["VIDEO_CLASSIFICATION"], "series": ["TIME_SERIES_CLASSIFICATION"],
 }
 
@@ -121,8 +124,8 @@ def build_transformers(kind, family, own):
 
 
 def build_timm(name, side, options):
-    model = timm.create_model(name, pretrained=False, num_classes=4, **({"img_size": side} if takes_size(name) and side else {}),
-                              **options)
+    sized = {"img_size": side} if takes_size(name) and side else {}
+    model = timm.create_model(name, pretrained=False, num_classes=4, **sized, **options)
     side = side or model.default_cfg["input_size"][-1]
     return model, lambda samples: {"x": toy.uniform("x", samples, 3, side, side)}
 
@@ -130,9 +133,11 @@ def build_timm(name, side, options):
 def takes_size(name):
     """Whether the constructor wants to know how large images are."""
     return any(word in name for word in (
-        "vit", "beit", "cait", "deit", "eva", "mixer", "swin", "hiera", "nest", "coat_", "tnt", "sequencer", "volo", "pit_",
-        "xcit", "mvit", "crossvit", "tiny_vit", "twins", "visformer", "vitamin")) and not any(word in name for word in (
-            "davit", "convmixer", "hieradet", "fastvit", "efficientvit", "nextvit", "repvit", "mobilevit", "gcvit", "edgenext", "starnet", "shvit", "crossvit",
+        "vit", "beit", "cait", "deit", "eva", "mixer", "swin", "hiera", "nest", "coat_", "tnt", "sequencer", "volo",
+        "pit_", "xcit", "mvit", "crossvit", "tiny_vit", "twins", "visformer", "vitamin"
+    )) and not any(word in name for word in (
+            "davit", "convmixer", "hieradet", "fastvit", "efficientvit", "nextvit", "repvit", "mobilevit", "gcvit",
+            "edgenext", "starnet", "shvit", "crossvit",
             "maxvit", "resnest", "densenet", "tiny_vit", "sequencer", "pit_ti", "nest14", "efficientvim"))
 
 
@@ -147,7 +152,8 @@ def set_dropout(module):
 
 
 def set_vectors(module):
-    """No two tensors are alike, no vector is of zeros: what is wrong with one shows, and each is known by its values."""
+    """No two tensors are alike, no vector is of zeros: what is wrong with one shows, and each is known by
+    its values."""
     seen = set()
     with torch.no_grad():
         for key, parameter in module.named_parameters():

@@ -58,8 +58,8 @@ def train_pytorch(module, columns, dtype, lr):
 
 
 def state_of(module):
-    """The parameters. Batch norm's running statistics are left out: the older exporter moves them, and PyTorch's variance is
-    n / (n - 1) times ONNX's."""
+    """The parameters. Batch norm's running statistics are left out: the older exporter moves them, and PyTorch's
+    variance is n / (n - 1) times ONNX's."""
     return {key: value.detach().double().numpy().copy() for key, value in module.named_parameters()}
 
 
@@ -75,25 +75,27 @@ def padding_rows(module, state, first):
     return rows
 
 
-def write_spec(folder, columns, frozen_rows, lr):
+def write_spec(folder, columns, frozen, lr):
+    """Frozen: fields of `model`, by name."""
     inputs = ", ".join(f"{column}: {column}" for column in list(columns)[:-1])
     files = ", ".join(f"{column}: {column}.npy" for column in columns)
+    fields = "".join(f", {key}: {json.dumps(value)}" for key, value in frozen.items())
     with open(os.path.join(folder, "spec.yaml"), "w") as file:
         file.write(f"""name: family
-model: {{onnx: model.onnx, loss: cross_entropy, inputs: {{{inputs}}}, frozen_rows: {json.dumps(frozen_rows)}}}
+model: {{onnx: model.onnx, loss: cross_entropy, inputs: {{{inputs}}}{fields}}}
 data: {{root: {folder}, shuffle: false, train: {{format: npy, columns: {{{files}}}}}}}
 train: {{steps: {STEPS}, batch: {BATCH}, optimizer: {{lr: {lr}, momentum: {MOMENTUM}}}}}
 """)
     return file.name
 
 
-def train_weir(program, folder, columns, frozen_rows, lr):
+def train_weir(program, folder, columns, frozen, lr):
     """Losses, and the tensors at the end, by the names of initializers."""
     for name, data in columns.items():
         numpy.save(os.path.join(folder, name), data)
     out = os.path.join(folder, "out")
     weir(program, "inspect", os.path.join(folder, "model.onnx"), "--batch", BATCH)
-    weir(program, "train", write_spec(folder, columns, frozen_rows, lr), "--workers", 1, "--threads", 1, "--out", out)
+    weir(program, "train", write_spec(folder, columns, frozen, lr), "--workers", 1, "--threads", 1, "--out", out)
     with open(os.path.join(out, "metrics.jsonl")) as file:
         losses = [event["loss"] for event in map(json.loads, file) if event["event"] == "step"]
     return losses, load_file(os.path.join(out, "model.safetensors"))
@@ -109,16 +111,19 @@ def places(state):
     return found
 
 
-def initializers_of(path, first, rows):
-    """Those rows by the names that the file has."""
+def frozen_of(path, module, first, rows):
+    """What of the file is not to be trained: those rows, and the parameters that want no gradient (positions)."""
     known = places(first)
-    found = {}
+    still = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    found = {"frozen": [], "frozen_rows": {}}
     for tensor in onnx.load(path).graph.initializer:
         data = onnx.numpy_helper.to_array(tensor)
         key, axes = known.get((data.shape, data.tobytes()), (None, ()))
         if key in rows and list(axes) == sorted(axes):
-            found[tensor.name] = [rows[key]]
-    return found
+            found["frozen_rows"][tensor.name] = [rows[key]]
+        if key in still:
+            found["frozen"].append(tensor.name)
+    return {field: value for field, value in found.items() if value}
 
 
 def draws_numbers(path):
@@ -166,8 +171,11 @@ def compare(path, ours, single, double, first):
     moved = [name for name in exact if not numpy.array_equal(exact[name], first[name])]
     # A bias before batch norm has no gradient but rounding: float64's is nothing beside the others.
     size = numpy.sqrt(sum(numpy.sum((exact[name] - first[name]) ** 2) for name in moved))
-    lost = [name for name in moved if name not in matched and numpy.linalg.norm(exact[name] - first[name]) > 1e-6 * size]
+    lost = [name for name in moved if name not in matched and
+            numpy.linalg.norm(exact[name] - first[name]) > 1e-6 * size]
     names = [name for name in moved if name in matched]
+    strange += [name for name in matched if name not in moved and
+                numpy.linalg.norm(matched[name] - first[name]) > 1e-6 * size]
     if lost or strange:
         raise Failed("differs", f"not trained: {', '.join(lost[:3])}" if lost else f"trained: {', '.join(strange[:3])}")
     weights = (distance(matched, exact, first, names), distance(state, exact, first, names))
@@ -179,8 +187,8 @@ def compare(path, ours, single, double, first):
 def reason_of(error):
     """The line of an exporter's error that says why."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if re.match(r"(<class|[A-Z]\w*(Error|Exception|Operator)\b|Unsupported|\[?torch|Could not)", line)
-              and "TorchExportError" not in line]
+    cause = re.compile(r"(<class|[A-Z]\w*(Error|Exception|Operator)\b|Unsupported|\[?torch|Could not)")
+    causes = [line for line in lines if cause.match(line) and "TorchExportError" not in line]
     line = (causes or lines or [type(error).__name__])[-1 if causes else 0]
     return re.sub(r"<class '([\w.]*\.)?(\w+)'>", r"\2", line)[:200]
 
@@ -215,14 +223,15 @@ def try_family(program, folder, family, exporter):
         except Failed:
             raise
         except Exception as error:
-            raise Failed("pytorch", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200]) from error
+            line = str(error).splitlines()[0] if str(error) else ""
+            raise Failed("pytorch", f"{type(error).__name__}: {line}"[:200]) from error
         case = models.Case(None, lambda samples: {key: value[:samples] for key, value in columns.items()})
         result["parameters"] = sum(parameter.numel() for parameter in module.parameters())
         result["batch"] = try_export(case, path, exporter, module)
         first = state_of(module)
-        rows = initializers_of(path, first, padding_rows(module, double[1], first))
+        frozen = frozen_of(path, module, first, padding_rows(module, double[1], first))
         try:
-            ours = train_weir(program, folder, columns, rows, lr)
+            ours = train_weir(program, folder, columns, frozen, lr)
         except Refused as refusal:
             raise Failed("weir", str(refusal).replace(folder + "/", "")) from refusal
         if draws_numbers(path):

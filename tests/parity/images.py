@@ -112,7 +112,8 @@ def decoded(data):
 SHAPES = ([3, 9, 14], [1, 20, 7], [3, 5, 5])
 TRANSFORMS = [("{resize: {size: [4, 6]}}", v2.Resize([4, 6])), ("{resize: {size: [13, 17]}}", v2.Resize([13, 17])),
               ("{resize: {size: 5}}", v2.Resize(5)), ("{resize: {size: 12}}", v2.Resize(12)),
-              ("{center_crop: {size: 4}}", v2.CenterCrop(4)), ("{center_crop: {size: [3, 12]}}", v2.CenterCrop([3, 12])),
+              ("{center_crop: {size: 4}}", v2.CenterCrop(4)),
+               ("{center_crop: {size: [3, 12]}}", v2.CenterCrop([3, 12])),
               ("{center_crop: {size: 15}}", v2.CenterCrop(15))]
 
 

@@ -79,7 +79,8 @@ class UNet(nn.Module):
 
 
 class StandardConv2d(nn.Conv2d):
-    """A convolution whose filters are standardised, as NFNets and BiT have it: batch norm without running statistics."""
+    """A convolution whose filters are standardised, as NFNets and BiT have it: batch norm without running
+    statistics."""
 
     def __init__(self, into, out, *options):
         super().__init__(into, out, *options, padding=1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tensors.json: what 20 steps make of tensors that lie across blocks or share one, where updates need whole tensors
-or all of them, as PyTorch computes it in float64. tests/unit/server/parameters/parameters_tensors_test.c pushes the same gradients to a
-parameter server. Needs tests/parity/requirements.txt; run as
+"""Makes tensors.json: what 20 steps make of tensors that lie across blocks or share one, where updates need whole
+tensors or all of them, as PyTorch computes it in float64. tests/unit/server/parameters/parameters_tensors_test.c pushes
+the same gradients to a parameter server. Needs tests/parity/requirements.txt; run as
 
     python tests/parity/tensors.py > tests/parity/tensors.json
 
@@ -27,7 +27,8 @@ CASES = [
     {"optimizer": {"name": "lamb", "lr": 0.02}, "clip_norm": 1.0},
     {"optimizer": {"name": "lars", "lr": 2.0, "weight_decay": 0.01, "trust_coefficient": 0.01}},
     {"optimizer": {"name": "adafactor", "lr": 0.05}},
-    {"optimizer": {"name": "adafactor", "lr": 0.02, "beta2_decay": -0.5, "d": 1.5, "weight_decay": 0.1}, "clip_norm": 1.0},
+    {"optimizer": {"name": "adafactor", "lr": 0.02, "beta2_decay": -0.5, "d": 1.5, "weight_decay": 0.1},
+     "clip_norm": 1.0},
 ]
 
 
@@ -38,7 +39,8 @@ def first_weights(begin, shape):
 
 def gradients(step, begin, shape):
     k = torch.arange(begin, begin + numpy.prod(shape), dtype=torch.int64)
-    return ((k * 6007 + step * 7877 + k // 300) % 2003 - 1001).double().div(2003 * (1 + k % 5)).float().double().reshape(shape)
+    whole = (k * 6007 + step * 7877 + k // 300) % 2003 - 1001
+    return whole.double().div(2003 * (1 + k % 5)).float().double().reshape(shape)
 
 
 def train(case):
@@ -57,7 +59,8 @@ def train(case):
             torch.nn.utils.clip_grad_value_(params, case["clip_value"])
         optimizer.step()
     return [{"begin": begin, "elems": param.numel(), "rms": float(f"{param.pow(2).mean().sqrt():.12g}"),
-             "weights": [float(f"{w:.10g}") for w in param.detach().flatten()[::max(1, param.numel() // KEPT)].tolist()]}
+             "weights": [float(f"{w:.10g}") for w in
+                         param.detach().flatten()[::max(1, param.numel() // KEPT)].tolist()]}
             for param, begin in zip(params, begins)]
 
 

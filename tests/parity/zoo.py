@@ -153,7 +153,8 @@ SMALL = {
 # Of the sizes that `weir model` writes unless told otherwise.
 STANDARD = {
     "resnet18": tv.resnet18, "resnet50": tv.resnet50, "mobilenet_v2": tv.mobilenet_v2, "vit": tv.vit_b_16,
-    "gpt": lambda: GPT(50257, 1024, 768, 12, 12), "dlrm": lambda: DLRM(13, [1000] * 26, 16, [512, 256, 64, 16], [512, 256]),
+    "gpt": lambda: GPT(50257, 1024, 768, 12, 12),
+    "dlrm": lambda: DLRM(13, [1000] * 26, 16, [512, 256, 64, 16], [512, 256]),
 }
 
 
@@ -209,7 +210,8 @@ def read_tensors(weir, kind):
 
 
 def differs(ours, theirs):
-    """Whether mean or deviation is further away than two samples of one distribution are. Of one number, nobody knows."""
+    """Whether mean or deviation is further away than two samples of one distribution are. Of one number,
+    nobody knows."""
     count, deviation = ours.numel(), theirs.std(correction=0).item()
     if count == 1:
         return False

@@ -30,7 +30,7 @@ DSV = {"first_k_dense_replace": 1, "n_shared_experts": 1, "num_key_value_heads":
 OWN_GRADIENT = {"yoso"}
 
 # Where, at the others' learning rate, the input of a ReLU is within a rounding of 0 (docs/MODELS.md).
-RATES = {"densenet": 0.005, "ghostnet": 0.005, "resnest": 0.005}
+RATES = {"densenet": 0.005, "ghostnet": 0.005, "res2net": 0.005, "resnest": 0.005}
 
 # kind of inputs: {family: fields}; None: what SMALL says is enough.
 TRANSFORMERS = {
@@ -157,7 +157,7 @@ TRANSFORMERS = {
     "pair": {"clip": None, "siglip": None, "chinese_clip": None, "altclip": None, "groupvit": None, "vilt": None,
     "blip": None},
     "video": {"timesformer": None, "videomae": {"tubelet_size": 2}, "vivit": None},
-    "series": {"patchtst": None, "patchtsmixer": None},
+    "series": {"patchtst": {"num_targets": 4}, "patchtsmixer": {"num_targets": 4}},
 }
 
 # module of timm: (model, side of the images, options of its constructor)

@@ -38,8 +38,8 @@ class OfOne(nn.Module):
     def call(self, *inputs):
         options = {"use_cache": False} if hasattr(getattr(self.model, "config", None), "use_cache") else {}
         output = self.model(**dict(zip(self.names, inputs)), **options) if self.names else self.model(*inputs)
-        for name in ("logits", "logits_per_image", "predicted_depth", "prediction_logits", "reconstruction",
-                     "last_hidden_state"):
+        for name in ("logits", "logits_per_image", "predicted_depth", "prediction_logits",
+                     "prediction_outputs", "reconstruction", "last_hidden_state"):
             if getattr(output, name, None) is not None:
                 return getattr(output, name)
         return output if torch.is_tensor(output) else output[0]

@@ -25,12 +25,13 @@ as far from float64 as PyTorch's float32. The distance of weights is the norm of
 training changed, at least one rounding of the weights; that of losses the greatest relative difference of a step, at
 least four roundings. The number behind *trains* is our distance in PyTorch's, of the two the greater. Running
 statistics of batch norm are not compared. Rows that `padding_idx` names are in `model.frozen_rows`, parameters without
-`requires_grad` in `model.frozen`. The learning rate is 0.05, with momentum; for densenet, ghostnet, res2net and resnest
-it is 0.005. At 0.05 the input of one of their ReLUs (at step 2, of densenet at step 4) is so near 0 that our weights,
-as near to float64's as those of PyTorch's float32, put it on the other side of 0, and the steps after that drift apart.
-The gradient is right: at the weights that we had at that step, it is as near to float64's as that of PyTorch's float32,
-or within a relative 1e-5. resnetv2 (BiT) says little: PyTorch's float32 is itself 0.6 from float64. All in all it takes
-hours on two cores: the table has what was tried so far.
+`requires_grad` in `model.frozen`, and buffers, which the older exporter writes like parameters. The learning rate is
+0.05, with momentum; for densenet, ghostnet, res2net and resnest it is 0.005. At 0.05 the input of one of their ReLUs
+(at step 2, of densenet at step 4) is so near 0 that our weights, as near to float64's as those of PyTorch's float32,
+put it on the other side of 0, and the steps after that drift apart. The gradient is right: at the weights that we had
+at that step, it is as near to float64's as that of PyTorch's float32, or within a relative 1e-5. resnetv2 (BiT) says
+little: PyTorch's float32 is itself 0.6 from float64. All in all it takes hours on two cores: the table has what was
+tried so far.
 """
 
 

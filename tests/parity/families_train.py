@@ -112,16 +112,19 @@ def places(state):
 
 
 def frozen_of(path, module, first, rows):
-    """What of the file is not to be trained: those rows, and the parameters that want no gradient (positions)."""
+    """What of the file is not to be trained: those rows, parameters that want no gradient (positions), and buffers,
+    which the older exporter writes like parameters."""
     known = places(first)
     still = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    buffers = {name for name, buffer in module.named_buffers() if buffer.is_floating_point() and
+               not re.search(r"running_(mean|var)$", name)}
     found = {"frozen": [], "frozen_rows": {}}
     for tensor in onnx.load(path).graph.initializer:
         data = onnx.numpy_helper.to_array(tensor)
         key, axes = known.get((data.shape, data.tobytes()), (None, ()))
         if key in rows and list(axes) == sorted(axes):
             found["frozen_rows"][tensor.name] = [rows[key]]
-        if key in still:
+        if key in still or tensor.name in buffers:
             found["frozen"].append(tensor.name)
     return {field: value for field, value in found.items() if value}
 

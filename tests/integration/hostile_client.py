@@ -75,8 +75,7 @@ class Attacker:
             if is_message and depth == DEPTH_MAX:
                 continue
             if is_message and field.message_type.GetOptions().map_entry:
-                for _ in range(self.random.randrange(3)):
-                    getattr(message, field.name)[self.random.choice(TEXTS)] = self.random.choice(TEXTS)
+                self.fill_map(getattr(message, field.name), field.message_type.fields_by_name["value"], density, depth)
             elif field.is_repeated:
                 for _ in range(self.random.choice((1, 2, 3, 40))):
                     if is_message:
@@ -89,6 +88,14 @@ class Attacker:
             else:
                 setattr(message, field.name, self.scalar(field))
         return message
+
+    def fill_map(self, entries, value, density, depth):
+        for _ in range(self.random.randrange(3)):
+            key = self.random.choice(TEXTS)
+            if value.type == FieldDescriptor.TYPE_MESSAGE:
+                self.fill(entries[key], density, depth + 1)
+            else:
+                entries[key] = self.scalar(value)
 
     def mutate(self, wire):
         """Bytes that are nearly a message."""

@@ -29,7 +29,7 @@ DSV = {"first_k_dense_replace": 1, "n_shared_experts": 1, "num_key_value_heads":
 # What no export keeps of these: the backward of a torch.autograd.Function that is not the derivative of its forward.
 OWN_GRADIENT = {"yoso"}
 
-# Where, at the others' learning rate, the input of a ReLU is within a rounding of 0 (docs/MODELS.md).
+# Where, at the others' learning rate, the input of a ReLU is within a rounding of 0 (docs/FAMILIES.md).
 RATES = {"densenet": 0.005, "ghostnet": 0.005, "res2net": 0.005, "resnest": 0.005}
 
 # kind of inputs: {family: fields}; None: what SMALL says is enough.

@@ -38,7 +38,7 @@ struct lease {
   char *why;          /* told last; NULL: nothing */
   uint64_t seen_term; /* the lease of another, as it was looked at last */
   uint64_t seen_beat;
-  uint64_t quiet_ms, looked_ms; /* for how long it has not changed; when that was */
+  uint64_t quiet_ns, looked_ns; /* for how long it has not changed; when that was */
 };
 
 /* The record coordinator/epoch as it is. */
@@ -159,8 +159,9 @@ static void try_to_take(struct lease *lease) {
 
 /* Tells who leads, where another does. */
 static int look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err) {
-  int look_ms = lease->options.lease_ms / LOOKS_A_LEASE;
-  uint64_t now_ms = clock_now_ns() / 1000000, passed_ms = now_ms - lease->looked_ms;
+  const uint64_t lease_ns = (uint64_t)lease->options.lease_ms * 1000000,
+                 seen_most_ns = 2 * lease_ns / LOOKS_A_LEASE;
+  uint64_t now_ns = clock_now_ns(), passed_ns = now_ns - lease->looked_ns;
   Weir__Lease *found = NULL;
   int rc = checkpoint_read_record(lease->options.store, lease_name, &weir__lease__descriptor, (void **)&found,
                                   err);
@@ -173,16 +174,16 @@ static int look(struct lease *lease, bool *is_free, uint64_t *last_term, struct 
     return rc;
   *last_term = found->term < TERM_MAX ? found->term : 0;
   if (strcmp(found->holder, lease->holder)) {
-    bool is_same = lease->looked_ms && found->term == lease->seen_term && found->beat == lease->seen_beat;
+    bool is_same = lease->looked_ns && found->term == lease->seen_term && found->beat == lease->seen_beat;
     /* We may have been frozen, with the other: only time that we saw passing counts. */
-    if (passed_ms > 2 * (uint64_t)look_ms)
-      passed_ms = 2 * (uint64_t)look_ms;
-    lease->quiet_ms = is_same ? lease->quiet_ms + passed_ms : 0;
-    *is_free = lease->quiet_ms >= (uint64_t)lease->options.lease_ms;
+    if (passed_ns > seen_most_ns)
+      passed_ns = seen_most_ns;
+    lease->quiet_ns = is_same ? lease->quiet_ns + passed_ns : 0;
+    *is_free = lease->quiet_ns >= lease_ns;
   }
   lease->seen_term = found->term;
   lease->seen_beat = found->beat;
-  lease->looked_ms = now_ms;
+  lease->looked_ns = now_ns;
   if (!*is_free) {
     char *address = text_copy_clean(found->address, ADDRESS_MAX);
     char *why = mem_printf("this coordinator is a standby of %s", address);

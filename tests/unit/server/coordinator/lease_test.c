@@ -232,7 +232,7 @@ static void a_coordinator_does_not_wait_for_its_own_former_self(void **state) {
   stop(&one);
 }
 
-static void an_term_is_never_given_twice_even_if_its_record_is_lost(void **state) {
+static void a_term_is_never_given_twice_even_if_its_record_is_lost(void **state) {
   struct holder one;
   (void)state;
   put_lease("a:1", 7, 42);
@@ -241,7 +241,7 @@ static void an_term_is_never_given_twice_even_if_its_record_is_lost(void **state
   stop(&one);
 }
 
-static void an_term_that_only_members_remember_is_outdone(void **state) {
+static void a_term_that_only_members_remember_is_outdone(void **state) {
   struct holder one;
   (void)state;
   start(&one, "a:1");
@@ -370,8 +370,8 @@ int main(void) {
       TEST(a_lease_that_is_renewed_is_not_taken),
       TEST(the_lease_of_a_dead_coordinator_is_taken_when_it_runs_out),
       TEST(a_coordinator_does_not_wait_for_its_own_former_self),
-      TEST(an_term_is_never_given_twice_even_if_its_record_is_lost),
-      TEST(an_term_that_only_members_remember_is_outdone),
+      TEST(a_term_is_never_given_twice_even_if_its_record_is_lost),
+      TEST(a_term_that_only_members_remember_is_outdone),
       TEST(a_holder_in_doubt_asks_the_store_and_believes_the_doubt_where_it_is_away),
       TEST(a_holder_that_finds_a_higher_term_is_deposed),
       TEST(a_holder_cut_off_from_the_store_is_deposed_when_it_is_back),

@@ -114,7 +114,7 @@ class Story:
         term = max(numbers(lines, "term"), default=0)
         assert term in (self.term, self.term + 1), f"the term is {term}, {self.term} was acknowledged"
         assert not self.place.rests(), f"the sweep left {self.place.rests()}"
-        self.committed, self.term = self.committed | there, epoch
+        self.committed, self.term = self.committed | there, term
 
 
 def count_steps(base):

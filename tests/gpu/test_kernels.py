@@ -8,7 +8,7 @@ from gpu import ROOT
 from harness import BUILD, Skip, main
 
 SOURCES = os.path.join(ROOT, "worker", "backend", "cuda")
-REPORTS = os.path.join(BUILD, "obj", "worker", "backend", "cuda", "*.cu.ptxas")
+OBJECTS = os.path.join(BUILD, "obj", "worker", "backend", "cuda")
 
 # Of a multiprocessor of an A100 (an H100 has more shared memory, and else as much).
 REGISTERS, SHARED_BYTES, THREADS_MOST = 65536, 164 << 10, 2048
@@ -36,7 +36,7 @@ def constants(text):
 def launches(path):
     """Threads of a block by the name of the kernel; "" is the most of the file, for those launched by a pointer."""
     texts = []
-    for name in (os.path.join(SOURCES, "device.h"), path.replace(".cu", ".h"), path):
+    for name in (os.path.join(SOURCES, "engine", "device.h"), path.replace(".cu", ".h"), path):
         if os.path.exists(name):
             with open(name) as file:
                 texts.append(re.sub(r"\\\n", " ", file.read()))
@@ -66,12 +66,12 @@ USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 def kernels():
     """[(file, kernel, architecture, {frame, spilled, registers, shared, threads})], a kernel of each architecture."""
-    reports = sorted(glob.glob(REPORTS))
+    reports = sorted(glob.glob(os.path.join(OBJECTS, "**", "*.cu.ptxas"), recursive=True))
     if not reports:
         raise Skip("nvcc has compiled nothing here")
     found = []
     for report in reports:
-        source = os.path.join(SOURCES, os.path.basename(report).replace(".ptxas", ""))
+        source = os.path.join(SOURCES, os.path.relpath(report, OBJECTS).replace(".ptxas", ""))
         launched, entry = launches(source), None
         with open(report) as file:
             for line in file:
@@ -79,7 +79,7 @@ def kernels():
                 if begin:
                     name = begin.group(2)[:int(begin.group(1))]
                     entry = {"threads": threads_of(name, launched)}
-                    found.append((os.path.basename(source), name, begin.group(3), entry))
+                    found.append((os.path.relpath(source, SOURCES), name, begin.group(3), entry))
                 elif frame and "frame" not in entry:
                     entry["frame"], stores, loads = map(int, frame.groups())
                     entry["spilled"] = stores + loads

@@ -64,7 +64,8 @@ static void before_weight(void *user, int value) {
   run->before_weight(run->user, value);
   count(&seen.reads[is_on_device(run->weights[value])]);
   /* Asked last: an execution may be dropped, and its weights with it, while they are compared. */
-  if (memcmp(reading->weights[value], weight->data, (size_t)shape_elems(&weight->shape) * sizeof(float)) != 0 &&
+  if (memcmp(reading->weights[value], weight->data, (size_t)shape_elems(&weight->shape) * sizeof(float)) !=
+          0 &&
       !run->is_cancelled(run->user))
     count(&seen.wrong_reads);
 }

@@ -44,7 +44,7 @@ static int open_store(struct process *process, const sigset_t *signals, struct e
 static int start_services(struct process *process, struct err *err);
 static void begin_to_lead(struct process *process, const char *own, const char *address);
 static void join_coordinator(struct process *process, const char *coordinator, const char *address);
-static int announce(int fd, const char *address, struct err *err);
+static int address_announce(int fd, const char *address, struct err *err);
 static void process_stop(struct process *process);
 static void block_signals(sigset_t *signals);
 
@@ -111,7 +111,7 @@ static int process_start(struct process *process, const sigset_t *signals, struc
   if (process->parameters)
     join_coordinator(process, process->coordinator ? own : options->coordinator, address);
   if (options->announce_fd >= 0)
-    rc = announce(options->announce_fd, own, err);
+    rc = address_announce(options->announce_fd, own, err);
   free(store);
   free(address);
   free(own);
@@ -199,7 +199,7 @@ static void join_coordinator(struct process *process, const char *coordinator, c
   free(fingerprint);
 }
 
-static int announce(int fd, const char *address, struct err *err) {
+static int address_announce(int fd, const char *address, struct err *err) {
   char *line = mem_printf("%s\n", address);
   size_t length = strlen(line);
   ssize_t written = write(fd, line, length);

@@ -91,7 +91,7 @@ static uint64_t idle_ns(const struct rpc_call *call) {
 }
 
 /* The timer is not moved with each message: it looks when it is due. */
-static void receive(struct rpc_call *call) {
+static void call_receive(struct rpc_call *call) {
   grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
   batch.data.recv_message.recv_message = &call->incoming;
   call->is_receiving = true;
@@ -112,7 +112,7 @@ static void on_accepted(struct rpc_event *event, bool ok) {
     rpc_start_batch(call->call, &close, 1, &call->closed);
   }
   if (ok && call->route) {
-    receive(call);
+    call_receive(call);
   } else if (ok) {
     char *path = grpc_slice_to_c_string(call->details.method);
     rpc_call_fail(call, ERR_UNSUPPORTED, "no method '%.200s' is served here", path);
@@ -127,7 +127,7 @@ static void on_accepted(struct rpc_event *event, bool ok) {
 }
 
 /* on_closed follows once nothing else can. */
-static void settle(struct rpc_call *call) {
+static void call_settle(struct rpc_call *call) {
   bool is_settled;
   pthread_mutex_lock(&call->lock);
   is_settled = call->is_closed && !call->is_receiving;
@@ -146,7 +146,7 @@ static void settle(struct rpc_call *call) {
 
 /* A message that we do not hand on, or do not wait for any more. An owner that knows the call is told by
    on_closed. */
-static void refuse(struct rpc_call *call, const struct err *err) {
+static void call_refuse(struct rpc_call *call, const struct err *err) {
   log_event(LOG_DEBUG, "rpc", "refused", "method=%s peer=%s error=\"%s\"", call->route->def->path,
             rpc_call_peer(call), err->text);
   if (call->is_seen)
@@ -162,7 +162,7 @@ static void hand_on(struct rpc_call *call, grpc_byte_buffer *wire) {
   wire_read(&call->route->def->request, wire, &got, &err);
   grpc_byte_buffer_destroy(wire);
   if (err.code) {
-    refuse(call, &err);
+    call_refuse(call, &err);
     return;
   }
   call->is_seen = true;
@@ -172,7 +172,7 @@ static void hand_on(struct rpc_call *call, grpc_byte_buffer *wire) {
   is_over = call->is_finished || call->is_closed;
   pthread_mutex_unlock(&call->lock);
   if (call->route->method->is_request_stream && !is_over)
-    receive(call);
+    call_receive(call);
 }
 
 /* No more messages: the client has sent all, or is gone. */
@@ -205,7 +205,7 @@ static void on_received(struct rpc_event *event, bool ok) {
     hand_on(call, wire);
   else if (!is_dead)
     end_of_messages(call);
-  settle(call);
+  call_settle(call);
 }
 
 static void on_idle(struct rpc_timer *timer) {
@@ -224,7 +224,7 @@ static void on_idle(struct rpc_timer *timer) {
   }
   err_set(&err, ERR_CANCELLED, "the client sent nothing for %.3g s, and not all had come",
           call->route->method->idle_ms / 1e3);
-  refuse(call, &err);
+  call_refuse(call, &err);
 }
 
 static void on_closed(struct rpc_event *event, bool ok) {
@@ -235,7 +235,7 @@ static void on_closed(struct rpc_event *event, bool ok) {
   call->is_closed = true;
   rpc_outbox_clear(&call->outbox);
   pthread_mutex_unlock(&call->lock);
-  settle(call);
+  call_settle(call);
 }
 
 /* Starts the next batch of sending, if there is something to send and none is on its way: the oldest message,

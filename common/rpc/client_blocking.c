@@ -18,7 +18,7 @@ struct rpc_reader {
 };
 
 /* Starts the operations and waits until they are done. */
-static bool perform(struct rpc_reader *reader, const grpc_op *op) {
+static bool reader_perform(struct rpc_reader *reader, const grpc_op *op) {
   CHECK(grpc_call_start_batch(reader->call, op, 1, reader, NULL) == GRPC_CALL_OK);
   return grpc_completion_queue_pluck(reader->cq, reader, gpr_inf_future(GPR_CLOCK_REALTIME), NULL).success;
 }
@@ -53,7 +53,7 @@ int rpc_reader_send(struct rpc_reader *reader, const void *request, struct err *
   grpc_op batch = {.op = GRPC_OP_SEND_MESSAGE};
   bool is_sent;
   batch.data.send_message.send_message = wire;
-  is_sent = perform(reader, &batch);
+  is_sent = reader_perform(reader, &batch);
   grpc_byte_buffer_destroy(wire);
   if (is_sent)
     return ERR_OK;
@@ -64,7 +64,7 @@ int rpc_reader_send(struct rpc_reader *reader, const void *request, struct err *
 
 void rpc_reader_half_close(struct rpc_reader *reader) {
   grpc_op batch = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
-  perform(reader, &batch);
+  reader_perform(reader, &batch);
 }
 
 int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err) {
@@ -73,7 +73,7 @@ int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err) {
   grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
   batch.data.recv_message.recv_message = &wire;
   *reply = NULL;
-  perform(reader, &batch);
+  reader_perform(reader, &batch);
   if (!wire)
     return reader_err(reader, err);
   if (wire_read(&reader->def->reply, wire, &got, err))

@@ -111,7 +111,7 @@ void rpc_stream_half_close(struct rpc_stream *stream) {
 }
 
 /* on_end follows once nothing else can. */
-static void settle(struct rpc_stream *stream) {
+static void stream_settle(struct rpc_stream *stream) {
   struct err err;
   bool is_settled;
   pthread_mutex_lock(&stream->lock);
@@ -134,7 +134,7 @@ static void on_sent(struct rpc_event *event, bool ok) {
   if (ok)
     send_next_locked(stream);
   pthread_mutex_unlock(&stream->lock);
-  settle(stream);
+  stream_settle(stream);
 }
 
 static void on_received(struct rpc_event *event, bool ok) {
@@ -160,7 +160,7 @@ static void on_received(struct rpc_event *event, bool ok) {
     receive_locked(stream);
   pthread_mutex_unlock(&stream->lock);
   wire_message_fini(&got);
-  settle(stream);
+  stream_settle(stream);
 }
 
 static void on_ended(struct rpc_event *event, bool ok) {
@@ -170,7 +170,7 @@ static void on_ended(struct rpc_event *event, bool ok) {
   stream->has_ended = true;
   rpc_outbox_clear(&stream->outbox);
   pthread_mutex_unlock(&stream->lock);
-  settle(stream);
+  stream_settle(stream);
 }
 
 void rpc_stream_close(struct rpc_stream *stream) {

@@ -14,14 +14,14 @@ struct rpc_request_state {
   struct rpc_event sent, received;
   struct rpc_ending ending;
   grpc_byte_buffer *reply;
-  pthread_mutex_t lock; /* orders start, on whatever thread, before the events */
+  pthread_mutex_t lock; /* orders request_start, on whatever thread, before the events */
   bool is_sent, is_received;
 };
 
 static void on_sent(struct rpc_event *event, bool ok);
 static void on_received(struct rpc_event *event, bool ok);
 
-static void start(struct rpc_request_state *state, grpc_byte_buffer *message) {
+static void request_start(struct rpc_request_state *state, grpc_byte_buffer *message) {
   grpc_op send[3] = {
       {.op = GRPC_OP_SEND_INITIAL_METADATA},
       {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message},
@@ -53,7 +53,7 @@ void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel,
   state->call = rpc_channel_call(channel, channel->queue->cq, method, deadline_ms);
   request->state = state;
   wire = wire_write(&state->def->request, message, payload);
-  start(state, wire);
+  request_start(state, wire);
   grpc_byte_buffer_destroy(wire);
 }
 
@@ -61,7 +61,7 @@ void rpc_request_cancel(struct rpc_request *request) {
   grpc_call_cancel(request->state->call, NULL);
 }
 
-static void finish(struct rpc_request_state *state) {
+static void request_finish(struct rpc_request_state *state) {
   struct err err = ERR_NONE;
   struct wire_message got = {0};
   rpc_ending_err(&state->ending, state->channel->target, state->deadline_ms, &err);
@@ -91,7 +91,7 @@ static void on_sent(struct rpc_event *event, bool ok) {
   if (state->request->on_sent)
     state->request->on_sent(state->request);
   if (is_over)
-    finish(state);
+    request_finish(state);
 }
 
 static void on_received(struct rpc_event *event, bool ok) {
@@ -103,5 +103,5 @@ static void on_received(struct rpc_event *event, bool ok) {
   is_over = state->is_sent; /* else on_sent comes first */
   pthread_mutex_unlock(&state->lock);
   if (is_over)
-    finish(state);
+    request_finish(state);
 }

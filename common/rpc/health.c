@@ -66,7 +66,7 @@ void rpc_health_set(struct rpc_health *health, bool is_serving) {
   pthread_mutex_unlock(&health->lock);
 }
 
-static void check(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+static void health_check(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct rpc_health *health = rpc_call_context(call);
   const char *service = ((const Grpc__Health__V1__HealthCheckRequest *)message)->service;
   Grpc__Health__V1__HealthCheckResponse answer;
@@ -80,7 +80,7 @@ static void check(struct rpc_call *call, const void *message, struct rpc_bytes *
     rpc_call_fail(call, ERR_NOT_FOUND, "no service '%.200s' is served here", service);
 }
 
-static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+static void health_watch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct rpc_health *health = rpc_call_context(call);
   struct watcher watcher = {
       call, is_known(health, ((const Grpc__Health__V1__HealthCheckRequest *)message)->service)};
@@ -128,6 +128,6 @@ int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serv
 }
 
 const struct rpc_method rpc_health_methods[2] = {
-    {.id = RPC_HEALTH_CHECK, .on_message = check},
-    {.id = RPC_HEALTH_WATCH, .on_message = watch, .on_closed = watch_closed},
+    {.id = RPC_HEALTH_CHECK, .on_message = health_check},
+    {.id = RPC_HEALTH_WATCH, .on_message = health_watch, .on_closed = watch_closed},
 };

@@ -154,7 +154,7 @@ static void send_file(struct rpc_call *call, reflection_response response, const
   send_error(call, response, ERR_NOT_FOUND, is_file ? "no such file" : "no such symbol");
 }
 
-static void answer(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+static void reflection_answer(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   reflection_request *request = (reflection_request *)message;
   reflection_response response = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
   (void)bytes;
@@ -185,6 +185,6 @@ static void finish_once(struct rpc_call *call) {
 }
 
 const struct rpc_method rpc_reflection_methods[2] = {
-    {RPC_REFLECTION_V1, true, answer, finish_once, finish_once, 0},
-    {RPC_REFLECTION_V1ALPHA, true, answer, finish_once, finish_once, 0},
+    {RPC_REFLECTION_V1, true, reflection_answer, finish_once, finish_once, 0},
+    {RPC_REFLECTION_V1ALPHA, true, reflection_answer, finish_once, finish_once, 0},
 };

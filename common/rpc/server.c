@@ -31,7 +31,7 @@ struct rpc_server {
 
 static void add_services(struct rpc_server *server, const struct rpc_server_options *options);
 static int listen_on(struct rpc_server *server, const char *address, struct err *err);
-static void release(struct rpc_server *server);
+static void server_release(struct rpc_server *server);
 
 static void on_shut(struct rpc_event *event, bool ok) {
   struct rpc_server *server = RPC_EVENT_OWNER(event, struct rpc_server, shut);
@@ -81,7 +81,7 @@ out:
     rpc_queue_start(&server->queues[i]);
     rpc_queue_stop(&server->queues[i]);
   }
-  release(server);
+  server_release(server);
   return err->code;
 }
 
@@ -182,10 +182,10 @@ void rpc_server_stop(struct rpc_server *server) {
   pthread_mutex_unlock(&server->lock);
   for (int i = 0; i < server->n_queues; i++)
     rpc_queue_stop(&server->queues[i]);
-  release(server);
+  server_release(server);
 }
 
-static void release(struct rpc_server *server) {
+static void server_release(struct rpc_server *server) {
   grpc_server_destroy(server->core);
   for (int i = 0; i < server->n_queues; i++)
     rpc_queue_close(&server->queues[i]);

@@ -23,10 +23,10 @@ struct rest {
   size_t size, capacity;
 };
 
-static int separate(const struct wire_type *type, struct cursor *cursor, struct rest *rest,
-                    struct rpc_bytes **bytes, struct err *err);
-static int unpack(const struct wire_type *type, const uint8_t *data, size_t size, struct wire_message *out,
-                  struct err *err);
+static int bytes_separate(const struct wire_type *type, struct cursor *cursor, struct rest *rest,
+                          struct rpc_bytes **bytes, struct err *err);
+static int wire_unpack(const struct wire_type *type, const uint8_t *data, size_t size,
+                       struct wire_message *out, struct err *err);
 static void take_all(struct cursor *cursor, uint8_t *out);
 
 int wire_read(const struct wire_type *type, const grpc_byte_buffer *wire, struct wire_message *out,
@@ -40,13 +40,13 @@ int wire_read(const struct wire_type *type, const grpc_byte_buffer *wire, struct
     err_set(err, ERR_NO_MEMORY, "a %s of %zu bytes is larger than max (%zu)", type->descriptor->name,
             slices->length, type->bytes_max);
   } else if (type->bytes_field) {
-    if (separate(type, &cursor, &rest, &out->bytes, err) == ERR_OK)
-      unpack(type, rest.data, rest.size, out, err);
+    if (bytes_separate(type, &cursor, &rest, &out->bytes, err) == ERR_OK)
+      wire_unpack(type, rest.data, rest.size, out, err);
   } else if (slices->count == 1) {
-    unpack(type, GRPC_SLICE_START_PTR(slices->slices[0]), slices->length, out, err);
+    wire_unpack(type, GRPC_SLICE_START_PTR(slices->slices[0]), slices->length, out, err);
   } else if ((copy = malloc(slices->length + 1))) {
     take_all(&cursor, copy);
-    unpack(type, copy, slices->length, out, err);
+    wire_unpack(type, copy, slices->length, out, err);
   } else {
     err_set(err, ERR_NO_MEMORY, "no memory for a %s of %zu bytes", type->descriptor->name, slices->length);
   }
@@ -59,8 +59,8 @@ int wire_read(const struct wire_type *type, const grpc_byte_buffer *wire, struct
   return err->code;
 }
 
-static int unpack(const struct wire_type *type, const uint8_t *data, size_t size, struct wire_message *out,
-                  struct err *err) {
+static int wire_unpack(const struct wire_type *type, const uint8_t *data, size_t size,
+                       struct wire_message *out, struct err *err) {
   out->message = message_unpack(type->descriptor, data, size, err);
   return out->message ? ERR_OK : err->code;
 }
@@ -184,8 +184,8 @@ static bool rest_field(struct rest *rest, struct cursor *cursor, uint64_t tag, u
 }
 
 /* The only copy of tensor bytes is not made here: they are referenced, all else goes to the rest. */
-static int separate(const struct wire_type *type, struct cursor *cursor, struct rest *rest,
-                    struct rpc_bytes **bytes, struct err *err) {
+static int bytes_separate(const struct wire_type *type, struct cursor *cursor, struct rest *rest,
+                          struct rpc_bytes **bytes, struct err *err) {
   uint64_t tag, length = 0;
   while (cursor->left) {
     bool is_good = cursor_varint(cursor, &tag) && tag <= UINT32_MAX && tag >> 3;

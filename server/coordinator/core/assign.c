@@ -3,7 +3,7 @@
 
 #include "common/base/err.h"
 
-static uint64_t weight(uint32_t executors) {
+static uint64_t executors_weight(uint32_t executors) {
   return executors ? executors : 1;
 }
 
@@ -13,9 +13,9 @@ void assign_ranges(const uint32_t *executors, int n, uint32_t items, struct rang
   uint32_t begin = 0;
   CHECK(n > 0);
   for (int i = 0; i < n; i++)
-    total += weight(executors[i]);
+    total += executors_weight(executors[i]);
   for (int i = 0; i < n; i++) {
-    before += weight(executors[i]);
+    before += executors_weight(executors[i]);
     ranges[i] = (struct range){begin, (uint32_t)(before * items / total)};
     begin = ranges[i].end;
   }

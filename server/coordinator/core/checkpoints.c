@@ -17,15 +17,15 @@ enum { PAUSE_LEAST_MS = 1000, PAUSE_MOST_MS = 30000, MESSAGE_MAX = 1000, SHA256_
 static bool is_due_now(const struct coordinator *coordinator, const struct run *run);
 static uint64_t next_boundary(const struct plan *plan, uint64_t from);
 static uint64_t next_multiple(uint64_t of, uint64_t from);
-static void order(struct coordinator *coordinator, struct run *run, uint64_t step);
+static void checkpoint_order(struct coordinator *coordinator, struct run *run, uint64_t step);
 static void write_failed(struct coordinator *coordinator, struct run *run, const struct member *member,
                          const Weir__BlocksWritten *written);
-static void failed(struct coordinator *coordinator, struct run *run, const char *why);
+static void checkpoint_failed(struct coordinator *coordinator, struct run *run, const char *why);
 static bool take_written(struct coordinator *coordinator, struct run *run, const struct member *member,
                          const Weir__BlocksWritten *written);
 static void commit_when_written(struct coordinator *coordinator, struct run *run);
-static void committed(struct coordinator *coordinator, struct run *run,
-                      const struct checkpoint_result *result);
+static void checkpoint_committed(struct coordinator *coordinator, struct run *run,
+                                 const struct checkpoint_result *result);
 
 void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run *run) {
   struct checkpointing *making = &run->checkpointing;
@@ -37,7 +37,7 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
     return;
   if (is_last) {
     if (making->step != run->plan.steps)
-      order(coordinator, run, run->plan.steps);
+      checkpoint_order(coordinator, run, run->plan.steps);
     return;
   }
   if (making->is_for_pause)
@@ -51,7 +51,7 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
     return; /* it is on its way */
   step = is_due ? soon : next_boundary(&run->plan, soon);
   if (step < run->plan.steps)
-    order(coordinator, run, step);
+    checkpoint_order(coordinator, run, step);
 }
 
 /* Without waiting for one of the plan's boundaries. */
@@ -80,7 +80,7 @@ static uint64_t next_multiple(uint64_t of, uint64_t from) {
   return rest ? from + (of - rest) : from;
 }
 
-static void order(struct coordinator *coordinator, struct run *run, uint64_t step) {
+static void checkpoint_order(struct coordinator *coordinator, struct run *run, uint64_t step) {
   struct checkpointing *making = &run->checkpointing;
   making->step = step;
   making->is_for_pause = run->is_pausing;
@@ -127,11 +127,11 @@ static void write_failed(struct coordinator *coordinator, struct run *run, const
     return;
   }
   why = mem_printf("%s (%s): %.600s", member->id, member->address, written->error);
-  failed(coordinator, run, why);
+  checkpoint_failed(coordinator, run, why);
   free(why);
 }
 
-static void failed(struct coordinator *coordinator, struct run *run, const char *why) {
+static void checkpoint_failed(struct coordinator *coordinator, struct run *run, const char *why) {
   struct checkpointing *making = &run->checkpointing;
   char *message = mem_printf("the checkpoint of step %llu failed: %s", (unsigned long long)making->step, why);
   log_event(LOG_WARN, "coordinator", "checkpoint_failed", "run=%s step=%llu error=\"%.600s\"", run->id,
@@ -191,14 +191,14 @@ void coordinator_commit_finished(struct coordinator *coordinator, const struct c
   is_awaited = is_present && run->checkpointing.is_committing && run->checkpointing.step == result->step;
   if (result->error) {
     if (is_awaited)
-      failed(coordinator, run, result->error);
+      checkpoint_failed(coordinator, run, result->error);
     return;
   }
   CHECK(result->info);
   if (result->info->committed_unix_ms)
     coordinator->unix_offset_ms = result->info->committed_unix_ms - (int64_t)coordinator->now_ms;
   if (is_awaited)
-    committed(coordinator, run, result);
+    checkpoint_committed(coordinator, run, result);
   else if (is_present || result->step <= run->base_step) { /* it was stopped meanwhile */
     coordinator_checkpoint_add(run, result->info);
     coordinator_checkpoints_retain(coordinator, run);
@@ -209,8 +209,8 @@ void coordinator_commit_finished(struct coordinator *coordinator, const struct c
   }
 }
 
-static void committed(struct coordinator *coordinator, struct run *run,
-                      const struct checkpoint_result *result) {
+static void checkpoint_committed(struct coordinator *coordinator, struct run *run,
+                                 const struct checkpoint_result *result) {
   struct checkpointing *making = &run->checkpointing;
   bool is_for_pause = making->is_for_pause;
   coordinator_checkpoint_add(run, result->info);

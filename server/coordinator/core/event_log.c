@@ -22,7 +22,7 @@ void event_log_fini(struct event_log *log) {
   *log = (struct event_log){0};
 }
 
-static void append(struct event_log *log, const struct logged_event *event) {
+static void event_append(struct event_log *log, const struct logged_event *event) {
   if (log->count == EVENT_LOG_MAX) {
     int dropped = EVENT_LOG_MAX / 2;
     for (int i = 0; i < dropped; i++)
@@ -37,7 +37,7 @@ static void append(struct event_log *log, const struct logged_event *event) {
 void event_log_add(struct event_log *log, const struct logged_event *event) {
   struct logged_event numbered = *event;
   numbered.number = log->next++;
-  append(log, &numbered);
+  event_append(log, &numbered);
 }
 
 void event_log_restore(struct event_log *log, const Weir__RunEvent *event) {
@@ -56,7 +56,7 @@ void event_log_restore(struct event_log *log, const Weir__RunEvent *event) {
     item.info = message_copy(event->info);
   else
     return;
-  append(log, &item);
+  event_append(log, &item);
 }
 
 bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view) {

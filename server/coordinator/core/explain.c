@@ -16,7 +16,8 @@ struct clauses {
   char text[3072];
 };
 
-static void say(struct clauses *clauses, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void clauses_add(struct clauses *clauses, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void say_no_server(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses);
 static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses);
@@ -42,19 +43,19 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     break;
   case WEIR__RUN_STATE__RUNNING:
     if (run->is_pausing && making->is_for_pause)
-      say(&clauses, "pausing at step %llu", (unsigned long long)making->step);
+      clauses_add(&clauses, "pausing at step %llu", (unsigned long long)making->step);
     else if (run->is_pausing)
-      say(&clauses, "pausing");
+      clauses_add(&clauses, "pausing");
     if (coordinator_lost_servers(run))
-      say(&clauses, "%s", run->loss_cause);
+      clauses_add(&clauses, "%s", run->loss_cause);
     say_unreached(coordinator, run, &clauses);
     say_workers(coordinator, run, &clauses);
     break;
   case WEIR__RUN_STATE__FINISHING:
     if (coordinator_lost_servers(run))
-      say(&clauses, "%s", run->loss_cause);
+      clauses_add(&clauses, "%s", run->loss_cause);
     if (*making->message)
-      say(&clauses, "waiting for the store to take the last checkpoint: %s", making->message);
+      clauses_add(&clauses, "waiting for the store to take the last checkpoint: %s", making->message);
     break;
   default: /* its message is of another kind */
     return;
@@ -65,23 +66,23 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses) {
   if (*run->cause)
-    say(clauses, "rolled back to step %llu: %s", (unsigned long long)run->base_step, run->cause);
+    clauses_add(clauses, "rolled back to step %llu: %s", (unsigned long long)run->base_step, run->cause);
   if (run->is_save_awaited && coordinator->now_ms - run->awaited_ms >= SAVE_SLOW_MS)
-    say(clauses, "waiting for the store");
+    clauses_add(clauses, "waiting for the store");
   if (run->is_load_due && !coordinator_has_server(coordinator, run))
     say_no_server(coordinator, run, clauses);
   else if (coordinator_lost_servers(run))
-    say(clauses, "%s", run->loss_cause);
+    clauses_add(clauses, "%s", run->loss_cause);
   say_workers(coordinator, run, clauses);
 }
 
 static void say_no_server(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses) {
-  say(clauses, "waiting for a server");
+  clauses_add(clauses, "waiting for a server");
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     if (member->role == WEIR__ROLE__SERVER && *member->message)
-      say(clauses, "%s (%s) is left out: %s", member->id, member->address, member->message);
+      clauses_add(clauses, "%s (%s) is left out: %s", member->id, member->address, member->message);
     else if (member->role == WEIR__ROLE__SERVER)
       say_mismatch(run, member, clauses);
   }
@@ -90,7 +91,7 @@ static void say_no_server(const struct coordinator *coordinator, const struct ru
 static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses) {
   char *mismatch = coordinator_server_mismatch(run, server);
   if (mismatch)
-    say(clauses, "%s", mismatch);
+    clauses_add(clauses, "%s", mismatch);
   free(mismatch);
 }
 
@@ -104,8 +105,8 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   for (int i = 0; run->state == WEIR__RUN_STATE__QUEUED && i < coordinator->n_members; i++)
     have += coordinator->members[i]->reserved_for == run;
   if (have < min || run->state == WEIR__RUN_STATE__QUEUED)
-    say(clauses, "waiting for workers: %u of %u%s%s", have, min, run->refusal ? "; " : "",
-        run->refusal ? run->refusal : "");
+    clauses_add(clauses, "waiting for workers: %u of %u%s%s", have, min, run->refusal ? "; " : "",
+                run->refusal ? run->refusal : "");
 }
 
 static void say_unreached(const struct coordinator *coordinator, const struct run *run,
@@ -113,11 +114,11 @@ static void say_unreached(const struct coordinator *coordinator, const struct ru
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     if (member->run == run && member->unreached_text)
-      say(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
+      clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
   }
 }
 
-static void say(struct clauses *clauses, const char *format, ...) {
+static void clauses_add(struct clauses *clauses, const char *format, ...) {
   size_t length = strlen(clauses->text);
   va_list args;
   va_start(args, format);

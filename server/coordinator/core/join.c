@@ -21,7 +21,7 @@ enum {
 
 static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
 static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello);
-static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t term);
+static void term_outlived(struct coordinator *coordinator, uint64_t key, uint64_t term);
 static struct member *member_new(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
 static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello);
 static uint32_t id_number(const char *id, const char *prefix);
@@ -33,7 +33,7 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
   struct member *member;
   struct err err;
   if (hello->term > coordinator->options.term) {
-    outlived(coordinator, key, hello->term);
+    term_outlived(coordinator, key, hello->term);
     return;
   }
   if (hello_check(coordinator, hello, &err)) {
@@ -56,7 +56,7 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
 /* A member obeys a higher term. It may be mistaken, or lie: the store knows who leads. The first coordinator
    of a store, which has no run to disturb, steps down at once: the store has lost what it had, and its next
    leader is to outdo what members remember. */
-static void outlived(struct coordinator *coordinator, uint64_t key, uint64_t term) {
+static void term_outlived(struct coordinator *coordinator, uint64_t key, uint64_t term) {
   bool is_first = coordinator->options.term == FIRST_TERM && coordinator->n_runs == 0;
   char reason[128];
   log_event(LOG_WARN, "coordinator", "outlived", "term=%llu member_term=%llu",

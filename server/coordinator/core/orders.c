@@ -7,7 +7,7 @@
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
                               Weir__Order__BodyCase body);
-static Weir__Assignment **assignments(struct arena *arena, struct member *const *workers, int n);
+static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n);
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
@@ -57,7 +57,7 @@ void coordinator_order_views(struct coordinator *coordinator, const struct run *
   view->plan = coordinator_plan_message(arena, run);
   view->servers = coordinator_endpoints(arena, run);
   view->n_servers = (size_t)run->n_servers;
-  view->workers = assignments(arena, workers, n_workers);
+  view->workers = view_assignments(arena, workers, n_workers);
   view->n_workers = (size_t)n_workers;
   for (int i = 0; i < n_workers; i++)
     order_new(coordinator, workers[i], WEIR__ORDER__BODY_VIEW)->view = view;
@@ -108,7 +108,7 @@ static Weir__Order *order_new(struct coordinator *coordinator, const struct memb
   return order;
 }
 
-static Weir__Assignment **assignments(struct arena *arena, struct member *const *workers, int n) {
+static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n) {
   Weir__Assignment **list = arena_new(arena, (size_t)n * sizeof *list);
   for (int i = 0; i < n; i++) {
     const struct member *worker = workers[i];

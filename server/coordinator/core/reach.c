@@ -18,8 +18,8 @@ enum { WEIGH_MS = 3000, GIVE_UP_MS = 10000, TEXT_MAX = 400, ERROR_MAX = 200 };
 
 static void take_unreached(struct coordinator *coordinator, struct member *worker,
                            const Weir__Unreached *unreached);
-static bool names(const Weir__Unreached *unreached, const char *server);
-static bool misses(const struct member *worker, const struct member *server);
+static bool report_names(const Weir__Unreached *unreached, const char *server);
+static bool worker_misses(const struct member *worker, const struct member *server);
 static void say_unreached(struct member *worker, const char *error);
 static void reaches_all(struct coordinator *coordinator, struct member *worker);
 static struct member *best_placed(const struct coordinator *coordinator, const struct run *run);
@@ -48,7 +48,7 @@ static void take_unreached(struct coordinator *coordinator, struct member *worke
   bool has_changed;
   int n = 0;
   for (int i = 0; i < run->n_servers; i++)
-    if (run->servers[i].member && names(unreached, run->servers[i].id))
+    if (run->servers[i].member && report_names(unreached, run->servers[i].id))
       keys[n++] = run->servers[i].member->key;
   has_changed = n != worker->n_unreached || (n && memcmp(keys, worker->unreached, (size_t)n * sizeof *keys));
   if (!has_changed) {
@@ -62,14 +62,14 @@ static void take_unreached(struct coordinator *coordinator, struct member *worke
   say_unreached(worker, unreached->message);
 }
 
-static bool names(const Weir__Unreached *unreached, const char *server) {
+static bool report_names(const Weir__Unreached *unreached, const char *server) {
   for (size_t i = 0; i < unreached->n_servers; i++)
     if (strcmp(unreached->servers[i], server) == 0)
       return true;
   return false;
 }
 
-static bool misses(const struct member *worker, const struct member *server) {
+static bool worker_misses(const struct member *worker, const struct member *server) {
   for (int i = 0; i < worker->n_unreached; i++)
     if (worker->unreached[i] == server->key)
       return true;
@@ -83,7 +83,7 @@ static void say_unreached(struct member *worker, const char *error) {
   const char *comma = "";
   for (int i = 0; i < run->n_servers && length < sizeof text; i++) {
     const struct run_server *server = &run->servers[i];
-    if (!server->member || !misses(worker, server->member))
+    if (!server->member || !worker_misses(worker, server->member))
       continue;
     length += (size_t)snprintf(text + length, sizeof text - length, "%s %s (%s)", comma, server->id,
                                server->address);
@@ -180,14 +180,14 @@ static void give_up_servers(struct coordinator *coordinator, struct run *run, co
       coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
     return;
   for (int i = 0; i < run->n_servers; i++)
-    is_missed |= misses(worker, run->servers[i].member);
+    is_missed |= worker_misses(worker, run->servers[i].member);
   if (!is_missed || !is_another_left(coordinator, run, worker))
     return;
   snprintf(cause, sizeof cause, "no worker reaches all servers: %s (%s) %s", worker->id, worker->host,
            worker->unreached_text);
   for (int i = 0; i < run->n_servers; i++) {
     struct member *server = run->servers[i].member;
-    if (!misses(worker, server))
+    if (!worker_misses(worker, server))
       continue;
     coordinator_leave_out(coordinator, run, server, cause);
     server->is_cut_off = true;
@@ -200,7 +200,7 @@ static bool is_another_left(const struct coordinator *coordinator, const struct 
                             const struct member *worker) {
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *server = coordinator->members[i];
-    if (coordinator_may_own_blocks(coordinator, server, true) && !misses(worker, server) &&
+    if (coordinator_may_own_blocks(coordinator, server, true) && !worker_misses(worker, server) &&
         coordinator_server_fits(run, server))
       return true;
   }

@@ -9,7 +9,7 @@
 #include "server/coordinator/core/state.h"
 
 static void tell_progress(const struct run *run, Weir__Manifest *manifest);
-static Weir__RunReference *reference(struct arena *arena, const struct run *run);
+static Weir__RunReference *record_reference(struct arena *arena, const struct run *run);
 
 /* But for weights_sha256 and the time. */
 void coordinator_commit(struct coordinator *coordinator, const struct run *run) {
@@ -74,7 +74,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->bad_input = run->is_bad_input;
   record->incarnation = run->incarnation;
   record->plan = plan_is_known(&run->plan) ? coordinator_plan_message(arena, run) : NULL;
-  record->reference = reference(arena, run);
+  record->reference = record_reference(arena, run);
   record->servers = coordinator_endpoints(arena, run);
   record->n_servers = run->is_load_due ? 0 : (size_t)run->n_servers;
   record->base_step = run->base_step;
@@ -90,7 +90,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   action->is_awaited = run->is_save_awaited;
 }
 
-static Weir__RunReference *reference(struct arena *arena, const struct run *run) {
+static Weir__RunReference *record_reference(struct arena *arena, const struct run *run) {
   Weir__RunReference *message = arena_new(arena, sizeof *message);
   weir__run_reference__init(message);
   if (!run->reference.dataset_sha256)

@@ -9,7 +9,7 @@
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
-static int find(const struct run *run, uint64_t step);
+static int checkpoint_find(const struct run *run, uint64_t step);
 static void remove_at(struct run *run, int at);
 static int find_best(const struct run *run);
 
@@ -21,7 +21,7 @@ uint64_t coordinator_newest_checkpoint(const struct run *run) {
 }
 
 bool coordinator_has_checkpoint(const struct run *run, uint64_t step) {
-  int at = find(run, step);
+  int at = checkpoint_find(run, step);
   return at < run->n_checkpoints && run->checkpoints[at]->step == step;
 }
 
@@ -41,7 +41,7 @@ void coordinator_checkpoint_add(struct run *run, const Weir__CheckpointInfo *inf
   Weir__CheckpointInfo *copy = evaluated && evaluated->eval->step == info->step
                                    ? copy_evaluated(info, evaluated->eval)
                                    : message_copy(info);
-  int at = find(run, info->step);
+  int at = checkpoint_find(run, info->step);
   if (coordinator_has_checkpoint(run, info->step))
     remove_at(run, at);
   array_reserve((void **)&run->checkpoints, &run->checkpoints_capacity, run->n_checkpoints,
@@ -59,7 +59,7 @@ void coordinator_checkpoint_drop(struct coordinator *coordinator, struct run *ru
     return;
   log_event(LOG_INFO, "coordinator", "checkpoint_dropped", "run=%s step=%llu", run->id,
             (unsigned long long)step);
-  remove_at(run, find(run, step));
+  remove_at(run, checkpoint_find(run, step));
   run->is_save_due = run->is_info_due = true;
   action = coordinator_act(coordinator, ACTION_DROP);
   action->run = run->id;
@@ -73,7 +73,7 @@ void coordinator_checkpoints_drop_above(struct coordinator *coordinator, struct 
 
 void coordinator_checkpoint_pass_over(struct run *run, uint64_t step, bool is_unreadable) {
   Weir__CheckpointInfo *info =
-      coordinator_has_checkpoint(run, step) ? run->checkpoints[find(run, step)] : NULL;
+      coordinator_has_checkpoint(run, step) ? run->checkpoints[checkpoint_find(run, step)] : NULL;
   if (!info || info->unreadable == is_unreadable)
     return;
   log_event(LOG_WARN, "coordinator", is_unreadable ? "checkpoint_passed_over" : "checkpoint_readable",
@@ -89,7 +89,7 @@ void coordinator_checkpoints_forget(struct run *run) {
 }
 
 void coordinator_checkpoint_evaluated(struct run *run, const Weir__EvalEvent *evaluation) {
-  int at = find(run, evaluation->step);
+  int at = checkpoint_find(run, evaluation->step);
   Weir__CheckpointInfo *former;
   if (!coordinator_has_checkpoint(run, evaluation->step))
     return;
@@ -145,7 +145,7 @@ static int find_best(const struct run *run) {
 }
 
 /* The index of the step, or where it would be. */
-static int find(const struct run *run, uint64_t step) {
+static int checkpoint_find(const struct run *run, uint64_t step) {
   int at = run->n_checkpoints;
   while (at > 0 && run->checkpoints[at - 1]->step >= step)
     at--;

@@ -34,7 +34,7 @@ static const unsigned transitions[] = {
 
 static void forget_old_runs(struct coordinator *coordinator);
 static void remove_run(struct coordinator *coordinator, int at);
-static void release(struct coordinator *coordinator, struct run *run);
+static void run_release(struct coordinator *coordinator, struct run *run);
 static void publish_end(struct coordinator *coordinator, struct run *run);
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id) {
   for (int i = 0; i < coordinator->n_runs; i++)
@@ -67,7 +67,7 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
   run->is_info_due = run->is_save_due = true;
   if (!coordinator_is_over(run) && state != WEIR__RUN_STATE__PAUSED && state != WEIR__RUN_STATE__QUEUED)
     return;
-  release(coordinator, run);
+  run_release(coordinator, run);
   if (!coordinator_is_over(run))
     return;
   run->finished_unix_ms = coordinator->unix_offset_ms + (int64_t)coordinator->now_ms;
@@ -215,7 +215,7 @@ static void remove_run(struct coordinator *coordinator, int at) {
 }
 
 /* All members of a run that holds none any more are told so and are free again. */
-static void release(struct coordinator *coordinator, struct run *run) {
+static void run_release(struct coordinator *coordinator, struct run *run) {
   const char *reason = *run->message ? run->message : coordinator_state_name(run->state);
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];

@@ -41,7 +41,7 @@ static bool is_among(struct member *const *members, int n, const struct member *
 static void start_when_loaded(struct coordinator *coordinator, struct run *run);
 static void publish_info(struct coordinator *coordinator, struct run *run);
 static void let_drained_go(struct coordinator *coordinator);
-static void save(struct coordinator *coordinator);
+static void runs_save(struct coordinator *coordinator);
 
 void coordinator_worker_set_state(struct member *worker, enum worker_state state) {
   CHECK(worker_moves[worker->state] & (1u << state));
@@ -101,10 +101,10 @@ void coordinator_settle(struct coordinator *coordinator) {
     publish_info(coordinator, run);
   }
   let_drained_go(coordinator);
-  save(coordinator);
+  runs_save(coordinator);
 }
 
-static void save(struct coordinator *coordinator) {
+static void runs_save(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     if (run->is_save_due)

@@ -46,7 +46,8 @@ void shell_lead_fini(struct coordinator_service *shell) {
   pthread_mutex_destroy(&shell->standing.lock);
 }
 
-static void tell(struct coordinator_service *shell, enum news_kind kind, uint64_t term, const char *text) {
+static void news_tell(struct coordinator_service *shell, enum news_kind kind, uint64_t term,
+                      const char *text) {
   struct news *news = mem_new(sizeof *news);
   *news = (struct news){.task.run = news_arrive, .shell = shell, .kind = kind, .term = term};
   snprintf(news->text, sizeof news->text, "%s", text);
@@ -54,23 +55,23 @@ static void tell(struct coordinator_service *shell, enum news_kind kind, uint64_
 }
 
 static void on_waiting(void *user, const char *why) {
-  tell(user, NEWS_WAITING, 0, why);
+  news_tell(user, NEWS_WAITING, 0, why);
 }
 
 static void on_leading(void *user, uint64_t term) {
-  tell(user, NEWS_LEADING, term, "");
+  news_tell(user, NEWS_LEADING, term, "");
 }
 
 static void on_store(void *user, const char *message) {
-  tell(user, NEWS_STORE, 0, message);
+  news_tell(user, NEWS_STORE, 0, message);
 }
 
 static void on_emptied(void *user) {
-  tell(user, NEWS_EMPTIED, 0, "");
+  news_tell(user, NEWS_EMPTIED, 0, "");
 }
 
 static void on_deposed(void *user, const char *reason) {
-  tell(user, NEWS_DEPOSED, 0, reason);
+  news_tell(user, NEWS_DEPOSED, 0, reason);
 }
 
 void coordinator_service_lead(struct coordinator_service *shell, const char *holder, const char *address) {
@@ -180,7 +181,7 @@ static void read_state(struct task *task) {
   task_post(shell->event_loop, &restoring->task);
 }
 
-static void restore(struct coordinator_service *shell, const struct stored_run *run) {
+static void run_restore(struct coordinator_service *shell, const struct stored_run *run) {
   struct coordinator_event event = {.kind = EVENT_RUN_RESTORED,
                                     .restored = {.record = run->record,
                                                  .events = run->events,
@@ -205,7 +206,7 @@ static void begin_to_lead(struct task *task) {
     goto out;
   shell->core = coordinator_new(&core_options);
   for (int i = 0; i < restoring->runs.count; i++)
-    restore(shell, &restoring->runs.items[i]);
+    run_restore(shell, &restoring->runs.items[i]);
   log_event(LOG_INFO, "coordinator", "state_restored", "term=%" PRIu64 " runs=%d left_out=%d", shell->term,
             restoring->runs.count, restoring->runs.left_out);
   if (*shell->lease_message) /* it came while there was no core to tell */

@@ -51,9 +51,9 @@ struct term_record {
 static void *thread_main(void *argument);
 static bool wait_ms(struct lease *lease, int ms);
 static void try_to_take(struct lease *lease);
-static int look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err);
-static int take(struct lease *lease, uint64_t last_term, struct err *err);
-static void renew(struct lease *lease);
+static int lease_look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err);
+static int lease_take(struct lease *lease, uint64_t last_term, struct err *err);
+static void lease_renew(struct lease *lease);
 static void find_out(struct lease *lease);
 static void tell_deposed(struct lease *lease, uint64_t term);
 static void set_free(struct lease *lease);
@@ -124,7 +124,7 @@ static void *thread_main(void *argument) {
   while (goes_on && !lease->is_deposed) {
     goes_on = wait_ms(lease, lease->options.lease_ms / RENEWALS_A_LEASE);
     if (goes_on)
-      renew(lease);
+      lease_renew(lease);
   }
   if (lease->is_leading && !lease->is_deposed && !lease->is_in_trouble)
     set_free(lease);
@@ -150,15 +150,15 @@ static void try_to_take(struct lease *lease) {
   struct err err = ERR_NONE;
   uint64_t last_term = 0;
   bool is_free;
-  int rc = look(lease, &is_free, &last_term, &err);
+  int rc = lease_look(lease, &is_free, &last_term, &err);
   if (!rc && is_free)
-    rc = take(lease, last_term, &err);
+    rc = lease_take(lease, last_term, &err);
   if (rc && rc != ERR_STALE) /* else another was faster */
     tell_waiting(lease, err.text);
 }
 
 /* Tells who leads, where another does. */
-static int look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err) {
+static int lease_look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err) {
   const uint64_t lease_ns = (uint64_t)lease->options.lease_ms * 1000000,
                  seen_most_ns = 2 * lease_ns / LOOKS_A_LEASE;
   uint64_t now_ns = clock_now_ns(), passed_ns = now_ns - lease->looked_ns;
@@ -195,7 +195,7 @@ static int look(struct lease *lease, bool *is_free, uint64_t *last_term, struct 
   return 0;
 }
 
-static int take(struct lease *lease, uint64_t last_term, struct err *err) {
+static int lease_take(struct lease *lease, uint64_t last_term, struct err *err) {
   struct term_record record;
   uint64_t term;
   if (read_term(lease, &record, err))
@@ -215,7 +215,7 @@ static int take(struct lease *lease, uint64_t last_term, struct err *err) {
   return 0;
 }
 
-static void renew(struct lease *lease) {
+static void lease_renew(struct lease *lease) {
   struct err err = ERR_NONE;
   bool is_doubted;
   int rc;

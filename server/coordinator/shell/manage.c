@@ -183,7 +183,8 @@ static void list_checkpoints(struct coordinator_service *shell, struct rpc_call 
   arena_fini(&arena);
 }
 
-static void verify(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+static void checkpoints_verify(struct coordinator_service *shell, struct rpc_call *call,
+                               const void *message) {
   const Weir__VerifyRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
   struct verification *verification;
@@ -323,7 +324,7 @@ void shell_list_checkpoints_on_message(struct rpc_call *call, const void *messag
 }
 
 void shell_verify_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  shell_ask(call, message, bytes, verify);
+  shell_ask(call, message, bytes, checkpoints_verify);
 }
 
 void shell_collect_garbage_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -30,7 +30,7 @@ struct members_save {
 };
 
 static void start_save(struct coordinator_service *shell, struct saved_run *run);
-static void save(struct task *task);
+static void save_job_run(struct task *task);
 static int write_run(struct save_job *job);
 static int put_model(struct coordinator_service *shell, const char *key, struct buffer *onnx,
                      struct err *err);
@@ -62,7 +62,7 @@ static struct saved_run *find_or_add(struct coordinator_service *shell, const ch
   return saved;
 }
 
-static void forget(struct coordinator_service *shell, struct saved_run *run) {
+static void saved_run_forget(struct coordinator_service *shell, struct saved_run *run) {
   struct saved_run **at = &shell->saves;
   while (*at != run)
     at = &(*at)->next;
@@ -147,7 +147,7 @@ bool shell_saves_is_deleting(struct coordinator_service *shell, const char *run)
 void shell_saves_deleted(struct coordinator_service *shell, const char *run, bool is_deleted) {
   struct saved_run *saved = shell_find_saved(shell, run);
   if (saved && is_deleted)
-    forget(shell, saved);
+    saved_run_forget(shell, saved);
   else if (saved)
     saved->is_deleting = false;
 }
@@ -169,7 +169,7 @@ void shell_saves_stop(struct coordinator_service *shell, bool is_deposed) {
 
 void shell_saves_fini(struct coordinator_service *shell) {
   while (shell->saves)
-    forget(shell, shell->saves);
+    saved_run_forget(shell, shell->saves);
   if (shell->members) {
     message_free(shell->members->newest);
     message_free(shell->members->saving);
@@ -183,7 +183,7 @@ static void start_save(struct coordinator_service *shell, struct saved_run *run)
   if (!run->record || run->is_saving || run->is_deleting)
     return;
   job = mem_new(sizeof *job);
-  *job = (struct save_job){.task.run = save,
+  *job = (struct save_job){.task.run = save_job_run,
                            .shell = shell,
                            .record = run->record,
                            .is_awaited = run->is_awaited,
@@ -197,7 +197,7 @@ static void start_save(struct coordinator_service *shell, struct saved_run *run)
   task_post(shell->jobs, &job->task); /* one a run */
 }
 
-static void save(struct task *task) {
+static void save_job_run(struct task *task) {
   struct save_job *job = TASK_OWNER(task, struct save_job, task);
   if (shell_may_write(job->shell, &job->err) && write_run(job))
     shell_note_failure(job->shell, &job->err);
@@ -297,7 +297,7 @@ static void refuse_submission(struct coordinator_service *shell, struct saved_ru
   runs[0] = mem_strdup(id);
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = id});
-  forget(shell, shell_find_saved(shell, id));
+  saved_run_forget(shell, shell_find_saved(shell, id));
   shell_collect_garbage(shell, NULL, runs, 1);
   free(id);
 }

@@ -27,7 +27,7 @@ struct sender {
 
 static int send_some(void *user);
 static bool send_chunks(struct sending *sending);
-static void begin(struct task *task);
+static void sending_begin(struct task *task);
 
 struct sender *sender_start(int unread_ms) {
   struct sender *sender = mem_new(sizeof *sender);
@@ -38,7 +38,7 @@ struct sender *sender_start(int unread_ms) {
 
 void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob) {
   struct sending *sending = mem_new(sizeof *sending);
-  *sending = (struct sending){.task.run = begin, .sender = sender, .call = call, .blob = blob};
+  *sending = (struct sending){.task.run = sending_begin, .sender = sender, .call = call, .blob = blob};
   task_post(sender->thread, &sending->task); /* one a call, and calls are bounded by the connections */
 }
 
@@ -50,14 +50,14 @@ void sender_stop(struct sender *sender) {
   free(sender);
 }
 
-static void begin(struct task *task) {
+static void sending_begin(struct task *task) {
   struct sending *sending = TASK_OWNER(task, struct sending, task);
   sending->moved_ns = clock_now_ns();
   sending->next = sending->sender->list;
   sending->sender->list = sending;
 }
 
-static void end(struct sending *sending) {
+static void sending_end(struct sending *sending) {
   const struct sender *sender = sending->sender;
   if (sending->sent == sending->blob->size_bytes)
     rpc_call_finish(sending->call, NULL);
@@ -78,7 +78,7 @@ static int send_some(void *user) {
       continue;
     }
     *at = sending->next;
-    end(sending);
+    sending_end(sending);
   }
   return sender->list ? LOOK_AGAIN_MS : -1;
 }

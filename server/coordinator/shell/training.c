@@ -73,7 +73,7 @@ static void get_run(struct coordinator_service *shell, struct rpc_call *call, co
   rpc_call_reply(call, &info, NULL);
 }
 
-static void cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+static void run_cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__RunRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
   Weir__RunInfo info;
@@ -113,7 +113,7 @@ void shell_get_run_on_message(struct rpc_call *call, const void *message, struct
 }
 
 void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  shell_ask(call, message, bytes, cancel);
+  shell_ask(call, message, bytes, run_cancel);
 }
 
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

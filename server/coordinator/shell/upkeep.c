@@ -51,15 +51,15 @@ struct sweep_job {
   struct err err;
 };
 
-static void commit(struct task *task);
+static void commit_job_run(struct task *task);
 static int write_commit(struct commit_job *job);
 static void commit_done(struct task *task);
-static void drop(struct task *task);
+static void drop_job_run(struct task *task);
 static void drop_done(struct task *task);
-static void refill(struct task *task);
+static void refill_job_run(struct task *task);
 static int write_refill(struct refill_job *job);
 static void refill_done(struct task *task);
-static void sweep(struct task *task);
+static void sweep_job_run(struct task *task);
 static int delete_run(struct sweep_job *job, char **run);
 static void sweep_done(struct task *task);
 
@@ -88,12 +88,12 @@ static bool has_refs(struct coordinator_service *shell, struct err *err) {
 void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manifest, bool is_last) {
   struct commit_job *job = mem_new(sizeof *job);
   *job = (struct commit_job){
-      .task.run = commit, .shell = shell, .manifest = message_copy(manifest), .is_last = is_last};
+      .task.run = commit_job_run, .shell = shell, .manifest = message_copy(manifest), .is_last = is_last};
   shell_save_events(shell, manifest->run); /* who resumes from it finds what led to it */
   task_post(shell->jobs, &job->task);      /* one a run */
 }
 
-static void commit(struct task *task) {
+static void commit_job_run(struct task *task) {
   struct commit_job *job = TASK_OWNER(task, struct commit_job, task);
   struct coordinator_service *shell = job->shell;
   if (shell_may_write(shell, &job->err) && has_refs(shell, &job->err) && write_commit(job))
@@ -146,11 +146,11 @@ static void commit_done(struct task *task) {
 
 void shell_drop(struct coordinator_service *shell, const char *run, uint64_t step) {
   struct drop_job *job = mem_new(sizeof *job);
-  *job = (struct drop_job){.task.run = drop, .shell = shell, .run = mem_strdup(run), .step = step};
+  *job = (struct drop_job){.task.run = drop_job_run, .shell = shell, .run = mem_strdup(run), .step = step};
   task_post(shell->jobs, &job->task); /* one a checkpoint */
 }
 
-static void drop(struct task *task) {
+static void drop_job_run(struct task *task) {
   struct drop_job *job = TASK_OWNER(task, struct drop_job, task);
   struct coordinator_service *shell = job->shell;
   char *name = checkpoint_name(job->run, job->step), term[LEASE_TERM_SIZE];
@@ -193,7 +193,7 @@ void shell_upkeep_turn(struct coordinator_service *shell, uint64_t now_ms) {
       continue;
     }
     *at = job->next;
-    job->task.run = drop;
+    job->task.run = drop_job_run;
     task_post(shell->jobs, &job->task);
   }
 }
@@ -211,7 +211,7 @@ void shell_upkeep_fini(struct coordinator_service *shell) {
 void shell_refill(struct coordinator_service *shell) {
   struct refill_job *job = mem_new(sizeof *job);
   int capacity = 0;
-  *job = (struct refill_job){.task.run = refill, .shell = shell};
+  *job = (struct refill_job){.task.run = refill_job_run, .shell = shell};
   memcpy(job->identity, shell->identity, sizeof job->identity);
   for (struct live_model *model = shell->models; model; model = model->next) {
     array_reserve((void **)&job->models, &capacity, job->n_models, sizeof *job->models);
@@ -222,7 +222,7 @@ void shell_refill(struct coordinator_service *shell) {
 }
 
 /* What was counted is gone with the store's content. */
-static void refill(struct task *task) {
+static void refill_job_run(struct task *task) {
   struct refill_job *job = TASK_OWNER(task, struct refill_job, task);
   struct coordinator_service *shell = job->shell;
   block_refs_free(shell->refs);
@@ -263,7 +263,8 @@ static void refill_done(struct task *task) {
 
 static void sweep_start(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs) {
   struct sweep_job *job = mem_new(sizeof *job);
-  *job = (struct sweep_job){.task.run = sweep, .shell = shell, .call = call, .runs = runs, .n_runs = n_runs};
+  *job = (struct sweep_job){
+      .task.run = sweep_job_run, .shell = shell, .call = call, .runs = runs, .n_runs = n_runs};
   task_post(shell->jobs, &job->task); /* one a call */
 }
 
@@ -277,7 +278,7 @@ void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *c
 }
 
 /* The references are counted anew: a sweep is rare, and what it deletes is lost. */
-static void sweep(struct task *task) {
+static void sweep_job_run(struct task *task) {
   struct sweep_job *job = TASK_OWNER(task, struct sweep_job, task);
   struct coordinator_service *shell = job->shell;
   if (shell_is_ending(shell))

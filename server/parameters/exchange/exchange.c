@@ -7,7 +7,7 @@
 #include "server/parameters/exchange/exchange_parts.h"
 
 /* To the collection here. */
-static uint32_t contributors(const struct exchange *exchange, uint32_t number) {
+static uint32_t phase_contributors(const struct exchange *exchange, uint32_t number) {
   const struct exchange_phase *phase = &exchange->run->sums.phases[number];
   uint32_t n = 0;
   if (exchange_is_keeper(exchange))
@@ -23,7 +23,7 @@ static int collection_init(struct exchange *exchange, uint32_t number, struct er
   struct collection *collection = &exchange->collections[number];
   collection->step = exchange->run->base_step;
   collection->values = arena_new(&plan->arena, plan->n_blocks * sizeof *collection->values);
-  collection->n_missing = contributors(exchange, number);
+  collection->n_missing = phase_contributors(exchange, number);
   if (!exchange_is_keeper(exchange))
     return 0;
   collection->totals = buffer_new(phase->n_totals * sizeof(double));
@@ -160,7 +160,7 @@ void exchange_collect(struct exchange *exchange, uint32_t phase, uint32_t block,
   is_complete = --collection->n_missing == 0;
   if (is_complete) {
     collection->step++;
-    collection->n_missing = contributors(exchange, phase);
+    collection->n_missing = phase_contributors(exchange, phase);
   }
   if (!is_keeper)
     exchange_send(exchange, phase, exchange_own_block(exchange, phase, block), is_complete);

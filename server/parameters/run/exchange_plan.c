@@ -85,13 +85,13 @@ static void planner_add_piece(struct planner *planner, struct exchange_plan *pla
   }
 }
 
-static int compare(uint64_t a, uint64_t b) {
+static int number_compare(uint64_t a, uint64_t b) {
   return (a > b) - (a < b);
 }
 
 static int interval_compare(const void *left, const void *right) {
   const struct interval *a = left, *b = right;
-  return a->tensor != b->tensor ? compare(a->tensor, b->tensor) : compare(a->begin, b->begin);
+  return a->tensor != b->tensor ? number_compare(a->tensor, b->tensor) : number_compare(a->begin, b->begin);
 }
 
 /* Sorted, disjoint, one behind the other in the vector. Its length is returned. */

@@ -22,7 +22,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIMIT_SECONDS = float(os.environ.get("WEIR_TEST_LIMIT", "1800"))
 RESULT = re.compile(r"^(not )?ok\b[ \d]*(?:- )?(.*)$")
 PLAN = re.compile(r"^1\.\.(\d+)")
-TIMED = re.compile(r"pthread_|\bfork\(|sleep\(")
+TIMED = {".c": re.compile(r"pthread_|\bfork\(|sleep\("),
+         ".py": re.compile(r"\bwait_for\(|\bkill\(|sleep\(|Cluster\(|Process\(|Thread\(|crash_point|store_crash")}
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
@@ -40,10 +41,11 @@ def source(path, seen):
 
 
 def is_timed(program):
-    """How fast the machine is could matter to it: it starts processes or threads, or waits. That is every integration
-    test, and each test in C that says so or has a header of tests/ that does."""
+    """How fast the machine is could matter to it: it looks at processes or threads that go on meanwhile, or waits. A test
+    in C may leave that to a header of tests/. An integration test that only runs `weir` to its end is not timed."""
     path = "tests/" + program.split()[0].rpartition("tests/")[2]
-    return path.startswith("tests/integration/") or bool(TIMED.search(source(path + ".c", set())))
+    path += "" if path.endswith(".py") else ".c"
+    return bool(TIMED[os.path.splitext(path)[1]].search(source(path, set())))
 
 
 def run(command, prefix):

@@ -129,19 +129,20 @@ build/venv/.done: tests/requirements.txt
 	touch $@ || { tail -n 1 build/venv/log; rm -rf build/venv; echo "make: the tests that need $< are skipped"; } >&2
 
 # REPEAT=20 runs the programs so often for which the machine's speed could matter; ONLY="store lease": of those by name.
-RUN_TESTS = WEIR_BUILD_DIR=$(B) python3 tests/run.py --repeat=$(or $(REPEAT),1) --only="$(ONLY)"
+RUN_TESTS = WEIR_BUILD_DIR=$(B) python3 tests/run.py --jobs=$(or $(JOBS),$$(nproc)) --repeat=$(or $(REPEAT),1) --only="$(ONLY)"
 BESIDE = $(filter $(B)/tests/simulation/%,$(TESTS)) # they only compute
+LONGEST = $(patsubst %,tests/integration/test_%.py,compose checkpoints) # first: nothing waits for them at the end
 QUICK = contract bad_input same_hash recovery checkpoints outputs trace
 check: deps-check ## all tests, and the habits that a program can check (REPEAT=20 ONLY="store lease")
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(MAKE) --no-print-directory build/venv/.done
-	@$(RUN_TESTS) $(sort $(filter-out $(BESIDE),$(TESTS))) tests/gpu/test_*.py tests/integration/test_*.py \
-	  -- tests/lint.py $(BESIDE) tests/simulation/test_*.py
+	@$(RUN_TESTS) $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/integration/test_*.py)) tests/gpu/test_*.py \
+	  $(sort $(filter-out $(BESIDE),$(TESTS))) -- tests/lint.py $(BESIDE) tests/simulation/test_*.py
 
 check-quick: deps-check ## in 4 minutes: unit and conformance tests, the heart of the integration tests, the habits
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
 	@$(MAKE) --no-print-directory build/venv/.done
-	@$(RUN_TESTS) --jobs=$$(nproc) $(QUICK:%=tests/integration/test_%.py) $(sort $(filter-out $(BESIDE),$(TESTS))) \
+	@$(RUN_TESTS) $(QUICK:%=tests/integration/test_%.py) $(sort $(filter-out $(BESIDE),$(TESTS))) \
 	  -- tests/lint.py
 
 build/parity/.done: tests/parity/requirements.txt

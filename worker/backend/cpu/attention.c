@@ -29,8 +29,8 @@ struct attention {
   const float *mask;  /* of a run; NULL */
 };
 
-static struct product_view view(int64_t rows, int64_t columns, int64_t stack_stride, int64_t row_stride,
-                                int64_t column_stride) {
+static struct product_view attention_view(int64_t rows, int64_t columns, int64_t stack_stride,
+                                          int64_t row_stride, int64_t column_stride) {
   return (struct product_view){rows, columns, stack_stride, row_stride, column_stride};
 }
 
@@ -38,11 +38,12 @@ static bool form_products(struct backend_program *program, const struct attentio
                           bool is_grad) {
   const struct scaled_attention *shape = &a->shape;
   int64_t m = form->rows, n = form->columns, t = shape->t, s = shape->s, d = shape->d, e = shape->e;
-  struct product_view scores = view(m, n, m * n, n, 1), scores_t = view(n, m, m * n, 1, n);
-  struct product_view query = view(m, d, t * d, d, 1), query_t = view(d, m, t * d, 1, d);
-  struct product_view key = view(d, n, d * s, s, 1), key_t = view(n, d, d * s, 1, s);
-  struct product_view value = view(n, e, s * e, e, 1), value_t = view(e, n, s * e, 1, e);
-  struct product_view y = view(m, e, t * e, e, 1);
+  struct product_view scores = attention_view(m, n, m * n, n, 1),
+                      scores_t = attention_view(n, m, m * n, 1, n);
+  struct product_view query = attention_view(m, d, t * d, d, 1), query_t = attention_view(d, m, t * d, 1, d);
+  struct product_view key = attention_view(d, n, d * s, s, 1), key_t = attention_view(n, d, d * s, 1, s);
+  struct product_view value = attention_view(n, e, s * e, e, 1), value_t = attention_view(e, n, s * e, 1, e);
+  struct product_view y = attention_view(m, e, t * e, e, 1);
   const struct {
     int product;
     bool is_forward, is_grad;
@@ -202,7 +203,7 @@ static float row_softmax(float *row, int64_t n, float *sum) {
   return greatest + logf(*sum);
 }
 
-static int failed(const struct cpu_step *step, struct err *err) {
+static int product_failed(const struct cpu_step *step, struct err *err) {
   return node_error(step->node, err, ERR_INTERNAL, "oneDNN failed to multiply matrices");
 }
 
@@ -250,11 +251,11 @@ static int run_forward(struct backend_program *program, struct cpu_step *step, c
   for (int64_t index = 0; index < a->shape.stack; index += a->group)
     for (int64_t block = 0; block < a->n_row_blocks; block++)
       if (!forward_block(program, a, step, forms_at(a, index) + block, index))
-        return failed(step, err);
+        return product_failed(step, err);
   return ERR_OK;
 }
 
-static void scratch(struct backend_program *program, struct cpu_step *step, int64_t elems) {
+static void scratch_add(struct backend_program *program, struct cpu_step *step, int64_t elems) {
   dnnl_memory_desc_t layout = layout_dense(1, &elems);
   cpu_write(program, step, 0, -1, &layout);
 }
@@ -272,9 +273,9 @@ static bool prepare_forward(struct backend_program *program, const struct node *
   if (node->n_outputs > 1 && node->outputs[1] >= 0)
     cpu_write(program, step, 0, node->outputs[1], NULL);
   else
-    scratch(program, step, a->shape.stack * a->shape.t);
-  scratch(program, step, a->group * a->block_rows * a->shape.s);
-  scratch(program, step, a->group * a->block_rows);
+    scratch_add(program, step, a->shape.stack * a->shape.t);
+  scratch_add(program, step, a->group * a->block_rows * a->shape.s);
+  scratch_add(program, step, a->group * a->block_rows);
   if (node->n_inputs > 3 && node->inputs[3] >= 0)
     cpu_read(program, step, 0, node->inputs[3], NULL);
   cpu_step_end(program, step, NULL);
@@ -379,7 +380,7 @@ static int run_grad(struct backend_program *program, struct cpu_step *step, cons
   for (int64_t index = 0; index < shape->stack; index += a->group)
     for (int64_t block = 0; block < a->n_row_blocks; block++)
       if (!grad_block(program, a, step, forms_at(a, index) + block, index))
-        return failed(step, err);
+        return product_failed(step, err);
   return ERR_OK;
 }
 
@@ -395,7 +396,7 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
   for (int o = 0; o < 3; o++)
     cpu_write(program, step, 0, node->outputs[o], NULL);
   for (int i = 0; i < 2; i++)
-    scratch(program, step, a->group * a->block_rows * a->shape.s);
+    scratch_add(program, step, a->group * a->block_rows * a->shape.s);
   if (node->n_inputs > 6 && node->inputs[6] >= 0)
     cpu_read(program, step, 0, node->inputs[6], NULL);
   cpu_step_end(program, step, NULL);

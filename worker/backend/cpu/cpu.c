@@ -72,7 +72,7 @@ static int run_deliver(struct backend_program *program, struct cpu_step *step, c
 }
 
 /* A step for each time that the caller watches this value. */
-static void deliver(struct backend_program *program, const int *watched, int n_watched, int value) {
+static void value_deliver(struct backend_program *program, const int *watched, int n_watched, int value) {
   for (int w = 0; w < n_watched && program->values[value].is_watched; w++) {
     if (watched[w] != value)
       continue;
@@ -135,13 +135,13 @@ static int nodes_prepare(struct backend_program *program, const int *watched, in
   const struct graph *graph = program->graph;
   for (int v = 0; v < graph->n_values; v++)
     if (graph->values[v].kind != VALUE_RESULT)
-      deliver(program, watched, n_watched, v);
+      value_deliver(program, watched, n_watched, v);
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
     node_prepare(program, node);
     for (int o = 0; o < node->n_outputs && program->err.code == ERR_OK; o++)
       if (node->outputs[o] >= 0)
-        deliver(program, watched, n_watched, node->outputs[o]);
+        value_deliver(program, watched, n_watched, node->outputs[o]);
     if (program->err.code) {
       *err = program->err;
       return err->code;

@@ -26,7 +26,7 @@ VECTOR_VARIANTS static void hyperbolic_tangent(float *x, int64_t n) {
   }
 }
 
-static void activate(const struct activation *function, float *x, int64_t n) {
+static void gate_activate(const struct activation *function, float *x, int64_t n) {
   if (function->kind == ACTIVATION_SIGMOID)
     sigmoid(x, n);
   else if (function->kind == ACTIVATION_TANH)
@@ -35,7 +35,7 @@ static void activate(const struct activation *function, float *x, int64_t n) {
     activation_apply(function, x, n);
 }
 
-static const struct recurrent_math math = {gemm_multiply, activate};
+static const struct recurrent_math math = {gemm_multiply, gate_activate};
 
 /* What a step needs besides its arguments: the node's tensors in order, then scratch. */
 struct details {
@@ -79,7 +79,7 @@ static int run_backward(struct backend_program *program, struct cpu_step *step, 
   return ERR_OK;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node, bool is_backward) {
+static bool prepare_recurrent(struct backend_program *program, const struct node *node, bool is_backward) {
   struct details *details = arena_new(&program->memory, sizeof *details);
   struct err err = ERR_NONE;
   if (recurrent_init(&details->shape, program->graph, node, &err))
@@ -102,11 +102,11 @@ static bool prepare(struct backend_program *program, const struct node *node, bo
 }
 
 static bool prepare_forward(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, false);
+  return prepare_recurrent(program, node, false);
 }
 
 static bool prepare_backward(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, true);
+  return prepare_recurrent(program, node, true);
 }
 
 const struct cpu_kernel cpu_lstm = {"LSTM", prepare_forward};

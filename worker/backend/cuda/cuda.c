@@ -74,7 +74,7 @@ static void node_prepare(struct backend_program *program, const struct node *nod
 }
 
 /* A delivery for each time that the caller watches this value. */
-static void deliver(struct backend_program *program, int value) {
+static void value_deliver(struct backend_program *program, int value) {
   if (!program->values[value].is_watched)
     return;
   cuda_chain_flush(program);
@@ -87,7 +87,7 @@ static int nodes_prepare(struct backend_program *program, struct err *err) {
   const struct graph *graph = program->graph;
   for (int v = 0; v < graph->n_values; v++)
     if (graph->values[v].kind != VALUE_RESULT)
-      deliver(program, v);
+      value_deliver(program, v);
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
     node_prepare(program, node);
@@ -95,7 +95,7 @@ static int nodes_prepare(struct backend_program *program, struct err *err) {
       cuda_chain_flush(program);
     for (int o = 0; o < node->n_outputs && program->err.code == ERR_OK; o++)
       if (node->outputs[o] >= 0)
-        deliver(program, node->outputs[o]);
+        value_deliver(program, node->outputs[o]);
     if (program->err.code) {
       *err = program->err;
       return err->code;

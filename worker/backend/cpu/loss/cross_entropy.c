@@ -2,8 +2,8 @@
 #include "worker/backend/cpu/loss/class_rows.h"
 
 /* grads: NULL without gradients. */
-static void walk(struct class_pass *pass, const struct class_axis *axis, const float *scores,
-                 const int64_t *label, float *grads, float *x) {
+static void cross_entropy_walk(struct class_pass *pass, const struct class_axis *axis, const float *scores,
+                               const int64_t *label, float *grads, float *x) {
   for (int64_t o = 0; o < axis->outer; o++)
     for (int64_t i = 0; i < axis->inner; i += CLASS_TILE) {
       int64_t tile = axis->inner - i < CLASS_TILE ? axis->inner - i : CLASS_TILE;
@@ -34,7 +34,7 @@ static int run_forward(struct backend_program *program, struct cpu_step *step, c
   (void)program, (void)run;
   if (pass_init(&pass, &axis, call, 0, err))
     return err->code;
-  walk(&pass, &axis, call->in[0].data, call->in[1].data, NULL, details->scratch);
+  cross_entropy_walk(&pass, &axis, call->in[0].data, call->in[1].data, NULL, details->scratch);
   class_rows_finish(&pass.sums, call->out);
   return ERR_OK;
 }
@@ -48,13 +48,13 @@ static int run_backward(struct backend_program *program, struct cpu_step *step, 
   (void)program, (void)run;
   if (pass_init(&pass, &axis, call, 1, err))
     return err->code;
-  walk(&pass, &axis, call->in[1].data, call->in[2].data, call->out[0].data, details->scratch);
+  cross_entropy_walk(&pass, &axis, call->in[1].data, call->in[2].data, call->out[0].data, details->scratch);
   return ERR_OK;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node, int first,
-                    int (*run)(struct backend_program *program, struct cpu_step *step,
-                               const struct backend_run *run, struct err *err)) {
+static bool prepare_pass(struct backend_program *program, const struct node *node, int first,
+                         int (*run)(struct backend_program *program, struct cpu_step *step,
+                                    const struct backend_run *run, struct err *err)) {
   struct class_axis axis;
   struct shape labels;
   struct err err = ERR_NONE;
@@ -66,11 +66,11 @@ static bool prepare(struct backend_program *program, const struct node *node, in
 }
 
 static bool prepare_cross_entropy(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, 0, run_forward);
+  return prepare_pass(program, node, 0, run_forward);
 }
 
 static bool prepare_cross_entropy_grad(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, 1, run_backward);
+  return prepare_pass(program, node, 1, run_backward);
 }
 
 const struct cpu_kernel cpu_cross_entropy = {"CrossEntropy", prepare_cross_entropy};

@@ -5,15 +5,15 @@
 #include "worker/backend/cpu/loss/class_rows.h"
 
 /* What each class of the rows is to have. */
-static void aim(const struct soft_rows *rows, float *labels, int64_t tile) {
+static void soft_rows_aim(const struct soft_rows *rows, float *labels, int64_t tile) {
   for (int64_t t = 0; t < tile; t++, labels += rows->axis.classes)
     for (int64_t c = 0; c < rows->axis.classes; c++)
       labels[c] = (float)soft_target(rows, labels[c], c);
 }
 
 /* scratch: f32[2, CLASS_TILE, classes] at most; grads: NULL without gradients. */
-static void walk(struct class_pass *pass, const struct soft_rows *rows, const struct tensor in[2],
-                 float *grads, float *scratch) {
+static void soft_cross_entropy_walk(struct class_pass *pass, const struct soft_rows *rows,
+                                    const struct tensor in[2], float *grads, float *scratch) {
   const struct class_axis *axis = &rows->axis;
   pass->rows.classes = axis->classes;
   for (int64_t o = 0; o < axis->outer; o++)
@@ -23,7 +23,7 @@ static void walk(struct class_pass *pass, const struct soft_rows *rows, const st
       float *x = scratch, *target = scratch + tile * axis->classes;
       class_gather(axis, (const float *)in[0].data + at, tile, x);
       class_gather(axis, (const float *)in[1].data + at, tile, target);
-      aim(rows, target, tile);
+      soft_rows_aim(rows, target, tile);
       for (int64_t t = 0; t < tile; t++)
         class_pass_soft_row(pass, x + t * axis->classes, target + t * axis->classes);
       if (grads)
@@ -40,7 +40,7 @@ static int run_forward(struct backend_program *program, struct cpu_step *step, c
   (void)program, (void)run;
   if (soft_rows_init(&rows, call->node, call->in, err))
     return err->code;
-  walk(&pass, &rows, call->in, NULL, details->scratch);
+  soft_cross_entropy_walk(&pass, &rows, call->in, NULL, details->scratch);
   *(float *)call->out[0].data = (float)pass.sums.loss;
   return ERR_OK;
 }
@@ -54,13 +54,13 @@ static int run_backward(struct backend_program *program, struct cpu_step *step, 
   (void)program, (void)run;
   if (soft_rows_init(&rows, call->node, call->in + 1, err))
     return err->code;
-  walk(&pass, &rows, call->in + 1, call->out[0].data, details->scratch);
+  soft_cross_entropy_walk(&pass, &rows, call->in + 1, call->out[0].data, details->scratch);
   return ERR_OK;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node, int first,
-                    int (*run)(struct backend_program *program, struct cpu_step *step,
-                               const struct backend_run *run, struct err *err)) {
+static bool prepare_pass(struct backend_program *program, const struct node *node, int first,
+                         int (*run)(struct backend_program *program, struct cpu_step *step,
+                                    const struct backend_run *run, struct err *err)) {
   struct class_axis axis;
   struct shape labels;
   struct err err = ERR_NONE;
@@ -71,11 +71,11 @@ static bool prepare(struct backend_program *program, const struct node *node, in
 }
 
 static bool prepare_soft_cross_entropy(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, 0, run_forward);
+  return prepare_pass(program, node, 0, run_forward);
 }
 
 static bool prepare_soft_cross_entropy_grad(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, 1, run_backward);
+  return prepare_pass(program, node, 1, run_backward);
 }
 
 const struct cpu_kernel cpu_soft_cross_entropy = {"SoftCrossEntropy", prepare_soft_cross_entropy};

@@ -100,8 +100,8 @@ static struct cuda_tensor tensor_of(const struct cuda_step *step, int arg) {
 
 enum { QUERY, KEY, VALUE, Y, LOG_SUMS };
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_attention(struct backend_program *program, const struct cuda_step *step,
+                             cudaStream_t stream, struct err *err) {
   const struct step_attention *own = step->details;
   const struct cuda_attention_grad io = {.query = tensor_of(step, QUERY),
                                          .key = tensor_of(step, KEY),
@@ -120,13 +120,13 @@ static int enqueue(struct backend_program *program, const struct cuda_step *step
 }
 
 /* query, key, value, [mask] -> y, [log_sums] */
-static bool prepare(struct backend_program *program, const struct node *node) {
+static bool prepare_attention(struct backend_program *program, const struct node *node) {
   bool reads_mask;
   struct step_attention *own = step_new(program, node, false, &reads_mask);
   if (!own)
     return false;
   struct cuda_step *step = cuda_step_new(program, node);
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_attention;
   step->details = own;
   for (int i = 0; i < 3; i++)
     cuda_read(program, step, node->inputs[i], type_in(program, own), CUDA_DENSE);
@@ -181,6 +181,7 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
   return true;
 }
 
-const struct cuda_kernel cuda_kernel_scaled_attention = {.op = "ScaledAttention", .prepare = prepare};
+const struct cuda_kernel cuda_kernel_scaled_attention = {.op = "ScaledAttention",
+                                                         .prepare = prepare_attention};
 const struct cuda_kernel cuda_kernel_scaled_attention_grad = {.op = "ScaledAttentionGrad",
                                                               .prepare = prepare_grad};

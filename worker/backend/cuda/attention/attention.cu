@@ -231,9 +231,9 @@ static __device__ void factors_init(struct factors *f, const struct cuda_attenti
 }
 
 /* Scores' products become weights and, but for values, the gradients of the scores. */
-static __device__ void weigh(const struct cuda_attention *a, const struct cuda_attention_grad *g,
-                             enum gradient of, int64_t index, int64_t base, int64_t own, int64_t other,
-                             const float *d_weights, float *scores) {
+static __device__ void tile_weigh(const struct cuda_attention *a, const struct cuda_attention_grad *g,
+                                  enum gradient of, int64_t index, int64_t base, int64_t own, int64_t other,
+                                  const float *d_weights, float *scores) {
   for (int r = 0; r < ROWS; r++) {
     int64_t row = of == GRADIENT_QUERY ? own + r : other, column = of == GRADIENT_QUERY ? other : own + r;
     float score = score_of(a, &g->mask, base, row, column, scores[r]), log_sum = -INFINITY;
@@ -265,7 +265,7 @@ static __device__ __forceinline__ void attend_back(const struct cuda_attention &
     tile_multiply(&tiles, &f.left, &f.right, place.begin, at, scores);
     if (of != GRADIENT_VALUE)
       tile_multiply(&tiles, &f.d_left, &f.d_right, place.begin, at, d_weights);
-    weigh(&a, &g, of, place.index, base, first, at + lane, d_weights, scores);
+    tile_weigh(&a, &g, of, place.index, base, first, at + lane, d_weights, scores);
     tile_add(&tiles, &f.values, at, place.chunk, scores, ones, sums);
   }
   const struct cuda_tensor *out = of == GRADIENT_QUERY ? &g.dquery : of == GRADIENT_KEY ? &g.dkey : &g.dvalue;

@@ -101,8 +101,8 @@ size_t attention_dnn_bytes(const struct attention_dnn *own) {
 }
 
 /* The matrices of a part of the batch, of `elems` each. */
-static void *matrices(const struct attention_dnn *own, void *data, int64_t begin, int64_t elems,
-                      size_t element) {
+static void *matrices_at(const struct attention_dnn *own, void *data, int64_t begin, int64_t elems,
+                         size_t element) {
   return data ? (char *)data + (size_t)(begin * own->kind.heads * elems) * element : NULL;
 }
 
@@ -115,27 +115,28 @@ int attention_dnn_enqueue(struct backend_program *program, const struct attentio
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   for (int64_t at = 0; at < kind->batch && !status; at += own->group) {
     void *const of[ATTENTION_ROLES] = {
-        [ATTENTION_QUERY] = matrices(own, io->query.data, at, kind->t * kind->d, ELEMENT),
+        [ATTENTION_QUERY] = matrices_at(own, io->query.data, at, kind->t * kind->d, ELEMENT),
         [ATTENTION_KEY] = keys,
-        [ATTENTION_VALUE] = matrices(own, io->value.data, at, kind->s * kind->e, ELEMENT),
-        [ATTENTION_Y] = matrices(own, io->y.data, at, kind->t * kind->e, ELEMENT),
-        [ATTENTION_DY] = matrices(own, io->dy.data, at, kind->t * kind->e, ELEMENT),
-        [ATTENTION_DQUERY] = matrices(own, io->dquery.data, at, kind->t * kind->d, ELEMENT),
+        [ATTENTION_VALUE] = matrices_at(own, io->value.data, at, kind->s * kind->e, ELEMENT),
+        [ATTENTION_Y] = matrices_at(own, io->y.data, at, kind->t * kind->e, ELEMENT),
+        [ATTENTION_DY] = matrices_at(own, io->dy.data, at, kind->t * kind->e, ELEMENT),
+        [ATTENTION_DQUERY] = matrices_at(own, io->dquery.data, at, kind->t * kind->d, ELEMENT),
         [ATTENTION_DKEY] = dkeys,
-        [ATTENTION_DVALUE] = matrices(own, io->dvalue.data, at, kind->s * kind->e, ELEMENT),
-        [ATTENTION_SUMS] = log_sums ? matrices(own, log_sums, at, kind->t, sizeof(float)) : along,
+        [ATTENTION_DVALUE] = matrices_at(own, io->dvalue.data, at, kind->s * kind->e, ELEMENT),
+        [ATTENTION_SUMS] = log_sums ? matrices_at(own, log_sums, at, kind->t, sizeof(float)) : along,
         [ATTENTION_ALONG] = along,
         [ATTENTION_DQUERY_SUM] = (char *)scratch + own->parts[DQUERY_SUM]};
     void *data[DNN_TENSORS_MAX] = {NULL};
     for (int role = 0; role < ATTENTION_ROLES; role++)
       if (own->graph.tensors[role] >= 0)
         data[own->graph.tensors[role]] = of[role];
-    cuda_copy_launch(&own->turn, matrices(own, io->key.data, at, kind->s * kind->d, ELEMENT), keys, stream);
+    cuda_copy_launch(&own->turn, matrices_at(own, io->key.data, at, kind->s * kind->d, ELEMENT), keys,
+                     stream);
     status = dnn_graph_execute(own->graph.dnn, cuda_view(program)->dnn, data,
                                (char *)scratch + own->parts[WORKSPACE]);
     if (kind->is_grad && !status)
-      cuda_copy_launch(&own->turn_back, dkeys, matrices(own, io->dkey.data, at, kind->s * kind->d, ELEMENT),
-                       stream);
+      cuda_copy_launch(&own->turn_back, dkeys,
+                       matrices_at(own, io->dkey.data, at, kind->s * kind->d, ELEMENT), stream);
   }
   return cuda_dnn_check(node, status, "attend", err);
 }

@@ -63,7 +63,7 @@ static enum cuda_type type_of(int tensor) {
   return is_f32 ? CUDA_F32 : CUDA_BF16;
 }
 
-static struct cuda_tensor tensor(const struct probe *probe, int which) {
+static struct cuda_tensor probe_tensor(const struct probe *probe, int which) {
   return (struct cuda_tensor){.data = probe->memory + probe->begin[which],
                               .type = type_of(which),
                               .layout = CUDA_DENSE,
@@ -118,7 +118,7 @@ static float draw_one(const struct attention_kind *kind, int tensor, int64_t ind
   return (float)greatest * (2 * random_uniform(random_key(11, (uint64_t)tensor, 0, 0), (uint64_t)index) - 1);
 }
 
-static bool draw(struct probe *probe) {
+static bool probe_draw(struct probe *probe) {
   size_t bytes = probe->begin[GIVEN];
   uint16_t *host = mem_new(bytes);
   for (int g = 0; g < GIVEN; g++)
@@ -138,7 +138,7 @@ static bool draw(struct probe *probe) {
 }
 
 /* By tiles; then by cuDNN, whose gradient is given what our forward pass made. */
-static bool compute(struct probe *probe) {
+static bool probe_compute(struct probe *probe) {
   const struct attention_kind *kind = &probe->kind;
   cudaStream_t stream = probe->program->compute;
   const struct cuda_attention shape = {.stack = MATRICES,
@@ -148,36 +148,37 @@ static bool compute(struct probe *probe) {
                                        .e = kind->e,
                                        .scale = kind->scale,
                                        .diagonal = kind->is_causal ? 0 : kind->s};
-  struct cuda_tensor query = tensor(probe, QUERY), key = tensor(probe, KEY), value = tensor(probe, VALUE);
+  struct cuda_tensor query = probe_tensor(probe, QUERY), key = probe_tensor(probe, KEY),
+                     value = probe_tensor(probe, VALUE);
   struct cuda_tensor none = {.data = NULL};
-  float *sums = tensor(probe, SUMS).data, *got_sums = tensor(probe, GOT_SUMS).data;
-  struct cuda_attention_grad io = {.dy = tensor(probe, DY),
+  float *sums = probe_tensor(probe, SUMS).data, *got_sums = probe_tensor(probe, GOT_SUMS).data;
+  struct cuda_attention_grad io = {.dy = probe_tensor(probe, DY),
                                    .query = query,
                                    .key = key,
                                    .value = value,
-                                   .y = tensor(probe, Y_GIVEN),
+                                   .y = probe_tensor(probe, Y_GIVEN),
                                    .log_sums = sums,
-                                   .along = tensor(probe, ALONG).data,
-                                   .dquery = tensor(probe, WANT_DQUERY),
-                                   .dkey = tensor(probe, WANT_DKEY),
-                                   .dvalue = tensor(probe, WANT_DVALUE)};
-  cuda_attention_launch(&shape, query, key, value, none, tensor(probe, WANT_Y), sums, stream);
+                                   .along = probe_tensor(probe, ALONG).data,
+                                   .dquery = probe_tensor(probe, WANT_DQUERY),
+                                   .dkey = probe_tensor(probe, WANT_DKEY),
+                                   .dvalue = probe_tensor(probe, WANT_DVALUE)};
+  cuda_attention_launch(&shape, query, key, value, none, probe_tensor(probe, WANT_Y), sums, stream);
   if (kind->is_grad) {
     cuda_attention_launch(&shape, query, key, value, none, io.y, NULL, stream);
     cuda_attention_grad_launch(&shape, &io, stream);
-    io.dquery = tensor(probe, GOT_DQUERY);
-    io.dkey = tensor(probe, GOT_DKEY);
-    io.dvalue = tensor(probe, GOT_DVALUE);
+    io.dquery = probe_tensor(probe, GOT_DQUERY);
+    io.dkey = probe_tensor(probe, GOT_DKEY);
+    io.dvalue = probe_tensor(probe, GOT_DVALUE);
   } else {
-    io.y = tensor(probe, GOT_Y);
+    io.y = probe_tensor(probe, GOT_Y);
   }
   return is_ok(probe, cudaGetLastError(), "launch") &&
          !attention_dnn_enqueue(probe->program, probe->dnn, NULL, &io, kind->is_grad ? sums : got_sums,
-                                tensor(probe, SCRATCH).data, stream, &probe->err) &&
+                                probe_tensor(probe, SCRATCH).data, stream, &probe->err) &&
          is_ok(probe, cudaStreamSynchronize(stream), "attend");
 }
 
-static float element(enum cuda_type type, const char *bytes, int64_t i) {
+static float element_of(enum cuda_type type, const char *bytes, int64_t i) {
   uint32_t bits;
   float x;
   if (type == CUDA_F32)
@@ -188,11 +189,11 @@ static float element(enum cuda_type type, const char *bytes, int64_t i) {
 }
 
 /* NaN agrees with nothing. */
-static bool agrees(struct probe *probe, const char *host, int want, int got, const char *name) {
+static bool tensors_agree(struct probe *probe, const char *host, int want, int got, const char *name) {
   double greatest = 0, apart = 0;
   for (int64_t i = 0; i < probe->elems[want]; i++) {
-    double x = element(type_of(want), host + probe->begin[want], i);
-    double difference = fabs(element(type_of(got), host + probe->begin[got], i) - x);
+    double x = element_of(type_of(want), host + probe->begin[want], i);
+    double difference = fabs(element_of(type_of(got), host + probe->begin[got], i) - x);
     greatest = fmax(greatest, fabs(x));
     apart = apart >= difference ? apart : difference;
   }
@@ -202,25 +203,26 @@ static bool agrees(struct probe *probe, const char *host, int want, int got, con
   return false;
 }
 
-static bool compare(struct probe *probe) {
+static bool probe_compare(struct probe *probe) {
   size_t bytes = probe->begin[ALONG];
   char *host = mem_new(bytes);
   bool is_same = is_ok(probe, cudaMemcpy(host, probe->memory, bytes, cudaMemcpyDeviceToHost), "copy");
   if (is_same && probe->kind.is_grad)
-    is_same = agrees(probe, host, WANT_DQUERY, GOT_DQUERY, "gradients of queries") &&
-              agrees(probe, host, WANT_DKEY, GOT_DKEY, "gradients of keys") &&
-              agrees(probe, host, WANT_DVALUE, GOT_DVALUE, "gradients of values");
+    is_same = tensors_agree(probe, host, WANT_DQUERY, GOT_DQUERY, "gradients of queries") &&
+              tensors_agree(probe, host, WANT_DKEY, GOT_DKEY, "gradients of keys") &&
+              tensors_agree(probe, host, WANT_DVALUE, GOT_DVALUE, "gradients of values");
   else if (is_same)
-    is_same = agrees(probe, host, WANT_Y, GOT_Y, "results") &&
-              agrees(probe, host, SUMS, GOT_SUMS, "logarithms of sums");
+    is_same = tensors_agree(probe, host, WANT_Y, GOT_Y, "results") &&
+              tensors_agree(probe, host, SUMS, GOT_SUMS, "logarithms of sums");
   free(host);
   return is_same;
 }
 
-static bool try(struct backend_program *program, const struct attention_kind *kind) {
+static bool probe_try(struct backend_program *program, const struct attention_kind *kind) {
   struct probe probe = {.program = program, .kind = *kind, .err = ERR_NONE};
   probe.dnn = attention_dnn_new(program, kind);
-  bool is_trusted = probe.dnn && memory_open(&probe) && draw(&probe) && compute(&probe) && compare(&probe);
+  bool is_trusted = probe.dnn && memory_open(&probe) && probe_draw(&probe) && probe_compute(&probe) &&
+                    probe_compare(&probe);
   if (probe.err.code == ERR_NO_MEMORY && !program->err.code)
     program->err = probe.err; /* says nothing about cuDNN, and bits must not depend on it */
   else if (probe.dnn && !is_trusted)
@@ -248,7 +250,7 @@ bool attention_is_trusted(struct backend_program *program, const struct attentio
   while (at < n_tried && !(tried[at].device == options->device && tried[at].is_fast == options->is_fast &&
                            is_same_kind(&tried[at].kind, &small)))
     at++;
-  bool is_trusted = at < n_tried ? tried[at].is_trusted : try(program, &small);
+  bool is_trusted = at < n_tried ? tried[at].is_trusted : probe_try(program, &small);
   if (at == n_tried && n_tried < TRIED_MAX && !program->err.code) {
     tried[at].kind = small;
     tried[at].device = options->device;

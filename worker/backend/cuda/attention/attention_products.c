@@ -31,7 +31,8 @@ static bool product_add(struct backend_program *program, struct attention_produc
 }
 
 /* A stack within a tensor, begun anywhere: aligned as its matrices are. */
-static struct cuda_matrix within(enum cuda_type type, int64_t rows, int64_t columns, bool is_transposed) {
+static struct cuda_matrix stack_within(enum cuda_type type, int64_t rows, int64_t columns,
+                                       bool is_transposed) {
   struct cuda_matrix matrix = cuda_matrix_dense(type, rows, columns, is_transposed);
   matrix.align_bytes = 256;
   while (rows * columns * (type == CUDA_BF16 ? 2 : 4) % matrix.align_bytes != 0)
@@ -43,19 +44,22 @@ static bool products_init(struct backend_program *program, struct attention_prod
                           int64_t stack) {
   const struct cuda_attention *s = &own->shape;
   enum cuda_type type = own->type;
-  struct cuda_matrix query = within(type, s->t, s->d, false), key = within(type, s->d, s->s, false);
-  struct cuda_matrix value = within(type, s->s, s->e, false), y = within(type, s->t, s->e, false);
+  struct cuda_matrix query = stack_within(type, s->t, s->d, false),
+                     key = stack_within(type, s->d, s->s, false);
+  struct cuda_matrix value = stack_within(type, s->s, s->e, false), y = stack_within(type, s->t, s->e, false);
   struct cuda_matrix scores = cuda_matrix_dense(CUDA_F32, s->t, s->s, false);
   struct cuda_matrix weights = cuda_matrix_dense(type, s->t, s->s, false);
   if (!product_add(program, own, form, SCORES, stack, query, key, scores, s->scale))
     return false;
   if (!own->is_grad)
     return product_add(program, own, form, MIXED, stack, weights, value, y, 1);
-  return product_add(program, own, form, D_WEIGHTS, stack, y, within(type, s->e, s->s, true), scores, 1) &&
+  return product_add(program, own, form, D_WEIGHTS, stack, y, stack_within(type, s->e, s->s, true), scores,
+                     1) &&
          product_add(program, own, form, D_VALUE, stack, cuda_matrix_dense(type, s->s, s->t, true), y, value,
                      1) &&
-         product_add(program, own, form, D_QUERY, stack, weights, within(type, s->s, s->d, true), query, 1) &&
-         product_add(program, own, form, D_KEY, stack, within(type, s->d, s->t, true), weights, key, 1);
+         product_add(program, own, form, D_QUERY, stack, weights, stack_within(type, s->s, s->d, true), query,
+                     1) &&
+         product_add(program, own, form, D_KEY, stack, stack_within(type, s->d, s->t, true), weights, key, 1);
 }
 
 struct attention_products *attention_products_new(struct backend_program *program,
@@ -108,11 +112,11 @@ static struct group group_init(struct backend_program *program, const struct att
 }
 
 /* The group's matrices, of `elems` each, in a tensor. */
-static void *matrices(const struct group *group, const struct cuda_tensor *tensor, int64_t elems) {
+static void *group_matrices(const struct group *group, const struct cuda_tensor *tensor, int64_t elems) {
   return (char *)tensor->data + group->index * elems * (tensor->type == CUDA_BF16 ? 2 : 4);
 }
 
-static bool multiply(const struct group *group, int which, const void *a, const void *b, void *out) {
+static bool group_multiply(const struct group *group, int which, const void *a, const void *b, void *out) {
   struct cuda_product *product = group->own->products[group->n < group->own->group][which];
   const struct cuda_product_io io = {.a = a, .b = b, .out = out, .workspace = group->work};
   return cuda_product_enqueue(group->program, product, group->node, &io, group->stream, group->err) == ERR_OK;
@@ -131,12 +135,12 @@ int attention_products_forward(struct backend_program *program, const struct att
   struct group group = group_init(program, own, node, scratch, stream, err);
   for (int64_t index = 0; index < s->stack; index += own->group) {
     group_at(&group, index);
-    if (!multiply(&group, SCORES, matrices(&group, &io->query, s->t * s->d),
-                  matrices(&group, &io->key, s->d * s->s), group.scores))
+    if (!group_multiply(&group, SCORES, group_matrices(&group, &io->query, s->t * s->d),
+                        group_matrices(&group, &io->key, s->d * s->s), group.scores))
       return err->code;
     cuda_attention_softmax_launch(s, index, group.n, group.scores, io->mask, group.weights, log_sums, stream);
-    if (!multiply(&group, MIXED, group.weights.data, matrices(&group, &io->value, s->s * s->e),
-                  matrices(&group, &io->y, s->t * s->e)))
+    if (!group_multiply(&group, MIXED, group.weights.data, group_matrices(&group, &io->value, s->s * s->e),
+                        group_matrices(&group, &io->y, s->t * s->e)))
       return err->code;
   }
   return ERR_OK;
@@ -144,16 +148,21 @@ int attention_products_forward(struct backend_program *program, const struct att
 
 static bool group_back(const struct group *group, const struct cuda_attention_grad *io) {
   const struct cuda_attention *s = &group->own->shape;
-  const void *query = matrices(group, &io->query, s->t * s->d), *key = matrices(group, &io->key, s->d * s->s);
-  const void *value = matrices(group, &io->value, s->s * s->e), *dy = matrices(group, &io->dy, s->t * s->e);
-  if (!multiply(group, SCORES, query, key, group->scores) ||
-      !multiply(group, D_WEIGHTS, dy, value, group->d_weights))
+  const void *query = group_matrices(group, &io->query, s->t * s->d),
+             *key = group_matrices(group, &io->key, s->d * s->s);
+  const void *value = group_matrices(group, &io->value, s->s * s->e),
+             *dy = group_matrices(group, &io->dy, s->t * s->e);
+  if (!group_multiply(group, SCORES, query, key, group->scores) ||
+      !group_multiply(group, D_WEIGHTS, dy, value, group->d_weights))
     return false;
   cuda_attention_weigh_launch(s, group->index, group->n, group->scores, group->d_weights, io, group->weights,
                               group->d_scores, group->stream);
-  return multiply(group, D_VALUE, group->weights.data, dy, matrices(group, &io->dvalue, s->s * s->e)) &&
-         multiply(group, D_QUERY, group->d_scores.data, key, matrices(group, &io->dquery, s->t * s->d)) &&
-         multiply(group, D_KEY, query, group->d_scores.data, matrices(group, &io->dkey, s->d * s->s));
+  return group_multiply(group, D_VALUE, group->weights.data, dy,
+                        group_matrices(group, &io->dvalue, s->s * s->e)) &&
+         group_multiply(group, D_QUERY, group->d_scores.data, key,
+                        group_matrices(group, &io->dquery, s->t * s->d)) &&
+         group_multiply(group, D_KEY, query, group->d_scores.data,
+                        group_matrices(group, &io->dkey, s->d * s->s));
 }
 
 int attention_products_backward(struct backend_program *program, const struct attention_products *own,

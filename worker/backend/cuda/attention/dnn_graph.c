@@ -49,19 +49,19 @@ static cudnnBackendDescriptor_t descriptor_new(struct dnn_graph *graph, cudnnBac
   return descriptor;
 }
 
-static void set(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor,
-                cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
-                const void *values) {
+static void attribute_set(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor,
+                          cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+                          const void *values) {
   if (!graph->status)
     is_ok(graph, cudnnBackendSetAttribute(descriptor, name, type, n, values));
 }
 
 static void set_descriptor(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor,
                            cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
-  set(graph, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+  attribute_set(graph, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-static void finalize(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor) {
+static void descriptor_finalize(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor) {
   if (!graph->status)
     is_ok(graph, cudnnBackendFinalize(descriptor));
 }
@@ -75,16 +75,16 @@ static int tensor_add(struct dnn_graph *graph, const struct dnn_tensor *tensor, 
   graph->tensors[index] = it;
   graph->is_bound[index] = !is_virtual;
   graph->is_number[index] = is_number;
-  set(graph, it, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &tensor->type);
-  set(graph, it, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, DNN_RANK, tensor->dim);
-  set(graph, it, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, DNN_RANK, tensor->stride);
-  set(graph, it, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-  set(graph, it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align_bytes);
+  attribute_set(graph, it, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &tensor->type);
+  attribute_set(graph, it, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, DNN_RANK, tensor->dim);
+  attribute_set(graph, it, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, DNN_RANK, tensor->stride);
+  attribute_set(graph, it, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+  attribute_set(graph, it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align_bytes);
   if (is_virtual)
-    set(graph, it, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    attribute_set(graph, it, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
   if (is_number)
-    set(graph, it, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &is_number);
-  finalize(graph, it);
+    attribute_set(graph, it, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &is_number);
+  descriptor_finalize(graph, it);
   return index;
 }
 
@@ -111,23 +111,23 @@ static cudnnBackendDescriptor_t op_new(struct dnn_graph *graph, cudnnBackendDesc
 void dnn_graph_matmul(struct dnn_graph *graph, int a, int b, int product) {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = descriptor_new(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-  finalize(graph, how);
+  attribute_set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  descriptor_finalize(graph, how);
   cudnnBackendDescriptor_t op = op_new(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, graph->tensors[a]);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, graph->tensors[b]);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, graph->tensors[product]);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
-  finalize(graph, op);
+  descriptor_finalize(graph, op);
 }
 
 void dnn_graph_pointwise(struct dnn_graph *graph, const struct dnn_pointwise *it) {
   cudnnBackendDescriptor_t how = descriptor_new(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &it->mode);
-  set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &it->compute);
+  attribute_set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &it->mode);
+  attribute_set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &it->compute);
   if (it->mode == CUDNN_POINTWISE_GEN_INDEX)
-    set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &it->axis);
-  finalize(graph, how);
+    attribute_set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &it->axis);
+  descriptor_finalize(graph, how);
   cudnnBackendDescriptor_t op = op_new(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, graph->tensors[it->x]);
@@ -136,43 +136,44 @@ void dnn_graph_pointwise(struct dnn_graph *graph, const struct dnn_pointwise *it
     set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, graph->tensors[it->b]);
   if (it->t >= 0)
     set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, graph->tensors[it->t]);
-  finalize(graph, op);
+  descriptor_finalize(graph, op);
 }
 
 void dnn_graph_reduce(struct dnn_graph *graph, cudnnReduceTensorOp_t reduction, int x, int y) {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = descriptor_new(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-  set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-  set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &reduction);
-  finalize(graph, how);
+  attribute_set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  attribute_set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &reduction);
+  descriptor_finalize(graph, how);
   cudnnBackendDescriptor_t op = op_new(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, graph->tensors[x]);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, graph->tensors[y]);
-  finalize(graph, op);
+  descriptor_finalize(graph, op);
 }
 
 void dnn_graph_reshape(struct dnn_graph *graph, int x, int y) {
   cudnnBackendDescriptor_t op = op_new(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, graph->tensors[x]);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, graph->tensors[y]);
-  finalize(graph, op);
+  descriptor_finalize(graph, op);
 }
 
 /* The engines for the graph, best first. */
 static cudnnBackendDescriptor_t heuristics_new(struct dnn_graph *graph, const struct dnn_target *target) {
   cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
   cudnnBackendDescriptor_t whole = descriptor_new(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->n_ops, graph->ops);
+  attribute_set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->n_ops,
+                graph->ops);
   if (target->handle)
-    set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
-  finalize(graph, whole);
+    attribute_set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
+  descriptor_finalize(graph, whole);
   cudnnBackendDescriptor_t heuristics = descriptor_new(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   set_descriptor(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
-  set(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  attribute_set(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   if (!target->handle)
     set_descriptor(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target->device);
-  finalize(graph, heuristics);
+  descriptor_finalize(graph, heuristics);
   return heuristics;
 }
 

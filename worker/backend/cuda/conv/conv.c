@@ -112,7 +112,7 @@ static int enqueue_loops(struct backend_program *program, const struct cuda_step
   return ERR_OK;
 }
 
-static void release(struct cuda_step *step) {
+static void conv_release(struct cuda_step *step) {
   struct step_conv *own = step->details;
   conv_dnn_free(own->dnn);
 }
@@ -149,7 +149,7 @@ static bool is_plain(const struct cuda_conv *shape) {
 }
 
 /* The input becomes what the windows cover. */
-static void extend(struct step_conv *own) {
+static void conv_extend(struct step_conv *own) {
   struct cuda_conv *shape = &own->shape;
   shape->in_elems = 1;
   for (int d = 0; d < CUDA_CONV_DIMS; d++) {
@@ -161,14 +161,14 @@ static void extend(struct step_conv *own) {
 }
 
 /* What cuDNN takes of it, in the first layout in which it does; sets own->dnn, or leaves it NULL. */
-static enum cuda_layout choose(struct backend_program *program, struct step_conv *own, enum cuda_type type,
-                               enum cuda_layout wanted) {
+static enum cuda_layout conv_choose(struct backend_program *program, struct step_conv *own,
+                                    enum cuda_type type, enum cuda_layout wanted) {
   const struct cuda_conv given = own->shape;
   bool is_extended = !is_plain(&given);
   if (given.group_in == 1 && given.groups > 1)
     return wanted;
   if (is_extended)
-    extend(own);
+    conv_extend(own);
   own->dnn = conv_dnn_new(program, own->pass, &own->shape, type, wanted);
   if (!own->dnn && wanted != CUDA_DENSE)
     own->dnn = conv_dnn_new(program, own->pass, &own->shape, type, wanted = CUDA_DENSE);
@@ -219,8 +219,8 @@ static bool fits_grid(const struct step_conv *own) {
          cuda_conv_weight_bytes(&own->shape) / sizeof(float) <= INT32_MAX;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node, enum conv_pass pass,
-                    const struct cuda_conv *shape, const struct roles *roles) {
+static bool prepare_pass(struct backend_program *program, const struct node *node, enum conv_pass pass,
+                         const struct cuda_conv *shape, const struct roles *roles) {
   const struct graph *graph = cuda_view(program)->graph;
   struct step_conv *own = arena_new(cuda_view(program)->memory, sizeof *own);
   enum cuda_type type = cuda_factor_type(program);
@@ -229,7 +229,7 @@ static bool prepare(struct backend_program *program, const struct node *node, en
   bool is_f32 = cuda_view(program)->options.precision == PRECISION_F32;
   *own = (struct step_conv){
       .pass = pass, .shape = *shape, .bias = -1, .workspace = -1, .sums = -1, .extended = -1};
-  enum cuda_layout layout = choose(program, own, type, is_f32 ? CUDA_DENSE : CUDA_CHANNELS_LAST);
+  enum cuda_layout layout = conv_choose(program, own, type, is_f32 ? CUDA_DENSE : CUDA_CHANNELS_LAST);
   if (!fits_grid(own))
     return false;
   enum cuda_type out_type = own->dnn ? type : CUDA_ANY_TYPE, w_type = own->dnn ? type : CUDA_F32;
@@ -237,7 +237,7 @@ static bool prepare(struct backend_program *program, const struct node *node, en
   struct cuda_step *step = cuda_step_new(program, node);
   step->enqueue = own->dnn ? enqueue_dnn : enqueue_loops;
   step->details = own;
-  step->release = release;
+  step->release = conv_release;
   own->x = pass == CONV_DATA ? cuda_write(program, step, roles->x, out_type, layout)
                              : cuda_read(program, step, roles->x, type, layout);
   own->w = pass == CONV_WEIGHT ? cuda_write(program, step, roles->w, w_type, w_layout)
@@ -261,7 +261,7 @@ static bool prepare_of(struct backend_program *program, const struct node *node,
   if (conv_init(&conv, node, &graph->values[roles->x].shape, &graph->values[roles->w].shape, &err))
     return false;
   shape_init(&shape, &conv.windows, conv.n, conv.groups, conv.group_in, conv.group_out);
-  return prepare(program, node, pass, &shape, roles);
+  return prepare_pass(program, node, pass, &shape, roles);
 }
 
 /* Conv: X, W, [B] -> Y */
@@ -304,7 +304,7 @@ static bool prepare_conv_transpose(struct backend_program *program, const struct
   if (windows_init_transposed(&windows, node, x, w->dim + 2, &err))
     return false;
   shape_init(&shape, &windows, x->dim[0], groups, w->dim[1], x->dim[1] / groups);
-  return prepare(program, node, CONV_DATA, &shape, &roles);
+  return prepare_pass(program, node, CONV_DATA, &shape, &roles);
 }
 
 const struct cuda_kernel cuda_kernel_conv = {.op = "Conv", .prepare = prepare_conv};

@@ -163,7 +163,7 @@ static bool takes_math(struct conv_dnn *own, const struct candidate *candidate, 
   return cudnnSetConvolutionMathType(own->conv, math) == CUDNN_STATUS_SUCCESS;
 }
 
-static bool choose(cudnnHandle_t dnn, struct conv_dnn *own, cudnnMathType_t math, bool is_fast) {
+static bool algorithm_choose(cudnnHandle_t dnn, struct conv_dnn *own, cudnnMathType_t math, bool is_fast) {
   struct candidate candidates[ALGORITHMS_MAX];
   int n = own->pass == CONV_FORWARD ? candidates_forward(dnn, own, candidates)
           : own->pass == CONV_DATA  ? candidates_data(dnn, own, candidates)
@@ -183,7 +183,7 @@ static bool choose(cudnnHandle_t dnn, struct conv_dnn *own, cudnnMathType_t math
 }
 
 /* Dimensions are ints to cuDNN, and so are its offsets. */
-static bool fits(const struct cuda_conv *conv) {
+static bool conv_fits(const struct cuda_conv *conv) {
   int64_t in_channels = conv->groups * conv->group_in, out_channels = conv->groups * conv->group_out;
   for (int d = 0; d < CUDA_CONV_DIMS; d++)
     if (conv->stride[d] > INT_MAX || conv->dilation[d] > INT_MAX || conv->pad[d] > INT_MAX)
@@ -198,14 +198,14 @@ struct conv_dnn *conv_dnn_new(struct backend_program *program, enum conv_pass pa
   const struct cuda_program_view *view = cuda_view(program);
   cudnnDataType_t data = data_type(type);
   cudnnMathType_t math = math_type(view->options.precision, type);
-  if (!fits(conv))
+  if (!conv_fits(conv))
     return NULL;
   struct conv_dnn *own = mem_new(sizeof *own);
   own->pass = pass;
   if (!tensor_new(&own->x, conv, conv->groups * conv->group_in, conv->in, data, layout) &&
       !tensor_new(&own->y, conv, conv->groups * conv->group_out, conv->out, data, layout) &&
       !filter_new(own, conv, data, layout) && !convolution_new(own, conv, math) &&
-      choose(view->dnn, own, math, view->options.is_fast))
+      algorithm_choose(view->dnn, own, math, view->options.is_fast))
     return own;
   conv_dnn_free(own);
   return NULL;

@@ -22,7 +22,7 @@ struct axis_taps {
 };
 
 /* Mirrors at low and high until x is between them; *sign is turned with each. */
-static __device__ double reflect(double x, double low, double high, double *sign) {
+static __device__ double place_reflect(double x, double low, double high, double *sign) {
   double span = high - low, folds, rest;
   if (span == 0.0)
     return low;
@@ -39,10 +39,10 @@ static __device__ double reflect(double x, double low, double high, double *sign
 }
 
 /* Moves a coordinate into [0, size-1]; *slope is multiplied by the derivative. */
-static __device__ double pad(const struct cuda_grid_sampler *s, double x, int64_t size, double *slope) {
+static __device__ double place_pad(const struct cuda_grid_sampler *s, double x, int64_t size, double *slope) {
   double low = s->is_aligned ? 0.0 : -0.5;
   if (s->padding == CUDA_GRID_REFLECTION)
-    x = reflect(x, low, (double)(size - 1) - low, slope);
+    x = place_reflect(x, low, (double)(size - 1) - low, slope);
   if (x > 0.0 && x < (double)(size - 1))
     return x;
   *slope = 0.0;
@@ -70,7 +70,7 @@ static __device__ void axis_taps_of(const struct cuda_grid_sampler *s, double co
   if (!isfinite(x))
     return;
   if (s->padding != CUDA_GRID_ZEROS && s->mode != CUDA_GRID_CUBIC)
-    x = pad(s, x, size, &slope);
+    x = place_pad(s, x, size, &slope);
   first = s->mode == CUDA_GRID_NEAREST ? nearbyint(x) : floor(x);
   if (s->mode == CUDA_GRID_NEAREST) {
     taps->n = 1;
@@ -90,7 +90,7 @@ static __device__ void axis_taps_of(const struct cuda_grid_sampler *s, double co
   for (int t = 0; t < taps->n; t++) {
     double at = first + t;
     if (s->padding != CUDA_GRID_ZEROS && s->mode == CUDA_GRID_CUBIC)
-      at = pad(s, at, size, &unused);
+      at = place_pad(s, at, size, &unused);
     taps->at[t] = at >= 0.0 && at <= (double)(size - 1) ? (int64_t)at : -1;
   }
 }

@@ -7,8 +7,8 @@
 #include "worker/backend/cuda/moves/copy.h"
 #include "worker/backend/cuda/moves/moves.h"
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_pad(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
+                       struct err *err) {
   const struct cuda_tensor *fill = &step->args[2].tensor;
   (void)program;
   cuda_pad_launch(step->details, step->args[0].tensor.data, step->args[2].buffer < 0 ? NULL : fill->data,
@@ -17,8 +17,8 @@ static int enqueue(struct backend_program *program, const struct cuda_step *step
 }
 
 /* counts: before each axis. Dimensions come in the order in which the result lies in memory. */
-static void describe(struct cuda_pad *pad, const struct cuda_tensor *from, const struct cuda_tensor *to,
-                     const int64_t *counts, bool is_back) {
+static void pad_describe(struct cuda_pad *pad, const struct cuda_tensor *from, const struct cuda_tensor *to,
+                         const int64_t *counts, bool is_back) {
   bool is_channels_last = to->layout == CUDA_CHANNELS_LAST;
   pad->element = cuda_element(to->type);
   pad->rank = to->rank;
@@ -72,7 +72,7 @@ static bool prepare_sums(struct backend_program *program, const struct node *nod
   return is_prepared;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node, bool is_back) {
+static bool prepare_either(struct backend_program *program, const struct node *node, bool is_back) {
   static const enum cuda_pad_mode modes[] = {[PAD_CONSTANT] = CUDA_PAD_CONSTANT,
                                              [PAD_REFLECT] = CUDA_PAD_REFLECT,
                                              [PAD_EDGE] = CUDA_PAD_EDGE,
@@ -95,19 +95,19 @@ static bool prepare(struct backend_program *program, const struct node *node, bo
   cuda_read(program, step, fill ? node->inputs[2] : -1, type, CUDA_DENSE);
   details->mode = modes[pad.mode];
   details->fill = is_back ? 0 : fill_bits(type, node_attr_float(node, "value", 0.0f));
-  describe(details, &step->args[from].tensor, &step->args[to].tensor, pad.counts, is_back);
+  pad_describe(details, &step->args[from].tensor, &step->args[to].tensor, pad.counts, is_back);
   step->details = details;
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_pad;
   cuda_step_end(program, step);
   return true;
 }
 
 static bool prepare_pad(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, false);
+  return prepare_either(program, node, false);
 }
 
 static bool prepare_pad_grad(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, true);
+  return prepare_either(program, node, true);
 }
 
 const struct cuda_kernel cuda_kernel_pad = {.op = "Pad", .prepare = prepare_pad};

@@ -20,15 +20,15 @@ struct table {
   const uint8_t *is_outside;
 };
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_resize(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
+                          struct err *err) {
   const struct details *details = step->details;
   (void)program;
   cuda_resize_launch(&details->resize, &step->args[0].tensor, &step->args[1].tensor, stream);
   return cuda_check(step->node, cudaGetLastError(), "start resizing", err);
 }
 
-static void release(struct cuda_step *step) {
+static void resize_release(struct cuda_step *step) {
   struct details *details = step->details;
   cudaFree(details->tables);
 }
@@ -78,8 +78,8 @@ static size_t table_bytes(const struct table *table) {
 }
 
 /* Copies the tables to device memory, one behind the other, and points the axes at them. */
-static bool upload(struct backend_program *program, const struct node *node, struct details *details,
-                   const struct table *tables) {
+static bool tables_upload(struct backend_program *program, const struct node *node, struct details *details,
+                          const struct table *tables) {
   size_t size = 0, at = 0;
   bool is_ok;
   for (int k = 0; k < details->resize.n_axes; k++)
@@ -118,8 +118,8 @@ static bool upload(struct backend_program *program, const struct node *node, str
 
 /* How the result is walked: dense, or in channels-last, where the first axis of the tables is that of samples
    and channels together. */
-static void describe(struct cuda_resize *resize, const struct resample *resample,
-                     const struct cuda_tensor *to, bool is_back) {
+static void resize_describe(struct cuda_resize *resize, const struct resample *resample,
+                            const struct cuda_tensor *to, bool is_back) {
   bool is_channels_last = to->layout == CUDA_CHANNELS_LAST;
   int64_t stride = is_channels_last ? to->dim[1] : 1;
   resize->rank = resample->rank + is_channels_last;
@@ -172,8 +172,8 @@ static bool is_unchanged(const struct resample *resample) {
   return n == 0;
 }
 
-static void build(struct backend_program *program, const struct node *node, const struct resample *resample,
-                  bool is_back) {
+static void resize_build(struct backend_program *program, const struct node *node,
+                         const struct resample *resample, bool is_back) {
   struct details *details = arena_new(&program->memory, sizeof *details);
   struct cuda_step *step = cuda_step_new(program, node);
   enum cuda_layout layout = layout_of(program, node, resample);
@@ -181,18 +181,18 @@ static void build(struct backend_program *program, const struct node *node, cons
   struct arena arena;
   cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, layout);
   cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, layout);
-  describe(&details->resize, resample, &step->args[1].tensor, is_back);
+  resize_describe(&details->resize, resample, &step->args[1].tensor, is_back);
   details->resize.fill = is_back ? 0.0f : resample->fill;
   arena_init(&arena);
   for (int k = 0; k < details->resize.n_axes; k++) {
     const struct resample_axis *axis = &resample->axis[details->resize.axis[k].dim];
     tables[k] = is_back ? table_backward(axis, &arena) : table_forward(axis, &arena);
   }
-  upload(program, node, details, tables);
+  tables_upload(program, node, details, tables);
   arena_fini(&arena);
   step->details = details;
-  step->enqueue = enqueue;
-  step->release = release;
+  step->enqueue = enqueue_resize;
+  step->release = resize_release;
   cuda_step_end(program, step);
 }
 
@@ -203,11 +203,11 @@ bool cuda_resample_prepare(struct backend_program *program, const struct node *n
   if (is_unchanged(resample))
     cuda_alias(program, node->outputs[0], node->inputs[0]);
   else
-    build(program, node, resample, is_back);
+    resize_build(program, node, resample, is_back);
   return true;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node, bool is_back) {
+static bool prepare_either(struct backend_program *program, const struct node *node, bool is_back) {
   const struct graph *graph = program->graph;
   const struct value *x = is_back ? node_output(graph, node, 0) : node_input(graph, node, 0);
   struct resample resample;
@@ -223,11 +223,11 @@ static bool prepare(struct backend_program *program, const struct node *node, bo
 }
 
 static bool prepare_resize(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, false);
+  return prepare_either(program, node, false);
 }
 
 static bool prepare_resize_grad(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, true);
+  return prepare_either(program, node, true);
 }
 
 const struct cuda_kernel cuda_kernel_resize = {.op = "Resize", .prepare = prepare_resize, .settings = 1};

@@ -14,7 +14,7 @@ static int copy_down(struct backend_program *program, void *to, const void *from
 }
 
 /* Into memory of ours, made when it is first needed. */
-static int land(struct backend_program *program, const struct cuda_step *step, struct err *err) {
+static int delivery_land(struct backend_program *program, const struct cuda_step *step, struct err *err) {
   const struct cuda_buffer *buffer = &program->buffers[step->args[0].buffer];
   void **landing = &program->landings[step->watch];
   size_t size_bytes = buffer->size_bytes ? buffer->size_bytes : 1;
@@ -23,15 +23,15 @@ static int land(struct backend_program *program, const struct cuda_step *step, s
   return copy_down(program, *landing, step->args[0].tensor.data, buffer->size_bytes, err);
 }
 
-static int start(struct backend_program *program, struct cuda_step *step, const struct backend_run *run,
-                 struct err *err) {
+static int delivery_start(struct backend_program *program, struct cuda_step *step,
+                          const struct backend_run *run, struct err *err) {
   const struct cuda_tensor *tensor = &step->args[0].tensor;
   int n = 0;
   if (run->place && tensor->type == CUDA_F32)
     n = run->place(run->user, step->watch, program->pieces, CUDA_PIECES_MAX);
   step->is_placed = n > 0;
   if (n == 0)
-    return land(program, step, err);
+    return delivery_land(program, step, err);
   for (int p = 0; p < n; p++) {
     const struct backend_piece *piece = &program->pieces[p];
     if (copy_down(program, piece->to, (const float *)tensor->data + piece->begin,
@@ -53,7 +53,7 @@ int cuda_delivery_start(struct backend_program *program, struct cuda_segment *se
   if (copy_down(program, fault, &program->words->fault, sizeof *fault, err))
     return err->code;
   for (int s = segment->begin; s < segment->end; s++)
-    if (program->steps[s]->kind == CUDA_STEP_DELIVERY && start(program, program->steps[s], run, err))
+    if (program->steps[s]->kind == CUDA_STEP_DELIVERY && delivery_start(program, program->steps[s], run, err))
       return err->code;
   cuda_timeline_mark(program, segment, CUDA_MARK_DOWN + 1);
   return cuda_check(NULL, cudaEventRecord(segment->copied, program->down), "record an event", err);

@@ -85,7 +85,7 @@ static int stream_copy(struct device_stream *s, void *to, const void *from, size
 }
 
 /* What was put on the list. The scratch is free again for what comes after it on the stream. */
-static int launch(struct device_stream *s, struct err *err) {
+static int sums_launch(struct device_stream *s, struct err *err) {
   if (s->sums.n == 0)
     return ERR_OK;
   s->sums.not_finite = s->not_finite;
@@ -105,8 +105,8 @@ static bool is_here(const struct device_stream *s, const void *bytes) {
   return attributes.type == cudaMemoryTypeDevice && attributes.device == s->device;
 }
 
-static int list(struct device_stream *s, float *out, const float *in, size_t elems, struct err *err) {
-  if (s->sums.n == CUDA_SUMS_MAX && launch(s, err))
+static int sums_add(struct device_stream *s, float *out, const float *in, size_t elems, struct err *err) {
+  if (s->sums.n == CUDA_SUMS_MAX && sums_launch(s, err))
     return err->code;
   s->sums.ranges[s->sums.n++] = (struct cuda_sum){.out = out, .in = in, .elems = (int64_t)elems};
   return ERR_OK;
@@ -122,11 +122,12 @@ static int list_foreign(struct device_stream *s, const struct device_sum *sum, s
   s->scratch = scratch;
   for (size_t done = 0; done < sum->elems && !err->code;) {
     size_t left = sum->elems - done, n;
-    if ((s->scratch_used == room || s->sums.n == CUDA_SUMS_MAX) && launch(s, err))
+    if ((s->scratch_used == room || s->sums.n == CUDA_SUMS_MAX) && sums_launch(s, err))
       return err->code;
     n = left < room - s->scratch_used ? left : room - s->scratch_used;
     float *to = s->scratch + s->scratch_used;
-    if (!copy_bytes(s, to, sum->in + done, n * sizeof(float), err) && !list(s, sum->out + done, to, n, err))
+    if (!copy_bytes(s, to, sum->in + done, n * sizeof(float), err) &&
+        !sums_add(s, sum->out + done, to, n, err))
       s->scratch_used += n;
     done += n;
   }
@@ -140,11 +141,11 @@ static int stream_add(struct device_stream *s, const struct device_sum *sums, in
     if (sums[i].elems == 0)
       continue;
     else if (!sums[i].in || is_here(s, sums[i].in))
-      list(s, sums[i].out, sums[i].in, sums[i].elems, err);
+      sums_add(s, sums[i].out, sums[i].in, sums[i].elems, err);
     else
       list_foreign(s, &sums[i], err);
   if (!err->code)
-    launch(s, err);
+    sums_launch(s, err);
   s->sums.n = 0;
   s->scratch_used = 0;
   return err->code;

@@ -84,8 +84,8 @@ static int copy_bytes(const struct node *node, void *to, const void *from, size_
                     err);
 }
 
-static int copy(const struct node *node, void *to, const void *from, const struct cuda_arg *arg,
-                cudaStream_t stream, struct err *err) {
+static int tensor_copy(const struct node *node, void *to, const void *from, const struct cuda_arg *arg,
+                       cudaStream_t stream, struct err *err) {
   return copy_bytes(node, to, from, (size_t)arg->tensor.elems * cuda_type_size(arg->tensor.type), stream,
                     err);
 }
@@ -122,7 +122,7 @@ static int call_begin(struct backend_program *program, const struct cuda_step *s
       continue;
     }
     tensors->in[i].data = at;
-    if (copy(node, at, arg->tensor.data, arg, program->compute, err))
+    if (tensor_copy(node, at, arg->tensor.data, arg, program->compute, err))
       return err->code;
     at += staging_of(arg++);
   }
@@ -145,7 +145,7 @@ int cuda_host_run(struct backend_program *program, const struct cuda_step *step,
     arg += is_computed(program, node->inputs[i]);
   for (int o = 0; o < node->n_outputs; o++)
     if (node->outputs[o] >= 0) {
-      if (copy(node, arg->tensor.data, tensors->out[o].data, arg, program->compute, err))
+      if (tensor_copy(node, arg->tensor.data, tensors->out[o].data, arg, program->compute, err))
         return err->code;
       arg++;
     }

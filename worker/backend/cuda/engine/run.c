@@ -25,8 +25,8 @@ static int await_copies(struct backend_program *program, int at, const struct ba
 }
 
 /* Hands over what has come, in order; *next is the first segment that has not been. */
-static int deliver(struct backend_program *program, const struct backend_run *run, int enqueued,
-                   bool is_waiting, int *next, struct err *err) {
+static int run_deliver(struct backend_program *program, const struct backend_run *run, int enqueued,
+                       bool is_waiting, int *next, struct err *err) {
   bool is_done = true;
   while (is_done && *next < enqueued) {
     if (cuda_delivery_finish(program, &program->segments[*next], run, is_waiting, &is_done, err))
@@ -51,9 +51,9 @@ static int segment_run(struct backend_program *program, int k, const struct back
 static int segments_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
   int next = 0;
   for (int k = 0; k < program->n_segments; k++)
-    if (segment_run(program, k, run, err) || deliver(program, run, k + 1, false, &next, err))
+    if (segment_run(program, k, run, err) || run_deliver(program, run, k + 1, false, &next, err))
       return err->code;
-  return deliver(program, run, program->n_segments, true, &next, err);
+  return run_deliver(program, run, program->n_segments, true, &next, err);
 }
 
 /* What the kernels of the last segments found. */
@@ -69,7 +69,7 @@ static int run_end(struct backend_program *program, struct err *err) {
 }
 
 /* Nothing of ours is under way when an execution ends, however it ends. */
-static void drain(struct backend_program *program) {
+static void streams_drain(struct backend_program *program) {
   cudaStreamSynchronize(program->up);
   cudaStreamSynchronize(program->compute);
   cudaStreamSynchronize(program->down);
@@ -83,7 +83,7 @@ int cuda_run(struct backend_program *program, const struct backend_run *run, str
     return err->code;
   cuda_timeline_begin(program);
   if (cuda_upload_begin(program, run, err) || segments_run(program, run, err) || run_end(program, err))
-    drain(program);
+    streams_drain(program);
   else
     cuda_timeline_end(program, run);
   return err->code;

@@ -42,8 +42,8 @@ static enum err_code code_of_library(enum err_code otherwise) {
   return is_lost(cudaPeekAtLastError()) || is_lost(cudaDeviceSynchronize()) ? ERR_LOST_DEVICE : otherwise;
 }
 
-static int fail(const struct node *node, struct err *err, enum err_code code, const char *library,
-                const char *what, const char *why) {
+static int status_fail(const struct node *node, struct err *err, enum err_code code, const char *library,
+                       const char *what, const char *why) {
   if (node)
     return node_error(node, err, code, "%s cannot %s: %s", library, what, why);
   return err_set(err, code, "%s cannot %s: %s", library, what, why);
@@ -52,7 +52,7 @@ static int fail(const struct node *node, struct err *err, enum err_code code, co
 int cuda_check(const struct node *node, cudaError_t status, const char *what, struct err *err) {
   if (status == cudaSuccess)
     return ERR_OK;
-  return fail(node, err, code_of(status), "CUDA", what, cudaGetErrorString(status));
+  return status_fail(node, err, code_of(status), "CUDA", what, cudaGetErrorString(status));
 }
 
 int cuda_blas_check(const struct node *node, cublasStatus_t status, const char *what, struct err *err) {
@@ -63,7 +63,7 @@ int cuda_blas_check(const struct node *node, cublasStatus_t status, const char *
     code = ERR_NO_MEMORY;
   else if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR)
     code = code_of_library(code);
-  return fail(node, err, code, "cuBLASLt", what, cublasLtGetStatusString(status));
+  return status_fail(node, err, code, "cuBLASLt", what, cublasLtGetStatusString(status));
 }
 
 int cuda_dnn_check(const struct node *node, cudnnStatus_t status, const char *what, struct err *err) {
@@ -74,7 +74,7 @@ int cuda_dnn_check(const struct node *node, cudnnStatus_t status, const char *wh
     code = ERR_NO_MEMORY;
   else if (status == CUDNN_STATUS_EXECUTION_FAILED || status == CUDNN_STATUS_INTERNAL_ERROR)
     code = code_of_library(code);
-  return fail(node, err, code, "cuDNN", what, cudnnGetErrorString(status));
+  return status_fail(node, err, code, "cuDNN", what, cudnnGetErrorString(status));
 }
 
 bool cuda_ok(struct backend_program *program, const struct node *node, cudaError_t status, const char *what) {

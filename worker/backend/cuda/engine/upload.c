@@ -47,8 +47,8 @@ struct weights_copy {
   int first, n; /* of the segment's weights; n 0: none yet */
 };
 
-static bool adjoins(const struct weights_copy *copy, int at, const void *data,
-                    const struct cuda_buffer *buffer) {
+static bool copy_adjoins(const struct weights_copy *copy, int at, const void *data,
+                         const struct cuda_buffer *buffer) {
   return copy->n > 0 && copy->first + copy->n == at && copy->from + copy->size_bytes == data &&
          copy->to + copy->size_bytes == buffer->data;
 }
@@ -81,7 +81,7 @@ static int upload_value(struct backend_program *program, const struct cuda_segme
   const void *own = program->graph->values[value].data, *data = is_given ? run->weights[value] : own;
   struct cuda_buffer *buffer = b < 0 ? NULL : &program->buffers[b];
   bool is_needed = buffer && !is_fresh(buffer, data, own, run);
-  if (is_needed && !adjoins(copy, at, data, buffer) && copy_end(program, segment, run, copy, err))
+  if (is_needed && !copy_adjoins(copy, at, data, buffer) && copy_end(program, segment, run, copy, err))
     return err->code;
   if (is_given && run->before_weight)
     run->before_weight(run->user, value);

@@ -63,8 +63,8 @@ int cuda_class_step_enqueue(const struct cuda_class_step *own, const struct cuda
   return own->sums < 0 ? ERR_OK : cuda_class_step_sum(own, step, own->pass.blocks, stream, err);
 }
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_class_rows(struct backend_program *program, const struct cuda_step *step,
+                              cudaStream_t stream, struct err *err) {
   (void)program;
   return cuda_class_step_enqueue(step->details, step, stream, err);
 }
@@ -72,6 +72,6 @@ static int enqueue(struct backend_program *program, const struct cuda_step *step
 void cuda_class_step_end(struct backend_program *program, struct cuda_step *step,
                          const struct cuda_class_step *own) {
   step->details = arena_copy(cuda_view(program)->memory, own, sizeof *own);
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_class_rows;
   cuda_step_end(program, step);
 }

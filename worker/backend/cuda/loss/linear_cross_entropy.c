@@ -47,7 +47,7 @@ static struct cuda_matrix rows_of(enum cuda_type type, int64_t rows, int64_t col
   return matrix;
 }
 
-static struct cuda_matrix transposed(const struct cuda_matrix *m) {
+static struct cuda_matrix operand_transposed(const struct cuda_matrix *m) {
   return (struct cuda_matrix){.type = m->type,
                               .rows = m->columns,
                               .columns = m->rows,
@@ -70,8 +70,8 @@ static bool chunk_init(struct chunk *chunk, struct backend_program *program, con
   struct cuda_matrix weight =
       cuda_matrix_dense(own->factor, sizes->features, sizes->classes, sizes->is_transposed);
   struct cuda_matrix dscores = rows_of(own->factor, rows, sizes->classes, own->pitch);
-  struct cuda_matrix weight_t = transposed(&weight);
-  struct cuda_matrix a = transposed(sizes->is_transposed ? &dscores : &hidden);
+  struct cuda_matrix weight_t = operand_transposed(&weight);
+  struct cuda_matrix a = operand_transposed(sizes->is_transposed ? &dscores : &hidden);
   struct cuda_matrix b = sizes->is_transposed ? hidden : dscores;
   struct cuda_matrix dweight = rows_of(CUDA_F32, a.rows, b.columns, b.columns);
   chunk->rows = rows;
@@ -129,7 +129,7 @@ static bool linear_init(struct linear_step *own, struct backend_program *program
                         score_rows(&own->tail.dbias.fold.rows, own, rest, true)));
 }
 
-static void grow(size_t *size_bytes, const struct cuda_product *product) {
+static void workspace_grow(size_t *size_bytes, const struct cuda_product *product) {
   size_t need = product ? cuda_product_workspace_bytes(product) : 0;
   *size_bytes = need > *size_bytes ? need : *size_bytes;
 }
@@ -141,10 +141,10 @@ static void add_scratch(struct backend_program *program, struct cuda_step *step,
   int64_t blocks = own->full.pass.blocks * (own->chunks - 1);
   blocks += own->tail.rows ? own->tail.pass.blocks : own->full.pass.blocks;
   for (int c = 0; c < 2; c++) {
-    grow(&workspace, chunks[c]->scores);
-    grow(&workspace, chunks[c]->dhidden);
-    grow(&workspace, chunks[c]->dweight);
-    grow(&workspace, chunks[c]->dweight_more);
+    workspace_grow(&workspace, chunks[c]->scores);
+    workspace_grow(&workspace, chunks[c]->dhidden);
+    workspace_grow(&workspace, chunks[c]->dweight);
+    workspace_grow(&workspace, chunks[c]->dweight_more);
   }
   own->scores = own->dscores = cuda_scratch(program, step, elems * sizeof(float));
   if (own->factor == CUDA_BF16 && has_gradient(step->node))
@@ -193,8 +193,8 @@ struct chunk_run {
   cudaStream_t stream;
 };
 
-static int multiply(const struct chunk_run *run, struct cuda_product *product, const void *a, const void *b,
-                    void *out, struct err *err) {
+static int chunk_multiply(const struct chunk_run *run, struct cuda_product *product, const void *a,
+                          const void *b, void *out, struct err *err) {
   struct cuda_product_io io = {
       .a = a, .b = b, .out = out, .workspace = cuda_arg_tensor(run->step, run->own->workspace).data};
   return cuda_product_enqueue(run->program, product, run->step->node, &io, run->stream, err);
@@ -235,19 +235,19 @@ static int enqueue_chunk(const struct chunk_run *run, struct err *err) {
   const void *weight = cuda_arg_tensor(step, own->weight).data;
   struct cuda_tensor dscores = part_of(step, own->dscores, own->factor, 0);
   struct cuda_product *dweight = run->index == 0 ? run->chunk->dweight : run->chunk->dweight_more;
-  if (multiply(run, run->chunk->scores, hidden, weight, cuda_arg_tensor(step, own->scores).data, err))
+  if (chunk_multiply(run, run->chunk->scores, hidden, weight, cuda_arg_tensor(step, own->scores).data, err))
     return err->code;
   pass_over(run, dscores);
   if (own->grads[LINEAR_HIDDEN] >= 0) {
     enum cuda_type type = step->args[own->grads[LINEAR_HIDDEN]].tensor.type;
     void *dhidden = part_of(step, own->grads[LINEAR_HIDDEN], type, begin).data;
-    if (multiply(run, run->chunk->dhidden, dscores.data, weight, dhidden, err))
+    if (chunk_multiply(run, run->chunk->dhidden, dscores.data, weight, dhidden, err))
       return err->code;
   }
   if (own->grads[LINEAR_WEIGHT] >= 0 &&
-      multiply(run, dweight, own->sizes.is_transposed ? dscores.data : hidden,
-               own->sizes.is_transposed ? hidden : dscores.data,
-               step->args[own->grads[LINEAR_WEIGHT]].tensor.data, err))
+      chunk_multiply(run, dweight, own->sizes.is_transposed ? dscores.data : hidden,
+                     own->sizes.is_transposed ? hidden : dscores.data,
+                     step->args[own->grads[LINEAR_WEIGHT]].tensor.data, err))
     return err->code;
   if (own->grads[LINEAR_BIAS] >= 0)
     fold_bias(run, dscores);

@@ -4,9 +4,10 @@
 #include "worker/backend/cuda/engine/cuda.h"
 
 /* Appends the step with a copy of `details`. */
-static bool end(struct backend_program *program, struct cuda_step *step, const void *details, size_t size,
-                int (*enqueue)(struct backend_program *program, const struct cuda_step *step,
-                               cudaStream_t stream, struct err *err)) {
+static bool arrange_end(struct backend_program *program, struct cuda_step *step, const void *details,
+                        size_t size,
+                        int (*enqueue)(struct backend_program *program, const struct cuda_step *step,
+                                       cudaStream_t stream, struct err *err)) {
   step->details = arena_copy(cuda_view(program)->memory, details, size);
   step->enqueue = enqueue;
   cuda_step_end(program, step);
@@ -41,7 +42,7 @@ static bool prepare_trilu(struct backend_program *program, const struct node *no
   struct cuda_triangle triangle = {.rows = cuda_divisor_of(x->dim[x->rank - 2]),
                                    .cols = cuda_divisor_of(x->dim[x->rank - 1]),
                                    .is_upper = node_attr_int(node, "upper", 1) != 0};
-  return end(program, step, &triangle, sizeof triangle, enqueue_triangle);
+  return arrange_end(program, step, &triangle, sizeof triangle, enqueue_triangle);
 }
 
 static int enqueue_reversal(struct backend_program *program, const struct cuda_step *step,
@@ -67,7 +68,7 @@ static bool prepare_reverse_sequence(struct backend_program *program, const stru
                                    .inner = cuda_divisor_of(elems_of(x, 2, x->rank)),
                                    .is_time_first = time == 0,
                                    .node = node->index};
-  return end(program, step, &reversal, sizeof reversal, enqueue_reversal);
+  return arrange_end(program, step, &reversal, sizeof reversal, enqueue_reversal);
 }
 
 static int enqueue_one_hot(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
@@ -92,7 +93,7 @@ static bool prepare_one_hot(struct backend_program *program, const struct node *
   axis = axis < 0 ? axis + y->rank : axis;
   struct cuda_one_hot one_hot = {.depth = cuda_divisor_of(y->dim[axis]),
                                  .inner = cuda_divisor_of(elems_of(y, (int)axis + 1, y->rank))};
-  return end(program, step, &one_hot, sizeof one_hot, enqueue_one_hot);
+  return arrange_end(program, step, &one_hot, sizeof one_hot, enqueue_one_hot);
 }
 
 static int enqueue_running_sum(struct backend_program *program, const struct cuda_step *step,
@@ -125,7 +126,7 @@ static bool prepare_cum_sum(struct backend_program *program, const struct node *
                                  .inner = cuda_divisor_of(elems_of(tensor, (int)axis + 1, tensor->rank)),
                                  .is_reverse = node_attr_int(node, "reverse", 0) != 0,
                                  .is_exclusive = node_attr_int(node, "exclusive", 0) != 0};
-  return end(program, step, &sum, sizeof sum, enqueue_running_sum);
+  return arrange_end(program, step, &sum, sizeof sum, enqueue_running_sum);
 }
 
 static int enqueue_tile_sum(struct backend_program *program, const struct cuda_step *step,
@@ -149,7 +150,7 @@ static bool prepare_tile_grad(struct backend_program *program, const struct node
     sum.repeat[d] = cuda_divisor_of(dy->dim[d] / dx->dim[d]);
     sum.stride[d] = elems_of(dy, d + 1, dy->rank);
   }
-  return end(program, step, &sum, sizeof sum, enqueue_tile_sum);
+  return arrange_end(program, step, &sum, sizeof sum, enqueue_tile_sum);
 }
 
 const struct cuda_kernel cuda_kernel_cum_sum = {.op = "CumSum", .prepare = prepare_cum_sum};

@@ -36,7 +36,7 @@ void cuda_copy_dim(struct cuda_copy *copy, int64_t dim, int64_t from, int64_t to
   copy->to[copy->rank++] = to;
 }
 
-static void swap(int64_t *a, int64_t *b) {
+static void elems_swap(int64_t *a, int64_t *b) {
   int64_t held = *a;
   *a = *b;
   *b = held;
@@ -46,9 +46,9 @@ static void swap(int64_t *a, int64_t *b) {
 static void sort_dims(struct cuda_copy *copy) {
   for (int d = 1; d < copy->rank; d++)
     for (int k = d; k > 0 && copy->to[k - 1] < copy->to[k]; k--) {
-      swap(&copy->dim[k - 1], &copy->dim[k]);
-      swap(&copy->from[k - 1], &copy->from[k]);
-      swap(&copy->to[k - 1], &copy->to[k]);
+      elems_swap(&copy->dim[k - 1], &copy->dim[k]);
+      elems_swap(&copy->from[k - 1], &copy->from[k]);
+      elems_swap(&copy->to[k - 1], &copy->to[k]);
     }
 }
 
@@ -77,7 +77,7 @@ static bool is_even(const struct cuda_copy *copy, int64_t factor) {
 }
 
 /* Runs that both have side by side are moved in pieces of up to 16 bytes. */
-static void widen(struct cuda_copy *copy) {
+static void copy_widen(struct cuda_copy *copy) {
   int last = copy->rank - 1;
   if (last < 0 || copy->from[last] != 1 || copy->to[last] != 1)
     return;
@@ -98,7 +98,7 @@ void cuda_copy_settle(struct cuda_copy *copy) {
   int last;
   sort_dims(copy);
   join_dims(copy);
-  widen(copy);
+  copy_widen(copy);
   last = copy->rank - 1;
   copy->elems = 1;
   copy->turned = -1;

@@ -40,8 +40,8 @@ static void moves_add_zeros(struct cuda_step *step, int to) {
   moves_add(step, -1, to);
 }
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_copies(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
+                          struct err *err) {
   const struct moves *moves = step->details;
   (void)program;
   for (int m = 0; m < moves->n; m++) {
@@ -60,7 +60,7 @@ static void moves_end(struct backend_program *program, struct cuda_step *step) {
   for (int m = 0; m < moves->n; m++)
     if (moves->move[m].from >= 0)
       cuda_copy_settle(&moves->move[m].copy);
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_copies;
   cuda_step_end(program, step);
 }
 

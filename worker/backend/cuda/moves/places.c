@@ -57,8 +57,8 @@ static struct cuda_places elements_along(const struct node *node, const struct s
 }
 
 /* A tuple of indices for each row, behind dimensions that both have in common. */
-static struct cuda_places tuples(const struct node *node, const struct shape *data,
-                                 const struct shape *indices) {
+static struct cuda_places places_of_tuples(const struct node *node, const struct shape *data,
+                                           const struct shape *indices) {
   int batch_dims = (int)node_attr_int(node, "batch_dims", 0), tuple = (int)indices->dim[indices->rank - 1];
   int64_t batches = elems_of(data, 0, batch_dims), rows = shape_elems(indices) / tuple;
   int end = batch_dims + tuple;
@@ -83,7 +83,7 @@ struct cuda_places cuda_places_of(const struct graph *graph, const struct node *
   const char *op = node->op->name;
   struct cuda_places places;
   if (strstr(op, "ND"))
-    places = tuples(node, data, indices);
+    places = places_of_tuples(node, data, indices);
   else if (strcmp(op, "Gather") == 0 || strcmp(op, "GatherGrad") == 0)
     places = rows_along(node, data, indices);
   else

@@ -15,7 +15,7 @@ static __device__ float identity_of(enum cuda_scatter how) {
   return how == SCATTER_MUL ? 1.0f : how == SCATTER_MIN ? INFINITY : how == SCATTER_MAX ? -INFINITY : 0.0f;
 }
 
-static __device__ float joined(enum cuda_scatter how, float old, float x) {
+static __device__ float values_joined(enum cuda_scatter how, float old, float x) {
   switch (how) {
   case SCATTER_MUL:
     return old * x;
@@ -30,8 +30,8 @@ static __device__ float joined(enum cuda_scatter how, float old, float x) {
   }
 }
 
-static __device__ void put(enum cuda_scatter how, const struct cuda_tensor *to, int64_t at, float x) {
-  cuda_store(to, at, how == SCATTER_FIRST ? x : joined(how, cuda_load(to, at), x));
+static __device__ void value_put(enum cuda_scatter how, const struct cuda_tensor *to, int64_t at, float x) {
+  cuda_store(to, at, how == SCATTER_FIRST ? x : values_joined(how, cuda_load(to, at), x));
 }
 
 struct scatter {
@@ -55,8 +55,8 @@ static __global__ void scatter_elements_kernel(struct scatter scatter, struct cu
       continue;
     uint32_t key = scatter.keys[s];
     for (; s < scatter.rows && scatter.keys[s] == key; s++)
-      x = joined(scatter.how, x, cuda_load(&scatter.updates, scatter.order[s] * run.by + column));
-    put(scatter.how, &scatter.to, key * run.by + column, x);
+      x = values_joined(scatter.how, x, cuda_load(&scatter.updates, scatter.order[s] * run.by + column));
+    value_put(scatter.how, &scatter.to, key * run.by + column, x);
   }
 }
 
@@ -108,7 +108,7 @@ static __global__ void scatter_rows_kernel(struct scatter scatter, struct cuda_d
       for (int k = 0; k < LANE_COLUMNS; k++) {
         int64_t c = column + lane + k * CUDA_WARP;
         if (c < scatter.run)
-          x[k] = joined(scatter.how, x[k], cuda_load(&scatter.updates, row + c));
+          x[k] = values_joined(scatter.how, x[k], cuda_load(&scatter.updates, row + c));
       }
     }
     __syncthreads(); /* the parts before are read */
@@ -118,8 +118,8 @@ static __global__ void scatter_rows_kernel(struct scatter scatter, struct cuda_d
     if (threadIdx.x < BLOCK_COLUMNS && column + threadIdx.x < scatter.run) {
       float sum = parts[0][threadIdx.x];
       for (int w = 1; w < ROW_WARPS; w++)
-        sum = joined(scatter.how, sum, parts[w][threadIdx.x]);
-      put(scatter.how, &scatter.to, key * scatter.run + column + threadIdx.x, sum);
+        sum = values_joined(scatter.how, sum, parts[w][threadIdx.x]);
+      value_put(scatter.how, &scatter.to, key * scatter.run + column + threadIdx.x, sum);
     }
   }
 }

@@ -19,7 +19,7 @@ static int open_group(const struct collective_options *options, struct collectiv
   return nccl_open(options, out, err);
 }
 
-static void push(struct collective_work **list, struct collective_work *work) {
+static void work_push(struct collective_work **list, struct collective_work *work) {
   work->previous = NULL;
   work->next = *list;
   if (*list)
@@ -46,7 +46,7 @@ static void finish_first(struct collective *c, bool is_cancelled) {
   c->left_ns = 0;
   work->is_cancelled = is_cancelled;
   work->is_done = true;
-  push(&c->finished, work);
+  work_push(&c->finished, work);
 }
 
 /* After that nothing of ours is on the stream: no memory of the callers' is touched any more. */
@@ -72,7 +72,7 @@ static void check_left(struct collective *c) {
 }
 
 /* Issues what can be, and finishes what is done. */
-static void progress(struct collective *c) {
+static void works_progress(struct collective *c) {
   cudaSetDevice(c->device);
   for (struct collective_work *work = c->first; work && !nccl_is_aborted(c); work = work->next) {
     nccl_issue(c, work);
@@ -110,7 +110,7 @@ static struct collective_work *work_new(struct collective *c) {
   return work;
 }
 
-static int cancelled(const struct collective *c, struct err *err) {
+static int group_cancelled(const struct collective *c, struct err *err) {
   if (c->fault.code) {
     *err = c->fault;
     return err->code;
@@ -118,14 +118,14 @@ static int cancelled(const struct collective *c, struct err *err) {
   return err_set(err, ERR_CANCELLED, "the collective group was aborted");
 }
 
-static int start(struct collective *c, const struct collective_call *call, struct collective_work **out,
-                 struct err *err) {
+static int nccl_start(struct collective *c, const struct collective_call *call, struct collective_work **out,
+                      struct err *err) {
   struct collective_work *work;
   if (collective_check_call(call, c->rank, c->size, err))
     return err->code;
   cudaSetDevice(c->device);
   if (nccl_is_aborted(c) || !(work = work_new(c)))
-    return cancelled(c, err);
+    return group_cancelled(c, err);
   work->call = *call;
   if (call->elems == 0)
     work->phase = NCCL_PHASES; /* nothing to issue, and done in its turn */
@@ -136,18 +136,18 @@ static int start(struct collective *c, const struct collective_call *call, struc
   else
     c->first = work;
   c->last = work;
-  progress(c);
+  works_progress(c);
   *out = work;
   return 0;
 }
 
 static bool is_done(struct collective_work *work) {
   if (!work->is_done)
-    progress(work->collective);
+    works_progress(work->collective);
   return work->is_done;
 }
 
-static int wait(struct collective_work *work, struct err *err) {
+static int nccl_wait(struct collective_work *work, struct err *err) {
   struct collective *c = work->collective;
   struct timespec pause = {0, POLL_US * 1000L};
   bool is_cancelled;
@@ -158,8 +158,8 @@ static int wait(struct collective_work *work, struct err *err) {
       nanosleep(&pause, NULL);
   is_cancelled = work->is_cancelled;
   unlink_finished(c, work);
-  push(&c->free, work);
-  return is_cancelled ? cancelled(c, err) : 0;
+  work_push(&c->free, work);
+  return is_cancelled ? group_cancelled(c, err) : 0;
 }
 
 static void abort_group(struct collective *c) {
@@ -172,9 +172,9 @@ const struct collective_def collective_nccl = {
     .is_on_device = true,
     .open = open_group,
     .close = nccl_close,
-    .start = start,
+    .start = nccl_start,
     .is_done = is_done,
-    .wait = wait,
+    .wait = nccl_wait,
     .abort = abort_group,
     .is_aborted = nccl_is_aborted,
 };

@@ -5,7 +5,8 @@
 static const float nothing = 0;
 
 /* One that fails was aborted with its group, which is seen elsewhere. */
-static void tell(struct collective *c, struct collective_work *work, int gate, enum collective_kind kind) {
+static void gate_tell(struct collective *c, struct collective_work *work, int gate,
+                      enum collective_kind kind) {
   struct collective_call call = {
       .kind = kind, .root = work->call.root, .in = &nothing, .out = work->told, .elems = 1};
   struct err ignored;
@@ -17,11 +18,11 @@ void nccl_gate_begin(struct collective *c, struct collective_work *work) {
   switch (work->call.kind) {
   case COLLECTIVE_SEND:
   case COLLECTIVE_RECEIVE: /* between the two alone */
-    tell(c, work, 0, COLLECTIVE_SEND);
-    tell(c, work, 1, COLLECTIVE_RECEIVE);
+    gate_tell(c, work, 0, COLLECTIVE_SEND);
+    gate_tell(c, work, 1, COLLECTIVE_RECEIVE);
     break;
   default:
-    tell(c, work, 0, COLLECTIVE_ALL_GATHER);
+    gate_tell(c, work, 0, COLLECTIVE_ALL_GATHER);
   }
 }
 

@@ -30,7 +30,7 @@ static struct range share_of(const struct collective *c, const struct collective
 }
 
 /* The smallest block that is large enough, or a new one. */
-static void *borrow(struct collective *c, struct collective_work *work, size_t elems, bool is_pinned) {
+static void *buffer_borrow(struct collective *c, struct collective_work *work, size_t elems, bool is_pinned) {
   size_t size_bytes = elems * sizeof(float);
   struct nccl_block **best = NULL, *block;
   cudaError_t status;
@@ -82,7 +82,7 @@ static enum place place_of(const float *memory, size_t elems) {
   return type == cudaMemoryTypeHost && type_of(memory + elems - 1) == type ? PINNED : PAGEABLE;
 }
 
-static bool copy(struct collective *c, void *to, const void *from, size_t elems) {
+static bool floats_copy(struct collective *c, void *to, const void *from, size_t elems) {
   if (to == from || elems == 0)
     return true;
   return nccl_cuda_ok(c, cudaMemcpyAsync(to, from, elems * sizeof(float), cudaMemcpyDefault, c->stream),
@@ -107,7 +107,7 @@ static bool must_wait(const struct collective *c, const struct collective_work *
 }
 
 /* Puts in and out where NCCL reaches them. */
-static bool bring(struct collective *c, struct collective_work *work) {
+static bool work_bring(struct collective *c, struct collective_work *work) {
   const struct collective_call *call = &work->call;
   size_t in_elems = collective_in_elems(call, c->rank, c->size), out_elems = out_elems_of(c, call);
   enum place in = in_elems ? place_of(call->in, in_elems) : ON_DEVICE,
@@ -117,35 +117,35 @@ static bool bring(struct collective *c, struct collective_work *work) {
   work->in = in_elems ? call->in : NULL;
   work->out = out_elems ? call->out : NULL;
   if (in == PAGEABLE) {
-    if (!(work->pinned_in = borrow(c, work, in_elems, true)))
+    if (!(work->pinned_in = buffer_borrow(c, work, in_elems, true)))
       return false;
     from = memcpy(work->pinned_in, call->in, in_elems * sizeof(float));
   }
   if (in != ON_DEVICE) { /* of a broadcast, straight to where root has it, too */
     bool is_at_out = is_root_of_broadcast(c, call) && out_elems && out == ON_DEVICE;
-    work->in = to = is_at_out ? call->out : borrow(c, work, in_elems, false);
-    if (!to || !copy(c, to, from, in_elems))
+    work->in = to = is_at_out ? call->out : buffer_borrow(c, work, in_elems, false);
+    if (!to || !floats_copy(c, to, from, in_elems))
       return false;
   }
   if (is_root_of_broadcast(c, call))
     work->out = (float *)work->in;
-  else if (out != ON_DEVICE && !(work->out = borrow(c, work, out_elems, false)))
+  else if (out != ON_DEVICE && !(work->out = buffer_borrow(c, work, out_elems, false)))
     return false;
-  if (out == PAGEABLE && !(work->pinned_out = borrow(c, work, out_elems, true)))
+  if (out == PAGEABLE && !(work->pinned_out = buffer_borrow(c, work, out_elems, true)))
     return false;
   c->n_landing += out == PAGEABLE;
   if (is_reduction(call->kind) && !c->is_fast) {
     size_t share = share_of(c, call, c->rank).elems;
-    return share == 0 || (work->parts = borrow(c, work, share * (size_t)c->size, false)) != NULL;
+    return share == 0 || (work->parts = buffer_borrow(c, work, share * (size_t)c->size, false)) != NULL;
   }
   return true;
 }
 
-static bool send(struct collective *c, const float *from, size_t elems, int to) {
+static bool floats_send(struct collective *c, const float *from, size_t elems, int to) {
   return elems == 0 || nccl_ok(c, ncclSend(from, elems, ncclFloat32, to, c->comm, c->stream), "send");
 }
 
-static bool receive(struct collective *c, float *to, size_t elems, int from) {
+static bool floats_receive(struct collective *c, float *to, size_t elems, int from) {
   return elems == 0 || nccl_ok(c, ncclRecv(to, elems, ncclFloat32, from, c->comm, c->stream), "receive");
 }
 
@@ -156,8 +156,8 @@ static bool exchange_shares(struct collective *c, struct collective_work *work) 
   for (int member = 0; member < c->size; member++)
     if (member != c->rank) {
       struct range theirs = share_of(c, &work->call, member);
-      is_ok = is_ok && send(c, work->in + theirs.begin, theirs.elems, member) &&
-              receive(c, work->parts + (size_t)member * mine.elems, mine.elems, member);
+      is_ok = is_ok && floats_send(c, work->in + theirs.begin, theirs.elems, member) &&
+              floats_receive(c, work->parts + (size_t)member * mine.elems, mine.elems, member);
     }
   return is_ok;
 }
@@ -190,32 +190,32 @@ static bool gather_shares(struct collective *c, struct collective_work *work) {
   for (int member = 0; member < c->size && is_ok; member++) {
     struct range theirs = share_of(c, &work->call, member);
     if (member != c->rank && (is_for_all || member == work->call.root))
-      is_ok = send(c, reduced, mine.elems, member);
+      is_ok = floats_send(c, reduced, mine.elems, member);
     if (is_ok && member != c->rank && (is_for_all || c->rank == work->call.root))
-      is_ok = receive(c, work->out + theirs.begin, theirs.elems, member);
+      is_ok = floats_receive(c, work->out + theirs.begin, theirs.elems, member);
   }
   return is_ok;
 }
 
-static bool gather(struct collective *c, struct collective_work *work) {
+static bool work_gather(struct collective *c, struct collective_work *work) {
   const struct collective_call *call = &work->call;
   bool is_ok = true;
   if (c->rank != call->root)
-    return send(c, work->in, call->elems, call->root);
+    return floats_send(c, work->in, call->elems, call->root);
   for (int member = 0; member < c->size && is_ok; member++)
     if (member != c->rank)
-      is_ok = receive(c, work->out + (size_t)member * call->elems, call->elems, member);
+      is_ok = floats_receive(c, work->out + (size_t)member * call->elems, call->elems, member);
   return is_ok;
 }
 
-static bool scatter(struct collective *c, struct collective_work *work) {
+static bool work_scatter(struct collective *c, struct collective_work *work) {
   const struct collective_call *call = &work->call;
   bool is_ok = true;
   if (c->rank != call->root)
-    return receive(c, work->out, call->elems, call->root);
+    return floats_receive(c, work->out, call->elems, call->root);
   for (int member = 0; member < c->size && is_ok; member++)
     if (member != c->rank)
-      is_ok = send(c, work->in + (size_t)member * call->elems, call->elems, member);
+      is_ok = floats_send(c, work->in + (size_t)member * call->elems, call->elems, member);
   return is_ok;
 }
 
@@ -231,7 +231,7 @@ static bool reduce_fast(struct collective *c, struct collective_work *work) {
     return nccl_ok(c, ncclReduce(work->in, work->out, n, ncclFloat32, op, call->root, c->comm, c->stream),
                    "reduce");
   float *out = work->out;
-  if (out == work->in && c->rank != 0 && !(out = borrow(c, work, n, false)))
+  if (out == work->in && c->rank != 0 && !(out = buffer_borrow(c, work, n, false)))
     return false;
   work->parts = out != work->out ? out : NULL; /* copied to out in the last phase */
   return nccl_ok(c, ncclReduceScatter(work->in, out, n, ncclFloat32, op, c->comm, c->stream), "reduce");
@@ -241,11 +241,11 @@ static bool reduce_fast(struct collective *c, struct collective_work *work) {
 static bool copy_own(struct collective *c, struct collective_work *work) {
   const struct collective_call *call = &work->call;
   if (call->kind == COLLECTIVE_ALL_GATHER || (call->kind == COLLECTIVE_GATHER && c->rank == call->root))
-    return copy(c, work->out + (size_t)c->rank * call->elems, work->in, call->elems);
+    return floats_copy(c, work->out + (size_t)c->rank * call->elems, work->in, call->elems);
   return true;
 }
 
-static bool carry(struct collective *c, struct collective_work *work) {
+static bool work_carry(struct collective *c, struct collective_work *work) {
   const struct collective_call *call = &work->call;
   float *own;
   switch (call->kind) {
@@ -257,13 +257,13 @@ static bool carry(struct collective *c, struct collective_work *work) {
     own = work->out + (size_t)c->rank * call->elems;
     return nccl_ok(c, ncclAllGather(own, work->out, call->elems, ncclFloat32, c->comm, c->stream), "gather");
   case COLLECTIVE_GATHER:
-    return gather(c, work);
+    return work_gather(c, work);
   case COLLECTIVE_SCATTER:
-    return scatter(c, work);
+    return work_scatter(c, work);
   case COLLECTIVE_SEND:
-    return send(c, work->in, call->elems, call->root);
+    return floats_send(c, work->in, call->elems, call->root);
   case COLLECTIVE_RECEIVE:
-    return receive(c, work->out, call->elems, call->root);
+    return floats_receive(c, work->out, call->elems, call->root);
   default:
     return c->is_fast ? reduce_fast(c, work) : exchange_shares(c, work);
   }
@@ -277,17 +277,17 @@ static bool in_group(struct collective *c, struct collective_work *work,
 }
 
 /* To host memory, and what tells that all is done. */
-static bool take(struct collective *c, struct collective_work *work) {
+static bool work_take(struct collective *c, struct collective_work *work) {
   const struct collective_call *call = &work->call;
   size_t out_elems = out_elems_of(c, call), own = (size_t)c->rank * call->elems;
   float *to = work->pinned_out ? work->pinned_out : call->out;
   if (c->is_fast && call->kind == COLLECTIVE_REDUCE_SCATTER && work->parts &&
-      !copy(c, work->out, work->parts, call->elems))
+      !floats_copy(c, work->out, work->parts, call->elems))
     return false;
   if (call->kind == COLLECTIVE_SCATTER && c->rank == call->root &&
-      !copy(c, work->out, work->in + own, call->elems))
+      !floats_copy(c, work->out, work->in + own, call->elems))
     return false;
-  if (out_elems && !copy(c, to, work->out, out_elems))
+  if (out_elems && !floats_copy(c, to, work->out, out_elems))
     return false;
   return nccl_cuda_ok(c, cudaEventRecord(work->event, c->stream), "record an event");
 }
@@ -302,15 +302,15 @@ void nccl_issue(struct collective *c, struct collective_work *work) {
         work->phase = 0;
         return;
       }
-      if (bring(c, work) && copy_own(c, work))
-        in_group(c, work, carry);
+      if (work_bring(c, work) && copy_own(c, work))
+        in_group(c, work, work_carry);
       break;
     case 1:
       if (is_exact && reduce_share(c, work) && kind != COLLECTIVE_REDUCE_SCATTER)
         in_group(c, work, gather_shares);
       break;
     default:
-      take(c, work);
+      work_take(c, work);
     }
 }
 

@@ -11,8 +11,8 @@
 
 enum { POLL_US = 200, FLUSH_MS = 2000, ID_ELEMS = sizeof(ncclUniqueId) / sizeof(float) };
 
-static void fail(struct collective *c, enum err_code code, const char *library, const char *what,
-                 const char *why) {
+static void open_fail(struct collective *c, enum err_code code, const char *library, const char *what,
+                      const char *why) {
   if (!c->fault.code)
     err_set(&c->fault, code, "device %d: %s cannot %s: %s", c->device, library, what, why);
   collective_shm.abort(c->meeting);
@@ -20,8 +20,8 @@ static void fail(struct collective *c, enum err_code code, const char *library, 
 
 bool nccl_cuda_ok(struct collective *c, cudaError_t status, const char *what) {
   if (status != cudaSuccess)
-    fail(c, status == cudaErrorMemoryAllocation ? ERR_NO_MEMORY : ERR_LOST_DEVICE, "CUDA", what,
-         cudaGetErrorString(status));
+    open_fail(c, status == cudaErrorMemoryAllocation ? ERR_NO_MEMORY : ERR_LOST_DEVICE, "CUDA", what,
+              cudaGetErrorString(status));
   return status == cudaSuccess;
 }
 
@@ -29,8 +29,8 @@ bool nccl_ok(struct collective *c, ncclResult_t status, const char *what) {
   if (status == ncclInProgress)
     c->is_comm_busy = true;
   else if (status != ncclSuccess)
-    fail(c, status == ncclRemoteError ? ERR_UNAVAILABLE : ERR_LOST_DEVICE, "NCCL", what,
-         ncclGetErrorString(status));
+    open_fail(c, status == ncclRemoteError ? ERR_UNAVAILABLE : ERR_LOST_DEVICE, "NCCL", what,
+              ncclGetErrorString(status));
   return status == ncclSuccess || status == ncclInProgress;
 }
 
@@ -81,8 +81,8 @@ static int share_id(struct collective *c, const struct collective_options *optio
   return 0;
 }
 
-static int connect(struct collective *c, const struct collective_options *options, uint64_t deadline_ns,
-                   struct err *err) {
+static int group_connect(struct collective *c, const struct collective_options *options, uint64_t deadline_ns,
+                         struct err *err) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclUniqueId id = {{0}};
   config.blocking = 0;
@@ -137,7 +137,7 @@ int nccl_open(const struct collective_options *options, struct collective **out,
     free(c);
     return err->code;
   }
-  if (connect(c, options, deadline_ns, err) || await_all(c, options, deadline_ns, err)) {
+  if (group_connect(c, options, deadline_ns, err) || await_all(c, options, deadline_ns, err)) {
     collective_shm.abort(c->meeting);
     if (c->fault.code)
       *err = c->fault;
@@ -173,7 +173,7 @@ static void free_blocks(struct nccl_block *list) {
 }
 
 /* Others may still be receiving what this member has sent: NCCL flushes that first, unless they are gone. */
-static void leave(struct collective *c) {
+static void group_leave(struct collective *c) {
   uint64_t deadline_ns = clock_now_ns() + (uint64_t)FLUSH_MS * 1000000;
   bool is_flushed = false;
   if (!nccl_is_aborted(c) && nccl_ok(c, ncclCommFinalize(c->comm), "leave the group")) {
@@ -194,7 +194,7 @@ void nccl_close(struct collective *c) {
     collective_shm.abort(c->meeting);
   cudaSetDevice(c->device);
   if (c->comm)
-    leave(c);
+    group_leave(c);
   if (c->stream) {
     cudaStreamSynchronize(c->stream);
     cudaStreamDestroy(c->stream);

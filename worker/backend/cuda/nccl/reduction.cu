@@ -4,7 +4,7 @@
 #include "worker/backend/cuda/engine/device.h"
 
 /* NaN wins: a comparison with it is false. */
-static __device__ float combine(enum cuda_reduction_kind kind, float a, float b) {
+static __device__ float reduction_combine(enum cuda_reduction_kind kind, float a, float b) {
   switch (kind) {
   case CUDA_SUM:
     return cuda_sum_of(a, b);
@@ -19,22 +19,22 @@ static __device__ float combine(enum cuda_reduction_kind kind, float a, float b)
 
 /* Complete subtrees wait on a stack, as the digits of a binary counter do; what is left is merged from the
    right. */
-static __global__ void reduce(struct cuda_reduction r) {
+static __global__ void reduce_kernel(struct cuda_reduction r) {
   for (int64_t e = CUDA_FIRST; e < r.elems; e += CUDA_STRIDE) {
     float stack[CUDA_REDUCTION_DEPTH];
     int depth = 0;
     for (int i = 0; i < r.n_sources; i++) {
       float x = r.sources[i][e];
       for (int digits = i; digits & 1; digits >>= 1)
-        x = combine(r.kind, stack[--depth], x);
+        x = reduction_combine(r.kind, stack[--depth], x);
       stack[depth++] = x;
     }
     for (; depth > 1; depth--)
-      stack[depth - 2] = combine(r.kind, stack[depth - 2], stack[depth - 1]);
+      stack[depth - 2] = reduction_combine(r.kind, stack[depth - 2], stack[depth - 1]);
     r.out[e] = stack[0];
   }
 }
 
 void cuda_reduction_launch(const struct cuda_reduction *reduction, cudaStream_t stream) {
-  CUDA_LAUNCH(reduce, cuda_blocks(reduction->elems), CUDA_THREADS, stream, *reduction);
+  CUDA_LAUNCH(reduce_kernel, cuda_blocks(reduction->elems), CUDA_THREADS, stream, *reduction);
 }

@@ -63,19 +63,19 @@ static bool is_needed(const void *user, int value) {
   return known->is_watched || known->last_node > program->chain->node->index;
 }
 
-static bool fits(const struct backend_program *program, const struct cuda_chain *chain) {
+static bool chain_fits(const struct backend_program *program, const struct cuda_chain *chain) {
   struct chain_plan plan;
   return !chain->is_full && chain_plan(chain, is_needed, program, &plan);
 }
 
 /* True if the node joined the chain, which else is as before. */
-static bool join(struct backend_program *program, struct cuda_chain *chain, const struct node *node) {
+static bool chain_join(struct backend_program *program, struct cuda_chain *chain, const struct node *node) {
   const struct node *before = chain->node;
   int n_ops = chain->n_ops;
   chain->node = node;
   if (chain_compute(chain, node) && !chain->is_full && chain->n_ops > n_ops) {
     chain->ops[chain->n_ops - 1].value = node->outputs[0];
-    if (fits(program, chain))
+    if (chain_fits(program, chain))
       return true;
   }
   chain->node = before;
@@ -104,18 +104,18 @@ bool cuda_chain_add(struct backend_program *program, const struct node *node) {
     chain->shape = *shape;
     chain->is_integer = is_integer;
   }
-  is_added = join(program, chain, node);
+  is_added = chain_join(program, chain, node);
   if (!is_added && chain->n_ops > 0) {
     cuda_chain_flush(program);
-    is_added = join(program, chain, node);
+    is_added = chain_join(program, chain, node);
   }
   if (is_added && program->values[node->outputs[0]].is_watched)
     cuda_chain_flush(program);
   return is_added;
 }
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_chain(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
+                         struct err *err) {
   struct pointwise *chain = step->details;
   int n_inputs = 0;
   (void)program;
@@ -191,7 +191,7 @@ void cuda_chain_flush(struct backend_program *program) {
   }
   memcpy(details->instructions, plan.instructions, sizeof details->instructions);
   step->details = details;
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_chain;
   cuda_step_end(program, step);
   chain->n_ops = 0;
 }

@@ -20,7 +20,7 @@ static void find_uses(const struct cuda_chain *chain, struct allocation *registe
 }
 
 /* Gives free what op k was the last to read, and its result a register if others than the next op read it. */
-static bool allocate(const struct cuda_chain *chain, struct allocation *registers, int k) {
+static bool register_allocate(const struct cuda_chain *chain, struct allocation *registers, int k) {
   for (int o = 0; o < 3; o++) {
     const struct chain_operand *from = &chain->ops[k].from[o];
     if (from->from == FROM_RESULT && registers->last_use[from->index] == k &&
@@ -93,7 +93,7 @@ bool chain_plan(const struct cuda_chain *chain, bool (*is_needed)(const void *us
     for (int o = 0; o < 3; o++)
       if (!plan_operand(plan, chain, &registers, k, o))
         return false;
-    if (!allocate(chain, &registers, k))
+    if (!register_allocate(chain, &registers, k))
       return false;
     if (registers.place[k] >= 0)
       instruction->to = (uint8_t)registers.place[k];

@@ -183,17 +183,17 @@ static __device__ void write_integers(void *data, enum cuda_type type, const str
     ((uint8_t *)data)[lanes->i] = (uint8_t)x->at[0];
 }
 
-static __device__ float unit(float x) {
+static __device__ float unit_clamped(float x) {
   x = x < 0.0f ? 0.0f : x;
   return x > 1.0f ? 1.0f : x;
 }
 
-static __device__ float sigmoid(float x) {
+static __device__ float sigmoid_of(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
 
 static __device__ float swish_slope(float x, float alpha) {
-  float gate = sigmoid(alpha * x);
+  float gate = sigmoid_of(alpha * x);
   return gate + alpha * x * gate * (1.0f - gate);
 }
 
@@ -311,8 +311,8 @@ static __device__ int64_t integer_power(int64_t base, int64_t exponent) {
     break;
 
 /* Whether each element of the node is kept that drops a part x of them. */
-static __device__ struct real_lanes draw(const struct pointwise *chain, const struct lanes *lanes, int node,
-                                         const struct real_lanes *x) {
+static __device__ struct real_lanes real_draw(const struct pointwise *chain, const struct lanes *lanes,
+                                              int node, const struct real_lanes *x) {
   uint64_t key = cuda_random_key(chain->context, node);
   struct real_lanes result;
   EACH_LANE(k) {
@@ -417,7 +417,7 @@ static __device__ void fill_integers(struct integer_lanes *lanes, int64_t x) {
 
 static __device__ void run_reals(const struct pointwise *chain, const struct lanes *lanes) {
   RUN_CHAIN(real_lanes, real, read_reals, fill_reals,
-            instruction->op == REAL_Draw ? draw(chain, lanes, instruction->node, &x)
+            instruction->op == REAL_Draw ? real_draw(chain, lanes, instruction->node, &x)
                                          : compute_reals(instruction, &x, &y, &z),
             write_reals)
 }

@@ -63,51 +63,51 @@ static enum cuda_type integer_type(const struct cuda_chain *chain) {
   return dtype == DTYPE_I64 ? CUDA_I64 : dtype == DTYPE_I32 ? CUDA_I32 : CUDA_U8;
 }
 
-static struct chain_operand unary(struct cuda_chain *chain, int op, struct chain_operand x) {
+static struct chain_operand chain_unary(struct cuda_chain *chain, int op, struct chain_operand x) {
   return chain_emit(chain, (struct chain_op){.op = op, .from = {x}, .type = integer_type(chain)});
 }
 
-static struct chain_operand binary(struct cuda_chain *chain, int op, struct chain_operand x,
-                                   struct chain_operand y) {
+static struct chain_operand chain_binary(struct cuda_chain *chain, int op, struct chain_operand x,
+                                         struct chain_operand y) {
   return chain_emit(chain, (struct chain_op){.op = op, .from = {x, y}, .type = integer_type(chain)});
 }
 
-static struct chain_operand ternary(struct cuda_chain *chain, int op, struct chain_operand x,
-                                    struct chain_operand y, struct chain_operand z) {
+static struct chain_operand chain_ternary(struct cuda_chain *chain, int op, struct chain_operand x,
+                                          struct chain_operand y, struct chain_operand z) {
   return chain_emit(chain, (struct chain_op){.op = op, .from = {x, y, z}, .type = integer_type(chain)});
 }
 
-static struct chain_operand copy(struct cuda_chain *chain, struct chain_operand x) {
-  return unary(chain, chain->is_integer ? INTEGER_Copy : REAL_Copy, x);
+static struct chain_operand chain_copy(struct cuda_chain *chain, struct chain_operand x) {
+  return chain_unary(chain, chain->is_integer ? INTEGER_Copy : REAL_Copy, x);
 }
 
 /* All inputs from the first on, one after another. */
-static bool fold(struct cuda_chain *chain, int op) {
+static bool chain_fold(struct cuda_chain *chain, int op) {
   struct chain_operand x = chain_input(chain, 0);
   if (chain->node->n_inputs == 1)
-    copy(chain, x);
+    chain_copy(chain, x);
   for (int i = 1; i < chain->node->n_inputs && !chain->is_full; i++)
-    x = binary(chain, op, x, chain_input(chain, i));
+    x = chain_binary(chain, op, x, chain_input(chain, i));
   return true;
 }
 
 static bool compute_sum(struct cuda_chain *chain) {
-  return fold(chain, REAL_Add);
+  return chain_fold(chain, REAL_Add);
 }
 
 static bool compute_mean(struct cuda_chain *chain) {
-  fold(chain, REAL_Add);
+  chain_fold(chain, REAL_Add);
   struct chain_operand sum = {.from = FROM_RESULT, .index = chain->n_ops - 1};
-  binary(chain, REAL_Div, sum, real_of((float)chain->node->n_inputs));
+  chain_binary(chain, REAL_Div, sum, real_of((float)chain->node->n_inputs));
   return true;
 }
 
 static bool compute_max(struct cuda_chain *chain) {
-  return fold(chain, chain->is_integer ? INTEGER_Raise : REAL_Maximum);
+  return chain_fold(chain, chain->is_integer ? INTEGER_Raise : REAL_Maximum);
 }
 
 static bool compute_min(struct cuda_chain *chain) {
-  return fold(chain, chain->is_integer ? INTEGER_Lower : REAL_Minimum);
+  return chain_fold(chain, chain->is_integer ? INTEGER_Lower : REAL_Minimum);
 }
 
 /* dy, y, x0, x1, ...: dy shared by the inputs that equal y. */
@@ -115,11 +115,11 @@ static bool compute_extremum_grad(struct cuda_chain *chain) {
   int of = 2 + (int)node_attr_int(chain->node, "input", 0);
   struct chain_operand y = chain_input(chain, 1), winners = {.from = FROM_NOWHERE};
   for (int i = 2; i < chain->node->n_inputs && !chain->is_full; i++) {
-    struct chain_operand is_winner = binary(chain, REAL_Equal, chain_input(chain, i), y);
-    winners = i == 2 ? is_winner : binary(chain, REAL_Add, winners, is_winner);
+    struct chain_operand is_winner = chain_binary(chain, REAL_Equal, chain_input(chain, i), y);
+    winners = i == 2 ? is_winner : chain_binary(chain, REAL_Add, winners, is_winner);
   }
-  struct chain_operand share = binary(chain, REAL_Div, chain_input(chain, 0), winners);
-  struct chain_operand is_winner = binary(chain, REAL_Equal, chain_input(chain, of), y);
+  struct chain_operand share = chain_binary(chain, REAL_Div, chain_input(chain, 0), winners);
+  struct chain_operand is_winner = chain_binary(chain, REAL_Equal, chain_input(chain, of), y);
   chain_emit(chain, (struct chain_op){.op = REAL_KeepWhere, .from = {share, is_winner}, .alpha = 1.0f});
   return true;
 }
@@ -136,11 +136,11 @@ static bool compute_clip(struct cuda_chain *chain) {
   struct chain_operand x = chain_input(chain, 0), low = bound_of(chain, 1, "min");
   struct chain_operand high = bound_of(chain, 2, "max");
   if (low.from == FROM_NOWHERE && high.from == FROM_NOWHERE)
-    copy(chain, x);
+    chain_copy(chain, x);
   if (low.from != FROM_NOWHERE)
-    x = binary(chain, chain->is_integer ? INTEGER_Raise : REAL_Raise, x, low);
+    x = chain_binary(chain, chain->is_integer ? INTEGER_Raise : REAL_Raise, x, low);
   if (high.from != FROM_NOWHERE)
-    binary(chain, chain->is_integer ? INTEGER_Lower : REAL_Lower, x, high);
+    chain_binary(chain, chain->is_integer ? INTEGER_Lower : REAL_Lower, x, high);
   return true;
 }
 
@@ -148,9 +148,9 @@ static bool compute_clip(struct cuda_chain *chain) {
 static bool compute_clip_grad(struct cuda_chain *chain) {
   struct chain_operand y = chain_input(chain, 1), low = bound_of(chain, 2, "min");
   struct chain_operand high = bound_of(chain, 3, "max");
-  struct chain_operand dx = ternary(chain, REAL_KeepAbove, chain_input(chain, 0), y,
-                                    low.from == FROM_NOWHERE ? real_of(-INFINITY) : low);
-  ternary(chain, REAL_KeepBelow, dx, y, high.from == FROM_NOWHERE ? real_of(INFINITY) : high);
+  struct chain_operand dx = chain_ternary(chain, REAL_KeepAbove, chain_input(chain, 0), y,
+                                          low.from == FROM_NOWHERE ? real_of(-INFINITY) : low);
+  chain_ternary(chain, REAL_KeepBelow, dx, y, high.from == FROM_NOWHERE ? real_of(INFINITY) : high);
   return true;
 }
 
@@ -159,21 +159,21 @@ static bool compute_pow(struct cuda_chain *chain) {
   struct chain_operand x = chain_input(chain, 0), e = chain_input(chain, 1);
   bool is_known = e.from == FROM_IMMEDIATE;
   if (chain->is_integer)
-    binary(chain, INTEGER_Power, x, e);
+    chain_binary(chain, INTEGER_Power, x, e);
   else if (node_output(chain->graph, chain->node, 0)->dtype != DTYPE_F32)
     return false;
   else if (is_known && e.real == 1.0f)
-    copy(chain, x);
+    chain_copy(chain, x);
   else if (is_known && e.real == 2.0f)
-    binary(chain, REAL_Mul, x, x);
+    chain_binary(chain, REAL_Mul, x, x);
   else if (is_known && e.real == 3.0f)
-    unary(chain, REAL_Cube, x);
+    chain_unary(chain, REAL_Cube, x);
   else if (is_known && e.real == 0.5f)
-    unary(chain, REAL_Sqrt, x);
+    chain_unary(chain, REAL_Sqrt, x);
   else if (is_known && e.real == -0.5f)
-    unary(chain, REAL_ReciprocalRoot, x);
+    chain_unary(chain, REAL_ReciprocalRoot, x);
   else
-    binary(chain, REAL_Power, x, e);
+    chain_binary(chain, REAL_Power, x, e);
   return true;
 }
 
@@ -181,20 +181,21 @@ static bool compute_pow(struct cuda_chain *chain) {
 static bool compute_pow_grad(struct cuda_chain *chain) {
   struct chain_operand dy = chain_input(chain, 0), x = chain_input(chain, 1), e = chain_input(chain, 2);
   if (e.from == FROM_IMMEDIATE && (e.real == 2.0f || e.real == 3.0f)) {
-    struct chain_operand dx = binary(chain, REAL_Mul, binary(chain, REAL_Mul, dy, e), x);
+    struct chain_operand dx = chain_binary(chain, REAL_Mul, chain_binary(chain, REAL_Mul, dy, e), x);
     if (e.real == 3.0f)
-      binary(chain, REAL_Mul, dx, x);
+      chain_binary(chain, REAL_Mul, dx, x);
   } else {
-    ternary(chain, REAL_PowerGrad, dy, x, e);
+    chain_ternary(chain, REAL_PowerGrad, dy, x, e);
   }
   return true;
 }
 
 /* dy, x, e, y: dy y log(x) */
 static bool compute_pow_exponent_grad(struct cuda_chain *chain) {
-  struct chain_operand log = binary(chain, REAL_LogOfBase, chain_input(chain, 1), chain_input(chain, 2));
-  struct chain_operand dy = binary(chain, REAL_Mul, chain_input(chain, 0), chain_input(chain, 3));
-  binary(chain, REAL_Mul, dy, log);
+  struct chain_operand log =
+      chain_binary(chain, REAL_LogOfBase, chain_input(chain, 1), chain_input(chain, 2));
+  struct chain_operand dy = chain_binary(chain, REAL_Mul, chain_input(chain, 0), chain_input(chain, 3));
+  chain_binary(chain, REAL_Mul, dy, log);
   return true;
 }
 
@@ -203,7 +204,7 @@ static bool compute_mod(struct cuda_chain *chain) {
   int op = chain->is_integer ? (is_cut ? INTEGER_Fmod : INTEGER_FloorMod)
            : is_cut          ? REAL_Fmod
                              : REAL_FloorMod;
-  binary(chain, op, chain_input(chain, 0), chain_input(chain, 1));
+  chain_binary(chain, op, chain_input(chain, 0), chain_input(chain, 1));
   return true;
 }
 
@@ -212,13 +213,13 @@ static bool is_tanh(const struct node *node) {
 }
 
 static bool compute_gelu(struct cuda_chain *chain) {
-  unary(chain, is_tanh(chain->node) ? REAL_GeluTanh : REAL_GeluExact, chain_input(chain, 0));
+  chain_unary(chain, is_tanh(chain->node) ? REAL_GeluTanh : REAL_GeluExact, chain_input(chain, 0));
   return true;
 }
 
 static bool compute_gelu_grad(struct cuda_chain *chain) {
-  binary(chain, is_tanh(chain->node) ? REAL_GeluTanhGrad : REAL_GeluExactGrad, chain_input(chain, 0),
-         chain_input(chain, 1));
+  chain_binary(chain, is_tanh(chain->node) ? REAL_GeluTanhGrad : REAL_GeluExactGrad, chain_input(chain, 0),
+               chain_input(chain, 1));
   return true;
 }
 
@@ -232,8 +233,8 @@ static bool compute_is_inf(struct cuda_chain *chain) {
 
 static bool compute_bit_shift(struct cuda_chain *chain) {
   bool is_left = strcmp(node_attr_string(chain->node, "direction", ""), "LEFT") == 0;
-  binary(chain, is_left ? INTEGER_ShiftLeft : INTEGER_ShiftRight, chain_input(chain, 0),
-         chain_input(chain, 1));
+  chain_binary(chain, is_left ? INTEGER_ShiftLeft : INTEGER_ShiftRight, chain_input(chain, 0),
+               chain_input(chain, 1));
   return true;
 }
 
@@ -241,15 +242,15 @@ static bool compute_bit_shift(struct cuda_chain *chain) {
 static bool compute_cast(struct cuda_chain *chain) {
   struct chain_operand x = chain_input(chain, 0);
   if (node_output(chain->graph, chain->node, 0)->dtype == DTYPE_BOOL)
-    unary(chain, chain->is_integer ? INTEGER_NotZero : REAL_NotZero, x);
+    chain_unary(chain, chain->is_integer ? INTEGER_NotZero : REAL_NotZero, x);
   else
-    copy(chain, x);
+    chain_copy(chain, x);
   return true;
 }
 
 /* The input, broadcast to the result's shape. */
 static bool compute_copy(struct cuda_chain *chain) {
-  copy(chain, chain_input(chain, 0));
+  chain_copy(chain, chain_input(chain, 0));
   return true;
 }
 
@@ -272,7 +273,7 @@ static bool compute_dropout(struct cuda_chain *chain) {
     ratio = real_of(chain->graph->opset < 12 ? node_attr_float(chain->node, "ratio", 0.5f) : 0.5f);
   if (!drops || ratio.from != FROM_IMMEDIATE)
     return false;
-  struct chain_operand mask = unary(chain, REAL_Draw, ratio);
+  struct chain_operand mask = chain_unary(chain, REAL_Draw, ratio);
   if (!chain->is_full && chain->node->n_outputs > 1)
     chain->ops[mask.index].value = chain->node->outputs[1];
   chain_emit(chain, (struct chain_op){.op = REAL_KeepWhere,

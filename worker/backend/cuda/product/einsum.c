@@ -50,7 +50,7 @@ static void label_add(struct labels *labels, int label) {
   labels->label[labels->n++] = label;
 }
 
-static struct labels join(const struct labels *a, const struct labels *b, const struct labels *c) {
+static struct labels labels_join(const struct labels *a, const struct labels *b, const struct labels *c) {
   struct labels all = *a;
   for (int i = 0; i < b->n; i++)
     label_add(&all, b->label[i]);
@@ -162,7 +162,7 @@ static struct pair pair_of(const struct view *a, const struct view *b, const boo
 static int as_matrices(struct plan *plan, const struct view *from, const struct labels *batch,
                        const struct labels *rows, const struct labels *columns, struct cuda_matrix *matrix) {
   const struct einsum *einsum = plan->einsum;
-  struct labels order = join(batch, rows, columns), turned = join(batch, columns, rows);
+  struct labels order = labels_join(batch, rows, columns), turned = labels_join(batch, columns, rows);
   bool is_transposed = !is_dense(einsum, from, &order) && is_dense(einsum, from, &turned);
   *matrix = cuda_matrix_dense(CUDA_F32, elems_of(einsum, rows), elems_of(einsum, columns), is_transposed);
   if (is_transposed || is_dense(einsum, from, &order))
@@ -173,11 +173,11 @@ static int as_matrices(struct plan *plan, const struct view *from, const struct 
 }
 
 /* a times b: into `to`, if that has the product's order; else into scratch. */
-static struct view contract(struct plan *plan, const struct view *a, const struct view *b,
-                            const bool *is_needed, const struct view *to) {
+static struct view views_contract(struct plan *plan, const struct view *a, const struct view *b,
+                                  const bool *is_needed, const struct view *to) {
   const struct einsum *einsum = plan->einsum;
   struct pair pair = pair_of(a, b, is_needed);
-  struct labels order = join(&pair.batch, &pair.rows, &pair.columns);
+  struct labels order = labels_join(&pair.batch, &pair.rows, &pair.columns);
   bool is_placed = to && is_dense(einsum, to, &order);
   struct cuda_product_shape shape = {.stack = elems_of(einsum, &pair.batch), .alpha = 1};
   int left = as_matrices(plan, a, &pair.batch, &pair.rows, &pair.inner, &shape.a);
@@ -214,7 +214,7 @@ static void plan_init(struct plan *plan, struct backend_program *program, const 
     struct view next = view_of_term(einsum, &einsum->terms[t], t);
     bool is_last = t + 1 == einsum->n_terms && !has_diagonal;
     mark_needed(einsum, t + 1, is_needed);
-    product = contract(plan, &product, &next, is_needed, is_last ? &to : NULL);
+    product = views_contract(plan, &product, &next, is_needed, is_last ? &to : NULL);
   }
   plan->is_cleared = has_diagonal;
   if (product.arg != to.arg && plan->fits)
@@ -235,8 +235,8 @@ static int task_enqueue(struct backend_program *program, const struct plan *plan
   return ERR_OK;
 }
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_einsum(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
+                          struct err *err) {
   const struct plan *plan = step->details;
   const struct cuda_tensor *out = &step->args[plan->einsum->n_terms].tensor;
   if (plan->is_cleared &&
@@ -259,7 +259,7 @@ static void add_scratch(struct plan *plan, struct cuda_step *step) {
   plan->workspace = workspace_bytes > 0 ? cuda_scratch(plan->program, step, workspace_bytes) : -1;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node) {
+static bool prepare_einsum(struct backend_program *program, const struct node *node) {
   struct arena *memory = cuda_view(program)->memory;
   struct einsum *einsum = arena_new(memory, sizeof *einsum);
   struct plan *plan = arena_new(memory, sizeof *plan);
@@ -270,7 +270,7 @@ static bool prepare(struct backend_program *program, const struct node *node) {
   if (!plan->fits)
     return false;
   struct cuda_step *step = cuda_step_new(program, node);
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_einsum;
   step->details = plan;
   for (int t = 0; t < einsum->n_terms; t++)
     cuda_read(program, step, node->inputs[t], CUDA_F32, CUDA_DENSE);
@@ -280,5 +280,5 @@ static bool prepare(struct backend_program *program, const struct node *node) {
   return true;
 }
 
-const struct cuda_kernel cuda_kernel_einsum = {.op = "Einsum", .prepare = prepare};
-const struct cuda_kernel cuda_kernel_einsum_grad = {.op = "EinsumGrad", .prepare = prepare};
+const struct cuda_kernel cuda_kernel_einsum = {.op = "Einsum", .prepare = prepare_einsum};
+const struct cuda_kernel cuda_kernel_einsum_grad = {.op = "EinsumGrad", .prepare = prepare_einsum};

@@ -46,7 +46,7 @@ static int bias_of(const struct graph *graph, const struct node *add, int value,
              : -1;
 }
 
-static void take(struct cuda_fusion *fusion, const struct node *node) {
+static void fusion_take(struct cuda_fusion *fusion, const struct node *node) {
   fusion->nodes[fusion->n_nodes++] = node->index;
   fusion->out = node->outputs[0];
 }
@@ -60,16 +60,16 @@ static void take_activation(struct cuda_fusion *fusion, const struct backend_pro
     return;
   if (n == 1 && is_op(readers[0], "Relu")) {
     fusion->epilogue = CUDA_EPILOGUE_BIAS_RELU;
-    take(fusion, readers[0]);
+    fusion_take(fusion, readers[0]);
   } else if (n == 1 && is_gelu(readers[0], "Gelu")) {
     fusion->epilogue = CUDA_EPILOGUE_BIAS_GELU;
-    take(fusion, readers[0]);
+    fusion_take(fusion, readers[0]);
   } else if (n == 2 && is_gelu(readers[0], "Gelu") && is_gelu(readers[1], "GeluGrad") &&
              columns % KEPT_COLUMNS == 0 &&
              cuda_type_of(program, value) == cuda_type_of(program, readers[0]->outputs[0])) {
     fusion->epilogue = CUDA_EPILOGUE_BIAS_GELU_KEEP;
     fusion->kept = value;
-    take(fusion, readers[0]);
+    fusion_take(fusion, readers[0]);
   }
 }
 
@@ -83,11 +83,11 @@ struct cuda_fusion cuda_fusion_find(const struct backend_program *program, const
     if (readers_of(graph, value, &reader, 1) != 1)
       break;
     if (is_view(reader)) {
-      take(&fusion, reader);
+      fusion_take(&fusion, reader);
     } else if (is_op(reader, "Add") && fusion.bias < 0 &&
                (found = bias_of(graph, reader, value, columns)) >= 0) {
       fusion.bias = found;
-      take(&fusion, reader);
+      fusion_take(&fusion, reader);
     } else {
       break;
     }

@@ -21,8 +21,8 @@ static void *arg_data(const struct cuda_step *step, int arg) {
   return arg >= 0 ? step->args[arg].tensor.data : NULL;
 }
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_products(struct backend_program *program, const struct cuda_step *step,
+                            cudaStream_t stream, struct err *err) {
   const struct multiply *multiply = step->details;
   const struct cuda_arg *args = step->args;
   struct cuda_tensor out = args[OUT].tensor;
@@ -80,7 +80,7 @@ static struct cuda_step *step_begin(struct backend_program *program, const struc
   enum cuda_type type = cuda_factor_type(program);
   const struct cuda_fusion *fusion = &multiply->fusion;
   struct cuda_step *step = cuda_step_new(program, node);
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_products;
   step->details = multiply;
   cuda_read(program, step, node->inputs[0], type, CUDA_DENSE);
   cuda_read(program, step, node->inputs[1], type, CUDA_DENSE);
@@ -203,8 +203,8 @@ static struct shape as_matrices(const struct shape *shape, bool is_right) {
 
 /* Places of the products that one stack does not cover; the greatest power of two that all are multiples of.
  */
-static void place(struct multiply *multiply, const struct batch *batch,
-                  const struct cuda_product_shape *shape, unsigned *align_bytes) {
+static void products_place(struct multiply *multiply, const struct batch *batch,
+                           const struct cuda_product_shape *shape, unsigned *align_bytes) {
   const struct cuda_matrix *matrices[] = {&shape->a, &shape->b, &shape->out};
   for (int64_t i = 0; i < multiply->count; i++)
     for (int m = 0; m < 3; m++) {
@@ -245,7 +245,7 @@ static bool prepare_batches(struct backend_program *program, const struct node *
   for (int d = 1; d < batch.rank; d++)
     count *= batch.dim[d];
   struct multiply *multiply = multiply_new(program, count);
-  place(multiply, &batch, &shape, align_bytes);
+  products_place(multiply, &batch, &shape, align_bytes);
   struct cuda_matrix *matrices[] = {&shape.a, &shape.b, &shape.out};
   for (int m = 0; m < 3; m++) {
     matrices[m]->align_bytes = align_bytes[m];

@@ -87,7 +87,7 @@ static cublasStatus_t epilogue_init(struct cuda_product *product) {
                 : desc_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &kept_stride, sizeof kept_stride);
 }
 
-static cublasStatus_t describe(struct cuda_product *product, enum precision precision) {
+static cublasStatus_t product_describe(struct cuda_product *product, enum precision precision) {
   const struct cuda_product_shape *shape = &product->shape;
   /* Where bf16 is good enough, f32 factors that stay f32 are rounded to TF32. */
   cublasComputeType_t compute = precision != PRECISION_F32 && shape->a.type == CUDA_F32
@@ -109,8 +109,8 @@ static cublasStatus_t describe(struct cuda_product *product, enum precision prec
   return status ? status : layout_init(&product->out, &shape->out, shape->stack);
 }
 
-static cublasStatus_t prefer(cublasLtMatmulPreferenceOpaque_t *preference,
-                             const struct cuda_product_shape *shape, bool is_fast) {
+static cublasStatus_t preference_init(cublasLtMatmulPreferenceOpaque_t *preference,
+                                      const struct cuda_product_shape *shape, bool is_fast) {
   /* The same bits every time: K is summed in one sequence, or in parts that a later step adds in order. */
   uint32_t reductions = is_fast ? CUBLASLT_REDUCTION_SCHEME_MASK
                                 : CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -157,8 +157,8 @@ struct cuda_product *cuda_product_new(struct backend_program *program,
   cublasLtMatmulHeuristicResult_t found = {0};
   int n_found = 0;
   product->shape = *shape;
-  if (!is_valid(shape) || describe(product, view->options.precision) ||
-      prefer(&preference, shape, view->options.is_fast))
+  if (!is_valid(shape) || product_describe(product, view->options.precision) ||
+      preference_init(&preference, shape, view->options.is_fast))
     return NULL;
   if (cublasLtMatmulAlgoGetHeuristic(view->blas, &product->desc, &product->first, &product->second,
                                      &product->out, &product->out, &preference, 1, &found, &n_found) ||

@@ -70,7 +70,7 @@ static unsigned alignment_of(int64_t bytes) {
 }
 
 /* A matrix [rows, columns] whose rows are `stride` elements apart, at a multiple of `unit` elements. */
-static struct cuda_matrix view(int64_t rows, int64_t columns, int64_t stride, int64_t unit) {
+static struct cuda_matrix rows_view(int64_t rows, int64_t columns, int64_t stride, int64_t unit) {
   return (struct cuda_matrix){.type = CUDA_F32,
                               .rows = rows,
                               .columns = columns,
@@ -80,7 +80,7 @@ static struct cuda_matrix view(int64_t rows, int64_t columns, int64_t stride, in
                               .align_bytes = alignment_of(unit * 4)};
 }
 
-static struct cuda_matrix transposed(struct cuda_matrix m) {
+static struct cuda_matrix view_transposed(struct cuda_matrix m) {
   struct cuda_matrix t = m;
   t.rows = m.columns;
   t.columns = m.rows;
@@ -102,15 +102,17 @@ static bool forward_products(struct backend_program *program, struct details *ow
   const struct recurrent *s = &own->shape;
   int64_t h = s->hidden, wide = width_of(s), plain = plain_width(s), rows = rows_of(s),
           step = recurrent_row_step(s);
-  struct cuda_matrix x = view(rows, s->input, s->input, 64),
-                     w = view(wide, s->input, s->input, wide * s->input);
-  struct cuda_matrix state = view(s->batch, h, step * h, h), hidden = view(s->batch, h, step * wide, h);
-  struct cuda_matrix r = view(plain, h, h, h), r_hidden = view(h, h, h, h);
-  if (!product_add(program, own, GATES_OF_X, x, transposed(w), view(rows, wide, wide, h), has_bias) ||
-      !product_add(program, own, GATES_OF_H, state, transposed(r), view(s->batch, plain, step * wide, h),
-                   true))
+  struct cuda_matrix x = rows_view(rows, s->input, s->input, 64),
+                     w = rows_view(wide, s->input, s->input, wide * s->input);
+  struct cuda_matrix state = rows_view(s->batch, h, step * h, h),
+                     hidden = rows_view(s->batch, h, step * wide, h);
+  struct cuda_matrix r = rows_view(plain, h, h, h), r_hidden = rows_view(h, h, h, h);
+  if (!product_add(program, own, GATES_OF_X, x, view_transposed(w), rows_view(rows, wide, wide, h),
+                   has_bias) ||
+      !product_add(program, own, GATES_OF_H, state, view_transposed(r),
+                   rows_view(s->batch, plain, step * wide, h), true))
     return false;
-  return !is_gru(s) || product_add(program, own, HIDDEN, state, transposed(r_hidden),
+  return !is_gru(s) || product_add(program, own, HIDDEN, state, view_transposed(r_hidden),
                                    s->is_linear_first ? state : hidden, !s->is_linear_first);
 }
 
@@ -118,22 +120,24 @@ static bool backward_products(struct backend_program *program, struct details *o
   const struct recurrent *s = &own->shape;
   int64_t h = s->hidden, wide = width_of(s), plain = plain_width(s), rows = rows_of(s),
           step = recurrent_row_step(s);
-  struct cuda_matrix x = view(rows, s->input, s->input, 64),
-                     w = view(wide, s->input, s->input, wide * s->input);
-  struct cuda_matrix states = view(rows, h, h, h), hiddens = view(rows, h, wide, h);
-  struct cuda_matrix kept = view(s->batch, h, step * h, h), hidden = view(s->batch, h, step * wide, h);
-  struct cuda_matrix dh = view(s->batch, h, h, h), r = view(plain, h, h, h), r_hidden = view(h, h, h, h);
-  struct cuda_matrix gates = view(rows, wide, wide, h), plains = view(rows, plain, wide, h);
+  struct cuda_matrix x = rows_view(rows, s->input, s->input, 64),
+                     w = rows_view(wide, s->input, s->input, wide * s->input);
+  struct cuda_matrix states = rows_view(rows, h, h, h), hiddens = rows_view(rows, h, wide, h);
+  struct cuda_matrix kept = rows_view(s->batch, h, step * h, h),
+                     hidden = rows_view(s->batch, h, step * wide, h);
+  struct cuda_matrix dh = rows_view(s->batch, h, h, h), r = rows_view(plain, h, h, h),
+                     r_hidden = rows_view(h, h, h, h);
+  struct cuda_matrix gates = rows_view(rows, wide, wide, h), plains = rows_view(rows, plain, wide, h);
   bool is_first = s->is_linear_first;
-  if (!product_add(program, own, DH, view(s->batch, plain, step * wide, h), r, dh, true) ||
+  if (!product_add(program, own, DH, rows_view(s->batch, plain, step * wide, h), r, dh, true) ||
       !product_add(program, own, DX, gates, w, x, false) ||
       !product_add(program, own, DX_MORE, gates, w, x, true) ||
-      !product_add(program, own, DW, transposed(gates), x, w, false) ||
-      !product_add(program, own, DR, transposed(plains), states, r, false))
+      !product_add(program, own, DW, view_transposed(gates), x, w, false) ||
+      !product_add(program, own, DR, view_transposed(plains), states, r, false))
     return false;
   return !is_gru(s) ||
          (product_add(program, own, D_HIDDEN, is_first ? kept : hidden, r_hidden, dh, is_first) &&
-          product_add(program, own, DR_HIDDEN, transposed(is_first ? states : hiddens), states, r_hidden,
+          product_add(program, own, DR_HIDDEN, view_transposed(is_first ? states : hiddens), states, r_hidden,
                       false));
 }
 
@@ -159,11 +163,11 @@ static void *out_data(const struct walk *walk, int i) {
 }
 
 /* Direction d's part of a tensor, of `elems` each; NULL where it is absent. */
-static float *part(void *tensor, int64_t d, int64_t elems) {
+static float *direction_part(void *tensor, int64_t d, int64_t elems) {
   return tensor ? (float *)tensor + d * elems : NULL;
 }
 
-static void multiply(struct walk *walk, int which, const float *a, const float *b, float *out) {
+static void walk_multiply(struct walk *walk, int which, const float *a, const float *b, float *out) {
   struct cuda_product_io io = {
       .a = a, .b = b, .out = out, .workspace = arg_data(walk->step, walk->own->scratch[SCRATCH_WORK])};
   if (walk->err->code == ERR_OK)
@@ -195,8 +199,8 @@ static void pass_init(struct walk *walk, int64_t d, float *record) {
                                   .node = walk->step->node->index,
                                   .fault = program->fault,
                                   .lengths = in_data(walk, RECURRENT_LENGTHS),
-                                  .bias = part(in_data(walk, RECURRENT_B), d, 2 * wide),
-                                  .p = part(in_data(walk, RECURRENT_P), d, 3 * h),
+                                  .bias = direction_part(in_data(walk, RECURRENT_B), d, 2 * wide),
+                                  .p = direction_part(in_data(walk, RECURRENT_P), d, 3 * h),
                                   .gate_sums = record,
                                   .h_before = record + rows * wide,
                                   .h_first = in_data(walk, RECURRENT_H),
@@ -217,11 +221,11 @@ static void step_forward(struct walk *walk, int64_t t, const float *r) {
   int64_t h = s->hidden, wide = width_of(s), plain = plain_width(s);
   float *gates = at_step(walk, pass->gate_sums, t, wide), *state = at_step(walk, pass->h_before, t, h);
   float *kept = at_step(walk, pass->kept, t, h);
-  multiply(walk, GATES_OF_H, state, r, gates);
+  walk_multiply(walk, GATES_OF_H, state, r, gates);
   if (is_gru(s)) {
     cuda_recurrent_step_launch(pass, t, 0, walk->stream);
-    multiply(walk, HIDDEN, s->is_linear_first ? state : kept, r + plain * h,
-             s->is_linear_first ? kept : gates + plain);
+    walk_multiply(walk, HIDDEN, s->is_linear_first ? state : kept, r + plain * h,
+                  s->is_linear_first ? kept : gates + plain);
   }
   cuda_recurrent_step_launch(pass, t, 1, walk->stream);
 }
@@ -237,15 +241,16 @@ static int enqueue_forward(struct backend_program *program, const struct cuda_st
   struct walk walk = {.program = program, .step = step, .own = own, .stream = stream, .err = err};
   int record_out = s->cell->has_c ? 3 : 2;
   for (int64_t d = 0; d < s->directions; d++) {
-    float *record = part(out_data(&walk, record_out), d, recurrent_record_elems(s));
-    const float *r = part(in_data(&walk, RECURRENT_R), d, width_of(s) * s->hidden);
+    float *record = direction_part(out_data(&walk, record_out), d, recurrent_record_elems(s));
+    const float *r = direction_part(in_data(&walk, RECURRENT_R), d, width_of(s) * s->hidden);
     pass_init(&walk, d, record ? record : arg_data(step, own->scratch[SCRATCH_RECORD]));
     walk.pass.y = out_data(&walk, 0);
     walk.pass.y_h = out_data(&walk, 1);
     walk.pass.y_c = s->cell->has_c ? out_data(&walk, 2) : NULL;
     cuda_recurrent_begin_launch(&walk.pass, stream);
-    multiply(&walk, GATES_OF_X, in_data(&walk, RECURRENT_X),
-             part(in_data(&walk, RECURRENT_W), d, width_of(s) * s->input), walk.pass.gate_sums);
+    walk_multiply(&walk, GATES_OF_X, in_data(&walk, RECURRENT_X),
+                  direction_part(in_data(&walk, RECURRENT_W), d, width_of(s) * s->input),
+                  walk.pass.gate_sums);
     for (int64_t i = 0; i < s->steps; i++)
       step_forward(&walk, step_at(&walk, i), r);
   }
@@ -259,12 +264,12 @@ static void step_back(struct walk *walk, int64_t t, const float *r) {
   float *d_gates = at_step(walk, pass->d_gates, t, wide);
   cuda_recurrent_step_back_launch(pass, t, 0, walk->stream);
   if (is_gru(s) && s->is_linear_first) {
-    multiply(walk, D_HIDDEN, at_step(walk, pass->d_kept, t, h), r + plain * h, pass->dh);
+    walk_multiply(walk, D_HIDDEN, at_step(walk, pass->d_kept, t, h), r + plain * h, pass->dh);
   } else if (is_gru(s)) {
-    multiply(walk, D_HIDDEN, d_gates + plain, r + plain * h, pass->d_spare);
+    walk_multiply(walk, D_HIDDEN, d_gates + plain, r + plain * h, pass->d_spare);
     cuda_recurrent_step_back_launch(pass, t, 1, walk->stream);
   }
-  multiply(walk, DH, d_gates, r, pass->dh);
+  walk_multiply(walk, DH, d_gates, r, pass->dh);
 }
 
 static void sum_columns(struct walk *walk, float *matrix, int64_t columns, float *sums) {
@@ -289,20 +294,22 @@ static void finish_back(struct walk *walk, int64_t d) {
   const struct recurrent *s = &walk->own->shape;
   const struct cuda_recurrent *pass = &walk->pass;
   int64_t h = s->hidden, wide = width_of(s), plain = plain_width(s);
-  const float *x = in_data(walk, RECURRENT_X), *w = part(in_data(walk, RECURRENT_W), d, wide * s->input);
-  float *dx = out_data(walk, RECURRENT_X), *dw = part(out_data(walk, RECURRENT_W), d, wide * s->input);
-  float *dr = part(out_data(walk, RECURRENT_R), d, wide * h),
-        *db = part(out_data(walk, RECURRENT_B), d, 2 * wide);
-  float *dp = part(out_data(walk, RECURRENT_P), d, 3 * h);
+  const float *x = in_data(walk, RECURRENT_X),
+              *w = direction_part(in_data(walk, RECURRENT_W), d, wide * s->input);
+  float *dx = out_data(walk, RECURRENT_X),
+        *dw = direction_part(out_data(walk, RECURRENT_W), d, wide * s->input);
+  float *dr = direction_part(out_data(walk, RECURRENT_R), d, wide * h),
+        *db = direction_part(out_data(walk, RECURRENT_B), d, 2 * wide);
+  float *dp = direction_part(out_data(walk, RECURRENT_P), d, 3 * h);
   if (dx)
-    multiply(walk, d > 0 ? DX_MORE : DX, pass->d_gates, w, dx);
+    walk_multiply(walk, d > 0 ? DX_MORE : DX, pass->d_gates, w, dx);
   if (dw)
-    multiply(walk, DW, pass->d_gates, x, dw);
+    walk_multiply(walk, DW, pass->d_gates, x, dw);
   if (dr)
-    multiply(walk, DR, pass->d_gates, pass->h_before, dr);
+    walk_multiply(walk, DR, pass->d_gates, pass->h_before, dr);
   if (dr && is_gru(s))
-    multiply(walk, DR_HIDDEN, s->is_linear_first ? pass->d_kept : pass->d_gates + plain,
-             s->is_linear_first ? pass->h_before : pass->kept, dr + plain * h);
+    walk_multiply(walk, DR_HIDDEN, s->is_linear_first ? pass->d_kept : pass->d_gates + plain,
+                  s->is_linear_first ? pass->h_before : pass->kept, dr + plain * h);
   if (db)
     bias_back(walk, db);
   if (dp) {
@@ -334,8 +341,8 @@ static int enqueue_backward(struct backend_program *program, const struct cuda_s
   const struct recurrent *s = &own->shape;
   struct walk walk = {.program = program, .step = step, .own = own, .stream = stream, .err = err};
   for (int64_t d = 0; d < s->directions; d++) {
-    const float *r = part(in_data(&walk, RECURRENT_R), d, width_of(s) * s->hidden);
-    pass_init(&walk, d, part(in_data(&walk, RECURRENT_RECORD), d, recurrent_record_elems(s)));
+    const float *r = direction_part(in_data(&walk, RECURRENT_R), d, width_of(s) * s->hidden);
+    pass_init(&walk, d, direction_part(in_data(&walk, RECURRENT_RECORD), d, recurrent_record_elems(s)));
     grads_init(&walk);
     cuda_recurrent_begin_back_launch(&walk.pass, stream);
     for (int64_t i = s->steps - 1; i >= 0; i--)
@@ -372,7 +379,7 @@ static void add_scratch(struct backend_program *program, struct cuda_step *step)
     own->scratch[i] = bytes[i] > 0 ? cuda_scratch(program, step, bytes[i]) : -1;
 }
 
-static bool prepare(struct backend_program *program, const struct node *node, bool is_backward) {
+static bool prepare_recurrent(struct backend_program *program, const struct node *node, bool is_backward) {
   const struct cuda_program_view *view = cuda_view(program);
   struct details *own = arena_new(view->memory, sizeof *own);
   bool has_bias = node->n_inputs > RECURRENT_B && node->inputs[RECURRENT_B] >= 0;
@@ -395,11 +402,11 @@ static bool prepare(struct backend_program *program, const struct node *node, bo
 }
 
 static bool prepare_forward(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, false);
+  return prepare_recurrent(program, node, false);
 }
 
 static bool prepare_backward(struct backend_program *program, const struct node *node) {
-  return prepare(program, node, true);
+  return prepare_recurrent(program, node, true);
 }
 
 const struct cuda_kernel cuda_kernel_lstm = {.op = "LSTM", .prepare = prepare_forward};

@@ -8,11 +8,11 @@ enum { LSTM_INPUT, LSTM_OUTPUT, LSTM_FORGET, LSTM_CELL };
 enum { GRU_UPDATE, GRU_RESET, GRU_HIDDEN, GRU_GATES };
 enum { F, G, H }; /* functions */
 
-static __device__ float clamped(float x, float low, float high) {
+static __device__ float value_clamped(float x, float low, float high) {
   return x < low ? low : x > high ? high : x;
 }
 
-static __device__ float apply(const struct activation *f, float x) {
+static __device__ float activation_apply(const struct activation *f, float x) {
   switch (f->kind) {
   case ACTIVATION_SIGMOID:
     return 1.0f / (1.0f + expf(-x));
@@ -21,7 +21,7 @@ static __device__ float apply(const struct activation *f, float x) {
   case ACTIVATION_RELU:
     return x < 0.0f ? 0.0f : x;
   case ACTIVATION_HARD_SIGMOID:
-    return clamped(f->alpha * x + f->beta, 0.0f, 1.0f);
+    return value_clamped(f->alpha * x + f->beta, 0.0f, 1.0f);
   case ACTIVATION_AFFINE:
     return f->alpha * x + f->beta;
   case ACTIVATION_LEAKY_RELU:
@@ -41,7 +41,7 @@ static __device__ float apply(const struct activation *f, float x) {
 }
 
 /* The slope at y = f(x). */
-static __device__ float slope(const struct activation *f, float y) {
+static __device__ float activation_slope(const struct activation *f, float y) {
   switch (f->kind) {
   case ACTIVATION_SIGMOID:
     return y * (1.0f - y);
@@ -71,14 +71,14 @@ static __device__ float slope(const struct activation *f, float y) {
 
 /* A gate's: of the clipped sum; a result at the bounds has no slope. */
 static __device__ float gate_apply(const struct cuda_recurrent *p, int function, float x) {
-  return apply(&p->functions[function], clamped(x, -p->clip, p->clip));
+  return activation_apply(&p->functions[function], value_clamped(x, -p->clip, p->clip));
 }
 
 static __device__ float gate_slope(const struct cuda_recurrent *p, int function, float y) {
   const struct activation *f = &p->functions[function];
-  if (p->clip < INFINITY && (y == apply(f, -p->clip) || y == apply(f, p->clip)))
+  if (p->clip < INFINITY && (y == activation_apply(f, -p->clip) || y == activation_apply(f, p->clip)))
     return 0.0f;
-  return slope(f, y);
+  return activation_slope(f, y);
 }
 
 /* What thread i of [b,h] has in a step. */
@@ -181,7 +181,7 @@ static __device__ void lstm_forward(const struct cuda_recurrent *p, const struct
   if (p->p)
     o += p->p[LSTM_OUTPUT * n + at->j] * *c;
   o = gate_apply(p, F, o);
-  float cell = apply(&p->functions[H], *c);
+  float cell = activation_apply(&p->functions[H], *c);
   *h = o * cell;
   gates[0] = i;
   gates[LSTM_OUTPUT * n] = o;
@@ -255,7 +255,8 @@ static __device__ void lstm_back(const struct cuda_recurrent *p, const struct pl
   const float *gates = p->gate_sums + at->gates;
   float i = gates[0], o = gates[LSTM_OUTPUT * n], f = gates[LSTM_FORGET * n], g = gates[LSTM_CELL * n];
   float c = p->c_before[at_state], cell = p->kept[at_state], *d_gates = p->d_gates + at->gates;
-  float d_output = *dh * cell * gate_slope(p, F, o), grad = *dc + *dh * o * slope(&p->functions[H], cell);
+  float d_output = *dh * cell * gate_slope(p, F, o),
+        grad = *dc + *dh * o * activation_slope(&p->functions[H], cell);
   if (p->p)
     grad += d_output * p->p[LSTM_OUTPUT * n + at->j];
   float d_input = grad * (p->is_coupled ? g - c : g) * gate_slope(p, F, i);

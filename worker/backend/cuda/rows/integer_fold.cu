@@ -17,7 +17,8 @@ static __device__ bool is_better(const struct cuda_integer_fold *f, struct total
   return (a.index > b.index) == f->is_last;
 }
 
-static __device__ struct total joined(const struct cuda_integer_fold *f, struct total a, struct total b) {
+static __device__ struct total totals_joined(const struct cuda_integer_fold *f, struct total a,
+                                             struct total b) {
   struct total sum = a;
   switch (f->kind) {
   case FOLD_SUM:
@@ -40,7 +41,7 @@ static __device__ struct total team_total(const struct cuda_integer_fold *f, str
     struct total other;
     other.value = __shfl_xor_sync(0xffffffffu, own.value, offset);
     other.index = __shfl_xor_sync(0xffffffffu, own.index, offset);
-    own = joined(f, own, other);
+    own = totals_joined(f, own, other);
   }
   if (f->lanes == CUDA_WARP)
     return own;
@@ -49,7 +50,7 @@ static __device__ struct total team_total(const struct cuda_integer_fold *f, str
     parts[threadIdx.x / CUDA_WARP] = own;
   __syncthreads();
   for (int w = 1; w < CUDA_THREADS / CUDA_WARP && threadIdx.x == 0; w++)
-    own = joined(f, own, parts[w]);
+    own = totals_joined(f, own, parts[w]);
   return own;
 }
 
@@ -60,7 +61,7 @@ static __global__ void integer_fold_kernel(struct cuda_integer_fold f) {
     struct total total = {f.kind == FOLD_PRODUCT, -1};
     for (int64_t k = CUDA_LANE(f.lanes); k < f.rows.n; k += f.lanes) {
       struct total element = {cuda_integer(&f.x, base + cuda_rows_offset(&f.rows, k)), k};
-      total = joined(&f, total, element);
+      total = totals_joined(&f, total, element);
     }
     total = team_total(&f, total);
     if (CUDA_LANE(f.lanes) == 0)

@@ -82,7 +82,7 @@ static bool is_ready(const struct backend_program *program, int value) {
   return !producer_of(program->graph, value) || program->values[value].buffer >= 0;
 }
 
-static void take(struct cuda_norm_fusion *fusion, const struct node *node) {
+static void fusion_take(struct cuda_norm_fusion *fusion, const struct node *node) {
   fusion->nodes[fusion->n_nodes++] = node->index;
   fusion->out = node->outputs[0];
 }
@@ -96,12 +96,12 @@ struct cuda_norm_fusion cuda_norm_fusion_find(const struct backend_program *prog
     int other = reader->inputs[reader->inputs[0] == fusion.out];
     if (is_ready(program, other)) {
       fusion.residual = other;
-      take(&fusion, reader);
+      fusion_take(&fusion, reader);
       reader = only_reader(program, fusion.out);
     }
   }
   if (reader && reader->inputs[0] == fusion.out && read_activation(graph, reader, false, &fusion.activation))
-    take(&fusion, reader);
+    fusion_take(&fusion, reader);
   return fusion;
 }
 

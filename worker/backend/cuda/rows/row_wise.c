@@ -38,14 +38,14 @@ int cuda_row_step_enqueue(const struct cuda_row_step *own, const struct cuda_ste
   return cuda_check(step->node, cudaGetLastError(), "normalise rows", err);
 }
 
-static int enqueue(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
-                   struct err *err) {
+static int enqueue_row_wise(struct backend_program *program, const struct cuda_step *step,
+                            cudaStream_t stream, struct err *err) {
   (void)program;
   return cuda_row_step_enqueue(step->details, step, stream, err);
 }
 
 void cuda_row_step_end(struct backend_program *program, struct cuda_step *step, struct cuda_row_step *own) {
   step->details = arena_copy(cuda_view(program)->memory, own, sizeof *own);
-  step->enqueue = enqueue;
+  step->enqueue = enqueue_row_wise;
   cuda_step_end(program, step);
 }

@@ -137,7 +137,10 @@ static const struct command_def *subcommand_find(const struct command_def *group
 static int command_start(const struct command_def *command, int argc, char **argv) {
   struct args args;
   struct err err = ERR_NONE;
-  if (args_parse(&args, command->options, command->takes_coordinator, argc, argv, &err))
+  if (args_parse(&args,
+                 &(struct command_syntax){.options = command->options,
+                                          .takes_coordinator = command->takes_coordinator},
+                 argc, argv, &err))
     return usage_fail(command, err.text);
   if (args.wants_help) {
     help_print_command(stdout, command);

@@ -18,10 +18,9 @@ struct option_use {
   const char **slot; /* where the value goes */
 };
 
-static int option_find(struct args *args, bool takes_coordinator, const char *word, struct option_use *use,
-                       struct err *err);
+static int option_find(struct args *args, const char *word, struct option_use *use, struct err *err);
 static int option_take(struct args *args, const struct option_use *use, struct err *err);
-static int option_unknown(const struct args *args, bool takes_coordinator, const char *name, struct err *err);
+static int option_unknown(const struct args *args, const char *word, struct err *err);
 static int value_check(const struct option_def *option, const char *value, struct err *err);
 static int count_check(const struct option_def *option, const char *value, struct err *err);
 static int list_check(const struct option_def *option, const char *value, struct err *err);
@@ -29,11 +28,12 @@ static int number_check(const struct option_def *option, const char *value, stru
 static int list_read(const char *text, long least, long most, int64_t out[OPTION_LIST_MAX]);
 static int args_index(const struct args *args, const char *name);
 
-int args_parse(struct args *args, const struct option_def *options, bool takes_coordinator, int argc,
-               char **argv, struct err *err) {
+int args_parse(struct args *args, const struct command_syntax *syntax, int argc, char **argv,
+               struct err *err) {
   static const struct option_def none[] = {{0}};
   bool options_ended = false;
-  *args = (struct args){.options = options ? options : none};
+  *args = (struct args){.options = syntax->options ? syntax->options : none,
+                        .takes_coordinator = syntax->takes_coordinator};
   for (int i = 0; args->options[i].name; i++)
     args->values[i] = args->options[i].fallback;
   args->coordinator = getenv("WEIR_COORDINATOR");
@@ -51,7 +51,7 @@ int args_parse(struct args *args, const struct option_def *options, bool takes_c
       options_ended = true;
       continue;
     }
-    if (option_find(args, takes_coordinator, argv[i], &use, err))
+    if (option_find(args, argv[i], &use, err))
       return err->code;
     if (use.option->kind != OPTION_FLAG && !use.value) {
       if (i + 1 == argc)
@@ -65,12 +65,11 @@ int args_parse(struct args *args, const struct option_def *options, bool takes_c
 }
 
 /* Long forms match by their whole name, short ones by their letter (with the value in the next word). */
-static int option_find(struct args *args, bool takes_coordinator, const char *word, struct option_use *use,
-                       struct err *err) {
+static int option_find(struct args *args, const char *word, struct option_use *use, struct err *err) {
   bool is_long = word[1] == '-';
   const char *name = word + (is_long ? 2 : 1);
-  const struct option_def *tables[] = {args->options, takes_coordinator ? coordinator_option : help_option,
-                                       help_option};
+  const struct option_def *tables[] = {
+      args->options, args->takes_coordinator ? coordinator_option : help_option, help_option};
   size_t length = strcspn(name, "=");
   *use = (struct option_use){.value = name[length] == '=' ? name + length + 1 : NULL};
   for (int t = 0; t < 3; t++)
@@ -84,7 +83,7 @@ static int option_find(struct args *args, bool takes_coordinator, const char *wo
                                                     : NULL;
       return ERR_OK;
     }
-  return option_unknown(args, takes_coordinator, word, err);
+  return option_unknown(args, word, err);
 }
 
 static int option_take(struct args *args, const struct option_use *use, struct err *err) {
@@ -100,15 +99,14 @@ static int option_take(struct args *args, const struct option_use *use, struct e
   return ERR_OK;
 }
 
-static int option_unknown(const struct args *args, bool takes_coordinator, const char *word,
-                          struct err *err) {
+static int option_unknown(const struct args *args, const char *word, struct err *err) {
   const char *names[OPTIONS_MAX + 2];
   const char *near;
   char name[64];
   int n = 0;
   for (int i = 0; args->options[i].name; i++)
     names[n++] = args->options[i].name;
-  if (takes_coordinator)
+  if (args->takes_coordinator)
     names[n++] = coordinator_option->name;
   names[n++] = help_option->name;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);

@@ -33,10 +33,17 @@ struct option_def {
 
 struct command_def;
 
+/* What a command line may hold. */
+struct command_syntax {
+  const struct option_def *options; /* NULL: none of its own */
+  bool takes_coordinator;           /* --coordinator is known, too */
+};
+
 /* A parsed command line: what args_* read. Texts belong to argv and the tables. */
 struct args {
   const struct command_def *command; /* that is run; NULL outside of one */
   const struct option_def *options;
+  bool takes_coordinator;
   const char *values[OPTIONS_MAX]; /* by index in options; NULL: not given and no fallback */
   const char *coordinator;         /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
   const char *arguments[ARGUMENTS_MAX]; /* what is not an option, in order */
@@ -47,8 +54,8 @@ struct args {
 /* Reads argv[0..argc) (without the command's own name): "--name VALUE", "--name=VALUE", "-o VALUE", "--" ends
    options. Errors: INVALID for an unknown option (the nearest known one named), a missing or a superfluous
    value, a count, list or number that is none or out of its range. */
-int args_parse(struct args *args, const struct option_def *options, bool takes_coordinator, int argc,
-               char **argv, struct err *err);
+int args_parse(struct args *args, const struct command_syntax *syntax, int argc, char **argv,
+               struct err *err);
 
 /* The value of an option of the table; the names are the programmer's (CHECKed). */
 bool args_flag(const struct args *args, const char *name);

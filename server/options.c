@@ -115,11 +115,18 @@ static const struct option long_options[] = {
     {0},
 };
 
+/* An option whose value is a whole number from min to max, and where it goes. */
+struct number_option {
+  const char *name;
+  int min, max;
+  int *value;
+};
+
 static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err);
 static int take_option(int option, struct server_options *options, struct err *err);
 static int set_role(const char *role, struct server_options *options, struct err *err);
 static int set_store(const char *url, struct server_options *options, struct err *err);
-static int set_number(const char *name, const char *text, int min, int max, int *number, struct err *err);
+static int set_number(const struct number_option *option, const char *text, struct err *err);
 static int check_options(struct server_options *options, struct err *err);
 static int default_store(struct server_options *options, struct err *err);
 static int port_at(const char *address);
@@ -193,11 +200,13 @@ static int take_option(int option, struct server_options *options, struct err *e
   case 's':
     return set_store(optarg, options, err);
   case 'w':
-    return set_number("--wait-store", optarg, 0, WAIT_STORE_MAX_S, &options->wait_store_s, err);
+    return set_number(&(struct number_option){"--wait-store", 0, WAIT_STORE_MAX_S, &options->wait_store_s},
+                      optarg, err);
   case 't':
-    return set_number("--threads", optarg, 1, THREADS_MAX, &options->threads, err);
+    return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);
   default:
-    return set_number("--announce-fd", optarg, 1, 1 << 20, &options->announce_fd, err);
+    return set_number(&(struct number_option){"--announce-fd", 1, 1 << 20, &options->announce_fd}, optarg,
+                      err);
   }
 }
 
@@ -221,14 +230,15 @@ static int set_store(const char *url, struct server_options *options, struct err
   return 0;
 }
 
-static int set_number(const char *name, const char *text, int min, int max, int *number, struct err *err) {
+static int set_number(const struct number_option *option, const char *text, struct err *err) {
   char *end;
   long value;
   errno = 0;
   value = strtol(text, &end, 10);
-  if (errno || end == text || *end || value < min || value > max)
-    return err_set(err, ERR_INVALID, "%s: '%s' is not a number from %d to %d", name, text, min, max);
-  *number = (int)value;
+  if (errno || end == text || *end || value < option->min || value > option->max)
+    return err_set(err, ERR_INVALID, "%s: '%s' is not a number from %d to %d", option->name, text,
+                   option->min, option->max);
+  *option->value = (int)value;
   return 0;
 }
 

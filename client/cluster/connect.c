@@ -55,22 +55,21 @@ void connection_close(struct connection *connection) {
 
 int connection_call(struct connection *connection, enum rpc_method_id method, const void *request,
                     void **reply, struct err *err) {
-  return connection_call_within(connection, method, request, CALL_DEADLINE_MS, reply, err);
+  return connection_ask(connection, &(struct rpc_question){method, request, CALL_DEADLINE_MS}, reply, err);
 }
 
-int connection_call_within(struct connection *connection, enum rpc_method_id method, const void *request,
-                           int deadline_ms, void **reply, struct err *err) {
+int connection_ask(struct connection *connection, const struct rpc_question *question, void **reply,
+                   struct err *err) {
   struct rpc_channel *first = connection->channel;
   struct err first_err;
-  if (rpc_unary(first, method, request, deadline_ms, false, reply, err) == 0)
+  if (rpc_unary(first, question, false, reply, err) == 0)
     return ERR_OK;
   first_err = *err;
   for (int i = 0; i < connection->n_channels && err->code == ERR_UNAVAILABLE; i++) {
     if (connection->channels[i] == first)
       continue;
     *err = ERR_NONE;
-    if (rpc_unary(connection->channels[i], method, request, deadline_ms, false, reply, err) !=
-        ERR_UNAVAILABLE)
+    if (rpc_unary(connection->channels[i], question, false, reply, err) != ERR_UNAVAILABLE)
       connection->channel = connection->channels[i];
   }
   if (err->code == ERR_UNAVAILABLE)
@@ -81,10 +80,10 @@ int connection_call_within(struct connection *connection, enum rpc_method_id met
 
 void connection_find_leader(struct connection *connection) {
   Weir__ListServersRequest request = WEIR__LIST_SERVERS_REQUEST__INIT;
+  struct rpc_question question = {RPC_LIST_SERVERS, &request, FIND_DEADLINE_MS};
   Weir__ListServersReply *reply = NULL;
   struct err err = ERR_NONE;
-  if (connection->n_channels > 1 && connection_call_within(connection, RPC_LIST_SERVERS, &request,
-                                                           FIND_DEADLINE_MS, (void **)&reply, &err) == 0)
+  if (connection->n_channels > 1 && connection_ask(connection, &question, (void **)&reply, &err) == 0)
     weir__list_servers_reply__free_unpacked(reply, NULL);
 }
 

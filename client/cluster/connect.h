@@ -23,9 +23,9 @@ void connection_close(struct connection *connection); /* safe on a zeroed one; i
    and TIMEOUT are worded for people: which coordinator, why, what to do. */
 int connection_call(struct connection *connection, enum rpc_method_id method, const void *request,
                     void **reply, struct err *err);
-/* The same with a deadline of the caller's. */
-int connection_call_within(struct connection *connection, enum rpc_method_id method, const void *request,
-                           int deadline_ms, void **reply, struct err *err);
+/* The same with the question's own deadline. */
+int connection_ask(struct connection *connection, const struct rpc_question *question, void **reply,
+                   struct err *err);
 
 /* Before a stream: makes the leader's channel the present one, where several addresses are known. */
 void connection_find_leader(struct connection *connection);

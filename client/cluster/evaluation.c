@@ -13,7 +13,7 @@
 #include "model/onnx/onnx_patch.h"
 
 /* The weights become those of the model. */
-static int patch(struct submission *submission, const struct weights *weights, struct err *err) {
+static int submission_patch(struct submission *submission, const struct weights *weights, struct err *err) {
   struct trained_tensors trained = {0};
   if (trained_tensors_init(&trained, submission->onnx, submission->onnx_size, submission->spec,
                            weights->params, weights->n_params, weights->state, weights->n_state, err) == 0)
@@ -22,11 +22,11 @@ static int patch(struct submission *submission, const struct weights *weights, s
   return err->code;
 }
 
-/* Which weights they are: the newest has a step, too. */
-static int settle(struct evaluation *evaluation, const char *run, Weir__RunSpec *spec,
-                  Weir__WeightsRequest *request, const uint64_t *newest, struct err *err) {
-  evaluation->run = mem_strdup(run);
-  evaluation->submission.spec = spec;
+/* Which weights of the evaluation's run they are: the newest (NULL: it has none) has a step, too. */
+static int evaluation_settle(struct evaluation *evaluation, Weir__WeightsRequest *request,
+                             const uint64_t *newest, struct err *err) {
+  Weir__RunSpec *spec = evaluation->submission.spec;
+  const char *run = evaluation->run;
   if (!spec)
     return err_set(err, ERR_CORRUPT, "nothing says what the spec of run '%s' was", run);
   if (spec_check(spec, err))
@@ -49,18 +49,18 @@ int evaluation_of_run(struct evaluation *evaluation, struct connection *connecti
   Weir__WeightsRequest request = *wanted;
   struct weights weights = {0};
   Weir__RunInfo *info = NULL;
-  Weir__RunSpec *spec;
   bool has_newest;
   of.run = wanted->run;
   if (connection_call(connection, RPC_GET_RUN, &of, (void **)&info, err))
     return err->code;
   has_newest = info->checkpoint_step > 0 || info->state == WEIR__RUN_STATE__DONE;
-  spec = info->spec;
+  evaluation->run = mem_strdup(info->run);
+  submission->spec = info->spec;
   info->spec = NULL;
-  if (settle(evaluation, info->run, spec, &request, has_newest ? &info->checkpoint_step : NULL, err) == 0 &&
+  if (evaluation_settle(evaluation, &request, has_newest ? &info->checkpoint_step : NULL, err) == 0 &&
       download_model(connection, info->run, &submission->onnx, &submission->onnx_size, err) == 0 &&
       request.step > 0 && download_weights(connection, &request, info->parameters, &weights, err) == 0)
-    patch(submission, &weights, err);
+    submission_patch(submission, &weights, err);
   weights_fini(&weights);
   message_free(info);
   return err->code;
@@ -71,10 +71,11 @@ static int take_stored(struct evaluation *evaluation, const struct stored_run *r
   struct submission *submission = &evaluation->submission;
   const Weir__RunRecord *record = run->record;
   Weir__WeightsRequest request = *wanted;
-  Weir__RunSpec *spec = record->spec ? spec_copy(record->spec) : NULL;
   struct buffer *onnx = NULL, *flat = NULL;
-  if (settle(evaluation, record->run, spec, &request, run->n_steps ? &run->steps[run->n_steps - 1] : NULL,
-             err) == 0 &&
+  evaluation->run = mem_strdup(record->run);
+  submission->spec = record->spec ? spec_copy(record->spec) : NULL;
+  if (evaluation_settle(evaluation, &request, run->n_steps ? &run->steps[run->n_steps - 1] : NULL, err) ==
+          0 &&
       stored_weights(run, &request, &onnx, &flat, err) == 0) {
     struct weights weights = {.params = flat->data, .n_params = record->parameters};
     uint64_t floats = flat->size_bytes / sizeof(float);
@@ -88,7 +89,7 @@ static int take_stored(struct evaluation *evaluation, const struct stored_run *r
       err_set(err, ERR_CORRUPT, "the weights of run '%s' are cut short", record->run);
     else {
       memcpy(submission->onnx, onnx->data, onnx->size_bytes);
-      patch(submission, &weights, err);
+      submission_patch(submission, &weights, err);
     }
   }
   buffer_put(onnx);

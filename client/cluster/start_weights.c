@@ -27,15 +27,21 @@ struct source {
   struct weights weights;
 };
 
+/* Those of the source's tensors that the model takes. */
+struct matches {
+  struct trained_tensor *tensors;
+  int n;
+};
+
 static int source_open(struct source *source, struct connection *connection, struct err *err);
 static int source_download(struct source *source, struct connection *connection, struct err *err);
 static int run_parse(const char *from, char **run, uint64_t *step, bool *has_step, struct err *err);
 static int model_open_unfrozen(const struct submission *submission, struct model **out, struct err *err);
-static int match(const struct model *trained, const struct model *model, const struct source *source,
-                 struct trained_tensor *matched, int *n_matched, struct err *err);
+static int source_match(const struct source *source, const struct model *trained, const struct model *model,
+                        struct matches *matches, struct err *err);
 static int check_tensor(const struct source *source, const struct trained_tensor *tensor,
                         const struct shape *shape, struct err *err);
-static void note_extra(const struct source *source, const struct trained_tensor *matched, int n_matched);
+static void note_extra(const struct source *source, const struct matches *matches);
 static void source_close(struct source *source);
 
 /* Else it can only be RUN or RUN@STEP. */
@@ -50,23 +56,21 @@ int start_weights_apply(struct submission *submission, const char *from, struct 
                         struct err *err) {
   const Weir__TrainSpec *train = submission->spec->train;
   struct source source = {.from = from};
-  struct trained_tensor *matched = NULL;
+  struct matches matches = {0};
   struct model *model = NULL, *unfrozen = NULL;
   struct err none = ERR_NONE;
-  int n = 0;
   if (source_open(&source, connection, err) ||
       model_open(submission->onnx, submission->onnx_size, submission->spec,
                  train->batch / train->microbatches, &model, err))
     goto out;
   model_open_unfrozen(submission, &unfrozen, &none); /* where that cannot be trained, what can be is taken */
-  matched = mem_new((size_t)(unfrozen ? unfrozen : model)->n_initializers * sizeof *matched);
-  if (match(model, unfrozen ? unfrozen : model, &source, matched, &n, err) == 0 &&
-      onnx_patch(&submission->onnx, &submission->onnx_size, matched, n, err) == 0)
-    note_extra(&source, matched, n);
+  if (source_match(&source, model, unfrozen ? unfrozen : model, &matches, err) == 0 &&
+      onnx_patch(&submission->onnx, &submission->onnx_size, matches.tensors, matches.n, err) == 0)
+    note_extra(&source, &matches);
 out:
   model_close(unfrozen);
   model_close(model);
-  free(matched);
+  free(matches.tensors);
   source_close(&source);
   return err->code;
 }
@@ -175,11 +179,13 @@ static bool is_trained(const struct model *model, const char *name) {
   return false;
 }
 
-/* The source's tensors for all that training would change, which must be there, and for what is frozen. */
-static int match(const struct model *trained, const struct model *model, const struct source *source,
-                 struct trained_tensor *matched, int *n_matched, struct err *err) {
+/* The source's tensors for all that training would change, which must be there, and for what is frozen: model
+   is `trained` without what freezes. matches->tensors is freed by the caller. */
+static int source_match(const struct source *source, const struct model *trained, const struct model *model,
+                        struct matches *matches, struct err *err) {
   char missing[1024] = "";
   int n_missing = 0;
+  matches->tensors = mem_new((size_t)model->n_initializers * sizeof *matches->tensors);
   for (int i = 0; i < model->n_initializers; i++) {
     const struct initializer *initializer = &model->initializers[i];
     const struct shape *shape = initializer->param >= 0 ? &model->params[initializer->param].shape
@@ -196,7 +202,7 @@ static int match(const struct model *trained, const struct model *model, const s
     else if (check_tensor(source, tensor, shape, err))
       return err->code;
     else
-      matched[(*n_matched)++] = *tensor;
+      matches->tensors[matches->n++] = *tensor;
   }
   if (n_missing > 0)
     return err_set(err, ERR_INVALID, "--from %s: %d of the model's trained tensors are not there: %s",
@@ -221,13 +227,13 @@ static int check_tensor(const struct source *source, const struct trained_tensor
   return ERR_OK;
 }
 
-static void note_extra(const struct source *source, const struct trained_tensor *matched, int n_matched) {
+static void note_extra(const struct source *source, const struct matches *matches) {
   char extra[1024] = "";
   int n = 0;
   for (int i = 0; i < source->n; i++) {
     bool is_matched = false;
-    for (int m = 0; m < n_matched && !is_matched; m++)
-      is_matched = matched[m].name == source->tensors[i].name;
+    for (int m = 0; m < matches->n && !is_matched; m++)
+      is_matched = matches->tensors[m].name == source->tensors[i].name;
     if (!is_matched)
       list_add(extra, sizeof extra, n++, source->tensors[i].name);
   }

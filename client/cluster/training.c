@@ -155,14 +155,14 @@ static void run_follow(struct training *training, int deadline_ms, struct err *e
    It may be done before. */
 static void run_pause(struct training *training, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  struct rpc_question question = {RPC_PAUSE, &request, PAUSE_DEADLINE_MS};
   struct err pause_err = ERR_NONE;
   Weir__RunInfo *info = NULL;
   request.run = training->run.run;
   stop_forget_signal();
   printf("pausing run '%s'; Ctrl-C again to stop at once\n", training->run.run);
   fflush(stdout);
-  connection_call_within(&training->connection, RPC_PAUSE, &request, PAUSE_DEADLINE_MS, (void **)&info,
-                         &pause_err);
+  connection_ask(&training->connection, &question, (void **)&info, &pause_err);
   message_free(info);
   *err = ERR_NONE;
   run_follow(training, PAUSED_MS, err);

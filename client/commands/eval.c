@@ -78,7 +78,8 @@ static void cancel(struct asked *asked, const char *run) {
   void *info = NULL;
   request.run = (char *)run;
   stop_forget_signal();
-  connection_call_within(&asked->connection, RPC_CANCEL, &request, CANCEL_DEADLINE_MS, &info, &err);
+  connection_ask(&asked->connection, &(struct rpc_question){RPC_CANCEL, &request, CANCEL_DEADLINE_MS}, &info,
+                 &err);
   message_free(info);
 }
 

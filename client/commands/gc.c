@@ -33,13 +33,13 @@ static int gc_run(const struct args *args) {
 
 static int gc_asked(const struct args *args, struct err *err) {
   Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
+  struct rpc_question question = {RPC_COLLECT_GARBAGE, &request, GC_DEADLINE_MS};
   struct connection connection = {0};
   Weir__CollectGarbageReply *reply = NULL;
   request.n_runs = (size_t)args->n_arguments;
   request.runs = (char **)args->arguments;
   if (connection_open(&connection, args->coordinator, err) == 0 &&
-      connection_call_within(&connection, RPC_COLLECT_GARBAGE, &request, GC_DEADLINE_MS, (void **)&reply,
-                             err) == 0) {
+      connection_ask(&connection, &question, (void **)&reply, err) == 0) {
     gc_print(reply);
     weir__collect_garbage_reply__free_unpacked(reply, NULL);
   }

@@ -25,16 +25,22 @@ struct entry {
   uint64_t elems, begin, end; /* bytes from the header's end */
 };
 
-static int entries_read(const char *name, const json_t *header, uint64_t data_bytes, struct entry **entries,
-                        int *n, struct err *err);
-static int entry_read(const char *name, const char *key, const json_t *value, uint64_t data_bytes,
+/* What a file's header says. */
+struct listing {
+  const char *name; /* the file's, for messages */
+  uint64_t data_bytes;
+  struct entry *entries;
+  int n;
+};
+
+static int listing_read(struct listing *listing, const json_t *header, struct err *err);
+static int entry_read(const struct listing *listing, const char *key, const json_t *value,
                       struct entry *entry, struct err *err);
 static int shape_read(const json_t *list, struct shape *shape, uint64_t *elems);
-static int entries_check_places(const char *name, struct entry *entries, int n, uint64_t data_bytes,
-                                struct err *err);
-static int tensors_make(const struct entry *entries, int n, const uint8_t *data, struct safetensors *out,
+static int listing_check_places(struct listing *listing, struct err *err);
+static int tensors_make(const struct listing *listing, const uint8_t *data, struct safetensors *out,
                         struct err *err);
-static void convert(const struct dtype_row *dtype, const uint8_t *from, uint64_t elems, float *to);
+static void floats_convert(const struct dtype_row *dtype, const uint8_t *from, uint64_t elems, float *to);
 
 int safetensors_read(const char *path, struct safetensors *out, struct err *err) {
   void *bytes = NULL;
@@ -49,11 +55,10 @@ int safetensors_read(const char *path, struct safetensors *out, struct err *err)
 int safetensors_parse(const char *name, const void *bytes, size_t size, struct safetensors *out,
                       struct err *err) {
   const uint8_t *data = bytes;
-  struct entry *entries = NULL;
+  struct listing listing = {.name = name};
   json_t *header = NULL;
   json_error_t json_err;
-  uint64_t header_bytes = 0, data_bytes;
-  int n = 0;
+  uint64_t header_bytes = 0;
   *out = (struct safetensors){0};
   if (size < LENGTH_BYTES)
     return err_set(err, ERR_INVALID, "%s: not a safetensors file: %zu bytes", name, size);
@@ -62,38 +67,36 @@ int safetensors_parse(const char *name, const void *bytes, size_t size, struct s
     return err_set(err, ERR_INVALID,
                    "%s: not a safetensors file, or cut short: a header of %llu bytes in a file of %zu", name,
                    (unsigned long long)header_bytes, size);
-  data_bytes = size - LENGTH_BYTES - header_bytes;
+  listing.data_bytes = size - LENGTH_BYTES - header_bytes;
   header = json_loadb((const char *)data + LENGTH_BYTES, header_bytes, JSON_REJECT_DUPLICATES, &json_err);
   if (!json_is_object(header))
     err_set(err, ERR_INVALID, "%s: not a safetensors file: its header: %s", name,
             header ? "not an object" : json_err.text);
-  else if (entries_read(name, header, data_bytes, &entries, &n, err) == 0 &&
-           entries_check_places(name, entries, n, data_bytes, err) == 0 &&
-           tensors_make(entries, n, data + LENGTH_BYTES + header_bytes, out, err))
+  else if (listing_read(&listing, header, err) == 0 && listing_check_places(&listing, err) == 0 &&
+           tensors_make(&listing, data + LENGTH_BYTES + header_bytes, out, err))
     err_prefix(err, "%s", name);
-  free(entries);
+  free(listing.entries);
   json_decref(header);
   return err->code;
 }
 
-static int entries_read(const char *name, const json_t *header, uint64_t data_bytes, struct entry **entries,
-                        int *n, struct err *err) {
+static int listing_read(struct listing *listing, const json_t *header, struct err *err) {
   const char *key;
   json_t *value;
-  *entries = malloc((json_object_size(header) + 1) * sizeof **entries);
-  if (!*entries)
-    return err_set(err, ERR_NO_MEMORY, "%s: no memory for its header", name);
+  listing->entries = malloc((json_object_size(header) + 1) * sizeof *listing->entries);
+  if (!listing->entries)
+    return err_set(err, ERR_NO_MEMORY, "%s: no memory for its header", listing->name);
   json_object_foreach((json_t *)header, key, value) {
     if (strcmp(key, "__metadata__") == 0)
       continue;
-    if (entry_read(name, key, value, data_bytes, &(*entries)[*n], err))
+    if (entry_read(listing, key, value, &listing->entries[listing->n], err))
       return err->code;
-    ++*n;
+    listing->n++;
   }
   return ERR_OK;
 }
 
-static int entry_read(const char *name, const char *key, const json_t *value, uint64_t data_bytes,
+static int entry_read(const struct listing *listing, const char *key, const json_t *value,
                       struct entry *entry, struct err *err) {
   const char *dtype = json_string_value(json_object_get(value, "dtype"));
   const json_t *offsets = json_object_get(value, "data_offsets");
@@ -103,22 +106,22 @@ static int entry_read(const char *name, const char *key, const json_t *value, ui
     if (strcmp(dtypes[i].name, dtype) == 0)
       entry->dtype = &dtypes[i];
   if (!entry->dtype)
-    return err_set(err, ERR_INVALID, "%s: tensor '%s' has the unknown type '%s'", name, key,
+    return err_set(err, ERR_INVALID, "%s: tensor '%s' has the unknown type '%s'", listing->name, key,
                    dtype ? dtype : "");
   if (shape_read(json_object_get(value, "shape"), &entry->shape, &entry->elems))
-    return err_set(err, ERR_INVALID, "%s: tensor '%s' has no shape of at most %d dimensions", name, key,
-                   RANK_MAX);
+    return err_set(err, ERR_INVALID, "%s: tensor '%s' has no shape of at most %d dimensions", listing->name,
+                   key, RANK_MAX);
   if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
       json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin) ||
-      (uint64_t)json_integer_value(end) > data_bytes)
+      (uint64_t)json_integer_value(end) > listing->data_bytes)
     return err_set(err, ERR_INVALID, "%s: tensor '%s' does not lie within the file's %llu bytes of data",
-                   name, key, (unsigned long long)data_bytes);
+                   listing->name, key, (unsigned long long)listing->data_bytes);
   entry->begin = (uint64_t)json_integer_value(begin);
   entry->end = (uint64_t)json_integer_value(end);
   /* elems * bytes cannot overflow: shape_read bounds elems by 2^56 */
   if (entry->elems * (uint64_t)entry->dtype->bytes != entry->end - entry->begin)
-    return err_set(err, ERR_INVALID, "%s: tensor '%s' has %llu bytes, its shape needs %llu", name, key,
-                   (unsigned long long)(entry->end - entry->begin),
+    return err_set(err, ERR_INVALID, "%s: tensor '%s' has %llu bytes, its shape needs %llu", listing->name,
+                   key, (unsigned long long)(entry->end - entry->begin),
                    (unsigned long long)(entry->elems * (uint64_t)entry->dtype->bytes));
   return ERR_OK;
 }
@@ -150,19 +153,19 @@ static int compare_places(const void *a, const void *b) {
 }
 
 /* Side by side, from the data's first byte to its last. */
-static int entries_check_places(const char *name, struct entry *entries, int n, uint64_t data_bytes,
-                                struct err *err) {
+static int listing_check_places(struct listing *listing, struct err *err) {
+  const struct entry *entries = listing->entries;
   uint64_t end = 0;
-  qsort(entries, (size_t)n, sizeof *entries, compare_places);
-  for (int i = 0; i < n; i++) {
+  qsort(listing->entries, (size_t)listing->n, sizeof *entries, compare_places);
+  for (int i = 0; i < listing->n; i++) {
     if (entries[i].begin != end)
-      return err_set(err, ERR_INVALID, "%s: tensor '%s' %s", name, entries[i].name,
+      return err_set(err, ERR_INVALID, "%s: tensor '%s' %s", listing->name, entries[i].name,
                      entries[i].begin < end ? "overlaps another" : "lies behind a gap");
     end = entries[i].end;
   }
-  if (end != data_bytes)
-    return err_set(err, ERR_INVALID, "%s: %llu bytes behind its last tensor", name,
-                   (unsigned long long)(data_bytes - end));
+  if (end != listing->data_bytes)
+    return err_set(err, ERR_INVALID, "%s: %llu bytes behind its last tensor", listing->name,
+                   (unsigned long long)(listing->data_bytes - end));
   return ERR_OK;
 }
 
@@ -170,9 +173,11 @@ static bool is_float(const struct dtype_row *dtype) {
   return dtype - dtypes < 3;
 }
 
-static int tensors_make(const struct entry *entries, int n, const uint8_t *data, struct safetensors *out,
+static int tensors_make(const struct listing *listing, const uint8_t *data, struct safetensors *out,
                         struct err *err) {
+  const struct entry *entries = listing->entries;
   uint64_t floats = 0;
+  int n = listing->n;
   float *next;
   for (int i = 0; i < n; i++)
     floats += is_float(entries[i].dtype) ? entries[i].elems : 0;
@@ -193,7 +198,7 @@ static int tensors_make(const struct entry *entries, int n, const uint8_t *data,
     out->dtypes[out->n++] = entry->dtype->name;
     if (!is_float(entry->dtype))
       continue;
-    convert(entry->dtype, data + entry->begin, entry->elems, next);
+    floats_convert(entry->dtype, data + entry->begin, entry->elems, next);
     tensor->data = next;
     next += entry->elems;
   }
@@ -217,7 +222,7 @@ static uint32_t f32_of_f16(uint16_t half) {
   return sign | exponent << 23 | (fraction & 1023) << 13;
 }
 
-static void convert(const struct dtype_row *dtype, const uint8_t *from, uint64_t elems, float *to) {
+static void floats_convert(const struct dtype_row *dtype, const uint8_t *from, uint64_t elems, float *to) {
   bool is_bf16 = strcmp(dtype->name, "BF16") == 0;
   if (dtype->bytes == sizeof(float)) {
     memcpy(to, from, elems * sizeof(float));

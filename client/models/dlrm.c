@@ -6,20 +6,29 @@
 
 #include "client/models/model_kind.h"
 
+struct mlp {
+  int64_t in;
+  const int64_t *widths; /* [n] */
+  int n;
+  bool ends_in_relu;
+};
+
 /* NAME.0, NAME.2, ...: the even ones are linear, the odd ones ReLU, the last of which may be missing. */
-static const char *add_mlp(struct onnx_writer *writer, const char *name, const char *input, int64_t in,
-                           const int64_t *widths, int n, bool ends_in_relu) {
+static const char *add_mlp(struct onnx_writer *writer, const char *name, const char *input,
+                           const struct mlp *mlp) {
   const char *at = input;
-  for (int i = 0; i < n; i++) {
+  int64_t in = mlp->in;
+  for (int i = 0; i < mlp->n; i++) {
     const char *layer = layer_item(writer, name, 2 * i);
+    int64_t out = mlp->widths[i];
     struct linear linear = {.in = in,
-                            .out = widths[i],
-                            .weight = initial_normal(sqrt(2.0 / (double)(in + widths[i]))),
-                            .bias = initial_normal(sqrt(1.0 / (double)widths[i]))};
+                            .out = out,
+                            .weight = initial_normal(sqrt(2.0 / (double)(in + out))),
+                            .bias = initial_normal(sqrt(1.0 / (double)out))};
     at = layer_linear(writer, layer, at, &linear);
-    if (i + 1 < n || ends_in_relu)
+    if (i + 1 < mlp->n || mlp->ends_in_relu)
       at = layer_relu(writer, layer, at);
-    in = widths[i];
+    in = out;
   }
   return at;
 }
@@ -83,7 +92,7 @@ static void dlrm_build(struct onnx_writer *writer, const struct args *args) {
   onnx_writer_input(writer, "sparse", ONNX__TENSOR_PROTO__DATA_TYPE__INT64, (int64_t[]){n_tables}, 1);
   for (int t = 0; t < n_tables; t++)
     vectors[t + 1] = add_table(writer, t, rows[t], width);
-  vectors[0] = add_mlp(writer, "bot_l", "dense", dense, bottom, n_bottom, true);
+  vectors[0] = add_mlp(writer, "bot_l", "dense", &(struct mlp){dense, bottom, n_bottom, true});
   all = concat(writer, "interaction.all", vectors);
   features = n_vectors * width;
   if (has_products) {
@@ -92,7 +101,7 @@ static void dlrm_build(struct onnx_writer *writer, const struct args *args) {
     features = width + n_vectors * (n_vectors - 1) / 2;
   }
   top[n_top] = 1;
-  at = add_mlp(writer, "top_l", all, features, top, n_top + 1, false);
+  at = add_mlp(writer, "top_l", all, &(struct mlp){features, top, n_top + 1, false});
   all = onnx_writer_ints(writer, "logit.shape", (int64_t[]){-1}, 1);
   layer_logits(writer, onnx_writer_node(writer, "Reshape", "logit", ONNX_NAMES(at, all), NULL), NULL, 0);
 }

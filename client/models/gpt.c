@@ -17,9 +17,9 @@ struct gpt {
 };
 
 static const char *add_linear(struct onnx_writer *writer, const char *name, const char *input,
-                              const struct gpt *gpt, int64_t in, int64_t out) {
+                              const struct gpt *gpt, int64_t out) {
   struct linear linear = {
-      .in = in, .out = out, .weight = initial_normal(DEVIATION), .bias = initial_constant(0)};
+      .in = gpt->width, .out = out, .weight = initial_normal(DEVIATION), .bias = initial_constant(0)};
   return layer_token_linear(writer, name, input, gpt->context, &linear);
 }
 
@@ -38,16 +38,14 @@ static const char *add_projection(struct onnx_writer *writer, const char *name, 
 static const char *add_attention(struct onnx_writer *writer, const char *name, const char *input,
                                  const struct gpt *gpt) {
   struct attention attention = {gpt->width, gpt->heads, gpt->mask, gpt->dropout};
-  const char *at =
-      add_linear(writer, layer_part(writer, name, "c_attn"), input, gpt, gpt->width, 3 * gpt->width);
+  const char *at = add_linear(writer, layer_part(writer, name, "c_attn"), input, gpt, 3 * gpt->width);
   at = layer_attention(writer, layer_part(writer, name, "heads"), at, &attention);
   return add_projection(writer, name, at, gpt, gpt->width);
 }
 
 static const char *add_mlp(struct onnx_writer *writer, const char *name, const char *input,
                            const struct gpt *gpt) {
-  const char *at =
-      add_linear(writer, layer_part(writer, name, "c_fc"), input, gpt, gpt->width, 4 * gpt->width);
+  const char *at = add_linear(writer, layer_part(writer, name, "c_fc"), input, gpt, 4 * gpt->width);
   at = layer_gelu(writer, name, at, "tanh");
   return add_projection(writer, name, at, gpt, 4 * gpt->width);
 }
@@ -82,18 +80,19 @@ static void gpt_build(struct onnx_writer *writer, const struct args *args) {
                     .context = args_count(args, "context"),
                     .vocabulary = args_count(args, "vocabulary"),
                     .dropout = args_number(args, "dropout")};
-  const char *at, *tokens;
+  struct linear head = {.in = gpt.width, .out = gpt.vocabulary, .has_no_bias = true, .is_tied = true};
+  const char *at;
   if (gpt.width % gpt.heads) {
     onnx_writer_fail(writer, "--heads: %lld do not divide a --width of %lld", (long long)gpt.heads,
                      (long long)gpt.width);
     return;
   }
-  at = add_embeddings(writer, &gpt, &tokens);
+  at = add_embeddings(writer, &gpt, &head.weight_name);
   gpt.mask = layer_causal_mask(writer, "mask", gpt.context);
   for (int64_t i = 0; i < gpt.depth; i++)
     at = add_block(writer, arena_printf(&writer->arena, "transformer.h.%lld", (long long)i), at, &gpt);
   at = layer_norm(writer, "transformer.ln_f", at, gpt.width, EPSILON);
-  at = layer_tied_linear(writer, "lm_head", at, tokens, gpt.context, gpt.width, gpt.vocabulary);
+  at = layer_token_linear(writer, "lm_head", at, gpt.context, &head);
   layer_logits(writer, at, (int64_t[]){gpt.context, gpt.vocabulary}, 2);
 }
 

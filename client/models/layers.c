@@ -24,7 +24,8 @@ const char *layer_linear(struct onnx_writer *writer, const char *name, const cha
                          const struct linear *linear) {
   const char *weight = linear->weight_name ? linear->weight_name : layer_part(writer, name, "weight");
   const char *bias = linear->bias_name ? linear->bias_name : layer_part(writer, name, "bias");
-  weight = onnx_writer_parameter(writer, weight, (int64_t[]){linear->out, linear->in}, 2, linear->weight);
+  if (!linear->is_tied)
+    weight = onnx_writer_parameter(writer, weight, (int64_t[]){linear->out, linear->in}, 2, linear->weight);
   bias = linear->has_no_bias ? NULL : onnx_writer_parameter(writer, bias, &linear->out, 1, linear->bias);
   return add_gemm(writer, layer_part(writer, name, "out"), input, weight, bias);
 }
@@ -50,13 +51,6 @@ const char *layer_token_linear(struct onnx_writer *writer, const char *name, con
                                int64_t tokens, const struct linear *linear) {
   const char *flat = flatten_tokens(writer, name, input, linear->in);
   return restore_tokens(writer, name, layer_linear(writer, name, flat, linear), tokens, linear->out);
-}
-
-const char *layer_tied_linear(struct onnx_writer *writer, const char *name, const char *input,
-                              const char *weight, int64_t tokens, int64_t in, int64_t out) {
-  const char *flat = flatten_tokens(writer, name, input, in);
-  flat = add_gemm(writer, layer_part(writer, name, "out"), flat, weight, NULL);
-  return restore_tokens(writer, name, flat, tokens, out);
 }
 
 const char *layer_embedding(struct onnx_writer *writer, const char *name, const char *input,
@@ -106,11 +100,12 @@ const char *layer_norm(struct onnx_writer *writer, const char *name, const char 
                           ONNX_ATTRS(onnx_int("axis", -1), onnx_float("epsilon", epsilon)));
 }
 
-const char *layer_max_pool(struct onnx_writer *writer, const char *name, const char *input, int64_t kernel,
-                           int64_t stride, int64_t pad) {
+const char *layer_max_pool(struct onnx_writer *writer, const char *name, const char *input,
+                           const struct max_pool *pool) {
   return onnx_writer_node(writer, "MaxPool", name, ONNX_NAMES(input),
-                          ONNX_ATTRS(onnx_ints_of("kernel_shape", 2, kernel),
-                                     onnx_ints_of("strides", 2, stride), onnx_ints_of("pads", 4, pad)));
+                          ONNX_ATTRS(onnx_ints_of("kernel_shape", 2, pool->kernel),
+                                     onnx_ints_of("strides", 2, pool->stride),
+                                     onnx_ints_of("pads", 4, pool->pad)));
 }
 
 const char *layer_relu(struct onnx_writer *writer, const char *name, const char *input) {

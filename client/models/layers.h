@@ -15,6 +15,7 @@ struct linear {
   struct initial_values weight, bias;
   bool has_no_bias;
   const char *weight_name, *bias_name; /* NULL: NAME.weight, NAME.bias */
+  bool is_tied;                        /* weight_name is a parameter f32[out,in] that is there already */
 };
 
 /* As torch.nn.Linear is born. */
@@ -26,9 +27,6 @@ const char *layer_linear(struct onnx_writer *writer, const char *name, const cha
 /* f32[batch,tokens,in] -> f32[batch,tokens,out] */
 const char *layer_token_linear(struct onnx_writer *writer, const char *name, const char *input,
                                int64_t tokens, const struct linear *linear);
-/* The same with a weight f32[out,in] that is there already, and no bias. */
-const char *layer_tied_linear(struct onnx_writer *writer, const char *name, const char *input,
-                              const char *weight, int64_t tokens, int64_t in, int64_t out);
 
 /* Row i of weight f32[rows,width] for each i of input i64[...] -> f32[...,width] */
 const char *layer_embedding(struct onnx_writer *writer, const char *name, const char *input,
@@ -50,8 +48,11 @@ const char *layer_norm(struct onnx_writer *writer, const char *name, const char 
                        float epsilon);
 
 /* Square windows, f32[batch,channels,height,width]. */
-const char *layer_max_pool(struct onnx_writer *writer, const char *name, const char *input, int64_t kernel,
-                           int64_t stride, int64_t pad);
+struct max_pool {
+  int64_t kernel, stride, pad;
+};
+const char *layer_max_pool(struct onnx_writer *writer, const char *name, const char *input,
+                           const struct max_pool *pool);
 
 const char *layer_relu(struct onnx_writer *writer, const char *name, const char *input);
 const char *layer_relu6(struct onnx_writer *writer, const char *name, const char *input);

@@ -11,7 +11,8 @@ static const char *add_stage(struct onnx_writer *writer, int stage, const char *
   if (has_batch_norm)
     at = layer_batch_norm(writer, arena_printf(&writer->arena, "bn%d", stage + 1), at, conv->out);
   at = layer_relu(writer, name, at);
-  return layer_max_pool(writer, arena_printf(&writer->arena, "pool%d", stage + 1), at, POOL, POOL, 0);
+  return layer_max_pool(writer, arena_printf(&writer->arena, "pool%d", stage + 1), at,
+                        &(struct max_pool){POOL, POOL, 0});
 }
 
 static void lenet_build(struct onnx_writer *writer, const struct args *args) {

@@ -43,18 +43,26 @@ static const char *add_block(struct onnx_writer *writer, const char *name, const
   return layer_relu(writer, name, layer_add(writer, layer_part(writer, name, "sum"), at, around));
 }
 
+/* Of one residual block: channels that come in, channels of its convolutions, and its stride. */
+struct residual {
+  int64_t in, width, stride;
+};
+
 /* The stride is the 3x3 convolution's (ResNet v1.5). */
-static const char *add_bottleneck(struct onnx_writer *writer, const char *name, const char *input, int64_t in,
-                                  int64_t width, int64_t stride) {
-  const struct step steps[] = {{"conv1", "bn1", in, width, 1, 1},
-                               {"conv2", "bn2", width, width, 3, stride},
+static const char *add_bottleneck(struct onnx_writer *writer, const char *name, const char *input,
+                                  const struct residual *residual) {
+  int64_t width = residual->width;
+  const struct step steps[] = {{"conv1", "bn1", residual->in, width, 1, 1},
+                               {"conv2", "bn2", width, width, 3, residual->stride},
                                {"conv3", "bn3", width, width * BOTTLENECK_EXPANSION, 1, 1}};
   return add_block(writer, name, input, steps, 3);
 }
 
-static const char *add_basic(struct onnx_writer *writer, const char *name, const char *input, int64_t in,
-                             int64_t width, int64_t stride) {
-  const struct step steps[] = {{"conv1", "bn1", in, width, 3, stride}, {"conv2", "bn2", width, width, 3, 1}};
+static const char *add_basic(struct onnx_writer *writer, const char *name, const char *input,
+                             const struct residual *residual) {
+  int64_t width = residual->width;
+  const struct step steps[] = {{"conv1", "bn1", residual->in, width, 3, residual->stride},
+                               {"conv2", "bn2", width, width, 3, 1}};
   return add_block(writer, name, input, steps, 2);
 }
 
@@ -71,7 +79,7 @@ static const char *add_stem(struct onnx_writer *writer, const struct image *imag
                             bool is_small) {
   const struct step step = {"conv1", "bn1", image->channels, width, is_small ? 3 : 7, is_small ? 1 : 2};
   const char *at = layer_relu(writer, "bn1", add_step(writer, "", "image", &step));
-  return is_small ? at : layer_max_pool(writer, "maxpool", at, 3, 2, 1);
+  return is_small ? at : layer_max_pool(writer, "maxpool", at, &(struct max_pool){3, 2, 1});
 }
 
 void resnet_build(struct onnx_writer *writer, const struct args *args, bool has_bottlenecks) {
@@ -88,8 +96,8 @@ void resnet_build(struct onnx_writer *writer, const struct args *args, bool has_
   for (int stage = 0; stage < RESNET_STAGES; stage++, width *= 2)
     for (int block = 0; block < blocks[stage]; block++) {
       const char *name = arena_printf(&writer->arena, "layer%d.%d", stage + 1, block);
-      int64_t stride = stage > 0 && block == 0 ? 2 : 1;
-      at = (has_bottlenecks ? add_bottleneck : add_basic)(writer, name, at, channels, width, stride);
+      struct residual residual = {channels, width, stage > 0 && block == 0 ? 2 : 1};
+      at = (has_bottlenecks ? add_bottleneck : add_basic)(writer, name, at, &residual);
       channels = has_bottlenecks ? width * BOTTLENECK_EXPANSION : width;
     }
   at = layer_global_pool(writer, "avgpool", at);

@@ -16,13 +16,21 @@ struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *targ
 void rpc_channel_close(struct rpc_channel *channel); /* NULL is ignored; its calls must have ended */
 const char *rpc_channel_target(const struct rpc_channel *channel);
 
+/* What a unary call asks: the method, its request, and how long the reply may take. The message is read
+   before the call's function returns. */
+struct rpc_question {
+  enum rpc_method_id method;
+  const void *message;
+  int deadline_ms; /* < 0: none */
+};
+
 /* Blocking: for clients and set-up, never on a queue's thread. */
 
 /* One unary call. *reply: to be freed with protobuf_c_message_free_unpacked(*reply, NULL). With retry,
    retryable errors (see err.def) are tried again with growing, jittered pauses until the deadline. Error
    texts name the target. */
-int rpc_unary(struct rpc_channel *channel, enum rpc_method_id method, const void *request, int deadline_ms,
-              bool retry, void **reply, struct err *err);
+int rpc_unary(struct rpc_channel *channel, const struct rpc_question *question, bool retry, void **reply,
+              struct err *err);
 
 /* The standard health check of the process behind the channel. *is_serving is set only on success. */
 int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serving, struct err *err);
@@ -51,9 +59,10 @@ struct rpc_request {
   struct rpc_request_state *state; /* rpc's own */
 };
 
-/* deadline_ms < 0: none (parked calls). on_done always follows, also at failure. */
-void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel, enum rpc_method_id method,
-                       const void *message, const struct rpc_payload *payload, int deadline_ms);
+/* Sends the question, with a payload where its method carries one (else NULL). A parked call has no
+   deadline. on_done always follows, also at failure. */
+void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel,
+                       const struct rpc_question *question, const struct rpc_payload *payload);
 /* on_done follows with CANCELLED (or with the reply that was faster). Only between start and the return of
    on_done; the caller sees to it with a lock of its own. */
 void rpc_request_cancel(struct rpc_request *request);

@@ -100,10 +100,10 @@ void rpc_reader_close(struct rpc_reader *reader) {
   free(reader);
 }
 
-static int unary_once(struct rpc_channel *channel, enum rpc_method_id method, const void *request,
-                      int deadline_ms, void **reply, struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(channel, method, deadline_ms);
-  int code = rpc_reader_send(reader, request, err);
+static int unary_once(struct rpc_channel *channel, const struct rpc_question *question, void **reply,
+                      struct err *err) {
+  struct rpc_reader *reader = rpc_reader_open(channel, question->method, question->deadline_ms);
+  int code = rpc_reader_send(reader, question->message, err);
   if (!code) {
     rpc_reader_half_close(reader);
     code = rpc_reader_next(reader, reply, err);
@@ -125,20 +125,20 @@ static void pause_ms(int ms) {
   clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-int rpc_unary(struct rpc_channel *channel, enum rpc_method_id method, const void *request, int deadline_ms,
-              bool retry, void **reply, struct err *err) {
+int rpc_unary(struct rpc_channel *channel, const struct rpc_question *question, bool retry, void **reply,
+              struct err *err) {
   uint64_t begin_ns = clock_now_ns();
-  int left_ms = deadline_ms;
+  struct rpc_question attempted = *question;
   *reply = NULL;
   for (int attempt = 0;; attempt++) {
     int pause = rpc_backoff_ms(attempt);
-    if (unary_once(channel, method, request, left_ms, reply, err) == ERR_OK)
+    if (unary_once(channel, &attempted, reply, err) == ERR_OK)
       return ERR_OK;
     if (!retry || !err_is_retryable(err->code))
       return err->code;
-    if (deadline_ms >= 0) {
-      left_ms = deadline_ms - (int)((clock_now_ns() - begin_ns) / 1000000) - pause;
-      if (left_ms <= 0)
+    if (question->deadline_ms >= 0) {
+      attempted.deadline_ms = question->deadline_ms - (int)((clock_now_ns() - begin_ns) / 1000000) - pause;
+      if (attempted.deadline_ms <= 0)
         return err->code;
     }
     pause_ms(pause);

@@ -38,21 +38,21 @@ static void request_start(struct rpc_request_state *state, grpc_byte_buffer *mes
   pthread_mutex_unlock(&state->lock);
 }
 
-void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel, enum rpc_method_id method,
-                       const void *message, const struct rpc_payload *payload, int deadline_ms) {
+void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel,
+                       const struct rpc_question *question, const struct rpc_payload *payload) {
   struct rpc_request_state *state = mem_new(sizeof *state);
   grpc_byte_buffer *wire;
   state->request = request;
   state->channel = channel;
-  state->def = &rpc_method_defs[method];
-  state->deadline_ms = deadline_ms;
+  state->def = &rpc_method_defs[question->method];
+  state->deadline_ms = question->deadline_ms;
   state->sent.done = on_sent;
   state->received.done = on_received;
   pthread_mutex_init(&state->lock, NULL);
   rpc_ending_init(&state->ending);
-  state->call = rpc_channel_call(channel, channel->queue->cq, method, deadline_ms);
+  state->call = rpc_channel_call(channel, channel->queue->cq, question->method, question->deadline_ms);
   request->state = state;
-  wire = wire_write(&state->def->request, message, payload);
+  wire = wire_write(&state->def->request, question->message, payload);
   request_start(state, wire);
   grpc_byte_buffer_destroy(wire);
 }

@@ -120,7 +120,8 @@ static void watch_closed(struct rpc_call *call) {
 int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serving, struct err *err) {
   Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
   Grpc__Health__V1__HealthCheckResponse *reply = NULL;
-  if (rpc_unary(channel, RPC_HEALTH_CHECK, &request, deadline_ms, false, (void **)&reply, err))
+  struct rpc_question question = {RPC_HEALTH_CHECK, &request, deadline_ms};
+  if (rpc_unary(channel, &question, false, (void **)&reply, err))
     return err->code;
   *is_serving = reply->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING;
   grpc__health__v1__health_check_response__free_unpacked(reply, NULL);

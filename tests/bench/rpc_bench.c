@@ -88,8 +88,8 @@ static void flight_start(struct flight *flight) {
   push_request.block = flight->block;
   push_request.wait = true;
   flight->request = (struct rpc_request){.on_done = flight_done};
-  rpc_request_start(&flight->request, flight->bench->channels[flight->block % CHANNELS], RPC_PUSH,
-                    &push_request, &payload, -1);
+  rpc_request_start(&flight->request, flight->bench->channels[flight->block % CHANNELS],
+                    &(struct rpc_question){RPC_PUSH, &push_request, -1}, &payload);
 }
 
 static void flight_done(struct rpc_request *request, const struct err *err, const void *reply,

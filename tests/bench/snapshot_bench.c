@@ -264,7 +264,8 @@ static double run_step(uint64_t step) {
     bench.n_in_flight++;
     pthread_mutex_unlock(&bench.lock);
     bench.requests[b] = (struct rpc_request){.on_done = on_done};
-    rpc_request_start(&bench.requests[b], bench.channels[b % 2], RPC_PUSH, &push, &payload, -1);
+    rpc_request_start(&bench.requests[b], bench.channels[b % 2], &(struct rpc_question){RPC_PUSH, &push, -1},
+                      &payload);
   }
   pthread_mutex_lock(&bench.lock);
   while (bench.n_left > 0)

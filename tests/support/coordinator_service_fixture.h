@@ -194,7 +194,8 @@ static inline int ask_run(struct fixture *f, enum rpc_method_id method, const ch
   request.run = (char *)run;
   *err = ERR_NONE;
   *info = NULL;
-  return rpc_unary(f->channel, method, &request, patience_ms(), false, (void **)info, err);
+  return rpc_unary(f->channel, &(struct rpc_question){method, &request, patience_ms()}, false, (void **)info,
+                   err);
 }
 
 static inline Weir__RunState run_state(struct fixture *f, const char *run) {

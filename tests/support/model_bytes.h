@@ -13,7 +13,8 @@ static inline int model_bytes(const struct model_kind_def *kind, const char *con
   int argc = 0;
   while (options[argc])
     argc++;
-  if (args_parse(&args, kind->command.options, false, argc, (char **)options, err))
+  if (args_parse(&args, &(struct command_syntax){.options = kind->command.options}, argc, (char **)options,
+                 err))
     return err->code;
   args.command = &kind->command;
   onnx_writer_init(&writer, kind->command.name, seed);

@@ -299,7 +299,7 @@ static inline void start_push(struct fixture *f, struct attempt *attempt, const 
   struct rpc_payload payload = {.buffer = buffer, .size_bytes = size_bytes};
   memcpy(buffer->data, values, size_bytes);
   *attempt = (struct attempt){.request = {.on_done = push_done}, .fixture = f};
-  rpc_request_start(&attempt->request, f->channel, RPC_PUSH, push, &payload, -1);
+  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PUSH, push, -1}, &payload);
   buffer_put(buffer);
 }
 
@@ -310,7 +310,7 @@ static inline void start_pull(struct fixture *f, struct attempt *attempt, uint32
   pull.block = block;
   pull.version = version;
   *attempt = (struct attempt){.request = {.on_done = pull_done}, .fixture = f};
-  rpc_request_start(&attempt->request, f->channel, RPC_PULL, &pull, NULL, -1);
+  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
 }
 
 /* Waits for the end of the call. */

@@ -103,13 +103,13 @@ static void resume_run(struct coordinator_service *shell, struct rpc_call *call,
   Weir__RunInfo info;
   struct err err = ERR_NONE;
   const char *id = run_of(shell, call, request->run, &info);
+  const uint64_t *wanted = request->has_step ? &request->step : NULL;
   if (!id)
     return;
   if (shell_saves_is_deleting(shell, id))
     err_set(&err, ERR_INVALID, "run '%s' is being deleted", id);
-  else if (resume_allowed(&info, &err) == 0 && (!request->has_step || request->step > 0) &&
-           !shell_pick_checkpoint(shell, id, request->has_step, request->step, &event.resumed.step, &err) &&
-           !request->has_step)
+  else if (resume_allowed(&info, &err) == 0 && (!wanted || *wanted > 0) &&
+           !shell_pick_checkpoint(shell, id, wanted, &event.resumed.step, &err) && !wanted)
     err = ERR_NONE; /* without a checkpoint from the start */
   if (err.code) {
     rpc_call_finish(call, &err);
@@ -134,7 +134,7 @@ static int resume_allowed(const Weir__RunInfo *info, struct err *err) {
   }
 }
 
-bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, bool has_step, uint64_t wanted,
+bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, const uint64_t *wanted,
                            uint64_t *step, struct err *err) {
   Weir__ListCheckpointsReply known;
   struct arena arena;
@@ -144,10 +144,10 @@ bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, b
   for (size_t i = 0; i < known.n_checkpoints && !is_found; i++) {
     const Weir__CheckpointInfo *info = known.checkpoints[known.n_checkpoints - 1 - i];
     *step = info->step;
-    is_found = has_step ? info->step == wanted : !info->unreadable;
+    is_found = wanted ? info->step == *wanted : !info->unreadable;
   }
   if (!is_found)
-    unknown_step(&known, wanted, err);
+    unknown_step(&known, wanted ? *wanted : 0, err);
   arena_fini(&arena);
   return is_found;
 }
@@ -194,7 +194,7 @@ static void checkpoints_verify(struct coordinator_service *shell, struct rpc_cal
   uint64_t step;
   if (!id)
     return;
-  if (!shell_pick_checkpoint(shell, id, request->has_step, request->step, &step, &err)) {
+  if (!shell_pick_checkpoint(shell, id, request->has_step ? &request->step : NULL, &step, &err)) {
     rpc_call_finish(call, &err);
     return;
   }

@@ -153,9 +153,9 @@ void shell_resume_on_message(struct rpc_call *call, const void *message, struct 
 void shell_list_checkpoints_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_verify_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_collect_garbage_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
-/* The step of a committed checkpoint of the run that a request means: its own, or the newest. False: there is
-   none, and err (NOT_FOUND) names those that are. */
-bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, bool has_step, uint64_t wanted,
+/* The step of a committed checkpoint of the run: the one wanted, or (NULL) the newest that can be read.
+   False: there is none, and err (NOT_FOUND) names those that are. */
+bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, const uint64_t *wanted,
                            uint64_t *step, struct err *err);
 
 /* download.c; event loop. Both finish the call, now or later. run: its whole id. */

@@ -98,7 +98,7 @@ static void get_weights(struct coordinator_service *shell, struct rpc_call *call
   uint64_t step;
   if (!id)
     return;
-  if (shell_pick_checkpoint(shell, id, request->has_step, request->step, &step, &err))
+  if (shell_pick_checkpoint(shell, id, request->has_step ? &request->step : NULL, &step, &err))
     shell_send_weights(shell, call, id, step, request->average);
   else
     rpc_call_finish(call, &err);

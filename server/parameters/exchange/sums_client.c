@@ -82,9 +82,10 @@ int sums_client_reach(const struct sums_route *route, int deadline_ms, struct er
 }
 
 static void errand_send_locked(struct errand *errand) {
+  struct rpc_question question = {RPC_SUMS, errand->request, -1};
   errand->is_sent = true;
   errand->rpc = (struct rpc_request){.on_done = on_done};
-  rpc_request_start(&errand->rpc, errand->route->channel, RPC_SUMS, errand->request, NULL, -1);
+  rpc_request_start(&errand->rpc, errand->route->channel, &question, NULL);
 }
 
 /* The caller has taken it out of its route's list, and holds no lock. */

@@ -257,8 +257,8 @@ static size_t part_set(struct iovec *part, const struct buffer *buffer) {
 }
 
 /* Where the bytes lie is where the store reads them. Nobody else touches these places of `written`. */
-static int writer_write_batch(struct snapshot_writer *writer, struct snapshot *snapshot,
-                              const struct pin *batch, uint32_t n, uint64_t *written_bytes, struct err *err) {
+static int snapshot_write_batch(struct snapshot *snapshot, const struct pin *batch, uint32_t n,
+                                uint64_t *written_bytes, struct err *err) {
   struct store_block blocks[STORE_BATCH_MAX] = {0};
   int code;
   for (uint32_t i = 0; i < n; i++) {
@@ -267,7 +267,7 @@ static int writer_write_batch(struct snapshot_writer *writer, struct snapshot *s
     if (batch[i].slots)
       written->bytes += part_set(&blocks[i].parts[blocks[i].n_parts++], batch[i].slots);
   }
-  code = n ? store_put_blocks(writer->options.store, blocks, (int)n, written_bytes, err) : 0;
+  code = n ? store_put_blocks(snapshot->writer->options.store, blocks, (int)n, written_bytes, err) : 0;
   for (uint32_t i = 0; i < n; i++) {
     memcpy(snapshot->written[batch[i].place].sha256, blocks[i].sha256, STORE_KEY_SIZE);
     buffer_put(batch[i].weights);
@@ -286,7 +286,7 @@ static void writer_serve(struct snapshot_writer *writer, struct snapshot *snapsh
   int code;
   snapshot_get(snapshot);
   pthread_mutex_unlock(&writer->lock);
-  code = writer_write_batch(writer, snapshot, batch, n, &written_bytes, &err);
+  code = snapshot_write_batch(snapshot, batch, n, &written_bytes, &err);
   if (code)
     snapshot_fail(snapshot, &err, false);
   pthread_mutex_lock(&writer->lock);

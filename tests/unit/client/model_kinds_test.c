@@ -58,7 +58,8 @@ static void build(struct onnx_writer *writer, struct args *args, const char *kin
   int argc = 0;
   while (options[argc])
     argc++;
-  if (args_parse(args, def->command.options, false, argc, (char **)options, &err))
+  if (args_parse(args, &(struct command_syntax){.options = def->command.options}, argc, (char **)options,
+                 &err))
     fail_msg("%s", err.text);
   args->command = &def->command;
   onnx_writer_init(writer, kind, 3);

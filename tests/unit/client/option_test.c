@@ -26,7 +26,8 @@ static int parse(char **argv) {
   while (argv[argc])
     argc++;
   err = ERR_NONE;
-  return args_parse(&args, options, true, argc, argv, &err);
+  return args_parse(&args, &(struct command_syntax){.options = options, .takes_coordinator = true}, argc,
+                    argv, &err);
 }
 
 static void values_come_behind_a_blank_or_an_equals_sign(void **state) {
@@ -85,8 +86,11 @@ static void more_arguments_than_fit_are_refused(void **state) {
   for (int i = 0; i <= ARGUMENTS_MAX; i++)
     argv[i] = (char *)"a";
   err = ERR_NONE;
-  assert_int_equal(args_parse(&args, NULL, false, ARGUMENTS_MAX, argv, &err), ERR_OK);
-  assert_int_equal(args_parse(&args, NULL, false, ARGUMENTS_MAX + 1, argv, &err), ERR_INVALID);
+  assert_int_equal(args_parse(&args, &(struct command_syntax){.options = NULL}, ARGUMENTS_MAX, argv, &err),
+                   ERR_OK);
+  assert_int_equal(
+      args_parse(&args, &(struct command_syntax){.options = NULL}, ARGUMENTS_MAX + 1, argv, &err),
+      ERR_INVALID);
 }
 
 static void a_count_must_be_a_number_in_its_range(void **state) {

@@ -409,7 +409,8 @@ static int check_health(struct fixture *f, const char *service, struct err *err)
   Grpc__Health__V1__HealthCheckResponse *reply;
   int status;
   request.service = (char *)service;
-  if (rpc_unary(f->channel, RPC_HEALTH_CHECK, &request, patience_ms(), false, (void **)&reply, err))
+  if (rpc_unary(f->channel, &(struct rpc_question){RPC_HEALTH_CHECK, &request, patience_ms()}, false,
+                (void **)&reply, err))
     return -1;
   status = (int)reply->status;
   protobuf_c_message_free_unpacked(&reply->base, NULL);

@@ -43,7 +43,8 @@ static void waiter_start(struct waiter *waiter, struct fixture *f, const char *r
   request.run = (char *)run;
   request.step = 41;
   *waiter = (struct waiter){.request = {.on_sent = waiter_sent, .on_done = waiter_done}, .f = f};
-  rpc_request_start(&waiter->request, f->channel, RPC_PUSH, &request, payload, deadline_ms);
+  rpc_request_start(&waiter->request, f->channel, &(struct rpc_question){RPC_PUSH, &request, deadline_ms},
+                    payload);
 }
 
 static void reply_version(struct rpc_call *call, uint64_t version, struct rpc_bytes *bytes) {
@@ -98,7 +99,8 @@ static void assert_serves(struct fixture *f) {
   Weir__VersionsReply *reply;
   struct err err = ERR_NONE;
   request.incarnation = 7;
-  if (rpc_unary(f->channel, RPC_VERSIONS, &request, patience_ms(), false, (void **)&reply, &err))
+  if (rpc_unary(f->channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, false,
+                (void **)&reply, &err))
     fail_msg("%s", err.text);
   assert_int_equal(reply->highest, 7);
   protobuf_c_message_free_unpacked(&reply->base, NULL);
@@ -252,8 +254,9 @@ static void a_method_that_is_not_served_is_unsupported(void **state) {
   Weir__PullRequest request = WEIR__PULL_REQUEST__INIT;
   struct err err = ERR_NONE;
   void *reply;
-  assert_int_equal(rpc_unary(f->channel, RPC_PULL, &request, patience_ms(), true, &reply, &err),
-                   ERR_UNSUPPORTED);
+  assert_int_equal(
+      rpc_unary(f->channel, &(struct rpc_question){RPC_PULL, &request, patience_ms()}, true, &reply, &err),
+      ERR_UNSUPPORTED);
   assert_non_null(strstr(err.text, "/weir.Parameters/Pull"));
 }
 
@@ -278,8 +281,9 @@ static void an_unreachable_target_is_named_quickly_and_clearly(void **state) {
   snprintf(target, sizeof target, "127.0.0.1:%d", free_port());
   snprintf(expected, sizeof expected, "%s: connection refused", target);
   channel = rpc_channel_open(f->client, target);
-  assert_int_equal(rpc_unary(channel, RPC_VERSIONS, &request, patience_ms(), false, &reply, &err),
-                   ERR_UNAVAILABLE);
+  assert_int_equal(
+      rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, false, &reply, &err),
+      ERR_UNAVAILABLE);
   assert_string_equal(err.text, expected);
   assert_true(clock_seconds(clock_now_ns() - begin_ns) < patience_seconds() / 2); /* not at its deadline */
   rpc_channel_close(channel);
@@ -295,9 +299,11 @@ static void retries_reach_a_server_that_starts_late(void **state) {
   void *reply;
   snprintf(target, sizeof target, "127.0.0.1:%d", free_port());
   channel = rpc_channel_open(f->client, target);
-  assert_int_equal(rpc_unary(channel, RPC_VERSIONS, &request, 2000, true, &reply, &err), ERR_UNAVAILABLE);
+  assert_int_equal(
+      rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, 2000}, true, &reply, &err),
+      ERR_UNAVAILABLE);
   fixture_start_server(&late, target, methods, 2);
-  if (rpc_unary(channel, RPC_VERSIONS, &request, patience_ms(), true, &reply, &err))
+  if (rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, true, &reply, &err))
     fail_msg("%s", err.text);
   protobuf_c_message_free_unpacked(reply, NULL);
   rpc_channel_close(channel);
@@ -344,7 +350,8 @@ static void a_message_that_does_not_parse_is_an_invalid_argument(void **state) {
     void *reply;
     request.base.n_unknown_fields = 1;
     request.base.unknown_fields = &fields[i / 2];
-    assert_int_equal(rpc_unary(f->channel, ids[i % 2], &request, patience_ms(), false, &reply, &err),
+    assert_int_equal(rpc_unary(f->channel, &(struct rpc_question){ids[i % 2], &request, patience_ms()}, false,
+                               &reply, &err),
                      ERR_INVALID);
     assert_non_null(strstr(err.text, "not a weir."));
   }

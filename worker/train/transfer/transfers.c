@@ -337,8 +337,8 @@ static void transfer_send_push(struct transfer *transfer, struct rpc_channel *ch
   push.level = item->node.level;
   push.evaluation = item->is_evaluation;
   push.wait = item->wait;
-  rpc_request_start(&transfer->request, channel, RPC_PUSH, &push, &payload,
-                    item->wait ? -1 : ACK_DEADLINE_MS);
+  rpc_request_start(&transfer->request, channel,
+                    &(struct rpc_question){RPC_PUSH, &push, item->wait ? -1 : ACK_DEADLINE_MS}, &payload);
 }
 
 static void transfer_send_pull(struct transfer *transfer, struct rpc_channel *channel) {
@@ -348,15 +348,16 @@ static void transfer_send_pull(struct transfer *transfer, struct rpc_channel *ch
   pull.incarnation = options->incarnation;
   pull.block = transfer->item.block;
   pull.version = transfer->item.version;
-  rpc_request_start(&transfer->request, channel, RPC_PULL, &pull, NULL, -1);
+  rpc_request_start(&transfer->request, channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
 }
 
 static void transfer_send_question(struct transfer *transfer, struct rpc_channel *channel) {
   const struct transfers_options *options = &transfer->link->transfers->options;
-  Weir__VersionsRequest question = WEIR__VERSIONS_REQUEST__INIT;
-  question.run = (char *)options->run;
-  question.incarnation = options->incarnation;
-  rpc_request_start(&transfer->request, channel, RPC_VERSIONS, &question, NULL, VERSIONS_DEADLINE_MS);
+  Weir__VersionsRequest versions = WEIR__VERSIONS_REQUEST__INIT;
+  versions.run = (char *)options->run;
+  versions.incarnation = options->incarnation;
+  rpc_request_start(&transfer->request, channel,
+                    &(struct rpc_question){RPC_VERSIONS, &versions, VERSIONS_DEADLINE_MS}, NULL);
 }
 
 static void transfer_send_locked(struct transfer *transfer) {

@@ -94,7 +94,8 @@ static int resume(struct fixture *f, const char *run, bool has_step, uint64_t st
   request.has_step = has_step;
   request.step = step;
   *err = ERR_NONE;
-  rpc_unary(f->channel, RPC_RESUME, &request, patience_ms(), false, (void **)&info, err);
+  rpc_unary(f->channel, &(struct rpc_question){RPC_RESUME, &request, patience_ms()}, false, (void **)&info,
+            err);
   message_free(info);
   return err->code;
 }
@@ -104,7 +105,8 @@ static Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const cha
   Weir__ListCheckpointsReply *reply = NULL;
   struct err err = ERR_NONE;
   request.run = (char *)run;
-  if (rpc_unary(f->channel, RPC_LIST_CHECKPOINTS, &request, patience_ms(), false, (void **)&reply, &err))
+  if (rpc_unary(f->channel, &(struct rpc_question){RPC_LIST_CHECKPOINTS, &request, patience_ms()}, false,
+                (void **)&reply, &err))
     fail_msg("%s", err.text);
   return reply;
 }
@@ -127,7 +129,8 @@ static int collect_garbage(struct fixture *f, const char *run, Weir__CollectGarb
   request.n_runs = run ? 1 : 0;
   *err = ERR_NONE;
   *reply = NULL;
-  return rpc_unary(f->channel, RPC_COLLECT_GARBAGE, &request, patience_ms(), false, (void **)reply, err);
+  return rpc_unary(f->channel, &(struct rpc_question){RPC_COLLECT_GARBAGE, &request, patience_ms()}, false,
+                   (void **)reply, err);
 }
 
 static void runs_are_as_they_were(struct fixture *f, bool is_killed) {
@@ -334,8 +337,9 @@ static void a_submission_that_the_store_cannot_keep_is_refused_and_forgotten(voi
   assert_non_null(strstr(err.text, "nobody answers"));
   flaky_set_away(f->seat.store, false);
   err = ERR_NONE;
-  assert_int_equal(
-      rpc_unary(f->channel, RPC_LIST_RUNS, &request, patience_ms(), false, (void **)&reply, &err), 0);
+  assert_int_equal(rpc_unary(f->channel, &(struct rpc_question){RPC_LIST_RUNS, &request, patience_ms()},
+                             false, (void **)&reply, &err),
+                   0);
   assert_int_equal(reply->n_runs, 0);
   message_free(reply);
   free(submit(f));

@@ -132,7 +132,7 @@ static void start_sums(struct fixture *f, struct sums_attempt *attempt, struct s
   request.n_values = sums.n_values;
   request.values = sums.values;
   *attempt = (struct sums_attempt){.request = {.on_done = sums_done}, .fixture = f};
-  rpc_request_start(&attempt->request, f->channel, RPC_SUMS, &request, NULL, -1);
+  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_SUMS, &request, -1}, NULL);
 }
 
 static void sums_finish(struct sums_attempt *attempt) {

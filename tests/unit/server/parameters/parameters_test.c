@@ -123,12 +123,15 @@ static void versions_are_the_lowest_and_the_highest(void **state) {
   push_step(&f, 0, 0);
   request.run = (char *)"unit-1";
   request.incarnation = 1;
-  assert_int_equal(rpc_unary(f.channel, RPC_VERSIONS, &request, patience_ms(), false, &reply, &err), 0);
+  assert_int_equal(rpc_unary(f.channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, false,
+                             &reply, &err),
+                   0);
   assert_int_equal(((Weir__VersionsReply *)reply)->lowest, 0);
   assert_int_equal(((Weir__VersionsReply *)reply)->highest, 1);
   protobuf_c_message_free_unpacked(reply, NULL);
   request.incarnation = 2;
-  assert_int_equal(rpc_unary(f.channel, RPC_VERSIONS, &request, patience_ms(), false, &reply, &err),
+  assert_int_equal(rpc_unary(f.channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, false,
+                             &reply, &err),
                    ERR_STALE);
   fixture_fini(&f);
 }

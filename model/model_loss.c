@@ -23,13 +23,14 @@ const char *model_find_mixer(const Weir__RunSpec *spec) {
 
 static int fail_unknown(const struct graph *graph, const char *name, struct err *err) {
   struct listing outputs = {0};
+  char known[DEF_NAMES_SIZE];
   for (int o = 0; o < graph->n_outputs; o++)
     listing_add(&outputs, "'%s'", graph->values[graph->outputs[o]].name);
   return err_set(
       err, ERR_INVALID,
       "model.loss: there is no loss '%.100s', known are: %s; nor has the model such an output: its "
       "are %s",
-      name, loss_names(), listing_text(&outputs));
+      name, loss_names(known), listing_text(&outputs));
 }
 
 /* A loss's name counts before that of an output. */

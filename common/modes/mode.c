@@ -1,35 +1,24 @@
 /* The table of consistency modes. */
 #include "common/modes/mode.h"
 
-#include <stddef.h>
-#include <string.h>
+#include "common/base/def_table.h"
 
 #define MODE(name) extern const struct mode_def mode_##name;
 #include "common/modes/mode.def"
 #undef MODE
 
-static const struct mode_def *const modes[] = {
+static const struct mode_def *const defs[] = {
 #define MODE(name) &mode_##name,
 #include "common/modes/mode.def"
 #undef MODE
 };
-
-const struct mode_def *mode_find(const char *name) {
-  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
-    if (strcmp(modes[i]->name, name) == 0)
-      return modes[i];
-  return NULL;
-}
+static const struct def_table modes = DEF_TABLE(defs);
 
 int mode_check(const Weir__RunSpec *spec, struct err *err) {
-  static const char known[] = ""
-#define MODE(name) ", " #name
-#include "common/modes/mode.def"
-#undef MODE
-      ;
-  const struct mode_def *mode = mode_find(spec->train->mode);
+  const struct mode_def *mode = def_find(&modes, spec->train->mode);
+  char known[DEF_NAMES_SIZE];
   if (!mode)
     return err_set(err, ERR_INVALID, "train.mode: unknown mode '%.60s'; known: %s", spec->train->mode,
-                   known + 2);
+                   def_names(&modes, ", ", known));
   return mode->check ? mode->check(spec, err) : 0;
 }

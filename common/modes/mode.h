@@ -12,8 +12,6 @@ struct mode_def {
   int (*check)(const Weir__RunSpec *spec, struct err *err);
 };
 
-const struct mode_def *mode_find(const char *name); /* NULL if unknown */
-
 /* The name is known and the mode accepts the spec. Errors: INVALID, for an unknown name with those known. */
 int mode_check(const Weir__RunSpec *spec, struct err *err);
 

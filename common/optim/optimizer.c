@@ -1,46 +1,37 @@
 /* The table of optimizers. */
 #include "common/optim/optimizer.h"
 
-#include <stddef.h>
-#include <string.h>
-
 #include "common/agree/param_groups.h"
+#include "common/base/def_table.h"
 #include "common/base/message.h"
 
 #define OPTIMIZER(name) extern const struct optimizer_def optimizer_##name;
 #include "common/optim/optimizer.def"
 #undef OPTIMIZER
 
-static const struct optimizer_def *const optimizers[] = {
+static const struct optimizer_def *const defs[] = {
 #define OPTIMIZER(name) &optimizer_##name,
 #include "common/optim/optimizer.def"
 #undef OPTIMIZER
 };
+static const struct def_table optimizers = DEF_TABLE(defs);
 
 const struct optimizer_def *optimizer_find(const char *name) {
-  for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
-    if (strcmp(optimizers[i]->name, name) == 0)
-      return optimizers[i];
-  return NULL;
+  return def_find(&optimizers, name);
 }
 
-const struct optimizer_def *const *optimizer_table(size_t *n) {
-  *n = sizeof optimizers / sizeof *optimizers;
-  return optimizers;
+const struct optimizer_def *optimizer_at(int index) {
+  return def_at(&optimizers, index);
 }
 
 static int settle_options(Weir__OptimizerSpec *spec, const char *path, struct err *err) {
-  static const char known[] = ""
-#define OPTIMIZER(name) ", " #name
-#include "common/optim/optimizer.def"
-#undef OPTIMIZER
-      ;
   static const char *const shared[] = {"name", "lr", "params", "frozen", "groups", NULL};
   const struct optimizer_def *optimizer = optimizer_find(spec->name);
+  char known[DEF_NAMES_SIZE];
   struct option_table table = {.path = path, .row = spec->name, .shared = shared};
   if (!optimizer)
     return err_set(err, ERR_INVALID, "%s.name: unknown optimizer '%.60s'; known: %s", path, spec->name,
-                   known + 2);
+                   def_names(&optimizers, ", ", known));
   table.rules = optimizer->options;
   if (options_settle(spec, &table, err))
     return err->code;

@@ -67,9 +67,7 @@ struct optimizer_def {
 };
 
 const struct optimizer_def *optimizer_find(const char *name); /* NULL if unknown */
-
-/* The optimizers, in the table's order. */
-const struct optimizer_def *const *optimizer_table(size_t *n);
+const struct optimizer_def *optimizer_at(int index);          /* in the table's order; NULL past the last */
 
 /* Checks a spec on the heap against its row and gives it the row's defaults, and to each of its groups all
    that the group does not say itself. Errors: INVALID, naming the key by its path ("train.optimizer.lr"); for

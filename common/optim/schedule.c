@@ -1,43 +1,35 @@
 /* The table of schedules, and the warm-up that all of them share. */
 #include "common/optim/schedule.h"
 
-#include <stddef.h>
-#include <string.h>
+#include "common/base/def_table.h"
 
 #define SCHEDULE(name) extern const struct schedule_def schedule_##name;
 #include "common/optim/schedule.def"
 #undef SCHEDULE
 
-static const struct schedule_def *const schedules[] = {
+static const struct schedule_def *const defs[] = {
 #define SCHEDULE(name) &schedule_##name,
 #include "common/optim/schedule.def"
 #undef SCHEDULE
 };
+static const struct def_table schedules = DEF_TABLE(defs);
 
 static const struct schedule_def *schedule_find(const char *name) {
-  for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
-    if (strcmp(schedules[i]->name, name) == 0)
-      return schedules[i];
-  return NULL;
+  return def_find(&schedules, name);
 }
 
-const struct schedule_def *const *schedule_table(size_t *n) {
-  *n = sizeof schedules / sizeof *schedules;
-  return schedules;
+const struct schedule_def *schedule_at(int index) {
+  return def_at(&schedules, index);
 }
 
 int schedule_settle(Weir__ScheduleSpec *spec, struct err *err) {
-  static const char known[] = ""
-#define SCHEDULE(name) ", " #name
-#include "common/optim/schedule.def"
-#undef SCHEDULE
-      ;
   static const char *const shared[] = {"name", "warmup_steps", NULL};
   const struct schedule_def *schedule = schedule_find(spec->name);
+  char known[DEF_NAMES_SIZE];
   struct option_table table = {.path = "train.schedule", .row = spec->name, .shared = shared};
   if (!schedule)
     return err_set(err, ERR_INVALID, "train.schedule.name: unknown schedule '%.60s'; known: %s", spec->name,
-                   known + 2);
+                   def_names(&schedules, ", ", known));
   table.rules = schedule->options;
   if (options_settle(spec, &table, err))
     return err->code;

@@ -21,8 +21,7 @@ struct schedule_def {
   bool warms_up; /* the row's rate says what the warm-up is: it is asked from step 0 on */
 };
 
-/* The schedules, in the table's order. */
-const struct schedule_def *const *schedule_table(size_t *n);
+const struct schedule_def *schedule_at(int index); /* in the table's order; NULL past the last */
 
 /* Checks a spec on the heap against its row and gives it the row's defaults. Errors: INVALID, naming the key
    by its path; for an unknown name with those known. */

@@ -9,26 +9,23 @@
 #include "model/losses/loss.def"
 #undef LOSS
 
-static const struct loss_def *const loss_table[] = {
+static const struct loss_def *const defs[] = {
 #define LOSS(name) &loss_##name,
 #include "model/losses/loss.def"
 #undef LOSS
-    NULL};
+};
+static const struct def_table losses = DEF_TABLE(defs);
 
 const struct loss_def *loss_find(const char *name) {
-  for (int i = 0; loss_table[i]; i++)
-    if (strcmp(loss_table[i]->name, name) == 0)
-      return loss_table[i];
-  return NULL;
+  return def_find(&losses, name);
 }
 
-const char *loss_names(void) {
-#define LOSS(name) ", " #name
-  static const char names[] =
-#include "model/losses/loss.def"
-      ;
-#undef LOSS
-  return names + 2;
+const struct loss_def *loss_at(int index) {
+  return def_at(&losses, index);
+}
+
+const char *loss_names(char out[DEF_NAMES_SIZE]) {
+  return def_names(&losses, ", ", out);
 }
 
 bool loss_has_option(const struct loss_def *loss, const char *option) {

@@ -3,6 +3,7 @@
 #ifndef WEIR_MODEL_LOSSES_LOSS_H
 #define WEIR_MODEL_LOSSES_LOSS_H
 
+#include "common/base/def_table.h"
 #include "model/graph/graph.h"
 #include "model/losses/labels.h"
 #include "spec.pb-c.h"
@@ -40,7 +41,8 @@ struct loss_def {
 };
 
 const struct loss_def *loss_find(const char *name); /* NULL if unknown */
-const char *loss_names(void);                       /* "cross_entropy, ..." for messages */
+const struct loss_def *loss_at(int index);          /* in the table's order; NULL past the last */
+const char *loss_names(char out[DEF_NAMES_SIZE]);   /* "cross_entropy, ..." for messages */
 
 /* A loss that takes mixed labels has the option soft_labels, which asks for such labels in the data. */
 bool loss_has_option(const struct loss_def *loss, const char *option);

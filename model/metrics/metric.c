@@ -6,47 +6,33 @@
 #include <string.h>
 
 #include "common/agree/placement.h"
-#include "common/base/nearest.h"
+#include "common/base/def_table.h"
 #include "model/graph/listing.h"
 
 #define METRIC(name) extern const struct metric_def metric_##name;
 #include "model/metrics/metric.def"
 #undef METRIC
 
-static const struct metric_def *const metric_table[] = {
+static const struct metric_def *const defs[] = {
 #define METRIC(name) &metric_##name,
 #include "model/metrics/metric.def"
 #undef METRIC
 };
-enum { METRIC_ROWS = sizeof metric_table / sizeof *metric_table };
-_Static_assert((int)METRIC_ROWS <= (int)METRICS_NAMED_MAX, "every metric may be asked for at once");
+static const struct def_table metrics = DEF_TABLE(defs);
+_Static_assert(sizeof defs / sizeof *defs <= METRICS_NAMED_MAX, "every metric may be asked for at once");
 
 const struct metric_def *metric_find(const char *name) {
-  for (int i = 0; i < METRIC_ROWS; i++)
-    if (strcmp(metric_table[i]->name, name) == 0)
-      return metric_table[i];
-  return NULL;
-}
-
-static const char *metric_names(void) {
-#define METRIC(name) ", " #name
-  static const char names[] =
-#include "model/metrics/metric.def"
-      ;
-#undef METRIC
-  return names + 2;
+  return def_find(&metrics, name);
 }
 
 static int fail_unknown(const char *name, struct err *err) {
-  const char *names[METRIC_ROWS], *near;
-  for (int i = 0; i < METRIC_ROWS; i++)
-    names[i] = metric_table[i]->name;
-  near = nearest_word(name, names, METRIC_ROWS);
+  const char *near = def_nearest(&metrics, name);
+  char known[DEF_NAMES_SIZE];
   if (near)
     return err_set(err, ERR_INVALID, "eval.metrics: there is no metric '%.60s'; did you mean '%s'?", name,
                    near);
   return err_set(err, ERR_INVALID, "eval.metrics: there is no metric '%.60s' (known: %s)", name,
-                 metric_names());
+                 def_names(&metrics, ", ", known));
 }
 
 bool metrics_read_scores(char *const *names, size_t n) {
@@ -70,9 +56,9 @@ int metric_check_names(char *const *names, size_t n, struct err *err) {
 static int fail_unfit(const struct metric_site *site, const struct metric_def *metric, struct err *err) {
   struct listing fitting = {0};
   char shape[256];
-  for (int i = 0; i < METRIC_ROWS; i++)
-    if (metric_table[i]->fits(site))
-      listing_add(&fitting, "%s", metric_table[i]->name);
+  for (int i = 0; i < metrics.n; i++)
+    if (defs[i]->fits(site))
+      listing_add(&fitting, "%s", defs[i]->name);
   return err_set(err, ERR_INVALID,
                  "eval.metrics: '%s' is for %s, but the loss is %s%s%s of an output %s; what fits: %s",
                  metric->name, metric->fits_what, *site->loss ? "'" : "", *site->loss ? site->loss : "one",

@@ -69,11 +69,9 @@ static double measure(const Weir__OptimizerSpec *spec, int rounds) {
 }
 
 static void list(void) {
-  size_t n;
-  const struct optimizer_def *const *table = optimizer_table(&n);
-  for (size_t i = 0; i < n; i++)
-    if (table[i]->n_phases == 0)
-      puts(table[i]->name);
+  for (int i = 0; optimizer_at(i); i++)
+    if (optimizer_at(i)->n_phases == 0)
+      puts(optimizer_at(i)->name);
 }
 
 int main(int argc, char **argv) {

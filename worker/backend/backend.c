@@ -5,27 +5,25 @@
 #include <string.h>
 
 #include "common/agree/float_setting.h"
+#include "common/base/def_table.h"
 
 #define BACKEND(name) extern const struct backend_def backend_##name;
 #include "worker/backend/backend.def"
 #undef BACKEND
 
-static const struct backend_def *const backend_table[] = {
+static const struct backend_def *const defs[] = {
 #define BACKEND(name) &backend_##name,
 #include "worker/backend/backend.def"
 #undef BACKEND
-    NULL};
+};
+static const struct def_table backends = DEF_TABLE(defs);
 
 const struct backend_def *backend_find(const char *name) {
-  for (int i = 0; backend_table[i]; i++)
-    if (strcmp(backend_table[i]->name, name) == 0)
-      return backend_table[i];
-  return NULL;
+  return def_find(&backends, name);
 }
 
 const struct backend_def *backend_at(int index) {
-  return index >= 0 && index < (int)(sizeof backend_table / sizeof *backend_table) ? backend_table[index]
-                                                                                   : NULL;
+  return def_at(&backends, index);
 }
 
 bool precision_find(const char *name, enum precision *out) {

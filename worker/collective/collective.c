@@ -1,29 +1,25 @@
 /* The table of collectives. */
 #include "worker/collective/collective.h"
 
-#include <string.h>
+#include "common/base/def_table.h"
 
 #define COLLECTIVE(name) extern const struct collective_def collective_##name;
 #include "worker/collective/collective.def"
 #undef COLLECTIVE
 
-static const struct collective_def *const table[] = {
+static const struct collective_def *const defs[] = {
 #define COLLECTIVE(name) &collective_##name,
 #include "worker/collective/collective.def"
 #undef COLLECTIVE
 };
-
-enum { TABLE_SIZE = sizeof table / sizeof *table };
+static const struct def_table collectives = DEF_TABLE(defs);
 
 const struct collective_def *collective_at(int index) {
-  return index >= 0 && index < TABLE_SIZE ? table[index] : NULL;
+  return def_at(&collectives, index);
 }
 
 const struct collective_def *collective_find(const char *name) {
-  for (int i = 0; i < TABLE_SIZE; i++)
-    if (strcmp(table[i]->name, name) == 0)
-      return table[i];
-  return NULL;
+  return def_find(&collectives, name);
 }
 
 int collective_run(const struct collective_def *def, struct collective *collective,

@@ -6,30 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/def_table.h"
 #include "common/base/memory_available.h"
 
 #define FORMAT(name) extern const struct format_def format_##name;
 #include "worker/data/format.def"
 #undef FORMAT
 
-static const struct format_def *const format_defs[] = {
+static const struct format_def *const defs[] = {
 #define FORMAT(name) &format_##name,
 #include "worker/data/format.def"
 #undef FORMAT
 };
-
-static const char format_names[] =
-#define FORMAT(name) " " #name
-#include "worker/data/format.def"
-#undef FORMAT
-    ;
-
-static const struct format_def *find_format(const char *name) {
-  for (size_t i = 0; i < sizeof format_defs / sizeof *format_defs; i++)
-    if (strcmp(format_defs[i]->name, name) == 0)
-      return format_defs[i];
-  return NULL;
-}
+static const struct def_table formats = DEF_TABLE(defs);
 
 static bool is_listed(const char *const *names, const char *name) {
   for (; *names; names++)
@@ -79,11 +68,12 @@ static int check_keys(const struct format_source *source, const struct format_de
 }
 
 int format_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {
-  const struct format_def *format = find_format(source->spec->format);
+  const struct format_def *format = def_find(&formats, source->spec->format);
+  char known[DEF_NAMES_SIZE];
   struct err failure = ERR_NONE;
   if (!format)
-    return err_set(err, ERR_INVALID, "%s.format: '%.60s' is not known (known:%s)", source->key,
-                   source->spec->format, format_names);
+    return err_set(err, ERR_INVALID, "%s.format: '%.60s' is not known (known: %s)", source->key,
+                   source->spec->format, def_names(&formats, " ", known));
   if (check_keys(source, format, err))
     return err->code;
   if (source->spec->n_columns > COLUMNS_MAX)

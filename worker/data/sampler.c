@@ -2,8 +2,8 @@
 #include "worker/data/sampler.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "common/base/def_table.h"
 #include "common/base/memory.h"
 
 struct sampler {
@@ -16,29 +16,23 @@ struct sampler {
 #include "worker/data/sampler.def"
 #undef SAMPLER
 
-static const struct sampler_def *const sampler_defs[] = {
+static const struct sampler_def *const defs[] = {
 #define SAMPLER(name) &sampler_##name,
 #include "worker/data/sampler.def"
 #undef SAMPLER
 };
-
-static const char sampler_names[] =
-#define SAMPLER(name) " " #name
-#include "worker/data/sampler.def"
-#undef SAMPLER
-    ;
+static const struct def_table samplers = DEF_TABLE(defs);
 
 int sampler_new(const Weir__DataSpec *data, const struct plan *plan, const struct sampler_labels *labels,
                 struct sampler **out, struct err *err) {
   const char *name = data->sampler ? data->sampler : data->shuffle ? "shuffle" : "sequential";
-  const struct sampler_def *def = NULL;
+  const struct sampler_def *def = def_find(&samplers, name);
+  char known[DEF_NAMES_SIZE];
   void *state = NULL;
   *out = NULL;
-  for (size_t i = 0; i < sizeof sampler_defs / sizeof *sampler_defs; i++)
-    if (strcmp(sampler_defs[i]->name, name) == 0)
-      def = sampler_defs[i];
   if (!def)
-    return err_set(err, ERR_INVALID, "data.sampler: '%.60s' is not known (known:%s)", name, sampler_names);
+    return err_set(err, ERR_INVALID, "data.sampler: '%.60s' is not known (known: %s)", name,
+                   def_names(&samplers, " ", known));
   if (def->prepare && def->prepare(plan, labels, &state, err))
     return err_prefix(err, "data.sampler: '%s'", name);
   *out = mem_new(sizeof **out);

@@ -3,13 +3,13 @@
 #ifndef WEIR_SERVER_PARAMETERS_BLOCK_HOSTED_MODE_H
 #define WEIR_SERVER_PARAMETERS_BLOCK_HOSTED_MODE_H
 
-#include "common/modes/mode.h"
+#include "common/base/err.h"
 #include "server/parameters/round/part.h"
 
 struct hosted_block;
 
 struct hosted_mode_def {
-  const struct mode_def *mode;
+  const char *name; /* the mode's */
 
   /* A part of a parameter block, or a row of a statistics block, of the right size and a node that exists.
      Called on the block's shard, whose thread alone touches the block; does not block. Takes the part (or

@@ -77,7 +77,5 @@ static int sync_push_row(struct hosted_block *block, const struct part *part, ui
   return 0;
 }
 
-extern const struct mode_def mode_sync;
-
 const struct hosted_mode_def hosted_mode_sync = {
-    .mode = &mode_sync, .push = sync_push, .push_row = sync_push_row};
+    .name = "sync", .push = sync_push, .push_row = sync_push_row};

@@ -102,8 +102,7 @@ static void train(const struct trial *trial, bool is_in_place, float *weights) {
 
 static void every_optimizer_follows_pytorch_for_20_steps(void **state) {
   json_t *root = json_load_file("tests/parity/optimizers.json", 0, NULL), *cases, *json;
-  size_t n, n_tried[64] = {0}, at;
-  const struct optimizer_def *const *table = optimizer_table(&n);
+  size_t n_tried[64] = {0}, at;
   (void)state;
   cases = json_object_get(root, "cases");
   json_array_foreach(cases, at, json) {
@@ -113,22 +112,20 @@ static void every_optimizer_follows_pytorch_for_20_steps(void **state) {
     train(&trial, true, in_place);
     train(&trial, false, copied);
     assert_memory_equal(in_place, copied, sizeof in_place);
-    for (size_t row = 0; row < n; row++)
-      n_tried[row] += table[row] == trial.optimizer;
+    for (int row = 0; optimizer_at(row); row++)
+      n_tried[row] += optimizer_at(row) == trial.optimizer;
     trial_fini(&trial);
   }
-  for (size_t row = 0; row < n; row++)
+  for (int row = 0; optimizer_at(row); row++)
     if (n_tried[row] == 0)
-      fail_msg("%s: no numbers in tests/parity/optimizers.json", table[row]->name);
+      fail_msg("%s: no numbers in tests/parity/optimizers.json", optimizer_at(row)->name);
   json_decref(root);
 }
 
 /* A gradient that is always 0 says nothing: only decay may move the weight, and nothing divides by zero. */
 static void every_optimizer_leaves_weights_without_gradient(void **state) {
-  size_t n;
-  const struct optimizer_def *const *table = optimizer_table(&n);
   (void)state;
-  for (size_t row = 0; row < n; row++) {
+  for (int row = 0; optimizer_at(row); row++) {
     Weir__OptimizerSpec *spec = mem_new(sizeof *spec);
     float weights[ELEMS], out[ELEMS], grads[ELEMS] = {0};
     float slots[SLOTS_MAX * ELEMS] = {0}, drafts[SLOTS_MAX * ELEMS] = {0};
@@ -138,16 +135,16 @@ static void every_optimizer_leaves_weights_without_gradient(void **state) {
                                       .grad = grads,
                                       .out = out,
                                       .slots = slots,
-                                      .next_slots = table[row]->has_drafts ? drafts : slots};
+                                      .next_slots = optimizer_at(row)->has_drafts ? drafts : slots};
     struct err err = ERR_NONE;
     weir__optimizer_spec__init(spec);
-    spec->name = mem_strdup(table[row]->name);
+    spec->name = mem_strdup(optimizer_at(row)->name);
     assert_int_equal(optimizer_settle(spec, &err), 0);
     spec->weight_decay = 0;
     for (int i = 0; i < ELEMS; i++)
       weights[i] = first_weight(i);
     for (; update.step < STEPS; update.step++) {
-      update_once(table[row], spec, &update);
+      update_once(optimizer_at(row), spec, &update);
       assert_memory_equal(out, weights, sizeof out);
     }
     weir__optimizer_spec__free_unpacked(spec, NULL);

@@ -54,23 +54,22 @@ static void assert_rates(const char *options, double lr, json_t *rates) {
 static void every_schedule_follows_pytorch_for_200_steps(void **state) {
   json_t *root = json_load_file("tests/parity/schedules.json", 0, NULL), *json;
   double lr = json_number_value(json_object_get(root, "lr"));
-  size_t n, at;
+  size_t at;
   bool is_bare[ROWS_MAX] = {false}, is_warm[ROWS_MAX] = {false};
-  const struct schedule_def *const *table = schedule_table(&n);
   (void)state;
   json_array_foreach(json_object_get(root, "cases"), at, json) {
     json_t *options = json_object_get(json, "options");
     char *text = json_dumps(options, JSON_REAL_PRECISION(15));
     bool warms_up = json_integer_value(json_object_get(options, "warmup_steps")) > 0;
     assert_rates(text, lr, json_object_get(json, "rates"));
-    for (size_t row = 0; row < n; row++)
-      if (strcmp(table[row]->name, json_string_value(json_object_get(options, "name"))) == 0)
+    for (int row = 0; schedule_at(row); row++)
+      if (strcmp(schedule_at(row)->name, json_string_value(json_object_get(options, "name"))) == 0)
         (warms_up ? is_warm : is_bare)[row] = true;
     free(text);
   }
-  for (size_t row = 0; row < n; row++)
-    if (!is_warm[row] || (!is_bare[row] && !table[row]->warms_up))
-      fail_msg("%s: not bare and after a warm-up in tests/parity/schedules.json", table[row]->name);
+  for (int row = 0; schedule_at(row); row++)
+    if (!is_warm[row] || (!is_bare[row] && !schedule_at(row)->warms_up))
+      fail_msg("%s: not bare and after a warm-up in tests/parity/schedules.json", schedule_at(row)->name);
   json_decref(root);
 }
 

@@ -703,8 +703,8 @@ static void weights_must_be_finite(void **state) {
 
 /* Loss of one microbatch at the file's weights, with an element of a parameter moved by `shift`. *grad: the
    element of its gradient. */
-static double loss_at(const struct model *model, const struct param *param, uint64_t element, float shift,
-                      float *grad) {
+static double loss_when(const struct model *model, const struct param *param, uint64_t element, float shift,
+                        float *grad) {
   const struct graph *graph = model->train;
   struct arena arena = {0};
   struct err err = ERR_NONE;
@@ -737,8 +737,8 @@ static void check_gradients(struct onnx_build *build, int n_params) {
     for (uint64_t element = 0; element < param->elems; element += 1 + param->elems / 4) {
       float grad, h = 0.004f;
       double numeric;
-      loss_at(model, param, element, 0, &grad);
-      numeric = (loss_at(model, param, element, h, NULL) - loss_at(model, param, element, -h, NULL)) /
+      loss_when(model, param, element, 0, &grad);
+      numeric = (loss_when(model, param, element, h, NULL) - loss_when(model, param, element, -h, NULL)) /
                 (2 * (double)h) / BATCH;
       if (!(numeric - grad < 2e-3 && grad - numeric < 2e-3))
         fail_msg("%s[%d]: gradient %g, by differences %g", param->name, (int)element, (double)grad, numeric);

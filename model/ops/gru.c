@@ -45,7 +45,7 @@ static void reset_first(const struct recurrent_pass *pass, int64_t t) {
     for (int64_t j = 0; j < n; j++)
       pass->kept[row * n + j] = r[j] * h[j];
   }
-  pass->math->multiply(recurrent_at_step(pass, pass->kept, t, n, 0, n),
+  pass->math->multiply(recurrent_at_step(pass, recurrent_columns(pass, pass->kept, n, 0, n), t),
                        matrix_transposed(weights_of(pass, HIDDEN, GATES)), true,
                        pass->gates + recurrent_row(pass->shape, t, 0) * GATES * n + HIDDEN * n,
                        recurrent_row_step(pass->shape) * GATES * n);
@@ -129,17 +129,19 @@ static void gru_step_back(const struct recurrent_pass *pass, int64_t t) {
       linear_first_row(pass, row);
   }
   if (is_linear_first) {
-    pass->math->multiply(recurrent_at_step(pass, pass->d_kept, t, n, 0, n), weights_of(pass, HIDDEN, GATES),
-                         true, pass->h, n);
+    pass->math->multiply(recurrent_at_step(pass, recurrent_columns(pass, pass->d_kept, n, 0, n), t),
+                         weights_of(pass, HIDDEN, GATES), true, pass->h, n);
   } else {
-    pass->math->multiply(recurrent_at_step(pass, pass->d_gates, t, GATES * n, HIDDEN * n, n),
-                         weights_of(pass, HIDDEN, GATES), false, pass->d_spare, n);
+    pass->math->multiply(
+        recurrent_at_step(pass, recurrent_columns(pass, pass->d_gates, GATES * n, HIDDEN * n, n), t),
+        weights_of(pass, HIDDEN, GATES), false, pass->d_spare, n);
     for (int64_t b = 0; b < pass->shape->batch; b++)
       if (recurrent_is_live(pass, t, b))
         reset_first_row(pass, recurrent_row(pass->shape, t, b), pass->d_spare + b * n, pass->h + b * n);
   }
-  pass->math->multiply(recurrent_at_step(pass, pass->d_gates, t, GATES * n, 0, HIDDEN * n),
-                       weights_of(pass, UPDATE, HIDDEN), true, pass->h, n);
+  pass->math->multiply(
+      recurrent_at_step(pass, recurrent_columns(pass, pass->d_gates, GATES * n, 0, HIDDEN * n), t),
+      weights_of(pass, UPDATE, HIDDEN), true, pass->h, n);
 }
 
 static void gru_sum_r(const struct recurrent_pass *pass, float *d_r) {
@@ -193,8 +195,7 @@ static const struct op_case gru_cases[] = {
     {0},
 };
 
-static const struct op_def gru_grad;
-static const struct op_def *const gru_gradients[] = {&gru_grad, NULL};
+RECURRENT_GRADIENT(gru, "GRUGrad")
 
 const struct op_def op_GRU = {
     .name = "GRU",
@@ -210,16 +211,4 @@ const struct op_def op_GRU = {
     .multiply_adds = recurrent_multiply_adds,
     .cases = gru_cases,
     .gradients = gru_gradients,
-};
-
-/* GRU's inputs, the record, dY, dY_h -> the gradients of GRU's inputs; GRU's attributes */
-static const struct op_def gru_grad = {
-    .name = "GRUGrad",
-    .domain = "ai.weir",
-    .min_inputs = RECURRENT_GRAD_INPUTS,
-    .max_inputs = RECURRENT_GRAD_INPUTS,
-    .min_outputs = 0,
-    .max_outputs = RECURRENT_INPUTS,
-    .infer = recurrent_grad_infer,
-    .ref = recurrent_grad_ref,
 };

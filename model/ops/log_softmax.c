@@ -26,18 +26,6 @@ static int log_softmax_ref(const struct op_call *call, struct err *err) {
   return softmax_each_row(call, log_softmax_row, err);
 }
 
-static const struct op_case log_softmax_cases[] = {
-    {.inputs = "f32[3,5]"},
-    {.inputs = "f32[2,3,4]", .attrs = "axis=1"},
-    {.inputs = "f32[2,3,4]", .attrs = "axis=-3"},
-    {.inputs = "f32[2,3,4]", .attrs = "axis=1", .opset = 11},
-    {.inputs = "f32[2,3,4]", .attrs = "axis=2", .opset = 11},
-    {.inputs = "f32[2,3]=1000,1001,999,-1000,-1000,-1001", .is_not_smooth = true},
-    {.inputs = "f32[2,9001]", .is_not_smooth = true},
-    {.inputs = "f32[a,b,c]", .attrs = "axis=x", .draw = "a=1..3 b=1..4 c=1..5 x=-3..2"},
-    {0},
-};
-
 static const struct op_def log_softmax_grad;
 static const struct op_def *const log_softmax_gradients[] = {&log_softmax_grad, NULL};
 
@@ -53,7 +41,7 @@ const struct op_def op_LogSoftmax = {
     .infer = softmax_infer,
     .backward = log_softmax_backward,
     .ref = log_softmax_ref,
-    .cases = log_softmax_cases,
+    .cases = softmax_cases,
     .gradients = log_softmax_gradients,
 };
 

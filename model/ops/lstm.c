@@ -38,17 +38,9 @@ static void forward_row(const struct recurrent_pass *pass, float *gates, float *
     h[j] = o[j] * kept[j];
 }
 
-static struct matrix weights_of(const struct recurrent_pass *pass) {
-  int64_t n = pass->shape->hidden;
-  return (struct matrix){pass->r, GATES * n, n, n, 1};
-}
-
 static void lstm_step(const struct recurrent_pass *pass, int64_t t) {
   int64_t n = pass->shape->hidden;
-  struct matrix h = {pass->h, pass->shape->batch, n, n, 1};
-  float *gates = pass->gates + recurrent_row(pass->shape, t, 0) * GATES * n;
-  pass->math->multiply(h, matrix_transposed(weights_of(pass)), true, gates,
-                       recurrent_row_step(pass->shape) * GATES * n);
+  recurrent_add_states(pass, t);
   for (int64_t b = 0; b < pass->shape->batch; b++) {
     int64_t row = recurrent_row(pass->shape, t, b);
     float *kept = pass->kept + row * n;
@@ -111,7 +103,6 @@ static void backward_row(const struct recurrent_pass *pass, int64_t row, const f
 
 static void lstm_step_back(const struct recurrent_pass *pass, int64_t t) {
   int64_t n = pass->shape->hidden;
-  struct matrix d_gates = recurrent_at_step(pass, pass->d_gates, t, GATES * n, 0, GATES * n);
   for (int64_t b = 0; b < pass->shape->batch; b++) {
     int64_t row = recurrent_row(pass->shape, t, b);
     float *dh = pass->h + b * n;
@@ -122,14 +113,7 @@ static void lstm_step_back(const struct recurrent_pass *pass, int64_t t) {
       memset(pass->d_gates + row * GATES * n, 0, GATES * (size_t)n * sizeof *dh);
     }
   }
-  pass->math->multiply(d_gates, weights_of(pass), true, pass->h, n);
-}
-
-static void lstm_sum_r(const struct recurrent_pass *pass, float *d_r) {
-  int64_t n = pass->shape->hidden;
-  struct matrix d_gates = recurrent_columns(pass, pass->d_gates, GATES * n, 0, GATES * n);
-  pass->math->multiply(matrix_transposed(d_gates), recurrent_columns(pass, pass->h_before, n, 0, n), false,
-                       d_r, n);
+  recurrent_add_state_grads(pass, t);
 }
 
 const struct recurrent_cell recurrent_lstm = {
@@ -142,7 +126,7 @@ const struct recurrent_cell recurrent_lstm = {
     .has_c = true,
     .step = lstm_step,
     .step_back = lstm_step_back,
-    .sum_r = lstm_sum_r,
+    .sum_r = recurrent_sum_r,
 };
 
 static const struct op_case lstm_cases[] = {
@@ -173,8 +157,7 @@ static const struct op_case lstm_cases[] = {
     {0},
 };
 
-static const struct op_def lstm_grad;
-static const struct op_def *const lstm_gradients[] = {&lstm_grad, NULL};
+RECURRENT_GRADIENT(lstm, "LSTMGrad")
 
 const struct op_def op_LSTM = {
     .name = "LSTM",
@@ -190,16 +173,4 @@ const struct op_def op_LSTM = {
     .multiply_adds = recurrent_multiply_adds,
     .cases = lstm_cases,
     .gradients = lstm_gradients,
-};
-
-/* LSTM's inputs, the record, dY, dY_h, dY_c -> the gradients of LSTM's inputs; LSTM's attributes */
-static const struct op_def lstm_grad = {
-    .name = "LSTMGrad",
-    .domain = "ai.weir",
-    .min_inputs = RECURRENT_GRAD_INPUTS,
-    .max_inputs = RECURRENT_GRAD_INPUTS,
-    .min_outputs = 0,
-    .max_outputs = RECURRENT_INPUTS,
-    .infer = recurrent_grad_infer,
-    .ref = recurrent_grad_ref,
 };

@@ -6,19 +6,6 @@
 #include "model/ops/shared/class_loss.h"
 #include "model/ops/shared/infer.h"
 
-static int nll_loss_infer(struct graph *graph, const struct node *node, struct err *err) {
-  const struct value x = *node_input(graph, node, 0);
-  struct class_loss loss;
-  struct shape out;
-  if (x.dtype != DTYPE_F32)
-    return node_error(node, err, ERR_UNSUPPORTED, "input '%s' is %s; only f32 is supported here", x.name,
-                      dtype_name(x.dtype));
-  if (class_loss_init(&loss, graph, node, &x.shape, err))
-    return err->code;
-  out = class_loss_shape(&loss, &x.shape);
-  return infer_output(graph, node, 0, DTYPE_F32, &out, err);
-}
-
 /* The class weights are constants to it. */
 static int nll_loss_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                              struct err *err) {
@@ -73,7 +60,7 @@ const struct op_def op_NegativeLogLikelihoodLoss = {
     .min_outputs = 1,
     .max_outputs = 1,
     .min_opset = 12,
-    .infer = nll_loss_infer,
+    .infer = class_loss_infer,
     .backward = nll_loss_backward,
     .ref = nll_loss_ref,
     .cases = nll_loss_cases,

@@ -38,19 +38,13 @@ static int reduce_min_ref(const struct op_call *call, struct err *err) {
 }
 
 static const struct op_case extreme_cases[] = {
-    {.inputs = "f32{apart}[2,3,4]"},
-    {.inputs = "f32{apart}[2,3,4]", .attrs = "axes=0,-1 keepdims=0", .opset = 13},
-    {.inputs = "f32{apart}[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
-    {.inputs = "f32{apart}[]", .opset = 18},
+    REDUCE_CASES("f32{apart}"),
     {.inputs = "f32[2,3]=1,1,0,2,3,3", .attrs = "axes=1,"},
     {.inputs = "i64{-9..9}[2,3] i64[1]==0", .opset = 18},
     {.inputs = "i32{-9..9}[2,3]", .opset = 18},
     {.inputs = "u8{99}[2,3] i64[1]==1", .opset = 20},
     {.inputs = "bool{2}[2,3] i64[1]==1", .opset = 20},
-    {.inputs = "f32{apart}[a,b,c] x",
-     .attrs = "keepdims=k",
-     .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-",
-     .opset = 18},
+    REDUCE_DRAWN_CASE("f32{apart}"),
     {0},
 };
 

@@ -19,14 +19,8 @@ static int reduce_log_sum_backward(struct autodiff *ad, struct graph *graph, con
 REDUCE_LOOP(reduce_log_sum_ref, float, double, 0.0, a + x, log(a))
 
 static const struct op_case reduce_log_sum_cases[] = {
-    {.inputs = "f32{0.5..2}[2,3,4]"},
-    {.inputs = "f32{0.5..2}[2,3,4]", .attrs = "axes=0,-1 keepdims=0", .opset = 13},
-    {.inputs = "f32{0.5..2}[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
-    {.inputs = "f32{0.5..2}[]", .opset = 18},
-    {.inputs = "f32{0.5..2}[a,b,c] x",
-     .attrs = "keepdims=k",
-     .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-",
-     .opset = 18},
+    REDUCE_CASES("f32{0.5..2}"),
+    REDUCE_DRAWN_CASE("f32{0.5..2}"),
     {0},
 };
 

@@ -65,17 +65,11 @@ static int reduce_log_sum_exp_ref(const struct op_call *call, struct err *err) {
 }
 
 static const struct op_case reduce_log_sum_exp_cases[] = {
-    {.inputs = "f32[2,3,4]"},
-    {.inputs = "f32[2,3,4]", .attrs = "axes=0,-1 keepdims=0", .opset = 13},
-    {.inputs = "f32[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
-    {.inputs = "f32[]", .opset = 18},
+    REDUCE_CASES("f32"),
     {.inputs = "f32[2,3]=1000,1001,999,-1000,-1000,-1001", .attrs = "axes=1,", .is_not_smooth = true},
     {.inputs = "f32[2,2]=-inf,-inf,inf,0", .attrs = "axes=1,", .is_not_smooth = true},
     {.inputs = "f32[2,9001]", .attrs = "axes=1,", .is_not_smooth = true},
-    {.inputs = "f32[a,b,c] x",
-     .attrs = "keepdims=k",
-     .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-",
-     .opset = 18},
+    REDUCE_DRAWN_CASE("f32"),
     {0},
 };
 

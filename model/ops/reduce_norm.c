@@ -27,15 +27,9 @@ REDUCE_LOOP(reduce_l1_ref, float, double, 0.0, a + fabs(x), a)
 REDUCE_LOOP(reduce_l2_ref, float, double, 0.0, a + x * x, sqrt(a))
 
 static const struct op_case norm_cases[] = {
-    {.inputs = "f32{apart}[2,3,4]"},
-    {.inputs = "f32{apart}[2,3,4]", .attrs = "axes=0,-1 keepdims=0", .opset = 13},
-    {.inputs = "f32{apart}[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
-    {.inputs = "f32{apart}[]", .opset = 18},
+    REDUCE_CASES("f32{apart}"),
     {.inputs = "f32[2,3]=0,0,0,1,0,2", .attrs = "axes=1,", .is_not_smooth = true},
-    {.inputs = "f32{apart}[a,b,c] x",
-     .attrs = "keepdims=k",
-     .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-",
-     .opset = 18},
+    REDUCE_DRAWN_CASE("f32{apart}"),
     {0},
 };
 

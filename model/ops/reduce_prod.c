@@ -18,17 +18,11 @@ REDUCE_LOOP(reduce_prod_ref_i64, int64_t, uint64_t, 1, a *x, a)
 REDUCE_NUMBER(reduce_prod_ref)
 
 static const struct op_case reduce_prod_cases[] = {
-    {.inputs = "f32{0.5..1.5}[2,3,4]"},
-    {.inputs = "f32{0.5..1.5}[2,3,4]", .attrs = "axes=0,-1 keepdims=0", .opset = 13},
-    {.inputs = "f32{0.5..1.5}[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18},
-    {.inputs = "f32{0.5..1.5}[]", .opset = 18},
+    REDUCE_CASES("f32{0.5..1.5}"),
     {.inputs = "f32[2,4]=1,0,2,3,0,4,0,5", .attrs = "axes=1,"},
     {.inputs = "i64{-9..9}[2,3] i64[1]==0", .opset = 18},
     {.inputs = "i32{-9..9}[2,3]", .opset = 18},
-    {.inputs = "f32{0.5..1.5}[a,b,c] x",
-     .attrs = "keepdims=k",
-     .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-",
-     .opset = 18},
+    REDUCE_DRAWN_CASE("f32{0.5..1.5}"),
     {0},
 };
 

@@ -5,10 +5,7 @@
 
 static void rnn_step(const struct recurrent_pass *pass, int64_t t) {
   int64_t n = pass->shape->hidden;
-  struct matrix h = {pass->h, pass->shape->batch, n, n, 1}, weights = {pass->r, n, n, n, 1};
-  pass->math->multiply(h, matrix_transposed(weights), true,
-                       pass->gates + recurrent_row(pass->shape, t, 0) * n,
-                       recurrent_row_step(pass->shape) * n);
+  recurrent_add_states(pass, t);
   for (int64_t b = 0; b < pass->shape->batch; b++) {
     float *gate = pass->gates + recurrent_row(pass->shape, t, b) * n;
     if (!recurrent_is_live(pass, t, b))
@@ -20,7 +17,6 @@ static void rnn_step(const struct recurrent_pass *pass, int64_t t) {
 
 static void rnn_step_back(const struct recurrent_pass *pass, int64_t t) {
   int64_t n = pass->shape->hidden;
-  struct matrix weights = {pass->r, n, n, n, 1};
   for (int64_t b = 0; b < pass->shape->batch; b++) {
     int64_t row = recurrent_row(pass->shape, t, b);
     float *d_gate = pass->d_gates + row * n, *dh = pass->h + b * n;
@@ -32,13 +28,7 @@ static void rnn_step_back(const struct recurrent_pass *pass, int64_t t) {
       memset(d_gate, 0, (size_t)n * sizeof *dh);
     }
   }
-  pass->math->multiply(recurrent_at_step(pass, pass->d_gates, t, n, 0, n), weights, true, pass->h, n);
-}
-
-static void rnn_sum_r(const struct recurrent_pass *pass, float *d_r) {
-  int64_t n = pass->shape->hidden;
-  pass->math->multiply(matrix_transposed(recurrent_columns(pass, pass->d_gates, n, 0, n)),
-                       recurrent_columns(pass, pass->h_before, n, 0, n), false, d_r, n);
+  recurrent_add_state_grads(pass, t);
 }
 
 const struct recurrent_cell recurrent_rnn = {
@@ -49,7 +39,7 @@ const struct recurrent_cell recurrent_rnn = {
     .defaults = {"Tanh"},
     .step = rnn_step,
     .step_back = rnn_step_back,
-    .sum_r = rnn_sum_r,
+    .sum_r = recurrent_sum_r,
 };
 
 static const struct op_case rnn_cases[] = {
@@ -84,8 +74,7 @@ static const struct op_case rnn_cases[] = {
     {0},
 };
 
-static const struct op_def rnn_grad;
-static const struct op_def *const rnn_gradients[] = {&rnn_grad, NULL};
+RECURRENT_GRADIENT(rnn, "RNNGrad")
 
 const struct op_def op_RNN = {
     .name = "RNN",
@@ -101,16 +90,4 @@ const struct op_def op_RNN = {
     .multiply_adds = recurrent_multiply_adds,
     .cases = rnn_cases,
     .gradients = rnn_gradients,
-};
-
-/* RNN's inputs, the record, dY, dY_h -> the gradients of RNN's inputs; RNN's attributes */
-static const struct op_def rnn_grad = {
-    .name = "RNNGrad",
-    .domain = "ai.weir",
-    .min_inputs = RECURRENT_GRAD_INPUTS,
-    .max_inputs = RECURRENT_GRAD_INPUTS,
-    .min_outputs = 0,
-    .max_outputs = RECURRENT_INPUTS,
-    .infer = recurrent_grad_infer,
-    .ref = recurrent_grad_ref,
 };

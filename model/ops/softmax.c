@@ -77,7 +77,7 @@ static int softmax_ref(const struct op_call *call, struct err *err) {
   return softmax_each_row(call, softmax_row, err);
 }
 
-static const struct op_case softmax_cases[] = {
+const struct op_case softmax_cases[] = {
     {.inputs = "f32[3,5]"},
     {.inputs = "f32[2,3,4]", .attrs = "axis=1"},
     {.inputs = "f32[2,3,4]", .attrs = "axis=-3"},

@@ -26,4 +26,6 @@ int softmax_each_row(const struct op_call *call, softmax_row_fn *row, struct err
 /* Adds a node `op` (dy, y -> dx) with the forward node's attributes. */
 int softmax_add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, const char *op);
 
+extern const struct op_case softmax_cases[]; /* of both */
+
 #endif

@@ -7,18 +7,10 @@
 #include "model/ops/shared/infer.h"
 
 static int softmax_loss_infer(struct graph *graph, const struct node *node, struct err *err) {
-  const struct value x = *node_input(graph, node, 0);
-  struct class_loss loss;
-  struct shape out;
-  if (x.dtype != DTYPE_F32)
-    return node_error(node, err, ERR_UNSUPPORTED, "input '%s' is %s; only f32 is supported here", x.name,
-                      dtype_name(x.dtype));
-  if (class_loss_init(&loss, graph, node, &x.shape, err))
+  struct shape x = node_input(graph, node, 0)->shape;
+  if (class_loss_infer(graph, node, err))
     return err->code;
-  out = class_loss_shape(&loss, &x.shape);
-  if (infer_output(graph, node, 0, DTYPE_F32, &out, err))
-    return err->code;
-  return infer_output(graph, node, 1, DTYPE_F32, &x.shape, err);
+  return infer_output(graph, node, 1, DTYPE_F32, &x, err);
 }
 
 /* The class weights are constants to it. */

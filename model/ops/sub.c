@@ -1,5 +1,5 @@
 /* Sub: elementwise difference with broadcasting (ONNX 7..14). */
-#include "model/ops/shared/elementwise.h"
+#include "model/ops/shared/pairwise.h"
 
 BINARY_REF(sub_ref, x - y)
 
@@ -15,19 +15,6 @@ static int sub_backward(struct autodiff *ad, struct graph *graph, const struct n
   return ERR_OK;
 }
 
-static const struct op_case sub_cases[] = {
-    {.inputs = "f32[2,3,4] f32[2,3,4]"},
-    {.inputs = "f32[2,3,4,5] f32[5]"},
-    {.inputs = "f32[3,1,2] f32[4,1]"},
-    {.inputs = "f32[] f32[2,3]"},
-    {.inputs = "f32[2,3] f32[]"},
-    {.inputs = "f32[2,1,4,1] f32[2,3,1,5]"},
-    {.inputs = "i64{9}[2,3] i64{9}[3]"},
-    {.inputs = "f32[a,b,c] f32[d,e,c]", .draw = "a=1..4 b=1..4 c=1..5 d=1|a e=1|b"},
-    {.inputs = "f32[s] f32[c]", .draw = "c=1..5 s=c|2,c|3,1,c|1|"},
-    {0},
-};
-
 const struct op_def op_Sub = {
     .name = "Sub",
     .domain = "",
@@ -40,5 +27,5 @@ const struct op_def op_Sub = {
     .infer = broadcast_infer,
     .backward = sub_backward,
     .ref = sub_ref,
-    .cases = sub_cases,
+    .cases = arithmetic_cases,
 };

@@ -54,6 +54,19 @@ int class_loss_init(struct class_loss *loss, const struct graph *graph, const st
   return read_reduction(loss, node, err);
 }
 
+int class_loss_infer(struct graph *graph, const struct node *node, struct err *err) {
+  const struct value x = *node_input(graph, node, 0);
+  struct class_loss loss;
+  struct shape out;
+  if (x.dtype != DTYPE_F32)
+    return node_error(node, err, ERR_UNSUPPORTED, "input '%s' is %s; only f32 is supported here", x.name,
+                      dtype_name(x.dtype));
+  if (class_loss_init(&loss, graph, node, &x.shape, err))
+    return err->code;
+  out = class_loss_shape(&loss, &x.shape);
+  return infer_output(graph, node, 0, DTYPE_F32, &out, err);
+}
+
 struct shape class_loss_shape(const struct class_loss *loss, const struct shape *x) {
   return loss->reduction == CLASS_REDUCE_NONE ? samples_shape(x) : (struct shape){0};
 }

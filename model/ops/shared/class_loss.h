@@ -20,6 +20,9 @@ struct class_loss {
 int class_loss_init(struct class_loss *loss, const struct graph *graph, const struct node *node,
                     const struct shape *x, struct err *err);
 
+/* Shape inference of both: x, input 0, is f32, and output 0 of class_loss_shape. */
+int class_loss_infer(struct graph *graph, const struct node *node, struct err *err);
+
 /* Output 0, or its gradient: a scalar, or with no reduction one element a sample. */
 struct shape class_loss_shape(const struct class_loss *loss, const struct shape *x);
 

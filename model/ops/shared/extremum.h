@@ -32,5 +32,6 @@
 int extremum_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err);
 
 extern const struct op_def *const extremum_gradients[]; /* for one of the rows: an op is listed once */
+extern const struct op_case extremum_cases[];
 
 #endif

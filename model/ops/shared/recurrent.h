@@ -119,6 +119,19 @@ int recurrent_add_grad(struct autodiff *ad, struct graph *graph, const struct no
 int recurrent_ref(const struct op_call *call, struct err *err);
 int recurrent_grad_ref(const struct op_call *call, struct err *err);
 
+/* Defines the gradient op's row NAME_grad and the list NAME_gradients. The op's inputs, then the record, dY,
+   dY_h and of LSTM dY_c -> the gradients of the op's inputs; the op's attributes. */
+#define RECURRENT_GRADIENT(symbol, op_type)                                                                  \
+  static const struct op_def symbol##_grad = {.name = op_type,                                               \
+                                              .domain = "ai.weir",                                           \
+                                              .min_inputs = RECURRENT_GRAD_INPUTS,                           \
+                                              .max_inputs = RECURRENT_GRAD_INPUTS,                           \
+                                              .min_outputs = 0,                                              \
+                                              .max_outputs = RECURRENT_INPUTS,                               \
+                                              .infer = recurrent_grad_infer,                                 \
+                                              .ref = recurrent_grad_ref};                                    \
+  static const struct op_def *const symbol##_gradients[] = {&symbol##_grad, NULL};
+
 /* For cells. */
 
 /* Row (t, b) of a matrix [rows, cols], and from there to the next of the same step. */
@@ -134,16 +147,21 @@ static inline bool recurrent_is_live(const struct recurrent_pass *pass, int64_t 
   return !pass->lengths || t < pass->lengths[b];
 }
 
-/* Columns [from, from + n) of step t's rows of a matrix [rows, cols]: [b, n]. */
-struct matrix recurrent_at_step(const struct recurrent_pass *pass, const float *data, int64_t t, int64_t cols,
-                                int64_t from, int64_t n);
-/* The same of all rows: [rows, n]. */
+/* Columns [from, from + n) of a matrix [rows, cols]: [rows, n]; and of such a matrix step t's rows: [b, n].
+ */
 struct matrix recurrent_columns(const struct recurrent_pass *pass, const float *data, int64_t cols,
                                 int64_t from, int64_t n);
+struct matrix recurrent_at_step(const struct recurrent_pass *pass, struct matrix rows, int64_t t);
 
 /* A gate's activation: x = f(clip(x)), and its way back: grad *= slope at y = f(clip(x)). */
 void recurrent_activate(const struct recurrent_pass *pass, int function, float *x, int64_t n);
 void recurrent_derive(const struct recurrent_pass *pass, int function, const float *y, float *grad,
                       int64_t n);
+
+/* For cells whose gates all take h R': adds it to step t's gates, and d_gates R of step t to h's gradient;
+   the gradient of R. */
+void recurrent_add_states(const struct recurrent_pass *pass, int64_t t);
+void recurrent_add_state_grads(const struct recurrent_pass *pass, int64_t t);
+void recurrent_sum_r(const struct recurrent_pass *pass, float *d_r);
 
 #endif

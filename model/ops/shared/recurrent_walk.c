@@ -18,16 +18,46 @@ int64_t recurrent_record_elems(const struct recurrent *shape) {
   return rows_of(shape) * shape->hidden * matrices;
 }
 
-struct matrix recurrent_at_step(const struct recurrent_pass *pass, const float *data, int64_t t, int64_t cols,
-                                int64_t from, int64_t n) {
-  const struct recurrent *shape = pass->shape;
-  return (struct matrix){data + recurrent_row(shape, t, 0) * cols + from, shape->batch, n,
-                         recurrent_row_step(shape) * cols, 1};
-}
-
 struct matrix recurrent_columns(const struct recurrent_pass *pass, const float *data, int64_t cols,
                                 int64_t from, int64_t n) {
   return (struct matrix){data + from, rows_of(pass->shape), n, cols, 1};
+}
+
+struct matrix recurrent_at_step(const struct recurrent_pass *pass, struct matrix rows, int64_t t) {
+  rows.data += recurrent_row(pass->shape, t, 0) * rows.row_stride;
+  rows.rows = pass->shape->batch;
+  rows.row_stride *= recurrent_row_step(pass->shape);
+  return rows;
+}
+
+/* R, [gh,h]. */
+static struct matrix state_weights(const struct recurrent_pass *pass) {
+  int64_t h = pass->shape->hidden;
+  return (struct matrix){pass->r, pass->shape->cell->gates * h, h, h, 1};
+}
+
+static struct matrix gate_grads(const struct recurrent_pass *pass) {
+  int64_t gates = pass->shape->cell->gates * pass->shape->hidden;
+  return recurrent_columns(pass, pass->d_gates, gates, 0, gates);
+}
+
+void recurrent_add_states(const struct recurrent_pass *pass, int64_t t) {
+  int64_t h = pass->shape->hidden, gates = pass->shape->cell->gates * h;
+  struct matrix states = {pass->h, pass->shape->batch, h, h, 1};
+  pass->math->multiply(states, matrix_transposed(state_weights(pass)), true,
+                       pass->gates + recurrent_row(pass->shape, t, 0) * gates,
+                       recurrent_row_step(pass->shape) * gates);
+}
+
+void recurrent_add_state_grads(const struct recurrent_pass *pass, int64_t t) {
+  pass->math->multiply(recurrent_at_step(pass, gate_grads(pass), t), state_weights(pass), true, pass->h,
+                       pass->shape->hidden);
+}
+
+void recurrent_sum_r(const struct recurrent_pass *pass, float *d_r) {
+  int64_t h = pass->shape->hidden;
+  pass->math->multiply(matrix_transposed(gate_grads(pass)), recurrent_columns(pass, pass->h_before, h, 0, h),
+                       false, d_r, h);
 }
 
 void recurrent_activate(const struct recurrent_pass *pass, int function, float *x, int64_t n) {
@@ -47,21 +77,29 @@ void recurrent_derive(const struct recurrent_pass *pass, int function, const flo
 }
 
 /* Where direction d's part of a tensor begins, of `elems` each; NULL where it is absent. */
-static const float *part(const void *tensor, int64_t d, int64_t elems) {
+static const float *direction_part(const void *tensor, int64_t d, int64_t elems) {
   return tensor ? (const float *)tensor + d * elems : NULL;
 }
 
+/* Direction d's record: what the forward node kept, keeps for others, or for now. */
+static float *record_of(const struct recurrent *shape, const struct recurrent_io *io, int64_t d) {
+  int64_t elems = recurrent_record_elems(shape);
+  if (io->in[RECURRENT_RECORD])
+    return (float *)io->in[RECURRENT_RECORD] + d * elems;
+  return io->record ? io->record + d * elems : io->scratch + 2 * state_elems(shape);
+}
+
 static void pass_init(struct recurrent_pass *pass, const struct recurrent *shape,
-                      const struct recurrent_math *math, const struct recurrent_io *io, float *record,
-                      int64_t d) {
+                      const struct recurrent_math *math, const struct recurrent_io *io, int64_t d) {
   int64_t h = shape->hidden, gates = shape->cell->gates * h, rows = rows_of(shape);
+  float *record = record_of(shape, io, d);
   *pass = (struct recurrent_pass){.shape = shape,
                                   .math = math,
                                   .functions = shape->functions[d],
                                   .is_reverse = shape->is_reverse || d == 1,
-                                  .r = part(io->in[RECURRENT_R], d, gates * h),
-                                  .bias = part(io->in[RECURRENT_B], d, 2 * gates),
-                                  .p = part(io->in[RECURRENT_P], d, 3 * h),
+                                  .r = direction_part(io->in[RECURRENT_R], d, gates * h),
+                                  .bias = direction_part(io->in[RECURRENT_B], d, 2 * gates),
+                                  .p = direction_part(io->in[RECURRENT_P], d, 3 * h),
                                   .lengths = io->in[RECURRENT_LENGTHS],
                                   .gates = record,
                                   .h_before = record + rows * gates,
@@ -165,12 +203,10 @@ int recurrent_forward(const struct recurrent *shape, const struct recurrent_math
     return err->code;
   for (int64_t d = 0; d < shape->directions; d++) {
     struct recurrent_pass pass;
-    float *record =
-        io->record ? io->record + d * recurrent_record_elems(shape) : io->scratch + 2 * state_elems(shape);
-    pass_init(&pass, shape, math, io, record, d);
+    pass_init(&pass, shape, math, io, d);
     state_read(shape, io->in[RECURRENT_H], d, pass.h);
     state_read(shape, io->in[RECURRENT_C], d, pass.c);
-    project_input(&pass, io->in[RECURRENT_X], part(io->in[RECURRENT_W], d, gates * shape->input));
+    project_input(&pass, io->in[RECURRENT_X], direction_part(io->in[RECURRENT_W], d, gates * shape->input));
     for (int64_t s = 0; s < shape->steps; s++) {
       int64_t t = step_at(&pass, s);
       state_keep(&pass, t, pass.h, pass.h_before);
@@ -214,10 +250,10 @@ static void sum_columns(struct matrix matrix, float *sums) {
 static void finish_back(const struct recurrent_pass *pass, const struct recurrent_io *io, int64_t d) {
   const struct recurrent *shape = pass->shape;
   int64_t gates = shape->cell->gates * shape->hidden, h = shape->hidden;
-  struct matrix d_gates = recurrent_columns(pass, pass->d_gates, gates, 0, gates);
+  struct matrix d_gates = gate_grads(pass);
   struct matrix x = {io->in[RECURRENT_X], rows_of(shape), shape->input, shape->input, 1};
-  struct matrix w = {part(io->in[RECURRENT_W], d, gates * shape->input), gates, shape->input, shape->input,
-                     1};
+  struct matrix w = {direction_part(io->in[RECURRENT_W], d, gates * shape->input), gates, shape->input,
+                     shape->input, 1};
   float *d_w = io->grads[RECURRENT_W], *d_r = io->grads[RECURRENT_R], *d_b = io->grads[RECURRENT_B];
   if (io->grads[RECURRENT_X])
     pass->math->multiply(d_gates, w, d > 0, io->grads[RECURRENT_X], shape->input);
@@ -238,9 +274,8 @@ void recurrent_backward(const struct recurrent *shape, const struct recurrent_ma
                         const struct recurrent_io *io) {
   int64_t h = shape->hidden, states = state_elems(shape);
   for (int64_t d = 0; d < shape->directions; d++) {
-    float *record = (float *)io->in[RECURRENT_RECORD] + d * recurrent_record_elems(shape);
     struct recurrent_pass pass;
-    pass_init(&pass, shape, math, io, record, d);
+    pass_init(&pass, shape, math, io, d);
     pass.d_spare = pass.c + states;
     pass.d_gates = pass.d_spare + states;
     pass.d_kept = pass.d_gates + rows_of(shape) * shape->cell->gates * h;

@@ -93,4 +93,16 @@ void *reduce_totals(const struct op_call *call, int64_t n, size_t size, struct e
     return function##_f32(call, err);                                                                        \
   }
 
+/* What the cases of ops that reduce have in common; x: the input's type and values, "f32{apart}". */
+#define REDUCE_CASES(x)                                                                                      \
+  {.inputs = x "[2,3,4]"}, {.inputs = x "[2,3,4]", .attrs = "axes=0,-1 keepdims=0", .opset = 13},            \
+      {.inputs = x "[2,3,4] i64[1]==-2", .attrs = "keepdims=0", .opset = 18}, {                              \
+    .inputs = x "[]", .opset = 18                                                                            \
+  }
+#define REDUCE_DRAWN_CASE(x)                                                                                 \
+  {                                                                                                          \
+    .inputs = x "[a,b,c] x", .attrs = "keepdims=k",                                                          \
+    .draw = "a=1..3 b=1..4 c=1..4 k=0|1 x=i64[1]==0|i64[1]==-1|i64[2]==0,2|i64[2]==-2,-1|-", .opset = 18     \
+  }
+
 #endif

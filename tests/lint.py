@@ -20,6 +20,7 @@ THIRD_PARTY = {
     "cudnn": ("worker/backend/cuda/",),
     "nccl": ("worker/backend/cuda/",),
     "yaml.h": ("common/agree/spec",),
+    "hiredis/": ("storage/redis/",),
     "openssl/": ("common/base/sha256.c", "storage/redis/"),
     "onnx.pb-c.h": ("model/onnx/", "client/"),
     "jansson.h": ("client/", "server/"),

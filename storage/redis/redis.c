@@ -111,7 +111,7 @@ static int redis_open(const char *url, struct store **out, struct err *err) {
 /* That it answers to a command on our keys: it is a Redis, of the kind that the URL says, and lets us in. Two
    keys of two slots are more than a node of a cluster takes in one command, whichever slots it has. */
 static int check_server(struct redis_store *store, struct err *err) {
-  struct redis_command exists = {.expects = REDIS_EXPECTS(REDIS_INTEGER)};
+  struct redis_command exists = {.expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER)};
   struct redis_batch batch = {.commands = &exists, .n = 1, .master = -1, .is_repeatable = true};
   char *block = mem_printf("%s:b:", store->config.prefix);
   int rc;
@@ -182,11 +182,10 @@ static int redis_put_blocks(struct store *base, const struct store_block *blocks
       rc = err_set(err, ERR_INVALID, "store: redis: block %s has %zu bytes, and a value at most %zu",
                    block->sha256, size, block_bytes_max);
     command = call_add(&call, "SET", block->sha256);
+    redis_command_add_text(command, "");
     command->value = block->parts;
     command->n_value = block->n_parts;
-    if (block->n_parts == 0)
-      redis_command_add(command, "", 0);
-    command->expects = REDIS_EXPECTS(REDIS_STATUS);
+    command->expects = REDIS_EXPECTS(REDIS_REPLY_STATUS);
   }
   if (!rc)
     rc = run(call.store, &call.batch, err);
@@ -199,15 +198,15 @@ static int redis_has_blocks(struct store *base, const char *const *keys, int n, 
   int rc;
   call_init(&call, (struct redis_store *)base, n);
   for (int i = 0; i < n; i++)
-    call_add(&call, "EXISTS", keys[i])->expects = REDIS_EXPECTS(REDIS_INTEGER);
+    call_add(&call, "EXISTS", keys[i])->expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER);
   rc = run(call.store, &call.batch, err);
   for (int i = 0; i < n; i++)
-    has[i] = !rc && call.batch.commands[i].reply.integer > 0;
+    has[i] = !rc && call.batch.commands[i].reply->integer > 0;
   call_fini(&call);
   return rc;
 }
 
-/* The replies' memory, received in place, becomes the caller's. */
+/* The replies' memory becomes the caller's. */
 static int redis_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
                             struct err *err) {
   struct block_call call;
@@ -215,16 +214,17 @@ static int redis_get_blocks(struct store *base, const char *const *keys, int n, 
   call_init(&call, (struct redis_store *)base, n);
   for (int i = 0; i < n; i++) {
     struct redis_command *command = call_add(&call, "GET", keys[i]);
-    command->expects = REDIS_EXPECTS(REDIS_BULK) | REDIS_EXPECTS(REDIS_NIL);
+    command->expects = REDIS_EXPECTS(REDIS_REPLY_STRING) | REDIS_EXPECTS(REDIS_REPLY_NIL);
     command->reply_bytes_max = block_bytes_max + 1;
+    command->wants_block = true;
   }
   rc = run(call.store, &call.batch, err);
   for (int i = 0; i < n; i++) {
-    struct redis_reply *reply = &call.batch.commands[i].reply;
-    data[i] = rc ? NULL : reply->text;
-    sizes[i] = rc ? 0 : reply->size;
+    redisReply *reply = call.batch.commands[i].reply;
+    data[i] = rc ? NULL : reply->str;
+    sizes[i] = rc ? 0 : reply->len;
     if (!rc)
-      reply->text = NULL;
+      reply->str = NULL;
   }
   call_fini(&call);
   return rc;
@@ -235,7 +235,7 @@ static int redis_delete_blocks(struct store *base, const char *const *keys, int 
   int rc;
   call_init(&call, (struct redis_store *)base, n);
   for (int i = 0; i < n; i++)
-    call_add(&call, "UNLINK", keys[i])->expects = REDIS_EXPECTS(REDIS_INTEGER);
+    call_add(&call, "UNLINK", keys[i])->expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER);
   rc = run(call.store, &call.batch, err);
   call_fini(&call);
   return rc;
@@ -273,7 +273,7 @@ static int redis_write_record(struct store *base, const char *name, const void *
 
 static int write_guarded(struct redis_store *store, const struct store_guard *record,
                          const struct store_guard *guards, int n_guards, bool *is_in_doubt, struct err *err) {
-  struct redis_command eval = {.expects = REDIS_EXPECTS(REDIS_INTEGER)};
+  struct redis_command eval = {.expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER)};
   struct redis_batch batch = {.commands = &eval, .n = 1, .master = -1, .is_write = true};
   char *keys[STORE_GUARDS_MAX + 1], n_keys[16];
   int rc, broken;
@@ -299,7 +299,7 @@ static int write_guarded(struct redis_store *store, const struct store_guard *re
   eval.slot = redis_key_slot(store->index, strlen(store->index));
   rc = run(store, &batch, err);
   *is_in_doubt = batch.is_in_doubt;
-  broken = rc ? 0 : (int)eval.reply.integer;
+  broken = rc ? 0 : (int)eval.reply->integer;
   if (broken > 0 && broken <= n_guards)
     rc = err_set(err, ERR_STALE,
                  "store: record '%s' is not as '%s' needs it to be: somebody else has written it",
@@ -336,7 +336,7 @@ static int confirm_write(struct redis_store *store, const struct store_guard *re
 static int redis_get_record(struct store *base, const char *name, void **data, size_t *size,
                             struct err *err) {
   struct redis_store *store = (struct redis_store *)base;
-  struct redis_command get = {.expects = REDIS_EXPECTS(REDIS_BULK) | REDIS_EXPECTS(REDIS_NIL),
+  struct redis_command get = {.expects = REDIS_EXPECTS(REDIS_REPLY_STRING) | REDIS_EXPECTS(REDIS_REPLY_NIL),
                               .reply_bytes_max = record_bytes_max + 1};
   struct redis_batch batch = {.commands = &get, .n = 1, .master = -1, .is_repeatable = true};
   char *key = record_key(store, name);
@@ -346,12 +346,12 @@ static int redis_get_record(struct store *base, const char *name, void **data, s
   get.slot = redis_key_slot(key, strlen(key));
   rc = run(store, &batch, err);
   free(key);
-  if (!rc && get.reply.type == REDIS_NIL)
+  if (!rc && get.reply->type == REDIS_REPLY_NIL)
     rc = err_set(err, ERR_NOT_FOUND, "store: no such record: '%s'", name);
   if (!rc) {
-    *data = get.reply.text;
-    *size = get.reply.size;
-    get.reply.text = NULL;
+    *data = get.reply->str;
+    *size = get.reply->len;
+    get.reply->str = NULL;
   }
   redis_commands_fini(&get, 1);
   return rc;

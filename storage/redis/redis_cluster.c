@@ -40,7 +40,7 @@ static bool follow(struct cluster_run *run, int i, int node);
 static int target_of(const struct cluster_run *run, int i);
 static int read_map(struct redis_session *session, struct err *err);
 static int ask_map(struct redis_session *session, int node, struct err *err);
-static bool take_map(struct redis_session *session, const struct redis_reply *reply, int asked);
+static bool take_map(struct redis_session *session, const redisReply *reply, int asked);
 static int node_at(struct redis_session *session, const struct redis_endpoint *endpoint);
 
 void redis_cluster_init(struct redis_session *session) {
@@ -175,7 +175,7 @@ static int take_replies(struct cluster_run *run, int node, int n_replicas, struc
   int n = 0;
   for (int k = 0; k < run->n_sent; k++) {
     int i = run->sent[k];
-    redis_reply_fini(&run->ask[i].reply);
+    redis_commands_fini(&run->ask[i], 1);
     if (is_redirected(run, i, node))
       continue;
     run->is_done[i] = true;
@@ -187,23 +187,23 @@ static int take_replies(struct cluster_run *run, int node, int n_replicas, struc
 
 /* True if the command was not done here and goes out again. */
 static bool is_redirected(struct cluster_run *run, int i, int node) {
-  struct redis_reply *reply = &run->batch->commands[i].reply;
-  bool is_busy = redis_reply_is_error(reply, "TRYAGAIN");
+  struct redis_command *command = &run->batch->commands[i];
+  bool is_busy = redis_reply_is_error(command->reply, "TRYAGAIN");
   run->has_to_pause |= is_busy;
   if (!is_busy && !follow(run, i, node))
     return false;
-  redis_reply_fini(reply);
+  redis_commands_fini(command, 1);
   return true;
 }
 
 /* "MOVED 3999 HOST:PORT", "ASK 3999 HOST:PORT"; no HOST, or '?': the one that says so. */
 static bool follow(struct cluster_run *run, int i, int node) {
-  const struct redis_reply *reply = &run->batch->commands[i].reply;
+  const redisReply *reply = run->batch->commands[i].reply;
   struct redis_endpoint endpoint;
   char host[REDIS_HOST_SIZE], *port;
   bool is_ask = redis_reply_is_error(reply, "ASK "), is_moved = redis_reply_is_error(reply, "MOVED ");
   int target, slot = run->batch->commands[i].slot;
-  if ((!is_ask && !is_moved) || sscanf(reply->text, "%*s %*d %255s", host) != 1 ||
+  if ((!is_ask && !is_moved) || sscanf(reply->str, "%*s %*d %255s", host) != 1 ||
       !(port = strrchr(host, ':')))
     return false;
   *port++ = 0;
@@ -242,7 +242,8 @@ static int read_map(struct redis_session *session, struct err *err) {
 }
 
 static int ask_map(struct redis_session *session, int node, struct err *err) {
-  struct redis_command command = {.expects = REDIS_EXPECTS(REDIS_ARRAY), .reply_bytes_max = MAP_BYTES_MAX};
+  struct redis_command command = {.expects = REDIS_EXPECTS(REDIS_REPLY_ARRAY),
+                                  .reply_bytes_max = MAP_BYTES_MAX};
   struct redis_command *list = &command;
   struct redis_link *link = session->cluster->nodes[node];
   int rc = redis_link_connect(link, err);
@@ -253,7 +254,7 @@ static int ask_map(struct redis_session *session, int node, struct err *err) {
   rc = redis_link_exchange(link, &list, 1, err);
   if (!rc)
     rc = redis_link_check(link, &list, 1, err);
-  if (!rc && !take_map(session, &command.reply, node)) {
+  if (!rc && !take_map(session, command.reply, node)) {
     err_set(err, ERR_IO, "the reply to CLUSTER SLOTS is no map of slots");
     rc = redis_link_err(link, err);
   }
@@ -262,28 +263,29 @@ static int ask_map(struct redis_session *session, int node, struct err *err) {
 }
 
 /* Items: first slot, last slot, (host, port, ...) of the master, then its replicas. */
-static bool take_map(struct redis_session *session, const struct redis_reply *reply, int asked) {
+static bool take_map(struct redis_session *session, const redisReply *reply, int asked) {
   struct redis_cluster *cluster = session->cluster;
-  if (reply->n_items > SLOTS)
+  if (reply->elements > SLOTS)
     return false;
   memset(cluster->slots, -1, sizeof cluster->slots);
-  for (int i = 0; i < reply->n_items; i++) {
-    const struct redis_reply *range = &reply->items[i], *master = range->items + 2;
+  for (size_t i = 0; i < reply->elements; i++) {
+    const redisReply *range = reply->element[i], *master = range->elements < 3 ? NULL : range->element[2];
     const char *host;
     struct redis_endpoint endpoint;
     char port[24];
     int node;
-    if (range->n_items < 3 || range->items[0].type != REDIS_INTEGER ||
-        range->items[1].type != REDIS_INTEGER || range->items[0].integer < 0 ||
-        range->items[1].integer >= SLOTS || master->n_items < 2 || master->items[1].type != REDIS_INTEGER)
+    if (!master || range->element[0]->type != REDIS_REPLY_INTEGER ||
+        range->element[1]->type != REDIS_REPLY_INTEGER || range->element[0]->integer < 0 ||
+        range->element[1]->integer >= SLOTS || master->elements < 2 ||
+        master->element[1]->type != REDIS_REPLY_INTEGER)
       return false;
-    host = redis_reply_text(&master->items[0]);
-    snprintf(port, sizeof port, "%lld", (long long)master->items[1].integer);
+    host = redis_reply_text(master->element[0]);
+    snprintf(port, sizeof port, "%lld", master->element[1]->integer);
     if (!redis_endpoint_make(host && *host && strcmp(host, "?") ? host : cluster->nodes[asked]->endpoint.host,
                              port, &endpoint) ||
         (node = node_at(session, &endpoint)) < 0)
       return false;
-    for (int64_t slot = range->items[0].integer; slot <= range->items[1].integer; slot++)
+    for (long long slot = range->element[0]->integer; slot <= range->element[1]->integer; slot++)
       cluster->slots[slot] = (int16_t)node;
   }
   return true;

@@ -54,7 +54,7 @@ int redis_link_err(const struct redis_link *link, struct err *err) {
   return err_prefix(err, "store: redis %s", link->endpoint.host);
 }
 
-int redis_link_refused(const struct redis_link *link, const struct redis_reply *reply, struct err *err) {
+int redis_link_refused(const struct redis_link *link, const redisReply *reply, struct err *err) {
   const char *password = link->config->password;
   char *quoted;
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
@@ -64,10 +64,10 @@ int redis_link_refused(const struct redis_link *link, const struct redis_reply *
     return redis_link_err(link, err);
   }
   /* A server that does not know AUTH repeats its words. */
-  if (password && *password && memmem(reply->text, reply->size, password, strlen(password)))
+  if (password && *password && memmem(reply->str, reply->len, password, strlen(password)))
     err_set(err, ERR_IO, "error reply (not shown: it has the password in it)");
   else {
-    quoted = text_copy_clean(reply->text, QUOTE_MAX);
+    quoted = text_copy_clean(reply->str, QUOTE_MAX);
     err_set(err, ERR_IO, "error reply '%s'", quoted);
     free(quoted);
   }
@@ -77,24 +77,23 @@ int redis_link_refused(const struct redis_link *link, const struct redis_reply *
 int redis_link_check(struct redis_link *link, struct redis_command *const *commands, int n, struct err *err) {
   for (int i = 0; i < n; i++) {
     const struct redis_command *command = commands[i];
-    if (command->reply.type == REDIS_ERROR)
-      return redis_link_refused(link, &command->reply, err);
-    if (!command->expects || command->expects & REDIS_EXPECTS(command->reply.type))
+    if (command->reply->type == REDIS_REPLY_ERROR)
+      return redis_link_refused(link, command->reply, err);
+    if (!command->expects || command->expects & REDIS_EXPECTS(command->reply->type))
       continue;
     redis_link_close(link);
-    err_set(err, ERR_IO, "the reply to %.*s is not of its kind", (int)command->words[0].iov_len,
-            (const char *)command->words[0].iov_base);
+    err_set(err, ERR_IO, "the reply to %.*s is not of its kind", (int)command->sizes[0], command->words[0]);
     return redis_link_err(link, err);
   }
   return 0;
 }
 
 /* Before release 7 a script's error is "ERR Error running script ... -OOM command not allowed ...". */
-bool redis_reply_is_error(const struct redis_reply *reply, const char *word) {
+bool redis_reply_is_error(const redisReply *reply, const char *word) {
   char passed_on[64];
-  if (reply->type != REDIS_ERROR)
+  if (reply->type != REDIS_REPLY_ERROR)
     return false;
   snprintf(passed_on, sizeof passed_on, ": -%s", word);
-  return strncmp(reply->text, word, strlen(word)) == 0 ||
-         (strncmp(reply->text, "ERR Error running script", 24) == 0 && strstr(reply->text, passed_on));
+  return strncmp(reply->str, word, strlen(word)) == 0 ||
+         (strncmp(reply->str, "ERR Error running script", 24) == 0 && strstr(reply->str, passed_on));
 }

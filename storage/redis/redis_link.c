@@ -8,15 +8,14 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 
-/* Words up to COPY_MAX are copied beside the lengths around them: fewer, larger parts to send. */
-enum { COPY_MAX = 1024, WORD_HEAD_MAX = 32, PROGRESS_BYTES = 64 * 1024 };
+enum { WORD_HEAD_MAX = 32, PROGRESS_BYTES = 64 * 1024 };
+static const char empty_word[] = "$0\r\n\r\n";
 static const uint64_t ms = 1000000, backoff_least_ms = 50, backoff_most_ms = 5000;
 static const size_t exchange_bytes_max = (size_t)1 << 30; /* of all replies together */
 
-/* Commands as bytes to send. */
+/* Commands as bytes to send: their text, and between it blocks. */
 struct frame {
-  char *text;
-  size_t text_size;
+  char *text, *end;
   struct iovec *parts;
   int n_parts, sent_parts;
 };
@@ -41,12 +40,15 @@ static int send_some(struct exchange *exchange, bool *has_moved, struct err *err
 static int receive_some(struct exchange *exchange, bool *has_moved, struct err *err);
 static void expect_next(struct exchange *exchange);
 static void moved(struct exchange *exchange, size_t bytes);
-static void frame_init(struct frame *frame, struct redis_command *const *commands, int n);
+static int frame_init(struct frame *frame, struct redis_command *const *commands, int n, struct err *err);
+static int frame_add(struct frame *frame, const struct redis_command *command, struct err *err);
+static void frame_add_block(struct frame *frame, const struct redis_command *command);
 static void frame_fini(struct frame *frame);
 
 void redis_command_add(struct redis_command *command, const void *data, size_t size) {
   CHECK(command->n_words < REDIS_WORDS_MAX);
-  command->words[command->n_words++] = (struct iovec){(void *)data, size};
+  command->words[command->n_words] = data ? data : "";
+  command->sizes[command->n_words++] = size;
 }
 
 void redis_command_add_text(struct redis_command *command, const char *text) {
@@ -54,8 +56,10 @@ void redis_command_add_text(struct redis_command *command, const char *text) {
 }
 
 void redis_commands_fini(struct redis_command *commands, int n) {
-  for (int i = 0; i < n; i++)
-    redis_reply_fini(&commands[i].reply);
+  for (int i = 0; i < n; i++) {
+    freeReplyObject(commands[i].reply);
+    commands[i].reply = NULL;
+  }
 }
 
 void redis_link_init(struct redis_link *link, const struct redis_config *config,
@@ -129,7 +133,7 @@ static int greet(struct redis_link *link, struct err *err) {
     redis_command_add_text(&commands[n], "SELECT");
     redis_command_add_text(&commands[n++], db);
   }
-  commands[n].expects = REDIS_EXPECTS(wants_role ? REDIS_ARRAY : REDIS_STATUS);
+  commands[n].expects = REDIS_EXPECTS(wants_role ? REDIS_REPLY_ARRAY : REDIS_REPLY_STATUS);
   redis_command_add_text(&commands[n++], wants_role ? "ROLE" : "PING");
   rc = redis_link_exchange(link, list, n, err);
   if (rc == ERR_IO) {
@@ -145,7 +149,7 @@ static int greet(struct redis_link *link, struct err *err) {
 
 static int check_greeting(struct redis_link *link, struct redis_command *const *commands, int n,
                           struct err *err) {
-  const struct redis_reply *last = &commands[n - 1]->reply;
+  const redisReply *last = commands[n - 1]->reply;
   const char *role;
   int rc;
   if (!link->has_auth && link->config->password && redis_reply_is_error(last, "NOAUTH")) {
@@ -155,7 +159,7 @@ static int check_greeting(struct redis_link *link, struct redis_command *const *
   rc = redis_link_check(link, commands, n, err);
   if (rc || link->role != REDIS_ROLE_MASTER)
     return rc;
-  role = last->n_items > 0 ? redis_reply_text(&last->items[0]) : NULL;
+  role = last->elements > 0 ? redis_reply_text(last->element[0]) : NULL;
   if (role && strcmp(role, "master") == 0)
     return 0;
   err_set(err, ERR_UNAVAILABLE, "is no master yet, or no more (a failover goes on, or sentinels are behind)");
@@ -178,8 +182,7 @@ static void connect_failed(struct redis_link *link, uint64_t began_ns, const str
 int redis_link_exchange(struct redis_link *link, struct redis_command *const *commands, int n,
                         struct err *err) {
   struct exchange exchange = {.link = link, .commands = commands, .n = n, .bytes_left = exchange_bytes_max};
-  int rc = 0;
-  frame_init(&exchange.frame, commands, n);
+  int rc = frame_init(&exchange.frame, commands, n, err);
   expect_next(&exchange);
   exchange.deadline_ns = clock_now_ns() + (uint64_t)link->config->timeout_ms * ms;
   while (!rc && exchange.n_done < n)
@@ -190,15 +193,14 @@ int redis_link_exchange(struct redis_link *link, struct redis_command *const *co
   redis_link_close(link);
   explain_end(&exchange, err);
   for (int i = 0; i < n; i++)
-    redis_reply_fini(&commands[i]->reply);
+    redis_commands_fini(commands[i], 1);
   return err->code;
 }
 
 /* A server that sends one away says why before it closes. */
 static void explain_end(const struct exchange *exchange, struct err *err) {
-  const struct redis_reply *last =
-      exchange->n_done > 0 ? &exchange->commands[exchange->n_done - 1]->reply : NULL;
-  if (err->code != ERR_UNAVAILABLE || !last || last->type != REDIS_ERROR)
+  const redisReply *last = exchange->n_done > 0 ? exchange->commands[exchange->n_done - 1]->reply : NULL;
+  if (err->code != ERR_UNAVAILABLE || !last || last->type != REDIS_REPLY_ERROR)
     redis_link_err(exchange->link, err);
   else if (redis_link_refused(exchange->link, last, err) == ERR_IO)
     err->code = ERR_UNAVAILABLE;
@@ -279,14 +281,15 @@ static void expect_next(struct exchange *exchange) {
   struct redis_command *command;
   size_t most;
   if (exchange->n_done > 0) {
-    const struct redis_reply *done = &exchange->commands[exchange->n_done - 1]->reply;
-    exchange->bytes_left -= done->size < exchange->bytes_left ? done->size : exchange->bytes_left;
+    const redisReply *done = exchange->commands[exchange->n_done - 1]->reply;
+    exchange->bytes_left -= done->len < exchange->bytes_left ? done->len : exchange->bytes_left;
   }
   if (exchange->n_done == exchange->n)
     return;
   command = exchange->commands[exchange->n_done];
   most = command->reply_bytes_max ? command->reply_bytes_max : REDIS_REPLY_SMALL;
-  redis_reader_expect(reader, &command->reply, most < exchange->bytes_left ? most : exchange->bytes_left);
+  redis_reader_expect(reader, &command->reply, most < exchange->bytes_left ? most : exchange->bytes_left,
+                      command->wants_block);
 }
 
 /* A server that drips single bytes does not prolong its time. */
@@ -298,49 +301,58 @@ static void moved(struct exchange *exchange, size_t bytes) {
   exchange->deadline_ns = clock_now_ns() + (uint64_t)exchange->link->config->timeout_ms * ms;
 }
 
-static void frame_init(struct frame *frame, struct redis_command *const *commands, int n) {
-  size_t text_size = 0, parts_max = 0;
-  struct iovec *part;
-  char *at;
+static int frame_init(struct frame *frame, struct redis_command *const *commands, int n, struct err *err) {
+  size_t text_size = 0, parts_max = 1;
+  int rc = 0;
   for (int i = 0; i < n; i++) {
     text_size += WORD_HEAD_MAX * (size_t)(commands[i]->n_words + 2);
-    parts_max += 2 * (size_t)commands[i]->n_words + (size_t)commands[i]->n_value + 2;
+    parts_max += (size_t)commands[i]->n_value + 1;
     for (int w = 0; w < commands[i]->n_words; w++)
-      text_size += commands[i]->words[w].iov_len <= COPY_MAX ? commands[i]->words[w].iov_len : 0;
+      text_size += commands[i]->sizes[w];
   }
-  frame->text = at = mem_new(text_size);
-  frame->text_size = text_size;
-  frame->parts = part = mem_new(parts_max * sizeof *part);
-  *part = (struct iovec){at, 0}; /* the text since the last large word */
-  for (int i = 0; i < n; i++) {
-    const struct redis_command *command = commands[i];
-    at += sprintf(at, "*%d\r\n", command->n_words + (command->n_value > 0));
-    for (int w = 0; w < command->n_words + (command->n_value > 0); w++) {
-      bool is_value = w == command->n_words;
-      const struct iovec *from = is_value ? command->value : &command->words[w];
-      int n_from = is_value ? command->n_value : 1;
-      size_t size = 0;
-      for (int p = 0; p < n_from; p++)
-        size += from[p].iov_len;
-      at += sprintf(at, "$%zu\r\n", size);
-      if (!is_value && size <= COPY_MAX) {
-        at = size ? mempcpy(at, from->iov_base, size) : at;
-      } else {
-        part->iov_len = (size_t)(at - (char *)part->iov_base);
-        for (int p = 0; p < n_from; p++)
-          *++part = from[p];
-        *++part = (struct iovec){at, 0};
-      }
-      at = mempcpy(at, "\r\n", 2);
-    }
-  }
-  part->iov_len = (size_t)(at - (char *)part->iov_base);
-  frame->n_parts = (int)(part - frame->parts) + 1;
+  *frame = (struct frame){.text = malloc(text_size), .parts = mem_new(parts_max * sizeof *frame->parts)};
+  if (!frame->text)
+    return err_set(err, ERR_NO_MEMORY, "no memory for commands of %zu bytes", text_size);
+  frame->end = frame->text;
+  frame->parts[frame->n_parts++] = (struct iovec){frame->text, 0}; /* the text since the last block */
+  for (int i = 0; i < n && !rc; i++)
+    rc = frame_add(frame, commands[i], err);
+  return rc;
+}
+
+static int frame_add(struct frame *frame, const struct redis_command *command, struct err *err) {
+  char *text;
+  int size = redisFormatCommandArgv(&text, command->n_words, (const char **)command->words, command->sizes);
+  if (size < 0)
+    return err_set(err, ERR_NO_MEMORY, "no memory for a command");
+  frame->end = mempcpy(frame->end, text, (size_t)size);
+  frame->parts[frame->n_parts - 1].iov_len += (size_t)size;
+  explicit_bzero(text, (size_t)size);
+  redisFreeCommand(text);
+  if (command->n_value > 0)
+    frame_add_block(frame, command);
+  return 0;
+}
+
+/* Puts a block in place of the empty word that ends the command. */
+static void frame_add_block(struct frame *frame, const struct redis_command *command) {
+  struct iovec *text = &frame->parts[frame->n_parts - 1];
+  size_t size = 0;
+  for (int i = 0; i < command->n_value; i++)
+    size += command->value[i].iov_len;
+  frame->end -= strlen(empty_word);
+  frame->end += sprintf(frame->end, "$%zu\r\n", size);
+  text->iov_len = (size_t)(frame->end - (char *)text->iov_base);
+  for (int i = 0; i < command->n_value; i++)
+    frame->parts[frame->n_parts++] = command->value[i];
+  frame->parts[frame->n_parts++] = (struct iovec){frame->end, strlen("\r\n")};
+  frame->end = mempcpy(frame->end, "\r\n", strlen("\r\n"));
 }
 
 /* The text may hold a password. */
 static void frame_fini(struct frame *frame) {
-  explicit_bzero(frame->text, frame->text_size);
+  if (frame->text)
+    explicit_bzero(frame->text, (size_t)(frame->end - frame->text));
   free(frame->text);
   free(frame->parts);
 }

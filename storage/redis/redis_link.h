@@ -1,6 +1,6 @@
 /* One Redis server and the connection to it. The connection is made when it is needed, and again after it
-   broke. Commands go out as a pipeline straight from the caller's memory. Replies are read meanwhile, so that
-   neither side waits for the other with full buffers. Not for several threads at a time. */
+   broke. Commands go out as a pipeline, blocks straight from the caller's memory. Replies are read meanwhile,
+   so that neither side waits for the other with full buffers. Not for several threads at a time. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_LINK_H
 #define WEIR_STORAGE_REDIS_REDIS_LINK_H
 
@@ -13,17 +13,20 @@ enum { REDIS_WORDS_MAX = 24, REDIS_REPLY_SMALL = 1 << 20 };
 #define REDIS_EXPECTS(type) (1u << (type))
 
 struct redis_command {
-  struct iovec words[REDIS_WORDS_MAX];
+  const char *words[REDIS_WORDS_MAX];
+  size_t sizes[REDIS_WORDS_MAX];
   int n_words;
-  const struct iovec *value; /* the parts of one more word; n_value 0: none */
-  int n_value;
+  const struct iovec
+      *value;             /* parts of a block that is sent from where it is: the last word, which is empty */
+  int n_value;            /* 0: no block */
   int slot;               /* of its keys, in a cluster */
   unsigned expects;       /* types of a good reply: REDIS_EXPECTS(type) */
   size_t reply_bytes_max; /* 0: REDIS_REPLY_SMALL */
-  struct redis_reply reply;
+  bool wants_block;       /* a bulk is received in place, and its str may be taken */
+  redisReply *reply;      /* NULL: none yet */
 };
 
-/* Appends words. Their memory is the caller's until the reply is there. */
+/* Appends words (data NULL: an empty one). Their memory is the caller's until the reply is there. */
 void redis_command_add(struct redis_command *command, const void *data, size_t size);
 void redis_command_add_text(struct redis_command *command, const char *text);
 void redis_commands_fini(struct redis_command *commands, int n); /* their replies */
@@ -58,18 +61,18 @@ int redis_link_connect(struct redis_link *link, struct err *err);
 
 /* Sends commands to a connected server and reads a reply to each (an error reply is no error here). Each
    reply, and each 64 KiB on their way, has timeout_ms. Errors: UNAVAILABLE, TIMEOUT, IO; the link is closed
-   then, which commands were done is not known, and all replies are NIL. */
+   then, which commands were done is not known, and all replies are NULL. */
 int redis_link_exchange(struct redis_link *link, struct redis_command *const *commands, int n,
                         struct err *err);
 
 /* Puts "store: redis HOST:PORT: " before the text of err; returns its code. */
 int redis_link_err(const struct redis_link *link, struct err *err);
 /* The error that an error reply stands for: UNAVAILABLE, INVALID or IO, with the server's name. */
-int redis_link_refused(const struct redis_link *link, const struct redis_reply *reply, struct err *err);
+int redis_link_refused(const struct redis_link *link, const redisReply *reply, struct err *err);
 /* The first reply that is an error, or not of the type that its command expects (IO; the link is closed). */
 int redis_link_check(struct redis_link *link, struct redis_command *const *commands, int n, struct err *err);
 
 /* True for an error reply that begins with the word, also when a script passed it on. */
-bool redis_reply_is_error(const struct redis_reply *reply, const char *word);
+bool redis_reply_is_error(const redisReply *reply, const char *word);
 
 #endif

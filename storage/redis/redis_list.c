@@ -18,10 +18,10 @@ struct listing {
 
 static int scan_master(struct listing *listing, int master, struct err *err);
 static int scan_page(struct listing *listing, int master, char cursor[24], struct err *err);
-static int add_found(struct listing *listing, const struct redis_reply *keys, struct err *err);
+static int add_found(struct listing *listing, const redisReply *keys, struct err *err);
 static int measure(struct listing *listing, struct redis_found *const *blocks, int n, struct err *err);
 static int by_key(const void *a, const void *b);
-static int take_names(const struct redis_reply *reply, const char *prefix, struct store_names *names);
+static int take_names(const redisReply *reply, const char *prefix, struct store_names *names);
 static int nonsense(struct err *err, const char *command);
 
 int redis_list_blocks(struct redis_session *session, struct redis_found **found, size_t *n, struct err *err) {
@@ -57,7 +57,8 @@ static int scan_master(struct listing *listing, int master, struct err *err) {
 }
 
 static int scan_page(struct listing *listing, int master, char cursor[24], struct err *err) {
-  struct redis_command scan = {.expects = REDIS_EXPECTS(REDIS_ARRAY), .reply_bytes_max = PAGE_BYTES_MAX};
+  struct redis_command scan = {.expects = REDIS_EXPECTS(REDIS_REPLY_ARRAY),
+                               .reply_bytes_max = PAGE_BYTES_MAX};
   struct redis_batch batch = {.commands = &scan, .n = 1, .master = master, .is_repeatable = true};
   char pattern[KEY_MAX], count[16];
   const char *next;
@@ -73,31 +74,31 @@ static int scan_page(struct listing *listing, int master, char cursor[24], struc
   rc = redis_session_run(listing->session, &batch, err);
   if (rc)
     return rc;
-  next = scan.reply.n_items == 2 ? redis_reply_text(&scan.reply.items[0]) : NULL;
+  next = scan.reply->elements == 2 ? redis_reply_text(scan.reply->element[0]) : NULL;
   if (!next || !*next || strlen(next) > 20 || strspn(next, "0123456789") != strlen(next) ||
-      scan.reply.items[1].type != REDIS_ARRAY)
+      scan.reply->element[1]->type != REDIS_REPLY_ARRAY)
     rc = nonsense(err, "SCAN");
   else {
     strcpy(cursor, next);
-    rc = add_found(listing, &scan.reply.items[1], err);
+    rc = add_found(listing, scan.reply->element[1], err);
   }
   redis_commands_fini(&scan, 1);
   return rc;
 }
 
 /* Other keys that begin like ours are somebody else's. */
-static int add_found(struct listing *listing, const struct redis_reply *keys, struct err *err) {
+static int add_found(struct listing *listing, const redisReply *keys, struct err *err) {
   size_t skip = strlen(listing->session->config->prefix) + strlen(":b:");
   struct redis_found *blocks[LENGTHS_MAX];
   int n = 0, rc = 0;
-  if (listing->n + (size_t)keys->n_items > found_max)
+  if (listing->n + keys->elements > found_max)
     return err_set(err, ERR_IO, "store: redis: more than %zu blocks", found_max);
-  while (listing->capacity < listing->n + (size_t)keys->n_items) {
+  while (listing->capacity < listing->n + keys->elements) {
     listing->capacity = listing->capacity ? 2 * listing->capacity : PAGE;
     listing->items = mem_resize(listing->items, listing->capacity * sizeof *listing->items);
   }
-  for (int i = 0; i < keys->n_items && !rc; i++) {
-    const char *key = redis_reply_text(&keys->items[i]);
+  for (size_t i = 0; i < keys->elements && !rc; i++) {
+    const char *key = redis_reply_text(keys->element[i]);
     if (!key)
       return nonsense(err, "SCAN");
     if (strlen(key) != skip + STORE_KEY_SIZE - 1 ||
@@ -125,11 +126,11 @@ static int measure(struct listing *listing, struct redis_found *const *blocks, i
     redis_command_add_text(&commands[i], "STRLEN");
     redis_command_add_text(&commands[i], keys[i]);
     commands[i].slot = redis_key_slot(keys[i], strlen(keys[i]));
-    commands[i].expects = REDIS_EXPECTS(REDIS_INTEGER);
+    commands[i].expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER);
   }
   rc = redis_session_run(listing->session, &batch, err);
   for (int i = 0; i < n && !rc; i++)
-    blocks[i]->size_bytes = commands[i].reply.integer > 0 ? (uint64_t)commands[i].reply.integer : 0;
+    blocks[i]->size_bytes = commands[i].reply->integer > 0 ? (uint64_t)commands[i].reply->integer : 0;
   redis_commands_fini(commands, n);
   free(commands);
   free(keys);
@@ -146,7 +147,8 @@ int redis_list_names(struct redis_session *session, const char *index, const cha
   int rc = 0, got = PAGE;
   snprintf(count, sizeof count, "%d", PAGE);
   for (int page = 0; got == PAGE && !rc; page++) {
-    struct redis_command range = {.expects = REDIS_EXPECTS(REDIS_ARRAY), .reply_bytes_max = PAGE_BYTES_MAX};
+    struct redis_command range = {.expects = REDIS_EXPECTS(REDIS_REPLY_ARRAY),
+                                  .reply_bytes_max = PAGE_BYTES_MAX};
     struct redis_batch batch = {.commands = &range, .n = 1, .master = -1, .is_repeatable = true};
     const char *words[] = {"ZRANGEBYLEX", index, from, to, "LIMIT", "0", count};
     if (page == PAGES_MAX) {
@@ -157,7 +159,7 @@ int redis_list_names(struct redis_session *session, const char *index, const cha
       redis_command_add_text(&range, words[i]);
     range.slot = redis_key_slot(index, strlen(index));
     rc = redis_session_run(session, &batch, err);
-    got = rc ? 0 : take_names(&range.reply, prefix, names);
+    got = rc ? 0 : take_names(range.reply, prefix, names);
     if (got < 0)
       rc = nonsense(err, "ZRANGEBYLEX");
     redis_commands_fini(&range, 1);
@@ -170,19 +172,19 @@ int redis_list_names(struct redis_session *session, const char *index, const cha
 }
 
 /* How many; -1 if they are not what was asked for: ascending, so that the pages end. */
-static int take_names(const struct redis_reply *reply, const char *prefix, struct store_names *names) {
+static int take_names(const redisReply *reply, const char *prefix, struct store_names *names) {
   int first = names->count;
-  if (reply->n_items > PAGE)
+  if (reply->elements > PAGE)
     return -1;
-  for (int i = 0; i < reply->n_items; i++) {
-    const char *name = redis_reply_text(&reply->items[i]);
+  for (size_t i = 0; i < reply->elements; i++) {
+    const char *name = redis_reply_text(reply->element[i]);
     if (!name || strncmp(name, prefix, strlen(prefix)) != 0 ||
         (names->count > first && strcmp(names->items[names->count - 1], name) >= 0))
       return -1;
     array_reserve((void **)&names->items, &names->capacity, names->count, sizeof *names->items);
     names->items[names->count++] = mem_strdup(name);
   }
-  return reply->n_items;
+  return (int)reply->elements;
 }
 
 static int nonsense(struct err *err, const char *command) {

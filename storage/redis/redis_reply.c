@@ -1,56 +1,51 @@
-/* Replies of the Redis protocol (RESP 2) as they come in. */
+/* Replies of a Redis as they come in. */
 #include "storage/redis/redis_reply.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/memory.h"
 
-enum { LINE_MAX = 16 * 1024, BODY_FIRST = 1024 * 1024 };
+enum { LINE_MAX = 16 * 1024, BLOCK_FIRST = 1024 * 1024, BULK_END = 2 };
 
-static int parse_line(struct redis_reader *reader, bool *is_value, bool *needs_more, struct err *err);
-static int parse_value(struct redis_reader *reader, char type, const char *line, size_t length,
-                       bool *is_value, struct err *err);
-static int begin_array(struct redis_reader *reader, int64_t n, bool *is_value, struct err *err);
-static int begin_body(struct redis_reader *reader, int64_t size, bool *is_value, struct err *err);
-static int take_body(struct redis_reader *reader, bool *is_value, struct err *err);
-static int grow_body(struct redis_reader *reader, struct err *err);
-static void value_done(struct redis_reader *reader);
-static bool parse_integer(const char *line, size_t length, int64_t *out);
-static int refuse(struct err *err, const char *what);
+static int read_line(struct redis_reader *reader, struct err *err);
+static int check_line(struct redis_reader *reader, const char *line, size_t size, struct err *err);
+static bool line_announces(const char *line, size_t *announced);
+static int read_bulk(struct redis_reader *reader, struct err *err);
+static int feed_parser(struct redis_reader *reader, size_t size, struct err *err);
+static int begin_block(struct redis_reader *reader, struct err *err);
+static int read_block(struct redis_reader *reader, struct err *err);
+static int grow_block(struct redis_reader *reader, struct err *err);
+static int refuse_reply(struct err *err, const char *what);
 
-void redis_reply_fini(struct redis_reply *reply) {
-  for (int i = 0; i < reply->n_items; i++)
-    redis_reply_fini(&reply->items[i]);
-  free(reply->items);
-  free(reply->text);
-  *reply = (struct redis_reply){0};
-}
-
-const char *redis_reply_text(const struct redis_reply *reply) {
-  return reply->type == REDIS_STATUS || reply->type == REDIS_BULK ? reply->text : NULL;
+const char *redis_reply_text(const redisReply *reply) {
+  return reply->type == REDIS_REPLY_STATUS || reply->type == REDIS_REPLY_STRING ? reply->str : NULL;
 }
 
 void redis_reader_init(struct redis_reader *reader) {
-  *reader = (struct redis_reader){.buffer = mem_new(REDIS_BUFFER_SIZE)};
+  *reader = (struct redis_reader){.parser = redisReaderCreate(), .buffer = mem_new(REDIS_BUFFER_SIZE)};
+  CHECK(reader->parser);
 }
 
 void redis_reader_fini(struct redis_reader *reader) {
+  redisReaderFree(reader->parser);
+  freeReplyObject(reader->block);
   free(reader->buffer);
   *reader = (struct redis_reader){0};
 }
 
-void redis_reader_expect(struct redis_reader *reader, struct redis_reply *reply, size_t bytes_max) {
-  reader->target = reply;
-  reader->depth = 0;
-  reader->in_body = false;
+void redis_reader_expect(struct redis_reader *reader, redisReply **target, size_t bytes_max,
+                         bool wants_block) {
+  reader->target = target;
   reader->bytes_left = bytes_max;
+  reader->wants_block = wants_block;
 }
 
 void redis_reader_room(struct redis_reader *reader, void **at, size_t *size) {
-  if (reader->in_body && reader->begin == reader->end) {
-    *at = reader->target->text + reader->body_got;
-    *size = reader->body_capacity - reader->body_got;
+  if (reader->block && reader->begin == reader->end) {
+    *at = reader->block->str + reader->block_got;
+    *size = reader->block_capacity - reader->block_got;
     return;
   }
   if (reader->begin > 0) {
@@ -63,23 +58,22 @@ void redis_reader_room(struct redis_reader *reader, void **at, size_t *size) {
 }
 
 void redis_reader_received(struct redis_reader *reader, size_t size) {
-  if (reader->in_body && reader->begin == reader->end)
-    reader->body_got += size;
+  if (reader->block && reader->begin == reader->end)
+    reader->block_got += size;
   else
     reader->end += size;
 }
 
 int redis_reader_parse(struct redis_reader *reader, bool *is_complete, struct err *err) {
-  while (reader->target) {
-    bool is_value = false, needs_more = false;
-    int rc =
-        reader->in_body ? take_body(reader, &is_value, err) : parse_line(reader, &is_value, &needs_more, err);
+  bool has_moved = true;
+  while (reader->target && has_moved) {
+    size_t before = reader->begin;
+    int rc = reader->block           ? read_block(reader, err)
+             : reader->bulk_left > 0 ? read_bulk(reader, err)
+                                     : read_line(reader, err);
     if (rc)
       return rc;
-    if (is_value)
-      value_done(reader);
-    else if (needs_more || (reader->in_body && reader->begin == reader->end))
-      break;
+    has_moved = reader->begin != before;
   }
   *is_complete = !reader->target;
   return 0;
@@ -89,151 +83,127 @@ bool redis_reader_is_empty(const struct redis_reader *reader) {
   return reader->begin == reader->end;
 }
 
-static int parse_line(struct redis_reader *reader, bool *is_value, bool *needs_more, struct err *err) {
+static int read_line(struct redis_reader *reader, struct err *err) {
   char *line = reader->buffer + reader->begin;
   size_t there = reader->end - reader->begin;
   char *end = there ? memchr(line, '\n', there) : NULL;
   if (there && !memchr("+-:$*", line[0], 5))
-    return refuse(err, "a reply begins with none of + - : $ *");
-  if (!end) {
-    *needs_more = true;
-    return there > LINE_MAX ? refuse(err, "a line does not end") : 0;
-  }
-  if (end - line > LINE_MAX || end == line || end[-1] != '\r')
-    return refuse(err, "a line does not end as it should");
-  reader->begin += (size_t)(end - line) + 1;
-  return parse_value(reader, line[0], line + 1, (size_t)(end - line) - 2, is_value, err);
+    return refuse_reply(err, "a reply begins with none of + - : $ *");
+  if (!end)
+    return there > LINE_MAX ? refuse_reply(err, "a line does not end") : 0;
+  if (end - line > LINE_MAX || end[-1] != '\r')
+    return refuse_reply(err, "a line does not end as it should");
+  return check_line(reader, line, (size_t)(end - line) + 1, err);
 }
 
-static int parse_value(struct redis_reader *reader, char type, const char *line, size_t length,
-                       bool *is_value, struct err *err) {
-  struct redis_reply *target = reader->target;
-  int64_t number;
-  if (type == '+' || type == '-') {
-    if (length >= reader->bytes_left)
-      return refuse(err, "a reply is longer than it can be");
-    reader->bytes_left -= length;
-    target->text = malloc(length + 1);
-    if (!target->text)
-      return err_set(err, ERR_NO_MEMORY, "no memory for a reply");
-    memcpy(target->text, line, length);
-    target->text[length] = 0;
-    target->size = length;
-    target->type = type == '+' ? REDIS_STATUS : REDIS_ERROR;
-    *is_value = true;
+/* Gives the parser a line whose announcement is within bounds; a bulk's or an array's content follows it. */
+static int check_line(struct redis_reader *reader, const char *line, size_t size, struct err *err) {
+  size_t announced, cost = size;
+  bool has_bulk = line[0] == '$' && line_announces(line, &announced);
+  if (has_bulk) {
+    if (announced >= reader->bytes_left)
+      return refuse_reply(err, "a value is longer than it can be");
+    cost = announced;
+  } else if (line[0] == '*' && line_announces(line, &announced)) {
+    if (announced > reader->bytes_left / sizeof(redisReply) || reader->parser->ridx == REDIS_DEPTH_MAX)
+      return refuse_reply(err, "an array is longer or deeper than it can be");
+    cost = announced * sizeof(redisReply);
+  } else if (size >= reader->bytes_left)
+    return refuse_reply(err, "a reply is longer than it can be");
+  reader->bytes_left -= cost;
+  if (!has_bulk)
+    return feed_parser(reader, size, err);
+  reader->bulk_left = announced + BULK_END;
+  if (!reader->wants_block || reader->parser->ridx >= 0)
+    return feed_parser(reader, size, err);
+  reader->begin += size;
+  return begin_block(reader, err);
+}
+
+/* False for the -1 of a nil, and for what is no number, which the parser refuses. */
+static bool line_announces(const char *line, size_t *announced) {
+  char *end;
+  if (!isdigit((unsigned char)line[1]))
+    return false;
+  *announced = strtoull(line + 1, &end, 10);
+  return *end == '\r';
+}
+
+/* The end is looked at here, as the parser does not. */
+static int read_bulk(struct redis_reader *reader, struct err *err) {
+  size_t there = reader->end - reader->begin, size = BULK_END;
+  if (reader->bulk_left > BULK_END)
+    size = there < reader->bulk_left - BULK_END ? there : reader->bulk_left - BULK_END;
+  else if (there < BULK_END)
     return 0;
+  else if (memcmp(reader->buffer + reader->begin, "\r\n", BULK_END) != 0)
+    return refuse_reply(err, "a value does not end where it said");
+  reader->bulk_left -= size;
+  return feed_parser(reader, size, err);
+}
+
+static int feed_parser(struct redis_reader *reader, size_t size, struct err *err) {
+  void *reply = NULL;
+  if (redisReaderFeed(reader->parser, reader->buffer + reader->begin, size) != REDIS_OK ||
+      redisReaderGetReply(reader->parser, &reply) != REDIS_OK)
+    return reader->parser->err == REDIS_ERR_OOM ? err_set(err, ERR_NO_MEMORY, "no memory for a reply")
+                                                : refuse_reply(err, reader->parser->errstr);
+  reader->begin += size;
+  if (reply) {
+    *reader->target = reply;
+    reader->target = NULL;
   }
-  if (!parse_integer(line, length, &number))
-    return refuse(err, "a number is none");
-  if (type == '$')
-    return begin_body(reader, number, is_value, err);
-  if (type == '*')
-    return begin_array(reader, number, is_value, err);
-  target->type = REDIS_INTEGER;
-  target->integer = number;
-  *is_value = true;
   return 0;
 }
 
-static int begin_array(struct redis_reader *reader, int64_t n, bool *is_value, struct err *err) {
-  struct redis_reply *target = reader->target;
-  *is_value = n <= 0;
-  if (n == -1)
-    return 0;
-  if (n < 0 || (uint64_t)n > reader->bytes_left / sizeof *target || reader->depth == REDIS_DEPTH_MAX)
-    return refuse(err, "an array is longer or deeper than it can be");
-  target->type = REDIS_ARRAY;
-  if (n == 0)
-    return 0;
-  reader->bytes_left -= (size_t)n * sizeof *target;
-  target->items = calloc((size_t)n, sizeof *target);
-  if (!target->items)
-    return err_set(err, ERR_NO_MEMORY, "no memory for a reply of %lld items", (long long)n);
-  target->n_items = (int)n;
-  reader->parents[reader->depth] = target;
-  reader->next[reader->depth++] = 1;
-  reader->target = &target->items[0];
-  return 0;
+/* As hiredis makes a bulk, so that freeReplyObject frees it. */
+static int begin_block(struct redis_reader *reader, struct err *err) {
+  reader->block = calloc(1, sizeof *reader->block);
+  if (!reader->block)
+    return err_set(err, ERR_NO_MEMORY, "no memory for a reply");
+  reader->block->type = REDIS_REPLY_STRING;
+  reader->block->len = reader->bulk_left - BULK_END;
+  reader->bulk_left = reader->block_got = reader->block_capacity = 0;
+  return grow_block(reader, err);
 }
 
-static int begin_body(struct redis_reader *reader, int64_t size, bool *is_value, struct err *err) {
-  struct redis_reply *target = reader->target;
-  *is_value = size == -1;
-  if (size == -1)
-    return 0;
-  if (size < 0 || (uint64_t)size >= reader->bytes_left)
-    return refuse(err, "a value is longer than it can be");
-  reader->bytes_left -= (size_t)size;
-  target->type = REDIS_BULK;
-  target->size = (size_t)size;
-  reader->in_body = true;
-  reader->body_got = reader->body_capacity = 0;
-  return grow_body(reader, err);
-}
-
-/* Moves what the buffer has of the body; the rest is received in place. */
-static int take_body(struct redis_reader *reader, bool *is_value, struct err *err) {
-  struct redis_reply *target = reader->target;
-  size_t whole = target->size + 2;
-  while (reader->body_got < whole) {
+/* Moves what the buffer has of the block; the rest is received in place. */
+static int read_block(struct redis_reader *reader, struct err *err) {
+  redisReply *block = reader->block;
+  while (reader->block_got < block->len + BULK_END) {
     size_t n = reader->end - reader->begin;
-    if (reader->body_got == reader->body_capacity && grow_body(reader, err))
+    if (reader->block_got == reader->block_capacity && grow_block(reader, err))
       return err->code;
     if (n == 0)
       return 0;
-    if (n > reader->body_capacity - reader->body_got)
-      n = reader->body_capacity - reader->body_got;
-    memcpy(target->text + reader->body_got, reader->buffer + reader->begin, n);
+    if (n > reader->block_capacity - reader->block_got)
+      n = reader->block_capacity - reader->block_got;
+    memcpy(block->str + reader->block_got, reader->buffer + reader->begin, n);
     reader->begin += n;
-    reader->body_got += n;
+    reader->block_got += n;
   }
-  if (target->text[target->size] != '\r' || target->text[target->size + 1] != '\n')
-    return refuse(err, "a value does not end where it said");
-  target->text[target->size] = 0;
-  reader->in_body = false;
-  *is_value = true;
+  if (memcmp(block->str + block->len, "\r\n", BULK_END) != 0)
+    return refuse_reply(err, "a value does not end where it said");
+  block->str[block->len] = 0;
+  *reader->target = block;
+  reader->target = NULL;
+  reader->block = NULL;
   return 0;
 }
 
 /* Doubles, so that a length alone costs the server's peer nothing. */
-static int grow_body(struct redis_reader *reader, struct err *err) {
-  struct redis_reply *target = reader->target;
-  size_t whole = target->size + 2, capacity = reader->body_capacity ? reader->body_capacity * 2 : BODY_FIRST;
-  char *grown = realloc(target->text, capacity < whole ? capacity : whole);
+static int grow_block(struct redis_reader *reader, struct err *err) {
+  redisReply *block = reader->block;
+  size_t whole = block->len + BULK_END,
+         capacity = reader->block_capacity ? reader->block_capacity * 2 : BLOCK_FIRST;
+  char *grown = realloc(block->str, capacity < whole ? capacity : whole);
   if (!grown)
-    return err_set(err, ERR_NO_MEMORY, "no memory for a value of %zu bytes", target->size);
-  target->text = grown;
-  reader->body_capacity = capacity < whole ? capacity : whole;
+    return err_set(err, ERR_NO_MEMORY, "no memory for a value of %zu bytes", block->len);
+  block->str = grown;
+  reader->block_capacity = capacity < whole ? capacity : whole;
   return 0;
 }
 
-/* On to the next item that is still to be read. */
-static void value_done(struct redis_reader *reader) {
-  while (reader->depth > 0) {
-    struct redis_reply *parent = reader->parents[reader->depth - 1];
-    if (reader->next[reader->depth - 1] < parent->n_items) {
-      reader->target = &parent->items[reader->next[reader->depth - 1]++];
-      return;
-    }
-    reader->depth--;
-  }
-  reader->target = NULL;
-}
-
-static bool parse_integer(const char *line, size_t length, int64_t *out) {
-  bool is_negative = length > 0 && line[0] == '-';
-  int64_t value = 0;
-  if (length <= (size_t)is_negative || length > 18 + (size_t)is_negative)
-    return false;
-  for (size_t i = is_negative; i < length; i++) {
-    if (line[i] < '0' || line[i] > '9')
-      return false;
-    value = value * 10 + (line[i] - '0');
-  }
-  *out = is_negative ? -value : value;
-  return true;
-}
-
-static int refuse(struct err *err, const char *what) {
+static int refuse_reply(struct err *err, const char *what) {
   return err_set(err, ERR_IO, "answers nonsense: %s", what);
 }

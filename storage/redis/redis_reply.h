@@ -1,54 +1,44 @@
-/* Replies of the Redis protocol (RESP 2) as they come in.
+/* Replies of a Redis as they come in. hiredis reads them; this reader decides what hiredis gets.
 
-   Why not hiredis's reader: release 0.14 collects a whole bulk in one buffer whose size the server dictates,
-   allocates an array as large as the server says, and copies each bulk out of that buffer. This reader checks
-   every length before it allocates, takes memory as bytes arrive, and receives a block's bytes into the
-   memory that the caller gets. */
+   Release 0.14 of hiredis waits for as many bytes as a server announces, allocates an array as large as the
+   server says, and does not look at what ends a bulk. So it gets a line only when what the line announces is
+   within what the caller expects, and a bulk only as far as the bulk goes. Blocks do not pass through it: it
+   would gather a block whole and then copy it. Their bytes are received into the memory that the caller gets,
+   which grows as they arrive. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_REPLY_H
 #define WEIR_STORAGE_REDIS_REDIS_REPLY_H
 
+#include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "common/base/err.h"
 
-enum redis_type { REDIS_NIL, REDIS_STATUS, REDIS_ERROR, REDIS_INTEGER, REDIS_BULK, REDIS_ARRAY };
-
-struct redis_reply {
-  enum redis_type type;
-  int64_t integer;
-  char *text; /* STATUS, ERROR, BULK: size bytes and a zero, malloc'd */
-  size_t size;
-  struct redis_reply *items; /* ARRAY */
-  int n_items;
-};
-
-void redis_reply_fini(struct redis_reply *reply); /* leaves a NIL */
-
-/* The text if it is a STATUS or BULK, else NULL. */
-const char *redis_reply_text(const struct redis_reply *reply);
+/* The text if the reply is a status or a bulk, else NULL. */
+const char *redis_reply_text(const redisReply *reply);
 
 enum { REDIS_DEPTH_MAX = 4, REDIS_BUFFER_SIZE = 64 * 1024 };
 
 /* One reply being read. */
 struct redis_reader {
+  redisReader *parser;
   char *buffer; /* [REDIS_BUFFER_SIZE]: received, not yet parsed */
   size_t begin, end;
-  struct redis_reply *target; /* what is read now; NULL between replies */
-  struct redis_reply *parents[REDIS_DEPTH_MAX];
-  int next[REDIS_DEPTH_MAX]; /* item of that parent that comes next */
-  int depth;
-  bool in_body; /* of the target, a BULK: body_got of size + 2 bytes are there */
-  size_t body_got, body_capacity;
-  size_t bytes_left; /* of bulks and items until the reply is refused */
+  redisReply **target; /* where the reply goes; NULL between replies */
+  size_t bytes_left;   /* of lines, bulks and items until the reply is refused */
+  size_t bulk_left;    /* of a bulk and its end, that the parser has not got yet */
+  bool wants_block;
+  redisReply *block; /* being received: block_got of len + 2 bytes are there; NULL: none is */
+  size_t block_got, block_capacity;
 };
 
 void redis_reader_init(struct redis_reader *reader);
 void redis_reader_fini(struct redis_reader *reader);
 
-/* A reply of at most `bytes_max` comes next, into *reply (a NIL). */
-void redis_reader_expect(struct redis_reader *reader, struct redis_reply *reply, size_t bytes_max);
+/* A reply of at most `bytes_max` comes next, into *target. wants_block: if it is a bulk, it is received in
+   place; its str is malloc'd then, and a caller that takes it leaves NULL. */
+void redis_reader_expect(struct redis_reader *reader, redisReply **target, size_t bytes_max,
+                         bool wants_block);
 /* Where the next bytes should be received to, at least 1. */
 void redis_reader_room(struct redis_reader *reader, void **at, size_t *size);
 void redis_reader_received(struct redis_reader *reader, size_t size);

@@ -11,7 +11,7 @@ enum failure { FAILURE_NONE, FAILURE_SENTINEL, FAILURE_UNKNOWN_NAME, FAILURE_MAS
 static enum failure try_sentinel(struct redis_session *session, struct redis_link *sentinel, struct err *err);
 static int ask(struct redis_session *session, struct redis_link *sentinel, struct redis_endpoint *master,
                struct err *err);
-static int take_answer(const struct redis_reply *reply, const char *name, struct redis_endpoint *master,
+static int take_answer(const redisReply *reply, const char *name, struct redis_endpoint *master,
                        struct err *err);
 
 int redis_sentinel_connect(struct redis_session *session, struct err *err) {
@@ -54,7 +54,8 @@ static enum failure try_sentinel(struct redis_session *session, struct redis_lin
 
 static int ask(struct redis_session *session, struct redis_link *sentinel, struct redis_endpoint *master,
                struct err *err) {
-  struct redis_command command = {.expects = REDIS_EXPECTS(REDIS_ARRAY) | REDIS_EXPECTS(REDIS_NIL)};
+  struct redis_command command = {.expects =
+                                      REDIS_EXPECTS(REDIS_REPLY_ARRAY) | REDIS_EXPECTS(REDIS_REPLY_NIL)};
   struct redis_command *list = &command;
   int rc = redis_link_connect(sentinel, err);
   if (rc)
@@ -65,17 +66,17 @@ static int ask(struct redis_session *session, struct redis_link *sentinel, struc
   rc = redis_link_exchange(sentinel, &list, 1, err);
   if (!rc)
     rc = redis_link_check(sentinel, &list, 1, err);
-  if (!rc && take_answer(&command.reply, session->config->master, master, err))
+  if (!rc && take_answer(command.reply, session->config->master, master, err))
     rc = redis_link_err(sentinel, err);
   redis_commands_fini(&command, 1);
   return rc;
 }
 
-static int take_answer(const struct redis_reply *reply, const char *name, struct redis_endpoint *master,
+static int take_answer(const redisReply *reply, const char *name, struct redis_endpoint *master,
                        struct err *err) {
-  const char *host = reply->n_items == 2 ? redis_reply_text(&reply->items[0]) : NULL;
-  const char *port = reply->n_items == 2 ? redis_reply_text(&reply->items[1]) : NULL;
-  if (reply->type == REDIS_NIL)
+  const char *host = reply->elements == 2 ? redis_reply_text(reply->element[0]) : NULL;
+  const char *port = reply->elements == 2 ? redis_reply_text(reply->element[1]) : NULL;
+  if (reply->type == REDIS_REPLY_NIL)
     return err_set(err, ERR_INVALID, "the sentinel knows no master named '%.80s'", name);
   if (!host || !port || !redis_endpoint_make(host, port, master))
     return err_set(err, ERR_IO, "the sentinel's answer is no address");

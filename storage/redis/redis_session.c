@@ -91,7 +91,7 @@ static int run_on_link(struct redis_session *session, struct redis_link *link, s
 
 static bool is_demoted(const struct redis_session *session, struct redis_command *const *commands, int n) {
   for (int i = 0; session->sentinels && i < n; i++)
-    if (redis_reply_is_error(&commands[i]->reply, "READONLY"))
+    if (redis_reply_is_error(commands[i]->reply, "READONLY"))
       return true;
   return false;
 }
@@ -121,8 +121,8 @@ int redis_session_pipeline(struct redis_session *session, struct redis_link *lin
   batch->is_in_doubt |= rc != 0;
   if (!rc)
     *n_replicas =
-        wait->reply.type == REDIS_INTEGER && wait->reply.integer > 0 && wait->reply.integer < INT_MAX
-            ? (int)wait->reply.integer
+        wait->reply->type == REDIS_REPLY_INTEGER && wait->reply->integer > 0 && wait->reply->integer < INT_MAX
+            ? (int)wait->reply->integer
             : 0;
   redis_commands_fini(wait, 1);
   free(wait);

@@ -8,7 +8,7 @@
 
 /* Commands that go together; each to the master of its slot. */
 struct redis_batch {
-  struct redis_command *commands; /* replies are theirs, and NIL after an error */
+  struct redis_command *commands; /* replies are theirs, and NULL after an error */
   int n;
   int master;         /* one of redis_session_masters; -1: the master of each command's slot */
   bool is_repeatable; /* may be done twice: after a broken connection they are sent once more */

@@ -1,10 +1,11 @@
-/* A non-blocking stream to a Redis: TCP, TLS over TCP, or a unix socket. */
+/* A non-blocking stream to a Redis: TCP, TLS over TCP, or a unix socket. hiredis makes the connection. */
 #include "storage/redis/redis_socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -27,11 +27,10 @@ struct redis_socket {
   SSL *ssl; /* NULL without TLS */
 };
 
-static int connect_unix(struct redis_socket *sock, const char *path, uint64_t deadline_ns, struct err *err);
 static int connect_tcp(struct redis_socket *sock, const struct redis_endpoint *endpoint, uint64_t deadline_ns,
                        struct err *err);
-static int connect_address(struct redis_socket *sock, const struct sockaddr *address, socklen_t size,
-                           uint64_t deadline_ns, struct err *err);
+static int finish_connect(struct redis_socket *sock, redisContext *context, uint64_t deadline_ns,
+                          struct err *err);
 static int shake_hands(struct redis_socket *sock, const char *host, SSL_CTX *context, uint64_t deadline_ns,
                        struct err *err);
 static int handshake_failed(const SSL *ssl, int reason, struct err *err);
@@ -77,7 +76,7 @@ int redis_socket_open(const struct redis_endpoint *endpoint, const struct redis_
   int rc;
   sock->fd = -1;
   rc = endpoint->port ? connect_tcp(sock, endpoint, deadline_ns, err)
-                      : connect_unix(sock, endpoint->host, deadline_ns, err);
+                      : finish_connect(sock, redisConnectUnixNonBlock(endpoint->host), deadline_ns, err);
   if (!rc && config->has_tls)
     rc = shake_hands(sock, endpoint->host, config->tls, deadline_ns, err);
   if (rc)
@@ -134,44 +133,42 @@ bool redis_socket_wait(struct redis_socket *sock, bool has_to_send, uint64_t dea
   }
 }
 
-static int connect_unix(struct redis_socket *sock, const char *path, uint64_t deadline_ns, struct err *err) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  memcpy(address.sun_path, path, strnlen(path, sizeof address.sun_path - 1));
-  return connect_address(sock, (const struct sockaddr *)&address, sizeof address, deadline_ns, err);
-}
-
+/* hiredis resolves names, too, but tries one address only. */
 static int connect_tcp(struct redis_socket *sock, const struct redis_endpoint *endpoint, uint64_t deadline_ns,
                        struct err *err) {
   struct addrinfo *found = NULL, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-  int rc = ERR_UNAVAILABLE, resolved, one = 1;
-  char port[8];
-  snprintf(port, sizeof port, "%d", endpoint->port);
-  resolved = getaddrinfo(endpoint->host, port, &hints, &found);
+  int rc = ERR_UNAVAILABLE, resolved = getaddrinfo(endpoint->host, NULL, &hints, &found);
+  char address[NI_MAXHOST];
+  for (struct addrinfo *a = found; a && rc && !resolved; a = a->ai_next) {
+    resolved = getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0, NI_NUMERICHOST);
+    if (!resolved)
+      rc = finish_connect(sock, redisConnectNonBlock(address, endpoint->port), deadline_ns, err);
+  }
   if (resolved)
-    return err_set(err, ERR_UNAVAILABLE, "the name cannot be resolved: %s", gai_strerror(resolved));
-  for (struct addrinfo *a = found; a && rc; a = a->ai_next)
-    rc = connect_address(sock, a->ai_addr, a->ai_addrlen, deadline_ns, err);
-  freeaddrinfo(found);
-  if (rc)
-    return rc;
-  setsockopt(sock->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  setsockopt(sock->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-  return 0;
+    rc = err_set(err, ERR_UNAVAILABLE, "the name cannot be resolved: %s", gai_strerror(resolved));
+  if (found)
+    freeaddrinfo(found);
+  return rc;
 }
 
-static int connect_address(struct redis_socket *sock, const struct sockaddr *address, socklen_t size,
-                           uint64_t deadline_ns, struct err *err) {
+/* The socket takes the connection over from hiredis. */
+static int finish_connect(struct redis_socket *sock, redisContext *context, uint64_t deadline_ns,
+                          struct err *err) {
   int failed = 0;
   socklen_t failed_size = sizeof failed;
+  if (!context)
+    return err_set(err, ERR_NO_MEMORY, "no memory for a connection");
+  if (context->err) {
+    err_set(err, ERR_UNAVAILABLE, "nobody answers: %s", context->errstr);
+    redisFree(context);
+    return err->code;
+  }
+  if (context->connection_type == REDIS_CONN_TCP)
+    redisEnableKeepAlive(context);
   if (sock->fd >= 0)
     close(sock->fd);
-  sock->fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (sock->fd < 0)
-    return err_set(err, ERR_UNAVAILABLE, "no socket: %s", strerror(errno));
-  if (connect(sock->fd, address, size) == 0)
-    return 0;
-  if (errno != EINPROGRESS)
-    return err_set(err, ERR_UNAVAILABLE, "nobody answers: %s", strerror(errno));
+  sock->fd = redisFreeKeepFd(context);
+  fcntl(sock->fd, F_SETFD, FD_CLOEXEC);
   if (!redis_socket_wait(sock, true, deadline_ns))
     return err_set(err, ERR_UNAVAILABLE, "nobody answers within timeout_ms");
   getsockopt(sock->fd, SOL_SOCKET, SO_ERROR, &failed, &failed_size);

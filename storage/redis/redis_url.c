@@ -8,7 +8,8 @@
 
 #include "common/base/memory.h"
 
-enum { PORT_DEFAULT = 6379, SENTINEL_PORT_DEFAULT = 26379, UNIX_PATH_MAX = 107, PASSWORD_FILE_MAX = 4096 };
+enum { PORT_DEFAULT = 6379, SENTINEL_PORT_DEFAULT = 26379, PASSWORD_FILE_MAX = 4096 };
+enum { UNIX_PATH_MAX = 106 }; /* hiredis 0.14 does not end a path of 107 */
 
 struct scheme {
   const char *name;

@@ -3,15 +3,13 @@
 #define WEIR_TESTS_REDIS_FAKE_H
 
 #include <errno.h>
+#include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "common/base/err.h"
-#include "storage/redis/redis_reply.h"
 
 enum fake_manner {
   FAKE_ANSWERS,
@@ -46,16 +44,16 @@ static bool fake_repeats(struct fake *fake, int fd, const char *text, size_t siz
   return false;
 }
 
-static bool fake_replies(struct fake *fake, int fd, const struct redis_reply *command) {
+static bool fake_replies(struct fake *fake, int fd, const redisReply *command) {
   const struct {
     const char *name, *usual, *other;
   } rows[] = {{"PING", "+PONG\r\n", fake->ping},
               {"EXISTS", ":0\r\n", fake->exists},
               {"AUTH", "+OK\r\n", fake->auth},
               {"CLUSTER", NULL, fake->cluster}};
-  const char *name = command->n_items > 0 ? redis_reply_text(&command->items[0]) : NULL;
+  const char *name = command->elements > 0 ? command->element[0]->str : NULL;
   size_t size;
-  bool is_block = command->n_items > 1 && command->items[1].size > 64;
+  bool is_block = command->elements > 1 && command->element[1]->len > 64;
   for (size_t i = 0; name && !is_block && i < sizeof rows / sizeof *rows; i++) {
     const char *text = rows[i].other ? rows[i].other : rows[i].usual;
     if (strcmp(name, rows[i].name) == 0 && text)
@@ -71,28 +69,24 @@ static bool fake_replies(struct fake *fake, int fd, const struct redis_reply *co
   return fake_send(fd, fake->answer, size) && fake->manner != FAKE_CLOSES;
 }
 
-static bool fake_receives(struct fake *fake, int fd, struct redis_reader *reader,
-                          struct redis_reply *command) {
-  bool is_complete = false;
-  struct err err;
-  redis_reader_expect(reader, command, 64 << 20);
+/* The next command; NULL: the client has closed, or what it says is no command. */
+static redisReply *fake_receives(struct fake *fake, int fd, redisReader *reader) {
+  char bytes[64 * 1024];
+  void *command = NULL;
   while (!fake->is_over) {
-    size_t room;
     ssize_t n;
-    void *at;
-    if (redis_reader_parse(reader, &is_complete, &err)) {
+    if (redisReaderGetReply(reader, &command) != REDIS_OK) {
       fake_send(fd, "-ERR Protocol error\r\n", 21);
-      return false;
+      return NULL;
     }
-    if (is_complete)
-      return true;
-    redis_reader_room(reader, &at, &room);
-    n = recv(fd, at, room, 0);
+    if (command)
+      return command;
+    n = recv(fd, bytes, sizeof bytes, 0);
     if (n == 0 || (n < 0 && errno != EAGAIN))
-      return false;
-    redis_reader_received(reader, n > 0 ? (size_t)n : 0);
+      return NULL;
+    redisReaderFeed(reader, bytes, n > 0 ? (size_t)n : 0);
   }
-  return false;
+  return NULL;
 }
 
 static void fake_patience(int fd) {
@@ -105,18 +99,18 @@ static void *fake_main(void *user) {
   struct fake *fake = user;
   while (!fake->is_over) {
     int fd = accept(fake->listener, NULL, NULL);
-    struct redis_reader reader;
+    redisReader *reader;
+    redisReply *command;
     bool is_open = true;
     if (fd < 0)
       continue;
     fake_patience(fd);
-    redis_reader_init(&reader);
-    while (is_open) {
-      struct redis_reply command = {0};
-      is_open = fake_receives(fake, fd, &reader, &command) && fake_replies(fake, fd, &command);
-      redis_reply_fini(&command);
+    reader = redisReaderCreate();
+    while (is_open && (command = fake_receives(fake, fd, reader))) {
+      is_open = fake_replies(fake, fd, command);
+      freeReplyObject(command);
     }
-    redis_reader_fini(&reader);
+    redisReaderFree(reader);
     close(fd);
   }
   return NULL;

@@ -133,27 +133,38 @@ static void a_key_has_the_slot_of_the_specification(void **state) {
   assert_int_equal(redis_key_slot("foo{bar}{zap}", 13), redis_key_slot("bar", 3));
 }
 
-/* Reads one reply out of bytes that come `step` at a time. */
-static int read_reply(const char *bytes, size_t size, size_t step, size_t bytes_max,
-                      struct redis_reply *reply, bool *is_complete) {
+/* What a server sends, and how much of it comes at a time. */
+struct arrival {
+  const char *bytes;
+  size_t size, step;
+};
+
+static bool was_in_place; /* bytes of the newest reply were received past the reader's buffer */
+
+/* Reads one reply of at most bytes_max. *reply stays NULL if it is not complete. */
+static int read_reply(struct arrival from, size_t bytes_max, bool wants_block, redisReply **reply) {
   struct redis_reader reader;
+  bool is_complete = false;
   int rc = 0;
+  *reply = NULL;
+  was_in_place = false;
   redis_reader_init(&reader);
-  redis_reader_expect(&reader, reply, bytes_max);
-  *is_complete = false;
-  while (size > 0 && !rc && !*is_complete) {
+  redis_reader_expect(&reader, reply, bytes_max, wants_block);
+  while (from.size > 0 && !rc && !is_complete) {
     size_t room;
     void *at;
     redis_reader_room(&reader, &at, &room);
     assert_true(room > 0);
-    room = room < step ? room : step;
-    room = room < size ? room : size;
-    memcpy(at, bytes, room);
+    was_in_place |= (char *)at < reader.buffer || (char *)at >= reader.buffer + REDIS_BUFFER_SIZE;
+    room = room < from.step ? room : from.step;
+    room = room < from.size ? room : from.size;
+    memcpy(at, from.bytes, room);
     redis_reader_received(&reader, room);
-    bytes += room;
-    size -= room;
-    rc = redis_reader_parse(&reader, is_complete, &err);
+    from.bytes += room;
+    from.size -= room;
+    rc = redis_reader_parse(&reader, &is_complete, &err);
   }
+  assert_int_equal(is_complete, *reply != NULL);
   redis_reader_fini(&reader);
   return rc;
 }
@@ -163,63 +174,89 @@ static void a_reply_is_read_however_it_is_cut(void **state) {
       "*6\r\n+OK\r\n$5\r\nhe\r\no\r\n:-42\r\n$-1\r\n*2\r\n*0\r\n$0\r\n\r\n-ERR no\r\n";
   (void)state;
   for (size_t step = 1; step < sizeof bytes; step++) {
-    struct redis_reply reply = {0};
-    bool is_complete;
-    assert_int_equal(read_reply(bytes, sizeof bytes - 1, step, 4096, &reply, &is_complete), 0);
-    assert_true(is_complete);
-    assert_int_equal(reply.n_items, 6);
-    assert_string_equal(redis_reply_text(&reply.items[0]), "OK");
-    assert_int_equal(reply.items[1].size, 5);
-    assert_memory_equal(reply.items[1].text, "he\r\no", 6);
-    assert_int_equal(reply.items[2].integer, -42);
-    assert_int_equal(reply.items[3].type, REDIS_NIL);
-    assert_int_equal(reply.items[4].items[0].type, REDIS_ARRAY);
-    assert_int_equal(reply.items[4].items[1].size, 0);
-    assert_true(redis_reply_is_error(&reply.items[5], "ERR"));
-    redis_reply_fini(&reply);
+    redisReply *reply;
+    assert_int_equal(read_reply((struct arrival){bytes, sizeof bytes - 1, step}, 4096, step % 2, &reply), 0);
+    assert_int_equal(reply->elements, 6);
+    assert_string_equal(redis_reply_text(reply->element[0]), "OK");
+    assert_int_equal(reply->element[1]->len, 5);
+    assert_memory_equal(reply->element[1]->str, "he\r\no", 6);
+    assert_int_equal(reply->element[2]->integer, -42);
+    assert_int_equal(reply->element[3]->type, REDIS_REPLY_NIL);
+    assert_int_equal(reply->element[4]->element[0]->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->element[4]->element[1]->len, 0);
+    assert_true(redis_reply_is_error(reply->element[5], "ERR"));
+    freeReplyObject(reply);
   }
 }
 
-static void a_long_value_is_received_in_place(void **state) {
+static void a_long_value_is_read_in_place_and_by_hiredis(void **state) {
   size_t size = 5 * 1024 * 1024 + 7;
   char *bytes = drive_bytes(1, size + 64);
   int head = sprintf(bytes, "$%zu\r\n", size);
-  bool is_complete;
   (void)state;
   memcpy(bytes + head + size, "\r\n", 2);
-  for (size_t step = 1000; step < 3000000; step *= 7) {
-    struct redis_reply reply = {0};
-    assert_int_equal(read_reply(bytes, (size_t)head + size + 2, step, 2 * size, &reply, &is_complete), 0);
-    assert_true(is_complete);
-    assert_int_equal(reply.size, size);
-    assert_memory_equal(reply.text, bytes + head, size);
-    redis_reply_fini(&reply);
-  }
+  for (int wants_block = 0; wants_block < 2; wants_block++)
+    for (size_t step = 1000; step < 3000000; step *= 7) {
+      struct arrival from = {bytes, (size_t)head + size + 2, step};
+      redisReply *reply;
+      assert_int_equal(read_reply(from, 2 * size, wants_block, &reply), 0);
+      assert_int_equal(was_in_place, wants_block);
+      assert_int_equal(reply->len, size);
+      assert_memory_equal(reply->str, bytes + head, size);
+      freeReplyObject(reply);
+    }
   free(bytes);
+}
+
+/* Blocks, and what stands in place of one, in one stream. */
+static void a_block_beside_other_replies_is_received_in_place(void **state) {
+  static const char bytes[] = "+OK\r\n$3\r\nabc\r\n$-1\r\n$0\r\n\r\n-ERR no\r\n$1\r\nx\r\n";
+  static const int types[] = {REDIS_REPLY_STATUS, REDIS_REPLY_STRING, REDIS_REPLY_NIL,
+                              REDIS_REPLY_STRING, REDIS_REPLY_ERROR,  REDIS_REPLY_STRING};
+  static const char *const texts[] = {"OK", "abc", NULL, "", "ERR no", "x"};
+  struct redis_reader reader;
+  size_t room;
+  void *at;
+  (void)state;
+  redis_reader_init(&reader);
+  redis_reader_room(&reader, &at, &room);
+  memcpy(at, bytes, sizeof bytes - 1);
+  redis_reader_received(&reader, sizeof bytes - 1);
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    redisReply *reply = NULL;
+    bool is_complete;
+    redis_reader_expect(&reader, &reply, 64, true);
+    assert_int_equal(redis_reader_parse(&reader, &is_complete, &err), 0);
+    assert_true(is_complete);
+    assert_int_equal(reply->type, types[i]);
+    if (texts[i])
+      assert_string_equal(reply->str, texts[i]);
+    freeReplyObject(reply);
+  }
+  assert_true(redis_reader_is_empty(&reader));
+  redis_reader_fini(&reader);
 }
 
 static void nonsense_is_an_error_however_it_is_cut(void **state) {
   (void)state;
   for (size_t i = 0; i < REDIS_NONSENSE; i++)
-    for (size_t step = 1; step < 8; step++) {
-      struct redis_reply reply = {0};
-      bool is_complete;
-      if (read_reply(redis_nonsense[i], strlen(redis_nonsense[i]), step, 1 << 20, &reply, &is_complete) !=
-          ERR_IO)
-        fail_msg("accepted: %s", redis_nonsense[i]);
-      redis_reply_fini(&reply);
-    }
+    for (size_t step = 1; step < 8; step++)
+      for (int wants_block = 0; wants_block < 2; wants_block++) {
+        struct arrival from = {redis_nonsense[i], strlen(redis_nonsense[i]), step};
+        redisReply *reply;
+        if (read_reply(from, 1 << 20, wants_block, &reply) != ERR_IO)
+          fail_msg("accepted: %s", redis_nonsense[i]);
+        freeReplyObject(reply);
+      }
 }
 
 static void a_line_that_does_not_end_is_an_error(void **state) {
   char *bytes = malloc(1 << 20);
-  struct redis_reply reply = {0};
-  bool is_complete;
+  redisReply *reply;
   (void)state;
   memset(bytes, 'x', 1 << 20);
   bytes[0] = '+';
-  assert_int_equal(read_reply(bytes, 1 << 20, 4096, 1 << 24, &reply, &is_complete), ERR_IO);
-  redis_reply_fini(&reply);
+  assert_int_equal(read_reply((struct arrival){bytes, 1 << 20, 4096}, 1 << 24, false, &reply), ERR_IO);
   free(bytes);
 }
 
@@ -229,14 +266,13 @@ static void any_bytes_are_an_error_or_a_reply(void **state) {
   (void)state;
   for (unsigned long seed = 1; seed < 20000; seed++) {
     char *random = drive_bytes(seed, 64), bytes[sizeof good];
-    struct redis_reply reply = {0};
-    bool is_complete;
+    redisReply *reply;
     memcpy(bytes, good, sizeof good);
     for (int i = 0; i < 3; i++)
       bytes[(unsigned char)random[i] % (sizeof good - 1)] =
           seed % 2 ? random[8 + i] : "+-:$*\r\n0123456789"[(unsigned char)random[8 + i] % 17];
-    read_reply(bytes, sizeof good - 1, 1 + (size_t)(seed % 9), 1 << 16, &reply, &is_complete);
-    redis_reply_fini(&reply);
+    read_reply((struct arrival){bytes, sizeof good - 1, 1 + (size_t)(seed % 9)}, 1 << 16, seed % 3, &reply);
+    freeReplyObject(reply);
     free(random);
   }
 }
@@ -248,7 +284,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_bad_url_is_refused_without_a_word_of_the_password),
       cmocka_unit_test(a_key_has_the_slot_of_the_specification),
       cmocka_unit_test(a_reply_is_read_however_it_is_cut),
-      cmocka_unit_test(a_long_value_is_received_in_place),
+      cmocka_unit_test(a_long_value_is_read_in_place_and_by_hiredis),
+      cmocka_unit_test(a_block_beside_other_replies_is_received_in_place),
       cmocka_unit_test(nonsense_is_an_error_however_it_is_cut),
       cmocka_unit_test(a_line_that_does_not_end_is_an_error),
       cmocka_unit_test(any_bytes_are_an_error_or_a_reply),

@@ -49,7 +49,8 @@ static int measure(const struct model *model, int executions, const struct backe
   watched[0] = model->train_loss.loss_sum;
   for (int p = 0; p < model->n_params; p++)
     watched[1 + p] = model->params[p].grad;
-  if (backend->prepare(model->train, watched, n, NULL, &program, err))
+  if (backend->prepare(&(struct backend_request){.graph = model->train, .watched = watched, .n_watched = n},
+                       &program, err))
     return err->code;
   for (int e = 0; e < executions; e++) {
     double begin = time_ms(clock);

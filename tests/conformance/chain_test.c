@@ -184,9 +184,12 @@ static void trial_fini(struct trial *trial) {
 
 static int execute(const struct trial *trial, const struct backend_def *backend, enum precision precision,
                    struct outcome *outcome, struct err *err) {
-  struct backend_options options = {.precision = precision};
+  struct backend_request request = {.graph = trial->graph,
+                                    .watched = trial->watched,
+                                    .n_watched = trial->n_watched,
+                                    .options = {.precision = precision}};
   struct backend_program *program = NULL;
-  int code = backend->prepare(trial->graph, trial->watched, trial->n_watched, &options, &program, err);
+  int code = backend->prepare(&request, &program, err);
   if (!code)
     code = program_run(backend, program, trial->data, USUAL_SEED, outcome, err);
   if (!code) /* again, as a captured graph */
@@ -289,12 +292,14 @@ static bool is_fused(const struct backend_def *backend) {
   struct backend_program *program = NULL;
   struct err err = ERR_NONE;
   int x = add_input(&trial, DTYPE_F32, &trial.shape), values[4];
+  struct backend_request request;
   size_t size_bytes = 0, tensor_bytes = 64 * 256 * sizeof(float);
   trial.graph->opset = 17;
   for (int i = 0; i < 4; i++)
     values[i] = add_node(&trial, ops[i], &x, 1);
   trial.watched[0] = add_node(&trial, "Sum", values, 4);
-  if (!backend->prepare(trial.graph, trial.watched, 1, NULL, &program, &err))
+  request = (struct backend_request){.graph = trial.graph, .watched = trial.watched, .n_watched = 1};
+  if (!backend->prepare(&request, &program, &err))
     size_bytes = backend->memory_bytes(program);
   printf("# %zu bytes for tensors of %zu\n", size_bytes, tensor_bytes);
   backend->release(program);

@@ -270,9 +270,8 @@ static bool graph_agrees(int index, const struct backend_def *backend,
     inputs[i] = draw(sketch.graph, sketch.inputs[i]);
   outcome_init(&want, sketch.graph, values, n);
   outcome_init(&got, sketch.graph, values, n);
-  bool is_ok =
-      !graph_execute(backend_find("ref"), NULL, sketch.graph, (const void *const *)inputs, &want, &err) &&
-      !graph_execute(backend, options, sketch.graph, (const void *const *)inputs, &got, &err);
+  bool is_ok = !graph_execute(backend_find("ref"), NULL, (const void *const *)inputs, &want, &err) &&
+               !graph_execute(backend, options, (const void *const *)inputs, &got, &err);
   if (!is_ok)
     printf("# %s\n", err.text);
   is_ok = is_ok && outcomes_agree(&got, &want, options->precision);

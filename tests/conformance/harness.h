@@ -172,16 +172,19 @@ static inline int program_run(const struct backend_def *backend, struct backend_
   return backend->run(program, &run, err);
 }
 
-/* Prepares and runs a graph, twice: the second execution must give the first one's bits. options NULL: the
-   usual ones. */
+/* Prepares and runs the outcome's graph, twice: the second execution must give the first one's bits. options
+   NULL: the usual ones. */
 static inline int graph_execute(const struct backend_def *backend, const struct backend_options *options,
-                                const struct graph *graph, const void *const *inputs, struct outcome *outcome,
-                                struct err *err) {
+                                const void *const *inputs, struct outcome *outcome, struct err *err) {
+  const struct graph *graph = outcome->graph;
+  struct backend_request request = {.graph = graph, .watched = outcome->values, .n_watched = outcome->n};
   struct backend_program *program = NULL;
   struct outcome again;
   int code;
   outcome_init(&again, graph, outcome->values, outcome->n);
-  code = backend->prepare(graph, outcome->values, outcome->n, options, &program, err);
+  if (options)
+    request.options = *options;
+  code = backend->prepare(&request, &program, err);
   if (!code)
     host_nodes_note(backend, program, graph);
   if (!code)

@@ -166,7 +166,7 @@ static bool execute(const struct trial *trial, const struct backend_def *backend
                     struct outcome *outcome) {
   struct backend_options options = {.precision = precision};
   struct err err = ERR_NONE;
-  if (!graph_execute(backend, &options, trial->graph, (const void *const *)trial->data, outcome, &err))
+  if (!graph_execute(backend, &options, (const void *const *)trial->data, outcome, &err))
     return true;
   printf("# %s\n", err.text);
   return false;
@@ -262,7 +262,8 @@ static size_t count_bytes(const struct backend_def *backend, bool is_apart) {
   if (is_apart)
     values[n++] = y;
   size_t size_bytes = 0;
-  if (!backend->prepare(trial.graph, values, n, NULL, &program, &err))
+  if (!backend->prepare(&(struct backend_request){.graph = trial.graph, .watched = values, .n_watched = n},
+                        &program, &err))
     size_bytes = backend->memory_bytes(program);
   backend->release(program);
   trial_fini(&trial);

@@ -129,11 +129,13 @@ static int vector_check(const struct vector *vector, const char *name, const str
 static bool is_random(const struct vector *vector, const struct backend_def *backend,
                       const struct outcome *usual) {
   struct backend_program *program = NULL;
+  struct backend_request request;
   struct err err = ERR_NONE;
   struct outcome other;
   bool differs = false;
   outcome_init(&other, vector->graph, usual->values, usual->n);
-  if (!backend->prepare(vector->graph, other.values, other.n, NULL, &program, &err) &&
+  request = (struct backend_request){.graph = vector->graph, .watched = other.values, .n_watched = other.n};
+  if (!backend->prepare(&request, &program, &err) &&
       !program_run(backend, program, vector->feeds, USUAL_SEED + 1, &other, &err))
     for (int i = 0; i < other.n; i++)
       differs |= memcmp(other.data[i], usual->data[i], value_size(vector->graph, usual->values[i])) != 0;
@@ -147,7 +149,7 @@ static void vector_execute(const struct vector *vector, const char *name, const 
   struct err err = ERR_NONE;
   struct outcome outcome;
   outcome_init(&outcome, vector->graph, vector->graph->outputs, vector->graph->n_outputs);
-  if (!graph_execute(backend, NULL, vector->graph, vector->feeds, &outcome, &err) &&
+  if (!graph_execute(backend, NULL, vector->feeds, &outcome, &err) &&
       vector_check(vector, name, &outcome, &err) && is_random(vector, backend, &outcome))
     count_skip(op, backend, "expects the random numbers of numpy");
   else

@@ -192,8 +192,8 @@ static int trial_init(struct trial *trial, const struct op_def *op, int index, u
     if (trial->grads[i] >= 0)
       values[n++] = trial->grads[i];
   outcome_init(&trial->expected, trial->built.graph, values, n);
-  return graph_execute(backend_find("ref"), NULL, trial->built.graph, (const void *const *)trial->built.data,
-                       &trial->expected, err);
+  return graph_execute(backend_find("ref"), NULL, (const void *const *)trial->built.data, &trial->expected,
+                       err);
 }
 
 static void trial_fini(struct trial *trial) {
@@ -219,7 +219,7 @@ static bool backend_agrees(const struct trial *trial, const struct backend_def *
   char text[256], where[64];
   bool is_ok = true;
   outcome_init(&outcome, graph, trial->expected.values, trial->expected.n);
-  if (graph_execute(backend, &options, graph, (const void *const *)trial->built.data, &outcome, &err)) {
+  if (graph_execute(backend, &options, (const void *const *)trial->built.data, &outcome, &err)) {
     complain(trial, backend->name, err.text);
     is_ok = false;
   }
@@ -333,7 +333,10 @@ static bool gradients_agree(const struct trial *trial, struct tally *tally) {
   bool is_ok = true;
   int at = trial->n_outputs;
   outcome_init(&forward.outcome, trial->built.graph, trial->roots, trial->n_seeds);
-  if (ref->prepare(trial->built.graph, forward.outcome.values, trial->n_seeds, NULL, &forward.program, &err))
+  if (ref->prepare(&(struct backend_request){.graph = trial->built.graph,
+                                             .watched = forward.outcome.values,
+                                             .n_watched = trial->n_seeds},
+                   &forward.program, &err))
     check_failed(err.text, __FILE__, __LINE__);
   for (int i = 0; i < trial->n_fed && is_ok; i++) {
     const float *grad = trial->grads[i] >= 0 ? trial->expected.data[at++] : NULL;

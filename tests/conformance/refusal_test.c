@@ -31,7 +31,7 @@ static int execute(const struct op_trial *trial, const struct backend_def *backe
   struct backend_options options = {0};
   int code;
   outcome_init(&outcome, trial->graph, trial->node->outputs, 1);
-  code = graph_execute(backend, &options, trial->graph, (const void *const *)trial->data, &outcome, err);
+  code = graph_execute(backend, &options, (const void *const *)trial->data, &outcome, err);
   outcome_fini(&outcome);
   return code;
 }

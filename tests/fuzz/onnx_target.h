@@ -67,7 +67,9 @@ static void target_execute(const struct graph *graph, int watched) {
   struct backend_program *program = NULL;
   struct err err = ERR_NONE;
   void **inputs;
-  if (!target_is_small(graph) || backend_ref.prepare(graph, &watched, 1, NULL, &program, &err))
+  if (!target_is_small(graph) ||
+      backend_ref.prepare(&(struct backend_request){.graph = graph, .watched = &watched, .n_watched = 1},
+                          &program, &err))
     return;
   inputs = calloc((size_t)graph->n_inputs + 1, sizeof *inputs);
   for (int i = 0; i < graph->n_inputs; i++)

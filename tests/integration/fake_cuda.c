@@ -31,16 +31,16 @@ static bool is_broken(void) {
   return path && access(path, F_OK) == 0;
 }
 
-static int fake_prepare(const struct graph *graph, const int *watched, int n_watched,
-                        const struct backend_options *options, struct backend_program **out,
+static int fake_prepare(const struct backend_request *request, struct backend_program **out,
                         struct err *err) {
+  const struct graph *graph = request->graph;
   if (graph->n_inputs && graph->values[graph->inputs[0]].shape.dim[0] > samples_max)
     return err_set(err, ERR_NO_MEMORY, "one execution needs %zu bytes of device memory",
                    (size_t)memory_bytes + 1);
-  if (cpu->prepare(graph, watched, n_watched, options, out, err))
+  if (cpu->prepare(request, out, err))
     return err->code;
-  log_event(LOG_INFO, "fake", "prepared", "device=%d precision=%d is_fast=%d", options->device,
-            (int)options->precision, options->is_fast);
+  log_event(LOG_INFO, "fake", "prepared", "device=%d precision=%d is_fast=%d", request->options.device,
+            (int)request->options.precision, request->options.is_fast);
   return ERR_OK;
 }
 

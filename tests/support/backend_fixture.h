@@ -187,7 +187,10 @@ static inline struct backend_program *prepare_with(const char *backend, const st
                                                    const struct backend_options *options) {
   struct backend_program *program = NULL;
   struct err err = ERR_NONE;
-  if (backend_of(backend)->prepare(f->graph, f->watched, f->n_watched, options, &program, &err))
+  struct backend_request request = {.graph = f->graph, .watched = f->watched, .n_watched = f->n_watched};
+  if (options)
+    request.options = *options;
+  if (backend_of(backend)->prepare(&request, &program, &err))
     fail_msg("%s", err.text);
   return program;
 }

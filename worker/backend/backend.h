@@ -18,10 +18,19 @@ enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 /* Of train.precision: fp32, tf32, bf16. False if there is none of that name. */
 bool precision_find(const char *name, enum precision *out);
 
+/* Zeros: f32, the same bits each time, the first device. */
 struct backend_options {
   enum precision precision;
   bool is_fast; /* the bits may differ from one execution to the next */
   int device;   /* which one, where a backend has several */
+};
+
+/* What a program is to compute. */
+struct backend_request {
+  const struct graph *graph; /* its shapes are inferred; it outlives the program */
+  const int *watched;        /* values whose bytes the caller will read: they stay live until read */
+  int n_watched;
+  struct backend_options options;
 };
 
 /* Where `elems` elements of a delivered value are wanted, beginning at element `begin`: in host memory, or on
@@ -58,11 +67,9 @@ struct backend_run {
 
 struct backend_def {
   const char *name; /* "ref", "cpu" */
-  /* Prepares a graph whose shapes are inferred; graph outlives the program. watched: values whose bytes the
-     caller will read (they stay live until read). options NULL: f32, the same bits each time, the first
-     device. Errors: NO_MEMORY with the bytes needed; UNSUPPORTED. */
-  int (*prepare)(const struct graph *graph, const int *watched, int n_watched,
-                 const struct backend_options *options, struct backend_program **out, struct err *err);
+  /* Prepares a graph for execution. The request is not kept. Errors: NO_MEMORY with the bytes needed;
+     UNSUPPORTED. */
+  int (*prepare)(const struct backend_request *request, struct backend_program **out, struct err *err);
   /* One thread at a time per program; single-threaded inside; same bits every time. Errors: those of kernels.
    */
   int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);

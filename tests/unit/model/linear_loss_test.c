@@ -118,7 +118,10 @@ static void compute(const struct backend_def *backend, const struct model *model
     watched[4 + p] = model->params[p].grad;
     result->grads[p] = mem_new(model->params[p].elems * sizeof(float));
   }
-  if (backend->prepare(model->train, watched, 4 + model->n_params, NULL, &program, &err) ||
+  if (backend->prepare(&(struct backend_request){.graph = model->train,
+                                                 .watched = watched,
+                                                 .n_watched = 4 + model->n_params},
+                       &program, &err) ||
       backend->run(program, &run, &err))
     fail_msg("%s", err.text);
   result->memory_bytes = backend->memory_bytes(program);
@@ -174,11 +177,12 @@ static void every_form_gives_what_whole_scores_give(void **state) {
 static void the_memory_of_a_program_does_not_grow_with_the_scores(void **state) {
   const double scores_bytes = SAMPLES * 1024.0 * CLASSES * sizeof(float);
   struct model *model = open_form(MATMUL_ADD, 1024, false);
+  struct backend_request request = {.graph = model->train, .watched = &model->params[0].grad, .n_watched = 1};
   struct backend_program *program;
   struct err err = ERR_NONE;
   (void)state;
   for (int b = 0; backend_at(b); b++) {
-    if (backend_at(b)->prepare(model->train, &model->params[0].grad, 1, NULL, &program, &err))
+    if (backend_at(b)->prepare(&request, &program, &err))
       fail_msg("%s", err.text);
     assert_true((double)backend_at(b)->memory_bytes(program) < scores_bytes / 40);
     backend_at(b)->release(program);

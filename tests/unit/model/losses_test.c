@@ -148,7 +148,10 @@ static double run_step(struct trial *trial, const struct backend_def *backend, i
   denominator = denominator_of(trial, &piece.site.rule);
   scale = (float)(1 / denominator);
   memset(trial->sums, 0, sizeof trial->sums);
-  if (backend->prepare(piece.graph, piece.watched, piece.n_watched, NULL, &program, &err))
+  if (backend->prepare(&(struct backend_request){.graph = piece.graph,
+                                                 .watched = piece.watched,
+                                                 .n_watched = piece.n_watched},
+                       &program, &err))
     fail_msg("%s: %s", trial->name, err.text);
   for (int m = 0; m < microbatches; m++) {
     int64_t labels_each = shape_elems(&piece.graph->values[piece.site.labels].shape);

@@ -135,7 +135,8 @@ static void a_label_out_of_range_is_refused_with_its_value_and_sample(void **sta
       struct backend_program *program;
       struct err err = ERR_NONE;
       char text[64];
-      assert_int_equal(backend_at(b)->prepare(graph, NULL, 0, NULL, &program, &err), ERR_OK);
+      assert_int_equal(backend_at(b)->prepare(&(struct backend_request){.graph = graph}, &program, &err),
+                       ERR_OK);
       assert_int_equal(backend_at(b)->run(program, &run, &err), ERR_INVALID);
       snprintf(text, sizeof text, "label %d of sample 2", (int)bad);
       if (!strstr(err.text, text))
@@ -159,7 +160,8 @@ static void an_integer_division_by_zero_is_an_error(void **state) {
   for (int i = 0; i < 2; i++)
     in[i] = graph_add_input(graph, NULL, DTYPE_I64, &pair);
   graph_add_node(graph, "Div", in, 2, 1, NULL, 0);
-  assert_int_equal(backend_find("ref")->prepare(graph, NULL, 0, NULL, &program, &err), ERR_OK);
+  assert_int_equal(backend_find("ref")->prepare(&(struct backend_request){.graph = graph}, &program, &err),
+                   ERR_OK);
   assert_int_equal(backend_find("ref")->run(program, &run, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "element 1"));
   backend_find("ref")->release(program);
@@ -232,12 +234,14 @@ static int run_chain(const struct backend_def *backend, struct record *record, s
                             .user = record};
   struct backend_program *program;
   struct err err = ERR_NONE;
+  struct backend_request request;
   struct chain chain;
   int code;
   chain_init(&chain);
+  request = (struct backend_request){.graph = chain.graph, .watched = chain.watched, .n_watched = 5};
   weights[chain.weight] = weight;
   record->weight = chain.weight;
-  assert_int_equal(backend->prepare(chain.graph, chain.watched, 5, NULL, &program, &err), ERR_OK);
+  assert_int_equal(backend->prepare(&request, &program, &err), ERR_OK);
   *bytes = backend->memory_bytes(program);
   code = backend->run(program, &run, &err);
   backend->release(program);
@@ -303,7 +307,10 @@ static void run_dropouts(const struct backend_def *backend, struct op_context co
   in = graph_add_input(graph, NULL, DTYPE_F32, &shape);
   for (int n = 0; n < 2; n++)
     watched[n] = graph_add_node(graph, "Dropout", &in, 1, 1, NULL, 0)->outputs[0];
-  assert_int_equal(backend->prepare(graph, watched, 2, NULL, &program, &err), ERR_OK);
+  assert_int_equal(
+      backend->prepare(&(struct backend_request){.graph = graph, .watched = watched, .n_watched = 2},
+                       &program, &err),
+      ERR_OK);
   assert_int_equal(backend->run(program, &run, &err), ERR_OK);
   backend->release(program);
   graph_free(graph);

@@ -47,22 +47,19 @@ static bool form_products(struct backend_program *program, const struct attentio
   const struct {
     int product;
     bool is_forward, is_grad;
-    struct product_view a, b, out;
-    float alpha;
-    bool adds;
+    struct cpu_product_shape shape;
   } rows[] = {
-      {SCORES, true, true, query, key, scores, (float)shape->scale, false},
-      {Y, true, false, scores, value, y, 1, false},
-      {DWEIGHTS, false, true, y, value_t, scores, 1, false},
-      {DVALUE, false, true, scores_t, y, value, 1, a->adds},
-      {DQUERY, false, true, scores, key_t, query, 1, false},
-      {DKEY, false, true, query_t, scores, key, 1, a->adds},
+      {SCORES, true, true, {form->group, query, key, scores, (float)shape->scale, false}},
+      {Y, true, false, {form->group, scores, value, y, 1, false}},
+      {DWEIGHTS, false, true, {form->group, y, value_t, scores, 1, false}},
+      {DVALUE, false, true, {form->group, scores_t, y, value, 1, a->adds}},
+      {DQUERY, false, true, {form->group, scores, key_t, query, 1, false}},
+      {DKEY, false, true, {form->group, query_t, scores, key, 1, a->adds}},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (!(is_grad ? rows[i].is_grad : rows[i].is_forward))
       continue;
-    form->products[rows[i].product] =
-        cpu_product_new(program, form->group, rows[i].a, rows[i].b, rows[i].out, rows[i].alpha, rows[i].adds);
+    form->products[rows[i].product] = cpu_product_new(program, &rows[i].shape);
     if (!form->products[rows[i].product])
       return false;
   }
@@ -331,9 +328,14 @@ static void block_weights(const struct attention *a, const struct form *form, co
     }
 }
 
-static void block_dscores(const struct attention *a, const struct form *form, const float *dy, const float *y,
-                          const float *weights, float *dscores) {
+/* Of the block whose first row is `first` of all. */
+static void block_dscores(const struct attention *a, const struct cpu_step *step, const struct form *form,
+                          int64_t first) {
   int64_t n = form->columns, e = a->shape.e;
+  const float *dy = (const float *)step->args[GRAD_DY].data + first * e;
+  const float *y = (const float *)step->args[GRAD_Y].data + first * e;
+  const float *weights = step->args[GRAD_WEIGHTS].data;
+  float *dscores = step->args[GRAD_DSCORES].data;
   for (int64_t g = 0; g < form->group; g++)
     for (int64_t r = 0; r < form->rows; r++, weights += n, dscores += n) {
       int64_t row = (g * a->shape.t + r) * e;
@@ -359,7 +361,7 @@ static bool grad_block(const struct backend_program *program, const struct atten
   block_weights(a, form, (const float *)step->args[GRAD_LOG_SUMS].data + row, weights);
   if (!cpu_product_run(program, products[DWEIGHTS], dy, value, dscores))
     return false;
-  block_dscores(a, form, dy, (const float *)step->args[GRAD_Y].data + row * shape->e, weights, dscores);
+  block_dscores(a, step, form, row);
   return cpu_product_run(program, products[DVALUE], weights, dy,
                          (float *)step->args[GRAD_DVALUE].data + values) &&
          cpu_product_run(program, products[DQUERY], dscores, key,

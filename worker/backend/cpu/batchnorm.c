@@ -40,7 +40,7 @@ static bool prepare_inference(struct backend_program *program, const struct node
   cpu_read(program, step, DNNL_ARG_SHIFT, node->inputs[2], NULL);
   cpu_read(program, step, DNNL_ARG_MEAN, node->inputs[3], NULL);
   cpu_read(program, step, DNNL_ARG_VARIANCE, node->inputs[4], NULL);
-  cpu_write_over(program, step, DNNL_ARG_DST, node->outputs[0], &layout, x);
+  cpu_write_over(program, step, DNNL_ARG_DST, &layout, x);
   cpu_step_end(program, step, desc);
   return true;
 }
@@ -121,7 +121,7 @@ static bool prepare_gradient(struct backend_program *program, const struct node 
   cpu_read(program, step, 0, node->inputs[1], &layout);
   for (int i = GRAD_SCALE; i <= GRAD_INV_STD; i++)
     cpu_read(program, step, 0, node->inputs[i], NULL);
-  cpu_write_over(program, step, 0, output_at(node, 0), &layout, dy);
+  cpu_write_over(program, step, 0, &layout, dy);
   cpu_write(program, step, 0, output_at(node, 1), &vector);
   cpu_write(program, step, 0, output_at(node, 2), &vector);
   cpu_step_end(program, step, NULL);

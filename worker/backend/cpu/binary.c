@@ -27,7 +27,7 @@ static bool prepare_same(struct backend_program *program, const struct node *nod
   struct cpu_step *step = cpu_step_new(program, node);
   int a = cpu_read(program, step, DNNL_ARG_SRC_0, node->inputs[0], &layout);
   cpu_read(program, step, DNNL_ARG_SRC_1, node->inputs[1], &layout);
-  cpu_write_over(program, step, DNNL_ARG_DST, node->outputs[0], &layout, a);
+  cpu_write_over(program, step, DNNL_ARG_DST, &layout, a);
   cpu_step_end(program, step, desc);
   return true;
 }
@@ -53,7 +53,7 @@ static bool prepare_broadcast(struct backend_program *program, const struct node
   int a = cpu_read(program, step, DNNL_ARG_SRC_0, node->inputs[whole], &layout);
   cpu_use(program, step, DNNL_ARG_SRC_1, cpu_buffer_in(program, node, node->inputs[!whole], NULL),
           &broadcast);
-  cpu_write_over(program, step, DNNL_ARG_DST, node->outputs[0], &layout, a);
+  cpu_write_over(program, step, DNNL_ARG_DST, &layout, a);
   cpu_step_end(program, step, desc);
   return true;
 }

@@ -161,10 +161,16 @@ static int run_refill(struct backend_program *program, struct cpu_step *step, co
   return code;
 }
 
-/* A new buffer of the value in layout `to`, filled from buffer `source` seen as `from`. */
-static int reorder_add(struct backend_program *program, const struct node *node, int value, int source,
-                       const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to) {
-  struct cpu_buffer *root = &program->buffers[program->buffers[source].root];
+/* A buffer's bytes, as a reorder sees them. */
+struct buffer_view {
+  int buffer;
+  dnnl_memory_desc_t layout;
+};
+
+/* A new buffer of the value in layout `to`, filled from `from`. */
+static int reorder_add(struct backend_program *program, const struct node *node, int value,
+                       const struct buffer_view *from, const dnnl_memory_desc_t *to) {
+  struct cpu_buffer *root = &program->buffers[program->buffers[from->buffer].root];
   bool is_kept = root->place == PLACE_HOST && program->graph->values[root->value].kind != VALUE_INPUT;
   struct cpu_step *step = cpu_step_new(program, node);
   int target = buffer_add_value(program, value, to, -1);
@@ -173,10 +179,10 @@ static int reorder_add(struct backend_program *program, const struct node *node,
     program->buffers[target].place = PLACE_KEPT;
     step->run = run_refill;
   }
-  cpu_use(program, step, DNNL_ARG_FROM, source, from);
+  cpu_use(program, step, DNNL_ARG_FROM, from->buffer, &from->layout);
   cpu_use(program, step, DNNL_ARG_TO, target, to);
-  dnnl_status_t status =
-      dnnl_reorder_primitive_desc_create(&desc, from, program->engine, to, program->engine, program->attr);
+  dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, &from->layout, program->engine, to,
+                                                            program->engine, program->attr);
   if (status)
     cpu_fail(program, node, status, "reorder a tensor");
   cpu_step_end(program, step, desc);
@@ -188,20 +194,21 @@ static int reorder_add(struct backend_program *program, const struct node *node,
 int cpu_buffer_in(struct backend_program *program, const struct node *node, int value,
                   const dnnl_memory_desc_t *layout) {
   int source = value_buffer(program, value);
-  dnnl_memory_desc_t from = program->buffers[source].layout, to;
-  if (from.ndims == 0)
+  struct buffer_view from = {.buffer = source, .layout = program->buffers[source].layout};
+  dnnl_memory_desc_t to;
+  if (from.layout.ndims == 0)
     return source;
   to = layout ? *layout : layout_of_shape(&program->graph->values[value].shape);
   for (int b = source; b >= 0; b = program->buffers[b].next)
     if (layout_is_same(&program->buffers[b].layout, &to))
       return b;
-  if (!has_same_dims(&from, &to) && layout_is_dense(&to)) {
-    to = layout_dense(from.ndims, from.dims);
-  } else if (!has_same_dims(&from, &to)) {
-    source = cpu_buffer_in(program, node, value, NULL);
-    from = layout_dense(to.ndims, to.dims);
+  if (!has_same_dims(&from.layout, &to) && layout_is_dense(&to)) {
+    to = layout_dense(from.layout.ndims, from.layout.dims);
+  } else if (!has_same_dims(&from.layout, &to)) {
+    from.buffer = cpu_buffer_in(program, node, value, NULL);
+    from.layout = layout_dense(to.ndims, to.dims);
   }
-  return reorder_add(program, node, value, source, &from, &to);
+  return reorder_add(program, node, value, &from, &to);
 }
 
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node) {
@@ -237,9 +244,9 @@ int cpu_write(struct backend_program *program, struct cpu_step *step, int id, in
   return buffer;
 }
 
-int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id, int value,
+int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id,
                    const dnnl_memory_desc_t *layout, int buffer) {
-  int root = program->buffers[buffer].root;
+  int value = step->node->outputs[0], root = program->buffers[buffer].root;
   const struct cpu_buffer *owner = &program->buffers[root];
   if (value < 0 || owner->place != PLACE_PLANNED || owner->last_node > step->node->index)
     return cpu_write(program, step, id, value, layout);

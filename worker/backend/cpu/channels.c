@@ -150,7 +150,7 @@ bool channels_prepare_broadcast(struct backend_program *program, const struct no
   struct cpu_step *step = cpu_step_new(program, node);
   int x = cpu_read(program, step, 0, large, &layout);
   cpu_read(program, step, 0, small, NULL);
-  cpu_write_over(program, step, 0, node->outputs[0], &layout, x);
+  cpu_write_over(program, step, 0, &layout, x);
   step->details = arena_copy(&program->memory, &details, sizeof details);
   step->run = run_broadcast;
   cpu_step_end(program, step, NULL);

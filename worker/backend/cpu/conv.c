@@ -30,10 +30,15 @@ static void add_height(struct conv *conv) {
   conv->weights_rank++;
 }
 
-static bool conv_init(struct conv *conv, const struct graph *graph, const struct node *node, int in,
-                      int weights, int out) {
-  const struct shape *x = &graph->values[in].shape, *w = &graph->values[weights].shape;
-  const struct shape *y = &graph->values[out].shape;
+/* The values of the node by what they are to the convolution. */
+struct roles {
+  int x, w, y;
+};
+
+static bool conv_init(struct conv *conv, const struct graph *graph, const struct node *node,
+                      const struct roles *roles) {
+  const struct shape *x = &graph->values[roles->x].shape, *w = &graph->values[roles->w].shape;
+  const struct shape *y = &graph->values[roles->y].shape;
   int64_t groups = node_attr_int(node, "group", 1);
   int g = groups > 1;
   if (x->rank < 3 || x->rank > 5 || w->rank != x->rank || y->rank != x->rank || groups < 1)
@@ -76,7 +81,7 @@ static dnnl_primitive_desc_t conv_describe(struct backend_program *program, cons
 static bool prepare_conv(struct backend_program *program, const struct node *node) {
   struct conv conv;
   int x = node->inputs[0], w = node->inputs[1], b = node->n_inputs > 2 ? node->inputs[2] : -1;
-  if (!conv_init(&conv, program->graph, node, x, w, node->outputs[0]))
+  if (!conv_init(&conv, program->graph, node, &(struct roles){.x = x, .w = w, .y = node->outputs[0]}))
     return false;
   dnnl_primitive_desc_t desc = conv_describe(program, &conv, b >= 0);
   if (!desc)
@@ -96,7 +101,7 @@ static bool prepare_conv_grad_input(struct backend_program *program, const struc
   struct conv conv;
   dnnl_convolution_desc_t backward;
   int dy = node->inputs[0], w = node->inputs[1];
-  if (!conv_init(&conv, program->graph, node, node->outputs[0], w, dy))
+  if (!conv_init(&conv, program->graph, node, &(struct roles){.x = node->outputs[0], .w = w, .y = dy}))
     return false;
   dnnl_memory_desc_t in = layout_any(conv.rank, conv.in), out = layout_any(conv.rank, conv.out);
   dnnl_memory_desc_t weights = layout_any(conv.weights_rank, conv.weights);
@@ -122,7 +127,7 @@ static bool prepare_conv_grad_weight(struct backend_program *program, const stru
   dnnl_convolution_desc_t backward;
   int dy = node->inputs[0], x = node->inputs[1];
   int db = node->n_outputs > 1 ? node->outputs[1] : -1;
-  if (!conv_init(&conv, program->graph, node, x, node->outputs[0], dy))
+  if (!conv_init(&conv, program->graph, node, &(struct roles){.x = x, .w = node->outputs[0], .y = dy}))
     return false;
   dnnl_memory_desc_t in = layout_any(conv.rank, conv.in), out = layout_any(conv.rank, conv.out);
   dnnl_memory_desc_t weights = layout_any(conv.weights_rank, conv.weights);

@@ -242,13 +242,13 @@ static void cpu_release(struct backend_program *program) {
   free(program);
 }
 
-static int cpu_prepare(const struct graph *graph, const int *watched, int n_watched,
-                       const struct backend_options *options, struct backend_program **out, struct err *err) {
+/* Whatever the request's options: all is f32, and the same bits each time. */
+static int cpu_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
   struct backend_program *program = mem_new(sizeof *program);
-  (void)options; /* all is f32, and the same bits each time */
+  const int *watched = request->watched, n_watched = request->n_watched;
   *out = NULL;
   pthread_once(&engine_once, engine_start);
-  program->graph = graph;
+  program->graph = request->graph;
   program->engine = engine;
   arena_init(&program->memory);
   int code = backend_thread_init(err);

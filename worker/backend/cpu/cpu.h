@@ -144,9 +144,9 @@ int cpu_read(struct backend_program *program, struct cpu_step *step, int id, int
 /* value -1: bytes that only this step needs. */
 int cpu_write(struct backend_program *program, struct cpu_step *step, int id, int value,
               const dnnl_memory_desc_t *layout);
-/* As cpu_write, into the bytes of `buffer`, which is an input of the step of the same size, if nothing reads
-   them after this node; else into bytes of its own. */
-int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id, int value,
+/* As cpu_write of the node's first output: into the bytes of `buffer`, an input of the step of the same size,
+   if nothing reads them after this node; else into bytes of its own. */
+int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id,
                    const dnnl_memory_desc_t *layout, int buffer);
 /* Appends the step. desc NULL: it has no primitive, and the caller has set step->run. */
 void cpu_step_end(struct backend_program *program, struct cpu_step *step, dnnl_primitive_desc_t desc);

@@ -68,7 +68,7 @@ static bool prepare_forward(struct backend_program *program, const struct node *
     return false;
   struct cpu_step *step = cpu_step_new(program, node);
   int x = cpu_read(program, step, DNNL_ARG_SRC, node->inputs[0], &layout);
-  cpu_write_over(program, step, DNNL_ARG_DST, node->outputs[0], &layout, x);
+  cpu_write_over(program, step, DNNL_ARG_DST, &layout, x);
   cpu_step_end(program, step, desc);
   return true;
 }
@@ -90,7 +90,7 @@ static bool prepare_backward(struct backend_program *program, const struct node 
   struct cpu_step *step = cpu_step_new(program, node);
   int dy = cpu_read(program, step, DNNL_ARG_DIFF_DST, node->inputs[0], &layout);
   cpu_read(program, step, eltwise.reads_output ? DNNL_ARG_DST : DNNL_ARG_SRC, node->inputs[1], &layout);
-  cpu_write_over(program, step, DNNL_ARG_DIFF_SRC, node->outputs[0], &layout, dy);
+  cpu_write_over(program, step, DNNL_ARG_DIFF_SRC, &layout, dy);
   cpu_step_end(program, step, desc);
   return true;
 }

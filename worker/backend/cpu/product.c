@@ -34,11 +34,12 @@ static dnnl_status_t set_attr(dnnl_primitive_attr_t *attr, float alpha, bool add
 }
 
 static dnnl_status_t primitive_make(struct backend_program *program, struct cpu_product *product,
-                                    const dnnl_memory_desc_t *layouts, float alpha, bool adds) {
+                                    const struct cpu_product_shape *shape,
+                                    const dnnl_memory_desc_t *layouts) {
   dnnl_matmul_desc_t matmul;
   dnnl_primitive_attr_t attr = NULL;
   dnnl_primitive_desc_t desc = NULL;
-  dnnl_status_t status = set_attr(&attr, alpha, adds);
+  dnnl_status_t status = set_attr(&attr, shape->alpha, shape->adds);
   if (!status)
     status = dnnl_matmul_desc_init(&matmul, &layouts[0], &layouts[1], NULL, &layouts[2]);
   if (!status)
@@ -54,17 +55,17 @@ static dnnl_status_t primitive_make(struct backend_program *program, struct cpu_
   return status;
 }
 
-struct cpu_product *cpu_product_new(struct backend_program *program, int64_t stack, struct product_view a,
-                                    struct product_view b, struct product_view out, float alpha, bool adds) {
+struct cpu_product *cpu_product_new(struct backend_program *program, const struct cpu_product_shape *shape) {
   struct cpu_product *product = arena_new(&program->memory, sizeof *product);
-  const dnnl_memory_desc_t layouts[OPERANDS] = {view_layout(stack, &a), view_layout(stack, &b),
-                                                view_layout(stack, &out)};
+  const dnnl_memory_desc_t layouts[OPERANDS] = {view_layout(shape->stack, &shape->a),
+                                                view_layout(shape->stack, &shape->b),
+                                                view_layout(shape->stack, &shape->out)};
   static const int ids[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
   product->next = program->products;
   program->products = product;
   for (int i = 0; i < OPERANDS; i++)
     product->args[i].arg = ids[i];
-  return primitive_make(program, product, layouts, alpha, adds) ? NULL : product;
+  return primitive_make(program, product, shape, layouts) ? NULL : product;
 }
 
 bool cpu_product_run(const struct backend_program *program, const struct cpu_product *product, const float *a,

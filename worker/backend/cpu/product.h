@@ -11,17 +11,23 @@ struct product_view {
   int64_t stack_stride, row_stride, column_stride;
 };
 
+/* out = alpha * a x b, or out += with `adds`, for `stack` matrices at once. */
+struct cpu_product_shape {
+  int64_t stack;
+  struct product_view a, b, out;
+  float alpha;
+  bool adds;
+};
+
 struct cpu_product;
 
-/* out = alpha * a x b, or out += where adds, for `stack` matrices at once. The product is the program's. NULL
-   when oneDNN has none. */
-struct cpu_product *cpu_product_new(struct backend_program *program, int64_t stack, struct product_view a,
-                                    struct product_view b, struct product_view out, float alpha, bool adds);
+/* The product is the program's. NULL when oneDNN has none. */
+struct cpu_product *cpu_product_new(struct backend_program *program, const struct cpu_product_shape *shape);
 /* False if oneDNN fails. */
 bool cpu_product_run(const struct backend_program *program, const struct cpu_product *product, const float *a,
                      const float *b, float *out);
 
-/* Releases those of a program. */
+/* Releases the products of a program. */
 void cpu_products_release(struct backend_program *program);
 
 #endif

@@ -117,7 +117,7 @@ void cpu_call(struct backend_program *program, const struct node *node,
     if (node->outputs[i] < 0)
       continue;
     if (i == 0 && is_in_place)
-      cpu_write_over(program, step, 0, node->outputs[i], layout, step->args[0].buffer);
+      cpu_write_over(program, step, 0, layout, step->args[0].buffer);
     else
       cpu_write(program, step, 0, node->outputs[i], layout);
   }

@@ -27,9 +27,16 @@ static bool rows_init(struct rows *rows, const struct row_norm *norm) {
 LANES_SUM(sum_of, v)
 LANES_SUM(squares_of, (v - m) * (v - m))
 
+/* A row to be normalised: x and y f32[n], and what its channels have. */
+struct row {
+  const float *x, *scale, *bias; /* bias NULL: none */
+  float *y, mean, inv_std;
+};
+
 /* y = (x - mean) inv_std scale + bias, one channel an element */
-static void scale_columns(const float *x, float mean, float inv_std, const float *scale, const float *bias,
-                          float *y, int64_t n) {
+static void scale_columns(const struct row *row, int64_t n) {
+  const float *x = row->x, *scale = row->scale, *bias = row->bias;
+  float *y = row->y, mean = row->mean, inv_std = row->inv_std;
   if (bias)
     for (int64_t i = 0; i < n; i++)
       y[i] = (x[i] - mean) * inv_std * scale[i] + bias[i];
@@ -38,9 +45,12 @@ static void scale_columns(const float *x, float mean, float inv_std, const float
       y[i] = (x[i] - mean) * inv_std * scale[i];
 }
 
-/* The same, one channel a run */
-static void scale_run(const float *x, float mean, float factor, float bias, float *y, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
+/* The same, one channel a run: of the run that begins at `begin`, of channel c. */
+static void scale_run(const struct row *row, int64_t begin, int64_t run, int64_t c) {
+  const float *x = row->x + begin;
+  float *y = row->y + begin, mean = row->mean, factor = row->inv_std * row->scale[c];
+  float bias = row->bias ? row->bias[c] : 0.0f;
+  for (int64_t i = 0; i < run; i++)
     y[i] = (x[i] - mean) * factor + bias;
 }
 
@@ -62,17 +72,17 @@ static int run_norm(struct backend_program *program, struct cpu_step *step, cons
   float *inv_stds = arg_data(step, rows->inv_std), epsilon = node_attr_float(step->node, "epsilon", 1e-5f);
   for (int64_t r = 0; r < rows->rows; r++, x += rows->n, y += rows->n) {
     int64_t channel = r % rows->period * (rows->n / rows->run);
-    const float *scale = scales + channel, *bias = biases ? biases + channel : NULL;
-    float mean = (float)(sum_of(x, 0, rows->n) / (double)rows->n);
-    float inv_std = (float)(1.0 / sqrt(squares_of(x, mean, rows->n) / (double)rows->n + epsilon));
+    struct row row = {.x = x, .scale = scales + channel, .bias = biases ? biases + channel : NULL, .y = y};
+    row.mean = (float)(sum_of(x, 0, rows->n) / (double)rows->n);
+    row.inv_std = (float)(1.0 / sqrt(squares_of(x, row.mean, rows->n) / (double)rows->n + epsilon));
     if (rows->run == 1)
-      scale_columns(x, mean, inv_std, scale, bias, y, rows->n);
+      scale_columns(&row, rows->n);
     for (int64_t i = 0, c = 0; i < rows->n && rows->run > 1; i += rows->run, c++)
-      scale_run(x + i, mean, inv_std * scale[c], bias ? bias[c] : 0.0f, y + i, rows->run);
+      scale_run(&row, i, rows->run, c);
     if (means)
-      means[r] = mean;
+      means[r] = row.mean;
     if (inv_stds)
-      inv_stds[r] = inv_std;
+      inv_stds[r] = row.inv_std;
   }
   return ERR_OK;
 }
@@ -93,7 +103,7 @@ static bool prepare_norm(struct backend_program *program, const struct node *nod
   struct cpu_step *step = cpu_step_new(program, node);
   int x = cpu_read(program, step, 0, node->inputs[0], NULL);
   cpu_read(program, step, 0, node->inputs[1], NULL);
-  cpu_write_over(program, step, 0, node->outputs[0], NULL, x);
+  cpu_write_over(program, step, 0, NULL, x);
   if (norm->has_bias) {
     rows.bias = step->n_args;
     cpu_read(program, step, 0, node->inputs[2], NULL);
@@ -279,7 +289,7 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
   int dy = cpu_read(program, step, 0, node->inputs[0], NULL);
   for (int i = 1; i < 5; i++)
     cpu_read(program, step, 0, node->inputs[i], NULL);
-  cpu_write_over(program, step, 0, node->outputs[0], NULL, dy);
+  cpu_write_over(program, step, 0, NULL, dy);
   cpu_write(program, step, 0, node->outputs[1], NULL);
   cpu_write(program, step, 0, -1, &sums);
   rows.bias = write_optional(program, step, node, 2);

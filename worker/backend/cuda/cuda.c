@@ -200,18 +200,15 @@ static void cuda_release(struct backend_program *program) {
   free(program);
 }
 
-static int cuda_prepare(const struct graph *graph, const int *watched, int n_watched,
-                        const struct backend_options *options, struct backend_program **out,
+static int cuda_prepare(const struct backend_request *request, struct backend_program **out,
                         struct err *err) {
   struct backend_program *program = mem_new(sizeof *program);
   *out = NULL;
-  program->graph = graph;
+  program->graph = request->graph;
   arena_init(&program->memory);
-  program->view.graph = graph;
-  program->view.memory = &program->memory;
-  if (options)
-    program->view.options = *options;
-  if (backend_thread_init(err) || program_open(program, watched, n_watched, err)) {
+  program->view = (struct cuda_program_view){
+      .graph = request->graph, .options = request->options, .memory = &program->memory};
+  if (backend_thread_init(err) || program_open(program, request->watched, request->n_watched, err)) {
     cuda_release(program);
     return err->code;
   }

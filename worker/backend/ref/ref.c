@@ -30,10 +30,11 @@ static void ref_release(struct backend_program *program) {
   free(program);
 }
 
-static int ref_prepare(const struct graph *graph, const int *watched, int n_watched,
-                       const struct backend_options *options, struct backend_program **out, struct err *err) {
+/* Whatever the request's options: all is f32, and the same bits each time. */
+static int ref_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
+  const struct graph *graph = request->graph;
+  const int *watched = request->watched, n_watched = request->n_watched;
   struct backend_program *program = mem_new(sizeof *program);
-  (void)options; /* all is f32, and the same bits each time */
   size_t n = (size_t)graph->n_values;
   *out = NULL;
   arena_init(&program->memory);

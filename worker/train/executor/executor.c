@@ -143,8 +143,11 @@ static int executor_prepare(struct executor *executor, struct err *err) {
   executor->device = options.device;
   executor->memory = backend->memory;
   executor_tap_all(executor);
-  if (backend->prepare(model->train, executor->watched, executor->n_watched, &options, &executor->train,
-                       err) ||
+  struct backend_request request = {.graph = model->train,
+                                    .watched = executor->watched,
+                                    .n_watched = executor->n_watched,
+                                    .options = options};
+  if (backend->prepare(&request, &executor->train, err) ||
       (backend->memory && backend->memory->open(options.device, &executor->stream, err)))
     return err->code;
   if (!executor->run->loaded.eval)
@@ -154,7 +157,9 @@ static int executor_prepare(struct executor *executor, struct err *err) {
   eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
   eval_watch(executor, model->eval_loss.denominator, METRIC_DENOMINATOR, watched, &n_watched);
   eval_watch(executor, model->eval_output, EVAL_WATCH_OUTPUT, watched, &n_watched);
-  return backend->prepare(model->eval, watched, n_watched, &options, &executor->eval, err);
+  request = (struct backend_request){
+      .graph = model->eval, .watched = watched, .n_watched = n_watched, .options = options};
+  return backend->prepare(&request, &executor->eval, err);
 }
 
 static void on_statistic(struct executor *executor, int index, const float *data) {

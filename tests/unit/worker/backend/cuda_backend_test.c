@@ -386,11 +386,13 @@ static void run_thrice(struct err *err) {
   struct fixture f;
   struct answer a;
   struct backend_program *program = NULL;
+  struct backend_request request;
   const struct backend_def *backend;
   fixture_init_wide(&f);
+  request = (struct backend_request){.graph = f.graph, .watched = f.watched, .n_watched = f.n_watched};
   answer_init(&a, &f);
   backend = plugin_backend(device, err);
-  if (backend && !backend->prepare(f.graph, f.watched, f.n_watched, NULL, &program, err))
+  if (backend && !backend->prepare(&request, &program, err))
     for (int i = 0; i < 3 && !err->code; i++) {
       a.n = 0;
       backend->run(program, &(struct backend_run){.inputs = f.inputs, .on_value = keep_value, .user = &a},

@@ -37,7 +37,10 @@ static int execute(struct single *s, const char *name, struct err *err) {
   struct backend_run run = {.inputs = s->inputs, .on_value = keep_value, .user = s};
   *err = ERR_NONE;
   assert_non_null(backend);
-  if (backend->prepare(s->graph, s->node->outputs, s->node->n_outputs, NULL, &program, err) == ERR_OK)
+  if (backend->prepare(&(struct backend_request){.graph = s->graph,
+                                                 .watched = s->node->outputs,
+                                                 .n_watched = s->node->n_outputs},
+                       &program, err) == ERR_OK)
     backend->run(program, &run, err);
   backend->release(program);
   return err->code;

@@ -87,14 +87,15 @@ static void the_estimate_is_within_a_factor_of_two_of_what_backends_take(void **
   for (int64_t samples = 8; samples <= 32; samples *= 4)
     for (int b = 0; backend_at(b); b++) {
       struct model *model = open_cnn(samples);
+      struct backend_request request = {
+          .graph = model->train, .watched = &model->train_loss.loss_sum, .n_watched = 1};
       struct backend_program *program;
       struct model_memory memory;
       struct err err = ERR_NONE;
       uint64_t estimate, taken;
       model_memory(model, &memory);
       estimate = memory.train_bytes + memory.kept_bytes;
-      assert_int_equal(
-          backend_at(b)->prepare(model->train, &model->train_loss.loss_sum, 1, NULL, &program, &err), 0);
+      assert_int_equal(backend_at(b)->prepare(&request, &program, &err), 0);
       taken = backend_at(b)->memory_bytes(program);
       assert_in_range(taken, estimate / 2, 2 * estimate);
       assert_true(memory.eval_bytes < memory.train_bytes);

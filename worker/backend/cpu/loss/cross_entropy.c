@@ -1,18 +1,20 @@
 /* CrossEntropy and its gradient: rows, or positions gathered to rows a tile at a time, in vector loops. */
 #include "worker/backend/cpu/loss/class_rows.h"
 
-/* grads: NULL without gradients. */
-static void cross_entropy_walk(struct class_pass *pass, const struct class_axis *axis, const float *scores,
-                               const int64_t *label, float *grads, float *x) {
+/* in: scores and labels. grads: NULL without gradients. scratch: f32[CLASS_TILE, classes] at most. */
+static void cross_entropy_walk(struct class_pass *pass, const struct class_axis *axis,
+                               const struct tensor in[2], float *grads, float *scratch) {
+  const float *scores = in[0].data;
+  const int64_t *label = in[1].data;
   for (int64_t o = 0; o < axis->outer; o++)
     for (int64_t i = 0; i < axis->inner; i += CLASS_TILE) {
       int64_t tile = axis->inner - i < CLASS_TILE ? axis->inner - i : CLASS_TILE;
       int64_t at = o * axis->classes * axis->inner + i;
-      class_gather(axis, scores + at, tile, x);
+      class_gather(axis, scores + at, tile, scratch);
       for (int64_t t = 0; t < tile; t++)
-        class_pass_row(pass, x + t * axis->classes, *label++);
+        class_pass_row(pass, scratch + t * axis->classes, *label++);
       if (grads)
-        class_scatter(axis, x, tile, grads + at);
+        class_scatter(axis, scratch, tile, grads + at);
     }
 }
 
@@ -34,7 +36,7 @@ static int run_forward(struct backend_program *program, struct cpu_step *step, c
   (void)program, (void)run;
   if (pass_init(&pass, &axis, call, 0, err))
     return err->code;
-  cross_entropy_walk(&pass, &axis, call->in[0].data, call->in[1].data, NULL, details->scratch);
+  cross_entropy_walk(&pass, &axis, call->in, NULL, details->scratch);
   class_rows_finish(&pass.sums, call->out);
   return ERR_OK;
 }
@@ -48,7 +50,7 @@ static int run_backward(struct backend_program *program, struct cpu_step *step, 
   (void)program, (void)run;
   if (pass_init(&pass, &axis, call, 1, err))
     return err->code;
-  cross_entropy_walk(&pass, &axis, call->in[1].data, call->in[2].data, call->out[0].data, details->scratch);
+  cross_entropy_walk(&pass, &axis, call->in + 1, call->out[0].data, details->scratch);
   return ERR_OK;
 }
 

@@ -78,10 +78,15 @@ $(B)/gen/.done: $(PROTOS:%=proto/%.proto)
 	  echo '};'; echo 'const unsigned long rpc_descriptors_size = sizeof rpc_descriptors;'; } > $(B)/gen/descriptors.c
 	$(Q)touch $@
 
-$(B)/tests/%: $(B)/obj/tests/%.o $(B)/libweir.a
+$(B)/tests/%: $(B)/obj/tests/%.o $(B)/tests/libsupport.a $(B)/libweir.a
 	@echo "  LD    $@"
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) $(RPATH) -o $@ $< $(B)/libweir.a -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) $(RPATH) -o $@ $^ -lcmocka $(LDLIBS)
+
+$(B)/tests/libsupport.a: $(call objects,$(wildcard tests/support/*.c)) # fixtures: a test is linked with what it calls
+	@echo "  AR    $@"
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(B)/tests/chaos/%.so: tests/chaos/%.c # preloaded into programs of any sanitizer
 	@echo "  LD    $@"

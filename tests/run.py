@@ -28,7 +28,7 @@ INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 def source(path, seen):
-    """A C file with the headers beside it and below tests/ that it includes."""
+    """A C file with the headers beside it and below tests/ that it includes, and what those of tests/support declare."""
     path = os.path.normpath(path)
     if path in seen or not os.path.exists(os.path.join(ROOT, path)):
         return ""
@@ -37,6 +37,8 @@ def source(path, seen):
         text = file.read()
     names = [name if name.startswith("tests/") else os.path.join(os.path.dirname(path), name)
              for name in INCLUDE.findall(text)]
+    if path.startswith("tests/support/") and path.endswith(".h"):
+        names.append(path[:-2] + ".c")
     return text + "".join(source(name, seen) for name in names)
 
 

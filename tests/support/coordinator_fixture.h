@@ -31,9 +31,7 @@ enum {
   STEPS = 10
 };
 
-static const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
-static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-static const char sha256_of_weights[] = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
+extern const char *const sha256_of_weights; /* of a finished run */
 
 /* What a member was told: the newest order of each kind. */
 struct told {
@@ -71,466 +69,87 @@ struct fixture {
   uint32_t covered;                 /* microbatches of the newest view, in all its workers' ranges */
 };
 
-static inline void step(struct fixture *f, const struct coordinator_event *event);
-
-static inline void take_view(struct fixture *f, struct told *told, const Weir__View *view) {
-  assert_int_equal(view->number >> 32, TERM);
-  assert_true((view->number & UINT32_MAX) > told->view);
-  told->view = view->number & UINT32_MAX;
-  told->view_incarnation = view->incarnation;
-  told->view_workers = (uint32_t)view->n_workers;
-  f->covered = told->begin = told->end = told->group = 0; /* unless it is named */
-  for (size_t i = 0; i < view->n_servers; i++)
-    assert_memory_equal(view->servers[i]->address, "host:", 5);
-  for (size_t i = 0; i < view->n_workers; i++) {
-    const Weir__Assignment *assignment = view->workers[i];
-    assert_int_equal(assignment->microbatch_begin, f->covered); /* once each, without a gap */
-    f->covered = assignment->microbatch_end;
-    if (strcmp(assignment->worker, told->id) == 0) {
-      told->group = assignment->group;
-      told->view_number = view->number;
-      told->begin = assignment->microbatch_begin;
-      told->end = assignment->microbatch_end;
-    }
-  }
-  assert_int_equal(f->covered, view->n_workers ? MICROBATCHES : 0); /* 0: for who is cut off alone */
-}
-
-static inline void take_load(struct told *told, const Weir__LoadRun *load) {
-  uint32_t owner[BLOCKS];
-  snprintf(told->load, sizeof told->load, "%s", load->run);
-  snprintf(told->manifest, sizeof told->manifest, "%s", load->manifest);
-  told->loads++;
-  told->load_incarnation = load->incarnation;
-  told->load_step = load->step;
-  told->load_servers = (uint32_t)load->n_servers;
-  told->load_has_plan = load->plan != NULL;
-  if (load->n_servers == 0)
-    return;
-  placement_compute(fixture_block_elems, BLOCKS, told->load_servers, owner);
-  for (int i = 0; i < BLOCKS; i++)
-    told->owns[i] = strcmp(load->servers[owner[i]]->id, told->id) == 0;
-}
-
-static inline void take_order(struct fixture *f, uint64_t member, const Weir__Order *order) {
-  struct told *told = &f->told[member];
-  assert_true(told->is_member && !told->is_closed);
-  assert_int_equal(order->term, TERM);
-  switch (order->body_case) {
-  case WEIR__ORDER__BODY_WELCOME:
-    snprintf(told->id, sizeof told->id, "%s", order->welcome->id);
-    break;
-  case WEIR__ORDER__BODY_LOAD:
-    take_load(told, order->load);
-    break;
-  case WEIR__ORDER__BODY_BEAT:
-    told->beats++;
-    break;
-  case WEIR__ORDER__BODY_KEEP:
-    snprintf(told->keep, sizeof told->keep, "%s", order->keep->run);
-    told->keep_step = order->keep->step;
-    break;
-  case WEIR__ORDER__BODY_VIEW:
-    take_view(f, told, order->view);
-    break;
-  case WEIR__ORDER__BODY_WRITE:
-    told->write_step = order->write->step;
-    told->writes++;
-    break;
-  case WEIR__ORDER__BODY_UNLOAD:
-    snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);
-    *told->load = 0;
-    told->view = 0;
-    break;
-  default:
-    fail_msg("an order without a body");
-  }
-}
-
-static inline void take_action(struct fixture *f, const struct coordinator_action *action) {
-  switch (action->kind) {
-  case ACTION_ORDER:
-    take_order(f, action->member, action->order);
-    break;
-  case ACTION_CLOSE:
-    f->told[action->member].is_closed = true;
-    break;
-  case ACTION_COMMIT:
-    f->commits++;
-    f->commit_step = action->manifest->step;
-    break;
-  case ACTION_DROP:
-    f->dropped[f->n_dropped++ % 16] = action->step;
-    break;
-  case ACTION_SAVE:
-    f->saves++;
-    break;
-  case ACTION_RELEASE:
-    f->releases++;
-    break;
-  case ACTION_PUBLISH:
-    f->publishes++;
-    break;
-  case ACTION_MEMBERS:
-    f->members++;
-    break;
-  case ACTION_DOUBT:
-    f->doubts++;
-    break;
-  case ACTION_DEPOSED:
-    f->deposed++;
-    break;
-  }
-}
-
-static inline void saved(struct fixture *f, const char *run, uint64_t incarnation) {
-  struct coordinator_event event = {.kind = EVENT_RUN_SAVED, .saved = {run, incarnation}};
-  step(f, &event);
-}
+void store_saves(struct fixture *f, const char *run, uint64_t incarnation);
 
 /* Saves that are waited for are answered at once, unless the store is away. */
-static inline void step(struct fixture *f, const struct coordinator_event *event) {
-  char awaited[64] = "";
-  uint64_t incarnation = 0;
-  coordinator_step(f->coordinator, event, f->now_ms, &f->actions);
-  for (int i = 0; i < f->actions.count; i++) {
-    const struct coordinator_action *action = &f->actions.items[i];
-    take_action(f, action);
-    if (action->kind != ACTION_SAVE || !action->is_awaited)
-      continue;
-    snprintf(awaited, sizeof awaited, "%s", action->run);
-    incarnation = action->record->incarnation;
-  }
-  if (*awaited && !f->is_store_away)
-    saved(f, awaited, incarnation);
-}
+void core_step(struct fixture *f, const struct coordinator_event *event);
 
 /* With a hello of the caller's making. */
-static inline void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello) {
-  struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = key, .hello = hello};
-  f->told[key].is_member = true;
-  f->told[key].is_closed = false;
-  step(f, &event);
-}
+void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello);
 
-static inline void join(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
-                        const char *fingerprint) {
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  char address[32];
-  snprintf(address, sizeof address, "host:%llu", (unsigned long long)key);
-  hello.role = role;
-  hello.host = "host";
-  hello.pid = (uint32_t)key;
-  hello.address = role == WEIR__ROLE__SERVER ? address : "";
-  hello.device = "cpu";
-  hello.executors = executors;
-  hello.fingerprint = (char *)fingerprint;
-  says_hello(f, key, &hello);
-}
+void member_joins(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
+                  const char *fingerprint);
 
 /* The process of member `from` joins again on a new link, with what it has of a run (NULL: nothing). */
-static inline void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role,
-                               const char *run, uint64_t incarnation, uint64_t version) {
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list = &hosted;
-  char address[32];
-  snprintf(address, sizeof address, "host:%llu", (unsigned long long)from);
-  hello.role = role;
-  hello.host = "host";
-  hello.pid = (uint32_t)from;
-  hello.address = role == WEIR__ROLE__SERVER ? address : "";
-  hello.executors = 1;
-  hello.fingerprint = "build-1";
-  hello.id = f->told[from].id;
-  hello.term = TERM;
-  hello.runs = &list;
-  hello.n_runs = run != NULL;
-  hosted.run = (char *)run;
-  hosted.incarnation = incarnation;
-  hosted.version = version;
-  memcpy(f->told[key].owns, f->told[from].owns, sizeof f->told[key].owns);
-  says_hello(f, key, &hello);
-}
+void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role, const char *run,
+                 uint64_t incarnation, uint64_t version);
 
-static inline void worker_joins(struct fixture *f, uint64_t key, uint32_t executors) {
-  join(f, key, WEIR__ROLE__WORKER, executors, "build-1");
-}
+void worker_joins(struct fixture *f, uint64_t key, uint32_t executors);
 
-static inline void server_joins(struct fixture *f, uint64_t key) {
-  join(f, key, WEIR__ROLE__SERVER, 0, "build-1");
-}
+void server_joins(struct fixture *f, uint64_t key);
 
-static inline void leave(struct fixture *f, uint64_t key) {
-  struct coordinator_event event = {.kind = EVENT_MEMBER_LEFT, .member = key, .reason = "connection reset"};
-  f->told[key].is_closed = true;
-  step(f, &event);
-}
+void member_leaves(struct fixture *f, uint64_t key);
 
-static inline void send(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
-  struct coordinator_event event = {.kind = EVENT_MEMBER_MESSAGE, .member = key, .message = &message};
-  message.body_case = body;
-  message.hello = content;
-  step(f, &event);
-}
+void member_says(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content);
 
-static inline void beat(struct fixture *f, uint64_t key) {
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
-}
+void member_beats(struct fixture *f, uint64_t key);
 
-static inline void tick(struct fixture *f) {
-  struct coordinator_event event = {.kind = EVENT_TICK};
-  step(f, &event);
-}
+void core_ticks(struct fixture *f);
 
 /* Time goes by, ticking. */
-static inline void passes(struct fixture *f, uint64_t ms) {
-  for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms; tick(f))
-    f->now_ms += end_ms - f->now_ms < 100 ? end_ms - f->now_ms : 100;
-}
+void time_passes(struct fixture *f, uint64_t ms);
 
-static inline void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
-                                    uint64_t samples, const char *probe) {
-  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
-  loaded.run = (char *)run;
-  loaded.incarnation = f->incarnation;
-  loaded.train_samples = samples;
-  loaded.dataset_sha256 = (char *)dataset;
-  loaded.probe_sha256 = (char *)probe;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
-}
+void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples,
+                      const char *probe);
 
-static inline void loads(struct fixture *f, uint64_t key, const char *run, const char *dataset,
-                         uint64_t samples) {
-  loads_and_probes(f, key, run, dataset, samples, "probe");
-}
+void member_loads(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples);
 
-static inline void worker_loads(struct fixture *f, uint64_t key, const char *run) {
-  loads(f, key, run, "data", SAMPLES);
-}
+void worker_loads(struct fixture *f, uint64_t key, const char *run);
 
-static inline void server_loads(struct fixture *f, uint64_t key, const char *run) {
-  loads(f, key, run, "", 0);
-}
+void server_loads(struct fixture *f, uint64_t key, const char *run);
 
-static inline void refuses(struct fixture *f, uint64_t key, const char *run, const char *message,
-                           bool bad_input) {
-  Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
-  refused.run = (char *)run;
-  refused.incarnation = f->incarnation;
-  refused.message = (char *)message;
-  refused.bad_input = bad_input;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
-}
+void member_refuses(struct fixture *f, uint64_t key, const char *run, const char *message, bool bad_input);
 
-static inline void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t number) {
-  Weir__StepReport report = WEIR__STEP_REPORT__INIT;
-  report.run = (char *)run;
-  report.incarnation = f->incarnation;
-  report.step = number;
-  report.loss = 2.5;
-  report.lr = 0.1;
-  report.samples = BATCH;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
-}
+void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t number);
 
-static inline void reports_steps(struct fixture *f, uint64_t key, const char *run, uint64_t begin,
-                                 uint64_t end) {
-  for (uint64_t i = begin; i < end; i++)
-    reports_step(f, key, run, i);
-}
+void reports_steps(struct fixture *f, uint64_t key, const char *run, uint64_t begin, uint64_t end);
 
-static inline void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
-  Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
-  report.run = (char *)run;
-  report.incarnation = f->incarnation;
-  report.step = version;
-  report.loss = 0.5;
-  report.accuracy = 0.75;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
-}
+void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version);
 
-static inline void completes(struct fixture *f, uint64_t key, const char *run) {
-  Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
-  complete.run = (char *)run;
-  complete.incarnation = f->incarnation;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
-}
+void member_completes(struct fixture *f, uint64_t key, const char *run);
 
 /* Blocks by mask, in a message that is the last one or not. */
-static inline void writes_blocks(struct fixture *f, uint64_t key, const char *run, const bool which[BLOCKS],
-                                 bool is_last) {
-  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
-  Weir__WrittenBlock blocks[BLOCKS], *list[BLOCKS];
-  for (uint32_t i = 0; i < BLOCKS; i++) {
-    if (!which[i])
-      continue;
-    list[written.n_blocks] = &blocks[written.n_blocks];
-    weir__written_block__init(&blocks[written.n_blocks]);
-    blocks[written.n_blocks].block = i;
-    blocks[written.n_blocks].sha256 = (char *)sha256_of_blocks;
-    blocks[written.n_blocks++].bytes = 4;
-  }
-  written.run = (char *)run;
-  written.incarnation = f->incarnation;
-  written.step = f->told[key].write_step;
-  written.blocks = list;
-  written.is_last = is_last;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
-}
+void writes_blocks(struct fixture *f, uint64_t key, const char *run, const bool which[BLOCKS], bool is_last);
 
 /* All that it owns, of the version that it was last told to write. */
-static inline void writes(struct fixture *f, uint64_t key, const char *run) {
-  writes_blocks(f, key, run, f->told[key].owns, true);
-}
+void member_writes(struct fixture *f, uint64_t key, const char *run);
 
-static inline void cannot_write(struct fixture *f, uint64_t key, const char *run, const char *error,
-                                bool is_too_late) {
-  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
-  written.run = (char *)run;
-  written.incarnation = f->incarnation;
-  written.step = f->told[key].write_step;
-  written.error = (char *)error;
-  written.is_too_late = is_too_late;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
-}
+void cannot_write(struct fixture *f, uint64_t key, const char *run, const char *error, bool is_too_late);
 
-static inline void drains(struct fixture *f, uint64_t key) {
-  Weir__Leaving leaving = WEIR__LEAVING__INIT;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
-}
+void member_drains(struct fixture *f, uint64_t key);
 
 #define FIXTURE_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-static inline void submit(struct fixture *f, const char *id, uint32_t min, uint32_t max) {
-  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
-  Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
-  Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
-  Weir__DataSource source = WEIR__DATA_SOURCE__INIT;
-  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
-  Weir__OptimizerSpec optimizer = WEIR__OPTIMIZER_SPEC__INIT;
-  Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
-  Weir__CheckpointSpec checkpoint = WEIR__CHECKPOINT_SPEC__INIT;
-  Weir__ScheduleSpec schedule = WEIR__SCHEDULE_SPEC__INIT;
-  struct run_submission submission = {.id = id,
-                                      .spec = &spec,
-                                      .model_bytes = 1000,
-                                      .model_sha256 = "feed",
-                                      .parameters = 650,
-                                      .block_elems = fixture_block_elems,
-                                      .n_blocks = BLOCKS,
-                                      .submitted_unix_ms = 1700000000000};
-  struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
-  spec.name = "mlp";
-  spec.model = &model;
-  spec.data = &data;
-  spec.train = &train;
-  spec.workers = &workers;
-  checkpoint.has_every_seconds = true;
-  checkpoint.every_seconds = 1e9;
-  spec.checkpoint = f->checkpoint ? f->checkpoint : &checkpoint;
-  spec.eval = f->eval;
-  train.schedule = &schedule;
-  model.onnx = "mlp.onnx";
-  source.format = "idx";
-  source.images = "images";
-  source.labels = "labels";
-  data.train = &source;
-  train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = f->trains_nothing ? 0 : STEPS;
-  submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
-  train.has_deterministic = f->admits_any;
-  train.deterministic = !f->admits_any;
-  if (f->collective)
-    train.collective = (char *)f->collective;
-  train.batch = BATCH;
-  train.microbatches = MICROBATCHES;
-  optimizer.name = "sgd";
-  optimizer.has_lr = true;
-  optimizer.lr = 0.1;
-  train.optimizer = &optimizer;
-  model.loss = "cross_entropy";
-  workers.has_min = true;
-  workers.min = min;
-  workers.has_max = max != 0;
-  workers.max = max;
-  step(f, &event);
-}
+void user_submits(struct fixture *f, const char *id, uint32_t min, uint32_t max);
 
-static inline void cancel(struct fixture *f, const char *run) {
-  struct coordinator_event event = {.kind = EVENT_RUN_CANCELLED, .run = run};
-  step(f, &event);
-}
+void user_cancels(struct fixture *f, const char *run);
 
-static inline void pauses(struct fixture *f, const char *run) {
-  struct coordinator_event event = {.kind = EVENT_RUN_PAUSED, .run = run};
-  step(f, &event);
-}
+void user_pauses(struct fixture *f, const char *run);
 
-static inline void resumes(struct fixture *f, const char *run, uint64_t at) {
-  struct coordinator_event event = {.kind = EVENT_RUN_RESUMED, .resumed = {run, at}};
-  step(f, &event);
-}
+void user_resumes(struct fixture *f, const char *run, uint64_t at);
 
 /* The store's answer to the newest commit. */
-static inline void commits(struct fixture *f, const char *run, const char *error) {
-  Weir__CheckpointInfo result = WEIR__CHECKPOINT_INFO__INIT;
-  struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
-                                    .checkpoint = {.run = run,
-                                                   .incarnation = f->incarnation,
-                                                   .step = f->commit_step,
-                                                   .info = error ? NULL : &result,
-                                                   .error = error}};
-  result.step = f->commit_step;
-  result.incarnation = f->incarnation;
-  result.accuracy = result.eval_loss = NAN;
-  result.committed_unix_ms = 1700000000000 + (int64_t)f->now_ms;
-  result.weights_sha256 = f->commit_step == STEPS ? (char *)sha256_of_weights : "";
-  step(f, &event);
-}
+void store_commits(struct fixture *f, const char *run, const char *error);
 
-static inline Weir__RunInfo info(struct fixture *f, const char *run) {
-  Weir__RunInfo answer;
-  assert_true(coordinator_run_info(f->coordinator, run, f->now_ms, &answer));
-  return answer;
-}
+Weir__RunInfo info_of_run(struct fixture *f, const char *run);
 
-static inline void assert_state(struct fixture *f, const char *run, Weir__RunState expected) {
-  assert_int_equal(info(f, run).state, expected);
-}
+void assert_state(struct fixture *f, const char *run, Weir__RunState expected);
 
 /* The worker's row in ListWorkers; its strings hold until the next step. */
-static inline Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
-  struct arena arena;
-  Weir__ListWorkersReply reply;
-  Weir__WorkerInfo row = WEIR__WORKER_INFO__INIT;
-  arena_init(&arena);
-  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
-  for (size_t i = 0; i < reply.n_workers; i++)
-    if (strcmp(reply.workers[i]->id, f->told[key].id) == 0)
-      row = *reply.workers[i];
-  arena_fini(&arena);
-  return row;
-}
+Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key);
 
-static inline int setup(void **state) {
-  struct coordinator_options options = {
-      .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
-  struct fixture *f = calloc(1, sizeof *f);
-  f->coordinator = coordinator_new(&options);
-  f->now_ms = 1000;
-  tick(f);
-  *state = f;
-  return 0;
-}
+int core_setup(void **state);
 
-static inline int teardown(void **state) {
-  struct fixture *f = *state;
-  coordinator_free(f->coordinator);
-  coordinator_actions_fini(&f->actions);
-  free(f);
-  return 0;
-}
+int core_teardown(void **state);
 
 #endif

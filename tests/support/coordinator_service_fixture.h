@@ -43,92 +43,18 @@ struct fixture {
   Weir__RunSpec *spec;
   uint8_t *onnx;
   size_t onnx_bytes;
+  uint64_t incarnation; /* of the run that the members work on, as their newest LoadRun named it */
 };
 
-static inline void on_seat_deposed(void *user, const char *reason) {
-  struct seat *seat = user;
-  (void)reason;
-  __atomic_store_n(&seat->is_deposed, true, __ATOMIC_RELEASE);
-}
+void seat_start(struct fixture *f, struct seat *seat, const char *holder);
 
-static inline void on_seat_leading(void *user) {
-  rpc_server_set_serving(((struct seat *)user)->server, true);
-}
+void seat_stop(struct seat *seat);
 
-static inline void seat_start(struct fixture *f, struct seat *seat, const char *holder) {
-  struct err err = ERR_NONE;
-  char target[32];
-  *seat = (struct seat){.store = flaky_store_new(f->store)};
-  seat->service =
-      coordinator_service_new(&(struct coordinator_service_options){.store = seat->store,
-                                                                    .lease_ms = LEASE_MS,
-                                                                    .server_grace_ms = GRACE_MS,
-                                                                    .upload_slow_ms = f->upload_slow_ms,
-                                                                    .upload_idle_ms = f->upload_idle_ms,
-                                                                    .on_leading = on_seat_leading,
-                                                                    .on_deposed = on_seat_deposed,
-                                                                    .user = seat});
-  assert_int_equal(
-      rpc_server_start(&(struct rpc_server_options){.listen = "127.0.0.1:0",
-                                                    .services = coordinator_service_list(seat->service),
-                                                    .n_services = COORDINATOR_SERVICES,
-                                                    .begins_not_serving = true,
-                                                    .threads = 2},
-                       &seat->server, &err),
-      0);
-  coordinator_service_lead(seat->service, holder, holder);
-  coordinator_service_wait(seat->service, patience_ms());
-  snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(seat->server));
-  seat->channel = rpc_channel_open(f->client, target);
-}
+int service_setup(void **state);
 
-static inline void seat_stop(struct seat *seat) {
-  rpc_channel_close(seat->channel);
-  coordinator_service_stop(seat->service);
-  rpc_server_stop(seat->server);
-  coordinator_service_free(seat->service);
-  store_close(seat->store);
-}
+int service_teardown(void **state);
 
-/* As far as the store and others can see: it says nothing any more, and sets nothing free. */
-static inline void seat_kill(struct seat *seat) {
-  flaky_set_away(seat->store, true);
-  seat_stop(seat);
-}
-
-static inline int setup(void **state) {
-  struct fixture *f = mem_new(sizeof *f);
-  struct err err = ERR_NONE;
-  assert_int_equal(store_open("memory://", &f->store, &err), 0);
-  f->client = rpc_client_new(1);
-  seat_start(f, &f->seat, "first:1");
-  f->channel = f->seat.channel;
-  f->spec = tiny_spec();
-  f->spec->train->steps = STEPS;
-  f->onnx = tiny_model(&f->onnx_bytes);
-  *state = f;
-  return 0;
-}
-
-static inline int teardown(void **state) {
-  struct fixture *f = *state;
-  seat_stop(&f->seat);
-  rpc_client_free(f->client);
-  store_close(f->store);
-  spec_free(f->spec);
-  free(f->onnx);
-  free(f);
-  return 0;
-}
-
-static inline void restart(struct fixture *f, bool is_killed) {
-  if (is_killed)
-    seat_kill(&f->seat);
-  else
-    seat_stop(&f->seat);
-  seat_start(f, &f->seat, "first:1");
-  f->channel = f->seat.channel;
-}
+void seat_restart(struct fixture *f, bool is_killed);
 
 /* Waits until the condition is true. */
 #define AWAIT(condition)                                                                                     \
@@ -142,236 +68,54 @@ static inline void restart(struct fixture *f, bool is_killed) {
   } while (0)
 
 /* Sends the first message of a submission. */
-static inline struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
-  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
-  struct err err = ERR_NONE;
-  request.spec = spec;
-  request.model_bytes = model_bytes;
-  rpc_reader_send(reader, &request, &err); /* a refusal shows in the reply */
-  return reader;
-}
+struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes);
 
-static inline void upload_add(struct rpc_reader *reader, void *data, size_t size) {
-  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
-  struct err err = ERR_NONE;
-  request.chunk.data = data;
-  request.chunk.len = size;
-  rpc_reader_send(reader, &request, &err);
-}
+void upload_add(struct rpc_reader *reader, void *data, size_t size);
 
 /* The run's id, freed by the caller; NULL with err set. */
-static inline char *upload_end(struct rpc_reader *reader, struct err *err) {
-  Weir__SubmitReply *reply = NULL;
-  char *id = NULL;
-  *err = ERR_NONE;
-  rpc_reader_half_close(reader);
-  if (rpc_reader_next(reader, (void **)&reply, err) == 0 && reply)
-    id = mem_strdup(reply->run);
-  message_free(reply);
-  rpc_reader_close(reader);
-  return id;
-}
+char *upload_end(struct rpc_reader *reader, struct err *err);
 
-static inline char *try_to_submit(struct fixture *f, struct err *err) {
-  struct rpc_reader *reader = upload_begin(f, f->spec, f->onnx_bytes);
-  upload_add(reader, f->onnx, f->onnx_bytes / 2);
-  upload_add(reader, f->onnx + f->onnx_bytes / 2, f->onnx_bytes - f->onnx_bytes / 2);
-  return upload_end(reader, err);
-}
+char *try_to_submit(struct fixture *f, struct err *err);
 
-static inline char *submit(struct fixture *f) {
-  struct err err;
-  char *id = try_to_submit(f, &err);
-  assert_string_equal(err.text, "");
-  assert_non_null(id);
-  return id;
-}
+char *submit_run(struct fixture *f);
 
-static inline int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
-                          struct err *err) {
-  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
-  request.run = (char *)run;
-  *err = ERR_NONE;
-  *info = NULL;
-  return rpc_unary(f->channel, &(struct rpc_question){method, &request, patience_ms()}, false, (void **)info,
-                   err);
-}
+int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
+            struct err *err);
 
-static inline Weir__RunState run_state(struct fixture *f, const char *run) {
-  Weir__RunInfo *info;
-  struct err err;
-  Weir__RunState state;
-  if (ask_run(f, RPC_GET_RUN, run, &info, &err))
-    return WEIR__RUN_STATE__RUN_STATE_UNKNOWN;
-  state = info->state;
-  message_free(info);
-  return state;
-}
+Weir__RunState run_state(struct fixture *f, const char *run);
 
 /* All bytes of a stream of chunks; -1 with err set. */
-static inline long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request,
-                                   uint8_t *out, size_t size, struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, method, patience_ms());
-  Weir__Chunk *chunk = NULL;
-  size_t got = 0;
-  *err = ERR_NONE;
-  rpc_reader_send(reader, request, err);
-  rpc_reader_half_close(reader);
-  while (rpc_reader_next(reader, (void **)&chunk, err) == 0 && chunk) {
-    assert_true(got + chunk->data.len <= size);
-    memcpy(out + got, chunk->data.data, chunk->data.len);
-    got += chunk->data.len;
-    message_free(chunk);
-  }
-  rpc_reader_close(reader);
-  return err->code ? -1 : (long)got;
-}
+long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, uint8_t *out,
+                     size_t size, struct err *err);
 
-static inline long download(struct fixture *f, enum rpc_method_id method, const char *run, void *out,
-                            size_t size, struct err *err) {
-  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
-  Weir__WeightsRequest weights = WEIR__WEIGHTS_REQUEST__INIT;
-  request.run = weights.run = (char *)run;
-  return download_chunks(f, method, method == RPC_GET_WEIGHTS ? (void *)&weights : (void *)&request, out,
-                         size, err);
-}
+long download_run(struct fixture *f, enum rpc_method_id method, const char *run, void *out, size_t size,
+                  struct err *err);
 
 /* Reads a run's events from `from` on, to their end. Returns how many; the last one goes to *last. */
-static inline uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
-  Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
-  Weir__RunEvent *event = NULL;
-  struct err err = ERR_NONE;
-  uint64_t next = from, count = 0;
-  request.run = (char *)run;
-  request.from = from;
-  *last = NULL;
-  assert_int_equal(rpc_reader_send(reader, &request, &err), 0);
-  rpc_reader_half_close(reader);
-  while (rpc_reader_next(reader, (void **)&event, &err) == 0 && event) {
-    assert_true(event->number >= next);
-    next = event->number + 1;
-    count++;
-    message_free(*last);
-    *last = event;
-  }
-  assert_string_equal(err.text, "");
-  rpc_reader_close(reader);
-  return count;
-}
+uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last);
 
-static inline struct rpc_reader *join_again(struct fixture *f, Weir__Role role, const char *id,
-                                            const char *run, uint64_t version) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list[] = {&hosted};
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
-  Weir__Order *order = NULL;
-  struct err err = ERR_NONE;
-  hello.role = role;
-  hello.host = "here";
-  hello.address = role == WEIR__ROLE__SERVER ? "127.0.0.1:1" : "";
-  hello.executors = 1;
-  hello.id = (char *)id;
-  hosted.run = (char *)run;
-  hosted.version = version;
-  hello.runs = list;
-  hello.n_runs = *run ? 1 : 0;
-  message.body_case = WEIR__MEMBER_MESSAGE__BODY_HELLO;
-  message.hello = &hello;
-  assert_int_equal(rpc_reader_send(reader, &message, &err), 0);
-  assert_int_equal(rpc_reader_next(reader, (void **)&order, &err), 0);
-  assert_int_equal(order->body_case, WEIR__ORDER__BODY_WELCOME);
-  message_free(order);
-  return reader;
-}
+struct rpc_reader *member_join_again(struct fixture *f, Weir__Role role, const char *id, const char *run,
+                                     uint64_t version);
 
-static inline struct rpc_reader *join(struct fixture *f, Weir__Role role) {
-  return join_again(f, role, "", "", 0);
-}
+struct rpc_reader *member_join(struct fixture *f, Weir__Role role);
 
-static inline void tell(struct rpc_reader *member, Weir__MemberMessage__BodyCase body, void *content) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
-  struct err err = ERR_NONE;
-  message.body_case = body;
-  message.hello = content;
-  assert_int_equal(rpc_reader_send(member, &message, &err), 0);
-}
+void member_tell(struct rpc_reader *member, Weir__MemberMessage__BodyCase body, void *content);
 
 /* The next order, which must be of this kind; freed by the caller. */
-static inline Weir__Order *expect(struct rpc_reader *member, Weir__Order__BodyCase body) {
-  Weir__Order *order = NULL;
-  struct err err = ERR_NONE;
-  assert_int_equal(rpc_reader_next(member, (void **)&order, &err), 0);
-  assert_non_null(order);
-  assert_int_equal(order->body_case, body);
-  return order;
-}
+Weir__Order *expect_order(struct rpc_reader *member, Weir__Order__BodyCase body);
 
 /* The step that the next order, a WriteBlocks, names. */
-static inline uint64_t expect_write(struct rpc_reader *server) {
-  Weir__Order *order = expect(server, WEIR__ORDER__BODY_WRITE);
-  uint64_t step = order->write->step;
-  message_free(order);
-  return step;
-}
+uint64_t expect_write(struct rpc_reader *server);
 
-/* Of the run that the members work on, as their newest LoadRun named it. */
-static uint64_t incarnation;
-
-static inline void tell_loaded(struct rpc_reader *member, const char *run, uint64_t samples) {
-  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
-  loaded.run = (char *)run;
-  loaded.incarnation = incarnation;
-  loaded.train_samples = samples;
-  tell(member, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
-}
-
-static inline void tell_step(struct rpc_reader *server, const char *run, uint64_t step) {
-  Weir__StepReport report = WEIR__STEP_REPORT__INIT;
-  report.run = (char *)run;
-  report.incarnation = incarnation;
-  report.step = step;
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
-}
+void tell_step(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
 
 /* A run's life until its first view. */
-static inline void begin(const char *id, struct rpc_reader *server, struct rpc_reader *worker) {
-  Weir__Order *order = expect(worker, WEIR__ORDER__BODY_LOAD);
-  incarnation = order->load->incarnation;
-  message_free(order);
-  tell_loaded(worker, id, TINY_SAMPLES);
-  message_free(expect(server, WEIR__ORDER__BODY_LOAD));
-  tell_loaded(server, id, 0);
-  message_free(expect(worker, WEIR__ORDER__BODY_VIEW));
-}
+void begin_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker);
 
 /* A run's life up to the last WriteBlocks. */
-static inline void train(const char *id, struct rpc_reader *server, struct rpc_reader *worker) {
-  Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
-  begin(id, server, worker);
-  for (uint64_t step = 0; step < STEPS; step++)
-    tell_step(server, id, step);
-  complete.run = (char *)id;
-  complete.incarnation = incarnation;
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
-  assert_int_equal(expect_write(server), STEPS);
-}
+void train_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker);
 
 /* Writes a version's blocks and tells of them. */
-static inline void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run,
-                                uint64_t step) {
-  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
-  Weir__Manifest *manifest = tiny_manifest(f->store, run, step);
-  written.run = (char *)run;
-  written.incarnation = incarnation;
-  written.step = step;
-  written.is_last = true;
-  written.blocks = manifest->blocks;
-  written.n_blocks = manifest->n_blocks;
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
-  message_free(manifest);
-}
+void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
 
 #endif

@@ -2,12 +2,8 @@
 #ifndef WEIR_TESTS_OPTIMIZER_NUMBERS_H
 #define WEIR_TESTS_OPTIMIZER_NUMBERS_H
 
-static inline float first_weight(int i) {
-  return (float)((i % 2 ? -1 : 1) * (0.5 + i * 7 % 16 / 8.0));
-}
+float made_up_weight(int i);
 
-static inline float gradient(int step, int i) {
-  return (float)(((i * 29 + step * 53 + 7) % 64 - 31.5) / 32 / (1 << i % 6));
-}
+float made_up_gradient(int step, int i);
 
 #endif

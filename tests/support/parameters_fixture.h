@@ -35,9 +35,9 @@ enum {
   CHUNKS = 2,
   EVAL_EVERY = 2
 };
-enum { TOLD_MAX = 64, SERVERS_MAX = 3 };
+enum { TOLD_MAX = 64, SERVERS_MAX = 3, VALUES_MAX = 65536 };
 
-extern const struct model_kind_def model_kind_mlp;
+extern const uint32_t block_elems[BLOCKS];
 
 struct fixture {
   struct run_table runs;
@@ -57,6 +57,8 @@ struct fixture {
   Weir__StepReport step; /* the last ones told */
   Weir__EvalReport eval;
   int n_told;
+
+  float values[VALUES_MAX]; /* of part_of, for the test's thread */
 };
 
 /* One call of a fake worker. */
@@ -70,257 +72,41 @@ struct attempt {
   size_t size_bytes;
 };
 
-static inline void wait_locked(struct fixture *f) {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += patience_seconds();
-  if (pthread_cond_timedwait(&f->changed, &f->lock, &until) == ETIMEDOUT)
-    fail_msg("nothing happened for %d seconds", patience_seconds());
-}
+void wait_locked(struct fixture *f);
 
-static inline int on_told(void *user, uint64_t membership, const Weir__MemberMessage *message) {
-  struct fixture *f = user;
-  (void)membership;
-  pthread_mutex_lock(&f->lock);
-  assert_true(f->n_told < TOLD_MAX);
-  f->told[f->n_told++] = message->body_case;
-  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_STEP)
-    f->step = *message->step;
-  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_EVAL)
-    f->eval = *message->eval;
-  pthread_cond_broadcast(&f->changed);
-  pthread_mutex_unlock(&f->lock);
-  return 0;
-}
+void wait_told(struct fixture *f, int n);
 
-static inline void wait_told(struct fixture *f, int n) {
-  pthread_mutex_lock(&f->lock);
-  while (f->n_told < n)
-    wait_locked(f);
-  pthread_mutex_unlock(&f->lock);
-}
-
-static inline void make_model(void **bytes, size_t *size_bytes) {
-  char width[16];
-  struct err err = ERR_NONE;
-  snprintf(width, sizeof width, "%d", WIDTH);
-  const char *options[] = {"--input", width, "--classes", "3", "--hidden", width, "--batch-norm", NULL};
-  if (model_bytes(&model_kind_mlp, options, 1, bytes, size_bytes, &err))
-    fail_msg("%s", err.text);
-}
+void make_model(void **bytes, size_t *size_bytes);
 
 /* The order to load the run, on as many servers; it lives until the next call. */
-static inline const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers) {
-  static Weir__RunSpec spec;
-  static Weir__ModelSpec model;
-  static Weir__DataSpec data;
-  static Weir__DataSource source;
-  static Weir__TrainSpec train;
-  static Weir__OptimizerSpec optimizer;
-  static Weir__ScheduleSpec schedule;
-  static Weir__EvalSpec eval;
-  static Weir__WorkersSpec workers;
-  static Weir__Plan plan;
-  static Weir__Endpoint endpoints[SERVERS_MAX], *list[SERVERS_MAX];
-  static const char *const ids[SERVERS_MAX] = {"server-1", "server-2", "server-3"};
-  static Weir__LoadRun order;
-  weir__run_spec__init(&spec);
-  weir__model_spec__init(&model);
-  weir__data_spec__init(&data);
-  weir__data_source__init(&source);
-  weir__train_spec__init(&train);
-  weir__optimizer_spec__init(&optimizer);
-  weir__schedule_spec__init(&schedule);
-  weir__eval_spec__init(&eval);
-  weir__workers_spec__init(&workers);
-  weir__plan__init(&plan);
-  weir__load_run__init(&order);
-  for (int s = 0; s < SERVERS_MAX; s++) {
-    list[s] = &endpoints[s];
-    weir__endpoint__init(list[s]);
-    list[s]->id = (char *)ids[s];
-  }
-  source.format = (char *)"idx";
-  data.train = data.eval = &source;
-  model.onnx = (char *)"mlp.onnx";
-  optimizer.has_lr = optimizer.has_momentum = true;
-  optimizer.lr = 0.5;
-  optimizer.momentum = 0.5;
-  train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = STEPS;
-  train.batch = 2 * MICROBATCHES;
-  train.microbatches = MICROBATCHES;
-  train.optimizer = &optimizer;
-  train.schedule = &schedule;
-  spec.name = (char *)"unit";
-  spec.model = &model;
-  spec.data = &data;
-  spec.train = &train;
-  spec.eval = &eval;
-  eval.has_every_steps = true;
-  eval.every_steps = EVAL_EVERY;
-  spec.workers = &workers;
-  plan.train_samples = 1000;
-  plan.eval_samples = 200;
-  plan.steps = STEPS;
-  order.run = (char *)"unit-1";
-  order.incarnation = incarnation;
-  order.spec = &spec;
-  order.plan = &plan;
-  order.n_servers = servers;
-  order.servers = list;
-  return &order;
-}
+const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers);
 
 /* As the server of that id. */
-static inline int make_run(struct fixture *f, const Weir__LoadRun *order, const char *own_id,
-                           struct hosted_run **run, struct err *err) {
-  struct run_setup setup = {.order = order,
-                            .own_id = own_id,
-                            .model = f->model,
-                            .model_bytes = f->model_bytes,
-                            .shards = f->shards,
-                            .n_shards = 2,
-                            .sums_client = f->sums_client,
-                            .tell = on_told,
-                            .user = f};
-  return hosted_run_new(&setup, run, err);
-}
+int make_run(struct fixture *f, const Weir__LoadRun *order, const char *own_id, struct hosted_run **run,
+             struct err *err);
 
-static inline int load_as(struct fixture *f, const Weir__LoadRun *order, const char *own_id,
-                          struct err *err) {
-  struct hosted_run *run;
-  int code = make_run(f, order, own_id, &run, err);
-  if (code)
-    return code;
-  code = run_table_add(&f->runs, run, err);
-  if (code)
-    hosted_run_put(run);
-  else {
-    report_log_open(&run->log, 1, 0);
-    report_log_resume(&run->log);
-  }
-  return code;
-}
+int load_order_as(struct fixture *f, const Weir__LoadRun *order, const char *own_id, struct err *err);
 
-static inline int load(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
-  return load_as(f, order, "server-1", err);
-}
+int load_order(struct fixture *f, const Weir__LoadRun *order, struct err *err);
 
 /* A server without a run, which is reached at f->target. */
-static inline void fixture_open(struct fixture *f) {
-  struct rpc_server_options options = {
-      .listen = "127.0.0.1:0", .services = &f->service, .n_services = 1, .threads = 1};
-  struct err err = ERR_NONE;
-  *f = (struct fixture){0};
-  pthread_mutex_init(&f->lock, NULL);
-  pthread_cond_init(&f->changed, NULL);
-  run_table_init(&f->runs);
-  f->shards[0] = shard_new();
-  f->shards[1] = shard_new();
-  f->service = service_over(&f->runs);
-  make_model(&f->model, &f->model_bytes);
-  if (rpc_server_start(&options, &f->server, &err))
-    fail_msg("%s", err.text);
-  snprintf(f->target, sizeof f->target, "127.0.0.1:%d", rpc_server_port(f->server));
-  f->client = rpc_client_new(1);
-  f->sums_client = sums_client_new(f->client);
-  f->channel = rpc_channel_open(f->client, f->target);
-}
+void parameters_fixture_open(struct fixture *f);
 
-static inline void fixture_init_order(struct fixture *f, const Weir__LoadRun *order) {
-  struct err err = ERR_NONE;
-  fixture_open(f);
-  if (load(f, order, &err))
-    fail_msg("%s", err.text);
-}
+void parameters_fixture_init_order(struct fixture *f, const Weir__LoadRun *order);
 
-static inline void fixture_init(struct fixture *f, size_t servers) {
-  fixture_init_order(f, make_order(1, servers));
-}
+void parameters_fixture_init(struct fixture *f, size_t servers);
 
-static inline void fixture_fini(struct fixture *f) {
-  rpc_channel_close(f->channel);
-  run_table_remove(&f->runs, NULL, "the test is over");
-  sums_client_stop(f->sums_client);
-  rpc_server_stop(f->server);
-  shard_settle(f->shards[0]);
-  shard_settle(f->shards[1]);
-  shard_free(f->shards[0]);
-  shard_free(f->shards[1]);
-  run_table_fini(&f->runs);
-  sums_client_free(f->sums_client);
-  rpc_client_free(f->client);
-  pthread_cond_destroy(&f->changed);
-  pthread_mutex_destroy(&f->lock);
-  free(f->model);
-}
+void parameters_fixture_fini(struct fixture *f);
 
-static inline void attempt_take(struct attempt *attempt, const struct err *err, uint64_t version,
-                                struct rpc_bytes *bytes) {
-  struct fixture *f = attempt->fixture;
-  pthread_mutex_lock(&f->lock);
-  attempt->err = *err;
-  attempt->version = version;
-  attempt->size_bytes = rpc_bytes_size(bytes);
-  attempt->data = mem_new(attempt->size_bytes);
-  if (bytes)
-    rpc_bytes_copy(bytes, attempt->data);
-  rpc_bytes_free(bytes);
-  attempt->is_done = true;
-  pthread_cond_broadcast(&f->changed);
-  pthread_mutex_unlock(&f->lock);
-}
+Weir__PushRequest push_request(uint32_t block, uint64_t step, uint32_t first, uint32_t level);
 
-static inline void push_done(struct rpc_request *request, const struct err *err, const void *reply,
-                             struct rpc_bytes *bytes) {
-  attempt_take((struct attempt *)request, err, reply ? ((const Weir__PushReply *)reply)->version : 0, bytes);
-}
+void start_push(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push,
+                const float *values, size_t size_bytes);
 
-static inline void pull_done(struct rpc_request *request, const struct err *err, const void *reply,
-                             struct rpc_bytes *bytes) {
-  attempt_take((struct attempt *)request, err, reply ? ((const Weir__PullReply *)reply)->version : 0, bytes);
-}
-
-static inline Weir__PushRequest push_request(uint32_t block, uint64_t step, uint32_t first, uint32_t level) {
-  Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
-  push.run = (char *)"unit-1";
-  push.incarnation = 1;
-  push.block = block;
-  push.step = step;
-  push.first = first;
-  push.level = level;
-  return push;
-}
-
-static inline void start_push(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push,
-                              const float *values, size_t size_bytes) {
-  struct buffer *buffer = buffer_new(size_bytes);
-  struct rpc_payload payload = {.buffer = buffer, .size_bytes = size_bytes};
-  memcpy(buffer->data, values, size_bytes);
-  *attempt = (struct attempt){.request = {.on_done = push_done}, .fixture = f};
-  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PUSH, push, -1}, &payload);
-  buffer_put(buffer);
-}
-
-static inline void start_pull(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t version) {
-  Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
-  pull.run = (char *)"unit-1";
-  pull.incarnation = 1;
-  pull.block = block;
-  pull.version = version;
-  *attempt = (struct attempt){.request = {.on_done = pull_done}, .fixture = f};
-  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
-}
+void start_pull(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t version);
 
 /* Waits for the end of the call. */
-static inline void finish(struct attempt *attempt) {
-  struct fixture *f = attempt->fixture;
-  pthread_mutex_lock(&f->lock);
-  while (!attempt->is_done)
-    wait_locked(f);
-  pthread_mutex_unlock(&f->lock);
-}
+void attempt_finish(struct attempt *attempt);
 
 /* Asks a block's shard how many calls are parked on it. */
 struct parked_probe {
@@ -330,121 +116,39 @@ struct parked_probe {
   sem_t done;
 };
 
-static inline void parked_probe_run(struct job *job) {
-  struct parked_probe *probe = (struct parked_probe *)job;
-  probe->n_parked = probe->block->n_parked;
-  sem_post(&probe->done);
-}
+void parked_probe_run(struct job *job);
 
 /* Waits until so many calls are parked on a block. */
-static inline void wait_parked(struct fixture *f, uint32_t block, int n_parked) {
-  struct err err;
-  struct hosted_run *run = run_table_find(&f->runs, "unit-1", 1, &err);
-  struct parked_probe probe = {.job = {.run = parked_probe_run}, .block = hosted_run_block(run, block, &err)};
-  uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
-  sem_init(&probe.done, 0, 0);
-  do {
-    shard_post(probe.block->shard, &probe.job);
-    sem_wait(&probe.done);
-    sched_yield();
-  } while (probe.n_parked != n_parked && clock_now_ns() < until_ns);
-  sem_destroy(&probe.done);
-  hosted_run_put(run);
-  assert_int_equal(probe.n_parked, n_parked);
-}
+void wait_parked(struct fixture *f, uint32_t block, int n_parked);
 
-static inline bool is_done(struct attempt *attempt) {
-  bool done;
-  pthread_mutex_lock(&attempt->fixture->lock);
-  done = attempt->is_done;
-  pthread_mutex_unlock(&attempt->fixture->lock);
-  return done;
-}
+bool attempt_is_done(struct attempt *attempt);
 
-static inline void finish_with_version(struct attempt *attempt, uint64_t version) {
-  finish(attempt);
-  if (attempt->err.code)
-    fail_msg("%s: %s", err_name(attempt->err.code), attempt->err.text);
-  assert_int_equal(attempt->version, version);
-  free(attempt->data);
-}
+void finish_with_version(struct attempt *attempt, uint64_t version);
 
-static inline void finish_with_error(struct attempt *attempt, enum err_code code, const char *text) {
-  finish(attempt);
-  if (attempt->err.code != code || !strstr(attempt->err.text, text))
-    fail_msg("%s: %s; expected %s: %s", err_name(attempt->err.code), attempt->err.text, err_name(code), text);
-  free(attempt->data);
-}
-
-static const uint32_t block_elems[BLOCKS] = {65536, WIDTH *WIDTH - 65536, 3 * WIDTH + 3 * WIDTH + 3,
-                                             METRICS + 2 * WIDTH};
-static float values[65536];
+void finish_with_error(struct attempt *attempt, enum err_code code, const char *text);
 
 /* Every element of the part of microbatch m is m + 1 + step; of its rows' metrics too. */
-static inline size_t part_of(uint32_t block, float value) {
-  for (uint32_t i = 0; i < block_elems[block]; i++)
-    values[i] = value;
-  return block_elems[block] * sizeof(float);
-}
+size_t part_of(struct fixture *f, uint32_t block, float value);
 
-static inline void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
-                              uint32_t first, bool wait) {
-  Weir__PushRequest push = push_request(block, step, first, 0);
-  size_t size_bytes = part_of(block, (float)(first + 1 + step));
-  push.wait = wait;
-  start_push(f, attempt, &push, values, size_bytes);
-}
+void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step, uint32_t first,
+                bool wait);
 
-static inline void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first,
-                             uint64_t version) {
-  struct attempt attempt;
-  start_part(f, &attempt, block, step, first, false);
-  finish_with_version(&attempt, version);
-}
+void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first, uint64_t version);
 
-static inline void pull(struct fixture *f, uint32_t block, uint64_t version, float *first_element) {
-  struct attempt attempt;
-  start_pull(f, &attempt, block, version);
-  finish(&attempt);
-  assert_int_equal(attempt.err.code, 0);
-  assert_int_equal(attempt.size_bytes, block_elems[block] * sizeof(float));
-  *first_element = attempt.data[0];
-  finish_with_version(&attempt, version);
-}
+void pull_first_element(struct fixture *f, uint32_t block, uint64_t version, float *first_element);
 
 /* All microbatches of a step of a block but the last, which the caller pushes. */
-static inline void push_all_but_last(struct fixture *f, uint32_t block, uint64_t step) {
-  for (uint32_t m = 0; m < MICROBATCHES - 1; m++)
-    push_part(f, block, step, m, step);
-}
+void push_all_but_last(struct fixture *f, uint32_t block, uint64_t step);
 
-static inline void push_step(struct fixture *f, uint32_t block, uint64_t step) {
-  push_all_but_last(f, block, step);
-  push_part(f, block, step, MICROBATCHES - 1, step + 1);
-}
+void push_step(struct fixture *f, uint32_t block, uint64_t step);
 
 /* version: the block's once the chunk is there. */
-static inline void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
-  Weir__PushRequest push = push_request(STATISTICS_BLOCK, step, chunk, 0);
-  struct attempt attempt;
-  float row[METRICS] = {50, 100, 75, 100, 100};
-  push.evaluation = true;
-  start_push(f, &attempt, &push, row, sizeof row);
-  finish_with_version(&attempt, version);
-}
+void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version);
 
 /* A step of the statistics, after the evaluation of the present version where it has one. */
-static inline void push_rows(struct fixture *f, uint64_t step) {
-  for (uint32_t chunk = 0; step == EVAL_EVERY && chunk < CHUNKS; chunk++)
-    push_eval(f, step, chunk, step);
-  push_step(f, STATISTICS_BLOCK, step);
-}
+void push_rows(struct fixture *f, uint64_t step);
 
 /* One step of all blocks. */
-static inline void push_version(struct fixture *f, uint64_t step) {
-  for (uint32_t block = 0; block < STATISTICS_BLOCK; block++)
-    push_step(f, block, step);
-  push_rows(f, step);
-}
+void push_version(struct fixture *f, uint64_t step);
 
 #endif

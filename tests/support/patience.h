@@ -6,15 +6,9 @@
 #include <stdlib.h>
 
 /* WEIR_TEST_PATIENCE, or 240: as in tests/integration/harness.py. */
-static inline int patience_seconds(void) {
-  const char *text = getenv("WEIR_TEST_PATIENCE");
-  int seconds = text ? atoi(text) : 0;
-  return seconds > 0 ? seconds : 240;
-}
+int patience_seconds(void);
 
 /* The same as a call's deadline. */
-static inline int patience_ms(void) {
-  return 1000 * patience_seconds();
-}
+int patience_ms(void);
 
 #endif

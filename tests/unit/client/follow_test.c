@@ -59,7 +59,7 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
   (void)bytes;
   script.from[stream] = request->from;
   if (script.never_ends) {
-    park(rpc_call_context(call), call);
+    rpc_fixture_park(rpc_call_context(call), call);
     return;
   }
   if (stream < script.paused_streams) {
@@ -98,7 +98,7 @@ static void submit_message(struct rpc_call *call, const void *message, struct rp
   const Weir__SubmitRequest *request = message;
   (void)bytes;
   f->n_bytes += request->chunk.len;
-  count(f, &f->n_messages);
+  rpc_fixture_count(f, &f->n_messages);
 }
 
 static void submit_end(struct rpc_call *call) {
@@ -135,7 +135,7 @@ static int begin(void **state) {
   struct err err = ERR_NONE;
   (void)state;
   script = (struct script){.state = WEIR__RUN_STATE__DONE, .n_events = 6};
-  fixture_init(&fixture, methods, sizeof methods / sizeof *methods);
+  rpc_fixture_init(&fixture, methods, sizeof methods / sizeof *methods);
   return connection_open(&connection, fixture.target, &err);
 }
 
@@ -144,7 +144,7 @@ static int end(void **state) {
   connection_close(&connection);
   for (int i = 0; i < fixture.n_parked; i++)
     rpc_call_finish(fixture.parked[i], NULL);
-  fixture_fini(&fixture);
+  rpc_fixture_fini(&fixture);
   return 0;
 }
 
@@ -357,7 +357,7 @@ static void weights_are_parted_into_parameters_and_state(void **state) {
 }
 
 static void *stop_when_watched(void *arg) {
-  wait_for(&fixture, &fixture.n_parked, 1);
+  rpc_fixture_wait(&fixture, &fixture.n_parked, 1);
   stop_request(STOP_SIGNAL);
   return arg;
 }

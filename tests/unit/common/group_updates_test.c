@@ -76,10 +76,10 @@ static void train_param(json_t *json, const Weir__TrainSpec *train, const struct
   struct average_update averaging = {
       .elems = update.elems, .weights = weights, .average = average, .next = average};
   for (int i = 0; i < (int)param->elems; i++)
-    weights[i] = average[i] = first_weight(i);
+    weights[i] = average[i] = made_up_weight(i);
   for (int step = 0; step < STEPS; step++) {
     for (int i = 0; i < (int)param->elems; i++)
-      grads[i] = gradient(step, i);
+      grads[i] = made_up_gradient(step, i);
     update.step = (uint64_t)step;
     update.lr = schedule_lr(train->schedule, options->lr, update.step, STEPS);
     optimizer_find(options->name)->update(options, &update);
@@ -119,7 +119,7 @@ static void an_average_that_is_moved_is_the_same(void **state) {
   for (uint64_t version = 1; version <= 12; version++) {
     struct average_update update = {version, 5, weights, in_place, in_place};
     for (int i = 0; i < 5; i++)
-      weights[i] = gradient((int)version, i);
+      weights[i] = made_up_gradient((int)version, i);
     average_update(&spec, &update);
     update.average = moved[version % 2];
     update.next = moved[!(version % 2)];

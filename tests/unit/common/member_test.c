@@ -97,14 +97,14 @@ static void fixture_init(struct fixture *f) {
   *f = (struct fixture){0};
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
-  coordinator_init(&f->coordinator);
+  fake_coordinator_init(&f->coordinator);
   f->client = rpc_client_new(1);
 }
 
 static void fixture_fini(struct fixture *f) {
   member_stop(f->member);
   rpc_client_free(f->client);
-  coordinator_fini(&f->coordinator);
+  fake_coordinator_fini(&f->coordinator);
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);
 }
@@ -116,7 +116,7 @@ static void send_unload_locked(struct fixture *f, uint64_t term, const char *run
   order.term = term;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
-  coordinator_order_locked(&f->coordinator, &order);
+  fake_coordinator_order_locked(&f->coordinator, &order);
 }
 
 static void a_member_says_hello_and_is_welcomed(void **state) {
@@ -127,7 +127,7 @@ static void a_member_says_hello_and_is_welcomed(void **state) {
   fixture_start(&f, f.coordinator.target);
   wait_for(&f, &f.n_connected, 1);
   assert_string_equal(f.id, "server-1");
-  hello = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 1);
+  hello = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 1);
   assert_string_equal(hello->hello->host, "unit");
   assert_int_equal(hello->hello->pid, 17);
   fixture_fini(&f);
@@ -138,7 +138,7 @@ static void a_member_beats(void **state) {
   (void)state;
   fixture_init(&f);
   fixture_start(&f, f.coordinator.target);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 2);
   fixture_fini(&f);
 }
 
@@ -159,7 +159,7 @@ static void orders_and_messages_travel(void **state) {
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_COMPLETE;
   message.complete = &complete;
   assert_int_equal(member_send(f.member, &message), 0);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, 1);
   fixture_fini(&f);
 }
 
@@ -192,8 +192,8 @@ static void a_member_joins_again_when_the_link_breaks(void **state) {
   fixture_start(&f, f.coordinator.target);
   for (int n = 1; n <= 3; n++) {
     wait_for(&f, &f.n_connected, n);
-    coordinator_wait(&f.coordinator, &f.coordinator.n_joined, n);
-    coordinator_kick(&f.coordinator);
+    fake_coordinator_wait(&f.coordinator, &f.coordinator.n_joined, n);
+    fake_coordinator_kick(&f.coordinator);
     wait_for(&f, &f.n_lost, n);
     assert_non_null(strstr(f.lost.text, "the coordinator is going away"));
   }
@@ -201,7 +201,7 @@ static void a_member_joins_again_when_the_link_breaks(void **state) {
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_LEAVING;
   message.leaving = &leaving;
   assert_int_equal(member_send(f.member, &message), 0);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LEAVING, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LEAVING, 1);
   fixture_fini(&f);
   assert_int_equal(f.n_lost, 4); /* stopping ends the last membership */
 }
@@ -233,7 +233,7 @@ static void a_member_that_is_refused_tries_again(void **state) {
   fixture_init(&f);
   f.coordinator.refuses = true;
   fixture_start(&f, f.coordinator.target);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 2);
   pthread_mutex_lock(&f.coordinator.lock);
   f.coordinator.refuses = false;
   pthread_mutex_unlock(&f.coordinator.lock);
@@ -252,15 +252,15 @@ static void a_member_finds_the_coordinator_that_leads(void **state) {
   char both[80];
   (void)state;
   fixture_init(&f);
-  coordinator_init(&leader);
+  fake_coordinator_init(&leader);
   f.coordinator.stands_by = true;
   list(both, sizeof both, &f.coordinator, &leader);
   fixture_start(&f, both);
   wait_for(&f, &f.n_connected, 1);
-  coordinator_wait(&leader, &leader.n_joined, 1);
+  fake_coordinator_wait(&leader, &leader.n_joined, 1);
   assert_string_equal(rpc_channel_target(member_channel(f.member)), leader.target);
   fixture_fini(&f);
-  coordinator_fini(&leader);
+  fake_coordinator_fini(&leader);
 }
 
 static void a_member_goes_over_to_the_successor_with_its_id_term_and_runs(void **state) {
@@ -270,7 +270,7 @@ static void a_member_goes_over_to_the_successor_with_its_id_term_and_runs(void *
   char both[80];
   (void)state;
   fixture_init(&f);
-  coordinator_init(&successor);
+  fake_coordinator_init(&successor);
   f.coordinator.term = 5;
   f.coordinator.id = "server-4";
   successor.term = 6;
@@ -278,7 +278,7 @@ static void a_member_goes_over_to_the_successor_with_its_id_term_and_runs(void *
   list(both, sizeof both, &f.coordinator, &successor);
   fixture_start(&f, both);
   wait_for(&f, &f.n_connected, 1);
-  hello = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 1)->hello;
+  hello = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 1)->hello;
   assert_string_equal(hello->id, "");
   assert_int_equal(hello->term, 0);
   assert_int_equal(hello->n_runs, 0);
@@ -286,9 +286,10 @@ static void a_member_goes_over_to_the_successor_with_its_id_term_and_runs(void *
   pthread_mutex_lock(&f.lock);
   f.hosted = "mnist-1";
   pthread_mutex_unlock(&f.lock);
-  coordinator_stop_listening(&f.coordinator);
+  fake_coordinator_stop_listening(&f.coordinator);
   wait_for(&f, &f.n_lost, 1);
-  coordinator_wait_message(&successor, WEIR__MEMBER_MESSAGE__BODY_HELLO, 2); /* it asks again and again */
+  fake_coordinator_wait_message(&successor, WEIR__MEMBER_MESSAGE__BODY_HELLO,
+                                2); /* it asks again and again */
   pthread_mutex_lock(&successor.lock);
   successor.stands_by = false;
   pthread_mutex_unlock(&successor.lock);
@@ -303,7 +304,7 @@ static void a_member_goes_over_to_the_successor_with_its_id_term_and_runs(void *
   assert_int_equal(hello->runs[0]->incarnation, 7);
   assert_string_equal(rpc_channel_target(member_channel(f.member)), successor.target);
   fixture_fini(&f);
-  coordinator_fini(&successor);
+  fake_coordinator_fini(&successor);
 }
 
 static void a_coordinator_of_an_older_term_is_no_coordinator(void **state) {
@@ -312,27 +313,27 @@ static void a_coordinator_of_an_older_term_is_no_coordinator(void **state) {
   char both[80];
   (void)state;
   fixture_init(&f);
-  coordinator_init(&leader);
+  fake_coordinator_init(&leader);
   pthread_mutex_lock(&leader.lock);
   leader.term = 9;
   pthread_mutex_unlock(&leader.lock);
   list(both, sizeof both, &leader, &f.coordinator);
   fixture_start(&f, both);
   wait_for(&f, &f.n_connected, 1);
-  coordinator_kick(&leader);
+  fake_coordinator_kick(&leader);
   pthread_mutex_lock(&leader.lock);
   leader.stands_by = true; /* so that the other, which does not know yet, is asked */
   pthread_mutex_unlock(&leader.lock);
   wait_for(&f, &f.n_lost, 1);
-  coordinator_wait(&f.coordinator, &f.coordinator.n_joined, 1);
+  fake_coordinator_wait(&f.coordinator, &f.coordinator.n_joined, 1);
   assert_int_equal(f.coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello->term, 9);
   pthread_mutex_lock(&leader.lock);
   leader.stands_by = false;
   pthread_mutex_unlock(&leader.lock);
   wait_for(&f, &f.n_connected, 2);
-  coordinator_wait(&leader, &leader.n_joined, 2);
+  fake_coordinator_wait(&leader, &leader.n_joined, 2);
   fixture_fini(&f);
-  coordinator_fini(&leader);
+  fake_coordinator_fini(&leader);
 }
 
 static void a_member_leaves_a_coordinator_that_fell_silent(void **state) {
@@ -341,24 +342,24 @@ static void a_member_leaves_a_coordinator_that_fell_silent(void **state) {
   char both[80];
   (void)state;
   fixture_init(&f);
-  coordinator_init(&successor);
+  fake_coordinator_init(&successor);
   successor.term = 2;
   list(both, sizeof both, &f.coordinator, &successor);
   f.silent_after_ms = 6000; /* beats may be late, by seconds on a busy machine */
   fixture_start(&f, both);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 4);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 4);
   assert_int_equal(f.n_lost, 0); /* beats alone are enough, and no order to be obeyed */
   assert_int_equal(f.n_orders, 0);
   pthread_mutex_lock(&f.coordinator.lock);
   f.coordinator.is_mute = true;
   pthread_mutex_unlock(&f.coordinator.lock);
   wait_for(&f, &f.n_connected, 2);
-  coordinator_wait(&successor, &successor.n_joined, 1);
+  fake_coordinator_wait(&successor, &successor.n_joined, 1);
   assert_int_equal(f.lost.code, ERR_TIMEOUT);
   assert_non_null(strstr(f.lost.text, "it has said nothing for"));
   assert_string_equal(rpc_channel_target(member_channel(f.member)), successor.target);
   fixture_fini(&f);
-  coordinator_fini(&successor);
+  fake_coordinator_fini(&successor);
 }
 
 static double seconds_now(void) {
@@ -370,11 +371,11 @@ static double seconds_now(void) {
 /* From when the coordinator listens again, for the n-th time, until the member has joined it. */
 static double seconds_to_find(struct fixture *f, int n) {
   double begun;
-  coordinator_stop_listening(&f->coordinator);
+  fake_coordinator_stop_listening(&f->coordinator);
   wait_for(f, &f->n_lost, n);
   nanosleep(&(struct timespec){3, 0}, NULL); /* so that all pauses are as long as they get */
   begun = seconds_now();
-  coordinator_listen(&f->coordinator);
+  fake_coordinator_listen(&f->coordinator);
   wait_for(f, &f->n_connected, n + 1);
   return seconds_now() - begun;
 }

@@ -84,13 +84,13 @@ static void train(const struct trial *trial, bool is_in_place, float *weights) {
   if (trial->optimizer->init_slots)
     trial->optimizer->init_slots(spec, ELEMS, slots[0]);
   for (int i = 0; i < ELEMS; i++)
-    weights[i] = first_weight(i);
+    weights[i] = made_up_weight(i);
   for (int step = 0; step < STEPS; step++) {
     update.step = (uint64_t)step;
     update.lr = schedule_lr(trial->spec->train->schedule, settled->lr, update.step, STEPS);
     spec = schedule_options(trial->spec->train->schedule, settled, update.step, STEPS, &own);
     for (int i = 0; i < ELEMS; i++)
-      grads[i] = gradient(step, i);
+      grads[i] = made_up_gradient(step, i);
     update.slots = slots[present];
     present ^= trial->optimizer->has_drafts || (!is_in_place && step % 2);
     update.next_slots = slots[present];
@@ -142,7 +142,7 @@ static void every_optimizer_leaves_weights_without_gradient(void **state) {
     assert_int_equal(optimizer_settle(spec, &err), 0);
     spec->weight_decay = 0;
     for (int i = 0; i < ELEMS; i++)
-      weights[i] = first_weight(i);
+      weights[i] = made_up_weight(i);
     for (; update.step < STEPS; update.step++) {
       update_once(optimizer_at(row), spec, &update);
       assert_memory_equal(out, weights, sizeof out);

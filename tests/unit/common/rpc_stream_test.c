@@ -19,7 +19,7 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
     assert_int_equal(rpc_call_send(call, &event, NULL), ERR_OK);
   }
   if (strcmp(request->run, "endless") == 0)
-    park(rpc_call_context(call), call);
+    rpc_fixture_park(rpc_call_context(call), call);
   else if (strcmp(request->run, "broken") == 0)
     rpc_call_fail(call, ERR_CORRUPT, "it broke");
   else
@@ -33,7 +33,7 @@ static void submit(struct rpc_call *call, const void *message, struct rpc_bytes 
   pthread_mutex_lock(&f->lock);
   f->n_bytes += ((const Weir__SubmitRequest *)message)->chunk.len;
   pthread_mutex_unlock(&f->lock);
-  count(f, &f->n_messages);
+  rpc_fixture_count(f, &f->n_messages);
 }
 
 static void submit_half_closed(struct rpc_call *call) {
@@ -43,13 +43,13 @@ static void submit_half_closed(struct rpc_call *call) {
   assert_ptr_equal(rpc_call_user(call), f);
   rpc_call_set_user(call, NULL);
   rpc_call_reply(call, &reply, NULL);
-  count(f, &f->n_half_closed);
+  rpc_fixture_count(f, &f->n_half_closed);
 }
 
 static void submit_closed(struct rpc_call *call) {
   if (rpc_call_user(call)) /* cancelled before its half-close */
     rpc_call_finish(call, NULL);
-  count_closed(call);
+  rpc_fixture_count_closed(call);
 }
 
 /* Answers each hello with a welcome of the same name; "bye" ends the stream from here. */
@@ -59,7 +59,7 @@ static void join(struct rpc_call *call, const void *message, struct rpc_bytes *b
   Weir__Welcome welcome = WEIR__WELCOME__INIT;
   Weir__Order order = WEIR__ORDER__INIT;
   assert_null(bytes);
-  count(f, &f->n_messages);
+  rpc_fixture_count(f, &f->n_messages);
   if (member->body_case != WEIR__MEMBER_MESSAGE__BODY_HELLO)
     return;
   welcome.id = member->hello->host;
@@ -76,30 +76,30 @@ static void join_half_closed(struct rpc_call *call) {
   struct fixture *f = rpc_call_context(call);
   rpc_call_set_user(call, f);
   rpc_call_finish(call, NULL);
-  count(f, &f->n_half_closed);
+  rpc_fixture_count(f, &f->n_half_closed);
 }
 
 static void join_closed(struct rpc_call *call) {
   if (!rpc_call_user(call))
     rpc_call_finish(call, NULL);
-  count_closed(call);
+  rpc_fixture_count_closed(call);
 }
 
 static const struct rpc_method methods[] = {
-    {.id = RPC_WATCH, .on_message = watch, .on_closed = count_closed},
+    {.id = RPC_WATCH, .on_message = watch, .on_closed = rpc_fixture_count_closed},
     {RPC_SUBMIT, true, submit, submit_half_closed, submit_closed, 0},
     {RPC_JOIN, true, join, join_half_closed, join_closed, 0},
 };
 
 static int setup(void **state) {
   struct fixture *f = calloc(1, sizeof *f);
-  fixture_init(f, methods, 3);
+  rpc_fixture_init(f, methods, 3);
   *state = f;
   return 0;
 }
 
 static int teardown(void **state) {
-  fixture_fini(*state);
+  rpc_fixture_fini(*state);
   free(*state);
   return 0;
 }
@@ -137,7 +137,7 @@ static void a_server_stream_arrives_whole_and_in_order(void **state) {
   assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_OK);
   assert_null(reply);
   rpc_reader_close(reader);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
 }
 
 static void an_error_comes_after_what_was_sent_before_it(void **state) {
@@ -163,12 +163,12 @@ static void a_reader_that_waits_is_cancelled_from_another_thread(void **state) {
   pthread_t thread;
   void *reply;
   assert_events(reader, 1);
-  wait_for(f, &f->n_parked, 1);
+  rpc_fixture_wait(f, &f->n_parked, 1);
   pthread_create(&thread, NULL, cancel_reader, reader);
   assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_CANCELLED);
   pthread_join(thread, NULL);
   rpc_reader_close(reader);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   rpc_call_finish(f->parked[0], NULL);
 }
 
@@ -180,7 +180,7 @@ static void a_client_that_does_not_read_makes_the_server_busy(void **state) {
   Weir__RunInfo info = WEIR__RUN_INFO__INIT;
   char text[4096] = {0};
   int code = ERR_OK;
-  wait_for(f, &f->n_parked, 1);
+  rpc_fixture_wait(f, &f->n_parked, 1);
   memset(text, 'x', sizeof text - 1);
   info.message = text;
   event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
@@ -190,7 +190,7 @@ static void a_client_that_does_not_read_makes_the_server_busy(void **state) {
   assert_int_equal(code, ERR_BUSY);
   assert_true(rpc_call_waiting(f->parked[0]) >= 4096);
   rpc_reader_close(reader);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   rpc_call_finish(f->parked[0], NULL);
 }
 
@@ -209,7 +209,7 @@ static void a_client_stream_is_received_whole(void **state) {
   assert_string_equal(reply->run, "run-000001");
   protobuf_c_message_free_unpacked(&reply->base, NULL);
   rpc_reader_close(reader);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   assert_int_equal(f->n_bytes, 5 * RPC_CHUNK_BYTES);
   free(request.chunk.data);
 }
@@ -220,15 +220,15 @@ static void a_client_stream_that_is_cancelled_is_closed_without_a_half_close(voi
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   struct err err = ERR_NONE;
   assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
-  wait_for(f, &f->n_messages, 1);
+  rpc_fixture_wait(f, &f->n_messages, 1);
   rpc_reader_close(reader);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   assert_int_equal(f->n_half_closed, 0);
 }
 
 static void park_half_closed(struct rpc_call *call) {
   rpc_call_set_user(call, NULL);
-  park(rpc_call_context(call), call);
+  rpc_fixture_park(rpc_call_context(call), call);
 }
 
 static void expect_ended(struct rpc_reader *reader) {
@@ -251,11 +251,11 @@ static void a_client_stream_that_falls_silent_is_ended(void **state) {
   struct err err = ERR_NONE;
   uint64_t begin_ns;
   (void)state;
-  fixture_init(&f, idle, 1);
+  rpc_fixture_init(&f, idle, 1);
   whole = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
   assert_int_equal(rpc_reader_send(whole, &request, &err), ERR_OK);
   rpc_reader_half_close(whole);
-  wait_for(&f, &f.n_parked, 1);
+  rpc_fixture_wait(&f, &f.n_parked, 1);
   for (int i = 0; i < 2; i++)
     silent[i] = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
   begun = rpc_reader_open(f.channel, RPC_SUBMIT, patience_ms());
@@ -265,14 +265,14 @@ static void a_client_stream_that_falls_silent_is_ended(void **state) {
   assert_true(clock_now_ns() - begin_ns >= 2000000000);
   expect_ended(silent[0]);
   expect_ended(silent[1]);
-  wait_for(&f, &f.n_closed, 1); /* the owner of the one that it knew is told */
+  rpc_fixture_wait(&f, &f.n_closed, 1); /* the owner of the one that it knew is told */
   reply.run = (char *)"late";
   rpc_call_reply(f.parked[0], &reply, NULL);
   assert_int_equal(rpc_reader_next(whole, (void **)&got, &err), ERR_OK);
   assert_string_equal(got->run, "late");
   protobuf_c_message_free_unpacked(&got->base, NULL);
   rpc_reader_close(whole);
-  fixture_fini(&f);
+  rpc_fixture_fini(&f);
 }
 
 static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
@@ -284,14 +284,14 @@ static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
   struct err err = ERR_NONE;
   void *reply;
   assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
-  wait_for(f, &f->n_messages, 1);
+  rpc_fixture_wait(f, &f->n_messages, 1);
   request.base.n_unknown_fields = 1;
   request.base.unknown_fields = &field;
   assert_int_equal(rpc_reader_send(reader, &request, &err), ERR_OK);
   assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "not a weir.SubmitRequest"));
   rpc_reader_close(reader);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
 }
 
 static void a_stream_without_any_message_is_invalid(void **state) {
@@ -316,13 +316,13 @@ static void member_message(void *user, const void *message) {
   const Weir__Order *order = message;
   assert_int_equal(order->body_case, WEIR__ORDER__BODY_WELCOME);
   snprintf(member->last, sizeof member->last, "%s", order->welcome->id);
-  count(member->f, &member->n_welcomes);
+  rpc_fixture_count(member->f, &member->n_welcomes);
 }
 
 static void member_end(void *user, const struct err *err) {
   struct member *member = user;
   member->err = *err;
-  count(member->f, &member->n_ends);
+  rpc_fixture_count(member->f, &member->n_ends);
 }
 
 static struct rpc_stream *member_open(struct member *member, struct fixture *f, struct rpc_channel *channel) {
@@ -346,13 +346,13 @@ static void a_bidirectional_stream_answers_each_message(void **state) {
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   for (int i = 0; i < 500; i++)
     assert_int_equal(member_hello(stream, i < 499 ? "some" : "last"), ERR_OK);
-  wait_for(f, &member.n_welcomes, 500);
+  rpc_fixture_wait(f, &member.n_welcomes, 500);
   assert_string_equal(member.last, "last");
   rpc_stream_half_close(stream);
-  wait_for(f, &member.n_ends, 1);
+  rpc_fixture_wait(f, &member.n_ends, 1);
   assert_int_equal(member.err.code, ERR_OK);
   rpc_stream_close(stream);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   assert_int_equal(f->n_half_closed, 1);
 }
 
@@ -361,11 +361,11 @@ static void a_stream_that_the_server_ends_ends_well(void **state) {
   struct member member;
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   member_hello(stream, "bye");
-  wait_for(f, &member.n_ends, 1);
+  rpc_fixture_wait(f, &member.n_ends, 1);
   assert_int_equal(member.n_welcomes, 1);
   assert_int_equal(member.err.code, ERR_OK);
   assert_int_equal(member_hello(stream, "late"), ERR_CANCELLED);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   rpc_stream_close(stream);
 }
 
@@ -374,11 +374,11 @@ static void a_stream_that_its_client_closes_is_closed_at_the_server(void **state
   struct member member;
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   member_hello(stream, "some");
-  wait_for(f, &member.n_welcomes, 1);
+  rpc_fixture_wait(f, &member.n_welcomes, 1);
   rpc_stream_close(stream);
   assert_int_equal(member.n_ends, 1);
   assert_int_equal(member.err.code, ERR_CANCELLED);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   assert_int_equal(f->n_half_closed, 0);
 }
 
@@ -387,14 +387,14 @@ static void a_stream_to_a_stopped_server_ends_as_unavailable(void **state) {
   struct member member, later;
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   member_hello(stream, "some");
-  wait_for(f, &member.n_welcomes, 1);
+  rpc_fixture_wait(f, &member.n_welcomes, 1);
   rpc_server_stop(f->server);
   f->server = NULL;
-  wait_for(f, &member.n_ends, 1);
+  rpc_fixture_wait(f, &member.n_ends, 1);
   assert_int_equal(member.err.code, ERR_UNAVAILABLE);
   rpc_stream_close(stream);
   stream = member_open(&later, f, f->channel);
-  wait_for(f, &later.n_ends, 1);
+  rpc_fixture_wait(f, &later.n_ends, 1);
   assert_int_equal(later.err.code, ERR_UNAVAILABLE);
   rpc_stream_close(stream);
 }

@@ -24,7 +24,7 @@ struct waiter {
 
 static void waiter_sent(struct rpc_request *request) {
   struct waiter *waiter = (struct waiter *)request;
-  count(waiter->f, &waiter->n_sent);
+  rpc_fixture_count(waiter->f, &waiter->n_sent);
 }
 
 static void waiter_done(struct rpc_request *request, const struct err *err, const void *reply,
@@ -34,7 +34,7 @@ static void waiter_done(struct rpc_request *request, const struct err *err, cons
   waiter->err = *err;
   waiter->version = reply ? ((const Weir__PushReply *)reply)->version : 0;
   waiter->bytes = bytes;
-  count(waiter->f, &waiter->n_done);
+  rpc_fixture_count(waiter->f, &waiter->n_done);
 }
 
 static void waiter_start(struct waiter *waiter, struct fixture *f, const char *run,
@@ -63,7 +63,7 @@ static void push(struct rpc_call *call, const void *message, struct rpc_bytes *b
   if (strcmp(request->run, "echo") == 0)
     reply_version(call, request->step + 1, bytes);
   else if (strcmp(request->run, "park") == 0)
-    park(f, call);
+    rpc_fixture_park(f, call);
   else
     rpc_call_fail(call, ERR_NOT_FOUND, "no run '%s'", request->run);
   rpc_bytes_free(bytes);
@@ -77,19 +77,19 @@ static void versions(struct rpc_call *call, const void *message, struct rpc_byte
 }
 
 static const struct rpc_method methods[] = {
-    {.id = RPC_PUSH, .on_message = push, .on_closed = count_closed},
+    {.id = RPC_PUSH, .on_message = push, .on_closed = rpc_fixture_count_closed},
     {.id = RPC_VERSIONS, .on_message = versions},
 };
 
 static int setup(void **state) {
   struct fixture *f = calloc(1, sizeof *f);
-  fixture_init(f, methods, 2);
+  rpc_fixture_init(f, methods, 2);
   *state = f;
   return 0;
 }
 
 static int teardown(void **state) {
-  fixture_fini(*state);
+  rpc_fixture_fini(*state);
   free(*state);
   return 0;
 }
@@ -116,7 +116,7 @@ static void a_block_comes_back_bit_for_bit(void **state) {
   for (uint32_t i = 0; i < BLOCK_ELEMS + 2; i++)
     words[i] = i * 2654435761u;
   waiter_start(&waiter, f, "echo", &payload, patience_ms());
-  wait_for(f, &waiter.n_done, 1);
+  rpc_fixture_wait(f, &waiter.n_done, 1);
   assert_int_equal(waiter.err.code, ERR_OK);
   assert_int_equal(waiter.version, 42);
   assert_true(waiter.was_sent_first);
@@ -137,12 +137,12 @@ static void many_blocks_in_flight_all_come_back(void **state) {
   for (int i = 0; i < 64; i++)
     waiter_start(&waiters[i], f, "echo", &payload, patience_ms());
   for (int i = 0; i < 64; i++) {
-    wait_for(f, &waiters[i].n_done, 1);
+    rpc_fixture_wait(f, &waiters[i].n_done, 1);
     assert_int_equal(waiters[i].err.code, ERR_OK);
     assert_int_equal(rpc_bytes_size(waiters[i].bytes), BLOCK_BYTES);
     rpc_bytes_free(waiters[i].bytes);
   }
-  wait_for(f, &f->n_closed, 64);
+  rpc_fixture_wait(f, &f->n_closed, 64);
   buffer_put(block);
 }
 
@@ -155,7 +155,7 @@ static void an_oversized_message_is_refused_and_the_server_lives(void **state) {
     struct waiter waiter;
     memset(block->data, 0, sizes[i]);
     waiter_start(&waiter, f, "echo", &payload, patience_ms());
-    wait_for(f, &waiter.n_done, 1);
+    rpc_fixture_wait(f, &waiter.n_done, 1);
     assert_int_equal(waiter.err.code, ERR_NO_MEMORY);
     assert_non_null(strstr(waiter.err.text, "larger than max"));
     assert_null(waiter.bytes);
@@ -174,14 +174,14 @@ static void a_parked_call_is_finished_from_another_thread(void **state) {
   struct waiter waiter;
   pthread_t thread;
   waiter_start(&waiter, f, "park", NULL, -1);
-  wait_for(f, &f->n_parked, 1);
-  wait_for(f, &waiter.n_sent, 1); /* the window opens while the call is parked */
+  rpc_fixture_wait(f, &f->n_parked, 1);
+  rpc_fixture_wait(f, &waiter.n_sent, 1); /* the window opens while the call is parked */
   assert_int_equal(waiter.n_done, 0);
   pthread_create(&thread, NULL, finish_from_here, f->parked[0]);
-  wait_for(f, &waiter.n_done, 1);
+  rpc_fixture_wait(f, &waiter.n_done, 1);
   pthread_join(thread, NULL);
   assert_int_equal(waiter.version, 99);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
 }
 
 static void a_parked_call_whose_client_cancels_is_closed(void **state) {
@@ -189,11 +189,11 @@ static void a_parked_call_whose_client_cancels_is_closed(void **state) {
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
   struct waiter waiter;
   waiter_start(&waiter, f, "park", NULL, -1);
-  wait_for(f, &f->n_parked, 1);
+  rpc_fixture_wait(f, &f->n_parked, 1);
   rpc_request_cancel(&waiter.request);
-  wait_for(f, &waiter.n_done, 1);
+  rpc_fixture_wait(f, &waiter.n_done, 1);
   assert_int_equal(waiter.err.code, ERR_CANCELLED);
-  wait_for(f, &f->n_closed, 1);
+  rpc_fixture_wait(f, &f->n_closed, 1);
   assert_int_equal(rpc_call_send(f->parked[0], &reply, NULL), ERR_CANCELLED);
   rpc_call_finish(f->parked[0], NULL);
 }
@@ -202,19 +202,19 @@ static void a_call_ends_at_its_deadline(void **state) {
   struct fixture *f = *state;
   struct waiter waiter;
   waiter_start(&waiter, f, "park", NULL, 50);
-  wait_for(f, &waiter.n_done, 1);
+  rpc_fixture_wait(f, &waiter.n_done, 1);
   assert_int_equal(waiter.err.code, ERR_TIMEOUT);
   assert_non_null(strstr(waiter.err.text, f->target));
   assert_non_null(strstr(waiter.err.text, "no answer within 50 ms"));
   if (f->n_parked) {
-    wait_for(f, &f->n_closed, 1);
+    rpc_fixture_wait(f, &f->n_closed, 1);
     rpc_call_finish(f->parked[0], NULL);
   }
 }
 
 static void *finish_parked_when_closed(void *arg) {
   struct fixture *f = arg;
-  wait_for(f, &f->n_closed, 3);
+  rpc_fixture_wait(f, &f->n_closed, 3);
   for (int i = 0; i < 3; i++)
     rpc_call_finish(f->parked[i], NULL);
   return NULL;
@@ -226,13 +226,13 @@ static void stopping_with_parked_calls_ends_them(void **state) {
   pthread_t thread;
   for (int i = 0; i < 3; i++)
     waiter_start(&waiters[i], f, "park", NULL, -1);
-  wait_for(f, &f->n_parked, 3);
+  rpc_fixture_wait(f, &f->n_parked, 3);
   pthread_create(&thread, NULL, finish_parked_when_closed, f);
   rpc_server_stop(f->server);
   f->server = NULL;
   pthread_join(thread, NULL);
   for (int i = 0; i < 3; i++) {
-    wait_for(f, &waiters[i].n_done, 1);
+    rpc_fixture_wait(f, &waiters[i].n_done, 1);
     assert_int_equal(waiters[i].err.code, ERR_UNAVAILABLE);
     assert_true(strlen(waiters[i].err.text) < 80);
   }
@@ -243,7 +243,7 @@ static void an_error_carries_the_target_and_the_servers_text(void **state) {
   struct waiter waiter;
   char expected[128];
   waiter_start(&waiter, f, "elsewhere", NULL, patience_ms());
-  wait_for(f, &waiter.n_done, 1);
+  rpc_fixture_wait(f, &waiter.n_done, 1);
   snprintf(expected, sizeof expected, "%s: no run 'elsewhere'", f->target);
   assert_int_equal(waiter.err.code, ERR_NOT_FOUND);
   assert_string_equal(waiter.err.text, expected);
@@ -302,7 +302,7 @@ static void retries_reach_a_server_that_starts_late(void **state) {
   assert_int_equal(
       rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, 2000}, true, &reply, &err),
       ERR_UNAVAILABLE);
-  fixture_start_server(&late, target, methods, 2);
+  rpc_fixture_start_server(&late, target, methods, 2);
   if (rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, true, &reply, &err))
     fail_msg("%s", err.text);
   protobuf_c_message_free_unpacked(reply, NULL);
@@ -391,7 +391,7 @@ static void ipv6_addresses_are_served(void **state) {
     close(probe);
   if (!has_ipv6)
     skip();
-  fixture_start_server(&six, "[::1]:0", methods, 2);
+  rpc_fixture_start_server(&six, "[::1]:0", methods, 2);
   snprintf(target, sizeof target, "[::1]:%d", rpc_server_port(six.server));
   f->channel = rpc_channel_open(f->client, target);
   assert_serves(f);

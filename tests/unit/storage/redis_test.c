@@ -291,6 +291,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(any_bytes_are_an_error_or_a_reply),
   };
   if (argc == 2)
-    return drive(argv[1]);
+    return drive_store(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static void start_run(struct fixture *f, const char *collective) {
   server_joins(f, S1);
   for (uint64_t i = 0; i < 4; i++)
     joins_on(f, W1 + i, hosts[i], "cpu");
-  submit(f, RUN, 4, 0);
+  user_submits(f, RUN, 4, 0);
   for (uint64_t i = 0; i < 4; i++)
     worker_loads(f, W1 + i, RUN);
   server_loads(f, S1, RUN);
@@ -37,7 +37,7 @@ static void says_group_failed(struct fixture *f, uint64_t key, uint32_t group) {
   failed.view = f->told[key].view_number;
   failed.group = group;
   failed.message = "no space left on /dev/shm";
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
 }
 
 static void workers_of_a_host_make_a_group_and_have_adjoining_shares(void **state) {
@@ -105,16 +105,16 @@ static void groups_that_failed_are_tried_again_when_the_workers_change(void **st
   for (int i = 0; i < 2; i++)
     says_group_failed(f, W1, f->told[W1].group);
   assert_int_equal(f->told[W1].group, 0);
-  leave(f, W4);
+  member_leaves(f, W4);
   assert_true(f->told[W1].group && f->told[W1].group == f->told[W3].group);
 }
 
 /* Time goes by, and nobody is silent. */
 static void stay(struct fixture *f, uint64_t ms) {
   for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms;) {
-    passes(f, end_ms - f->now_ms < 1000 ? end_ms - f->now_ms : 1000);
+    time_passes(f, end_ms - f->now_ms < 1000 ? end_ms - f->now_ms : 1000);
     for (uint64_t key = S1; key <= W4; key++)
-      beat(f, key);
+      member_beats(f, key);
   }
 }
 
@@ -134,7 +134,7 @@ static void groups_that_failed_are_tried_again_after_ever_longer_pauses(void **s
     assert_true(f->told[W1].group > failed && f->told[W1].group == f->told[W3].group);
     assert_int_equal(f->told[W2].group, others); /* is not disturbed */
   }
-  leave(f, W4);
+  member_leaves(f, W4);
   says_group_failed(f, W1, f->told[W1].group);
   says_group_failed(f, W1, f->told[W1].group);
   assert_int_equal(f->told[W1].group, 0);
@@ -177,14 +177,14 @@ static void news_of_a_group_by_who_is_not_in_it_is_ignored(void **state) {
   failed.view = f->told[W1].view_number;
   failed.group = groups[W1];
   failed.run = "mlp-bbbbbb";
-  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
+  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
   for (uint64_t key = W1; key <= W4; key++)
     assert_int_equal(f->told[key].group, groups[key]);
   assert_int_equal(f->told[W5].group, 0);
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
       TEST(workers_of_a_host_make_a_group_and_have_adjoining_shares),
       TEST(without_a_collective_workers_stay_as_they_came),

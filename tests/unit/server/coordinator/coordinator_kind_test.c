@@ -8,14 +8,14 @@ static const char RUN[] = "mlp-aaaaaa";
 static void start_run(struct fixture *f) {
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
   server_loads(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
 static void other_server_joins(struct fixture *f, uint64_t key) {
-  join(f, key, WEIR__ROLE__SERVER, 0, OTHER);
+  member_joins(f, key, WEIR__ROLE__SERVER, 0, OTHER);
 }
 
 /* Both servers, with their kinds. */
@@ -27,8 +27,8 @@ static void assert_names_both(const char *text) {
 /* Nobody waits any longer for servers that a coordinator has not seen again. */
 static void pass_while_alive(struct fixture *f, uint64_t one, uint64_t other) {
   for (int i = 0; i < 4; i++) {
-    beat(f, one), beat(f, other);
-    passes(f, GRACE_MS);
+    member_beats(f, one), member_beats(f, other);
+    time_passes(f, GRACE_MS);
   }
 }
 
@@ -37,29 +37,29 @@ static void a_server_of_another_kind_is_refused_with_both_named(void **state) {
   server_joins(f, S1);
   other_server_joins(f, S2);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
   assert_int_equal(f->told[S1].load_servers, 1);
   assert_string_equal(f->told[S2].load, "");
   assert_string_equal(server_message(f, 0), "");
   assert_names_both(server_message(f, 1));
   server_loads(f, S1, RUN);
-  cancel(f, RUN);
+  user_cancels(f, RUN);
   assert_string_equal(server_message(f, 1), ""); /* no run refuses it any more */
 }
 
 static void the_kind_outlives_the_servers_that_it_came_from(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  leave(f, S1);
+  member_leaves(f, S1);
   other_server_joins(f, S2);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING); /* it replaces nobody: the lost one may come back */
-  beat(f, W1);
-  passes(f, GRACE_MS);
+  member_beats(f, W1);
+  time_passes(f, GRACE_MS);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_string_equal(f->told[S2].load, "");
-  assert_non_null(strstr(info(f, RUN).message, "waiting for a server"));
-  assert_names_both(info(f, RUN).message);
+  assert_non_null(strstr(info_of_run(f, RUN).message, "waiting for a server"));
+  assert_names_both(info_of_run(f, RUN).message);
   server_joins(f, S3);
   assert_int_equal(f->told[S3].load_servers, 1);
   assert_string_equal(f->told[S2].load, "");
@@ -78,21 +78,21 @@ static void the_kind_outlives_the_coordinator(void **state) {
   pass_while_alive(f, AGAIN, S2);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_string_equal(f->told[S2].load, "");
-  assert_names_both(info(f, RUN).message);
+  assert_names_both(info_of_run(f, RUN).message);
 }
 
 static void a_run_that_was_paused_may_go_on_with_another_kind(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  leave(f, S1);
+  member_leaves(f, S1);
   other_server_joins(f, S2);
-  beat(f, W1);
-  passes(f, GRACE_MS);
-  assert_names_both(info(f, RUN).message);
-  pauses(f, RUN);
+  member_beats(f, W1);
+  time_passes(f, GRACE_MS);
+  assert_names_both(info_of_run(f, RUN).message);
+  user_pauses(f, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
-  resumes(f, RUN, 0);
-  f->incarnation = info(f, RUN).incarnation;
+  user_resumes(f, RUN, 0);
+  f->incarnation = info_of_run(f, RUN).incarnation;
   worker_loads(f, W1, RUN);
   assert_string_equal(f->told[S2].load, RUN);
   server_loads(f, S2, RUN);
@@ -110,7 +110,7 @@ static void a_run_that_need_not_be_deterministic_takes_any_kind(void **state) {
   server_joins(f, S1);
   other_server_joins(f, S2);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
   assert_int_equal(f->told[S1].load_servers, 2);
   assert_string_equal(f->told[S2].load, RUN);
@@ -118,7 +118,7 @@ static void a_run_that_need_not_be_deterministic_takes_any_kind(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_server_of_another_kind_is_refused_with_both_named),
       TEST(the_kind_outlives_the_servers_that_it_came_from),

@@ -5,7 +5,7 @@ enum { S1 = 1, S2, W1, W2, W3, S3, S4, AGAIN, WEIGH_MS = 3000, GIVE_UP_MS = 1000
 static const char RUN[] = "mlp-aaaaaa", OTHER[] = "mlp-bbbbbb";
 
 static void start_run(struct fixture *f, const char *run, uint32_t max) {
-  submit(f, run, 2, max);
+  user_submits(f, run, 2, max);
   for (uint64_t key = W1; key <= W2; key++)
     worker_loads(f, key, run);
   for (uint64_t key = S1; key <= S2; key++)
@@ -15,7 +15,7 @@ static void start_run(struct fixture *f, const char *run, uint32_t max) {
 
 static int setup_run(void **state) {
   struct fixture *f;
-  setup(state);
+  core_setup(state);
   f = *state;
   for (uint64_t key = S1; key <= S2; key++)
     server_joins(f, key);
@@ -32,7 +32,7 @@ static void says(struct fixture *f, uint64_t key, const char *run, char **server
   unreached.servers = servers;
   unreached.n_servers = n;
   unreached.message = "connection refused";
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_UNREACHED, &unreached);
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_UNREACHED, &unreached);
 }
 
 /* A server, or NULL: all are reached. */
@@ -45,8 +45,8 @@ static void lives(struct fixture *f, uint64_t ms) {
   for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms;) {
     for (uint64_t key = S1; key <= S4; key++)
       if (f->told[key].is_member && !f->told[key].is_closed)
-        beat(f, key);
-    passes(f, end_ms - f->now_ms < 1000 ? end_ms - f->now_ms : 1000);
+        member_beats(f, key);
+    time_passes(f, end_ms - f->now_ms < 1000 ? end_ms - f->now_ms : 1000);
   }
 }
 
@@ -65,11 +65,11 @@ static void others_compute_for_a_worker_that_misses_a_server_they_reach(void **s
   assert_string_equal(worker_row(f, W1).state, "cut-off");
   assert_string_equal(worker_row(f, W1).message, "cannot reach server-2 (host:2): connection refused");
   assert_string_equal(worker_row(f, W2).state, "ready");
-  assert_non_null(strstr(info(f, RUN).message, "worker-1 (host) cannot reach server-2 (host:2)"));
-  assert_int_equal(info(f, RUN).workers, 1);
+  assert_non_null(strstr(info_of_run(f, RUN).message, "worker-1 (host) cannot reach server-2 (host:2)"));
+  assert_int_equal(info_of_run(f, RUN).workers, 1);
   assert_string_equal(f->told[W1].unload, ""); /* it keeps what it has loaded */
   lives(f, GIVE_UP_MS);
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
 }
 
 static void a_worker_that_reaches_its_servers_again_is_given_work(void **state) {
@@ -83,7 +83,7 @@ static void a_worker_that_reaches_its_servers_again_is_given_work(void **state) 
   assert_computes(f, W2, MICROBATCHES / 2);
   assert_string_equal(worker_row(f, W1).state, "ready");
   assert_string_equal(worker_row(f, W1).message, "");
-  assert_string_equal(info(f, RUN).message, "");
+  assert_string_equal(info_of_run(f, RUN).message, "");
 }
 
 static void a_link_that_is_back_soon_changes_nothing(void **state) {
@@ -101,13 +101,13 @@ static void a_server_that_no_worker_reaches_is_left_out_by_a_roll_back(void **st
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
   lives(f, GIVE_UP_MS - 100);
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   assert_computes(f, W1, MICROBATCHES / 2);
   lives(f, 100);
   f->incarnation = 1;
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  assert_non_null(strstr(info(f, RUN).message, "no worker reaches all servers: "));
-  assert_non_null(strstr(info(f, RUN).message, "cannot reach server-2 (host:2)"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "no worker reaches all servers: "));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "cannot reach server-2 (host:2)"));
   assert_string_equal(f->told[S2].unload, RUN);
   assert_int_equal(f->told[S1].load_incarnation, 1);
   assert_int_equal(f->told[S1].load_servers, 1);
@@ -124,16 +124,16 @@ static void runs_have_a_server_that_was_cut_off_again_after_a_minute(void **stat
   misses(f, W2, "server-2");
   lives(f, GIVE_UP_MS);
   f->incarnation = 1;
-  cancel(f, RUN);
+  user_cancels(f, RUN);
   lives(f, LEFT_OUT_MS - 1000);
   f->incarnation = 0;
-  submit(f, OTHER, 1, 0);
+  user_submits(f, OTHER, 1, 0);
   worker_loads(f, W1, OTHER);
   assert_string_equal(f->told[S1].load, OTHER);
   assert_string_not_equal(f->told[S2].load, OTHER);
-  cancel(f, OTHER);
+  user_cancels(f, OTHER);
   lives(f, 1000);
-  submit(f, "mlp-cccccc", 1, 0);
+  user_submits(f, "mlp-cccccc", 1, 0);
   worker_loads(f, W1, "mlp-cccccc");
   assert_string_equal(f->told[S2].load, "mlp-cccccc");
 }
@@ -141,28 +141,28 @@ static void runs_have_a_server_that_was_cut_off_again_after_a_minute(void **stat
 static void a_run_whose_servers_are_all_cut_off_waits_and_says_so(void **state) {
   struct fixture *f = *state;
   char *both[] = {"server-1", "server-2"};
-  leave(f, W2);
+  member_leaves(f, W2);
   says(f, W1, RUN, both, 2);
   lives(f, 2 * GIVE_UP_MS);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   assert_computes(f, W1, MICROBATCHES); /* it tries on */
   assert_non_null(
-      strstr(info(f, RUN).message,
+      strstr(info_of_run(f, RUN).message,
              "worker-1 (host) cannot reach server-1 (host:1), server-2 (host:2): connection refused"));
 }
 
 static void servers_that_the_run_did_not_have_take_the_place_of_those_cut_off(void **state) {
   struct fixture *f = *state;
   char *both[] = {"server-1", "server-2"};
-  join(f, S3, WEIR__ROLE__SERVER, 0, "build-2");
+  member_joins(f, S3, WEIR__ROLE__SERVER, 0, "build-2");
   says(f, W1, RUN, both, 2);
   says(f, W2, RUN, both, 2);
   lives(f, 2 * GIVE_UP_MS);
-  assert_int_equal(info(f, RUN).incarnation, 0); /* it might compute other bits */
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0); /* it might compute other bits */
   server_joins(f, S4);
   lives(f, 1000);
-  assert_int_equal(info(f, RUN).incarnation, 1);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 1);
 }
 
 static void who_was_cut_off_tries_on_when_nobody_else_is_left(void **state) {
@@ -170,21 +170,21 @@ static void who_was_cut_off_tries_on_when_nobody_else_is_left(void **state) {
   misses(f, W1, "server-2");
   lives(f, 2 * GIVE_UP_MS);
   assert_computes(f, W1, 0);
-  leave(f, W2);
+  member_leaves(f, W2);
   assert_computes(f, W1, MICROBATCHES);
   lives(f, GIVE_UP_MS - 100); /* another worker may come */
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   lives(f, 100);
-  assert_int_equal(info(f, RUN).incarnation, 1);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 1);
 }
 
 static void servers_are_not_given_up_while_another_worker_loads(void **state) {
   struct fixture *f = *state;
-  leave(f, W2);
+  member_leaves(f, W2);
   misses(f, W1, "server-2");
   worker_joins(f, W3, 1);
   lives(f, 2 * GIVE_UP_MS);
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   worker_loads(f, W3, RUN);
   assert_computes(f, W1, 0);
   assert_computes(f, W3, MICROBATCHES);
@@ -200,10 +200,10 @@ static void a_free_worker_takes_the_place_before_servers_are_given_up(void **sta
   worker_loads(f, W3, RUN);
   assert_computes(f, W3, MICROBATCHES);
   lives(f, GIVE_UP_MS);
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   misses(f, W3, "server-2"); /* it is no better */
   lives(f, GIVE_UP_MS);
-  assert_int_equal(info(f, RUN).incarnation, 1);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 1);
 }
 
 static void the_best_placed_worker_says_which_servers_are_given_up(void **state) {
@@ -236,7 +236,7 @@ static void a_cut_off_worker_leaves_and_runs_end_as_others_do(void **state) {
   struct fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS);
-  drains(f, W1);
+  member_drains(f, W1);
   assert_string_equal(f->told[W1].unload, RUN);
   assert_string_equal(worker_row(f, W1).message, "");
   worker_joins(f, W3, 1);
@@ -244,7 +244,7 @@ static void a_cut_off_worker_leaves_and_runs_end_as_others_do(void **state) {
   misses(f, W3, "server-1");
   lives(f, WEIGH_MS);
   assert_string_equal(worker_row(f, W3).state, "cut-off");
-  cancel(f, RUN);
+  user_cancels(f, RUN);
   assert_string_equal(f->told[W3].unload, RUN);
   assert_string_equal(worker_row(f, W3).state, "idle");
 }
@@ -253,14 +253,14 @@ static void a_roll_back_for_another_reason_asks_all_workers_again(void **state) 
   struct fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS);
-  leave(f, S2);
+  member_leaves(f, S2);
   lives(f, GRACE_MS);
   f->incarnation = 1;
   server_loads(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   assert_computes(f, W1, MICROBATCHES / 2);
   lives(f, GIVE_UP_MS);
-  assert_int_equal(info(f, RUN).incarnation, 1);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 1);
 }
 
 static void a_lost_server_that_comes_back_is_no_cause_for_a_roll_back(void **state) {
@@ -268,11 +268,11 @@ static void a_lost_server_that_comes_back_is_no_cause_for_a_roll_back(void **sta
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
   lives(f, GIVE_UP_MS - 1000);
-  leave(f, S2);
+  member_leaves(f, S2);
   lives(f, 1500);
   joins_again(f, S2, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
-  tick(f);
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  core_ticks(f);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
@@ -282,9 +282,9 @@ static void a_run_may_be_paused_in_the_step_in_which_its_workers_are_cut_off(voi
   worker_joins(f, W3, 1);
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
-  pauses(f, RUN);
+  user_pauses(f, RUN);
   f->now_ms += GRACE_MS;
-  beat(f, W1);
+  member_beats(f, W1);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
   assert_string_equal(f->told[W1].unload, RUN);
 }
@@ -304,13 +304,13 @@ static void what_makes_no_sense_is_ignored(void **state) {
   f->incarnation = 0;
   lives(f, 2 * WEIGH_MS);
   assert_int_equal(f->told[W2].view, view);
-  assert_string_equal(info(f, RUN).message, "");
+  assert_string_equal(info_of_run(f, RUN).message, "");
   says(f, W1, RUN, both, 2); /* one server, named twice */
   lives(f, WEIGH_MS);
   assert_string_equal(worker_row(f, W1).message, "cannot reach server-2 (host:2): connection refused");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_run, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_run, core_teardown)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

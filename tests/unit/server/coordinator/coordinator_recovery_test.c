@@ -17,7 +17,7 @@ static void start_run(struct fixture *f, uint32_t keep) {
   server_joins(f, S2);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
-  submit(f, RUN, 2, 0);
+  user_submits(f, RUN, 2, 0);
   worker_loads(f, W1, RUN);
   worker_loads(f, W2, RUN);
   server_loads(f, S1, RUN);
@@ -27,13 +27,13 @@ static void start_run(struct fixture *f, uint32_t keep) {
 
 /* Both write what they were told to, and the store takes it. */
 static void checkpoint(struct fixture *f) {
-  writes(f, S1, RUN);
-  writes(f, S2, RUN);
-  commits(f, RUN, NULL);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  store_commits(f, RUN, NULL);
 }
 
 static uint64_t newest(struct fixture *f) {
-  return info(f, RUN).checkpoint_step;
+  return info_of_run(f, RUN).checkpoint_step;
 }
 
 static void the_next_boundary_is_ordered_ahead(void **state) {
@@ -42,15 +42,15 @@ static void the_next_boundary_is_ordered_ahead(void **state) {
   assert_int_equal(f->told[S1].write_step, 4);
   assert_int_equal(f->told[S2].write_step, 4);
   reports_steps(f, S1, RUN, 0, 5);
-  writes(f, S1, RUN);
+  member_writes(f, S1, RUN);
   assert_int_equal(f->commits, 0);
-  writes(f, S2, RUN);
+  member_writes(f, S2, RUN);
   assert_int_equal(f->commits, 1);
   assert_int_equal(f->commit_step, 4);
   assert_int_equal(f->told[S1].writes, 1); /* one at a time */
-  commits(f, RUN, NULL);
+  store_commits(f, RUN, NULL);
   assert_int_equal(newest(f), 4);
-  assert_int_equal(info(f, RUN).checkpoints, 1);
+  assert_int_equal(info_of_run(f, RUN).checkpoints, 1);
   assert_int_equal(f->told[S1].write_step, 8);
   reports_steps(f, S1, RUN, 5, 9);
   checkpoint(f);
@@ -61,7 +61,7 @@ static void blocks_may_come_in_several_messages(void **state) {
   struct fixture *f = *state;
   bool one[BLOCKS] = {false};
   start_run(f, 3);
-  writes(f, S2, RUN);
+  member_writes(f, S2, RUN);
   for (int i = 0; i < BLOCKS; i++) {
     if (!f->told[S1].owns[i])
       continue;
@@ -80,7 +80,7 @@ static void what_came_too_late_is_ordered_further_ahead(void **state) {
   reports_steps(f, S1, RUN, 0, 3);
   cannot_write(f, S2, RUN, "version 4 is gone", true);
   assert_int_equal(f->told[S1].write_step, 8); /* at least 3 + 4 */
-  assert_string_equal(info(f, RUN).store_message, "");
+  assert_string_equal(info_of_run(f, RUN).store_message, "");
 }
 
 static void old_checkpoints_are_dropped(void **state) {
@@ -92,7 +92,7 @@ static void old_checkpoints_are_dropped(void **state) {
   checkpoint(f);
   assert_int_equal(f->n_dropped, 1);
   assert_int_equal(f->dropped[0], 4);
-  assert_int_equal(info(f, RUN).checkpoints, 1);
+  assert_int_equal(info_of_run(f, RUN).checkpoints, 1);
 }
 
 /* Three versions are evaluated, and say so after they were committed; the first is the best. */
@@ -112,11 +112,11 @@ static void evaluate_three(struct fixture *f, char *keep_best, const double valu
   f->eval = &eval;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   loaded.run = (char *)RUN;
   loaded.train_samples = 2 * BATCH; /* an epoch, and so an evaluation, each two steps */
   loaded.eval_samples = 100;
-  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
   server_loads(f, S1, RUN);
   metric.name = "perplexity";
   other.name = "not asked for";
@@ -125,12 +125,12 @@ static void evaluate_three(struct fixture *f, char *keep_best, const double valu
     report.run = (char *)RUN;
     report.step = 2 + 2 * (uint64_t)i;
     reports_steps(f, S1, RUN, report.step - 2, report.step);
-    writes(f, S1, RUN);
-    commits(f, RUN, NULL);
+    member_writes(f, S1, RUN);
+    store_commits(f, RUN, NULL);
     report.accuracy = metric.value = values[i];
     report.metrics = (Weir__MetricValue *[]){&other, &metric, &metric};
     report.n_metrics = 3;
-    send(f, S1, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
+    member_says(f, S1, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
   }
 }
 
@@ -163,7 +163,7 @@ static void the_best_by_a_named_metric_may_be_the_lowest(void **state) {
     assert_string_equal(reply.checkpoints[i]->metrics[0]->name, "perplexity");
     assert_true(reply.checkpoints[i]->metrics[0]->value == (i == 0 ? 1.5 : 2));
   }
-  assert_int_equal(info(f, RUN).n_metrics, 1);
+  assert_int_equal(info_of_run(f, RUN).n_metrics, 1);
   arena_fini(&arena);
 }
 
@@ -175,17 +175,17 @@ static void a_checkpoint_is_due_by_time(void **state) {
   f->checkpoint = &every_2_s;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
   server_loads(f, S1, RUN);
   reports_steps(f, S1, RUN, 0, 3);
   assert_int_equal(f->told[S1].writes, 0);
-  beat(f, S1), beat(f, W1);
-  passes(f, 2000);
+  member_beats(f, S1), member_beats(f, W1);
+  time_passes(f, 2000);
   assert_int_equal(f->told[S1].write_step, 5);
   assert_int_equal(f->told[S1].writes, 1);
-  writes(f, S1, RUN);
-  commits(f, RUN, NULL);
+  member_writes(f, S1, RUN);
+  store_commits(f, RUN, NULL);
   assert_int_equal(f->told[S1].writes, 1);
 }
 
@@ -194,22 +194,22 @@ static void training_does_not_wait_for_a_store_in_trouble(void **state) {
   struct coordinator_event well = {.kind = EVENT_STORE, .store_message = ""};
   struct coordinator_event ill = {.kind = EVENT_STORE, .store_message = "redis://store: connection refused"};
   start_run(f, 3);
-  step(f, &ill);
-  assert_string_equal(info(f, RUN).store_message, "redis://store: connection refused");
+  core_step(f, &ill);
+  assert_string_equal(info_of_run(f, RUN).store_message, "redis://store: connection refused");
   reports_steps(f, S1, RUN, 0, 4);
-  writes(f, S1, RUN);
+  member_writes(f, S1, RUN);
   cannot_write(f, S2, RUN, "redis://store: connection refused", false);
-  assert_string_equal(info(f, RUN).message, "");
-  assert_non_null(strstr(info(f, RUN).store_message, "the checkpoint of step 4 failed: server-2"));
+  assert_string_equal(info_of_run(f, RUN).message, "");
+  assert_non_null(strstr(info_of_run(f, RUN).store_message, "the checkpoint of step 4 failed: server-2"));
   assert_int_equal(f->told[S1].writes, 1);
   reports_steps(f, S1, RUN, 4, 6);
-  assert_int_equal(info(f, RUN).step, 6);
+  assert_int_equal(info_of_run(f, RUN).step, 6);
   assert_int_equal(f->told[S1].writes, 1); /* a pause first */
-  step(f, &well);
+  core_step(f, &well);
   assert_int_equal(f->told[S1].writes, 2);
   assert_int_equal(f->told[S1].write_step, 8);
   checkpoint(f);
-  assert_string_equal(info(f, RUN).store_message, "");
+  assert_string_equal(info_of_run(f, RUN).store_message, "");
 }
 
 static void a_server_that_comes_back_goes_on_where_it_was(void **state) {
@@ -217,25 +217,25 @@ static void a_server_that_comes_back_goes_on_where_it_was(void **state) {
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
   writes_blocks(f, S1, RUN, f->told[S1].owns, false);
-  leave(f, S1);
+  member_leaves(f, S1);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  assert_string_equal(info(f, RUN).message, "server-1 (host:1) was lost: connection reset");
-  assert_int_equal(info(f, RUN).servers, 1);
-  passes(f, GRACE_MS - 100);
+  assert_string_equal(info_of_run(f, RUN).message, "server-1 (host:1) was lost: connection reset");
+  assert_int_equal(info_of_run(f, RUN).servers, 1);
+  time_passes(f, GRACE_MS - 100);
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 4);
   assert_string_equal(f->told[AGAIN].id, "server-1");
   assert_string_equal(f->told[AGAIN].keep, RUN);
   assert_int_equal(f->told[AGAIN].keep_step, 3);
   assert_int_equal(f->told[AGAIN].write_step, 4); /* told again, for the order may have been lost */
-  assert_string_equal(info(f, RUN).message, "");
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_string_equal(info_of_run(f, RUN).message, "");
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   reports_step(f, AGAIN, RUN, 5); /* of the present, before what was missed */
-  assert_int_equal(info(f, RUN).step, 3);
+  assert_int_equal(info_of_run(f, RUN).step, 3);
   reports_steps(f, AGAIN, RUN, 3, 6);
-  assert_int_equal(info(f, RUN).step, 6);
-  writes(f, AGAIN, RUN);
-  writes(f, S2, RUN);
-  commits(f, RUN, NULL);
+  assert_int_equal(info_of_run(f, RUN).step, 6);
+  member_writes(f, AGAIN, RUN);
+  member_writes(f, S2, RUN);
+  store_commits(f, RUN, NULL);
   assert_int_equal(newest(f), 4);
 }
 
@@ -246,37 +246,37 @@ static void a_run_rolls_back_on_the_servers_that_remain(void **state) {
   reports_steps(f, S1, RUN, 0, 7);
   checkpoint(f);
   f->is_store_away = true;
-  leave(f, S2);
-  beat(f, S1), beat(f, W1), beat(f, W2);
-  passes(f, GRACE_MS - 100);
+  member_leaves(f, S2);
+  member_beats(f, S1), member_beats(f, W1), member_beats(f, W2);
+  time_passes(f, GRACE_MS - 100);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  passes(f, 100);
+  time_passes(f, 100);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  assert_int_equal(info(f, RUN).incarnation, 1);
-  assert_int_equal(info(f, RUN).step, 4);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 1);
+  assert_int_equal(info_of_run(f, RUN).step, 4);
   assert_int_equal(f->told[S1].loads, 1); /* not before the store has the incarnation */
-  saved(f, RUN, 0);
+  store_saves(f, RUN, 0);
   assert_int_equal(f->told[S1].loads, 1);
-  saved(f, RUN, 1);
+  store_saves(f, RUN, 1);
   assert_int_equal(f->told[S1].loads, 2);
   assert_int_equal(f->told[S1].load_servers, 1);
   assert_int_equal(f->told[S1].load_incarnation, 1);
   assert_int_equal(f->told[S1].load_step, 4);
   assert_string_equal(f->told[S1].manifest, "runs/mlp-aaaaaa/checkpoints/00000000000000000004");
-  assert_non_null(strstr(info(f, RUN).message, "rolled back to step 4: server-2 (host:2) was lost"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "rolled back to step 4: server-2 (host:2) was lost"));
   assert_int_equal(f->told[W1].view, 1);
   assert_string_equal(f->told[W1].unload, ""); /* workers keep what they have */
   reports_step(f, S1, RUN, 7);                 /* of before */
-  assert_int_equal(info(f, RUN).step, 4);
+  assert_int_equal(info_of_run(f, RUN).step, 4);
   f->incarnation = 1;
   server_loads(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   assert_int_equal(f->told[W1].view, 2);
   assert_int_equal(f->told[W1].view_incarnation, 1);
-  assert_string_equal(info(f, RUN).message, "");
+  assert_string_equal(info_of_run(f, RUN).message, "");
   assert_int_equal(f->told[S1].write_step, 8);
   reports_step(f, S1, RUN, 4); /* steps come again, under their incarnation */
-  assert_int_equal(info(f, RUN).step, 5);
+  assert_int_equal(info_of_run(f, RUN).step, 5);
   for (uint64_t at = 0; coordinator_run_event(f->coordinator, RUN, at, &view); at = view.event.number + 1)
     ;
   assert_int_equal(view.event.event_case, WEIR__RUN_EVENT__EVENT_STEP);
@@ -286,7 +286,7 @@ static void a_run_rolls_back_on_the_servers_that_remain(void **state) {
 static void a_restarted_server_is_not_waited_for(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
-  leave(f, S2);
+  member_leaves(f, S2);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   server_joins(f, S3);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
@@ -294,7 +294,7 @@ static void a_restarted_server_is_not_waited_for(void **state) {
   assert_int_equal(f->told[S3].load_servers, 2);
   assert_int_equal(f->told[S3].load_step, 0);
   assert_string_equal(f->told[S3].manifest, "");
-  leave(f, W1); /* one worker is enough to go on */
+  member_leaves(f, W1); /* one worker is enough to go on */
   f->incarnation = 1;
   server_loads(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
@@ -306,12 +306,12 @@ static void a_restarted_server_is_not_waited_for(void **state) {
 static void a_restarted_server_counts_after_the_coordinator_was_away_too(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
-  leave(f, S1);
-  leave(f, S2);
+  member_leaves(f, S1);
+  member_leaves(f, S2);
   server_joins(f, S3); /* two are to be replaced */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   f->now_ms += GRACE_MS - 100;
-  tick(f);
+  core_ticks(f);
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_int_equal(f->told[S3].load_servers, 2);
@@ -320,12 +320,12 @@ static void a_restarted_server_counts_after_the_coordinator_was_away_too(void **
 static void a_run_without_servers_waits_for_one(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
-  leave(f, S1);
-  leave(f, S2);
-  beat(f, W1), beat(f, W2);
-  passes(f, GRACE_MS);
+  member_leaves(f, S1);
+  member_leaves(f, S2);
+  member_beats(f, W1), member_beats(f, W2);
+  time_passes(f, GRACE_MS);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  assert_non_null(strstr(info(f, RUN).message, "waiting for a server"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "waiting for a server"));
   server_joins(f, S3);
   assert_int_equal(f->told[S3].load_servers, 1);
 }
@@ -333,9 +333,9 @@ static void a_run_without_servers_waits_for_one(void **state) {
 static void a_server_that_comes_back_too_late_lets_go(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
-  leave(f, S2);
-  beat(f, S1), beat(f, W1), beat(f, W2);
-  passes(f, GRACE_MS);
+  member_leaves(f, S2);
+  member_beats(f, S1), member_beats(f, W1), member_beats(f, W2);
+  time_passes(f, GRACE_MS);
   joins_again(f, S2, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 3);
   assert_string_equal(f->told[AGAIN].unload, RUN);
   assert_string_equal(f->told[AGAIN].keep, "");
@@ -345,12 +345,12 @@ static void a_roll_back_waits_for_the_commit_in_flight(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, 5);
-  writes(f, S1, RUN);
-  writes(f, S2, RUN);
-  leave(f, S2);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  member_leaves(f, S2);
   server_joins(f, S3);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  commits(f, RUN, NULL);
+  store_commits(f, RUN, NULL);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_int_equal(f->told[S1].load_step, 4);
 }
@@ -363,16 +363,16 @@ static void a_lost_checkpoint_gives_way_to_the_one_before(void **state) {
   checkpoint(f);
   reports_steps(f, S1, RUN, 4, 8);
   checkpoint(f);
-  leave(f, S2);
+  member_leaves(f, S2);
   server_joins(f, S3);
   assert_int_equal(f->told[S1].load_step, 8);
   refused.run = (char *)RUN;
   refused.incarnation = 1;
   refused.message = "block 3 is damaged";
   refused.lost_checkpoint = true;
-  send(f, S1, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
-  send(f, S3, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused); /* the same one */
-  assert_int_equal(f->n_dropped, 0);                         /* it may be the servers that are wrong */
+  member_says(f, S1, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
+  member_says(f, S3, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused); /* the same one */
+  assert_int_equal(f->n_dropped, 0);                                /* it may be the servers that are wrong */
   assert_int_equal(f->told[S1].load_incarnation, 2);
   assert_int_equal(f->told[S1].load_step, 4);
   assert_int_equal(f->told[S3].load_step, 4);
@@ -384,7 +384,7 @@ static void refuses_store(struct fixture *f, uint64_t key, uint64_t incarnation)
   refused.incarnation = incarnation;
   refused.message = "this server's store, file:///b, is not the coordinator's";
   refused.wrong_store = true;
-  send(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
 }
 
 static void a_server_of_another_store_is_left_out_and_no_checkpoint_suffers(void **state) {
@@ -392,7 +392,7 @@ static void a_server_of_another_store_is_left_out_and_no_checkpoint_suffers(void
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, 4);
   checkpoint(f);
-  leave(f, S2);
+  member_leaves(f, S2);
   server_joins(f, S3);
   assert_int_equal(f->told[S3].load_step, 4);
   refuses_store(f, S3, 1);
@@ -411,19 +411,19 @@ static void a_server_of_another_store_is_left_out_and_no_checkpoint_suffers(void
 static void a_run_without_another_server_waits_and_asks_again(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
-  leave(f, S2);
-  leave(f, S1);
+  member_leaves(f, S2);
+  member_leaves(f, S1);
   server_joins(f, S3);
-  passes(f, GRACE_MS + 100);
+  time_passes(f, GRACE_MS + 100);
   assert_int_equal(f->told[S3].load_incarnation, 1);
   refuses_store(f, S3, 1);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  assert_non_null(strstr(info(f, RUN).message, "waiting for a server"));
-  assert_non_null(strstr(info(f, RUN).message, "file:///b, is not the coordinator's"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "waiting for a server"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "file:///b, is not the coordinator's"));
   assert_int_equal(f->told[S3].loads, 1);
   for (int i = 0; i < 12; i++) {
-    beat(f, S3), beat(f, W1), beat(f, W2);
-    passes(f, 1000);
+    member_beats(f, S3), member_beats(f, W1), member_beats(f, W2);
+    time_passes(f, 1000);
   }
   assert_int_equal(f->told[S3].loads, 2);
   f->incarnation = f->told[S3].load_incarnation;
@@ -436,34 +436,34 @@ static void a_run_whose_model_is_lost_fails_and_says_so(void **state) {
   struct fixture *f = *state;
   struct coordinator_event event = {.kind = EVENT_MODEL_LOST, .model_lost = {RUN, "block feed is missing"}};
   start_run(f, 3);
-  step(f, &event);
+  core_step(f, &event);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info(f, RUN).message, "the store has lost the model: block feed is missing"));
-  step(f, &event);
+  assert_non_null(strstr(info_of_run(f, RUN).message, "the store has lost the model: block feed is missing"));
+  core_step(f, &event);
 }
 
 static void a_server_that_cannot_load_is_asked_again_before_the_run_fails(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
-  leave(f, S2);
+  member_leaves(f, S2);
   server_joins(f, S3);
   for (f->incarnation = 1; f->incarnation < 7; f->incarnation++) {
     assert_int_equal(f->told[S1].load_incarnation, f->incarnation);
-    refuses(f, S3, RUN, "out of memory", false);
+    member_refuses(f, S3, RUN, "out of memory", false);
     assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
     for (int i = 0; i < 8; i++) {
-      beat(f, S1), beat(f, S3), beat(f, W1), beat(f, W2);
-      passes(f, 2000);
+      member_beats(f, S1), member_beats(f, S3), member_beats(f, W1), member_beats(f, W2);
+      time_passes(f, 2000);
     }
   }
-  refuses(f, S3, RUN, "out of memory", false);
+  member_refuses(f, S3, RUN, "out of memory", false);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
 }
 
 static void a_worker_that_returns_is_asked_for_the_run_that_it_has(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
-  leave(f, W1);
+  member_leaves(f, W1);
   joins_again(f, W1, AGAIN, WEIR__ROLE__WORKER, RUN, 0, 0);
   assert_string_equal(f->told[AGAIN].id, "worker-1");
   assert_string_equal(f->told[AGAIN].load, RUN);
@@ -481,7 +481,7 @@ static void the_new_link_of_a_process_ends_its_former_one(void **state) {
   assert_string_equal(f->told[AGAIN].id, "server-2");
   assert_string_equal(f->told[AGAIN].keep, RUN);
   server_joins(f, S3); /* nothing is lost: nothing is replaced */
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
@@ -513,7 +513,7 @@ static void a_member_of_a_higher_term_is_refused_and_the_store_asked(void **stat
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.term = TERM + 1;
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   says_hello(f, W1, &hello);
   assert_int_equal(f->deposed, 0);
   assert_int_equal(f->doubts, 1);
@@ -531,7 +531,7 @@ static void the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_
   says_hello(f, W1, &hello);
   assert_int_equal(f->deposed, 1);
   assert_int_equal(f->actions.count, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   assert_int_equal(f->actions.count, 0); /* nothing follows */
 }
 
@@ -540,27 +540,27 @@ static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **st
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, 1);
   f->told[S1].writes = 0;
-  pauses(f, RUN);
+  user_pauses(f, RUN);
   assert_int_equal(f->told[S1].write_step, 3); /* as soon as may be, in place of step 4 */
   assert_int_equal(f->told[S1].writes, 1);
-  assert_string_equal(info(f, RUN).message, "pausing at step 3");
+  assert_string_equal(info_of_run(f, RUN).message, "pausing at step 3");
   reports_steps(f, S1, RUN, 1, 5);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   checkpoint(f);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
-  assert_string_equal(info(f, RUN).message, "paused at step 3");
-  assert_int_equal(info(f, RUN).step, 3);
+  assert_string_equal(info_of_run(f, RUN).message, "paused at step 3");
+  assert_int_equal(info_of_run(f, RUN).step, 3);
   assert_string_equal(f->told[W1].unload, RUN);
   assert_string_equal(f->told[S2].unload, RUN);
   assert_false(coordinator_run_is_over(f->coordinator, RUN));
-  join(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
+  member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
   assert_string_equal(f->told[W3].load, "");
-  leave(f, W1);
-  leave(f, W2);
-  join(f, AGAIN, WEIR__ROLE__WORKER, 1, "build-2");
-  resumes(f, RUN, 2); /* there is none */
+  member_leaves(f, W1);
+  member_leaves(f, W2);
+  member_joins(f, AGAIN, WEIR__ROLE__WORKER, 1, "build-2");
+  user_resumes(f, RUN, 2); /* there is none */
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
-  resumes(f, RUN, 3);
+  user_resumes(f, RUN, 3);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_string_equal(f->told[W3].load, RUN);
   f->incarnation = 1;
@@ -573,28 +573,28 @@ static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **st
   loads_and_probes(f, AGAIN, RUN, "data", SAMPLES, "new probe"); /* of a new build */
   assert_string_equal(worker_row(f, AGAIN).state, "ready");
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING); /* both of two are needed, as at the first start */
-  join(f, AGAIN + 1, WEIR__ROLE__WORKER, 1, "build-2");
+  member_joins(f, AGAIN + 1, WEIR__ROLE__WORKER, 1, "build-2");
   loads_and_probes(f, AGAIN + 1, RUN, "data", SAMPLES, "new probe");
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
 static void a_run_that_has_not_begun_is_paused_at_once(void **state) {
   struct fixture *f = *state;
-  submit(f, RUN, 1, 0);
-  pauses(f, RUN);
+  user_submits(f, RUN, 1, 0);
+  user_pauses(f, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   assert_string_equal(f->told[W1].load, "");
-  resumes(f, RUN, 0);
+  user_resumes(f, RUN, 0);
   assert_string_equal(f->told[W1].load, RUN);
   f->incarnation = 1;
   worker_loads(f, W1, RUN);
   assert_string_equal(f->told[S1].load, RUN);
-  pauses(f, RUN);
+  user_pauses(f, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
   assert_string_equal(f->told[S1].unload, RUN);
-  cancel(f, RUN);
+  user_cancels(f, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
 }
 
@@ -602,9 +602,9 @@ static void an_answer_to_an_order_that_is_over_is_not_taken_for_another(void **s
   struct fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
-  pauses(f, RUN);
-  resumes(f, RUN, 0);
+  user_submits(f, RUN, 1, 0);
+  user_pauses(f, RUN);
+  user_resumes(f, RUN, 0);
   assert_int_equal(f->told[W1].load_incarnation, 1);
   worker_loads(f, W1, RUN); /* of before the pause */
   assert_string_equal(worker_row(f, W1).state, "loading");
@@ -619,14 +619,14 @@ static void runs_short_of_workers_do_not_wait_for_each_other(void **state) {
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
-  submit(f, RUN, 2, 2);
+  user_submits(f, RUN, 2, 2);
   worker_joins(f, W3, 1);
   worker_joins(f, AGAIN, 1);
-  submit(f, second, 2, 2);
+  user_submits(f, second, 2, 2);
   assert_string_equal(f->told[AGAIN].load, second);
-  leave(f, W1);
-  leave(f, W3); /* both have one of two */
-  tick(f);
+  member_leaves(f, W1);
+  member_leaves(f, W3); /* both have one of two */
+  core_ticks(f);
   assert_string_equal(f->told[AGAIN].load, RUN);
   assert_state(f, second, WEIR__RUN_STATE__QUEUED);
 }
@@ -637,13 +637,13 @@ static void a_pause_does_not_wait_for_workers_that_are_gone(void **state) {
   reports_steps(f, S1, RUN, 0, 4);
   checkpoint(f);
   reports_steps(f, S1, RUN, 4, 6);
-  leave(f, W1);
-  leave(f, W2);
-  pauses(f, RUN);
-  beat(f, S1), beat(f, S2);
-  passes(f, GRACE_MS);
+  member_leaves(f, W1);
+  member_leaves(f, W2);
+  user_pauses(f, RUN);
+  member_beats(f, S1), member_beats(f, S2);
+  time_passes(f, GRACE_MS);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
-  assert_string_equal(info(f, RUN).message, "paused at step 4");
+  assert_string_equal(info_of_run(f, RUN).message, "paused at step 4");
 }
 
 static void a_resume_drops_what_comes_again(void **state) {
@@ -653,31 +653,31 @@ static void a_resume_drops_what_comes_again(void **state) {
   checkpoint(f);
   reports_steps(f, S1, RUN, 4, 8);
   checkpoint(f);
-  cancel(f, RUN);
-  resumes(f, RUN, 4);
+  user_cancels(f, RUN);
+  user_resumes(f, RUN, 4);
   assert_int_equal(f->n_dropped, 1);
   assert_int_equal(f->dropped[0], 8);
   assert_int_equal(newest(f), 4);
-  assert_int_equal(info(f, RUN).step, 4);
-  assert_int_equal(info(f, RUN).finished_unix_ms, 0);
+  assert_int_equal(info_of_run(f, RUN).step, 4);
+  assert_int_equal(info_of_run(f, RUN).finished_unix_ms, 0);
 }
 
 static void a_commit_that_a_cancelled_run_had_under_way_counts(void **state) {
   struct fixture *f = *state;
   start_run(f, 3);
   reports_steps(f, S1, RUN, 0, STEPS);
-  completes(f, S1, RUN);
-  completes(f, S2, RUN);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
   assert_int_equal(f->told[S1].write_step, STEPS);
-  writes(f, S1, RUN);
-  writes(f, S2, RUN);
-  cancel(f, RUN);
-  commits(f, RUN, NULL);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  user_cancels(f, RUN);
+  store_commits(f, RUN, NULL);
   assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
   assert_int_equal(newest(f), STEPS);
-  resumes(f, RUN, STEPS); /* nothing is left to do */
+  user_resumes(f, RUN, STEPS); /* nothing is left to do */
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
-  assert_string_equal(info(f, RUN).weights_sha256, sha256_of_weights);
+  assert_string_equal(info_of_run(f, RUN).weights_sha256, sha256_of_weights);
 }
 
 static void a_successor_takes_up_servers_and_workers_where_they_are(void **state) {
@@ -687,15 +687,15 @@ static void a_successor_takes_up_servers_and_workers_where_they_are(void **state
   reports_steps(f, S1, RUN, 0, 3);
   coordinator_is_succeeded(f, RUN, record_of(f));
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  assert_int_equal(info(f, RUN).step, 3);
-  assert_true(info(f, RUN).loss == 2.5);
-  assert_int_equal(info(f, RUN).incarnation, 0);
+  assert_int_equal(info_of_run(f, RUN).step, 3);
+  assert_true(info_of_run(f, RUN).loss == 2.5);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   joins_again(f, W1, AGAIN, WEIR__ROLE__WORKER, RUN, 0, 0);
   assert_string_equal(f->told[AGAIN].load, RUN);
   worker_loads(f, AGAIN, RUN);
   assert_int_equal(f->told[AGAIN].view, 1);
   assert_int_equal(f->told[AGAIN].view_incarnation, 0);
-  passes(f, GRACE_MS + 100); /* all have to come back: three times the time */
+  time_passes(f, GRACE_MS + 100); /* all have to come back: three times the time */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   joins_again(f, S1, AGAIN + 1, WEIR__ROLE__SERVER, RUN, 0, 5);
   joins_again(f, S2, AGAIN + 2, WEIR__ROLE__SERVER, RUN, 0, 6);
@@ -703,7 +703,7 @@ static void a_successor_takes_up_servers_and_workers_where_they_are(void **state
   assert_string_equal(f->told[AGAIN + 2].keep, RUN);
   assert_int_equal(f->told[AGAIN + 2].write_step, 8); /* ahead of where the servers are */
   reports_steps(f, AGAIN + 1, RUN, 3, 6);
-  assert_int_equal(info(f, RUN).step, 6);
+  assert_int_equal(info_of_run(f, RUN).step, 6);
   assert_true(coordinator_run_event(f->coordinator, RUN, 0, &view));
   assert_true(view.event.number < (uint64_t)TERM << 32);
   assert_true(coordinator_run_event(f->coordinator, RUN, (uint64_t)TERM << 32, &view));
@@ -717,8 +717,8 @@ static void the_end_awaits_the_steps_that_are_to_be_told_again(void **state) {
   coordinator_is_succeeded(f, RUN, record_of(f));
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, STEPS);
   joins_again(f, S2, AGAIN + 1, WEIR__ROLE__SERVER, RUN, 0, STEPS);
-  completes(f, AGAIN, RUN);
-  completes(f, AGAIN + 1, RUN);
+  member_completes(f, AGAIN, RUN);
+  member_completes(f, AGAIN + 1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   reports_steps(f, AGAIN, RUN, 3, STEPS);
   assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
@@ -754,13 +754,13 @@ static void a_successor_rolls_back_when_servers_stay_away(void **state) {
   server_joins(f, S3); /* fresh; two are to be replaced */
   assert_string_equal(f->told[S3].id, "server-3");
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  beat(f, S3);
-  passes(f, GRACE_MS);
-  beat(f, S3);
-  passes(f, GRACE_MS);
+  member_beats(f, S3);
+  time_passes(f, GRACE_MS);
+  member_beats(f, S3);
+  time_passes(f, GRACE_MS);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  beat(f, S3);
-  passes(f, GRACE_MS);
+  member_beats(f, S3);
+  time_passes(f, GRACE_MS);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_int_equal(f->told[S3].load_incarnation, 1);
 }
@@ -769,11 +769,11 @@ static void a_successor_begins_again_what_had_not_begun(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   coordinator_is_succeeded(f, RUN, record_of(f));
-  assert_int_equal(info(f, RUN).incarnation, 1); /* servers may have been told of the one before */
+  assert_int_equal(info_of_run(f, RUN).incarnation, 1); /* servers may have been told of the one before */
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
   assert_string_equal(f->told[AGAIN].unload, RUN);
   assert_string_equal(f->told[AGAIN].load, RUN);
@@ -795,7 +795,7 @@ static void a_run_that_only_had_to_say_so_is_done(void **state) {
   record->n_checkpoints = 1;
   coordinator_is_succeeded(f, RUN, record);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
-  assert_string_equal(info(f, RUN).weights_sha256, sha256_of_weights);
+  assert_string_equal(info_of_run(f, RUN).weights_sha256, sha256_of_weights);
   joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, STEPS);
   assert_string_equal(f->told[AGAIN].unload, RUN);
 }
@@ -808,13 +808,13 @@ static void a_damaged_record_is_left_out(void **state) {
   uint32_t elems = 4;
   record.run = (char *)RUN;
   record.state = WEIR__RUN_STATE__RUNNING;
-  step(f, &event);
+  core_step(f, &event);
   record.block_elems = &elems;
   record.n_block_elems = 1;
   record.spec = &spec;
-  step(f, &event);
+  core_step(f, &event);
   record.state = 77;
-  step(f, &event);
+  core_step(f, &event);
   assert_int_equal(coordinator_live_runs(f->coordinator), 0);
 }
 
@@ -825,14 +825,14 @@ static void an_emptied_store_is_given_everything_again(void **state) {
   reports_steps(f, S1, RUN, 0, 4);
   checkpoint(f);
   f->saves = 0;
-  step(f, &emptied);
+  core_step(f, &emptied);
   assert_int_equal(f->saves, 1);
-  assert_int_equal(info(f, RUN).checkpoints, 0);
+  assert_int_equal(info_of_run(f, RUN).checkpoints, 0);
   assert_int_equal(f->told[S1].write_step, 6); /* a new one as soon as may be */
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
       TEST(the_next_boundary_is_ordered_ahead),
       TEST(blocks_may_come_in_several_messages),

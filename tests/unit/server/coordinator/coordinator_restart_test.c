@@ -75,12 +75,12 @@ static char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server
   checkpoint->every_steps = 2;
   checkpoint->has_keep = true;
   checkpoint->keep = keep;
-  id = submit(f);
-  begin(id, server, worker);
+  id = submit_run(f);
+  begin_run(f, id, server, worker);
   for (uint64_t wanted = 2; wanted <= last; wanted += 2) {
     assert_int_equal(expect_write(server), wanted);
     for (; step < wanted; step++)
-      tell_step(server, id, step);
+      tell_step(f, server, id, step);
     write_blocks(f, server, id, wanted);
     AWAIT(has_checkpoint(f, id, wanted));
   }
@@ -134,28 +134,29 @@ static int collect_garbage(struct fixture *f, const char *run, Weir__CollectGarb
 }
 
 static void runs_are_as_they_were(struct fixture *f, bool is_killed) {
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
-  char *done = submit(f), *queued, *cancelled, got[TINY_PARAMS * sizeof(float)];
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *done = submit_run(f), *queued, *cancelled, got[TINY_PARAMS * sizeof(float)];
   Weir__RunInfo *info;
   Weir__RunEvent *last;
   struct err err;
   uint64_t events, number;
-  train(done, server, worker);
+  train_run(f, done, server, worker);
   write_blocks(f, server, done, STEPS);
   events = watch_all(f, done, 0, &last);
   number = last->number;
   message_free(last);
   rpc_reader_close(server);
   rpc_reader_close(worker);
-  queued = submit(f);
-  cancelled = submit(f);
+  queued = submit_run(f);
+  cancelled = submit_run(f);
   assert_int_equal(ask_run(f, RPC_CANCEL, cancelled, &info, &err), 0);
   message_free(info);
   if (is_killed) { /* what is written beside the work comes, and is there then */
     AWAIT(are_events_kept(f, done, events));
     AWAIT(is_kept(f, queued, WEIR__RUN_STATE__QUEUED) && is_kept(f, cancelled, WEIR__RUN_STATE__CANCELLED));
   }
-  restart(f, is_killed);
+  seat_restart(f, is_killed);
   assert_int_equal(run_state(f, done), WEIR__RUN_STATE__DONE);
   assert_int_equal(run_state(f, queued), WEIR__RUN_STATE__QUEUED);
   assert_int_equal(run_state(f, cancelled), WEIR__RUN_STATE__CANCELLED);
@@ -163,10 +164,10 @@ static void runs_are_as_they_were(struct fixture *f, bool is_killed) {
   assert_int_equal(last->event_case, WEIR__RUN_EVENT__EVENT_DONE);
   assert_int_equal(last->number, number);
   message_free(last);
-  assert_int_equal(download(f, RPC_GET_WEIGHTS, done, got, sizeof got, &err), sizeof got);
-  server = join(f, WEIR__ROLE__SERVER);
-  worker = join(f, WEIR__ROLE__WORKER);
-  train(queued, server, worker); /* and it goes on */
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, done, got, sizeof got, &err), sizeof got);
+  server = member_join(f, WEIR__ROLE__SERVER);
+  worker = member_join(f, WEIR__ROLE__WORKER);
+  train_run(f, queued, server, worker); /* and it goes on */
   write_blocks(f, server, queued, STEPS);
   AWAIT(run_state(f, queued) == WEIR__RUN_STATE__DONE);
   watch_all(f, queued, 0, &last);
@@ -189,23 +190,24 @@ static void a_killed_coordinators_successor_finds_its_runs_as_they_were(void **s
 
 static void a_server_that_comes_back_keeps_its_part_of_a_run(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3);
   Weir__Order *order;
   Weir__RunInfo *info;
   struct err err;
   rpc_reader_close(server);
   rpc_reader_close(worker);
-  restart(f, true);
+  seat_restart(f, true);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__RUNNING);
   expect_checkpoints(f, id, 2, 2);
-  server = join_again(f, WEIR__ROLE__SERVER, "server-1", id, 5);
-  order = expect(server, WEIR__ORDER__BODY_KEEP);
+  server = member_join_again(f, WEIR__ROLE__SERVER, "server-1", id, 5);
+  order = expect_order(server, WEIR__ORDER__BODY_KEEP);
   assert_int_equal(order->term, 2);
   assert_int_equal(order->keep->incarnation, 0);
   message_free(order);
-  tell_step(server, id, 4);
-  tell_step(server, id, 5);
+  tell_step(f, server, id, 4);
+  tell_step(f, server, id, 5);
   AWAIT(ask_run(f, RPC_GET_RUN, id, &info, &err) == 0 && (info->step == 6 || (message_free(info), false)));
   message_free(info);
   rpc_reader_close(server);
@@ -214,16 +216,17 @@ static void a_server_that_comes_back_keeps_its_part_of_a_run(void **state) {
 
 static void a_run_whose_servers_are_gone_goes_on_from_its_checkpoint(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3), *name = checkpoint_name(id, 4), *record;
   Weir__Order *order;
   struct err err = ERR_NONE;
   size_t size;
   rpc_reader_close(server);
   rpc_reader_close(worker);
-  restart(f, true);
-  server = join(f, WEIR__ROLE__SERVER);
-  order = expect(server, WEIR__ORDER__BODY_LOAD);
+  seat_restart(f, true);
+  server = member_join(f, WEIR__ROLE__SERVER);
+  order = expect_order(server, WEIR__ORDER__BODY_LOAD);
   assert_int_equal(order->load->step, 4);
   assert_int_equal(order->load->incarnation, 1);
   assert_string_equal(order->load->manifest, name);
@@ -241,7 +244,7 @@ static void a_run_whose_servers_are_gone_goes_on_from_its_checkpoint(void **stat
 
 static void only_one_coordinator_of_a_store_leads(void **state) {
   struct fixture *f = *state;
-  char *id = submit(f);
+  char *id = submit_run(f);
   struct seat second;
   Weir__RunInfo *info;
   struct err err;
@@ -270,7 +273,7 @@ static void only_one_coordinator_of_a_store_leads(void **state) {
   AWAIT(__atomic_load_n(&f->seat.is_deposed, __ATOMIC_ACQUIRE));
   assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), ERR_UNAVAILABLE);
   assert_non_null(strstr(err.text, "another coordinator leads"));
-  restart(f, false); /* and what it decided meanwhile is not in the store */
+  seat_restart(f, false); /* and what it decided meanwhile is not in the store */
   f->channel = second.channel;
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
   seat_stop(&second);
@@ -285,7 +288,7 @@ static void a_member_that_obeys_a_higher_term_deposes_the_coordinator(void **sta
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.term = 9;
-  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  member_tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   AWAIT(__atomic_load_n(&f->seat.is_deposed, __ATOMIC_ACQUIRE));
   rpc_reader_close(member);
 }
@@ -295,14 +298,14 @@ static void a_member_that_claims_a_higher_term_disturbs_no_run(void **state) {
   struct fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct rpc_reader *member;
-  char *id = submit(f);
+  char *id = submit_run(f);
   Weir__Order *order = NULL;
   struct err err = ERR_NONE;
   uint64_t renewals;
   hello.role = WEIR__ROLE__WORKER;
   hello.term = 9;
   member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
-  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  member_tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   assert_int_equal(rpc_reader_next(member, (void **)&order, &err), ERR_STALE);
   rpc_reader_close(member);
   renewals = count_renewals(f);
@@ -342,12 +345,12 @@ static void a_submission_that_the_store_cannot_keep_is_refused_and_forgotten(voi
                    0);
   assert_int_equal(reply->n_runs, 0);
   message_free(reply);
-  free(submit(f));
+  free(submit_run(f));
 }
 
 static void a_state_that_the_store_missed_is_written_when_it_is_back(void **state) {
   struct fixture *f = *state;
-  char *id = submit(f);
+  char *id = submit_run(f);
   Weir__RunInfo *info;
   struct err err;
   flaky_set_away(f->seat.store, true);
@@ -358,7 +361,7 @@ static void a_state_that_the_store_missed_is_written_when_it_is_back(void **stat
   AWAIT(flaky_count_refused(f->seat.store) > 0); /* it was tried in vain */
   flaky_set_away(f->seat.store, false);
   AWAIT(is_kept(f, id, WEIR__RUN_STATE__CANCELLED));
-  restart(f, true);
+  seat_restart(f, true);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__CANCELLED);
   free(id);
 }
@@ -374,7 +377,7 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
   struct fixture *f = *state;
   struct store_names names = {0};
   struct err err = ERR_NONE;
-  char *id = submit(f), sha256[65];
+  char *id = submit_run(f), sha256[65];
   bool has = false;
   const char *key = sha256;
   char identity[STORE_IDENTITY_SIZE], again[STORE_IDENTITY_SIZE];
@@ -393,7 +396,7 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
   AWAIT(store_has_blocks(f->store, &key, 1, &has, &err) == 0 && has);
   assert_int_equal(store_identity_read(f->store, again, &err), 0);
   assert_string_equal(again, identity);
-  restart(f, true);
+  seat_restart(f, true);
   assert_int_equal(store_identity_read(f->store, again, &err), 0);
   assert_string_equal(again, identity);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
@@ -404,7 +407,7 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
 static void a_run_whose_model_is_nowhere_any_more_fails(void **state) {
   struct fixture *f = *state;
   struct err err = ERR_NONE;
-  char *id = submit(f);
+  char *id = submit_run(f);
   Weir__RunInfo *info = NULL;
   seat_stop(&f->seat);
   assert_int_equal(store_list_blocks(f->store, delete_one, f, &err), 0);
@@ -420,7 +423,7 @@ static void a_run_whose_model_is_nowhere_any_more_fails(void **state) {
 static void damaged_records_are_passed_over(void **state) {
   struct fixture *f = *state;
   struct err err = ERR_NONE;
-  char *id = submit(f), *name = checkpoint_run_name(id, "run");
+  char *id = submit_run(f), *name = checkpoint_run_name(id, "run");
   void *data;
   size_t size;
   assert_int_equal(store_get_record(f->store, name, &data, &size, &err), 0);
@@ -435,7 +438,7 @@ static void damaged_records_are_passed_over(void **state) {
   free(name);
   name = mem_printf("runs/%s/events/%020d", id, 1);
   assert_int_equal(store_put_record(f->store, name, data, size / 2, NULL, 0, &err), 0);
-  restart(f, false);
+  seat_restart(f, false);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
   assert_int_equal(run_state(f, "cut-1"), WEIR__RUN_STATE__RUN_STATE_UNKNOWN);
   assert_int_equal(run_state(f, "others-1"), WEIR__RUN_STATE__RUN_STATE_UNKNOWN);
@@ -447,14 +450,15 @@ static void damaged_records_are_passed_over(void **state) {
 
 static void old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 6, 2);
   Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
   float got[TINY_PARAMS + 1];
   struct err err;
   AWAIT(!has_checkpoint(f, id, 2));
   expect_checkpoints(f, id, 4, 2);
-  assert_int_equal(download(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), TINY_PARAMS * sizeof(float));
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), TINY_PARAMS * sizeof(float));
   assert_true(got[1] == tiny_weight(6, 1));
   request.run = id;
   request.has_step = true;
@@ -473,7 +477,8 @@ static void old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights(v
 
 static void verify_tells_of_every_checkpoint(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER), *reader;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER), *reader;
   char *id = train_with_checkpoints(f, server, worker, 4, 3), *name = checkpoint_name(id, 4);
   Weir__VerifyRequest request = WEIR__VERIFY_REQUEST__INIT;
   Weir__VerifyReply *reply;
@@ -509,7 +514,8 @@ static void verify_tells_of_every_checkpoint(void **state) {
 
 static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3), key[65], *other;
   Weir__CollectGarbageReply *reply;
   Weir__RunInfo *info;
@@ -526,14 +532,14 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
   rpc_reader_close(worker);
   assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
   message_free(info);
-  other = submit(f);
+  other = submit_run(f);
   assert_int_equal(collect_garbage(f, id, &reply, &err), 0);
   assert_int_equal(reply->runs, 1);
   assert_int_equal(reply->kept_blocks, 1);
   message_free(reply);
   assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), ERR_NOT_FOUND);
   assert_int_equal(collect_garbage(f, id, &reply, &err), ERR_NOT_FOUND);
-  restart(f, false);
+  seat_restart(f, false);
   assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), ERR_NOT_FOUND);
   assert_int_equal(run_state(f, other), WEIR__RUN_STATE__QUEUED);
   free(other);
@@ -542,7 +548,8 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
 
 static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3);
   Weir__RunInfo *info;
   struct err err;
@@ -556,7 +563,7 @@ static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) 
   assert_non_null(strstr(err.text, "(it has: 2, 4)"));
   rpc_reader_close(server);
   rpc_reader_close(worker);
-  restart(f, false); /* its model is in the store alone now */
+  seat_restart(f, false); /* its model is in the store alone now */
   assert_int_equal(resume(f, id, true, 2, &err), 0);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
   assert_int_equal(ask_run(f, RPC_PAUSE, id, &info, &err), 0);
@@ -570,7 +577,7 @@ static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) 
 
 int main(void) {
   float_setting_apply();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_stopped_coordinators_successor_finds_its_runs_as_they_were),
       TEST(a_killed_coordinators_successor_finds_its_runs_as_they_were),

@@ -6,7 +6,7 @@ static void a_submitted_run_is_queued_and_its_model_kept(void **state) {
   struct fixture *f = *state;
   Weir__RunInfo *info;
   struct err err;
-  char *id = submit(f);
+  char *id = submit_run(f);
   uint8_t *copy = mem_new(f->onnx_bytes);
   assert_int_equal(ask_run(f, RPC_GET_RUN, "tiny-", &info, &err), 0);
   assert_string_equal(info->run, id);
@@ -15,13 +15,13 @@ static void a_submitted_run_is_queued_and_its_model_kept(void **state) {
   assert_int_equal(info->parameters, TINY_PARAMS);
   assert_int_equal(info->spec->train->batch, 8);
   message_free(info);
-  assert_int_equal(download(f, RPC_FETCH_MODEL, id, copy, f->onnx_bytes, &err), f->onnx_bytes);
+  assert_int_equal(download_run(f, RPC_FETCH_MODEL, id, copy, f->onnx_bytes, &err), f->onnx_bytes);
   assert_memory_equal(copy, f->onnx, f->onnx_bytes);
   assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
   assert_int_equal(info->state, WEIR__RUN_STATE__CANCELLED);
   message_free(info);
   memset(copy, 0, f->onnx_bytes); /* now from the store */
-  assert_int_equal(download(f, RPC_GET_MODEL, id, copy, f->onnx_bytes, &err), f->onnx_bytes);
+  assert_int_equal(download_run(f, RPC_GET_MODEL, id, copy, f->onnx_bytes, &err), f->onnx_bytes);
   assert_memory_equal(copy, f->onnx, f->onnx_bytes);
   free(copy);
   free(id);
@@ -67,7 +67,7 @@ static void what_cannot_be_trained_is_refused_with_its_reason(void **state) {
   assert_int_equal(err.code, ERR_INVALID);
   assert_non_null(strstr(err.text, "optimizer"));
   f->spec->train->optimizer->name[0] = 's';
-  free(submit(f)); /* and nothing of it did any harm */
+  free(submit_run(f)); /* and nothing of it did any harm */
 }
 
 /* Uploads that fall silent take all places, until they have been silent for too long. */
@@ -79,7 +79,7 @@ static void uploads_that_say_nothing_are_ended(void **state) {
   char *id;
   void *reply;
   f->upload_idle_ms = 3000;
-  restart(f, false);
+  seat_restart(f, false);
   for (int i = 0; i < UPLOADS_MAX; i++) {
     silent[i] = upload_begin(f, f->spec, f->onnx_bytes);
     upload_add(silent[i], f->onnx, 1);
@@ -101,7 +101,7 @@ static void an_upload_that_drips_is_ended(void **state) {
   struct err err = ERR_NONE;
   void *reply;
   f->upload_slow_ms = 500;
-  restart(f, false);
+  seat_restart(f, false);
   reader = upload_begin(f, f->spec, 1 << 20);
   request.chunk = (ProtobufCBinaryData){1, f->onnx};
   while (rpc_reader_send(reader, &request, &err) == 0) /* until the call ends; its deadline bounds that */
@@ -119,26 +119,27 @@ static void a_run_that_is_not_there_is_not_found(void **state) {
   assert_int_equal(ask_run(f, RPC_GET_RUN, "nobody", &info, &err), ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "no run 'nobody'"));
   assert_int_equal(ask_run(f, RPC_CANCEL, "nobody", &info, &err), ERR_NOT_FOUND);
-  assert_int_equal(download(f, RPC_GET_MODEL, "nobody", none, 0, &err), -1);
+  assert_int_equal(download_run(f, RPC_GET_MODEL, "nobody", none, 0, &err), -1);
   assert_int_equal(err.code, ERR_NOT_FOUND);
   assert_int_equal(ask_run(f, RPC_GET_RUN, "", &info, &err), ERR_INVALID);
 }
 
 static void a_trained_run_gives_its_weights_back(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
-  char *id = submit(f), sha256[65], *name;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = submit_run(f), sha256[65], *name;
   float got[TINY_PARAMS + 1];
   Weir__Manifest *manifest;
   Weir__RunEvent *last;
   struct err err;
   uint64_t events;
-  train(id, server, worker);
-  assert_int_equal(download(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), -1);
+  train_run(f, id, server, worker);
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), -1);
   assert_int_equal(err.code, ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "no checkpoint yet"));
   write_blocks(f, server, id, STEPS);
-  message_free(expect(worker, WEIR__ORDER__BODY_UNLOAD));
+  message_free(expect_order(worker, WEIR__ORDER__BODY_UNLOAD));
   events = watch_all(f, id, 0, &last);
   assert_int_equal(last->event_case, WEIR__RUN_EVENT__EVENT_DONE);
   assert_true(events > STEPS);
@@ -152,7 +153,7 @@ static void a_trained_run_gives_its_weights_back(void **state) {
   message_free(last);
   assert_int_equal(watch_all(f, id, events, &last), 1);
   message_free(last);
-  assert_int_equal(download(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), TINY_PARAMS * sizeof(float));
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), TINY_PARAMS * sizeof(float));
   for (size_t i = 0; i < TINY_PARAMS; i++)
     assert_true(got[i] == tiny_weight(STEPS, i));
   message_free(manifest);
@@ -164,25 +165,26 @@ static void a_trained_run_gives_its_weights_back(void **state) {
 
 static void a_last_checkpoint_that_fails_is_made_again(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *server = join(f, WEIR__ROLE__SERVER), *worker = join(f, WEIR__ROLE__WORKER);
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
   Weir__WrittenBlock blocks[2] = {WEIR__WRITTEN_BLOCK__INIT, WEIR__WRITTEN_BLOCK__INIT};
   Weir__WrittenBlock *list[2] = {&blocks[0], &blocks[1]};
   static char nowhere[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-  char *id = submit(f);
+  char *id = submit_run(f);
   Weir__RunInfo *info;
   Weir__RunEvent *last;
   struct err err;
-  train(id, server, worker);
+  train_run(f, id, server, worker);
   blocks[1].block = 1;
   blocks[0].sha256 = blocks[1].sha256 = nowhere;
   written.run = id;
-  written.incarnation = incarnation;
+  written.incarnation = f->incarnation;
   written.step = STEPS;
   written.blocks = list;
   written.n_blocks = 2;
   written.is_last = true;
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
+  member_tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
   assert_int_equal(expect_write(server), STEPS);
   assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), 0);
   assert_int_equal(info->state, WEIR__RUN_STATE__FINISHING);
@@ -199,7 +201,7 @@ static void a_last_checkpoint_that_fails_is_made_again(void **state) {
 
 static void a_watcher_sees_a_run_end_without_asking_again(void **state) {
   struct fixture *f = *state;
-  char *id = submit(f);
+  char *id = submit_run(f);
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   Weir__RunEvent *event = NULL;
@@ -231,29 +233,29 @@ static void expect_shown_out(struct rpc_reader *member, const char *why) {
 
 static void a_member_without_manners_is_shown_out(void **state) {
   struct fixture *f = *state;
-  struct rpc_reader *member = join(f, WEIR__ROLE__WORKER);
+  struct rpc_reader *member = member_join(f, WEIR__ROLE__WORKER);
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
-  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  member_tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   expect_shown_out(member, "hello");
   member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
-  tell(member, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  member_tell(member, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
   expect_shown_out(member, "hello");
   hello.role = WEIR__ROLE__ROLE_UNKNOWN;
   member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
-  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  member_tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   expect_shown_out(member, "no role");
   hello.role = WEIR__ROLE__SERVER;
   member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
-  tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
+  member_tell(member, WEIR__MEMBER_MESSAGE__BODY_HELLO, &hello);
   expect_shown_out(member, "no address");
 }
 
 static void stopping_ends_watchers_and_members(void **state) {
   struct fixture *f = *state;
-  char *id = submit(f);
-  struct rpc_reader *worker = join(f, WEIR__ROLE__WORKER);
+  char *id = submit_run(f);
+  struct rpc_reader *worker = member_join(f, WEIR__ROLE__WORKER);
   struct rpc_reader *watcher = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   Weir__RunEvent *event = NULL;
@@ -280,7 +282,7 @@ static void stopping_ends_watchers_and_members(void **state) {
 
 int main(void) {
   float_setting_apply();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_submitted_run_is_queued_and_its_model_kept),
       TEST(what_cannot_be_trained_is_refused_with_its_reason),

@@ -75,7 +75,7 @@ static void deliver_leaving(struct world *w) {
   int at;
   if (!w->n_leaving || !w->core)
     return;
-  at = (int)roll(w, (uint64_t)w->n_leaving);
+  at = (int)world_roll(w, (uint64_t)w->n_leaving);
   event.member = w->leaving[at];
   w->leaving[at] = w->leaving[--w->n_leaving];
   world_step(w, &event);
@@ -216,7 +216,7 @@ static void process_load(struct world *w, struct process *process, int run) {
     return;
   else if (hosted->base && (!checkpoint->exists || checkpoint->is_damaged))
     refuse(w, process, run, true);
-  else if (!w->is_calm && roll(w, 25) == 0)
+  else if (!w->is_calm && world_roll(w, 25) == 0)
     refuse(w, process, run, false);
   else {
     loaded(w, process, run);
@@ -266,7 +266,7 @@ static void server_advance(struct world *w, struct process *server, int run) {
   }
   if (!is_computed)
     return;
-  if (hosted->write_step && hosted->version > hosted->write_step && roll(w, 2))
+  if (hosted->write_step && hosted->version > hosted->write_step && world_roll(w, 2))
     return; /* writing has a share of its time */
   if (w->plan.steps == 0) {
     hosted->is_evaluated = true;
@@ -292,11 +292,11 @@ static void server_write(struct world *w, struct process *server, int run) {
   char keys[BLOCKS][65];
   if (!hosted->is_loaded || !hosted->write_step || hosted->version < hosted->write_step)
     return;
-  if (w->is_store_away || (!w->is_calm && roll(w, 10) == 0)) {
+  if (w->is_store_away || (!w->is_calm && world_roll(w, 10) == 0)) {
     server_cannot_write(w, server, run, false);
     return;
   }
-  placement_compute(block_elems, BLOCKS, (uint32_t)set->n, owner);
+  placement_compute(world_block_elems, BLOCKS, (uint32_t)set->n, owner);
   for (uint32_t i = 0; i <= BLOCKS; i++) { /* a message a block, and one that ends */
     Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
     Weir__WrittenBlock block = WEIR__WRITTEN_BLOCK__INIT, *list = &block;
@@ -401,7 +401,7 @@ static void submit(struct world *w, int run) {
                                       .model_bytes = 10,
                                       .model_sha256 = "feed",
                                       .parameters = 654,
-                                      .block_elems = block_elems,
+                                      .block_elems = world_block_elems,
                                       .n_blocks = BLOCKS,
                                       .weights_sha256 = w->plan.steps ? NULL : MODEL_SHA256};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
@@ -419,7 +419,7 @@ static void resume(struct world *w, int run, bool is_newest) {
   struct coordinator_event event = {.kind = EVENT_RUN_RESUMED, .resumed = {w->runs[run].id, 0}};
   arena_init(&arena);
   if (coordinator_list_checkpoints(w->core, w->runs[run].id, &arena, &reply) && reply.n_checkpoints) {
-    size_t pick = is_newest ? reply.n_checkpoints : roll(w, reply.n_checkpoints + 1);
+    size_t pick = is_newest ? reply.n_checkpoints : world_roll(w, reply.n_checkpoints + 1);
     while (pick && reply.checkpoints[pick - 1]->unreadable)
       pick--;
     event.resumed.step = pick ? reply.checkpoints[pick - 1]->step : 0;
@@ -461,11 +461,11 @@ static void store_emptied(struct world *w) {
 /* A worker says that a group is no more: its own, or one of before. */
 static void lose_group(struct world *w, struct process *worker) {
   Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
-  int run = (int)roll(w, RUNS);
+  int run = (int)world_roll(w, RUNS);
   failed.run = w->runs[run].id;
   failed.incarnation = worker->hosted[run].incarnation;
   failed.view = worker->hosted[run].view;
-  failed.group = worker->hosted[run].group + (uint32_t)(roll(w, 4) == 0);
+  failed.group = worker->hosted[run].group + (uint32_t)(world_roll(w, 4) == 0);
   if (worker->role == WEIR__ROLE__WORKER && worker->key)
     tell(worker, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
 }
@@ -477,10 +477,10 @@ static void worker_leaves(struct process *process) {
 }
 
 static void an_accident(struct world *w) {
-  struct process *process = &w->processes[roll(w, PROCESSES)];
-  int run = (int)roll(w, RUNS);
+  struct process *process = &w->processes[world_roll(w, PROCESSES)];
+  int run = (int)world_roll(w, RUNS);
   struct coordinator_event event = {.run = w->runs[run].id};
-  switch (roll(w, 24)) {
+  switch (world_roll(w, 24)) {
   case 0:
   case 1:
     process_kill(w, process);
@@ -494,7 +494,7 @@ static void an_accident(struct world *w) {
     break;
   case 5:
   case 6:
-    if (w->core && roll(w, 2))
+    if (w->core && world_roll(w, 2))
       coordinator_dies(w);
     break;
   case 7:
@@ -511,11 +511,11 @@ static void an_accident(struct world *w) {
     break;
   case 11:
     event.kind = EVENT_RUN_CANCELLED;
-    if (w->core && roll(w, 3) == 0)
+    if (w->core && world_roll(w, 3) == 0)
       world_step(w, &event);
     break;
   case 12:
-    if (roll(w, 10) == 0)
+    if (world_roll(w, 10) == 0)
       store_emptied(w);
     break;
   case 13:
@@ -527,10 +527,10 @@ static void an_accident(struct world *w) {
     break;
   case 17:
   case 18:
-    w->is_cut[SERVERS + roll(w, WORKERS)][roll(w, SERVERS)] ^= true;
+    w->is_cut[SERVERS + world_roll(w, WORKERS)][world_roll(w, SERVERS)] ^= true;
     break;
   case 14: /* the coordinator was frozen */
-    w->now_ms += roll(w, 2 * MISSING_MS);
+    w->now_ms += world_roll(w, 2 * MISSING_MS);
     break;
   default:
     break;
@@ -539,7 +539,7 @@ static void an_accident(struct world *w) {
 
 static void time_passes(struct world *w) {
   bool is_second;
-  w->now_ms += roll(w, 200);
+  w->now_ms += world_roll(w, 200);
   is_second = w->now_ms / 1000 != w->ticked_ms / 1000;
   if (!w->core || w->now_ms - w->ticked_ms < 100)
     return;
@@ -562,49 +562,49 @@ static void people_act(struct world *w) {
       submit(w, i);
     else if (state == WEIR__RUN_STATE__PAUSED || state == WEIR__RUN_STATE__FAILED ||
              state == WEIR__RUN_STATE__CANCELLED)
-      resume(w, i, w->is_calm || roll(w, 3));
+      resume(w, i, w->is_calm || world_roll(w, 3));
   }
 }
 
 static void turn(struct world *w) {
   time_passes(w);
-  if (!w->is_calm && roll(w, 4) == 0)
+  if (!w->is_calm && world_roll(w, 4) == 0)
     an_accident(w);
-  if (!w->core && !w->is_store_away && (w->is_calm || roll(w, 8) == 0)) {
+  if (!w->core && !w->is_store_away && (w->is_calm || world_roll(w, 8) == 0)) {
     coordinator_begins(w);
     w->successions++;
   }
   for (int i = 0; i < PROCESSES; i++) {
     struct process *process = &w->processes[i];
-    if (!process->is_alive && !w->is_calm && roll(w, 10) == 0)
+    if (!process->is_alive && !w->is_calm && world_roll(w, 10) == 0)
       process_begin(w, i);
-    if (roll(w, 3) == 0)
+    if (world_roll(w, 3) == 0)
       process_join(w, process);
-    while (w->core && process->key && roll(w, 4))
+    while (w->core && process->key && world_roll(w, 4))
       deliver_up(w, process);
-    while (process->key && roll(w, 4))
+    while (process->key && world_roll(w, 4))
       deliver_down(w, process);
     for (int run = 0; run < RUNS; run++) {
-      if (roll(w, 3) == 0)
+      if (world_roll(w, 3) == 0)
         process_load(w, process, run);
-      if (process->role == WEIR__ROLE__SERVER && roll(w, 2))
+      if (process->role == WEIR__ROLE__SERVER && world_roll(w, 2))
         server_advance(w, process, run);
-      if (process->role == WEIR__ROLE__SERVER && roll(w, 3) == 0)
+      if (process->role == WEIR__ROLE__SERVER && world_roll(w, 3) == 0)
         server_write(w, process, run);
-      if (process->role == WEIR__ROLE__WORKER && roll(w, 8) == 0)
+      if (process->role == WEIR__ROLE__WORKER && world_roll(w, 8) == 0)
         worker_look(w, process, run);
     }
   }
   if (!w->core)
     return;
-  if (roll(w, 4) == 0)
+  if (world_roll(w, 4) == 0)
     deliver_leaving(w);
-  if (w->n_jobs && roll(w, 2))
+  if (w->n_jobs && world_roll(w, 2))
     job_execute(w, true);
-  if (!w->is_store_away && roll(w, 8) == 0)
+  if (!w->is_store_away && world_roll(w, 8) == 0)
     for (int i = 0; i < RUNS; i++)
       store_events(w, i, UINT64_MAX);
-  if (roll(w, 10) == 0)
+  if (world_roll(w, 10) == 0)
     people_act(w);
 }
 

@@ -11,7 +11,7 @@ static void start_run(struct fixture *f) {
   server_joins(f, S2);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 3);
-  submit(f, RUN, 2, 0);
+  user_submits(f, RUN, 2, 0);
   worker_loads(f, W1, RUN);
   worker_loads(f, W2, RUN);
   server_loads(f, S1, RUN);
@@ -21,13 +21,13 @@ static void start_run(struct fixture *f) {
 
 static void a_run_goes_from_queue_to_done(void **state) {
   struct fixture *f = *state;
-  submit(f, RUN, 2, 0);
+  user_submits(f, RUN, 2, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__QUEUED);
-  assert_string_equal(info(f, RUN).message, "waiting for a server");
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for a server");
   server_joins(f, S1);
   server_joins(f, S2);
   worker_joins(f, W1, 1);
-  assert_string_equal(info(f, RUN).message, "waiting for workers: 1 of 2");
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for workers: 1 of 2");
   assert_string_equal(f->told[W1].load, "");
   worker_joins(f, W2, 3);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
@@ -50,26 +50,26 @@ static void a_run_goes_from_queue_to_done(void **state) {
     f->now_ms += 100;
     reports_step(f, S1, RUN, i);
   }
-  assert_int_equal(info(f, RUN).step, STEPS);
-  completes(f, S2, RUN);
+  assert_int_equal(info_of_run(f, RUN).step, STEPS);
+  member_completes(f, S2, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  completes(f, S1, RUN);
+  member_completes(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
   assert_int_equal(f->told[S1].write_step, STEPS);
   assert_int_equal(f->told[S2].write_step, STEPS);
-  writes(f, S1, RUN);
+  member_writes(f, S1, RUN);
   assert_int_equal(f->commits, 0);
-  writes(f, S2, RUN);
+  member_writes(f, S2, RUN);
   assert_int_equal(f->commits, 1);
-  commits(f, RUN, NULL);
+  store_commits(f, RUN, NULL);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
   assert_int_equal(f->releases, 1);
   assert_string_equal(f->told[W1].unload, RUN);
   assert_string_equal(f->told[W2].unload, RUN);
   assert_string_equal(f->told[S1].unload, RUN);
-  assert_string_equal(info(f, RUN).weights_sha256,
+  assert_string_equal(info_of_run(f, RUN).weights_sha256,
                       "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff");
-  assert_true(info(f, RUN).samples_per_second == STEPS * BATCH / 1.0);
+  assert_true(info_of_run(f, RUN).samples_per_second == STEPS * BATCH / 1.0);
 }
 
 static void events_are_numbered_and_end_with_done(void **state) {
@@ -79,11 +79,11 @@ static void events_are_numbered_and_end_with_done(void **state) {
   start_run(f);
   reports_steps(f, S1, RUN, 0, STEPS);
   reports_step(f, S1, RUN, 3); /* said twice, counted once */
-  completes(f, S1, RUN);
-  completes(f, S2, RUN);
-  writes(f, S1, RUN);
-  writes(f, S2, RUN);
-  commits(f, RUN, NULL);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  store_commits(f, RUN, NULL);
   assert_true(coordinator_run_event(f->coordinator, RUN, 0, &view));
   assert_int_equal(view.event.number, (uint64_t)TERM << 32); /* a successor's are higher */
   for (number = view.event.number; coordinator_run_event(f->coordinator, RUN, number, &view); number++) {
@@ -106,18 +106,18 @@ static void the_last_evaluation_is_awaited(void **state) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   loaded.run = (char *)RUN;
   loaded.train_samples = SAMPLES;
   loaded.eval_samples = 100;
-  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
   server_loads(f, S1, RUN);
   reports_steps(f, S1, RUN, 0, STEPS);
-  completes(f, S1, RUN);
+  member_completes(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   reports_eval(f, S1, RUN, STEPS);
   assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
-  assert_true(info(f, RUN).accuracy == 0.75);
+  assert_true(info_of_run(f, RUN).accuracy == 0.75);
 }
 
 /* Two servers; the second, which has nothing to evaluate, is complete before the run has begun. */
@@ -127,12 +127,12 @@ static void begin_evaluation_alone(struct fixture *f) {
   server_joins(f, S1);
   server_joins(f, S2);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   loaded.run = (char *)RUN;
   loaded.train_samples = loaded.eval_samples = 100;
-  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
   server_loads(f, S2, RUN);
-  completes(f, S2, RUN);
+  member_completes(f, S2, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   server_loads(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -144,11 +144,11 @@ static void a_run_of_no_steps_is_done_when_it_was_evaluated(void **state) {
   reports_eval(f, S1, RUN, 0);
   reports_eval(f, S1, RUN, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  completes(f, S1, RUN);
+  member_completes(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
   assert_int_equal(f->told[S1].writes + f->commits, 0); /* there is nothing that the model does not hold */
-  assert_true(info(f, RUN).accuracy == 0.75 && info(f, RUN).eval_loss == 0.5);
-  assert_string_equal(info(f, RUN).weights_sha256, FIXTURE_SHA256);
+  assert_true(info_of_run(f, RUN).accuracy == 0.75 && info_of_run(f, RUN).eval_loss == 0.5);
+  assert_string_equal(info_of_run(f, RUN).weights_sha256, FIXTURE_SHA256);
   assert_string_equal(f->told[W1].unload, RUN);
 }
 
@@ -158,23 +158,23 @@ static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) 
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   start_run(f); /* with two workers */
   f->trains_nothing = true;
-  submit(f, evaluation, 1, 0);
+  user_submits(f, evaluation, 1, 0);
   assert_string_equal(f->told[W1].unload, RUN);
   assert_string_equal(f->told[W1].load, evaluation);
   assert_int_equal(f->told[W2].end - f->told[W2].begin, MICROBATCHES); /* the other does it all, at once */
   loaded.run = (char *)evaluation;
   loaded.train_samples = loaded.eval_samples = 100;
-  send(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
   server_loads(f, S1, evaluation);
   server_loads(f, S2, evaluation);
   reports_eval(f, S1, evaluation, 0);
-  completes(f, S1, evaluation);
-  completes(f, S2, evaluation);
+  member_completes(f, S1, evaluation);
+  member_completes(f, S2, evaluation);
   assert_state(f, evaluation, WEIR__RUN_STATE__DONE);
-  tick(f);
+  core_ticks(f);
   assert_string_equal(f->told[W1].load, RUN); /* it is back */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  submit(f, "eval-000002", 1, 0);
+  user_submits(f, "eval-000002", 1, 0);
   assert_state(f, "eval-000002", WEIR__RUN_STATE__QUEUED); /* the other's only worker is not taken */
 }
 
@@ -182,32 +182,32 @@ static void a_run_of_no_steps_that_was_paused_when_all_was_known_is_done_when_re
   struct fixture *f = *state;
   begin_evaluation_alone(f);
   reports_eval(f, S1, RUN, 0);
-  pauses(f, RUN);
-  leave(f, S1); /* it has not said that it is complete */
-  passes(f, GRACE_MS + 200);
+  user_pauses(f, RUN);
+  member_leaves(f, S1); /* it has not said that it is complete */
+  time_passes(f, GRACE_MS + 200);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
-  resumes(f, RUN, 0);
+  user_resumes(f, RUN, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
 }
 
 static void a_run_of_no_steps_that_loses_a_server_is_evaluated_anew(void **state) {
   struct fixture *f = *state;
   begin_evaluation_alone(f);
-  leave(f, S1);
-  passes(f, GRACE_MS + 1000);
+  member_leaves(f, S1);
+  time_passes(f, GRACE_MS + 1000);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   f->incarnation = 1;
   assert_int_equal(f->told[S2].load_step, 0);
   server_loads(f, S2, RUN);
   reports_eval(f, S2, RUN, 0);
-  completes(f, S2, RUN);
+  member_completes(f, S2, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
 }
 
 static void a_lost_worker_leaves_its_work_to_the_others(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  leave(f, W2);
+  member_leaves(f, W2);
   assert_int_equal(f->told[W1].view, 2);
   assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -217,21 +217,21 @@ static void every_heartbeat_is_answered_by_a_beat(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
   assert_int_equal(f->told[S1].beats, 0);
-  beat(f, S1);
-  beat(f, S1);
+  member_beats(f, S1);
+  member_beats(f, S1);
   assert_int_equal(f->told[S1].beats, 2);
 }
 
 static void a_silent_member_is_closed_and_replaced(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  tick(f);
-  beat(f, W2);
-  passes(f, MISSING_MS / 2);
-  beat(f, S1), beat(f, S2), beat(f, W1);
-  passes(f, MISSING_MS / 2);
+  core_ticks(f);
+  member_beats(f, W2);
+  time_passes(f, MISSING_MS / 2);
+  member_beats(f, S1), member_beats(f, S2), member_beats(f, W1);
+  time_passes(f, MISSING_MS / 2);
   assert_false(f->told[W2].is_closed);
-  passes(f, 1);
+  time_passes(f, 1);
   assert_true(f->told[W2].is_closed);
   assert_false(f->told[W1].is_closed);
   assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
@@ -240,14 +240,14 @@ static void a_silent_member_is_closed_and_replaced(void **state) {
 static void a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  tick(f);
-  passes(f, MISSING_MS - 100); /* all are silent */
+  core_ticks(f);
+  time_passes(f, MISSING_MS - 100); /* all are silent */
   f->now_ms += 10 * MISSING_MS;
-  tick(f);
+  core_ticks(f);
   assert_false(f->told[S1].is_closed);
   assert_false(f->told[W2].is_closed);
-  beat(f, S1), beat(f, S2), beat(f, W1);
-  passes(f, 101);
+  member_beats(f, S1), member_beats(f, S2), member_beats(f, W1);
+  time_passes(f, 101);
   assert_true(f->told[W2].is_closed); /* who stays silent is missing all the same */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
@@ -268,14 +268,14 @@ static void a_joiner_loads_and_gets_work(void **state) {
 static void a_drained_worker_hands_over_then_unloads(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  drains(f, W2);
+  member_drains(f, W2);
   assert_int_equal(f->told[W1].view, 2);
   assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
   assert_string_equal(f->told[W2].unload, RUN);
   assert_string_equal(worker_row(f, W2).state, "draining");
   assert_string_equal(worker_row(f, W2).run, "");
-  cancel(f, RUN);
-  submit(f, RUN2, 1, 0);
+  user_cancels(f, RUN);
+  user_submits(f, RUN2, 1, 0);
   assert_string_equal(f->told[W1].load, RUN2);
   assert_string_equal(f->told[W2].load, ""); /* never asked again */
 }
@@ -283,21 +283,21 @@ static void a_drained_worker_hands_over_then_unloads(void **state) {
 static void a_run_without_workers_waits_and_goes_on(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  leave(f, W1);
-  drains(f, W2);
+  member_leaves(f, W1);
+  member_drains(f, W2);
   assert_string_equal(f->told[W2].unload, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  assert_string_equal(info(f, RUN).message, "waiting for workers: 0 of 1");
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for workers: 0 of 1");
   worker_joins(f, W3, 2);
   worker_loads(f, W3, RUN);
   assert_int_equal(f->told[W3].end - f->told[W3].begin, MICROBATCHES);
-  assert_string_equal(info(f, RUN).message, "");
+  assert_string_equal(info_of_run(f, RUN).message, "");
 }
 
 static void a_worker_that_differs_is_refused_with_both_sides_named(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  join(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
+  member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
   worker_loads(f, W3, RUN);
   assert_string_equal(worker_row(f, W3).state, "refused");
   assert_non_null(strstr(worker_row(f, W3).message, "build-1"));
@@ -308,10 +308,10 @@ static void a_worker_that_differs_is_refused_with_both_sides_named(void **state)
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   assert_int_equal(f->told[W1].view, 1);
   worker_joins(f, 10, 1);
-  loads(f, 10, RUN, "other data", SAMPLES);
+  member_loads(f, 10, RUN, "other data", SAMPLES);
   assert_non_null(strstr(worker_row(f, 10).message, "other data"));
   worker_joins(f, 11, 1);
-  loads(f, 11, RUN, "data", SAMPLES + 1);
+  member_loads(f, 11, RUN, "data", SAMPLES + 1);
   assert_string_equal(worker_row(f, 11).state, "refused");
   worker_joins(f, 12, 1);
   loads_and_probes(f, 12, RUN, "data", SAMPLES, "other bits");
@@ -325,19 +325,19 @@ a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_d
   struct fixture *f = *state;
   f->admits_any = true;
   server_joins(f, S1);
-  join(f, S2, WEIR__ROLE__SERVER, 0, "build-2");
+  member_joins(f, S2, WEIR__ROLE__SERVER, 0, "build-2");
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
   assert_int_equal(f->told[S2].load_servers, 2);
   server_loads(f, S1, RUN);
   server_loads(f, S2, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  join(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
+  member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
   loads_and_probes(f, W3, RUN, "data", SAMPLES, "other bits");
   assert_string_equal(worker_row(f, W3).state, "ready");
   worker_joins(f, 10, 1);
-  loads(f, 10, RUN, "other data", SAMPLES);
+  member_loads(f, 10, RUN, "other data", SAMPLES);
   assert_string_equal(worker_row(f, 10).state, "refused");
 }
 
@@ -346,23 +346,23 @@ static void bad_input_fails_the_run_once_nobody_may_think_otherwise(void **state
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
-  submit(f, RUN, 1, 0);
-  refuses(f, W1, RUN, "/data/labels.gz: no such file", true);
+  user_submits(f, RUN, 1, 0);
+  member_refuses(f, W1, RUN, "/data/labels.gz: no such file", true);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  refuses(f, W2, RUN, "/data/labels.gz: no such file", true);
+  member_refuses(f, W2, RUN, "/data/labels.gz: no such file", true);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_true(info(f, RUN).bad_input);
-  assert_string_equal(info(f, RUN).message, "/data/labels.gz: no such file");
+  assert_true(info_of_run(f, RUN).bad_input);
+  assert_string_equal(info_of_run(f, RUN).message, "/data/labels.gz: no such file");
 }
 
 static void a_machine_that_cannot_is_not_bad_input(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
-  refuses(f, W1, RUN, "out of memory", false);
+  user_submits(f, RUN, 1, 0);
+  member_refuses(f, W1, RUN, "out of memory", false);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  assert_non_null(strstr(info(f, RUN).message, "out of memory"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "out of memory"));
   worker_joins(f, W2, 1);
   worker_loads(f, W2, RUN);
   server_loads(f, S1, RUN);
@@ -372,7 +372,7 @@ static void a_machine_that_cannot_is_not_bad_input(void **state) {
 static void a_worker_that_refused_lets_go_of_the_run(void **state) {
   struct fixture *f = *state;
   start_run(f);
-  refuses(f, W1, RUN, "out of memory", false);
+  member_refuses(f, W1, RUN, "out of memory", false);
   assert_string_equal(f->told[W1].unload, RUN);
   assert_string_equal(worker_row(f, W1).state, "refused");
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -382,10 +382,10 @@ static void too_little_data_is_bad_input(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
-  loads(f, W1, RUN, "data", 0);
+  user_submits(f, RUN, 1, 0);
+  member_loads(f, W1, RUN, "data", 0);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_true(info(f, RUN).bad_input);
+  assert_true(info_of_run(f, RUN).bad_input);
   assert_string_equal(f->told[W1].unload, RUN);
 }
 
@@ -394,8 +394,8 @@ static void a_worker_that_claims_absurdly_much_data_is_refused(void **state) {
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
-  submit(f, RUN, 1, 0);
-  loads(f, W1, RUN, "data", UINT64_MAX);
+  user_submits(f, RUN, 1, 0);
+  member_loads(f, W1, RUN, "data", UINT64_MAX);
   assert_string_equal(worker_row(f, W1).state, "refused");
   worker_loads(f, W2, RUN); /* and sets no standard for others */
   assert_string_equal(worker_row(f, W2).state, "ready");
@@ -405,51 +405,51 @@ static void a_server_that_refuses_fails_the_run(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 0);
+  user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);
-  refuses(f, S1, RUN, "out of memory", false);
+  member_refuses(f, S1, RUN, "out of memory", false);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info(f, RUN).message, "server-1"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "server-1"));
 }
 
 static void the_last_checkpoint_is_tried_until_the_store_takes_it(void **state) {
   struct fixture *f = *state;
   start_run(f);
   reports_steps(f, S1, RUN, 0, STEPS);
-  completes(f, S1, RUN);
-  completes(f, S2, RUN);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
   cannot_write(f, S1, RUN, "/store: No space left on device", false);
   assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
-  assert_non_null(strstr(info(f, RUN).store_message, "No space left"));
-  assert_non_null(strstr(info(f, RUN).message, "waiting for the store"));
+  assert_non_null(strstr(info_of_run(f, RUN).store_message, "No space left"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "waiting for the store"));
   assert_int_equal(f->told[S1].writes, 1);
-  passes(f, 1000); /* the pause */
+  time_passes(f, 1000); /* the pause */
   assert_int_equal(f->told[S1].writes, 2);
-  writes(f, S1, RUN);
-  writes(f, S2, RUN);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
   assert_int_equal(f->commits, 1);
-  commits(f, RUN, "redis://store: connection refused");
+  store_commits(f, RUN, "redis://store: connection refused");
   assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
-  passes(f, 1900);
+  time_passes(f, 1900);
   assert_int_equal(f->told[S2].writes, 2);
-  passes(f, 100); /* twice as long */
+  time_passes(f, 100); /* twice as long */
   assert_int_equal(f->told[S2].writes, 3);
-  writes(f, S1, RUN);
-  writes(f, S2, RUN);
-  commits(f, RUN, NULL);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  store_commits(f, RUN, NULL);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
-  assert_string_equal(info(f, RUN).store_message, "");
+  assert_string_equal(info_of_run(f, RUN).store_message, "");
 }
 
 static void a_block_that_is_not_its_to_write_fails_the_run(void **state) {
   struct fixture *f = *state;
   start_run(f);
   reports_steps(f, S1, RUN, 0, STEPS);
-  completes(f, S1, RUN);
-  completes(f, S2, RUN);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
   writes_blocks(f, S1, RUN, f->told[S2].owns, true);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info(f, RUN).message, "block 0"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "block 0"));
 }
 
 static void a_block_that_nobody_wrote_fails_the_run(void **state) {
@@ -457,12 +457,12 @@ static void a_block_that_nobody_wrote_fails_the_run(void **state) {
   bool none[BLOCKS] = {false};
   start_run(f);
   reports_steps(f, S1, RUN, 0, STEPS);
-  completes(f, S1, RUN);
-  completes(f, S2, RUN);
-  writes(f, S1, RUN);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
+  member_writes(f, S1, RUN);
   writes_blocks(f, S2, RUN, none, true);
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info(f, RUN).message, "block 0"));
+  assert_non_null(strstr(info_of_run(f, RUN).message, "block 0"));
 }
 
 static void a_cancelled_run_lets_everyone_go(void **state) {
@@ -470,13 +470,13 @@ static void a_cancelled_run_lets_everyone_go(void **state) {
   struct run_event_view view;
   uint64_t last = 0;
   start_run(f);
-  cancel(f, RUN);
+  user_cancels(f, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
   assert_string_equal(f->told[W1].unload, RUN);
   assert_string_equal(f->told[S2].unload, RUN);
   assert_string_equal(worker_row(f, W1).state, "idle");
-  cancel(f, RUN); /* and is over for good */
-  commits(f, RUN, NULL);
+  user_cancels(f, RUN); /* and is over for good */
+  store_commits(f, RUN, NULL);
   reports_step(f, S1, RUN, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
   while (coordinator_run_event(f->coordinator, RUN, last, &view))
@@ -489,21 +489,21 @@ static void runs_take_workers_in_the_order_of_submission(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submit(f, RUN, 1, 1);
-  submit(f, RUN2, 1, 0);
+  user_submits(f, RUN, 1, 1);
+  user_submits(f, RUN2, 1, 0);
   assert_string_equal(f->told[W1].load, RUN);
   assert_state(f, RUN2, WEIR__RUN_STATE__QUEUED);
   worker_joins(f, W2, 1);
   assert_string_equal(f->told[W2].load, RUN2); /* the first has its most */
-  cancel(f, RUN);
+  user_cancels(f, RUN);
   assert_string_equal(f->told[W1].load, RUN2);
 }
 
 static void a_run_that_needs_many_is_not_starved_by_those_behind_it(void **state) {
   struct fixture *f = *state;
   server_joins(f, S1);
-  submit(f, RUN, 2, 0);
-  submit(f, RUN2, 1, 0);
+  user_submits(f, RUN, 2, 0);
+  user_submits(f, RUN2, 1, 0);
   worker_joins(f, W1, 1);
   assert_string_equal(f->told[W1].load, "");
   worker_joins(f, W2, 1);
@@ -515,8 +515,8 @@ static void a_run_is_found_by_a_unique_prefix(void **state) {
   struct fixture *f = *state;
   struct err err = ERR_NONE;
   const char *id;
-  submit(f, RUN, 1, 0);
-  submit(f, RUN2, 1, 0);
+  user_submits(f, RUN, 1, 0);
+  user_submits(f, RUN2, 1, 0);
   assert_int_equal(coordinator_find_run(f->coordinator, "mlp-b", &id, &err), 0);
   assert_string_equal(id, RUN2);
   assert_int_equal(coordinator_find_run(f->coordinator, "mlp", &id, &err), ERR_INVALID);
@@ -528,13 +528,13 @@ static void a_run_is_found_by_a_unique_prefix(void **state) {
 
 static void a_hello_without_a_role_is_turned_away(void **state) {
   struct fixture *f = *state;
-  join(f, W1, WEIR__ROLE__ROLE_UNKNOWN, 1, "");
+  member_joins(f, W1, WEIR__ROLE__ROLE_UNKNOWN, 1, "");
   assert_true(f->told[W1].is_closed);
   assert_int_equal(worker_row(f, W1).pid, 0);
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_run_goes_from_queue_to_done),
       TEST(events_are_numbered_and_end_with_done),

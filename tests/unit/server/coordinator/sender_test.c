@@ -28,7 +28,7 @@ static const struct rpc_method methods[] = {{.id = RPC_GET_MODEL, .on_message = 
 
 static int setup(void **state) {
   struct service *service = calloc(1, sizeof *service);
-  fixture_init(&service->f, methods, 1);
+  rpc_fixture_init(&service->f, methods, 1);
   service->blob = buffer_new(BLOB_BYTES);
   memset(service->blob->data, 7, BLOB_BYTES);
   service->sender = sender_start(UNREAD_MS);
@@ -38,7 +38,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
   struct service *service = *state;
-  fixture_fini(&service->f);
+  rpc_fixture_fini(&service->f);
   sender_stop(service->sender);
   buffer_put(service->blob);
   free(service);

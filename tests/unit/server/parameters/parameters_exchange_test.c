@@ -31,9 +31,9 @@ static void push_varied(struct fixture *f, uint32_t block, uint64_t step, uint32
   Weir__PushRequest push = push_request(block, step, microbatch, 0);
   struct attempt attempt;
   for (uint32_t i = 0; i < block_elems[block]; i++)
-    values[i] = sinf((float)(i * 7 + block * 13 + microbatch * 5 + (uint32_t)step));
-  start_push(f, &attempt, &push, values, block_elems[block] * sizeof(float));
-  finish(&attempt);
+    f->values[i] = sinf((float)(i * 7 + block * 13 + microbatch * 5 + (uint32_t)step));
+  start_push(f, &attempt, &push, f->values, block_elems[block] * sizeof(float));
+  attempt_finish(&attempt);
   assert_int_equal(attempt.err.code, 0);
   free(attempt.data);
 }
@@ -45,17 +45,17 @@ static void train(int n, bool is_reversed, float *weights) {
   struct err err = ERR_NONE;
   uint32_t at = 0;
   for (int s = 0; s < n; s++)
-    fixture_open(&servers[s]);
+    parameters_fixture_open(&servers[s]);
   for (int s = 0; s < n; s++) {
     const Weir__LoadRun *order = clipped_order(1, (size_t)n);
     order->servers[0]->address = servers[0].target;
-    if (load_as(&servers[s], order, ids[s], &err))
+    if (load_order_as(&servers[s], order, ids[s], &err))
       fail_msg("%s", err.text);
   }
   for (uint64_t step = 0; step < STEPS; step++) {
     for (uint32_t block = 0; block < BLOCKS; block++) {
       float element;
-      pull(&servers[owner_of(servers, n, block)], block, step, &element);
+      pull_first_element(&servers[owner_of(servers, n, block)], block, step, &element);
     }
     push_rows(&servers[owner_of(servers, n, STATISTICS_BLOCK)], step);
     for (uint32_t i = 0; i < PARAM_BLOCKS * MICROBATCHES; i++) {
@@ -68,13 +68,13 @@ static void train(int n, bool is_reversed, float *weights) {
   for (uint32_t block = 0; block < PARAM_BLOCKS; block++) {
     struct attempt last;
     start_pull(&servers[owner_of(servers, n, block)], &last, block, STEPS);
-    finish(&last);
+    attempt_finish(&last);
     memcpy(weights + at, last.data, last.size_bytes);
     at += block_elems[block];
     finish_with_version(&last, STEPS);
   }
   for (int s = 0; s < n; s++)
-    fixture_fini(&servers[s]);
+    parameters_fixture_fini(&servers[s]);
 }
 
 static void any_number_of_servers_and_any_order_give_the_same_bits(void **state) {
@@ -199,7 +199,7 @@ static double push_own(struct fixture *f, uint64_t step) {
 
 /* The keeper of two servers: block 0 is its own, 1 and 2 are the fake one's. */
 static void keeper_init(struct fixture *f) {
-  fixture_init_order(f, clipped_order(1, 2));
+  parameters_fixture_init_order(f, clipped_order(1, 2));
   assert_int_equal(owner_of(f, 1, 0), 0);
   assert_int_equal(owner_of(f, 1, 1), -1);
   assert_int_equal(owner_of(f, 1, 2), -1);
@@ -224,7 +224,7 @@ static void contributions_in_any_order_are_answered_when_the_last_is_there(void 
   finish_with_totals(&first, own + 3000, 1);
   finish_with_totals(&second, own + 3000, 1);
   finish_with_version(&pulled, 1);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_lost_answer_is_given_again_until_the_next_step_is_complete(void **state) {
@@ -253,7 +253,7 @@ static void a_lost_answer_is_given_again_until_the_next_step_is_complete(void **
   finish_with_totals(&attempt, own + 3000, 2);
   refuse_sums(&f, both, ERR_STALE,
               "run 'unit-1': sums of step 0: they were dropped, step 2 is collected now");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_server_whose_connection_broke_asks_again(void **state) {
@@ -272,7 +272,7 @@ static void a_server_whose_connection_broke_asks_again(void **state) {
   wait_sums_parked(&f, 1);
   own = push_own(&f, 0);
   finish_with_totals(&again, own + 3000, 2);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void sums_that_make_no_sense_are_refused_and_the_keeper_lives_on(void **state) {
@@ -310,7 +310,7 @@ static void sums_that_make_no_sense_are_refused_and_the_keeper_lives_on(void **s
   start_sums(&f, &attempt, wrong);
   finish_with_totals(&attempt, own + 3000, 3);
   finish_with_totals(&twice, own + 3000, 2);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 /* Each of them is finite, their total is not: it ends the step and does not reach the weights. */
@@ -335,7 +335,7 @@ static void totals_that_overflow_end_the_step_with_an_error(void **state) {
   finish_with_error(&late, ERR_INVALID, "is not finite");
   start_pull(&f, &late, 0, 0);
   finish_with_version(&late, 0);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void calls_that_wait_for_totals_take_no_more_memory_than_others_sums_do(void **state) {
@@ -360,15 +360,15 @@ static void calls_that_wait_for_totals_take_no_more_memory_than_others_sums_do(v
   finish_with_totals(&again, own + 3000, 2);
   start_sums(&f, &again, both); /* an answer that is there takes no room */
   finish_with_totals(&again, own + 3000, 2);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_run_without_phases_keeps_no_sums(void **state) {
   struct fixture f;
   (void)state;
-  fixture_init(&f, 2);
+  parameters_fixture_init(&f, 2);
   refuse_sums(&f, both, ERR_INVALID, "this server keeps no sums of phase 0");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void unloading_a_run_ends_the_calls_that_wait_for_totals(void **state) {
@@ -382,7 +382,7 @@ static void unloading_a_run_ends_the_calls_that_wait_for_totals(void **state) {
   sums_finish(&waiting);
   assert_int_equal(waiting.err.code, ERR_CANCELLED);
   refuse_sums(&f, both, ERR_NOT_FOUND, "there is no run 'unit-1'");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 /* A keeper that does as it is told, once a call. */
@@ -441,12 +441,12 @@ static void member_init(struct fixture *f, struct fake_keeper *fake) {
   assert_int_equal(rpc_server_start(&options, &fake->server, &err), 0);
   snprintf(fake->target, sizeof fake->target, "127.0.0.1:%d", rpc_server_port(fake->server));
   order->servers[0]->address = fake->target;
-  fixture_open(f);
-  assert_int_equal(load_as(f, order, "server-2", &err), 0);
+  parameters_fixture_open(f);
+  assert_int_equal(load_order_as(f, order, "server-2", &err), 0);
 }
 
 static void member_fini(struct fixture *f, struct fake_keeper *fake) {
-  fixture_fini(f);
+  parameters_fixture_fini(f);
   for (int i = 0; i < fake->n_kept; i++)
     rpc_call_fail(fake->kept[i], ERR_CANCELLED, "the test is over");
   rpc_server_stop(fake->server);
@@ -475,11 +475,11 @@ static void a_keeper_that_is_away_is_asked_again(void **state) {
   double clipped = 21 / (sqrt(21.0 * 21 * ELEMS) + 1e-6);
   (void)state;
   member_init(&f, &fake);
-  pull(&f, 1, 0, &before);
+  pull_first_element(&f, 1, 0, &before);
   push_members_step(&f);
-  pull(&f, 1, 1, &after);
+  pull_first_element(&f, 1, 1, &after);
   assert_true(fabs(after - before + 0.5 * clipped) < 1e-8);
-  pull(&f, 2, 1, &after);
+  pull_first_element(&f, 2, 1, &after);
   wait_calls(&fake, 3);
   assert_int_equal(fake.n_calls, 3); /* both blocks in one batch, three times */
   member_fini(&f, &fake);

@@ -43,7 +43,7 @@ static void role_init(struct role_fixture *f) {
   char text[80];
   *f = (struct role_fixture){0};
   double_init(&f->store);
-  coordinator_init(&f->coordinator);
+  fake_coordinator_init(&f->coordinator);
   f->coordinator.on_each = keep_history;
   f->coordinator.user = f;
   make_model(&f->workers.model, &f->workers.model_bytes);
@@ -63,7 +63,7 @@ static void role_init(struct role_fixture *f) {
   hello.role = WEIR__ROLE__SERVER;
   hello.address = text;
   parameters_join(f->parameters, f->workers.client, f->coordinator.target, &hello);
-  coordinator_wait(&f->coordinator, &f->coordinator.n_joined, 1);
+  fake_coordinator_wait(&f->coordinator, &f->coordinator.n_joined, 1);
 }
 
 static void role_fini(struct role_fixture *f) {
@@ -72,7 +72,7 @@ static void role_fini(struct role_fixture *f) {
   rpc_server_stop(f->server);
   parameters_free(f->parameters);
   rpc_client_free(f->workers.client);
-  coordinator_fini(&f->coordinator);
+  fake_coordinator_fini(&f->coordinator);
   double_fini(&f->store);
   pthread_cond_destroy(&f->workers.changed);
   pthread_mutex_destroy(&f->workers.lock);
@@ -86,7 +86,7 @@ static void send_load(struct role_fixture *f, Weir__LoadRun *load) {
   order.term = 1;
   order.body_case = WEIR__ORDER__BODY_LOAD;
   order.load = load;
-  coordinator_order(&f->coordinator, &order);
+  fake_coordinator_order(&f->coordinator, &order);
 }
 
 static void order_load_of(struct role_fixture *f, const char *store, uint64_t incarnation, uint64_t step,
@@ -127,7 +127,7 @@ static void order_keep(struct role_fixture *f, uint64_t incarnation, uint64_t st
   order.term = 1;
   order.body_case = WEIR__ORDER__BODY_KEEP;
   order.keep = &keep;
-  coordinator_order(&f->coordinator, &order);
+  fake_coordinator_order(&f->coordinator, &order);
 }
 
 static void order_unload(struct role_fixture *f) {
@@ -138,7 +138,7 @@ static void order_unload(struct role_fixture *f) {
   order.term = 1;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
-  coordinator_order(&f->coordinator, &order);
+  fake_coordinator_order(&f->coordinator, &order);
 }
 
 static void order_write(struct role_fixture *f, uint64_t step) {
@@ -150,7 +150,7 @@ static void order_write(struct role_fixture *f, uint64_t step) {
   order.term = 1;
   order.body_case = WEIR__ORDER__BODY_WRITE;
   order.write = &write;
-  coordinator_order(&f->coordinator, &order);
+  fake_coordinator_order(&f->coordinator, &order);
 }
 
 static void a_run_is_loaded_by_order(void **state) {
@@ -160,7 +160,7 @@ static void a_run_is_loaded_by_order(void **state) {
   (void)state;
   role_init(&f);
   order_load(&f);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   assert_string_equal(message->loaded->run, "unit-1");
   assert_int_equal(message->loaded->incarnation, 1);
   start_pull(&f.workers, &pull, 0, 0);
@@ -175,15 +175,15 @@ static void a_model_that_came_wrong_is_refused(void **state) {
   role_init(&f);
   f.model_sha256[0] ^= 1;
   order_load(&f);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
   assert_false(message->refused->bad_input);
   f.model_sha256[0] ^= 1;
   f.workers.model_bytes--; /* what the order says; FetchModel gives more */
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
   f.workers.model_bytes++;
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   role_fini(&f);
 }
 
@@ -195,7 +195,7 @@ static void a_model_that_is_none_is_the_users_mistake(void **state) {
   memset(f.workers.model, 0xff, 64);
   sha256_hex(f.workers.model, f.workers.model_bytes, f.model_sha256);
   order_load(&f);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
   assert_true(message->refused->bad_input);
   role_fini(&f);
 }
@@ -208,9 +208,9 @@ static void blocks_are_written_with_their_slots(void **state) {
   (void)state;
   role_init(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   order_write(&f, 0);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
   assert_string_equal(message->written->error, "");
   assert_int_equal(message->written->n_blocks, BLOCKS);
   for (uint32_t b = 0; b < BLOCKS; b++) {
@@ -218,7 +218,7 @@ static void blocks_are_written_with_their_slots(void **state) {
     void *content;
     size_t size;
     start_pull(&f.workers, &pull, b, 0);
-    finish(&pull);
+    attempt_finish(&pull);
     assert_int_equal(written->block, b);
     assert_int_equal(store_get(&f.store.base, written->sha256, &content, &size, &err), 0);
     assert_int_equal(size, written->bytes);
@@ -228,7 +228,7 @@ static void blocks_are_written_with_their_slots(void **state) {
     finish_with_version(&pull, 0);
   }
   order_write(&f, STEPS + 1);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 2);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 2);
   assert_string_equal(message->written->error,
                       "run 'unit-1': there will be no version 4, the run's last is 3");
   assert_true(message->written->is_last && !message->written->is_too_late);
@@ -240,13 +240,13 @@ static void an_order_is_carried_out_while_the_store_hangs(void **state) {
   (void)state;
   role_init(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   double_hang(&f.store, true);
   order_write(&f, 0);
   double_wait_hanging(&f.store);
   order_unload(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   double_hang(&f.store, false);
   role_fini(&f);
   assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_WRITTEN], 0);
@@ -258,12 +258,12 @@ static void an_unloaded_run_is_gone(void **state) {
   (void)state;
   role_init(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   start_pull(&f.workers, &parked, 0, 0);
   finish_with_version(&parked, 0);
   start_pull(&f.workers, &parked, 0, 1);
   order_unload(&f);
-  finish(&parked); /* CANCELLED where it was parked, NOT_FOUND where it came later */
+  attempt_finish(&parked); /* CANCELLED where it was parked, NOT_FOUND where it came later */
   assert_true(parked.err.code == ERR_CANCELLED || parked.err.code == ERR_NOT_FOUND);
   free(parked.data);
   role_fini(&f);
@@ -275,14 +275,14 @@ static void lose_coordinator(struct role_fixture *f, void (*meanwhile)(struct ro
   pthread_mutex_lock(&f->coordinator.lock);
   f->coordinator.refuses = true;
   pthread_mutex_unlock(&f->coordinator.lock);
-  coordinator_kick(&f->coordinator);
-  coordinator_wait_message(&f->coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO,
-                           f->coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_HELLO] + 1);
+  fake_coordinator_kick(&f->coordinator);
+  fake_coordinator_wait_message(&f->coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO,
+                                f->coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_HELLO] + 1);
   meanwhile(f);
   pthread_mutex_lock(&f->coordinator.lock);
   f->coordinator.refuses = false;
   pthread_mutex_unlock(&f->coordinator.lock);
-  coordinator_wait(&f->coordinator, &f->coordinator.n_joined, n_joined + 1);
+  fake_coordinator_wait(&f->coordinator, &f->coordinator.n_joined, n_joined + 1);
 }
 
 static void nothing_happens(struct role_fixture *f) {
@@ -306,34 +306,34 @@ static void a_run_goes_on_without_a_coordinator_and_the_next_is_told_what_it_mis
   (void)state;
   role_init(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   push_version(&f.workers, 0);
-  coordinator_wait(&f.coordinator, &f.n_history, 1);
+  fake_coordinator_wait(&f.coordinator, &f.n_history, 1);
   lose_coordinator(&f, steps_1_and_2_happen);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 3);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO, 3);
   assert_int_equal(message->hello->n_runs, 1);
   assert_string_equal(message->hello->runs[0]->run, "unit-1");
   assert_int_equal(message->hello->runs[0]->incarnation, 1);
   assert_int_equal(message->hello->runs[0]->version, 3);
   assert_int_equal(f.n_history, 1); /* nothing is told before it is asked for */
   order_keep(&f, 1, 1);
-  coordinator_wait(&f.coordinator, &f.n_history, 4);
+  fake_coordinator_wait(&f.coordinator, &f.n_history, 4);
   assert_history(&f, 1, WEIR__MEMBER_MESSAGE__BODY_STEP, 1);
   assert_history(&f, 2, WEIR__MEMBER_MESSAGE__BODY_EVAL, 2);
   assert_history(&f, 3, WEIR__MEMBER_MESSAGE__BODY_STEP, 2);
   push_eval(&f.workers, 3, 0, 3);
   push_eval(&f.workers, 3, 1, 3);
-  coordinator_wait(&f.coordinator, &f.n_history, 6);
+  fake_coordinator_wait(&f.coordinator, &f.n_history, 6);
   assert_history(&f, 4, WEIR__MEMBER_MESSAGE__BODY_EVAL, 3);
   assert_history(&f, 5, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, 0);
   lose_coordinator(&f, nothing_happens);
   order_keep(&f, 1, 3);
-  coordinator_wait(&f.coordinator, &f.n_history, 8);
+  fake_coordinator_wait(&f.coordinator, &f.n_history, 8);
   assert_history(&f, 6, WEIR__MEMBER_MESSAGE__BODY_EVAL, 3);
   assert_history(&f, 7, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, 0);
   order_unload(&f);
   order_keep(&f, 1, 3);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
   assert_string_equal(message->refused->message, "there is no run 'unit-1' on this server");
   role_fini(&f);
 }
@@ -343,19 +343,19 @@ static void what_a_former_coordinator_ordered_is_not_answered_to_the_next(void *
   (void)state;
   role_init(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   order_write(&f, 1);
   lose_coordinator(&f, nothing_happens);
   order_keep(&f, 1, 0);
   push_version(&f.workers, 0);
   order_write(&f, 1);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
   f.coordinator.has_no_model = true;
   order_load_from(&f, 2, 0, ""); /* takes the place of the first, and does not get on */
   lose_coordinator(&f, nothing_happens);
   f.coordinator.has_no_model = false;
   order_load_from(&f, 3, 0, "");
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   assert_int_equal(f.coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_LOADED]->loaded->incarnation, 3);
   assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_WRITTEN], 1);
   role_fini(&f);
@@ -367,16 +367,16 @@ static void a_run_that_is_there_is_not_loaded_again(void **state) {
   (void)state;
   role_init(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   push_version(&f.workers, 0);
-  coordinator_wait(&f.coordinator, &f.n_history, 1);
+  fake_coordinator_wait(&f.coordinator, &f.n_history, 1);
   lose_coordinator(&f, nothing_happens);
   f.coordinator.has_no_model = true;
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   start_pull(&f.workers, &pull, 0, 1);
   finish_with_version(&pull, 1);
-  coordinator_wait(&f.coordinator, &f.n_history, 2); /* step 0, again */
+  fake_coordinator_wait(&f.coordinator, &f.n_history, 2); /* step 0, again */
   role_fini(&f);
 }
 
@@ -388,30 +388,30 @@ static void a_run_is_rolled_back_to_its_checkpoint_or_says_that_it_is_lost(void 
   (void)state;
   role_init(&f);
   order_load(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   order_write(&f, 1);
   push_version(&f.workers, 0);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
   assert_string_equal(message->written->error, "");
-  name = commit(&f.store.base, message->written, f.model_sha256);
+  name = commit_version(&f.store.base, message->written, f.model_sha256);
   push_version(&f.workers, 1);
   order_load_from(&f, 2, 1, name);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   start_pull(&f.workers, &pull, 0, 1);
   finish_with_error(&pull, ERR_STALE, "run 'unit-1' is in incarnation 2 here, not in 1");
   double_find(&f.store, message->written->blocks[1]->sha256)->name[0] = 'x';
   order_load_from(&f, 3, 1, name);
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
   assert_true(message->refused->lost_checkpoint && !message->refused->bad_input);
   assert_int_equal(message->refused->incarnation, 3);
   assert_non_null(strstr(message->refused->message, "run 'unit-1' at version 1: block 1, key "));
   order_load_from(&f, 4, 2, "runs/unit-1/checkpoints/00000000000000000002");
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
   assert_true(message->refused->lost_checkpoint && !message->refused->bad_input);
   order_load_from(&f, 5, 0, "");
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
   order_load_from(&f, 4, 0, "");
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 3);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 3);
   assert_false(message->refused->lost_checkpoint);
   assert_string_equal(message->refused->message, "run 'unit-1' is loaded already, in incarnation 5");
   free(name);
@@ -427,20 +427,20 @@ static void a_run_of_another_store_is_refused(void **state) {
   (void)state;
   role_init(&f);
   order_load_of(&f, theirs, 1, 0, "");
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
   assert_true(message->refused->wrong_store && !message->refused->bad_input);
   assert_non_null(strstr(message->refused->message, "is not the coordinator's: it has not its record"));
   assert_int_equal(store_put_record(&f.store.base, "store/identity", ours, strlen(ours), NULL, 0, &err), 0);
   order_load_of(&f, theirs, 2, 1, "runs/unit-1/checkpoints/00000000000000000001");
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
   assert_true(message->refused->wrong_store && !message->refused->lost_checkpoint);
   assert_non_null(strstr(message->refused->message, "is not the coordinator's: its record"));
   order_load_of(&f, ours, 3, 0, "");
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   f.store.n_failures = 1 << 20; /* what is known need not be asked again */
   f.store.fail_code = ERR_UNAVAILABLE;
   order_load_of(&f, ours, 4, 0, "");
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   role_fini(&f);
 }
 
@@ -451,17 +451,17 @@ static void a_run_whose_keeper_of_sums_is_out_of_reach_is_refused(void **state) 
   (void)state;
   role_init(&f);
   order_load_beside(&f, 1, true, (char *)"127.0.0.1:1");
-  message = coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
+  message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
   assert_false(message->refused->bad_input || message->refused->lost_checkpoint);
   assert_non_null(
       strstr(message->refused->message, "cannot be reached from this one: 127.0.0.1:1: connection"));
   order_load_beside(&f, 2, false, (char *)"127.0.0.1:1"); /* without sums it does not matter */
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   order_load_beside(&f, 3, true, f.coordinator.target); /* any server answers */
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   order_load_beside(&f, 4, true, (char *)"127.0.0.1:1");
   order_load_of(&f, "", 5, 0, ""); /* a newer order ends the wait */
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
   assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_REFUSED], 1);
   order_load_beside(&f, 6, true, (char *)"127.0.0.1:1");
   role_fini(&f); /* a stop does, too */
@@ -474,9 +474,9 @@ static void a_newer_order_ends_the_wait_for_a_store(void **state) {
   double_fail(&f.store, 1 << 30, ERR_UNAVAILABLE);
   order_load_from(&f, 2, 1, "runs/unit-1/checkpoints/00000000000000000001");
   order_load_from(&f, 3, 0, "");
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   order_load_from(&f, 4, 1, "runs/unit-1/checkpoints/00000000000000000001");
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 1);
   role_fini(&f); /* a stop does, too */
   assert_int_equal(f.coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_REFUSED], 0);
 }
@@ -488,7 +488,7 @@ static void a_server_can_stop_while_a_model_does_not_come(void **state) {
   f.coordinator.has_no_model = true;
   order_load(&f);
   order_unload(&f);
-  coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 1);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 1);
   role_fini(&f);
 }
 

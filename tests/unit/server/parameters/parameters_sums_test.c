@@ -33,14 +33,14 @@ static void gradients_are_clipped_by_their_common_norm(void **state) {
   float before[PARAM_BLOCKS], after;
   double first = 21, second = 27, velocity = 0;
   (void)state;
-  fixture_init_order(&f, clipped_order(1, 0));
+  parameters_fixture_init_order(&f, clipped_order(1, 0));
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
-    pull(&f, b, 0, &before[b]);
+    pull_first_element(&f, b, 0, &before[b]);
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
     push_and_wait(&f, b, 0);
   velocity = first / (norm_of(first) + 1e-6);
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++) {
-    pull(&f, b, 1, &after);
+    pull_first_element(&f, b, 1, &after);
     assert_near(after - before[b], -0.5 * velocity);
     before[b] = after;
   }
@@ -49,35 +49,35 @@ static void gradients_are_clipped_by_their_common_norm(void **state) {
     push_and_wait(&f, b, 1);
   velocity = 0.5 * velocity + second / (norm_of(second) + 1e-6);
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++) {
-    pull(&f, b, 2, &after);
+    pull_first_element(&f, b, 2, &after);
     assert_near(after - before[b], -0.5 * velocity);
   }
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void gradients_below_the_norm_are_left_alone(void **state) {
   struct fixture f;
   float before, after;
   (void)state;
-  fixture_init_order(&f, clipped_order(1e6, 0));
-  pull(&f, 1, 0, &before);
+  parameters_fixture_init_order(&f, clipped_order(1e6, 0));
+  pull_first_element(&f, 1, 0, &before);
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
     push_and_wait(&f, b, 0);
-  pull(&f, 1, 1, &after);
+  pull_first_element(&f, 1, 1, &after);
   assert_true(after == before - 0.5f * 21);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void gradients_are_clipped_by_value_at_once(void **state) {
   struct fixture f;
   float before, after;
   (void)state;
-  fixture_init_order(&f, clipped_order(0, 2.5));
-  pull(&f, 0, 0, &before);
+  parameters_fixture_init_order(&f, clipped_order(0, 2.5));
+  pull_first_element(&f, 0, 0, &before);
   push_step(&f, 0, 0);
-  pull(&f, 0, 1, &after);
+  pull_first_element(&f, 0, 1, &after);
   assert_true(after == before - 0.5f * 2.5f);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_part_of_a_step_that_waits_for_sums_is_covered(void **state) {
@@ -85,8 +85,8 @@ static void a_part_of_a_step_that_waits_for_sums_is_covered(void **state) {
   struct attempt late;
   float before, after;
   (void)state;
-  fixture_init_order(&f, clipped_order(1, 0));
-  pull(&f, 0, 0, &before);
+  parameters_fixture_init_order(&f, clipped_order(1, 0));
+  pull_first_element(&f, 0, 0, &before);
   push_and_wait(&f, 0, 0);
   push_part(&f, 0, 0, 2, 0);
   start_part(&f, &late, 0, 0, 3, true);
@@ -94,23 +94,23 @@ static void a_part_of_a_step_that_waits_for_sums_is_covered(void **state) {
   push_and_wait(&f, 1, 0);
   push_and_wait(&f, 2, 0);
   finish_with_version(&late, 1);
-  pull(&f, 0, 1, &after);
+  pull_first_element(&f, 0, 1, &after);
   assert_near(after - before, -0.5 * 21 / norm_of(21));
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void unloading_a_run_whose_blocks_wait_for_sums_leaks_nothing(void **state) {
   struct fixture f;
   struct attempt waiting;
   (void)state;
-  fixture_init_order(&f, clipped_order(1, 0));
+  parameters_fixture_init_order(&f, clipped_order(1, 0));
   push_and_wait(&f, 0, 0);
   push_and_wait(&f, 2, 0);
   start_part(&f, &waiting, 0, 0, 0, true);
   wait_parked(&f, 0, 1);
   run_table_remove(&f.runs, "unit-1", "it was cancelled");
   finish_with_error(&waiting, ERR_CANCELLED, "run 'unit-1' was unloaded: it was cancelled");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static const Weir__LoadRun *order_of(const char *optimizer) {
@@ -136,7 +136,7 @@ static void train_two_steps(const char *optimizer, bool is_written, void *conten
     push_and_wait(&f.server, b, 0);
   push_step(&f.server, STATISTICS_BLOCK, 0);
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
-    pull(&f.server, b, 1, &element);
+    pull_first_element(&f.server, b, 1, &element);
   read_all(f.run, first, size_bytes);
   push_and_wait(&f.server, 2, 1);
   push_and_wait(&f.server, 0, 1);
@@ -146,7 +146,7 @@ static void train_two_steps(const char *optimizer, bool is_written, void *conten
   wait_shards(&f);
   push_and_wait(&f.server, 1, 1);
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++)
-    pull(&f.server, b, 2, &element);
+    pull_first_element(&f.server, b, 2, &element);
   double_hang(&f.store, false);
   for (uint32_t b = 0; b < PARAM_BLOCKS; b++) {
     if (is_written) {
@@ -184,7 +184,7 @@ static void weights_that_have_overflowed_end_the_step_with_an_error(void **state
   struct err err;
   struct hosted_run *run;
   (void)state;
-  fixture_init_order(&f, order_of("lamb"));
+  parameters_fixture_init_order(&f, order_of("lamb"));
   run = run_table_find(&f.runs, "unit-1", 1, &err);
   ((float *)run->blocks[run->own[2]].current->data)[5] = INFINITY;
   start_part(&f, &waiting, 2, 0, 0, true);
@@ -201,7 +201,7 @@ static void weights_that_have_overflowed_end_the_step_with_an_error(void **state
   start_part(&f, &late, 2, 0, 1, true);
   finish_with_error(&late, ERR_INVALID, "is not finite");
   hosted_run_put(run);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 int main(void) {

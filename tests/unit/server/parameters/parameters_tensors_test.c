@@ -80,7 +80,7 @@ static void pull_version(struct fixture *servers, int n, uint64_t version, float
   for (uint32_t block = 0; block < BLOCKS; block++) {
     struct attempt attempt;
     start_pull(owner_of(servers, n, block), &attempt, block, version);
-    finish(&attempt);
+    attempt_finish(&attempt);
     if (block < PARAM_BLOCKS)
       memcpy(weights + block_begin(block), attempt.data, attempt.size_bytes);
     finish_with_version(&attempt, version);
@@ -94,11 +94,12 @@ static void push_steps(struct fixture *servers, int n, float *weights) {
     pull_version(servers, n, step, weights);
     for (uint32_t block = 0; block < BLOCKS; block++) {
       Weir__PushRequest push = push_request(block, step, 0, 0);
+      struct fixture *owner = owner_of(servers, n, block);
       struct attempt attempt;
       for (uint32_t i = 0; i < block_elems[block]; i++)
-        values[i] = block < PARAM_BLOCKS ? gradient(step, block_begin(block) + i) : 0;
-      start_push(owner_of(servers, n, block), &attempt, &push, values, block_elems[block] * sizeof(float));
-      finish(&attempt);
+        owner->values[i] = block < PARAM_BLOCKS ? gradient(step, block_begin(block) + i) : 0;
+      start_push(owner, &attempt, &push, owner->values, block_elems[block] * sizeof(float));
+      attempt_finish(&attempt);
       assert_int_equal(attempt.err.code, 0);
       free(attempt.data);
     }
@@ -110,7 +111,7 @@ static void train(json_t *json, int n, float *weights) {
   struct fixture servers[SERVERS_MAX];
   Weir__RunSpec *read;
   for (int s = 0; s < n; s++)
-    fixture_open(&servers[s]);
+    parameters_fixture_open(&servers[s]);
   for (int s = 0; s < n; s++) {
     const Weir__LoadRun *order = make_order(1, (size_t)n);
     settle_train(json, order->spec->train, &read);
@@ -122,7 +123,7 @@ static void train(json_t *json, int n, float *weights) {
   }
   push_steps(servers, n, weights);
   for (int s = 0; s < n; s++)
-    fixture_fini(&servers[s]);
+    parameters_fixture_fini(&servers[s]);
 }
 
 static void assert_tensor(json_t *json, const char *name, const float *weights) {

@@ -10,38 +10,38 @@ static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) 
   struct attempt worker[3];
   float before, after;
   (void)state;
-  fixture_init(&f, 1);
-  pull(&f, 0, 0, &before);
+  parameters_fixture_init(&f, 1);
+  pull_first_element(&f, 0, 0, &before);
   start_part(&f, &worker[0], 0, 0, 5, true);
   start_pull(&f, &worker[1], 0, 1);
   wait_parked(&f, 0, 2);
   push_all_but_last(&f, 1, 0); /* another block's parts complete nothing here */
   for (uint32_t m = 1; m < MICROBATCHES - 1; m++)
     push_part(&f, 0, 0, m, 0);
-  assert_false(is_done(&worker[0]) || is_done(&worker[1]));
+  assert_false(attempt_is_done(&worker[0]) || attempt_is_done(&worker[1]));
   start_part(&f, &worker[2], 0, 0, 0, true);
   for (int w = 0; w < 3; w++) {
-    finish(&worker[w]);
+    attempt_finish(&worker[w]);
     assert_int_equal(worker[w].err.code, 0);
     after = before - 0.5f * (1 + 2 + 3 + 4 + 5 + 6);
     assert_int_equal(worker[w].size_bytes, block_elems[0] * sizeof(float));
     assert_true(worker[w].data[0] == after);
     finish_with_version(&worker[w], 1);
   }
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void momentum_is_kept_from_step_to_step(void **state) {
   struct fixture f;
   float before, after;
   (void)state;
-  fixture_init(&f, 1);
-  pull(&f, 2, 0, &before);
+  parameters_fixture_init(&f, 1);
+  pull_first_element(&f, 2, 0, &before);
   push_version(&f, 0);
   push_step(&f, 2, 1);
-  pull(&f, 2, 2, &after);
+  pull_first_element(&f, 2, 2, &after);
   assert_true(after == before - 0.5f * 21 - 0.5f * (0.5f * 21 + 27));
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_late_part_is_acknowledged_and_adds_nothing(void **state) {
@@ -49,16 +49,16 @@ static void a_late_part_is_acknowledged_and_adds_nothing(void **state) {
   struct attempt late;
   float before, after;
   (void)state;
-  fixture_init(&f, 1);
-  pull(&f, 0, 0, &before);
+  parameters_fixture_init(&f, 1);
+  pull_first_element(&f, 0, 0, &before);
   push_version(&f, 0);
   push_part(&f, 0, 0, 3, 1);
   start_part(&f, &late, 0, 0, 3, true);
   finish_with_version(&late, 1);
   push_step(&f, 0, 1);
-  pull(&f, 0, 2, &after);
+  pull_first_element(&f, 0, 2, &after);
   assert_true(after == before - 0.5f * 21 - 0.5f * (0.5f * 21 + 27));
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_version_stays_until_a_push_proves_the_next_one_complete(void **state) {
@@ -66,9 +66,9 @@ static void a_version_stays_until_a_push_proves_the_next_one_complete(void **sta
   struct attempt old;
   float element;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   push_version(&f, 0);
-  pull(&f, 0, 0, &element);
+  pull_first_element(&f, 0, 0, &element);
   push_part(&f, 1, 1, 0, 1);
   start_pull(&f, &old, 0, 0);
   finish_with_error(&old, ERR_DROPPED, "block 0: version 0 was dropped, the newest is 1");
@@ -80,36 +80,38 @@ static void a_version_stays_until_a_push_proves_the_next_one_complete(void **sta
   push_part(&f, 0, 2, 0, 2);
   start_part(&f, &old, 0, 0, 0, true);
   finish_with_error(&old, ERR_DROPPED, "version 1 was dropped");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void refuse(struct fixture *f, Weir__PushRequest push, size_t size_bytes, enum err_code code,
                    const char *text) {
   struct attempt attempt;
-  start_push(f, &attempt, &push, values, size_bytes);
+  start_push(f, &attempt, &push, f->values, size_bytes);
   finish_with_error(&attempt, code, text);
 }
 
 /* First block 0 alone has version 1, then all blocks have it. */
 static void a_push_that_is_refused_proves_nothing(void **state) {
   struct fixture f;
-  size_t size_bytes = part_of(0, 1);
+  size_t size_bytes;
   float element;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
+  size_bytes = part_of(&f, 0, 1);
   push_step(&f, 0, 0);
   refuse(&f, push_request(0, 1, 0, 0), size_bytes - 4, ERR_INVALID, "bytes of data");
   refuse(&f, push_request(0, 1, 0, 0), size_bytes, ERR_INVALID,
          "computed from version 1, but another block of this server is at version 0");
   refuse(&f, push_request(0, 2, 0, 0), size_bytes, ERR_INVALID, "but the block is at version 1");
-  pull(&f, 0, 0, &element);
+  pull_first_element(&f, 0, 0, &element);
   for (uint32_t block = 1; block < BLOCKS; block++)
     push_step(&f, block, 0);
-  refuse(&f, push_request(0, 1, 0, 0), part_of(0, NAN), ERR_INVALID, "element 0 is nan");
-  refuse(&f, push_request(STATISTICS_BLOCK, 1, 0, 0), part_of(STATISTICS_BLOCK, NAN), ERR_INVALID, "is nan");
+  refuse(&f, push_request(0, 1, 0, 0), part_of(&f, 0, NAN), ERR_INVALID, "element 0 is nan");
+  refuse(&f, push_request(STATISTICS_BLOCK, 1, 0, 0), part_of(&f, STATISTICS_BLOCK, NAN), ERR_INVALID,
+         "is nan");
   for (uint32_t block = 0; block < BLOCKS; block++)
-    pull(&f, block, 0, &element);
-  fixture_fini(&f);
+    pull_first_element(&f, block, 0, &element);
+  parameters_fixture_fini(&f);
 }
 
 static void versions_are_the_lowest_and_the_highest(void **state) {
@@ -118,7 +120,7 @@ static void versions_are_the_lowest_and_the_highest(void **state) {
   struct err err;
   void *reply;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   push_step(&f, 2, 0);
   push_step(&f, 0, 0);
   request.run = (char *)"unit-1";
@@ -133,15 +135,16 @@ static void versions_are_the_lowest_and_the_highest(void **state) {
   assert_int_equal(rpc_unary(f.channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, false,
                              &reply, &err),
                    ERR_STALE);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_wrong_push_is_refused_and_the_server_lives_on(void **state) {
   struct fixture f;
-  size_t size_bytes = part_of(2, 1);
+  size_t size_bytes;
   Weir__PushRequest push = push_request(2, 0, 0, 0);
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
+  size_bytes = part_of(&f, 2, 1);
   push.run = (char *)"other";
   refuse(&f, push, size_bytes, ERR_NOT_FOUND, "there is no run 'other' on this server");
   push = push_request(2, 0, 0, 0);
@@ -162,15 +165,16 @@ static void a_wrong_push_is_refused_and_the_server_lives_on(void **state) {
   push.evaluation = true;
   refuse(&f, push, size_bytes, ERR_INVALID, "it is no statistics block");
   push_step(&f, 2, 0);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_wrong_row_is_refused(void **state) {
   struct fixture f;
-  size_t size_bytes = part_of(STATISTICS_BLOCK, 1);
+  size_t size_bytes;
   Weir__PushRequest push = push_request(STATISTICS_BLOCK, 0, 0, 1);
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
+  size_bytes = part_of(&f, STATISTICS_BLOCK, 1);
   refuse(&f, push, size_bytes, ERR_INVALID, "level must be 0, not 1");
   push = push_request(STATISTICS_BLOCK, 0, 0, 0);
   push.evaluation = true;
@@ -184,53 +188,54 @@ static void a_wrong_row_is_refused(void **state) {
   refuse(&f, push, size_bytes, ERR_INVALID, "computed from version 3, but the block is at version 0");
   push.wait = true;
   refuse(&f, push, size_bytes, ERR_INVALID, "nothing follows version 3");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_gradient_that_is_not_finite_never_reaches_the_weights(void **state) {
   struct fixture f;
-  size_t size_bytes = part_of(2, 1);
+  size_t size_bytes;
   float before, after;
   (void)state;
-  fixture_init(&f, 1);
-  pull(&f, 2, 0, &before);
+  parameters_fixture_init(&f, 1);
+  size_bytes = part_of(&f, 2, 1);
+  pull_first_element(&f, 2, 0, &before);
   push_all_but_last(&f, 2, 0);
-  part_of(2, 1);
-  values[7] = NAN;
+  part_of(&f, 2, 1);
+  f.values[7] = NAN;
   refuse(&f, push_request(2, 0, 5, 0), size_bytes, ERR_INVALID,
          "run 'unit-1': block 2 of step 0, microbatch 5.. (level 0), from ipv4:127.0.0.1:");
-  values[7] = INFINITY;
+  f.values[7] = INFINITY;
   refuse(&f, push_request(2, 0, 5, 0), size_bytes, ERR_INVALID, ": element 7 is inf, not a finite number");
   push_part(&f, 2, 0, 5, 1);
-  pull(&f, 2, 1, &after);
+  pull_first_element(&f, 2, 1, &after);
   assert_true(after == before - 0.5f * 21);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_block_of_another_server_is_refused(void **state) {
   struct fixture f;
   (void)state;
-  fixture_init(&f, 2);
-  refuse(&f, push_request(1, 0, 0, 0), part_of(1, 1), ERR_INVALID, "block 1 belongs to another server");
+  parameters_fixture_init(&f, 2);
+  refuse(&f, push_request(1, 0, 0, 0), part_of(&f, 1, 1), ERR_INVALID, "block 1 belongs to another server");
   push_step(&f, 0, 0);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_version_beyond_the_last_is_refused(void **state) {
   struct fixture f;
   struct attempt attempt;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   start_pull(&f, &attempt, 0, STEPS + 1);
   finish_with_error(&attempt, ERR_INVALID, "there will be no version 4, the run's last is 3");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_parked_call_whose_client_is_gone_is_forgotten(void **state) {
   struct fixture f;
   struct attempt gone, waiting;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   start_part(&f, &gone, 0, 0, 0, true);
   start_part(&f, &waiting, 0, 0, 1, true);
   wait_parked(&f, 0, 2);
@@ -241,14 +246,14 @@ static void a_parked_call_whose_client_is_gone_is_forgotten(void **state) {
     push_part(&f, 0, 0, m, 0);
   push_part(&f, 0, 0, MICROBATCHES - 1, 1); /* the part of the one that is gone counts */
   finish_with_version(&waiting, 1);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void unloading_a_run_ends_its_parked_calls(void **state) {
   struct fixture f;
   struct attempt waiting, pulling;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   start_part(&f, &waiting, 0, 0, 0, true);
   start_pull(&f, &pulling, 1, 2);
   wait_parked(&f, 0, 1);
@@ -258,7 +263,7 @@ static void unloading_a_run_ends_its_parked_calls(void **state) {
   finish_with_error(&pulling, ERR_CANCELLED, "run 'unit-1' was unloaded: it was cancelled");
   start_pull(&f, &pulling, 1, 0);
   finish_with_error(&pulling, ERR_NOT_FOUND, "there is no run 'unit-1'");
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_newer_incarnation_takes_the_place_of_the_older(void **state) {
@@ -266,23 +271,23 @@ static void a_newer_incarnation_takes_the_place_of_the_older(void **state) {
   struct attempt waiting;
   struct err err;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   start_part(&f, &waiting, 0, 0, 0, true);
   wait_parked(&f, 0, 1);
-  assert_int_equal(load(&f, make_order(2, 1), &err), 0);
+  assert_int_equal(load_order(&f, make_order(2, 1), &err), 0);
   finish_with_error(&waiting, ERR_CANCELLED, "a newer incarnation was loaded");
   start_part(&f, &waiting, 0, 0, 0, false);
   finish_with_error(&waiting, ERR_STALE, "run 'unit-1' is in incarnation 2 here, not in 1");
-  assert_int_equal(load(&f, make_order(1, 1), &err), ERR_STALE);
-  assert_int_equal(load(&f, make_order(2, 1), &err), ERR_EXISTS);
-  fixture_fini(&f);
+  assert_int_equal(load_order(&f, make_order(1, 1), &err), ERR_STALE);
+  assert_int_equal(load_order(&f, make_order(2, 1), &err), ERR_EXISTS);
+  parameters_fixture_fini(&f);
 }
 
 static void a_version_that_is_to_be_evaluated_waits_for_its_evaluation(void **state) {
   struct fixture f;
   struct attempt next;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   push_version(&f, 0);
   push_version(&f, 1);
   start_pull(&f, &next, STATISTICS_BLOCK, 3);
@@ -297,14 +302,14 @@ static void a_version_that_is_to_be_evaluated_waits_for_its_evaluation(void **st
   assert_int_equal(f.told[2], WEIR__MEMBER_MESSAGE__BODY_EVAL);
   assert_int_equal(f.told[3], WEIR__MEMBER_MESSAGE__BODY_STEP);
   assert_true(f.eval.step == 2 && f.eval.samples == 200 && f.step.step == 2);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void a_run_is_complete_when_its_last_version_is_evaluated(void **state) {
   enum { TOLD = STEPS + 1 }; /* and one evaluation */
   struct fixture f;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   for (uint64_t step = 0; step < STEPS; step++)
     for (uint32_t block = 0; block < BLOCKS; block++) {
       for (uint32_t chunk = 0; step == EVAL_EVERY && block == STATISTICS_BLOCK && chunk < CHUNKS; chunk++)
@@ -324,7 +329,7 @@ static void a_run_is_complete_when_its_last_version_is_evaluated(void **state) {
   assert_int_equal(f.told[TOLD + 1], WEIR__MEMBER_MESSAGE__BODY_COMPLETE);
   assert_true(f.eval.step == STEPS && f.eval.loss == 0.5 && f.eval.accuracy == 0.75 && f.eval.samples == 200);
   push_eval(&f, STEPS, 0, STEPS);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 static void an_order_that_does_not_fit_is_refused(void **state) {
@@ -332,24 +337,24 @@ static void an_order_that_does_not_fit_is_refused(void **state) {
   struct err err;
   Weir__LoadRun order;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   order = *make_order(3, 1);
   order.plan->steps = 4;
-  assert_int_equal(load(&f, &order, &err), ERR_INVALID);
+  assert_int_equal(load_order(&f, &order, &err), ERR_INVALID);
   assert_string_equal(err.text, "the order to load run 'unit-1' says 4 steps, its spec and data make 3");
   order = *make_order(3, 1);
   order.servers[0]->id = (char *)"server-9";
-  assert_int_equal(load(&f, &order, &err), ERR_INVALID);
+  assert_int_equal(load_order(&f, &order, &err), ERR_INVALID);
   order = *make_order(3, 1);
   order.plan = NULL;
-  assert_int_equal(load(&f, &order, &err), ERR_INVALID);
+  assert_int_equal(load_order(&f, &order, &err), ERR_INVALID);
   order = *make_order(3, 1);
   order.spec->train->mode = (char *)"psychic";
-  assert_int_equal(load(&f, &order, &err), ERR_INVALID);
+  assert_int_equal(load_order(&f, &order, &err), ERR_INVALID);
   assert_string_equal(err.text, "train.mode: unknown mode 'psychic'; known: sync");
   f.model_bytes /= 2;
-  assert_int_equal(load(&f, make_order(3, 1), &err), ERR_INVALID);
-  fixture_fini(&f);
+  assert_int_equal(load_order(&f, make_order(3, 1), &err), ERR_INVALID);
+  parameters_fixture_fini(&f);
 }
 
 static void a_server_that_is_sent_garbage_lives_on(void **state) {
@@ -358,17 +363,17 @@ static void a_server_that_is_sent_garbage_lives_on(void **state) {
   char byte;
   int fd;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   address.sin_port = htons((uint16_t)rpc_server_port(f.server));
   fd = socket(AF_INET, SOCK_STREAM, 0);
   assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
-  part_of(0, -3.25e-7f);
-  assert_true(send(fd, values, sizeof values, MSG_NOSIGNAL) > 0);
+  part_of(&f, 0, -3.25e-7f);
+  assert_true(send(fd, f.values, sizeof f.values, MSG_NOSIGNAL) > 0);
   while (recv(fd, &byte, 1, 0) > 0) /* until the server has had enough */
     ;
   close(fd);
   push_step(&f, 0, 0);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
 }
 
 int main(void) {

@@ -169,12 +169,12 @@ static void a_block_of_another_size_than_the_models_is_refused(void **state) {
   blocks[2] = &swapped;
   written.blocks = blocks;
   free(f.manifest);
-  f.manifest = commit(&f.snapshots.store.base, &written, f.model_sha256);
+  f.manifest = commit_version(&f.snapshots.store.base, &written, f.model_sha256);
   assert_is_refused(&f, ERR_CORRUPT,
                     "it has 195712 bytes, but 1803 elements with 1803 values of slots are 14424");
   written.n_blocks = 3;
   free(f.manifest);
-  f.manifest = commit(&f.snapshots.store.base, &written, f.model_sha256);
+  f.manifest = commit_version(&f.snapshots.store.base, &written, f.model_sha256);
   assert_is_refused(&f, ERR_CORRUPT, "the checkpoint has 3 blocks, the model 4");
   restore_fixture_fini(&f);
 }

@@ -15,7 +15,7 @@ static int make_history(void **state) {
   struct err err;
   struct hosted_run *run;
   (void)state;
-  fixture_init(&f, 1);
+  parameters_fixture_init(&f, 1);
   run = run_table_find(&f.runs, "unit-1", 1, &err);
   for (uint64_t version = 0; version <= STEPS; version++) {
     for (uint32_t b = 0; b < BLOCKS; b++)
@@ -24,7 +24,7 @@ static int make_history(void **state) {
       push_version(&f, version);
   }
   hosted_run_put(run);
-  fixture_fini(&f);
+  parameters_fixture_fini(&f);
   return 0;
 }
 
@@ -179,7 +179,7 @@ static void end_by_order(struct snapshot_fixture *f) {
 static void load_newer_incarnation(struct snapshot_fixture *f) {
   struct err err;
   struct hosted_run *newer;
-  assert_int_equal(load(&f->server, make_order(2, 1), &err), 0);
+  assert_int_equal(load_order(&f->server, make_order(2, 1), &err), 0);
   newer = run_table_find(&f->server.runs, "unit-1", 2, &err); /* its jobs come behind the unloading */
   assert_non_null(newer);
   for (uint32_t b = 0; b < 2; b++) {

@@ -33,7 +33,7 @@ static void fixture_init_joined(struct fixture *f) {
   x = add_conv(f, add_node(f, "Concat", again, 2, &axis, 1), 48, CLASSES, 3, 1);
   x = add_node(f, "Relu", &x, 1, NULL, 0);
   add_backward(f, add_mean(f, x));
-  feed(f, &image);
+  network_feed(f, &image);
 }
 
 /* Between two convolutions an op, which is then scaled by channel, by position and by constants. 0 in place
@@ -66,14 +66,14 @@ static void fixture_init_elementwise(struct fixture *f, const char *op, int64_t 
   x = add_max_pool(f, add_conv(f, x, channels, channels, 3, 1));
   x = add_node(f, "Flatten", &x, 1, NULL, 0);
   add_backward(f, add_gemm(f, x, 36 * channels, CLASSES));
-  feed(f, &image);
+  network_feed(f, &image);
 }
 
 static void check_against_ref(const struct fixture *f) {
   struct answer cpu, ref;
-  run_once("cpu", f, &cpu);
-  run_once("ref", f, &ref);
-  check_near(&cpu, &ref, 1e-4);
+  network_run_once("cpu", f, &cpu);
+  network_run_once("ref", f, &ref);
+  answer_check_near(&cpu, &ref, 1e-4);
   answer_fini(&cpu);
   answer_fini(&ref);
 }
@@ -81,9 +81,9 @@ static void check_against_ref(const struct fixture *f) {
 static void loss_and_gradients_agree_with_ref(void **state) {
   struct fixture f;
   (void)state;
-  fixture_init(&f);
+  network_init(&f);
   check_against_ref(&f);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void joined_split_and_resized_activations_agree_with_ref(void **state) {
@@ -91,7 +91,7 @@ static void joined_split_and_resized_activations_agree_with_ref(void **state) {
   (void)state;
   fixture_init_joined(&f);
   check_against_ref(&f);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 /* Blocks of 8 or 16 channels, whole and padded; ops that keep the padding's zeros, and that do not. */
@@ -105,7 +105,7 @@ static void elementwise_ops_between_convolutions_agree_with_ref(void **state) {
       struct fixture f;
       fixture_init_elementwise(&f, ops[i], channels[c]);
       check_against_ref(&f);
-      fixture_fini(&f);
+      network_fini(&f);
     }
 }
 
@@ -114,8 +114,8 @@ static void every_watched_value_is_delivered_once_in_node_order(void **state) {
   struct answer a;
   int before = -1;
   (void)state;
-  fixture_init(&f);
-  run_once("cpu", &f, &a);
+  network_init(&f);
+  network_run_once("cpu", &f, &a);
   assert_int_equal(a.n, f.n_watched);
   for (int i = 0; i < a.n; i++) {
     int producer = f.graph->values[f.watched[a.order[i]]].producer;
@@ -123,27 +123,27 @@ static void every_watched_value_is_delivered_once_in_node_order(void **state) {
     before = producer;
   }
   answer_fini(&a);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void a_second_run_gives_the_same_bits(void **state) {
   struct fixture f;
   struct answer first, second;
   (void)state;
-  fixture_init(&f);
-  struct backend_program *program = prepare("cpu", &f);
+  network_init(&f);
+  struct backend_program *program = network_prepare("cpu", &f);
   answer_init(&first, &f);
   answer_init(&second, &f);
-  run("cpu", program, &f, NULL, 0, &first);
-  run("cpu", program, &f, NULL, 0, &second);
-  assert_true(is_same(&first, &second));
+  network_run("cpu", program, &f, NULL, 0, &first);
+  network_run("cpu", program, &f, NULL, 0, &second);
+  assert_true(answer_is_same(&first, &second));
   f.images[5] += 0.5f;
-  run("cpu", program, &f, NULL, 0, &second);
-  assert_false(is_same(&first, &second));
+  network_run("cpu", program, &f, NULL, 0, &second);
+  assert_false(answer_is_same(&first, &second));
   backend_find("cpu")->release(program);
   answer_fini(&first);
   answer_fini(&second);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 struct executor {
@@ -154,7 +154,7 @@ struct executor {
 
 static void *execute(void *argument) {
   struct executor *executor = argument;
-  run_once("cpu", executor->fixture, &executor->answer);
+  network_run_once("cpu", executor->fixture, &executor->answer);
   return NULL;
 }
 
@@ -163,56 +163,56 @@ static void two_threads_with_programs_of_their_own_give_the_same_bits(void **sta
   struct answer alone;
   struct executor executors[2];
   (void)state;
-  fixture_init(&f);
+  network_init(&f);
   for (int e = 0; e < 2; e++) {
     executors[e].fixture = &f;
     assert_int_equal(pthread_create(&executors[e].thread, NULL, execute, &executors[e]), 0);
   }
-  run_once("cpu", &f, &alone);
+  network_run_once("cpu", &f, &alone);
   for (int e = 0; e < 2; e++) {
     pthread_join(executors[e].thread, NULL);
-    assert_true(is_same(&executors[e].answer, &alone));
+    assert_true(answer_is_same(&executors[e].answer, &alone));
     answer_fini(&executors[e].answer);
   }
   answer_fini(&alone);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void weights_are_read_again_only_with_a_new_version(void **state) {
   struct fixture f;
   struct answer first, second;
   (void)state;
-  fixture_init(&f);
+  network_init(&f);
   const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
   int conv = f.weights[0];
   size_t elems = (size_t)shape_elems(&f.graph->values[conv].shape);
   float *changing = mem_new(elems * sizeof *changing);
   memcpy(changing, f.graph->values[conv].data, elems * sizeof *changing);
   weights[conv] = changing;
-  struct backend_program *program = prepare("cpu", &f);
+  struct backend_program *program = network_prepare("cpu", &f);
   answer_init(&first, &f);
   answer_init(&second, &f);
-  run("cpu", program, &f, weights, 3, &first);
+  network_run("cpu", program, &f, weights, 3, &first);
   changing[0] += 1;
-  run("cpu", program, &f, weights, 3, &second);
-  assert_true(is_same(&first, &second));
-  run("cpu", program, &f, weights, 4, &second);
-  assert_false(is_same(&first, &second));
+  network_run("cpu", program, &f, weights, 3, &second);
+  assert_true(answer_is_same(&first, &second));
+  network_run("cpu", program, &f, weights, 4, &second);
+  assert_false(answer_is_same(&first, &second));
   changing[0] -= 1;
-  run("cpu", program, &f, weights, 0, &second);
-  assert_true(is_same(&first, &second));
+  network_run("cpu", program, &f, weights, 0, &second);
+  assert_true(answer_is_same(&first, &second));
   changing[0] += 1;
-  run("cpu", program, &f, weights, 0, &second);
-  assert_false(is_same(&first, &second));
-  run("cpu", program, &f, NULL, 4, &second);
+  network_run("cpu", program, &f, weights, 0, &second);
+  assert_false(answer_is_same(&first, &second));
+  network_run("cpu", program, &f, NULL, 4, &second);
   changing[0] -= 1;
-  assert_true(is_same(&first, &second));
+  assert_true(answer_is_same(&first, &second));
   backend_find("cpu")->release(program);
   answer_fini(&first);
   answer_fini(&second);
   free(changing);
   free(weights);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static bool cancel_now(void *user) {
@@ -225,33 +225,33 @@ static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
   struct err err = ERR_NONE;
   int asked = 0;
   (void)state;
-  fixture_init(&f);
-  struct backend_program *program = prepare("cpu", &f);
+  network_init(&f);
+  struct backend_program *program = network_prepare("cpu", &f);
   struct backend_run execution = {.inputs = f.inputs, .is_cancelled = cancel_now, .user = &asked};
   assert_int_equal(backend_find("cpu")->run(program, &execution, &err), ERR_CANCELLED);
   assert_int_equal(asked, 5);
   answer_init(&after, &f);
-  run("cpu", program, &f, NULL, 0, &after);
-  run_once("cpu", &f, &whole);
-  assert_true(is_same(&whole, &after));
+  network_run("cpu", program, &f, NULL, 0, &after);
+  network_run_once("cpu", &f, &whole);
+  assert_true(answer_is_same(&whole, &after));
   backend_find("cpu")->release(program);
   answer_fini(&whole);
   answer_fini(&after);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void activations_share_their_bytes(void **state) {
   struct fixture f;
   size_t total = 0;
   (void)state;
-  fixture_init(&f);
-  struct backend_program *program = prepare("cpu", &f);
+  network_init(&f);
+  struct backend_program *program = network_prepare("cpu", &f);
   for (int v = 0; v < f.graph->n_values; v++)
     if (f.graph->values[v].kind == VALUE_RESULT)
       total += (size_t)shape_elems(&f.graph->values[v].shape) * sizeof(float);
   assert_true(backend_find("cpu")->memory_bytes(program) < total);
   backend_find("cpu")->release(program);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 int main(void) {

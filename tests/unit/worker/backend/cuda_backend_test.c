@@ -28,23 +28,23 @@ static void fixture_init_wide(struct fixture *f) {
     x = add_node(f, "Tanh", &x, 1, NULL, 0);
   }
   add_backward(f, add_gemm(f, x, 2048, CLASSES));
-  feed(f, &image);
+  network_feed(f, &image);
   for (int64_t i = 0; i < shape_elems(&image); i++) /* so many weights make much of little */
     f->images[i] *= 0.01f;
 }
 
 static void check_against_ref(const struct fixture *f, const struct backend_options *options,
                               double tolerance) {
-  struct backend_program *program = prepare_with(device, f, options);
+  struct backend_program *program = network_prepare_with(device, f, options);
   struct answer cuda, again, ref;
-  run_once("ref", f, &ref);
+  network_run_once("ref", f, &ref);
   answer_init(&cuda, f);
   answer_init(&again, f);
-  run(device, program, f, NULL, 0, &cuda);
-  check_near(&cuda, &ref, tolerance);
+  network_run(device, program, f, NULL, 0, &cuda);
+  answer_check_near(&cuda, &ref, tolerance);
   for (int i = 0; i < 3; i++) { /* captured, then replayed */
-    run(device, program, f, NULL, 0, &again);
-    assert_true(is_same(&cuda, &again));
+    network_run(device, program, f, NULL, 0, &again);
+    assert_true(answer_is_same(&cuda, &again));
   }
   backend_of(device)->release(program);
   answer_fini(&cuda);
@@ -55,10 +55,10 @@ static void check_against_ref(const struct fixture *f, const struct backend_opti
 static void loss_and_gradients_agree_with_ref(void **state) {
   struct fixture f;
   (void)state;
-  fixture_init(&f);
+  network_init(&f);
   check_against_ref(&f, NULL, 1e-4);
   check_against_ref(&f, &(struct backend_options){.precision = PRECISION_TF32}, 0.03);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void a_program_in_several_segments_agrees_with_ref_in_each_precision(void **state) {
@@ -68,7 +68,7 @@ static void a_program_in_several_segments_agrees_with_ref_in_each_precision(void
   check_against_ref(&f, NULL, 1e-4);
   check_against_ref(&f, &(struct backend_options){.precision = PRECISION_TF32}, 0.01);
   check_against_ref(&f, &(struct backend_options){.precision = PRECISION_BF16}, 0.05);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 /* An op that no kernel takes stands between others. */
@@ -87,9 +87,9 @@ static void a_node_without_a_kernel_runs_on_the_host(void **state) {
   x = add_node(&f, "Mul", (int[]){x, window}, 2, NULL, 0);
   x = add_node(&f, "Flatten", &x, 1, NULL, 0);
   add_backward(&f, add_gemm(&f, x, 576, CLASSES));
-  feed(&f, &image);
+  network_feed(&f, &image);
   check_against_ref(&f, NULL, 1e-4);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 /* Bytes of each weight that are right only once they were asked for. */
@@ -120,10 +120,10 @@ static void weights_may_come_layer_by_layer(void **state) {
   struct err err = ERR_NONE;
   (void)state;
   fixture_init_wide(&f);
-  run_once(device, &f, &expected);
+  network_run_once(device, &f, &expected);
   answer_init(&late.answer, &f);
   const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
-  struct backend_program *program = prepare(device, &f);
+  struct backend_program *program = network_prepare(device, &f);
   struct backend_run execution = {.inputs = f.inputs,
                                   .weights = weights,
                                   .on_value = keep_value,
@@ -137,7 +137,7 @@ static void weights_may_come_layer_by_layer(void **state) {
     execution.weights_version = (uint64_t)i;
     late.answer.n = 0;
     assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_OK);
-    assert_true(is_same(&expected, &late.answer));
+    assert_true(answer_is_same(&expected, &late.answer));
     for (int w = 0; w < f.n_weights; w++)
       assert_int_equal(late.asked[w], i);
   }
@@ -147,7 +147,7 @@ static void weights_may_come_layer_by_layer(void **state) {
   free(weights);
   answer_fini(&late.answer);
   answer_fini(&expected);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void weights_are_read_again_only_with_a_new_version(void **state) {
@@ -155,34 +155,34 @@ static void weights_are_read_again_only_with_a_new_version(void **state) {
   struct fixture f;
   struct answer first, second;
   (void)state;
-  fixture_init(&f);
+  network_init(&f);
   const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
   float *changing = mem_new(weight_bytes(&f, 0));
   memcpy(changing, f.graph->values[f.weights[0]].data, weight_bytes(&f, 0));
   weights[f.weights[0]] = changing;
-  struct backend_program *program = prepare_with(device, &f, &half);
+  struct backend_program *program = network_prepare_with(device, &f, &half);
   answer_init(&first, &f);
   answer_init(&second, &f);
-  run(device, program, &f, weights, 3, &first);
+  network_run(device, program, &f, weights, 3, &first);
   changing[0] += 1;
-  run(device, program, &f, weights, 3, &second);
-  assert_true(is_same(&first, &second));
-  run(device, program, &f, weights, 4, &second);
-  assert_false(is_same(&first, &second));
+  network_run(device, program, &f, weights, 3, &second);
+  assert_true(answer_is_same(&first, &second));
+  network_run(device, program, &f, weights, 4, &second);
+  assert_false(answer_is_same(&first, &second));
   changing[0] -= 1;
-  run(device, program, &f, weights, 0, &second);
-  assert_true(is_same(&first, &second));
+  network_run(device, program, &f, weights, 0, &second);
+  assert_true(answer_is_same(&first, &second));
   changing[0] += 1;
-  run(device, program, &f, weights, 0, &second);
-  assert_false(is_same(&first, &second));
-  run(device, program, &f, NULL, 4, &second);
-  assert_true(is_same(&first, &second));
+  network_run(device, program, &f, weights, 0, &second);
+  assert_false(answer_is_same(&first, &second));
+  network_run(device, program, &f, NULL, 4, &second);
+  assert_true(answer_is_same(&first, &second));
   backend_of(device)->release(program);
   answer_fini(&first);
   answer_fini(&second);
   free(changing);
   free(weights);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void every_watched_value_is_delivered_once_in_node_order(void **state) {
@@ -191,7 +191,7 @@ static void every_watched_value_is_delivered_once_in_node_order(void **state) {
   int before = -1;
   (void)state;
   fixture_init_wide(&f);
-  run_once(device, &f, &a);
+  network_run_once(device, &f, &a);
   assert_int_equal(a.n, f.n_watched);
   for (int i = 0; i < a.n; i++) {
     int producer = f.graph->values[f.watched[a.order[i]]].producer;
@@ -199,7 +199,7 @@ static void every_watched_value_is_delivered_once_in_node_order(void **state) {
     before = producer;
   }
   answer_fini(&a);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 /* Every other value is placed, in two pieces that do not touch. */
@@ -247,16 +247,16 @@ static void values_are_copied_to_where_they_are_wanted(void **state) {
   struct err err = ERR_NONE;
   (void)state;
   fixture_init_wide(&f);
-  run_once(device, &f, &expected);
+  network_run_once(device, &f, &expected);
   answer_init(&placing.answer, &f);
   for (int w = 0; w < f.n_watched; w++)
     placing.odd[w] = mem_new(watched_bytes(&f, w) + sizeof(float));
-  struct backend_program *program = prepare(device, &f);
+  struct backend_program *program = network_prepare(device, &f);
   struct backend_run execution = {
       .inputs = f.inputs, .on_value = take_odd, .place = place_odd, .user = &placing};
   for (int i = 0; i < 3; i++) {
     assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_OK);
-    assert_true(is_same(&expected, &placing.answer));
+    assert_true(answer_is_same(&expected, &placing.answer));
   }
   assert_int_equal(placing.n_placed, 3 * (f.n_watched / 2));
   backend_of(device)->release(program);
@@ -264,7 +264,7 @@ static void values_are_copied_to_where_they_are_wanted(void **state) {
     free(placing.odd[w]);
   answer_fini(&placing.answer);
   answer_fini(&expected);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static bool cancel_at_third(void *user) {
@@ -278,18 +278,18 @@ static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
   int asked = 0;
   (void)state;
   fixture_init_wide(&f);
-  struct backend_program *program = prepare(device, &f);
+  struct backend_program *program = network_prepare(device, &f);
   struct backend_run execution = {.inputs = f.inputs, .is_cancelled = cancel_at_third, .user = &asked};
   assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_CANCELLED);
   assert_int_equal(asked, 3);
   answer_init(&after, &f);
-  run(device, program, &f, NULL, 0, &after);
-  run_once(device, &f, &whole);
-  assert_true(is_same(&whole, &after));
+  network_run(device, program, &f, NULL, 0, &after);
+  network_run_once(device, &f, &whole);
+  assert_true(answer_is_same(&whole, &after));
   backend_of(device)->release(program);
   answer_fini(&whole);
   answer_fini(&after);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void count_value(void *user, int watch, const float *data) {
@@ -306,11 +306,11 @@ static void a_label_out_of_range_is_refused_as_ref_does(void **state) {
   struct err errs[2];
   int delivered = 0;
   (void)state;
-  fixture_init(&f);
-  struct backend_program *program = prepare(device, &f), *ref = prepare("ref", &f);
+  network_init(&f);
+  struct backend_program *program = network_prepare(device, &f), *ref = network_prepare("ref", &f);
   answer_init(&before, &f);
   answer_init(&after, &f);
-  run(device, program, &f, NULL, 0, &before);
+  network_run(device, program, &f, NULL, 0, &before);
   f.labels[4] = 17;
   for (int b = 0; b < 2; b++) {
     struct backend_run execution = {.inputs = f.inputs, .on_value = count_value, .user = &delivered};
@@ -320,13 +320,13 @@ static void a_label_out_of_range_is_refused_as_ref_does(void **state) {
   assert_string_equal(errs[1].text, errs[0].text);
   assert_int_equal(delivered, 0);
   f.labels[4] = 4 * 7 % CLASSES;
-  run(device, program, &f, NULL, 0, &after);
-  assert_true(is_same(&before, &after));
+  network_run(device, program, &f, NULL, 0, &after);
+  assert_true(answer_is_same(&before, &after));
   backend_of("ref")->release(ref);
   backend_of(device)->release(program);
   answer_fini(&before);
   answer_fini(&after);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 struct executor {
@@ -339,10 +339,10 @@ struct executor {
 static void *execute(void *argument) {
   struct executor *executor = argument;
   struct backend_program *program =
-      prepare_with(device, executor->fixture, &(struct backend_options){.device = executor->device});
+      network_prepare_with(device, executor->fixture, &(struct backend_options){.device = executor->device});
   answer_init(&executor->answer, executor->fixture);
   for (int i = 0; i < 3; i++)
-    run(device, program, executor->fixture, NULL, 0, &executor->answer);
+    network_run(device, program, executor->fixture, NULL, 0, &executor->answer);
   backend_of(device)->release(program);
   return NULL;
 }
@@ -352,33 +352,33 @@ static void programs_on_two_devices_run_side_by_side(void **state) {
   struct answer alone;
   struct executor executors[2];
   (void)state;
-  fixture_init(&f);
+  network_init(&f);
   for (int e = 0; e < 2; e++) {
     executors[e] = (struct executor){.fixture = &f, .device = e};
     assert_int_equal(pthread_create(&executors[e].thread, NULL, execute, &executors[e]), 0);
   }
-  run_once(device, &f, &alone);
+  network_run_once(device, &f, &alone);
   for (int e = 0; e < 2; e++) {
     pthread_join(executors[e].thread, NULL);
-    assert_true(is_same(&executors[e].answer, &alone));
+    assert_true(answer_is_same(&executors[e].answer, &alone));
     answer_fini(&executors[e].answer);
   }
   answer_fini(&alone);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static void activations_share_their_bytes(void **state) {
   struct fixture f;
   size_t total = 0;
   (void)state;
-  fixture_init(&f);
-  struct backend_program *program = prepare(device, &f);
+  network_init(&f);
+  struct backend_program *program = network_prepare(device, &f);
   for (int v = 0; v < f.graph->n_values; v++)
     if (f.graph->values[v].kind == VALUE_RESULT)
       total += (size_t)shape_elems(&f.graph->values[v].shape) * sizeof(float);
   assert_true(backend_of(device)->memory_bytes(program) < total);
   backend_of(device)->release(program);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 /* One program, prepared and run three times: the error that it ends with. */
@@ -401,7 +401,7 @@ static void run_thrice(struct err *err) {
   if (backend)
     backend->release(program);
   answer_fini(&a);
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 /* The same in a process whose device is as the setting says: it is the process's for good. */

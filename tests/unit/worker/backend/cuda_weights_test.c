@@ -96,7 +96,7 @@ static void fixture_init_even(struct fixture *f) {
   x = add_gemm(f, x, 64, 64);
   x = add_node(f, "Tanh", &x, 1, NULL, 0);
   add_backward(f, add_gemm(f, x, 64, CLASSES));
-  feed(f, &image);
+  network_feed(f, &image);
 }
 
 /* A node that runs on the host reads a weight, which nobody else does. Returns it. */
@@ -112,29 +112,29 @@ static int fixture_init_with_host_node(struct fixture *f) {
   x = add_node(f, "Flatten", &x, 1, NULL, 0);
   x = add_node(f, "Mul", (int[]){x, factor}, 2, NULL, 0);
   add_backward(f, add_gemm(f, x, 144, CLASSES));
-  feed(f, &image);
+  network_feed(f, &image);
   return extra;
 }
 
 /* Of three executions, the first captured by nobody, with versions of their own. */
 static void check_from(const struct fixture *f, int extra, int place, enum precision precision) {
   struct backend_program *program =
-      prepare_with(device, f, &(struct backend_options){.precision = precision, .device = 0});
+      network_prepare_with(device, f, &(struct backend_options){.precision = precision, .device = 0});
   struct answer expected, answer;
   struct vector vector;
   vector_init(&vector, f, extra, place);
   answer_init(&expected, f);
   answer_init(&answer, f);
-  run(device, program, f, NULL, 0, &expected);
+  network_run(device, program, f, NULL, 0, &expected);
   for (uint64_t version = 1; version <= 3; version++) {
-    run(device, program, f, vector.weights, version, &answer);
-    assert_true(is_same(&expected, &answer));
+    network_run(device, program, f, vector.weights, version, &answer);
+    assert_true(answer_is_same(&expected, &answer));
   }
   for (size_t i = 0; i < vector.elems; i++)
     vector.host[i] *= 1.25f;
   vector_put(&vector);
-  run(device, program, f, vector.weights, 4, &answer);
-  assert_false(is_same(&expected, &answer));
+  network_run(device, program, f, vector.weights, 4, &answer);
+  assert_false(answer_is_same(&expected, &answer));
   backend_of(device)->release(program);
   answer_fini(&expected);
   answer_fini(&answer);
@@ -145,7 +145,7 @@ static void weights_are_taken_from_host_memory_and_from_any_device(void **state)
   struct fixture even, odd, with_host_node;
   (void)state;
   fixture_init_even(&even);
-  fixture_init(&odd);
+  network_init(&odd);
   int extra = fixture_init_with_host_node(&with_host_node);
   for (int place = HOST; place < 2; place++) {
     check_from(&even, -1, place, PRECISION_F32);
@@ -153,22 +153,22 @@ static void weights_are_taken_from_host_memory_and_from_any_device(void **state)
     check_from(&odd, -1, place, PRECISION_F32);
     check_from(&with_host_node, extra, place, PRECISION_F32);
   }
-  fixture_fini(&even);
-  fixture_fini(&odd);
-  fixture_fini(&with_host_node);
+  network_fini(&even);
+  network_fini(&odd);
+  network_fini(&with_host_node);
 }
 
 /* Copies of one execution with new weights in the direction. */
 static uint64_t count_copies(const struct fixture *f, int place, int direction, uint64_t *size_bytes) {
-  struct backend_program *program = prepare(device, f);
+  struct backend_program *program = network_prepare(device, f);
   struct answer answer;
   struct vector vector;
   uint64_t copies, bytes;
   vector_init(&vector, f, -1, place);
   answer_init(&answer, f);
-  run(device, program, f, vector.weights, 1, &answer);
+  network_run(device, program, f, vector.weights, 1, &answer);
   copies = copied(direction, &bytes);
-  run(device, program, f, vector.weights, 2, &answer);
+  network_run(device, program, f, vector.weights, 2, &answer);
   copies = copied(direction, size_bytes) - copies;
   *size_bytes -= bytes;
   backend_of(device)->release(program);
@@ -190,7 +190,7 @@ static void weights_that_adjoin_go_up_in_one_copy(void **state) {
   assert_int_equal(bytes, weights_bytes);
   assert_int_equal(within, 3);
   assert_int_equal(up, within + 3); /* the context, images and labels */
-  fixture_fini(&f);
+  network_fini(&f);
 }
 
 static size_t free_bytes_of(int d) {

@@ -39,10 +39,10 @@ static void without_a_header_fields_are_numbered(void **state) {
   expect_integers(dataset, "labels", 0, 1, (int64_t[]){3});
   dataset_close(dataset);
   spec_free(spec);
-  refuse("train: {format: csv, file: a.csv, header: false, delimiter: \"\\t\", columns: {x: \"0\"}}",
-         ERR_INVALID, "/a.csv: has no field '0'; it has 1 to 3");
-  refuse("train: {format: csv, file: a.csv, header: false, delimiter: \"ab\", columns: {x: 1}}", ERR_INVALID,
-         "data.train.delimiter: 'ab' is not one character");
+  refuse_data("train: {format: csv, file: a.csv, header: false, delimiter: \"\\t\", columns: {x: \"0\"}}",
+              ERR_INVALID, "/a.csv: has no field '0'; it has 1 to 3");
+  refuse_data("train: {format: csv, file: a.csv, header: false, delimiter: \"ab\", columns: {x: 1}}",
+              ERR_INVALID, "data.train.delimiter: 'ab' is not one character");
 }
 
 /* More rows than the first allocation holds, the fraction in the last of them. */
@@ -69,39 +69,39 @@ static void a_fraction_in_the_last_row_makes_the_column_f32(void **state) {
 static void what_is_no_number_is_refused_with_its_place(void **state) {
   (void)state;
   write_text("a.csv", "x,y\n1,2\n3,\n");
-  refuse(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:3:3: field 2 is empty");
+  refuse_data(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:3:3: field 2 is empty");
   write_text("a.csv", "x,y\n1,2\nred,4\n");
-  refuse(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:3:1: field 1 is not a number that f32 holds");
+  refuse_data(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:3:1: field 1 is not a number that f32 holds");
   write_text("a.csv", "x,y\n1,2\n3,nan\n");
-  refuse(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:3:3: field 2 is not a number that f32 holds");
+  refuse_data(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:3:3: field 2 is not a number that f32 holds");
   write_text("a.csv", "x,y\n1,1e39\n");
-  refuse(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:2:3: field 2 is not a number that f32 holds");
+  refuse_data(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:2:3: field 2 is not a number that f32 holds");
   write_text("a.csv", "x,y\n1,2\n\n\"3\",0x10\n");
-  refuse(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:4:5: field 2 is not a number");
+  refuse_data(SOURCE("x: x, labels: y"), ERR_INVALID, "/a.csv:4:5: field 2 is not a number");
 }
 
 static void a_table_that_is_none_is_refused_with_its_line(void **state) {
   (void)state;
   write_text("a.csv", "x,y\n1,2\n3\n");
-  refuse(SOURCE("x: x"), ERR_INVALID, "/a.csv:3: has 1 fields, where the first record has 2");
+  refuse_data(SOURCE("x: x"), ERR_INVALID, "/a.csv:3: has 1 fields, where the first record has 2");
   write_text("a.csv", "x,y\n1,2\n3,4,5\n");
-  refuse(SOURCE("x: x"), ERR_INVALID, "/a.csv:3: has more than the 2 fields");
+  refuse_data(SOURCE("x: x"), ERR_INVALID, "/a.csv:3: has more than the 2 fields");
   write_text("a.csv", "x,y\n1,\"2\n");
-  refuse(SOURCE("x: x"), ERR_INVALID, "/a.csv:2:3: a quoted field has no end");
+  refuse_data(SOURCE("x: x"), ERR_INVALID, "/a.csv:2:3: a quoted field has no end");
   write_text("a.csv", "x,y\n\"1\"2,3\n");
-  refuse(SOURCE("x: x"), ERR_INVALID, "/a.csv:2:1: a quoted field goes on after its last quote");
+  refuse_data(SOURCE("x: x"), ERR_INVALID, "/a.csv:2:1: a quoted field goes on after its last quote");
   write_text("a.csv", "x,y\n");
-  refuse(SOURCE("x: x"), ERR_INVALID, "has no record but its header");
+  refuse_data(SOURCE("x: x"), ERR_INVALID, "has no record but its header");
   write_text("a.csv", "\n\n");
-  refuse(SOURCE("x: x"), ERR_INVALID, "/a.csv: has no record");
+  refuse_data(SOURCE("x: x"), ERR_INVALID, "/a.csv: has no record");
   write_text("a.csv", "x,y\n1,2\n");
-  refuse(SOURCE("x: z"), ERR_INVALID, "/a.csv: none of the 2 fields of its header is 'z'");
-  refuse(SOURCE("x: \"y:x\""), ERR_INVALID, "data.train.columns.x: 'y:x' goes backwards");
+  refuse_data(SOURCE("x: z"), ERR_INVALID, "/a.csv: none of the 2 fields of its header is 'z'");
+  refuse_data(SOURCE("x: \"y:x\""), ERR_INVALID, "data.train.columns.x: 'y:x' goes backwards");
   write_text("a.csv", "x,y,x\n1,2,3\n");
-  refuse(SOURCE("y: y, x: x"), ERR_INVALID, "/a.csv: has more than one field 'x'");
+  refuse_data(SOURCE("y: y, x: x"), ERR_INVALID, "/a.csv: has more than one field 'x'");
   write_text("a.csv", "x,y\n1,2\n");
-  refuse(SOURCE("x: \"x,x:y\""), ERR_INVALID, "data.train.columns.x: has field 1 twice");
-  refuse("train: {format: csv, columns: {x: x}}", ERR_INVALID, "data.train.file: is missing");
+  refuse_data(SOURCE("x: \"x,x:y\""), ERR_INVALID, "data.train.columns.x: has field 1 twice");
+  refuse_data("train: {format: csv, columns: {x: x}}", ERR_INVALID, "data.train.file: is missing");
 }
 
 /* strtod is another reader of numbers, which rounds correctly. */

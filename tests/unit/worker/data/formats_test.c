@@ -50,13 +50,14 @@ static void a_file_that_is_not_cifar_s_is_refused(void **state) {
   (void)state;
   write_cifar("a.bin", 0, 2, 1, 0);
   write_cifar("b.bin", 0, 2, 1, 1);
-  refuse("train: {format: cifar, files: [a.bin, b.bin]}", ERR_CORRUPT,
-         "b.bin: its 6145 bytes are no whole number of 3073 or 3074 bytes");
-  refuse("train: {format: cifar, files: [a.bin], classes: 100}", ERR_CORRUPT,
-         "a.bin: its 6146 bytes are no whole number of 3074 bytes");
-  refuse("train: {format: cifar, files: [a.bin], classes: 20}", ERR_INVALID, "data.train.classes: is 20");
-  refuse("train: {format: cifar}", ERR_INVALID, "data.train.files: is missing");
-  refuse("train: {format: cifar, files: [c.bin]}", ERR_NOT_FOUND, "/c.bin");
+  refuse_data("train: {format: cifar, files: [a.bin, b.bin]}", ERR_CORRUPT,
+              "b.bin: its 6145 bytes are no whole number of 3073 or 3074 bytes");
+  refuse_data("train: {format: cifar, files: [a.bin], classes: 100}", ERR_CORRUPT,
+              "a.bin: its 6146 bytes are no whole number of 3074 bytes");
+  refuse_data("train: {format: cifar, files: [a.bin], classes: 20}", ERR_INVALID,
+              "data.train.classes: is 20");
+  refuse_data("train: {format: cifar}", ERR_INVALID, "data.train.files: is missing");
+  refuse_data("train: {format: cifar, files: [c.bin]}", ERR_NOT_FOUND, "/c.bin");
 }
 
 /* 3074 records of the one are as long as 3073 of the other. */
@@ -65,8 +66,8 @@ static void cifar_s_kind_is_asked_for_where_sizes_leave_it_open(void **state) {
   Weir__RunSpec *spec;
   (void)state;
   write_cifar("a.bin", 0, 3074, 1, 0);
-  refuse("train: {format: cifar, files: [a.bin]}", ERR_INVALID,
-         "data.train.classes: must be given, 10 or 100");
+  refuse_data("train: {format: cifar, files: [a.bin]}", ERR_INVALID,
+              "data.train.classes: must be given, 10 or 100");
   dataset = open_data("train: {format: cifar, files: [a.bin], classes: 10}", &spec);
   assert_int_equal(dataset_samples(dataset), 3074);
   dataset_close(dataset);
@@ -155,19 +156,21 @@ static void a_token_file_without_a_window_is_refused(void **state) {
   static const uint16_t tokens[] = {1, 2, 3, 4};
   (void)state;
   write_file("a.bin", tokens, sizeof tokens - 1);
-  refuse("train: {format: tokens, file: a.bin, dtype: u16, context: 1}", ERR_CORRUPT,
-         "a.bin: ends within a token");
+  refuse_data("train: {format: tokens, file: a.bin, dtype: u16, context: 1}", ERR_CORRUPT,
+              "a.bin: ends within a token");
   write_file("a.bin", tokens, sizeof tokens);
-  refuse("train: {format: tokens, file: a.bin, dtype: u16, context: 4}", ERR_INVALID,
-         "a.bin: has 4 tokens; a sample of 4 and the one after it need more");
-  refuse("train: {format: tokens, file: a.bin, dtype: u16, context: 18446744073709551615}", ERR_INVALID,
-         "has 4 tokens");
-  refuse("train: {format: tokens, file: a.bin, dtype: u16, context: 0}", ERR_INVALID, "data.train.context");
-  refuse("train: {format: tokens, file: a.bin, dtype: u16, context: 1, stride: 0}", ERR_INVALID,
-         "data.train.stride");
-  refuse("train: {format: tokens, file: a.bin, dtype: u8, context: 1}", ERR_INVALID,
-         "data.train.dtype: 'u8' is not known (known: u16, u32)");
-  refuse("train: {format: tokens, file: a.bin, context: 1}", ERR_INVALID, "data.train.dtype: is missing");
+  refuse_data("train: {format: tokens, file: a.bin, dtype: u16, context: 4}", ERR_INVALID,
+              "a.bin: has 4 tokens; a sample of 4 and the one after it need more");
+  refuse_data("train: {format: tokens, file: a.bin, dtype: u16, context: 18446744073709551615}", ERR_INVALID,
+              "has 4 tokens");
+  refuse_data("train: {format: tokens, file: a.bin, dtype: u16, context: 0}", ERR_INVALID,
+              "data.train.context");
+  refuse_data("train: {format: tokens, file: a.bin, dtype: u16, context: 1, stride: 0}", ERR_INVALID,
+              "data.train.stride");
+  refuse_data("train: {format: tokens, file: a.bin, dtype: u8, context: 1}", ERR_INVALID,
+              "data.train.dtype: 'u8' is not known (known: u16, u32)");
+  refuse_data("train: {format: tokens, file: a.bin, context: 1}", ERR_INVALID,
+              "data.train.dtype: is missing");
 }
 
 #define TEXTS "train: {format: text, file: a.txt, context: 3}, eval: {format: text, file: b.txt, context: 2}"
@@ -243,12 +246,13 @@ static void text_that_is_not_utf8_is_refused_with_the_byte(void **state) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     snprintf(text, sizeof text, "abc%s", wrong[i]);
     write_text("a.txt", text);
-    refuse("train: {format: text, file: a.txt, context: 1}", ERR_INVALID, "/a.txt: byte 3 begins no UTF-8");
+    refuse_data("train: {format: text, file: a.txt, context: 1}", ERR_INVALID,
+                "/a.txt: byte 3 begins no UTF-8");
   }
-  refuse("train: {format: text, file: a.txt, context: 1, unit: words}", ERR_INVALID,
-         "data.train.unit: 'words' is not known (known: characters, bytes)");
+  refuse_data("train: {format: text, file: a.txt, context: 1, unit: words}", ERR_INVALID,
+              "data.train.unit: 'words' is not known (known: characters, bytes)");
   write_text("a.txt", "ab");
-  refuse("train: {format: text, file: a.txt, context: 2}", ERR_INVALID, "has 2 characters");
+  refuse_data("train: {format: text, file: a.txt, context: 2}", ERR_INVALID, "has 2 characters");
 }
 
 int main(void) {

@@ -99,7 +99,7 @@ static struct archive make_archive(int method) {
 
 static void refuse_archive(const struct archive *archive, enum err_code code, const char *wanted) {
   write_file("a.npz", archive->bytes, archive->size);
-  refuse(BOTH, code, wanted);
+  refuse_data(BOTH, code, wanted);
 }
 
 /* Both places that tell a field of member m, whose distance is 2 in the directory. */
@@ -216,14 +216,14 @@ static void a_missing_array_is_named(void **state) {
   struct archive archive = make_archive(0);
   (void)state;
   write_file("a.npz", archive.bytes, archive.size);
-  refuse("train: {format: npz, file: a.npz, columns: {x: z}}", ERR_INVALID,
-         "a.npz: none of its 2 members is 'z.npy'");
-  refuse("train: {format: npz, columns: {x: z}}", ERR_INVALID, "data.train.file: is missing");
-  refuse("train: {format: npz, file: a.npz}", ERR_INVALID, "data.train.columns: is missing");
+  refuse_data("train: {format: npz, file: a.npz, columns: {x: z}}", ERR_INVALID,
+              "a.npz: none of its 2 members is 'z.npy'");
+  refuse_data("train: {format: npz, columns: {x: z}}", ERR_INVALID, "data.train.file: is missing");
+  refuse_data("train: {format: npz, file: a.npz}", ERR_INVALID, "data.train.columns: is missing");
   write_text("a.npz", "hello, this is text");
-  refuse(BOTH, ERR_INVALID, "is not a zip archive, as of numpy.savez");
+  refuse_data(BOTH, ERR_INVALID, "is not a zip archive, as of numpy.savez");
   write_text("a.npz", "");
-  refuse(BOTH, ERR_CORRUPT, "cut short: it is empty");
+  refuse_data(BOTH, ERR_CORRUPT, "cut short: it is empty");
 }
 
 static void damaged_archives_never_crash_the_reader(void **state) {

@@ -9,9 +9,9 @@ static struct backend_def backend;
 static int setup_devices(void **state) {
   fake_devices_init();
   backend = fake_backend();
-  fake_on_value = NULL;
-  fake_on_end = NULL;
-  return setup(state);
+  fake_devices.on_value = NULL;
+  fake_devices.on_end = NULL;
+  return worker_setup(state);
 }
 
 static void load_on(struct fixture *f, const struct backend_def *def, int n_devices) {
@@ -26,7 +26,7 @@ static void load_on(struct fixture *f, const struct backend_def *def, int n_devi
                                            .devices = def->memory ? devices : NULL,
                                            .n_devices = def->memory ? n_devices : 0,
                                            .device_bytes = def->memory ? device_bytes : NULL,
-                                           .send = on_told,
+                                           .send = fixture_on_told,
                                            .user = f},
                      &load);
 }
@@ -50,7 +50,7 @@ static uint64_t sum_of(const struct fixture *f, uint64_t step, uint32_t block) {
 static void compare_with_host(struct fixture *f, int n_devices) {
   void *other;
   struct fixture *host;
-  setup(&other);
+  worker_setup(&other);
   host = other;
   load_on(host, backend_find("ref"), 1);
   show(host, 1, MICROBATCHES);
@@ -128,7 +128,7 @@ static bool are_parts_sent(const struct fixture *f) {
 static void parts_whose_sibling_went_to_another_worker_leave_the_device(void **state) {
   struct fixture *f = *state;
   gate.is_open = gate.is_reached = false;
-  fake_on_end = wait_at_gate;
+  fake_devices.on_end = wait_at_gate;
   load_on(f, &backend, 1);
   show(f, 1, MICROBATCHES);
   pthread_mutex_lock(&gate.lock);
@@ -172,7 +172,7 @@ static void what_is_not_finite_is_refused_as_on_the_host(void **state) {
       spoiled_watch = i / 2;
       spoiled_microbatch = i % 2;
       spoil_with = i / 2 % 3 ? INFINITY : NAN;
-      fake_on_value = spoil;
+      fake_devices.on_value = spoil;
       backend.memory = on_host ? NULL : &fake_memory;
       load_on(f, &backend, 1);
       show(f, 1, MICROBATCHES);
@@ -188,7 +188,7 @@ static void what_is_not_finite_is_refused_as_on_the_host(void **state) {
 
 int main(void) {
   float_setting_apply();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_devices, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_devices, worker_teardown)
   const struct CMUnitTest tests[] = {
       TEST(gradients_of_one_device_are_added_there),
       TEST(gradients_of_two_devices_are_added_on_one_of_them),

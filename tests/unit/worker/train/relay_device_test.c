@@ -124,7 +124,7 @@ static struct run *start_run(struct fixture *f) {
                                 .devices = devices,
                                 .n_devices = 1,
                                 .device_bytes = device_bytes,
-                                .send = on_told,
+                                .send = fixture_on_told,
                                 .user = f};
   Weir__LoadRun load = fixture_order(f, 1);
   backend = fake_backend();

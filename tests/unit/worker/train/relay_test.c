@@ -336,7 +336,7 @@ static void a_forged_view_ends_nothing(void **state) {
 
 int main(void) {
   float_setting_apply();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_group, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_group, worker_teardown)
   const struct CMUnitTest tests[] = {
       TEST(the_owner_of_a_block_pushes_the_sum_of_the_group_once),
       TEST(who_owns_nothing_pushes_no_gradient),

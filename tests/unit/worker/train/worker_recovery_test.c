@@ -436,13 +436,13 @@ static void weights_of_before_a_roll_back_are_not_trusted(void **state) {
 
 int main(void) {
   float_setting_apply();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
   const struct CMUnitTest tests[] = {
       TEST(a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen),
       TEST(a_roll_back_on_the_same_server_begins_again_at_its_version),
       TEST(a_worker_that_joins_frozen_servers_follows_the_next_view_at_once),
       cmocka_unit_test_setup_teardown(a_version_is_evaluated_again_when_the_run_was_rolled_back_to_it,
-                                      setup_evaluating, teardown),
+                                      worker_setup_evaluating, worker_teardown),
       TEST(a_server_that_lost_the_run_is_asked_with_pauses_until_a_view_comes),
       TEST(a_server_whose_link_broke_gets_the_same_gradients_again),
       TEST(a_server_that_is_not_reached_is_told_until_it_is),

@@ -86,7 +86,7 @@ static void a_plan_over_other_data_is_refused(void **state) {
 
 int main(void) {
   float_setting_apply();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
   const struct CMUnitTest tests[] = {
       TEST(every_block_is_pushed_once_a_step),
       TEST(what_fails_for_a_while_is_tried_again),

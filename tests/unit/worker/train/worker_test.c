@@ -27,7 +27,7 @@ static void *serve(void *argument) {
 static int start(void **state) {
   struct process *process = mem_new(sizeof *process);
   process->f = fixture_new(false);
-  coordinator_init(&process->coordinator);
+  fake_coordinator_init(&process->coordinator);
   process->coordinator.id = "worker-1";
   process->coordinator.model = process->f->onnx;
   process->coordinator.model_bytes = process->f->onnx_bytes;
@@ -52,10 +52,10 @@ static double end(struct process *process) {
 static int stop(void **state) {
   struct process *process = *state;
   if (process->coordinator.server)
-    coordinator_stop_listening(&process->coordinator); /* nobody to hand the run over to */
+    fake_coordinator_stop_listening(&process->coordinator); /* nobody to hand the run over to */
   if (!process->is_over)
     end(process);
-  coordinator_fini(&process->coordinator);
+  fake_coordinator_fini(&process->coordinator);
   fixture_free(process->f);
   free(process);
   return 0;
@@ -68,7 +68,7 @@ static void order_load(struct process *process, const char *run, uint64_t incarn
   order.term = process->coordinator.term;
   order.body_case = WEIR__ORDER__BODY_LOAD;
   order.load = &load;
-  coordinator_order(&process->coordinator, &order);
+  fake_coordinator_order(&process->coordinator, &order);
 }
 
 static void order_unload(struct process *process, const char *run) {
@@ -79,7 +79,7 @@ static void order_unload(struct process *process, const char *run) {
   order.term = process->coordinator.term;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
-  coordinator_order(&process->coordinator, &order);
+  fake_coordinator_order(&process->coordinator, &order);
 }
 
 static struct fake_coordinator *told; /* by order_view: fixture_view's callback has no argument for it */
@@ -90,7 +90,7 @@ static void order_view(struct fixture *f, const Weir__View *view, const char *wo
   order.term = told->term;
   order.body_case = WEIR__ORDER__BODY_VIEW;
   order.view = (Weir__View *)view;
-  coordinator_order(told, &order);
+  fake_coordinator_order(told, &order);
 }
 
 static void show(struct process *process, uint64_t number, const char *worker) {
@@ -104,7 +104,7 @@ static void show(struct process *process, uint64_t number, const char *worker) {
 
 static const Weir__MemberMessage *wait_message(struct process *process, Weir__MemberMessage__BodyCase body,
                                                int n) {
-  return coordinator_wait_message(&process->coordinator, body, n);
+  return fake_coordinator_wait_message(&process->coordinator, body, n);
 }
 
 static bool is_held(const struct fixture *f) {
@@ -117,7 +117,7 @@ static bool is_given_up(const struct fixture *f) {
 
 /* The run is at step 1, of which the server holds every answer back. */
 static void run_to_step_1(struct process *process) {
-  coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 1);
+  fake_coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 1);
   process->f->servers[0].held_step = 1;
   order_load(process, "t-1", 1);
   wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
@@ -127,13 +127,13 @@ static void run_to_step_1(struct process *process) {
 
 /* Another of a higher term will come in its place. */
 static void lose_coordinator(struct process *process) {
-  coordinator_stop_listening(&process->coordinator);
+  fake_coordinator_stop_listening(&process->coordinator);
   process->coordinator.term = 2;
 }
 
 static const Weir__Hello *regain_coordinator(struct process *process) {
-  coordinator_listen(&process->coordinator);
-  coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 2);
+  fake_coordinator_listen(&process->coordinator);
+  fake_coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 2);
   return process->coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello;
 }
 

@@ -188,6 +188,10 @@ def test_exported_weight_standardisation_follows_pytorch_within_1e_5_for_50_step
     compare_graphs(["standardised"], tight)
 
 
+def test_exported_patches_that_are_unfolded_and_folded_follow_pytorch_within_1e_5_for_50_steps():
+    compare_graphs(["folded"], tight)
+
+
 def test_exported_attention_with_constants_of_f64_follows_pytorch_within_1e_5_for_50_steps():
     compare_graphs(["covariance"], tight)
 

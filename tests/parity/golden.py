@@ -63,6 +63,7 @@ GRAPHS = {
     "gru": [("old", "fixed"), ("new", "dynamic")],
     "dlrm": [("old", "dynamic"), ("new", "dynamic")],
     "standardised": [("old", "dynamic"), ("new", "dynamic")],
+    "folded": [("new", "dynamic")],
     "covariance": [("old", "dynamic")],
     "padded": [("old", "dynamic"), ("new", "dynamic")],
     "bags": [("old", "dynamic"), ("new", "dynamic")],

@@ -104,6 +104,21 @@ class StandardNet(nn.Module):
         return self.head(self.layers(x).mean((2, 3)))
 
 
+class FoldNet(nn.Module):
+    """Overlapping patches that are mixed and folded back to an image, as MobileViT has it."""
+
+    def __init__(self, width, size):
+        super().__init__()
+        self.stem, self.mix = nn.Conv2d(3, width, 3, padding=1), nn.Linear(9 * width, 9 * width)
+        self.patches, self.size = {"kernel_size": 3, "stride": 2, "padding": 1}, size
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x):
+        x = F.unfold(torch.tanh(self.stem(x)), **self.patches)
+        x = torch.tanh(self.mix(x.transpose(1, 2))).transpose(1, 2)
+        return self.head(F.fold(x, self.size, **self.patches).square().mean((2, 3)))
+
+
 class Covariance(nn.Module):
     """XCiT's attention between channels, whose normalisation the older exporter writes with constants of f64."""
 
@@ -366,6 +381,7 @@ SMALL = {
     "dlrm": Case(partial(DLRM, 5, TABLES, 4), partial(toy.clicks, dense=5, tables=TABLES), loss="bce_with_logits",
                  lr=0.3),
     "standardised": Case(partial(StandardNet, 8), thumbnails),
+    "folded": Case(partial(FoldNet, 4, 16), thumbnails, lr=0.1),
     "covariance": Case(partial(Covariance, 16, 2, 4), thumbnails, lr=0.02),
     "padded": Case(partial(Padded, 8, 6, 4), partial(toy.texts, length=6, vocabulary=8, classes=4), lr=0.2,
                    frozen_rows={"embed.weight": [0]}),

@@ -16,7 +16,8 @@ static const struct option_def coordinator_options[] = {
     {.name = "coordinator",
      .kind = OPTION_TEXT,
      .value = "HOST:PORT",
-     .help = "the coordinator to talk to. Default: $WEIR_COORDINATOR, else 127.0.0.1:7070."},
+     .help = "the coordinator to talk to; of several, separated by commas, the one that leads. Default: "
+             "$WEIR_COORDINATOR, else 127.0.0.1:7070."},
     {0}};
 
 void help_print(FILE *file, const struct command_def *const *commands, int n) {

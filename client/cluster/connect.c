@@ -74,7 +74,7 @@ int connection_ask(struct connection *connection, const struct rpc_question *que
   }
   if (err->code == ERR_UNAVAILABLE)
     *err = first_err;
-  connection_explain(connection->channel, err);
+  connection_explain(connection, err);
   return err->code;
 }
 
@@ -87,16 +87,32 @@ void connection_find_leader(struct connection *connection) {
     weir__list_servers_reply__free_unpacked(reply, NULL);
 }
 
-void connection_explain(const struct rpc_channel *channel, struct err *err) {
-  const char *target = rpc_channel_target(channel), *why = err->text;
-  char text[sizeof err->text];
+/* What a coordinator that does not lead answers (server/coordinator/shell/lease.c): the leader, or NULL. */
+static const char *leader_named_in(const char *why) {
+  static const char standby[] = "a standby of ";
+  const char *at = strstr(why, standby);
+  return at ? at + strlen(standby) : NULL;
+}
+
+void connection_explain(const struct connection *connection, struct err *err) {
+  const char *target = rpc_channel_target(connection->channel), *why = err->text, *leader;
+  char text[sizeof err->text], others[sizeof err->text] = "";
   if (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT)
     return;
   if (strncmp(why, target, strlen(target)) == 0 && strncmp(why + strlen(target), ": ", 2) == 0)
     why += strlen(target) + 2;
   snprintf(text, sizeof text, "%s", why);
-  err_set(err, err->code,
-          "cannot reach the coordinator at %s: %s; start one with `weir-server --role=all` or pass "
-          "--coordinator HOST:PORT",
-          target, text);
+  for (int i = 0; i < connection->n_channels; i++)
+    if (connection->channels[i] != connection->channel)
+      snprintf(others + strlen(others), sizeof others - strlen(others), " or %s",
+               rpc_channel_target(connection->channels[i]));
+  leader = leader_named_in(text);
+  if (leader)
+    err_set(err, err->code, "cannot reach the coordinator at %s%s: %s; pass --coordinator %s", target, others,
+            text, leader);
+  else
+    err_set(err, err->code,
+            "cannot reach the coordinator at %s%s: %s; start one with `weir-server --role=all` or pass "
+            "--coordinator HOST:PORT",
+            target, others, text);
 }

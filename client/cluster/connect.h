@@ -30,7 +30,7 @@ int connection_ask(struct connection *connection, const struct rpc_question *que
 /* Before a stream: makes the leader's channel the present one, where several addresses are known. */
 void connection_find_leader(struct connection *connection);
 
-/* Rewords an UNAVAILABLE or TIMEOUT of any other call to this coordinator likewise; other codes are left. */
-void connection_explain(const struct rpc_channel *channel, struct err *err);
+/* Rewords an UNAVAILABLE or TIMEOUT of any other call of this connection likewise; other codes are left. */
+void connection_explain(const struct connection *connection, struct err *err);
 
 #endif

@@ -106,7 +106,7 @@ static int stream_read(struct connection *connection, enum rpc_method_id method,
   rpc_reader_close(reader);
   if (err->code && stop_cause() != STOP_NONE)
     return err_set(err, ERR_CANCELLED, "interrupted");
-  connection_explain(connection->channel, err);
+  connection_explain(connection, err);
   return err->code;
 }
 

@@ -51,7 +51,7 @@ int follow(const struct follow_options *options, struct follow_result *result, s
     following.until_ns = clock_now_ns() + (uint64_t)options->deadline_ms * UINT64_C(1000000);
   if (get_run(options, &result->info, err))
     return err->code;
-  following.progress = progress_start(options->file, result->info->run);
+  following.progress = progress_start(options->file, result->info);
   follow_streams(&following, err);
   progress_stop(following.progress);
   if (err->code == ERR_OK)
@@ -177,7 +177,7 @@ static bool silence_goes_on(struct following *following, struct silence *silence
   if (silence->attempt == 0 || err->code == ERR_OK)
     silence->begun_ns = now_ns;
   if (now_ns - silence->begun_ns > RECONNECT_MS * UINT64_C(1000000)) {
-    connection_explain(following->options->connection->channel, err);
+    connection_explain(following->options->connection, err);
     return false;
   }
   if (now_ns - silence->begun_ns > SILENT_MS * UINT64_C(1000000) && !silence->is_told) {

@@ -86,7 +86,7 @@ int submission_send(const struct submission *submission, struct connection *conn
     weir__submit_reply__free_unpacked(reply, NULL);
   if (err->code && send_err.code && stop_cause() != STOP_NONE)
     return err_set(err, ERR_CANCELLED, "interrupted before the run was submitted");
-  connection_explain(connection->channel, err);
+  connection_explain(connection, err);
   return blame_spec(submission, rpc_channel_target(connection->channel), err);
 }
 

@@ -38,7 +38,9 @@ static const struct option_def resume_options[] = {
      .kind = OPTION_COUNT,
      .value = "N",
      .most = OPTION_COUNT_MAX,
-     .help = "go on from the checkpoint at this step; 0 is the start. Default: the newest."},
+     .help =
+         "go on from the checkpoint at this step; 0 is the start. Later checkpoints are deleted. Default: "
+         "the newest."},
     {.name = "follow",
      .kind = OPTION_FLAG,
      .help = "stay until the run has ended and show its progress. Ctrl-C detaches; the run goes on."},

@@ -64,7 +64,7 @@ static int verify_asked(const struct args *args, struct verdict *verdict, struct
   rpc_reader_close(reader);
   if (err->code && stop_cause() != STOP_NONE)
     err_set(err, ERR_CANCELLED, "interrupted");
-  connection_explain(connection.channel, err);
+  connection_explain(&connection, err);
   connection_close(&connection);
   return err->code;
 }

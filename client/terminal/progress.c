@@ -23,6 +23,7 @@ struct progress {
   bool is_live;
   struct progress_style style;
   uint64_t begun_ns, printed_ns; /* printed: the last plain line; 0: none */
+  uint64_t first_step;           /* the run's version when the display began */
 
   pthread_t painter; /* live only */
   pthread_mutex_t lock;
@@ -40,7 +41,7 @@ static void print_locked(struct progress *progress, const char *line);
 static void plain_locked(struct progress *progress, const struct progress_view *before,
                          const Weir__RunEvent *event);
 
-struct progress *progress_start(FILE *file, const char *run) {
+struct progress *progress_start(FILE *file, const Weir__RunInfo *info) {
   struct progress *progress = mem_new(sizeof *progress);
   const char *term = getenv("TERM");
   progress->file = file;
@@ -49,7 +50,8 @@ struct progress *progress_start(FILE *file, const char *run) {
   setlocale(LC_CTYPE, "");
   progress->style.is_unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
   progress->style.is_coloured = progress->is_live && !getenv("NO_COLOR");
-  progress_view_init(&progress->view, run);
+  progress->first_step = info->step;
+  progress_view_init(&progress->view, info);
   pthread_mutex_init(&progress->lock, NULL);
   pthread_cond_init(&progress->wake, NULL);
   if (progress->is_live)
@@ -160,7 +162,7 @@ static void plain_locked(struct progress *progress, const struct progress_view *
     snprintf(line, sizeof line, "%s: %s%s%s", view->run, output_state(view->state, state),
              view->message[0] ? ": " : "", view->message);
     print_locked(progress, line);
-  } else if (event->event_case == WEIR__RUN_EVENT__EVENT_STEP &&
+  } else if (event->event_case == WEIR__RUN_EVENT__EVENT_STEP && view->step >= progress->first_step &&
              (progress->printed_ns == 0 ||
               now_ns - progress->printed_ns >= PLAIN_INTERVAL_MS * UINT64_C(1000000))) {
     progress->printed_ns = now_ns;

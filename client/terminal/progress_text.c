@@ -24,9 +24,13 @@ static void line_numbers(const struct progress_view *view, const struct progress
 static void epoch_text(const struct progress_view *view, char text[OUTPUT_TEXT_MAX]);
 static bool add_if_fits(char *line, int width, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-void progress_view_init(struct progress_view *view, const char *run) {
-  *view = (struct progress_view){.state = WEIR__RUN_STATE__QUEUED, .loss = NAN, .accuracy = NAN};
-  snprintf(view->run, sizeof view->run, "%s", run);
+void progress_view_init(struct progress_view *view, const Weir__RunInfo *info) {
+  *view = (struct progress_view){.state = WEIR__RUN_STATE__QUEUED,
+                                 .steps = info->steps,
+                                 .epochs = info->epochs,
+                                 .loss = NAN,
+                                 .accuracy = NAN};
+  snprintf(view->run, sizeof view->run, "%s", info->run);
 }
 
 void progress_view_update(struct progress_view *view, const Weir__RunEvent *event) {

@@ -34,7 +34,8 @@ struct progress_view {
   double recent_steps, recent_samples, recent_seconds;
 };
 
-void progress_view_init(struct progress_view *view, const char *run);
+/* Of a run before its events: its name, and how long it is, where that is known. */
+void progress_view_init(struct progress_view *view, const Weir__RunInfo *info);
 /* Takes in an event. */
 void progress_view_update(struct progress_view *view, const Weir__RunEvent *event);
 double progress_samples_per_second(const struct progress_view *view); /* NaN before the first step */

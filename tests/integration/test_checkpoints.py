@@ -331,6 +331,11 @@ def undisturbed_metrics(folder, spec):
     return folder.file("undisturbed/metrics.jsonl")
 
 
+def shown_steps(printed):
+    """Of the lines of progress: (step, the run's steps)."""
+    return [(int(step), int(steps)) for step, steps in re.findall(r"^step (\d+)/(\d+) ", printed, re.MULTILINE)]
+
+
 def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_result():
     with Folder() as folder:
         spec = small_run(folder, **LONG)
@@ -346,11 +351,13 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
         assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")], "all are gone"
         paused = int(re.search(r"is paused at step (\d+)", printed).group(1))
         assert 150 < paused < 1500, printed[-1000:]
+        assert {steps for _, steps in shown_steps(printed)} == {LONG["steps"]}, printed
         command = shlex.split(re.search(r"to resume: (.*)", printed).group(1))
         assert command[1:3] == ["train", spec] and "--resume" in command and str(out) in command, command
         refused("--resume", "train", spec, "--out", out)
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
+        assert shown_steps(done.stdout)[0][0] >= paused, "steps of before are not shown again: " + done.stdout
         assert_same_result(metrics, undisturbed)
         assert_same_result(second, undisturbed)
         # once more: it is done, its files are written again

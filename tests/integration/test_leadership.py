@@ -84,7 +84,7 @@ def joined(process, address):
 def test_a_standby_takes_over_from_a_killed_leader_and_no_step_is_lost_or_repeated():
     with Folder() as folder, Pair(folder) as pair, Run(folder, pair, MANY_STEPS) as run:
         refused = weir("runs", "--coordinator", pair.second, status=3).stderr
-        assert f"a standby of {pair.first}" in refused, refused
+        assert f"a standby of {pair.first}; pass --coordinator {pair.first}\n" in refused, refused
         run.wait_step(20)
         pair.leader.send(signal.SIGKILL)
         began = time.monotonic()

@@ -29,11 +29,20 @@ static void add_step(struct progress_view *view, uint64_t step, double seconds) 
   progress_view_update(view, &event);
 }
 
+/* Of a run so named. */
+static void view_init(struct progress_view *view, const char *run) {
+  Weir__RunInfo info = WEIR__RUN_INFO__INIT;
+  info.run = (char *)run;
+  progress_view_init(view, &info);
+}
+
 static struct progress_view running_view(void) {
   struct progress_view view;
-  progress_view_init(&view, "fashion-mnist-k3f9a2");
-  view.steps = 2340;
-  view.epochs = 5;
+  Weir__RunInfo info = WEIR__RUN_INFO__INIT;
+  info.run = "fashion-mnist-k3f9a2";
+  info.steps = 2340;
+  info.epochs = 5;
+  progress_view_init(&view, &info);
   for (uint64_t step = 0; step < 1170; step++)
     add_step(&view, step, 0.025);
   view.accuracy = 0.9012;
@@ -71,7 +80,7 @@ static void live_lines_never_take_the_last_column(void **state) {
   struct progress_view view = running_view(), waiting;
   char first[PROGRESS_LINE_MAX], second[PROGRESS_LINE_MAX];
   (void)state;
-  progress_view_init(&waiting, "fashion-mnist-k3f9a2");
+  view_init(&waiting, "fashion-mnist-k3f9a2");
   for (int width = 1; width <= 250; width++) {
     struct progress_style style = {.width = width, .is_unicode = width % 2, .is_coloured = width % 3 > 0};
     progress_live_lines(&view, &style, first, second);
@@ -107,7 +116,7 @@ static void a_waiting_run_says_what_it_waits_for(void **state) {
   Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
   char first[PROGRESS_LINE_MAX], second[PROGRESS_LINE_MAX];
   (void)state;
-  progress_view_init(&view, "a-123456");
+  view_init(&view, "a-123456");
   info.state = WEIR__RUN_STATE__QUEUED;
   info.message = "0 of 2 workers\nare there";
   event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
@@ -152,7 +161,7 @@ static void an_evaluation_says_after_how_much_training(void **state) {
 static void nothing_is_promised_before_the_first_step(void **state) {
   struct progress_view view;
   (void)state;
-  progress_view_init(&view, "a-123456");
+  view_init(&view, "a-123456");
   assert_true(isnan(progress_samples_per_second(&view)));
   assert_true(isnan(progress_seconds_left(&view)));
 }

@@ -25,7 +25,7 @@ int store_identity_read(struct store *store, char identity[STORE_IDENTITY_SIZE],
   return rc;
 }
 
-static int make(char identity[STORE_IDENTITY_SIZE], struct err *err) {
+static int identity_make(char identity[STORE_IDENTITY_SIZE], struct err *err) {
   unsigned char bytes[(STORE_IDENTITY_SIZE - 1) / 2];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
     return err_errno(err, errno, "random numbers, for the store's identity");
@@ -44,7 +44,7 @@ int store_identity_settle(struct store *store, const struct store_guard *guard,
   if (rc != ERR_NOT_FOUND)
     return rc;
   *err = ERR_NONE;
-  if (!*identity && make(identity, err))
+  if (!*identity && identity_make(identity, err))
     return err->code;
   return store_put_record(store, identity_name, identity, STORE_IDENTITY_SIZE - 1, guards, 2, err);
 }

@@ -26,7 +26,7 @@ struct memory_store {
 
 extern const struct store_def store_memory;
 
-static struct memory_store *locked(struct store *base) {
+static struct memory_store *store_locked(struct store *base) {
   struct memory_store *store = (struct memory_store *)base;
   pthread_mutex_lock(&store->lock);
   return store;
@@ -67,7 +67,7 @@ static void entries_fini(struct entries *entries) {
   free(entries->items);
 }
 
-static void *copy(const void *data, size_t size) {
+static void *bytes_copy(const void *data, size_t size) {
   void *bytes = mem_new(size + 1);
   memcpy(bytes, data, size);
   return bytes;
@@ -92,7 +92,7 @@ static void memory_close(struct store *base) {
 }
 
 static int memory_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   (void)err;
   for (int i = 0; i < n; i++) {
     size_t size = 0;
@@ -114,7 +114,7 @@ static int memory_put_blocks(struct store *base, const struct store_block *block
 }
 
 static int memory_has_blocks(struct store *base, const char *const *keys, int n, bool *has, struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   (void)err;
   for (int i = 0; i < n; i++)
     has[i] = entry_find(&store->blocks, keys[i]) != NULL;
@@ -124,11 +124,11 @@ static int memory_has_blocks(struct store *base, const char *const *keys, int n,
 
 static int memory_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
                              struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   (void)err;
   for (int i = 0; i < n; i++) {
     const struct entry *entry = entry_find(&store->blocks, keys[i]);
-    data[i] = entry ? copy(entry->data, entry->size) : NULL;
+    data[i] = entry ? bytes_copy(entry->data, entry->size) : NULL;
     sizes[i] = entry ? entry->size : 0;
   }
   pthread_mutex_unlock(&store->lock);
@@ -136,7 +136,7 @@ static int memory_get_blocks(struct store *base, const char *const *keys, int n,
 }
 
 static int memory_delete_blocks(struct store *base, const char *const *keys, int n, struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   (void)err;
   for (int i = 0; i < n; i++)
     entry_remove(&store->blocks, keys[i]);
@@ -148,7 +148,7 @@ static int memory_delete_blocks(struct store *base, const char *const *keys, int
 static int memory_list_blocks(struct store *base,
                               int (*each)(void *user, const char *key, uint64_t size_bytes), void *user,
                               struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   int n = store->blocks.count, rc = 0;
   struct entry *listed = mem_new((size_t)n * sizeof *listed + 1);
   (void)err;
@@ -174,13 +174,13 @@ static bool guard_holds(struct memory_store *store, const struct store_guard *gu
 
 static int memory_write_record(struct store *base, const char *name, const void *data, size_t size,
                                const struct store_guard *guards, int n_guards, struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   int rc = 0;
   for (int i = 0; i < n_guards && !rc; i++)
     if (!guard_holds(store, &guards[i]))
       rc = err_set(err, ERR_STALE, "store: record %s is not what the writer knows", guards[i].name);
   if (!rc && data)
-    entry_set(&store->records, name, copy(data, size), size);
+    entry_set(&store->records, name, bytes_copy(data, size), size);
   else if (!rc)
     entry_remove(&store->records, name);
   pthread_mutex_unlock(&store->lock);
@@ -189,10 +189,10 @@ static int memory_write_record(struct store *base, const char *name, const void 
 
 static int memory_get_record(struct store *base, const char *name, void **data, size_t *size,
                              struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   const struct entry *entry = entry_find(&store->records, name);
   if (entry) {
-    *data = copy(entry->data, entry->size);
+    *data = bytes_copy(entry->data, entry->size);
     *size = entry->size;
   } else
     err_set(err, ERR_NOT_FOUND, "store: no such record: %s", name);
@@ -202,7 +202,7 @@ static int memory_get_record(struct store *base, const char *name, void **data, 
 
 static int memory_list_records(struct store *base, const char *prefix, struct store_names *names,
                                struct err *err) {
-  struct memory_store *store = locked(base);
+  struct memory_store *store = store_locked(base);
   (void)err;
   for (int i = 0; i < store->records.count; i++) {
     const char *name = store->records.items[i].name;

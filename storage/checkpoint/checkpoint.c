@@ -93,7 +93,7 @@ int checkpoint_read(struct store *store, const char *name, Weir__Manifest **mani
   return rc;
 }
 
-static int damaged(const char *name, struct err *err, const char *what) {
+static int record_damaged(const char *name, struct err *err, const char *what) {
   return err_set(err, ERR_CORRUPT, "store: record %s is damaged: %s", name, what);
 }
 
@@ -103,24 +103,24 @@ static int manifest_check(const Weir__Manifest *manifest, const char *name, stru
   if (!checkpoint_parse_name(name, &place) || !place.is_manifest)
     return err_set(err, ERR_INVALID, "store: '%.100s' is not the name of a checkpoint", name);
   if (strcmp(manifest->run, place.run) || manifest->step != place.step)
-    return damaged(name, err, "it is another checkpoint's");
+    return record_damaged(name, err, "it is another checkpoint's");
   if (!manifest->spec)
-    return damaged(name, err, "it has no spec");
+    return record_damaged(name, err, "it has no spec");
   if (spec_check(manifest->spec, err)) {
     err_prefix(err, "store: record %s is damaged: its spec", name);
     return err->code = ERR_CORRUPT;
   }
   if (!manifest->plan || manifest->plan->train_samples == 0 || manifest->plan->steps < manifest->step)
-    return damaged(name, err, "it has no plan, or a step beyond it");
+    return record_damaged(name, err, "it has no plan, or a step beyond it");
   if (!checkpoint_is_key(manifest->model_sha256))
-    return damaged(name, err, "it names no model");
+    return record_damaged(name, err, "it names no model");
   if (*manifest->weights_sha256 && !checkpoint_is_key(manifest->weights_sha256))
-    return damaged(name, err, "its weights_sha256 is none");
+    return record_damaged(name, err, "its weights_sha256 is none");
   if (manifest->n_blocks == 0)
-    return damaged(name, err, "it has no blocks");
+    return record_damaged(name, err, "it has no blocks");
   for (size_t i = 0; i < manifest->n_blocks; i++)
     if (manifest->blocks[i]->block != i || !checkpoint_is_key(manifest->blocks[i]->sha256))
-      return damaged(name, err, "its list of blocks has gaps");
+      return record_damaged(name, err, "its list of blocks has gaps");
   return 0;
 }
 
@@ -142,7 +142,7 @@ int checkpoint_find_run(struct store *store, const char *prefix, Weir__RunRecord
   name = checkpoint_run_name(id, "run");
   rc = checkpoint_read_record(store, name, &weir__run_record__descriptor, (void **)record, err);
   if (!rc && strcmp((*record)->run, id)) {
-    rc = damaged(name, err, "it is another run's");
+    rc = record_damaged(name, err, "it is another run's");
     message_free(*record);
     *record = NULL;
   }

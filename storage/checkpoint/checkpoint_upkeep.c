@@ -34,9 +34,9 @@ struct key_list {
 static int read_names(struct store *store, struct block_refs *refs, const struct store_names *names,
                       struct err *err);
 static struct block_ref *find_slot(const struct block_refs *refs, const block_key key);
-static void add(struct block_refs *refs, const char *sha256);
-static void drop(struct block_refs *refs, const char *sha256, struct key_list *free_keys);
-static void keep(struct block_refs *refs, const char *sha256);
+static void ref_add(struct block_refs *refs, const char *sha256);
+static void ref_drop(struct block_refs *refs, const char *sha256, struct key_list *free_keys);
+static void ref_keep(struct block_refs *refs, const char *sha256);
 static void drop_manifest(struct block_refs *refs, const Weir__Manifest *manifest,
                           struct key_list *free_keys);
 static void keep_manifest(struct block_refs *refs, const Weir__Manifest *manifest,
@@ -124,13 +124,13 @@ void block_refs_guard(struct block_refs *refs, const char *name, const char *con
 }
 
 void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest) {
-  add(refs, manifest->model_sha256);
+  ref_add(refs, manifest->model_sha256);
   for (size_t i = 0; i < manifest->n_blocks; i++)
-    add(refs, manifest->blocks[i]->sha256);
+    ref_add(refs, manifest->blocks[i]->sha256);
 }
 
 void block_refs_add_model(struct block_refs *refs, const char *sha256) {
-  add(refs, sha256);
+  ref_add(refs, sha256);
 }
 
 int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__Manifest *manifest,
@@ -254,7 +254,7 @@ int checkpoint_delete_run(struct store *store, struct block_refs *refs, const ch
     rc = store_delete_record(store, own, guards, n_guards, err);
   }
   if (!rc && record) {
-    drop(refs, ((Weir__RunRecord *)record)->model_sha256, &free_keys);
+    ref_drop(refs, ((Weir__RunRecord *)record)->model_sha256, &free_keys);
     rc = delete_keys(store, refs, &free_keys, err);
   }
   free(free_keys.items);
@@ -277,7 +277,7 @@ static struct block_ref *find_slot(const struct block_refs *refs, const block_ke
 }
 
 /* Makes room, and leaves out what nothing refers to any more. */
-static void rehash(struct block_refs *refs) {
+static void refs_rehash(struct block_refs *refs) {
   struct block_refs old = *refs;
   size_t n_live = 0;
   for (size_t i = 0; i < old.n_slots; i++)
@@ -292,13 +292,13 @@ static void rehash(struct block_refs *refs) {
   free(old.slots);
 }
 
-static void add(struct block_refs *refs, const char *sha256) {
+static void ref_add(struct block_refs *refs, const char *sha256) {
   struct block_ref *slot;
   block_key key;
   if (!checkpoint_is_key(sha256))
     return;
   if (3 * (refs->n_used + 1) > 2 * refs->n_slots)
-    rehash(refs);
+    refs_rehash(refs);
   key_from_hex(sha256, key);
   slot = find_slot(refs, key);
   if (!slot->is_used) {
@@ -309,7 +309,7 @@ static void add(struct block_refs *refs, const char *sha256) {
   slot->count++;
 }
 
-static void drop(struct block_refs *refs, const char *sha256, struct key_list *free_keys) {
+static void ref_drop(struct block_refs *refs, const char *sha256, struct key_list *free_keys) {
   struct block_ref *slot;
   block_key key;
   if (!checkpoint_is_key(sha256))
@@ -324,9 +324,9 @@ static void drop(struct block_refs *refs, const char *sha256, struct key_list *f
 
 static void drop_manifest(struct block_refs *refs, const Weir__Manifest *manifest,
                           struct key_list *free_keys) {
-  drop(refs, manifest->model_sha256, free_keys);
+  ref_drop(refs, manifest->model_sha256, free_keys);
   for (size_t i = 0; i < manifest->n_blocks; i++)
-    drop(refs, manifest->blocks[i]->sha256, free_keys);
+    ref_drop(refs, manifest->blocks[i]->sha256, free_keys);
 }
 
 /* One that was written late, after its answer was given up and the references were read, was not counted:
@@ -336,22 +336,22 @@ static void keep_manifest(struct block_refs *refs, const Weir__Manifest *manifes
   int n_free = 0;
   if (free_keys->count == 0)
     return;
-  keep(refs, manifest->model_sha256);
+  ref_keep(refs, manifest->model_sha256);
   for (size_t i = 0; i < manifest->n_blocks; i++)
-    keep(refs, manifest->blocks[i]->sha256);
+    ref_keep(refs, manifest->blocks[i]->sha256);
   for (int i = 0; i < free_keys->count; i++)
     if (find_slot(refs, free_keys->items[i])->count == 0)
       memmove(free_keys->items[n_free++], free_keys->items[i], sizeof(block_key));
   free_keys->count = n_free;
 }
 
-static void keep(struct block_refs *refs, const char *sha256) {
+static void ref_keep(struct block_refs *refs, const char *sha256) {
   block_key key;
   if (!checkpoint_is_key(sha256))
     return;
   key_from_hex(sha256, key);
   if (find_slot(refs, key)->count == 0)
-    add(refs, sha256);
+    ref_add(refs, sha256);
 }
 
 static int delete_keys(struct store *store, const struct block_refs *refs, const struct key_list *keys,

@@ -23,7 +23,7 @@ static char *record_path(const struct file_store *store, const char *name) {
 
 /* The lock's descriptor; closing it lets go. Below 0: an error. A process that was stopped may hold it for
    ever: nobody waits that long. */
-static int lock(const struct file_store *store, struct err *err) {
+static int records_lock(const struct file_store *store, struct err *err) {
   char *path = mem_printf("%s/lock", store->dir);
   uint64_t end_ns = clock_now_ns() + LOCK_WAIT_MS * 1000000ull;
   int pause_us = LOCK_PAUSE_US, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644), rc = 0;
@@ -85,7 +85,7 @@ int file_write_record(struct store *base, const char *name, const void *data, si
   struct iovec content = {(void *)data, size};
   char *path;
   int fd, rc = file_store_make(store, err);
-  if (rc || (fd = lock(store, err)) < 0)
+  if (rc || (fd = records_lock(store, err)) < 0)
     return err->code;
   for (int i = 0; i < n_guards && !rc; i++)
     rc = guard_check(store, &guards[i], err);
@@ -189,7 +189,7 @@ static int remove_rests(const struct file_store *store, int age_s, struct err *e
 int file_sweep(struct store *base, int age_s, struct err *err) {
   struct file_store *store = (struct file_store *)base;
   int fd, rc = file_store_make(store, err);
-  if (rc || (fd = lock(store, err)) < 0)
+  if (rc || (fd = records_lock(store, err)) < 0)
     return err->code;
   rc = remove_empty(store, "", err);
   close(fd);

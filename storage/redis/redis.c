@@ -76,9 +76,9 @@ static int redis_write_record(struct store *base, const char *name, const void *
 static int redis_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err);
 static int redis_list_records(struct store *base, const char *prefix, struct store_names *names,
                               struct err *err);
-static struct redis_session *borrow(struct redis_store *store);
-static void give_back(struct redis_store *store, struct redis_session *session);
-static int run(struct redis_store *store, struct redis_batch *batch, struct err *err);
+static struct redis_session *session_borrow(struct redis_store *store);
+static void session_give_back(struct redis_store *store, struct redis_session *session);
+static int batch_run(struct redis_store *store, struct redis_batch *batch, struct err *err);
 static int check_server(struct redis_store *store, struct err *err);
 static void call_init(struct block_call *call, struct redis_store *store, int n);
 static struct redis_command *call_add(struct block_call *call, const char *command, const char *sha256);
@@ -120,7 +120,7 @@ static int check_server(struct redis_store *store, struct err *err) {
   if (store->config.kind != REDIS_CLUSTER)
     redis_command_add_text(&exists, block);
   exists.slot = redis_key_slot(store->index, strlen(store->index));
-  rc = run(store, &batch, err);
+  rc = batch_run(store, &batch, err);
   redis_commands_fini(&exists, 1);
   free(block);
   return rc;
@@ -138,7 +138,7 @@ static void redis_close(struct store *base) {
   free(store);
 }
 
-static struct redis_session *borrow(struct redis_store *store) {
+static struct redis_session *session_borrow(struct redis_store *store) {
   struct redis_session *session = NULL;
   pthread_mutex_lock(&store->mutex);
   while (store->n_idle == 0 && store->n_sessions == SESSIONS_MAX)
@@ -151,17 +151,17 @@ static struct redis_session *borrow(struct redis_store *store) {
   return session ? session : redis_session_new(&store->config);
 }
 
-static void give_back(struct redis_store *store, struct redis_session *session) {
+static void session_give_back(struct redis_store *store, struct redis_session *session) {
   pthread_mutex_lock(&store->mutex);
   store->idle[store->n_idle++] = session;
   pthread_cond_signal(&store->came_back);
   pthread_mutex_unlock(&store->mutex);
 }
 
-static int run(struct redis_store *store, struct redis_batch *batch, struct err *err) {
-  struct redis_session *session = borrow(store);
+static int batch_run(struct redis_store *store, struct redis_batch *batch, struct err *err) {
+  struct redis_session *session = session_borrow(store);
   int rc = redis_session_run(session, batch, err);
-  give_back(store, session);
+  session_give_back(store, session);
   return rc;
 }
 
@@ -188,7 +188,7 @@ static int redis_put_blocks(struct store *base, const struct store_block *blocks
     command->expects = REDIS_EXPECTS(REDIS_REPLY_STATUS);
   }
   if (!rc)
-    rc = run(call.store, &call.batch, err);
+    rc = batch_run(call.store, &call.batch, err);
   call_fini(&call);
   return rc;
 }
@@ -199,7 +199,7 @@ static int redis_has_blocks(struct store *base, const char *const *keys, int n, 
   call_init(&call, (struct redis_store *)base, n);
   for (int i = 0; i < n; i++)
     call_add(&call, "EXISTS", keys[i])->expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER);
-  rc = run(call.store, &call.batch, err);
+  rc = batch_run(call.store, &call.batch, err);
   for (int i = 0; i < n; i++)
     has[i] = !rc && call.batch.commands[i].reply->integer > 0;
   call_fini(&call);
@@ -218,7 +218,7 @@ static int redis_get_blocks(struct store *base, const char *const *keys, int n, 
     command->reply_bytes_max = block_bytes_max + 1;
     command->wants_block = true;
   }
-  rc = run(call.store, &call.batch, err);
+  rc = batch_run(call.store, &call.batch, err);
   for (int i = 0; i < n; i++) {
     redisReply *reply = call.batch.commands[i].reply;
     data[i] = rc ? NULL : reply->str;
@@ -236,7 +236,7 @@ static int redis_delete_blocks(struct store *base, const char *const *keys, int 
   call_init(&call, (struct redis_store *)base, n);
   for (int i = 0; i < n; i++)
     call_add(&call, "UNLINK", keys[i])->expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER);
-  rc = run(call.store, &call.batch, err);
+  rc = batch_run(call.store, &call.batch, err);
   call_fini(&call);
   return rc;
 }
@@ -245,11 +245,11 @@ static int redis_list_all_blocks(struct store *base,
                                  int (*each)(void *user, const char *key, uint64_t size_bytes), void *user,
                                  struct err *err) {
   struct redis_store *store = (struct redis_store *)base;
-  struct redis_session *session = borrow(store);
+  struct redis_session *session = session_borrow(store);
   struct redis_found *found = NULL;
   size_t n = 0;
   int rc = redis_list_blocks(session, &found, &n, err);
-  give_back(store, session);
+  session_give_back(store, session);
   for (size_t i = 0; i < n && !rc; i++)
     rc = each(user, found[i].key, found[i].size_bytes);
   free(found);
@@ -297,7 +297,7 @@ static int write_guarded(struct redis_store *store, const struct store_guard *re
     redis_command_add(&eval, guards[i].data, guards[i].data ? guards[i].size : 0);
   }
   eval.slot = redis_key_slot(store->index, strlen(store->index));
-  rc = run(store, &batch, err);
+  rc = batch_run(store, &batch, err);
   *is_in_doubt = batch.is_in_doubt;
   broken = rc ? 0 : (int)eval.reply->integer;
   if (broken > 0 && broken <= n_guards)
@@ -344,7 +344,7 @@ static int redis_get_record(struct store *base, const char *name, void **data, s
   redis_command_add_text(&get, "GET");
   redis_command_add_text(&get, key);
   get.slot = redis_key_slot(key, strlen(key));
-  rc = run(store, &batch, err);
+  rc = batch_run(store, &batch, err);
   free(key);
   if (!rc && get.reply->type == REDIS_REPLY_NIL)
     rc = err_set(err, ERR_NOT_FOUND, "store: no such record: '%s'", name);
@@ -360,9 +360,9 @@ static int redis_get_record(struct store *base, const char *name, void **data, s
 static int redis_list_records(struct store *base, const char *prefix, struct store_names *names,
                               struct err *err) {
   struct redis_store *store = (struct redis_store *)base;
-  struct redis_session *session = borrow(store);
+  struct redis_session *session = session_borrow(store);
   int rc = redis_list_names(session, store->index, prefix, names, err);
-  give_back(store, session);
+  session_give_back(store, session);
   return rc;
 }
 

@@ -36,7 +36,7 @@ static int run_node(struct cluster_run *run, int node, struct err *err);
 static int lose_node(struct cluster_run *run, struct err *err);
 static int take_replies(struct cluster_run *run, int node, int n_replicas, struct err *err);
 static bool is_redirected(struct cluster_run *run, int i, int node);
-static bool follow(struct cluster_run *run, int i, int node);
+static bool redirection_follow(struct cluster_run *run, int i, int node);
 static int target_of(const struct cluster_run *run, int i);
 static int read_map(struct redis_session *session, struct err *err);
 static int ask_map(struct redis_session *session, int node, struct err *err);
@@ -190,14 +190,14 @@ static bool is_redirected(struct cluster_run *run, int i, int node) {
   struct redis_command *command = &run->batch->commands[i];
   bool is_busy = redis_reply_is_error(command->reply, "TRYAGAIN");
   run->has_to_pause |= is_busy;
-  if (!is_busy && !follow(run, i, node))
+  if (!is_busy && !redirection_follow(run, i, node))
     return false;
   redis_commands_fini(command, 1);
   return true;
 }
 
 /* "MOVED 3999 HOST:PORT", "ASK 3999 HOST:PORT"; no HOST, or '?': the one that says so. */
-static bool follow(struct cluster_run *run, int i, int node) {
+static bool redirection_follow(struct cluster_run *run, int i, int node) {
   const redisReply *reply = run->batch->commands[i].reply;
   struct redis_endpoint endpoint;
   char host[REDIS_HOST_SIZE], *port;

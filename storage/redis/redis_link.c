@@ -30,7 +30,7 @@ struct exchange {
   uint64_t deadline_ns;
 };
 
-static int greet(struct redis_link *link, struct err *err);
+static int link_greet(struct redis_link *link, struct err *err);
 static int check_greeting(struct redis_link *link, struct redis_command *const *commands, int n,
                           struct err *err);
 static void connect_failed(struct redis_link *link, uint64_t began_ns, const struct err *err);
@@ -39,7 +39,7 @@ static int exchange_step(struct exchange *exchange, struct err *err);
 static int send_some(struct exchange *exchange, bool *has_moved, struct err *err);
 static int receive_some(struct exchange *exchange, bool *has_moved, struct err *err);
 static void expect_next(struct exchange *exchange);
-static void moved(struct exchange *exchange, size_t bytes);
+static void exchange_moved(struct exchange *exchange, size_t bytes);
 static int frame_init(struct frame *frame, struct redis_command *const *commands, int n, struct err *err);
 static int frame_add(struct frame *frame, const struct redis_command *command, struct err *err);
 static void frame_add_block(struct frame *frame, const struct redis_command *command);
@@ -105,7 +105,7 @@ int redis_link_connect(struct redis_link *link, struct err *err) {
     redis_link_err(link, err);
   else {
     redis_reader_init(&link->reader);
-    rc = greet(link, err);
+    rc = link_greet(link, err);
   }
   if (rc) {
     redis_link_close(link);
@@ -116,7 +116,7 @@ int redis_link_connect(struct redis_link *link, struct err *err) {
   return 0;
 }
 
-static int greet(struct redis_link *link, struct err *err) {
+static int link_greet(struct redis_link *link, struct err *err) {
   const struct redis_config *config = link->config;
   bool wants_role = link->role == REDIS_ROLE_MASTER;
   struct redis_command commands[3] = {0}, *list[3] = {&commands[0], &commands[1], &commands[2]};
@@ -154,7 +154,7 @@ static int check_greeting(struct redis_link *link, struct redis_command *const *
   int rc;
   if (!link->has_auth && link->config->password && redis_reply_is_error(last, "NOAUTH")) {
     link->has_auth = true;
-    return greet(link, err);
+    return link_greet(link, err);
   }
   rc = redis_link_check(link, commands, n, err);
   if (rc || link->role != REDIS_ROLE_MASTER)
@@ -235,7 +235,7 @@ static int send_some(struct exchange *exchange, bool *has_moved, struct err *err
   if (n < 0)
     return err->code;
   *has_moved |= n > 0;
-  moved(exchange, (size_t)n);
+  exchange_moved(exchange, (size_t)n);
   while (frame->sent_parts < frame->n_parts) {
     struct iovec *part = &frame->parts[frame->sent_parts];
     size_t taken = (size_t)n < part->iov_len ? (size_t)n : part->iov_len;
@@ -263,14 +263,14 @@ static int receive_some(struct exchange *exchange, bool *has_moved, struct err *
     return 0;
   *has_moved = true;
   redis_reader_received(reader, (size_t)n);
-  moved(exchange, (size_t)n);
+  exchange_moved(exchange, (size_t)n);
   do {
     if (redis_reader_parse(reader, &is_complete, err))
       return err->code;
     if (!is_complete)
       return 0;
     exchange->n_done++;
-    moved(exchange, PROGRESS_BYTES);
+    exchange_moved(exchange, PROGRESS_BYTES);
     expect_next(exchange);
   } while (exchange->n_done < exchange->n && !redis_reader_is_empty(reader));
   return 0;
@@ -293,7 +293,7 @@ static void expect_next(struct exchange *exchange) {
 }
 
 /* A server that drips single bytes does not prolong its time. */
-static void moved(struct exchange *exchange, size_t bytes) {
+static void exchange_moved(struct exchange *exchange, size_t bytes) {
   exchange->progress_bytes += bytes;
   if (exchange->progress_bytes < PROGRESS_BYTES)
     return;

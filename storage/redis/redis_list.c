@@ -19,10 +19,10 @@ struct listing {
 static int scan_master(struct listing *listing, int master, struct err *err);
 static int scan_page(struct listing *listing, int master, char cursor[24], struct err *err);
 static int add_found(struct listing *listing, const redisReply *keys, struct err *err);
-static int measure(struct listing *listing, struct redis_found *const *blocks, int n, struct err *err);
+static int blocks_measure(struct listing *listing, struct redis_found *const *blocks, int n, struct err *err);
 static int by_key(const void *a, const void *b);
 static int take_names(const redisReply *reply, const char *prefix, struct store_names *names);
-static int nonsense(struct err *err, const char *command);
+static int refuse_reply(struct err *err, const char *command);
 
 int redis_list_blocks(struct redis_session *session, struct redis_found **found, size_t *n, struct err *err) {
   struct listing listing = {.session = session};
@@ -77,7 +77,7 @@ static int scan_page(struct listing *listing, int master, char cursor[24], struc
   next = scan.reply->elements == 2 ? redis_reply_text(scan.reply->element[0]) : NULL;
   if (!next || !*next || strlen(next) > 20 || strspn(next, "0123456789") != strlen(next) ||
       scan.reply->element[1]->type != REDIS_REPLY_ARRAY)
-    rc = nonsense(err, "SCAN");
+    rc = refuse_reply(err, "SCAN");
   else {
     strcpy(cursor, next);
     rc = add_found(listing, scan.reply->element[1], err);
@@ -100,23 +100,24 @@ static int add_found(struct listing *listing, const redisReply *keys, struct err
   for (size_t i = 0; i < keys->elements && !rc; i++) {
     const char *key = redis_reply_text(keys->element[i]);
     if (!key)
-      return nonsense(err, "SCAN");
+      return refuse_reply(err, "SCAN");
     if (strlen(key) != skip + STORE_KEY_SIZE - 1 ||
         strspn(key + skip, "0123456789abcdef") != STORE_KEY_SIZE - 1)
       continue;
     blocks[n] = &listing->items[listing->n++];
     memcpy(blocks[n++]->key, key + skip, STORE_KEY_SIZE);
     if (n == LENGTHS_MAX) {
-      rc = measure(listing, blocks, n, err);
+      rc = blocks_measure(listing, blocks, n, err);
       n = 0;
     }
   }
-  return rc ? rc : measure(listing, blocks, n, err);
+  return rc ? rc : blocks_measure(listing, blocks, n, err);
 }
 
 /* A block without bytes that is not the empty one has gone meanwhile: it is listed all the same, as it would
    have been a moment ago. */
-static int measure(struct listing *listing, struct redis_found *const *blocks, int n, struct err *err) {
+static int blocks_measure(struct listing *listing, struct redis_found *const *blocks, int n,
+                          struct err *err) {
   struct redis_command *commands = mem_new((size_t)(n + 1) * sizeof *commands);
   struct redis_batch batch = {.commands = commands, .n = n, .master = -1, .is_repeatable = true};
   char(*keys)[KEY_MAX] = mem_new((size_t)(n + 1) * sizeof *keys);
@@ -152,7 +153,7 @@ int redis_list_names(struct redis_session *session, const char *index, const cha
     struct redis_batch batch = {.commands = &range, .n = 1, .master = -1, .is_repeatable = true};
     const char *words[] = {"ZRANGEBYLEX", index, from, to, "LIMIT", "0", count};
     if (page == PAGES_MAX) {
-      rc = nonsense(err, "ZRANGEBYLEX");
+      rc = refuse_reply(err, "ZRANGEBYLEX");
       break;
     }
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -161,7 +162,7 @@ int redis_list_names(struct redis_session *session, const char *index, const cha
     rc = redis_session_run(session, &batch, err);
     got = rc ? 0 : take_names(range.reply, prefix, names);
     if (got < 0)
-      rc = nonsense(err, "ZRANGEBYLEX");
+      rc = refuse_reply(err, "ZRANGEBYLEX");
     redis_commands_fini(&range, 1);
     free(from);
     from = mem_printf("(%s", got > 0 ? names->items[names->count - 1] : "");
@@ -187,6 +188,6 @@ static int take_names(const redisReply *reply, const char *prefix, struct store_
   return (int)reply->elements;
 }
 
-static int nonsense(struct err *err, const char *command) {
+static int refuse_reply(struct err *err, const char *command) {
   return err_set(err, ERR_IO, "store: redis: the reply to %s makes no sense", command);
 }

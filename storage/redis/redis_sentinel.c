@@ -9,8 +9,8 @@
 enum failure { FAILURE_NONE, FAILURE_SENTINEL, FAILURE_UNKNOWN_NAME, FAILURE_MASTER };
 
 static enum failure try_sentinel(struct redis_session *session, struct redis_link *sentinel, struct err *err);
-static int ask(struct redis_session *session, struct redis_link *sentinel, struct redis_endpoint *master,
-               struct err *err);
+static int sentinel_ask(struct redis_session *session, struct redis_link *sentinel,
+                        struct redis_endpoint *master, struct err *err);
 static int take_answer(const redisReply *reply, const char *name, struct redis_endpoint *master,
                        struct err *err);
 
@@ -41,7 +41,7 @@ static enum failure try_sentinel(struct redis_session *session, struct redis_lin
                                  struct err *err) {
   struct redis_link *master = &session->link;
   struct redis_endpoint endpoint;
-  int rc = ask(session, sentinel, &endpoint, err);
+  int rc = sentinel_ask(session, sentinel, &endpoint, err);
   if (rc)
     return rc == ERR_INVALID ? FAILURE_UNKNOWN_NAME : FAILURE_SENTINEL;
   /* The same server as before: its pause between attempts holds, so several sentinels cost one attempt. */
@@ -52,8 +52,8 @@ static enum failure try_sentinel(struct redis_session *session, struct redis_lin
   return redis_link_connect(master, err) ? FAILURE_MASTER : FAILURE_NONE;
 }
 
-static int ask(struct redis_session *session, struct redis_link *sentinel, struct redis_endpoint *master,
-               struct err *err) {
+static int sentinel_ask(struct redis_session *session, struct redis_link *sentinel,
+                        struct redis_endpoint *master, struct err *err) {
   struct redis_command command = {.expects =
                                       REDIS_EXPECTS(REDIS_REPLY_ARRAY) | REDIS_EXPECTS(REDIS_REPLY_NIL)};
   struct redis_command *list = &command;

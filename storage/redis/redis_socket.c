@@ -35,7 +35,7 @@ static int shake_hands(struct redis_socket *sock, const char *host, SSL_CTX *con
                        struct err *err);
 static int handshake_failed(const SSL *ssl, int reason, struct err *err);
 static ssize_t tls_moved(const struct redis_socket *sock, int n, struct err *err);
-static ssize_t moved(ssize_t n, struct err *err);
+static ssize_t socket_moved(ssize_t n, struct err *err);
 static const char *tls_reason(void);
 static const BIO_METHOD *quiet_bio(void);
 
@@ -103,7 +103,7 @@ ssize_t redis_socket_send(struct redis_socket *sock, const struct iovec *parts, 
   struct msghdr message = {.msg_iov = (struct iovec *)parts,
                            .msg_iovlen = (size_t)(n < SEND_PARTS_MAX ? n : SEND_PARTS_MAX)};
   if (!sock->ssl)
-    return moved(sendmsg(sock->fd, &message, MSG_NOSIGNAL), err);
+    return socket_moved(sendmsg(sock->fd, &message, MSG_NOSIGNAL), err);
   ERR_clear_error();
   return tls_moved(
       sock, SSL_write(sock->ssl, parts->iov_base, parts->iov_len > 1 << 30 ? 1 << 30 : (int)parts->iov_len),
@@ -117,7 +117,7 @@ ssize_t redis_socket_receive(struct redis_socket *sock, void *data, size_t size,
     return tls_moved(sock, SSL_read(sock->ssl, data, size > 1 << 30 ? 1 << 30 : (int)size), err);
   }
   n = recv(sock->fd, data, size, 0);
-  return n == 0 ? err_set(err, ERR_UNAVAILABLE, "closed the connection"), -1 : moved(n, err);
+  return n == 0 ? err_set(err, ERR_UNAVAILABLE, "closed the connection"), -1 : socket_moved(n, err);
 }
 
 bool redis_socket_wait(struct redis_socket *sock, bool has_to_send, uint64_t deadline_ns) {
@@ -228,7 +228,7 @@ static ssize_t tls_moved(const struct redis_socket *sock, int n, struct err *err
   return -1;
 }
 
-static ssize_t moved(ssize_t n, struct err *err) {
+static ssize_t socket_moved(ssize_t n, struct err *err) {
   if (n >= 0)
     return n;
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)

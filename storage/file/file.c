@@ -108,8 +108,8 @@ static int place_write(const struct file_store *store, const struct store_block 
   placing->path = block_path(store, block->sha256);
   if (file_make_parents(placing->path, syncs, err))
     return err->code;
-  return file_write_temporary(store->temporary, block->parts, block->n_parts, syncs, &placing->temporary,
-                              err);
+  placing->temporary = file_write_temporary(store->temporary, block->parts, block->n_parts, syncs, err);
+  return placing->temporary ? 0 : err->code;
 }
 
 static int place_rename(struct placing *placing, struct err *err) {

@@ -14,26 +14,25 @@
 
 static int write_parts(int fd, const char *path, const struct iovec *parts, int n_parts, struct err *err);
 
-int file_write_temporary(const char *folder, const struct iovec *parts, int n_parts, bool syncs, char **path,
-                         struct err *err) {
+char *file_write_temporary(const char *folder, const struct iovec *parts, int n_parts, bool syncs,
+                           struct err *err) {
   char *name = mem_printf("%s/XXXXXX", folder);
-  int rc = 0, fd = mkostemp(name, O_CLOEXEC);
+  int rc, fd = mkostemp(name, O_CLOEXEC);
   if (fd < 0) {
-    rc = file_failed(err, errno, "", name);
+    file_failed(err, errno, "", name);
     free(name);
-    return rc;
+    return NULL;
   }
   rc = write_parts(fd, name, parts, n_parts, err);
   if (!rc && (fchmod(fd, 0644) || (syncs && fsync(fd))))
     rc = file_failed(err, errno, "sync ", name);
   if (close(fd) && !rc)
     rc = file_failed(err, errno, "close ", name);
-  if (rc) {
-    unlink(name);
-    free(name);
-  } else
-    *path = name;
-  return rc;
+  if (!rc)
+    return name;
+  unlink(name);
+  free(name);
+  return NULL;
 }
 
 static int write_parts(int fd, const char *path, const struct iovec *parts, int n_parts, struct err *err) {

@@ -8,10 +8,10 @@
 
 #include "common/base/err.h"
 
-/* Writes a new file below `folder` under a name of its own and, if asked to, syncs it. *path is the caller's,
-   who renames it (file_sync_parent makes the rename durable) or unlinks it. */
-int file_write_temporary(const char *folder, const struct iovec *parts, int n_parts, bool syncs, char **path,
-                         struct err *err);
+/* Writes a new file below `folder` under a name of its own and, if asked to, syncs it. Its path is the
+   caller's, who renames it (file_sync_parent makes the rename durable) or unlinks it. NULL: an error. */
+char *file_write_temporary(const char *folder, const struct iovec *parts, int n_parts, bool syncs,
+                           struct err *err);
 
 /* The whole file, malloc'd. Errors: NOT_FOUND: no such file, or it is a folder. */
 int file_read(const char *path, void **data, size_t *size, struct err *err);

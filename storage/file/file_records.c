@@ -60,10 +60,10 @@ static int guard_check(const struct file_store *store, const struct store_guard 
 
 static int record_replace(struct file_store *store, const char *path, const struct iovec *content,
                           struct err *err) {
-  char *temporary = NULL;
+  char *temporary;
   int rc = file_make_parents(path, true, err);
-  if (rc || (rc = file_write_temporary(store->temporary, content, 1, true, &temporary, err)))
-    return rc;
+  if (rc || !(temporary = file_write_temporary(store->temporary, content, 1, true, err)))
+    return err->code;
   if (rename(temporary, path)) {
     rc = file_failed(err, errno, "", path);
     unlink(temporary);

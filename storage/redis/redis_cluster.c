@@ -34,7 +34,7 @@ struct cluster_run {
 static int run_rounds(struct cluster_run *run, struct err *err);
 static int run_node(struct cluster_run *run, int node, struct err *err);
 static int lose_node(struct cluster_run *run, struct err *err);
-static int take_replies(struct cluster_run *run, int node, int n_replicas, struct err *err);
+static int take_replies(struct cluster_run *run, int node, struct redis_pipeline *pipeline, struct err *err);
 static bool is_redirected(struct cluster_run *run, int i, int node);
 static bool redirection_follow(struct cluster_run *run, int i, int node);
 static int target_of(const struct cluster_run *run, int i);
@@ -137,27 +137,27 @@ static int run_rounds(struct cluster_run *run, struct err *err) {
 }
 
 static int run_node(struct cluster_run *run, int node, struct err *err) {
-  struct redis_link *link = run->cluster->nodes[node];
-  int n = 0, n_replicas, rc;
+  struct redis_pipeline pipeline = {.link = run->cluster->nodes[node], .commands = run->list};
+  int rc;
   run->n_sent = 0;
   for (int i = 0; i < run->batch->n; i++) {
     if (run->is_done[i] || target_of(run, i) != node)
       continue;
     run->sent[run->n_sent++] = i;
     if (run->asking[i] >= 0)
-      run->list[n++] = &run->ask[i];
-    run->list[n++] = &run->batch->commands[i];
+      run->list[pipeline.n++] = &run->ask[i];
+    run->list[pipeline.n++] = &run->batch->commands[i];
   }
-  if (redis_link_connect(link, err))
+  if (redis_link_connect(pipeline.link, err))
     return err->code == ERR_INVALID ? ERR_INVALID : lose_node(run, err);
-  rc = redis_session_pipeline(run->session, link, run->list, n, run->batch, &n_replicas, err);
+  rc = redis_pipeline_run(&pipeline, run->batch, err);
   if (rc == ERR_UNAVAILABLE && run->batch->is_repeatable)
     return lose_node(run, err);
   if (rc) {
     run->cluster->is_known = false;
     return rc;
   }
-  return take_replies(run, node, n_replicas, err);
+  return take_replies(run, node, &pipeline, err);
 }
 
 /* Once, the others are asked whether another has its slots by now. */
@@ -171,18 +171,18 @@ static int lose_node(struct cluster_run *run, struct err *err) {
   return read_map(run->session, err);
 }
 
-static int take_replies(struct cluster_run *run, int node, int n_replicas, struct err *err) {
-  int n = 0;
+/* The pipeline becomes what was done. */
+static int take_replies(struct cluster_run *run, int node, struct redis_pipeline *pipeline, struct err *err) {
+  pipeline->n = 0;
   for (int k = 0; k < run->n_sent; k++) {
     int i = run->sent[k];
     redis_commands_fini(&run->ask[i], 1);
     if (is_redirected(run, i, node))
       continue;
     run->is_done[i] = true;
-    run->list[n++] = &run->batch->commands[i];
+    run->list[pipeline->n++] = &run->batch->commands[i];
   }
-  return n == 0 ? 0
-                : redis_session_check(run->session, run->cluster->nodes[node], run->list, n, n_replicas, err);
+  return pipeline->n == 0 ? 0 : redis_pipeline_check(pipeline, err);
 }
 
 /* True if the command was not done here and goes out again. */

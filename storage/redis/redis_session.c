@@ -9,7 +9,7 @@
 
 static int run_on_link(struct redis_session *session, struct redis_link *link, struct redis_batch *batch,
                        struct err *err);
-static bool is_demoted(const struct redis_session *session, struct redis_command *const *commands, int n);
+static bool is_demoted(const struct redis_batch *batch);
 
 struct redis_session *redis_session_new(const struct redis_config *config) {
   struct redis_session *session = mem_new(sizeof *session);
@@ -64,48 +64,47 @@ int redis_session_masters(struct redis_session *session, int **masters, int *n, 
 /* A second time, on a new connection, if the first one broke; what a demoted master refused was not done. */
 static int run_on_link(struct redis_session *session, struct redis_link *link, struct redis_batch *batch,
                        struct err *err) {
-  struct redis_command **list = mem_new(((size_t)batch->n + 1) * sizeof *list);
+  struct redis_pipeline pipeline = {
+      .link = link, .commands = mem_new(((size_t)batch->n + 1) * sizeof *pipeline.commands), .n = batch->n};
   bool is_again = false, is_master = session->sentinels != NULL;
-  int n_replicas, rc;
+  int rc;
   for (int i = 0; i < batch->n; i++)
-    list[i] = &batch->commands[i];
+    pipeline.commands[i] = &batch->commands[i];
   for (;; is_again = true) {
     rc = is_master ? redis_sentinel_connect(session, err) : redis_link_connect(link, err);
     if (rc)
       break;
-    rc = redis_session_pipeline(session, link, list, batch->n, batch, &n_replicas, err);
+    rc = redis_pipeline_run(&pipeline, batch, err);
     if (rc == ERR_UNAVAILABLE && batch->is_repeatable && !is_again)
       continue;
-    if (!rc && !is_again && is_demoted(session, list, batch->n)) {
+    if (!rc && !is_again && is_master && is_demoted(batch)) {
       redis_commands_fini(batch->commands, batch->n);
       redis_link_close(link);
       continue;
     }
     if (!rc)
-      rc = redis_session_check(session, link, list, batch->n, n_replicas, err);
+      rc = redis_pipeline_check(&pipeline, err);
     break;
   }
-  free(list);
+  free(pipeline.commands);
   return rc;
 }
 
-static bool is_demoted(const struct redis_session *session, struct redis_command *const *commands, int n) {
-  for (int i = 0; session->sentinels && i < n; i++)
-    if (redis_reply_is_error(commands[i]->reply, "READONLY"))
+static bool is_demoted(const struct redis_batch *batch) {
+  for (int i = 0; i < batch->n; i++)
+    if (redis_reply_is_error(batch->commands[i].reply, "READONLY"))
       return true;
   return false;
 }
 
-int redis_session_pipeline(struct redis_session *session, struct redis_link *link,
-                           struct redis_command **commands, int n, struct redis_batch *batch, int *n_replicas,
-                           struct err *err) {
-  const struct redis_config *config = session->config;
+int redis_pipeline_run(struct redis_pipeline *pipeline, struct redis_batch *batch, struct err *err) {
+  const struct redis_config *config = pipeline->link->config;
   struct redis_command *wait;
   char replicas[16], timeout[16];
   int rc;
-  *n_replicas = INT_MAX;
+  pipeline->n_replicas = INT_MAX;
   if (!batch->is_write || config->replicas == 0) {
-    rc = redis_link_exchange(link, commands, n, err);
+    rc = redis_link_exchange(pipeline->link, pipeline->commands, pipeline->n, err);
     batch->is_in_doubt |= rc != 0;
     return rc;
   }
@@ -116,11 +115,11 @@ int redis_session_pipeline(struct redis_session *session, struct redis_link *lin
   redis_command_add_text(wait, "WAIT");
   redis_command_add_text(wait, replicas);
   redis_command_add_text(wait, timeout);
-  commands[n] = wait;
-  rc = redis_link_exchange(link, commands, n + 1, err);
+  pipeline->commands[pipeline->n] = wait;
+  rc = redis_link_exchange(pipeline->link, pipeline->commands, pipeline->n + 1, err);
   batch->is_in_doubt |= rc != 0;
   if (!rc)
-    *n_replicas =
+    pipeline->n_replicas =
         wait->reply->type == REDIS_REPLY_INTEGER && wait->reply->integer > 0 && wait->reply->integer < INT_MAX
             ? (int)wait->reply->integer
             : 0;
@@ -129,13 +128,12 @@ int redis_session_pipeline(struct redis_session *session, struct redis_link *lin
   return rc;
 }
 
-int redis_session_check(struct redis_session *session, struct redis_link *link,
-                        struct redis_command *const *commands, int n, int n_replicas, struct err *err) {
-  if (redis_link_check(link, commands, n, err))
+int redis_pipeline_check(const struct redis_pipeline *pipeline, struct err *err) {
+  int wanted = pipeline->link->config->replicas;
+  if (redis_link_check(pipeline->link, pipeline->commands, pipeline->n, err))
     return err->code;
-  if (n_replicas >= session->config->replicas)
+  if (pipeline->n_replicas >= wanted)
     return 0;
-  err_set(err, ERR_UNAVAILABLE, "only %d of %d replicas have the write", n_replicas,
-          session->config->replicas);
-  return redis_link_err(link, err);
+  err_set(err, ERR_UNAVAILABLE, "only %d of %d replicas have the write", pipeline->n_replicas, wanted);
+  return redis_link_err(pipeline->link, err);
 }

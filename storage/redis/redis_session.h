@@ -36,14 +36,18 @@ int redis_session_masters(struct redis_session *session, int **masters, int *n, 
 
 /* For redis_sentinel.c and redis_cluster.c. */
 
-/* Runs commands on a connected link, and WAIT after them: commands has room for one more. *n_replicas: that
-   have them, or INT_MAX if it does not matter. Error replies are no error here. */
-int redis_session_pipeline(struct redis_session *session, struct redis_link *link,
-                           struct redis_command **commands, int n, struct redis_batch *batch, int *n_replicas,
-                           struct err *err);
+/* What of a batch goes to one server. */
+struct redis_pipeline {
+  struct redis_link *link;
+  struct redis_command **commands; /* [n + 1]: with room for a WAIT */
+  int n;
+  int n_replicas; /* set: that have the writes, or INT_MAX if it does not matter */
+};
+
+/* Runs the commands on the connected link, and WAIT after them. Error replies are no error here. */
+int redis_pipeline_run(struct redis_pipeline *pipeline, struct redis_batch *batch, struct err *err);
 /* Error replies, unexpected types and missing replicas as an error. */
-int redis_session_check(struct redis_session *session, struct redis_link *link,
-                        struct redis_command *const *commands, int n, int n_replicas, struct err *err);
+int redis_pipeline_check(const struct redis_pipeline *pipeline, struct err *err);
 
 /* Makes sure that session->link is connected to what a sentinel calls the master and what says so itself. */
 int redis_sentinel_connect(struct redis_session *session, struct err *err);

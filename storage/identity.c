@@ -34,9 +34,9 @@ static int identity_make(char identity[STORE_IDENTITY_SIZE], struct err *err) {
   return 0;
 }
 
-int store_identity_settle(struct store *store, const struct store_guard *guard,
+int store_identity_settle(struct store *store, const struct store_record *guard,
                           char identity[STORE_IDENTITY_SIZE], struct err *err) {
-  struct store_guard guards[] = {*guard, {.name = identity_name}};
+  struct store_record none_yet = {.name = identity_name, .guard = guard};
   char found[STORE_IDENTITY_SIZE];
   int rc = store_identity_read(store, found, err);
   if (!rc)
@@ -46,5 +46,6 @@ int store_identity_settle(struct store *store, const struct store_guard *guard,
   *err = ERR_NONE;
   if (!*identity && identity_make(identity, err))
     return err->code;
-  return store_put_record(store, identity_name, identity, STORE_IDENTITY_SIZE - 1, guards, 2, err);
+  return store_put_record(
+      store, &(struct store_record){identity_name, identity, STORE_IDENTITY_SIZE - 1, &none_yet}, err);
 }

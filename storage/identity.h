@@ -11,7 +11,7 @@ int store_identity_read(struct store *store, char identity[STORE_IDENTITY_SIZE],
 
 /* Reads it; where there is none, gives the store one: `identity` if it is not empty, else a new one. Writes
    only while the guard holds. Errors: STALE; CORRUPT; those of the store. */
-int store_identity_settle(struct store *store, const struct store_guard *guard,
+int store_identity_settle(struct store *store, const struct store_record *guard,
                           char identity[STORE_IDENTITY_SIZE], struct err *err);
 
 #endif

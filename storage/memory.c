@@ -122,14 +122,13 @@ static int memory_has_blocks(struct store *base, const char *const *keys, int n,
   return 0;
 }
 
-static int memory_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
-                             struct err *err) {
+static int memory_get_blocks(struct store *base, struct store_read *reads, int n, struct err *err) {
   struct memory_store *store = store_locked(base);
   (void)err;
   for (int i = 0; i < n; i++) {
-    const struct entry *entry = entry_find(&store->blocks, keys[i]);
-    data[i] = entry ? bytes_copy(entry->data, entry->size) : NULL;
-    sizes[i] = entry ? entry->size : 0;
+    const struct entry *entry = entry_find(&store->blocks, reads[i].key);
+    reads[i].data = entry ? bytes_copy(entry->data, entry->size) : NULL;
+    reads[i].size = entry ? entry->size : 0;
   }
   pthread_mutex_unlock(&store->lock);
   return 0;
@@ -165,24 +164,23 @@ static int memory_list_blocks(struct store *base,
   return rc;
 }
 
-static bool guard_holds(struct memory_store *store, const struct store_guard *guard) {
+static bool guard_holds(struct memory_store *store, const struct store_record *guard) {
   const struct entry *entry = entry_find(&store->records, guard->name);
   if (!entry || !guard->data)
     return !entry && !guard->data;
   return entry->size == guard->size && memcmp(entry->data, guard->data, guard->size) == 0;
 }
 
-static int memory_write_record(struct store *base, const char *name, const void *data, size_t size,
-                               const struct store_guard *guards, int n_guards, struct err *err) {
+static int memory_write_record(struct store *base, const struct store_record *record, struct err *err) {
   struct memory_store *store = store_locked(base);
   int rc = 0;
-  for (int i = 0; i < n_guards && !rc; i++)
-    if (!guard_holds(store, &guards[i]))
-      rc = err_set(err, ERR_STALE, "store: record %s is not what the writer knows", guards[i].name);
-  if (!rc && data)
-    entry_set(&store->records, name, bytes_copy(data, size), size);
+  for (const struct store_record *guard = record->guard; guard && !rc; guard = guard->guard)
+    if (!guard_holds(store, guard))
+      rc = err_set(err, ERR_STALE, "store: record %s is not what the writer knows", guard->name);
+  if (!rc && record->data)
+    entry_set(&store->records, record->name, bytes_copy(record->data, record->size), record->size);
   else if (!rc)
-    entry_remove(&store->records, name);
+    entry_remove(&store->records, record->name);
   pthread_mutex_unlock(&store->lock);
   return rc;
 }

@@ -24,9 +24,9 @@ static int unknown_scheme(const char *url, struct err *err);
 static bool has_scheme(const struct store_def *def, const char *url);
 static void block_key(struct store_block *block);
 static int find_missing(struct store *store, struct store_block *blocks, int n, struct err *err);
-static int verify_block(const char *key, const void *data, size_t size, struct err *err);
+static int verify_block(const struct store_read *read, struct err *err);
 static int keys_check(const char *const *keys, int n, struct err *err);
-static int guards_check(const struct store_guard *guards, int n, struct err *err);
+static int record_check(const struct store_record *record, struct err *err);
 static int name_check(const char *name, struct err *err);
 static bool letters_are_valid(const char *text);
 static bool record_name_is_valid(const char *name);
@@ -89,20 +89,24 @@ int store_put_blocks(struct store *store, struct store_block *blocks, int n, uin
   return 0;
 }
 
-int store_get_blocks(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
-                     struct err *err) {
+int store_get_blocks(struct store *store, struct store_read *reads, int n, struct err *err) {
   int rc = 0;
   CHECK(n <= STORE_BATCH_MAX);
+  for (int i = 0; i < n; i++) {
+    reads[i].data = NULL;
+    reads[i].size = 0;
+  }
   for (int i = 0; i < n; i++)
-    data[i] = NULL;
-  if (keys_check(keys, n, err) || store->def->get_blocks(store, keys, n, data, sizes, err))
+    if (keys_check(&reads[i].key, 1, err))
+      return err->code;
+  if (store->def->get_blocks(store, reads, n, err))
     return err->code;
   for (int i = 0; i < n && !rc; i++)
-    rc = data[i] ? verify_block(keys[i], data[i], sizes[i], err)
-                 : err_set(err, ERR_NOT_FOUND, "store: no such block: %s", keys[i]);
+    rc = reads[i].data ? verify_block(&reads[i], err)
+                       : err_set(err, ERR_NOT_FOUND, "store: no such block: %s", reads[i].key);
   for (int i = 0; i < n && rc; i++) {
-    free(data[i]);
-    data[i] = NULL;
+    free(reads[i].data);
+    reads[i].data = NULL;
   }
   return rc;
 }
@@ -137,22 +141,27 @@ int store_put(struct store *store, const void *data, size_t size, char sha256[ST
 }
 
 int store_get(struct store *store, const char *sha256, void **data, size_t *size, struct err *err) {
-  *size = 0;
-  return store_get_blocks(store, &sha256, 1, data, size, err);
+  struct store_read read = {.key = sha256};
+  int rc = store_get_blocks(store, &read, 1, err);
+  *data = read.data;
+  *size = read.size;
+  return rc;
 }
 
-int store_put_record(struct store *store, const char *name, const void *data, size_t size,
-                     const struct store_guard *guards, int n_guards, struct err *err) {
-  if (name_check(name, err) || guards_check(guards, n_guards, err))
+int store_put_record(struct store *store, const struct store_record *record, struct err *err) {
+  struct store_record written = *record;
+  if (record_check(record, err))
     return err->code;
-  return store->def->write_record(store, name, data ? data : "", size, guards, n_guards, err);
+  written.data = record->data ? record->data : "";
+  return store->def->write_record(store, &written, err);
 }
 
-int store_delete_record(struct store *store, const char *name, const struct store_guard *guards, int n_guards,
+int store_delete_record(struct store *store, const char *name, const struct store_record *guard,
                         struct err *err) {
-  if (name_check(name, err) || guards_check(guards, n_guards, err))
+  struct store_record deleted = {.name = name, .guard = guard};
+  if (record_check(&deleted, err))
     return err->code;
-  return store->def->write_record(store, name, NULL, 0, guards, n_guards, err);
+  return store->def->write_record(store, &deleted, err);
 }
 
 int store_get_record(struct store *store, const char *name, void **data, size_t *size, struct err *err) {
@@ -231,12 +240,13 @@ static int find_missing(struct store *store, struct store_block *blocks, int n, 
   return 0;
 }
 
-static int verify_block(const char *key, const void *data, size_t size, struct err *err) {
+static int verify_block(const struct store_read *read, struct err *err) {
   char found[SHA256_HEX_SIZE];
-  sha256_hex(data, size, found);
-  if (strcmp(found, key) == 0)
+  sha256_hex(read->data, read->size, found);
+  if (strcmp(found, read->key) == 0)
     return 0;
-  return err_set(err, ERR_CORRUPT, "store: block %s is corrupt: its %zu bytes hash to %s", key, size, found);
+  return err_set(err, ERR_CORRUPT, "store: block %s is corrupt: its %zu bytes hash to %s", read->key,
+                 read->size, found);
 }
 
 static int keys_check(const char *const *keys, int n, struct err *err) {
@@ -247,11 +257,15 @@ static int keys_check(const char *const *keys, int n, struct err *err) {
   return 0;
 }
 
-static int guards_check(const struct store_guard *guards, int n, struct err *err) {
-  CHECK(n <= STORE_GUARDS_MAX);
-  for (int i = 0; i < n; i++)
-    if (name_check(guards[i].name, err))
+/* The names of the record and its guards. */
+static int record_check(const struct store_record *record, struct err *err) {
+  int n_guards = 0;
+  if (name_check(record->name, err))
+    return err->code;
+  for (const struct store_record *guard = record->guard; guard; guard = guard->guard, n_guards++)
+    if (name_check(guard->name, err))
       return err->code;
+  CHECK(n_guards <= STORE_GUARDS_MAX);
   return 0;
 }
 

@@ -26,11 +26,20 @@ struct store_block {
   bool was_there;              /* likewise: nothing was written */
 };
 
-/* A condition of a write: the record holds exactly these bytes, or (data NULL) does not exist. */
-struct store_guard {
+/* A block to read. */
+struct store_read {
+  const char *key;
+  void *data; /* set: malloc'd */
+  size_t size;
+};
+
+/* A record to write, and the condition: its guard holds exactly the bytes that are said there, or (data NULL)
+   does not exist; and so does the guard's own guard, for as many as STORE_GUARDS_MAX. NULL: no condition. */
+struct store_record {
   const char *name;
   const void *data;
   size_t size;
+  const struct store_record *guard;
 };
 
 /* Names of records, ascending. */
@@ -49,10 +58,9 @@ struct store_def {
      after an error any of them may be. */
   int (*put_blocks)(struct store *store, const struct store_block *blocks, int n, struct err *err);
   int (*has_blocks)(struct store *store, const char *const *keys, int n, bool *has, struct err *err);
-  /* data[i] is malloc'd; NULL where there is no such block, which is no error. After an error all are NULL.
-   */
-  int (*get_blocks)(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
-                    struct err *err);
+  /* Data is NULL to begin with. It stays so where there is no such block, which is no error, and everywhere
+     after an error. */
+  int (*get_blocks)(struct store *store, struct store_read *reads, int n, struct err *err);
   int (*delete_blocks)(struct store *store, const char *const *keys, int n, struct err *err);
   /* Every block once, in any order; those that come or go meanwhile may be missed. Ends early when `each`
      returns non-zero, with that value. */
@@ -60,8 +68,7 @@ struct store_def {
                      void *user, struct err *err);
   /* All guards hold and the record is replaced (data NULL: deleted, also if it is not there), or STALE and
      nothing is changed; also after a crash or a power cut. */
-  int (*write_record)(struct store *store, const char *name, const void *data, size_t size,
-                      const struct store_guard *guards, int n_guards, struct err *err);
+  int (*write_record)(struct store *store, const struct store_record *record, struct err *err);
   int (*get_record)(struct store *store, const char *name, void **data, size_t *size, struct err *err);
   /* Appends the names that begin with prefix. */
   int (*list_records)(struct store *store, const char *prefix, struct store_names *names, struct err *err);
@@ -97,10 +104,9 @@ char *store_url_redacted(const char *url); /* without the password; freed by the
 /* Fills the keys and writes what is not there yet. *written_bytes (may be NULL) grows by what was written. */
 int store_put_blocks(struct store *store, struct store_block *blocks, int n, uint64_t *written_bytes,
                      struct err *err);
-/* Reads at most STORE_BATCH_MAX blocks and verifies them. data[i] are freed by the caller. Errors: NOT_FOUND,
-   CORRUPT (both name the key); all data[i] are NULL then. */
-int store_get_blocks(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
-                     struct err *err);
+/* Reads at most STORE_BATCH_MAX blocks and verifies them. Their data is freed by the caller. Errors:
+   NOT_FOUND, CORRUPT (both name the key); all data is NULL then. */
+int store_get_blocks(struct store *store, struct store_read *reads, int n, struct err *err);
 int store_has_blocks(struct store *store, const char *const *keys, int n, bool *has, struct err *err);
 int store_delete_blocks(struct store *store, const char *const *keys, int n, struct err *err);
 int store_list_blocks(struct store *store, int (*each)(void *user, const char *key, uint64_t size_bytes),
@@ -114,11 +120,10 @@ int store_get(struct store *store, const char *sha256, void **data, size_t *size
 /* Records: components of [a-z0-9._-] between slashes, none beginning with a dot; where there is a record a
    there is none a/b. */
 
-/* Replaces the record if every guard holds (guards may be NULL with 0). Errors: STALE naming the record whose
-   guard did not hold. */
-int store_put_record(struct store *store, const char *name, const void *data, size_t size,
-                     const struct store_guard *guards, int n_guards, struct err *err);
-int store_delete_record(struct store *store, const char *name, const struct store_guard *guards, int n_guards,
+/* Replaces the record (data NULL: by an empty one) if its guards hold. Errors: STALE naming the guard that
+   did not hold. */
+int store_put_record(struct store *store, const struct store_record *record, struct err *err);
+int store_delete_record(struct store *store, const char *name, const struct store_record *guard,
                         struct err *err);
 /* Errors: NOT_FOUND. *data is freed by the caller. */
 int store_get_record(struct store *store, const char *name, void **data, size_t *size, struct err *err);

@@ -21,7 +21,7 @@ static const char term_name[] = "coordinator/epoch", lease_name[] = "coordinator
 struct store_lease {
   struct store *store;
   char term[32]; /* decimal: the content of its record */
-  struct store_guard guard;
+  struct store_record guard;
   Weir__Lease record;
   char holder[320];
   pthread_t thread;
@@ -47,7 +47,7 @@ int store_lease_take(struct store *store, struct store_lease **out, struct err *
   gethostname(host, sizeof host - 1);
   snprintf(lease->holder, sizeof lease->holder, "weir gc, process %d on %s", (int)getpid(), host);
   if (lease_take_term(lease, err) ||
-      checkpoint_write_record(store, lease_name, &lease->record, &lease->guard, 1, err)) {
+      checkpoint_write_record(store, lease_name, &lease->record, &lease->guard, err)) {
     store_lease_release(lease);
     return err->code;
   }
@@ -86,7 +86,7 @@ static int lease_read(struct store *store, Weir__Lease **lease, struct err *err)
 }
 
 static int lease_take_term(struct store_lease *lease, struct err *err) {
-  struct store_guard was = {.name = term_name};
+  struct store_record was = {.name = term_name};
   void *data = NULL;
   size_t size = 0;
   uint64_t term = 0;
@@ -102,10 +102,12 @@ static int lease_take_term(struct store_lease *lease, struct err *err) {
     was.size = size;
   }
   snprintf(lease->term, sizeof lease->term, "%" PRIu64, term + 1);
-  if (store_put_record(lease->store, term_name, lease->term, strlen(lease->term), &was, 1, err) == ERR_STALE)
+  if (store_put_record(lease->store,
+                       &(struct store_record){term_name, lease->term, strlen(lease->term), &was},
+                       err) == ERR_STALE)
     err_set(err, ERR_EXISTS, "another process took the lead of this store in the same moment: try again");
   free(data);
-  lease->guard = (struct store_guard){.name = term_name, .data = lease->term, .size = strlen(lease->term)};
+  lease->guard = (struct store_record){.name = term_name, .data = lease->term, .size = strlen(lease->term)};
   weir__lease__init(&lease->record);
   lease->record.term = term + 1;
   lease->record.holder = lease->holder;
@@ -124,13 +126,13 @@ static void *lease_renew(void *arg) {
     if (pthread_cond_timedwait(&lease->wake, &lease->lock, &until) != ETIMEDOUT)
       continue;
     lease->record.beat++;
-    checkpoint_write_record(lease->store, lease_name, &lease->record, &lease->guard, 1, &err);
+    checkpoint_write_record(lease->store, lease_name, &lease->record, &lease->guard, &err);
   }
   pthread_mutex_unlock(&lease->lock);
   return NULL;
 }
 
-const struct store_guard *store_lease_guard(const struct store_lease *lease) {
+const struct store_record *store_lease_guard(const struct store_lease *lease) {
   return &lease->guard;
 }
 
@@ -144,7 +146,7 @@ void store_lease_release(struct store_lease *lease) {
     pthread_cond_signal(&lease->wake);
     pthread_mutex_unlock(&lease->lock);
     pthread_join(lease->thread, NULL);
-    store_delete_record(lease->store, lease_name, &lease->guard, 1, &err); /* else it runs out */
+    store_delete_record(lease->store, lease_name, &lease->guard, &err); /* else it runs out */
   }
   pthread_mutex_destroy(&lease->lock);
   pthread_cond_destroy(&lease->wake);

@@ -13,7 +13,7 @@ struct store_lease;
 int store_lease_take(struct store *store, struct store_lease **out, struct err *err);
 
 /* The guard of every write, and of deletions: the record of the term. Belongs to the lease. */
-const struct store_guard *store_lease_guard(const struct store_lease *lease);
+const struct store_record *store_lease_guard(const struct store_lease *lease);
 
 /* Gives the lease up and frees it. NULL is ignored. */
 void store_lease_release(struct store_lease *lease);

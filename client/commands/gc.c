@@ -84,7 +84,7 @@ static int gc_run_stored(struct store *store, struct block_refs *refs, const str
             "store can cancel it",
             record->run, output_state(record->state, state));
   else
-    checkpoint_delete_run(store, refs, record->run, store_lease_guard(lease), 1, err);
+    checkpoint_delete_run(store, refs, record->run, store_lease_guard(lease), err);
   message_free(record);
   return err->code;
 }

@@ -72,12 +72,12 @@ int checkpoint_read_record(struct store *store, const char *name, const Protobuf
 }
 
 int checkpoint_write_record(struct store *store, const char *name, const void *message,
-                            const struct store_guard *guards, int n_guards, struct err *err) {
+                            const struct store_record *guard, struct err *err) {
   size_t size = protobuf_c_message_get_packed_size(message);
   uint8_t *packed = mem_new(size);
   int rc;
   protobuf_c_message_pack(message, packed);
-  rc = store_put_record(store, name, packed, size, guards, n_guards, err);
+  rc = store_put_record(store, &(struct store_record){name, packed, size, guard}, err);
   free(packed);
   return rc;
 }

@@ -13,11 +13,12 @@
 char *checkpoint_name(const char *run, uint64_t step);         /* runs/RUN/checkpoints/STEP */
 char *checkpoint_run_name(const char *run, const char *which); /* runs/RUN/WHICH: "run", "incarnation" */
 
-/* A record's message, its nesting checked. Freed by message_free. Errors: NOT_FOUND; CORRUPT. */
+/* A record's message, its nesting checked. Freed by message_free. Errors: NOT_FOUND; CORRUPT. A guard is a
+   write's condition (struct store_record); NULL: none. */
 int checkpoint_read_record(struct store *store, const char *name, const ProtobufCMessageDescriptor *type,
                            void **message, struct err *err);
 int checkpoint_write_record(struct store *store, const char *name, const void *message,
-                            const struct store_guard *guards, int n_guards, struct err *err);
+                            const struct store_record *guard, struct err *err);
 
 /* A manifest, complete: spec, plan, one entry for each block by index. Errors: NOT_FOUND; CORRUPT. */
 int checkpoint_read(struct store *store, const char *name, Weir__Manifest **manifest, struct err *err);
@@ -86,16 +87,16 @@ void block_refs_add_model(struct block_refs *refs, const char *sha256);
  */
 void block_refs_guard(struct block_refs *refs, const char *name, const char *content);
 
-/* Checks that the manifest is whole and writes it if the guards hold: from then on the checkpoint exists. One
+/* Checks that the manifest is whole and writes it if the guard holds: from then on the checkpoint exists. One
    that was there under its name is replaced, and its blocks are deleted where nothing else refers to them.
    Errors: NOT_FOUND, STALE. */
 int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__Manifest *manifest,
-                      const struct store_guard *guards, int n_guards, struct err *err);
+                      const struct store_record *guard, struct err *err);
 
-/* Deletes the manifest's record if the guards hold, then those of its blocks that nothing else refers to. Cut
+/* Deletes the manifest's record if the guard holds, then those of its blocks that nothing else refers to. Cut
    short, it leaves blocks that a sweep finds. */
 int checkpoint_delete(struct store *store, struct block_refs *refs, const char *name,
-                      const struct store_guard *guards, int n_guards, struct err *err);
+                      const struct store_record *guard, struct err *err);
 
 /* Deletes every block that nothing refers to, and the rests of writes that were cut short. *done is
    initialised. Errors: CORRUPT when a record was unreadable that may refer to any block; nothing is deleted
@@ -105,6 +106,6 @@ int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__C
 
 /* Deletes the records of a run and all its checkpoints. */
 int checkpoint_delete_run(struct store *store, struct block_refs *refs, const char *run,
-                          const struct store_guard *guards, int n_guards, struct err *err);
+                          const struct store_record *guard, struct err *err);
 
 #endif

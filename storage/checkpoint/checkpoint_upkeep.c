@@ -134,7 +134,7 @@ void block_refs_add_model(struct block_refs *refs, const char *sha256) {
 }
 
 int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__Manifest *manifest,
-                      const struct store_guard *guards, int n_guards, struct err *err) {
+                      const struct store_record *guard, struct err *err) {
   char *name = checkpoint_name(manifest->run, manifest->step);
   struct key_list free_keys = {0};
   void *replaced = NULL;
@@ -146,7 +146,7 @@ int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__
     goto out;
   *err = ERR_NONE;
   block_refs_add(refs, manifest); /* also when nobody knows whether it was written: its blocks must not go */
-  rc = checkpoint_write_record(store, name, manifest, guards, n_guards, err);
+  rc = checkpoint_write_record(store, name, manifest, guard, err);
   if (rc == ERR_STALE)
     drop_manifest(refs, manifest, &free_keys);
   if (rc)
@@ -165,7 +165,7 @@ out:
 }
 
 int checkpoint_delete(struct store *store, struct block_refs *refs, const char *name,
-                      const struct store_guard *guards, int n_guards, struct err *err) {
+                      const struct store_record *guard, struct err *err) {
   struct key_list free_keys = {0};
   void *manifest;
   int rc = checkpoint_read_record(store, name, &weir__manifest__descriptor, &manifest, err);
@@ -174,7 +174,7 @@ int checkpoint_delete(struct store *store, struct block_refs *refs, const char *
   *err = ERR_NONE;
   if (rc == ERR_NOT_FOUND)
     return 0;
-  rc = store_delete_record(store, name, guards, n_guards, err);
+  rc = store_delete_record(store, name, guard, err);
   if (!rc && manifest) {
     drop_manifest(refs, manifest, &free_keys);
     rc = delete_keys(store, refs, &free_keys, err);
@@ -232,7 +232,7 @@ int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__C
 
 /* The run's own record goes last: while it is there, the deletion can be asked for again. */
 int checkpoint_delete_run(struct store *store, struct block_refs *refs, const char *run,
-                          const struct store_guard *guards, int n_guards, struct err *err) {
+                          const struct store_record *guard, struct err *err) {
   struct store_names names = {0};
   struct key_list free_keys = {0};
   char *prefix = checkpoint_run_name(run, ""), *own = checkpoint_run_name(run, "run");
@@ -243,15 +243,15 @@ int checkpoint_delete_run(struct store *store, struct block_refs *refs, const ch
     if (strcmp(names.items[i], own) == 0)
       continue;
     if (checkpoint_parse_name(names.items[i], &place) && place.is_manifest)
-      rc = checkpoint_delete(store, refs, names.items[i], guards, n_guards, err);
+      rc = checkpoint_delete(store, refs, names.items[i], guard, err);
     else
-      rc = store_delete_record(store, names.items[i], guards, n_guards, err);
+      rc = store_delete_record(store, names.items[i], guard, err);
   }
   if (!rc)
     rc = checkpoint_read_record(store, own, &weir__run_record__descriptor, &record, err);
   if (rc == ERR_CORRUPT || rc == 0) {
     *err = ERR_NONE;
-    rc = store_delete_record(store, own, guards, n_guards, err);
+    rc = store_delete_record(store, own, guard, err);
   }
   if (!rc && record) {
     ref_drop(refs, ((Weir__RunRecord *)record)->model_sha256, &free_keys);

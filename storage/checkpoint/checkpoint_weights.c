@@ -205,19 +205,17 @@ static int read_blocks(const struct reading *reading, struct err *err) {
 }
 
 static int read_batch(const struct reading *reading, size_t begin, size_t end, struct err *err) {
-  const char *keys[STORE_BATCH_MAX] = {0};
-  void *data[STORE_BATCH_MAX];
-  size_t sizes[STORE_BATCH_MAX];
+  struct store_read reads[STORE_BATCH_MAX] = {0};
   int rc;
   for (size_t i = begin; i < end; i++)
-    keys[i - begin] = reading->manifest->blocks[i]->sha256;
-  rc = store_get_blocks(reading->store, keys, (int)(end - begin), data, sizes, err);
+    reads[i - begin].key = reading->manifest->blocks[i]->sha256;
+  rc = store_get_blocks(reading->store, reads, (int)(end - begin), err);
   if (rc)
     return err_prefix(err, "blocks %zu to %zu of the checkpoint", begin, end - 1);
   for (size_t i = begin; i < end; i++) {
     if (!rc)
-      rc = take_block(reading, i, data[i - begin], sizes[i - begin], err);
-    free(data[i - begin]);
+      rc = take_block(reading, i, reads[i - begin].data, reads[i - begin].size, err);
+    free(reads[i - begin].data);
   }
   return rc;
 }

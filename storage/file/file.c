@@ -199,19 +199,18 @@ static int file_has_blocks(struct store *base, const char *const *keys, int n, b
   return rc;
 }
 
-static int file_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
-                           struct err *err) {
+static int file_get_blocks(struct store *base, struct store_read *reads, int n, struct err *err) {
   int rc = 0;
   for (int i = 0; i < n && !rc; i++) {
-    char *path = block_path((struct file_store *)base, keys[i]);
-    rc = file_read(path, &data[i], &sizes[i], err);
+    char *path = block_path((struct file_store *)base, reads[i].key);
+    rc = file_read(path, &reads[i].data, &reads[i].size, err);
     free(path);
     if (rc == ERR_NOT_FOUND)
       rc = 0;
   }
   for (int i = 0; i < n && rc; i++) {
-    free(data[i]);
-    data[i] = NULL;
+    free(reads[i].data);
+    reads[i].data = NULL;
   }
   return rc;
 }

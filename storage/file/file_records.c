@@ -42,7 +42,7 @@ static int records_lock(const struct file_store *store, struct err *err) {
   return rc ? -1 : fd;
 }
 
-static int guard_check(const struct file_store *store, const struct store_guard *guard, struct err *err) {
+static int guard_check(const struct file_store *store, const struct store_record *guard, struct err *err) {
   char *path = record_path(store, guard->name);
   void *data = NULL;
   size_t size = 0;
@@ -79,19 +79,18 @@ static int record_delete(const char *path, struct err *err) {
   return errno == ENOENT || errno == ENOTDIR ? 0 : file_failed(err, errno, "delete ", path);
 }
 
-int file_write_record(struct store *base, const char *name, const void *data, size_t size,
-                      const struct store_guard *guards, int n_guards, struct err *err) {
+int file_write_record(struct store *base, const struct store_record *record, struct err *err) {
   struct file_store *store = (struct file_store *)base;
-  struct iovec content = {(void *)data, size};
+  struct iovec content = {(void *)record->data, record->size};
   char *path;
   int fd, rc = file_store_make(store, err);
   if (rc || (fd = records_lock(store, err)) < 0)
     return err->code;
-  for (int i = 0; i < n_guards && !rc; i++)
-    rc = guard_check(store, &guards[i], err);
-  path = record_path(store, name);
+  for (const struct store_record *guard = record->guard; guard && !rc; guard = guard->guard)
+    rc = guard_check(store, guard, err);
+  path = record_path(store, record->name);
   if (!rc)
-    rc = data ? record_replace(store, path, &content, err) : record_delete(path, err);
+    rc = record->data ? record_replace(store, path, &content, err) : record_delete(path, err);
   free(path);
   close(fd);
   return rc;

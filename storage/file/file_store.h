@@ -30,8 +30,7 @@ int file_store_make(const struct file_store *store, struct err *err);
 int file_store_sync(struct file_store *store, const char *path, struct err *err);
 
 /* Of struct store_def (storage/file/file_records.c). */
-int file_write_record(struct store *base, const char *name, const void *data, size_t size,
-                      const struct store_guard *guards, int n_guards, struct err *err);
+int file_write_record(struct store *base, const struct store_record *record, struct err *err);
 int file_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err);
 int file_list_records(struct store *base, const char *prefix, struct store_names *names, struct err *err);
 int file_sweep(struct store *base, int age_s, struct err *err);

@@ -65,14 +65,12 @@ static int redis_open(const char *url, struct store **out, struct err *err);
 static void redis_close(struct store *base);
 static int redis_put_blocks(struct store *base, const struct store_block *blocks, int n, struct err *err);
 static int redis_has_blocks(struct store *base, const char *const *keys, int n, bool *has, struct err *err);
-static int redis_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
-                            struct err *err);
+static int redis_get_blocks(struct store *base, struct store_read *reads, int n, struct err *err);
 static int redis_delete_blocks(struct store *base, const char *const *keys, int n, struct err *err);
 static int redis_list_all_blocks(struct store *base,
                                  int (*each)(void *user, const char *key, uint64_t size_bytes), void *user,
                                  struct err *err);
-static int redis_write_record(struct store *base, const char *name, const void *data, size_t size,
-                              const struct store_guard *guards, int n_guards, struct err *err);
+static int redis_write_record(struct store *base, const struct store_record *record, struct err *err);
 static int redis_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err);
 static int redis_list_records(struct store *base, const char *prefix, struct store_names *names,
                               struct err *err);
@@ -83,10 +81,9 @@ static int check_server(struct redis_store *store, struct err *err);
 static void call_init(struct block_call *call, struct redis_store *store, int n);
 static struct redis_command *call_add(struct block_call *call, const char *command, const char *sha256);
 static void call_fini(struct block_call *call);
-static int write_guarded(struct redis_store *store, const struct store_guard *record,
-                         const struct store_guard *guards, int n_guards, bool *is_in_doubt, struct err *err);
-static int confirm_write(struct redis_store *store, const struct store_guard *record,
-                         const struct store_guard *guards, int n_guards, struct err *err);
+static int write_guarded(struct redis_store *store, const struct store_record *record, bool *is_in_doubt,
+                         struct err *err);
+static int confirm_write(struct redis_store *store, const struct store_record *record, struct err *err);
 static char *record_key(const struct redis_store *store, const char *name);
 
 static int redis_open(const char *url, struct store **out, struct err *err) {
@@ -207,13 +204,12 @@ static int redis_has_blocks(struct store *base, const char *const *keys, int n, 
 }
 
 /* The replies' memory becomes the caller's. */
-static int redis_get_blocks(struct store *base, const char *const *keys, int n, void **data, size_t *sizes,
-                            struct err *err) {
+static int redis_get_blocks(struct store *base, struct store_read *reads, int n, struct err *err) {
   struct block_call call;
   int rc;
   call_init(&call, (struct redis_store *)base, n);
   for (int i = 0; i < n; i++) {
-    struct redis_command *command = call_add(&call, "GET", keys[i]);
+    struct redis_command *command = call_add(&call, "GET", reads[i].key);
     command->expects = REDIS_EXPECTS(REDIS_REPLY_STRING) | REDIS_EXPECTS(REDIS_REPLY_NIL);
     command->reply_bytes_max = block_bytes_max + 1;
     command->wants_block = true;
@@ -221,8 +217,8 @@ static int redis_get_blocks(struct store *base, const char *const *keys, int n, 
   rc = batch_run(call.store, &call.batch, err);
   for (int i = 0; i < n; i++) {
     redisReply *reply = call.batch.commands[i].reply;
-    data[i] = rc ? NULL : reply->str;
-    sizes[i] = rc ? 0 : reply->len;
+    reads[i].data = rc ? NULL : reply->str;
+    reads[i].size = rc ? 0 : reply->len;
     if (!rc)
       reply->str = NULL;
   }
@@ -256,57 +252,56 @@ static int redis_list_all_blocks(struct store *base,
   return rc;
 }
 
-static int redis_write_record(struct store *base, const char *name, const void *data, size_t size,
-                              const struct store_guard *guards, int n_guards, struct err *err) {
+static int redis_write_record(struct store *base, const struct store_record *record, struct err *err) {
   struct redis_store *store = (struct redis_store *)base;
-  struct store_guard record = {name, data, size};
   bool is_in_doubt;
   int rc;
-  if (size > record_bytes_max)
-    return err_set(err, ERR_INVALID, "store: redis: record '%s' has %zu bytes, and may have %zu", name, size,
-                   record_bytes_max);
-  rc = write_guarded(store, &record, guards, n_guards, &is_in_doubt, err);
+  if (record->size > record_bytes_max)
+    return err_set(err, ERR_INVALID, "store: redis: record '%s' has %zu bytes, and may have %zu",
+                   record->name, record->size, record_bytes_max);
+  rc = write_guarded(store, record, &is_in_doubt, err);
   if (rc == ERR_UNAVAILABLE && is_in_doubt)
-    rc = confirm_write(store, &record, guards, n_guards, err);
+    rc = confirm_write(store, record, err);
   return rc;
 }
 
-static int write_guarded(struct redis_store *store, const struct store_guard *record,
-                         const struct store_guard *guards, int n_guards, bool *is_in_doubt, struct err *err) {
+static int write_guarded(struct redis_store *store, const struct store_record *record, bool *is_in_doubt,
+                         struct err *err) {
   struct redis_command eval = {.expects = REDIS_EXPECTS(REDIS_REPLY_INTEGER)};
   struct redis_batch batch = {.commands = &eval, .n = 1, .master = -1, .is_write = true};
+  const struct store_record *all[STORE_GUARDS_MAX + 1] = {record}; /* then its guards */
   char *keys[STORE_GUARDS_MAX + 1], n_keys[16];
-  int rc, broken;
-  CHECK(n_guards <= STORE_GUARDS_MAX);
+  int n = 1, rc, broken;
   keys[0] = record_key(store, record->name);
-  for (int i = 0; i < n_guards; i++)
-    keys[i + 1] = record_key(store, guards[i].name);
-  snprintf(n_keys, sizeof n_keys, "%d", n_guards + 2);
+  for (const struct store_record *guard = record->guard; guard; guard = guard->guard) {
+    CHECK(n <= STORE_GUARDS_MAX);
+    keys[n] = record_key(store, guard->name);
+    all[n++] = guard;
+  }
+  snprintf(n_keys, sizeof n_keys, "%d", n + 1);
   redis_command_add_text(&eval, "EVAL");
   redis_command_add_text(&eval, write_script);
   redis_command_add_text(&eval, n_keys);
   redis_command_add_text(&eval, keys[0]);
   redis_command_add_text(&eval, store->index);
-  for (int i = 0; i < n_guards; i++)
-    redis_command_add_text(&eval, keys[i + 1]);
+  for (int i = 1; i < n; i++)
+    redis_command_add_text(&eval, keys[i]);
   redis_command_add_text(&eval, record->name);
-  redis_command_add_text(&eval, record->data ? "1" : "0");
-  redis_command_add(&eval, record->data, record->data ? record->size : 0);
-  for (int i = 0; i < n_guards; i++) {
-    redis_command_add_text(&eval, guards[i].data ? "1" : "0");
-    redis_command_add(&eval, guards[i].data, guards[i].data ? guards[i].size : 0);
+  for (int i = 0; i < n; i++) {
+    redis_command_add_text(&eval, all[i]->data ? "1" : "0");
+    redis_command_add(&eval, all[i]->data, all[i]->data ? all[i]->size : 0);
   }
   eval.slot = redis_key_slot(store->index, strlen(store->index));
   rc = batch_run(store, &batch, err);
   *is_in_doubt = batch.is_in_doubt;
   broken = rc ? 0 : (int)eval.reply->integer;
-  if (broken > 0 && broken <= n_guards)
+  if (broken > 0 && broken < n)
     rc = err_set(err, ERR_STALE,
                  "store: record '%s' is not as '%s' needs it to be: somebody else has written it",
-                 guards[broken - 1].name, record->name);
+                 all[broken]->name, record->name);
   else if (broken != 0)
     rc = err_set(err, ERR_IO, "store: redis: the reply to EVAL makes no sense");
-  for (int i = 0; i <= n_guards; i++)
+  for (int i = 0; i < n; i++)
     free(keys[i]);
   redis_commands_fini(&eval, 1);
   return rc;
@@ -314,19 +309,23 @@ static int write_guarded(struct redis_store *store, const struct store_guard *re
 
 /* The answer was lost. Writes once more, provided that the record is as we wanted it and the guards on others
    hold: that changes nothing, and says that the first write was done. Anything else leaves it open. */
-static int confirm_write(struct redis_store *store, const struct store_guard *record,
-                         const struct store_guard *guards, int n_guards, struct err *err) {
-  struct store_guard wanted[STORE_GUARDS_MAX];
+static int confirm_write(struct redis_store *store, const struct store_record *record, struct err *err) {
+  struct store_record wanted[STORE_GUARDS_MAX], again = *record;
   struct err second = ERR_NONE;
   bool is_in_doubt;
   int n = 0;
-  for (int i = 0; i < n_guards; i++)
-    if (strcmp(guards[i].name, record->name) != 0)
-      wanted[n++] = guards[i];
+  again.guard = NULL;
+  for (const struct store_record *guard = record->guard; guard; guard = guard->guard)
+    if (strcmp(guard->name, record->name) != 0) {
+      wanted[n] = *guard;
+      wanted[n].guard = again.guard;
+      again.guard = &wanted[n++];
+    }
   if (n == STORE_GUARDS_MAX)
     return err->code;
-  wanted[n++] = *record;
-  if (write_guarded(store, record, wanted, n, &is_in_doubt, &second) == 0) {
+  wanted[n] = again;
+  again.guard = &wanted[n];
+  if (write_guarded(store, &again, &is_in_doubt, &second) == 0) {
     *err = ERR_NONE;
     return 0;
   }

@@ -77,7 +77,7 @@ static void block_key(uint64_t version, uint32_t block, char key[STORE_KEY_SIZE]
 
 /* The record as the next guard must name it. Returns the new number. */
 static uint64_t take_over(char text[32]) {
-  struct store_guard guard = {TERM, NULL, 0};
+  struct store_record guard = {.name = TERM};
   struct err err = ERR_NONE;
   uint64_t term = 0;
   void *data;
@@ -87,10 +87,11 @@ static uint64_t take_over(char text[32]) {
     need(rc, &err, "term");
   if (rc == 0) {
     term = decimal(data, size, text);
-    guard = (struct store_guard){TERM, data, size};
+    guard = (struct store_record){TERM, data, size, NULL};
   }
   snprintf(text, 32, "%" PRIu64, term + 1);
-  need(store_put_record(store, TERM, text, strlen(text), &guard, 1, &err), &err, "take-over");
+  need(store_put_record(store, &(struct store_record){TERM, text, strlen(text), &guard}, &err), &err,
+       "take-over");
   free(data);
   printf("term %s\n", text);
   return term + 1;
@@ -115,12 +116,15 @@ static void put_blocks(uint64_t step, char keys[BLOCKS][STORE_KEY_SIZE]) {
 }
 
 static void commit(struct block_refs *refs, uint64_t term, uint64_t step, const char *model,
-                   const struct store_guard *guards) {
+                   const struct store_record *guard) {
   Weir__Manifest manifest = WEIR__MANIFEST__INIT;
   Weir__Plan plan = WEIR__PLAN__INIT;
   Weir__WrittenBlock blocks[BLOCKS], *list[BLOCKS];
+  struct store_record incarnation = {.name = "runs/" RUN "/incarnation", .data = "1", .size = 1},
+                      both = *guard;
   char keys[BLOCKS][STORE_KEY_SIZE];
   struct err err = ERR_NONE;
+  both.guard = &incarnation;
   need(spec_read("spec", spec_text, sizeof spec_text - 1, &manifest.spec, &err), &err, "spec");
   put_blocks(step, keys);
   for (uint32_t b = 0; b < BLOCKS; b++) {
@@ -139,36 +143,37 @@ static void commit(struct block_refs *refs, uint64_t term, uint64_t step, const 
   manifest.step = step;
   manifest.blocks = list;
   manifest.n_blocks = BLOCKS;
-  need(checkpoint_commit(store, refs, &manifest, guards, 2, &err), &err, "commit");
+  need(checkpoint_commit(store, refs, &manifest, &both, &err), &err, "commit");
   spec_free(manifest.spec);
   printf("committed %" PRIu64 "\n", step);
 }
 
-static void write_run(const char *model, const struct store_guard *guards) {
+static void write_run(const char *model, const struct store_record *guard) {
   Weir__RunRecord record = WEIR__RUN_RECORD__INIT;
   struct err err = ERR_NONE;
   record.run = (char *)RUN;
   record.model_sha256 = (char *)model;
-  need(checkpoint_write_record(store, "runs/" RUN "/run", &record, guards, 1, &err), &err, "run");
-  need(store_put_record(store, "runs/" RUN "/incarnation", "1", 1, guards, 1, &err), &err, "incarnation");
+  need(checkpoint_write_record(store, "runs/" RUN "/run", &record, guard, &err), &err, "run");
+  need(store_put_record(store, &(struct store_record){"runs/" RUN "/incarnation", "1", 1, guard}, &err), &err,
+       "incarnation");
 }
 
-static void write_events(uint64_t step, const struct store_guard *guards) {
+static void write_events(uint64_t step, const struct store_record *guard) {
   char *name = mem_printf("runs/" RUN "/events/%020" PRIu64, step);
   Weir__EventChunk chunk = WEIR__EVENT_CHUNK__INIT;
   struct err err = ERR_NONE;
-  need(checkpoint_write_record(store, name, &chunk, guards, 1, &err), &err, "events");
+  need(checkpoint_write_record(store, name, &chunk, guard, &err), &err, "events");
   free(name);
 }
 
-static void delete_older(struct block_refs *refs, const struct store_guard *guards) {
+static void delete_older(struct block_refs *refs, const struct store_record *guard) {
   struct err err = ERR_NONE;
   uint64_t *steps;
   int n;
   need(checkpoint_list(store, RUN, &steps, &n, &err), &err, "checkpoints");
   for (int i = 0; i < n - KEEP; i++) {
     char *name = checkpoint_name(RUN, steps[i]);
-    need(checkpoint_delete(store, refs, name, guards, 1, &err), &err, "delete");
+    need(checkpoint_delete(store, refs, name, guard, &err), &err, "delete");
     free(name);
     printf("deleted %" PRIu64 "\n", steps[i]);
   }
@@ -189,23 +194,23 @@ static void write_life(void) {
   uint64_t words[2 * PART_WORDS], *steps, first, term;
   char model[STORE_KEY_SIZE], text[32];
   struct err err = ERR_NONE;
-  struct store_guard guards[2] = {{TERM, text, 0}, {"runs/" RUN "/incarnation", "1", 1}};
+  struct store_record guard = {.name = TERM, .data = text};
   struct block_refs *refs;
   int n;
   term = take_over(text);
-  guards[0].size = strlen(text);
+  guard.size = strlen(text);
   refs = sweep();
   block_fill(0, MODEL, words);
   need(store_put(store, words, sizeof words, model, &err), &err, "model");
-  write_run(model, guards);
+  write_run(model, &guard);
   block_refs_add_model(refs, model);
   need(checkpoint_list(store, RUN, &steps, &n, &err), &err, "checkpoints");
   first = n ? steps[n - 1] + 1 : 1;
   free(steps);
   for (uint64_t step = first; step < first + STEPS_A_LIFE; step++) {
-    commit(refs, term, step, model, guards);
-    write_events(step, guards);
-    delete_older(refs, guards);
+    commit(refs, term, step, model, &guard);
+    write_events(step, &guard);
+    delete_older(refs, &guard);
   }
   block_refs_free(refs);
   printf("end\n");

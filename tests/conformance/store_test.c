@@ -61,7 +61,7 @@ static int teardown(void **state) {
   (void)state;
   assert_int_equal(store_list_records(store, prefix, &names, &err), 0);
   for (int i = 0; i < names.count; i++)
-    assert_int_equal(store_delete_record(store, names.items[i], NULL, 0, &err), 0);
+    assert_int_equal(store_delete_record(store, names.items[i], NULL, &err), 0);
   store_names_fini(&names);
   for (int i = 0; i < n_keys_written; i++) {
     const char *key = keys_written[i];
@@ -128,14 +128,13 @@ static bool has(const char *key) {
   return is_there;
 }
 
-static int write_text(const char *name, const char *text, const struct store_guard *guards, int n_guards,
-                      struct err *err) {
-  return store_put_record(store, name, text, strlen(text), guards, n_guards, err);
+static int write_text(const char *name, const char *text, const struct store_record *guard, struct err *err) {
+  return store_put_record(store, &(struct store_record){name, text, strlen(text), guard}, err);
 }
 
 static void put_text(const char *name, const char *text) {
   struct err err = ERR_NONE;
-  if (write_text(name, text, NULL, 0, &err))
+  if (write_text(name, text, NULL, &err))
     fail_msg("%s", err.text);
 }
 
@@ -157,8 +156,8 @@ static void assert_text(struct store *from, const char *name, const char *text) 
   free(data);
 }
 
-static struct store_guard is_text(const char *name, const char *text) {
-  return (struct store_guard){name, text, text ? strlen(text) : 0};
+static struct store_record is_text(const char *name, const char *text) {
+  return (struct store_record){.name = name, .data = text, .size = text ? strlen(text) : 0};
 }
 
 static void a_block_reads_back_by_its_hash(void **state) {
@@ -262,28 +261,26 @@ static void the_same_block_twice_in_a_batch_is_one(void **state) {
 static void a_batch_reads_in_order_and_a_missing_one_is_named(void **state) {
   enum { N = STORE_BATCH_MAX };
   char found[N][STORE_KEY_SIZE];
-  const char *keys[N];
-  void *data[N];
-  size_t sizes[N];
+  struct store_read reads[N];
   struct err err = ERR_NONE;
   (void)state;
   for (int i = 0; i < N; i++) {
     put_content((uint64_t)i, 100 + (size_t)i, found[i]);
-    keys[i] = found[i];
+    reads[i].key = found[i];
   }
-  assert_int_equal(store_get_blocks(store, keys, N, data, sizes, &err), 0);
+  assert_int_equal(store_get_blocks(store, reads, N, &err), 0);
   for (int i = 0; i < N; i++) {
     char *bytes = content((uint64_t)i, 100 + (size_t)i);
-    assert_int_equal(sizes[i], 100 + i);
-    assert_memory_equal(data[i], bytes, sizes[i]);
+    assert_int_equal(reads[i].size, 100 + i);
+    assert_memory_equal(reads[i].data, bytes, reads[i].size);
     free(bytes);
-    free(data[i]);
+    free(reads[i].data);
   }
   sha256_hex(&salt, sizeof salt, found[40]);
-  assert_int_equal(store_get_blocks(store, keys, N, data, sizes, &err), ERR_NOT_FOUND);
+  assert_int_equal(store_get_blocks(store, reads, N, &err), ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, found[40]));
   for (int i = 0; i < N; i++)
-    assert_null(data[i]);
+    assert_null(reads[i].data);
 }
 
 static void a_deleted_block_is_gone_and_can_come_back(void **state) {
@@ -377,7 +374,8 @@ static void a_record_holds_any_bytes(void **state) {
   (void)state;
   for (int i = 0; i < 256; i++)
     bytes[i] = (char)i;
-  assert_int_equal(store_put_record(store, named("bytes"), bytes, size, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){named("bytes"), bytes, size, NULL}, &err),
+                   0);
   assert_int_equal(store_get_record(store, named("bytes"), &got, &got_size, &err), 0);
   assert_int_equal(got_size, size);
   assert_memory_equal(got, bytes, size);
@@ -386,16 +384,16 @@ static void a_record_holds_any_bytes(void **state) {
 }
 
 static void a_deleted_record_is_gone(void **state) {
-  struct store_guard guard = is_text(named("other"), "x");
+  struct store_record guard = is_text(named("other"), "x");
   struct err err = ERR_NONE;
   (void)state;
   put_text(named("a"), "1");
-  assert_int_equal(store_delete_record(store, named("a"), &guard, 1, &err), ERR_STALE);
+  assert_int_equal(store_delete_record(store, named("a"), &guard, &err), ERR_STALE);
   assert_text(store, named("a"), "1");
   put_text(named("other"), "x");
-  assert_int_equal(store_delete_record(store, named("a"), &guard, 1, &err), 0);
+  assert_int_equal(store_delete_record(store, named("a"), &guard, &err), 0);
   assert_text(store, named("a"), NULL);
-  assert_int_equal(store_delete_record(store, named("a"), NULL, 0, &err), 0);
+  assert_int_equal(store_delete_record(store, named("a"), NULL, &err), 0);
 }
 
 static void what_is_missing_is_not_found_by_name(void **state) {
@@ -427,10 +425,10 @@ static void names_that_could_escape_are_refused(void **state) {
   const char *key = upper;
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    struct store_guard guard = is_text(bad[i], NULL);
-    assert_int_equal(write_text(bad[i], "x", NULL, 0, &err), ERR_INVALID);
-    assert_int_equal(write_text(named("a"), "x", &guard, 1, &err), ERR_INVALID);
-    assert_int_equal(store_delete_record(store, bad[i], NULL, 0, &err), ERR_INVALID);
+    struct store_record guard = is_text(bad[i], NULL);
+    assert_int_equal(write_text(bad[i], "x", NULL, &err), ERR_INVALID);
+    assert_int_equal(write_text(named("a"), "x", &guard, &err), ERR_INVALID);
+    assert_int_equal(store_delete_record(store, bad[i], NULL, &err), ERR_INVALID);
     assert_int_equal(store_get_record(store, bad[i], &data, &size, &err), ERR_INVALID);
   }
   assert_text(store, named("a"), NULL);
@@ -486,7 +484,7 @@ static void a_deleted_name_is_not_listed(void **state) {
   (void)state;
   put_text(named("a/1"), "x");
   put_text(named("a/2"), "x");
-  assert_int_equal(store_delete_record(store, named("a/1"), NULL, 0, &err), 0);
+  assert_int_equal(store_delete_record(store, named("a/1"), NULL, &err), 0);
   assert_list("/a/", "/a/2 ");
   put_text(named("a/1"), "x");
   assert_list("/a/", "/a/1 /a/2 ");
@@ -504,36 +502,36 @@ static void a_prefix_of_other_letters_is_refused(void **state) {
 }
 
 static void a_guard_of_absence_lets_one_writer_through(void **state) {
-  struct store_guard guard = is_text(named("term"), NULL);
+  struct store_record guard = is_text(named("term"), NULL);
   struct err err = ERR_NONE;
   (void)state;
-  assert_int_equal(write_text(named("term"), "1", &guard, 1, &err), 0);
-  assert_int_equal(write_text(named("term"), "2", &guard, 1, &err), ERR_STALE);
+  assert_int_equal(write_text(named("term"), "1", &guard, &err), 0);
+  assert_int_equal(write_text(named("term"), "2", &guard, &err), ERR_STALE);
   assert_non_null(strstr(err.text, named("term")));
   assert_text(store, named("term"), "1");
 }
 
 static void a_guard_holds_for_the_same_bytes_only(void **state) {
   static const char *const others[] = {"", "4", "42 ", "43", "420"};
-  struct store_guard guard;
+  struct store_record guard;
   struct err err = ERR_NONE;
   (void)state;
   put_text(named("term"), "42");
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     guard = is_text(named("term"), others[i]);
-    assert_int_equal(write_text(named("a"), "x", &guard, 1, &err), ERR_STALE);
+    assert_int_equal(write_text(named("a"), "x", &guard, &err), ERR_STALE);
   }
   assert_text(store, named("a"), NULL);
   guard = is_text(named("term"), "42");
-  assert_int_equal(write_text(named("a"), "x", &guard, 1, &err), 0);
+  assert_int_equal(write_text(named("a"), "x", &guard, &err), 0);
   assert_text(store, named("a"), "x");
   put_text(named("term"), "");
   guard = is_text(named("term"), "");
-  assert_int_equal(write_text(named("a"), "y", &guard, 1, &err), 0);
+  assert_int_equal(write_text(named("a"), "y", &guard, &err), 0);
   guard = is_text(named("term"), NULL);
-  assert_int_equal(write_text(named("a"), "z", &guard, 1, &err), ERR_STALE);
+  assert_int_equal(write_text(named("a"), "z", &guard, &err), ERR_STALE);
   guard = is_text(named("nothing"), "");
-  assert_int_equal(write_text(named("a"), "z", &guard, 1, &err), ERR_STALE);
+  assert_int_equal(write_text(named("a"), "z", &guard, &err), ERR_STALE);
   assert_text(store, named("a"), "y");
 }
 
@@ -543,7 +541,7 @@ static void all_of_several_guards_must_hold(void **state) {
   put_text(named("term"), "7");
   put_text(named("incarnation"), "3");
   for (int wrong = 0; wrong <= STORE_GUARDS_MAX; wrong++) {
-    struct store_guard guards[STORE_GUARDS_MAX] = {
+    struct store_record guards[STORE_GUARDS_MAX] = {
         is_text(named("term"), wrong == 0 ? "6" : "7"),
         is_text(named("incarnation"), wrong == 1 ? "30" : "3"),
         is_text(named("none"), wrong == 2 ? "x" : NULL),
@@ -551,7 +549,9 @@ static void all_of_several_guards_must_hold(void **state) {
     };
     char expected[8];
     snprintf(expected, sizeof expected, "%d", wrong);
-    assert_int_equal(write_text(named("manifest"), expected, guards, STORE_GUARDS_MAX, &err),
+    for (int i = 1; i < STORE_GUARDS_MAX; i++)
+      guards[i - 1].guard = &guards[i];
+    assert_int_equal(write_text(named("manifest"), expected, guards, &err),
                      wrong < STORE_GUARDS_MAX ? ERR_STALE : 0);
     if (wrong < STORE_GUARDS_MAX)
       assert_non_null(strstr(err.text, guards[wrong].name));
@@ -567,7 +567,7 @@ static int add_one(struct store *to, const char *name) {
   struct err err = ERR_NONE;
   for (;;) {
     char old_text[32] = "0", new_text[32];
-    struct store_guard guard = {name, NULL, 0};
+    struct store_record guard = {.name = name};
     void *data;
     size_t size;
     int rc = store_get_record(to, name, &data, &size, &err);
@@ -575,10 +575,10 @@ static int add_one(struct store *to, const char *name) {
       return rc;
     if (!rc) {
       snprintf(old_text, sizeof old_text, "%.*s", (int)size, (char *)data);
-      guard = (struct store_guard){name, data, size};
+      guard = (struct store_record){.name = name, .data = data, .size = size};
     }
     snprintf(new_text, sizeof new_text, "%d", atoi(old_text) + 1);
-    rc = store_put_record(to, name, new_text, strlen(new_text), &guard, 1, &err);
+    rc = store_put_record(to, &(struct store_record){name, new_text, strlen(new_text), &guard}, &err);
     free(data);
     if (rc != ERR_STALE)
       return rc;
@@ -597,7 +597,7 @@ static void *put_shared(void *failures) {
     struct err err = ERR_NONE;
     char key[STORE_KEY_SIZE], *bytes = content(i, 20000);
     if (store_put(store, bytes, 20000, key, &err) ||
-        store_put_record(store, named("shared"), &i, sizeof i, NULL, 0, &err))
+        store_put_record(store, &(struct store_record){named("shared"), &i, sizeof i, NULL}, &err))
       __atomic_fetch_add((int *)failures, 1, __ATOMIC_RELAXED);
     free(bytes);
   }
@@ -647,8 +647,8 @@ static void *write_on(void *failures) {
     char name[32];
     struct err err = ERR_NONE;
     snprintf(name, sizeof name, "new/%d", i % 50);
-    if (i % 100 < 50 ? write_text(named(name), "x", NULL, 0, &err)
-                     : store_delete_record(store, named(name), NULL, 0, &err))
+    if (i % 100 < 50 ? write_text(named(name), "x", NULL, &err)
+                     : store_delete_record(store, named(name), NULL, &err))
       __atomic_fetch_add((int *)failures, 1, __ATOMIC_RELAXED);
   }
   return NULL;
@@ -685,7 +685,7 @@ static void lists_stay_whole_while_others_write(void **state) {
 static void two_handles_see_each_other(void **state) {
   char key[STORE_KEY_SIZE], *bytes = content(0, 5000);
   struct err err = ERR_NONE;
-  struct store_guard guard;
+  struct store_record guard;
   struct store *second;
   (void)state;
   assert_int_equal(store_open(url, &second, &err), 0);
@@ -693,9 +693,9 @@ static void two_handles_see_each_other(void **state) {
   assert_holds(second, key, bytes, 5000);
   put_text(named("a"), "1");
   assert_text(second, named("a"), "1");
-  assert_int_equal(store_put_record(second, named("a"), "2", 1, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(second, &(struct store_record){named("a"), "2", 1, NULL}, &err), 0);
   guard = is_text(named("a"), "1");
-  assert_int_equal(write_text(named("a"), "3", &guard, 1, &err), ERR_STALE);
+  assert_int_equal(write_text(named("a"), "3", &guard, &err), ERR_STALE);
   assert_text(store, named("a"), "2");
   store_close(second);
   assert_holds(store, key, bytes, 5000);

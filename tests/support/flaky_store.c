@@ -19,11 +19,8 @@ static int flaky_has_blocks(struct store *store, const char *const *keys, int n,
   FLAKY(has_blocks)(inner, keys, n, has, err);
 }
 
-static int flaky_get_blocks(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
-                            struct err *err) {
-  for (int i = 0; i < n; i++)
-    data[i] = NULL;
-  FLAKY(get_blocks)(inner, keys, n, data, sizes, err);
+static int flaky_get_blocks(struct store *store, struct store_read *reads, int n, struct err *err) {
+  FLAKY(get_blocks)(inner, reads, n, err);
 }
 
 static int flaky_delete_blocks(struct store *store, const char *const *keys, int n, struct err *err) {
@@ -36,15 +33,14 @@ static int flaky_list_blocks(struct store *store,
   FLAKY(list_blocks)(inner, each, user, err);
 }
 
-static int flaky_write_record(struct store *store, const char *name, const void *data, size_t size,
-                              const struct store_guard *guards, int n_guards, struct err *err) {
+static int flaky_write_record(struct store *store, const struct store_record *record, struct err *err) {
   struct flaky_store *flaky = (struct flaky_store *)store;
   int rc;
   if (flaky_fails(store, err)) {
     __atomic_fetch_add(&flaky->n_refused, 1, __ATOMIC_ACQ_REL);
     return ERR_UNAVAILABLE;
   }
-  rc = flaky->inner->def->write_record(flaky->inner, name, data, size, guards, n_guards, err);
+  rc = flaky->inner->def->write_record(flaky->inner, record, err);
   if (rc || !flaky->loses_answer)
     return rc;
   flaky->loses_answer = false;

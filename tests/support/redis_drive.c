@@ -12,31 +12,36 @@ char *drive_bytes(unsigned long seed, size_t size) {
   return bytes;
 }
 
-static int drive_put(struct store *store, unsigned long seed, size_t size, int n, char *text,
-                     struct err *err) {
-  struct store_block *blocks = mem_new((size_t)n * sizeof *blocks);
+/* N blocks of SIZE bytes, from SEED on. */
+struct drive_blocks {
+  unsigned long seed;
+  size_t size;
+  int n;
+};
+
+static int drive_put(struct store *store, const struct drive_blocks *wanted, char *text, struct err *err) {
+  struct store_block *blocks = mem_new((size_t)wanted->n * sizeof *blocks);
   uint64_t written = 0;
   int rc;
-  for (int i = 0; i < n; i++)
-    blocks[i] =
-        (struct store_block){.parts = {{drive_bytes(seed + (unsigned long)i, size), size}}, .n_parts = 1};
-  rc = store_put_blocks(store, blocks, n, &written, err);
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < wanted->n; i++)
+    blocks[i] = (struct store_block){
+        .parts = {{drive_bytes(wanted->seed + (unsigned long)i, wanted->size), wanted->size}}, .n_parts = 1};
+  rc = store_put_blocks(store, blocks, wanted->n, &written, err);
+  for (int i = 0; i < wanted->n; i++)
     free(blocks[i].parts[0].iov_base);
   free(blocks);
   sprintf(text, "%llu", (unsigned long long)written);
   return rc;
 }
 
-static int drive_check(struct store *store, unsigned long seed, size_t size, int n, char *text,
-                       struct err *err) {
+static int drive_check(struct store *store, const struct drive_blocks *wanted, char *text, struct err *err) {
   int there = 0;
-  for (int i = 0; i < n; i++) {
-    char *bytes = drive_bytes(seed + (unsigned long)i, size), sha256[SHA256_HEX_SIZE];
+  for (int i = 0; i < wanted->n; i++) {
+    char *bytes = drive_bytes(wanted->seed + (unsigned long)i, wanted->size), sha256[SHA256_HEX_SIZE];
     size_t got_size;
     void *got;
     int rc;
-    sha256_hex(bytes, size, sha256);
+    sha256_hex(bytes, wanted->size, sha256);
     rc = store_get(store, sha256, &got, &got_size, err);
     free(bytes);
     if (rc && rc != ERR_NOT_FOUND)
@@ -48,14 +53,13 @@ static int drive_check(struct store *store, unsigned long seed, size_t size, int
   return 0;
 }
 
-static int drive_drop(struct store *store, unsigned long seed, size_t size, int n, char *text,
-                      struct err *err) {
+static int drive_drop(struct store *store, const struct drive_blocks *wanted, char *text, struct err *err) {
   int rc = 0;
   text[0] = 0;
-  for (int i = 0; i < n && !rc; i++) {
-    char *bytes = drive_bytes(seed + (unsigned long)i, size), sha256[SHA256_HEX_SIZE];
+  for (int i = 0; i < wanted->n && !rc; i++) {
+    char *bytes = drive_bytes(wanted->seed + (unsigned long)i, wanted->size), sha256[SHA256_HEX_SIZE];
     const char *key = sha256;
-    sha256_hex(bytes, size, sha256);
+    sha256_hex(bytes, wanted->size, sha256);
     rc = store_delete_blocks(store, &key, 1, err);
     free(bytes);
   }
@@ -66,30 +70,29 @@ enum { CROWD = 8 };
 
 struct drive_member {
   struct store *store;
-  unsigned long seed;
-  size_t size;
-  int n, rc;
+  struct drive_blocks blocks;
+  int rc;
   struct err err;
 };
 
 static void *drive_member_main(void *user) {
   struct drive_member *member = user;
   char name[64], text[64];
-  snprintf(name, sizeof name, "crowd/%lu", member->seed);
-  member->rc = drive_put(member->store, member->seed, member->size, member->n, text, &member->err);
+  snprintf(name, sizeof name, "crowd/%lu", member->blocks.seed);
+  member->rc = drive_put(member->store, &member->blocks, text, &member->err);
   if (!member->rc)
-    member->rc = store_put_record(member->store, name, "x", 1, NULL, 0, &member->err);
+    member->rc = store_put_record(member->store, &(struct store_record){name, "x", 1, NULL}, &member->err);
   return NULL;
 }
 
-static int drive_crowd(struct store *store, unsigned long seed, size_t size, int n, char *text,
-                       struct err *err) {
+static int drive_crowd(struct store *store, const struct drive_blocks *wanted, char *text, struct err *err) {
   struct drive_member members[CROWD];
   pthread_t threads[CROWD];
   int rc = 0;
   text[0] = 0;
   for (int i = 0; i < CROWD; i++) {
-    members[i] = (struct drive_member){store, seed + (unsigned long)(i * n), size, n, 0, ERR_NONE};
+    members[i] = (struct drive_member){.store = store, .blocks = *wanted, .err = ERR_NONE};
+    members[i].blocks.seed += (unsigned long)(i * wanted->n);
     CHECK(pthread_create(&threads[i], NULL, drive_member_main, &members[i]) == 0);
   }
   for (int i = 0; i < CROWD; i++) {
@@ -113,11 +116,12 @@ static int drive_count(void *user, const char *key, uint64_t size_bytes) {
 static int drive_one(struct store *store, char *line, char *text, size_t text_size, struct err *err) {
   static const struct {
     const char *name;
-    int (*run)(struct store *store, unsigned long seed, size_t size, int n, char *text, struct err *err);
+    int (*run)(struct store *store, const struct drive_blocks *wanted, char *text, struct err *err);
   } on_blocks[] = {{"put", drive_put}, {"check", drive_check}, {"drop", drive_drop}, {"crowd", drive_crowd}};
   char *words[8] = {0}, *word, *rest = line;
   struct store_names names = {0};
-  struct store_guard guard = {0};
+  struct store_record guard = {0};
+  struct drive_blocks wanted;
   uint64_t counts[2] = {0};
   size_t size;
   void *data = NULL;
@@ -127,16 +131,20 @@ static int drive_one(struct store *store, char *line, char *text, size_t text_si
       words[n++] = word;
   text[0] = 0;
   for (size_t i = 0; n == 4 && i < sizeof on_blocks / sizeof *on_blocks; i++)
-    if (strcmp(words[0], on_blocks[i].name) == 0)
-      return on_blocks[i].run(store, strtoul(words[1], NULL, 10), strtoul(words[2], NULL, 10), atoi(words[3]),
-                              text, err);
+    if (strcmp(words[0], on_blocks[i].name) == 0) {
+      wanted =
+          (struct drive_blocks){strtoul(words[1], NULL, 10), strtoul(words[2], NULL, 10), atoi(words[3])};
+      return on_blocks[i].run(store, &wanted, text, err);
+    }
   if (n >= 3 && strcmp(words[0], "write") == 0) {
     if (n == 5)
-      guard = (struct store_guard){words[3], strcmp(words[4], "-") ? words[4] : NULL, strlen(words[4])};
-    return store_put_record(store, words[1], words[2], strlen(words[2]), &guard, n == 5, err);
+      guard =
+          (struct store_record){words[3], strcmp(words[4], "-") ? words[4] : NULL, strlen(words[4]), NULL};
+    return store_put_record(
+        store, &(struct store_record){words[1], words[2], strlen(words[2]), n == 5 ? &guard : NULL}, err);
   }
   if (n == 2 && strcmp(words[0], "delete") == 0)
-    return store_delete_record(store, words[1], NULL, 0, err);
+    return store_delete_record(store, words[1], NULL, err);
   if (n == 2 && strcmp(words[0], "read") == 0) {
     rc = store_get_record(store, words[1], &data, &size, err);
     if (!rc)

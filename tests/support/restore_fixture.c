@@ -18,7 +18,7 @@ char *commit_version(struct store *store, const Weir__BlocksWritten *written, co
   size = weir__manifest__get_packed_size(&manifest);
   packed = mem_new(size);
   weir__manifest__pack(&manifest, packed);
-  if (store_put_record(store, name, packed, size, NULL, 0, &err))
+  if (store_put_record(store, &(struct store_record){name, packed, size, NULL}, &err))
     fail_msg("%s", err.text);
   free(packed);
   return name;

@@ -79,28 +79,24 @@ static bool double_copy_locked(struct store_double *d, const char *name, void **
   return true;
 }
 
-static int double_get_blocks(struct store *store, const char *const *keys, int n, void **data, size_t *sizes,
-                             struct err *err) {
+static int double_get_blocks(struct store *store, struct store_read *reads, int n, struct err *err) {
   struct store_double *d = (struct store_double *)store;
   int code;
-  memset(data, 0, (size_t)n * sizeof *data);
   pthread_mutex_lock(&d->lock);
   code = double_fails_locked(d, err);
   for (int i = 0; i < n && !code; i++)
-    double_copy_locked(d, keys[i], &data[i], &sizes[i]);
+    double_copy_locked(d, reads[i].key, &reads[i].data, &reads[i].size);
   pthread_mutex_unlock(&d->lock);
   return code;
 }
 
-static int double_write_record(struct store *store, const char *name, const void *data, size_t size,
-                               const struct store_guard *guards, int n_guards, struct err *err) {
+static int double_write_record(struct store *store, const struct store_record *record, struct err *err) {
   struct store_double *d = (struct store_double *)store;
   int code;
-  (void)guards, (void)n_guards;
   pthread_mutex_lock(&d->lock);
   code = double_fails_locked(d, err);
   if (!code)
-    memcpy(double_add_locked(d, name, size), data, size);
+    memcpy(double_add_locked(d, record->name, record->size), record->data, record->size);
   pthread_mutex_unlock(&d->lock);
   return code;
 }

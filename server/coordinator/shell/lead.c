@@ -165,7 +165,7 @@ static void read_state(struct task *task) {
   struct restoring *restoring = TASK_OWNER(task, struct restoring, task);
   struct coordinator_service *shell = restoring->shell;
   char term[LEASE_TERM_SIZE];
-  struct store_guard guard = lease_guard(shell->term, term);
+  struct store_record guard = lease_guard(shell->term, term);
   struct err err = ERR_NONE;
   while (!shell_is_ending(shell) && (store_identity_settle(shell->store, &guard, shell->identity, &err) ||
                                      stored_runs_read(shell->store, &guard, &restoring->runs, &err))) {

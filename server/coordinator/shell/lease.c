@@ -109,9 +109,9 @@ void lease_doubt(struct lease *lease) {
   pthread_mutex_unlock(&lease->lock);
 }
 
-struct store_guard lease_guard(uint64_t term_number, char term[LEASE_TERM_SIZE]) {
+struct store_record lease_guard(uint64_t term_number, char term[LEASE_TERM_SIZE]) {
   int length = snprintf(term, LEASE_TERM_SIZE, "%" PRIu64, term_number);
-  return (struct store_guard){term_name, term, (size_t)length};
+  return (struct store_record){.name = term_name, .data = term, .size = (size_t)length};
 }
 
 static void *thread_main(void *argument) {
@@ -280,7 +280,7 @@ static void tell_deposed(struct lease *lease, uint64_t term) {
 
 static void set_free(struct lease *lease) {
   char term[LEASE_TERM_SIZE];
-  struct store_guard guard = lease_guard(lease->term, term);
+  struct store_record guard = lease_guard(lease->term, term);
   struct err err = ERR_NONE;
   if (lease->outlived > lease->term && lease->outlived - lease->term <= JUMP_MAX) {
     struct term_record own = {.text = term, .size = guard.size, .number = lease->term};
@@ -291,19 +291,19 @@ static void set_free(struct lease *lease) {
     }
   }
   err = ERR_NONE;
-  if (store_delete_record(lease->options.store, lease_name, &guard, 1, &err))
+  if (store_delete_record(lease->options.store, lease_name, &guard, &err))
     log_event(LOG_INFO, "coordinator", "lease_kept", "reason=\"%s\"", err.text); /* it runs out by itself */
 }
 
 static int write_lease(struct lease *lease, struct err *err) {
   Weir__Lease record = WEIR__LEASE__INIT;
   char term[LEASE_TERM_SIZE];
-  struct store_guard guard = lease_guard(lease->term, term);
+  struct store_record guard = lease_guard(lease->term, term);
   record.term = lease->term;
   record.beat = ++lease->beat;
   record.holder = lease->holder;
   record.address = lease->address;
-  return checkpoint_write_record(lease->options.store, lease_name, &record, &guard, 1, err);
+  return checkpoint_write_record(lease->options.store, lease_name, &record, &guard, err);
 }
 
 static int read_term(struct lease *lease, struct term_record *record, struct err *err) {
@@ -331,9 +331,10 @@ static int read_term(struct lease *lease, struct term_record *record, struct err
 
 static int write_term(struct lease *lease, uint64_t number, const struct term_record *old, struct err *err) {
   char text[LEASE_TERM_SIZE];
-  struct store_guard guard = {term_name, old->text, old->size};
+  struct store_record was = {.name = term_name, .data = old->text, .size = old->size};
   int length = snprintf(text, sizeof text, "%" PRIu64, number);
-  return store_put_record(lease->options.store, term_name, text, (size_t)length, &guard, 1, err);
+  return store_put_record(lease->options.store, &(struct store_record){term_name, text, (size_t)length, &was},
+                          err);
 }
 
 static void tell_waiting(struct lease *lease, const char *why) {

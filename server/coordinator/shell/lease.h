@@ -40,6 +40,6 @@ void lease_stop(struct lease *lease);
 
 /* The condition of a leader's writes. `term` is filled with the term's text, and outlives the guard. */
 enum { LEASE_TERM_SIZE = 24 };
-struct store_guard lease_guard(uint64_t term_number, char term[LEASE_TERM_SIZE]);
+struct store_record lease_guard(uint64_t term_number, char term[LEASE_TERM_SIZE]);
 
 #endif

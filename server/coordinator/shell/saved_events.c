@@ -104,17 +104,18 @@ static void chunk_write(struct task *task) {
   struct chunk_job *job = TASK_OWNER(task, struct chunk_job, task);
   struct coordinator_service *shell = job->shell;
   char term[LEASE_TERM_SIZE];
-  struct store_guard guard = lease_guard(shell->term, term);
+  struct store_record guard = lease_guard(shell->term, term);
   char *name = mem_printf("runs/%s/events/%020" PRIu64, job->run, job->first);
   char *oldest = mem_printf("runs/%s/events/%020" PRIu64, job->run, job->oldest);
   int rc = 0;
   if (shell_may_write(shell, &job->err))
-    rc = store_put_record(shell->store, name, job->packed, job->size, &guard, 1, &job->err);
+    rc = store_put_record(shell->store, &(struct store_record){name, job->packed, job->size, &guard},
+                          &job->err);
   if (rc)
     shell_note_failure(shell, &job->err);
   else if (!job->err.code && job->oldest != UINT64_MAX) {
     struct err err = ERR_NONE;
-    store_delete_record(shell->store, oldest, &guard, 1, &err); /* one too many does no harm */
+    store_delete_record(shell->store, oldest, &guard, &err); /* one too many does no harm */
   }
   free(oldest);
   free(name);

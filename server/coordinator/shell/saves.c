@@ -212,13 +212,14 @@ static int write_run(struct save_job *job) {
   char term[LEASE_TERM_SIZE], text[24];
   char *incarnation = checkpoint_run_name(job->record->run, "incarnation");
   char *name = checkpoint_run_name(job->record->run, "run");
-  struct store_guard guard = lease_guard(shell->term, term);
+  struct store_record guard = lease_guard(shell->term, term);
   int length = snprintf(text, sizeof text, "%" PRIu64, job->record->incarnation);
   int rc = job->onnx ? put_model(shell, job->record->model_sha256, job->onnx, &job->err) : 0;
   if (!rc && job->writes_incarnation)
-    rc = store_put_record(shell->store, incarnation, text, (size_t)length, &guard, 1, &job->err);
+    rc = store_put_record(shell->store, &(struct store_record){incarnation, text, (size_t)length, &guard},
+                          &job->err);
   if (!rc)
-    rc = checkpoint_write_record(shell->store, name, job->record, &guard, 1, &job->err);
+    rc = checkpoint_write_record(shell->store, name, job->record, &guard, &job->err);
   if (!rc && job->onnx && shell->refs)
     block_refs_add_model(shell->refs, job->record->model_sha256);
   free(incarnation);
@@ -326,10 +327,10 @@ static void save_members(struct task *task) {
   struct members_save *members = TASK_OWNER(task, struct members_save, task);
   struct coordinator_service *shell = members->shell;
   char term[LEASE_TERM_SIZE];
-  struct store_guard guard = lease_guard(shell->term, term);
+  struct store_record guard = lease_guard(shell->term, term);
   members->err = ERR_NONE;
   if (shell_may_write(shell, &members->err) &&
-      checkpoint_write_record(shell->store, "coordinator/members", members->saving, &guard, 1, &members->err))
+      checkpoint_write_record(shell->store, "coordinator/members", members->saving, &guard, &members->err))
     shell_note_failure(shell, &members->err);
   members->task.run = members_done;
   task_post(shell->event_loop, &members->task);

@@ -17,7 +17,7 @@ enum { RECORDS_HELD_MAX = 2 * STORED_RUNS_MAX, NUMBER_DIGITS = 20 };
 /* Names by run: all names in the store, ascending, so that those of a run are neighbours. */
 struct reading {
   struct store *store;
-  const struct store_guard *guard;
+  const struct store_record *guard;
   struct store_names names;
   struct stored_runs *runs;
   int capacity;
@@ -39,7 +39,7 @@ static bool is_over(const Weir__RunRecord *record) {
          record->state == WEIR__RUN_STATE__CANCELLED;
 }
 
-int stored_runs_read(struct store *store, const struct store_guard *guard, struct stored_runs *runs,
+int stored_runs_read(struct store *store, const struct store_record *guard, struct stored_runs *runs,
                      struct err *err) {
   struct reading reading = {.store = store, .guard = guard, .runs = runs};
   int rc;
@@ -342,7 +342,7 @@ static int settle_incarnation(struct reading *reading, const Weir__RunRecord *re
   int rc = store_get_record(reading->store, name, &data, &size, err);
   if (rc == ERR_NOT_FOUND || (!rc && (size != length || memcmp(data, own, length)))) {
     *err = ERR_NONE;
-    rc = store_put_record(reading->store, name, own, length, reading->guard, 1, err);
+    rc = store_put_record(reading->store, &(struct store_record){name, own, length, reading->guard}, err);
   }
   free(data);
   free(name);

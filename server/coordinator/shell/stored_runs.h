@@ -26,7 +26,7 @@ enum { STORED_RUNS_MAX = 1000, STORED_EVENTS_MAX = 100000, STORED_EVENTS_ALL_MAX
    STORED_EVENTS_MAX of the newest events of each. Damaged records are logged and left out. Where a run's
    incarnation is another than its record's (a coordinator died between the two writes) it is written anew,
    under the guard. Blocks. Errors: the store's; what was read is freed then. */
-int stored_runs_read(struct store *store, const struct store_guard *guard, struct stored_runs *runs,
+int stored_runs_read(struct store *store, const struct store_record *guard, struct stored_runs *runs,
                      struct err *err);
 void stored_runs_fini(struct stored_runs *runs);
 

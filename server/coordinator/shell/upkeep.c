@@ -108,8 +108,10 @@ static int write_commit(struct commit_job *job) {
   char *name = checkpoint_run_name(committed.run, "incarnation");
   char term[LEASE_TERM_SIZE], incarnation[INCARNATION_SIZE];
   size_t length = (size_t)snprintf(incarnation, sizeof incarnation, "%" PRIu64, committed.incarnation);
-  struct store_guard guards[] = {lease_guard(shell->term, term), {name, incarnation, length}};
+  struct store_record same = {.name = name, .data = incarnation, .size = length};
+  struct store_record guard = lease_guard(shell->term, term);
   int rc = 0;
+  guard.guard = &same;
   committed.term = shell->term;
   committed.committed_unix_ms = job->manifest->committed_unix_ms = clock_unix_ms();
   if (job->is_last) {
@@ -117,7 +119,7 @@ static int write_commit(struct commit_job *job) {
     committed.weights_sha256 = job->sha256;
   }
   if (!rc)
-    rc = checkpoint_commit(shell->store, shell->refs, &committed, guards, 2, &job->err);
+    rc = checkpoint_commit(shell->store, shell->refs, &committed, &guard, &job->err);
   free(name);
   return rc;
 }
@@ -154,10 +156,10 @@ static void drop_job_run(struct task *task) {
   struct drop_job *job = TASK_OWNER(task, struct drop_job, task);
   struct coordinator_service *shell = job->shell;
   char *name = checkpoint_name(job->run, job->step), term[LEASE_TERM_SIZE];
-  struct store_guard guard = lease_guard(shell->term, term);
+  struct store_record guard = lease_guard(shell->term, term);
   job->err = ERR_NONE;
   if (shell_may_write(shell, &job->err) && has_refs(shell, &job->err) &&
-      checkpoint_delete(shell->store, shell->refs, name, &guard, 1, &job->err))
+      checkpoint_delete(shell->store, shell->refs, name, &guard, &job->err))
     shell_note_failure(shell, &job->err);
   free(name);
   job->task.run = drop_done;
@@ -239,7 +241,7 @@ static void refill_job_run(struct task *task) {
 static int write_refill(struct refill_job *job) {
   struct coordinator_service *shell = job->shell;
   char term[LEASE_TERM_SIZE], key[STORE_KEY_SIZE];
-  struct store_guard guard = lease_guard(shell->term, term);
+  struct store_record guard = lease_guard(shell->term, term);
   int rc;
   rc = store_identity_settle(shell->store, &guard, job->identity, &job->err);
   for (int i = 0; i < job->n_models && !rc; i++)
@@ -299,16 +301,16 @@ static void sweep_job_run(struct task *task) {
 static int delete_run(struct sweep_job *job, char **run) {
   struct coordinator_service *shell = job->shell;
   char term[LEASE_TERM_SIZE];
-  struct store_guard guard = lease_guard(shell->term, term);
+  struct store_record guard = lease_guard(shell->term, term);
   Weir__RunRecord *record;
   int rc = checkpoint_find_run(shell->store, *run, &record, &job->err);
   if (!rc) {
     free(*run);
     *run = mem_strdup(record->run);
-    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, 1, &job->err);
+    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, &job->err);
   } else if (rc == ERR_CORRUPT) { /* by its whole id */
     job->err = ERR_NONE;
-    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, 1, &job->err);
+    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, &job->err);
   }
   message_free(record);
   return rc;

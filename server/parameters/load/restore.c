@@ -77,19 +77,20 @@ int restore_manifest(const struct restore *restore, const Weir__LoadRun *order, 
 
 /* Reads and places a batch. */
 static int batch_read(const struct restore *restore, const struct batch *batch, struct err *err) {
-  void *data[STORE_BATCH_MAX];
-  size_t sizes[STORE_BATCH_MAX];
+  struct store_read reads[STORE_BATCH_MAX];
   uint64_t begin_ns = clock_now_ns();
   int pause_ms = PAUSE_MS_FIRST, code;
+  for (int i = 0; i < batch->n; i++)
+    reads[i].key = batch->keys[i];
   do
-    code = store_get_blocks(restore->store, batch->keys, batch->n, data, sizes, err);
+    code = store_get_blocks(restore->store, reads, batch->n, err);
   while (code && restore_waits(restore, begin_ns, &pause_ms, err));
   if (code)
     return err->code;
   for (int i = 0; i < batch->n; i++) {
     if (!code)
-      code = hosted_block_restore(batch->blocks[i], data[i], sizes[i], err);
-    free(data[i]);
+      code = hosted_block_restore(batch->blocks[i], reads[i].data, reads[i].size, err);
+    free(reads[i].data);
   }
   return code;
 }

@@ -36,7 +36,7 @@ static int teardown(void **state) {
 static void commit(const char *run, uint64_t step) {
   Weir__Manifest *manifest = tiny_manifest(store, run, step);
   struct err err = ERR_NONE;
-  if (checkpoint_commit(store, refs, manifest, NULL, 0, &err))
+  if (checkpoint_commit(store, refs, manifest, NULL, &err))
     fail_msg("%s", err.text);
   message_free(manifest);
 }
@@ -57,7 +57,7 @@ static void put_run(const char *run, const char *model_sha256) {
   char *name = checkpoint_run_name(run, "run");
   record.run = (char *)run;
   record.model_sha256 = (char *)model_sha256;
-  assert_int_equal(checkpoint_write_record(store, name, &record, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_write_record(store, name, &record, NULL, &err), 0);
   block_refs_add_model(refs, model_sha256);
   free(name);
 }
@@ -169,7 +169,7 @@ static void a_checkpoint_that_lacks_a_block_is_not_committed(void **state) {
   int n;
   (void)state;
   assert_int_equal(store_delete_blocks(store, &key, 1, &err), 0);
-  assert_int_equal(checkpoint_commit(store, refs, manifest, NULL, 0, &err), ERR_NOT_FOUND);
+  assert_int_equal(checkpoint_commit(store, refs, manifest, NULL, &err), ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "block 1"));
   assert_int_equal(checkpoint_list(store, "tiny-1", &steps, &n, &err), 0);
   assert_int_equal(n, 0);
@@ -179,13 +179,14 @@ static void a_checkpoint_that_lacks_a_block_is_not_committed(void **state) {
 
 static void a_commit_whose_guard_does_not_hold_changes_nothing(void **state) {
   Weir__Manifest *manifest = tiny_manifest(store, "tiny-1", 10);
-  struct store_guard guard = {"coordinator/epoch", "7", 1};
+  struct store_record guard = {.name = "coordinator/epoch", .data = "7", .size = 1};
   struct err err = ERR_NONE;
   uint64_t *steps;
   int n;
   (void)state;
-  assert_int_equal(store_put_record(store, "coordinator/epoch", "8", 1, NULL, 0, &err), 0);
-  assert_int_equal(checkpoint_commit(store, refs, manifest, &guard, 1, &err), ERR_STALE);
+  assert_int_equal(store_put_record(store, &(struct store_record){"coordinator/epoch", "8", 1, NULL}, &err),
+                   0);
+  assert_int_equal(checkpoint_commit(store, refs, manifest, &guard, &err), ERR_STALE);
   assert_int_equal(checkpoint_list(store, "tiny-1", &steps, &n, &err), 0);
   assert_int_equal(n, 0);
   free(steps);
@@ -211,7 +212,7 @@ static void expect_corrupt(Weir__Manifest *manifest, const char *why) {
   char *name = checkpoint_name("tiny-1", 10);
   Weir__Manifest *read;
   struct err err = ERR_NONE;
-  assert_int_equal(checkpoint_write_record(store, name, manifest, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_write_record(store, name, manifest, NULL, &err), 0);
   assert_int_equal(checkpoint_read(store, name, &read, &err), ERR_CORRUPT);
   assert_null(read);
   assert_non_null(strstr(err.text, name));
@@ -259,7 +260,7 @@ static void a_damaged_manifest_is_refused_with_its_reason(void **state) {
   manifest->n_blocks = 0;
   expect_corrupt(manifest, "no blocks");
   manifest->n_blocks = TINY_BLOCKS;
-  assert_int_equal(store_put_record(store, name, "\x0a\xff", 2, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){name, "\x0a\xff", 2, NULL}, &err), 0);
   assert_int_equal(checkpoint_read(store, name, (Weir__Manifest **)&none, &err), ERR_CORRUPT);
   assert_int_equal(
       checkpoint_read(store, "runs/tiny-1/checkpoints/00000000000000000003", (Weir__Manifest **)&none, &err),
@@ -320,13 +321,13 @@ static void a_deleted_checkpoint_takes_only_the_blocks_that_nobody_else_has(void
   manifest = read_manifest("tiny-1", 5);
   parameters = manifest->blocks[0]->sha256;
   statistics = manifest->blocks[1]->sha256;
-  assert_int_equal(checkpoint_delete(store, refs, name, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_delete(store, refs, name, NULL, &err), 0);
   assert_false(has_block(parameters));
   assert_true(has_block(statistics));
   message_free(manifest);
   manifest = read_manifest("tiny-1", 10);
   assert_int_equal(checkpoint_is_whole(store, manifest, &err), 0);
-  assert_int_equal(checkpoint_delete(store, refs, name, NULL, 0, &err), 0); /* and again: nothing */
+  assert_int_equal(checkpoint_delete(store, refs, name, NULL, &err), 0); /* and again: nothing */
   assert_int_equal(checkpoint_is_whole(store, manifest, &err), 0);
   message_free(manifest);
   free(name);
@@ -340,7 +341,7 @@ static void a_checkpoint_committed_anew_replaces_the_one_before(void **state) {
   old = read_manifest("tiny-1", 5);
   manifest = tiny_manifest(store, "tiny-1", 6);
   manifest->step = 5; /* as after a roll-back in a run that is not deterministic */
-  assert_int_equal(checkpoint_commit(store, refs, manifest, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_commit(store, refs, manifest, NULL, &err), 0);
   assert_false(has_block(old->blocks[0]->sha256));
   assert_int_equal(checkpoint_is_whole(store, manifest, &err), 0);
   message_free(old);
@@ -353,8 +354,8 @@ static void a_commit_whose_answer_was_lost_keeps_its_blocks_when_it_is_made_agai
   struct err err = ERR_NONE;
   (void)state;
   ((struct flaky_store *)flaky)->loses_answer = true;
-  assert_int_equal(checkpoint_commit(flaky, refs, manifest, NULL, 0, &err), ERR_UNAVAILABLE);
-  assert_int_equal(checkpoint_commit(flaky, refs, manifest, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_commit(flaky, refs, manifest, NULL, &err), ERR_UNAVAILABLE);
+  assert_int_equal(checkpoint_commit(flaky, refs, manifest, NULL, &err), 0);
   assert_int_equal(checkpoint_is_whole(store, manifest, &err), 0);
   message_free(manifest);
   store_close(flaky);
@@ -366,10 +367,10 @@ a_commit_that_lands_after_the_references_were_read_keeps_its_blocks_when_it_is_m
   char *name = checkpoint_name("tiny-1", 5);
   struct err err = ERR_NONE;
   (void)state;
-  assert_int_equal(checkpoint_write_record(store, name, manifest, NULL, 0, &err), 0); /* not counted */
-  assert_int_equal(checkpoint_commit(store, refs, manifest, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_write_record(store, name, manifest, NULL, &err), 0); /* not counted */
+  assert_int_equal(checkpoint_commit(store, refs, manifest, NULL, &err), 0);
   assert_int_equal(checkpoint_is_whole(store, manifest, &err), 0);
-  assert_int_equal(checkpoint_delete(store, refs, name, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_delete(store, refs, name, NULL, &err), 0);
   assert_int_equal(count_blocks(), 0); /* and they were counted once */
   message_free(manifest);
   free(name);
@@ -404,9 +405,11 @@ static void nothing_is_swept_while_a_record_cannot_be_read(void **state) {
   struct err err = ERR_NONE;
   (void)state;
   message_free(tiny_manifest(store, "tiny-1", 5));
-  assert_int_equal(
-      store_put_record(store, "runs/tiny-1/checkpoints/00000000000000000005", "\x0a\xff", 2, NULL, 0, &err),
-      0);
+  assert_int_equal(store_put_record(store,
+                                    &(struct store_record){"runs/tiny-1/checkpoints/00000000000000000005",
+                                                           "\x0a\xff", 2, NULL},
+                                    &err),
+                   0);
   block_refs_free(refs);
   assert_int_equal(block_refs_read(store, &refs, &err), 0);
   assert_int_equal(checkpoint_sweep(store, refs, &done, &err), ERR_CORRUPT);
@@ -419,7 +422,8 @@ static void blocks_are_deleted_only_while_the_guard_holds(void **state) {
   struct err err = ERR_NONE;
   (void)state;
   message_free(tiny_manifest(store, "tiny-1", 5));
-  assert_int_equal(store_put_record(store, "coordinator/epoch", "8", 1, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"coordinator/epoch", "8", 1, NULL}, &err),
+                   0);
   block_refs_guard(refs, "coordinator/epoch", "7");
   assert_int_equal(checkpoint_sweep(store, refs, &done, &err), ERR_STALE);
   assert_int_equal(count_blocks(), 3);
@@ -438,16 +442,19 @@ static void a_deleted_run_leaves_nothing_and_others_alone(void **state) {
   commit("tiny-10", 7);
   other = read_manifest("tiny-10", 7);
   put_run("tiny-1", other->model_sha256);
-  assert_int_equal(store_put_record(store, "runs/tiny-1/events/00000000000000000001", "", 0, NULL, 0, &err),
-                   0);
-  assert_int_equal(store_put_record(store, "runs/tiny-1/incarnation", "1", 1, NULL, 0, &err), 0);
-  assert_int_equal(checkpoint_delete_run(store, refs, "tiny-1", NULL, 0, &err), 0);
+  assert_int_equal(
+      store_put_record(store, &(struct store_record){"runs/tiny-1/events/00000000000000000001", "", 0, NULL},
+                       &err),
+      0);
+  assert_int_equal(
+      store_put_record(store, &(struct store_record){"runs/tiny-1/incarnation", "1", 1, NULL}, &err), 0);
+  assert_int_equal(checkpoint_delete_run(store, refs, "tiny-1", NULL, &err), 0);
   assert_int_equal(store_list_records(store, "runs/", &names, &err), 0);
   assert_int_equal(names.count, 1);
   store_names_fini(&names);
   assert_int_equal(count_blocks(), 3);
   assert_int_equal(checkpoint_is_whole(store, other, &err), 0);
-  assert_int_equal(checkpoint_delete_run(store, refs, "tiny-1", NULL, 0, &err), ERR_NOT_FOUND);
+  assert_int_equal(checkpoint_delete_run(store, refs, "tiny-1", NULL, &err), ERR_NOT_FOUND);
   message_free(other);
 }
 

@@ -37,6 +37,7 @@ static int operate(struct store *store, int operation) {
   const char *key = key_of_nothing;
   struct store_block block = {.parts = {{"x", 1}}, .n_parts = 1};
   struct store_names names = {0};
+  struct store_read read = {.key = key};
   void *data = NULL;
   size_t size;
   bool has;
@@ -48,13 +49,13 @@ static int operate(struct store *store, int operation) {
   else if (operation == 1)
     rc = store_redis.has_blocks(store, &key, 1, &has, &err);
   else if (operation == 2)
-    rc = store_redis.get_blocks(store, &key, 1, &data, &size, &err);
+    rc = store_redis.get_blocks(store, &read, 1, &err);
   else if (operation == 3)
     rc = store_redis.delete_blocks(store, &key, 1, &err);
   else if (operation == 4)
     rc = store_redis.list_blocks(store, take_key, NULL, &err);
   else if (operation == 5)
-    rc = store_redis.write_record(store, "a", "x", 1, NULL, 0, &err);
+    rc = store_redis.write_record(store, &(struct store_record){"a", "x", 1, NULL}, &err);
   else if (operation == 6)
     rc = store_redis.get_record(store, "a", &data, &size, &err);
   else
@@ -62,6 +63,7 @@ static int operate(struct store *store, int operation) {
   for (int i = 0; i < names.count; i++)
     free(names.items[i]);
   free(names.items);
+  free(read.data);
   free(data);
   return rc;
 }

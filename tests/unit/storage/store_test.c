@@ -154,9 +154,10 @@ static void a_sweep_removes_old_rests_and_empty_folders(void **state) {
   char key[STORE_KEY_SIZE];
   (void)state;
   assert_int_equal(store_put(store, "block", 5, key, &err), 0);
-  assert_int_equal(store_put_record(store, "runs/a/checkpoints/1", "x", 1, NULL, 0, &err), 0);
-  assert_int_equal(store_put_record(store, "runs/b/run", "x", 1, NULL, 0, &err), 0);
-  assert_int_equal(store_delete_record(store, "runs/a/checkpoints/1", NULL, 0, &err), 0);
+  assert_int_equal(
+      store_put_record(store, &(struct store_record){"runs/a/checkpoints/1", "x", 1, NULL}, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"runs/b/run", "x", 1, NULL}, &err), 0);
+  assert_int_equal(store_delete_record(store, "runs/a/checkpoints/1", NULL, &err), 0);
   make_file("tmp", "abcdef", "half a blo");
   assert_int_equal(store_sweep(store, 3600, &err), 0);
   assert_true(is_there("tmp/abcdef"));
@@ -165,7 +166,8 @@ static void a_sweep_removes_old_rests_and_empty_folders(void **state) {
   assert_int_equal(store_sweep(store, 0, &err), 0);
   assert_false(is_there("tmp/abcdef"));
   assert_true(block_inode(key) > 0);
-  assert_int_equal(store_put_record(store, "runs/a/checkpoints/2", "x", 1, NULL, 0, &err), 0);
+  assert_int_equal(
+      store_put_record(store, &(struct store_record){"runs/a/checkpoints/2", "x", 1, NULL}, &err), 0);
 }
 
 static int count_one(void *user, const char *key, uint64_t size_bytes) {
@@ -181,7 +183,7 @@ static void files_of_others_are_no_blocks_and_no_records(void **state) {
   int n_blocks = 0;
   (void)state;
   assert_int_equal(store_put(store, "block", 5, key, &err), 0);
-  assert_int_equal(store_put_record(store, "a", "x", 1, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"a", "x", 1, NULL}, &err), 0);
   make_file("blocks", "README", "what is this");
   make_file("records", ".a.swp", "an editor's");
   assert_int_equal(store_list_blocks(store, count_one, &n_blocks, &err), 0);
@@ -192,17 +194,17 @@ static void files_of_others_are_no_blocks_and_no_records(void **state) {
 }
 
 static void a_directory_that_was_taken_away_is_made_anew(void **state) {
-  struct store_guard guard = {"epoch", "1", 1};
+  struct store_record guard = {.name = "epoch", .data = "1", .size = 1};
   struct err err = ERR_NONE;
   char key[STORE_KEY_SIZE];
   void *data;
   size_t size;
   (void)state;
-  assert_int_equal(store_put_record(store, "epoch", "1", 1, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"epoch", "1", 1, NULL}, &err), 0);
   remove_dir();
   assert_int_equal(store_get_record(store, "epoch", &data, &size, &err), ERR_NOT_FOUND);
-  assert_int_equal(store_put_record(store, "a", "1", 1, &guard, 1, &err), ERR_STALE);
-  assert_int_equal(store_put_record(store, "epoch", "1", 1, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"a", "1", 1, &guard}, &err), ERR_STALE);
+  assert_int_equal(store_put_record(store, &(struct store_record){"epoch", "1", 1, NULL}, &err), 0);
   remove_dir();
   assert_int_equal(store_put(store, "block", 5, key, &err), 0);
   assert_int_equal(store_get(store, key, &data, &size, &err), 0);
@@ -214,9 +216,9 @@ static void a_record_in_the_way_of_a_folder_is_an_error(void **state) {
   void *data;
   size_t size;
   (void)state;
-  assert_int_equal(store_put_record(store, "runs/a", "x", 1, NULL, 0, &err), 0);
-  assert_int_equal(store_put_record(store, "runs/a/b", "x", 1, NULL, 0, &err), ERR_IO);
-  assert_int_equal(store_put_record(store, "runs", "x", 1, NULL, 0, &err), ERR_IO);
+  assert_int_equal(store_put_record(store, &(struct store_record){"runs/a", "x", 1, NULL}, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"runs/a/b", "x", 1, NULL}, &err), ERR_IO);
+  assert_int_equal(store_put_record(store, &(struct store_record){"runs", "x", 1, NULL}, &err), ERR_IO);
   assert_no_rests();
   assert_int_equal(store_get_record(store, "runs/a", &data, &size, &err), 0);
   free(data);
@@ -227,7 +229,7 @@ enum { PROCESSES = 4, INCREMENTS = 15 };
 static int add_one(void) {
   for (;;) {
     struct err err = ERR_NONE;
-    struct store_guard guard = {"counter", NULL, 0};
+    struct store_record guard = {.name = "counter"};
     char text[32];
     void *data;
     size_t size;
@@ -236,9 +238,9 @@ static int add_one(void) {
       return rc;
     snprintf(text, sizeof text, "%.*s", (int)size, data ? (char *)data : "");
     if (data)
-      guard = (struct store_guard){"counter", data, size};
+      guard = (struct store_record){.name = "counter", .data = data, .size = size};
     snprintf(text, sizeof text, "%d", atoi(text) + 1);
-    rc = store_put_record(store, "counter", text, strlen(text), &guard, 1, &err);
+    rc = store_put_record(store, &(struct store_record){"counter", text, strlen(text), &guard}, &err);
     free(data);
     if (rc != ERR_STALE)
       return rc;
@@ -287,7 +289,7 @@ static void a_process_that_dies_with_the_lock_loses_it(void **state) {
   assert_int_equal(read(ready[0], &byte, 1), 1);
   kill(child, SIGKILL);
   assert_int_equal(waitpid(child, &status, 0), child);
-  assert_int_equal(store_put_record(store, "a", "x", 1, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"a", "x", 1, NULL}, &err), 0);
   close(ready[0]);
   close(ready[1]);
 }
@@ -300,13 +302,14 @@ static void a_write_that_fails_halfway_leaves_what_was(void **state) {
   void *data;
   size_t size;
   (void)state;
-  assert_int_equal(store_put_record(store, "a", "old", 3, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){"a", "old", 3, NULL}, &err), 0);
   child = fork();
   if (child == 0) {
     struct rlimit limit = {65536, 65536};
     char *big = mem_new(100000), key[STORE_KEY_SIZE];
     signal(SIGXFSZ, SIG_IGN);
-    if (setrlimit(RLIMIT_FSIZE, &limit) || store_put_record(store, "a", big, 100000, NULL, 0, &err) != ERR_IO)
+    if (setrlimit(RLIMIT_FSIZE, &limit) ||
+        store_put_record(store, &(struct store_record){"a", big, 100000, NULL}, &err) != ERR_IO)
       _exit(1);
     _exit(store_put(store, big, 100000, key, &err) != ERR_IO || !strstr(err.text, "File too large"));
   }

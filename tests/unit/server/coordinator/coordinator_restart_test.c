@@ -319,7 +319,8 @@ static void a_coordinator_whose_term_is_over_writes_nothing(void **state) {
   struct fixture *f = *state;
   struct store_names names = {0};
   struct err err = ERR_NONE;
-  assert_int_equal(store_put_record(f->store, "coordinator/epoch", "9", 1, NULL, 0, &err), 0);
+  assert_int_equal(
+      store_put_record(f->store, &(struct store_record){"coordinator/epoch", "9", 1, NULL}, &err), 0);
   assert_null(try_to_submit(f, &err)); /* before or after it has noticed */
   assert_int_equal(err.code, ERR_UNAVAILABLE);
   err = ERR_NONE;
@@ -389,7 +390,7 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
   AWAIT(is_written(f, id, "incarnation"));
   assert_int_equal(store_list_records(f->store, "", &names, &err), 0);
   for (int i = 0; i < names.count; i++)
-    assert_int_equal(store_delete_record(f->store, names.items[i], NULL, 0, &err), 0);
+    assert_int_equal(store_delete_record(f->store, names.items[i], NULL, &err), 0);
   store_names_fini(&names);
   AWAIT(store_list_blocks(f->store, delete_one, f, &err) == 0);
   AWAIT(is_written(f, id, "run") && is_written(f, id, "incarnation"));
@@ -427,17 +428,21 @@ static void damaged_records_are_passed_over(void **state) {
   void *data;
   size_t size;
   assert_int_equal(store_get_record(f->store, name, &data, &size, &err), 0);
-  assert_int_equal(store_put_record(f->store, "runs/cut-1/run", data, size / 2, NULL, 0, &err), 0);
-  assert_int_equal(store_put_record(f->store, "runs/others-1/run", data, size, NULL, 0, &err), 0);
-  assert_int_equal(store_put_record(f->store, "runs/empty-1/run", "", 0, NULL, 0, &err), 0);
-  assert_int_equal(store_put_record(f->store, "runs/.x", "", 0, NULL, 0, &err), ERR_INVALID);
+  assert_int_equal(
+      store_put_record(f->store, &(struct store_record){"runs/cut-1/run", data, size / 2, NULL}, &err), 0);
+  assert_int_equal(
+      store_put_record(f->store, &(struct store_record){"runs/others-1/run", data, size, NULL}, &err), 0);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){"runs/empty-1/run", "", 0, NULL}, &err),
+                   0);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){"runs/.x", "", 0, NULL}, &err),
+                   ERR_INVALID);
   err = ERR_NONE;
   free(name);
   name = mem_printf("runs/%s/checkpoints/%020d", id, 2);
-  assert_int_equal(store_put_record(f->store, name, data, size, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){name, data, size, NULL}, &err), 0);
   free(name);
   name = mem_printf("runs/%s/events/%020d", id, 1);
-  assert_int_equal(store_put_record(f->store, name, data, size / 2, NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){name, data, size / 2, NULL}, &err), 0);
   seat_restart(f, false);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
   assert_int_equal(run_state(f, "cut-1"), WEIR__RUN_STATE__RUN_STATE_UNKNOWN);

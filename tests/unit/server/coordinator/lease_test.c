@@ -131,7 +131,7 @@ static void stop(struct holder *holder) {
 
 static void put(const char *name, const char *text) {
   struct err err = ERR_NONE;
-  assert_int_equal(store_put_record(store, name, text, strlen(text), NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(store, &(struct store_record){name, text, strlen(text), NULL}, &err), 0);
 }
 
 static void expect_term(const char *text) {
@@ -151,7 +151,7 @@ static void put_lease(const char *name, uint64_t term, uint64_t beat) {
   record.term = term;
   record.beat = beat;
   record.holder = record.address = (char *)name;
-  assert_int_equal(checkpoint_write_record(store, lease_name, &record, NULL, 0, &err), 0);
+  assert_int_equal(checkpoint_write_record(store, lease_name, &record, NULL, &err), 0);
 }
 
 /* How often the lease that is in the store was renewed. */
@@ -342,7 +342,7 @@ static void a_store_that_lost_everything_gets_the_term_again(void **state) {
   put(term_name, "7");
   start(&one, "a:1");
   AWAIT(&one, holder->term == 8);
-  assert_int_equal(store_delete_record(store, term_name, NULL, 0, &err), 0);
+  assert_int_equal(store_delete_record(store, term_name, NULL, &err), 0);
   AWAIT(&one, holder->n_emptied == 1);
   expect_term("8");
   put(term_name, "5"); /* a replica that had not got the newest */

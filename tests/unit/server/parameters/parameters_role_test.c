@@ -430,7 +430,9 @@ static void a_run_of_another_store_is_refused(void **state) {
   message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 1);
   assert_true(message->refused->wrong_store && !message->refused->bad_input);
   assert_non_null(strstr(message->refused->message, "is not the coordinator's: it has not its record"));
-  assert_int_equal(store_put_record(&f.store.base, "store/identity", ours, strlen(ours), NULL, 0, &err), 0);
+  assert_int_equal(store_put_record(&f.store.base,
+                                    &(struct store_record){"store/identity", ours, strlen(ours), NULL}, &err),
+                   0);
   order_load_of(&f, theirs, 2, 1, "runs/unit-1/checkpoints/00000000000000000001");
   message = fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_REFUSED, 2);
   assert_true(message->refused->wrong_store && !message->refused->lost_checkpoint);

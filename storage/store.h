@@ -33,8 +33,9 @@ struct store_read {
   size_t size;
 };
 
-/* A record to write, and the condition: its guard holds exactly the bytes that are said there, or (data NULL)
-   does not exist; and so does the guard's own guard, for as many as STORE_GUARDS_MAX. NULL: no condition. */
+/* A record to write, or the condition of a write. A record is written only if the store holds its guard with
+   exactly these bytes; a guard without data: only if there is no such record. A guard may have a guard, which
+   has to hold, too; STORE_GUARDS_MAX in all. NULL: no condition. */
 struct store_record {
   const char *name;
   const void *data;

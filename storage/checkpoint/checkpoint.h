@@ -76,8 +76,8 @@ int checkpoint_verify(struct store *store, const Weir__Manifest *manifest, struc
 /* All blocks of the manifest are in the store (their hashes are not looked at). Errors: NOT_FOUND. */
 int checkpoint_is_whole(struct store *store, const Weir__Manifest *manifest, struct err *err);
 
-/* How many committed manifests and unfinished or kept runs refer to each block: what says which may go. Not
-   safe for use by several threads at a time. */
+/* How many committed manifests and unfinished or kept runs refer to each block. A block that nothing refers
+   to may be deleted. Not for several threads at a time. */
 struct block_refs;
 int block_refs_read(struct store *store, struct block_refs **refs, struct err *err);
 void block_refs_free(struct block_refs *refs); /* NULL is ignored */
@@ -93,8 +93,8 @@ void block_refs_guard(struct block_refs *refs, const char *name, const char *con
 int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__Manifest *manifest,
                       const struct store_record *guard, struct err *err);
 
-/* Deletes the manifest's record if the guard holds, then those of its blocks that nothing else refers to. Cut
-   short, it leaves blocks that a sweep finds. */
+/* Deletes the manifest's record if the guard holds, then those of its blocks that nothing else refers to. If
+   that is cut short, a sweep finds the blocks that are left. */
 int checkpoint_delete(struct store *store, struct block_refs *refs, const char *name,
                       const struct store_record *guard, struct err *err);
 

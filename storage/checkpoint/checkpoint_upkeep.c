@@ -329,8 +329,8 @@ static void drop_manifest(struct block_refs *refs, const Weir__Manifest *manifes
     ref_drop(refs, manifest->blocks[i]->sha256, free_keys);
 }
 
-/* One that was written late, after its answer was given up and the references were read, was not counted:
-   replaced by the next attempt it would take the blocks that both have. */
+/* A manifest may have reached the store after its answer was given up and the references were read: it was
+   not counted. When the next attempt replaces it, the blocks that both refer to have to stay. */
 static void keep_manifest(struct block_refs *refs, const Weir__Manifest *manifest,
                           struct key_list *free_keys) {
   int n_free = 0;

@@ -1,7 +1,8 @@
 /* The file: store. A directory with blocks/ab/cdef... (named by SHA-256) and records/NAME. Every file is
    written under tmp/, synced, renamed into place, and its directory synced: a reader sees all of it or
-   nothing, also after a power cut. Several processes may share the directory: who changes a record holds the
-   lock of the file `lock`, which ends with its process. A directory that is taken away is made anew. */
+   nothing, also after a power cut. Several processes may share the directory: a process that changes a record
+   holds a lock on the file `lock`, which ends with the process. A directory that was taken away is made anew.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -19,8 +19,8 @@ int file_read(const char *path, void **data, size_t *size, struct err *err);
 /* Makes the directories above path that are missing; syncs: each into its own parent. */
 int file_make_parents(const char *path, bool syncs, struct err *err);
 
-/* Syncs all of the file system that holds `folder`, contents and names: cheaper than each of many files. What
-   fails from begin on is an error of end, which is given begin's value. */
+/* Syncs all of the file system that holds `folder`, contents and names: cheaper than each of many files. end
+   takes what begin returned, and reports every write of the file system that failed between the two. */
 int file_sync_all_begin(const char *folder, struct err *err); /* below 0: an error */
 int file_sync_all_end(int begun, const char *folder, struct err *err);
 

@@ -25,8 +25,8 @@ struct file_store {
 /* Makes the directory, or what is missing of it. */
 int file_store_make(const struct file_store *store, struct err *err);
 
-/* What was renamed to path is durable, and so are the folders on the way there: that one exists is not
-   enough, for who made it may have died before syncing its name. */
+/* Makes durable what was renamed to path, and the folders on the way there. That a folder exists is not
+   enough: the process that made it may have died before it synced the folder's name. */
 int file_store_sync(struct file_store *store, const char *path, struct err *err);
 
 /* Of struct store_def (storage/file/file_records.c). */

@@ -8,9 +8,9 @@
    Calls of several threads go at the same time, each on a session (connections) of its own, at most
    SESSIONS_MAX of them; further calls wait. No lock is held while a server is talked to.
 
-   replicas=N: WAIT follows the writes on the same connection. It covers whatever this server's replicas got
-   before, so a manifest that has its replicas vouches for blocks of the same master that an earlier, failed
-   call had left with too few. */
+   replicas=N: WAIT follows the writes on the same connection. It covers all that this master wrote before. So
+   when a manifest has its replicas, the master's blocks have them, too, even those of an earlier call that
+   failed because there were too few. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

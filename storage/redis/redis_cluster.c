@@ -22,8 +22,9 @@ struct cluster_run {
   struct redis_session *session;
   struct redis_cluster *cluster;
   struct redis_batch *batch;
-  bool *is_done;   /* [batch->n] */
-  int16_t *asking; /* [batch->n]: the node that has the key before the slot is its own; -1: none */
+  bool *is_done; /* [batch->n] */
+  int16_t
+      *asking; /* [batch->n]: the node that the slot is moving to and that has the key already; -1: none */
   struct redis_command **list; /* [2 * batch->n + 1]: to one node */
   struct redis_command *ask;   /* [batch->n]: ASKING, before a command of the list */
   int *sent;                   /* [n_sent]: which commands that node got */
@@ -160,7 +161,7 @@ static int run_node(struct cluster_run *run, int node, struct err *err) {
   return take_replies(run, node, &pipeline, err);
 }
 
-/* Once, the others are asked whether another has its slots by now. */
+/* The first time, the other nodes are asked which of them has its slots by now. */
 static int lose_node(struct cluster_run *run, struct err *err) {
   run->cluster->is_known = false;
   for (int i = 0; i < run->batch->n; i++)
@@ -185,7 +186,7 @@ static int take_replies(struct cluster_run *run, int node, struct redis_pipeline
   return pipeline->n == 0 ? 0 : redis_pipeline_check(pipeline, err);
 }
 
-/* True if the command was not done here and goes out again. */
+/* True if the node did not run the command, which goes out again. */
 static bool is_redirected(struct cluster_run *run, int i, int node) {
   struct redis_command *command = &run->batch->commands[i];
   bool is_busy = redis_reply_is_error(command->reply, "TRYAGAIN");

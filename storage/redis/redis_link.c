@@ -197,7 +197,7 @@ int redis_link_exchange(struct redis_link *link, struct redis_command *const *co
   return err->code;
 }
 
-/* A server that sends one away says why before it closes. */
+/* A server that refuses a client says why before it closes the connection. */
 static void explain_end(const struct exchange *exchange, struct err *err) {
   const redisReply *last = exchange->n_done > 0 ? exchange->commands[exchange->n_done - 1]->reply : NULL;
   if (err->code != ERR_UNAVAILABLE || !last || last->type != REDIS_REPLY_ERROR)

@@ -1,10 +1,12 @@
-/* Replies of a Redis as they come in. hiredis reads them; this reader decides what hiredis gets.
+/* Replies of a Redis as they come in. hiredis parses them; this reader decides what hiredis gets.
 
-   Release 0.14 of hiredis waits for as many bytes as a server announces, allocates an array as large as the
-   server says, and does not look at what ends a bulk. So it gets a line only when what the line announces is
-   within what the caller expects, and a bulk only as far as the bulk goes. Blocks do not pass through it: it
-   would gather a block whole and then copy it. Their bytes are received into the memory that the caller gets,
-   which grows as they arrive. */
+   hiredis 0.14 waits for as many bytes as a server announces, allocates an array as large as the server says,
+   and does not check how a bulk ends. The reader therefore passes on one line at a time, after it has
+   compared the length that the line announces with what the caller expects, and no more of a bulk than was
+   announced.
+
+   Blocks go around hiredis, which would collect each one whole and copy it. The reader receives their bytes
+   into the memory that the caller gets. That memory grows as they arrive. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_REPLY_H
 #define WEIR_STORAGE_REDIS_REDIS_REPLY_H
 

@@ -36,7 +36,7 @@ int redis_session_masters(struct redis_session *session, int **masters, int *n, 
 
 /* For redis_sentinel.c and redis_cluster.c. */
 
-/* What of a batch goes to one server. */
+/* The commands of a batch that go to one server. */
 struct redis_pipeline {
   struct redis_link *link;
   struct redis_command **commands; /* [n + 1]: with room for a WAIT */

@@ -1,4 +1,4 @@
-/* A non-blocking stream to a Redis: TCP, TLS over TCP, or a unix socket. hiredis makes the connection. */
+/* A non-blocking stream to a Redis: TCP, TLS over TCP, or a unix socket. */
 #include "storage/redis/redis_socket.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
-/* A non-blocking stream to a Redis: TCP, TLS over TCP, or a unix socket. */
+/* A non-blocking stream to a Redis: TCP, TLS over TCP, or a unix socket. hiredis makes the connection; the
+   socket moves the bytes and keeps the deadlines. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_SOCKET_H
 #define WEIR_STORAGE_REDIS_REDIS_SOCKET_H
 

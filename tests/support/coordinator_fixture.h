@@ -60,6 +60,7 @@ struct fixture {
   uint64_t commit_step, dropped[16];
   int n_dropped;
   Weir__CheckpointSpec *checkpoint; /* of runs submitted; NULL: one that is never due */
+  Weir__CheckpointSpec every;       /* where a test may keep that */
   Weir__EvalSpec *eval;             /* likewise; NULL: none */
   bool trains_nothing;              /* runs submitted have no steps */
   bool admits_any;                  /* runs submitted have deterministic: false */

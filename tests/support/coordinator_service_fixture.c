@@ -304,3 +304,65 @@ void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run,
   member_tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
   message_free(manifest);
 }
+
+bool is_record_written(struct fixture *f, const char *run, const char *which) {
+  struct err err = ERR_NONE;
+  char *name = checkpoint_run_name(run, which);
+  void *data;
+  size_t size;
+  bool is_there = store_get_record(f->store, name, &data, &size, &err) == 0;
+  free(data);
+  free(name);
+  return is_there;
+}
+
+bool has_checkpoint(struct fixture *f, const char *run, uint64_t step) {
+  char *which = mem_printf("checkpoints/%020llu", (unsigned long long)step);
+  bool is_there = is_record_written(f, run, which);
+  free(which);
+  return is_there;
+}
+
+char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
+                             uint64_t last, uint32_t keep) {
+  Weir__CheckpointSpec *checkpoint = f->spec->checkpoint;
+  uint64_t step = 0;
+  char *id;
+  f->spec->train->steps = TINY_STEPS;
+  checkpoint->has_every_steps = true;
+  checkpoint->has_every_seconds = false;
+  checkpoint->every_steps = 2;
+  checkpoint->has_keep = true;
+  checkpoint->keep = keep;
+  id = submit_run(f);
+  begin_run(f, id, server, worker);
+  for (uint64_t wanted = 2; wanted <= last; wanted += 2) {
+    assert_int_equal(expect_write(server), wanted);
+    for (; step < wanted; step++)
+      tell_step(f, server, id, step);
+    write_blocks(f, server, id, wanted);
+    AWAIT(has_checkpoint(f, id, wanted));
+  }
+  return id;
+}
+
+Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const char *run) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  Weir__ListCheckpointsReply *reply = NULL;
+  struct err err = ERR_NONE;
+  request.run = (char *)run;
+  if (rpc_unary(f->channel, &(struct rpc_question){RPC_LIST_CHECKPOINTS, &request, patience_ms()}, false,
+                (void **)&reply, &err))
+    fail_msg("%s", err.text);
+  return reply;
+}
+
+void expect_checkpoints(struct fixture *f, const char *run, uint64_t first, size_t n) {
+  Weir__ListCheckpointsReply *reply = list_checkpoints(f, run);
+  assert_int_equal(reply->n_checkpoints, n);
+  for (size_t i = 0; i < n; i++) {
+    assert_int_equal(reply->checkpoints[i]->step, first + 2 * i);
+    assert_int_equal(reply->checkpoints[i]->blocks, TINY_BLOCKS);
+  }
+  message_free(reply);
+}

@@ -118,4 +118,16 @@ void train_run(struct fixture *f, const char *id, struct rpc_reader *server, str
 /* Writes a version's blocks and tells of them. */
 void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
 
+bool is_record_written(struct fixture *f, const char *run, const char *which);
+
+bool has_checkpoint(struct fixture *f, const char *run, uint64_t step);
+
+/* A run that has committed the checkpoints at steps 2, 4, ... `last`, and goes on. */
+char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
+                             uint64_t last, uint32_t keep);
+
+Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const char *run);
+
+void expect_checkpoints(struct fixture *f, const char *run, uint64_t first, size_t n);
+
 #endif

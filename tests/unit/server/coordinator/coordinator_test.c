@@ -1,23 +1,9 @@
 /* The coordinator's core, driven by events: what it orders, publishes and decides. */
-#include "tests/support/coordinator_fixture.h"
+#include "tests/support/coordinator_run.h"
 
-enum { S1 = 1, S2 = 2, W1 = 3, W2 = 4, W3 = 5 };
-static const char RUN[] = "mlp-aaaaaa";
+enum { W3 = 5 };
+
 static const char RUN2[] = "mlp-bbbbbb";
-
-/* Servers S1 and S2, workers W1 (one executor) and W2 (three), training. */
-static void start_run(struct fixture *f) {
-  server_joins(f, S1);
-  server_joins(f, S2);
-  worker_joins(f, W1, 1);
-  worker_joins(f, W2, 3);
-  user_submits(f, RUN, 2, 0);
-  worker_loads(f, W1, RUN);
-  worker_loads(f, W2, RUN);
-  server_loads(f, S1, RUN);
-  server_loads(f, S2, RUN);
-  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-}
 
 static void a_run_goes_from_queue_to_done(void **state) {
   struct fixture *f = *state;
@@ -76,7 +62,7 @@ static void events_are_numbered_and_end_with_done(void **state) {
   struct fixture *f = *state;
   struct run_event_view view;
   uint64_t number = 0, steps = 0;
-  start_run(f);
+  core_run_begin(f, 3);
   reports_steps(f, S1, RUN, 0, STEPS);
   reports_step(f, S1, RUN, 3); /* said twice, counted once */
   member_completes(f, S1, RUN);
@@ -156,7 +142,7 @@ static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) 
   static const char *const evaluation = "eval-000001";
   struct fixture *f = *state;
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
-  start_run(f); /* with two workers */
+  core_run_begin(f, 3); /* with two workers */
   f->trains_nothing = true;
   user_submits(f, evaluation, 1, 0);
   assert_string_equal(f->told[W1].unload, RUN);
@@ -206,7 +192,7 @@ static void a_run_of_no_steps_that_loses_a_server_is_evaluated_anew(void **state
 
 static void a_lost_worker_leaves_its_work_to_the_others(void **state) {
   struct fixture *f = *state;
-  start_run(f);
+  core_run_begin(f, 3);
   member_leaves(f, W2);
   assert_int_equal(f->told[W1].view, 2);
   assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
@@ -224,7 +210,7 @@ static void every_heartbeat_is_answered_by_a_beat(void **state) {
 
 static void a_silent_member_is_closed_and_replaced(void **state) {
   struct fixture *f = *state;
-  start_run(f);
+  core_run_begin(f, 3);
   core_ticks(f);
   member_beats(f, W2);
   time_passes(f, MISSING_MS / 2);
@@ -239,7 +225,7 @@ static void a_silent_member_is_closed_and_replaced(void **state) {
 
 static void a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence(void **state) {
   struct fixture *f = *state;
-  start_run(f);
+  core_run_begin(f, 3);
   core_ticks(f);
   time_passes(f, MISSING_MS - 100); /* all are silent */
   f->now_ms += 10 * MISSING_MS;
@@ -254,7 +240,7 @@ static void a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence(void
 
 static void a_joiner_loads_and_gets_work(void **state) {
   struct fixture *f = *state;
-  start_run(f);
+  core_run_begin(f, 3);
   worker_joins(f, W3, 4);
   assert_string_equal(f->told[W3].load, RUN);
   assert_int_equal(f->told[W1].view, 1); /* nothing changes before it is ready */
@@ -267,7 +253,7 @@ static void a_joiner_loads_and_gets_work(void **state) {
 
 static void a_drained_worker_hands_over_then_unloads(void **state) {
   struct fixture *f = *state;
-  start_run(f);
+  core_run_begin(f, 3);
   member_drains(f, W2);
   assert_int_equal(f->told[W1].view, 2);
   assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
@@ -282,7 +268,7 @@ static void a_drained_worker_hands_over_then_unloads(void **state) {
 
 static void a_run_without_workers_waits_and_goes_on(void **state) {
   struct fixture *f = *state;
-  start_run(f);
+  core_run_begin(f, 3);
   member_leaves(f, W1);
   member_drains(f, W2);
   assert_string_equal(f->told[W2].unload, RUN);
@@ -294,182 +280,11 @@ static void a_run_without_workers_waits_and_goes_on(void **state) {
   assert_string_equal(info_of_run(f, RUN).message, "");
 }
 
-static void a_worker_that_differs_is_refused_with_both_sides_named(void **state) {
-  struct fixture *f = *state;
-  start_run(f);
-  member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
-  worker_loads(f, W3, RUN);
-  assert_string_equal(worker_row(f, W3).state, "refused");
-  assert_non_null(strstr(worker_row(f, W3).message, "build-1"));
-  assert_non_null(strstr(worker_row(f, W3).message, "build-2"));
-  assert_non_null(strstr(worker_row(f, W3).message, "train.deterministic false"));
-  assert_string_equal(f->told[W3].unload, RUN);
-  assert_string_equal(f->told[W3].load, ""); /* not asked again */
-  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  assert_int_equal(f->told[W1].view, 1);
-  worker_joins(f, 10, 1);
-  member_loads(f, 10, RUN, "other data", SAMPLES);
-  assert_non_null(strstr(worker_row(f, 10).message, "other data"));
-  worker_joins(f, 11, 1);
-  member_loads(f, 11, RUN, "data", SAMPLES + 1);
-  assert_string_equal(worker_row(f, 11).state, "refused");
-  worker_joins(f, 12, 1);
-  loads_and_probes(f, 12, RUN, "data", SAMPLES, "other bits");
-  assert_string_equal(worker_row(f, 12).state, "refused");
-  assert_non_null(strstr(worker_row(f, 12).message, "other bits"));
-  assert_non_null(strstr(worker_row(f, 12).message, "of probe"));
-}
-
-static void
-a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_data(void **state) {
-  struct fixture *f = *state;
-  f->admits_any = true;
-  server_joins(f, S1);
-  member_joins(f, S2, WEIR__ROLE__SERVER, 0, "build-2");
-  worker_joins(f, W1, 1);
-  user_submits(f, RUN, 1, 0);
-  worker_loads(f, W1, RUN);
-  assert_int_equal(f->told[S2].load_servers, 2);
-  server_loads(f, S1, RUN);
-  server_loads(f, S2, RUN);
-  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
-  loads_and_probes(f, W3, RUN, "data", SAMPLES, "other bits");
-  assert_string_equal(worker_row(f, W3).state, "ready");
-  worker_joins(f, 10, 1);
-  member_loads(f, 10, RUN, "other data", SAMPLES);
-  assert_string_equal(worker_row(f, 10).state, "refused");
-}
-
-static void bad_input_fails_the_run_once_nobody_may_think_otherwise(void **state) {
-  struct fixture *f = *state;
-  server_joins(f, S1);
-  worker_joins(f, W1, 1);
-  worker_joins(f, W2, 1);
-  user_submits(f, RUN, 1, 0);
-  member_refuses(f, W1, RUN, "/data/labels.gz: no such file", true);
-  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  member_refuses(f, W2, RUN, "/data/labels.gz: no such file", true);
-  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_true(info_of_run(f, RUN).bad_input);
-  assert_string_equal(info_of_run(f, RUN).message, "/data/labels.gz: no such file");
-}
-
-static void a_machine_that_cannot_is_not_bad_input(void **state) {
-  struct fixture *f = *state;
-  server_joins(f, S1);
-  worker_joins(f, W1, 1);
-  user_submits(f, RUN, 1, 0);
-  member_refuses(f, W1, RUN, "out of memory", false);
-  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
-  assert_non_null(strstr(info_of_run(f, RUN).message, "out of memory"));
-  worker_joins(f, W2, 1);
-  worker_loads(f, W2, RUN);
-  server_loads(f, S1, RUN);
-  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-}
-
-static void a_worker_that_refused_lets_go_of_the_run(void **state) {
-  struct fixture *f = *state;
-  start_run(f);
-  member_refuses(f, W1, RUN, "out of memory", false);
-  assert_string_equal(f->told[W1].unload, RUN);
-  assert_string_equal(worker_row(f, W1).state, "refused");
-  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-}
-
-static void too_little_data_is_bad_input(void **state) {
-  struct fixture *f = *state;
-  server_joins(f, S1);
-  worker_joins(f, W1, 1);
-  user_submits(f, RUN, 1, 0);
-  member_loads(f, W1, RUN, "data", 0);
-  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_true(info_of_run(f, RUN).bad_input);
-  assert_string_equal(f->told[W1].unload, RUN);
-}
-
-static void a_worker_that_claims_absurdly_much_data_is_refused(void **state) {
-  struct fixture *f = *state;
-  server_joins(f, S1);
-  worker_joins(f, W1, 1);
-  worker_joins(f, W2, 1);
-  user_submits(f, RUN, 1, 0);
-  member_loads(f, W1, RUN, "data", UINT64_MAX);
-  assert_string_equal(worker_row(f, W1).state, "refused");
-  worker_loads(f, W2, RUN); /* and sets no standard for others */
-  assert_string_equal(worker_row(f, W2).state, "ready");
-}
-
-static void a_server_that_refuses_fails_the_run(void **state) {
-  struct fixture *f = *state;
-  server_joins(f, S1);
-  worker_joins(f, W1, 1);
-  user_submits(f, RUN, 1, 0);
-  worker_loads(f, W1, RUN);
-  member_refuses(f, S1, RUN, "out of memory", false);
-  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info_of_run(f, RUN).message, "server-1"));
-}
-
-static void the_last_checkpoint_is_tried_until_the_store_takes_it(void **state) {
-  struct fixture *f = *state;
-  start_run(f);
-  reports_steps(f, S1, RUN, 0, STEPS);
-  member_completes(f, S1, RUN);
-  member_completes(f, S2, RUN);
-  cannot_write(f, S1, RUN, "/store: No space left on device", false);
-  assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
-  assert_non_null(strstr(info_of_run(f, RUN).store_message, "No space left"));
-  assert_non_null(strstr(info_of_run(f, RUN).message, "waiting for the store"));
-  assert_int_equal(f->told[S1].writes, 1);
-  time_passes(f, 1000); /* the pause */
-  assert_int_equal(f->told[S1].writes, 2);
-  member_writes(f, S1, RUN);
-  member_writes(f, S2, RUN);
-  assert_int_equal(f->commits, 1);
-  store_commits(f, RUN, "redis://store: connection refused");
-  assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
-  time_passes(f, 1900);
-  assert_int_equal(f->told[S2].writes, 2);
-  time_passes(f, 100); /* twice as long */
-  assert_int_equal(f->told[S2].writes, 3);
-  member_writes(f, S1, RUN);
-  member_writes(f, S2, RUN);
-  store_commits(f, RUN, NULL);
-  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
-  assert_string_equal(info_of_run(f, RUN).store_message, "");
-}
-
-static void a_block_that_is_not_its_to_write_fails_the_run(void **state) {
-  struct fixture *f = *state;
-  start_run(f);
-  reports_steps(f, S1, RUN, 0, STEPS);
-  member_completes(f, S1, RUN);
-  member_completes(f, S2, RUN);
-  writes_blocks(f, S1, RUN, f->told[S2].owns, true);
-  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info_of_run(f, RUN).message, "block 0"));
-}
-
-static void a_block_that_nobody_wrote_fails_the_run(void **state) {
-  struct fixture *f = *state;
-  bool none[BLOCKS] = {false};
-  start_run(f);
-  reports_steps(f, S1, RUN, 0, STEPS);
-  member_completes(f, S1, RUN);
-  member_completes(f, S2, RUN);
-  member_writes(f, S1, RUN);
-  writes_blocks(f, S2, RUN, none, true);
-  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
-  assert_non_null(strstr(info_of_run(f, RUN).message, "block 0"));
-}
-
 static void a_cancelled_run_lets_everyone_go(void **state) {
   struct fixture *f = *state;
   struct run_event_view view;
   uint64_t last = 0;
-  start_run(f);
+  core_run_begin(f, 3);
   user_cancels(f, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
   assert_string_equal(f->told[W1].unload, RUN);
@@ -550,17 +365,6 @@ int main(void) {
       TEST(a_joiner_loads_and_gets_work),
       TEST(a_drained_worker_hands_over_then_unloads),
       TEST(a_run_without_workers_waits_and_goes_on),
-      TEST(a_worker_that_differs_is_refused_with_both_sides_named),
-      TEST(a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_data),
-      TEST(bad_input_fails_the_run_once_nobody_may_think_otherwise),
-      TEST(a_machine_that_cannot_is_not_bad_input),
-      TEST(a_worker_that_refused_lets_go_of_the_run),
-      TEST(too_little_data_is_bad_input),
-      TEST(a_worker_that_claims_absurdly_much_data_is_refused),
-      TEST(a_server_that_refuses_fails_the_run),
-      TEST(the_last_checkpoint_is_tried_until_the_store_takes_it),
-      TEST(a_block_that_is_not_its_to_write_fails_the_run),
-      TEST(a_block_that_nobody_wrote_fails_the_run),
       TEST(a_cancelled_run_lets_everyone_go),
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),

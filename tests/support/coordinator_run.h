@@ -1,0 +1,24 @@
+/* The run that most tests of the coordinator's core have: two servers and two workers. */
+#ifndef WEIR_TESTS_COORDINATOR_RUN_H
+#define WEIR_TESTS_COORDINATOR_RUN_H
+
+#include "tests/support/coordinator_fixture.h"
+
+#define RUN "mlp-aaaaaa"
+enum { S1 = 1, S2 = 2, W1 = 3, W2 = 4 }; /* the members' keys */
+
+/* Servers S1 and S2, workers W1 (one executor) and W2 (as many as given) join; RUN is submitted and trains.
+   Asserts that it does. */
+void core_run_begin(struct fixture *f, uint32_t executors);
+
+/* The same with one executor each, a checkpoint every four steps of ten, of which the newest `keep` are kept.
+   The spec is f->every. */
+void core_run_start(struct fixture *f, uint32_t keep);
+
+/* S1 and S2 write what they were told to, and the store takes it. */
+void core_run_checkpoint(struct fixture *f);
+
+/* The step of the run's newest checkpoint. */
+uint64_t core_run_newest(struct fixture *f);
+
+#endif

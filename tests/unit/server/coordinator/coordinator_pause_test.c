@@ -1,0 +1,165 @@
+/* Runs that are paused, resumed and cancelled. */
+#include "tests/support/coordinator_run.h"
+
+enum { S3 = 5, W3 = 6, AGAIN = 20 };
+
+static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **state) {
+  struct fixture *f = *state;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 1);
+  f->told[S1].writes = 0;
+  user_pauses(f, RUN);
+  assert_int_equal(f->told[S1].write_step, 3); /* as soon as may be, in place of step 4 */
+  assert_int_equal(f->told[S1].writes, 1);
+  assert_string_equal(info_of_run(f, RUN).message, "pausing at step 3");
+  reports_steps(f, S1, RUN, 1, 5);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  core_run_checkpoint(f);
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  assert_string_equal(info_of_run(f, RUN).message, "paused at step 3");
+  assert_int_equal(info_of_run(f, RUN).step, 3);
+  assert_string_equal(f->told[W1].unload, RUN);
+  assert_string_equal(f->told[S2].unload, RUN);
+  assert_false(coordinator_run_is_over(f->coordinator, RUN));
+  member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
+  assert_string_equal(f->told[W3].load, "");
+  member_leaves(f, W1);
+  member_leaves(f, W2);
+  member_joins(f, AGAIN, WEIR__ROLE__WORKER, 1, "build-2");
+  user_resumes(f, RUN, 2); /* there is none */
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  user_resumes(f, RUN, 3);
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
+  assert_string_equal(f->told[W3].load, RUN);
+  f->incarnation = 1;
+  assert_int_equal(f->told[S1].load_step, 3);
+  assert_int_equal(f->told[S1].load_incarnation, 1);
+  server_loads(f, S1, RUN);
+  server_loads(f, S2, RUN);
+  loads_and_probes(f, W3, RUN, "other data", SAMPLES, "new probe");
+  assert_non_null(strstr(worker_row(f, W3).message, "other data"));
+  loads_and_probes(f, AGAIN, RUN, "data", SAMPLES, "new probe"); /* of a new build */
+  assert_string_equal(worker_row(f, AGAIN).state, "ready");
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING); /* both of two are needed, as at the first start */
+  member_joins(f, AGAIN + 1, WEIR__ROLE__WORKER, 1, "build-2");
+  loads_and_probes(f, AGAIN + 1, RUN, "data", SAMPLES, "new probe");
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+}
+
+static void a_run_that_has_not_begun_is_paused_at_once(void **state) {
+  struct fixture *f = *state;
+  user_submits(f, RUN, 1, 0);
+  user_pauses(f, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  assert_string_equal(f->told[W1].load, "");
+  user_resumes(f, RUN, 0);
+  assert_string_equal(f->told[W1].load, RUN);
+  f->incarnation = 1;
+  worker_loads(f, W1, RUN);
+  assert_string_equal(f->told[S1].load, RUN);
+  user_pauses(f, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  assert_string_equal(f->told[S1].unload, RUN);
+  user_cancels(f, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
+}
+
+static void an_answer_to_an_order_that_is_over_is_not_taken_for_another(void **state) {
+  struct fixture *f = *state;
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  user_submits(f, RUN, 1, 0);
+  user_pauses(f, RUN);
+  user_resumes(f, RUN, 0);
+  assert_int_equal(f->told[W1].load_incarnation, 1);
+  worker_loads(f, W1, RUN); /* of before the pause */
+  assert_string_equal(worker_row(f, W1).state, "loading");
+  f->incarnation = 1;
+  worker_loads(f, W1, RUN);
+  assert_string_equal(worker_row(f, W1).state, "ready");
+}
+
+static void runs_short_of_workers_do_not_wait_for_each_other(void **state) {
+  struct fixture *f = *state;
+  static const char second[] = "mlp-bbbbbb";
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  worker_joins(f, W2, 1);
+  user_submits(f, RUN, 2, 2);
+  worker_joins(f, W3, 1);
+  worker_joins(f, AGAIN, 1);
+  user_submits(f, second, 2, 2);
+  assert_string_equal(f->told[AGAIN].load, second);
+  member_leaves(f, W1);
+  member_leaves(f, W3); /* both have one of two */
+  core_ticks(f);
+  assert_string_equal(f->told[AGAIN].load, RUN);
+  assert_state(f, second, WEIR__RUN_STATE__QUEUED);
+}
+
+static void a_pause_does_not_wait_for_workers_that_are_gone(void **state) {
+  struct fixture *f = *state;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 4);
+  core_run_checkpoint(f);
+  reports_steps(f, S1, RUN, 4, 6);
+  member_leaves(f, W1);
+  member_leaves(f, W2);
+  user_pauses(f, RUN);
+  member_beats(f, S1), member_beats(f, S2);
+  time_passes(f, GRACE_MS);
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  assert_string_equal(info_of_run(f, RUN).message, "paused at step 4");
+}
+
+static void a_resume_drops_what_comes_again(void **state) {
+  struct fixture *f = *state;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 4);
+  core_run_checkpoint(f);
+  reports_steps(f, S1, RUN, 4, 8);
+  core_run_checkpoint(f);
+  user_cancels(f, RUN);
+  user_resumes(f, RUN, 4);
+  assert_int_equal(f->n_dropped, 1);
+  assert_int_equal(f->dropped[0], 8);
+  assert_int_equal(core_run_newest(f), 4);
+  assert_int_equal(info_of_run(f, RUN).step, 4);
+  assert_int_equal(info_of_run(f, RUN).finished_unix_ms, 0);
+}
+
+static void a_commit_that_a_cancelled_run_had_under_way_counts(void **state) {
+  struct fixture *f = *state;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, STEPS);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
+  assert_int_equal(f->told[S1].write_step, STEPS);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  user_cancels(f, RUN);
+  store_commits(f, RUN, NULL);
+  assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
+  assert_int_equal(core_run_newest(f), STEPS);
+  user_resumes(f, RUN, STEPS); /* nothing is left to do */
+  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
+  assert_string_equal(info_of_run(f, RUN).weights_sha256, sha256_of_weights);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint),
+      TEST(a_run_that_has_not_begun_is_paused_at_once),
+      TEST(an_answer_to_an_order_that_is_over_is_not_taken_for_another),
+      TEST(runs_short_of_workers_do_not_wait_for_each_other),
+      TEST(a_pause_does_not_wait_for_workers_that_are_gone),
+      TEST(a_resume_drops_what_comes_again),
+      TEST(a_commit_that_a_cancelled_run_had_under_way_counts),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR + 1); /* damaged records are logged as errors */
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

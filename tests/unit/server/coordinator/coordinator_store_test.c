@@ -1,0 +1,260 @@
+/* What a coordinator keeps in its store, misses there, verifies and deletes. */
+
+#include "common/agree/float_setting.h"
+#include "storage/identity.h"
+#include "tests/support/coordinator_service_fixture.h"
+
+static int resume(struct fixture *f, const char *run, bool has_step, uint64_t step, struct err *err) {
+  Weir__ResumeRequest request = WEIR__RESUME_REQUEST__INIT;
+  Weir__RunInfo *info = NULL;
+  request.run = (char *)run;
+  request.has_step = has_step;
+  request.step = step;
+  *err = ERR_NONE;
+  rpc_unary(f->channel, &(struct rpc_question){RPC_RESUME, &request, patience_ms()}, false, (void **)&info,
+            err);
+  message_free(info);
+  return err->code;
+}
+
+static int collect_garbage(struct fixture *f, const char *run, Weir__CollectGarbageReply **reply,
+                           struct err *err) {
+  Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
+  char *runs[] = {(char *)run};
+  request.runs = runs;
+  request.n_runs = run ? 1 : 0;
+  *err = ERR_NONE;
+  *reply = NULL;
+  return rpc_unary(f->channel, &(struct rpc_question){RPC_COLLECT_GARBAGE, &request, patience_ms()}, false,
+                   (void **)reply, err);
+}
+
+static int delete_one(void *user, const char *key, uint64_t size) {
+  struct store *store = ((struct fixture *)user)->store;
+  struct err err = ERR_NONE;
+  (void)size;
+  return store->def->delete_blocks(store, &key, 1, &err);
+}
+
+static void an_emptied_store_gets_everything_that_is_in_memory_again(void **state) {
+  struct fixture *f = *state;
+  struct store_names names = {0};
+  struct err err = ERR_NONE;
+  char *id = submit_run(f), sha256[65];
+  bool has = false;
+  const char *key = sha256;
+  char identity[STORE_IDENTITY_SIZE], again[STORE_IDENTITY_SIZE];
+  Weir__RunRecord *record;
+  assert_int_equal(checkpoint_find_run(f->store, id, &record, &err), 0);
+  strcpy(sha256, record->model_sha256);
+  message_free(record);
+  assert_int_equal(store_identity_read(f->store, identity, &err), 0);
+  AWAIT(is_record_written(f, id, "incarnation"));
+  assert_int_equal(store_list_records(f->store, "", &names, &err), 0);
+  for (int i = 0; i < names.count; i++)
+    assert_int_equal(store_delete_record(f->store, names.items[i], NULL, &err), 0);
+  store_names_fini(&names);
+  AWAIT(store_list_blocks(f->store, delete_one, f, &err) == 0);
+  AWAIT(is_record_written(f, id, "run") && is_record_written(f, id, "incarnation"));
+  AWAIT(store_has_blocks(f->store, &key, 1, &has, &err) == 0 && has);
+  assert_int_equal(store_identity_read(f->store, again, &err), 0);
+  assert_string_equal(again, identity);
+  seat_restart(f, true);
+  assert_int_equal(store_identity_read(f->store, again, &err), 0);
+  assert_string_equal(again, identity);
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
+  assert_false(f->seat.is_deposed);
+  free(id);
+}
+
+static void a_run_whose_model_is_nowhere_any_more_fails(void **state) {
+  struct fixture *f = *state;
+  struct err err = ERR_NONE;
+  char *id = submit_run(f);
+  Weir__RunInfo *info = NULL;
+  seat_stop(&f->seat);
+  assert_int_equal(store_list_blocks(f->store, delete_one, f, &err), 0);
+  seat_start(f, &f->seat, "first:1");
+  f->channel = f->seat.channel;
+  AWAIT(run_state(f, id) == WEIR__RUN_STATE__FAILED);
+  assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), 0);
+  assert_non_null(strstr(info->message, "the store has lost the model"));
+  message_free(info);
+  free(id);
+}
+
+static void damaged_records_are_passed_over(void **state) {
+  struct fixture *f = *state;
+  struct err err = ERR_NONE;
+  char *id = submit_run(f), *name = checkpoint_run_name(id, "run");
+  void *data;
+  size_t size;
+  assert_int_equal(store_get_record(f->store, name, &data, &size, &err), 0);
+  assert_int_equal(
+      store_put_record(f->store, &(struct store_record){"runs/cut-1/run", data, size / 2, NULL}, &err), 0);
+  assert_int_equal(
+      store_put_record(f->store, &(struct store_record){"runs/others-1/run", data, size, NULL}, &err), 0);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){"runs/empty-1/run", "", 0, NULL}, &err),
+                   0);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){"runs/.x", "", 0, NULL}, &err),
+                   ERR_INVALID);
+  err = ERR_NONE;
+  free(name);
+  name = mem_printf("runs/%s/checkpoints/%020d", id, 2);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){name, data, size, NULL}, &err), 0);
+  free(name);
+  name = mem_printf("runs/%s/events/%020d", id, 1);
+  assert_int_equal(store_put_record(f->store, &(struct store_record){name, data, size / 2, NULL}, &err), 0);
+  seat_restart(f, false);
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
+  assert_int_equal(run_state(f, "cut-1"), WEIR__RUN_STATE__RUN_STATE_UNKNOWN);
+  assert_int_equal(run_state(f, "others-1"), WEIR__RUN_STATE__RUN_STATE_UNKNOWN);
+  expect_checkpoints(f, id, 0, 0);
+  free(data);
+  free(name);
+  free(id);
+}
+
+static void old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 6, 2);
+  Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
+  float got[TINY_PARAMS + 1];
+  struct err err;
+  AWAIT(!has_checkpoint(f, id, 2));
+  expect_checkpoints(f, id, 4, 2);
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), TINY_PARAMS * sizeof(float));
+  assert_true(got[1] == tiny_weight(6, 1));
+  request.run = id;
+  request.has_step = true;
+  request.step = 4;
+  assert_int_equal(download_chunks(f, RPC_GET_WEIGHTS, &request, (uint8_t *)got, sizeof got, &err),
+                   TINY_PARAMS * sizeof(float));
+  assert_true(got[1] == tiny_weight(4, 1));
+  request.step = 2;
+  assert_int_equal(download_chunks(f, RPC_GET_WEIGHTS, &request, (uint8_t *)got, sizeof got, &err), -1);
+  assert_int_equal(err.code, ERR_NOT_FOUND);
+  assert_non_null(strstr(err.text, "no checkpoint at step 2 (it has: 4, 6)"));
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
+static void verify_tells_of_every_checkpoint(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER), *reader;
+  char *id = train_with_checkpoints(f, server, worker, 4, 3), *name = checkpoint_name(id, 4);
+  Weir__VerifyRequest request = WEIR__VERIFY_REQUEST__INIT;
+  Weir__VerifyReply *reply;
+  Weir__Manifest *manifest;
+  struct err err = ERR_NONE;
+  const char *key;
+  assert_int_equal(checkpoint_read(f->store, name, &manifest, &err), 0);
+  key = manifest->blocks[0]->sha256;
+  assert_int_equal(store_delete_blocks(f->store, &key, 1, &err), 0);
+  request.run = id;
+  reader = rpc_reader_open(f->channel, RPC_VERIFY, patience_ms());
+  assert_int_equal(rpc_reader_send(reader, &request, &err), 0);
+  assert_int_equal(rpc_reader_next(reader, (void **)&reply, &err), 0);
+  assert_int_equal(reply->step, 2);
+  assert_int_equal(reply->n_damaged, 0);
+  assert_int_equal(strlen(reply->weights_sha256), 64);
+  message_free(reply);
+  assert_int_equal(rpc_reader_next(reader, (void **)&reply, &err), 0);
+  assert_int_equal(reply->step, 4);
+  assert_int_equal(reply->n_damaged, 1);
+  assert_int_equal(reply->n_damage, 1);
+  assert_non_null(strstr(reply->damage[0], "block 0"));
+  message_free(reply);
+  assert_int_equal(rpc_reader_next(reader, (void **)&reply, &err), 0);
+  assert_null(reply);
+  rpc_reader_close(reader);
+  message_free(manifest);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(name);
+  free(id);
+}
+
+static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 3), key[65], *other;
+  Weir__CollectGarbageReply *reply;
+  Weir__RunInfo *info;
+  struct err err = ERR_NONE;
+  assert_int_equal(store_put(f->store, "garbage", 7, key, &err), 0);
+  assert_int_equal(collect_garbage(f, id, &reply, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "is running"));
+  assert_int_equal(collect_garbage(f, NULL, &reply, &err), 0);
+  assert_int_equal(reply->blocks, 1);
+  assert_int_equal(reply->bytes, 7);
+  assert_int_equal(reply->kept_blocks, 4); /* the model, two of parameters, one of statistics */
+  message_free(reply);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
+  message_free(info);
+  other = submit_run(f);
+  assert_int_equal(collect_garbage(f, id, &reply, &err), 0);
+  assert_int_equal(reply->runs, 1);
+  assert_int_equal(reply->kept_blocks, 1);
+  message_free(reply);
+  assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), ERR_NOT_FOUND);
+  assert_int_equal(collect_garbage(f, id, &reply, &err), ERR_NOT_FOUND);
+  seat_restart(f, false);
+  assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), ERR_NOT_FOUND);
+  assert_int_equal(run_state(f, other), WEIR__RUN_STATE__QUEUED);
+  free(other);
+  free(id);
+}
+
+static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) {
+  struct fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 3);
+  Weir__RunInfo *info;
+  struct err err;
+  assert_int_equal(resume(f, id, false, 0, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "is running"));
+  assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
+  message_free(info);
+  assert_int_equal(ask_run(f, RPC_PAUSE, id, &info, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "was cancelled"));
+  assert_int_equal(resume(f, id, true, 3, &err), ERR_NOT_FOUND);
+  assert_non_null(strstr(err.text, "(it has: 2, 4)"));
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  seat_restart(f, false); /* its model is in the store alone now */
+  assert_int_equal(resume(f, id, true, 2, &err), 0);
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__QUEUED);
+  assert_int_equal(ask_run(f, RPC_PAUSE, id, &info, &err), 0);
+  assert_int_equal(info->state, WEIR__RUN_STATE__PAUSED);
+  message_free(info);
+  assert_int_equal(resume(f, id, true, 0, &err), 0);
+  expect_checkpoints(f, id, 0, 0); /* those after the start are no more */
+  AWAIT(!has_checkpoint(f, id, 2) && !has_checkpoint(f, id, 4));
+  free(id);
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(an_emptied_store_gets_everything_that_is_in_memory_again),
+      TEST(a_run_whose_model_is_nowhere_any_more_fails),
+      TEST(damaged_records_are_passed_over),
+      TEST(old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights),
+      TEST(verify_tells_of_every_checkpoint),
+      TEST(garbage_goes_and_with_it_the_runs_that_are_named),
+      TEST(pause_and_resume_are_refused_where_they_make_no_sense),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR + 1);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -55,7 +55,7 @@ static int run(const char *path, const struct value *input, uint64_t samples, st
     goto out;
   struct transforms transforms = {
       .list = spec->data->transforms, .n = spec->data->n_transforms, .is_training = true};
-  if (dataset_bind(dataset, &transforms, "", input, NULL, &form, err))
+  if (dataset_bind(dataset, "", &(struct feed_rule){.input = input, .transforms = &transforms}, &form, err))
     goto out;
   for (int r = 0; r < ROUNDS; r++) {
     double rate = measure(dataset, &form, samples);

@@ -5,7 +5,8 @@ int bind_column(const struct dataset *dataset, const Weir__RunSpec *spec, const 
                 struct err *err) {
   struct transforms transforms = {
       .list = spec->data->transforms, .n = spec->data->n_transforms, .is_training = true};
-  return dataset_bind(dataset, &transforms, name, input, labels, form, err);
+  struct feed_rule rule = {.input = input, .labels = labels, .transforms = &transforms};
+  return dataset_bind(dataset, name, &rule, form, err);
 }
 
 void read_samples(struct dataset *dataset, const struct column_form *form, const uint64_t *indices,

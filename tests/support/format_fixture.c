@@ -83,7 +83,7 @@ void read_input(struct dataset *dataset, const char *column, uint64_t index, con
   struct dataset_read read = {.indices = &index, .n = 1, .scratch = &scratch};
   struct column_form form;
   struct err err = ERR_NONE;
-  if (dataset_bind(dataset, &none, column, input, NULL, &form, &err))
+  if (dataset_bind(dataset, column, &(struct feed_rule){.input = input, .transforms = &none}, &form, &err))
     fail_msg("%s", err.text);
   dataset_read(dataset, &form, &read, out);
   scratch_fini(&scratch);

@@ -97,21 +97,29 @@ static void write_chunk(struct collective *c, struct collective_work *work, uint
     copy(call->out + own, call->in + range.begin, elems);
 }
 
-/* Reduces places [begin, end) of all members' slots; of this member `in` itself, from the same places on. */
-static void reduce(struct collective *c, struct collective_work *work, uint64_t chunk, struct range places,
-                   const float *in, float *out) {
+/* Which places of all members' slots are reduced, and where to. Of this member it is `in` itself, from the
+   same places on. */
+struct reduced {
+  struct range places;
+  const float *in;
+  float *out;
+};
+
+static void slots_reduce(struct collective *c, const struct collective_work *work, uint64_t chunk,
+                         const struct reduced *reduced) {
   const float *sources[COLLECTIVE_SIZE_MAX];
   for (int member = 0; member < c->size; member++)
-    sources[member] =
-        (member == c->rank ? in : shm_slot(&c->segment, member, work->base + chunk)) + places.begin;
-  reduction_of(work->call.reduction, sources, c->size, places.end - places.begin, out);
+    sources[member] = (member == c->rank ? reduced->in : shm_slot(&c->segment, member, work->base + chunk)) +
+                      reduced->places.begin;
+  reduction_of(work->call.reduction, sources, c->size, reduced->places.end - reduced->places.begin,
+               reduced->out);
 }
 
 /* The member's share, into its place on its own board, which nobody has written: there the others find it. */
 static void reduce_chunk(struct collective *c, struct collective_work *work, uint64_t chunk) {
   struct range range = chunk_of(work, chunk), mine = share_of(c, range, c->rank);
   float *slot = shm_slot(&c->segment, c->rank, work->base + chunk);
-  reduce(c, work, chunk, mine, work->call.in + range.begin, slot + mine.begin);
+  slots_reduce(c, work, chunk, &(struct reduced){mine, work->call.in + range.begin, slot + mine.begin});
 }
 
 static void read_reduced(struct collective *c, struct collective_work *work, uint64_t chunk) {
@@ -128,9 +136,10 @@ static void read_reduced(struct collective *c, struct collective_work *work, uin
     /* Places of the slots; in holds this member's part elsewhere. */
     struct range places = {(size_t)c->rank * work->chunk_elems, (size_t)c->rank * work->chunk_elems + elems};
     const float *in = call->in + (size_t)c->rank * call->elems + range.begin;
-    reduce(c, work, chunk, places, in - places.begin, call->out + range.begin);
+    slots_reduce(c, work, chunk, &(struct reduced){places, in - places.begin, call->out + range.begin});
   } else
-    reduce(c, work, chunk, (struct range){0, elems}, call->in + range.begin, call->out + range.begin);
+    slots_reduce(c, work, chunk,
+                 &(struct reduced){{0, elems}, call->in + range.begin, call->out + range.begin});
 }
 
 static void read_chunk(struct collective *c, struct collective_work *work, uint64_t chunk) {

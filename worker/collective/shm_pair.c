@@ -7,11 +7,16 @@ static size_t least(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
+struct ring {
+  char *data;
+  size_t size_bytes;
+};
+
 /* Copies `bytes` between the ring, from place `at` on, and `memory`; the ring's end may be in between. */
-static void copy(char *ring, size_t ring_bytes, uint64_t at, char *memory, size_t bytes, bool is_send) {
+static void ring_copy(struct ring ring, uint64_t at, char *memory, size_t bytes, bool is_send) {
   while (bytes) {
-    size_t place = at % ring_bytes, run = least(bytes, ring_bytes - place);
-    memcpy(is_send ? ring + place : memory, is_send ? memory : ring + place, run);
+    size_t place = at % ring.size_bytes, run = least(bytes, ring.size_bytes - place);
+    memcpy(is_send ? ring.data + place : memory, is_send ? memory : ring.data + place, run);
     at += run, memory += run, bytes -= run;
   }
 }
@@ -63,7 +68,8 @@ static size_t there_from(struct collective *c, int from) {
 bool shm_pair_step(struct collective *c, struct collective_work *work) {
   bool is_send = work->call.kind == COLLECTIVE_SEND;
   int peer = work->call.root, from = is_send ? c->rank : peer, to = is_send ? peer : c->rank;
-  size_t ring_bytes = c->segment.layout.ring_bytes, total = work->call.elems * sizeof(float);
+  struct ring ring = {shm_ring(&c->segment, from), c->segment.layout.ring_bytes};
+  size_t total = work->call.elems * sizeof(float);
   struct shm_pair *pair = shm_pair_of(&c->segment, from, to);
   uint64_t *counter = is_send ? &pair->head : &pair->tail;
   char *memory = is_send ? (char *)work->call.in : (char *)work->call.out;
@@ -71,11 +77,10 @@ bool shm_pair_step(struct collective *c, struct collective_work *work) {
   while (work->moved_bytes < total) {
     size_t can = is_send ? room_for(c, peer) : there_from(c, peer);
     /* In halves, so that both sides copy at the same time. */
-    size_t bytes = least(least(can, ring_bytes / 2), total - work->moved_bytes);
+    size_t bytes = least(least(can, ring.size_bytes / 2), total - work->moved_bytes);
     if (!bytes)
       return false;
-    copy(shm_ring(&c->segment, from), ring_bytes, pair->base + *counter, memory + work->moved_bytes, bytes,
-         is_send);
+    ring_copy(ring, pair->base + *counter, memory + work->moved_bytes, bytes, is_send);
     work->moved_bytes += bytes;
     c->placed += is_send ? bytes : 0;
     __atomic_store_n(counter, *counter + bytes, __ATOMIC_RELEASE);

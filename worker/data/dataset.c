@@ -127,13 +127,12 @@ static int find_column(const struct dataset *dataset, const char *name, bool is_
   return -1;
 }
 
-int dataset_bind(const struct dataset *dataset, const struct transforms *transforms, const char *name,
-                 const struct value *input, const struct label_rule *labels, struct column_form *form,
-                 struct err *err) {
-  form->column = find_column(dataset, name, labels != NULL, err);
+int dataset_bind(const struct dataset *dataset, const char *name, const struct feed_rule *rule,
+                 struct column_form *form, struct err *err) {
+  form->column = find_column(dataset, name, rule->labels != NULL, err);
   if (form->column < 0)
     return err->code;
-  return form_bind(&dataset->columns[form->column], input, labels, transforms, form, err);
+  return form_bind(&dataset->columns[form->column], rule, form, err);
 }
 
 const struct column *dataset_column(const struct dataset *dataset, const struct column_form *form) {
@@ -180,15 +179,25 @@ void dataset_label_weights(const struct dataset *dataset, const struct column_fo
 }
 
 /* The first error is the one that is told. */
-static void remember(struct dataset *dataset, const struct err *err) {
+static void dataset_remember(struct dataset *dataset, const struct err *err) {
   pthread_mutex_lock(&dataset->lock);
   if (!dataset->failure.code)
     dataset->failure = *err;
   pthread_mutex_unlock(&dataset->lock);
 }
 
-static int begin_sample(const struct column *column, const struct column_form *form, uint64_t index,
-                        struct sample *sample, struct err *err) {
+/* The samples of one call, on their way through the transforms one after the other. */
+struct reading {
+  const struct column *column;
+  const struct column_form *form;
+  struct transforms_run run;
+  struct sample sample;
+};
+
+static int begin_sample(struct reading *reading, uint64_t index, struct err *err) {
+  const struct column *column = reading->column;
+  const struct column_form *form = reading->form;
+  struct sample *sample = &reading->sample;
   const void *data;
   sample_set_dense(sample, form->image, column->dtype, NULL);
   if (column->source)
@@ -220,12 +229,13 @@ static int finish_sample(const struct column_form *form, struct sample *sample, 
   return err_set(err, ERR_NO_MEMORY, "no memory for a sample");
 }
 
-static int read_sample(const struct column *column, const struct column_form *form,
-                       const struct transforms_run *run, uint64_t index, uint64_t key, struct sample *sample,
-                       struct err *err) {
-  if (begin_sample(column, form, index, sample, err))
+/* key: of the sample in the run's stream. */
+static int read_sample(struct reading *reading, uint64_t index, uint64_t key, struct err *err) {
+  const struct column *column = reading->column;
+  if (begin_sample(reading, index, err))
     return err->code;
-  if (!transforms_apply(run, key, sample, err) && !finish_sample(form, sample, err))
+  if (!transforms_apply(&reading->run, key, &reading->sample, err) &&
+      !finish_sample(reading->form, &reading->sample, err))
     return 0;
   if (column->source)
     return err_prefix(err, "%s", column->source->name(column->state, index));
@@ -236,18 +246,19 @@ static void read_images(struct dataset *dataset, const struct column_form *form,
                         const struct dataset_read *read, float *out) {
   const struct column *column = &dataset->columns[form->column];
   size_t sample_bytes = (size_t)form->elems * sizeof *out;
-  struct sample sample = {.scratch = read->scratch, .out_elems = form->elems};
-  struct transforms_run run;
+  struct reading reading = {
+      .column = column, .form = form, .sample = {.scratch = read->scratch, .out_elems = form->elems}};
+  struct sample_kind kind = {column->dtype, form->image.channels};
   struct err err = ERR_NONE;
-  transforms_begin(&form->transforms, column->dtype, form->image.channels, read->scratch, &run, &err);
+  transforms_begin(&form->transforms, kind, read->scratch, &reading.run, &err);
   for (uint32_t s = 0; s < read->n; s++, out += form->elems) {
     uint64_t key = random_key(read->seed, read->place + s, 0, STREAM_TRANSFORMS);
-    sample.out = out;
-    if (err.code || read_sample(column, form, &run, read->indices[s], key, &sample, &err))
+    reading.sample.out = out;
+    if (err.code || read_sample(&reading, read->indices[s], key, &err))
       memset(out, 0, sample_bytes);
   }
   if (err.code)
-    remember(dataset, &err);
+    dataset_remember(dataset, &err);
 }
 
 void dataset_read(struct dataset *dataset, const struct column_form *form, const struct dataset_read *read,

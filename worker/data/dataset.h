@@ -24,13 +24,11 @@ const char *dataset_sha256(const struct dataset *dataset); /* hex, of its conten
    naming the file. Any thread. */
 int dataset_check(struct dataset *dataset, struct err *err);
 
-/* Finds the column that feeds a graph input. name "": for labels (labels: their rule) the column "labels",
-   else the first other one. transforms, whose list outlives the form, are for f32 that are no labels. Checks
-   that samples and transforms fit; of labels, that the shapes are the same but for dimensions of 1, that
-   classes are known or ignored, and that targets are finite. Errors: those of form_bind. */
-int dataset_bind(const struct dataset *dataset, const struct transforms *transforms, const char *name,
-                 const struct value *input, const struct label_rule *labels, struct column_form *form,
-                 struct err *err);
+/* Finds the column that feeds a graph input. name "": for labels the column "labels", else the first other
+   one. Checks that samples and transforms fit; of labels, that the shapes are the same but for dimensions of
+   1, that classes are known or ignored, and that targets are finite. Errors: those of form_bind. */
+int dataset_bind(const struct dataset *dataset, const char *name, const struct feed_rule *rule,
+                 struct column_form *form, struct err *err);
 
 const struct column *dataset_column(const struct dataset *dataset, const struct column_form *form);
 

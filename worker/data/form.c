@@ -139,17 +139,18 @@ static int check_image(const struct column *column, const struct value *input, c
   return 0;
 }
 
-int form_bind(const struct column *column, const struct value *input, const struct label_rule *labels,
-              const struct transforms *transforms, struct column_form *form, struct err *err) {
+int form_bind(const struct column *column, const struct feed_rule *rule, struct column_form *form,
+              struct err *err) {
+  const struct value *input = rule->input;
   struct shape wanted = {input->shape.rank - 1, {0}};
   memcpy(wanted.dim, input->shape.dim + 1, sizeof wanted.dim - sizeof wanted.dim[0]);
   form->dtype = input->dtype;
   form->elems = shape_elems(&wanted);
   form->transforms = (struct transforms){0};
-  if (labels)
-    return check_labels(column, &wanted, labels, err);
+  if (rule->labels)
+    return check_labels(column, &wanted, rule->labels, err);
   if (input->dtype == DTYPE_F32) {
-    form->transforms = *transforms;
+    form->transforms = *rule->transforms;
     return check_image(column, input, &wanted, form, err);
   }
   if (column->source)

@@ -16,11 +16,16 @@ struct column_form {
   struct image_shape fed;       /* likewise: what they end with */
 };
 
-/* Whether the column can feed a graph input of that dtype and shape (first dimension: the batch), and how.
-   labels: the rule of the labels that it feeds; NULL: it feeds something else. Sets all but form->column.
-   Errors: INVALID with what is wrong and where: "labels: sample 17 has label 12, the model has 10 classes".
- */
-int form_bind(const struct column *column, const struct value *input, const struct label_rule *labels,
-              const struct transforms *transforms, struct column_form *form, struct err *err);
+/* What a graph input takes. */
+struct feed_rule {
+  const struct value *input;           /* its dtype and shape; the first dimension is the batch */
+  const struct label_rule *labels;     /* of the labels that it takes; NULL: it takes something else */
+  const struct transforms *transforms; /* of f32 that are no labels; their list outlives the form */
+};
+
+/* Whether the column can feed that graph input, and how. Sets all but form->column. Errors: INVALID with what
+   is wrong and where: "labels: sample 17 has label 12, the model has 10 classes". */
+int form_bind(const struct column *column, const struct feed_rule *rule, struct column_form *form,
+              struct err *err);
 
 #endif

@@ -209,7 +209,12 @@ static void *prefetch_main(void *argument) {
     pthread_mutex_unlock(&loader->lock);
     begin_ns = trace_now_ns();
     make_train(loader, slot, &scratch);
-    trace_span(TRACE_THREAD, "data", "batch", begin_ns, trace_now_ns(), slot->step, slot->microbatch);
+    trace_span(&(struct trace_span){.category = "data",
+                                    .name = "batch",
+                                    .begin_ns = begin_ns,
+                                    .end_ns = trace_now_ns(),
+                                    .step = slot->step,
+                                    .index = slot->microbatch});
     pthread_mutex_lock(&loader->lock);
     slot->state = SLOT_READY;
     pthread_cond_broadcast(&loader->changed);
@@ -235,8 +240,10 @@ static int bind_inputs(struct loader *loader, const struct model *model, bool is
     bool is_label = i == model->n_columns;
     const char *name = is_label ? model->label_column : model->input_columns[i];
     const struct graph *graph = is_label && loader->mixes ? model->eval : model->train;
-    if (dataset_bind(is_training ? loader->train : loader->eval, &transforms, name,
-                     &graph->values[graph->inputs[i]], is_label ? &labels : NULL, &forms[i], err))
+    struct feed_rule rule = {.input = &graph->values[graph->inputs[i]],
+                             .labels = is_label ? &labels : NULL,
+                             .transforms = &transforms};
+    if (dataset_bind(is_training ? loader->train : loader->eval, name, &rule, &forms[i], err))
       return err_prefix(err, is_training ? "data.train" : "data.eval");
   }
   if (is_training && loader->mixes)
@@ -268,23 +275,22 @@ static int open_sampler(struct loader *loader, const struct model *model, struct
   return sampler_new(loader->spec->data, loader->plan, &labels, &loader->sampler, err);
 }
 
-int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
-               struct dataset *train, struct dataset *eval, int threads, struct loader **out,
-               struct err *err) {
+int loader_new(const struct loader_options *options, struct loader **out, struct err *err) {
+  const struct model *model = options->model;
   struct loader *loader = mem_new(sizeof *loader);
-  int slots = threads * SLOTS_PER_THREAD;
+  int threads = options->threads, slots = threads * SLOTS_PER_THREAD;
   *out = NULL;
-  loader->plan = plan;
-  loader->spec = spec;
-  loader->train = train;
-  loader->eval = eval;
+  loader->plan = options->plan;
+  loader->spec = options->spec;
+  loader->train = options->train;
+  loader->eval = options->eval;
   loader->labels = &model->labels;
   loader->n_inputs = model->n_columns + model->has_labels;
   loader->mixes = model->mixes_labels;
   loader->scale = -1;
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->changed, NULL);
-  if (bind_inputs(loader, model, true, err) || (eval && bind_inputs(loader, model, false, err)) ||
+  if (bind_inputs(loader, model, true, err) || (loader->eval && bind_inputs(loader, model, false, err)) ||
       weigh_labels(loader, err) || open_sampler(loader, model, err))
     goto out;
   loader->slots = mem_new((size_t)slots * sizeof *loader->slots);
@@ -365,7 +371,12 @@ static struct slot *take_spare_locked(struct loader *loader) {
 static void add_wait(struct loader *loader, uint64_t begin_ns, uint64_t step, uint32_t index) {
   uint64_t end_ns = clock_now_ns();
   __atomic_fetch_add(&loader->wait_ns, end_ns - begin_ns, __ATOMIC_RELAXED);
-  trace_span(TRACE_THREAD, "wait", "batch", begin_ns, end_ns, step, index);
+  trace_span(&(struct trace_span){.category = "wait",
+                                  .name = "batch",
+                                  .begin_ns = begin_ns,
+                                  .end_ns = end_ns,
+                                  .step = step,
+                                  .index = index});
 }
 
 struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t microbatch) {

@@ -16,13 +16,17 @@ struct loader_batch {
                        ignored labels where they are classes */
 };
 
-/* Takes what it needs from model (its inputs' names, dtypes and shapes) and checks the datasets against it.
-   eval may be NULL; with data.split it is train. threads: make batches ahead, two for each of them: at least
-   as many as executors. model, plan, spec and datasets outlive the loader. Errors: those of dataset_bind and
-   sampler_new, NO_MEMORY. */
-int loader_new(const struct model *model, const struct plan *plan, const Weir__RunSpec *spec,
-               struct dataset *train, struct dataset *eval, int threads, struct loader **out,
-               struct err *err);
+/* What is loaded, and by how many threads. All outlives the loader. */
+struct loader_options {
+  const struct model *model; /* its inputs' names, dtypes and shapes */
+  const struct plan *plan;
+  const Weir__RunSpec *spec;
+  struct dataset *train, *eval; /* eval: NULL, none; with data.split it is train */
+  int threads;                  /* make batches ahead, two for each of them: at least as many as executors */
+};
+
+/* Checks the datasets against the model. Errors: those of dataset_bind and sampler_new, NO_MEMORY. */
+int loader_new(const struct loader_options *options, struct loader **out, struct err *err);
 void loader_free(struct loader *loader); /* every batch was put back; NULL is ignored */
 /* Pins the inputs of all batches, where the backend can: once, before the first is asked for. */
 void loader_pin(struct loader *loader, const struct backend_def *backend);

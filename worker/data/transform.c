@@ -59,20 +59,20 @@ static void fill_tables(const struct transforms_run *run, int64_t channels, floa
   }
 }
 
-int transforms_begin(const struct transforms *transforms, enum dtype dtype, int64_t channels,
-                     struct scratch *scratch, struct transforms_run *run, struct err *err) {
+int transforms_begin(const struct transforms *transforms, struct sample_kind kind, struct scratch *scratch,
+                     struct transforms_run *run, struct err *err) {
   float *tables;
   run->transforms = transforms;
   run->tables = NULL;
   for (size_t t = 0; t < transforms->n; t++)
     run->defs[t] = transform_of(transforms->list[t]);
-  if (dtype != DTYPE_U8 || channels > TABLE_CHANNELS_MAX || transforms->n == 0)
+  if (kind.dtype != DTYPE_U8 || kind.channels > TABLE_CHANNELS_MAX || transforms->n == 0)
     return 0;
-  tables =
-      scratch_get(scratch, SCRATCH_TABLES, transforms->n * (size_t)channels * BYTE_VALUES * sizeof *tables);
+  tables = scratch_get(scratch, SCRATCH_TABLES,
+                       transforms->n * (size_t)kind.channels * BYTE_VALUES * sizeof *tables);
   if (!tables)
     return err_set(err, ERR_NO_MEMORY, "no memory for the tables of %zu transforms", transforms->n);
-  fill_tables(run, channels, tables);
+  fill_tables(run, kind.channels, tables);
   run->tables = tables;
   return 0;
 }

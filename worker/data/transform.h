@@ -61,7 +61,13 @@ struct transforms {
    "data.transforms[I].NAME: " or "data.eval_transforms[I].NAME: ". */
 int transforms_check(const struct transforms *transforms, struct image_shape *shape, struct err *err);
 
-/* Several samples alike in type and channels go through it. */
+/* What samples have in common. */
+struct sample_kind {
+  enum dtype dtype;
+  int64_t channels;
+};
+
+/* Several samples of one kind go through it. */
 struct transforms_run {
   const struct transforms *transforms;
   const struct transform_def *defs[TRANSFORMS_MAX];
@@ -69,10 +75,10 @@ struct transforms_run {
       *tables; /* f32[n, channels, BYTE_VALUES]: what byte values are after each transform; NULL: none */
 };
 
-/* Prepares for samples of that type and that many channels. scratch keeps what is prepared: it stays with the
+/* Prepares for samples of that kind. scratch keeps what is prepared: it stays with the
    run, and with all samples of it. Errors: NO_MEMORY. */
-int transforms_begin(const struct transforms *transforms, enum dtype dtype, int64_t channels,
-                     struct scratch *scratch, struct transforms_run *run, struct err *err);
+int transforms_begin(const struct transforms *transforms, struct sample_kind kind, struct scratch *scratch,
+                     struct transforms_run *run, struct err *err);
 
 /* Applies them all. key: of the sample in the run's stream. */
 int transforms_apply(const struct transforms_run *run, uint64_t key, struct sample *sample, struct err *err);

@@ -96,14 +96,13 @@ void trace_thread(const char *name) {
   own_ring = ring_take(name);
 }
 
-void trace_span(enum trace_row row, const char *category, const char *name, uint64_t begin_ns,
-                uint64_t end_ns, uint64_t step, int64_t index) {
-  struct trace_record *span;
+void trace_span(const struct trace_span *span) {
+  struct trace_record *record;
   if (other_sink) {
-    other_sink->span(row, category, name, begin_ns, end_ns, step, index);
+    other_sink->span(span);
     return;
   }
-  if (!trace_is_on() || begin_ns == 0)
+  if (!trace_is_on() || span->begin_ns == 0)
     return;
   if (!own_ring)
     own_ring = ring_take("thread");
@@ -112,9 +111,14 @@ void trace_span(enum trace_row row, const char *category, const char *name, uint
     ring_write_locked(own_ring);
     pthread_mutex_unlock(&trace.lock);
   }
-  span = &own_ring->spans[own_ring->end % RING_SPANS];
-  *span = (struct trace_record){row, category, "", begin_ns, end_ns, step, index};
-  strncat(span->name, name, sizeof span->name - 1);
+  record = &own_ring->spans[own_ring->end % RING_SPANS];
+  *record = (struct trace_record){.row = span->row,
+                                  .category = span->category,
+                                  .begin_ns = span->begin_ns,
+                                  .end_ns = span->end_ns,
+                                  .step = span->step,
+                                  .index = span->index};
+  strncat(record->name, span->name, sizeof record->name - 1);
   __atomic_store_n(&own_ring->end, own_ring->end + 1, __ATOMIC_RELEASE);
 }
 

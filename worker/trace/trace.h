@@ -32,17 +32,25 @@ uint64_t trace_now_ns(void);
 /* The calling thread's name on the timeline; copied. */
 void trace_thread(const char *name);
 
-/* What happened between two moments (clock_now_ns). name is copied and cut to 63 bytes; category is a string
-   constant ("forward", "push"). step, index: shown beside it; index -1: none. Any thread. */
-void trace_span(enum trace_row row, const char *category, const char *name, uint64_t begin_ns,
-                uint64_t end_ns, uint64_t step, int64_t index);
+/* What happened between two moments. */
+struct trace_span {
+  enum trace_row row;
+  const char *category; /* a string constant: "forward", "push" */
+  const char *name;
+  uint64_t begin_ns,
+      end_ns;    /* as trace_now_ns gives them; begin_ns 0: tracing was off, and nothing is shown */
+  uint64_t step; /* shown beside it, as is the index */
+  int64_t index; /* -1: none */
+};
+
+/* Puts it on the timeline. The name is copied and cut to 63 bytes. Any thread. */
+void trace_span(const struct trace_span *span);
 
 /* The above as a table: a plugin, which has its own copy of this file, hands on to the program's. */
 struct trace_sink {
   bool (*is_on)(void);
   void (*thread)(const char *name);
-  void (*span)(enum trace_row row, const char *category, const char *name, uint64_t begin_ns, uint64_t end_ns,
-               uint64_t step, int64_t index);
+  void (*span)(const struct trace_span *span);
 };
 
 const struct trace_sink *trace_sink(void);          /* of this copy */

@@ -129,7 +129,11 @@ static void *run_main(void *argument) {
   float_setting_require("run");
   trace_thread("run");
   run_load(run, &is_bad_input, &err);
-  trace_span(TRACE_THREAD, "load", run->load->run, begin_ns, trace_now_ns(), 0, -1);
+  trace_span(&(struct trace_span){.category = "load",
+                                  .name = run->load->run,
+                                  .begin_ns = begin_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .index = -1});
   pthread_mutex_lock(&run->lock);
   if (err.code)
     run_fail_locked(run, &err, is_bad_input);

@@ -301,8 +301,13 @@ static int refresh_host(struct backend_program *program, struct cpu_step *step, 
 static void step_trace(const struct backend_program *program, const struct cpu_step *step,
                        const struct backend_run *run, uint64_t begin_ns) {
   if (step->node)
-    trace_span(TRACE_THREAD, step->node->index < program->first_backward ? "forward" : "backward",
-               step->node->name, begin_ns, trace_now_ns(), run->context.step, run->context.microbatch);
+    trace_span(
+        &(struct trace_span){.category = step->node->index < program->first_backward ? "forward" : "backward",
+                             .name = step->node->name,
+                             .begin_ns = begin_ns,
+                             .end_ns = trace_now_ns(),
+                             .step = run->context.step,
+                             .index = run->context.microbatch});
 }
 
 static int cpu_run(struct backend_program *program, const struct backend_run *run, struct err *err) {

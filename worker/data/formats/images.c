@@ -115,13 +115,20 @@ static int list_classes(struct image_folder *images, struct err *err) {
   return 0;
 }
 
-static int list_files(struct image_folder *images, const char *below, uint32_t label, int depth,
-                      struct err *err);
+/* A folder of a class's images, or one within it. */
+struct class_folder {
+  const char *below; /* its path below the root */
+  uint32_t label;    /* the class's number */
+  int depth;
+};
+
+static int list_files(struct image_folder *images, const struct class_folder *folder, struct err *err);
 
 /* What is neither an image nor a folder is passed over. Links are followed; the depth ends what goes round.
  */
-static int add_entry(struct image_folder *images, int dir_fd, const char *below, const char *name,
-                     uint32_t label, int depth, struct err *err) {
+static int add_entry(struct image_folder *images, int dir_fd, const struct class_folder *folder,
+                     const char *name, struct err *err) {
+  const char *below = folder->below;
   struct stat status;
   char path[PATH_MAX];
   if ((size_t)snprintf(path, sizeof path, "%s/%s", below, name) >= sizeof path)
@@ -129,9 +136,10 @@ static int add_entry(struct image_folder *images, int dir_fd, const char *below,
   if (fstatat(dir_fd, name, &status, 0))
     return is_image_name(name) ? err_open(err, errno, "%s/%s", images->folder, path) : 0;
   if (S_ISDIR(status.st_mode))
-    return depth < DEPTH_MAX ? list_files(images, path, label, depth + 1, err)
-                             : err_set(err, ERR_INVALID, "%s/%s: more than %d folders within each other",
-                                       images->folder, path, DEPTH_MAX);
+    return folder->depth < DEPTH_MAX
+               ? list_files(images, &(struct class_folder){path, folder->label, folder->depth + 1}, err)
+               : err_set(err, ERR_INVALID, "%s/%s: more than %d folders within each other", images->folder,
+                         path, DEPTH_MAX);
   if (!is_image_name(name) || !S_ISREG(status.st_mode))
     return 0;
   if (status.st_size == 0)
@@ -141,18 +149,17 @@ static int add_entry(struct image_folder *images, int dir_fd, const char *below,
   if (images->n_files == FILES_MAX)
     return err_set(err, ERR_UNSUPPORTED, "%s: more than %d images", images->folder, FILES_MAX);
   array_reserve((void **)&images->files, &images->files_capacity, images->n_files, sizeof *images->files);
-  images->files[images->n_files++] = (struct file){mem_strdup(path), (uint64_t)status.st_size, label};
+  images->files[images->n_files++] = (struct file){mem_strdup(path), (uint64_t)status.st_size, folder->label};
   return 0;
 }
 
-static int list_files(struct image_folder *images, const char *below, uint32_t label, int depth,
-                      struct err *err) {
-  char *path = mem_printf("%s/%s", images->folder, below);
+static int list_files(struct image_folder *images, const struct class_folder *folder, struct err *err) {
+  char *path = mem_printf("%s/%s", images->folder, folder->below);
   DIR *dir = open_folder(path, err);
   const char *name;
   int code = dir ? 0 : err->code;
   while (!code && (name = next_name(dir, path, err)))
-    code = add_entry(images, dirfd(dir), below, name, label, depth, err);
+    code = add_entry(images, dirfd(dir), folder, name, err);
   if (dir)
     closedir(dir);
   free(path);
@@ -163,7 +170,7 @@ static int list_files(struct image_folder *images, const char *below, uint32_t l
 static int list_images(struct image_folder *images, struct err *err) {
   for (int c = 0; c < images->n_classes; c++) {
     int before = images->n_files;
-    if (list_files(images, images->classes[c], (uint32_t)c, 0, err))
+    if (list_files(images, &(struct class_folder){images->classes[c], (uint32_t)c, 0}, err))
       return err->code;
     if (images->n_files == before)
       return err_set(err, ERR_INVALID, "%s/%s: the folder of a class holds no .jpg, .jpeg or .png file",

@@ -175,8 +175,10 @@ static int describe(const struct header *header, uint64_t data_bytes, struct col
   return 0;
 }
 
-int npy_read(const char *path, const unsigned char *bytes, uint64_t have, uint64_t size,
-             struct column *column, struct err *err) {
+int npy_read(const struct npy_file *file, struct column *column, struct err *err) {
+  const char *path = file->path;
+  const unsigned char *bytes = file->bytes;
+  uint64_t have = file->have;
   struct header header = {.path = path};
   uint64_t begin, length;
   if (have < PREFIX_BYTES || memcmp(bytes, "\x93NUMPY", 6) != 0)
@@ -197,17 +199,19 @@ int npy_read(const char *path, const unsigned char *bytes, uint64_t have, uint64
   column->data = header.end;
   if (parse_header(&header, err))
     return err->code;
-  return describe(&header, size - begin - length, column, err);
+  return describe(&header, file->size - begin - length, column, err);
 }
 
 static int read_column(const struct format_source *source, const char *name, const char *file_name,
                        struct column *column, struct err *err) {
   char path[PATH_MAX];
+  uint64_t size_bytes;
   *column = (struct column){.name = name};
   if (format_map(source, file_name, path, &column->mapping, err))
     return err->code;
-  return npy_read(path, mapping_data(column->mapping), mapping_size(column->mapping),
-                  mapping_size(column->mapping), column, err);
+  size_bytes = mapping_size(column->mapping);
+  return npy_read(&(struct npy_file){path, mapping_data(column->mapping), size_bytes, size_bytes}, column,
+                  err);
 }
 
 static int npy_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {

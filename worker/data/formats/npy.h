@@ -4,10 +4,15 @@
 
 #include "worker/data/column.h"
 
-/* Fills column's dtype, sample, samples and data from an array of size bytes, of which the first `have` are
-   at bytes; the header must lie within them, and column->data points behind it. path: for messages. Errors:
-   INVALID, CORRUPT or UNSUPPORTED naming it, also when the header and the size do not agree. */
-int npy_read(const char *path, const unsigned char *bytes, uint64_t have, uint64_t size,
-             struct column *column, struct err *err);
+/* A saved array, or its beginning. */
+struct npy_file {
+  const char *path; /* for messages */
+  const unsigned char *bytes;
+  uint64_t have, size; /* bytes that are there, and of the whole; the header must be there */
+};
+
+/* Fills column's dtype, sample, samples and data from the header; column->data points behind it. Errors:
+   INVALID, CORRUPT or UNSUPPORTED naming the path, also when the header and the size do not agree. */
+int npy_read(const struct npy_file *file, struct column *column, struct err *err);
 
 #endif

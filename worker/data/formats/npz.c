@@ -15,9 +15,9 @@ enum { HEADER_BYTES_MAX = 1 << 17 }; /* numpy writes less than half of that */
 static int inflate_array(const struct zip *zip, const struct zip_member *member, const char *name,
                          struct column *column, struct err *err) {
   unsigned char *header = mem_new(HEADER_BYTES_MAX);
-  size_t got, begin;
-  if (zip_peek(zip, member, header, HEADER_BYTES_MAX, &got, err) ||
-      npy_read(name, header, got, member->bytes, column, err))
+  size_t got = HEADER_BYTES_MAX, begin;
+  if (zip_peek(zip, member, header, &got, err) ||
+      npy_read(&(struct npy_file){name, header, got, member->bytes}, column, err))
     goto out;
   begin = (size_t)((const unsigned char *)column->data - header);
   if (format_resize(name, 0, member->bytes, &column->memory, err) ||
@@ -42,7 +42,7 @@ static int read_member(const struct zip *zip, const char *array, struct column *
     return inflate_array(zip, member, name, column, err);
   if (zip_view(zip, member, &content, err))
     return err->code;
-  return npy_read(name, content, member->bytes, member->bytes, column, err);
+  return npy_read(&(struct npy_file){name, content, member->bytes, member->bytes}, column, err);
 }
 
 /* Each column maps the file by itself, and so can be released by itself. */

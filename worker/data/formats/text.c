@@ -20,7 +20,7 @@ static int32_t number_of(const struct vocabulary *vocabulary, int32_t code) {
   return page ? page[code % PAGE] : -1;
 }
 
-static void mark(struct vocabulary *vocabulary, int32_t code) {
+static void vocabulary_mark(struct vocabulary *vocabulary, int32_t code) {
   int32_t **page = &vocabulary->pages[code / PAGE];
   if (!*page) {
     *page = mem_new(PAGE * sizeof **page);
@@ -68,8 +68,8 @@ static int32_t read_character(const unsigned char **at, const unsigned char *end
 }
 
 /* Counts the characters; of a vocabulary, marks those that occur. */
-static int scan(const char *path, const struct mapping *mapping, struct vocabulary *vocabulary, uint64_t *n,
-                struct err *err) {
+static int text_scan(const char *path, const struct mapping *mapping, struct vocabulary *vocabulary,
+                     uint64_t *n, struct err *err) {
   const unsigned char *begin = mapping_data(mapping), *at = begin, *end = begin + mapping_size(mapping);
   for (*n = 0; at < end; ++*n) {
     int32_t code = read_character(&at, end);
@@ -77,7 +77,7 @@ static int scan(const char *path, const struct mapping *mapping, struct vocabula
       return err_set(err, ERR_INVALID, "%s: byte %llu begins no UTF-8 character; 'unit: bytes' takes any",
                      path, (unsigned long long)(at - begin));
     if (vocabulary)
-      mark(vocabulary, code);
+      vocabulary_mark(vocabulary, code);
   }
   return mapping_check(mapping, err);
 }
@@ -95,7 +95,7 @@ static int make_vocabulary(const struct format_source *source, struct vocabulary
                    "%s.unit: characters are numbered as those of data.train, which has none", source->key);
   if (format_map(source, train->file, path, &mapping, err))
     return err->code;
-  if (!scan(path, mapping, vocabulary, &n, err))
+  if (!text_scan(path, mapping, vocabulary, &n, err))
     vocabulary_number(vocabulary);
   mapping_close(mapping);
   return err->code;
@@ -110,32 +110,40 @@ static int fail_unknown(const char *path, const unsigned char *begin, const unsi
                  (unsigned long long)(at - begin));
 }
 
-/* The numbers of a text's characters, in as few bytes as the vocabulary needs. */
-static int encode(const char *path, const struct mapping *mapping, const struct vocabulary *vocabulary,
-                  void *out, uint64_t n, int bytes, struct err *err) {
+/* The numbers of a text's characters, each in as many bytes. */
+struct numbers {
+  void *data;
+  uint64_t n;
+  int bytes; /* 1, 2 or 4: as few as the vocabulary needs */
+};
+
+static int text_encode(const char *path, const struct mapping *mapping, const struct vocabulary *vocabulary,
+                       const struct numbers *numbers, struct err *err) {
   const unsigned char *begin = mapping_data(mapping), *at = begin, *end = begin + mapping_size(mapping);
-  for (uint64_t i = 0; i < n && at < end; i++) {
+  for (uint64_t i = 0; i < numbers->n && at < end; i++) {
     const unsigned char *from = at;
     int32_t code = read_character(&at, end), number = code < 0 ? -1 : number_of(vocabulary, code);
     if (code < 0)
       return err_set(err, ERR_CORRUPT, "%s: changed while it was read", path);
     if (number < 0)
       return fail_unknown(path, begin, from, err);
-    if (bytes == 1)
-      ((uint8_t *)out)[i] = (uint8_t)number;
-    else if (bytes == 2)
-      ((uint16_t *)out)[i] = (uint16_t)number;
+    if (numbers->bytes == 1)
+      ((uint8_t *)numbers->data)[i] = (uint8_t)number;
+    else if (numbers->bytes == 2)
+      ((uint16_t *)numbers->data)[i] = (uint16_t)number;
     else
-      ((int32_t *)out)[i] = number;
+      ((int32_t *)numbers->data)[i] = number;
   }
   return mapping_check(mapping, err);
 }
 
-static int read_characters(const struct format_source *source, const char *path, struct mapping *mapping,
+/* The sequence's path is there, the rest is set. *memory: what it lies in, the caller's to free. */
+static int read_characters(const struct format_source *source, const struct mapping *mapping,
                            struct sequence *sequence, void **memory, struct err *err) {
+  const char *path = sequence->path;
   struct vocabulary *vocabulary = mem_new(sizeof *vocabulary);
   int bytes;
-  if (make_vocabulary(source, vocabulary, err) || scan(path, mapping, NULL, &sequence->n, err))
+  if (make_vocabulary(source, vocabulary, err) || text_scan(path, mapping, NULL, &sequence->n, err))
     goto out;
   bytes = vocabulary->size <= 1 << 8 ? 1 : vocabulary->size <= 1 << 16 ? 2 : 4;
   if (format_resize(path, 0, sequence->n * (uint64_t)bytes, memory, err))
@@ -144,7 +152,7 @@ static int read_characters(const struct format_source *source, const char *path,
   sequence->data = *memory;
   sequence->dtype = bytes == 1 ? DTYPE_U8 : DTYPE_I32;
   sequence->packed_bytes = bytes == 2 ? 2 : 0;
-  encode(path, mapping, vocabulary, *memory, sequence->n, bytes, err);
+  text_encode(path, mapping, vocabulary, &(struct numbers){*memory, sequence->n, bytes}, err);
 out:
   vocabulary_free(vocabulary);
   return err->code;
@@ -164,7 +172,7 @@ static int text_open(const struct format_source *source, struct column *columns,
     return err->code;
   sequence.data = mapping_data(first->mapping);
   sequence.n = mapping_size(first->mapping);
-  if (!is_bytes && !read_characters(source, path, first->mapping, &sequence, &first->memory, err)) {
+  if (!is_bytes && !read_characters(source, first->mapping, &sequence, &first->memory, err)) {
     mapping_close(first->mapping);
     first->mapping = NULL;
   }

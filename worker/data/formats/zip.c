@@ -251,44 +251,49 @@ int zip_find(const struct zip *zip, const char *name, const struct zip_member **
   return 0;
 }
 
-/* Inflates up to size bytes of a member, and says whether the deflated data ended there and with its input.
- */
-static int inflate_member(const struct zip *zip, const struct zip_member *member, unsigned char *out,
-                          uint64_t size, uint64_t *got, bool *is_end, struct err *err) {
+/* Where a member is inflated to. */
+struct inflated {
+  unsigned char *out;
+  uint64_t size; /* the room there */
+  uint64_t got;  /* bytes that came */
+  bool is_end;   /* the deflated data ended there, and with its input */
+};
+
+static int inflate_member(const struct zip *zip, const struct zip_member *member, struct inflated *inflated,
+                          struct err *err) {
   z_stream stream = {0};
   uint64_t taken = 0;
   int code = Z_OK;
-  *got = 0;
+  inflated->got = 0;
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
     return err_set(err, ERR_NO_MEMORY, "%s: no memory to inflate", zip->path);
   while (code == Z_OK) {
-    uint64_t room = size - *got, rest = member->packed_bytes - taken;
+    uint64_t room = inflated->size - inflated->got, rest = member->packed_bytes - taken;
     stream.next_in = (unsigned char *)zip->bytes + member->packed_at + taken; /* zlib only reads it */
     stream.avail_in = rest < CHUNK_BYTES ? (unsigned)rest : CHUNK_BYTES;
-    stream.next_out = out + *got;
+    stream.next_out = inflated->out + inflated->got;
     stream.avail_out = room < CHUNK_BYTES ? (unsigned)room : CHUNK_BYTES;
     code = inflate(&stream, Z_NO_FLUSH);
     taken = (uint64_t)(stream.next_in - zip->bytes) - member->packed_at;
-    *got = (uint64_t)(stream.next_out - out);
+    inflated->got = (uint64_t)(stream.next_out - inflated->out);
   }
   inflateEnd(&stream);
-  *is_end = code == Z_STREAM_END && taken == member->packed_bytes;
+  inflated->is_end = code == Z_STREAM_END && taken == member->packed_bytes;
   if (code != Z_STREAM_END && code != Z_BUF_ERROR)
     return fail_member(zip, member, "cannot be inflated", err);
   return 0;
 }
 
-int zip_peek(const struct zip *zip, const struct zip_member *member, void *out, size_t size, size_t *got,
+int zip_peek(const struct zip *zip, const struct zip_member *member, void *out, size_t *size,
              struct err *err) {
-  uint64_t most = member->bytes < size ? member->bytes : size, inflated;
-  bool is_end;
+  struct inflated inflated = {.out = out, .size = member->bytes < *size ? member->bytes : *size};
   if (!zip_is_stored(member)) {
-    int code = inflate_member(zip, member, out, most, &inflated, &is_end, err);
-    *got = inflated;
+    int code = inflate_member(zip, member, &inflated, err);
+    *size = inflated.got;
     return code;
   }
-  memcpy(out, zip->bytes + member->packed_at, most);
-  *got = most;
+  memcpy(out, zip->bytes + member->packed_at, inflated.size);
+  *size = inflated.size;
   return 0;
 }
 
@@ -300,13 +305,12 @@ static int check_sum(const struct zip *zip, const struct zip_member *member, con
 }
 
 int zip_read(const struct zip *zip, const struct zip_member *member, unsigned char *out, struct err *err) {
-  uint64_t got;
-  bool is_end;
+  struct inflated inflated = {.out = out, .size = member->bytes};
   if (zip_is_stored(member))
     memcpy(out, zip->bytes + member->packed_at, member->bytes);
-  else if (inflate_member(zip, member, out, member->bytes, &got, &is_end, err))
+  else if (inflate_member(zip, member, &inflated, err))
     return err->code;
-  else if (got != member->bytes || !is_end)
+  else if (inflated.got != member->bytes || !inflated.is_end)
     return fail_member(zip, member, "does not inflate to the size that it announces", err);
   return check_sum(zip, member, out, err);
 }

@@ -36,9 +36,10 @@ void zip_close(struct zip *zip); /* safe on a zeroed zip */
    when it is encrypted or neither stored nor deflated. */
 int zip_find(const struct zip *zip, const char *name, const struct zip_member **out, struct err *err);
 
-/* Unpacks the first bytes of a member, at most size of them, to out; *got: how many. Without looking at the
-   rest: what it says of itself can be checked before memory is taken for it. Errors: CORRUPT. */
-int zip_peek(const struct zip *zip, const struct zip_member *member, void *out, size_t size, size_t *got,
+/* Unpacks the first bytes of a member to out. *size: the room that out has, then how many bytes came. The
+   rest is not looked at: what the member says of itself can be checked before memory is taken for it. Errors:
+   CORRUPT. */
+int zip_peek(const struct zip *zip, const struct zip_member *member, void *out, size_t *size,
              struct err *err);
 
 /* Unpacks a whole member to out [member->bytes]. Errors: CORRUPT when it is not that long, or its check sum

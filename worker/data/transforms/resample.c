@@ -51,10 +51,16 @@ static char *taps_init(struct taps *taps, int64_t in, int64_t out, char *memory)
   return (char *)memory + (taps_bytes(in, out) + sizeof(int64_t) - 1) / sizeof(int64_t) * sizeof(int64_t);
 }
 
-/* row = sum of weights[t] * from[t * step + x] */
+/* Rows that are added with weights: row = sum of weights[t] * from[t * step + x] over t < count, x < n. */
+struct row_sum {
+  const float *weights;
+  int64_t count, step, n;
+};
+
 VECTOR_VARIANTS
-static void add_byte_rows(const uint8_t *from, int64_t step, const float *weights, int64_t count, int64_t n,
-                          float *row) {
+static void add_byte_rows(const uint8_t *from, const struct row_sum *sum, float *row) {
+  const float *weights = sum->weights;
+  int64_t count = sum->count, step = sum->step, n = sum->n;
   memset(row, 0, (size_t)n * sizeof *row);
   for (int64_t t = 0; t < count; t++)
     for (int64_t x = 0; x < n; x++)
@@ -62,8 +68,9 @@ static void add_byte_rows(const uint8_t *from, int64_t step, const float *weight
 }
 
 VECTOR_VARIANTS
-static void add_float_rows(const float *from, int64_t step, const float *weights, int64_t count, int64_t n,
-                           float *row) {
+static void add_float_rows(const float *from, const struct row_sum *sum, float *row) {
+  const float *weights = sum->weights;
+  int64_t count = sum->count, step = sum->step, n = sum->n;
   memset(row, 0, (size_t)n * sizeof *row);
   for (int64_t t = 0; t < count; t++)
     for (int64_t x = 0; x < n; x++)
@@ -105,19 +112,29 @@ static bool has_plain_bytes(const struct sample *sample) {
   return sample->dtype == DTYPE_U8 && !sample->values && (sample->pixel_step == 1 || takes_turns);
 }
 
-/* from: the whole sample, bytes as has_plain_bytes says or dense f32. row: f32[3 width + 1]. */
-static void resample(const struct sample *from, const struct taps *down, const struct taps *along, float *row,
-                     struct image_shape shape, float *out) {
+struct resampling {
+  struct taps down, along;
+  float *row; /* f32[3 width + 1], between the two */
+};
+
+/* from: the whole sample, bytes as has_plain_bytes says or dense f32. */
+static void sample_resample(const struct sample *from, const struct resampling *resampling,
+                            struct image_shape shape, float *out) {
+  const struct taps *down = &resampling->down, *along = &resampling->along;
+  float *row = resampling->row;
   int64_t group = from->pixel_step, plane = shape.height * shape.width;
   for (int64_t p = 0; p < (group == 3 ? 1 : shape.channels); p++)
     for (int64_t y = 0; y < shape.height; y++) {
-      int64_t begin = p * from->channel_step + down->begin[y] * from->row_step, n = from->shape.width * group;
-      const float *weights = down->weights + y * down->most;
+      int64_t begin = p * from->channel_step + down->begin[y] * from->row_step;
+      struct row_sum sum = {.weights = down->weights + y * down->most,
+                            .count = down->count[y],
+                            .step = from->row_step,
+                            .n = from->shape.width * group};
       float *to = out + p * plane + y * shape.width;
       if (from->dtype == DTYPE_U8)
-        add_byte_rows((const uint8_t *)from->data + begin, from->row_step, weights, down->count[y], n, row);
+        add_byte_rows((const uint8_t *)from->data + begin, &sum, row);
       else
-        add_float_rows((const float *)from->data + begin, from->row_step, weights, down->count[y], n, row);
+        add_float_rows((const float *)from->data + begin, &sum, row);
       if (group == 3)
         along_row_of_3(row, along, shape.width, plane, to);
       else
@@ -128,9 +145,9 @@ static void resample(const struct sample *from, const struct taps *down, const s
 int geometry_resize(struct sample *sample, int64_t height, int64_t width, struct err *err) {
   struct image_shape before = sample->shape, after = {before.channels, height, width};
   struct sample from;
-  struct taps down, along;
+  struct resampling resampling;
   char *memory;
-  float *row, *out;
+  float *out;
   if (height == before.height && width == before.width)
     return 0;
   if (!has_plain_bytes(sample) && !sample_floats(sample))
@@ -138,14 +155,15 @@ int geometry_resize(struct sample *sample, int64_t height, int64_t width, struct
   from = *sample;
   memory = scratch_get(sample->scratch, SCRATCH_WEIGHTS,
                        taps_bytes(before.height, height) + taps_bytes(before.width, width));
-  row = scratch_get(sample->scratch, SCRATCH_ROWS, (size_t)(before.width * 3 + 1) * sizeof *row);
-  out = memory && row ? sample_renew(sample, after) : NULL;
+  resampling.row =
+      scratch_get(sample->scratch, SCRATCH_ROWS, (size_t)(before.width * 3 + 1) * sizeof *resampling.row);
+  out = memory && resampling.row ? sample_renew(sample, after) : NULL;
   if (!out)
     goto no_memory;
-  memory = taps_init(&down, before.height, height, memory);
-  taps_init(&along, before.width, width, memory);
-  row[before.width * 3] = 0;
-  resample(&from, &down, &along, row, after, out);
+  memory = taps_init(&resampling.down, before.height, height, memory);
+  taps_init(&resampling.along, before.width, width, memory);
+  resampling.row[before.width * 3] = 0;
+  sample_resample(&from, &resampling, after, out);
   return 0;
 no_memory:
   return err_set(err, ERR_NO_MEMORY, "no memory to resize %lld x %lld to %lld x %lld pixels",

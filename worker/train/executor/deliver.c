@@ -13,27 +13,36 @@ static void executor_fail_memory(struct executor *executor) {
   executor_fail_err(executor, &err);
 }
 
-/* One lock's worth: takes a sibling to add (returned), or places the part and maybe learns that it is to be
-   sent
-   (*item). A part whose step is over is dropped. */
-static struct buffer *deliver_step(struct executor *executor, uint32_t block, struct tree_node *node,
-                                   struct buffer *sum, struct transfer_item *item, bool *is_to_send) {
+/* A block's part on its way through the reducer. */
+struct delivery {
+  uint32_t block;
+  struct tree_node node; /* what the sum covers */
+  struct buffer *sum;    /* NULL: nothing was added yet */
+  bool is_to_send;
+  struct transfer_item item; /* what is sent then */
+};
+
+/* One lock's worth: takes a sibling to add (returned), or places the sum and maybe learns that it is to be
+   sent. A part whose step is over is dropped. */
+static struct buffer *deliver_step(struct executor *executor, struct delivery *delivery) {
   struct run *run = executor->run;
+  uint32_t block = delivery->block;
   struct reducer_send send;
   struct buffer *sibling = NULL;
   pthread_mutex_lock(&run->lock);
   executor->is_dropped |= !steps_is_current(run, &executor->work);
   if (!executor->is_dropped)
-    sibling = reducer_take(run->reducer, block, node);
-  if (!executor->is_dropped && !sibling && sum && reducer_place(run->reducer, block, *node, sum, &send)) {
-    *is_to_send = true;
-    *item = (struct transfer_item){.kind = TRANSFER_PUSH,
-                                   .server = run->owner[block],
-                                   .block = block,
-                                   .version = executor->work.version,
-                                   .node = send.node,
-                                   .wait = send.wait,
-                                   .buffer = sum};
+    sibling = reducer_take(run->reducer, block, &delivery->node);
+  if (!executor->is_dropped && !sibling && delivery->sum &&
+      reducer_place(run->reducer, block, delivery->node, delivery->sum, &send)) {
+    delivery->is_to_send = true;
+    delivery->item = (struct transfer_item){.kind = TRANSFER_PUSH,
+                                            .server = run->owner[block],
+                                            .block = block,
+                                            .version = executor->work.version,
+                                            .node = send.node,
+                                            .wait = send.wait,
+                                            .buffer = delivery->sum};
   }
   pthread_mutex_unlock(&run->lock);
   return sibling;
@@ -44,22 +53,20 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
                                    const char *what) {
   struct run *run = executor->run;
   uint32_t elems = run->loaded.model->blocks[block].elems;
-  struct tree_node node = {executor->work.index, 0};
-  struct buffer *sum = NULL;
-  struct transfer_item item;
-  bool is_to_send = false, is_finite = true;
+  struct delivery delivery = {.block = block, .node = {executor->work.index, 0}};
+  bool is_finite = true;
   while (is_finite && executor_wait_current(executor)) {
-    struct buffer *sibling = deliver_step(executor, block, &node, sum, &item, &is_to_send);
-    if (sibling && sum) {
-      is_finite = sum_add(sum->data, sibling->data, elems);
+    struct buffer *sibling = deliver_step(executor, &delivery);
+    if (sibling && delivery.sum) {
+      is_finite = sum_add(delivery.sum->data, sibling->data, elems);
       block_pool_give(run->pool, block, sibling);
     } else if (sibling) {
-      sum = sibling;
-      is_finite = sum_add(sum->data, data, elems);
-    } else if (sum) {
+      delivery.sum = sibling;
+      is_finite = sum_add(delivery.sum->data, data, elems);
+    } else if (delivery.sum) {
       break; /* placed, or dropped */
-    } else if ((sum = block_pool_take(run->pool, block)))
-      is_finite = sum_copy(sum->data, data, elems);
+    } else if ((delivery.sum = block_pool_take(run->pool, block)))
+      is_finite = sum_copy(delivery.sum->data, data, elems);
     else {
       executor_fail_memory(executor);
       break;
@@ -68,9 +75,9 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
   if (!is_finite)
     executor_fail(executor, what);
   if (executor->is_dropped)
-    block_pool_give(run->pool, block, sum);
-  else if (is_to_send)
-    steps_send(run, &item);
+    block_pool_give(run->pool, block, delivery.sum);
+  else if (delivery.is_to_send)
+    steps_send(run, &delivery.item);
 }
 
 /* The block's buffer, to be filled by all that share it. NULL: no memory, and the task is dropped. */
@@ -126,8 +133,12 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
     else
       executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), param->name);
   executor_deliver_parts(executor);
-  trace_span(TRACE_THREAD, "delivery", param->name, begin_ns, trace_now_ns(), executor->work.version,
-             executor->work.index);
+  trace_span(&(struct trace_span){.category = "delivery",
+                                  .name = param->name,
+                                  .begin_ns = begin_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = executor->work.version,
+                                  .index = executor->work.index});
 }
 
 int executor_place_gradient(struct executor *executor, int p, struct backend_piece *pieces, int max) {

@@ -58,7 +58,8 @@ static void *executor_main(void *argument) {
   trace_thread(name);
   if (!backend_thread_init(&err) && !executor_prepare(executor, &err) && executor->index == 0)
     executor_probe(executor, &err);
-  trace_span(TRACE_THREAD, "load", "programs", begin_ns, trace_now_ns(), 0, -1);
+  trace_span(&(struct trace_span){
+      .category = "load", .name = "programs", .begin_ns = begin_ns, .end_ns = trace_now_ns(), .index = -1});
   pthread_mutex_lock(&run->lock);
   run->n_prepared++;
   if (err.code && !run->prepare_err.code)
@@ -76,9 +77,12 @@ static void *executor_main(void *argument) {
     executor->is_dropped = executor->is_current = false;
     begin_ns = trace_now_ns();
     is_done = executor->work.kind == WORK_CHUNK ? executor_evaluate(executor) : executor_train(executor);
-    trace_span(TRACE_THREAD, executor->work.kind == WORK_CHUNK ? "evaluation" : "train",
-               executor->work.kind == WORK_CHUNK ? "chunk" : "microbatch", begin_ns, trace_now_ns(),
-               executor->work.version, executor->work.index);
+    trace_span(&(struct trace_span){.category = executor->work.kind == WORK_CHUNK ? "evaluation" : "train",
+                                    .name = executor->work.kind == WORK_CHUNK ? "chunk" : "microbatch",
+                                    .begin_ns = begin_ns,
+                                    .end_ns = trace_now_ns(),
+                                    .step = executor->work.version,
+                                    .index = executor->work.index});
     executor->n_dropped += executor->is_dropped;
     pthread_mutex_lock(&run->lock);
     steps_end(run, &executor->work, is_done);
@@ -291,8 +295,12 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
       pthread_cond_wait(&run->changed, &run->lock);
   }
   pthread_mutex_unlock(&run->lock);
-  trace_span(TRACE_THREAD, "wait", what, begin_ns, trace_now_ns(), executor->work.version,
-             executor->work.index);
+  trace_span(&(struct trace_span){.category = "wait",
+                                  .name = what,
+                                  .begin_ns = begin_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = executor->work.version,
+                                  .index = executor->work.index});
 }
 
 static bool is_current(const struct executor *executor, const void *argument) {

@@ -77,7 +77,7 @@ void run_meet_locked(struct run *run) {
   }
   run->last_group = run->group;
   pthread_mutex_unlock(&run->lock);
-  relay_open(run, &run->group, is_cancelled, run, &relay, &err);
+  relay_open(run, is_cancelled, &relay, &err);
   pthread_mutex_lock(&run->lock);
   run->relay = relay;
   run->outlet = relay ? relay_outlet(relay) : NULL;

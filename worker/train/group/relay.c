@@ -11,9 +11,9 @@
 /* ARRAY_ALIGN: elements; NCCL is fastest where arrays begin as allocations do. */
 enum { OPEN_MS = 10000, DIGITS = 4, DIGIT_BITS = 16, ARRAY_ALIGN = 64 };
 
-static int open_one(struct relay *relay, const char *what, bool (*is_cancelled)(void *user), void *user,
-                    struct collective **out, struct err *err) {
-  const struct run *run = relay->run;
+static int open_collective(struct relay *relay, const char *what, bool (*is_cancelled)(void *run),
+                           struct collective **out, struct err *err) {
+  struct run *run = relay->run;
   const struct group *group = &relay->group;
   char name[COLLECTIVE_NAME_MAX + 1];
   struct collective_options options = {.name = name,
@@ -23,7 +23,7 @@ static int open_one(struct relay *relay, const char *what, bool (*is_cancelled)(
                                        .is_fast = !run->loaded.spec->train->deterministic,
                                        .timeout_ms = OPEN_MS,
                                        .is_cancelled = is_cancelled,
-                                       .user = user};
+                                       .user = run};
   group_name(group, run->load->run, what, name);
   return relay->def->open(&options, out, err);
 }
@@ -101,9 +101,9 @@ static void relay_give(struct outlet *outlet, const struct transfer_item *item) 
   pthread_mutex_unlock(&relay->lock);
 }
 
-int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(void *user), void *user,
-               struct relay **out, struct err *err) {
+int relay_open(struct run *run, bool (*is_cancelled)(void *run), struct relay **out, struct err *err) {
   const struct model *model = run->loaded.model;
+  const struct group *group = &run->group;
   struct relay *relay;
   const struct collective_def *def = find_collective(run->loaded.spec->train->collective, err);
   if (!def)
@@ -129,8 +129,8 @@ int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(
   pthread_mutex_init(&relay->lock, NULL);
   pthread_cond_init(&relay->changed, NULL);
   if ((relay->memory && open_memory(relay, err)) ||
-      open_one(relay, "up", is_cancelled, user, &relay->up, err) ||
-      open_one(relay, "down", is_cancelled, user, &relay->down, err)) {
+      open_collective(relay, "up", is_cancelled, &relay->up, err) ||
+      open_collective(relay, "down", is_cancelled, &relay->down, err)) {
     relay_close(relay);
     return err->code;
   }

@@ -15,11 +15,10 @@
 
 struct relay;
 
-/* Meets the others of the group; blocks until all are there. is_cancelled(user) ends that, see collective.h.
-   Errors: those of the collective's open, NOT_FOUND, and NO_MEMORY on the device. The run's lock is not held.
-   No version is open. */
-int relay_open(struct run *run, const struct group *group, bool (*is_cancelled)(void *user), void *user,
-               struct relay **out, struct err *err);
+/* Meets the others of the run's group; blocks until all are there. is_cancelled(run) ends that, see
+   collective.h. Errors: those of the collective's open, NOT_FOUND, and NO_MEMORY on the device. The run's
+   lock is not held. No version is open. */
+int relay_open(struct run *run, bool (*is_cancelled)(void *run), struct relay **out, struct err *err);
 
 /* Every member learns the highest version that one of them gives. Blocks. Errors: those of the collective;
    CANCELLED after an abort. The lock is not held. */

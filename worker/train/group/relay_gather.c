@@ -55,44 +55,50 @@ static bool take_own(struct gatherer *gatherer, const struct bucket *bucket) {
   return is_there;
 }
 
-int gather_finish_works(struct gatherer *gatherer, int n, struct err *err) {
+int gather_start_work(struct gatherer *gatherer, const struct collective_call *call, struct err *err) {
+  struct relay *relay = gatherer->relay;
+  if (!relay->def->start(relay->up, call, &gatherer->works[gatherer->n_works], err))
+    gatherer->n_works++;
+  return err->code;
+}
+
+int gather_finish_works(struct gatherer *gatherer, struct err *err) {
   struct relay *relay = gatherer->relay;
   if (err->code)
     relay_fail(relay, err);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < gatherer->n_works; i++) {
     struct err one = ERR_NONE;
     if (!relay->def->wait(gatherer->works[i], &one) || err->code)
       continue;
     *err = one;
     relay_fail(relay, err);
   }
+  gatherer->n_works = 0;
   return err->code;
 }
 
-static int start_work(struct gatherer *gatherer, enum collective_kind kind, int peer, struct buffer *buffer,
-                      int *n_works, struct err *err) {
-  struct relay *relay = gatherer->relay;
+/* Sends a buffer to a peer, or receives one. */
+static int start_transfer(struct gatherer *gatherer, enum collective_kind kind, int peer,
+                          struct buffer *buffer, struct err *err) {
   struct collective_call call = {.kind = kind,
                                  .root = peer,
                                  .in = kind == COLLECTIVE_SEND ? buffer->data : NULL,
                                  .out = kind == COLLECTIVE_SEND ? NULL : buffer->data,
                                  .elems = buffer->size_bytes / sizeof(float)};
-  if (!relay->def->start(relay->up, &call, &gatherer->works[*n_works], err))
-    ++*n_works;
-  return err->code;
+  return gather_start_work(gatherer, &call, err);
 }
 
 static int send_own(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
-  int n = (int)(bucket->end - bucket->begin) * relay_own(gatherer->relay)->n, n_works = 0;
+  int n = (int)(bucket->end - bucket->begin) * relay_own(gatherer->relay)->n;
   for (int i = 0; i < n && !err->code; i++)
-    start_work(gatherer, COLLECTIVE_SEND, (int)bucket->owner, gatherer->own[i], &n_works, err);
-  return gather_finish_works(gatherer, n_works, err);
+    start_transfer(gatherer, COLLECTIVE_SEND, (int)bucket->owner, gatherer->own[i], err);
+  return gather_finish_works(gatherer, err);
 }
 
 /* The other members' parts of the block; ours are put among them. */
 static int receive_block(struct gatherer *gatherer, struct buffer **own, struct err *err) {
   struct relay *relay = gatherer->relay;
-  int n_works = 0, at = 0;
+  int at = 0;
   for (int rank = 0; rank < relay->group.size; rank++)
     for (int p = 0; p < relay->parts[rank].n && !err->code; p++, at++) {
       bool is_own = rank == relay->group.rank;
@@ -104,9 +110,9 @@ static int receive_block(struct gatherer *gatherer, struct buffer **own, struct 
         err_set(err, ERR_NO_MEMORY, "no memory for the gradient of block %u", gatherer->block);
         run_fail(relay->run, err, false);
       } else
-        start_work(gatherer, COLLECTIVE_RECEIVE, rank, gatherer->received[at], &n_works, err);
+        start_transfer(gatherer, COLLECTIVE_RECEIVE, rank, gatherer->received[at], err);
     }
-  return gather_finish_works(gatherer, n_works, err);
+  return gather_finish_works(gatherer, err);
 }
 
 static void on_add(void *user, int to, int from) {
@@ -173,7 +179,6 @@ static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucke
   struct relay *relay = gatherer->relay;
   uint32_t n = bucket->end - bucket->begin, own_parts = (uint32_t)relay_own(relay)->n;
   bool is_owner = (int)bucket->owner == relay->group.rank;
-  int n_works = 0;
   for (uint32_t i = 0; i < n && !err->code; i++) {
     struct buffer **own = &gatherer->own[i * own_parts];
     size_t elems = own[0]->size_bytes / sizeof(float);
@@ -185,10 +190,9 @@ static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucke
                                    .in = own[0]->data,
                                    .out = is_owner ? own[0]->data : NULL,
                                    .elems = elems};
-    if (!relay->def->start(relay->up, &call, &gatherer->works[n_works], err))
-      n_works++;
+    gather_start_work(gatherer, &call, err);
   }
-  if (gather_finish_works(gatherer, n_works, err) || !is_owner)
+  if (gather_finish_works(gatherer, err) || !is_owner)
     return err->code;
   for (uint32_t i = 0; i < n; i++) {
     gatherer->block = relay->plan.order[bucket->begin + i];
@@ -213,8 +217,12 @@ static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket
     add_and_push(gatherer, bucket, &err);
   else
     send_own(gatherer, bucket, &err);
-  trace_span(TRACE_THREAD, "relay", "gather", begun_ns, trace_now_ns(), gatherer->step,
-             bucket - relay->plan.buckets);
+  trace_span(&(struct trace_span){.category = "relay",
+                                  .name = "gather",
+                                  .begin_ns = begun_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = gatherer->step,
+                                  .index = bucket - relay->plan.buckets});
   for (int i = 0; i < n; i++) {
     block_pool_give(relay->run->pool, relay->plan.order[bucket->begin + (uint32_t)(i / own_parts)],
                     gatherer->own[i]);

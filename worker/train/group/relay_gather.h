@@ -8,17 +8,21 @@
 struct gatherer {
   struct relay *relay;
   uint64_t step;
-  struct buffer **own;      /* [BUCKET_BLOCKS_MAX * own parts]: taken from those held, until sent */
-  struct buffer **received; /* [n_parts]: of one block, by rank, then node */
-  struct buffer **landed;   /* [n_parts * BUCKET_BLOCKS_MAX]: what is pushed of a bucket on a device */
-  struct collective_work **works;
+  struct buffer **own;            /* [BUCKET_BLOCKS_MAX * own parts]: taken from those held, until sent */
+  struct buffer **received;       /* [n_parts]: of one block, by rank, then node */
+  struct buffer **landed;         /* [n_parts * BUCKET_BLOCKS_MAX]: what is pushed of a bucket on a device */
+  struct collective_work **works; /* [n_works] that were started, and not waited for */
+  int n_works;
   struct group_part *merged; /* [n_parts] */
   uint32_t block;            /* that is pushed, or refused */
   bool is_finite;
 };
 
+/* Starts an operation among the members; it is waited for by gather_finish_works. */
+int gather_start_work(struct gatherer *gatherer, const struct collective_call *call, struct err *err);
+
 /* Waits for all that was started, whatever becomes of it: their memory is in use until then. */
-int gather_finish_works(struct gatherer *gatherer, int n, struct err *err);
+int gather_finish_works(struct gatherer *gatherer, struct err *err);
 
 /* Pushes a part of the gatherer's block to its server; *sum is taken. */
 void gather_push(struct gatherer *gatherer, struct tree_node node, bool wait, struct buffer **sum);

@@ -94,7 +94,7 @@ static void on_add_on_device(void *user, int to, int from) {
 static int exchange_arrays(struct device_bucket *it, bool is_owner) {
   struct gatherer *gatherer = it->gatherer;
   struct relay *relay = gatherer->relay;
-  int n_works = 0, part = 0;
+  int part = 0;
   for (int rank = 0; rank < relay->group.size; rank++)
     for (int p = 0; p < relay->parts[rank].n && !it->err->code; p++, part++) {
       struct collective_call call = {.kind = is_owner ? COLLECTIVE_RECEIVE : COLLECTIVE_SEND,
@@ -102,11 +102,10 @@ static int exchange_arrays(struct device_bucket *it, bool is_owner) {
                                      .in = is_owner ? NULL : array_of(relay, part),
                                      .out = is_owner ? array_of(relay, part) : NULL,
                                      .elems = it->elems};
-      if (is_own(it, part) != is_owner &&
-          !relay->def->start(relay->up, &call, &gatherer->works[n_works], it->err))
-        n_works++;
+      if (is_own(it, part) != is_owner)
+        gather_start_work(gatherer, &call, it->err);
     }
-  return gather_finish_works(gatherer, n_works, it->err);
+  return gather_finish_works(gatherer, it->err);
 }
 
 static struct buffer **landed_of(const struct device_bucket *it, int k, uint32_t i) {
@@ -200,15 +199,13 @@ static int reduce_and_push(struct device_bucket *it, bool is_owner) {
                                  .out = is_owner ? array : NULL,
                                  .elems = it->elems};
   bool is_finite;
-  int n_works = 0;
   it->is_packed = true;
   for (int p = 0; p < relay_own(relay)->n && !it->err->code; p++)
     add_own(it, array, it->own_first + p, p == 0);
   if (bucket_sync(it, &is_finite))
     return it->err->code;
-  if (!relay->def->start(relay->up, &call, &gatherer->works[0], it->err))
-    n_works++;
-  if (gather_finish_works(gatherer, n_works, it->err) || !is_owner)
+  gather_start_work(gatherer, &call, it->err);
+  if (gather_finish_works(gatherer, it->err) || !is_owner)
     return it->err->code;
   gatherer->merged[0] = (struct group_part){relay->whole, 0};
   it->places[0] = it->own_first;

@@ -161,8 +161,12 @@ static bool spread_bucket(struct spreader *spreader) {
     relay_fail(relay, &err);
   for (uint32_t i = 0; i < n_works; i++)
     end_range(spreader, &spreader->ranges[i], &err);
-  trace_span(TRACE_THREAD, "relay", "spread", begun_ns, trace_now_ns(), spreader->version,
-             spreader->bucket - relay->plan.buckets);
+  trace_span(&(struct trace_span){.category = "relay",
+                                  .name = "spread",
+                                  .begin_ns = begun_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = spreader->version,
+                                  .index = spreader->bucket - relay->plan.buckets});
   if (spreader->is_owner)
     steps_release(relay->run, spreader->set);
   return !err.code;

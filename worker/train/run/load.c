@@ -48,7 +48,8 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
   begin_ns = trace_now_ns();
   if (loaded_open_model(options, onnx, load->model_bytes, out, err))
     *is_bad_input = is_input_error(err);
-  trace_span(TRACE_THREAD, "load", "model", begin_ns, trace_now_ns(), 0, -1);
+  trace_span(&(struct trace_span){
+      .category = "load", .name = "model", .begin_ns = begin_ns, .end_ns = trace_now_ns(), .index = -1});
 out:
   free(onnx);
   if (err->code)
@@ -99,7 +100,8 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
   length = snprintf(both, sizeof both, "%s%s", dataset_sha256(loaded->train),
                     loaded->eval ? dataset_sha256(loaded->eval) : "");
   sha256_hex(both, (size_t)length, loaded->dataset_sha256);
-  trace_span(TRACE_THREAD, "load", "data", begin_ns, trace_now_ns(), 0, -1);
+  trace_span(&(struct trace_span){
+      .category = "load", .name = "data", .begin_ns = begin_ns, .end_ns = trace_now_ns(), .index = -1});
   return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
 }
 
@@ -158,6 +160,11 @@ static int loaded_open_model(const struct load_options *options, const unsigned 
   if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
       check_memory(options, loaded, err))
     return err->code;
-  return loader_new(loaded->model, plan, loaded->spec, loaded->train, loaded->eval, threads, &loaded->loader,
-                    err);
+  return loader_new(&(struct loader_options){.model = loaded->model,
+                                             .plan = plan,
+                                             .spec = loaded->spec,
+                                             .train = loaded->train,
+                                             .eval = loaded->eval,
+                                             .threads = threads},
+                    &loaded->loader, err);
 }

@@ -221,8 +221,13 @@ static void trace_sent(const struct transfer *transfer) {
   const struct transfer_item *item = &transfer->item;
   char name[TRACE_BLOCK_SIZE];
   if (item->kind == TRANSFER_PUSH)
-    trace_span(TRACE_SENDS, "push", trace_block(item, name), transfer->begin_ns, transfer->sent_ns,
-               item->version, item->block);
+    trace_span(&(struct trace_span){.row = TRACE_SENDS,
+                                    .category = "push",
+                                    .name = trace_block(item, name),
+                                    .begin_ns = transfer->begin_ns,
+                                    .end_ns = transfer->sent_ns,
+                                    .step = item->version,
+                                    .index = item->block});
 }
 
 /* And every call while it is parked, which one that carries nothing is at once. */
@@ -231,8 +236,13 @@ static void trace_answered(const struct transfer *transfer) {
       [TRANSFER_PUSH] = "parked", [TRANSFER_PULL] = "pull", [TRANSFER_VERSIONS] = "question"};
   const struct transfer_item *item = &transfer->item;
   char name[TRACE_BLOCK_SIZE];
-  trace_span(TRACE_WAITS, categories[item->kind], trace_block(item, name), transfer->sent_ns, trace_now_ns(),
-             item->version, item->block);
+  trace_span(&(struct trace_span){.row = TRACE_WAITS,
+                                  .category = categories[item->kind],
+                                  .name = trace_block(item, name),
+                                  .begin_ns = transfer->sent_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = item->version,
+                                  .index = item->block});
 }
 
 static const char *trace_block(const struct transfer_item *item, char name[TRACE_BLOCK_SIZE]) {

@@ -342,7 +342,12 @@ static void the_scale_of_a_step_is_that_of_its_labels_that_count(void **state) {
     const struct model *model = fed_model_init(&fed, rules[r]);
     struct loader *loader;
     fed.values[1].dtype = rules[r].classes ? DTYPE_I64 : DTYPE_F32;
-    assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
+    assert_int_equal(
+        loader_new(
+            &(struct loader_options){
+                .model = model, .plan = &plan, .spec = spec, .train = dataset, .eval = dataset, .threads = 1},
+            &loader, &err),
+        0);
     for (uint64_t step = 0; step < 2; step++)
       for (uint32_t m = 0; m < 2; m++) {
         struct loader_batch *batch = loader_train(loader, step, m);
@@ -385,7 +390,14 @@ static void the_scale_follows_the_sampler(void **state) {
     if (way >= 3)
       plan_split(spec->data, SAMPLES, &train, &eval);
     assert_int_equal(plan_init(&plan, spec, train, eval, &err), 0);
-    assert_int_equal(loader_new(model, &plan, spec, dataset, eval ? dataset : NULL, 1, &loader, &err), 0);
+    assert_int_equal(loader_new(&(struct loader_options){.model = model,
+                                                         .plan = &plan,
+                                                         .spec = spec,
+                                                         .train = dataset,
+                                                         .eval = eval ? dataset : NULL,
+                                                         .threads = 1},
+                                &loader, &err),
+                     0);
     for (uint64_t step = 0; step < plan.steps; step++) {
       struct loader_batch *batches[2] = {loader_train(loader, step, 0), loader_train(loader, step, 1)};
       double denominator = 0;
@@ -418,7 +430,11 @@ static void a_step_whose_labels_are_all_ignored_has_scale_0(void **state) {
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
-  assert_int_equal(loader_new(model, &plan, spec, dataset, NULL, 1, &loader, &err), 0);
+  assert_int_equal(loader_new(
+                       &(struct loader_options){
+                           .model = model, .plan = &plan, .spec = spec, .train = dataset, .threads = 1},
+                       &loader, &err),
+                   0);
   struct loader_batch *batch = loader_train(loader, 0, 0);
   assert_true(*(float *)batch->inputs[2] == 0);
   loader_put(loader, batch);
@@ -438,8 +454,18 @@ static void batches_made_ahead_equal_batches_made_now(void **state) {
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
-  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 3, &ahead, &err), 0);
-  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &now, &err), 0);
+  assert_int_equal(
+      loader_new(
+          &(struct loader_options){
+              .model = model, .plan = &plan, .spec = spec, .train = dataset, .eval = dataset, .threads = 3},
+          &ahead, &err),
+      0);
+  assert_int_equal(
+      loader_new(
+          &(struct loader_options){
+              .model = model, .plan = &plan, .spec = spec, .train = dataset, .eval = dataset, .threads = 1},
+          &now, &err),
+      0);
   for (uint64_t step = 0; step < plan.steps; step++) {
     loader_expect(ahead, step, step == 3 ? 1 : 0, 2);
     for (uint32_t m = 0; m < 2; m++) {
@@ -471,7 +497,10 @@ static void evaluation_goes_through_its_own_transforms(void **state) {
   spec->data->shuffle = false;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
-  if (loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err))
+  if (loader_new(
+          &(struct loader_options){
+              .model = model, .plan = &plan, .spec = spec, .train = dataset, .eval = dataset, .threads = 1},
+          &loader, &err))
     fail_msg("%s", err.text);
   batch = loader_train(loader, 0, 0);
   assert_true(((float *)batch->inputs[0])[1] == 6);
@@ -483,7 +512,12 @@ static void evaluation_goes_through_its_own_transforms(void **state) {
   spec_free(spec);
   spec = make_transformed_spec("images", "labels",
                                "]\n  eval_transforms: [{scale: 1}, {normalize: {mean: [1, 2], std: [1, 1]}}");
-  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err), ERR_INVALID);
+  assert_int_equal(
+      loader_new(
+          &(struct loader_options){
+              .model = model, .plan = &plan, .spec = spec, .train = dataset, .eval = dataset, .threads = 1},
+          &loader, &err),
+      ERR_INVALID);
   assert_string_equal(err.text,
                       "data.eval: data.eval_transforms[1].normalize: 2 values for samples of 1 channels");
   dataset_close(dataset);
@@ -502,7 +536,12 @@ static void evaluation_covers_every_sample_once(void **state) {
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES - 1, &err), 0);
-  assert_int_equal(loader_new(model, &plan, spec, dataset, dataset, 1, &loader, &err), 0);
+  assert_int_equal(
+      loader_new(
+          &(struct loader_options){
+              .model = model, .plan = &plan, .spec = spec, .train = dataset, .eval = dataset, .threads = 1},
+          &loader, &err),
+      0);
   for (uint32_t chunk = 0; chunk < plan.eval_chunks; chunk++)
     for (uint32_t part = 0; part < plan.eval_chunk_samples / plan.microbatch_samples; part++) {
       struct loader_batch *batch = loader_eval(loader, chunk, part);
@@ -539,7 +578,10 @@ static void augmentation_does_not_depend_on_how_a_batch_is_cut(void **state) {
     assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
     assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
     assert_int_equal(plan.steps, WHOLE_STEPS);
-    if (loader_new(model, &plan, spec, dataset, NULL, 2, &loader, &err))
+    if (loader_new(
+            &(struct loader_options){
+                .model = model, .plan = &plan, .spec = spec, .train = dataset, .threads = 2},
+            &loader, &err))
       fail_msg("%s", err.text);
     for (uint64_t step = 0; step < WHOLE_STEPS; step++)
       for (uint32_t m = 0; m < cuts[c]; m++) {

@@ -76,8 +76,10 @@ static void bind_column(struct dataset *dataset, const char *column, struct err 
   struct value input = {.name = "in", .dtype = DTYPE_BOOL, .shape = {2, {2, 1}}};
   struct transforms none = {0};
   struct column_form form;
-  if (dataset_bind(dataset, &none, column, &labels, &rule, &form, err) == 0)
-    dataset_bind(dataset, &none, column, &input, NULL, &form, err);
+  if (dataset_bind(dataset, column,
+                   &(struct feed_rule){.input = &labels, .labels = &rule, .transforms = &none}, &form,
+                   err) == 0)
+    dataset_bind(dataset, column, &(struct feed_rule){.input = &input, .transforms = &none}, &form, err);
 }
 
 static int n_errors; /* that were looked at */

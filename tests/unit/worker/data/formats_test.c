@@ -100,7 +100,9 @@ static void tokens_are_windows_and_labels_those_after_them(void **state) {
 static int bind_labels(const struct dataset *dataset, int64_t elems, const struct label_rule *rule,
                        struct column_form *form, struct err *err) {
   struct value input = {.name = "labels", .dtype = DTYPE_I64, .shape = {2, {1, elems}}};
-  return dataset_bind(dataset, &(struct transforms){0}, "", &input, rule, form, err);
+  struct transforms none = {0};
+  return dataset_bind(dataset, "", &(struct feed_rule){.input = &input, .labels = rule, .transforms = &none},
+                      form, err);
 }
 
 static void tokens_outside_the_vocabulary_are_named(void **state) {

@@ -49,7 +49,8 @@ static int chain_run(struct chain *chain, struct image_shape shape, const uint8_
                      uint64_t key, struct err *err) {
   struct sample sample = {.scratch = &chain->scratch};
   struct transforms_run run;
-  if (transforms_begin(&chain->transforms, DTYPE_U8, shape.channels, &chain->scratch, &run, err))
+  if (transforms_begin(&chain->transforms, (struct sample_kind){DTYPE_U8, shape.channels}, &chain->scratch,
+                       &run, err))
     return err->code;
   sample_set_dense(&sample, shape, DTYPE_U8, bytes);
   if (is_in_turns) {

@@ -142,14 +142,20 @@ static void nothing_is_traced_before_it_is_asked_for(void **state) {
   assert_false(trace_is_on());
   assert_int_equal(trace_now_ns(), 0);
   trace_thread("nobody");
-  trace_span(TRACE_THREAD, "test", "nothing", 1, 2, 0, -1);
+  trace_span(
+      &(struct trace_span){.category = "test", .name = "nothing", .begin_ns = 1, .end_ns = 2, .index = -1});
   trace_close();
 }
 
 static void *spans_main(void *name) {
   trace_thread(name);
   for (int i = 0; i < SPANS; i++)
-    trace_span(TRACE_THREAD, "test", name, (uint64_t)i + 1, (uint64_t)i + 2, (uint64_t)i, -1);
+    trace_span(&(struct trace_span){.category = "test",
+                                    .name = name,
+                                    .begin_ns = (uint64_t)i + 1,
+                                    .end_ns = (uint64_t)i + 2,
+                                    .step = (uint64_t)i,
+                                    .index = -1});
   return NULL;
 }
 
@@ -167,9 +173,11 @@ static void threads_that_are_faster_than_the_writer_lose_nothing(void **state) {
     for (int i = 0; i < THREADS; i++)
       pthread_join(threads[i], NULL);
   }
-  trace_span(TRACE_THREAD, "test", "not begun while tracing was on", 0, 2, 0, -1);
+  trace_span(&(struct trace_span){
+      .category = "test", .name = "not begun while tracing was on", .begin_ns = 0, .end_ns = 2, .index = -1});
   trace_close();
-  trace_span(TRACE_THREAD, "test", "too late", 1, 2, 0, -1);
+  trace_span(
+      &(struct trace_span){.category = "test", .name = "too late", .begin_ns = 1, .end_ns = 2, .index = -1});
   assert_int_equal(lines_with("\"cat\":\"test\",\"name\":\"one\""), 2 * SPANS);
   assert_int_equal(lines_with("\"cat\":\"test\",\"name\":\"two\""), 2 * SPANS);
   assert_int_equal(lines_with("\"cat\":\"test\",\"name\":\"three\""), 4 * SPANS);
@@ -188,7 +196,8 @@ static void a_timeline_that_is_closed_at_once_has_what_came_before(void **state)
     if (pid == 0) {
       struct err err = ERR_NONE;
       int code = trace_open(path, &err);
-      trace_span(TRACE_THREAD, "test", "short", 1, 2, 0, -1);
+      trace_span(
+          &(struct trace_span){.category = "test", .name = "short", .begin_ns = 1, .end_ns = 2, .index = -1});
       trace_close();
       _exit(code);
     }
@@ -207,10 +216,10 @@ static void sink_thread(const char *name) {
   told.threads += strcmp(name, "here") == 0;
 }
 
-static void sink_span(enum trace_row row, const char *category, const char *name, uint64_t begin_ns,
-                      uint64_t end_ns, uint64_t step, int64_t index) {
-  told.spans += row == TRACE_UP && strcmp(category, "test") == 0 && strcmp(name, "copy") == 0 &&
-                begin_ns == 1 && end_ns == 2 && step == 3 && index == 4;
+static void sink_span(const struct trace_span *span) {
+  told.spans += span->row == TRACE_UP && strcmp(span->category, "test") == 0 &&
+                strcmp(span->name, "copy") == 0 && span->begin_ns == 1 && span->end_ns == 2 &&
+                span->step == 3 && span->index == 4;
 }
 
 /* The last test: there is no way back. */
@@ -222,7 +231,13 @@ static void a_plugin_hands_on_what_it_is_told(void **state) {
   assert_true(trace_is_on());
   assert_true(trace_now_ns() >= before_ns);
   trace_thread("here");
-  trace_span(TRACE_UP, "test", "copy", 1, 2, 3, 4);
+  trace_span(&(struct trace_span){.row = TRACE_UP,
+                                  .category = "test",
+                                  .name = "copy",
+                                  .begin_ns = 1,
+                                  .end_ns = 2,
+                                  .step = 3,
+                                  .index = 4});
   assert_int_equal(told.threads, 1);
   assert_int_equal(told.spans, 1);
 }

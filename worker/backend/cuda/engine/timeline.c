@@ -101,8 +101,12 @@ void cuda_timeline_end(struct backend_program *program, const struct backend_run
     segment_name(program, k, name, sizeof name);
     for (int r = 0; r < 3; r++)
       if (marks->is_set[rows[r].begin] && marks->is_set[rows[r].begin + 1])
-        trace_span(rows[r].row, rows[r].category, name, moment_ns(timeline, marks->events[rows[r].begin]),
-                   moment_ns(timeline, marks->events[rows[r].begin + 1]), run->context.step,
-                   run->context.microbatch);
+        trace_span(&(struct trace_span){.row = rows[r].row,
+                                        .category = rows[r].category,
+                                        .name = name,
+                                        .begin_ns = moment_ns(timeline, marks->events[rows[r].begin]),
+                                        .end_ns = moment_ns(timeline, marks->events[rows[r].begin + 1]),
+                                        .step = run->context.step,
+                                        .index = run->context.microbatch});
   }
 }

@@ -17,7 +17,7 @@ struct bytes {
 static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,
                        struct bytes *bytes, struct err *err);
 static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, struct err *err);
-static int weights_part(void *bytes, size_t size, uint64_t n_params, struct weights *weights,
+static int weights_part(void *bytes, size_t size, uint64_t n_params, struct trained_weights *weights,
                         struct err *err);
 
 int download_model(struct connection *connection, const char *run, void **data, size_t *size,
@@ -35,9 +35,9 @@ int download_model(struct connection *connection, const char *run, void **data, 
 }
 
 int download_weights(struct connection *connection, const Weir__WeightsRequest *request, uint64_t n_params,
-                     struct weights *weights, struct err *err) {
+                     struct trained_weights *weights, struct err *err) {
   struct bytes bytes = {0};
-  *weights = (struct weights){0};
+  *weights = (struct trained_weights){0};
   if (stream_read(connection, RPC_GET_WEIGHTS, request, &bytes, err))
     goto out;
   if (weights_part(bytes.data, bytes.size, n_params, weights, err))
@@ -48,18 +48,17 @@ out:
   return err->code;
 }
 
-int download_initial_weights(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, uint64_t n_params,
-                             struct weights *weights, struct err *err) {
+int download_initial_weights(struct trained_model *model, uint64_t n_params, struct err *err) {
   struct buffer *flat = NULL;
   void *bytes = NULL;
-  *weights = (struct weights){0};
-  if (initial_weights(onnx, onnx_size, spec, &flat, err) == 0) {
+  model->weights = (struct trained_weights){0};
+  if (initial_weights(model->onnx, model->onnx_size, model->spec, &flat, err) == 0) {
     bytes = malloc(flat->size_bytes);
     if (bytes)
       memcpy(bytes, flat->data, flat->size_bytes);
     if (!bytes)
       err_set(err, ERR_NO_MEMORY, "no memory for the weights");
-    else if (weights_part(bytes, flat->size_bytes, n_params, weights, err))
+    else if (weights_part(bytes, flat->size_bytes, n_params, &model->weights, err))
       free(bytes);
   }
   buffer_put(flat);
@@ -67,7 +66,7 @@ int download_initial_weights(const void *onnx, size_t onnx_size, const Weir__Run
 }
 
 /* Takes the bytes, unless there is an error. */
-static int weights_part(void *bytes, size_t size, uint64_t n_params, struct weights *weights,
+static int weights_part(void *bytes, size_t size, uint64_t n_params, struct trained_weights *weights,
                         struct err *err) {
   uint64_t floats = size / sizeof(float);
   if (size % sizeof(float) != 0 || floats < n_params)
@@ -80,9 +79,9 @@ static int weights_part(void *bytes, size_t size, uint64_t n_params, struct weig
   return ERR_OK;
 }
 
-void weights_fini(struct weights *weights) {
+void download_fini(struct trained_weights *weights) {
   free(weights->params);
-  *weights = (struct weights){0};
+  *weights = (struct trained_weights){0};
 }
 
 static int stream_read(struct connection *connection, enum rpc_method_id method, const void *request,

@@ -6,26 +6,19 @@
 #include <stdint.h>
 
 #include "client/cluster/connect.h"
+#include "model/export_tensors.h"
 #include "training.pb-c.h"
 
 /* The ONNX file as submitted. *bytes is freed by the caller. */
 int download_model(struct connection *connection, const char *run, void **bytes, size_t *size,
                    struct err *err);
 
-struct weights {
-  float *params; /* f32[n_params]: the flat parameter vector */
-  uint64_t n_params;
-  float *state; /* f32[n_state]: the flat vector of running statistics, behind params in the same memory */
-  uint64_t n_state;
-};
-
-/* n_params: RunInfo.parameters. Errors: CORRUPT when fewer bytes or half a float came. Released with
-   weights_fini. */
+/* The state lies behind the parameters, in the same memory. n_params: RunInfo.parameters. Errors: CORRUPT
+   when fewer bytes or half a float came. Released with download_fini. */
 int download_weights(struct connection *connection, const Weir__WeightsRequest *request, uint64_t n_params,
-                     struct weights *weights, struct err *err);
-/* The same of version 0, which needs no checkpoint: from the run's model and spec. */
-int download_initial_weights(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, uint64_t n_params,
-                             struct weights *weights, struct err *err);
-void weights_fini(struct weights *weights); /* safe on a zeroed one */
+                     struct trained_weights *weights, struct err *err);
+/* The same of version 0, which needs no checkpoint: model->weights, from its file and spec. */
+int download_initial_weights(struct trained_model *model, uint64_t n_params, struct err *err);
+void download_fini(struct trained_weights *weights); /* safe on zeroed ones */
 
 #endif

@@ -13,10 +13,11 @@
 #include "model/onnx/onnx_patch.h"
 
 /* The weights become those of the model. */
-static int submission_patch(struct submission *submission, const struct weights *weights, struct err *err) {
+static int submission_patch(struct submission *submission, const struct trained_weights *weights,
+                            struct err *err) {
+  struct trained_model model = {submission->onnx, submission->onnx_size, submission->spec, *weights};
   struct trained_tensors trained = {0};
-  if (trained_tensors_init(&trained, submission->onnx, submission->onnx_size, submission->spec,
-                           weights->params, weights->n_params, weights->state, weights->n_state, err) == 0)
+  if (trained_tensors_init(&trained, &model, err) == 0)
     onnx_patch(&submission->onnx, &submission->onnx_size, trained.tensors, trained.n, err);
   trained_tensors_fini(&trained);
   return err->code;
@@ -47,7 +48,7 @@ int evaluation_of_run(struct evaluation *evaluation, struct connection *connecti
   struct submission *submission = &evaluation->submission;
   Weir__RunRequest of = WEIR__RUN_REQUEST__INIT;
   Weir__WeightsRequest request = *wanted;
-  struct weights weights = {0};
+  struct trained_weights weights = {0};
   Weir__RunInfo *info = NULL;
   bool has_newest;
   of.run = wanted->run;
@@ -61,7 +62,7 @@ int evaluation_of_run(struct evaluation *evaluation, struct connection *connecti
       download_model(connection, info->run, &submission->onnx, &submission->onnx_size, err) == 0 &&
       request.step > 0 && download_weights(connection, &request, info->parameters, &weights, err) == 0)
     submission_patch(submission, &weights, err);
-  weights_fini(&weights);
+  download_fini(&weights);
   message_free(info);
   return err->code;
 }
@@ -77,7 +78,7 @@ static int take_stored(struct evaluation *evaluation, const struct stored_run *r
   if (evaluation_settle(evaluation, &request, run->n_steps ? &run->steps[run->n_steps - 1] : NULL, err) ==
           0 &&
       stored_weights(run, &request, &onnx, &flat, err) == 0) {
-    struct weights weights = {.params = flat->data, .n_params = record->parameters};
+    struct trained_weights weights = {.params = flat->data, .n_params = record->parameters};
     uint64_t floats = flat->size_bytes / sizeof(float);
     submission->onnx = malloc(onnx->size_bytes);
     submission->onnx_size = onnx->size_bytes;

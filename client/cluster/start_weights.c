@@ -24,7 +24,7 @@ struct source {
   int n;
   struct safetensors file;
   struct trained_tensors trained;
-  struct weights weights;
+  struct trained_weights weights;
 };
 
 /* Those of the source's tensors that the model takes. */
@@ -94,6 +94,7 @@ static int source_download(struct source *source, struct connection *connection,
   Weir__RunInfo *info = NULL;
   void *onnx = NULL;
   size_t onnx_size;
+  struct trained_model model;
   uint64_t step;
   bool has_step;
   if (run_parse(source->from, &request.run, &step, &has_step, err))
@@ -104,13 +105,13 @@ static int source_download(struct source *source, struct connection *connection,
   wanted.run = info->run;
   wanted.has_step = has_step;
   wanted.step = has_step ? step : 0;
+  model = (struct trained_model){.onnx = onnx, .onnx_size = onnx_size, .spec = info->spec};
   if (has_step && step == 0)
-    download_initial_weights(onnx, onnx_size, info->spec, info->parameters, &source->weights, err);
+    download_initial_weights(&model, info->parameters, err);
   else
-    download_weights(connection, &wanted, info->parameters, &source->weights, err);
-  if (err->code == ERR_OK && trained_tensors_init(&source->trained, onnx, onnx_size, info->spec,
-                                                  source->weights.params, source->weights.n_params,
-                                                  source->weights.state, source->weights.n_state, err) == 0) {
+    download_weights(connection, &wanted, info->parameters, &model.weights, err);
+  source->weights = model.weights;
+  if (err->code == ERR_OK && trained_tensors_init(&source->trained, &model, err) == 0) {
     source->tensors = source->trained.tensors;
     source->n = source->trained.n;
   }
@@ -246,5 +247,5 @@ static void note_extra(const struct source *source, const struct matches *matche
 static void source_close(struct source *source) {
   safetensors_fini(&source->file);
   trained_tensors_fini(&source->trained);
-  weights_fini(&source->weights);
+  download_fini(&source->weights);
 }

@@ -34,9 +34,12 @@ int submission_load(struct submission *submission, const char *path, struct err 
     goto out;
   }
   if (model_open(submission->onnx, submission->onnx_size, submission->spec,
-                 train->batch / train->microbatches, &model, err))
-    err_prefix(err, "%s", submission->model_path);
-  else
+                 train->batch / train->microbatches, &model, err)) {
+    if (spec_is_to_blame(err))
+      spec_blame(path, err);
+    else
+      err_prefix(err, "%s", submission->model_path);
+  } else
     output_lost(stderr, "weir: note: ", model->train);
 out:
   model_close(model);

@@ -192,25 +192,19 @@ static int weights_save(struct training *training, bool is_average, struct err *
   const Weir__RunInfo *info = training->result.info;
   const char *name = is_average ? "model.average" : "model";
   Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
-  struct weights weights = {0};
+  struct trained_model trained = {
+      .onnx = submission->onnx, .onnx_size = submission->onnx_size, .spec = submission->spec};
   char *onnx = mem_printf("%s/%s.onnx", training->absolute, name);
   char *safetensors = mem_printf("%s/%s.safetensors", training->absolute, name);
   request.run = info->run;
   request.average = is_average;
   if (info->steps == 0) /* it was only evaluated */
-    download_initial_weights(submission->onnx, submission->onnx_size, submission->spec, info->parameters,
-                             &weights, err);
+    download_initial_weights(&trained, info->parameters, err);
   else
-    download_weights(&training->connection, &request, info->parameters, &weights, err);
-  if (err->code)
-    goto out;
-  if (export_onnx(submission->onnx, submission->onnx_size, submission->spec, weights.params, weights.n_params,
-                  weights.state, weights.n_state, onnx, err))
-    goto out;
-  export_safetensors(submission->onnx, submission->onnx_size, submission->spec, weights.params,
-                     weights.n_params, weights.state, weights.n_state, safetensors, err);
-out:
-  weights_fini(&weights);
+    download_weights(&training->connection, &request, info->parameters, &trained.weights, err);
+  if (err->code == ERR_OK && export_onnx(&trained, onnx, err) == 0)
+    export_safetensors(&trained, safetensors, err);
+  download_fini(&trained.weights);
   free(onnx);
   free(safetensors);
   return err->code;

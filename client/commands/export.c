@@ -10,9 +10,7 @@
 #include "common/base/message.h"
 #include "training.pb-c.h"
 
-typedef int export_fn(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, const float *params,
-                      uint64_t n_params, const float *state, uint64_t n_state, const char *path,
-                      struct err *err);
+typedef int export_fn(const struct trained_model *model, const char *path, struct err *err);
 
 static export_fn *find_format(const char *path, struct err *err) {
   const char *dot = path ? strrchr(path, '.') : NULL;
@@ -30,10 +28,9 @@ static export_fn *find_format(const char *path, struct err *err) {
 static int export_asked(const struct args *args, export_fn *write, const char *path, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct connection connection = {0};
-  struct weights weights = {0};
+  struct trained_model trained = {0};
   Weir__RunInfo *info = NULL;
-  void *model = NULL;
-  size_t model_size;
+  void *onnx = NULL;
   Weir__WeightsRequest wanted;
   stored_wanted(args, &wanted);
   request.run = (char *)args->arguments[0];
@@ -46,19 +43,19 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
   }
   wanted.run = info->run;
   if ((wanted.average && checkpoint_check_average(info->run, info->spec, err)) ||
-      download_model(&connection, info->run, &model, &model_size, err))
+      download_model(&connection, info->run, &onnx, &trained.onnx_size, err))
     goto out;
+  trained.onnx = onnx;
+  trained.spec = info->spec;
   if (wanted.has_step && wanted.step == 0)
-    download_initial_weights(model, model_size, info->spec, info->parameters, &weights, err);
+    download_initial_weights(&trained, info->parameters, err);
   else
-    download_weights(&connection, &wanted, info->parameters, &weights, err);
-  if (err->code)
-    goto out;
-  write(model, model_size, info->spec, weights.params, weights.n_params, weights.state, weights.n_state, path,
-        err);
+    download_weights(&connection, &wanted, info->parameters, &trained.weights, err);
+  if (err->code == ERR_OK)
+    write(&trained, path, err);
 out:
-  weights_fini(&weights);
-  free(model);
+  download_fini(&trained.weights);
+  free(onnx);
   message_free(info);
   connection_close(&connection);
   return err->code;
@@ -81,8 +78,14 @@ static int export_stored(const struct args *args, struct store *store, export_fn
     err_set(err, ERR_CORRUPT, "the checkpoint has %zu bytes of weights, but run '%s' has %llu parameters",
             flat->size_bytes, run.record->run, (unsigned long long)n_params);
   else
-    write(onnx->data, onnx->size_bytes, run.record->spec, flat->data, n_params,
-          (float *)flat->data + n_params, n_floats - n_params, path, err);
+    write(&(struct trained_model){.onnx = onnx->data,
+                                  .onnx_size = onnx->size_bytes,
+                                  .spec = run.record->spec,
+                                  .weights = {.params = flat->data,
+                                              .n_params = n_params,
+                                              .state = (float *)flat->data + n_params,
+                                              .n_state = n_floats - n_params}},
+          path, err);
 out:
   buffer_put(onnx);
   buffer_put(flat);

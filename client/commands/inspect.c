@@ -163,19 +163,23 @@ static int read_input(const char *path, struct submission *input, int64_t *batch
 static int inspect_run(const struct args *args) {
   struct inspection inspection = {0};
   struct submission input = {0};
+  struct model *model = NULL;
   int64_t batch = 0, given = args_count(args, "batch");
   struct err err = ERR_NONE;
   if (read_input(args->arguments[0], &input, &batch, &err))
     goto out;
-  if (inspection_open(&inspection, input.onnx, input.onnx_size, input.spec, (int)(given ? given : batch),
-                      &err))
+  batch = given ? given : batch;
+  if (model_open(input.onnx, input.onnx_size, input.spec, batch, &model, &err)) {
     err_prefix(&err, "%s", args->arguments[0]);
-  else if (args_flag(args, "json"))
+    goto out;
+  }
+  inspection_init(&inspection, model, input.spec, (int)batch);
+  if (args_flag(args, "json"))
     inspection_print_json(&inspection, stdout);
   else
     print_text(&inspection);
 out:
-  inspection_close(&inspection);
+  inspection_fini(&inspection);
   submission_fini(&input);
   return err.code ? command_fail(&err) : EXIT_DONE;
 }

@@ -127,22 +127,21 @@ static int write_packed(const Onnx__ModelProto *model, const char *path, struct 
   return code;
 }
 
-int export_onnx(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, const float *params,
-                uint64_t n_params, const float *state, uint64_t n_state, const char *path, struct err *err) {
+int export_onnx(const struct trained_model *model, const char *path, struct err *err) {
   struct trained_tensors trained;
-  Onnx__ModelProto *model = NULL;
-  if (trained_tensors_init(&trained, onnx, onnx_size, spec, params, n_params, state, n_state, err))
+  Onnx__ModelProto *file = NULL;
+  if (trained_tensors_init(&trained, model, err))
     goto out;
-  model = message_unpack(&onnx__model_proto__descriptor, onnx, onnx_size, err);
-  if (!model)
+  file = message_unpack(&onnx__model_proto__descriptor, model->onnx, model->onnx_size, err);
+  if (!file)
     goto out;
   for (int i = 0; i < trained.n; i++)
-    onnx_replace(model->graph, &trained.tensors[i]);
-  freeze_model(model);
-  write_packed(model, path, err);
+    onnx_replace(file->graph, &trained.tensors[i]);
+  freeze_model(file);
+  write_packed(file, path, err);
 out:
-  if (model)
-    onnx__model_proto__free_unpacked(model, NULL);
+  if (file)
+    onnx__model_proto__free_unpacked(file, NULL);
   trained_tensors_fini(&trained);
   return err->code;
 }

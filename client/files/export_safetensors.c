@@ -41,14 +41,12 @@ static char *header_text(const struct trained_tensors *trained, size_t *size) {
   return text;
 }
 
-int export_safetensors(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, const float *params,
-                       uint64_t n_params, const float *state, uint64_t n_state, const char *path,
-                       struct err *err) {
+int export_safetensors(const struct trained_model *model, const char *path, struct err *err) {
   struct trained_tensors trained;
   size_t header_size, size;
   uint64_t header_size_field;
   char *header = NULL, *bytes = NULL;
-  if (trained_tensors_init(&trained, onnx, onnx_size, spec, params, n_params, state, n_state, err))
+  if (trained_tensors_init(&trained, model, err))
     goto out;
   header = header_text(&trained, &header_size);
   header_size_field = header_size;

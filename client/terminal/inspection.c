@@ -162,21 +162,18 @@ static void list_zero_rows(struct inspection *inspection) {
   }
 }
 
-int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes,
-                    const Weir__RunSpec *spec, int samples, struct err *err) {
-  *inspection = (struct inspection){.spec = spec, .samples = samples};
-  if (model_open(onnx, size_bytes, spec, samples, &inspection->model, err))
-    return err->code;
+void inspection_init(struct inspection *inspection, struct model *model, const Weir__RunSpec *spec,
+                     int samples) {
+  *inspection = (struct inspection){.spec = spec, .model = model, .samples = samples};
   list_layers(inspection);
   count_operators(inspection);
   list_tensors(inspection);
   count_batch_norms(inspection);
   list_zero_rows(inspection);
   model_memory(inspection->model, &inspection->memory);
-  return 0;
 }
 
-void inspection_close(struct inspection *inspection) {
+void inspection_fini(struct inspection *inspection) {
   model_close(inspection->model);
   free(inspection->layers);
   free(inspection->operators);

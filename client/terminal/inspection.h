@@ -51,11 +51,11 @@ struct inspection {
   int n_zero_rows;
 };
 
-/* spec: NULL, or checked, and good until the inspection is closed. Errors: those of model_open. Closed with
-   inspection_close, also after an error. */
-int inspection_open(struct inspection *inspection, const void *onnx, size_t size_bytes,
-                    const Weir__RunSpec *spec, int samples, struct err *err);
-void inspection_close(struct inspection *inspection);
+/* Looks at a model that was opened for microbatches of so many samples; the model becomes the inspection's.
+   spec: NULL, or checked, and good until the end of the inspection. */
+void inspection_init(struct inspection *inspection, struct model *model, const Weir__RunSpec *spec,
+                     int samples);
+void inspection_fini(struct inspection *inspection); /* safe on a zeroed one */
 
 void inspection_print_json(const struct inspection *inspection, FILE *file);
 

@@ -29,9 +29,12 @@ static Onnx__ModelProto *export_with(struct onnx_build *build, float weight) {
   params = mem_new(model->param_elems * sizeof *params);
   for (uint64_t i = 0; i < model->param_elems; i++)
     params[i] = weight;
-  if (export_onnx(bytes, size, NULL, params, model->param_elems, state, model->row_elems - METRICS, path,
-                  &err) ||
-      model_file_read(path, &written, &size, &err))
+  struct trained_model trained = {
+      .onnx = bytes,
+      .onnx_size = size,
+      .weights = {params, model->param_elems, state, model->row_elems - METRICS},
+  };
+  if (export_onnx(&trained, path, &err) || model_file_read(path, &written, &size, &err))
     fail_msg("%s", err.text);
   exported = onnx__model_proto__unpack(NULL, size, written);
   assert_non_null(exported);

@@ -344,16 +344,16 @@ static void a_model_is_sent_in_chunks(void **state) {
 
 static void weights_are_parted_into_parameters_and_state(void **state) {
   Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
-  struct weights weights;
+  struct trained_weights weights;
   struct err err = ERR_NONE;
   (void)state;
   request.run = (char *)"a";
   assert_int_equal(download_weights(&connection, &request, 3, &weights, &err), ERR_OK);
   assert_int_equal(weights.n_state, 2);
   assert_true(weights.params[2] == 3 && weights.state[0] == 4 && weights.state[1] == 5);
-  weights_fini(&weights);
+  download_fini(&weights);
   assert_int_equal(download_weights(&connection, &request, 6, &weights, &err), ERR_CORRUPT);
-  weights_fini(&weights);
+  download_fini(&weights);
 }
 
 static void *stop_when_watched(void *arg) {

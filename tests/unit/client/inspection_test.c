@@ -12,10 +12,12 @@
 /* Ends the build. */
 static void open_inspection(struct inspection *inspection, struct onnx_build *build, int samples) {
   struct err err = ERR_NONE;
+  struct model *model;
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  if (inspection_open(inspection, bytes, size, NULL, samples, &err))
+  if (model_open(bytes, size, NULL, samples, &model, &err))
     fail_msg("%s", err.text);
+  inspection_init(inspection, model, NULL, samples);
   onnx_build_fini(build);
 }
 
@@ -39,7 +41,7 @@ static void layers_have_shapes_parameters_and_multiply_adds(void **state) {
   assert_string_equal(inspection.tensors[3].role, "trained");
   assert_int_equal(inspection.n_frozen, 0);
   assert_int_equal(inspection.memory.gradients_bytes, 4 * (3 * 5 + 5 + 5 * 2 + 2));
-  inspection_close(&inspection);
+  inspection_fini(&inspection);
 }
 
 /* So many scores that the loss computes them itself, and no graph holds them. */
@@ -56,7 +58,7 @@ static void a_layer_that_the_loss_took_in_counts_once(void **state) {
   assert_true(inspection.multiply_adds >= SAMPLES * 5.0 * CLASSES);
   assert_string_equal(inspection.model->output.name, "y");
   assert_int_equal(inspection.model->output.shape.dim[1], CLASSES);
-  inspection_close(&inspection);
+  inspection_fini(&inspection);
 }
 
 static void shared_parameters_count_once(void **state) {
@@ -69,7 +71,7 @@ static void shared_parameters_count_once(void **state) {
   assert_int_equal(inspection.layers[0].parameters + inspection.layers[2].parameters, 4 + 2 + 2);
   assert_string_equal(inspection.tensors[2].role, "frozen"); /* w2, which nothing reads */
   assert_null(inspection.tensors[2].value);
-  inspection_close(&inspection);
+  inspection_fini(&inspection);
 }
 
 static void multiply_adds_of_convolutions_and_recurrences(void **state) {
@@ -89,7 +91,7 @@ static void multiply_adds_of_convolutions_and_recurrences(void **state) {
   open_inspection(&inspection, &build, 2);
   assert_true(inspection.layers[0].multiply_adds == 2 * 8 * 4 * 4 * (2 * 3 * 3));
   assert_true(inspection.layers[1].multiply_adds == 2 * 8 * 4 * 4 * (3 * 2 * 2));
-  inspection_close(&inspection);
+  inspection_fini(&inspection);
   onnx_build_init(&build, 17);
   onnx_build_input(&build, "x", DIMS(-1, 5, 3));
   onnx_build_weight(&build, "w", DIMS(1, 8, 3));
@@ -108,7 +110,7 @@ static void multiply_adds_of_convolutions_and_recurrences(void **state) {
   open_inspection(&inspection, &build, 4);
   assert_true(inspection.layers[1].multiply_adds == 5 * 4 * (8 * 3 + 8 * 2));
   assert_int_equal(inspection.layers[1].shape->rank, 3);
-  inspection_close(&inspection);
+  inspection_fini(&inspection);
 }
 
 int main(void) {

@@ -2,6 +2,7 @@
 #ifndef WEIR_COMMON_AGREE_SPEC_H
 #define WEIR_COMMON_AGREE_SPEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/base/err.h"
@@ -24,6 +25,10 @@ Weir__RunSpec *spec_copy(const Weir__RunSpec *spec);
    schedule, workers, model are present afterwards. Errors: INVALID, naming the key by its path
    ("train.optimizer.lr"). */
 int spec_check(Weir__RunSpec *spec, struct err *err);
+
+/* Whether the error's text begins with the path of a spec's key ("model.frozen: "): then the spec is to be
+   put right, whatever it was checked against. */
+bool spec_is_to_blame(const struct err *err);
 
 /* For an error of spec_check, spec_settle or model_open about the spec in `file`: puts "FILE:LINE: " before
    its text, with the line of the key that the text begins with or of the last part of the key that the file

@@ -15,6 +15,25 @@ static const char *path_next(const char *path, struct path_step *step);
 static yaml_node_t *descend(yaml_document_t *document, const yaml_node_t *node, const struct path_step *step,
                             size_t *line);
 static size_t line_of(const char *path, yaml_document_t *document);
+static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *message,
+                                                const struct path_step *step);
+
+bool spec_is_to_blame(const struct err *err) {
+  struct path_step step;
+  const char *rest = path_next(err->text, &step);
+  const ProtobufCFieldDescriptor *part = rest ? field_of(&weir__run_spec__descriptor, &step) : NULL;
+  return part && part->type == PROTOBUF_C_TYPE_MESSAGE && *rest == '.' && path_next(rest, &step) &&
+         field_of(part->descriptor, &step);
+}
+
+static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *message,
+                                                const struct path_step *step) {
+  for (unsigned f = 0; f < message->n_fields; f++)
+    if (strlen(message->fields[f].name) == step->length &&
+        strncmp(message->fields[f].name, step->key, step->length) == 0)
+      return &message->fields[f];
+  return NULL;
+}
 
 int spec_blame(const char *file, struct err *err) {
   struct err ignored;

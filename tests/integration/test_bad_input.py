@@ -241,6 +241,28 @@ def test_names_and_options_that_tables_do_not_have_are_refused_with_file_and_lin
             assert weir("submit", path, "--coordinator", "127.0.0.1:1", status=2).stderr.strip() == said
 
 
+def test_what_a_spec_says_of_its_model_is_refused_with_file_and_line():
+    with Folder() as folder:
+        spec = open(local_data(folder)).read()
+        onnx = f"onnx: {folder.file('mlp.onnx')}"
+        lr = "optimizer: {lr: 0.1"
+        for wrong, mistaken, key, words in (
+                (spec.replace(onnx, f"{onnx}, frozen: ['fc9.*']"), "fc9", "model.frozen", "matches no initializer"),
+                (spec.replace(onnx, f"{onnx}, frozen_rows: {{fc9.weight: [0]}}"), "fc9", "model.frozen_rows",
+                 "has no initializer 'fc9.weight'"),
+                (spec.replace(lr, f"{lr}, groups: [{{params: ['*.bias'], lr: 0.2}},\n    {{params: ['fc9.*'], lr: 0.3}}]"),
+                 "fc9", "train.optimizer.groups[1].params", "'fc9.*' matches no tensor"),
+                (spec.replace("data:\n", "data:\n  transforms: [{cutmix: {alpha: 1}}]\n").replace("microbatches: 2",
+                                                                                              "microbatches: 10"),
+                 "cutmix", "data.transforms.cutmix", "which has only one")):
+            path = folder.file("wrong.yaml", wrong)
+            line = 1 + next(number for number, text in enumerate(wrong.splitlines()) if mistaken in text)
+            said = train(folder, path, words=[words]).strip()
+            assert said.startswith(f"weir: {path}:{line}: {key}: "), (said, line)
+            for command in (("submit", path, "--coordinator", "127.0.0.1:1"), ("inspect", path)):
+                assert weir(*command, status=2).stderr.strip() == said, command
+
+
 def test_a_path_in_place_of_a_run_is_refused_before_a_coordinator_is_asked():
     with Folder() as folder:
         spec = local_data(folder)

@@ -7,7 +7,7 @@
 
 enum { HELP_WIDTH = 80 };
 
-static void wrap(FILE *file, const char *text, int indent);
+static void print_wrapped(FILE *file, const char *text, int indent);
 static void option_print(FILE *file, const struct option_def *option);
 
 static const struct option_def common_options[] = {
@@ -46,7 +46,7 @@ void help_print_command(FILE *file, const struct command_def *command) {
   fprintf(file, "weir %s%s%s - %s\n\n", group, blank, command->name, command->summary);
   fprintf(file, "usage: weir %s%s%s%s%s [OPTION]...\n\n", group, blank, command->name,
           command->arguments[0] ? " " : "", command->arguments);
-  wrap(file, command->description, 0);
+  print_wrapped(file, command->description, 0);
   for (const struct command_def *const *sub = command->subcommands; sub && *sub; sub++)
     fprintf(file, "%s  %-13s %s\n", sub == command->subcommands ? "\n" : "", (*sub)->name, (*sub)->summary);
   fputs("\noptions:\n", file);
@@ -81,12 +81,12 @@ static void option_print(FILE *file, const struct option_def *option) {
     snprintf(text, sizeof text, "%s Default: %s.", option->help, option->fallback);
   else
     snprintf(text, sizeof text, "%s", option->help);
-  wrap(file, text, 6);
+  print_wrapped(file, text, 6);
 }
 
 /* Fills lines of HELP_WIDTH columns; an empty line in the text parts paragraphs, other line ends are blanks,
    and a line that begins with a blank is printed as it is. */
-static void wrap(FILE *file, const char *text, int indent) {
+static void print_wrapped(FILE *file, const char *text, int indent) {
   int column = 0;
   while (*text) {
     size_t length = strcspn(text, " \n");

@@ -91,7 +91,7 @@ static int check_indices(const struct device_choice *choice, int n_devices, stru
   return ERR_OK;
 }
 
-static void append(char *text, size_t size, const char *more) {
+static void text_append(char *text, size_t size, const char *more) {
   strncat(text, more, size - 1 - strlen(text));
 }
 
@@ -108,10 +108,10 @@ static void choice_name(struct device_choice *choice, const struct plugin_device
   for (int i = 0; i < choice->n; i++) {
     char number[16];
     snprintf(number, sizeof number, "%c%d", i == 0 ? ':' : ',', choice->indices[i]);
-    append(choice->name, sizeof choice->name, number);
+    text_append(choice->name, sizeof choice->name, number);
     if (is_named(choice, devices, i))
       continue;
-    append(choice->kind, sizeof choice->kind, i > 0 ? ", " : "");
-    append(choice->kind, sizeof choice->kind, devices[choice->indices[i]].name);
+    text_append(choice->kind, sizeof choice->kind, i > 0 ? ", " : "");
+    text_append(choice->kind, sizeof choice->kind, devices[choice->indices[i]].name);
   }
 }

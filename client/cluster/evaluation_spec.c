@@ -107,7 +107,7 @@ static void free_names(char **names, size_t n) {
   free(names);
 }
 
-static void measure(Weir__RunSpec *spec, const char *names) {
+static void metrics_set(Weir__RunSpec *spec, const char *names) {
   Weir__EvalSpec *eval = spec->eval;
   if (!eval) {
     eval = spec->eval = mem_new(sizeof *eval);
@@ -129,6 +129,6 @@ static void measure(Weir__RunSpec *spec, const char *names) {
 int evaluation_spec(Weir__RunSpec *spec, const struct evaluation_wishes *wishes, struct err *err) {
   rename_run(spec);
   train_nothing(spec);
-  measure(spec, wishes->measure);
+  metrics_set(spec, wishes->measure);
   return evaluate_data(spec->data, wishes->data, err) ? (int)err->code : spec_check(spec, err);
 }

@@ -60,7 +60,7 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
 static void worker_set_arguments(const struct launcher *launcher, struct child *child);
 static void launcher_set_complete(struct launcher *launcher);
 static int count_members(struct connection *connection, int *n_servers, int *n_workers, struct err *err);
-static void *supervise(void *arg);
+static void *supervisor_main(void *arg);
 static void child_died_locked(struct launcher *launcher, pid_t pid, int status);
 static bool child_restart_locked(struct launcher *launcher, struct child *child);
 static bool has_left(const struct child *child);
@@ -142,7 +142,7 @@ static int launcher_start_coordinator(struct launcher *launcher, struct err *err
   int fd = -1;
   if (launcher_start_child(launcher, child, &fd, err))
     return err->code;
-  CHECK(pthread_create(&launcher->supervisor, NULL, supervise, launcher) == 0);
+  CHECK(pthread_create(&launcher->supervisor, NULL, supervisor_main, launcher) == 0);
   launcher->is_supervised = true;
   launcher_read_address(launcher, child, fd, launcher->address, err);
   close(fd);
@@ -378,7 +378,7 @@ void launcher_stop(struct launcher *launcher) {
 }
 
 /* The thread that reaps: until all are gone and none is to come. */
-static void *supervise(void *arg) {
+static void *supervisor_main(void *arg) {
   struct launcher *launcher = arg;
   bool is_over = false;
   while (!is_over) {

@@ -52,7 +52,7 @@ static int start_cluster(struct asked *asked, struct err *err) {
 }
 
 /* Everything that can be refused is, before anything is started or submitted. */
-static int prepare(struct asked *asked, struct err *err) {
+static int asked_prepare(struct asked *asked, struct err *err) {
   const struct args *args = asked->args;
   struct evaluation_wishes wishes = {.data = args_text(args, "data"), .measure = args_text(args, "measure")};
   const char *what = args->arguments[0];
@@ -72,7 +72,7 @@ static int prepare(struct asked *asked, struct err *err) {
 }
 
 /* Nobody else wants what it finds. */
-static void cancel(struct asked *asked, const char *run) {
+static void run_cancel(struct asked *asked, const char *run) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct err err = ERR_NONE;
   void *info = NULL;
@@ -83,7 +83,7 @@ static void cancel(struct asked *asked, const char *run) {
   message_free(info);
 }
 
-static int evaluate(struct asked *asked, struct err *err) {
+static int asked_evaluate(struct asked *asked, struct err *err) {
   struct follow_options options = {
       .connection = &asked->connection,
       .file = stderr,
@@ -94,7 +94,7 @@ static int evaluate(struct asked *asked, struct err *err) {
     return err->code;
   options.run = run;
   if (follow(&options, &asked->result, err) && stop_cause() == STOP_SIGNAL) {
-    cancel(asked, run);
+    run_cancel(asked, run);
     err_set(err, ERR_CANCELLED, "interrupted");
   }
   free(run);
@@ -134,8 +134,8 @@ static int eval_run(const struct args *args) {
   struct err err = ERR_NONE;
   int status;
   stop_on_signals();
-  if (prepare(&asked, &err) == 0)
-    evaluate(&asked, &err);
+  if (asked_prepare(&asked, &err) == 0)
+    asked_evaluate(&asked, &err);
   connection_close(&asked.connection);
   private_cluster_stop(&asked.cluster, &err);
   if (err.code)

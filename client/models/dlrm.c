@@ -63,7 +63,7 @@ static const char *add_products(struct onnx_writer *writer, const char *vectors,
 }
 
 /* Side by side, f32[batch,...]. */
-static const char *concat(struct onnx_writer *writer, const char *name, const char *const *inputs) {
+static const char *add_concat(struct onnx_writer *writer, const char *name, const char *const *inputs) {
   return onnx_writer_node(writer, "Concat", name, inputs, ONNX_ATTRS(onnx_int("axis", 1)));
 }
 
@@ -93,11 +93,11 @@ static void dlrm_build(struct onnx_writer *writer, const struct args *args) {
   for (int t = 0; t < n_tables; t++)
     vectors[t + 1] = add_table(writer, t, rows[t], width);
   vectors[0] = add_mlp(writer, "bot_l", "dense", &(struct mlp){dense, bottom, n_bottom, true});
-  all = concat(writer, "interaction.all", vectors);
+  all = add_concat(writer, "interaction.all", vectors);
   features = n_vectors * width;
   if (has_products) {
     at = add_products(writer, all, n_vectors, width);
-    all = concat(writer, "interaction", ONNX_NAMES(vectors[0], at));
+    all = add_concat(writer, "interaction", ONNX_NAMES(vectors[0], at));
     features = width + n_vectors * (n_vectors - 1) / 2;
   }
   top[n_top] = 1;

@@ -33,7 +33,7 @@ struct progress {
   struct progress_view view;
 };
 
-static void *paint(void *arg);
+static void *painter_main(void *arg);
 static void draw_locked(struct progress *progress);
 static void erase_locked(struct progress *progress);
 static int terminal_width(const struct progress *progress);
@@ -55,7 +55,7 @@ struct progress *progress_start(FILE *file, const Weir__RunInfo *info) {
   pthread_mutex_init(&progress->lock, NULL);
   pthread_cond_init(&progress->wake, NULL);
   if (progress->is_live)
-    CHECK(pthread_create(&progress->painter, NULL, paint, progress) == 0);
+    CHECK(pthread_create(&progress->painter, NULL, painter_main, progress) == 0);
   return progress;
 }
 
@@ -98,7 +98,7 @@ void progress_stop(struct progress *progress) {
 }
 
 /* The thread that redraws: also when nothing comes, so that time is seen to pass. */
-static void *paint(void *arg) {
+static void *painter_main(void *arg) {
   struct progress *progress = arg;
   struct timespec until;
   pthread_mutex_lock(&progress->lock);

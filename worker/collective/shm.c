@@ -53,7 +53,7 @@ bool shm_has_anyone_left(const struct collective *c) {
   return false;
 }
 
-static void decide(struct shm_header *header, enum shm_agreement agreement) {
+static void agreement_decide(struct shm_header *header, enum shm_agreement agreement) {
   uint32_t undecided = SHM_UNDECIDED;
   __atomic_compare_exchange_n(&header->agreement, &undecided, (uint32_t)agreement, false, __ATOMIC_SEQ_CST,
                               __ATOMIC_SEQ_CST);
@@ -62,12 +62,12 @@ static void decide(struct shm_header *header, enum shm_agreement agreement) {
 void shm_say_ready(struct collective *c) {
   struct shm_header *header = c->segment.header;
   if (__atomic_add_fetch(&header->n_ready, 1, __ATOMIC_SEQ_CST) == (uint32_t)c->size)
-    decide(header, SHM_ALL_READY);
+    agreement_decide(header, SHM_ALL_READY);
 }
 
 enum shm_agreement shm_agreement(struct collective *c, bool gives_up) {
   if (gives_up)
-    decide(c->segment.header, SHM_NOT_ALL);
+    agreement_decide(c->segment.header, SHM_NOT_ALL);
   return (enum shm_agreement)__atomic_load_n(&c->segment.header->agreement, __ATOMIC_SEQ_CST);
 }
 
@@ -85,17 +85,17 @@ static void shm_close(struct collective *c) {
   free(c);
 }
 
-static bool step(struct collective *c, struct collective_work *work) {
+static bool work_step(struct collective *c, struct collective_work *work) {
   bool is_pair = work->call.kind == COLLECTIVE_SEND || work->call.kind == COLLECTIVE_RECEIVE;
   return is_pair ? shm_pair_step(c, work) : shm_board_step(c, work);
 }
 
 /* Goes on with the operations in their order, until one has to wait. */
-static void progress(struct collective *c) {
+static void collective_progress(struct collective *c) {
   struct collective_work *work;
   while ((work = c->first)) {
     work->is_cancelled = shm_is_aborted(c);
-    if (!work->is_cancelled && !step(c, work))
+    if (!work->is_cancelled && !work_step(c, work))
       return;
     work->is_done = true;
     if (!(c->first = work->next))
@@ -120,14 +120,14 @@ static int shm_start(struct collective *c, const struct collective_call *call, s
   *work = (struct collective_work){.collective = c, .call = *call};
   *c->end = work;
   c->end = &work->next;
-  progress(c);
+  collective_progress(c);
   *out = work;
   return 0;
 }
 
 static bool shm_is_done(struct collective_work *work) {
   if (!work->is_done)
-    progress(work->collective);
+    collective_progress(work->collective);
   return work->is_done;
 }
 
@@ -149,7 +149,7 @@ static void wait_for(struct collective *c, struct collective_work *work) {
     spin_pause();
   }
   __atomic_fetch_add(&awaited->sleepers, 1, __ATOMIC_SEQ_CST);
-  progress(c);
+  collective_progress(c);
   if (!work->is_done && awaited == c->awaited) {
     if (has_left)
       shm_abort(c);
@@ -159,7 +159,7 @@ static void wait_for(struct collective *c, struct collective_work *work) {
   __atomic_fetch_sub(&awaited->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
-static void recycle(struct collective *c, struct collective_work *work) {
+static void work_recycle(struct collective *c, struct collective_work *work) {
   if (work->next)
     work->next->previous = work->previous;
   *(work->previous ? &work->previous->next : &c->finished) = work->next;
@@ -170,11 +170,11 @@ static void recycle(struct collective *c, struct collective_work *work) {
 static int shm_wait(struct collective_work *work, struct err *err) {
   struct collective *c = work->collective;
   bool is_cancelled;
-  progress(c);
+  collective_progress(c);
   while (!work->is_done)
     wait_for(c, work);
   is_cancelled = work->is_cancelled;
-  recycle(c, work);
+  work_recycle(c, work);
   return is_cancelled ? err_set(err, ERR_CANCELLED, "the collective group was aborted") : 0;
 }
 

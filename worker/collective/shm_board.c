@@ -41,7 +41,7 @@ static bool is_reader(const struct collective_work *work, int member) {
   }
 }
 
-static void begin(struct collective *c, struct collective_work *work) {
+static void work_begin(struct collective *c, struct collective_work *work) {
   size_t slot_elems = c->segment.layout.slot_bytes / sizeof(float), elems = work->call.elems;
   enum collective_kind kind = work->call.kind;
   work->chunk_elems = is_parted(kind) ? slot_elems / (size_t)c->size : slot_elems;
@@ -67,7 +67,7 @@ static struct range share_of(const struct collective *c, struct range chunk, int
   return (struct range){begins < elems ? begins : elems, ends < elems ? ends : elems};
 }
 
-static void copy(float *to, const float *from, size_t elems) {
+static void elems_copy(float *to, const float *from, size_t elems) {
   if (to != from)
     memmove(to, from, elems * sizeof *to);
 }
@@ -82,19 +82,19 @@ static void write_chunk(struct collective *c, struct collective_work *work, uint
   if (is_parted(call->kind)) {
     for (int part = 0; part < c->size; part++)
       if (part != c->rank)
-        copy(slot + (size_t)part * work->chunk_elems, call->in + (size_t)part * call->elems + range.begin,
-             elems);
+        elems_copy(slot + (size_t)part * work->chunk_elems,
+                   call->in + (size_t)part * call->elems + range.begin, elems);
   } else if (work->is_sliced) {
-    copy(slot, call->in + range.begin, mine.begin);
-    copy(slot + mine.end, call->in + range.begin + mine.end, elems - mine.end);
+    elems_copy(slot, call->in + range.begin, mine.begin);
+    elems_copy(slot + mine.end, call->in + range.begin + mine.end, elems - mine.end);
   } else
-    copy(slot, call->in + range.begin, elems);
+    elems_copy(slot, call->in + range.begin, elems);
   if (call->kind == COLLECTIVE_SCATTER)
-    copy(call->out + range.begin, call->in + own, elems);
+    elems_copy(call->out + range.begin, call->in + own, elems);
   if (call->kind == COLLECTIVE_BROADCAST && call->out) /* root's own may be NULL */
-    copy(call->out + range.begin, call->in + range.begin, elems);
+    elems_copy(call->out + range.begin, call->in + range.begin, elems);
   if (call->kind == COLLECTIVE_ALL_GATHER || (call->kind == COLLECTIVE_GATHER && c->rank == call->root))
-    copy(call->out + own, call->in + range.begin, elems);
+    elems_copy(call->out + own, call->in + range.begin, elems);
 }
 
 /* Which places of all members' slots are reduced, and where to. Of this member it is `in` itself, from the
@@ -129,8 +129,8 @@ static void read_reduced(struct collective *c, struct collective_work *work, uin
   if (work->is_sliced)
     for (int member = 0; member < c->size; member++) {
       struct range share = share_of(c, range, member);
-      copy(call->out + range.begin + share.begin,
-           shm_slot(&c->segment, member, work->base + chunk) + share.begin, share.end - share.begin);
+      elems_copy(call->out + range.begin + share.begin,
+                 shm_slot(&c->segment, member, work->base + chunk) + share.begin, share.end - share.begin);
     }
   else if (call->kind == COLLECTIVE_REDUCE_SCATTER) {
     /* Places of the slots; in holds this member's part elsewhere. */
@@ -149,13 +149,14 @@ static void read_chunk(struct collective *c, struct collective_work *work, uint6
   if (is_reduction(call->kind))
     read_reduced(c, work, chunk);
   else if (is_from_root(call->kind))
-    copy(call->out + range.begin,
-         shm_slot(&c->segment, call->root, work->base + chunk) + (is_parted(call->kind) ? part : 0), elems);
+    elems_copy(call->out + range.begin,
+               shm_slot(&c->segment, call->root, work->base + chunk) + (is_parted(call->kind) ? part : 0),
+               elems);
   else
     for (int member = 0; member < c->size; member++)
       if (member != c->rank)
-        copy(call->out + (size_t)member * call->elems + range.begin,
-             shm_slot(&c->segment, member, work->base + chunk), elems);
+        elems_copy(call->out + (size_t)member * call->elems + range.begin,
+                   shm_slot(&c->segment, member, work->base + chunk), elems);
 }
 
 enum counter { WRITTEN, REDUCED, DONE };
@@ -176,7 +177,7 @@ static bool have_come(struct collective *c, enum counter counter, uint64_t chunk
   return true;
 }
 
-static void publish(struct collective *c, uint64_t *counter, uint64_t chunks) {
+static void counter_publish(struct collective *c, uint64_t *counter, uint64_t chunks) {
   __atomic_store_n(counter, chunks, __ATOMIC_RELEASE);
   shm_notify(&c->segment.header->members[c->rank].event);
 }
@@ -190,7 +191,7 @@ static bool step_write(struct collective *c, struct collective_work *work, struc
   if (writes)
     write_chunk(c, work, work->written);
   work->written++;
-  publish(c, &me->written, chunk + 1);
+  counter_publish(c, &me->written, chunk + 1);
   return true;
 }
 
@@ -200,7 +201,7 @@ static bool step_reduce(struct collective *c, struct collective_work *work, stru
     return false;
   if (work->is_sliced) {
     reduce_chunk(c, work, work->reduced);
-    publish(c, &me->reduced, chunk + 1);
+    counter_publish(c, &me->reduced, chunk + 1);
   }
   work->reduced++;
   return true;
@@ -216,14 +217,14 @@ static bool step_read(struct collective *c, struct collective_work *work, struct
   if (reads)
     read_chunk(c, work, work->done);
   work->done++;
-  publish(c, &me->done, chunk + 1);
+  counter_publish(c, &me->done, chunk + 1);
   return true;
 }
 
 bool shm_board_step(struct collective *c, struct collective_work *work) {
   struct shm_member *me = &c->segment.header->members[c->rank];
   if (!work->is_begun)
-    begin(c, work);
+    work_begin(c, work);
   /* What lets the others go on comes first. */
   while (step_write(c, work, me) || step_reduce(c, work, me) || step_read(c, work, me))
     ;

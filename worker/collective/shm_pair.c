@@ -3,7 +3,7 @@
 
 #include "worker/collective/shm.h"
 
-static size_t least(size_t a, size_t b) {
+static size_t bytes_least(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
@@ -15,7 +15,7 @@ struct ring {
 /* Copies `bytes` between the ring, from place `at` on, and `memory`; the ring's end may be in between. */
 static void ring_copy(struct ring ring, uint64_t at, char *memory, size_t bytes, bool is_send) {
   while (bytes) {
-    size_t place = at % ring.size_bytes, run = least(bytes, ring.size_bytes - place);
+    size_t place = at % ring.size_bytes, run = bytes_least(bytes, ring.size_bytes - place);
     memcpy(is_send ? ring.data + place : memory, is_send ? memory : ring.data + place, run);
     at += run, memory += run, bytes -= run;
   }
@@ -77,7 +77,7 @@ bool shm_pair_step(struct collective *c, struct collective_work *work) {
   while (work->moved_bytes < total) {
     size_t can = is_send ? room_for(c, peer) : there_from(c, peer);
     /* In halves, so that both sides copy at the same time. */
-    size_t bytes = least(least(can, ring.size_bytes / 2), total - work->moved_bytes);
+    size_t bytes = bytes_least(bytes_least(can, ring.size_bytes / 2), total - work->moved_bytes);
     if (!bytes)
       return false;
     ring_copy(ring, pair->base + *counter, memory + work->moved_bytes, bytes, is_send);

@@ -27,11 +27,11 @@ struct forming {
   bool is_named; /* the name is there, and ours to remove */
 };
 
-static int create(struct forming *forming, struct err *err);
-static int complete(struct forming *forming, struct err *err);
-static int attach(struct forming *forming, bool *is_found, struct err *err);
-static int join(struct forming *forming, bool *is_orphan, struct err *err);
-static void drop(struct forming *forming);
+static int segment_create(struct forming *forming, struct err *err);
+static int forming_complete(struct forming *forming, struct err *err);
+static int segment_attach(struct forming *forming, bool *is_found, struct err *err);
+static int forming_join(struct forming *forming, bool *is_orphan, struct err *err);
+static void forming_drop(struct forming *forming);
 static int pause_or_end(struct forming *forming, const char *awaited, struct err *err);
 
 int shm_rendezvous(const struct collective_options *options, struct shm_segment *segment, struct err *err) {
@@ -43,11 +43,11 @@ int shm_rendezvous(const struct collective_options *options, struct shm_segment 
   *segment = (struct shm_segment){0};
   for (;;) {
     bool is_there = true, is_orphan = false;
-    code = options->rank == 0 ? create(&forming, err) : attach(&forming, &is_there, err);
+    code = options->rank == 0 ? segment_create(&forming, err) : segment_attach(&forming, &is_there, err);
     if (!code && is_there)
-      code = join(&forming, &is_orphan, err);
+      code = forming_join(&forming, &is_orphan, err);
     if (code || is_orphan || !is_there)
-      drop(&forming);
+      forming_drop(&forming);
     if (code || (is_there && !is_orphan))
       break;
     code = pause_or_end(&forming, "member 0 has not opened it", err);
@@ -61,7 +61,7 @@ int shm_rendezvous(const struct collective_options *options, struct shm_segment 
   return code;
 }
 
-static void drop(struct forming *forming) {
+static void forming_drop(struct forming *forming) {
   shm_segment_unmap(forming->segment);
   if (forming->is_named)
     unlink(forming->path);
@@ -71,7 +71,7 @@ static void drop(struct forming *forming) {
   forming->fd = -1;
 }
 
-static int fail(struct forming *forming, enum err_code code, const char *why, struct err *err) {
+static int forming_fail(struct forming *forming, enum err_code code, const char *why, struct err *err) {
   return err_set(err, code, "collective group %s, member %d of %d: %s", forming->options->name,
                  forming->options->rank, forming->options->size, why);
 }
@@ -79,11 +79,11 @@ static int fail(struct forming *forming, enum err_code code, const char *why, st
 static int check_time(struct forming *forming, const char *awaited, struct err *err) {
   char why[200];
   if (forming->options->is_cancelled && forming->options->is_cancelled(forming->options->user))
-    return fail(forming, ERR_CANCELLED, "opening it was cancelled", err);
+    return forming_fail(forming, ERR_CANCELLED, "opening it was cancelled", err);
   if (clock_now_ns() < forming->deadline_ns)
     return 0;
   snprintf(why, sizeof why, "%s after %d ms", awaited, forming->options->timeout_ms);
-  return fail(forming, ERR_UNAVAILABLE, why, err);
+  return forming_fail(forming, ERR_UNAVAILABLE, why, err);
 }
 
 static int pause_or_end(struct forming *forming, const char *awaited, struct err *err) {
@@ -145,7 +145,7 @@ static int fail_room(struct forming *forming, const struct statvfs *room, size_t
   snprintf(why, sizeof why,
            FOLDER " has %llu kB left and the group needs %zu kB (%s): make it larger (docker run --shm-size)",
            (unsigned long long)(room->f_bavail * room->f_frsize / 1024), bytes / 1024, strerror(error));
-  return fail(forming, ERR_NO_MEMORY, why, err);
+  return forming_fail(forming, ERR_NO_MEMORY, why, err);
 }
 
 /* A file without a name, which has its header alone while the group forms. That there is no room for the rest
@@ -157,7 +157,7 @@ static int make_file(struct forming *forming, struct err *err) {
   int error;
   if ((forming->fd = open(FOLDER, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) < 0) {
     snprintf(why, sizeof why, "a file in " FOLDER ": %s", strerror(errno));
-    return fail(forming, ERR_IO, why, err);
+    return forming_fail(forming, ERR_IO, why, err);
   }
   if (statvfs(FOLDER, &room))
     room = (struct statvfs){0};
@@ -171,7 +171,7 @@ static int fail_foreign(struct forming *forming, struct err *err) {
   char why[300];
   snprintf(why, sizeof why, "%s is there already and is not a group of this user's: remove it",
            forming->path);
-  return fail(forming, ERR_UNAVAILABLE, why, err);
+  return forming_fail(forming, ERR_UNAVAILABLE, why, err);
 }
 
 /* What has the name is another group that is being opened, which ends, or a leftover; what is neither, and
@@ -186,7 +186,7 @@ static int wait_for_name(struct forming *forming, struct err *err) {
   return pause_or_end(forming, "another group of this name is still being opened", err);
 }
 
-static int create(struct forming *forming, struct err *err) {
+static int segment_create(struct forming *forming, struct err *err) {
   char unnamed[64], why[200];
   sweep_all();
   if (make_file(forming, err) || shm_segment_map(forming->segment, forming->fd, forming->options->size, err))
@@ -197,7 +197,7 @@ static int create(struct forming *forming, struct err *err) {
   while (linkat(AT_FDCWD, unnamed, AT_FDCWD, forming->path, AT_SYMLINK_FOLLOW)) {
     if (errno != EEXIST) {
       snprintf(why, sizeof why, "naming %.100s: %s", forming->path, strerror(errno));
-      return fail(forming, ERR_IO, why, err);
+      return forming_fail(forming, ERR_IO, why, err);
     }
     if (wait_for_name(forming, err))
       return err->code;
@@ -207,7 +207,7 @@ static int create(struct forming *forming, struct err *err) {
 }
 
 /* A file that is none of ours is refused by what it says of itself; none of its bytes is relied on. */
-static int attach(struct forming *forming, bool *is_found, struct err *err) {
+static int segment_attach(struct forming *forming, bool *is_found, struct err *err) {
   struct stat status;
   *is_found = false;
   forming->fd = open(forming->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -220,12 +220,12 @@ static int attach(struct forming *forming, bool *is_found, struct err *err) {
     return 0;
   }
   if (status.st_size < SHM_HEADER_BYTES)
-    return fail(forming, ERR_INVALID, "what has its name in " FOLDER " is no group", err);
+    return forming_fail(forming, ERR_INVALID, "what has its name in " FOLDER " is no group", err);
   if (shm_segment_map(forming->segment, forming->fd, forming->options->size, err))
     return err->code;
   if (!shm_segment_is_ours(forming->segment))
-    return fail(forming, ERR_INVALID,
-                "member 0 has opened it with another number of members, or in another version", err);
+    return forming_fail(forming, ERR_INVALID,
+                        "member 0 has opened it with another number of members, or in another version", err);
   *is_found = shm_state_of(forming->segment) == SHM_FORMING;
   return 0;
 }
@@ -233,7 +233,7 @@ static int attach(struct forming *forming, bool *is_found, struct err *err) {
 /* Of member 0, when all are there. Nobody needs the name any more, so that what the file grows by is gone
    with the last member, whoever dies when. All bytes are there before any is touched: a /dev/shm that is full
    is an error now, not a SIGBUS later. */
-static int complete(struct forming *forming, struct err *err) {
+static int forming_complete(struct forming *forming, struct err *err) {
   size_t bytes = shm_layout_of(forming->options->size).total_bytes;
   struct statvfs room;
   int error;
@@ -258,7 +258,7 @@ static int wait_once(struct forming *forming, bool *is_orphan, struct err *err) 
   struct err late;
   char awaited[64];
   if (is_first && n_joined == header->size)
-    return complete(forming, err);
+    return forming_complete(forming, err);
   snprintf(awaited, sizeof awaited, "%u members are there", n_joined);
   if ((is_alone || check_time(forming, awaited, &late)) &&
       shm_state_change(forming->segment, SHM_FORMING, SHM_GIVEN_UP)) {
@@ -273,10 +273,10 @@ static int wait_once(struct forming *forming, bool *is_orphan, struct err *err) 
 }
 
 /* Waits until the group is formed or aborted. An orphan is one whose member 0 has died before that. */
-static int join(struct forming *forming, bool *is_orphan, struct err *err) {
+static int forming_join(struct forming *forming, bool *is_orphan, struct err *err) {
   struct shm_header *header = forming->segment->header;
   if (__atomic_exchange_n(&header->members[forming->options->rank].has_joined, 1, __ATOMIC_SEQ_CST))
-    return fail(forming, ERR_INVALID, "this member has opened it already", err);
+    return forming_fail(forming, ERR_INVALID, "this member has opened it already", err);
   __atomic_add_fetch(&header->n_joined, 1, __ATOMIC_SEQ_CST);
   shm_wake(&header->n_joined);
   while (shm_state_of(forming->segment) == SHM_FORMING)
@@ -284,5 +284,5 @@ static int join(struct forming *forming, bool *is_orphan, struct err *err) {
       return err->code;
   if (*is_orphan || shm_state_of(forming->segment) != SHM_GIVEN_UP)
     return 0;
-  return fail(forming, ERR_UNAVAILABLE, "another member has given up waiting for all", err);
+  return forming_fail(forming, ERR_UNAVAILABLE, "another member has given up waiting for all", err);
 }

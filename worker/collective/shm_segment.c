@@ -28,15 +28,15 @@ static size_t power_of_two_below(size_t x) {
   return power;
 }
 
-static size_t least(size_t a, size_t b) {
+static size_t bytes_least(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
 struct shm_layout shm_layout_of(int size) {
   struct shm_layout layout;
   size_t members = (size_t)size, pairs = members * members;
-  layout.slot_bytes = least(power_of_two_below(BOARDS_BYTES / SHM_SLOTS / members), SLOT_BYTES_MAX);
-  layout.ring_bytes = least(power_of_two_below(RINGS_BYTES / members), RING_BYTES_MAX);
+  layout.slot_bytes = bytes_least(power_of_two_below(BOARDS_BYTES / SHM_SLOTS / members), SLOT_BYTES_MAX);
+  layout.ring_bytes = bytes_least(power_of_two_below(RINGS_BYTES / members), RING_BYTES_MAX);
   layout.boards_at = SHM_HEADER_BYTES;
   layout.pairs_at = layout.boards_at + members * SHM_SLOTS * layout.slot_bytes;
   layout.rings_at = layout.pairs_at + pairs * sizeof(struct shm_pair);

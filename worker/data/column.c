@@ -24,7 +24,7 @@ const void *column_sample(const struct column *column, uint64_t s) {
   return (const char *)column->data + s * stride_of(column) * element_bytes(column);
 }
 
-static int64_t unpack(const unsigned char *at, int bytes) {
+static int64_t packed_value(const unsigned char *at, int bytes) {
   uint32_t wide;
   uint16_t narrow;
   if (bytes == sizeof wide) {
@@ -40,7 +40,7 @@ int64_t column_integer(const struct column *column, uint64_t s, uint64_t i) {
   int64_t wide;
   int32_t narrow;
   if (column->packed_bytes)
-    return unpack(at, column->packed_bytes);
+    return packed_value(at, column->packed_bytes);
   switch (column->dtype) {
   case DTYPE_I64:
     memcpy(&wide, at, sizeof wide);

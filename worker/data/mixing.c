@@ -40,7 +40,7 @@ int mixing_init(struct mixing *mixing, const struct model *model, const struct t
   return 0;
 }
 
-static const Weir__Transform *choose(const struct mixing *mixing, uint64_t key) {
+static const Weir__Transform *transform_choose(const struct mixing *mixing, uint64_t key) {
   const Weir__Transform *mixers[TRANSFORMS_MAX] = {NULL};
   uint64_t n = 0;
   for (size_t t = 0; t < mixing->transforms.n; t++)
@@ -50,7 +50,8 @@ static const Weir__Transform *choose(const struct mixing *mixing, uint64_t key) 
 }
 
 /* x of one sample, which other comes before. */
-static void blend(const struct mix *mix, const struct image_shape *shape, float *x, const float *other) {
+static void sample_blend(const struct mix *mix, const struct image_shape *shape, float *x,
+                         const float *other) {
   int64_t plane = shape->height * shape->width;
   for (int64_t c = 0; c < shape->channels; c++, x += plane, other += plane)
     for (int64_t row = mix->top; row < mix->bottom; row++)
@@ -64,8 +65,8 @@ static void mix_images(const struct mix *mix, const struct image_shape *shape, u
   int64_t elems = shape->channels * shape->height * shape->width;
   memcpy(last, x + (n - 1) * elems, (size_t)elems * sizeof *last);
   for (uint32_t s = n - 1; s > 0; s--)
-    blend(mix, shape, x + s * elems, x + (s - 1) * elems);
-  blend(mix, shape, x, last);
+    sample_blend(mix, shape, x + s * elems, x + (s - 1) * elems);
+  sample_blend(mix, shape, x, last);
 }
 
 /* A label that is no class adds nothing: data may change while it is mapped. */
@@ -94,7 +95,7 @@ static void *make_room(const struct mixing *mixing, uint32_t n) {
 }
 
 void mixing_apply(const struct mixing *mixing, uint64_t key, uint32_t n, void *const *images, void *labels) {
-  const Weir__Transform *transform = choose(mixing, key);
+  const Weir__Transform *transform = transform_choose(mixing, key);
   void *room = make_room(mixing, n);
   struct mix mix = {.share = 1};
   for (int i = 0; i < mixing->n_images; i++) {

@@ -38,7 +38,7 @@ static const char *const lane_names[] = {[TRACE_SENDS] = "sending",
 static void keep_former(const char *path);
 static void write_name(struct trace_file *file, const char *what, int row, const char *name);
 static int lane_take(struct trace_file *file, const struct trace_record *span);
-static const char *escape(const char *text, char *out);
+static const char *json_escape(const char *text, char *out);
 
 struct trace_file *trace_file_open(const char *path, struct err *err) {
   FILE *stream;
@@ -92,7 +92,7 @@ void trace_file_span(struct trace_file *file, int row, const struct trace_record
       file->stream,
       "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%s\",\"name\":\"%s\",\"ts\":%llu.%03d,\"dur\":%llu.%03d,"
       "\"args\":{\"step\":%llu",
-      (int)getpid(), on, span->category, escape(span->name, name),
+      (int)getpid(), on, span->category, json_escape(span->name, name),
       (unsigned long long)(span->begin_ns / 1000), (int)(span->begin_ns % 1000),
       (unsigned long long)(nanoseconds / 1000), (int)(nanoseconds % 1000), (unsigned long long)span->step);
   if (span->index >= 0)
@@ -126,7 +126,7 @@ void trace_file_close(struct trace_file *file) {
 static void write_name(struct trace_file *file, const char *what, int row, const char *name) {
   char escaped[ESCAPED_SIZE];
   fprintf(file->stream, "{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"args\":{\"name\":\"%s\"}},\n",
-          (int)getpid(), row, what, escape(name, escaped));
+          (int)getpid(), row, what, json_escape(name, escaped));
 }
 
 /* The row of the first lane on which nothing overlaps the span; -1: there is none. */
@@ -169,7 +169,7 @@ static int utf8_length(const unsigned char *text) {
 }
 
 /* Of JSON: what is no UTF-8 (a name from a file, or one that was cut) becomes a question mark. */
-static const char *escape(const char *text, char *out) {
+static const char *json_escape(const char *text, char *out) {
   char *to = out;
   while (*text) {
     unsigned char c = (unsigned char)*text;

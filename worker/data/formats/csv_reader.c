@@ -41,8 +41,8 @@ bool csv_has_record(struct csv_reader *reader) {
   return reader->at < reader->end;
 }
 
-static bool fail(const struct csv_reader *reader, const struct csv_field *field, const char *what,
-                 struct err *err) {
+static bool field_fail(const struct csv_reader *reader, const struct csv_field *field, const char *what,
+                       struct err *err) {
   err_set(err, ERR_INVALID, "%s:%llu:%llu: %s", reader->path, (unsigned long long)field->line,
           (unsigned long long)field->column, what);
   return false;
@@ -62,10 +62,10 @@ static bool read_quoted(struct csv_reader *reader, struct csv_field *out, struct
     }
     out->length = (size_t)(reader->at++ - out->text);
     if (reader->at < reader->end && *reader->at != reader->delimiter && !line_end(reader, reader->at))
-      return fail(reader, out, "a quoted field goes on after its last quote", err);
+      return field_fail(reader, out, "a quoted field goes on after its last quote", err);
     return true;
   }
-  return fail(reader, out, "a quoted field has no end", err);
+  return field_fail(reader, out, "a quoted field has no end", err);
 }
 
 static bool is_blank(const struct csv_reader *reader, char c) {

@@ -29,7 +29,7 @@ static struct decoder *decoder_of(j_common_ptr library) {
   return library->client_data;
 }
 
-static void fail(struct decoder *decoder, enum err_code code, const char *text) {
+static void jpeg_fail(struct decoder *decoder, enum err_code code, const char *text) {
   err_set(decoder->err, code, "%s", text);
   longjmp(decoder->failed, 1);
 }
@@ -38,7 +38,7 @@ static void on_error(j_common_ptr library) {
   char text[JMSG_LENGTH_MAX];
   library->err->format_message(library, text);
   if (library->err->msg_code == JERR_OUT_OF_MEMORY || library->err->msg_code == JERR_NO_BACKING_STORE)
-    fail(decoder_of(library), ERR_NO_MEMORY, "no memory to decode a JPEG of that size");
+    jpeg_fail(decoder_of(library), ERR_NO_MEMORY, "no memory to decode a JPEG of that size");
   err_set(decoder_of(library)->err, ERR_CORRUPT, "is a damaged JPEG: %s", text);
   longjmp(decoder_of(library)->failed, 1);
 }
@@ -50,7 +50,7 @@ static void on_message(j_common_ptr library, int level) {
 
 static void on_progress(j_common_ptr library) {
   if (decoder_of(library)->library.input_scan_number > SCANS_MAX)
-    fail(decoder_of(library), ERR_INVALID, "is a JPEG of more scans than any encoder writes");
+    jpeg_fail(decoder_of(library), ERR_INVALID, "is a JPEG of more scans than any encoder writes");
 }
 
 static void source_begin(j_decompress_ptr library) {
@@ -58,7 +58,7 @@ static void source_begin(j_decompress_ptr library) {
 }
 
 static boolean source_fill(j_decompress_ptr library) {
-  fail(decoder_of((j_common_ptr)library), ERR_CORRUPT, "is a JPEG that was cut short");
+  jpeg_fail(decoder_of((j_common_ptr)library), ERR_CORRUPT, "is a JPEG that was cut short");
   return FALSE;
 }
 
@@ -112,7 +112,7 @@ static void cmyk_to_rgb(const uint8_t *cmyk, int64_t n, uint8_t *rgb) {
     }
 }
 
-static void decode(struct decoder *decoder, struct scratch *scratch, struct image_shape *shape) {
+static void jpeg_decode(struct decoder *decoder, struct scratch *scratch, struct image_shape *shape) {
   struct jpeg_decompress_struct *library = &decoder->library;
   bool is_cmyk, is_gray;
   uint8_t *row, *ink = NULL;
@@ -123,7 +123,8 @@ static void decode(struct decoder *decoder, struct scratch *scratch, struct imag
   if (image_check_size(shape, decoder->err))
     longjmp(decoder->failed, 1);
   if ((size_t)(shape->height * shape->width) / PIXELS_PER_BYTE_MAX > decoder->size)
-    fail(decoder, ERR_CORRUPT, "is a JPEG that was cut short: it cannot hold the pixels that it announces");
+    jpeg_fail(decoder, ERR_CORRUPT,
+              "is a JPEG that was cut short: it cannot hold the pixels that it announces");
   row = image_pixels(scratch, shape, decoder->err);
   if (row && is_cmyk && !(ink = scratch_get(scratch, SCRATCH_ROWS, (size_t)shape->width * CMYK_CHANNELS)))
     err_set(decoder->err, ERR_NO_MEMORY, "no memory for a row of pixels");
@@ -134,7 +135,7 @@ static void decode(struct decoder *decoder, struct scratch *scratch, struct imag
   while (library->output_scanline < library->output_height) {
     uint8_t *to = is_cmyk ? ink : row;
     if (jpeg_read_scanlines(library, &to, 1) != 1)
-      fail(decoder, ERR_CORRUPT, "is a JPEG that was cut short");
+      jpeg_fail(decoder, ERR_CORRUPT, "is a JPEG that was cut short");
     if (is_cmyk)
       cmyk_to_rgb(ink, shape->width, row);
     row += shape->width * shape->channels;
@@ -147,7 +148,7 @@ int image_decode_jpeg(const void *bytes, size_t size, struct scratch *scratch, s
   err->code = ERR_OK;
   if (setjmp(decoder.failed) == 0) {
     decoder_init(&decoder, bytes, size);
-    decode(&decoder, scratch, shape);
+    jpeg_decode(&decoder, scratch, shape);
   }
   jpeg_destroy_decompress(&decoder.library);
   return err->code;

@@ -49,7 +49,8 @@ static void set_transforms(png_structp library, png_infop info) {
   png_set_strip_alpha(library);
 }
 
-static void decode(png_structp library, png_infop info, struct scratch *scratch, struct image_shape *shape) {
+static void png_decode(png_structp library, png_infop info, struct scratch *scratch,
+                       struct image_shape *shape) {
   struct reader *reader = png_get_io_ptr(library);
   uint8_t *pixels;
   int passes;
@@ -91,7 +92,7 @@ int image_decode_png(const void *bytes, size_t size, struct scratch *scratch, st
     png_set_user_limits(library, PNG_UINT_31_MAX, PNG_UINT_31_MAX); /* image_check_size looks at them */
     png_set_chunk_malloc_max(library, CHUNK_BYTES_MAX);
     png_set_chunk_cache_max(library, CHUNKS_MAX);
-    decode(library, info, scratch, shape);
+    png_decode(library, info, scratch, shape);
   }
   png_destroy_read_struct(&library, &info, NULL);
   return err->code;

@@ -38,7 +38,7 @@ static void skip_space(struct header *header) {
 }
 
 /* Takes `token` if it comes next. */
-static bool take(struct header *header, const char *token) {
+static bool token_take(struct header *header, const char *token) {
   size_t length = strlen(token);
   skip_space(header);
   if ((size_t)(header->end - header->at) < length || memcmp(header->at, token, length) != 0)
@@ -48,7 +48,7 @@ static bool take(struct header *header, const char *token) {
 }
 
 static int read_text(struct header *header, char out[TEXT_MAX], struct err *err) {
-  char quote = take(header, "'") ? '\'' : take(header, "\"") ? '"' : 0;
+  char quote = token_take(header, "'") ? '\'' : token_take(header, "\"") ? '"' : 0;
   size_t length = 0;
   if (!quote)
     return fail_header(header, err, "a quoted text");
@@ -73,14 +73,14 @@ static int read_dim(struct header *header, int64_t *out, struct err *err) {
 
 static int read_shape(struct header *header, struct err *err) {
   struct shape *shape = &header->shape;
-  if (!take(header, "("))
+  if (!token_take(header, "("))
     return fail_header(header, err, "the shape's '('");
-  while (!take(header, ")")) {
+  while (!token_take(header, ")")) {
     if (shape->rank == RANK_MAX)
       return err_set(err, ERR_UNSUPPORTED, "%s: has more than %d dimensions", header->path, RANK_MAX);
     if (read_dim(header, &shape->dim[shape->rank++], err))
       return err->code;
-    if (take(header, ",") || (shape->rank > 1 && header->at < header->end && *header->at == ')'))
+    if (token_take(header, ",") || (shape->rank > 1 && header->at < header->end && *header->at == ')'))
       continue;
     return fail_header(header, err, "',' or the shape's ')'");
   }
@@ -91,10 +91,12 @@ static int read_entry(struct header *header, const char *key, struct err *err) {
   if (strcmp(key, "shape") == 0)
     return read_shape(header, err);
   if (strcmp(key, "fortran_order") == 0) {
-    header->is_fortran_order = take(header, "True");
-    return header->is_fortran_order || take(header, "False") ? 0 : fail_header(header, err, "True or False");
+    header->is_fortran_order = token_take(header, "True");
+    return header->is_fortran_order || token_take(header, "False")
+               ? 0
+               : fail_header(header, err, "True or False");
   }
-  if (take(header, "["))
+  if (token_take(header, "["))
     return err_set(err, ERR_UNSUPPORTED, "%s: is a structured array; save each of its fields by itself",
                    header->path);
   return read_text(header, header->descr, err);
@@ -105,9 +107,9 @@ static int parse_header(struct header *header, struct err *err) {
   static const char *const keys[] = {"descr", "fortran_order", "shape"};
   bool is_read[3] = {false};
   char key[TEXT_MAX];
-  if (!take(header, "{"))
+  if (!token_take(header, "{"))
     return fail_header(header, err, "'{'");
-  while (!take(header, "}")) {
+  while (!token_take(header, "}")) {
     int k = 0;
     if (read_text(header, key, err))
       return err->code;
@@ -117,13 +119,13 @@ static int parse_header(struct header *header, struct err *err) {
       return err_set(err, ERR_INVALID, "%s: the key that ends at byte %td of its npy header is %s",
                      header->path, header->at - header->file, k == 3 ? "not known" : "there twice");
     is_read[k] = true;
-    if (!take(header, ":"))
+    if (!token_take(header, ":"))
       return fail_header(header, err, "':'");
     skip_space(header);
     if (read_entry(header, key, err))
       return err->code;
     skip_space(header);
-    if (!take(header, ",") && (header->at == header->end || *header->at != '}'))
+    if (!token_take(header, ",") && (header->at == header->end || *header->at != '}'))
       return fail_header(header, err, "',' or '}'");
   }
   for (int k = 0; k < 3; k++)
@@ -145,8 +147,8 @@ static int refuse_type(const struct header *header, struct err *err) {
 }
 
 /* What the header says, as a column of data_bytes. */
-static int describe(const struct header *header, uint64_t data_bytes, struct column *column,
-                    struct err *err) {
+static int npy_describe(const struct header *header, uint64_t data_bytes, struct column *column,
+                        struct err *err) {
   const struct shape *shape = &header->shape;
   uint64_t elems = 1, total;
   for (size_t i = 0; i < sizeof npy_types / sizeof *npy_types; i++)
@@ -199,7 +201,7 @@ int npy_read(const struct npy_file *file, struct column *column, struct err *err
   column->data = header.end;
   if (parse_header(&header, err))
     return err->code;
-  return describe(&header, file->size - begin - length, column, err);
+  return npy_describe(&header, file->size - begin - length, column, err);
 }
 
 static int read_column(const struct format_source *source, const char *name, const char *file_name,

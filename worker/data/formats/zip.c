@@ -28,16 +28,16 @@ struct directory {
   uint64_t n, size, at;
 };
 
-static uint16_t get16(const unsigned char *at) {
+static uint16_t read_u16(const unsigned char *at) {
   return (uint16_t)(at[0] | at[1] << 8);
 }
 
-static uint32_t get32(const unsigned char *at) {
-  return get16(at) | (uint32_t)get16(at + 2) << 16;
+static uint32_t read_u32(const unsigned char *at) {
+  return read_u16(at) | (uint32_t)read_u16(at + 2) << 16;
 }
 
-static uint64_t get64(const unsigned char *at) {
-  return get32(at) | (uint64_t)get32(at + 4) << 32;
+static uint64_t read_u64(const unsigned char *at) {
+  return read_u32(at) | (uint64_t)read_u32(at + 4) << 32;
 }
 
 static bool has_signature(const unsigned char *at, const char last[2]) {
@@ -63,7 +63,7 @@ static int fail_member(const struct zip *zip, const struct zip_member *member, c
 static const unsigned char *find_end(const struct zip *zip) {
   for (uint64_t comment = 0; comment <= COMMENT_BYTES_MAX && comment + END_BYTES <= zip->size; comment++) {
     const unsigned char *at = zip->bytes + zip->size - END_BYTES - comment;
-    if (has_signature(at, "\5\6") && get16(at + 20) == comment)
+    if (has_signature(at, "\5\6") && read_u16(at + 20) == comment)
       return at;
   }
   return NULL;
@@ -72,13 +72,13 @@ static const unsigned char *find_end(const struct zip *zip) {
 /* Beyond 65535 members or 4 GB another record, before the last one, has the true numbers. */
 static int read_end64(const struct zip *zip, uint64_t end, struct directory *directory, struct err *err) {
   const unsigned char *locator = zip->bytes + end - LOCATOR_BYTES, *record;
-  uint64_t at = get64(locator + 8);
+  uint64_t at = read_u64(locator + 8);
   if (!is_within(at, END64_BYTES, end - LOCATOR_BYTES) || !has_signature(zip->bytes + at, "\6\6"))
     return fail_corrupt(zip, "its zip64 record is not where it should be", err);
   record = zip->bytes + at;
-  if (get32(record + 16) || get32(record + 20) || get64(record + 24) != get64(record + 32))
+  if (read_u32(record + 16) || read_u32(record + 20) || read_u64(record + 24) != read_u64(record + 32))
     return err_set(err, ERR_UNSUPPORTED, "%s: is one of several parts of an archive", zip->path);
-  *directory = (struct directory){get64(record + 32), get64(record + 40), get64(record + 48)};
+  *directory = (struct directory){read_u64(record + 32), read_u64(record + 40), read_u64(record + 48)};
   return is_within(directory->at, directory->size, at) && directory->at + directory->size == at
              ? 0
              : fail_corrupt(zip, "its directory is not where it should be", err);
@@ -94,28 +94,28 @@ static int read_end(const struct zip *zip, struct directory *directory, struct e
   end = (uint64_t)(record - zip->bytes);
   if (end >= LOCATOR_BYTES && has_signature(record - LOCATOR_BYTES, "\6\7"))
     return read_end64(zip, end, directory, err);
-  if (get16(record + 4) || get16(record + 6) || get16(record + 8) != get16(record + 10))
+  if (read_u16(record + 4) || read_u16(record + 6) || read_u16(record + 8) != read_u16(record + 10))
     return err_set(err, ERR_UNSUPPORTED, "%s: is one of several parts of an archive", zip->path);
-  *directory = (struct directory){get16(record + 10), get32(record + 12), get32(record + 16)};
+  *directory = (struct directory){read_u16(record + 10), read_u32(record + 12), read_u32(record + 16)};
   return directory->at + directory->size == end
              ? 0
              : fail_corrupt(zip, "its directory is not where it should be", err);
 }
 
 /* Replaces those of n fields that say "too large for 32 bits" by their 64 bits in the extra field. */
-static bool widen(const unsigned char *extra, uint32_t size, uint64_t *const *fields, int n) {
+static bool fields_widen(const unsigned char *extra, uint32_t size, uint64_t *const *fields, int n) {
   while (size >= 4) {
-    uint32_t length = get16(extra + 2);
+    uint32_t length = read_u16(extra + 2);
     if (length > size - 4)
       return false;
-    if (get16(extra) == EXTRA_ZIP64) {
+    if (read_u16(extra) == EXTRA_ZIP64) {
       const unsigned char *at = extra + 4;
       for (int i = 0; i < n; i++) {
         if (*fields[i] != UINT32_MAX)
           continue;
         if (length < 8)
           return false;
-        *fields[i] = get64(at);
+        *fields[i] = read_u64(at);
         at += 8;
         length -= 8;
       }
@@ -138,18 +138,18 @@ static int read_entry(const struct zip *zip, uint64_t end, uint64_t *at, struct 
   uint64_t length;
   if (!is_within(*at, ENTRY_BYTES, end) || !has_signature(entry, "\1\2"))
     return fail_corrupt(zip, "an entry of its directory is none", err);
-  *member = (struct zip_member){.flags = get16(entry + 8),
-                                .method = get16(entry + 10),
-                                .crc = get32(entry + 16),
-                                .packed_bytes = get32(entry + 20),
-                                .bytes = get32(entry + 24),
-                                .name_length = get16(entry + 28),
-                                .header_at = get32(entry + 42)};
-  length = (uint64_t)member->name_length + get16(entry + 30) + get16(entry + 32);
+  *member = (struct zip_member){.flags = read_u16(entry + 8),
+                                .method = read_u16(entry + 10),
+                                .crc = read_u32(entry + 16),
+                                .packed_bytes = read_u32(entry + 20),
+                                .bytes = read_u32(entry + 24),
+                                .name_length = read_u16(entry + 28),
+                                .header_at = read_u32(entry + 42)};
+  length = (uint64_t)member->name_length + read_u16(entry + 30) + read_u16(entry + 32);
   if (!is_within(*at + ENTRY_BYTES, length, end))
     return fail_corrupt(zip, "an entry of its directory is cut short", err);
   member->name = (const char *)entry + ENTRY_BYTES;
-  if (!widen(entry + ENTRY_BYTES + member->name_length, get16(entry + 30), wide, 3))
+  if (!fields_widen(entry + ENTRY_BYTES + member->name_length, read_u16(entry + 30), wide, 3))
     return fail_member(zip, member, "has a zip64 field that is cut short", err);
   *at += ENTRY_BYTES + length;
   return 0;
@@ -162,17 +162,17 @@ static int check_header(const struct zip *zip, uint64_t end, struct zip_member *
   uint32_t name_length, extra_length;
   if (!is_within(member->header_at, HEADER_BYTES, end) || !has_signature(header, "\3\4"))
     return fail_member(zip, member, "has no header where the directory says", err);
-  name_length = get16(header + 26), extra_length = get16(header + 28);
+  name_length = read_u16(header + 26), extra_length = read_u16(header + 28);
   if (!is_within(member->header_at + HEADER_BYTES, (uint64_t)name_length + extra_length, end))
     return fail_member(zip, member, "has a header that is cut short", err);
-  if (get16(header + 6) != member->flags || get16(header + 8) != member->method ||
+  if (read_u16(header + 6) != member->flags || read_u16(header + 8) != member->method ||
       name_length != member->name_length || memcmp(header + HEADER_BYTES, member->name, name_length) != 0)
     return fail_member(zip, member, "has a header that contradicts the directory", err);
   member->packed_at = member->header_at + HEADER_BYTES + name_length + extra_length;
-  packed = get32(header + 18), bytes = get32(header + 22);
+  packed = read_u32(header + 18), bytes = read_u32(header + 22);
   if (!(member->flags & FLAG_SIZES_FOLLOW) &&
-      (!widen(header + HEADER_BYTES + name_length, extra_length, wide, 2) || packed != member->packed_bytes ||
-       bytes != member->bytes || get32(header + 14) != member->crc))
+      (!fields_widen(header + HEADER_BYTES + name_length, extra_length, wide, 2) ||
+       packed != member->packed_bytes || bytes != member->bytes || read_u32(header + 14) != member->crc))
     return fail_member(zip, member, "has a header that contradicts the directory", err);
   if (!is_within(member->packed_at, member->packed_bytes, end))
     return fail_member(zip, member, "goes on beyond the archive", err);

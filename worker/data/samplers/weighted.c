@@ -31,8 +31,8 @@ static int64_t label_of(const struct plan *plan, const struct sampler_labels *la
 }
 
 /* Sorts by counting. places [classes + 1], zeroed: then where each class begins. */
-static void gather(const struct plan *plan, const struct sampler_labels *labels, uint64_t *places,
-                   struct classes *out) {
+static void classes_gather(const struct plan *plan, const struct sampler_labels *labels, uint64_t *places,
+                           struct classes *out) {
   uint64_t n_classes = (uint64_t)labels->rule->classes;
   for (uint64_t s = 0; s < plan->train_samples; s++) {
     int64_t label = label_of(plan, labels, s);
@@ -76,7 +76,7 @@ static int weighted_prepare(const struct plan *plan, const struct sampler_labels
   if (!classes->members || !classes->begins || !places)
     code = err_set(err, ERR_NO_MEMORY, "no memory for %llu samples", (unsigned long long)plan->train_samples);
   else
-    gather(plan, labels, places, classes);
+    classes_gather(plan, labels, places, classes);
   if (!code && classes->n == 0)
     code =
         err_set(err, ERR_INVALID, "no sample of column '%s' has a class that counts", labels->column->name);
@@ -89,15 +89,15 @@ static int weighted_prepare(const struct plan *plan, const struct sampler_labels
 }
 
 /* Uniform in [0, n), but for 1 / 2^64. */
-static uint64_t below(uint64_t bits, uint64_t n) {
+static uint64_t random_below(uint64_t bits, uint64_t n) {
   return (uint64_t)((unsigned __int128)bits * n >> 64);
 }
 
 static uint64_t weighted_draw(const struct plan *plan, const void *state, uint64_t epoch, uint64_t index) {
   const struct classes *classes = state;
   uint64_t key = random_key(plan->seed, epoch, 0, STREAM_WEIGHTED);
-  const uint64_t *begin = classes->begins + below(random_bits(key, 2 * index), classes->n);
-  return classes->members[begin[0] + below(random_bits(key, 2 * index + 1), begin[1] - begin[0])];
+  const uint64_t *begin = classes->begins + random_below(random_bits(key, 2 * index), classes->n);
+  return classes->members[begin[0] + random_below(random_bits(key, 2 * index + 1), begin[1] - begin[0])];
 }
 
 const struct sampler_def sampler_weighted = {

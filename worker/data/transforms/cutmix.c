@@ -7,11 +7,11 @@
 #include "common/agree/random_beta.h"
 #include "worker/data/transform.h"
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t edge_least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-static int64_t greatest(int64_t a, int64_t b) {
+static int64_t edge_greatest(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
@@ -23,10 +23,10 @@ static void cutmix_draw(const Weir__Transform *transform, uint64_t key, const st
   int64_t x = (int64_t)((double)random_uniform(key, 1) * (double)shape->width);
   int64_t y = (int64_t)((double)random_uniform(key, 2) * (double)shape->height);
   *mix = (struct mix){.other = 1,
-                      .top = greatest(y - down, 0),
-                      .left = greatest(x - across, 0),
-                      .bottom = least(y + down, shape->height),
-                      .right = least(x + across, shape->width)};
+                      .top = edge_greatest(y - down, 0),
+                      .left = edge_greatest(x - across, 0),
+                      .bottom = edge_least(y + down, shape->height),
+                      .right = edge_least(x + across, shape->width)};
   mix->share = 1 - (double)((mix->bottom - mix->top) * (mix->right - mix->left)) /
                        (double)(shape->height * shape->width);
 }

@@ -16,7 +16,7 @@ static int cutout_check(const Weir__Transform *transform, bool is_training, stru
   return geometry_size(transform->cutout->size, transform->cutout->n_size, &height, &width, err);
 }
 
-static int64_t within(int64_t at, int64_t most) {
+static int64_t edge_within(int64_t at, int64_t most) {
   return at < 0 ? 0 : at < most ? at : most;
 }
 
@@ -32,10 +32,10 @@ static int cutout_apply(const Weir__Transform *transform, const struct transform
     return err_set(err, ERR_NO_MEMORY, "no memory for a sample");
   top = geometry_draw(random_bits(context->key, 0), sample->shape.height) - height / 2;
   left = geometry_draw(random_bits(context->key, 1), sample->shape.width) - width / 2;
-  bottom = within(top + height, sample->shape.height);
-  right = within(left + width, sample->shape.width);
-  top = within(top, sample->shape.height);
-  left = within(left, sample->shape.width);
+  bottom = edge_within(top + height, sample->shape.height);
+  right = edge_within(left + width, sample->shape.width);
+  top = edge_within(top, sample->shape.height);
+  left = edge_within(left, sample->shape.width);
   for (int64_t c = 0; c < sample->shape.channels; c++)
     for (int64_t y = top; y < bottom; y++)
       memset(x + (c * sample->shape.height + y) * sample->shape.width + left, 0,

@@ -41,7 +41,7 @@ static bool lies_within(const struct window *window, const struct image_shape *s
 }
 
 /* What of the window lies within the image, in the image's coordinates. */
-static struct window overlap(const struct window *window, const struct image_shape *shape) {
+static struct window window_overlap(const struct window *window, const struct image_shape *shape) {
   int64_t top = window->top > 0 ? window->top : 0, left = window->left > 0 ? window->left : 0;
   int64_t bottom = window->top + window->height, right = window->left + window->width;
   bottom = bottom < shape->height ? bottom : shape->height;
@@ -55,7 +55,7 @@ static struct window overlap(const struct window *window, const struct image_sha
 static bool cut_bytes(struct sample *sample, const struct window *window, int fill) {
   struct image_shape shape = sample->shape;
   int64_t group = sample->channel_step <= 1 ? sample->pixel_step : 1, planes = group > 1 ? 1 : shape.channels;
-  struct window inner = overlap(window, &shape);
+  struct window inner = window_overlap(window, &shape);
   size_t row_bytes = (size_t)(window->width * group), plane_bytes = row_bytes * (size_t)window->height;
   uint8_t *borders = scratch_get(sample->scratch, SCRATCH_BORDERS, plane_bytes * (size_t)planes);
   if (!borders)
@@ -81,7 +81,7 @@ static bool cut_floats(struct sample *sample, const struct window *window, float
   const float *from = sample_floats(sample);
   struct sample whole = *sample;
   struct image_shape shape = {whole.shape.channels, window->height, window->width};
-  struct window inner = overlap(window, &whole.shape);
+  struct window inner = window_overlap(window, &whole.shape);
   float *to = from ? sample_renew(sample, shape) : NULL;
   if (!to)
     return false;

@@ -33,7 +33,7 @@ static double draw_between(uint64_t key, uint64_t index, double least, double mo
 }
 
 /* The whole image but for what its ratio is beyond the range. */
-static struct window middle(const struct image_shape *shape, const double *ratio) {
+static struct window middle_window(const struct image_shape *shape, const double *ratio) {
   double height = (double)shape->height, width = (double)shape->width;
   struct window window = {0, 0, shape->height, shape->width};
   if (width / height < ratio[0])
@@ -61,11 +61,11 @@ static struct window draw_window(const Weir__RandomResizedCrop *crop, const stru
     return (struct window){geometry_draw(random_bits(key, at + 2), shape->height - height + 1),
                            geometry_draw(random_bits(key, at + 3), shape->width - width + 1), height, width};
   }
-  return middle(shape, ratio);
+  return middle_window(shape, ratio);
 }
 
 /* What is cut from the middle is resized by itself: nothing else of the image would be seen. */
-static int evaluate(struct sample *sample, int64_t height, int64_t width, struct err *err) {
+static int crop_middle(struct sample *sample, int64_t height, int64_t width, struct err *err) {
   int64_t down = (int64_t)rint((double)height * 256 / 224), along = (int64_t)rint((double)width * 256 / 224);
   const struct image_shape *shape = &sample->shape;
   if (shape->height * along <= shape->width * down)
@@ -84,7 +84,7 @@ static int random_resized_crop_apply(const Weir__Transform *transform,
   int64_t height = crop->size[0], width = crop->size[crop->n_size - 1];
   struct window window;
   if (!context->is_training)
-    return evaluate(sample, height, width, err);
+    return crop_middle(sample, height, width, err);
   window = draw_window(crop, &sample->shape, context->key);
   sample_cut(sample, window.top, window.left, window.height, window.width);
   return geometry_resize(sample, height, width, err);

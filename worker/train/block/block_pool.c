@@ -190,7 +190,7 @@ static struct place *place_of_locked(struct block_pool *pool, int device) {
   return place;
 }
 
-static struct buffer *take(struct block_pool *pool, uint32_t block, int device) {
+static struct buffer *block_take(struct block_pool *pool, uint32_t block, int device) {
   struct place *place;
   struct pooled *pooled;
   pthread_mutex_lock(&pool->lock);
@@ -209,12 +209,12 @@ static struct buffer *take(struct block_pool *pool, uint32_t block, int device) 
 }
 
 struct buffer *block_pool_take(struct block_pool *pool, uint32_t block) {
-  return take(pool, block, HOST);
+  return block_take(pool, block, HOST);
 }
 
 struct buffer *block_pool_take_on(struct block_pool *pool, uint32_t block, int device) {
-  struct buffer *buffer = take(pool, block, device);
-  return buffer ? buffer : take(pool, block, HOST);
+  struct buffer *buffer = block_take(pool, block, device);
+  return buffer ? buffer : block_take(pool, block, HOST);
 }
 
 int block_pool_device(const struct buffer *buffer) {

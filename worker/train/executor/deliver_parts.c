@@ -11,7 +11,7 @@ static void look_at(struct executor *executor, float *out, const float *in, size
   parts->sums[parts->n_sums++] = (struct device_sum){out, in, elems};
 }
 
-static float *floats(const struct buffer *buffer) {
+static float *buffer_floats(const struct buffer *buffer) {
   return (float *)buffer->data;
 }
 
@@ -25,7 +25,7 @@ void executor_part_come(struct executor *executor, uint32_t b, int p) {
   struct overlap overlap = overlap_of(run->loaded.model, b, param);
   struct gather *gather = &executor->gathers[b];
   struct parts *parts = &executor->parts;
-  float *there = floats(gather->buffer) + overlap.in_block;
+  float *there = buffer_floats(gather->buffer) + overlap.in_block;
   bool is_shared = run->map.block_params[b] > 1, is_here = block_pool_device(gather->buffer) < 0;
   if (is_here && !sum_is_finite(there, overlap.elems)) {
     executor_fail(executor, param->name);
@@ -70,8 +70,8 @@ static void parts_ask(struct executor *executor) {
 }
 
 /* A copy of what lies on a device, there when the executor's stream was waited for. NULL with an error. */
-static struct buffer *land(struct executor *executor, uint32_t block, const struct buffer *from,
-                           struct err *err) {
+static struct buffer *buffer_land(struct executor *executor, uint32_t block, const struct buffer *from,
+                                  struct err *err) {
   struct buffer *to = block_pool_take(executor->run->pool, block);
   if (!to)
     err_set(err, ERR_NO_MEMORY, "no memory for its gradient");
@@ -93,14 +93,14 @@ static int executor_sync(struct executor *executor, bool *is_finite, struct err 
 static int add_here(struct executor *executor, struct part *part, bool *is_finite, struct err *err) {
   struct buffer *landed = NULL;
   if (block_pool_device(part->sibling) >= 0) {
-    landed = land(executor, part->block, part->sibling, err);
+    landed = buffer_land(executor, part->block, part->sibling, err);
     if (!landed || executor_sync(executor, is_finite, err)) {
       block_pool_give(executor->run->pool, part->block, landed);
       return err->code;
     }
   }
-  *is_finite &=
-      sum_add(floats(part->sum), floats(landed ? landed : part->sibling), part_elems(executor, part));
+  *is_finite &= sum_add(buffer_floats(part->sum), buffer_floats(landed ? landed : part->sibling),
+                        part_elems(executor, part));
   block_pool_give(executor->run->pool, part->block, landed);
   return 0;
 }
@@ -115,7 +115,7 @@ static int part_add(struct executor *executor, struct part *part, bool *is_finit
   }
   if (block_pool_device(part->sum) < 0)
     return add_here(executor, part, is_finite, err);
-  look_at(executor, floats(part->sum), floats(part->sibling), part_elems(executor, part));
+  look_at(executor, buffer_floats(part->sum), buffer_floats(part->sibling), part_elems(executor, part));
   return 0;
 }
 
@@ -129,10 +129,10 @@ static int parts_work(struct executor *executor, bool *is_finite, struct err *er
     if (part->sibling)
       part_add(executor, part, is_finite, err);
     else if (part->is_to_send && steps_must_land(executor->run, part->sum)) {
-      part->landed = land(executor, part->block, part->sum, err);
+      part->landed = buffer_land(executor, part->block, part->sum, err);
       has_landings = true;
     } else if (!part->is_checked && executor->run->map.block_params[part->block] == 1)
-      look_at(executor, floats(part->sum), NULL, part_elems(executor, part));
+      look_at(executor, buffer_floats(part->sum), NULL, part_elems(executor, part));
   }
   if (parts->n_sums > 0 && !err->code)
     executor->memory->add(executor->stream, parts->sums, parts->n_sums, err);
@@ -184,8 +184,8 @@ static bool is_block_finite(struct executor *executor, uint32_t b, const struct 
   if (!buffer)
     return true; /* it was placed, and so was finite */
   if (block_pool_device(buffer) < 0)
-    return sum_is_finite(floats(buffer) + overlap.in_block, overlap.elems);
-  struct device_sum look = {floats(buffer) + overlap.in_block, NULL, overlap.elems};
+    return sum_is_finite(buffer_floats(buffer) + overlap.in_block, overlap.elems);
+  struct device_sum look = {buffer_floats(buffer) + overlap.in_block, NULL, overlap.elems};
   if (!executor->memory->add(executor->stream, &look, 1, &err))
     executor_sync(executor, &is_finite, &err);
   return is_finite;
@@ -237,7 +237,7 @@ bool executor_land_locked(struct executor *executor) {
     return false;
   set->readers++; /* the run is not left meanwhile */
   pthread_mutex_unlock(&run->lock);
-  landed = land(executor, item.block, item.buffer, &err);
+  landed = buffer_land(executor, item.block, item.buffer, &err);
   if (landed)
     executor_sync(executor, &is_finite, &err);
   block_pool_give(run->pool, item.block, item.buffer);

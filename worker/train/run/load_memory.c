@@ -5,7 +5,7 @@
 
 enum { WEIGHT_COPIES = 3, GRADIENT_SUMS = 1 };
 
-static double mebibytes(double bytes) {
+static double bytes_to_mebibytes(double bytes) {
   return bytes / (1 << 20);
 }
 
@@ -41,14 +41,14 @@ int load_memory_check(const struct load_memory *memory, struct err *err) {
   if (memory->device)
     err_set(err, ERR_NO_MEMORY,
             "the run needs %.0f MiB on %s (%.0f MiB of activations, %.0f MiB of weights), which has %.0f MiB",
-            mebibytes(needed), memory->device, mebibytes(activations), mebibytes(fixed),
-            mebibytes((double)memory->available_bytes));
+            bytes_to_mebibytes(needed), memory->device, bytes_to_mebibytes(activations),
+            bytes_to_mebibytes(fixed), bytes_to_mebibytes((double)memory->available_bytes));
   else
     err_set(err, ERR_NO_MEMORY,
             "the run needs %.0f MiB here (%d executors with %.0f MiB of activations each, %.0f MiB of "
             "weights), and %.0f MiB are available",
-            mebibytes(needed), memory->executors, mebibytes(activations), mebibytes(fixed),
-            mebibytes((double)memory->available_bytes));
+            bytes_to_mebibytes(needed), memory->executors, bytes_to_mebibytes(activations),
+            bytes_to_mebibytes(fixed), bytes_to_mebibytes((double)memory->available_bytes));
   return load_memory_advise(memory, err);
 }
 

@@ -1,5 +1,5 @@
-/* The submission that evaluates weights which a run has left: a run of no steps, whose model has these
-   weights. */
+/* The submission of an evaluation: a run of no steps, whose model holds the weights that another run has
+   trained. */
 #ifndef WEIR_CLIENT_CLUSTER_EVALUATION_H
 #define WEIR_CLIENT_CLUSTER_EVALUATION_H
 

@@ -1,4 +1,4 @@
-/* A cluster of this machine for one short run: nothing of it is left. */
+/* A private cluster on this machine for one short run. Nothing of it is left afterwards. */
 #ifndef WEIR_CLIENT_CLUSTER_PRIVATE_CLUSTER_H
 #define WEIR_CLIENT_CLUSTER_PRIVATE_CLUSTER_H
 

@@ -1,4 +1,5 @@
-/* Leading a store for a moment, as a coordinator does, so that what deletes from it is alone. */
+/* The lease of a store for the time of one command. A command that deletes from a store must be the only one
+   that does, as a coordinator is. */
 #ifndef WEIR_CLIENT_CLUSTER_STORE_LEASE_H
 #define WEIR_CLIENT_CLUSTER_STORE_LEASE_H
 

@@ -1,5 +1,5 @@
-/* What `weir train` does with a folder: a private cluster, one run from its beginning or from where it was
-   left, its results. */
+/* What `weir train` does in a folder: it starts a private cluster, begins or resumes one run, and leaves the
+   results. */
 #ifndef WEIR_CLIENT_CLUSTER_TRAINING_H
 #define WEIR_CLIENT_CLUSTER_TRAINING_H
 

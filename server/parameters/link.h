@@ -25,8 +25,8 @@ struct link_options {
 
 struct link *link_start(const struct link_options *options);
 
-/* Leaves: unloads every run, ends the threads. What shards still tell afterwards goes nowhere. Waits for the
-   store's answer if a call to it is under way. */
+/* Leaves the coordinator, unloads every run and ends the threads. Reports that shards still make are dropped.
+   Waits for the store's answer if a call to it is under way. */
 void link_stop(struct link *link);
 void link_free(struct link *link); /* when no shard runs any more. NULL is ignored */
 

@@ -7,7 +7,7 @@
 /* What a view gives a worker; empty when it is not named. */
 struct share view_share(const Weir__View *view, const char *worker);
 
-/* True if the run has failed, but a view has come by which it was rolled back since. Lock held. */
+/* True if the run has failed and a view has come that says that it was rolled back since. Lock held. */
 bool run_may_revive(const struct run *run);
 
 /* Acts on what changed since the last call (a view, a server that moved on, a failure), then returns. Called

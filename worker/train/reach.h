@@ -5,10 +5,10 @@
 
 #include "worker/train/run/run_state.h"
 
-/* The run's transfers tell; takes the run's lock. */
+/* A callback of the run's transfers. Takes the run's lock. */
 void run_on_unreached(void *user, const struct transfers_unreached *unreached);
 
-/* All servers have answered: says so where something else was said before. */
+/* All servers have answered: tells the coordinator, if it was told otherwise before. */
 void run_tell_reached_locked(struct run *run);
 
 #endif

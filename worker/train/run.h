@@ -15,8 +15,8 @@ struct run *run_start(const struct run_options *options, const Weir__LoadRun *lo
 
 const char *run_id(const struct run *run);
 
-/* The membership in which the run was ordered has ended: nothing is said before run_tell_again. Any thread,
-   never blocks, as what follows. */
+/* The membership in which the run was ordered has ended: nothing is said before run_tell_again. This and the
+   following may be called by any thread, and never block. */
 void run_mute(struct run *run);
 
 /* It was ordered again, whatever the incarnation: RunLoaded is said again, or once it has loaded. False: it

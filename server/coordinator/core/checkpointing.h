@@ -40,18 +40,19 @@ void coordinator_store_emptied(struct coordinator *coordinator);
 
 /* retention.c */
 uint64_t coordinator_newest_checkpoint(const struct run *run); /* that can be read; 0: none, the start */
-/* A server could not load it: roll-backs pass over it until that version is written anew, or servers could
-   all the same. It is not deleted for that: it may be the server that is wrong. */
+/* Marks a checkpoint that a server could not load; false: servers have loaded it after all. Roll-backs pass
+   over a marked one until its version is written anew. It is not deleted, because the fault may be the
+   server's. */
 void coordinator_checkpoint_pass_over(struct run *run, uint64_t step, bool is_unreadable);
 bool coordinator_has_checkpoint(const struct run *run, uint64_t step);
 void coordinator_checkpoint_add(struct run *run, const Weir__CheckpointInfo *info);
 /* Takes it from the list and has it deleted. */
 void coordinator_checkpoint_drop(struct coordinator *coordinator, struct run *run, uint64_t step);
-/* Drops those above the step that can be read: they will come again. */
+/* Drops the readable checkpoints above the step: training will come to their versions again. */
 void coordinator_checkpoints_drop_above(struct coordinator *coordinator, struct run *run, uint64_t step);
-/* Takes all from the list: they are gone. */
+/* Empties the list: the checkpoints are gone. */
 void coordinator_checkpoints_forget(struct run *run);
-/* An evaluation may belong to a checkpoint. */
+/* Notes the evaluation with the checkpoint of its version, if there is one. */
 void coordinator_checkpoint_evaluated(struct run *run, const Weir__EvalEvent *evaluation);
 /* Drops what is not to be kept any more. */
 void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run *run);

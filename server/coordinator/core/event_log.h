@@ -29,8 +29,8 @@ struct event_log {
 void event_log_fini(struct event_log *log);
 /* Takes what the event points to; gives the next number. */
 void event_log_add(struct event_log *log, const struct logged_event *event);
-/* An event of a former coordinator, by number, before any is added: below `next`. Ignored if it is none, or
-   out of order. */
+/* Adds an event of a former coordinator: before all new ones, in the order of numbers, which are below
+   `next`. What is no event, or out of order, is ignored. */
 void event_log_restore(struct event_log *log, const Weir__RunEvent *event);
 /* As coordinator_run_event. */
 bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view);

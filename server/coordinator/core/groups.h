@@ -24,8 +24,8 @@ struct group_worker {
   struct grouping grouping; /* of the view before; then of this one */
 };
 
-/* order[n]: the workers such that those of a host are neighbours, else as they were: a host's come where its
-   first was. hosts[i] NULL: alone on its host. */
+/* order[n]: the workers, such that those of a host are neighbours. A host's workers come where its first one
+   was; otherwise the order stays. hosts[i] NULL: alone on its host. */
 void groups_order(const char *const *hosts, int n, int *order);
 
 /* Workers in the order of their microbatches. Neighbours of one host with microbatches make groups of at

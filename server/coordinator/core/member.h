@@ -31,7 +31,8 @@ struct member {
   bool is_fresh;        /* its process was no member before */
   char *message;        /* why it was refused; servers: why runs go on without it; else empty */
   uint64_t left_out_ms; /* servers: since when, if there is a message */
-  bool is_cut_off;      /* servers: for that; runs that load may have it again after a while */
+  bool is_cut_off; /* servers: left out because workers did not reach it; after a while runs that load may
+                      have it */
 
   enum worker_state state;   /* workers: what follows */
   struct run *run;           /* loading, ready, cut off or draining; else NULL */

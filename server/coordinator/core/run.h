@@ -21,7 +21,8 @@ struct run_server {
   bool is_gone; /* lost, and known not to come back with its part */
 };
 
-/* What the first loaded worker found, and of which kind the first server was: all others must be the same. */
+/* What the first worker found when it loaded the run, and the kind of the run's first server. All others must
+   be the same. */
 struct reference {
   char *worker;                     /* "worker-1 (HOST)"; NULL until there is one */
   char *dataset_sha256;             /* likewise */
@@ -77,7 +78,7 @@ struct run {
   Weir__EvalEvent *evaluation; /* of the newest evaluated version until then; NULL: none */
   struct rate rate;
   uint64_t reported_ms; /* of the newest step report */
-  double credit_s;      /* time that has passed and no reported step accounts for */
+  double credit_s;      /* time that has passed without a reported step to account for it */
   struct checkpointing checkpointing;
   Weir__CheckpointInfo **checkpoints; /* committed, by step; each from message_copy */
   int n_checkpoints, checkpoints_capacity;
@@ -96,8 +97,8 @@ struct run *coordinator_run(const struct coordinator *coordinator, const char *i
 struct run_server *coordinator_run_server(const struct run *run, const struct member *member);
 bool coordinator_owns_block(const struct run *run, const struct member *member, uint32_t block);
 bool coordinator_is_over(const struct run *run);
-/* The one place where a run's state changes: checks, logs, and lets go of the members when it holds none any
-   more. */
+/* The one place where a run's state changes. It checks the change, logs it, and lets the members go when the
+   new state holds none. */
 void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state);
 /* The last event of a run that is DONE. */
 void coordinator_publish_done(struct coordinator *coordinator, struct run *run);
@@ -133,7 +134,8 @@ void coordinator_pause_when_idle(struct coordinator *coordinator, struct run *ru
 void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored);
 
 /* kind.c */
-/* The run may have the server: it is of the kind of the run's first one, or the run is not deterministic. */
+/* Whether the run may have the server: its kind is that of the run's first server, or the run is not
+   deterministic. */
 bool coordinator_server_fits(const struct run *run, const struct member *server);
 /* Why the run may not have it, with both named; NULL if it may. Freed by the caller. */
 char *coordinator_server_mismatch(const struct run *run, const struct member *server);
@@ -143,14 +145,15 @@ void coordinator_server_set_kind(struct run *run, const struct member *server);
 /* settle.c */
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
                               enum worker_state state);
-/* Those that compute for the run, or load it to do so. */
+/* The workers that compute for the run, or load it to do so. */
 uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run);
-/* Those that it might be given. */
+/* The workers that the run might be given. */
 uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run);
-/* The member is a server that a run may be given. has_others: it need not be this one. */
+/* Whether the member is a server that a run may be given. has_others: there are other servers to choose from.
+ */
 bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
                                 bool has_others);
-/* There is one, and it is of the run's kind. */
+/* Whether there is a server that the run may be given, of the run's kind. */
 bool coordinator_has_server(const struct coordinator *coordinator, const struct run *run);
 /* Says which server owns which block. */
 void coordinator_place_blocks(struct run *run);
@@ -162,7 +165,7 @@ void coordinator_settle(struct coordinator *coordinator);
 void coordinator_send_view(struct coordinator *coordinator, struct run *run);
 void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
                               const Weir__GroupFailed *failed);
-/* A view is due, and groups that failed may be tried again. */
+/* The run's workers have changed: a view is due, and groups that failed may be tried again. */
 void coordinator_workers_changed(struct run *run);
 /* Groups that failed are tried again after a while, too: what kept them from meeting may have passed. */
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run);
@@ -174,7 +177,7 @@ int coordinator_lost_servers(const struct run *run); /* of the present incarnati
 /* The server has come back with its part of the run. */
 void coordinator_server_kept(struct coordinator *coordinator, struct run *run, struct run_server *server,
                              struct member *member, uint64_t version);
-/* Rolls back when a lost server is not waited for any more. */
+/* Rolls the run back once it no longer waits for a lost server. */
 void coordinator_recover(struct coordinator *coordinator, struct run *run);
 /* The run begins again at its newest checkpoint, in LOADING. */
 void coordinator_roll_back(struct coordinator *coordinator, struct run *run, const char *cause);
@@ -193,9 +196,9 @@ void coordinator_unreached(struct coordinator *coordinator, struct member *worke
                            const Weir__Unreached *unreached);
 /* Decides which workers of the run, or which of its servers, are cut off. */
 void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
-/* What the worker said counts no more. */
+/* Forgets which servers the worker said that it does not reach. */
 void coordinator_reach_forget(struct member *worker);
-/* The same of all workers of the run, which has other servers from now on. */
+/* The same for all workers of the run, which has other servers from now on. */
 void coordinator_reach_anew(struct coordinator *coordinator, struct run *run);
 
 /* progress.c */
@@ -214,7 +217,7 @@ void coordinator_finish_when_complete(struct coordinator *coordinator, struct ru
  */
 bool coordinator_is_complete(const struct run *run);
 void coordinator_run_done(struct coordinator *coordinator, struct run *run);
-/* What the run shows of its progress is that of version `step`. */
+/* Sets the progress that the run shows back to version `step`. */
 void coordinator_progress_reset(struct run *run, uint64_t step);
 void coordinator_clock_start(struct coordinator *coordinator, struct run *run);
 void coordinator_clock_stop(struct coordinator *coordinator, struct run *run);

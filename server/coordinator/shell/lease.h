@@ -30,11 +30,11 @@ struct lease *lease_start(const struct lease_options *options);
    had, lease_stop writes it there, so that the next leader's is higher still. Any thread. NULL is ignored. */
 void lease_outlived(struct lease *lease, uint64_t term);
 
-/* A member says that another leads. The next renewal shows; if the store does not answer then, the member is
-   believed and we are deposed. Any thread. NULL is ignored. */
+/* A member says that another coordinator leads. The next renewal shows whether that is true. If the store
+   does not answer then, the member is believed, and we are deposed. Any thread. NULL is ignored. */
 void lease_doubt(struct lease *lease);
 
-/* Ends the thread and, if we lead, sets the lease free. Waits for a store call that is under way. NULL is
+/* Ends the thread and, if we lead, gives the lease up. Waits for a store call that is under way. NULL is
    ignored. */
 void lease_stop(struct lease *lease);
 

@@ -15,7 +15,7 @@ struct sender *sender_start(int unread_ms);
    reference. Any thread. */
 void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob);
 
-/* Once all its calls' clients are gone or served: waits until it has finished them. NULL is ignored. */
+/* Waits until every call is finished; their clients must be gone or served by then. NULL is ignored. */
 void sender_stop(struct sender *sender);
 
 #endif

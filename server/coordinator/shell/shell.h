@@ -93,7 +93,7 @@ struct coordinator_service {
 
 /* service.c; event loop */
 uint64_t shell_now_ms(void);
-/* Passes an event to the core and carries out its actions. Not from within itself. */
+/* Passes an event to the core and carries out its actions. Not to be called by an action. */
 void shell_step(struct coordinator_service *shell, const struct coordinator_event *event);
 struct live_model *shell_find_model(struct coordinator_service *shell, const char *run);
 void shell_keep_model(struct coordinator_service *shell, const char *run, struct buffer *onnx); /* takes it */
@@ -108,11 +108,11 @@ bool shell_turns_away(struct coordinator_service *shell, struct rpc_call *call);
 /* False: we do not lead, and why goes to `text`. Any thread. */
 bool shell_is_leading(struct coordinator_service *shell, char text[SHELL_TEXT_SIZE]);
 bool shell_is_ending(const struct coordinator_service *shell); /* any thread */
-/* Desk: lets go of everybody and does nothing any more. */
+/* Event loop: ends every link and every watch, and from then on does nothing. */
 void shell_let_go(struct coordinator_service *shell, const char *why);
 void shell_depose(struct coordinator_service *shell, const char *reason);
-/* Desk: what a part of ours found wrong with the store, "" when it is well: told to the core when it changes.
- */
+/* Event loop: what is wrong with the store as seen by a part of the shell, "" when it is well. The core is
+   told when that changes. */
 void shell_store_message(struct coordinator_service *shell, char part[SHELL_TEXT_SIZE], const char *message);
 
 /* members.c */
@@ -162,8 +162,8 @@ bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, c
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
                         uint64_t step, bool is_average);
-/* Reads the model of a run that is not over from the store, to keep it, if it is not there; until the store
-   answers. The core is told if it is lost. */
+/* Reads the model of a run that is not over from the store, unless it is in memory, and keeps it. Asks until
+   the store answers. The core is told if the model is lost. */
 void shell_fetch_model(struct coordinator_service *shell, const char *run);
 void shell_fetch_models(struct coordinator_service *shell); /* of all runs that are not over */
 
@@ -176,10 +176,11 @@ void shell_saves_await(struct coordinator_service *shell, const char *run, struc
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action);
 void shell_save_members(struct coordinator_service *shell, const Weir__Members *members);
 void shell_saves_published(struct coordinator_service *shell, const char *run);
-void shell_save_events(struct coordinator_service *shell, const char *run); /* those that are not yet, now */
+void shell_save_events(struct coordinator_service *shell,
+                       const char *run); /* writes at once what is not written yet */
 void shell_saves_turn(struct coordinator_service *shell, uint64_t now_ms);
 void shell_saves_emptied(struct coordinator_service *shell); /* nothing that was written is there any more */
-/* While a run is being deleted nothing of it is written; then it is forgotten, or goes on. */
+/* While a run is being deleted nothing of it is written. shell_saves_deleted says how that ended. */
 void shell_saves_deleting(struct coordinator_service *shell, const char *run);
 /* Calls `each` for every run that is to be in the store. */
 void shell_saves_each(struct coordinator_service *shell,

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Embedded in what it works on, which run may free. */
+/* Embedded in the struct that it works on, which `run` may free. */
 struct task {
   void (*run)(struct task *task);
   struct task *next;
@@ -31,8 +31,8 @@ bool task_offer(struct task_thread *thread, struct task *task);
  */
 void task_post(struct task_thread *thread, struct task *task);
 
-/* Runs what waits, then joins and frees. Nothing may be given to it any more, but by its own tasks. NULL is
-   ignored. */
+/* Runs the tasks that wait, then joins the thread and frees it. By then only its own tasks may add others.
+   NULL is ignored. */
 void task_thread_stop(struct task_thread *thread);
 
 #endif

@@ -13,8 +13,9 @@ struct sums_route; /* to one server, for one run: a connection of its own */
 /* One message on its way: embedded in the caller's struct, left alone from send until done is called. */
 struct errand {
   const Weir__SumsRequest *request; /* outlives the errand */
-  /* Once. err OK: the reply, which ends with the callback. CANCELLED: the route was. Any other: the server
-     refuses. On a queue's thread, or that of who sends or cancels: never blocks. */
+  /* Called once. err OK: the reply, which ends with the callback. CANCELLED: the route was cancelled. Any
+     other: the server refuses. On a queue's thread, or on the thread that sends or cancels; must not block.
+   */
   void (*done)(struct errand *errand, const struct err *err, const Weir__SumsReply *reply);
 
   struct rpc_request rpc; /* the sums client's own, as all that follows */

@@ -6,8 +6,8 @@
 #include "server/parameters/exchange/exchange.h"
 #include "server/parameters/run/run.h"
 
-/* What it takes to load a run. All of it is the caller's and may go when hosted_run_new returns, but shards.
- */
+/* What it takes to load a run. All of it is the caller's, and is not needed after hosted_run_new, except for
+   the shards and the sums client. */
 struct run_setup {
   const Weir__LoadRun *order;
   const char *own_id; /* ours among order->servers */

@@ -6,7 +6,7 @@
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
 
-/* A store that is away is asked again, for so long since it last answered. */
+/* Reading from a store that may be away: it is asked again until it has not answered for patience_ms. */
 struct restore {
   struct store *store;
   int patience_ms;

@@ -1,4 +1,4 @@
-/* A free list of buffers of one size, so that the step loop does not allocate. Not for several threads. */
+/* A free list of buffers of one size, so that the step loop does not allocate. For one thread at a time. */
 #ifndef WEIR_SERVER_PARAMETERS_ROUND_POOL_H
 #define WEIR_SERVER_PARAMETERS_ROUND_POOL_H
 

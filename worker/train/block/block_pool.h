@@ -10,9 +10,10 @@
 
 struct block_pool;
 
-/* model outlives its use, backend the process. */
+/* The model must outlive the pool, the backend the process. */
 struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend);
-/* Every buffer was given back; what gRPC still refers to is freed when it ends. NULL is ignored. */
+/* Every buffer must have been given back. One that gRPC still refers to is freed when gRPC lets go of it.
+   NULL is ignored. */
 void block_pool_free(struct block_pool *pool);
 
 /* A buffer of f32[elems of block], not set; the caller's only reference. NULL when out of memory. Any
@@ -22,7 +23,7 @@ struct buffer *block_pool_take(struct block_pool *pool, uint32_t block);
 /* The same in the memory of a device of the backend's, or, when that is full, in host memory. */
 struct buffer *block_pool_take_on(struct block_pool *pool, uint32_t block, int device);
 
-/* The device whose memory a taken buffer is; -1: the host's. */
+/* The device in whose memory a taken buffer lies; -1: host memory. */
 int block_pool_device(const struct buffer *buffer);
 
 /* Gives a taken buffer back: it is taken again once nobody else refers to it. NULL is ignored. Any thread. */

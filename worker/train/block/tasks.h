@@ -28,7 +28,8 @@ void tasks_assign(struct task_list *list, struct task_range range);
 /* Begins the first task that is owed; false if none is. */
 bool tasks_begin(struct task_list *list, uint32_t *index);
 
-/* A begun task is done; or is as if it had not begun, and not owed before tasks_assign says so. */
+/* Ends a task that was begun. If it is not done it counts as not begun, and is not owed until tasks_assign
+   says so. */
 void tasks_end(struct task_list *list, uint32_t index, bool is_done);
 
 /* mine[i]: task i is owed, begun or done. */

@@ -51,20 +51,21 @@ void weights_free(struct weights *weights); /* NULL is ignored */
 /* Pins both versions, where the backend can: once. */
 void weights_pin(struct weights *weights, const struct backend_def *backend);
 
-/* Makes memory for both versions' parameters on the device; again, on the same one, it is harmless. Errors:
-   those of memory->new; then there is none. */
+/* Makes memory for both versions' parameters on the device. A second call for the same device does nothing.
+   Errors: those of memory->new; no memory is kept then. */
 int weights_use_device(struct weights *weights, const struct device_memory *memory, int device,
                        struct err *err);
 
 /* The next set begins to receive a version. It has no readers. is_on_device: after weights_use_device. */
 void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device);
 
-/* Where in host memory the block's f32[elems] are to be written, then weights_land; or weights_fill, when
-   they came to weights_place. NULL when they are not wanted: another version, or they have come before. */
+/* Where in host memory the block's f32[elems] are to be written. Then the caller calls weights_land; or
+   weights_fill, when they were written to weights_place. NULL: they are not wanted, because the version is
+   another or they have come before. */
 float *weights_claim(struct weights *weights, uint64_t version, uint32_t block);
-/* It is in host memory: filled, unless it is to be read on the device. */
+/* The claimed block is in host memory. It counts as filled, unless executions read it on a device. */
 void weights_land(struct weights *weights, uint32_t block);
-/* It is where it is read. */
+/* The block is where executions read it. */
 void weights_fill(struct weights *weights, uint32_t block);
 
 /* The set that holds or receives the version; NULL if neither does. */
@@ -72,12 +73,13 @@ struct weights_set *weights_find(struct weights *weights, uint64_t version);
 /* Where the block lands, and where it is read: in a set in host memory the same. */
 float *weights_landing(const struct weights *weights, const struct weights_set *set, uint32_t block);
 float *weights_place(const struct weights *weights, const struct weights_set *set, uint32_t block);
-/* What came from the servers is in its landing. */
+/* Whether the block has come from the servers to its landing. */
 bool weights_has_landed(const struct weights_set *set, uint32_t block);
 
 bool weights_next_is_complete(const struct weights *weights);
 
-/* The complete next set becomes the current one, whose memory (without readers) becomes the closed next. */
+/* The complete next set becomes the current one. The set that was current, which must have no readers,
+   becomes the next, closed. */
 void weights_advance(struct weights *weights);
 
 /* Forgets both versions. Neither has readers or claimed blocks. */

@@ -28,7 +28,7 @@ struct gather {
   uint32_t n_come;
 };
 
-/* What a parameter has in a block: as many elements, from these of each on. */
+/* The part of a parameter that lies in a block: its length, and where it begins in each. */
 struct overlap {
   size_t elems, in_param, in_block;
 };
@@ -45,7 +45,7 @@ struct part {
   struct transfer_item item;
 };
 
-/* Those that have come and were not yet handed over. */
+/* Parts that have come and were not yet handed over. */
 struct parts {
   struct part *list;
   struct device_sum *sums; /* to be added or looked at next */
@@ -110,8 +110,8 @@ void executor_fail_data(struct executor *executor, const struct err *err);
 
 /* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
 void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
-/* Where the bytes of a parameter's gradient are wanted, for backend_run.place; then executor_deliver_placed,
-   when they are there, and when others have come with it executor_deliver_parts. */
+/* Where the bytes of a parameter's gradient are wanted, for backend_run.place. Once they are there,
+   executor_deliver_placed; after the last of those that came together, executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
 void executor_deliver_placed(struct executor *executor, int param);
 /* The parameter's share has been copied into the block's gather buffer. */

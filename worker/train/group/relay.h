@@ -20,21 +20,22 @@ struct relay;
    lock is not held. No version is open. */
 int relay_open(struct run *run, bool (*is_cancelled)(void *run), struct relay **out, struct err *err);
 
-/* Every member learns the highest version that one of them gives. Blocks. Errors: those of the collective;
-   CANCELLED after an abort. The lock is not held. */
+/* Every member learns the highest of the versions that the members give. Blocks. Errors: those of the
+   collective; CANCELLED after an abort. The lock is not held. */
 int relay_agree(struct relay *relay, uint64_t *version, struct err *err);
 
 /* Begins with the step of this version, which the run works on. A failure makes the run rejoin. */
 void relay_start(struct relay *relay, uint64_t version);
 
 const struct group *relay_group(const struct relay *relay);
-/* What the steps of the run need of it. Good until relay_close. */
+/* Where the steps of the run give their parts. Good until relay_close. */
 struct outlet *relay_outlet(struct relay *relay);
 
-/* Ends it for all members. Any thread, with the run's lock; never blocks; again is harmless. */
+/* Ends the relays of all members. Any thread, with the run's lock; never blocks; a second call does nothing.
+ */
 void relay_abort_locked(struct relay *relay);
 
-/* It came to an end that nobody here asked for: it is aborted, and the run rejoins. Takes the lock. */
+/* The relay has ended and nobody here asked for it: aborts it, and makes the run rejoin. Takes the lock. */
 void relay_fail(struct relay *relay, const struct err *err);
 
 /* Aborts, waits for the threads, frees. The lock is not held. NULL is ignored. */

@@ -28,7 +28,7 @@ struct relay {
   /* With memory: the gatherer's. */
   struct device_stream *stream;
   float *arrays;       /* f32[n_parts * bucket_elems] on the device */
-  size_t bucket_elems; /* of the largest, and what aligns the next array */
+  size_t bucket_elems; /* of the largest bucket, rounded up so that the next array is aligned */
 
   uint64_t first_step;
   bool is_started;

@@ -23,10 +23,10 @@ struct group {
    too large, or with microbatches that do not adjoin. */
 bool group_read(const Weir__View *view, const char *worker, struct group *group);
 
-/* True of the same one, in which nothing has changed; and of none and none. */
+/* True if both are the same group, unchanged, and if both are none. */
 bool group_is_same(const struct group *a, const struct group *b);
 
-/* A name for one of its collectives that no other has. */
+/* A unique name for one of the group's collectives. */
 void group_name(const struct group *group, const char *run, const char *what,
                 char name[COLLECTIVE_NAME_MAX + 1]);
 
@@ -54,7 +54,7 @@ struct bucket_plan {
   uint32_t n_buckets;
 };
 
-/* On devices a bucket's way is so short that what it costs to begin counts. */
+/* Between devices a bucket travels so fast that the cost of starting it counts: buckets are larger there. */
 enum { BUCKET_BYTES = 1 << 20, BUCKET_DEVICE_BYTES = 8 << 20, BUCKET_BLOCKS_MAX = 64 };
 
 /* Follows from the model, the group's size and `bytes` alone: each member has the same. Buckets have at most

@@ -83,14 +83,14 @@ struct run {
   Weir__View *applied; /* the view we work by; NULL: none */
   struct share newest_share, share;
   struct group newest_group, group; /* ours by these views */
-  struct group last_group;          /* the last that we had a relay of: a group has one only */
-  struct err group_err;             /* why it is no more */
-  bool is_group_told;               /* the coordinator, that the applied view's group has ended */
-  bool is_unreached_told;           /* the coordinator, that we do not reach all servers */
+  struct group last_group;          /* the last that we opened a relay for: a group is tried once */
+  struct err group_err;             /* why that group has ended */
+  bool is_group_told;               /* the coordinator knows that the applied view's group has ended */
+  bool is_unreached_told;           /* the coordinator knows that we do not reach all servers */
   uint64_t incarnation;             /* of the applied view */
   bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
-  int setbacks;                     /* such, in a row, without a version in between; then pauses get longer */
-  int drops;                        /* of them, in a row: because dropped_version was dropped */
+  int setbacks;                     /* rejoins in a row without a new version; the pauses before them grow */
+  int drops;                        /* those of them, in a row, because dropped_version was dropped */
   uint64_t dropped_version;
 
   /* While JOINING, once the servers were asked. */

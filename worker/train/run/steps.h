@@ -35,21 +35,21 @@ void steps_assign(struct run *run);
    not wanted. */
 float *steps_claim_block(struct run *run, uint64_t version, uint32_t block);
 void steps_landed(struct run *run, uint32_t block);
-/* The block is where executions read it: what steps_landed says itself, but for versions on a device. */
+/* The block is where executions read it. steps_landed says so itself, except for versions on a device. */
 void steps_filled(struct run *run, uint32_t block);
 
-/* Sends a part, or a plain pull, on its way: to the block's server, or through the group. Also without the
-   lock, by who has begun a task. */
+/* Sends a part or a plain pull to the block's server, or through the group. A thread that has begun a task
+   may call it without the lock. */
 void steps_send(struct run *run, const struct transfer_item *item);
 
-/* True for a part that is to be sent and lies on a device: it has to be copied to host memory before. As
-   steps_send. */
+/* True if a part that is to be sent lies on a device and has to be copied to host memory first. The lock: as
+   for steps_send. */
 bool steps_must_land(const struct run *run, const struct buffer *buffer);
 /* A push that had to be given up as a part was no longer waited for, and must land before steps_send. False:
    there is none. */
 bool steps_next_unsent(struct run *run, struct transfer_item *item);
 
-/* Somebody else than a task has read the set, and counted itself among its readers. Takes the lock. */
+/* A reader other than a task, which had counted itself among the set's readers, is done. Takes the lock. */
 void steps_release(struct run *run, struct weights_set *set);
 
 /* Begins the task that is needed first: evaluation before gradients, the current version before the next. */
@@ -62,8 +62,8 @@ bool steps_is_wanted(const struct run *run, const struct work *work);
 /* True when its result may be pushed. */
 bool steps_is_current(const struct run *run, const struct work *work);
 
-/* True if the work waits for the next version while the current one owes tasks that nobody began: it is to be
-   dropped for one of them. */
+/* True if the work waits for the next version while tasks of the current version are owed and not begun. The
+   caller drops the work for one of those. */
 bool steps_should_yield(const struct run *run, const struct work *work);
 
 #endif

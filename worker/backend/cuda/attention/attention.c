@@ -44,11 +44,12 @@ static void lead_init(struct cuda_attention *own, const struct scaled_attention 
 
 /* reads_mask: whether the kernel still needs the mask. */
 static bool attention_init(struct cuda_attention *own, const struct graph *graph, const struct node *node,
-                           int first, int mask, bool *reads_mask) {
+                           bool is_grad, bool *reads_mask) {
+  int mask = is_grad ? 6 : 3;
   const struct value *value = node_input(graph, node, mask);
   struct scaled_attention a;
   struct err err = ERR_NONE;
-  if (scaled_attention_init(&a, graph, node, first, mask, &err))
+  if (scaled_attention_init(&a, graph, node, is_grad, mask, &err))
     return false;
   *own = (struct cuda_attention){
       .stack = a.stack, .t = a.t, .s = a.s, .d = a.d, .e = a.e, .scale = (float)a.scale, .diagonal = a.s};
@@ -70,7 +71,7 @@ static struct step_attention *step_new(struct backend_program *program, const st
                                        bool *reads_mask) {
   struct step_attention *own = arena_new(cuda_view(program)->memory, sizeof *own);
   own->mask = own->scratch = -1;
-  if (!attention_init(&own->shape, cuda_view(program)->graph, node, is_grad, is_grad ? 6 : 3, reads_mask))
+  if (!attention_init(&own->shape, cuda_view(program)->graph, node, is_grad, reads_mask))
     return NULL;
   own->dnn = attention_plan_find(program, &own->shape, *reads_mask, is_grad);
   if (!own->dnn)
@@ -103,19 +104,19 @@ enum { QUERY, KEY, VALUE, Y, LOG_SUMS };
 static int enqueue_attention(struct backend_program *program, const struct cuda_step *step,
                              cudaStream_t stream, struct err *err) {
   const struct step_attention *own = step->details;
-  const struct cuda_attention_grad io = {.query = tensor_of(step, QUERY),
-                                         .key = tensor_of(step, KEY),
-                                         .value = tensor_of(step, VALUE),
-                                         .y = tensor_of(step, Y),
-                                         .mask = tensor_of(step, own->mask)};
-  float *log_sums = tensor_of(step, LOG_SUMS).data;
+  const struct cuda_attention_io io = {.query = tensor_of(step, QUERY),
+                                       .key = tensor_of(step, KEY),
+                                       .value = tensor_of(step, VALUE),
+                                       .y = tensor_of(step, Y),
+                                       .mask = tensor_of(step, own->mask),
+                                       .log_sums = tensor_of(step, LOG_SUMS).data};
+  const struct attention_call call = {
+      .node = step->node, .scratch = tensor_of(step, own->scratch).data, .stream = stream};
   if (own->dnn)
-    return attention_dnn_enqueue(program, own->dnn, step->node, &io, log_sums,
-                                 tensor_of(step, own->scratch).data, stream, err);
+    return attention_dnn_enqueue(program, own->dnn, &io, &call, err);
   if (own->products)
-    return attention_products_forward(program, own->products, step->node, &io, log_sums,
-                                      tensor_of(step, own->scratch).data, stream, err);
-  cuda_attention_launch(&own->shape, io.query, io.key, io.value, io.mask, io.y, log_sums, stream);
+    return attention_products_forward(own->products, &io, &call, err);
+  cuda_attention_launch(&own->shape, &io, stream);
   return ERR_OK;
 }
 
@@ -141,24 +142,24 @@ enum { G_DY, G_QUERY, G_KEY, G_VALUE, G_Y, G_LOG_SUMS, G_DQUERY, G_DKEY, G_DVALU
 static int enqueue_grad(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                         struct err *err) {
   const struct step_attention *own = step->details;
-  const struct cuda_attention_grad grad = {.dy = tensor_of(step, G_DY),
-                                           .query = tensor_of(step, G_QUERY),
-                                           .key = tensor_of(step, G_KEY),
-                                           .value = tensor_of(step, G_VALUE),
-                                           .y = tensor_of(step, G_Y),
-                                           .mask = tensor_of(step, own->mask),
-                                           .log_sums = tensor_of(step, G_LOG_SUMS).data,
-                                           .along = tensor_of(step, G_ALONG).data,
-                                           .dquery = tensor_of(step, G_DQUERY),
-                                           .dkey = tensor_of(step, G_DKEY),
-                                           .dvalue = tensor_of(step, G_DVALUE)};
+  const struct cuda_attention_io io = {.dy = tensor_of(step, G_DY),
+                                       .query = tensor_of(step, G_QUERY),
+                                       .key = tensor_of(step, G_KEY),
+                                       .value = tensor_of(step, G_VALUE),
+                                       .y = tensor_of(step, G_Y),
+                                       .mask = tensor_of(step, own->mask),
+                                       .log_sums = tensor_of(step, G_LOG_SUMS).data,
+                                       .along = tensor_of(step, G_ALONG).data,
+                                       .dquery = tensor_of(step, G_DQUERY),
+                                       .dkey = tensor_of(step, G_DKEY),
+                                       .dvalue = tensor_of(step, G_DVALUE)};
+  const struct attention_call call = {
+      .node = step->node, .scratch = tensor_of(step, own->scratch).data, .stream = stream};
   if (own->dnn)
-    return attention_dnn_enqueue(program, own->dnn, step->node, &grad, tensor_of(step, G_LOG_SUMS).data,
-                                 tensor_of(step, own->scratch).data, stream, err);
+    return attention_dnn_enqueue(program, own->dnn, &io, &call, err);
   if (own->products)
-    return attention_products_backward(program, own->products, step->node, &grad,
-                                       tensor_of(step, own->scratch).data, stream, err);
-  cuda_attention_grad_launch(&own->shape, &grad, stream);
+    return attention_products_backward(own->products, &io, &call, err);
+  cuda_attention_grad_launch(&own->shape, &io, stream);
   return ERR_OK;
 }
 

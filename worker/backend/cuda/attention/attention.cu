@@ -178,11 +178,10 @@ __global__ void attend(struct cuda_attention a, struct cuda_tensor query, struct
   }
 }
 
-void cuda_attention_launch(const struct cuda_attention *a, struct cuda_tensor query, struct cuda_tensor key,
-                           struct cuda_tensor value, struct cuda_tensor mask, struct cuda_tensor y,
-                           float *log_sums, cudaStream_t stream) {
+void cuda_attention_launch(const struct cuda_attention *a, const struct cuda_attention_io *io,
+                           cudaStream_t stream) {
   CUDA_LAUNCH(attend, a->stack * tiles_of(a->t, TILE) * tiles_of(a->e, CHUNK), TILE * WARPS, stream, *a,
-              query, key, value, mask, y, log_sums);
+              io->query, io->key, io->value, io->mask, io->y, io->log_sums);
 }
 
 /* along[row] = dy . y, a warp for each row */
@@ -197,7 +196,7 @@ __global__ void dot_rows(struct cuda_tensor dy, struct cuda_tensor y, int64_t ro
     along[row] = sum;
 }
 
-void cuda_attention_along_launch(const struct cuda_attention *a, const struct cuda_attention_grad *g,
+void cuda_attention_along_launch(const struct cuda_attention *a, const struct cuda_attention_io *g,
                                  cudaStream_t stream) {
   int64_t rows = a->stack * a->t;
   CUDA_LAUNCH(dot_rows, tiles_of(rows, CUDA_THREADS / CUDA_WARP), CUDA_THREADS, stream, g->dy, g->y, rows,
@@ -215,7 +214,7 @@ struct factors {
 };
 
 static __device__ void factors_init(struct factors *f, const struct cuda_attention *a,
-                                    const struct cuda_attention_grad *g, enum gradient of, int64_t index) {
+                                    const struct cuda_attention_io *g, enum gradient of, int64_t index) {
   bool is_query = of == GRADIENT_QUERY;
   f->left =
       is_query ? view_of(&g->query, index, a->t, a->d, false) : view_of(&g->key, index, a->d, a->s, true);
@@ -231,7 +230,7 @@ static __device__ void factors_init(struct factors *f, const struct cuda_attenti
 }
 
 /* Scores' products become weights and, but for values, the gradients of the scores. */
-static __device__ void tile_weigh(const struct cuda_attention *a, const struct cuda_attention_grad *g,
+static __device__ void tile_weigh(const struct cuda_attention *a, const struct cuda_attention_io *g,
                                   enum gradient of, int64_t index, int64_t base, int64_t own, int64_t other,
                                   const float *d_weights, float *scores) {
   for (int r = 0; r < ROWS; r++) {
@@ -247,7 +246,7 @@ static __device__ void tile_weigh(const struct cuda_attention *a, const struct c
 
 /* What it is the gradient of is known when this is compiled: else all tensors would have to lie in memory. */
 static __device__ __forceinline__ void attend_back(const struct cuda_attention &a,
-                                                   const struct cuda_attention_grad &g, enum gradient of) {
+                                                   const struct cuda_attention_io &g, enum gradient of) {
   __shared__ struct tiles tiles;
   const float ones[ROWS] = {1, 1, 1, 1};
   int64_t own_rows = of == GRADIENT_QUERY ? a.t : a.s, width = of == GRADIENT_VALUE ? a.e : a.d;
@@ -279,15 +278,15 @@ static __device__ __forceinline__ void attend_back(const struct cuda_attention &
     }
 }
 
-__global__ void attend_back_query(struct cuda_attention a, struct cuda_attention_grad g) {
+__global__ void attend_back_query(struct cuda_attention a, struct cuda_attention_io g) {
   attend_back(a, g, GRADIENT_QUERY);
 }
 
-__global__ void attend_back_key(struct cuda_attention a, struct cuda_attention_grad g) {
+__global__ void attend_back_key(struct cuda_attention a, struct cuda_attention_io g) {
   attend_back(a, g, GRADIENT_KEY);
 }
 
-__global__ void attend_back_value(struct cuda_attention a, struct cuda_attention_grad g) {
+__global__ void attend_back_value(struct cuda_attention a, struct cuda_attention_io g) {
   attend_back(a, g, GRADIENT_VALUE);
 }
 
@@ -295,7 +294,7 @@ static int64_t blocks_of(const struct cuda_attention *a, int64_t rows, int64_t c
   return a->stack * tiles_of(rows, TILE) * tiles_of(columns, CHUNK);
 }
 
-void cuda_attention_grad_launch(const struct cuda_attention *a, const struct cuda_attention_grad *g,
+void cuda_attention_grad_launch(const struct cuda_attention *a, const struct cuda_attention_io *g,
                                 cudaStream_t stream) {
   int64_t rows = a->stack * a->t;
   CUDA_LAUNCH(dot_rows, tiles_of(rows, CUDA_THREADS / CUDA_WARP), CUDA_THREADS, stream, g->dy, g->y, rows,

@@ -22,40 +22,55 @@ struct cuda_attention {
   int64_t lead_dim[CUDA_RANK_MAX], lead_stride[CUDA_RANK_MAX], mask_row, mask_column;
 };
 
-/* mask.data, log_sums NULL: absent. log_sums f32 [stack, t]. */
-void cuda_attention_launch(const struct cuda_attention *attention, struct cuda_tensor query,
-                           struct cuda_tensor key, struct cuda_tensor value, struct cuda_tensor mask,
-                           struct cuda_tensor y, float *log_sums, cudaStream_t stream);
-
-struct cuda_attention_grad {
+/* The tensors of attention and of its gradient. mask.data, log_sums NULL: absent. */
+struct cuda_attention_io {
   struct cuda_tensor dy, query, key, value, y, mask;
-  const float *log_sums;
-  float *along; /* scratch [stack, t] */
+  float *log_sums; /* [stack, t]: made with y, read by the gradient */
+  float *along;    /* scratch of the gradient [stack, t] */
   struct cuda_tensor dquery, dkey, dvalue;
 };
 
-/* The same bits every time: each result is summed by one block, in order. */
-void cuda_attention_grad_launch(const struct cuda_attention *attention,
-                                const struct cuda_attention_grad *grad, cudaStream_t stream);
+/* query, key, value, mask -> y, log_sums */
+void cuda_attention_launch(const struct cuda_attention *attention, const struct cuda_attention_io *io,
+                           cudaStream_t stream);
 
-/* For matrices [index, index + n) of the stack, whose products with queries lie in `scores` [n, t, s] as f32.
-   They become softmax's weights in `weights` (of any type), and log_sums (NULL: not wanted) is set. */
-void cuda_attention_softmax_launch(const struct cuda_attention *attention, int64_t index, int64_t n,
-                                   const float *scores, struct cuda_tensor mask, struct cuda_tensor weights,
-                                   float *log_sums, cudaStream_t stream);
+/* dy, query, key, value, y, mask, log_sums -> dquery, dkey, dvalue. The same bits every time: each result is
+   summed by one block, in order. */
+void cuda_attention_grad_launch(const struct cuda_attention *attention, const struct cuda_attention_io *io,
+                                cudaStream_t stream);
 
-/* The weights again, and from d_weights [n, t, s] the gradients of the products; along: as below. */
-void cuda_attention_weigh_launch(const struct cuda_attention *attention, int64_t index, int64_t n,
-                                 const float *scores, const float *d_weights,
-                                 const struct cuda_attention_grad *grad, struct cuda_tensor weights,
-                                 struct cuda_tensor d_scores, cudaStream_t stream);
+/* What lies of matrices [index, index + n) of the stack: [n, t, s] each. */
+struct cuda_attention_group {
+  int64_t index, n;
+  float *scores;              /* products of queries and keys */
+  float *d_weights;           /* the gradients of softmax's weights */
+  struct cuda_tensor weights; /* softmax's, of any type */
+  struct cuda_tensor d_scores;
+};
 
-/* grad->along = dy . y of each row. */
-void cuda_attention_along_launch(const struct cuda_attention *attention,
-                                 const struct cuda_attention_grad *grad, cudaStream_t stream);
+/* scores, io->mask -> weights, io->log_sums */
+void cuda_attention_softmax_launch(const struct cuda_attention *attention,
+                                   const struct cuda_attention_group *group,
+                                   const struct cuda_attention_io *io, cudaStream_t stream);
+
+/* scores, d_weights, io->mask, io->log_sums, io->along -> weights again, d_scores */
+void cuda_attention_weigh_launch(const struct cuda_attention *attention,
+                                 const struct cuda_attention_group *group, const struct cuda_attention_io *io,
+                                 cudaStream_t stream);
+
+/* io->along = dy . y of each row. */
+void cuda_attention_along_launch(const struct cuda_attention *attention, const struct cuda_attention_io *io,
+                                 cudaStream_t stream);
 
 #ifdef __cplusplus
 }
 #endif
+
+/* One time that attention is enqueued by a library's calls. */
+struct attention_call {
+  const struct node *node; /* for whom; NULL: for none */
+  void *scratch;           /* of as many bytes as the library's plan says */
+  cudaStream_t stream;
+};
 
 #endif

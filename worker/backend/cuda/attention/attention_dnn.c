@@ -107,11 +107,12 @@ static void *matrices_at(const struct attention_dnn *own, void *data, int64_t be
 }
 
 int attention_dnn_enqueue(struct backend_program *program, const struct attention_dnn *own,
-                          const struct node *node, const struct cuda_attention_grad *io, float *log_sums,
-                          void *scratch, cudaStream_t stream, struct err *err) {
+                          const struct cuda_attention_io *io, const struct attention_call *call,
+                          struct err *err) {
   const struct attention_kind *kind = &own->kind;
-  void *keys = (char *)scratch + own->parts[KEYS], *dkeys = (char *)scratch + own->parts[DKEYS];
-  void *along = (char *)scratch + own->parts[ALONG];
+  char *scratch = call->scratch;
+  void *keys = scratch + own->parts[KEYS], *dkeys = scratch + own->parts[DKEYS];
+  void *along = scratch + own->parts[ALONG];
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   for (int64_t at = 0; at < kind->batch && !status; at += own->group) {
     void *const of[ATTENTION_ROLES] = {
@@ -123,20 +124,20 @@ int attention_dnn_enqueue(struct backend_program *program, const struct attentio
         [ATTENTION_DQUERY] = matrices_at(own, io->dquery.data, at, kind->t * kind->d, ELEMENT),
         [ATTENTION_DKEY] = dkeys,
         [ATTENTION_DVALUE] = matrices_at(own, io->dvalue.data, at, kind->s * kind->e, ELEMENT),
-        [ATTENTION_SUMS] = log_sums ? matrices_at(own, log_sums, at, kind->t, sizeof(float)) : along,
+        [ATTENTION_SUMS] = io->log_sums ? matrices_at(own, io->log_sums, at, kind->t, sizeof(float)) : along,
         [ATTENTION_ALONG] = along,
-        [ATTENTION_DQUERY_SUM] = (char *)scratch + own->parts[DQUERY_SUM]};
+        [ATTENTION_DQUERY_SUM] = scratch + own->parts[DQUERY_SUM]};
     void *data[DNN_TENSORS_MAX] = {NULL};
     for (int role = 0; role < ATTENTION_ROLES; role++)
       if (own->graph.tensors[role] >= 0)
         data[own->graph.tensors[role]] = of[role];
     cuda_copy_launch(&own->turn, matrices_at(own, io->key.data, at, kind->s * kind->d, ELEMENT), keys,
-                     stream);
-    status = dnn_graph_execute(own->graph.dnn, cuda_view(program)->dnn, data,
-                               (char *)scratch + own->parts[WORKSPACE]);
+                     call->stream);
+    status =
+        dnn_graph_execute(own->graph.dnn, cuda_view(program)->dnn, data, scratch + own->parts[WORKSPACE]);
     if (kind->is_grad && !status)
       cuda_copy_launch(&own->turn_back, dkeys,
-                       matrices_at(own, io->dkey.data, at, kind->s * kind->d, ELEMENT), stream);
+                       matrices_at(own, io->dkey.data, at, kind->s * kind->d, ELEMENT), call->stream);
   }
-  return cuda_dnn_check(node, status, "attend", err);
+  return cuda_dnn_check(call->node, status, "attend", err);
 }

@@ -148,33 +148,34 @@ static bool probe_compute(struct probe *probe) {
                                        .e = kind->e,
                                        .scale = kind->scale,
                                        .diagonal = kind->is_causal ? 0 : kind->s};
-  struct cuda_tensor query = probe_tensor(probe, QUERY), key = probe_tensor(probe, KEY),
-                     value = probe_tensor(probe, VALUE);
-  struct cuda_tensor none = {.data = NULL};
-  float *sums = probe_tensor(probe, SUMS).data, *got_sums = probe_tensor(probe, GOT_SUMS).data;
-  struct cuda_attention_grad io = {.dy = probe_tensor(probe, DY),
-                                   .query = query,
-                                   .key = key,
-                                   .value = value,
-                                   .y = probe_tensor(probe, Y_GIVEN),
-                                   .log_sums = sums,
-                                   .along = probe_tensor(probe, ALONG).data,
-                                   .dquery = probe_tensor(probe, WANT_DQUERY),
-                                   .dkey = probe_tensor(probe, WANT_DKEY),
-                                   .dvalue = probe_tensor(probe, WANT_DVALUE)};
-  cuda_attention_launch(&shape, query, key, value, none, probe_tensor(probe, WANT_Y), sums, stream);
+  float *sums = probe_tensor(probe, SUMS).data;
+  struct cuda_attention_io io = {.dy = probe_tensor(probe, DY),
+                                 .query = probe_tensor(probe, QUERY),
+                                 .key = probe_tensor(probe, KEY),
+                                 .value = probe_tensor(probe, VALUE),
+                                 .y = probe_tensor(probe, WANT_Y),
+                                 .log_sums = sums,
+                                 .along = probe_tensor(probe, ALONG).data,
+                                 .dquery = probe_tensor(probe, WANT_DQUERY),
+                                 .dkey = probe_tensor(probe, WANT_DKEY),
+                                 .dvalue = probe_tensor(probe, WANT_DVALUE)};
+  const struct attention_call call = {.scratch = probe_tensor(probe, SCRATCH).data, .stream = stream};
+  cuda_attention_launch(&shape, &io, stream);
   if (kind->is_grad) {
-    cuda_attention_launch(&shape, query, key, value, none, io.y, NULL, stream);
+    io.y = probe_tensor(probe, Y_GIVEN);
+    io.log_sums = NULL;
+    cuda_attention_launch(&shape, &io, stream);
+    io.log_sums = sums;
     cuda_attention_grad_launch(&shape, &io, stream);
     io.dquery = probe_tensor(probe, GOT_DQUERY);
     io.dkey = probe_tensor(probe, GOT_DKEY);
     io.dvalue = probe_tensor(probe, GOT_DVALUE);
   } else {
     io.y = probe_tensor(probe, GOT_Y);
+    io.log_sums = probe_tensor(probe, GOT_SUMS).data;
   }
   return is_ok(probe, cudaGetLastError(), "launch") &&
-         !attention_dnn_enqueue(probe->program, probe->dnn, NULL, &io, kind->is_grad ? sums : got_sums,
-                                probe_tensor(probe, SCRATCH).data, stream, &probe->err) &&
+         !attention_dnn_enqueue(probe->program, probe->dnn, &io, &call, &probe->err) &&
          is_ok(probe, cudaStreamSynchronize(stream), "attend");
 }
 

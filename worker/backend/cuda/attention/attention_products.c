@@ -20,10 +20,8 @@ struct attention_products {
 };
 
 static bool product_add(struct backend_program *program, struct attention_products *own, int form, int which,
-                        int64_t stack, struct cuda_matrix a, struct cuda_matrix b, struct cuda_matrix out,
-                        float alpha) {
-  struct cuda_product *product = cuda_product_new(
-      program, &(struct cuda_product_shape){.stack = stack, .a = a, .b = b, .out = out, .alpha = alpha});
+                        const struct cuda_product_shape *shape) {
+  struct cuda_product *product = cuda_product_new(program, shape);
   own->products[form][which] = product;
   if (product && cuda_product_workspace_bytes(product) > own->work_bytes)
     own->work_bytes = cuda_product_workspace_bytes(product);
@@ -49,17 +47,27 @@ static bool products_init(struct backend_program *program, struct attention_prod
   struct cuda_matrix value = stack_within(type, s->s, s->e, false), y = stack_within(type, s->t, s->e, false);
   struct cuda_matrix scores = cuda_matrix_dense(CUDA_F32, s->t, s->s, false);
   struct cuda_matrix weights = cuda_matrix_dense(type, s->t, s->s, false);
-  if (!product_add(program, own, form, SCORES, stack, query, key, scores, s->scale))
-    return false;
-  if (!own->is_grad)
-    return product_add(program, own, form, MIXED, stack, weights, value, y, 1);
-  return product_add(program, own, form, D_WEIGHTS, stack, y, stack_within(type, s->e, s->s, true), scores,
-                     1) &&
-         product_add(program, own, form, D_VALUE, stack, cuda_matrix_dense(type, s->s, s->t, true), y, value,
-                     1) &&
-         product_add(program, own, form, D_QUERY, stack, weights, stack_within(type, s->s, s->d, true), query,
-                     1) &&
-         product_add(program, own, form, D_KEY, stack, stack_within(type, s->d, s->t, true), weights, key, 1);
+  struct cuda_matrix weights_t = cuda_matrix_dense(type, s->s, s->t, true);
+  struct cuda_matrix value_t = stack_within(type, s->e, s->s, true);
+  struct cuda_matrix key_t = stack_within(type, s->s, s->d, true),
+                     query_t = stack_within(type, s->d, s->t, true);
+  const struct {
+    int which;
+    bool is_forward, is_grad;
+    struct cuda_product_shape shape;
+  } rows[] = {
+      {SCORES, true, true, {.stack = stack, .a = query, .b = key, .out = scores, .alpha = s->scale}},
+      {MIXED, true, false, {.stack = stack, .a = weights, .b = value, .out = y, .alpha = 1}},
+      {D_WEIGHTS, false, true, {.stack = stack, .a = y, .b = value_t, .out = scores, .alpha = 1}},
+      {D_VALUE, false, true, {.stack = stack, .a = weights_t, .b = y, .out = value, .alpha = 1}},
+      {D_QUERY, false, true, {.stack = stack, .a = weights, .b = key_t, .out = query, .alpha = 1}},
+      {D_KEY, false, true, {.stack = stack, .a = query_t, .b = weights, .out = key, .alpha = 1}},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if ((own->is_grad ? rows[i].is_grad : rows[i].is_forward) &&
+        !product_add(program, own, form, rows[i].which, &rows[i].shape))
+      return false;
+  return true;
 }
 
 struct attention_products *attention_products_new(struct backend_program *program,
@@ -86,90 +94,82 @@ size_t attention_products_bytes(const struct attention_products *own) {
 
 /* One group on its way through the products. */
 struct group {
-  struct backend_program *program;
   const struct attention_products *own;
-  const struct node *node;
-  cudaStream_t stream;
+  const struct attention_call *call;
   struct err *err;
-  int64_t index, n;
-  float *scores, *d_weights;
-  struct cuda_tensor weights, d_scores;
+  struct cuda_attention_group at;
   void *work;
 };
 
-static struct group group_init(struct backend_program *program, const struct attention_products *own,
-                               const struct node *node, void *scratch, cudaStream_t stream, struct err *err) {
+static struct group group_init(const struct attention_products *own, const struct attention_call *call,
+                               struct err *err) {
   int copies = own->is_grad ? 2 : 1;
-  char *at = scratch, *weights = at + copies * own->scores_bytes;
-  struct group group = {
-      .program = program, .own = own, .node = node, .stream = stream, .err = err, .scores = scratch};
-  group.d_weights = (float *)(void *)(at + own->scores_bytes);
-  group.weights = (struct cuda_tensor){.data = weights, .type = own->type, .layout = CUDA_DENSE};
-  group.d_scores = group.weights;
-  group.d_scores.data = weights + own->weights_bytes;
+  char *scratch = call->scratch, *weights = scratch + copies * own->scores_bytes;
+  struct group group = {.own = own, .call = call, .err = err, .at.scores = call->scratch};
+  group.at.d_weights = (float *)(void *)(scratch + own->scores_bytes);
+  group.at.weights = (struct cuda_tensor){.data = weights, .type = own->type, .layout = CUDA_DENSE};
+  group.at.d_scores = group.at.weights;
+  group.at.d_scores.data = weights + own->weights_bytes;
   group.work = weights + copies * own->weights_bytes;
   return group;
 }
 
 /* The group's matrices, of `elems` each, in a tensor. */
 static void *group_matrices(const struct group *group, const struct cuda_tensor *tensor, int64_t elems) {
-  return (char *)tensor->data + group->index * elems * (tensor->type == CUDA_BF16 ? 2 : 4);
+  return (char *)tensor->data + group->at.index * elems * (tensor->type == CUDA_BF16 ? 2 : 4);
 }
 
 static bool group_multiply(const struct group *group, int which, const void *a, const void *b, void *out) {
-  struct cuda_product *product = group->own->products[group->n < group->own->group][which];
+  struct cuda_product *product = group->own->products[group->at.n < group->own->group][which];
   const struct cuda_product_io io = {.a = a, .b = b, .out = out, .workspace = group->work};
-  return cuda_product_enqueue(group->program, product, group->node, &io, group->stream, group->err) == ERR_OK;
+  return cuda_product_enqueue(product, group->call->node, &io, group->call->stream, group->err) == ERR_OK;
 }
 
 static void group_at(struct group *group, int64_t index) {
   int64_t rest = group->own->shape.stack - index;
-  group->index = index;
-  group->n = rest < group->own->group ? rest : group->own->group;
+  group->at.index = index;
+  group->at.n = rest < group->own->group ? rest : group->own->group;
 }
 
-int attention_products_forward(struct backend_program *program, const struct attention_products *own,
-                               const struct node *node, const struct cuda_attention_grad *io, float *log_sums,
-                               void *scratch, cudaStream_t stream, struct err *err) {
+int attention_products_forward(const struct attention_products *own, const struct cuda_attention_io *io,
+                               const struct attention_call *call, struct err *err) {
   const struct cuda_attention *s = &own->shape;
-  struct group group = group_init(program, own, node, scratch, stream, err);
+  struct group group = group_init(own, call, err);
   for (int64_t index = 0; index < s->stack; index += own->group) {
     group_at(&group, index);
     if (!group_multiply(&group, SCORES, group_matrices(&group, &io->query, s->t * s->d),
-                        group_matrices(&group, &io->key, s->d * s->s), group.scores))
+                        group_matrices(&group, &io->key, s->d * s->s), group.at.scores))
       return err->code;
-    cuda_attention_softmax_launch(s, index, group.n, group.scores, io->mask, group.weights, log_sums, stream);
-    if (!group_multiply(&group, MIXED, group.weights.data, group_matrices(&group, &io->value, s->s * s->e),
+    cuda_attention_softmax_launch(s, &group.at, io, call->stream);
+    if (!group_multiply(&group, MIXED, group.at.weights.data, group_matrices(&group, &io->value, s->s * s->e),
                         group_matrices(&group, &io->y, s->t * s->e)))
       return err->code;
   }
   return ERR_OK;
 }
 
-static bool group_back(const struct group *group, const struct cuda_attention_grad *io) {
+static bool group_back(const struct group *group, const struct cuda_attention_io *io) {
   const struct cuda_attention *s = &group->own->shape;
   const void *query = group_matrices(group, &io->query, s->t * s->d),
              *key = group_matrices(group, &io->key, s->d * s->s);
   const void *value = group_matrices(group, &io->value, s->s * s->e),
              *dy = group_matrices(group, &io->dy, s->t * s->e);
-  if (!group_multiply(group, SCORES, query, key, group->scores) ||
-      !group_multiply(group, D_WEIGHTS, dy, value, group->d_weights))
+  if (!group_multiply(group, SCORES, query, key, group->at.scores) ||
+      !group_multiply(group, D_WEIGHTS, dy, value, group->at.d_weights))
     return false;
-  cuda_attention_weigh_launch(s, group->index, group->n, group->scores, group->d_weights, io, group->weights,
-                              group->d_scores, group->stream);
-  return group_multiply(group, D_VALUE, group->weights.data, dy,
+  cuda_attention_weigh_launch(s, &group->at, io, group->call->stream);
+  return group_multiply(group, D_VALUE, group->at.weights.data, dy,
                         group_matrices(group, &io->dvalue, s->s * s->e)) &&
-         group_multiply(group, D_QUERY, group->d_scores.data, key,
+         group_multiply(group, D_QUERY, group->at.d_scores.data, key,
                         group_matrices(group, &io->dquery, s->t * s->d)) &&
-         group_multiply(group, D_KEY, query, group->d_scores.data,
+         group_multiply(group, D_KEY, query, group->at.d_scores.data,
                         group_matrices(group, &io->dkey, s->d * s->s));
 }
 
-int attention_products_backward(struct backend_program *program, const struct attention_products *own,
-                                const struct node *node, const struct cuda_attention_grad *io, void *scratch,
-                                cudaStream_t stream, struct err *err) {
-  struct group group = group_init(program, own, node, scratch, stream, err);
-  cuda_attention_along_launch(&own->shape, io, stream);
+int attention_products_backward(const struct attention_products *own, const struct cuda_attention_io *io,
+                                const struct attention_call *call, struct err *err) {
+  struct group group = group_init(own, call, err);
+  cuda_attention_along_launch(&own->shape, io, call->stream);
   for (int64_t index = 0; index < own->shape.stack; index += own->group) {
     group_at(&group, index);
     if (!group_back(&group, io))

@@ -14,11 +14,9 @@ struct attention_products *attention_products_new(struct backend_program *progra
 size_t attention_products_bytes(const struct attention_products *products); /* of scratch */
 
 /* Tensors of the program's factor type; io as for the kernels of attention.h. */
-int attention_products_forward(struct backend_program *program, const struct attention_products *products,
-                               const struct node *node, const struct cuda_attention_grad *io, float *log_sums,
-                               void *scratch, cudaStream_t stream, struct err *err);
-int attention_products_backward(struct backend_program *program, const struct attention_products *products,
-                                const struct node *node, const struct cuda_attention_grad *io, void *scratch,
-                                cudaStream_t stream, struct err *err);
+int attention_products_forward(const struct attention_products *products, const struct cuda_attention_io *io,
+                               const struct attention_call *call, struct err *err);
+int attention_products_backward(const struct attention_products *products, const struct cuda_attention_io *io,
+                                const struct attention_call *call, struct err *err);
 
 #endif

@@ -44,14 +44,14 @@ __global__ void soften_rows(struct cuda_attention a, int64_t first, const float 
     log_sums[row.index * a.t + row.row] = sum > 0 ? greatest + logf(sum) : -INFINITY;
 }
 
-void cuda_attention_softmax_launch(const struct cuda_attention *a, int64_t index, int64_t n,
-                                   const float *scores, struct cuda_tensor mask, struct cuda_tensor weights,
-                                   float *log_sums, cudaStream_t stream) {
-  CUDA_LAUNCH(soften_rows, n * a->t, CUDA_THREADS, stream, *a, index, scores, mask, weights, log_sums);
+void cuda_attention_softmax_launch(const struct cuda_attention *a, const struct cuda_attention_group *group,
+                                   const struct cuda_attention_io *io, cudaStream_t stream) {
+  CUDA_LAUNCH(soften_rows, group->n * a->t, CUDA_THREADS, stream, *a, group->index, group->scores, io->mask,
+              group->weights, io->log_sums);
 }
 
 __global__ void weigh_rows(struct cuda_attention a, int64_t first, const float *scores,
-                           const float *d_weights, struct cuda_attention_grad g, struct cuda_tensor weights,
+                           const float *d_weights, struct cuda_attention_io g, struct cuda_tensor weights,
                            struct cuda_tensor d_scores) {
   struct row row = row_of(&a, first);
   float log_sum = g.log_sums[row.index * a.t + row.row], along = g.along[row.index * a.t + row.row];
@@ -64,10 +64,8 @@ __global__ void weigh_rows(struct cuda_attention a, int64_t first, const float *
   }
 }
 
-void cuda_attention_weigh_launch(const struct cuda_attention *a, int64_t index, int64_t n,
-                                 const float *scores, const float *d_weights,
-                                 const struct cuda_attention_grad *grad, struct cuda_tensor weights,
-                                 struct cuda_tensor d_scores, cudaStream_t stream) {
-  CUDA_LAUNCH(weigh_rows, n * a->t, CUDA_THREADS, stream, *a, index, scores, d_weights, *grad, weights,
-              d_scores);
+void cuda_attention_weigh_launch(const struct cuda_attention *a, const struct cuda_attention_group *group,
+                                 const struct cuda_attention_io *io, cudaStream_t stream) {
+  CUDA_LAUNCH(weigh_rows, group->n * a->t, CUDA_THREADS, stream, *a, group->index, group->scores,
+              group->d_weights, *io, group->weights, group->d_scores);
 }

@@ -49,16 +49,30 @@ static cudnnBackendDescriptor_t descriptor_new(struct dnn_graph *graph, cudnnBac
   return descriptor;
 }
 
+/* What an attribute of a descriptor is set to. */
+struct attribute {
+  cudnnBackendAttributeName_t name;
+  cudnnBackendAttributeType_t type;
+  int64_t n;
+  const void *values; /* [n] */
+};
+
 static void attribute_set(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor,
-                          cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
-                          const void *values) {
+                          struct attribute attribute) {
   if (!graph->status)
-    is_ok(graph, cudnnBackendSetAttribute(descriptor, name, type, n, values));
+    is_ok(graph, cudnnBackendSetAttribute(descriptor, attribute.name, attribute.type, attribute.n,
+                                          attribute.values));
+}
+
+/* An attribute of one value. */
+static void value_set(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor,
+                      cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const void *value) {
+  attribute_set(graph, descriptor, (struct attribute){name, type, 1, value});
 }
 
 static void set_descriptor(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor,
                            cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
-  attribute_set(graph, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+  value_set(graph, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, &value);
 }
 
 static void descriptor_finalize(struct dnn_graph *graph, cudnnBackendDescriptor_t descriptor) {
@@ -75,15 +89,17 @@ static int tensor_add(struct dnn_graph *graph, const struct dnn_tensor *tensor, 
   graph->tensors[index] = it;
   graph->is_bound[index] = !is_virtual;
   graph->is_number[index] = is_number;
-  attribute_set(graph, it, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &tensor->type);
-  attribute_set(graph, it, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, DNN_RANK, tensor->dim);
-  attribute_set(graph, it, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, DNN_RANK, tensor->stride);
-  attribute_set(graph, it, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-  attribute_set(graph, it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align_bytes);
+  value_set(graph, it, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &tensor->type);
+  attribute_set(graph, it,
+                (struct attribute){CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, DNN_RANK, tensor->dim});
+  attribute_set(graph, it,
+                (struct attribute){CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, DNN_RANK, tensor->stride});
+  value_set(graph, it, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, &id);
+  value_set(graph, it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, &align_bytes);
   if (is_virtual)
-    attribute_set(graph, it, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    value_set(graph, it, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, &is_virtual);
   if (is_number)
-    attribute_set(graph, it, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &is_number);
+    value_set(graph, it, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, &is_number);
   descriptor_finalize(graph, it);
   return index;
 }
@@ -111,7 +127,7 @@ static cudnnBackendDescriptor_t op_new(struct dnn_graph *graph, cudnnBackendDesc
 void dnn_graph_matmul(struct dnn_graph *graph, int a, int b, int product) {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = descriptor_new(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  attribute_set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  value_set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &compute);
   descriptor_finalize(graph, how);
   cudnnBackendDescriptor_t op = op_new(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, graph->tensors[a]);
@@ -123,10 +139,10 @@ void dnn_graph_matmul(struct dnn_graph *graph, int a, int b, int product) {
 
 void dnn_graph_pointwise(struct dnn_graph *graph, const struct dnn_pointwise *it) {
   cudnnBackendDescriptor_t how = descriptor_new(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  attribute_set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &it->mode);
-  attribute_set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &it->compute);
+  value_set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, &it->mode);
+  value_set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, &it->compute);
   if (it->mode == CUDNN_POINTWISE_GEN_INDEX)
-    attribute_set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &it->axis);
+    value_set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, &it->axis);
   descriptor_finalize(graph, how);
   cudnnBackendDescriptor_t op = op_new(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
@@ -142,8 +158,8 @@ void dnn_graph_pointwise(struct dnn_graph *graph, const struct dnn_pointwise *it
 void dnn_graph_reduce(struct dnn_graph *graph, cudnnReduceTensorOp_t reduction, int x, int y) {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   cudnnBackendDescriptor_t how = descriptor_new(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-  attribute_set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-  attribute_set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &reduction);
+  value_set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &compute);
+  value_set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, &reduction);
   descriptor_finalize(graph, how);
   cudnnBackendDescriptor_t op = op_new(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
   set_descriptor(graph, op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
@@ -163,14 +179,15 @@ void dnn_graph_reshape(struct dnn_graph *graph, int x, int y) {
 static cudnnBackendDescriptor_t heuristics_new(struct dnn_graph *graph, const struct dnn_target *target) {
   cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
   cudnnBackendDescriptor_t whole = descriptor_new(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  attribute_set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->n_ops,
-                graph->ops);
+  attribute_set(graph, whole,
+                (struct attribute){CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->n_ops,
+                                   graph->ops});
   if (target->handle)
-    attribute_set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
+    value_set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &target->handle);
   descriptor_finalize(graph, whole);
   cudnnBackendDescriptor_t heuristics = descriptor_new(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   set_descriptor(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
-  attribute_set(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  value_set(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
   if (!target->handle)
     set_descriptor(graph, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target->device);
   descriptor_finalize(graph, heuristics);

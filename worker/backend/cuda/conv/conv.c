@@ -68,17 +68,20 @@ static int64_t inner_of(const struct cuda_tensor *tensor) {
 static void sum_bias(const struct step_conv *own, const struct cuda_step *step, cudaStream_t stream) {
   struct cuda_tensor dy = step->args[own->y].tensor;
   int64_t inner = inner_of(&dy), channels = dy.dim[1];
-  cuda_channel_sums_launch(dy, dy.elems / channels / inner, channels, inner,
-                           step->args[own->sums].tensor.data, step->args[own->bias].tensor.data, stream);
+  struct cuda_channel_view as = {.outer = dy.elems / channels / inner, .channels = channels, .inner = inner};
+  cuda_channel_sums_launch(dy, as, step->args[own->sums].tensor.data, step->args[own->bias].tensor.data,
+                           stream);
 }
 
 static int enqueue_dnn(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                        struct err *err) {
   const struct step_conv *own = step->details;
-  void *workspace = own->workspace >= 0 ? step->args[own->workspace].tensor.data : NULL;
-  void *x = extended_begin(own, step, stream);
-  int code = conv_dnn_enqueue(program, own->dnn, step->node, x, step->args[own->w].tensor.data,
-                              step->args[own->y].tensor.data, workspace, err);
+  const struct conv_dnn_io io = {.x = extended_begin(own, step, stream),
+                                 .w = step->args[own->w].tensor.data,
+                                 .y = step->args[own->y].tensor.data,
+                                 .workspace =
+                                     own->workspace >= 0 ? step->args[own->workspace].tensor.data : NULL};
+  int code = conv_dnn_enqueue(program, own->dnn, step->node, &io, err);
   if (code)
     return code;
   extended_end(own, step, stream);
@@ -95,18 +98,18 @@ static int enqueue_loops(struct backend_program *program, const struct cuda_step
                          struct err *err) {
   const struct step_conv *own = step->details;
   const struct cuda_arg *args = step->args;
-  const float *bias = own->bias >= 0 ? args[own->bias].tensor.data : NULL;
+  const struct cuda_conv_io io = {.x = args[own->x].tensor,
+                                  .w = args[own->w].tensor,
+                                  .y = args[own->y].tensor,
+                                  .bias = own->bias >= 0 ? args[own->bias].tensor.data : NULL};
   (void)program;
   (void)err;
   if (own->pass == CONV_FORWARD)
-    cuda_conv_forward_launch(&own->shape, args[own->x].tensor, args[own->w].tensor, bias, args[own->y].tensor,
-                             stream);
+    cuda_conv_forward_launch(&own->shape, &io, stream);
   else if (own->pass == CONV_DATA)
-    cuda_conv_data_launch(&own->shape, args[own->y].tensor, args[own->w].tensor, bias, args[own->x].tensor,
-                          stream);
+    cuda_conv_data_launch(&own->shape, &io, stream);
   else
-    cuda_conv_weight_launch(&own->shape, args[own->x].tensor, args[own->y].tensor,
-                            args[own->workspace].tensor.data, args[own->w].tensor.data, stream);
+    cuda_conv_weight_launch(&own->shape, &io, args[own->workspace].tensor.data, stream);
   if (own->pass == CONV_WEIGHT && own->bias >= 0)
     sum_bias(own, step, stream);
   return ERR_OK;
@@ -117,13 +120,13 @@ static void conv_release(struct cuda_step *step) {
   conv_dnn_free(own->dnn);
 }
 
-static void shape_init(struct cuda_conv *shape, const struct windows *windows, int64_t n, int64_t groups,
-                       int64_t group_in, int64_t group_out) {
+static void shape_init(struct cuda_conv *shape, const struct conv *conv) {
+  const struct windows *windows = &conv->windows;
   *shape = (struct cuda_conv){.dims = windows->dims,
-                              .n = n,
-                              .groups = groups,
-                              .group_in = group_in,
-                              .group_out = group_out,
+                              .n = conv->n,
+                              .groups = conv->groups,
+                              .group_in = conv->group_in,
+                              .group_out = conv->group_out,
                               .in_elems = windows->in_elems,
                               .out_elems = windows->out_elems,
                               .taps = windows->taps};
@@ -194,7 +197,8 @@ static void add_scratch(struct backend_program *program, struct cuda_step *step,
         program, step, (size_t)own->extended_tensor.elems * (own->extended_tensor.type == CUDA_BF16 ? 2 : 4));
   if (own->pass == CONV_WEIGHT && own->bias >= 0) {
     int64_t channels = dy->shape.dim[1], rest = shape_elems(&dy->shape) / channels;
-    own->sums = cuda_scratch(program, step, cuda_channel_sums_bytes(rest, channels, 1));
+    own->sums =
+        cuda_scratch(program, step, cuda_channel_sums_bytes((struct cuda_channel_view){rest, channels, 1}));
   }
 }
 
@@ -260,7 +264,7 @@ static bool prepare_of(struct backend_program *program, const struct node *node,
   struct conv conv;
   if (conv_init(&conv, node, &graph->values[roles->x].shape, &graph->values[roles->w].shape, &err))
     return false;
-  shape_init(&shape, &conv.windows, conv.n, conv.groups, conv.group_in, conv.group_out);
+  shape_init(&shape, &conv);
   return prepare_pass(program, node, pass, &shape, roles);
 }
 
@@ -299,11 +303,12 @@ static bool prepare_conv_transpose(struct backend_program *program, const struct
                         .bias = node->n_inputs > 2 ? node->inputs[2] : -1};
   int64_t groups = node_attr_int(node, "group", 1);
   struct err err = ERR_NONE;
-  struct windows windows;
+  struct conv conv = {
+      .n = x->dim[0], .groups = groups, .group_in = w->dim[1], .group_out = x->dim[1] / groups};
   struct cuda_conv shape;
-  if (windows_init_transposed(&windows, node, x, w->dim + 2, &err))
+  if (windows_init_transposed(&conv.windows, node, x, w->dim + 2, &err))
     return false;
-  shape_init(&shape, &windows, x->dim[0], groups, w->dim[1], x->dim[1] / groups);
+  shape_init(&shape, &conv);
   return prepare_pass(program, node, CONV_DATA, &shape, &roles);
 }
 

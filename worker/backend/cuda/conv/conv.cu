@@ -78,9 +78,9 @@ __global__ void convolve(struct cuda_conv conv, struct cuda_tensor x, struct cud
   }
 }
 
-void cuda_conv_forward_launch(const struct cuda_conv *conv, struct cuda_tensor x, struct cuda_tensor w,
-                              const float *bias, struct cuda_tensor y, cudaStream_t stream) {
-  CUDA_LAUNCH(convolve, cuda_blocks(y.elems), CUDA_THREADS, stream, *conv, x, w, bias, y);
+void cuda_conv_forward_launch(const struct cuda_conv *conv, const struct cuda_conv_io *io,
+                              cudaStream_t stream) {
+  CUDA_LAUNCH(convolve, cuda_blocks(io->y.elems), CUDA_THREADS, stream, *conv, io->x, io->w, io->bias, io->y);
 }
 
 __global__ void convolve_data(struct cuda_conv conv, struct cuda_tensor dy, struct cuda_tensor w,
@@ -106,9 +106,9 @@ __global__ void convolve_data(struct cuda_conv conv, struct cuda_tensor dy, stru
   }
 }
 
-void cuda_conv_data_launch(const struct cuda_conv *conv, struct cuda_tensor dy, struct cuda_tensor w,
-                           const float *bias, struct cuda_tensor dx, cudaStream_t stream) {
-  CUDA_LAUNCH(convolve_data, cuda_blocks(dx.elems), CUDA_THREADS, stream, *conv, dy, w, bias, dx);
+void cuda_conv_data_launch(const struct cuda_conv *conv, const struct cuda_conv_io *io, cudaStream_t stream) {
+  CUDA_LAUNCH(convolve_data, cuda_blocks(io->x.elems), CUDA_THREADS, stream, *conv, io->y, io->w, io->bias,
+              io->x);
 }
 
 /* The gradient of a weight is a sum over windows of all samples, made in chunks that the shape alone cuts. */
@@ -184,16 +184,16 @@ __global__ void weigh_across(struct cuda_conv conv, struct cuda_tensor x, struct
   partials[chunk * weights + m * of_channel + own] = sum;
 }
 
-void cuda_conv_weight_launch(const struct cuda_conv *conv, struct cuda_tensor x, struct cuda_tensor dy,
-                             float *partials, float *dw, cudaStream_t stream) {
+void cuda_conv_weight_launch(const struct cuda_conv *conv, const struct cuda_conv_io *io, float *partials,
+                             cudaStream_t stream) {
   int64_t weights = weights_of(conv), chunks = chunks_of(conv), channels = conv->groups * conv->group_out;
-  if (dy.layout == CUDA_CHANNELS_LAST)
+  if (io->y.layout == CUDA_CHANNELS_LAST)
     CUDA_LAUNCH(weigh_across, (channels + LANES - 1) / LANES * conv->group_in * conv->taps * chunks,
-                CUDA_THREADS, stream, *conv, x, dy, weights, chunks, partials);
+                CUDA_THREADS, stream, *conv, io->x, io->y, weights, chunks, partials);
   else
-    CUDA_LAUNCH(weigh_within, weights * chunks, CUDA_THREADS, stream, *conv, x, dy, weights, chunks,
+    CUDA_LAUNCH(weigh_within, weights * chunks, CUDA_THREADS, stream, *conv, io->x, io->y, weights, chunks,
                 partials);
-  cuda_add_chunks_launch(partials, weights, chunks, dw, stream);
+  cuda_add_chunks_launch(partials, weights, chunks, (float *)io->w.data, stream);
 }
 
 struct shift {

@@ -23,15 +23,20 @@ struct cuda_conv {
   int64_t in_elems, out_elems, taps;
 };
 
-/* By plain loops, a thread for each result; w and dw dense, dw f32. bias f32 or NULL. */
-void cuda_conv_forward_launch(const struct cuda_conv *conv, struct cuda_tensor x, struct cuda_tensor w,
-                              const float *bias, struct cuda_tensor y, cudaStream_t stream);
-void cuda_conv_data_launch(const struct cuda_conv *conv, struct cuda_tensor dy, struct cuda_tensor w,
-                           const float *bias, struct cuda_tensor dx, cudaStream_t stream);
-/* In one order whatever the device; partials: cuda_conv_weight_bytes. */
+/* The tensors of a convolution, or their gradients. w is dense, its gradient f32. */
+struct cuda_conv_io {
+  struct cuda_tensor x, w, y;
+  const float *bias; /* f32, added to the result; NULL: none */
+};
+
+/* By plain loops, a thread for each result. x, w -> y; dy, w -> dx. */
+void cuda_conv_forward_launch(const struct cuda_conv *conv, const struct cuda_conv_io *io,
+                              cudaStream_t stream);
+void cuda_conv_data_launch(const struct cuda_conv *conv, const struct cuda_conv_io *io, cudaStream_t stream);
+/* x, dy -> dw, in one order whatever the device; partials: cuda_conv_weight_bytes. No bias. */
 size_t cuda_conv_weight_bytes(const struct cuda_conv *conv);
-void cuda_conv_weight_launch(const struct cuda_conv *conv, struct cuda_tensor x, struct cuda_tensor dy,
-                             float *partials, float *dw, cudaStream_t stream);
+void cuda_conv_weight_launch(const struct cuda_conv *conv, const struct cuda_conv_io *io, float *partials,
+                             cudaStream_t stream);
 
 /* to[n, c, p] = from[n, c, p + shift], 0 where that is outside; dim [n, c, d0, d1, d2] in both. */
 void cuda_shift_launch(struct cuda_tensor from, struct cuda_tensor to, const int64_t shift[CUDA_CONV_DIMS],

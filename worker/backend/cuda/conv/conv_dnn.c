@@ -39,33 +39,38 @@ static void put_last(int *to, const int64_t *from, int n) {
     to[i] = (int)from[CUDA_CONV_DIMS - n + i];
 }
 
+/* What all three tensors have in common. */
+struct form {
+  cudnnDataType_t type;
+  enum cuda_layout layout;
+};
+
 static cudnnStatus_t tensor_new(cudnnTensorDescriptor_t *desc, const struct cuda_conv *conv, int64_t channels,
-                                const int64_t *spatial, cudnnDataType_t type, enum cuda_layout layout) {
+                                const int64_t *spatial, struct form form) {
   int n = spatial_dims(conv), dims[DIMS_MAX] = {(int)conv->n, (int)channels}, strides[DIMS_MAX], elems = 1;
   cudnnStatus_t status = cudnnCreateTensorDescriptor(desc);
   put_last(dims + 2, spatial, n);
   strides[1] = 1;
-  if (layout == CUDA_CHANNELS_LAST)
+  if (form.layout == CUDA_CHANNELS_LAST)
     elems = dims[1];
   for (int d = 1 + n; d >= 2; d--) {
     strides[d] = elems;
     elems *= dims[d];
   }
-  if (layout != CUDA_CHANNELS_LAST) {
+  if (form.layout != CUDA_CHANNELS_LAST) {
     strides[1] = elems;
     elems *= dims[1];
   }
   strides[0] = elems;
-  return status ? status : cudnnSetTensorNdDescriptor(*desc, type, 2 + n, dims, strides);
+  return status ? status : cudnnSetTensorNdDescriptor(*desc, form.type, 2 + n, dims, strides);
 }
 
-static cudnnStatus_t filter_new(struct conv_dnn *own, const struct cuda_conv *conv, cudnnDataType_t type,
-                                enum cuda_layout layout) {
+static cudnnStatus_t filter_new(struct conv_dnn *own, const struct cuda_conv *conv, struct form form) {
   int n = spatial_dims(conv), dims[DIMS_MAX] = {(int)(conv->groups * conv->group_out), (int)conv->group_in};
-  cudnnTensorFormat_t format = layout == CUDA_CHANNELS_LAST ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+  cudnnTensorFormat_t format = form.layout == CUDA_CHANNELS_LAST ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
   cudnnStatus_t status = cudnnCreateFilterDescriptor(&own->w);
   put_last(dims + 2, conv->kernel, n);
-  return status ? status : cudnnSetFilterNdDescriptor(own->w, type, format, 2 + n, dims);
+  return status ? status : cudnnSetFilterNdDescriptor(own->w, form.type, format, 2 + n, dims);
 }
 
 /* FMA: products of f32 as they are. DEFAULT: factors may be rounded to TF32. */
@@ -196,15 +201,15 @@ static bool conv_fits(const struct cuda_conv *conv) {
 struct conv_dnn *conv_dnn_new(struct backend_program *program, enum conv_pass pass,
                               const struct cuda_conv *conv, enum cuda_type type, enum cuda_layout layout) {
   const struct cuda_program_view *view = cuda_view(program);
-  cudnnDataType_t data = data_type(type);
+  struct form form = {.type = data_type(type), .layout = layout};
   cudnnMathType_t math = math_type(view->options.precision, type);
   if (!conv_fits(conv))
     return NULL;
   struct conv_dnn *own = mem_new(sizeof *own);
   own->pass = pass;
-  if (!tensor_new(&own->x, conv, conv->groups * conv->group_in, conv->in, data, layout) &&
-      !tensor_new(&own->y, conv, conv->groups * conv->group_out, conv->out, data, layout) &&
-      !filter_new(own, conv, data, layout) && !convolution_new(own, conv, math) &&
+  if (!tensor_new(&own->x, conv, conv->groups * conv->group_in, conv->in, form) &&
+      !tensor_new(&own->y, conv, conv->groups * conv->group_out, conv->out, form) &&
+      !filter_new(own, conv, form) && !convolution_new(own, conv, math) &&
       algorithm_choose(view->dnn, own, math, view->options.is_fast))
     return own;
   conv_dnn_free(own);
@@ -230,26 +235,26 @@ size_t conv_dnn_workspace_bytes(const struct conv_dnn *own) {
 }
 
 int conv_dnn_enqueue(struct backend_program *program, const struct conv_dnn *own, const struct node *node,
-                     void *x, void *w, void *y, void *workspace, struct err *err) {
+                     const struct conv_dnn_io *io, struct err *err) {
   cudnnHandle_t dnn = cuda_view(program)->dnn;
   const float one = 1, zero = 0;
   size_t bytes = own->workspace_bytes;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   switch (own->pass) {
   case CONV_FORWARD:
-    status = cudnnConvolutionForward(dnn, &one, own->x, x, own->w, w, own->conv,
-                                     (cudnnConvolutionFwdAlgo_t)own->algorithm, workspace, bytes, &zero,
-                                     own->y, y);
+    status = cudnnConvolutionForward(dnn, &one, own->x, io->x, own->w, io->w, own->conv,
+                                     (cudnnConvolutionFwdAlgo_t)own->algorithm, io->workspace, bytes, &zero,
+                                     own->y, io->y);
     break;
   case CONV_DATA:
-    status = cudnnConvolutionBackwardData(dnn, &one, own->w, w, own->y, y, own->conv,
-                                          (cudnnConvolutionBwdDataAlgo_t)own->algorithm, workspace, bytes,
-                                          &zero, own->x, x);
+    status = cudnnConvolutionBackwardData(dnn, &one, own->w, io->w, own->y, io->y, own->conv,
+                                          (cudnnConvolutionBwdDataAlgo_t)own->algorithm, io->workspace, bytes,
+                                          &zero, own->x, io->x);
     break;
   case CONV_WEIGHT:
-    status = cudnnConvolutionBackwardFilter(dnn, &one, own->x, x, own->y, y, own->conv,
-                                            (cudnnConvolutionBwdFilterAlgo_t)own->algorithm, workspace, bytes,
-                                            &zero, own->w, w);
+    status = cudnnConvolutionBackwardFilter(dnn, &one, own->x, io->x, own->y, io->y, own->conv,
+                                            (cudnnConvolutionBwdFilterAlgo_t)own->algorithm, io->workspace,
+                                            bytes, &zero, own->w, io->w);
     break;
   }
   return cuda_dnn_check(node, status, "convolve", err);

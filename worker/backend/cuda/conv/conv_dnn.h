@@ -21,7 +21,12 @@ struct conv_dnn *conv_dnn_new(struct backend_program *program, enum conv_pass pa
                               const struct cuda_conv *conv, enum cuda_type type, enum cuda_layout layout);
 void conv_dnn_free(struct conv_dnn *conv); /* NULL is ignored */
 size_t conv_dnn_workspace_bytes(const struct conv_dnn *conv);
+
+struct conv_dnn_io {
+  void *x, *w, *y;
+  void *workspace; /* NULL: none is needed */
+};
 int conv_dnn_enqueue(struct backend_program *program, const struct conv_dnn *conv, const struct node *node,
-                     void *x, void *w, void *y, void *workspace, struct err *err);
+                     const struct conv_dnn_io *io, struct err *err);
 
 #endif

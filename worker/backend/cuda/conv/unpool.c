@@ -26,7 +26,14 @@ static int enqueue_unpool(struct backend_program *program, const struct cuda_ste
     cuda_fill_launch(indexed.data, places.data_rows, cuda_element(y->type), 0, stream);
   }
   cuda_places_sort_launch(&places, &sorting, cuda_view(program)->fault, stream);
-  cuda_scatter_launch(&places, &sorting, SCATTER_LAST, &step->args[own->pooled].tensor, &indexed, stream);
+  const struct cuda_scattering scattering = {.how = SCATTER_LAST,
+                                             .rows = places.rows,
+                                             .run = places.run,
+                                             .keys = sorting.keys[0],
+                                             .order = sorting.rows[0],
+                                             .updates = step->args[own->pooled].tensor,
+                                             .to = indexed};
+  cuda_scatter_launch(&scattering, stream);
   if (own->copy.elems)
     cuda_copy_launch(&own->copy, indexed.data, y->data, stream);
   return cuda_check(step->node, cudaGetLastError(), "unpool", err);

@@ -39,15 +39,20 @@ static int buffer_add_bytes(struct backend_program *program, size_t size_bytes) 
                                                   .last_node = INT_MAX});
 }
 
+/* How a value's bytes lie. */
+struct form {
+  enum cuda_type type;
+  enum cuda_layout layout;
+};
+
 /* A buffer for the value, of its own (root -1) or in the bytes of another one. */
-static int buffer_add_value(struct backend_program *program, int value, enum cuda_type type,
-                            enum cuda_layout layout, int root) {
+static int buffer_add_value(struct backend_program *program, int value, struct form form, int root) {
   const struct value *v = &program->graph->values[value];
   struct cuda_value *known = &program->values[value];
   int index = buffer_add(
-      program, (struct cuda_buffer){.type = type,
-                                    .layout = layout,
-                                    .size_bytes = (size_t)shape_elems(&v->shape) * cuda_type_size(type),
+      program, (struct cuda_buffer){.type = form.type,
+                                    .layout = form.layout,
+                                    .size_bytes = (size_t)shape_elems(&v->shape) * cuda_type_size(form.type),
                                     .root = root,
                                     .value = value,
                                     .last_node = known->last_node});
@@ -68,7 +73,7 @@ static int value_buffer(struct backend_program *program, int value) {
   if (program->values[value].buffer >= 0)
     return program->values[value].buffer;
   CHECK(v->kind != VALUE_RESULT);
-  int index = buffer_add_value(program, value, cuda_type_of_dtype(v->dtype), CUDA_DENSE, -1);
+  int index = buffer_add_value(program, value, (struct form){cuda_type_of_dtype(v->dtype), CUDA_DENSE}, -1);
   program->buffers[index].place = v->kind == VALUE_INPUT ? PLACE_PLANNED : PLACE_KEPT;
   return index;
 }
@@ -105,9 +110,9 @@ static void conversion_add(struct backend_program *program, int source, int targ
 }
 
 static int convert_add(struct backend_program *program, const struct node *node, int value, int from,
-                       enum cuda_type type, enum cuda_layout layout) {
+                       struct form form) {
   struct cuda_step *step = cuda_step_new(program, node);
-  int source = cuda_source_of(program, from), target = buffer_add_value(program, value, type, layout, -1);
+  int source = cuda_source_of(program, from), target = buffer_add_value(program, value, form, -1);
   step->enqueue = cuda_convert_enqueue;
   arg_add(program, step, from, value);
   arg_add(program, step, target, value);
@@ -131,7 +136,7 @@ static int buffer_in(struct backend_program *program, const struct node *node, i
   for (int b = produced; b >= 0; b = program->buffers[b].next)
     if (program->buffers[b].type == type && cuda_layout_is_same(shape, program->buffers[b].layout, layout))
       return b;
-  return convert_add(program, node, value, produced, type, layout);
+  return convert_add(program, node, value, produced, (struct form){type, layout});
 }
 
 struct cuda_step *cuda_step_new(struct backend_program *program, const struct node *node) {
@@ -156,7 +161,7 @@ int cuda_write(struct backend_program *program, struct cuda_step *step, int valu
     type = type == CUDA_ANY_TYPE ? cuda_type_of(program, value) : type;
     layout = layout == CUDA_ANY_LAYOUT ? CUDA_DENSE : layout;
     CHECK(cuda_layout_suits(&program->graph->values[value].shape, layout));
-    buffer = buffer_add_value(program, value, type, layout, -1);
+    buffer = buffer_add_value(program, value, (struct form){type, layout}, -1);
   }
   arg_add(program, step, buffer, value);
   return step->n_args - 1;
@@ -186,7 +191,7 @@ int cuda_write_over(struct backend_program *program, struct cuda_step *step, int
   if (!can_write_over(program, step, value, arg))
     return cuda_write(program, step, value, type, layout);
   int root = program->buffers[step->args[arg].buffer].root;
-  arg_add(program, step, buffer_add_value(program, value, type, layout, root), value);
+  arg_add(program, step, buffer_add_value(program, value, (struct form){type, layout}, root), value);
   return step->n_args - 1;
 }
 
@@ -240,7 +245,7 @@ void cuda_alias(struct backend_program *program, int value, int source) {
     buffer = buffer_in(program, node, source, CUDA_ANY_TYPE, layout);
   }
   const struct cuda_buffer *found = &program->buffers[buffer];
-  buffer_add_value(program, value, found->type, layout, found->root);
+  buffer_add_value(program, value, (struct form){found->type, layout}, found->root);
 }
 
 void cuda_deliver(struct backend_program *program, int value, int watch) {

@@ -73,19 +73,25 @@ static cudaError_t await_copies(const struct cuda_segment *segment) {
   return cudaEventSynchronize(segment->copied);
 }
 
-int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *segment,
-                         const struct backend_run *run, bool is_waiting, bool *is_done, struct err *err) {
-  *is_done = true;
-  if (segment->n_deliveries == 0 || !run->on_value)
-    return ERR_OK;
+static bool has_deliveries(const struct cuda_segment *segment, const struct backend_run *run) {
+  return segment->n_deliveries > 0 && run->on_value;
+}
+
+cudaError_t cuda_delivery_status(const struct cuda_segment *segment, const struct backend_run *run,
+                                 bool is_waiting) {
+  if (!has_deliveries(segment, run))
+    return cudaSuccess;
   cudaError_t status = is_waiting ? await_copies(segment) : cudaEventQuery(segment->copied);
-  if (status == cudaErrorNotReady) {
+  if (status == cudaErrorNotReady)
     cudaGetLastError(); /* no error, but noted as one */
-    *is_done = false;
+  return status;
+}
+
+int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *segment,
+                         const struct backend_run *run, struct err *err) {
+  if (!has_deliveries(segment, run))
     return ERR_OK;
-  }
-  if (cuda_check(NULL, status, "finish its work", err) ||
-      cuda_fault_error(program, &program->pinned->faults[segment - program->segments], err))
+  if (cuda_fault_error(program, &program->pinned->faults[segment - program->segments], err))
     return err->code;
   for (int s = segment->begin; s < segment->end; s++) {
     const struct cuda_step *step = program->steps[s];

@@ -76,33 +76,40 @@ static bool is_on_device(const void *data) {
   return false;
 }
 
-static int copy_bytes(const struct node *node, void *to, const void *from, size_t size_bytes,
-                      cudaStream_t stream, struct err *err) {
-  if (size_bytes == 0)
+/* Bytes on their way between the host and the device. */
+struct transfer {
+  void *to;
+  const void *from;
+  size_t size_bytes;
+};
+
+static int bytes_copy(struct backend_program *program, const struct node *node, struct transfer transfer,
+                      struct err *err) {
+  if (transfer.size_bytes == 0)
     return ERR_OK;
-  return cuda_check(node, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream), "copy a tensor",
-                    err);
+  return cuda_check(
+      node,
+      cudaMemcpyAsync(transfer.to, transfer.from, transfer.size_bytes, cudaMemcpyDefault, program->compute),
+      "copy a tensor", err);
 }
 
-static int tensor_copy(const struct node *node, void *to, const void *from, const struct cuda_arg *arg,
-                       cudaStream_t stream, struct err *err) {
-  return copy_bytes(node, to, from, (size_t)arg->tensor.elems * cuda_type_size(arg->tensor.type), stream,
-                    err);
+static size_t arg_bytes(const struct cuda_arg *arg) {
+  return (size_t)arg->tensor.elems * cuda_type_size(arg->tensor.type);
 }
 
-/* Points an input that no node computed at its bytes on the host; *at: where the staging goes on. */
-static int given_begin(struct backend_program *program, const struct cuda_step *step,
-                       const struct backend_run *run, int i, char **at, struct err *err) {
+/* Brings input i, which no node computed, from a device to the staging, where it is on one; *at: where the
+   staging goes on. */
+static int given_stage(struct backend_program *program, const struct cuda_step *step, int i, char **at,
+                       struct err *err) {
   struct op_call *tensors = &((struct host_call *)step->details)->tensors;
   int value = step->node->inputs[i];
-  const void *data = given_data(program, run, value);
-  char *staged = *at;
-  tensors->in[i].data = (void *)data;
-  if (!is_weight(program, value) || !is_on_device(data))
+  struct transfer transfer = {
+      .to = *at, .from = tensors->in[i].data, .size_bytes = value_bytes(program, value)};
+  if (!is_weight(program, value) || !is_on_device(transfer.from))
     return ERR_OK;
-  tensors->in[i].data = staged;
-  *at += staging_bytes_of(value_bytes(program, value));
-  return copy_bytes(step->node, staged, data, value_bytes(program, value), program->compute, err);
+  tensors->in[i].data = transfer.to;
+  *at += staging_bytes_of(transfer.size_bytes);
+  return bytes_copy(program, step->node, transfer, err);
 }
 
 /* Points the call at its bytes, and copies those of inputs there. */
@@ -117,12 +124,14 @@ static int call_begin(struct backend_program *program, const struct cuda_step *s
     if (node->inputs[i] < 0)
       continue;
     if (!is_computed(program, node->inputs[i])) {
-      if (given_begin(program, step, run, i, &at, err))
+      tensors->in[i].data = (void *)given_data(program, run, node->inputs[i]);
+      if (given_stage(program, step, i, &at, err))
         return err->code;
       continue;
     }
     tensors->in[i].data = at;
-    if (tensor_copy(node, at, arg->tensor.data, arg, program->compute, err))
+    struct transfer transfer = {.to = at, .from = arg->tensor.data, .size_bytes = arg_bytes(arg)};
+    if (bytes_copy(program, node, transfer, err))
       return err->code;
     at += staging_of(arg++);
   }
@@ -145,7 +154,9 @@ int cuda_host_run(struct backend_program *program, const struct cuda_step *step,
     arg += is_computed(program, node->inputs[i]);
   for (int o = 0; o < node->n_outputs; o++)
     if (node->outputs[o] >= 0) {
-      if (tensor_copy(node, arg->tensor.data, tensors->out[o].data, arg, program->compute, err))
+      struct transfer transfer = {
+          .to = arg->tensor.data, .from = tensors->out[o].data, .size_bytes = arg_bytes(arg)};
+      if (bytes_copy(program, node, transfer, err))
         return err->code;
       arg++;
     }

@@ -168,9 +168,13 @@ int cuda_upload_weights(struct backend_program *program, struct cuda_segment *se
 /* delivery.c: copies from the device, on `down`. */
 int cuda_delivery_start(struct backend_program *program, struct cuda_segment *segment,
                         const struct backend_run *run, struct err *err);
-/* Hands over the segment's values once they are there: *is_done; false only when not told to wait. */
+/* How the copies of the segment's values stand: cudaErrorNotReady while they are under way, which it waits
+   for if is_waiting. */
+cudaError_t cuda_delivery_status(const struct cuda_segment *segment, const struct backend_run *run,
+                                 bool is_waiting);
+/* Hands over the segment's values, whose copies are done. */
 int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *segment,
-                         const struct backend_run *run, bool is_waiting, bool *is_done, struct err *err);
+                         const struct backend_run *run, struct err *err);
 
 /* fault.c: what a kernel found wrong with its data, as the reference kernel would say it. */
 int cuda_fault_error(const struct backend_program *program, const struct cuda_fault *fault, struct err *err);

@@ -24,14 +24,17 @@ static int await_copies(struct backend_program *program, int at, const struct ba
                     "order its streams", err);
 }
 
-/* Hands over what has come, in order; *next is the first segment that has not been. */
+/* Hands over what has come, in order; *next is the first segment that has not been. Waits for all when all
+   are enqueued. */
 static int run_deliver(struct backend_program *program, const struct backend_run *run, int enqueued,
-                       bool is_waiting, int *next, struct err *err) {
-  bool is_done = true;
-  while (is_done && *next < enqueued) {
-    if (cuda_delivery_finish(program, &program->segments[*next], run, is_waiting, &is_done, err))
+                       int *next, struct err *err) {
+  for (; *next < enqueued; ++*next) {
+    struct cuda_segment *segment = &program->segments[*next];
+    cudaError_t status = cuda_delivery_status(segment, run, enqueued == program->n_segments);
+    if (status == cudaErrorNotReady)
+      return ERR_OK;
+    if (cuda_check(NULL, status, "finish its work", err) || cuda_delivery_finish(program, segment, run, err))
       return err->code;
-    *next += is_done;
   }
   return ERR_OK;
 }
@@ -51,9 +54,9 @@ static int segment_run(struct backend_program *program, int k, const struct back
 static int segments_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
   int next = 0;
   for (int k = 0; k < program->n_segments; k++)
-    if (segment_run(program, k, run, err) || run_deliver(program, run, k + 1, false, &next, err))
+    if (segment_run(program, k, run, err) || run_deliver(program, run, k + 1, &next, err))
       return err->code;
-  return run_deliver(program, run, program->n_segments, true, &next, err);
+  return ERR_OK;
 }
 
 /* What the kernels of the last segments found. */

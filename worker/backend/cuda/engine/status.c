@@ -42,17 +42,22 @@ static enum err_code code_of_library(enum err_code otherwise) {
   return is_lost(cudaPeekAtLastError()) || is_lost(cudaDeviceSynchronize()) ? ERR_LOST_DEVICE : otherwise;
 }
 
-static int status_fail(const struct node *node, struct err *err, enum err_code code, const char *library,
-                       const char *what, const char *why) {
+/* What a library could not do. */
+struct refusal {
+  enum err_code code;
+  const char *library, *what, *why;
+};
+
+static int refusal_set(const struct node *node, struct refusal it, struct err *err) {
   if (node)
-    return node_error(node, err, code, "%s cannot %s: %s", library, what, why);
-  return err_set(err, code, "%s cannot %s: %s", library, what, why);
+    return node_error(node, err, it.code, "%s cannot %s: %s", it.library, it.what, it.why);
+  return err_set(err, it.code, "%s cannot %s: %s", it.library, it.what, it.why);
 }
 
 int cuda_check(const struct node *node, cudaError_t status, const char *what, struct err *err) {
   if (status == cudaSuccess)
     return ERR_OK;
-  return status_fail(node, err, code_of(status), "CUDA", what, cudaGetErrorString(status));
+  return refusal_set(node, (struct refusal){code_of(status), "CUDA", what, cudaGetErrorString(status)}, err);
 }
 
 int cuda_blas_check(const struct node *node, cublasStatus_t status, const char *what, struct err *err) {
@@ -63,7 +68,7 @@ int cuda_blas_check(const struct node *node, cublasStatus_t status, const char *
     code = ERR_NO_MEMORY;
   else if (status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR)
     code = code_of_library(code);
-  return status_fail(node, err, code, "cuBLASLt", what, cublasLtGetStatusString(status));
+  return refusal_set(node, (struct refusal){code, "cuBLASLt", what, cublasLtGetStatusString(status)}, err);
 }
 
 int cuda_dnn_check(const struct node *node, cudnnStatus_t status, const char *what, struct err *err) {
@@ -74,7 +79,7 @@ int cuda_dnn_check(const struct node *node, cudnnStatus_t status, const char *wh
     code = ERR_NO_MEMORY;
   else if (status == CUDNN_STATUS_EXECUTION_FAILED || status == CUDNN_STATUS_INTERNAL_ERROR)
     code = code_of_library(code);
-  return status_fail(node, err, code, "cuDNN", what, cudnnGetErrorString(status));
+  return refusal_set(node, (struct refusal){code, "cuDNN", what, cudnnGetErrorString(status)}, err);
 }
 
 bool cuda_ok(struct backend_program *program, const struct node *node, cudaError_t status, const char *what) {

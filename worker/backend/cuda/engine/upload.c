@@ -47,41 +47,52 @@ struct weights_copy {
   int first, n; /* of the segment's weights; n 0: none yet */
 };
 
+/* The weights of a segment on their way up. */
+struct upload {
+  struct backend_program *program;
+  const struct cuda_segment *segment;
+  const struct backend_run *run;
+  struct weights_copy copy; /* being gathered */
+};
+
 static bool copy_adjoins(const struct weights_copy *copy, int at, const void *data,
                          const struct cuda_buffer *buffer) {
   return copy->n > 0 && copy->first + copy->n == at && copy->from + copy->size_bytes == data &&
          copy->to + copy->size_bytes == buffer->data;
 }
 
-/* And makes what is made of them. */
-static int copy_end(struct backend_program *program, const struct cuda_segment *segment,
-                    const struct backend_run *run, struct weights_copy *copy, struct err *err) {
+/* Enqueues the copy, and makes what is made of its weights. */
+static int copy_end(struct upload *upload, struct err *err) {
+  struct backend_program *program = upload->program;
+  const struct weights_copy *copy = &upload->copy;
   const char *from = copy->from;
   int code = copy_up(program, copy->to, from, copy->size_bytes, err);
   for (int w = copy->first; w < copy->first + copy->n && !code; w++) {
-    struct cuda_buffer *buffer = &program->buffers[program->values[segment->weights[w]].buffer];
+    struct cuda_buffer *buffer = &program->buffers[program->values[upload->segment->weights[w]].buffer];
     for (int c = buffer->conversions; c >= 0 && !code; c = program->conversions[c].next) {
       const struct cuda_step *step = program->conversions[c].step;
       code = step->enqueue(program, step, program->up, err);
     }
     if (!code)
       buffer->filled_from = from;
-    buffer->filled_version = run->weights_version;
+    buffer->filled_version = upload->run->weights_version;
     from += buffer->size_bytes;
   }
-  *copy = (struct weights_copy){0};
+  upload->copy = (struct weights_copy){0};
   return code;
 }
 
 /* Of the segment's weight `at`: goes with the copy that is being gathered, or begins another one. */
-static int upload_value(struct backend_program *program, const struct cuda_segment *segment, int at,
-                        const struct backend_run *run, struct weights_copy *copy, struct err *err) {
-  int value = segment->weights[at], b = program->values[value].buffer;
+static int upload_value(struct upload *upload, int at, struct err *err) {
+  struct backend_program *program = upload->program;
+  const struct backend_run *run = upload->run;
+  struct weights_copy *copy = &upload->copy;
+  int value = upload->segment->weights[at], b = program->values[value].buffer;
   bool is_given = run->weights && run->weights[value];
   const void *own = program->graph->values[value].data, *data = is_given ? run->weights[value] : own;
   struct cuda_buffer *buffer = b < 0 ? NULL : &program->buffers[b];
   bool is_needed = buffer && !is_fresh(buffer, data, own, run);
-  if (is_needed && !copy_adjoins(copy, at, data, buffer) && copy_end(program, segment, run, copy, err))
+  if (is_needed && !copy_adjoins(copy, at, data, buffer) && copy_end(upload, err))
     return err->code;
   if (is_given && run->before_weight)
     run->before_weight(run->user, value);
@@ -100,15 +111,15 @@ static int upload_value(struct backend_program *program, const struct cuda_segme
 /* *is_begun: a copy of the segment's was enqueued. */
 static int upload_values(struct backend_program *program, const struct cuda_segment *segment,
                          const struct backend_run *run, bool *is_begun, struct err *err) {
-  struct weights_copy copy = {0};
+  struct upload upload = {.program = program, .segment = segment, .run = run};
   for (int w = 0; w < segment->n_weights; w++) {
-    if (upload_value(program, segment, w, run, &copy, err))
+    if (upload_value(&upload, w, err))
       return err->code;
-    if (copy.n > 0 && !*is_begun)
+    if (upload.copy.n > 0 && !*is_begun)
       cuda_timeline_mark(program, segment, CUDA_MARK_UP);
-    *is_begun |= copy.n > 0;
+    *is_begun |= upload.copy.n > 0;
   }
-  return copy_end(program, segment, run, &copy, err);
+  return copy_end(&upload, err);
 }
 
 int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment,

@@ -193,11 +193,11 @@ struct chunk_run {
   cudaStream_t stream;
 };
 
-static int chunk_multiply(const struct chunk_run *run, struct cuda_product *product, const void *a,
-                          const void *b, void *out, struct err *err) {
-  struct cuda_product_io io = {
-      .a = a, .b = b, .out = out, .workspace = cuda_arg_tensor(run->step, run->own->workspace).data};
-  return cuda_product_enqueue(run->program, product, run->step->node, &io, run->stream, err);
+/* io: without the workspace. */
+static int chunk_multiply(const struct chunk_run *run, struct cuda_product *product,
+                          struct cuda_product_io io, struct err *err) {
+  io.workspace = cuda_arg_tensor(run->step, run->own->workspace).data;
+  return cuda_product_enqueue(product, run->step->node, &io, run->stream, err);
 }
 
 /* scores -> their losses and gradient */
@@ -235,20 +235,24 @@ static int enqueue_chunk(const struct chunk_run *run, struct err *err) {
   const void *weight = cuda_arg_tensor(step, own->weight).data;
   struct cuda_tensor dscores = part_of(step, own->dscores, own->factor, 0);
   struct cuda_product *dweight = run->index == 0 ? run->chunk->dweight : run->chunk->dweight_more;
-  if (chunk_multiply(run, run->chunk->scores, hidden, weight, cuda_arg_tensor(step, own->scores).data, err))
+  struct cuda_product_io io = {.a = hidden, .b = weight, .out = cuda_arg_tensor(step, own->scores).data};
+  if (chunk_multiply(run, run->chunk->scores, io, err))
     return err->code;
   pass_over(run, dscores);
   if (own->grads[LINEAR_HIDDEN] >= 0) {
     enum cuda_type type = step->args[own->grads[LINEAR_HIDDEN]].tensor.type;
-    void *dhidden = part_of(step, own->grads[LINEAR_HIDDEN], type, begin).data;
-    if (chunk_multiply(run, run->chunk->dhidden, dscores.data, weight, dhidden, err))
+    io = (struct cuda_product_io){
+        .a = dscores.data, .b = weight, .out = part_of(step, own->grads[LINEAR_HIDDEN], type, begin).data};
+    if (chunk_multiply(run, run->chunk->dhidden, io, err))
       return err->code;
   }
-  if (own->grads[LINEAR_WEIGHT] >= 0 &&
-      chunk_multiply(run, dweight, own->sizes.is_transposed ? dscores.data : hidden,
-                     own->sizes.is_transposed ? hidden : dscores.data,
-                     step->args[own->grads[LINEAR_WEIGHT]].tensor.data, err))
-    return err->code;
+  if (own->grads[LINEAR_WEIGHT] >= 0) {
+    io = (struct cuda_product_io){.a = own->sizes.is_transposed ? dscores.data : hidden,
+                                  .b = own->sizes.is_transposed ? hidden : dscores.data,
+                                  .out = step->args[own->grads[LINEAR_WEIGHT]].tensor.data};
+    if (chunk_multiply(run, dweight, io, err))
+      return err->code;
+  }
   if (own->grads[LINEAR_BIAS] >= 0)
     fold_bias(run, dscores);
   return cuda_check(step->node, cudaGetLastError(), "pass over scores", err);

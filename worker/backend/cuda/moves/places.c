@@ -94,13 +94,16 @@ struct cuda_places cuda_places_of(const struct graph *graph, const struct node *
 
 void cuda_gather_enqueue(const struct backend_program *program, const struct cuda_places *places,
                          const struct cuda_tensor *data, const struct cuda_tensor *to, cudaStream_t stream) {
-  int64_t run = places->run;
-  int element = cuda_element(data->type);
-  while (element < COPY_ELEMENT_MAX && run % 2 == 0) {
-    element *= 2;
-    run /= 2;
+  struct cuda_gather gather = {.data = data->data,
+                               .out = to->data,
+                               .run = places->run,
+                               .element = cuda_element(data->type),
+                               .fault = cuda_view(program)->fault};
+  while (gather.element < COPY_ELEMENT_MAX && gather.run % 2 == 0) {
+    gather.element *= 2;
+    gather.run /= 2;
   }
-  cuda_gather_launch(places, run, element, data->data, to->data, cuda_view(program)->fault, stream);
+  cuda_gather_launch(places, &gather, stream);
 }
 
 static int enqueue_gather(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,

@@ -36,12 +36,12 @@ GATHER_KERNEL(uint32_t)
 GATHER_KERNEL(uint64_t)
 GATHER_KERNEL(uint4)
 
-void cuda_gather_launch(const struct cuda_places *places, int64_t run, int element, const void *data,
-                        void *out, struct cuda_fault *fault, cudaStream_t stream) {
+void cuda_gather_launch(const struct cuda_places *places, const struct cuda_gather *gather,
+                        cudaStream_t stream) {
 #define GATHER(type)                                                                                         \
-  CUDA_LAUNCH(gather_##type, cuda_blocks(places->rows *run), CUDA_THREADS, stream, *places,                  \
-              cuda_divisor_of(run), (const type *)data, (type *)out, fault)
-  switch (element) {
+  CUDA_LAUNCH(gather_##type, cuda_blocks(places->rows * gather->run), CUDA_THREADS, stream, *places,         \
+              cuda_divisor_of(gather->run), (const type *)gather->data, (type *)gather->out, gather->fault)
+  switch (gather->element) {
   case 1:
     GATHER(uint8_t);
     break;

@@ -22,12 +22,21 @@ struct cuda_places {
   bool is_unsigned; /* negative indices count from no end */
 };
 
+/* Rows of `run` elements, of `element` bytes each: 1, 2, 4, 8 or 16. */
+struct cuda_gather {
+  const void *data;
+  void *out;
+  int64_t run;
+  int element;
+  struct cuda_fault *fault;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* out[r] = data[place of r]; element: bytes of one (1, 2, 4, 8 or 16), of which `run` are a row. */
-void cuda_gather_launch(const struct cuda_places *places, int64_t run, int element, const void *data,
-                        void *out, struct cuda_fault *fault, cudaStream_t stream);
+/* out[r] = data[place of r] */
+void cuda_gather_launch(const struct cuda_places *places, const struct cuda_gather *gather,
+                        cudaStream_t stream);
 /* Sorts the rows by where they go. */
 void cuda_places_sort_launch(const struct cuda_places *places, const struct cuda_sorting *sorting,
                              struct cuda_fault *fault, cudaStream_t stream);

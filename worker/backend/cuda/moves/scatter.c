@@ -21,6 +21,13 @@ static int enqueue_scatter(struct backend_program *program, const struct cuda_st
   struct cuda_places places = scatter->places;
   struct cuda_sorting sorting = cuda_sorting_of(step, ARG_SORTING);
   struct cuda_copy copy = {.element = cuda_element(to->type)};
+  const struct cuda_scattering scattering = {.how = scatter->how,
+                                             .rows = places.rows,
+                                             .run = places.run,
+                                             .keys = sorting.keys[0],
+                                             .order = sorting.rows[0],
+                                             .updates = step->args[ARG_UPDATES].tensor,
+                                             .to = *to};
   places.indices = step->args[ARG_INDICES].tensor;
   cuda_copy_dim(&copy, to->elems, 1, 1);
   cuda_copy_settle(&copy);
@@ -29,7 +36,7 @@ static int enqueue_scatter(struct backend_program *program, const struct cuda_st
   else
     cuda_copy_launch(&copy, data->data, to->data, stream);
   cuda_places_sort_launch(&places, &sorting, cuda_view(program)->fault, stream);
-  cuda_scatter_launch(&places, &sorting, scatter->how, &step->args[ARG_UPDATES].tensor, to, stream);
+  cuda_scatter_launch(&scattering, stream);
   return cuda_check(step->node, cudaGetLastError(), "start a scatter", err);
 }
 

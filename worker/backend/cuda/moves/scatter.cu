@@ -34,20 +34,13 @@ static __device__ void value_put(enum cuda_scatter how, const struct cuda_tensor
   cuda_store(to, at, how == SCATTER_FIRST ? x : values_joined(how, cuda_load(to, at), x));
 }
 
-struct scatter {
-  enum cuda_scatter how;
-  int64_t rows, run;
-  const uint32_t *keys, *order;
-  struct cuda_tensor updates, to;
-};
-
 /* Whether sorted row s is the first of its place. */
 static __device__ bool is_first(const uint32_t *keys, int64_t s) {
   return s == 0 || keys[s] != keys[s - 1];
 }
 
 /* Short rows: a thread for each column of each place. */
-static __global__ void scatter_elements_kernel(struct scatter scatter, struct cuda_divisor run) {
+static __global__ void scatter_elements_kernel(struct cuda_scattering scatter, struct cuda_divisor run) {
   for (int64_t i = CUDA_FIRST; i < scatter.rows * run.by; i += CUDA_STRIDE) {
     int64_t s = i, column = cuda_digit(&run, &s);
     float x = identity_of(scatter.how);
@@ -76,7 +69,7 @@ static __device__ int64_t joined_integers(enum cuda_scatter how, int64_t old, in
   }
 }
 
-static __global__ void scatter_integers_kernel(struct scatter scatter, struct cuda_divisor run) {
+static __global__ void scatter_integers_kernel(struct cuda_scattering scatter, struct cuda_divisor run) {
   for (int64_t i = CUDA_FIRST; i < scatter.rows * run.by; i += CUDA_STRIDE) {
     int64_t s = i, column = cuda_digit(&run, &s);
     if (!is_first(scatter.keys, s))
@@ -92,7 +85,7 @@ static __global__ void scatter_integers_kernel(struct scatter scatter, struct cu
 enum { ROW_WARPS = CUDA_THREADS / CUDA_WARP, LANE_COLUMNS = 4, BLOCK_COLUMNS = CUDA_WARP * LANE_COLUMNS };
 
 /* Long rows: a block for 128 columns of each place. Its warps take every 8th row. */
-static __global__ void scatter_rows_kernel(struct scatter scatter, struct cuda_divisor chunks) {
+static __global__ void scatter_rows_kernel(struct cuda_scattering scatter, struct cuda_divisor chunks) {
   __shared__ float parts[ROW_WARPS][BLOCK_COLUMNS];
   int warp = threadIdx.x / CUDA_WARP, lane = threadIdx.x % CUDA_WARP;
   for (int64_t t = blockIdx.x; t < scatter.rows * chunks.by; t += gridDim.x) {
@@ -124,20 +117,18 @@ static __global__ void scatter_rows_kernel(struct scatter scatter, struct cuda_d
   }
 }
 
-void cuda_scatter_launch(const struct cuda_places *places, const struct cuda_sorting *sorting,
-                         enum cuda_scatter how, const struct cuda_tensor *updates,
-                         const struct cuda_tensor *to, cudaStream_t stream) {
-  int64_t run = places->run, chunks = (run + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
-  struct scatter scatter = {how, places->rows, run, sorting->keys[0], sorting->rows[0], *updates, *to};
-  if (to->type != CUDA_F32 && to->type != CUDA_BF16)
-    CUDA_LAUNCH(scatter_integers_kernel, cuda_blocks(places->rows * run), CUDA_THREADS, stream, scatter,
+void cuda_scatter_launch(const struct cuda_scattering *scattering, cudaStream_t stream) {
+  int64_t rows = scattering->rows, run = scattering->run, chunks = (run + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
+  enum cuda_type type = scattering->to.type;
+  if (type != CUDA_F32 && type != CUDA_BF16)
+    CUDA_LAUNCH(scatter_integers_kernel, cuda_blocks(rows * run), CUDA_THREADS, stream, *scattering,
                 cuda_divisor_of(run));
-  else if (run < CUDA_WARP || how == SCATTER_LAST)
-    CUDA_LAUNCH(scatter_elements_kernel, cuda_blocks(places->rows * run), CUDA_THREADS, stream, scatter,
+  else if (run < CUDA_WARP || scattering->how == SCATTER_LAST)
+    CUDA_LAUNCH(scatter_elements_kernel, cuda_blocks(rows * run), CUDA_THREADS, stream, *scattering,
                 cuda_divisor_of(run));
   else
-    CUDA_LAUNCH(scatter_rows_kernel, places->rows * chunks < 1 << 20 ? places->rows * chunks : 1 << 20,
-                CUDA_THREADS, stream, scatter, cuda_divisor_of(chunks));
+    CUDA_LAUNCH(scatter_rows_kernel, rows * chunks < 1 << 20 ? rows * chunks : 1 << 20, CUDA_THREADS, stream,
+                *scattering, cuda_divisor_of(chunks));
 }
 
 /* What is before a row times what is behind it, so that a factor of 0 divides nothing. Returns what is left

@@ -14,6 +14,15 @@ enum cuda_scatter {
   SCATTER_LAST, /* the last of them replaces what was there */
 };
 
+/* Joins the rows of `updates` of each place with what `to` has there, both F32 or BF16, or both of one type
+   of integers. */
+struct cuda_scattering {
+  enum cuda_scatter how;
+  int64_t rows, run;            /* of the updates: how many, and of how many elements */
+  const uint32_t *keys, *order; /* as sorted */
+  struct cuda_tensor updates, to;
+};
+
 /* Of y = data, into which updates were scattered: dy -> d_data, d_updates. data, updates and y, of one type,
    are there for products and extremes, products being of no less than F32. */
 struct cuda_scatter_grad {
@@ -26,11 +35,7 @@ struct cuda_scatter_grad {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Joins the rows of `updates` of each place with what `to` has there, both F32 or BF16, or both of one type
-   of integers. */
-void cuda_scatter_launch(const struct cuda_places *places, const struct cuda_sorting *sorting,
-                         enum cuda_scatter how, const struct cuda_tensor *updates,
-                         const struct cuda_tensor *to, cudaStream_t stream);
+void cuda_scatter_launch(const struct cuda_scattering *scattering, cudaStream_t stream);
 void cuda_scatter_grad_launch(const struct cuda_scatter_grad *grad, cudaStream_t stream);
 #ifdef __cplusplus
 }

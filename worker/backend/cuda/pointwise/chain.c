@@ -149,9 +149,9 @@ static bool is_done_with(const struct backend_program *program, const struct cud
 
 /* Into the bytes of an input that is read at the same places, if there is one to spare. */
 static void write_output(struct backend_program *program, struct cuda_step *step,
-                         const struct chain_plan *plan, const struct pointwise *chain, int o,
-                         enum cuda_layout layout) {
+                         const struct chain_plan *plan, const struct pointwise *chain, int o) {
   enum cuda_type type = cuda_type_of(program, plan->outputs[o]);
+  enum cuda_layout layout = chain->is_channels_last ? CUDA_CHANNELS_LAST : CUDA_DENSE;
   for (int i = 0; i < plan->n_inputs; i++)
     if (chain->inputs[i].place == AT_SAME && chain->inputs[i].type == type &&
         step->args[i].tensor.layout == layout && is_done_with(program, step, plan, i, o)) {
@@ -170,6 +170,7 @@ void cuda_chain_flush(struct backend_program *program) {
   struct pointwise *details = arena_new(&program->memory, sizeof *details);
   struct cuda_step *step = cuda_step_new(program, chain->node);
   enum cuda_layout layout = layout_of(program, chain, &plan);
+  details->is_channels_last = layout == CUDA_CHANNELS_LAST;
   for (int i = 0; i < plan.n_inputs; i++) {
     bool is_whole = shape_is_same(&program->graph->values[plan.inputs[i]].shape, &chain->shape);
     cuda_read(program, step, plan.inputs[i], CUDA_ANY_TYPE, is_whole ? layout : CUDA_ANY_LAYOUT);
@@ -177,14 +178,13 @@ void cuda_chain_flush(struct backend_program *program) {
   }
   chain_places(chain, layout, step->args, plan.n_inputs, details);
   for (int o = 0; o < plan.n_outputs; o++) {
-    write_output(program, step, &plan, details, o, layout);
+    write_output(program, step, &plan, details, o);
     details->outputs[o].type = step->args[plan.n_inputs + o].tensor.type;
   }
   details->is_integer = chain->is_integer;
   details->n_instructions = chain->n_ops;
   details->fault = program->view.fault;
   details->context = program->view.context;
-  details->is_channels_last = layout == CUDA_CHANNELS_LAST;
   if (details->is_channels_last) {
     details->channels = cuda_divisor_of(chain->shape.dim[1]);
     details->plane = cuda_divisor_of(details->elems / chain->shape.dim[0] / chain->shape.dim[1]);

@@ -72,42 +72,37 @@ static bool prepare_dropout(struct backend_program *program, const struct node *
   return true;
 }
 
-struct draw {
-  enum cuda_draw what;
-  float a, b;
-};
-
 static int enqueue_draw(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                         struct err *err) {
   struct cuda_random random = random_of(program, step->node);
-  const struct draw *draw = step->details;
-  cuda_draw_launch(&random, draw->what, draw->a, draw->b, &step->args[0].tensor, &step->args[1].tensor,
-                   stream);
+  cuda_draw_launch(&random, step->details, &step->args[0].tensor, &step->args[1].tensor, stream);
   return cuda_check(step->node, cudaGetLastError(), "start drawing", err);
 }
 
-static bool prepare_draw(struct backend_program *program, const struct node *node, struct draw draw) {
+static bool prepare_draw(struct backend_program *program, const struct node *node,
+                         struct cuda_distribution distribution) {
   struct cuda_step *step = cuda_step_new(program, node);
-  cuda_read(program, step, draw.what == DRAW_BERNOULLI ? node->inputs[0] : -1, CUDA_ANY_TYPE, CUDA_DENSE);
+  cuda_read(program, step, distribution.what == DRAW_BERNOULLI ? node->inputs[0] : -1, CUDA_ANY_TYPE,
+            CUDA_DENSE);
   cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
-  step->details = arena_copy(cuda_view(program)->memory, &draw, sizeof draw);
+  step->details = arena_copy(cuda_view(program)->memory, &distribution, sizeof distribution);
   step->enqueue = enqueue_draw;
   cuda_step_end(program, step);
   return true;
 }
 
 static bool prepare_bernoulli(struct backend_program *program, const struct node *node) {
-  return prepare_draw(program, node, (struct draw){.what = DRAW_BERNOULLI});
+  return prepare_draw(program, node, (struct cuda_distribution){.what = DRAW_BERNOULLI});
 }
 
 static bool prepare_normal(struct backend_program *program, const struct node *node) {
   float mean = node_attr_float(node, "mean", 0.0f), scale = node_attr_float(node, "scale", 1.0f);
-  return prepare_draw(program, node, (struct draw){DRAW_NORMAL, mean, scale});
+  return prepare_draw(program, node, (struct cuda_distribution){DRAW_NORMAL, mean, scale});
 }
 
 static bool prepare_uniform(struct backend_program *program, const struct node *node) {
   float low = node_attr_float(node, "low", 0.0f), high = node_attr_float(node, "high", 1.0f);
-  return prepare_draw(program, node, (struct draw){DRAW_UNIFORM, low, high - low});
+  return prepare_draw(program, node, (struct cuda_distribution){DRAW_UNIFORM, low, high - low});
 }
 
 /* Arguments of Multinomial: x, the classes, scratch. */

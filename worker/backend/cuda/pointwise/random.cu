@@ -61,9 +61,10 @@ static __global__ void draw_kernel(struct cuda_random random, enum cuda_draw wha
   }
 }
 
-void cuda_draw_launch(const struct cuda_random *random, enum cuda_draw what, float a, float b,
+void cuda_draw_launch(const struct cuda_random *random, const struct cuda_distribution *distribution,
                       const struct cuda_tensor *x, const struct cuda_tensor *out, cudaStream_t stream) {
-  CUDA_LAUNCH(draw_kernel, cuda_blocks(out->elems), CUDA_THREADS, stream, *random, what, a, b, *x, *out);
+  CUDA_LAUNCH(draw_kernel, cuda_blocks(out->elems), CUDA_THREADS, stream, *random, distribution->what,
+              distribution->a, distribution->b, *x, *out);
 }
 
 /* Running sums of exp(row - its greatest), one thread's a row: a chain of additions, as the reference kernel

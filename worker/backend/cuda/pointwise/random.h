@@ -14,6 +14,11 @@ enum cuda_draw {
   DRAW_BERNOULLI, /* whether u is less than x, a probability */
 };
 
+struct cuda_distribution {
+  enum cuda_draw what;
+  float a, b;
+};
+
 struct cuda_random {
   const struct cuda_context *context;
   struct cuda_fault *fault;
@@ -42,7 +47,8 @@ extern "C" {
 #endif
 void cuda_dropout_launch(const struct cuda_dropout *dropout, cudaStream_t stream);
 void cuda_multinomial_launch(const struct cuda_multinomial *multinomial, cudaStream_t stream);
-void cuda_draw_launch(const struct cuda_random *random, enum cuda_draw what, float a, float b,
+/* x: of DRAW_BERNOULLI, the probabilities; else absent. */
+void cuda_draw_launch(const struct cuda_random *random, const struct cuda_distribution *distribution,
                       const struct cuda_tensor *x, const struct cuda_tensor *out, cudaStream_t stream);
 #ifdef __cplusplus
 }

@@ -157,14 +157,21 @@ static struct pair pair_of(const struct view *a, const struct view *b, const boo
   return pair;
 }
 
+/* The labels of a stack of matrices. */
+struct stack_labels {
+  const struct labels *batch, *rows, *columns;
+};
+
 /* An operand as a stack of matrices: itself, if they lie as they are or transposed, or a copy. Returns its
    argument. */
-static int as_matrices(struct plan *plan, const struct view *from, const struct labels *batch,
-                       const struct labels *rows, const struct labels *columns, struct cuda_matrix *matrix) {
+static int as_matrices(struct plan *plan, const struct view *from, struct stack_labels by,
+                       struct cuda_matrix *matrix) {
   const struct einsum *einsum = plan->einsum;
-  struct labels order = labels_join(batch, rows, columns), turned = labels_join(batch, columns, rows);
+  struct labels order = labels_join(by.batch, by.rows, by.columns),
+                turned = labels_join(by.batch, by.columns, by.rows);
   bool is_transposed = !is_dense(einsum, from, &order) && is_dense(einsum, from, &turned);
-  *matrix = cuda_matrix_dense(CUDA_F32, elems_of(einsum, rows), elems_of(einsum, columns), is_transposed);
+  *matrix =
+      cuda_matrix_dense(CUDA_F32, elems_of(einsum, by.rows), elems_of(einsum, by.columns), is_transposed);
   if (is_transposed || is_dense(einsum, from, &order))
     return from->arg;
   struct view packed = view_dense(einsum, &order, scratch_add(plan, elems_of(einsum, &order)));
@@ -180,8 +187,8 @@ static struct view views_contract(struct plan *plan, const struct view *a, const
   struct labels order = labels_join(&pair.batch, &pair.rows, &pair.columns);
   bool is_placed = to && is_dense(einsum, to, &order);
   struct cuda_product_shape shape = {.stack = elems_of(einsum, &pair.batch), .alpha = 1};
-  int left = as_matrices(plan, a, &pair.batch, &pair.rows, &pair.inner, &shape.a);
-  int right = as_matrices(plan, b, &pair.batch, &pair.inner, &pair.columns, &shape.b);
+  int left = as_matrices(plan, a, (struct stack_labels){&pair.batch, &pair.rows, &pair.inner}, &shape.a);
+  int right = as_matrices(plan, b, (struct stack_labels){&pair.batch, &pair.inner, &pair.columns}, &shape.b);
   int arg = is_placed ? to->arg : scratch_add(plan, elems_of(einsum, &order));
   shape.out = cuda_matrix_dense(CUDA_F32, shape.a.rows, shape.b.columns, false);
   struct task *task = task_add(plan, left, right, arg);
@@ -221,14 +228,14 @@ static void plan_init(struct plan *plan, struct backend_program *program, const 
     copy_add(plan, &product, &to);
 }
 
-static int task_enqueue(struct backend_program *program, const struct plan *plan, const struct task *task,
-                        const struct cuda_step *step, cudaStream_t stream, struct err *err) {
+static int task_enqueue(const struct plan *plan, const struct task *task, const struct cuda_step *step,
+                        cudaStream_t stream, struct err *err) {
   struct cuda_tensor a = step->args[task->a].tensor, out = step->args[task->out].tensor;
   if (task->product) {
     struct cuda_product_io io = {.a = a.data, .b = step->args[task->b].tensor.data, .out = out.data};
     if (plan->workspace >= 0)
       io.workspace = step->args[plan->workspace].tensor.data;
-    return cuda_product_enqueue(program, task->product, step->node, &io, stream, err);
+    return cuda_product_enqueue(task->product, step->node, &io, stream, err);
   }
   a.type = out.type = CUDA_F32; /* scratch is bytes */
   cuda_walk_sum_launch(task->walk, a, out, stream);
@@ -239,12 +246,13 @@ static int enqueue_einsum(struct backend_program *program, const struct cuda_ste
                           struct err *err) {
   const struct plan *plan = step->details;
   const struct cuda_tensor *out = &step->args[plan->einsum->n_terms].tensor;
+  (void)program;
   if (plan->is_cleared &&
       cuda_check(step->node, cudaMemsetAsync(out->data, 0, (size_t)out->elems * sizeof(float), stream),
                  "clear", err))
     return err->code;
   for (int t = 0; t < plan->n_tasks; t++)
-    if (task_enqueue(program, plan, &plan->tasks[t], step, stream, err))
+    if (task_enqueue(plan, &plan->tasks[t], step, stream, err))
       return err->code;
   return ERR_OK;
 }

@@ -12,9 +12,9 @@ struct multiply {
   struct cuda_fusion fusion;
   int64_t count;
   int64_t (*offset_bytes)[3];   /* of a, b and out, for each product */
+  bool is_alone;                /* something is added first: nothing that follows is done along with it */
   int bias, kept, c, workspace; /* arguments; -1: none */
-  int64_t c_row_stride, c_column_stride;
-  float beta;
+  struct cuda_addend addend;    /* of argument c */
 };
 
 static void *arg_data(const struct cuda_step *step, int arg) {
@@ -27,6 +27,7 @@ static int enqueue_products(struct backend_program *program, const struct cuda_s
   const struct cuda_arg *args = step->args;
   struct cuda_tensor out = args[OUT].tensor;
   int code = ERR_OK;
+  (void)program;
   for (int64_t i = 0; i < multiply->count && !code; i++) {
     const int64_t *offset = multiply->offset_bytes[i];
     struct cuda_product_io io = {.a = (const char *)args[A].tensor.data + offset[A],
@@ -35,12 +36,14 @@ static int enqueue_products(struct backend_program *program, const struct cuda_s
                                  .bias = arg_data(step, multiply->bias),
                                  .kept = arg_data(step, multiply->kept),
                                  .workspace = arg_data(step, multiply->workspace)};
-    code = cuda_product_enqueue(program, multiply->product, step->node, &io, stream, err);
+    code = cuda_product_enqueue(multiply->product, step->node, &io, stream, err);
   }
   if (!code && multiply->c >= 0) {
-    int64_t columns = out.dim[out.rank - 1];
-    cuda_add_scaled_launch(out, args[multiply->c].tensor, out.elems / columns, columns,
-                           multiply->c_row_stride, multiply->c_column_stride, multiply->beta, stream);
+    struct cuda_addend addend = multiply->addend;
+    addend.c = args[multiply->c].tensor;
+    addend.columns = out.dim[out.rank - 1];
+    addend.rows = out.elems / addend.columns;
+    cuda_add_scaled_launch(out, &addend, stream);
   }
   return code;
 }
@@ -57,7 +60,7 @@ static struct multiply *multiply_new(struct backend_program *program, int64_t co
 /* The product with as much of what follows as cuBLASLt does along with it; sets multiply->fusion. shape:
    without an epilogue. False if there is no such product at all. */
 static bool product_init(struct backend_program *program, struct multiply *multiply, const struct node *node,
-                         struct cuda_product_shape *shape, int bias, bool is_alone) {
+                         struct cuda_product_shape *shape, int bias) {
   enum cuda_type plain_type = shape->out.type;
   struct cuda_fusion plain = {.bias = bias, .out = node->outputs[0], .kept = -1};
   plain.epilogue = bias >= 0 ? CUDA_EPILOGUE_BIAS : CUDA_EPILOGUE_NONE;
@@ -65,7 +68,7 @@ static bool product_init(struct backend_program *program, struct multiply *multi
                                       plain,
                                       {.bias = -1, .out = plain.out, .kept = -1}};
   for (size_t i = 0; i < sizeof tries / sizeof *tries && !multiply->product; i++) {
-    if (i == 0 && (is_alone || shape->stack > 1 || multiply->count > 1))
+    if (i == 0 && (multiply->is_alone || shape->stack > 1 || multiply->count > 1))
       continue;
     shape->epilogue = tries[i].epilogue;
     shape->out.type = i == 0 ? cuda_type_of(program, tries[i].out) : plain_type;
@@ -108,9 +111,8 @@ static void read_c(struct backend_program *program, struct cuda_step *step, cons
   int64_t columns = c->shape.rank > 0 ? c->shape.dim[c->shape.rank - 1] : 1;
   int64_t rows = c->shape.rank > 1 ? c->shape.dim[0] : 1;
   multiply->c = cuda_read(program, step, step->node->inputs[2], CUDA_ANY_TYPE, CUDA_DENSE);
-  multiply->c_row_stride = rows > 1 ? columns : 0;
-  multiply->c_column_stride = columns > 1;
-  multiply->beta = beta;
+  multiply->addend =
+      (struct cuda_addend){.row_stride = rows > 1 ? columns : 0, .column_stride = columns > 1, .beta = beta};
 }
 
 /* Gemm: A, B, [C] -> alpha * A' x B' + beta * C */
@@ -130,7 +132,8 @@ static bool prepare_gemm(struct backend_program *program, const struct node *nod
       .out = cuda_matrix_dense(cuda_type_of(program, node->outputs[0]), out[0], out[1], false),
       .alpha = node_attr_float(node, "alpha", 1)};
   bool is_bias = c && beta == 1 && cuda_is_bias(c, out[1]); /* what is not, is added behind the product */
-  if (!product_init(program, multiply, node, &shape, is_bias ? node->inputs[2] : -1, c && !is_bias))
+  multiply->is_alone = c && !is_bias;
+  if (!product_init(program, multiply, node, &shape, is_bias ? node->inputs[2] : -1))
     return false;
   struct cuda_step *step = step_begin(program, node, multiply);
   if (c && beta != 0 && multiply->fusion.bias != node->inputs[2])
@@ -251,7 +254,7 @@ static bool prepare_batches(struct backend_program *program, const struct node *
     matrices[m]->align_bytes = align_bytes[m];
     matrices[m]->stack_stride *= batch.rank > 0 ? batch.stride[0][m] : 1;
   }
-  if (!product_init(program, multiply, node, &shape, -1, false))
+  if (!product_init(program, multiply, node, &shape, -1))
     return false;
   step_finish(program, step_begin(program, node, multiply));
   return true;

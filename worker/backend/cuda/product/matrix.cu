@@ -11,10 +11,9 @@ __global__ void add_scaled(struct cuda_tensor out, struct cuda_tensor c, int64_t
   }
 }
 
-void cuda_add_scaled_launch(struct cuda_tensor out, struct cuda_tensor c, int64_t rows, int64_t columns,
-                            int64_t row_stride, int64_t column_stride, float beta, cudaStream_t stream) {
-  CUDA_LAUNCH(add_scaled, cuda_blocks(rows * columns), CUDA_THREADS, stream, out, c, columns, row_stride,
-              column_stride, beta);
+void cuda_add_scaled_launch(struct cuda_tensor out, const struct cuda_addend *addend, cudaStream_t stream) {
+  CUDA_LAUNCH(add_scaled, cuda_blocks(addend->rows * addend->columns), CUDA_THREADS, stream, out, addend->c,
+              addend->columns, addend->row_stride, addend->column_stride, addend->beta);
 }
 
 __global__ void add_channels(struct cuda_tensor out, const float *bias, int64_t channels, int64_t inner) {
@@ -35,8 +34,8 @@ static int64_t chunks_of(int64_t positions) {
   return chunks < CHUNKS_MAX ? chunks : (int64_t)CHUNKS_MAX;
 }
 
-size_t cuda_channel_sums_bytes(int64_t outer, int64_t channels, int64_t inner) {
-  return (size_t)(chunks_of(outer * inner) * channels) * sizeof(float);
+size_t cuda_channel_sums_bytes(struct cuda_channel_view as) {
+  return (size_t)(chunks_of(as.outer * as.inner) * as.channels) * sizeof(float);
 }
 
 /* A block for each channel and chunk: its threads read neighbours within a channel. */
@@ -87,16 +86,16 @@ void cuda_add_chunks_launch(const float *partials, int64_t n, int64_t chunks, fl
   CUDA_LAUNCH(add_chunks, cuda_blocks(n), CUDA_THREADS, stream, partials, n, chunks, sums);
 }
 
-void cuda_channel_sums_launch(struct cuda_tensor x, int64_t outer, int64_t channels, int64_t inner,
-                              float *partials, float *sums, cudaStream_t stream) {
-  int64_t positions = outer * inner, chunks = chunks_of(positions);
-  if (inner >= LANES)
-    CUDA_LAUNCH(sum_within, channels * chunks, CUDA_THREADS, stream, x, positions, channels, inner, chunks,
-                partials);
+void cuda_channel_sums_launch(struct cuda_tensor x, struct cuda_channel_view as, float *partials, float *sums,
+                              cudaStream_t stream) {
+  int64_t positions = as.outer * as.inner, chunks = chunks_of(positions);
+  if (as.inner >= LANES)
+    CUDA_LAUNCH(sum_within, as.channels * chunks, CUDA_THREADS, stream, x, positions, as.channels, as.inner,
+                chunks, partials);
   else
-    CUDA_LAUNCH(sum_across, (channels + LANES - 1) / LANES * chunks, CUDA_THREADS, stream, x, positions,
-                channels, inner, chunks, partials);
-  cuda_add_chunks_launch(partials, channels, chunks, sums, stream);
+    CUDA_LAUNCH(sum_across, (as.channels + LANES - 1) / LANES * chunks, CUDA_THREADS, stream, x, positions,
+                as.channels, as.inner, chunks, partials);
+  cuda_add_chunks_launch(partials, as.channels, chunks, sums, stream);
 }
 
 /* What index i of dimensions [from, to) adds to an offset of these strides. */

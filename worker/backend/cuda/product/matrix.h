@@ -11,19 +11,27 @@
 extern "C" {
 #endif
 
-/* out[i, j] += beta * c[i * row_stride + j * column_stride], out dense [rows, columns]. */
-void cuda_add_scaled_launch(struct cuda_tensor out, struct cuda_tensor c, int64_t rows, int64_t columns,
-                            int64_t row_stride, int64_t column_stride, float beta, cudaStream_t stream);
+/* beta * c, where c is seen as a matrix whose element (i, j) is at i * row_stride + j * column_stride. */
+struct cuda_addend {
+  struct cuda_tensor c;
+  int64_t rows, columns, row_stride, column_stride;
+  float beta;
+};
+/* out += addend, out dense [rows, columns]. */
+void cuda_add_scaled_launch(struct cuda_tensor out, const struct cuda_addend *addend, cudaStream_t stream);
 
 /* out[o, c, i] += bias[c] of out seen as [outer, channels, inner]; bias f32. */
 void cuda_add_channels_launch(struct cuda_tensor out, const float *bias, int64_t channels, int64_t inner,
                               cudaStream_t stream);
 
-/* sums[c] = the sum of x[o, c, i], x seen as [outer, channels, inner], in one order whatever the device.
-   partials: cuda_channel_sums_bytes. */
-size_t cuda_channel_sums_bytes(int64_t outer, int64_t channels, int64_t inner);
-void cuda_channel_sums_launch(struct cuda_tensor x, int64_t outer, int64_t channels, int64_t inner,
-                              float *partials, float *sums, cudaStream_t stream);
+/* A tensor seen as [outer, channels, inner]. */
+struct cuda_channel_view {
+  int64_t outer, channels, inner;
+};
+/* sums[c] = the sum of x[o, c, i], in one order whatever the device. partials: cuda_channel_sums_bytes. */
+size_t cuda_channel_sums_bytes(struct cuda_channel_view as);
+void cuda_channel_sums_launch(struct cuda_tensor x, struct cuda_channel_view as, float *partials, float *sums,
+                              cudaStream_t stream);
 
 /* sums[i] = partials[0][i] + partials[1][i] + ..., of `chunks` times n. */
 void cuda_add_chunks_launch(const float *partials, int64_t n, int64_t chunks, float *sums,

@@ -7,6 +7,7 @@ enum { WORKSPACE_MAX = 32 << 20, ALIGN_MAX = 256 };
 
 struct cuda_product {
   struct cuda_product_shape shape;
+  cublasLtHandle_t blas; /* the program's */
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t first, second, out; /* b', a' and out' */
   cublasLtMatmulAlgo_t algorithm;
@@ -157,6 +158,7 @@ struct cuda_product *cuda_product_new(struct backend_program *program,
   cublasLtMatmulHeuristicResult_t found = {0};
   int n_found = 0;
   product->shape = *shape;
+  product->blas = view->blas;
   if (!is_valid(shape) || product_describe(product, view->options.precision) ||
       preference_init(&preference, shape, view->options.is_fast))
     return NULL;
@@ -173,9 +175,8 @@ size_t cuda_product_workspace_bytes(const struct cuda_product *product) {
   return product->workspace_bytes;
 }
 
-int cuda_product_enqueue(struct backend_program *program, struct cuda_product *product,
-                         const struct node *node, const struct cuda_product_io *io, cudaStream_t stream,
-                         struct err *err) {
+int cuda_product_enqueue(struct cuda_product *product, const struct node *node,
+                         const struct cuda_product_io *io, cudaStream_t stream, struct err *err) {
   const struct cuda_product_shape *shape = &product->shape;
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   if (shape->epilogue != CUDA_EPILOGUE_NONE)
@@ -183,9 +184,8 @@ int cuda_product_enqueue(struct backend_program *program, struct cuda_product *p
   if (!status && shape->epilogue == CUDA_EPILOGUE_BIAS_GELU_KEEP)
     status = desc_set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &io->kept, sizeof io->kept);
   if (!status)
-    status =
-        cublasLtMatmul(cuda_view(program)->blas, &product->desc, &shape->alpha, io->b, &product->first, io->a,
-                       &product->second, &shape->beta, io->out, &product->out, io->out, &product->out,
-                       &product->algorithm, io->workspace, product->workspace_bytes, stream);
+    status = cublasLtMatmul(product->blas, &product->desc, &shape->alpha, io->b, &product->first, io->a,
+                            &product->second, &shape->beta, io->out, &product->out, io->out, &product->out,
+                            &product->algorithm, io->workspace, product->workspace_bytes, stream);
   return cuda_blas_check(node, status, "multiply matrices", err);
 }

@@ -56,8 +56,7 @@ struct cuda_product *cuda_product_new(struct backend_program *program,
                                       const struct cuda_product_shape *shape);
 /* Of scratch that each execution needs; 0: none. */
 size_t cuda_product_workspace_bytes(const struct cuda_product *product);
-int cuda_product_enqueue(struct backend_program *program, struct cuda_product *product,
-                         const struct node *node, const struct cuda_product_io *io, cudaStream_t stream,
-                         struct err *err);
+int cuda_product_enqueue(struct cuda_product *product, const struct node *node,
+                         const struct cuda_product_io *io, cudaStream_t stream, struct err *err);
 
 #endif

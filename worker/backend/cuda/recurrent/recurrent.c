@@ -89,12 +89,25 @@ static struct cuda_matrix view_transposed(struct cuda_matrix m) {
   return t;
 }
 
-static bool product_add(struct backend_program *program, struct details *own, int which, struct cuda_matrix a,
-                        struct cuda_matrix b, struct cuda_matrix out, bool is_added) {
-  own->products[which] = cuda_product_new(
-      program,
-      &(struct cuda_product_shape){.stack = 1, .a = a, .b = b, .out = out, .alpha = 1, .beta = is_added});
-  return own->products[which] != NULL;
+/* A product out = a x b, or out += with is_added. */
+struct product_row {
+  int which;
+  struct cuda_matrix a, b, out;
+  bool is_added;
+};
+
+static bool products_add(struct backend_program *program, struct details *own, const struct product_row *rows,
+                         size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    const struct product_row *row = &rows[i];
+    own->products[row->which] = cuda_product_new(
+        program,
+        &(struct cuda_product_shape){
+            .stack = 1, .a = row->a, .b = row->b, .out = row->out, .alpha = 1, .beta = row->is_added});
+    if (!own->products[row->which])
+      return false;
+  }
+  return true;
 }
 
 /* Every matrix begins at a multiple of h elements, but W, X and its gradient. */
@@ -107,13 +120,11 @@ static bool forward_products(struct backend_program *program, struct details *ow
   struct cuda_matrix state = rows_view(s->batch, h, step * h, h),
                      hidden = rows_view(s->batch, h, step * wide, h);
   struct cuda_matrix r = rows_view(plain, h, h, h), r_hidden = rows_view(h, h, h, h);
-  if (!product_add(program, own, GATES_OF_X, x, view_transposed(w), rows_view(rows, wide, wide, h),
-                   has_bias) ||
-      !product_add(program, own, GATES_OF_H, state, view_transposed(r),
-                   rows_view(s->batch, plain, step * wide, h), true))
-    return false;
-  return !is_gru(s) || product_add(program, own, HIDDEN, state, view_transposed(r_hidden),
-                                   s->is_linear_first ? state : hidden, !s->is_linear_first);
+  const struct product_row products[] = {
+      {GATES_OF_X, x, view_transposed(w), rows_view(rows, wide, wide, h), has_bias},
+      {GATES_OF_H, state, view_transposed(r), rows_view(s->batch, plain, step * wide, h), true},
+      {HIDDEN, state, view_transposed(r_hidden), s->is_linear_first ? state : hidden, !s->is_linear_first}};
+  return products_add(program, own, products, is_gru(s) ? 3 : 2);
 }
 
 static bool backward_products(struct backend_program *program, struct details *own) {
@@ -129,16 +140,15 @@ static bool backward_products(struct backend_program *program, struct details *o
                      r_hidden = rows_view(h, h, h, h);
   struct cuda_matrix gates = rows_view(rows, wide, wide, h), plains = rows_view(rows, plain, wide, h);
   bool is_first = s->is_linear_first;
-  if (!product_add(program, own, DH, rows_view(s->batch, plain, step * wide, h), r, dh, true) ||
-      !product_add(program, own, DX, gates, w, x, false) ||
-      !product_add(program, own, DX_MORE, gates, w, x, true) ||
-      !product_add(program, own, DW, view_transposed(gates), x, w, false) ||
-      !product_add(program, own, DR, view_transposed(plains), states, r, false))
-    return false;
-  return !is_gru(s) ||
-         (product_add(program, own, D_HIDDEN, is_first ? kept : hidden, r_hidden, dh, is_first) &&
-          product_add(program, own, DR_HIDDEN, view_transposed(is_first ? states : hiddens), states, r_hidden,
-                      false));
+  const struct product_row products[] = {
+      {DH, rows_view(s->batch, plain, step * wide, h), r, dh, true},
+      {DX, gates, w, x, false},
+      {DX_MORE, gates, w, x, true},
+      {DW, view_transposed(gates), x, w, false},
+      {DR, view_transposed(plains), states, r, false},
+      {D_HIDDEN, is_first ? kept : hidden, r_hidden, dh, is_first},
+      {DR_HIDDEN, view_transposed(is_first ? states : hiddens), states, r_hidden, false}};
+  return products_add(program, own, products, is_gru(s) ? 7 : 5);
 }
 
 struct walk {
@@ -171,8 +181,7 @@ static void walk_multiply(struct walk *walk, int which, const float *a, const fl
   struct cuda_product_io io = {
       .a = a, .b = b, .out = out, .workspace = arg_data(walk->step, walk->own->scratch[SCRATCH_WORK])};
   if (walk->err->code == ERR_OK)
-    cuda_product_enqueue(walk->program, walk->own->products[which], walk->step->node, &io, walk->stream,
-                         walk->err);
+    cuda_product_enqueue(walk->own->products[which], walk->step->node, &io, walk->stream, walk->err);
 }
 
 static enum cuda_cell cell_of(const struct recurrent *shape) {
@@ -276,8 +285,8 @@ static void sum_columns(struct walk *walk, float *matrix, int64_t columns, float
   int64_t rows = rows_of(&walk->own->shape);
   struct cuda_tensor tensor = {
       .data = matrix, .type = CUDA_F32, .layout = CUDA_DENSE, .elems = rows * columns};
-  cuda_channel_sums_launch(tensor, rows, columns, 1, arg_data(walk->step, walk->own->scratch[SCRATCH_SUMS]),
-                           sums, walk->stream);
+  cuda_channel_sums_launch(tensor, (struct cuda_channel_view){.outer = rows, .channels = columns, .inner = 1},
+                           arg_data(walk->step, walk->own->scratch[SCRATCH_SUMS]), sums, walk->stream);
 }
 
 static void bias_back(struct walk *walk, float *db) {
@@ -372,7 +381,9 @@ static void add_scratch(struct backend_program *program, struct cuda_step *step)
       [SCRATCH_RECORD] = own->is_backward || keeps ? 0 : (size_t)recurrent_record_elems(s) * 4,
       [SCRATCH_GRADS] = own->is_backward ? (size_t)(rows * (wide + h)) * 4 : 0,
       [SCRATCH_PEEPHOLES] = own->is_backward && s->cell->has_c ? (size_t)(rows * 3 * h) * 4 : 0,
-      [SCRATCH_SUMS] = own->is_backward ? cuda_channel_sums_bytes(rows, widest, 1) : 0,
+      [SCRATCH_SUMS] = own->is_backward ? cuda_channel_sums_bytes((struct cuda_channel_view){
+                                              .outer = rows, .channels = widest, .inner = 1})
+                                        : 0,
       [SCRATCH_WORK] = workspace_bytes(own),
   };
   for (int i = 0; i < SCRATCHES; i++)

@@ -5,11 +5,11 @@
 #include "model/ops/shared/lp.h"
 #include "worker/backend/cuda/rows/row_wise.h"
 
-/* Inputs of one shape -> an output of it; a row lies along n. */
+/* Inputs of one shape -> an output of it. */
 static bool prepare_rows(struct backend_program *program, const struct node *node, struct cuda_row_step *own,
-                         int64_t outer, int64_t n, int64_t inner) {
+                         const struct softmax_rows *rows) {
   struct cuda_step *step;
-  if (!cuda_rows_init(&own->row_wise.rows, 1, outer, n, inner))
+  if (!cuda_rows_init(&own->row_wise.rows, 1, rows->outer, rows->n, rows->inner))
     return false;
   step = cuda_step_new(program, node);
   own->a = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
@@ -27,7 +27,7 @@ static bool prepare_kind(struct backend_program *program, const struct node *nod
   struct softmax_rows rows;
   struct err err = ERR_NONE;
   return !softmax_rows_init(&rows, graph, node, &node_input(graph, node, 0)->shape, &err) &&
-         prepare_rows(program, node, &own, rows.outer, rows.n, rows.inner);
+         prepare_rows(program, node, &own, &rows);
 }
 
 static bool prepare_softmax(struct backend_program *program, const struct node *node) {
@@ -50,7 +50,7 @@ static bool prepare_lp_kind(struct backend_program *program, const struct node *
                             enum cuda_row_wise_kind kind) {
   struct cuda_row_step own = cuda_row_step_of(kind);
   const struct shape *x = &node_input(cuda_view(program)->graph, node, 0)->shape;
-  int64_t outer = 1, inner = 1;
+  struct softmax_rows rows = {.outer = 1, .inner = 1};
   struct err err = ERR_NONE;
   int axis;
   if (lp_order(node, &own.row_wise.power, &err) ||
@@ -58,8 +58,9 @@ static bool prepare_lp_kind(struct backend_program *program, const struct node *
     return false;
   for (int d = 0; d < x->rank; d++)
     if (d != axis)
-      *(d < axis ? &outer : &inner) *= x->dim[d];
-  return prepare_rows(program, node, &own, outer, x->dim[axis], inner);
+      *(d < axis ? &rows.outer : &rows.inner) *= x->dim[d];
+  rows.n = x->dim[axis];
+  return prepare_rows(program, node, &own, &rows);
 }
 
 static bool prepare_lp(struct backend_program *program, const struct node *node) {

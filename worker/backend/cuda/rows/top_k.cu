@@ -123,21 +123,22 @@ static __global__ void take_kernel(struct cuda_top_k t, const uint32_t *ids) {
   }
 }
 
-/* One more sort, by that word, of what is sorted so far. */
+/* One more sort, by that word, of what is sorted so far: nothing before word 0. */
 static void sort_word(const struct cuda_top_k *t, const struct cuda_sorting *sorting, int word,
-                      uint32_t greatest, bool is_first, cudaStream_t stream) {
+                      uint32_t greatest, cudaStream_t stream) {
   int from = cuda_sort_begin(greatest);
   CUDA_LAUNCH(word_kernel, cuda_blocks(t->x.elems), CUDA_THREADS, stream, *t, word, greatest,
-              is_first ? (const uint32_t *)NULL : sorting->rows[0], sorting->keys[from], sorting->rows[from]);
+              word == 0 ? (const uint32_t *)NULL : sorting->rows[0], sorting->keys[from],
+              sorting->rows[from]);
   cuda_sort_launch(sorting, t->x.elems, greatest, stream);
 }
 
 extern "C" void cuda_top_k_sort_launch(const struct cuda_top_k *t, const struct cuda_sorting *sorting,
                                        cudaStream_t stream) {
-  sort_word(t, sorting, 0, t->x.type == CUDA_U8 ? 0xffu : 0xffffffffu, true, stream);
+  sort_word(t, sorting, 0, t->x.type == CUDA_U8 ? 0xffu : 0xffffffffu, stream);
   if (t->x.type == CUDA_I64)
-    sort_word(t, sorting, 1, 0xffffffffu, false, stream);
+    sort_word(t, sorting, 1, 0xffffffffu, stream);
   if (t->rows.rows > 1)
-    sort_word(t, sorting, WORD_ROW, (uint32_t)(t->rows.rows - 1), false, stream);
+    sort_word(t, sorting, WORD_ROW, (uint32_t)(t->rows.rows - 1), stream);
   CUDA_LAUNCH(take_kernel, cuda_blocks(t->rows.rows * t->k), CUDA_THREADS, stream, *t, sorting->rows[0]);
 }

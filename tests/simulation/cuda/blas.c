@@ -233,13 +233,17 @@ static bool epilogue_is_valid(const struct product *it) {
   }
 }
 
-static cublasStatus_t product_init(struct product *it, cublasLtMatmulDesc_t matmul, cublasLtMatrixLayout_t a,
-                                   cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                   cublasLtMatrixLayout_t d) {
+/* layouts: of a, b, c and d. */
+static cublasStatus_t product_init(struct product *it, cublasLtMatmulDesc_t matmul,
+                                   const cublasLtMatrixLayout_t layouts[4]) {
   enum number second, addend;
   bool is_a, is_b;
-  *it = (struct product){*(struct matmul *)matmul, *(struct layout *)a, *(struct layout *)b,
-                         *(struct layout *)c,      *(struct layout *)d, .factor = NUMBER_F32};
+  *it = (struct product){.matmul = *(struct matmul *)matmul,
+                         .a = *(struct layout *)layouts[0],
+                         .b = *(struct layout *)layouts[1],
+                         .c = *(struct layout *)layouts[2],
+                         .d = *(struct layout *)layouts[3],
+                         .factor = NUMBER_F32};
   is_a = it->matmul.transposed_a != CUBLAS_OP_N;
   is_b = it->matmul.transposed_b != CUBLAS_OP_N;
   it->rows = (int64_t)(is_a ? it->a.columns : it->a.rows);
@@ -293,7 +297,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   *found = 0;
   if (!handle || asked < 1)
     return CUBLAS_STATUS_INVALID_VALUE;
-  status = product_init(&product, matmul, a, b, c, d);
+  status = product_init(&product, matmul, (const cublasLtMatrixLayout_t[]){a, b, c, d});
   if (status)
     return status;
   memset(results, 0, (size_t)asked * sizeof *results);
@@ -316,16 +320,25 @@ struct product_op {
   size_t workspace_bytes;
 };
 
-/* One matrix as f32, its rows side by side: [rows][columns] of op(m). */
-static float *pack(const struct layout *layout, bool is_transposed, enum number type, const void *at,
-                   int64_t batch, bool is_tf32) {
+/* A factor: where its matrices lie, and how. */
+struct factor {
+  const struct layout *layout;
+  bool is_transposed;
+  const void *at;
+};
+
+/* A matrix of the batch as f32, its rows side by side: [rows][columns] of op(m). */
+static float *factor_pack(const struct product *it, struct factor factor, int64_t batch) {
+  const struct layout *layout = factor.layout;
+  bool is_transposed = factor.is_transposed;
+  bool is_tf32 = it->matmul.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   int64_t rows = (int64_t)(is_transposed ? layout->columns : layout->rows);
   int64_t columns = (int64_t)(is_transposed ? layout->rows : layout->columns);
   int64_t down = is_transposed ? layout->ld : 1, across = is_transposed ? 1 : layout->ld;
   float *out = malloc((size_t)(rows * columns) * sizeof *out);
   for (int64_t i = 0; out && i < rows; i++)
     for (int64_t j = 0; j < columns; j++) {
-      float x = number_load(type, at, batch * layout->batch_stride + i * down + j * across);
+      float x = number_load(it->factor, factor.at, batch * layout->batch_stride + i * down + j * across);
       out[i * columns + j] = is_tf32 ? number_to_tf32(x) : x;
     }
   return out;
@@ -353,9 +366,9 @@ static float finish(const struct product_op *op, int64_t batch, int64_t i, int64
 /* False: out of memory. */
 static bool multiply(const struct product_op *op, int64_t batch) {
   const struct product *it = &op->product;
-  bool is_tf32 = it->matmul.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  float *a = pack(&it->a, it->matmul.transposed_a != CUBLAS_OP_N, it->factor, op->a, batch, is_tf32);
-  float *b = pack(&it->b, it->matmul.transposed_b != CUBLAS_OP_N, it->factor, op->b, batch, is_tf32);
+  struct factor left = {&it->a, it->matmul.transposed_a != CUBLAS_OP_N, op->a};
+  struct factor right = {&it->b, it->matmul.transposed_b != CUBLAS_OP_N, op->b};
+  float *a = factor_pack(it, left, batch), *b = factor_pack(it, right, batch);
   float *sums = malloc((size_t)it->columns * sizeof *sums);
   bool is_well = a && b && sums;
   for (int64_t i = 0; is_well && i < it->rows; i++) {
@@ -406,7 +419,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t matm
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace, size_t workspace_bytes,
                               cudaStream_t stream) {
   struct product_op *op = sim_op_new(sizeof *op, "cublasLtMatmul", product_run);
-  cublasStatus_t status = product_init(&op->product, matmul, a_layout, b_layout, c_layout, d_layout);
+  cublasStatus_t status = product_init(
+      &op->product, matmul, (const cublasLtMatrixLayout_t[]){a_layout, b_layout, c_layout, d_layout});
   op->op.is_work = true;
   op->alpha = *(const float *)alpha;
   op->beta = *(const float *)beta;

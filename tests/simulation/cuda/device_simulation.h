@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "tests/simulation/cuda/launch.h"
+
 #undef __shared__
 #define __shared__ static __thread
 #undef __launch_bounds__
@@ -29,10 +31,6 @@ extern __thread struct sim_here sim_here __attribute__((visibility("hidden")));
 void sim_block_barrier(void);
 /* What each lane of the warp brought to this exchange; good until the caller's next. */
 const uint64_t *sim_warp_exchange(unsigned mask, uint64_t value);
-/* Runs call(arguments) for each thread, in the stream's turn; free is called when nobody needs them. */
-void sim_launch_enqueue(const char *name, unsigned blocks, unsigned threads, cudaStream_t stream,
-                        void (*call)(const void *), void *arguments);
-void *sim_arguments_new(size_t size);
 }
 
 #define threadIdx (sim_here.thread)
@@ -42,7 +40,8 @@ void *sim_arguments_new(size_t size);
 #define warpSize 32
 
 #define CUDA_LAUNCH(kernel, blocks, threads, stream, ...)                                                    \
-  sim_launch(#kernel, kernel, (unsigned)(blocks), (unsigned)(threads), stream, __VA_ARGS__)
+  sim_launch_kernel(sim_launch{#kernel, (unsigned)(blocks), (unsigned)(threads), nullptr, nullptr}, kernel,  \
+                    stream, __VA_ARGS__)
 
 /* Parameters are kept by value, as a launch does. */
 template <class... Parameters> struct sim_call {
@@ -55,15 +54,16 @@ template <class... Parameters> struct sim_call {
 };
 
 template <class... Parameters, class... Arguments>
-static inline void sim_launch(const char *name, void (*kernel)(Parameters...), unsigned blocks,
-                              unsigned threads, cudaStream_t stream, Arguments... arguments) {
+static inline void sim_launch_kernel(sim_launch launch, void (*kernel)(Parameters...), cudaStream_t stream,
+                                     Arguments... arguments) {
   using Call = sim_call<Parameters...>;
   static_assert((std::is_trivially_copyable<Parameters>::value && ...), "parameters are copied as bytes");
   static_assert(sizeof(std::tuple<Parameters...>) <= 4096, "parameters of a kernel: at most 4 KiB");
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "as many arguments as parameters");
-  void *memory = sim_arguments_new(sizeof(Call));
-  new (memory) Call{kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)};
-  sim_launch_enqueue(name, blocks, threads, stream, Call::run, memory);
+  launch.call = Call::run;
+  launch.arguments = sim_arguments_new(sizeof(Call));
+  new (launch.arguments) Call{kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)};
+  sim_launch_enqueue(&launch, stream);
 }
 
 static inline int sim_lane() {

@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/simulation/cuda/launch.h"
+
 enum { SIM_DEVICES_MAX = 64 };
 
 /* What an attempt at an operation came to. BLOCKED: nothing can be done now; others may go on. */
@@ -139,12 +141,6 @@ void sim_device_lose(int device, cudaError_t error, const char *why);
 void sim_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* block.c: every thread of every block. False: reported (divergence). */
-struct sim_launch {
-  const char *name;
-  void (*call)(const void *arguments);
-  const void *arguments;
-  unsigned blocks, threads;
-};
 bool sim_launch_run(const struct sim_launch *launch, uint64_t seed);
 
 #endif

@@ -5,10 +5,6 @@
 
 #include "common/base/memory.h"
 
-void sim_launch_enqueue(const char *name, unsigned blocks, unsigned threads, cudaStream_t stream,
-                        void (*call)(const void *), void *arguments);
-void *sim_arguments_new(size_t size);
-
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
   cudaError_t error = sim_device_error(sim_device());
   if (error)
@@ -162,7 +158,6 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
 struct kernel_op {
   struct sim_op op;
   struct sim_launch launch;
-  void *arguments;
 };
 
 static enum sim_progress kernel_run(struct sim_op *op, void **state, int device) {
@@ -174,34 +169,33 @@ static enum sim_progress kernel_run(struct sim_op *op, void **state, int device)
 }
 
 static void kernel_fini(struct sim_op *op) {
-  free(((struct kernel_op *)op)->arguments);
+  free(((struct kernel_op *)op)->launch.arguments);
 }
 
 void *sim_arguments_new(size_t size) {
   return mem_new(size);
 }
 
-void sim_launch_enqueue(const char *name, unsigned blocks, unsigned threads, cudaStream_t stream,
-                        void (*call)(const void *), void *arguments) {
+void sim_launch_enqueue(const struct sim_launch *launch, cudaStream_t stream) {
+  unsigned blocks = launch->blocks, threads = launch->threads;
   struct kernel_op *kernel;
   stream = sim_stream_of(stream);
   if (blocks == 0 || blocks > 0x7fffffffu || threads == 0 || threads > 1024) {
-    sim_complain("kernel %s: %u blocks of %u threads", name, blocks, threads);
+    sim_complain("kernel %s: %u blocks of %u threads", launch->name, blocks, threads);
     sim_return(cudaErrorInvalidConfiguration);
-    free(arguments);
+    free(launch->arguments);
     return;
   }
   if (stream->device != sim_device()) {
-    sim_complain("kernel %s: its stream is of device %d, the thread is on device %d", name, stream->device,
-                 sim_device());
+    sim_complain("kernel %s: its stream is of device %d, the thread is on device %d", launch->name,
+                 stream->device, sim_device());
     sim_return(cudaErrorInvalidResourceHandle);
-    free(arguments);
+    free(launch->arguments);
     return;
   }
-  kernel = sim_op_new(sizeof *kernel, name, kernel_run);
+  kernel = sim_op_new(sizeof *kernel, launch->name, kernel_run);
   kernel->op.is_work = true;
   kernel->op.fini = kernel_fini;
-  kernel->arguments = arguments;
-  kernel->launch = (struct sim_launch){name, call, arguments, blocks, threads};
+  kernel->launch = *launch;
   sim_return(sim_enqueue(stream, &kernel->op));
 }

@@ -9,13 +9,13 @@
 /* One graph prepared for execution by one thread: kernels chosen, memory planned and allocated. */
 struct backend_program;
 
-/* Of f32 sums of products: as they are; of factors rounded to TF32; of factors and activations in bf16. Sums,
-   losses, gradients of weights and the weights themselves are f32 in each; only a gradient that a library
-   writes in the type of its factors, as cuDNN's of convolutions, is rounded once to that. A CPU computes all
-   as f32. */
+/* How products are computed: of f32 factors; of factors rounded to TF32; of factors and activations in bf16.
+   Sums, losses, gradients of weights and the weights themselves are f32 in all three. Only a gradient that a
+   library writes in the type of its factors, as cuDNN does for convolutions, is rounded once to that type. A
+   CPU computes everything in f32. */
 enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
-/* Of train.precision: fp32, tf32, bf16. False if there is none of that name. */
+/* By a name of train.precision: fp32, tf32 or bf16. False for any other name. */
 bool precision_find(const char *name, enum precision *out);
 
 /* Zeros: f32, the same bits each time, the first device. */
@@ -51,11 +51,11 @@ struct backend_run {
   /* Called as soon as value `watched[i]` is computed, in node order; data is dense f32, good until it
      returns. May be NULL. */
   void (*on_value)(void *user, int watch, const float *data);
-  /* For backends whose values are not in host memory: where value `watched[i]` is wanted. Fills pieces that
-     cover it in order, and returns how many; on_value follows, with data NULL, when their bytes are there. 0:
-     into memory of the backend's, which on_value gets. May be NULL. */
+  /* For backends whose values are not in host memory: says where value `watched[i]` is wanted. Fills pieces
+     that cover the value in order, and returns how many; on_value follows, with data NULL, when their bytes
+     are there. 0: the backend takes memory of its own, which on_value gets. May be NULL. */
   int (*place)(void *user, int watch, struct backend_piece *pieces, int max);
-  /* With place: called when on_value was called for some values, and no more are there. May be NULL. */
+  /* With place: called when on_value was called for some values and no further one is there. May be NULL. */
   void (*after_values)(void *user);
   /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
      there. May be NULL. */

@@ -6,9 +6,9 @@
 
 #include "common/base/err.h"
 
-/* Zeroed, 64-byte aligned, really there: its pages are touched, so that what is left for the next one is
-   known, and no process is killed in the middle of a run for memory that it was promised. Freed with free.
-   Any thread; one at a time. Errors (NULL): NO_MEMORY, with what is needed and what is available. */
+/* Zeroed and 64-byte aligned. Its pages are touched at once, so that the next caller knows what is left, and
+   no process is killed in the middle of a run for memory that it was promised. Freed with free. Any thread;
+   one at a time. Errors (NULL): NO_MEMORY, with what is needed and what is available. */
 void *backend_memory_new(size_t size_bytes, struct err *err);
 
 /* Whole pages of their own, so that they can be pinned; not set. NULL when out of memory. Freed with free. */

@@ -4,8 +4,9 @@
 
 #include "model/graph/graph.h"
 
-/* Errors: UNSUPPORTED for more inputs or outputs than a program takes, INVALID for a result whose shape is
-   not known, NO_MEMORY for one that no machine could hold: sums of a few sizes of others do not overflow. */
+/* Checks the sizes of a node. Errors: UNSUPPORTED for more inputs or outputs than a program takes, INVALID
+   for a result whose shape is not known, NO_MEMORY for one that no machine could hold: so sums of a few sizes
+   do not overflow. */
 int node_check(const struct graph *graph, const struct node *node, struct err *err);
 
 /* True if none of its outputs and first n_inputs inputs that are there is empty. */

@@ -6,8 +6,8 @@
 #include "worker/collective/collective.h"
 #include "worker/trace/trace.h"
 
-/* Changes whenever what the two sides share does; besides, both must be of one build (WEIR_BUILD, of
- * build_id.h). */
+/* PLUGIN_ABI grows whenever what the two sides share changes. Besides, both must be of one build: WEIR_BUILD
+   of build_id.h. */
 enum { PLUGIN_ABI = 6, PLUGIN_DEVICES_MAX = 64 };
 
 struct plugin_device {
@@ -23,8 +23,9 @@ struct plugin {
   /* Fills devices and returns how many there are. Errors (-1): UNAVAILABLE for no driver, a driver too old, a
      library too old, no device; each names what is missing and what to do. */
   int (*devices)(struct plugin_device *devices, int max, struct err *err);
-  /* Called once, before anything else of it. The plugin has its own copy of what it shares with the program,
-     state included: ops and tables are compared by name, and spans reach the program's timeline by this. */
+  /* Called once, before anything else of the plugin. The plugin has its own copy of the code that it shares
+     with the program, state included. So ops and tables are compared by name, and the sink takes the plugin's
+     spans to the program's timeline. */
   void (*attach)(const struct trace_sink *sink);
 };
 

@@ -1,6 +1,6 @@
-/* A tensor in blocks of channels (oneDNN's nChw16c and nChw8c) with a small one that belongs to its channels:
-   broadcasts and sums that keep the large tensor's layout. oneDNN would take a hundred times longer for them.
- */
+/* Broadcasts and sums between a tensor in blocks of channels (oneDNN's nChw16c and nChw8c) and a small one
+   with an element for each channel. They keep the large tensor's layout; oneDNN would take a hundred times
+   longer. */
 #ifndef WEIR_WORKER_BACKEND_CPU_CHANNELS_H
 #define WEIR_WORKER_BACKEND_CPU_CHANNELS_H
 
@@ -10,8 +10,7 @@
    one is broadcast to it. Add, Sub, Mul or Div. False, with nothing added, where the shapes are others. */
 bool channels_prepare_broadcast(struct backend_program *program, const struct node *node, int whole);
 
-/* reduce.c: input 0, in such a layout, summed to the output's shape, which has no spatial dimensions. The
- * same. */
+/* reduce.c: input 0, in such a layout, summed over the spatial dimensions at least. False as above. */
 bool channels_prepare_sum(struct backend_program *program, const struct node *node);
 
 #endif

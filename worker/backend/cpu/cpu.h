@@ -7,7 +7,7 @@
    until all steps are known; then the lives of all buffers are planned into one block of memory.
 
    Errors while building are kept in the program (the first one counts) and looked at after every node, so
-   that kernels need not pass them on. A program is built and run by one thread at a time. */
+   that kernels need not pass them on. One thread at a time builds or runs a program. */
 #ifndef WEIR_WORKER_BACKEND_CPU_CPU_H
 #define WEIR_WORKER_BACKEND_CPU_CPU_H
 
@@ -117,7 +117,7 @@ bool layout_blocked_like(const dnnl_memory_desc_t *like, int ndims, const int64_
 
 /* The layout in which a value was produced; its dimensions need not be the value's shape. */
 const dnnl_memory_desc_t *cpu_layout(struct backend_program *program, int value);
-/* The same, if it has these dimensions; else dense with them. */
+/* That layout, if it has these dimensions; else a dense one with them. */
 dnnl_memory_desc_t cpu_layout_as(struct backend_program *program, int value, int ndims, const int64_t *dims);
 
 /* A descriptor that lives until building ends. attr NULL: the program's. NULL when oneDNN has no such
@@ -135,7 +135,7 @@ int cpu_buffer_in(struct backend_program *program, const struct node *node, int 
 
 /* A step that is not yet in the program: inputs asked for meanwhile come before it. */
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node);
-/* An argument of an existing buffer, as the step sees its bytes (NULL: as they were written). */
+/* Adds an existing buffer as an argument. layout: how the step sees its bytes; NULL: as they were written. */
 void cpu_use(struct backend_program *program, struct cpu_step *step, int id, int buffer,
              const dnnl_memory_desc_t *layout);
 /* Each adds one argument and returns its buffer. layout NULL: dense, as the value's shape. */

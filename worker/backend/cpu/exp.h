@@ -1,5 +1,5 @@
-/* e^x in loops that the compiler turns into vector instructions, of which every lane gives the same bits on
-   every instruction set. */
+/* e^x for loops that the compiler turns into vector instructions: the same bits in every lane and on every
+   instruction set. */
 #ifndef WEIR_WORKER_BACKEND_CPU_EXP_H
 #define WEIR_WORKER_BACKEND_CPU_EXP_H
 

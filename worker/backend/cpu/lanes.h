@@ -1,12 +1,12 @@
-/* Sums of f32 in lanes side by side, as vectors of the size that every CPU has: all of them come to the same
-   bits. */
+/* Sums of f32 in lanes side by side. The vectors have the size that every CPU has, so that all CPUs get the
+   same bits. */
 #ifndef WEIR_WORKER_BACKEND_CPU_LANES_H
 #define WEIR_WORKER_BACKEND_CPU_LANES_H
 
 #include <stdint.h>
 
-/* LANES in LANES_VECTORS, so that an addition need not wait for the one before. A sum longer than LANES_CHUNK
-   is one of f64 over chunks, lest small terms be lost. */
+/* There are several vectors, so that an addition need not wait for the one before. A sum of more than
+   LANES_CHUNK elements is an f64 sum over chunks, so that small terms are not lost. */
 enum { LANES_WIDTH = 4, LANES_VECTORS = 4, LANES = LANES_WIDTH * LANES_VECTORS, LANES_CHUNK = 4096 };
 
 typedef float lanes __attribute__((vector_size(LANES_WIDTH * sizeof(float))));

@@ -8,8 +8,8 @@
 #include "worker/backend/cpu/cpu.h"
 
 /* Where the elements of a channel lie: f32[n, c, positions...] dense, with channels last, or in blocks of
-   channels. Those of a block of channels are rows in each sample, in which those of its channel k are the
-   elements k, k + block, ... Strides are in elements. */
+   channels. In each sample, a block of channels is some rows; elements k, k + block, ... of a row belong to
+   channel k of the block. Strides are in elements. */
 struct moments {
   int64_t channels, padded; /* without and with those that only fill the last block: 0 in every tensor */
   int64_t block, block_step;

@@ -17,7 +17,7 @@ struct window {
 bool window_init(struct window *window, const struct node *node, const struct shape *in,
                  const int64_t *kernel);
 
-/* The same of windows that are known. */
+/* The same for windows that are known already. */
 bool window_of(struct window *window, const struct windows *w);
 
 #endif

@@ -33,9 +33,10 @@ struct class_pass {
   struct class_sums sums;
 };
 
-/* Adds the row's loss to the sums. x f32[classes], its scores, becomes its gradient, or what is left. */
+/* Adds the row's loss to the sums. x f32[classes], the row's scores, becomes their gradient; without
+   has_gradient it is scratch afterwards. */
 void class_pass_row(struct class_pass *pass, float *x, int64_t label);
-/* The same of a row whose label is f32[classes], what each class is to have; of the sums the loss. */
+/* The same for a row whose label is f32[classes], a probability for each class. Adds to sums.loss only. */
 void class_pass_soft_row(struct class_pass *pass, float *x, const float *target);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which attention is cuDNN's. */
+/* Which nodes' attention cuDNN computes. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ATTENTION_ATTENTION_PLANS_H
 #define WEIR_WORKER_BACKEND_CUDA_ATTENTION_ATTENTION_PLANS_H
 

@@ -5,7 +5,7 @@
      dnn_graph_matmul(graph, a, b, product);
      if (dnn_graph_plan(graph, &target))
        dnn_graph_execute(graph, handle, data, workspace);
-   The first thing that cuDNN refuses is kept, and all later calls do nothing. */
+   The first error of cuDNN is kept, and all later calls do nothing. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ATTENTION_DNN_GRAPH_H
 #define WEIR_WORKER_BACKEND_CUDA_ATTENTION_DNN_GRAPH_H
 
@@ -31,7 +31,7 @@ struct dnn_pointwise {
   int x, b, t, y;
 };
 
-/* For whom a plan is made. */
+/* The device that a plan is made for, and its terms. */
 struct dnn_target {
   cudnnHandle_t handle;            /* NULL: for `device` */
   cudnnBackendDescriptor_t device; /* a description of a device that need not be there */
@@ -57,7 +57,7 @@ void dnn_graph_reshape(struct dnn_graph *graph, int x, int y);
 
 /* Settles an engine by cuDNN's own ranking, never by timing. False: none takes the graph on these terms. */
 bool dnn_graph_plan(struct dnn_graph *graph, const struct dnn_target *target);
-/* What cuDNN refused first; SUCCESS where it only had no engine. */
+/* cuDNN's first error; SUCCESS where it only had no engine. */
 cudnnStatus_t dnn_graph_status(const struct dnn_graph *graph);
 size_t dnn_graph_workspace_bytes(const struct dnn_graph *graph); /* of a plan */
 /* data[i]: the bytes of tensor i (of virtual ones and numbers: ignored). The plan is for this handle's

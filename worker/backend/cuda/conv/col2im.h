@@ -1,4 +1,5 @@
-/* Columns that are added to an image where their windows lie, and the way back; dense tensors. */
+/* Col2Im adds columns to an image where their windows lie; Im2Col, its gradient, is the way back. Tensors are
+   dense. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_CONV_COL2IM_H
 #define WEIR_WORKER_BACKEND_CUDA_CONV_COL2IM_H
 

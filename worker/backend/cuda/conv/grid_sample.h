@@ -12,7 +12,7 @@ enum { CUDA_GRID_DIMS = 3 };
 enum cuda_grid_mode { CUDA_GRID_LINEAR, CUDA_GRID_NEAREST, CUDA_GRID_CUBIC };
 enum cuda_grid_padding { CUDA_GRID_ZEROS, CUDA_GRID_BORDER, CUDA_GRID_REFLECTION };
 
-/* As model/ops/grid_sample.h has it, which is C alone; dimensions that are not there are 1. */
+/* The sampler of model/ops/grid_sample.h, which is C alone. Missing dimensions are 1. */
 struct cuda_grid_sampler {
   enum cuda_grid_mode mode;
   enum cuda_grid_padding padding;

@@ -4,7 +4,8 @@
    GPU replaces (tests/simulation/cuda).
 
    Every launcher is extern "C", named cuda_NOUN_launch or cuda_VERB_NOUN, declared in the header beside the
-   file, takes the stream last, launches and returns; cudaGetLastError is asked by who ends the step. */
+   file, takes the stream last, launches and returns. The function that enqueues the step asks
+   cudaGetLastError. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ENGINE_DEVICE_H
 #define WEIR_WORKER_BACKEND_CUDA_ENGINE_DEVICE_H
 
@@ -95,8 +96,8 @@ static __device__ inline float cuda_block_max(float x) {
   return x;
 }
 
-/* Notes that element `place` of an input of node `node` has a value that it must not have. The node comes
-   last: who copies the fault meanwhile sees none, or all of it. */
+/* Notes that element `place` of an input of node `node` has a value that it must not have. The node is
+   written last: a copy that is made meanwhile holds no fault, or all of it. */
 static __device__ inline void cuda_fault_set(struct cuda_fault *fault, int node, int64_t value,
                                              int64_t place) {
   if (atomicCAS(&fault->is_claimed, 0, 1) != 0)

@@ -1,6 +1,6 @@
-/* Division of element numbers by what is the same in a whole launch, by a multiplication (Granlund and
-   Montgomery, 1994, figure 4.1): index arithmetic would otherwise take longer than the memory that it is for.
-   Read by C and CUDA C. */
+/* Division of element numbers by a divisor that is the same in a whole launch, done as a multiplication
+   (Granlund and Montgomery, 1994, figure 4.1). Index arithmetic would otherwise take longer than the access
+   to memory that it is for. Read by C and CUDA C. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ENGINE_DIVIDE_H
 #define WEIR_WORKER_BACKEND_CUDA_ENGINE_DIVIDE_H
 

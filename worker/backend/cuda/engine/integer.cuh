@@ -15,7 +15,7 @@ static __device__ inline int64_t cuda_integer(const struct cuda_tensor *t, int64
   }
 }
 
-/* What does not fit wraps. */
+/* A number that does not fit wraps. */
 static __device__ inline void cuda_put_integer(const struct cuda_tensor *t, int64_t i, int64_t x) {
   switch (t->type) {
   case CUDA_I64:

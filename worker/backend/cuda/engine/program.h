@@ -49,7 +49,7 @@ struct cuda_value {
   bool is_exact; /* never less than F32 */
 };
 
-/* Steps that are enqueued without looking at the host. A host step has a segment of its own. */
+/* Steps that are enqueued without waiting for the host in between. A host step has a segment of its own. */
 struct cuda_segment {
   int begin, end; /* steps */
   bool is_host;
@@ -112,7 +112,8 @@ struct backend_program {
 enum {
   CUDA_ALIGN = 256,
   CUDA_PIECES_MAX = 16384,
-  /* So many segments later a delivery's bytes may be written over: by then its copy is waited for. */
+  /* The bytes of a delivery may be overwritten this many segments later: its copy has been waited for by
+     then. */
   CUDA_SEGMENTS_BEHIND = 2,
 };
 
@@ -160,8 +161,8 @@ int cuda_memory_new_leaving_room(size_t size_bytes, const char *what, void **out
 
 /* upload.c: copies to the device, on `up`. */
 int cuda_upload_begin(struct backend_program *program, const struct backend_run *run, struct err *err);
-/* The weights that the segment is the first to read: waits for them on the host, copies those that changed.
-   compute waits for the copies. Errors: CANCELLED. */
+/* Copies the weights that the segment is the first to read, as far as they changed: waits for them on the
+   host, and makes compute wait for the copies. Errors: CANCELLED. */
 int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment,
                         const struct backend_run *run, struct err *err);
 
@@ -196,8 +197,9 @@ int cuda_run(struct backend_program *program, const struct backend_run *run, str
 
 /* device.c: which devices there are. */
 int cuda_device_use(int device, struct err *err);
-/* For calls that want a device, whichever. On a thread that uses none it is one that the process uses anyway:
-   CUDA's own choice, the first, might be another's, and would lose memory to us. False: there is none yet. */
+/* For calls that need some device, no matter which. A thread that uses none gets one that the process uses
+   already: CUDA's own choice, the first device, might be another process's, and would lose memory to us.
+   False: the process uses none yet. */
 bool cuda_device_use_any(void);
 /* Lets `device`, the thread's, read the memory of the device that bytes are on, where the machine can: copies
    between the two then do not pass through the host. Once for each pair; a failure costs speed only. */

@@ -17,7 +17,7 @@ static inline int64_t cuda_sort_blocks(int64_t n) {
   return (n + SORT_BLOCK - 1) / SORT_BLOCK;
 }
 
-/* For keys of which none is greater. */
+/* For keys up to `greatest`. */
 static inline int cuda_sort_passes(uint32_t greatest) {
   int passes = 1;
   while (passes < 4 && greatest >> (passes * SORT_DIGIT_BITS) != 0)
@@ -25,7 +25,7 @@ static inline int cuda_sort_passes(uint32_t greatest) {
   return passes;
 }
 
-/* Which of the two arrays of keys and rows is to be filled, so that what is sorted ends in the first. */
+/* Which of the two arrays of keys and rows to fill, so that the sorted rows end in the first. */
 static inline int cuda_sort_begin(uint32_t greatest) {
   return cuda_sort_passes(greatest) % 2;
 }

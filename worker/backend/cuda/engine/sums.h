@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-/* What the parameters of a kernel have room for; elements that a block of threads adds. */
+/* How many ranges the parameters of a kernel have room for; how many elements a block of threads adds. */
 enum { CUDA_SUMS_MAX = 100, CUDA_SUM_TILE = 2048 };
 
 /* out f32[elems], in f32[elems] or NULL (out is only looked at), both of the device. */

@@ -24,16 +24,17 @@ struct cuda_tensor {
   int64_t elems;
 };
 
-/* What a node's random draws and its error reports go by. In device memory, renewed before every execution,
-   because captured graphs keep their arguments. */
+/* What a node's random draws and error reports depend on. It lies in device memory and is written before
+   every execution, because captured graphs keep their arguments. */
 struct cuda_context {
   uint64_t seed, step;
   uint32_t microbatch;
 };
 
-/* The first thing that a kernel found wrong with its data in an execution: node is its index + 1, 0 while all
-   is well, and written behind the rest by who claimed it. Looked at when a segment's results have come and
-   when the execution ends. In 32 bytes that begin at a multiple of 32, which are read at once. */
+/* The first fault that a kernel found in its data in an execution. node is the node's index + 1, or 0 while
+   there is no fault; the thread that claimed the fault writes it last. The host looks at the fault when a
+   segment's results have come and when the execution ends. It is 32 bytes at a multiple of 32, which are read
+   at once. */
 struct cuda_fault {
   int node, is_claimed;
   int64_t value, place;

@@ -9,8 +9,7 @@
 
 #include "worker/backend/cuda/rows/rows.h"
 
-/* Sums over rows: loss, correct, scored, denominator. A block adds its rows up, and then leaves one of each.
- */
+/* Sums over rows: loss, correct, scored, denominator. Each block writes the sums over its rows. */
 enum { CLASS_SUMS = 4, CLASS_BLOCKS_MAX = 1024 };
 
 struct cuda_class_pass {
@@ -37,8 +36,8 @@ struct cuda_class_pass {
   int64_t blocks;
 };
 
-/* What the blocks left -> out; absent ones are not written. is_mean: the loss is divided by the denominator.
-   tensor: an F32 scalar. */
+/* Adds the sums of all blocks -> out, F32 scalars; absent ones are not written. is_mean: the loss is divided
+   by the denominator. */
 struct cuda_loss_sums {
   const double *sums; /* [parts][CLASS_SUMS] */
   int64_t parts;
@@ -82,17 +81,17 @@ struct cuda_class_step {
 };
 
 struct cuda_class_step cuda_class_step_of(const struct backend_program *program, const struct node *node);
-/* How many threads and blocks a pass takes, whose rows are set. */
+/* Sets how many threads and blocks the pass takes; its rows are set. */
 void cuda_class_pass_plan(struct cuda_class_pass *pass);
-/* The same of the step's. Adds the sums, unless no out is an argument. */
+/* The same for the step's pass. Adds the scratch of the sums, unless no out is an argument. */
 void cuda_class_step_plan(struct backend_program *program, struct cuda_step *step,
                           struct cuda_class_step *own);
 int cuda_class_step_enqueue(const struct cuda_class_step *own, const struct cuda_step *step,
                             cudaStream_t stream, struct err *err);
-/* What `parts` blocks left in `sums` -> out. */
+/* The sums of `parts` blocks -> out. */
 int cuda_class_step_sum(const struct cuda_class_step *own, const struct cuda_step *step, int64_t parts,
                         cudaStream_t stream, struct err *err);
-/* Ends a step that is nothing else. */
+/* Ends a step that only makes this pass. */
 void cuda_class_step_end(struct backend_program *program, struct cuda_step *step,
                          const struct cuda_class_step *own);
 #endif

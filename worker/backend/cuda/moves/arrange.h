@@ -1,6 +1,5 @@
-/* Elements chosen by where they are: triangles, sequences turned round, one-hot rows, running sums, sums of
-   repeats. Read by C
-   and CUDA C. */
+/* Ops whose result depends on where elements are: triangles, sequences turned round, one-hot rows, running
+   sums, sums of repeats. Read by C and CUDA C. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_MOVES_ARRANGE_H
 #define WEIR_WORKER_BACKEND_CUDA_MOVES_ARRANGE_H
 

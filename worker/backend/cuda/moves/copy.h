@@ -28,7 +28,7 @@ struct cuda_copy {
 };
 
 void cuda_copy_dim(struct cuda_copy *copy, int64_t dim, int64_t from, int64_t to);
-/* Makes as few dimensions of as large elements as can be, in the order of `to`. */
+/* Joins dimensions and widens elements as far as possible, in the order of `to`. */
 void cuda_copy_settle(struct cuda_copy *copy);
 
 /* How many elements a step along dimension d is in the tensor's layout. */

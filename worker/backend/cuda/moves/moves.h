@@ -4,7 +4,7 @@
 
 #include "worker/backend/cuda/engine/cuda.h"
 
-/* The layout in which a node works whose tensors are all of one rank: that in which its input 0 is. */
+/* The layout for a node whose tensors are all of one rank: its input 0's. */
 enum cuda_layout moves_layout(const struct backend_program *program, const struct node *node);
 
 #endif

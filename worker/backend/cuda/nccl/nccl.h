@@ -1,16 +1,16 @@
 /* The nccl collective, within itself.
 
-   The members meet by the shm collective of the same name: it makes the group all or none, carries NCCL's id,
-   and its abort is the group's. The communicator is not blocking: after a call of NCCL's the next thing is
-   put on the stream only when the communicator is ready again, so an operation is issued in phases. What is
-   in host memory goes through pinned buffers and buffers on the device.
+   The members meet in a shm collective of the same name. It forms the whole group or none of it and carries
+   NCCL's id; its abort aborts the group. The communicator is non-blocking: after a call of NCCL, nothing more
+   is put on the stream until the communicator is ready again. So an operation is issued in phases. Data in
+   host memory passes through pinned buffers and buffers on the device.
 
-   A kernel of NCCL's spins on the device until the others' run, and what else a member's device is told
-   meanwhile may have to wait for it (a kernel that is loaded, memory that is pinned): so nothing is issued
-   before all whom it takes have come to it, who tell each other by the meeting.
+   A kernel of NCCL spins on its device until the other members' kernels run. Other calls to that device
+   (loading a kernel, pinning memory) may have to wait for the spinning kernel. So an operation is issued only
+   when every member that takes part has reached it; the members tell each other through the meeting.
 
-   Every CUDA and NCCL call of a handle is made by the thread that uses the handle; an abort by another thread
-   only tells the others, and this thread, by shared memory. */
+   Every CUDA and NCCL call of a handle is made by the thread that uses the handle. An abort from another
+   thread only tells the other members, and that thread, through shared memory. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_NCCL_NCCL_H
 #define WEIR_WORKER_BACKEND_CUDA_NCCL_NCCL_H
 
@@ -67,20 +67,21 @@ struct collective {
 int nccl_open(const struct collective_options *options, struct collective **out, struct err *err);
 void nccl_close(struct collective *collective);
 bool nccl_is_aborted(const struct collective *collective);
-/* True when NCCL has done what it was told last; false also after an error, which is put in fault. */
+/* True when NCCL's last call has finished. False also after an error, which is put in fault. */
 bool nccl_is_ready(struct collective *collective);
 /* Notes the error and aborts the group. Both return whether there was none. */
 bool nccl_cuda_ok(struct collective *collective, cudaError_t status, const char *what);
 bool nccl_ok(struct collective *collective, ncclResult_t status, const char *what);
 
-/* nccl_gate.c: tells the others that the work has begun here; whether it has begun there; and forgets it. */
+/* nccl_gate.c: begin tells the other members that the work has begun here; is_open: it has begun at
+   every member that takes part; end forgets it. */
 void nccl_gate_begin(struct collective *collective, struct collective_work *work);
 bool nccl_gate_is_open(const struct collective_work *work);
 void nccl_gate_end(struct collective_work *work);
 
 /* nccl_issue.c: puts the next phase on the stream, when the communicator is ready. */
 void nccl_issue(struct collective *collective, struct collective_work *work);
-/* Host memory that the device could not write itself. */
+/* Copies results to host memory that the device could not write itself, and gives the blocks back. */
 void nccl_finish(struct collective *collective, struct collective_work *work);
 void nccl_give_back(struct collective *collective, struct collective_work *work); /* its blocks */
 

@@ -38,7 +38,7 @@ struct cuda_chain {
 /* pointwise_ops.c. Appends what the node computes; sets is_full where there is no room. False for a node that
    chains cannot compute. */
 bool chain_compute(struct cuda_chain *chain, const struct node *node);
-/* Whether it is computed in integers. False if with types that chains do not have. */
+/* *is_integer: whether the node is computed in integers. False for types that chains do not have. */
 bool chain_kind(const struct graph *graph, const struct node *node, bool *is_integer);
 
 /* chain.c. Input i of the node that is being added. */

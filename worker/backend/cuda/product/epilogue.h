@@ -14,12 +14,13 @@ struct cuda_fusion {
   int nodes[EPILOGUE_NODES_MAX], n_nodes; /* later nodes that are done by it: indices */
 };
 
-/* Of the product [rows, columns] in output 0 of the node, to which it adds `bias` itself (a value; -1: none).
-   NONE, with out that output, when nothing follows that only it feeds. */
+/* What follows the product [rows, columns] in output 0 of the node. bias: the value that the node adds
+   itself; -1: none. CUDA_EPILOGUE_NONE, with that output as `out`, when no later node can be done along with
+   the product. */
 struct cuda_fusion cuda_fusion_find(const struct backend_program *program, const struct node *node, int bias,
                                     int64_t columns);
 
-/* A vector of a product's columns, for an epilogue: of that many elements, along the last dimension. */
+/* Whether an epilogue can add the value: a vector of `columns` elements along the last dimension. */
 bool cuda_is_bias(const struct value *value, int64_t columns);
 
 #endif

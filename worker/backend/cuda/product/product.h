@@ -1,5 +1,5 @@
-/* Matrix products by cuBLASLt: row-major stacks of matrices at addresses that a step chooses. What is asked
-   for is settled when the product is made (algorithm, workspace), so that enqueuing only launches. */
+/* Matrix products by cuBLASLt: row-major stacks of matrices at addresses that a step chooses. Making a
+   product settles its algorithm and workspace, so that enqueuing only launches. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_PRODUCT_PRODUCT_H
 #define WEIR_WORKER_BACKEND_CUDA_PRODUCT_PRODUCT_H
 
@@ -31,8 +31,7 @@ struct cuda_product_shape {
   enum cuda_epilogue epilogue;
 };
 
-/* Of greater stacks cuBLASLt has no products: some of its kernels have the stack as a dimension of their
- * grid. */
+/* cuBLASLt has no products of greater stacks: the stack is a dimension of some of its kernels' grids. */
 enum { CUDA_STACK_MAX = 65535 };
 
 struct cuda_product_io {
@@ -54,7 +53,7 @@ enum cuda_type cuda_factor_type(const struct backend_program *program);
 /* The product is the program's. NULL, without an error, when cuBLASLt has no algorithm for it. */
 struct cuda_product *cuda_product_new(struct backend_program *program,
                                       const struct cuda_product_shape *shape);
-/* Of scratch that each execution needs; 0: none. */
+/* The scratch that each execution needs; 0: none. */
 size_t cuda_product_workspace_bytes(const struct cuda_product *product);
 int cuda_product_enqueue(struct cuda_product *product, const struct node *node,
                          const struct cuda_product_io *io, cudaStream_t stream, struct err *err);

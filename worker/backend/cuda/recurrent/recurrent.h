@@ -35,14 +35,14 @@ struct cuda_recurrent {
   float *dh_first, *dc_first;                    /* backward: gradients of h_first, c_first */
 };
 
-/* gate_sums = the biases (nothing without), h_before and c_before of the first step = the states that go in.
-   Lengths that no sequence can have are faults. */
+/* gate_sums = the biases (without biases: left alone); h_before and c_before of the first step = the initial
+   states. A length that no sequence can have is a fault. */
 void cuda_recurrent_begin_launch(const struct cuda_recurrent *pass, cudaStream_t stream);
 /* Of step t, walked as the s-th: gate_sums have their products. GRU: part 0 before, 1 behind the product with
    the hidden gate's weights; the others: part 1 alone. The state goes to the next step, or out. */
 void cuda_recurrent_step_launch(const struct cuda_recurrent *pass, int64_t t, int part, cudaStream_t stream);
 
-/* dh and dc = the gradients of the states that come out. */
+/* dh and dc = the gradients of the final states. */
 void cuda_recurrent_begin_back_launch(const struct cuda_recurrent *pass, cudaStream_t stream);
 /* Fills d_gates (and d_kept) of step t; dh and dc become what goes to the step before besides products. GRU:
    part 1 behind the product of the hidden gate's gradient (d_spare). */
@@ -50,7 +50,7 @@ void cuda_recurrent_step_back_launch(const struct cuda_recurrent *pass, int64_t 
                                      cudaStream_t stream);
 void cuda_recurrent_end_back_launch(const struct cuda_recurrent *pass, cudaStream_t stream);
 
-/* products [rows,3h]: of which the gradients of LSTM's peepholes are the sums of columns. */
+/* Fills products [rows,3h]: the sums of its columns are the gradients of LSTM's peepholes. */
 void cuda_recurrent_peepholes_launch(const struct cuda_recurrent *pass, float *products, cudaStream_t stream);
 
 #ifdef __cplusplus

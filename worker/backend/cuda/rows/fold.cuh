@@ -1,4 +1,4 @@
-/* What folds make of an element by itself, and in the end of a row. */
+/* What folds make of one element, and at the end of a row. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ROWS_FOLD_CUH
 #define WEIR_WORKER_BACKEND_CUDA_ROWS_FOLD_CUH
 
@@ -17,7 +17,7 @@ static __device__ __forceinline__ struct pair pair_of(double a, double b) {
   return pair;
 }
 
-/* What exponents are less: where the greatest is infinite it need not, and cannot, be taken out. */
+/* What is subtracted from exponents: the greatest, but 0 where that is infinite and cannot be subtracted. */
 static __device__ __forceinline__ double exp_shift(double greatest) {
   return isinf(greatest) ? 0.0 : greatest;
 }

@@ -70,7 +70,7 @@ extern "C" {
 #endif
 
 void cuda_fold_launch(const struct cuda_fold *fold, cudaStream_t stream);
-/* Its first stage, of one with groups. */
+/* The first stage of a fold with groups. */
 void cuda_fold_columns_launch(const struct cuda_fold *fold, cudaStream_t stream);
 
 #ifdef __cplusplus
@@ -78,8 +78,8 @@ void cuda_fold_columns_launch(const struct cuda_fold *fold, cudaStream_t stream)
 #else
 #include "worker/backend/cuda/engine/cuda.h"
 
-/* A fold of a step: which of its arguments the tensors are; -1: none. Before cuda_folding_plan, which adds
-   the partial results, all but the tensors is set. */
+/* A fold of a step: which of its arguments the tensors are; -1: none. cuda_folding_plan adds the partial
+   results; everything but the tensors is set before. */
 struct cuda_folding {
   struct cuda_fold fold;
   int x, other, mean, inv_std, out[3], partials;

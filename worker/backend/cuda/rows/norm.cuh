@@ -1,5 +1,5 @@
-/* What batch norm, its activations and their gradients make of an element: in one place, because what is
-   computed again must have the same bits. */
+/* What batch norm, its activations and their gradients make of an element. It is in one place because values
+   that are computed again must have the same bits. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_CUH
 #define WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_CUH
 

@@ -1,6 +1,6 @@
-/* Batch norm of elements whose channels' numbers are known, with what can be done of them at once: forward a
-   residual is added and ReLU or Clip taken, backward the gradient of those comes first. Read by C and CUDA C.
- */
+/* Batch norm of elements, once the means and deviations of the channels are known. The forward pass also adds
+   a residual and takes ReLU or Clip; the backward pass begins with the gradient of those. Read by C and CUDA
+   C. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_H
 #define WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_H
 
@@ -34,8 +34,8 @@ struct cuda_norm {
   struct cuda_activation activation;
 };
 
-/* What a gradient of activation(norm(x) + residual) is before it is one of the norm: dy + addend where the
-   activation lets it through, which is where y, its output, says so. */
+/* How the gradient of activation(norm(x) + residual) becomes one of the norm: dy + addend where the
+   activation lets it through, 0 elsewhere. The activation's output y tells where that is. */
 struct cuda_masking {
   struct cuda_activation activation;
   struct cuda_tensor addend; /* absent: none */

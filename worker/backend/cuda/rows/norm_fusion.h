@@ -1,13 +1,13 @@
-/* What follows a batch norm and can be done while it is written, and what comes before its gradient and can
-   be done while that is read: nodes that would be a pass over memory each. */
+/* Which nodes are done along with a batch norm: those behind it while its result is written, and those before
+   its gradient while the gradient is read. Alone, each would be a pass over memory. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_FUSION_H
 #define WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_FUSION_H
 
 #include "worker/backend/cuda/engine/cuda.h"
 #include "worker/backend/cuda/rows/norm.h"
 
-/* Of a BatchNormTraining or BatchNormalization: an Add, and ReLU or Clip. A value between them that anybody
-   else reads ends it. */
+/* Behind a BatchNormTraining or BatchNormalization: an Add, and ReLU or Clip. The fusion ends at a value that
+   another node reads, too. */
 struct cuda_norm_fusion {
   struct cuda_activation activation;
   int residual;          /* value; -1: none */
@@ -17,8 +17,7 @@ struct cuda_norm_fusion {
 
 struct cuda_norm_fusion cuda_norm_fusion_find(const struct backend_program *program, const struct node *node);
 
-/* Of a BatchNormGrad: the gradient of ReLU or Clip and, before it, a sum of two gradients. Values; -1: none.
- */
+/* Before a BatchNormGrad: the gradient of ReLU or Clip, and before that a sum of two. Values; -1: none. */
 struct cuda_norm_grad_fusion {
   struct cuda_activation activation;
   int dy, addend;
@@ -27,8 +26,8 @@ struct cuda_norm_grad_fusion {
   int masked; /* what the norm's gradient is made of, which is written */
 };
 
-/* Decides for all of them, before any node is prepared, because the nodes that they do the work of come
-   earlier; what is read later than the graph has it lives so long. */
+/* Decides for every BatchNormGrad before any node is prepared, because the nodes that it does the work of
+   come earlier. A value that is read later than in the graph lives until then. */
 void cuda_norm_grads_survey(struct backend_program *program);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "worker/backend/cuda/rows/rows.h"
 
-/* In brackets which tensors they take: a, b and c are of the rows' shape. */
+/* In brackets: the tensors that the kind reads. a, b and c are of the rows' shape. */
 enum cuda_row_wise_kind {
   ROW_SOFTMAX,          /* [a = x] -> y */
   ROW_LOG_SOFTMAX,      /* [a = x] -> y */
@@ -55,7 +55,7 @@ struct cuda_row_step cuda_row_step_of(enum cuda_row_wise_kind kind);
 void cuda_row_step_channels(struct cuda_row_step *own, int64_t run, int64_t channels);
 int cuda_row_step_enqueue(const struct cuda_row_step *own, const struct cuda_step *step, cudaStream_t stream,
                           struct err *err);
-/* Ends a step that is nothing else. */
+/* Ends a step that only launches this. */
 void cuda_row_step_end(struct backend_program *program, struct cuda_step *step, struct cuda_row_step *own);
 #endif
 

@@ -27,8 +27,8 @@ static __device__ inline int64_t cuda_rows_row(const struct cuda_rows *rows, int
   return cuda_digit(&rows->by_k0, &at) * rows->k1 + j;
 }
 
-/* Elements are loaded a few at a time, as they lie, before the first is used: then that many loads are under
-   way in each thread, which memory needs to be busy. */
+/* A thread loads a few elements, as they lie, before it uses the first: memory is busy only while several
+   loads of each thread are under way. */
 enum { CUDA_BATCH = 4 };
 
 static __device__ __forceinline__ uint32_t cuda_load_bits(const struct cuda_tensor *t, int64_t i) {

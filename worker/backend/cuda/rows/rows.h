@@ -39,7 +39,7 @@ int cuda_rows_lanes(const struct cuda_rows *rows);
 int cuda_rows_scratch(struct backend_program *program, struct cuda_step *step, int64_t elems);
 /* The argument's tensor; absent for -1. */
 struct cuda_tensor cuda_arg_tensor(const struct cuda_step *step, int arg);
-/* As cuda_write, of an output that the node need not have; -1, with none added, where it has not. */
+/* As cuda_write, for an output that is optional; -1, with none added, where the node has not got it. */
 int cuda_write_optional(struct backend_program *program, struct cuda_step *step, int output,
                         enum cuda_type type, enum cuda_layout layout);
 #endif

@@ -1,4 +1,5 @@
-/* Each element of a tensor from what its row has, and perhaps its own x and dy: the other half of folds. */
+/* Spreads: each element of a tensor from the numbers of its row and, for some kinds, its own x and dy. The
+   reverse of folds. */
 #ifndef WEIR_WORKER_BACKEND_CUDA_ROWS_SPREAD_H
 #define WEIR_WORKER_BACKEND_CUDA_ROWS_SPREAD_H
 
@@ -6,7 +7,7 @@
 
 #include "worker/backend/cuda/rows/rows.h"
 
-/* With the row's elements in brackets, in that order. */
+/* In brackets: the row's numbers, in the order of `row`. */
 enum cuda_spread_kind {
   SPREAD_REPEAT,         /* [v] v scale */
   SPREAD_DEVIATION,      /* [mean, variance] (x - mean) / s, s = sqrt(variance) + epsilon */

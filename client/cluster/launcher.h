@@ -28,14 +28,14 @@ int launcher_threads(int given, int workers);
 /* What one of the workers gets of --device; freed by the caller. */
 char *launcher_deal_device(const char *device, int worker, int workers);
 
-/* Starts the coordinator on a free port of 127.0.0.1, waits until it listens, starts the others, and a thread
-   that watches over them all: a child that dies is started again, on the port that it had (unless it dies
-   over and over right after its start). What is left when one is not is final, and requests STOP_CHILD: no
-   coordinator, no server, no worker; before all have joined, a worker that cannot work on this machine (exit
-   status 2), which is not started again. Each child is a process group of its own, so that the terminal's
-   Ctrl-C is ours alone, and is sent SIGTERM by the kernel should we be killed. Errors: NOT_FOUND for a
-   missing program, IO, INTERNAL with the log's last line when the coordinator does not come up; CANCELLED on
-   a stop. */
+/* Starts the coordinator on a free port of 127.0.0.1, waits until it listens, and starts the others. A thread
+   watches over all of them. It starts a child that has died again, on the port that it had, unless the child
+   dies over and over right after its start. A worker that cannot work on this machine (exit status 2) is not
+   started again either. STOP_CHILD is requested once no coordinator, no server or no worker is left; before
+   all have joined, also for such a worker. Each child is a process group of its own, so that the terminal's
+   Ctrl-C reaches us alone. The kernel sends it SIGTERM should we be killed. Errors: NOT_FOUND for a missing
+   program, IO, INTERNAL with the log's last line when the coordinator does not come up; CANCELLED on a stop.
+ */
 int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err);
 
 const char *launcher_address(const struct launcher *launcher); /* of the coordinator, HOST:PORT */

@@ -4,9 +4,9 @@
 
 #include "common/base/err.h"
 
-/* To an error about the model's file, which is not there: the command that makes it, where the comments at
-   the top of the spec have one, as those of our examples do. That is a line which names the file, without its
-   folder; what follows "  #" in it is not part of the command. */
+/* Adds to an error about a missing model file the command that makes it, if the comments at the top of the
+   spec have one, as those of our examples do. The command is on the line that names the file without its
+   folder; what follows "  #" there is not part of it. */
 void model_hint_add(const char *spec_path, const char *model_path, struct err *err);
 
 #endif

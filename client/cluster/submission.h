@@ -13,9 +13,9 @@ struct submission {
 };
 
 /* Reads and checks the spec at path and its model (relative to the spec), as every process of the cluster
-   will do again. Errors: INVALID, UNSUPPORTED or IO, naming the file, key or node. What the model's
-   exporter left out is said on stderr. Released with
-   submission_fini, also after an error. */
+   will do again. Errors: INVALID, UNSUPPORTED or IO. What the spec says wrongly, also of its model, is named
+   by the spec's file, line and key; what is wrong in the model, by the model's file and node. What the
+   model's exporter left out is said on stderr. Released with submission_fini, also after an error. */
 int submission_load(struct submission *submission, const char *path, struct err *err);
 void submission_fini(struct submission *submission); /* safe on a zeroed one */
 

@@ -10,8 +10,8 @@ struct progress;
 
 /* file: stdout or stderr; nothing else may write to it until progress_stop. On a terminal a thread redraws
    the two lines at most ten times a second, as wide as the terminal is then; otherwise a line is written at
-   most every five seconds, and one for each evaluation and change of state. info: the run at present; what its
-   events tell again of steps before that gets no line. */
+   most every five seconds, and one for each evaluation and change of state. info: the run at present. Events
+   that tell again of steps before that get no line. */
 struct progress *progress_start(FILE *file, const Weir__RunInfo *info);
 void progress_event(struct progress *progress, const Weir__RunEvent *event);
 /* A line that stays. */

@@ -29,8 +29,8 @@ struct hosted_block {
   struct buffer *spare; /* a dropped version's, reused once neither a reply nor a snapshot refers to it */
   uint32_t slot_elems; /* of the optimizer's and, where the run keeps one, the weights' average behind them */
   struct buffer *slots; /* f32[slot_elems] of the newest version; NULL without */
-  /* Of version + 1, where a snapshot refers to slots or the optimizer drafts; else they are updated in place.
-   */
+  /* The slots of version + 1, where a snapshot refers to those of now or the optimizer drafts; else slots are
+     updated in place. */
   struct buffer *next_slots;
   struct snapshot *snapshot; /* the last one that was begun, a reference; may be over. NULL before */
 
@@ -100,8 +100,9 @@ bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the upda
 bool hosted_block_is_faulty(const struct hosted_block *block, struct err *err);
 float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots);
 
-/* What the exchange does. On its shard, while the block waits: there will be no totals. Then on the block's
-   shard: the totals of the phase are where the sums were, unless that was said. */
+/* For the exchange. set_fault: there will be no totals; on the exchange's shard, while the block waits.
+   take_totals comes after it, on the block's shard: the totals of the phase are where the sums were, unless a
+   fault was set. */
 void hosted_block_set_fault(struct hosted_block *block, const struct err *err);
 void hosted_block_take_totals(struct hosted_block *block);
 

@@ -31,7 +31,7 @@ static inline bool exchange_is_keeper(const struct exchange *exchange) {
   return exchange->run->self == 0;
 }
 
-/* A contribution that is there: f64[n_values], which stay until the totals are given out. */
+/* Takes a contribution: f64[n_values], which stay where they are until the totals are given out. */
 void exchange_collect(struct exchange *exchange, uint32_t phase, uint32_t block, const double *values);
 /* The totals of a block's windows, as its values lie. */
 void collection_read(const struct collection *collection, const struct exchange_share *share, double *out);
@@ -42,7 +42,8 @@ void exchange_release(struct exchange *exchange, uint32_t phase, struct hosted_b
 
 /* exchange_send.c */
 void exchange_send_fini(struct exchange *exchange);
-/* Of our block, whose values are collected. is_last: all of ours of the step are. */
+/* Sends the contribution of our block, whose values are collected. is_last: those of all our blocks are, for
+   this step. */
 void exchange_send(struct exchange *exchange, uint32_t phase, struct hosted_block *block, bool is_last);
 
 /* exchange_serve.c */

@@ -2,388 +2,7 @@
    the coordinator itself fail at any moment, and runs are paused, resumed and cancelled. Whatever happens,
    runs come to their end by the versions that they promised. */
 #include "tests/support/coordinator_world.h"
-
-static void tell(struct process *process, Weir__MemberMessage__BodyCase body, void *content) {
-  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
-  if (!process->key)
-    return; /* it will be asked again */
-  message.body_case = body;
-  message.hello = content;
-  queue_push(&process->up, &message);
-}
-
-static void process_begin(struct world *w, int slot) {
-  struct process *process = &w->processes[slot];
-  process->slot = slot;
-  process->role = slot < SERVERS ? WEIR__ROLE__SERVER : WEIR__ROLE__WORKER;
-  process->pid = ++w->pids;
-  process->is_alive = true;
-  process->term = 0;
-  *process->id = 0;
-  memset(process->hosted, 0, sizeof process->hosted);
-}
-
-static void process_join(struct world *w, struct process *process) {
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  Weir__HostedRun hosted[RUNS], *list[RUNS];
-  struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = ++w->keys, .hello = &hello};
-  char address[32];
-  if (!w->core || !process->is_alive || process->key)
-    return;
-  snprintf(address, sizeof address, "host:%d", process->slot);
-  hello.role = process->role;
-  hello.host = "host";
-  hello.pid = process->pid;
-  hello.address = process->role == WEIR__ROLE__SERVER ? address : "";
-  hello.executors = 1;
-  hello.shm_host = process->slot == PROCESSES - 1 ? "another" : "node";
-  hello.fingerprint = "build";
-  hello.id = process->id;
-  hello.term = process->term;
-  hello.runs = list;
-  for (int i = 0; i < RUNS; i++) {
-    if (!process->hosted[i].is_hosted)
-      continue;
-    list[hello.n_runs] = &hosted[hello.n_runs];
-    weir__hosted_run__init(list[hello.n_runs]);
-    list[hello.n_runs]->run = w->runs[i].id;
-    list[hello.n_runs]->incarnation = process->hosted[i].incarnation;
-    list[hello.n_runs++]->version = process->hosted[i].version;
-  }
-  process->key = event.member;
-  world_step(w, &event);
-}
-
-/* Both ends lose what was under way; the core hears of it later, or is told by who joins in its place. */
-static void process_unlink(struct world *w, struct process *process) {
-  queue_clear(&process->up);
-  queue_clear(&process->down);
-  if (process->key)
-    w->leaving[w->n_leaving++ % QUEUE] = process->key;
-  process->key = 0;
-  process->is_frozen = false;
-}
-
-static void process_kill(struct world *w, struct process *process) {
-  process_unlink(w, process);
-  process->is_alive = false;
-  memset(process->hosted, 0, sizeof process->hosted);
-}
-
-static void deliver_leaving(struct world *w) {
-  struct coordinator_event event = {.kind = EVENT_MEMBER_LEFT, .reason = "connection reset"};
-  int at;
-  if (!w->n_leaving || !w->core)
-    return;
-  at = (int)world_roll(w, (uint64_t)w->n_leaving);
-  event.member = w->leaving[at];
-  w->leaving[at] = w->leaving[--w->n_leaving];
-  world_step(w, &event);
-}
-
-static void deliver_up(struct world *w, struct process *process) {
-  Weir__MemberMessage *message = process->is_frozen ? NULL : queue_pop(&process->up);
-  struct coordinator_event event = {.kind = EVENT_MEMBER_MESSAGE, .member = process->key, .message = message};
-  if (!message)
-    return;
-  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_LOADED && process->role == WEIR__ROLE__SERVER) {
-    struct server_set *set = set_of(w, run_index(w, message->loaded->run), message->loaded->incarnation);
-    if (set_index(set, process) >= 0)
-      set->is_loaded[set_index(set, process)] = true;
-  }
-  world_step(w, &event);
-  message_free(message);
-}
-
-static void server_step_report(struct world *w, struct process *server, int run, uint64_t step) {
-  Weir__StepReport report = WEIR__STEP_REPORT__INIT;
-  report.run = w->runs[run].id;
-  report.incarnation = server->hosted[run].incarnation;
-  report.step = step;
-  report.loss = 1.0 / (double)(step + 1);
-  report.samples = BATCH;
-  report.seconds = 0.1;
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
-}
-
-static void server_eval_report(struct world *w, struct process *server, int run, uint64_t version) {
-  Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
-  if (!plan_evaluates(&w->plan, version))
-    return;
-  report.run = w->runs[run].id;
-  report.incarnation = server->hosted[run].incarnation;
-  report.step = version;
-  report.accuracy = report.loss = accuracy_at(version);
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
-}
-
-static void server_complete(struct world *w, struct process *server, int run) {
-  Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
-  complete.run = w->runs[run].id;
-  complete.incarnation = server->hosted[run].incarnation;
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
-}
-
-static bool has_statistics(struct world *w, struct process *server, int run) {
-  return set_index(set_of(w, run, server->hosted[run].incarnation), server) == 0;
-}
-
-static void server_cannot_write(struct world *w, struct process *server, int run, bool is_too_late) {
-  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
-  written.run = w->runs[run].id;
-  written.incarnation = server->hosted[run].incarnation;
-  written.step = server->hosted[run].write_step;
-  written.error = is_too_late ? "that version is gone" : "connection refused";
-  written.is_too_late = is_too_late;
-  w->too_late += is_too_late;
-  server->hosted[run].write_step = 0;
-  tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
-}
-
-static bool is_at_end(const struct world *w, const struct hosted *hosted) {
-  return hosted->version == w->plan.steps && (w->plan.steps > 0 || hosted->is_evaluated);
-}
-
-static void server_order(struct world *w, struct process *server, const Weir__Order *order) {
-  int run = -1;
-  struct hosted *hosted = NULL;
-  if (order->body_case == WEIR__ORDER__BODY_LOAD) {
-    run = run_index(w, order->load->run);
-    hosted = &server->hosted[run];
-    assert_true(!hosted->is_hosted || order->load->incarnation > hosted->incarnation);
-    w->rolled_back += order->load->incarnation > 0;
-    *hosted = (struct hosted){.is_hosted = true,
-                              .incarnation = order->load->incarnation,
-                              .base = order->load->step,
-                              .version = order->load->step};
-  } else if (order->body_case == WEIR__ORDER__BODY_KEEP) {
-    run = run_index(w, order->keep->run);
-    hosted = &server->hosted[run];
-    assert_true(hosted->is_loaded && hosted->incarnation == order->keep->incarnation);
-    w->kept++;
-    for (uint64_t step = order->keep->step > hosted->base ? order->keep->step : hosted->base;
-         has_statistics(w, server, run) && step <= hosted->version; step++) {
-      if (step < hosted->version || is_at_end(w, hosted))
-        server_eval_report(w, server, run, step);
-      if (step < hosted->version)
-        server_step_report(w, server, run, step);
-    }
-    if (is_at_end(w, hosted))
-      server_complete(w, server, run);
-  } else if (order->body_case == WEIR__ORDER__BODY_WRITE) {
-    run = run_index(w, order->write->run);
-    hosted = &server->hosted[run];
-    assert_true(hosted->is_loaded && hosted->incarnation == order->write->incarnation);
-    hosted->write_step = order->write->step;
-    if (hosted->version > order->write->step)
-      server_cannot_write(w, server, run, true);
-  } else if (order->body_case == WEIR__ORDER__BODY_UNLOAD) {
-    server->hosted[run_index(w, order->unload->run)] = (struct hosted){0};
-  }
-}
-
-static void loaded(struct world *w, struct process *process, int run) {
-  Weir__RunLoaded message = WEIR__RUN_LOADED__INIT;
-  process->hosted[run].is_loaded = true;
-  message.run = w->runs[run].id;
-  message.incarnation =
-      process->role == WEIR__ROLE__WORKER ? process->hosted[run].ordered : process->hosted[run].incarnation;
-  message.train_samples = process->role == WEIR__ROLE__WORKER ? SAMPLES : 0;
-  message.eval_samples = process->role == WEIR__ROLE__WORKER ? w->plan.eval_samples : 0;
-  message.dataset_sha256 = "data";
-  message.probe_sha256 = "probe";
-  tell(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, &message);
-}
-
-static void refuse(struct world *w, struct process *process, int run, bool is_lost) {
-  Weir__RunRefused message = WEIR__RUN_REFUSED__INIT;
-  message.run = w->runs[run].id;
-  message.incarnation = process->hosted[run].incarnation;
-  message.message = is_lost ? "checkpoint is damaged" : "out of memory";
-  message.lost_checkpoint = is_lost;
-  w->lost_checkpoints += is_lost;
-  tell(process, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &message);
-}
-
-static void process_load(struct world *w, struct process *process, int run) {
-  struct hosted *hosted = &process->hosted[run];
-  const struct stored_checkpoint *checkpoint = &w->runs[run].checkpoints[hosted->base];
-  if (!process->is_alive || !hosted->is_hosted || hosted->is_loaded)
-    return;
-  if (process->role == WEIR__ROLE__WORKER)
-    loaded(w, process, run);
-  else if (hosted->base && w->is_store_away)
-    return;
-  else if (hosted->base && (!checkpoint->exists || checkpoint->is_damaged))
-    refuse(w, process, run, true);
-  else if (!w->is_calm && world_roll(w, 25) == 0)
-    refuse(w, process, run, false);
-  else {
-    loaded(w, process, run);
-    if (w->plan.steps == 0 && !has_statistics(w, process, run)) {
-      hosted->is_evaluated = true; /* there is nothing of it to evaluate */
-      server_complete(w, process, run);
-    }
-  }
-}
-
-static bool is_reached(const struct world *w, const struct process *worker, const struct server_set *set,
-                       int at) {
-  const struct process *server = &w->processes[set->slots[at]];
-  return server->is_alive && server->pid == set->pids[at] && !w->is_cut[worker->slot][server->slot];
-}
-
-/* By workers that have a view of the incarnation and reach all servers. */
-static bool are_all_computed(const struct world *w, int run, uint64_t incarnation,
-                             const struct server_set *set) {
-  uint32_t computed = 0;
-  for (int i = SERVERS; i < PROCESSES; i++) {
-    const struct process *worker = &w->processes[i];
-    const struct hosted *hosted = &worker->hosted[run];
-    bool computes = worker->is_alive && hosted->has_view && hosted->incarnation == incarnation;
-    for (int at = 0; at < set->n; at++)
-      computes &= is_reached(w, worker, set, at);
-    for (uint32_t microbatch = hosted->begin; computes && microbatch < hosted->end; microbatch++)
-      computed |= 1u << microbatch;
-  }
-  return computed == (1u << w->plan.microbatches) - 1;
-}
-
-/* A server completes a step when all have completed the one before and workers compute all of it for this
-   incarnation; it needs no coordinator. */
-static void server_advance(struct world *w, struct process *server, int run) {
-  struct hosted *hosted = &server->hosted[run];
-  struct server_set *set = set_of(w, run, hosted->incarnation);
-  bool is_computed;
-  if (!hosted->is_loaded || is_at_end(w, hosted) || set_index(set, server) < 0)
-    return;
-  is_computed = are_all_computed(w, run, hosted->incarnation, set);
-  for (int i = 0; i < set->n; i++) {
-    const struct process *other = &w->processes[set->slots[i]];
-    const struct hosted *theirs = &other->hosted[run];
-    is_computed &= other->is_alive && other->pid == set->pids[i] && theirs->is_loaded &&
-                   theirs->incarnation == hosted->incarnation && theirs->version >= hosted->version;
-  }
-  if (!is_computed)
-    return;
-  if (hosted->write_step && hosted->version > hosted->write_step && world_roll(w, 2))
-    return; /* writing has a share of its time */
-  if (w->plan.steps == 0) {
-    hosted->is_evaluated = true;
-    server_eval_report(w, server, run, 0);
-    server_complete(w, server, run);
-    return;
-  }
-  if (has_statistics(w, server, run)) {
-    server_eval_report(w, server, run, hosted->version);
-    server_step_report(w, server, run, hosted->version);
-  }
-  if (++hosted->version < w->plan.steps)
-    return;
-  if (has_statistics(w, server, run))
-    server_eval_report(w, server, run, hosted->version);
-  server_complete(w, server, run);
-}
-
-static void server_write(struct world *w, struct process *server, int run) {
-  struct hosted *hosted = &server->hosted[run];
-  struct server_set *set = set_of(w, run, hosted->incarnation);
-  uint32_t owner[BLOCKS];
-  char keys[BLOCKS][65];
-  if (!hosted->is_loaded || !hosted->write_step || hosted->version < hosted->write_step)
-    return;
-  if (w->is_store_away || (!w->is_calm && world_roll(w, 10) == 0)) {
-    server_cannot_write(w, server, run, false);
-    return;
-  }
-  placement_compute(world_block_elems, BLOCKS, (uint32_t)set->n, owner);
-  for (uint32_t i = 0; i <= BLOCKS; i++) { /* a message a block, and one that ends */
-    Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
-    Weir__WrittenBlock block = WEIR__WRITTEN_BLOCK__INIT, *list = &block;
-    if (i < BLOCKS && owner[i] != (uint32_t)set_index(set, server))
-      continue;
-    written.run = w->runs[run].id;
-    written.incarnation = hosted->incarnation;
-    written.step = hosted->write_step;
-    written.is_last = i == BLOCKS;
-    if (i < BLOCKS) {
-      block_key(i, hosted->write_step, keys[i]);
-      block.block = i;
-      block.sha256 = keys[i];
-      block.bytes = 4;
-      written.blocks = &list;
-      written.n_blocks = 1;
-    }
-    tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
-  }
-  hosted->write_step = 0;
-}
-
-static void worker_order(struct world *w, struct process *worker, const Weir__Order *order) {
-  if (order->body_case == WEIR__ORDER__BODY_LOAD) {
-    int run = run_index(w, order->load->run);
-    for (int i = 0; i < RUNS; i++)
-      assert_true(i == run || !worker->hosted[i].is_hosted); /* one at a time */
-    worker->hosted[run].is_hosted = true;
-    worker->hosted[run].ordered = order->load->incarnation;
-    if (worker->hosted[run].is_loaded) /* it goes on */
-      loaded(w, worker, run);
-  } else if (order->body_case == WEIR__ORDER__BODY_VIEW) {
-    struct hosted *hosted = &worker->hosted[run_index(w, order->view->run)];
-    assert_true(hosted->is_loaded);
-    assert_true(order->view->number > hosted->view);
-    assert_true(order->view->incarnation >= hosted->incarnation);
-    hosted->has_view = true;
-    hosted->view = order->view->number;
-    hosted->group = group_in(order->view, worker->id);
-    hosted->begin = hosted->end = 0;
-    for (size_t i = 0; i < order->view->n_workers; i++) {
-      const Weir__Assignment *assignment = order->view->workers[i];
-      if (strcmp(assignment->worker, worker->id) != 0)
-        continue;
-      hosted->begin = assignment->microbatch_begin;
-      hosted->end = assignment->microbatch_end;
-    }
-    hosted->incarnation = order->view->incarnation;
-  } else if (order->body_case == WEIR__ORDER__BODY_UNLOAD)
-    worker->hosted[run_index(w, order->unload->run)] = (struct hosted){0};
-}
-
-/* A worker tells which servers it does not reach, and that it reaches them all if it had told else. */
-static void worker_look(struct world *w, struct process *worker, int run) {
-  struct hosted *hosted = &worker->hosted[run];
-  const struct server_set *set = set_of(w, run, hosted->incarnation);
-  Weir__Unreached unreached = WEIR__UNREACHED__INIT;
-  char *servers[SERVERS];
-  if (!worker->is_alive || !hosted->has_view)
-    return;
-  for (int at = 0; at < set->n; at++)
-    if (!is_reached(w, worker, set, at))
-      servers[unreached.n_servers++] = w->processes[set->slots[at]].id;
-  if (unreached.n_servers == 0 && !hosted->is_unreached_told)
-    return;
-  unreached.run = w->runs[run].id;
-  unreached.incarnation = hosted->incarnation;
-  unreached.servers = servers;
-  unreached.message = "connection refused";
-  hosted->is_unreached_told = unreached.n_servers > 0;
-  tell(worker, WEIR__MEMBER_MESSAGE__BODY_UNREACHED, &unreached);
-}
-
-static void deliver_down(struct world *w, struct process *process) {
-  Weir__Order *order = process->is_frozen ? NULL : queue_pop(&process->down);
-  if (!order)
-    return;
-  assert_true(order->term >= process->term);
-  process->term = order->term;
-  if (order->body_case == WEIR__ORDER__BODY_WELCOME)
-    snprintf(process->id, sizeof process->id, "%s", order->welcome->id);
-  else if (process->role == WEIR__ROLE__SERVER)
-    server_order(w, process, order);
-  else
-    worker_order(w, process, order);
-  message_free(order);
-}
+#include "tests/support/coordinator_processes.h"
 
 static Weir__RunState state_of(struct world *w, int run) {
   Weir__RunInfo info;
@@ -395,7 +14,7 @@ static Weir__RunState state_of(struct world *w, int run) {
 #define MODEL_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 /* The client is told once the run is in the store. */
-static void submit(struct world *w, int run) {
+static void run_submit(struct world *w, int run) {
   struct run_submission submission = {.id = w->runs[run].id,
                                       .spec = w->spec,
                                       .model_bytes = 10,
@@ -413,7 +32,7 @@ static void submit(struct world *w, int run) {
     job_execute(w, true);
 }
 
-static void resume(struct world *w, int run, bool is_newest) {
+static void run_resume(struct world *w, int run, bool is_newest) {
   struct arena arena;
   Weir__ListCheckpointsReply reply;
   struct coordinator_event event = {.kind = EVENT_RUN_RESUMED, .resumed = {w->runs[run].id, 0}};
@@ -467,13 +86,13 @@ static void lose_group(struct world *w, struct process *worker) {
   failed.view = worker->hosted[run].view;
   failed.group = worker->hosted[run].group + (uint32_t)(world_roll(w, 4) == 0);
   if (worker->role == WEIR__ROLE__WORKER && worker->key)
-    tell(worker, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
+    process_tells(worker, WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED, &failed);
 }
 
 static void worker_leaves(struct process *process) {
   Weir__Leaving leaving = WEIR__LEAVING__INIT;
   if (process->role == WEIR__ROLE__WORKER)
-    tell(process, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
+    process_tells(process, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
 }
 
 static void an_accident(struct world *w) {
@@ -559,14 +178,14 @@ static void people_act(struct world *w) {
     Weir__RunState state = state_of(w, i);
     w->paused += state == WEIR__RUN_STATE__PAUSED;
     if (state == WEIR__RUN_STATE__RUN_STATE_UNKNOWN)
-      submit(w, i);
+      run_submit(w, i);
     else if (state == WEIR__RUN_STATE__PAUSED || state == WEIR__RUN_STATE__FAILED ||
              state == WEIR__RUN_STATE__CANCELLED)
-      resume(w, i, w->is_calm || world_roll(w, 3));
+      run_resume(w, i, w->is_calm || world_roll(w, 3));
   }
 }
 
-static void turn(struct world *w) {
+static void world_turn(struct world *w) {
   time_passes(w);
   if (!w->is_calm && world_roll(w, 4) == 0)
     an_accident(w);
@@ -693,11 +312,11 @@ static void mend_links(struct world *w) {
     w->is_cut[i][1] = w->seed % 3 == 2;
 }
 
-static void simulate(struct world *w, uint64_t seed, int troubled_turns) {
+static void world_simulate(struct world *w, uint64_t seed, int troubled_turns) {
   int turns = 0;
   world_init(w, seed);
   while (turns++ < troubled_turns)
-    turn(w);
+    world_turn(w);
   w->is_calm = true;
   store_toggle(w, false);
   mend_links(w);
@@ -709,7 +328,7 @@ static void simulate(struct world *w, uint64_t seed, int troubled_turns) {
     }
   }
   for (turns = 0; !all_done(w) && turns < 6000; turns++)
-    turn(w);
+    world_turn(w);
   if (!all_done(w))
     fail_msg("seed %llu: a run does not come to its end", (unsigned long long)seed);
   for (int i = 0; i < RUNS; i++)
@@ -717,6 +336,7 @@ static void simulate(struct world *w, uint64_t seed, int troubled_turns) {
 }
 
 static uint64_t seed_at;
+
 static bool has_passed;
 
 static int name_the_seed(void **state) {
@@ -736,7 +356,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   (void)state;
   for (uint64_t seed = first; seed < first + seeds; seed++) {
     seed_at = seed;
-    simulate(w, seed, 600);
+    world_simulate(w, seed, 600);
     rolled_back += w->rolled_back;
     successions += w->successions;
     paused += w->paused;

@@ -2,8 +2,6 @@
 #ifndef WEIR_TESTS_RESTORE_FIXTURE_H
 #define WEIR_TESTS_RESTORE_FIXTURE_H
 
-#include <unistd.h>
-
 #include "common/base/sha256.h"
 #include "server/parameters/load/restore.h"
 #include "tests/support/snapshot_fixture.h"
@@ -18,6 +16,7 @@ struct restore_fixture {
   char model_sha256[SHA256_HEX_SIZE];
   char *manifest; /* the record's name */
   uint64_t version;
+  int patience_ms;          /* for a store that does not answer; a week, unless a test says 0: none */
   int n_pauses, pauses_max; /* of what waits for the store; the last one says that the run is not wanted */
 };
 

@@ -195,6 +195,7 @@ static void a_store_that_is_away_is_asked_again(void **state) {
   assert_is_refused(&f, ERR_CANCELLED, "the run was taken back while it was loaded");
   assert_int_equal(f.n_pauses, 3);
   f.pauses_max = 1 << 30;
+  f.patience_ms = 0;
   assert_is_refused(&f, ERR_TIMEOUT, "the store did not answer for 0 s: store: nobody answers");
   double_fail(&f.snapshots.store, 0, 0);
   restore_fixture_fini(&f);

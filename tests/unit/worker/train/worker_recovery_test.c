@@ -65,17 +65,13 @@ static bool has_asked_again(const struct fixture *f) {
 
 static void a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen(void **state) {
   struct fixture *f = *state;
-  uint64_t begun_ns;
   run_to_step_1(f);
   pthread_mutex_lock(&f->lock);
   first(f)->is_frozen = true;
   pthread_mutex_unlock(&f->lock);
   roll_back(f, 1, 2, 0);
-  begun_ns = clock_now_ns();
   show(f, 2, 2, 1);
-  fixture_wait(f, have_calls_been_given_up);
-  assert_true(clock_seconds(clock_now_ns() - begun_ns) <
-              patience_seconds() / 2); /* a call waits without end */
+  fixture_wait(f, have_calls_been_given_up); /* a call of its own accord waits without end */
   fixture_wait(f, is_trained_in_2);
   for (uint64_t step = 0; step < STEPS; step++) {
     assert_int_equal(count_pushes(f, 1, 1, step), 0);

@@ -13,7 +13,7 @@
 static int note_initializers(struct model_builder *builder, struct err *err);
 static void keep_output(struct model_builder *builder);
 static int make_graphs(struct model_builder *builder, struct err *err);
-static int differentiate(struct model_builder *builder, struct err *err);
+static int loss_differentiate(struct model_builder *builder, struct err *err);
 static void prune_graphs(struct model_builder *builder);
 static int list_params(struct model_builder *builder, struct err *err);
 static int list_statistics(struct model_builder *builder, struct err *err);
@@ -31,7 +31,7 @@ static int explain_batch(const struct model_builder *builder, struct err *err) {
       (long long)file_batch, (long long)builder->microbatch_samples, (long long)file_batch);
 }
 
-static int build(struct model_builder *builder, struct err *err) {
+static int model_build(struct model_builder *builder, struct err *err) {
   if (model_find_loss(builder, err) || note_initializers(builder, err))
     return err->code;
   keep_output(builder);
@@ -40,7 +40,7 @@ static int build(struct model_builder *builder, struct err *err) {
     return err->code;
   if (make_graphs(builder, err) || model_attach_losses(builder, err))
     return explain_batch(builder, err);
-  if (differentiate(builder, err))
+  if (loss_differentiate(builder, err))
     return err->code;
   prune_graphs(builder);
   if (list_params(builder, err) || model_freeze_rows(builder, err) || model_check_groups(builder, err) ||
@@ -78,7 +78,7 @@ int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, i
   builder.model = mem_new(sizeof *builder.model);
   code = graph_load_onnx(onnx, size_bytes, &builder.model->train, err);
   if (!code)
-    code = build(&builder, err);
+    code = model_build(&builder, err);
   if (!code)
     code = check_keep_best(builder.model, spec, err);
   free(builder.notes);
@@ -98,7 +98,7 @@ void model_close(struct model *model) {
   free(model);
 }
 
-static int freeze(struct model_builder *builder, const char *pattern, struct err *err) {
+static int params_freeze(struct model_builder *builder, const char *pattern, struct err *err) {
   const struct model *model = builder->model;
   bool is_used = false;
   for (int i = 0; i < model->n_initializers; i++)
@@ -124,7 +124,7 @@ static int note_initializers(struct model_builder *builder, struct err *err) {
         (struct initializer_note){.train_value = i, .eval_value = i, .batch_value = -1, .grad = -1};
   }
   for (size_t f = 0; builder->spec && f < builder->spec->n_frozen; f++)
-    if (freeze(builder, builder->spec->frozen[f], err))
+    if (params_freeze(builder, builder->spec->frozen[f], err))
       return err->code;
   model_assign_groups(builder);
   return 0;
@@ -166,7 +166,7 @@ static bool is_trainable(const struct graph *graph, const struct initializer_not
 }
 
 /* One microbatch gives a sum; the step's loss is the mean. */
-static int differentiate(struct model_builder *builder, struct err *err) {
+static int loss_differentiate(struct model_builder *builder, struct err *err) {
   struct model *model = builder->model;
   struct graph *graph = model->train;
   bool *wanted = mem_new((size_t)graph->n_values);
@@ -175,7 +175,11 @@ static int differentiate(struct model_builder *builder, struct err *err) {
   for (int i = 0; i < model->n_initializers; i++)
     if (is_trainable(graph, &builder->notes[i]))
       wanted[builder->notes[i].train_value] = true;
-  code = autodiff_run(graph, &model->train_loss.loss_sum, &builder->scale, 1, wanted, grads, err);
+  code = autodiff_run(
+      graph,
+      &(struct derivative){
+          .roots = &model->train_loss.loss_sum, .seeds = &builder->scale, .n_roots = 1, .wanted = wanted},
+      grads, err);
   for (int i = 0; i < model->n_initializers && !code; i++)
     if (is_trainable(graph, &builder->notes[i]))
       builder->notes[i].grad = grads[builder->notes[i].train_value];
@@ -184,7 +188,7 @@ static int differentiate(struct model_builder *builder, struct err *err) {
   return code;
 }
 
-static int remap(const int *map, int value) {
+static int values_remap(const int *map, int value) {
   return value >= 0 ? map[value] : -1;
 }
 
@@ -201,8 +205,8 @@ static int list_roots(const struct graph *graph, const struct loss_values *loss,
 }
 
 static void remap_loss(const int *map, struct loss_values *loss) {
-  *loss = (struct loss_values){remap(map, loss->loss_sum), remap(map, loss->correct),
-                               remap(map, loss->scored), remap(map, loss->denominator)};
+  *loss = (struct loss_values){values_remap(map, loss->loss_sum), values_remap(map, loss->correct),
+                               values_remap(map, loss->scored), values_remap(map, loss->denominator)};
 }
 
 static void prune_train(struct model_builder *builder) {
@@ -217,9 +221,9 @@ static void prune_train(struct model_builder *builder) {
   map = graph_prune(graph, roots, n);
   for (int i = 0; i < model->n_initializers; i++) {
     struct initializer_note *note = &builder->notes[i];
-    note->train_value = remap(map, note->train_value);
-    note->grad = remap(map, note->grad);
-    note->batch_value = remap(map, note->batch_value);
+    note->train_value = values_remap(map, note->train_value);
+    note->grad = values_remap(map, note->grad);
+    note->batch_value = values_remap(map, note->batch_value);
   }
   remap_loss(map, &model->train_loss);
   free(map);
@@ -234,9 +238,9 @@ static void prune_eval(struct model_builder *builder) {
   roots[n++] = model->eval_output;
   map = graph_prune(graph, roots, n);
   for (int i = 0; i < model->n_initializers; i++)
-    builder->notes[i].eval_value = remap(map, builder->notes[i].eval_value);
+    builder->notes[i].eval_value = values_remap(map, builder->notes[i].eval_value);
   remap_loss(map, &model->eval_loss);
-  model->eval_output = remap(map, model->eval_output);
+  model->eval_output = values_remap(map, model->eval_output);
   free(map);
   free(roots);
 }

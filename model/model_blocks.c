@@ -7,7 +7,7 @@ struct cutter {
   struct block open; /* small neighbours so far; elems 0: none */
 };
 
-static void emit(struct cutter *cutter, const struct block *block) {
+static void block_emit(struct cutter *cutter, const struct block *block) {
   if (cutter->blocks)
     cutter->blocks[cutter->n] = *block;
   cutter->n++;
@@ -15,7 +15,7 @@ static void emit(struct cutter *cutter, const struct block *block) {
 
 static void close_open(struct cutter *cutter) {
   if (cutter->open.elems)
-    emit(cutter, &cutter->open);
+    block_emit(cutter, &cutter->open);
   cutter->open.elems = 0;
 }
 
@@ -27,7 +27,7 @@ static void cut_tensor(struct cutter *cutter, enum block_kind kind, uint32_t gro
     close_open(cutter);
     for (uint64_t left = elems; left > 0; left -= block.elems, block.begin += block.elems) {
       block.elems = (uint32_t)(left < BLOCK_ELEMS_MAX ? left : BLOCK_ELEMS_MAX);
-      emit(cutter, &block);
+      block_emit(cutter, &block);
     }
     return;
   }

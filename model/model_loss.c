@@ -70,7 +70,7 @@ static int attach_output(struct loss_site *site, struct err *err) {
   site->values = (struct loss_values){site->output, -1, -1, -1};
   site->rule.sample_denominator = elems > 1 ? (double)(elems / site->samples) : 1;
   if (output.shape.rank > 0)
-    site->values.loss_sum = backward_node(graph, "ReduceSum", &site->output, 1, &keepdims, 1);
+    site->values.loss_sum = backward_node(graph, "ReduceSum", VALUES(site->output), ATTR_LIST(keepdims));
   if (elems == 1)
     site->values.loss_sum = backward_scale(graph, site->values.loss_sum, (float)site->samples);
   return 0;
@@ -98,7 +98,7 @@ static int check_mixed(const struct model_builder *builder, const struct loss_si
                  builder->mixer, output->name, shape_text(&output->shape, shape, sizeof shape));
 }
 
-static int attach(const struct model_builder *builder, struct loss_site *site, struct err *err) {
+static int loss_attach(const struct model_builder *builder, struct loss_site *site, struct err *err) {
   int rank;
   site->output = site->graph->outputs[0];
   site->samples = builder->microbatch_samples;
@@ -130,8 +130,11 @@ static int choose_metrics(const struct model_builder *builder, const struct loss
   uint32_t chunk_samples = eval && eval->n_metrics ? plan_eval_chunk_samples((uint32_t)loss->samples) : 0;
   if (loss->labels >= 0)
     site.sample_labels = shape_elems(&values[loss->labels].shape) / loss->samples;
-  return metric_set_init(&builder->model->metrics, &site, eval ? eval->metrics : NULL,
-                         eval ? eval->n_metrics : 0, chunk_samples, err);
+  return metric_set_init(&builder->model->metrics, &site,
+                         &(struct metric_request){.names = eval ? eval->metrics : NULL,
+                                                  .n = eval ? eval->n_metrics : 0,
+                                                  .chunk_samples = chunk_samples},
+                         err);
 }
 
 int model_attach_losses(struct model_builder *builder, struct err *err) {
@@ -140,7 +143,8 @@ int model_attach_losses(struct model_builder *builder, struct err *err) {
   struct loss_site train = {.graph = model->train, .is_mixed = builder->mixer != NULL};
   struct loss_site eval = {.graph = model->eval,
                            .keeps_output = spec && metrics_read_scores(spec->metrics, spec->n_metrics)};
-  if (attach(builder, &train, err) || attach(builder, &eval, err) || choose_metrics(builder, &eval, err))
+  if (loss_attach(builder, &train, err) || loss_attach(builder, &eval, err) ||
+      choose_metrics(builder, &eval, err))
     return err->code;
   model->output = model->eval->values[eval.output];
   model->train_loss = train.values;

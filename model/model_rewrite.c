@@ -21,20 +21,25 @@ static bool *values_read(const struct graph *graph) {
   return is_read;
 }
 
-/* Makes the node one of another op with its first inputs and outputs, one attribute less. */
-static void node_become(struct graph *graph, struct node *node, const struct op_def *op, int n_inputs,
-                        int n_outputs, const char *dropped_attr) {
+/* What a node becomes: one of another op with its first inputs and outputs, one attribute less. */
+struct other_form {
+  const struct op_def *op;
+  int n_inputs, n_outputs;
+  const char *dropped_attr; /* NULL: all stay */
+};
+
+static void node_become(struct graph *graph, struct node *node, const struct other_form *form) {
   struct attr *attrs = arena_copy(&graph->arena, node->attrs, (size_t)node->n_attrs * sizeof *attrs);
   int kept = 0;
-  CHECK(op && n_inputs <= node->n_inputs && n_outputs <= node->n_outputs);
+  CHECK(form->op && form->n_inputs <= node->n_inputs && form->n_outputs <= node->n_outputs);
   for (int a = 0; a < node->n_attrs; a++)
-    if (!dropped_attr || strcmp(attrs[a].name, dropped_attr) != 0)
+    if (!form->dropped_attr || strcmp(attrs[a].name, form->dropped_attr) != 0)
       attrs[kept++] = attrs[a];
-  node->op = op;
+  node->op = form->op;
   node->attrs = attrs;
   node->n_attrs = kept;
-  node->n_inputs = n_inputs;
-  node->n_outputs = n_outputs;
+  node->n_inputs = form->n_inputs;
+  node->n_outputs = form->n_outputs;
 }
 
 /* An output behind the first that somebody reads: its index, or -1. */
@@ -75,7 +80,8 @@ static int dropout_bypass(struct graph *graph, struct node *node, const bool *is
   int mask = extra_output_read(node, is_read);
   if (mask >= 0)
     return node_error(node, err, ERR_UNSUPPORTED, "its mask '%s' is read", graph->values[mask].name);
-  node_become(graph, node, op_find("", "Identity"), 1, 1, NULL);
+  node_become(graph, node,
+              &(struct other_form){.op = op_find("", "Identity"), .n_inputs = 1, .n_outputs = 1});
   return 0;
 }
 
@@ -108,7 +114,11 @@ static int batch_norm_train(struct model_builder *builder, struct node *node, co
                       graph->values[extra].name);
   statistics[0] = node->inputs[3];
   statistics[1] = node->inputs[4];
-  node_become(graph, node, op_find("ai.weir", "BatchNormTraining"), 3, 1, "training_mode");
+  node_become(graph, node,
+              &(struct other_form){.op = op_find("ai.weir", "BatchNormTraining"),
+                                   .n_inputs = 3,
+                                   .n_outputs = 1,
+                                   .dropped_attr = "training_mode"});
   training_outputs(graph, node);
   if (node->op->infer(graph, node, err))
     return err->code;
@@ -134,7 +144,10 @@ static int batch_norm_infer_form(struct graph *graph, struct node *node, const b
   if (extra >= 0)
     return node_error(node, err, ERR_UNSUPPORTED, "its output '%s' is read: only the first may be",
                       graph->values[extra].name);
-  node_become(graph, node, node->op, node->n_inputs, 1, "training_mode");
+  node_become(
+      graph, node,
+      &(struct other_form){
+          .op = node->op, .n_inputs = node->n_inputs, .n_outputs = 1, .dropped_attr = "training_mode"});
   return node->op->infer(graph, node, err);
 }
 

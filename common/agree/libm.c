@@ -45,7 +45,7 @@ static const struct row rows[] = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char hash[SHA256_HEX_SIZE];
 
-static double draw(uint64_t key, uint64_t index, double low, double high) {
+static double random_argument(uint64_t key, uint64_t index, double low, double high) {
   return low + (high - low) * ((double)(random_bits(key, index) >> 11) * 0x1p-53);
 }
 
@@ -54,15 +54,15 @@ static size_t row_compute(const struct row *row, uint64_t key, void *results) {
   double *f64 = results;
   float *f32 = results;
   for (uint64_t i = 0; i < LIBM_DRAWS; i++) {
-    double x = draw(key, 2 * i, row->low, row->high);
+    double x = random_argument(key, 2 * i, row->low, row->high);
     if (row->f64)
       f64[i] = row->f64(x);
     else if (row->f32)
       f32[i] = row->f32((float)x);
     else if (row->power_f64)
-      f64[i] = row->power_f64(x, draw(key, 2 * i + 1, -8, 8));
+      f64[i] = row->power_f64(x, random_argument(key, 2 * i + 1, -8, 8));
     else
-      f32[i] = row->power_f32((float)x, (float)draw(key, 2 * i + 1, -8, 8));
+      f32[i] = row->power_f32((float)x, (float)random_argument(key, 2 * i + 1, -8, 8));
   }
   return LIBM_DRAWS * (row->f64 || row->power_f64 ? sizeof *f64 : sizeof *f32);
 }

@@ -5,14 +5,14 @@
 
 #include "common/base/err.h"
 
-static uint64_t mix(uint64_t z) {
+static uint64_t bits_mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
 }
 
 uint64_t random_bits(uint64_t key, uint64_t index) {
-  return mix(key + (index + 1) * 0x9e3779b97f4a7c15u);
+  return bits_mix(key + (index + 1) * 0x9e3779b97f4a7c15u);
 }
 
 uint64_t random_key(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {

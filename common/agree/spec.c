@@ -36,10 +36,10 @@ static int read_repeated(struct reader *reader, yaml_node_t *node, const Protobu
 static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessage *message,
                         const char *path);
 
-static int fail(struct reader *reader, const yaml_node_t *node, const char *format, ...)
+static int reader_fail(struct reader *reader, const yaml_node_t *node, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static int fail(struct reader *reader, const yaml_node_t *node, const char *format, ...) {
+static int reader_fail(struct reader *reader, const yaml_node_t *node, const char *format, ...) {
   char text[1024];
   va_list args;
   va_start(args, format);
@@ -51,7 +51,7 @@ static int fail(struct reader *reader, const yaml_node_t *node, const char *form
 /* Of what is about to be allocated. */
 static int add_weight(struct reader *reader, const yaml_node_t *node, size_t weight, const char *path) {
   if (weight > WEIGHT_MAX - reader->weight)
-    return fail(reader, node, "%s: with its aliases written out, the spec is too long", path);
+    return reader_fail(reader, node, "%s: with its aliases written out, the spec is too long", path);
   reader->weight += weight;
   return 0;
 }
@@ -95,33 +95,34 @@ static int read_scalar(struct reader *reader, yaml_node_t *node, const ProtobufC
   const char *text;
   uint64_t whole = 0;
   if (node->type != YAML_SCALAR_NODE)
-    return fail(reader, node, "%s: a single value is wanted here", path);
+    return reader_fail(reader, node, "%s: a single value is wanted here", path);
   text = scalar_text(node);
   switch (field->type) {
   case PROTOBUF_C_TYPE_STRING:
     if (strlen(text) != node->data.scalar.length)
-      return fail(reader, node, "%s: the text holds a NUL character", path);
+      return reader_fail(reader, node, "%s: the text holds a NUL character", path);
     if (add_weight(reader, node, strlen(text), path))
       return reader->err->code;
     *(char **)at = mem_strdup(text);
     return 0;
   case PROTOBUF_C_TYPE_DOUBLE:
-    return text_to_double(text, at) ? 0 : fail(reader, node, "%s: '%s' is not a number", path, text);
+    return text_to_double(text, at) ? 0 : reader_fail(reader, node, "%s: '%s' is not a number", path, text);
   case PROTOBUF_C_TYPE_BOOL:
     if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
-      return fail(reader, node, "%s: '%s' is neither true nor false", path, text);
+      return reader_fail(reader, node, "%s: '%s' is neither true nor false", path, text);
     *(protobuf_c_boolean *)at = text[0] == 't';
     return 0;
   case PROTOBUF_C_TYPE_UINT32:
     if (!text_to_u64(text, UINT32_MAX, &whole))
-      return fail(reader, node, "%s: '%s' is not a whole number from 0 to %u", path, text, UINT32_MAX);
+      return reader_fail(reader, node, "%s: '%s' is not a whole number from 0 to %u", path, text, UINT32_MAX);
     *(uint32_t *)at = (uint32_t)whole;
     return 0;
   case PROTOBUF_C_TYPE_INT64:
-    return text_to_i64(text, at) ? 0 : fail(reader, node, "%s: '%s' is not a whole number", path, text);
+    return text_to_i64(text, at) ? 0
+                                 : reader_fail(reader, node, "%s: '%s' is not a whole number", path, text);
   case PROTOBUF_C_TYPE_UINT64:
     if (!text_to_u64(text, UINT64_MAX, &whole))
-      return fail(reader, node, "%s: '%s' is not a whole number", path, text);
+      return reader_fail(reader, node, "%s: '%s' is not a whole number", path, text);
     *(uint64_t *)at = whole;
     return 0;
   default:
@@ -143,21 +144,13 @@ static int read_submessage(struct reader *reader, yaml_node_t *node, const Proto
   ProtobufCMessage *message;
   int code;
   if (reader->level == LEVELS_MAX)
-    return fail(reader, node, "%s: nested more than %d deep", path, LEVELS_MAX);
+    return reader_fail(reader, node, "%s: nested more than %d deep", path, LEVELS_MAX);
   message = message_new(field->descriptor);
   *(ProtobufCMessage **)at = message;
   reader->level++;
   code = read_message(reader, node, message, path);
   reader->level--;
   return code;
-}
-
-/* An entry of a list of messages. */
-static int read_entry(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
-                      void *at, const char *path, size_t index) {
-  char entry[PATH_SIZE + 24]; /* an index has 20 digits at most */
-  snprintf(entry, sizeof entry, "%s[%zu]", path, index);
-  return read_submessage(reader, node, field, at, entry);
 }
 
 static bool is_map_entry(const ProtobufCFieldDescriptor *field) {
@@ -168,14 +161,12 @@ static bool is_map_entry(const ProtobufCFieldDescriptor *field) {
 
 /* The value of a map whose values are lists: a message that holds nothing but the list. */
 static int read_map_list(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
-                         void *at, const char *path, const char *key) {
+                         void *at, const char *path) {
   const ProtobufCMessageDescriptor *holder = field->descriptor;
   ProtobufCMessage *message = message_new(holder);
-  char entry[PATH_SIZE];
   CHECK(holder->n_fields == 1 && holder->fields[0].label == PROTOBUF_C_LABEL_REPEATED);
   *(ProtobufCMessage **)at = message;
-  path_join(entry, sizeof entry, path, key);
-  return read_repeated(reader, node, &holder->fields[0], message, entry);
+  return read_repeated(reader, node, &holder->fields[0], message, path);
 }
 
 static int read_map_entry(struct reader *reader, const yaml_node_pair_t *pair, ProtobufCMessage *entry,
@@ -183,19 +174,23 @@ static int read_map_entry(struct reader *reader, const yaml_node_pair_t *pair, P
   const ProtobufCFieldDescriptor *key = &entry->descriptor->fields[0], *value = &entry->descriptor->fields[1];
   yaml_node_t *node = yaml_document_get_node(&reader->document, pair->value);
   char *key_at = (char *)entry + key->offset, *value_at = (char *)entry + value->offset;
+  char entry_path[PATH_SIZE];
   if (read_scalar(reader, yaml_document_get_node(&reader->document, pair->key), key, key_at, path))
     return reader->err->code;
-  return value->type == PROTOBUF_C_TYPE_MESSAGE
-             ? read_map_list(reader, node, value, value_at, path, *(char **)key_at)
-             : read_scalar(reader, node, value, value_at, path);
+  if (value->type != PROTOBUF_C_TYPE_MESSAGE)
+    return read_scalar(reader, node, value, value_at, path);
+  path_join(entry_path, sizeof entry_path, path, *(char **)key_at);
+  return read_map_list(reader, node, value, value_at, entry_path);
 }
 
 static int read_map(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
-                    size_t *count, void **elements, const char *path) {
+                    ProtobufCMessage *message, const char *path) {
   const ProtobufCMessageDescriptor *entry_descriptor = field->descriptor;
+  size_t *count = (size_t *)((char *)message + field->quantifier_offset);
+  void **elements = (void **)((char *)message + field->offset);
   yaml_node_pair_t *pair;
   if (node->type != YAML_MAPPING_NODE)
-    return fail(reader, node, "%s: a mapping is wanted here, as {key: value}", path);
+    return reader_fail(reader, node, "%s: a mapping is wanted here, as {key: value}", path);
   pair = node->data.mapping.pairs.start;
   if (add_weight(reader, node, (size_t)(node->data.mapping.pairs.top - pair), path))
     return reader->err->code;
@@ -220,14 +215,14 @@ static int read_repeated(struct reader *reader, yaml_node_t *node, const Protobu
   void **elements = (void **)((char *)message + field->offset);
   yaml_node_item_t *item;
   if (is_map_entry(field))
-    return read_map(reader, node, field, count, elements, path);
+    return read_map(reader, node, field, message, path);
   if (node->type == YAML_SCALAR_NODE && is_number(field)) { /* one number is a list of one */
     *elements = mem_new(8);
     *count = 1;
     return read_scalar(reader, node, field, *elements, path);
   }
   if (node->type != YAML_SEQUENCE_NODE)
-    return fail(reader, node, "%s: a list is wanted here, as [a, b]", path);
+    return reader_fail(reader, node, "%s: a list is wanted here, as [a, b]", path);
   item = node->data.sequence.items.start;
   if (add_weight(reader, node, (size_t)(node->data.sequence.items.top - item), path))
     return reader->err->code;
@@ -236,7 +231,10 @@ static int read_repeated(struct reader *reader, yaml_node_t *node, const Protobu
     yaml_node_t *element = yaml_document_get_node(&reader->document, *item);
     size_t index = (*count)++;
     char *at = (char *)*elements + index * message_value_size(field);
-    if (field->type == PROTOBUF_C_TYPE_MESSAGE ? read_entry(reader, element, field, at, path, index)
+    char entry[PATH_SIZE + 24]; /* an index has 20 digits at most */
+    if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+      snprintf(entry, sizeof entry, "%s[%zu]", path, index);
+    if (field->type == PROTOBUF_C_TYPE_MESSAGE ? read_submessage(reader, element, field, at, entry)
                                                : read_scalar(reader, element, field, at, path))
       return reader->err->code;
   }
@@ -265,10 +263,10 @@ static int fail_unknown_key(struct reader *reader, yaml_node_t *key,
   }
   near = nearest_word(scalar_text(key), names, n);
   if (near)
-    return fail(reader, key, "unknown key '%s' in %s: did you mean '%s'?", scalar_text(key),
-                *path ? path : "the spec", near);
-  return fail(reader, key, "unknown key '%s' in %s: known are %s", scalar_text(key),
-              *path ? path : "the spec", known);
+    return reader_fail(reader, key, "unknown key '%s' in %s: did you mean '%s'?", scalar_text(key),
+                       *path ? path : "the spec", near);
+  return reader_fail(reader, key, "unknown key '%s' in %s: known are %s", scalar_text(key),
+                     *path ? path : "the spec", known);
 }
 
 static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessage *message,
@@ -276,7 +274,7 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
   bool seen[FIELDS_MAX] = {false};
   yaml_node_pair_t *pair;
   if (node->type != YAML_MAPPING_NODE)
-    return fail(reader, node, "%s: keys and values are wanted here", *path ? path : "the spec");
+    return reader_fail(reader, node, "%s: keys and values are wanted here", *path ? path : "the spec");
   for (pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; pair++) {
     yaml_node_t *key = yaml_document_get_node(&reader->document, pair->key);
     yaml_node_t *value = yaml_document_get_node(&reader->document, pair->value);
@@ -284,13 +282,13 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
     char sub[PATH_SIZE];
     int code;
     if (key->type != YAML_SCALAR_NODE)
-      return fail(reader, key, "%s: a key must be a word", *path ? path : "the spec");
+      return reader_fail(reader, key, "%s: a key must be a word", *path ? path : "the spec");
     field = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, scalar_text(key));
     if (!field)
       return fail_unknown_key(reader, key, message->descriptor, path);
     path_join(sub, sizeof sub, path, field->name);
     if (seen[field - message->descriptor->fields])
-      return fail(reader, key, "%s is given twice", sub);
+      return reader_fail(reader, key, "%s is given twice", sub);
     seen[field - message->descriptor->fields] = true;
     code = field->label == PROTOBUF_C_LABEL_REPEATED ? read_repeated(reader, value, field, message, sub)
                                                      : read_optional(reader, value, field, message, sub);

@@ -12,8 +12,8 @@ struct path_step {
 };
 
 static const char *path_next(const char *path, struct path_step *step);
-static yaml_node_t *descend(yaml_document_t *document, const yaml_node_t *node, const struct path_step *step,
-                            size_t *line);
+static yaml_node_t *blame_descend(yaml_document_t *document, const yaml_node_t *node,
+                                  const struct path_step *step, size_t *line);
 static size_t line_of(const char *path, yaml_document_t *document);
 static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *message,
                                                 const struct path_step *step);
@@ -54,7 +54,7 @@ static size_t line_of(const char *path, yaml_document_t *document) {
   struct path_step step;
   size_t line = 0;
   while (node && (path = path_next(path, &step)))
-    node = descend(document, node, &step, &line);
+    node = blame_descend(document, node, &step, &line);
   return line;
 }
 
@@ -73,8 +73,8 @@ static const char *path_next(const char *path, struct path_step *step) {
 }
 
 /* The value at a step, and the line of its key; NULL, and *line as it was, where there is none. */
-static yaml_node_t *descend(yaml_document_t *document, const yaml_node_t *node, const struct path_step *step,
-                            size_t *line) {
+static yaml_node_t *blame_descend(yaml_document_t *document, const yaml_node_t *node,
+                                  const struct path_step *step, size_t *line) {
   yaml_node_t *found = NULL;
   if (node->type == YAML_MAPPING_NODE && step->length)
     for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;

@@ -10,14 +10,14 @@
 
 enum { NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
 
-static int bad(struct err *err, const char *key, const char *what) {
+static int spec_bad(struct err *err, const char *key, const char *what) {
   return err_set(err, ERR_INVALID, "%s: %s", key, what);
 }
 
 static int check_name(const Weir__RunSpec *spec, struct err *err) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
   if (!spec->name || !*spec->name)
-    return bad(err, "name", "the run has no name");
+    return spec_bad(err, "name", "the run has no name");
   if (strlen(spec->name) > NAME_LENGTH_MAX || strspn(spec->name, letters) != strlen(spec->name))
     return err_set(err, ERR_INVALID, "name: '%.60s' must be at most %d of a-z, 0-9 and '-'", spec->name,
                    NAME_LENGTH_MAX);
@@ -39,15 +39,15 @@ static bool are_amounts(const double *values, size_t n) {
 /* Which of them the loss has, model_open finds out. */
 static int check_loss_options(const Weir__LossOptions *options, struct err *err) {
   if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
-    return bad(err, "model.loss_options.label_smoothing", "must be from 0 to 1");
+    return spec_bad(err, "model.loss_options.label_smoothing", "must be from 0 to 1");
   if (!are_amounts(options->weight, options->n_weight))
-    return bad(err, "model.loss_options.weight", "each must be at least 0 and finite");
+    return spec_bad(err, "model.loss_options.weight", "each must be at least 0 and finite");
   if (!are_amounts(options->pos_weight, options->n_pos_weight))
-    return bad(err, "model.loss_options.pos_weight", "each must be at least 0 and finite");
+    return spec_bad(err, "model.loss_options.pos_weight", "each must be at least 0 and finite");
   if (!is_amount(options->beta))
-    return bad(err, "model.loss_options.beta", "must be at least 0 and finite");
+    return spec_bad(err, "model.loss_options.beta", "must be at least 0 and finite");
   if (!is_amount(options->delta) || (float)options->delta == 0)
-    return bad(err, "model.loss_options.delta", "must be above 0 and finite");
+    return spec_bad(err, "model.loss_options.delta", "must be above 0 and finite");
   if (strcmp(options->reduction, "mean") != 0 && strcmp(options->reduction, "batchmean") != 0)
     return err_set(err, ERR_INVALID,
                    "model.loss_options.reduction: '%.60s' is not known (known: mean, batchmean)",
@@ -72,16 +72,16 @@ static int count_given(const ProtobufCMessage *message) {
 static int check_transform(const Weir__Transform *transform, struct err *err) {
   const Weir__Normalize *normalize = transform->normalize;
   if (count_given(&transform->base) != 1)
-    return bad(err, "data.transforms", "each entry names exactly one transform, as {scale: 0.5}");
+    return spec_bad(err, "data.transforms", "each entry names exactly one transform, as {scale: 0.5}");
   if (transform->has_scale && !isfinite(transform->scale))
-    return bad(err, "data.transforms.scale", "must be finite");
+    return spec_bad(err, "data.transforms.scale", "must be finite");
   if (!normalize)
     return 0;
   if (normalize->n_mean == 0 || normalize->n_mean != normalize->n_std)
-    return bad(err, "data.transforms.normalize", "mean and std need one value per channel each");
+    return spec_bad(err, "data.transforms.normalize", "mean and std need one value per channel each");
   for (size_t i = 0; i < normalize->n_std; i++)
     if (!isfinite(normalize->mean[i]) || !isfinite(normalize->std[i]) || normalize->std[i] == 0)
-      return bad(err, "data.transforms.normalize", "mean must be finite, std finite and not 0");
+      return spec_bad(err, "data.transforms.normalize", "mean must be finite, std finite and not 0");
   return 0;
 }
 
@@ -123,7 +123,7 @@ static int check_columns(const Weir__DataSource *source, const char *key, struct
 static int check_model(const Weir__ModelSpec *model, struct err *err) {
   const char *rule = model && model->batch_norm ? model->batch_norm : "auto";
   if (!model || !model->onnx || !*model->onnx)
-    return bad(err, "model.onnx", "is missing: which model is to be trained?");
+    return spec_bad(err, "model.onnx", "is missing: which model is to be trained?");
   if (strcmp(rule, "auto") != 0 && strcmp(rule, "train") != 0 && strcmp(rule, "fixed") != 0)
     return err_set(err, ERR_INVALID, "model.batch_norm: '%.60s' is not known (known: auto, train, fixed)",
                    rule);
@@ -140,22 +140,22 @@ static int check_source(const Weir__DataSource *source, const char *key, struct 
 
 static int check_split(const Weir__DataSpec *data, struct err *err) {
   if (data->n_split && data->eval)
-    return bad(err, "data.split", "is given beside data.eval: either will do");
+    return spec_bad(err, "data.split", "is given beside data.eval: either will do");
   if (data->n_split && (data->n_split != 2 || !(data->split[0] > 0) || !(data->split[1] > 0) ||
                         !(fabs(data->split[0] + data->split[1] - 1) < 1e-6)))
-    return bad(err, "data.split", "wants two shares above 0 that add up to 1, as [0.9, 0.1]");
+    return spec_bad(err, "data.split", "wants two shares above 0 that add up to 1, as [0.9, 0.1]");
   if (data->sampler && data->has_shuffle)
-    return bad(err, "data.shuffle", "is given beside data.sampler: either will do");
+    return spec_bad(err, "data.shuffle", "is given beside data.sampler: either will do");
   return 0;
 }
 
-static bool evaluates(const Weir__RunSpec *spec) {
+static bool spec_evaluates(const Weir__RunSpec *spec) {
   return spec->data->eval || spec->data->n_split;
 }
 
 static int check_data(const Weir__DataSpec *data, struct err *err) {
   if (!data || !data->train)
-    return bad(err, "data.train", "is missing: where is the training data?");
+    return spec_bad(err, "data.train", "is missing: where is the training data?");
   if (check_source(data->train, "data.train", err))
     return err->code;
   if (data->eval && check_source(data->eval, "data.eval", err))
@@ -174,20 +174,20 @@ static int check_data(const Weir__DataSpec *data, struct err *err) {
 /* What all optimizers share; the rest is checked by their rows (common/settle/spec_settle.h). */
 static int check_optimizer(const Weir__OptimizerSpec *optimizer, struct err *err) {
   if (!optimizer || !optimizer->has_lr)
-    return bad(err, "train.optimizer.lr", "is missing: the learning rate has no default");
+    return spec_bad(err, "train.optimizer.lr", "is missing: the learning rate has no default");
   if (!(optimizer->lr > 0) || !isfinite((float)optimizer->lr))
-    return bad(err, "train.optimizer.lr", "must be above 0 and finite");
+    return spec_bad(err, "train.optimizer.lr", "must be above 0 and finite");
   return param_groups_check(optimizer, err);
 }
 
 static int check_clipping(const Weir__TrainSpec *train, struct err *err) {
   if (train->has_clip_norm && train->has_clip_value)
-    return bad(err, "train.clip_norm",
-               "there is train.clip_value, too: gradients are clipped in one way only");
+    return spec_bad(err, "train.clip_norm",
+                    "there is train.clip_value, too: gradients are clipped in one way only");
   if (train->has_clip_norm && (!is_amount(train->clip_norm) || (float)train->clip_norm == 0))
-    return bad(err, "train.clip_norm", "must be above 0 and finite");
+    return spec_bad(err, "train.clip_norm", "must be above 0 and finite");
   if (train->has_clip_value && (!is_amount(train->clip_value) || (float)train->clip_value == 0))
-    return bad(err, "train.clip_value", "must be above 0 and finite");
+    return spec_bad(err, "train.clip_value", "must be above 0 and finite");
   return 0;
 }
 
@@ -205,26 +205,26 @@ static int check_computation(const Weir__TrainSpec *train, struct err *err) {
 
 static int check_average(const Weir__AverageSpec *average, struct err *err) {
   if (!(average->decay >= 0 && average->decay <= 1))
-    return bad(err, "train.average.decay", "must be from 0 to 1");
+    return spec_bad(err, "train.average.decay", "must be from 0 to 1");
   if (average->every_steps == 0)
-    return bad(err, "train.average.every_steps", "must be at least 1");
+    return spec_bad(err, "train.average.every_steps", "must be at least 1");
   return 0;
 }
 
 static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *err) {
   if (!train)
-    return bad(err, "train", "is missing");
+    return spec_bad(err, "train", "is missing");
   if (train->has_epochs == train->has_steps)
-    return bad(err, "train", "needs either epochs or steps");
+    return spec_bad(err, "train", "needs either epochs or steps");
   if (train->has_epochs && !(train->epochs > 0 && train->epochs <= 1e6))
-    return bad(err, "train.epochs", "must be above 0 and at most 1000000");
+    return spec_bad(err, "train.epochs", "must be above 0 and at most 1000000");
   if (train->has_steps && train->steps > 1000000000)
-    return bad(err, "train.steps", "must be at most 1000000000");
+    return spec_bad(err, "train.steps", "must be at most 1000000000");
   if (train->has_steps && train->steps == 0 && !has_eval)
-    return bad(err, "train.steps",
-               "0 trains nothing and evaluates the model as it is, which needs data.eval or data.split");
+    return spec_bad(err, "train.steps",
+                    "0 trains nothing and evaluates the model as it is, which needs data.eval or data.split");
   if (!train->has_batch || train->batch == 0 || train->batch > 1u << 20)
-    return bad(err, "train.batch", "must be given, from 1 to 1048576");
+    return spec_bad(err, "train.batch", "must be given, from 1 to 1048576");
   if (train->microbatches == 0 || train->microbatches > MICROBATCHES_MAX)
     return err_set(err, ERR_INVALID, "train.microbatches: must be from 1 to %d", MICROBATCHES_MAX);
   if (train->batch % train->microbatches)
@@ -239,17 +239,17 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
 
 static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
   if (workers->min == 0)
-    return bad(err, "workers.min", "must be at least 1");
+    return spec_bad(err, "workers.min", "must be at least 1");
   if (workers->has_max && workers->max < workers->min)
-    return bad(err, "workers.max", "is below workers.min");
+    return spec_bad(err, "workers.max", "is below workers.min");
   return 0;
 }
 
 static int check_eval(const Weir__EvalSpec *eval, bool has_eval, struct err *err) {
   if (eval->has_every_steps && eval->every_steps == 0)
-    return bad(err, "eval.every_steps", "must be at least 1");
+    return spec_bad(err, "eval.every_steps", "must be at least 1");
   if (eval->n_metrics && !has_eval)
-    return bad(err, "eval.metrics", "needs data.eval or data.split: there is nothing to evaluate");
+    return spec_bad(err, "eval.metrics", "needs data.eval or data.split: there is nothing to evaluate");
   return ERR_OK;
 }
 
@@ -266,9 +266,9 @@ static bool is_evaluated(const char *name, const Weir__EvalSpec *eval) {
 static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, const Weir__EvalSpec *eval, bool has_eval,
                             struct err *err) {
   if (checkpoint->has_every_steps && checkpoint->every_steps == 0)
-    return bad(err, "checkpoint.every_steps", "must be at least 1");
+    return spec_bad(err, "checkpoint.every_steps", "must be at least 1");
   if (checkpoint->has_every_seconds && !(checkpoint->every_seconds > 0 && checkpoint->every_seconds <= 1e9))
-    return bad(err, "checkpoint.every_seconds", "must be above 0 and at most 1000000000");
+    return spec_bad(err, "checkpoint.every_seconds", "must be above 0 and at most 1000000000");
   if (checkpoint->keep == 0 || checkpoint->keep > CHECKPOINTS_KEPT_MAX)
     return err_set(err, ERR_INVALID, "checkpoint.keep: must be from 1 to %d", CHECKPOINTS_KEPT_MAX);
   if (checkpoint->keep_best && !is_evaluated(checkpoint->keep_best, eval))
@@ -277,8 +277,8 @@ static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, const Weir__
                    "names)",
                    checkpoint->keep_best);
   if (checkpoint->keep_best && !has_eval)
-    return bad(err, "checkpoint.keep_best",
-               "needs data.eval or data.split: nothing says which version is the best");
+    return spec_bad(err, "checkpoint.keep_best",
+                    "needs data.eval or data.split: nothing says which version is the best");
   return 0;
 }
 
@@ -306,12 +306,12 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (check_name(spec, err))
     return err->code;
   if (check_model(spec->model, err) || check_data(spec->data, err) ||
-      check_train(spec->train, evaluates(spec), err))
+      check_train(spec->train, spec_evaluates(spec), err))
     return err->code;
-  if (spec->eval && check_eval(spec->eval, evaluates(spec), err))
+  if (spec->eval && check_eval(spec->eval, spec_evaluates(spec), err))
     return err->code;
   add_defaults(spec);
-  if (check_checkpoint(spec->checkpoint, spec->eval, evaluates(spec), err))
+  if (check_checkpoint(spec->checkpoint, spec->eval, spec_evaluates(spec), err))
     return err->code;
   return check_workers(spec->workers, err);
 }

@@ -7,7 +7,7 @@
 enum { WORD_MAX = 64 };
 
 /* Levenshtein's distance, one row at a time. Both at most WORD_MAX letters. */
-static int distance(const char *a, const char *b) {
+static int edit_distance(const char *a, const char *b) {
   int row[WORD_MAX + 1];
   int n = (int)strlen(b);
   for (int j = 0; j <= n; j++)
@@ -38,7 +38,7 @@ const char *nearest_word(const char *word, const char *const *words, int n) {
     int allowed = longer / 3 < 2 ? 2 : (int)(longer / 3), d;
     if (longer > WORD_MAX)
       continue;
-    d = distance(word, words[i]);
+    d = edit_distance(word, words[i]);
     if (d <= allowed && (size_t)d < longer && (!best || d < least)) {
       best = words[i];
       least = d;

@@ -5,8 +5,8 @@
 
 /* NULL when the bytes are fields throughout and no message lies more than `levels` deep, else what is wrong.
  */
-static const char *walk(const ProtobufCMessageDescriptor *descriptor, const uint8_t *at, size_t size,
-                        int levels) {
+static const char *bytes_walk(const ProtobufCMessageDescriptor *descriptor, const uint8_t *at, size_t size,
+                              int levels) {
   const uint8_t *end = at + size;
   struct wire_field field;
   while (wire_next(&at, end, &field)) {
@@ -17,7 +17,7 @@ static const char *walk(const ProtobufCMessageDescriptor *descriptor, const uint
       continue;
     if (levels == 0)
       return "messages are nested too deep";
-    if ((wrong = walk(known->descriptor, field.data, field.size, levels - 1)))
+    if ((wrong = bytes_walk(known->descriptor, field.data, field.size, levels - 1)))
       return wrong;
   }
   return at == end ? NULL : "it is cut short or damaged";
@@ -25,7 +25,7 @@ static const char *walk(const ProtobufCMessageDescriptor *descriptor, const uint
 
 void *message_unpack(const ProtobufCMessageDescriptor *descriptor, const void *bytes, size_t size,
                      struct err *err) {
-  const char *wrong = walk(descriptor, bytes, size, UNPACK_DEPTH_MAX);
+  const char *wrong = bytes_walk(descriptor, bytes, size, UNPACK_DEPTH_MAX);
   void *message = wrong ? NULL : protobuf_c_message_unpack(descriptor, NULL, size, bytes);
   if (!message)
     err_set(err, ERR_INVALID, "not a %s: %s", descriptor->name, wrong ? wrong : "its fields do not parse");

@@ -51,7 +51,7 @@ static const struct node *match_scores(const struct fuse *fuse, int scores, stru
 }
 
 /* Exporters scale query and key by the root of the scale each, before the product. */
-static int unscale(const struct fuse *fuse, int value, double *scale) {
+static int take_scale(const struct fuse *fuse, int value, double *scale) {
   const struct node *node = fuse_sole_producer(fuse, value, "Mul");
   double number;
   int other;
@@ -61,7 +61,7 @@ static int unscale(const struct fuse *fuse, int value, double *scale) {
   return other;
 }
 
-static bool fits(const struct fuse *fuse, const struct attention *a, const struct node *node) {
+static bool attention_fits(const struct fuse *fuse, const struct attention *a, const struct node *node) {
   const struct shape *q = shape_of(fuse, a->query), *k = shape_of(fuse, a->key),
                      *v = shape_of(fuse, a->value), *out = shape_of(fuse, node->outputs[0]);
   struct shape scores = *q, common;
@@ -93,13 +93,15 @@ static bool attention_apply(struct fuse *fuse, struct node *node) {
   product = match_scores(fuse, softmax->inputs[0], &found);
   if (!product)
     return false;
-  found.query = unscale(fuse, product->inputs[0], &found.scale);
-  found.key = unscale(fuse, product->inputs[1], &found.scale);
-  if (!fits(fuse, &found, node))
+  found.query = take_scale(fuse, product->inputs[0], &found.scale);
+  found.key = take_scale(fuse, product->inputs[1], &found.scale);
+  if (!attention_fits(fuse, &found, node))
     return false;
   scale = attr_of_float("scale", (float)found.scale);
-  fuse_become(fuse, node, "ScaledAttention", (int[]){found.query, found.key, found.value, found.mask},
-              found.mask < 0 ? 3 : 4, &scale, 1);
+  fuse_become(
+      fuse, node, "ScaledAttention",
+      (struct value_list){(int[]){found.query, found.key, found.value, found.mask}, found.mask < 0 ? 3 : 4},
+      ATTR_LIST(scale));
   return true;
 }
 

@@ -8,13 +8,13 @@
 
 /* The one axis over which a ReduceMean does not take the mean; -1: there are others, or none. */
 static int kept_axis(const struct fuse *fuse, const struct node *mean) {
-  int rank = fuse->graph->values[mean->inputs[0]].shape.rank, n, kept = -1;
-  bool is_axis[RANK_MAX];
+  int rank = fuse->graph->values[mean->inputs[0]].shape.rank, kept = -1;
+  struct axis_set axes = {.rank = rank};
   struct err err = ERR_NONE;
-  if (infer_axes(fuse->graph, mean, 1, "axes", rank, is_axis, &n, &err) || n != rank - 1)
+  if (infer_axes(fuse->graph, mean, (struct ints_source){1, "axes"}, &axes, &err) || axes.n != rank - 1)
     return -1;
   for (int d = 0; d < rank; d++)
-    if (!is_axis[d])
+    if (!axes.has[d])
       kept = d;
   return kept;
 }
@@ -74,7 +74,7 @@ static bool batch_norm_apply(struct fuse *fuse, struct node *node) {
   if (!is_mean_of(fuse, node->inputs[3], node->inputs[0]) ||
       !is_variance_of(fuse, node->inputs[4], node->inputs[0]))
     return false;
-  fuse_become(fuse, node, "BatchNormTraining", node->inputs, 3, &epsilon, 1);
+  fuse_become(fuse, node, "BatchNormTraining", (struct value_list){node->inputs, 3}, ATTR_LIST(epsilon));
   add_outputs(fuse->graph, node);
   return true;
 }

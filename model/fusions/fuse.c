@@ -91,26 +91,26 @@ bool fuse_scaled(const struct fuse *fuse, const struct node *product, int *other
 
 /* Readers are counted before a node leaves a value, and after it came to read one, so that later patterns see
    what the fused graph looks like. */
-void fuse_become(struct fuse *fuse, struct node *node, const char *op, const int *inputs, int n_inputs,
-                 const struct attr *attrs, int n_attrs) {
+void fuse_become(struct fuse *fuse, struct node *node, const char *op, struct value_list inputs,
+                 struct attr_list attrs) {
   struct arena *arena = &fuse->graph->arena;
   struct err err = ERR_NONE;
-  struct attr *copy = arena_copy(arena, attrs, (size_t)n_attrs * sizeof *attrs);
+  struct attr *copy = arena_copy(arena, attrs.at, (size_t)attrs.n * sizeof *attrs.at);
   for (int i = 0; i < node->n_inputs; i++)
     if (node->inputs[i] >= 0)
       fuse->readers[node->inputs[i]]--;
-  for (int i = 0; i < n_inputs; i++)
-    if (inputs[i] >= 0)
-      fuse->readers[inputs[i]]++;
-  for (int a = 0; a < n_attrs; a++)
+  for (int i = 0; i < inputs.n; i++)
+    if (inputs.at[i] >= 0)
+      fuse->readers[inputs.at[i]]++;
+  for (int a = 0; a < attrs.n; a++)
     CHECK(copy[a].type == ATTR_INT || copy[a].type == ATTR_FLOAT || copy[a].type == ATTR_STRING);
   node->op = op_find("", op) ? op_find("", op) : op_find("ai.weir", op);
   CHECK(node->op);
-  node->inputs = arena_copy(arena, inputs, (size_t)n_inputs * sizeof *inputs);
-  node->n_inputs = n_inputs;
+  node->inputs = arena_copy(arena, inputs.at, (size_t)inputs.n * sizeof *inputs.at);
+  node->n_inputs = inputs.n;
   node->n_outputs = 1;
   node->attrs = copy;
-  node->n_attrs = n_attrs;
+  node->n_attrs = attrs.n;
   if (node->op->infer(fuse->graph, node, &err))
     check_failed(err.text, __FILE__, __LINE__);
 }

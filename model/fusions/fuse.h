@@ -38,7 +38,7 @@ bool fuse_scaled(const struct fuse *fuse, const struct node *product, int *other
 
 /* Makes `node` one of our table's ops on other inputs, with the first of its outputs. Attributes are copied.
  */
-void fuse_become(struct fuse *fuse, struct node *node, const char *op, const int *inputs, int n_inputs,
-                 const struct attr *attrs, int n_attrs);
+void fuse_become(struct fuse *fuse, struct node *node, const char *op, struct value_list inputs,
+                 struct attr_list attrs);
 
 #endif

@@ -21,7 +21,7 @@ static bool gated_apply(struct fuse *fuse, struct node *node) {
     const char *op = match_gate(fuse, node->inputs[!i], x);
     if (!op)
       continue;
-    fuse_become(fuse, node, op, &x, 1, NULL, 0);
+    fuse_become(fuse, node, op, VALUES(x), ATTRS_NONE);
     return true;
   }
   return false;

@@ -101,7 +101,7 @@ static bool gelu_apply(struct fuse *fuse, struct node *node) {
     struct attr attr = {.name = "approximate", .type = ATTR_STRING, .s = approximate};
     if (!approximate)
       continue;
-    fuse_become(fuse, node, "Gelu", &x, 1, &attr, 1);
+    fuse_become(fuse, node, "Gelu", VALUES(x), ATTR_LIST(attr));
     return true;
   }
   return false;

@@ -72,7 +72,7 @@ static bool layer_norm_apply(struct fuse *fuse, struct node *node) {
     return false;
   inputs[0] = mean->inputs[0];
   attrs[1] = attr_of_float("epsilon", (float)epsilon);
-  fuse_become(fuse, node, "LayerNormalization", inputs, 3, attrs, 2);
+  fuse_become(fuse, node, "LayerNormalization", (struct value_list){inputs, 3}, (struct attr_list){attrs, 2});
   return true;
 }
 

@@ -24,18 +24,18 @@ bool autodiff_wants(const struct autodiff *ad, const struct node *node, int inpu
   return input < node->n_inputs && node->inputs[input] >= 0 && ad->leads_back[node->inputs[input]];
 }
 
-static void contribute(struct autodiff *ad, int value, int grad) {
+static void gradient_contribute(struct autodiff *ad, int value, int grad) {
   struct graph *graph = ad->graph;
   const struct value *to = &graph->values[value], *from = &graph->values[grad];
   CHECK(from->dtype == DTYPE_F32 && shape_is_same(&to->shape, &from->shape));
   if (ad->grads[value] >= 0)
-    grad = graph_add_node(graph, "Add", (int[]){ad->grads[value], grad}, 2, 1, NULL, 0)->outputs[0];
+    grad = graph_add_node(graph, "Add", VALUES(ad->grads[value], grad), 1, ATTRS_NONE)->outputs[0];
   ad->grads[value] = grad;
 }
 
 void autodiff_add(struct autodiff *ad, const struct node *node, int input, int grad) {
   if (autodiff_wants(ad, node, input))
-    contribute(ad, node->inputs[input], grad);
+    gradient_contribute(ad, node->inputs[input], grad);
 }
 
 static bool node_wants_any(const struct autodiff *ad, const struct node *node) {
@@ -108,8 +108,8 @@ static int walk_back(struct autodiff *ad, struct err *err) {
   return 0;
 }
 
-int autodiff_run(struct graph *graph, const int *roots, const int *seeds, int n_roots, const bool *wanted,
-                 int *grads, struct err *err) {
+int autodiff_run(struct graph *graph, const struct derivative *derivative, int *grads, struct err *err) {
+  const bool *wanted = derivative->wanted;
   struct autodiff ad = {.graph = graph, .n_values = graph->n_values};
   int n_values = graph->n_values, code;
   ad.leads_back = mem_new((size_t)n_values);
@@ -117,11 +117,11 @@ int autodiff_run(struct graph *graph, const int *roots, const int *seeds, int n_
   for (int v = 0; v < n_values; v++)
     ad.grads[v] = -1;
   mark_leading_back(&ad, wanted);
-  code = check_path(&ad, roots, n_roots, err);
+  code = check_path(&ad, derivative->roots, derivative->n_roots, err);
   if (code)
     goto out;
-  for (int r = 0; r < n_roots; r++)
-    contribute(&ad, roots[r], seeds[r]);
+  for (int r = 0; r < derivative->n_roots; r++)
+    gradient_contribute(&ad, derivative->roots[r], derivative->seeds[r]);
   code = walk_back(&ad, err);
   if (code)
     goto out;

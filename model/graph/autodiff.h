@@ -15,11 +15,17 @@ bool autodiff_wants(const struct autodiff *ad, const struct node *node, int inpu
    order in which they come. */
 void autodiff_add(struct autodiff *ad, const struct node *node, int input, int grad);
 
-/* Differentiates sum(roots[r] * seeds[r]) (seeds: values of the roots' shapes) with respect to every value i
-   with wanted[i]. grads[i] becomes the value index of its gradient, -1 where none flows (array of the number
+/* What is differentiated: sum(roots[r] * seeds[r]), of n_roots (seeds: values of the roots' shapes), with
+   respect to every value i with wanted[i]. */
+struct derivative {
+  const int *roots, *seeds;
+  int n_roots;
+  const bool *wanted;
+};
+
+/* grads[i] becomes the value index of its gradient, -1 where none flows (array of the number
    of values before the call). New nodes are appended behind the forward nodes, in backward order: gradients
    of the last layers come first. Errors: UNSUPPORTED, naming every node without a gradient in the path. */
-int autodiff_run(struct graph *graph, const int *roots, const int *seeds, int n_roots, const bool *wanted,
-                 int *grads, struct err *err);
+int autodiff_run(struct graph *graph, const struct derivative *derivative, int *grads, struct err *err);
 
 #endif

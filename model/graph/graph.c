@@ -127,9 +127,9 @@ static const char *const *strings_copy(struct arena *arena, const char *const *s
   return copy;
 }
 
-static struct attr *attrs_copy(struct arena *arena, const struct attr *attrs, int n) {
-  struct attr *copy = arena_copy(arena, attrs, (size_t)n * sizeof *copy);
-  for (int i = 0; i < n; i++) {
+static struct attr *attrs_copy(struct arena *arena, struct attr_list attrs) {
+  struct attr *copy = arena_copy(arena, attrs.at, (size_t)attrs.n * sizeof *copy);
+  for (int i = 0; i < attrs.n; i++) {
     struct attr *attr = &copy[i];
     attr->name = arena_strdup(arena, attr->name);
     if (attr->s)
@@ -146,23 +146,23 @@ static struct attr *attrs_copy(struct arena *arena, const struct attr *attrs, in
   return copy;
 }
 
-struct node *graph_append_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
-                               int n_outputs, const struct attr *attrs, int n_attrs) {
+struct node *graph_append_node(struct graph *graph, const char *name, struct value_list inputs, int n_outputs,
+                               struct attr_list attrs) {
   struct node *node = arena_new(&graph->arena, sizeof *node);
   const struct op_def *op = op_find("", name);
   if (!op)
     op = op_find("ai.weir", name);
-  CHECK(op && n_inputs <= OP_INPUTS_MAX && n_outputs <= OP_OUTPUTS_MAX);
+  CHECK(op && inputs.n <= OP_INPUTS_MAX && n_outputs <= OP_OUTPUTS_MAX);
   *node = (struct node){.op = op,
                         .index = graph->n_nodes,
-                        .n_inputs = n_inputs,
+                        .n_inputs = inputs.n,
                         .n_outputs = n_outputs,
-                        .n_attrs = n_attrs,
+                        .n_attrs = attrs.n,
                         .forward = -1};
   node->name = arena_printf(&graph->arena, "%s_%d", name, node->index);
-  node->inputs = arena_copy(&graph->arena, inputs, (size_t)n_inputs * sizeof *inputs);
+  node->inputs = arena_copy(&graph->arena, inputs.at, (size_t)inputs.n * sizeof *inputs.at);
   node->outputs = arena_new(&graph->arena, (size_t)n_outputs * sizeof *node->outputs);
-  node->attrs = attrs_copy(&graph->arena, attrs, n_attrs);
+  node->attrs = attrs_copy(&graph->arena, attrs);
   for (int i = 0; i < n_outputs; i++)
     node->outputs[i] = graph_add_value(
         graph, (struct value){.kind = VALUE_RESULT, .producer = node->index, .param = -1, .statistic = -1});
@@ -171,13 +171,17 @@ struct node *graph_append_node(struct graph *graph, const char *name, const int 
   return node;
 }
 
-struct node *graph_add_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
-                            int n_outputs, const struct attr *attrs, int n_attrs) {
-  struct node *node = graph_append_node(graph, name, inputs, n_inputs, n_outputs, attrs, n_attrs);
+struct node *graph_add_node(struct graph *graph, const char *name, struct value_list inputs, int n_outputs,
+                            struct attr_list attrs) {
+  struct node *node = graph_append_node(graph, name, inputs, n_outputs, attrs);
   struct err err = ERR_NONE;
   if (node->op->infer(graph, node, &err))
     check_failed(err.text, __FILE__, __LINE__);
   return node;
+}
+
+struct attr_list node_attrs(const struct node *node) {
+  return (struct attr_list){node->attrs, node->n_attrs};
 }
 
 const struct attr *node_attr(const struct node *node, const char *name) {

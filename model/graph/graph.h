@@ -76,6 +76,22 @@ struct node {
   int guard;   /* index + 1 into graph->guards: it is in a branch, until graph_infer knows which are taken */
 };
 
+/* What a node is made of: value indices (-1: absent), attributes. */
+struct value_list {
+  const int *at;
+  int n;
+};
+struct attr_list {
+  const struct attr *at;
+  int n;
+};
+#define VALUES(...)                                                                                          \
+  ((struct value_list){(const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int)})
+#define ATTR_LIST(...)                                                                                       \
+  ((struct attr_list){(const struct attr[]){__VA_ARGS__},                                                    \
+                      sizeof((const struct attr[]){__VA_ARGS__}) / sizeof(struct attr)})
+#define ATTRS_NONE ((struct attr_list){NULL, 0})
+
 /* A branch of an If node. */
 struct guard {
   int condition;    /* value index */
@@ -145,8 +161,8 @@ int graph_add_constant_i64(struct graph *graph, const int64_t *values, int n);  
 /* Appends a node of op `name` (ours or ONNX's), makes n_outputs result values and infers their types at once.
    attrs are copied. CHECKs that the op exists and that inference succeeds: callers pass what they inferred.
  */
-struct node *graph_add_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
-                            int n_outputs, const struct attr *attrs, int n_attrs);
+struct node *graph_add_node(struct graph *graph, const char *name, struct value_list inputs, int n_outputs,
+                            struct attr_list attrs);
 
 /* A copy that can be changed by itself. Names, attributes and data stay the original's, which must outlive
  * it. */
@@ -158,10 +174,11 @@ struct graph *graph_clone(const struct graph *graph);
 int *graph_prune(struct graph *graph, const int *roots, int n_roots);
 
 /* The same without inference: types and shapes of its results are the caller's to infer. */
-struct node *graph_append_node(struct graph *graph, const char *name, const int *inputs, int n_inputs,
-                               int n_outputs, const struct attr *attrs, int n_attrs);
+struct node *graph_append_node(struct graph *graph, const char *name, struct value_list inputs, int n_outputs,
+                               struct attr_list attrs);
 
-/* Attributes; the default where absent. */
+/* Attributes: all of them, or one; the default where absent. */
+struct attr_list node_attrs(const struct node *node);
 const struct attr *node_attr(const struct node *node, const char *name);
 int64_t node_attr_int(const struct node *node, const char *name, int64_t otherwise);
 float node_attr_float(const struct node *node, const char *name, float otherwise);

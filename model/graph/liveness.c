@@ -69,7 +69,7 @@ static void share_bytes(const struct graph *graph, struct liveness *live, int *l
   }
 }
 
-static void place(const struct graph *graph, struct liveness *live, const int *last) {
+static void buffer_place(const struct graph *graph, struct liveness *live, const int *last) {
   struct memory_span *spans = mem_new((size_t)graph->n_values * sizeof *spans);
   int n = 0;
   for (int v = 0; v < graph->n_values; v++)
@@ -90,7 +90,7 @@ void liveness_plan(const struct graph *graph, struct arena *arena, struct livene
   out->owner = arena_new(arena, n * sizeof *out->owner);
   out->offset = arena_new(arena, n * sizeof *out->offset);
   share_bytes(graph, out, last);
-  place(graph, out, last);
+  buffer_place(graph, out, last);
   free(last);
 }
 

@@ -43,12 +43,12 @@ static const struct node *add_node(struct loss_site *site, int axis, bool is_log
   struct linear linear;
   if (is_log || site->keeps_output || axis != shape->rank - 1 || shape_elems(shape) < LINEAR_SCORES_LEAST ||
       !linear_find(site->graph, site->output, &linear))
-    return graph_add_node(site->graph, "CrossEntropy", (int[]){site->output, site->labels, weights}, 3, 4,
-                          attrs, 4);
+    return graph_add_node(site->graph, "CrossEntropy", VALUES(site->output, site->labels, weights), 4,
+                          (struct attr_list){attrs, 4});
   attrs[2] = attr_of_int("trans_weight", linear.is_transposed);
   return graph_add_node(site->graph, "LinearCrossEntropy",
-                        (int[]){linear.hidden, linear.weight, linear.bias, site->labels, weights}, 5, 4,
-                        attrs, 3);
+                        VALUES(linear.hidden, linear.weight, linear.bias, site->labels, weights), 4,
+                        (struct attr_list){attrs, 3});
 }
 
 int loss_attach_classes(struct loss_site *site, bool is_log, struct err *err) {
@@ -82,10 +82,10 @@ int loss_attach_probabilities(struct loss_site *site, struct err *err) {
                                        (double)(shape_elems(&shape) / shape.dim[0] / shape.dim[axis])};
   attrs[0] = attr_of_float("label_smoothing", (float)options->label_smoothing);
   attrs[1] = attr_of_int("axis", axis);
-  site->values =
-      (struct loss_values){graph_add_node(site->graph, "SoftCrossEntropy",
-                                          (int[]){site->output, site->labels, weights}, 3, 1, attrs, 2)
-                               ->outputs[0],
-                           -1, -1, -1};
+  site->values = (struct loss_values){graph_add_node(site->graph, "SoftCrossEntropy",
+                                                     VALUES(site->output, site->labels, weights), 1,
+                                                     (struct attr_list){attrs, 2})
+                                          ->outputs[0],
+                                      -1, -1, -1};
   return 0;
 }

@@ -6,7 +6,7 @@
 
 enum { HITS = 0, TARGETS = METRIC_SUM_COLUMNS, COLUMNS = 2 * METRIC_SUM_COLUMNS };
 
-static bool fits(const struct metric_site *site) {
+static bool accuracy_fits(const struct metric_site *site) {
   return site->classes > 0 || strcmp(site->loss, "bce_with_logits") == 0;
 }
 
@@ -16,7 +16,7 @@ static int64_t columns_of(const struct metric_site *site, uint32_t chunk_samples
   return site->classes > 0 ? 0 : COLUMNS;
 }
 
-static int add(const struct metric_batch *batch, float *columns, struct err *err) {
+static int accuracy_add(const struct metric_batch *batch, float *columns, struct err *err) {
   const float *targets = batch->labels;
   int64_t n = batch->samples * batch->site->sample_labels, hits = 0;
   (void)err;
@@ -27,7 +27,7 @@ static int add(const struct metric_batch *batch, float *columns, struct err *err
   return 0;
 }
 
-static double value(const struct metric_rows *rows) {
+static double accuracy_value(const struct metric_rows *rows) {
   if (rows->n_columns == 0)
     return rows->totals[METRIC_CORRECT] / rows->totals[METRIC_SCORED];
   return metric_sum_of_chunks(rows, HITS) / metric_sum_of_chunks(rows, TARGETS);
@@ -36,9 +36,9 @@ static double value(const struct metric_rows *rows) {
 const struct metric_def metric_accuracy = {
     .name = "accuracy",
     .fits_what = "losses of classes and bce_with_logits",
-    .fits = fits,
+    .fits = accuracy_fits,
     .is_fraction = true,
     .columns = columns_of,
-    .add = add,
-    .value = value,
+    .add = accuracy_add,
+    .value = accuracy_value,
 };

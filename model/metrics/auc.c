@@ -13,7 +13,7 @@ enum { SCORE, KIND, LABEL_COLUMNS };
 #define KIND_NEGATIVE 1.0f
 #define KIND_POSITIVE 2.0f
 
-static bool fits(const struct metric_site *site) {
+static bool auc_fits(const struct metric_site *site) {
   if (site->classes == 0)
     return strcmp(site->loss, "bce_with_logits") == 0 && site->sample_labels == 1;
   return site->classes == 2;
@@ -23,27 +23,27 @@ static int64_t columns_of(const struct metric_site *site, uint32_t chunk_samples
   return LABEL_COLUMNS * (int64_t)chunk_samples * site->sample_labels;
 }
 
-static void note(float *columns, int64_t index, float score, bool is_positive) {
+static void auc_note(float *columns, int64_t index, float score, bool is_positive) {
   columns[index * LABEL_COLUMNS + SCORE] = score;
   columns[index * LABEL_COLUMNS + KIND] = is_positive ? KIND_POSITIVE : KIND_NEGATIVE;
 }
 
-static void take(const struct metric_site *site, const struct metric_scores *scores, float *columns) {
+static void auc_take(const struct metric_site *site, const struct metric_scores *scores, float *columns) {
   (void)site;
-  note(columns, scores->index, scores->x[scores->stride] - scores->x[0], scores->label == 1);
+  auc_note(columns, scores->index, scores->x[scores->stride] - scores->x[0], scores->label == 1);
 }
 
-static int add(const struct metric_batch *batch, float *columns, struct err *err) {
+static int auc_add(const struct metric_batch *batch, float *columns, struct err *err) {
   const float *targets = batch->labels;
   if (batch->site->classes > 0) {
-    metric_each_label(batch, take, columns);
+    metric_each_label(batch, auc_take, columns);
     return 0;
   }
   for (uint32_t s = 0; s < batch->samples; s++) {
     if (targets[s] != 0 && targets[s] != 1)
       return err_set(err, ERR_INVALID, "sample %u of the chunk has a label that is neither 0 nor 1",
                      batch->first + s);
-    note(columns, batch->first + s, batch->output[s], targets[s] == 1);
+    auc_note(columns, batch->first + s, batch->output[s], targets[s] == 1);
   }
   return 0;
 }
@@ -53,7 +53,7 @@ struct scored {
   bool is_positive;
 };
 
-static int compare(const void *a, const void *b) {
+static int auc_compare(const void *a, const void *b) {
   const struct scored *left = a, *right = b;
   return (left->score > right->score) - (left->score < right->score);
 }
@@ -69,12 +69,12 @@ static struct scored *sort_labels(const struct metric_rows *rows, size_t *n) {
       if (label[KIND] == KIND_NEGATIVE || label[KIND] == KIND_POSITIVE)
         labels[(*n)++] = (struct scored){label[SCORE], label[KIND] == KIND_POSITIVE};
     }
-  qsort(labels, *n, sizeof *labels, compare);
+  qsort(labels, *n, sizeof *labels, auc_compare);
   return labels;
 }
 
 /* Whole numbers until the last division. */
-static double value(const struct metric_rows *rows) {
+static double auc_value(const struct metric_rows *rows) {
   size_t n;
   struct scored *labels = sort_labels(rows, &n);
   uint64_t negatives = 0, positives = 0, halves = 0; /* below, and pairs in the right order, times two */
@@ -93,9 +93,9 @@ static double value(const struct metric_rows *rows) {
 const struct metric_def metric_auc = {
     .name = "auc",
     .fits_what = "two classes: bce_with_logits with one output a sample, or a loss of two classes",
-    .fits = fits,
+    .fits = auc_fits,
     .reads_scores = true,
     .columns = columns_of,
-    .add = add,
-    .value = value,
+    .add = auc_add,
+    .value = auc_value,
 };

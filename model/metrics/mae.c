@@ -6,7 +6,7 @@
 
 enum { ERRORS = 0, TARGETS = METRIC_SUM_COLUMNS, COLUMNS = 2 * METRIC_SUM_COLUMNS };
 
-static bool fits(const struct metric_site *site) {
+static bool mae_fits(const struct metric_site *site) {
   static const char *const losses[] = {"mse", "l1", "smooth_l1", "huber"};
   for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
     if (strcmp(site->loss, losses[i]) == 0)
@@ -20,7 +20,7 @@ static int64_t columns_of(const struct metric_site *site, uint32_t chunk_samples
   return COLUMNS;
 }
 
-static int add(const struct metric_batch *batch, float *columns, struct err *err) {
+static int mae_add(const struct metric_batch *batch, float *columns, struct err *err) {
   const float *targets = batch->labels;
   int64_t n = batch->samples * batch->site->sample_labels;
   double sum = 0;
@@ -32,16 +32,16 @@ static int add(const struct metric_batch *batch, float *columns, struct err *err
   return 0;
 }
 
-static double value(const struct metric_rows *rows) {
+static double mae_value(const struct metric_rows *rows) {
   return metric_sum_of_chunks(rows, ERRORS) / metric_sum_of_chunks(rows, TARGETS);
 }
 
 const struct metric_def metric_mae = {
     .name = "mae",
     .fits_what = "the losses mse, l1, smooth_l1 and huber",
-    .fits = fits,
+    .fits = mae_fits,
     .is_lower_better = true,
     .columns = columns_of,
-    .add = add,
-    .value = value,
+    .add = mae_add,
+    .value = mae_value,
 };

@@ -66,13 +66,14 @@ static int fail_unfit(const struct metric_site *site, const struct metric_def *m
                  fitting.count ? listing_text(&fitting) : "none");
 }
 
-int metric_set_init(struct metric_set *set, const struct metric_site *site, char *const *names, size_t n,
-                    uint32_t chunk_samples, struct err *err) {
+int metric_set_init(struct metric_set *set, const struct metric_site *site,
+                    const struct metric_request *request, struct err *err) {
+  uint32_t chunk_samples = request->chunk_samples;
   *set = (struct metric_set){.site = *site, .row_elems = METRICS};
-  if (metric_check_names(names, n, err))
+  if (metric_check_names(request->names, request->n, err))
     return err->code;
-  for (size_t i = 0; i < n; i++) {
-    const struct metric_def *metric = metric_find(names[i]);
+  for (size_t i = 0; i < request->n; i++) {
+    const struct metric_def *metric = metric_find(request->names[i]);
     int64_t columns;
     if (!metric->fits(site))
       return fail_unfit(site, metric, err);

@@ -71,10 +71,16 @@ struct metric_set {
 bool metrics_read_scores(char *const *names, size_t n);
 /* The names are known and each is there once; else INVALID, naming eval.metrics. */
 int metric_check_names(char *const *names, size_t n, struct err *err);
-/* The names (checked) as a set for this site. Errors: INVALID for one that does not fit, with those that do;
-   for a row of more than BLOCK_ELEMS_MAX columns. */
-int metric_set_init(struct metric_set *set, const struct metric_site *site, char *const *names, size_t n,
-                    uint32_t chunk_samples, struct err *err);
+/* The metrics that a spec asks for, by names that were checked, of evaluations in chunks. */
+struct metric_request {
+  char *const *names;
+  size_t n;
+  uint32_t chunk_samples;
+};
+/* The metrics of a request as a set for this site. Errors: INVALID for one that does not fit, with those that
+   do; for a row of more than BLOCK_ELEMS_MAX columns. */
+int metric_set_init(struct metric_set *set, const struct metric_site *site,
+                    const struct metric_request *request, struct err *err);
 /* Adds a batch to a chunk's row f32[set->row_elems]. Errors: those of the metrics, naming the metric. */
 int metric_set_add(const struct metric_set *set, const struct metric_batch *batch, float *row,
                    struct err *err);

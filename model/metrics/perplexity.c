@@ -4,7 +4,7 @@
 
 #include "model/metrics/metric.h"
 
-static bool fits(const struct metric_site *site) {
+static bool perplexity_fits(const struct metric_site *site) {
   return site->classes > 0 || strcmp(site->loss, "cross_entropy") == 0; /* of soft labels, too */
 }
 
@@ -14,15 +14,15 @@ static int64_t columns_of(const struct metric_site *site, uint32_t chunk_samples
   return 0;
 }
 
-static double value(const struct metric_rows *rows) {
+static double perplexity_value(const struct metric_rows *rows) {
   return exp(rows->totals[METRIC_LOSS_SUM] / rows->totals[METRIC_DENOMINATOR]);
 }
 
 const struct metric_def metric_perplexity = {
     .name = "perplexity",
     .fits_what = "losses of classes",
-    .fits = fits,
+    .fits = perplexity_fits,
     .is_lower_better = true,
     .columns = columns_of,
-    .value = value,
+    .value = perplexity_value,
 };

@@ -4,7 +4,7 @@
 
 enum { BEST = 5, HITS = 0, LABELS = METRIC_SUM_COLUMNS, COLUMNS = 2 * METRIC_SUM_COLUMNS };
 
-static bool fits(const struct metric_site *site) {
+static bool top5_fits(const struct metric_site *site) {
   return site->classes > BEST;
 }
 
@@ -14,7 +14,7 @@ static int64_t columns_of(const struct metric_site *site, uint32_t chunk_samples
   return COLUMNS;
 }
 
-static void take(const struct metric_site *site, const struct metric_scores *scores, float *columns) {
+static void top5_take(const struct metric_site *site, const struct metric_scores *scores, float *columns) {
   float own = scores->x[scores->label * scores->stride];
   int64_t rank = 0;
   for (int64_t c = 0; c < site->classes; c++) {
@@ -25,23 +25,23 @@ static void take(const struct metric_site *site, const struct metric_scores *sco
   metric_sum_add(columns + LABELS, 1);
 }
 
-static int add(const struct metric_batch *batch, float *columns, struct err *err) {
+static int top5_add(const struct metric_batch *batch, float *columns, struct err *err) {
   (void)err;
-  metric_each_label(batch, take, columns);
+  metric_each_label(batch, top5_take, columns);
   return 0;
 }
 
-static double value(const struct metric_rows *rows) {
+static double top5_value(const struct metric_rows *rows) {
   return metric_sum_of_chunks(rows, HITS) / metric_sum_of_chunks(rows, LABELS);
 }
 
 const struct metric_def metric_top5 = {
     .name = "top5",
     .fits_what = "losses of more than five classes",
-    .fits = fits,
+    .fits = top5_fits,
     .is_fraction = true,
     .reads_scores = true,
     .columns = columns_of,
-    .add = add,
-    .value = value,
+    .add = top5_add,
+    .value = top5_value,
 };

@@ -23,13 +23,16 @@ static int fail_errno(const char *path, int error, struct err *err) {
   return err->code = error == ENOENT ? ERR_NOT_FOUND : ERR_IO;
 }
 
-/* size_max bytes of the file from offset; length < 0: to its end. */
-static int read_range(const char *path, int64_t offset, int64_t length, void **bytes, size_t *size,
-                      struct err *err) {
+/* Bytes of a file from offset; length < 0: to its end. */
+struct range {
+  int64_t offset, length;
+};
+
+static int read_range(const char *path, struct range range, void **bytes, size_t *size, struct err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
   FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
   struct stat info = {0};
-  int64_t file_size;
+  int64_t offset = range.offset, length = range.length, file_size;
   *bytes = NULL;
   if (!file)
     return fail_errno(path, errno, err);
@@ -130,7 +133,7 @@ static int inline_tensor(const char *model_path, Onnx__TensorProto *tensor, stru
   if ((size_t)snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - model_path + 1) : 0, model_path,
                        external.location) >= sizeof path)
     return err_set(err, ERR_INVALID, "%s: the path of its external data is too long", model_path);
-  if (read_range(path, external.offset, external.length, &bytes, &size, err))
+  if (read_range(path, (struct range){external.offset, external.length}, &bytes, &size, err))
     return err_prefix(err, "%s: tensor '%.100s'", model_path, tensor->name ? tensor->name : "");
   free(tensor->raw_data.data);
   tensor->raw_data.data = bytes;
@@ -205,7 +208,7 @@ static int complete_model(const char *path, void **bytes, size_t *size, struct e
 
 int model_file_read(const char *path, void **bytes, size_t *size, struct err *err) {
   err->code = ERR_OK;
-  if (read_range(path, 0, -1, bytes, size, err))
+  if (read_range(path, (struct range){0, -1}, bytes, size, err))
     return err->code;
   if (complete_model(path, bytes, size, err)) {
     free(*bytes);
@@ -215,7 +218,7 @@ int model_file_read(const char *path, void **bytes, size_t *size, struct err *er
 }
 
 int model_file_read_bytes(const char *path, void **bytes, size_t *size, struct err *err) {
-  return read_range(path, 0, -1, bytes, size, err);
+  return read_range(path, (struct range){0, -1}, bytes, size, err);
 }
 
 int model_file_write(const char *path, const void *bytes, size_t size, struct err *err) {

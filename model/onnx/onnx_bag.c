@@ -36,7 +36,7 @@ static const Onnx__AttributeProto *find_attribute(const Onnx__NodeProto *node, c
   return NULL;
 }
 
-static const Onnx__GraphProto *subgraph(const Onnx__NodeProto *node, const char *name) {
+static const Onnx__GraphProto *loop_body(const Onnx__NodeProto *node, const char *name) {
   const Onnx__AttributeProto *attribute = node ? find_attribute(node, name) : NULL;
   return attribute ? attribute->g : NULL;
 }
@@ -67,11 +67,11 @@ static const char *input_of(const Onnx__NodeProto *node, size_t i) {
   return node && i < node->n_input ? node->input[i] : NULL;
 }
 
-static bool reads(const Onnx__NodeProto *node, size_t i, const Onnx__NodeProto *from) {
+static bool node_reads(const Onnx__NodeProto *node, size_t i, const Onnx__NodeProto *from) {
   return is_text(input_of(node, i), from->output[0]);
 }
 
-static const Onnx__NodeProto *producer(const Onnx__GraphProto *graph, const char *name) {
+static const Onnx__NodeProto *value_producer(const Onnx__GraphProto *graph, const char *name) {
   for (size_t i = 0; name && i < graph->n_node; i++)
     for (size_t o = 0; o < graph->node[i]->n_output; o++)
       if (is_text(graph->node[i]->output[o], name))
@@ -83,7 +83,7 @@ static const Onnx__NodeProto *producer(const Onnx__GraphProto *graph, const char
 static bool match_scan(const Onnx__GraphProto *graph, const Onnx__NodeProto *loop, struct bag *bag) {
   static const char *const ops[] = {"Gather", "Gather", "Unsqueeze", "Unsqueeze", "Slice", "Gather", NULL};
   static const char *const reductions[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
-  const Onnx__GraphProto *body = subgraph(loop, "body");
+  const Onnx__GraphProto *body = loop_body(loop, "body");
   const Onnx__NodeProto *ends;
   Onnx__NodeProto *at[7];
   if (loop->n_input != 2 || loop->n_output != 1 || !has_nodes(body, ops, 7, at) || body->n_input != 2 ||
@@ -92,15 +92,16 @@ static bool match_scan(const Onnx__GraphProto *graph, const Onnx__NodeProto *loo
   for (int r = 0; r < 3; r++)
     if (is_op(at[6], reductions[r]))
       bag->reduction = reductions[r];
-  ends = producer(graph, input_of(at[1], 0));
+  ends = value_producer(graph, input_of(at[1], 0));
   bag->offsets = input_of(at[0], 0);
   bag->indices = input_of(at[4], 0);
   bag->weight = input_of(at[5], 0);
   return bag->reduction && ends && is_op(ends, "Slice") && is_text(input_of(ends, 0), bag->offsets) &&
          is_text(input_of(at[0], 1), body->input[0]->name) &&
-         is_text(input_of(at[1], 1), body->input[0]->name) && reads(at[2], 0, at[0]) &&
-         reads(at[3], 0, at[1]) && reads(at[4], 1, at[2]) && reads(at[4], 2, at[3]) &&
-         reads(at[5], 1, at[4]) && reads(at[6], 0, at[5]) && is_text(body->output[1]->name, at[6]->output[0]);
+         is_text(input_of(at[1], 1), body->input[0]->name) && node_reads(at[2], 0, at[0]) &&
+         node_reads(at[3], 0, at[1]) && node_reads(at[4], 1, at[2]) && node_reads(at[4], 2, at[3]) &&
+         node_reads(at[5], 1, at[4]) && node_reads(at[6], 0, at[5]) &&
+         is_text(body->output[1]->name, at[6]->output[0]);
 }
 
 /* The number of the mode that an If of onnxscript's function compares first: 0 sum, 1 mean, 2 max. */
@@ -124,21 +125,21 @@ static bool match_sequence(const Onnx__NodeProto *loop, struct bag *bag) {
                                     "Equal",   "If",  "SequenceInsert", "Add", "Less"};
   static const char *const modes[] = {"Equal", "If"}, *const sum[] = {"Slice", "ReduceSum"};
   static const char *const reductions[] = {"ReduceSum", "ReduceMean", "ReduceMax"};
-  const Onnx__GraphProto *body = subgraph(loop, "body"), *some;
+  const Onnx__GraphProto *body = loop_body(loop, "body"), *some;
   Onnx__NodeProto *at[11], *choice[2], *first[2];
   int mode;
   if (loop->n_input != 4 || loop->n_output != 2 || !has_nodes(body, ops, 11, at) || body->n_input != 4 ||
       body->n_output != 3)
     return false;
-  some = subgraph(at[7], "else_branch");
-  if (!has_nodes(some, modes, 2, choice) || !has_nodes(subgraph(choice[1], "then_branch"), sum, 2, first))
+  some = loop_body(at[7], "else_branch");
+  if (!has_nodes(some, modes, 2, choice) || !has_nodes(loop_body(choice[1], "then_branch"), sum, 2, first))
     return false;
   mode = mode_of(some);
   bag->rows = input_of(first[0], 0);
   bag->offsets = input_of(at[2], 0);
   bag->state = state_of(body, input_of(at[8], 0));
-  if (mode < 0 || bag->state == 0 || !is_text(input_of(at[5], 0), bag->offsets) || !reads(at[8], 1, at[7]) ||
-      !is_text(body->output[bag->state - 1]->name, at[8]->output[0]) ||
+  if (mode < 0 || bag->state == 0 || !is_text(input_of(at[5], 0), bag->offsets) ||
+      !node_reads(at[8], 1, at[7]) || !is_text(body->output[bag->state - 1]->name, at[8]->output[0]) ||
       state_of(body, input_of(at[0], 0)) != 5 - bag->state)
     return false;
   bag->reduction = reductions[mode];
@@ -194,26 +195,31 @@ static void set_op(Onnx__NodeProto *node, const char *op) {
   node->op_type = mem_strdup(op);
 }
 
-/* Adds op(inputs...) -> LOOP.PART, and returns that name; inputs end with NULL. */
-static const char *add(Onnx__GraphProto *graph, const Onnx__NodeProto *loop, const char *op, const char *part,
-                       Onnx__AttributeProto *attribute, ...) {
+/* A node in a Loop's place, whose output is LOOP: PART. */
+struct part {
+  const char *op, *name;
+  Onnx__AttributeProto *attribute; /* NULL: none */
+};
+
+/* Adds the part with the inputs, which end with NULL, and returns the name of its output. */
+static const char *part_add(Onnx__GraphProto *graph, const Onnx__NodeProto *loop, struct part part, ...) {
   Onnx__NodeProto *node = mem_new(sizeof *node);
   const char *inputs[4];
   size_t n = 0;
   va_list list;
   onnx__node_proto__init(node);
-  va_start(list, attribute);
+  va_start(list, part);
   while ((inputs[n] = va_arg(list, const char *)))
     n++;
   va_end(list);
-  set_op(node, op);
+  set_op(node, part.op);
   set_inputs(node, inputs, n);
-  if (attribute)
-    set_attributes(node, attribute, NULL);
-  node->name = mem_printf("%s: %s", loop->name && *loop->name ? loop->name : "EmbeddingBag", part);
+  if (part.attribute)
+    set_attributes(node, part.attribute, NULL);
+  node->name = mem_printf("%s: %s", loop->name && *loop->name ? loop->name : "EmbeddingBag", part.name);
   node->n_output = 1;
   node->output = mem_new(sizeof *node->output);
-  node->output[0] = mem_printf("%s: %s", loop->output[0], part);
+  node->output[0] = mem_printf("%s: %s", loop->output[0], part.name);
   graph->node = mem_resize(graph->node, (graph->n_node + 1) * sizeof *graph->node);
   graph->node[graph->n_node++] = node;
   return node->output[0];
@@ -221,7 +227,7 @@ static const char *add(Onnx__GraphProto *graph, const Onnx__NodeProto *loop, con
 
 static const char *add_number(Onnx__GraphProto *graph, const Onnx__NodeProto *loop, const char *name,
                               int64_t value) {
-  return add(graph, loop, "Constant", name, attribute_ints("value_ints", value), NULL);
+  return part_add(graph, loop, (struct part){"Constant", name, attribute_ints("value_ints", value)}, NULL);
 }
 
 /* [bags, length of the shortest, d] */
@@ -229,25 +235,29 @@ static const char *add_shape(Onnx__GraphProto *graph, const Onnx__NodeProto *loo
                              const char *rows) {
   const char *zero = add_number(graph, loop, "0", 0), *one = add_number(graph, loop, "1", 1);
   const char *last = add_number(graph, loop, "-1", -1), *end = add_number(graph, loop, "end", INT64_MAX);
-  const char *starts = add(graph, loop, "Slice", "starts", NULL, bag->offsets, zero, last, NULL);
-  const char *ends = add(graph, loop, "Slice", "ends", NULL, bag->offsets, one, end, NULL);
-  const char *lengths = add(graph, loop, "Sub", "lengths", NULL, ends, starts, NULL);
-  const char *shortest =
-      add(graph, loop, "ReduceMin", "shortest", attribute_int("keepdims", 1), lengths, NULL);
-  const char *bags = add(graph, loop, "Shape", "bags", NULL, lengths, NULL);
-  const char *size = add(graph, loop, "Shape", "size", NULL, rows, NULL);
-  const char *width = add(graph, loop, "Slice", "width", NULL, size, one, end, NULL);
-  return add(graph, loop, "Concat", "shape", attribute_int("axis", 0), bags, shortest, width, NULL);
+  const char *starts =
+      part_add(graph, loop, (struct part){"Slice", "starts", NULL}, bag->offsets, zero, last, NULL);
+  const char *ends =
+      part_add(graph, loop, (struct part){"Slice", "ends", NULL}, bag->offsets, one, end, NULL);
+  const char *lengths = part_add(graph, loop, (struct part){"Sub", "lengths", NULL}, ends, starts, NULL);
+  const char *shortest = part_add(
+      graph, loop, (struct part){"ReduceMin", "shortest", attribute_int("keepdims", 1)}, lengths, NULL);
+  const char *bags = part_add(graph, loop, (struct part){"Shape", "bags", NULL}, lengths, NULL);
+  const char *size = part_add(graph, loop, (struct part){"Shape", "size", NULL}, rows, NULL);
+  const char *width = part_add(graph, loop, (struct part){"Slice", "width", NULL}, size, one, end, NULL);
+  return part_add(graph, loop, (struct part){"Concat", "shape", attribute_int("axis", 0)}, bags, shortest,
+                  width, NULL);
 }
 
 /* The Loop becomes the reduction. */
-static void lower(Onnx__GraphProto *graph, Onnx__NodeProto *loop, const struct bag *bag) {
+static void bag_lower(Onnx__GraphProto *graph, Onnx__NodeProto *loop, const struct bag *bag) {
   const char *rows = bag->rows, *shape;
   if (!rows)
-    rows = add(graph, loop, "Gather", "rows", NULL, bag->weight, bag->indices, NULL);
+    rows = part_add(graph, loop, (struct part){"Gather", "rows", NULL}, bag->weight, bag->indices, NULL);
   shape = add_shape(graph, loop, bag, rows);
-  rows = add(graph, loop, "Reshape", "bags of one length, as an EmbeddingBag's must be", NULL, rows, shape,
-             NULL);
+  rows = part_add(graph, loop,
+                  (struct part){"Reshape", "bags of one length, as an EmbeddingBag's must be", NULL}, rows,
+                  shape, NULL);
   set_op(loop, bag->reduction);
   set_inputs(loop, &rows, 1);
   set_attributes(loop, attribute_ints("axes", 1), attribute_int("keepdims", 0));
@@ -286,6 +296,6 @@ void onnx_bags_lower(Onnx__GraphProto *graph) {
       lower_sequence(graph, loop, &bag);
     else if (bag = (struct bag){0}, !match_scan(graph, loop, &bag))
       continue;
-    lower(graph, loop, &bag);
+    bag_lower(graph, loop, &bag);
   }
 }

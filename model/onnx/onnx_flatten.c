@@ -21,6 +21,12 @@ struct scope {
   int n_meant, meant_capacity;
 };
 
+/* Where nodes are put: which names they see, and the branch that guards them (0: none). */
+struct site {
+  const struct scope *scope;
+  int guard;
+};
+
 struct flattener {
   struct onnx_reader *reader;
   struct names functions; /* "domain:name" -> index in model->functions */
@@ -28,8 +34,8 @@ struct flattener {
   int depth;
 };
 
-static int emit_nodes(struct flattener *flattener, Onnx__NodeProto *const *nodes, size_t n,
-                      const struct scope *scope, int guard, struct err *err);
+static int emit_nodes(struct flattener *flattener, Onnx__NodeProto *const *nodes, size_t n, struct site site,
+                      struct err *err);
 
 static struct arena *arena_of(const struct flattener *flattener) {
   return &flattener->reader->graph->arena;
@@ -57,7 +63,7 @@ static const char *own_name(struct flattener *flattener, const struct scope *sco
 }
 
 /* What a name means in the model's graph. A function sees only its own names. */
-static const char *resolve(struct flattener *flattener, const struct scope *scope, const char *name) {
+static const char *name_resolve(struct flattener *flattener, const struct scope *scope, const char *name) {
   for (; scope && *name; scope = scope->outer) {
     int at = names_find(&scope->names, name);
     if (at >= 0)
@@ -81,7 +87,7 @@ static const char *prefix_of(struct flattener *flattener, const Onnx__NodeProto 
   return NULL;
 }
 
-static void push(struct flattener *flattener, const Onnx__NodeProto *proto, int guard) {
+static void node_push(struct flattener *flattener, const Onnx__NodeProto *proto, int guard) {
   struct onnx_reader *reader = flattener->reader;
   array_reserve((void **)&reader->nodes, &reader->nodes_capacity, reader->n_nodes, sizeof *reader->nodes);
   reader->nodes[reader->n_nodes++] = (struct onnx_node){proto, guard};
@@ -91,7 +97,7 @@ static char **resolve_all(struct flattener *flattener, const struct scope *scope
                           size_t n) {
   char **meant = arena_new(arena_of(flattener), n * sizeof *meant);
   for (size_t i = 0; i < n; i++)
-    meant[i] = (char *)resolve(flattener, scope, names[i]);
+    meant[i] = (char *)name_resolve(flattener, scope, names[i]);
   return meant;
 }
 
@@ -105,8 +111,8 @@ static const Onnx__AttributeProto *find_attribute(Onnx__AttributeProto *const *a
 
 /* What an attribute of a function's body refers to: the call's, or the function's default. NULL: not given.
  */
-static const Onnx__AttributeProto *referred(const struct flattener *flattener, const struct scope *scope,
-                                            const char *name) {
+static const Onnx__AttributeProto *attribute_referred(const struct flattener *flattener,
+                                                      const struct scope *scope, const char *name) {
   const Onnx__AttributeProto *found = NULL;
   while (scope && name) {
     for (; scope && !scope->function; scope = scope->outer)
@@ -131,7 +137,7 @@ static void copy_attributes(const struct flattener *flattener, const struct scop
   for (size_t a = 0; a < node->n_attribute; a++) {
     Onnx__AttributeProto *attribute = node->attribute[a];
     if (attribute->ref_attr_name && *attribute->ref_attr_name) {
-      const Onnx__AttributeProto *given = referred(flattener, scope, attribute->ref_attr_name);
+      const Onnx__AttributeProto *given = attribute_referred(flattener, scope, attribute->ref_attr_name);
       if (!given)
         continue;
       given = arena_copy(arena, given, sizeof *given);
@@ -146,7 +152,7 @@ static void emit_plain(struct flattener *flattener, const Onnx__NodeProto *node,
                        int guard) {
   Onnx__NodeProto *copy;
   if (!scope) {
-    push(flattener, node, guard);
+    node_push(flattener, node, guard);
     return;
   }
   flattener->added += 4 + node->n_input + node->n_output + node->n_attribute;
@@ -155,21 +161,27 @@ static void emit_plain(struct flattener *flattener, const Onnx__NodeProto *node,
   copy->input = resolve_all(flattener, scope, node->input, node->n_input);
   copy->output = resolve_all(flattener, scope, node->output, node->n_output);
   copy_attributes(flattener, scope, node, copy);
-  push(flattener, copy, guard);
+  node_push(flattener, copy, guard);
 }
 
 /* A node of ours: op(inputs) -> output. */
-static Onnx__NodeProto *node_new(const struct flattener *flattener, const char *op, const char *name,
-                                 const char *const *inputs, size_t n, const char *output) {
+struct own_node {
+  const char *op, *name; /* name NULL: none */
+  const char *inputs[3];
+  size_t n_inputs;
+  const char *output;
+};
+
+static Onnx__NodeProto *node_new(const struct flattener *flattener, const struct own_node *own) {
   struct arena *arena = arena_of(flattener);
   Onnx__NodeProto *node = arena_new(arena, sizeof *node);
   onnx__node_proto__init(node);
-  node->op_type = (char *)op;
-  node->name = (char *)name;
-  node->n_input = n;
-  node->input = arena_copy(arena, inputs, n * sizeof *inputs);
+  node->op_type = (char *)own->op;
+  node->name = (char *)own->name;
+  node->n_input = own->n_inputs;
+  node->input = arena_copy(arena, own->inputs, own->n_inputs * sizeof *own->inputs);
   node->n_output = 1;
-  node->output = arena_copy(arena, &output, sizeof output);
+  node->output = arena_copy(arena, &own->output, sizeof own->output);
   return node;
 }
 
@@ -197,10 +209,10 @@ static void define_formals(struct flattener *flattener, struct scope *scope, con
   const Onnx__NodeProto *call = scope->call;
   for (size_t i = 0; i < function->n_input; i++)
     scope_define(scope, function->input[i],
-                 i < call->n_input ? resolve(flattener, caller, call->input[i]) : "");
+                 i < call->n_input ? name_resolve(flattener, caller, call->input[i]) : "");
   for (size_t o = 0; o < function->n_output && o < call->n_output; o++)
     if (*call->output[o])
-      scope_define(scope, function->output[o], resolve(flattener, caller, call->output[o]));
+      scope_define(scope, function->output[o], name_resolve(flattener, caller, call->output[o]));
 }
 
 /* A function's output that is an input of it, too: nothing in its body produces the caller's value. */
@@ -209,20 +221,19 @@ static void pass_inputs_on(struct flattener *flattener, const struct scope *scop
   const Onnx__FunctionProto *function = scope->function;
   for (size_t o = 0; o < function->n_output && o < scope->call->n_output; o++)
     if (is_input_of(function, function->output[o]) && *scope->call->output[o]) {
-      const char *from = resolve(flattener, scope, function->output[o]);
-      push(
-          flattener,
-          node_new(flattener, "Identity", NULL, &from, 1, resolve(flattener, caller, scope->call->output[o])),
-          guard);
+      struct own_node identity = {.op = "Identity",
+                                  .inputs = {name_resolve(flattener, scope, function->output[o])},
+                                  .n_inputs = 1,
+                                  .output = name_resolve(flattener, caller, scope->call->output[o])};
+      node_push(flattener, node_new(flattener, &identity), guard);
     }
 }
 
 static int emit_call(struct flattener *flattener, const Onnx__NodeProto *call,
-                     const Onnx__FunctionProto *function, const struct scope *caller, int guard,
-                     struct err *err) {
-  struct scope scope = {.function = function, .call = call, .caller = caller};
+                     const Onnx__FunctionProto *function, struct site site, struct err *err) {
+  struct scope scope = {.function = function, .call = call, .caller = site.scope};
   int code;
-  scope.prefix = prefix_of(flattener, call, caller, "");
+  scope.prefix = prefix_of(flattener, call, site.scope, "");
   if (!scope.prefix)
     return 0;
   if (call->n_input > function->n_input || call->n_output > function->n_output)
@@ -230,10 +241,10 @@ static int emit_call(struct flattener *flattener, const Onnx__NodeProto *call,
                    "a call of function '%.100s' has %zu inputs and %zu outputs, the function %zu and %zu",
                    call->op_type, call->n_input, call->n_output, function->n_input, function->n_output);
   flattener->added += 4 + function->n_input + function->n_output;
-  define_formals(flattener, &scope, caller);
-  code = emit_nodes(flattener, function->node, function->n_node, &scope, guard, err);
+  define_formals(flattener, &scope, site.scope);
+  code = emit_nodes(flattener, function->node, function->n_node, (struct site){&scope, site.guard}, err);
   if (!code)
-    pass_inputs_on(flattener, &scope, caller, guard);
+    pass_inputs_on(flattener, &scope, site.scope, site.guard);
   scope_fini(&scope);
   return code;
 }
@@ -251,8 +262,8 @@ static void emit_constants(struct flattener *flattener, const Onnx__GraphProto *
                            const struct scope *scope, int guard) {
   struct arena *arena = arena_of(flattener);
   for (size_t i = 0; i < branch->n_initializer; i++) {
-    const char *name = resolve(flattener, scope, text_of(branch->initializer[i]->name));
-    Onnx__NodeProto *node = node_new(flattener, "Constant", NULL, NULL, 0, name);
+    const char *name = name_resolve(flattener, scope, text_of(branch->initializer[i]->name));
+    Onnx__NodeProto *node = node_new(flattener, &(struct own_node){.op = "Constant", .output = name});
     Onnx__AttributeProto *value = arena_new(arena, sizeof *value);
     onnx__attribute_proto__init(value);
     value->name = (char *)"value";
@@ -261,21 +272,29 @@ static void emit_constants(struct flattener *flattener, const Onnx__GraphProto *
     value->t = branch->initializer[i];
     node->n_attribute = 1;
     node->attribute = arena_copy(arena, &value, sizeof value);
-    push(flattener, node, guard);
+    node_push(flattener, node, guard);
   }
 }
 
-/* outputs[n_output of the If]: what the branch gives. */
-static int emit_branch(struct flattener *flattener, const Onnx__NodeProto *node, const char *which,
-                       const struct scope *outer, int guard, const char **outputs, struct err *err) {
-  struct scope scope = {.outer = outer};
+/* A branch of an If by its attribute, where the If stands, and the branch's own guard. */
+struct branch {
+  const char *which;
+  struct site site;
+  const char **outputs; /* [n_output of the If]: becomes what the branch gives */
+};
+
+static int emit_branch(struct flattener *flattener, const Onnx__NodeProto *node, const struct branch *own,
+                       struct err *err) {
+  const char *which = own->which;
+  struct scope scope = {.outer = own->site.scope};
   const Onnx__AttributeProto *attribute = find_attribute(node->attribute, node->n_attribute, which);
   const Onnx__GraphProto *branch = attribute ? attribute->g : NULL;
   int code;
   if (!branch || branch->n_output != node->n_output || branch->n_input)
     return err_set(err, ERR_INVALID, "node '%.100s' (If): its %s does not give its %zu outputs",
                    text_of(node->name), which, node->n_output);
-  scope.prefix = prefix_of(flattener, node, outer, strcmp(which, "then_branch") == 0 ? "then/" : "else/");
+  scope.prefix =
+      prefix_of(flattener, node, scope.outer, strcmp(which, "then_branch") == 0 ? "then/" : "else/");
   for (size_t i = 0; i < branch->n_initializer; i++)
     scope_define(&scope, text_of(branch->initializer[i]->name),
                  own_name(flattener, &scope, text_of(branch->initializer[i]->name)));
@@ -283,57 +302,62 @@ static int emit_branch(struct flattener *flattener, const Onnx__NodeProto *node,
     for (size_t o = 0; o < branch->node[n]->n_output; o++)
       scope_define(&scope, branch->node[n]->output[o],
                    own_name(flattener, &scope, branch->node[n]->output[o]));
-  emit_constants(flattener, branch, &scope, guard);
-  code = emit_nodes(flattener, branch->node, branch->n_node, &scope, guard, err);
+  emit_constants(flattener, branch, &scope, own->site.guard);
+  code = emit_nodes(flattener, branch->node, branch->n_node, (struct site){&scope, own->site.guard}, err);
   for (size_t o = 0; o < node->n_output && !code; o++)
-    outputs[o] = resolve(flattener, &scope, text_of(branch->output[o]->name));
+    own->outputs[o] = name_resolve(flattener, &scope, text_of(branch->output[o]->name));
   scope_fini(&scope);
   return code;
 }
 
-static int emit_if(struct flattener *flattener, const Onnx__NodeProto *node, const struct scope *scope,
-                   int guard, struct err *err) {
+static int emit_if(struct flattener *flattener, const Onnx__NodeProto *node, struct site site,
+                   struct err *err) {
+  struct branch taken = {.which = "then_branch", .site = site},
+                other = {.which = "else_branch", .site = site};
   struct arena *arena = arena_of(flattener);
-  const char **taken = arena_new(arena, node->n_output * sizeof *taken);
-  const char **other = arena_new(arena, node->n_output * sizeof *other);
-  const char *condition = node->n_input == 1 ? resolve(flattener, scope, node->input[0]) : "";
+  const struct scope *scope = site.scope;
+  const char *condition = node->n_input == 1 ? name_resolve(flattener, scope, node->input[0]) : "";
   const char *name = text_of(node->name);
   if (!*condition)
     return err_set(err, ERR_INVALID, "node '%.100s' (If): it has no condition", name);
   if (!prefix_of(flattener, node, scope, ""))
     return 0;
-  if (emit_branch(flattener, node, "then_branch", scope, guard_add(flattener, condition, true, guard, name),
-                  taken, err) ||
-      emit_branch(flattener, node, "else_branch", scope, guard_add(flattener, condition, false, guard, name),
-                  other, err))
+  taken.outputs = arena_new(arena, node->n_output * sizeof *taken.outputs);
+  other.outputs = arena_new(arena, node->n_output * sizeof *other.outputs);
+  taken.site.guard = guard_add(flattener, condition, true, site.guard, name);
+  if (emit_branch(flattener, node, &taken, err))
+    return err->code;
+  other.site.guard = guard_add(flattener, condition, false, site.guard, name);
+  if (emit_branch(flattener, node, &other, err))
     return err->code;
   for (size_t o = 0; o < node->n_output; o++) {
-    const char *inputs[] = {condition, taken[o], other[o]};
-    if (*node->output[o])
-      push(flattener,
-           node_new(flattener, "If", *name ? name : NULL, inputs, 3,
-                    resolve(flattener, scope, node->output[o])),
-           guard);
+    struct own_node choice = {.op = "If",
+                              .name = *name ? name : NULL,
+                              .inputs = {condition, taken.outputs[o], other.outputs[o]},
+                              .n_inputs = 3};
+    if (!*node->output[o])
+      continue;
+    choice.output = name_resolve(flattener, scope, node->output[o]);
+    node_push(flattener, node_new(flattener, &choice), site.guard);
   }
   return 0;
 }
 
-static int emit_node(struct flattener *flattener, const Onnx__NodeProto *node, const struct scope *scope,
-                     int guard, struct err *err) {
+static int emit_node(struct flattener *flattener, const Onnx__NodeProto *node, struct site site,
+                     struct err *err) {
   const Onnx__FunctionProto *function = find_function(flattener, node);
   bool is_if = strcmp(text_of(node->op_type), "If") == 0 && onnx_domain_is_standard(node->domain);
   if (!function && !is_if) {
-    emit_plain(flattener, node, scope, guard);
+    emit_plain(flattener, node, site.scope, site.guard);
     return 0;
   }
   if (*text_of(node->name) && onnx_name_check(node->name, "the name of a node", err))
     return err->code;
-  return is_if ? emit_if(flattener, node, scope, guard, err)
-               : emit_call(flattener, node, function, scope, guard, err);
+  return is_if ? emit_if(flattener, node, site, err) : emit_call(flattener, node, function, site, err);
 }
 
-static int emit_nodes(struct flattener *flattener, Onnx__NodeProto *const *nodes, size_t n,
-                      const struct scope *scope, int guard, struct err *err) {
+static int emit_nodes(struct flattener *flattener, Onnx__NodeProto *const *nodes, size_t n, struct site site,
+                      struct err *err) {
   int code = 0;
   if (++flattener->depth > DEPTH_MAX)
     return err_set(err, ERR_INVALID, "functions and branches are nested deeper than %d, or without end",
@@ -341,7 +365,7 @@ static int emit_nodes(struct flattener *flattener, Onnx__NodeProto *const *nodes
   for (size_t i = 0; i < n && !code; i++) {
     if (flattener->added > ADDED_MAX)
       return err_set(err, ERR_INVALID, "the model's functions stand for more nodes than any model has");
-    code = emit_node(flattener, nodes[i], scope, guard, err);
+    code = emit_node(flattener, nodes[i], site, err);
   }
   flattener->depth--;
   return code;
@@ -381,7 +405,7 @@ int onnx_flatten(struct onnx_reader *reader, struct err *err) {
   struct flattener flattener = {.reader = reader};
   int code = list_functions(&flattener, err);
   if (!code)
-    code = emit_nodes(&flattener, reader->proto->node, reader->proto->n_node, NULL, 0, err);
+    code = emit_nodes(&flattener, reader->proto->node, reader->proto->n_node, (struct site){0}, err);
   names_fini(&flattener.functions);
   return code;
 }

@@ -22,26 +22,30 @@ int onnx_graph_read(struct onnx_reader *reader, struct err *err) {
   return onnx_nodes_sort(reader->graph, err);
 }
 
-/* Adds a value under its name from the file. */
+/* Adds a value under its name from the file. Its index; -1 after an error. */
 static int add_named(struct onnx_reader *reader, const char *name, const char *what, struct value value,
-                     int *index, struct err *err) {
+                     struct err *err) {
+  int index;
   if (onnx_name_check(name, what, err))
-    return err->code;
-  if (strncmp(name, "weir.", 5) == 0)
-    return err_set(err, ERR_INVALID, "%s is '%s': names that begin with 'weir.' are taken", what, name);
+    return -1;
+  if (strncmp(name, "weir.", 5) == 0) {
+    err_set(err, ERR_INVALID, "%s is '%s': names that begin with 'weir.' are taken", what, name);
+    return -1;
+  }
   value.name = arena_strdup(&reader->graph->arena, name);
   value.param = value.statistic = -1;
-  *index = graph_add_value(reader->graph, value);
-  if (!names_add(&reader->names, value.name, *index))
-    return err_set(err, ERR_INVALID, "two values are named '%s'", name);
-  return 0;
+  index = graph_add_value(reader->graph, value);
+  if (names_add(&reader->names, value.name, index))
+    return index;
+  err_set(err, ERR_INVALID, "two values are named '%s'", name);
+  return -1;
 }
 
 /* Constants of f64 become f32, weights of f64 do not: the file could not keep what training makes of them. */
 static int read_initializer(struct onnx_reader *reader, const Onnx__TensorProto *proto, struct err *err) {
   struct onnx_tensor tensor = {.dtype = DTYPE_NONE};
   char what[ONNX_NAME_BYTES_MAX + 32];
-  int index;
+  struct value value = {.kind = VALUE_INITIALIZER, .producer = -1};
   if (onnx_name_check(proto->name, "the name of an initializer", err))
     return err->code;
   snprintf(what, sizeof what, "initializer '%s'", proto->name);
@@ -49,13 +53,10 @@ static int read_initializer(struct onnx_reader *reader, const Onnx__TensorProto 
     listing_add(&reader->unsupported_tensors, "%s (f64)", what);
   else if (onnx_tensor_read(reader, proto, what, &tensor, err))
     return err->code;
-  return add_named(reader, proto->name, "the name of an initializer",
-                   (struct value){.kind = VALUE_INITIALIZER,
-                                  .dtype = tensor.dtype,
-                                  .shape = tensor.shape,
-                                  .data = tensor.data,
-                                  .producer = -1},
-                   &index, err);
+  value.dtype = tensor.dtype;
+  value.shape = tensor.shape;
+  value.data = tensor.data;
+  return add_named(reader, proto->name, "the name of an initializer", value, err) < 0 ? (int)err->code : 0;
 }
 
 static int read_initializers(struct onnx_reader *reader, struct err *err) {
@@ -87,6 +88,7 @@ static int read_input(struct onnx_reader *reader, const Onnx__ValueInfoProto *in
   struct value value = {.kind = VALUE_INPUT, .producer = -1};
   const Onnx__TypeProto__Tensor *tensor;
   const char *dtype_text;
+  int index;
   if (!info->type || info->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
     return err_set(err, ERR_INVALID, "input '%s' is not a tensor", info->name);
   tensor = info->type->tensor_type;
@@ -95,8 +97,9 @@ static int read_input(struct onnx_reader *reader, const Onnx__ValueInfoProto *in
     listing_add(&reader->unsupported_tensors, "input '%s' (%s)", info->name, dtype_text);
   if (read_input_shape(info, tensor->shape, &value.shape, err))
     return err->code;
-  return add_named(reader, info->name, "the name of an input", value,
-                   &reader->graph->inputs[reader->graph->n_inputs++], err);
+  index = add_named(reader, info->name, "the name of an input", value, err);
+  reader->graph->inputs[reader->graph->n_inputs++] = index;
+  return index < 0 ? (int)err->code : 0;
 }
 
 static int read_inputs(struct onnx_reader *reader, struct err *err) {
@@ -162,9 +165,11 @@ static int read_node_outputs(struct onnx_reader *reader, const Onnx__NodeProto *
   node->outputs = arena_new(&reader->graph->arena, (size_t)node->n_outputs * sizeof *node->outputs);
   for (int o = 0; o < node->n_outputs; o++) {
     node->outputs[o] = -1;
-    if (*proto->output[o] &&
-        add_named(reader, proto->output[o], "the name of an output",
-                  (struct value){.kind = VALUE_RESULT, .producer = node->index}, &node->outputs[o], err))
+    if (!*proto->output[o])
+      continue;
+    node->outputs[o] = add_named(reader, proto->output[o], "the name of an output",
+                                 (struct value){.kind = VALUE_RESULT, .producer = node->index}, err);
+    if (node->outputs[o] < 0)
       return err_prefix(err, "node '%s' (%s)", node->name, node->op->name);
   }
   return 0;

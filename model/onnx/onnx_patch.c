@@ -8,7 +8,7 @@
 #include "common/base/unpack.h"
 
 /* A 16-bit initializer keeps its type, which the file's other types agree with. */
-static void fill(Onnx__TensorProto *to, const struct trained_tensor *tensor) {
+static void tensor_fill(Onnx__TensorProto *to, const struct trained_tensor *tensor) {
   bool is_f16 = to->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16;
   bool is_half = is_f16 || to->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16;
   size_t size = tensor->elems * (is_half ? sizeof(uint16_t) : sizeof(float));
@@ -35,7 +35,7 @@ void onnx_replace(Onnx__GraphProto *graph, const struct trained_tensor *tensor) 
   free(found->int32_data);
   found->int32_data = NULL;
   found->n_int32_data = 0;
-  fill(found, tensor);
+  tensor_fill(found, tensor);
 }
 
 int onnx_patch(void **bytes, size_t *size, const struct trained_tensor *tensors, int n, struct err *err) {

@@ -49,7 +49,7 @@ static int next_value(const struct graph *graph, const struct node *node, struct
 }
 
 /* Emits the nodes that `root` depends on, depth first, then root. */
-static int visit(struct sorter *sorter, int root, struct err *err) {
+static int node_visit(struct sorter *sorter, int root, struct err *err) {
   struct graph *graph = sorter->graph;
   open_node(sorter, root);
   while (sorter->depth) {
@@ -92,7 +92,7 @@ int onnx_nodes_sort(struct graph *graph, struct err *err) {
   int code = 0;
   for (int i = 0; i < graph->n_nodes && !code; i++)
     if (sorter.marks[i] == MARK_NEW)
-      code = visit(&sorter, i, err);
+      code = node_visit(&sorter, i, err);
   if (!code)
     take_order(graph, sorter.sorted);
   free(sorter.sorted);

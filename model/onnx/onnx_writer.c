@@ -69,12 +69,10 @@ static Onnx__TensorShapeProto__Dimension *dimension_new(struct arena *arena, con
   return dim;
 }
 
-/* Appends to one of the graph's short lists of inputs or outputs. */
-static void value_info_add(struct onnx_writer *writer, Onnx__ValueInfoProto ***list, size_t *n,
-                           const char *name, Onnx__TensorProto__DataType data_type, const int64_t *dims,
-                           int rank) {
-  struct arena *arena = &writer->arena;
-  Onnx__ValueInfoProto *info = arena_new(arena, sizeof *info), **grown;
+static Onnx__ValueInfoProto *value_info_new(struct arena *arena, const char *name,
+                                            Onnx__TensorProto__DataType data_type, const int64_t *dims,
+                                            int rank) {
+  Onnx__ValueInfoProto *info = arena_new(arena, sizeof *info);
   Onnx__TypeProto *type = arena_new(arena, sizeof *type);
   Onnx__TypeProto__Tensor *tensor = arena_new(arena, sizeof *tensor);
   Onnx__TensorShapeProto *shape = arena_new(arena, sizeof *shape);
@@ -94,7 +92,13 @@ static void value_info_add(struct onnx_writer *writer, Onnx__ValueInfoProto ***l
   type->tensor_type = tensor;
   info->name = arena_strdup(arena, name);
   info->type = type;
-  grown = arena_new(arena, (*n + 1) * sizeof *grown);
+  return info;
+}
+
+/* Appends to one of the graph's short lists of inputs or outputs. */
+static void value_info_add(struct arena *arena, Onnx__ValueInfoProto ***list, size_t *n,
+                           Onnx__ValueInfoProto *info) {
+  Onnx__ValueInfoProto **grown = arena_new(arena, (*n + 1) * sizeof *grown);
   if (*n)
     memcpy(grown, *list, *n * sizeof *grown);
   grown[(*n)++] = info;
@@ -103,13 +107,14 @@ static void value_info_add(struct onnx_writer *writer, Onnx__ValueInfoProto ***l
 
 const char *onnx_writer_input(struct onnx_writer *writer, const char *name, Onnx__TensorProto__DataType type,
                               const int64_t *dims, int rank) {
-  value_info_add(writer, &writer->graph.input, &writer->graph.n_input, name, type, dims, rank);
+  value_info_add(&writer->arena, &writer->graph.input, &writer->graph.n_input,
+                 value_info_new(&writer->arena, name, type, dims, rank));
   return writer->graph.input[writer->graph.n_input - 1]->name;
 }
 
 void onnx_writer_output(struct onnx_writer *writer, const char *name, const int64_t *dims, int rank) {
-  value_info_add(writer, &writer->graph.output, &writer->graph.n_output, name,
-                 ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank);
+  value_info_add(&writer->arena, &writer->graph.output, &writer->graph.n_output,
+                 value_info_new(&writer->arena, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank));
 }
 
 /* Without its data. */
@@ -164,12 +169,11 @@ const char *onnx_writer_statistic(struct onnx_writer *writer, const char *name, 
   return add_initializer(writer, name, &elems, 1, initial_constant(value));
 }
 
-static const char *add_constant(struct onnx_writer *writer, const char *name,
-                                Onnx__TensorProto__DataType type, const int64_t *dims, int rank,
-                                const void *data, size_t size_bytes) {
-  Onnx__TensorProto *tensor = tensor_new(writer, name, type, dims, rank);
+/* A node that gives the tensor these bytes. */
+static const char *add_constant(struct onnx_writer *writer, Onnx__TensorProto *tensor, const void *data,
+                                size_t size_bytes) {
   Onnx__AttributeProto *value = arena_new(&writer->arena, sizeof *value);
-  const char *output = onnx_writer_node(writer, "Constant", name, (const char *[]){NULL}, NULL);
+  const char *output = onnx_writer_node(writer, "Constant", tensor->name, (const char *[]){NULL}, NULL);
   Onnx__NodeProto *node = writer->graph.node[writer->graph.n_node - 1];
   tensor->raw_data.data = arena_copy(&writer->arena, data, size_bytes);
   tensor->raw_data.len = size_bytes;
@@ -184,20 +188,24 @@ static const char *add_constant(struct onnx_writer *writer, const char *name,
 }
 
 const char *onnx_writer_ints(struct onnx_writer *writer, const char *name, const int64_t *values, int n) {
-  return add_constant(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, (int64_t[]){n}, 1, values,
-                      (size_t)n * sizeof *values);
+  Onnx__TensorProto *tensor =
+      tensor_new(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, (int64_t[]){n}, 1);
+  return add_constant(writer, tensor, values, (size_t)n * sizeof *values);
 }
 
 const char *onnx_writer_int(struct onnx_writer *writer, const char *name, int64_t value) {
-  return add_constant(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, NULL, 0, &value, sizeof value);
+  Onnx__TensorProto *tensor = tensor_new(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, NULL, 0);
+  return add_constant(writer, tensor, &value, sizeof value);
 }
 
 const char *onnx_writer_float(struct onnx_writer *writer, const char *name, float value) {
-  return add_constant(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, NULL, 0, &value, sizeof value);
+  Onnx__TensorProto *tensor = tensor_new(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, NULL, 0);
+  return add_constant(writer, tensor, &value, sizeof value);
 }
 
 const char *onnx_writer_true(struct onnx_writer *writer, const char *name) {
-  return add_constant(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__BOOL, NULL, 0, &(uint8_t){1}, 1);
+  Onnx__TensorProto *tensor = tensor_new(writer, name, ONNX__TENSOR_PROTO__DATA_TYPE__BOOL, NULL, 0);
+  return add_constant(writer, tensor, &(uint8_t){1}, 1);
 }
 
 struct onnx_attr onnx_ints(const char *name, int n, const int64_t *values) {

@@ -7,14 +7,14 @@
 static int arg_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape x = node_input(graph, node, 0)->shape, y = {0};
   int axis;
-  if (infer_axis(node, node_attr_int(node, "axis", 0), x.rank, false, &axis, err))
+  if (infer_axis(node, node_attr_int(node, "axis", 0), x.rank, &axis, err))
     return err->code;
   if (x.dim[axis] == 0)
     return node_error(node, err, ERR_INVALID, "axis %d has no elements to choose from", axis);
   for (int d = 0; d < x.rank; d++)
     if (d != axis || node_attr_int(node, "keepdims", 1))
       y.dim[y.rank++] = d == axis ? 1 : x.dim[d];
-  return infer_output(graph, node, 0, DTYPE_I64, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = DTYPE_I64, .shape = y}, err);
 }
 
 /* sign: 1 for the greatest, -1 for the least. */
@@ -23,7 +23,7 @@ static int find_extremes(const struct op_call *call, int sign, struct err *err) 
   bool is_last = node_attr_int(call->node, "select_last_index", 0) != 0;
   int64_t *out = call->out[0].data, elems = shape_elems(&call->out[0].shape), n, inner;
   int axis;
-  if (infer_axis(call->node, node_attr_int(call->node, "axis", 0), x->shape.rank, false, &axis, err))
+  if (infer_axis(call->node, node_attr_int(call->node, "axis", 0), x->shape.rank, &axis, err))
     return err->code;
   n = x->shape.dim[axis];
   inner = shape_stride(&x->shape, axis);

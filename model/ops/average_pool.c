@@ -12,7 +12,7 @@ static int average_pool_infer(struct graph *graph, const struct node *node, stru
   if (windows_init(&windows, node, &x, NULL, err))
     return err->code;
   y = windows_out_shape(&windows, x.dim[0], x.dim[1]);
-  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
+  return infer_f32(graph, node, 0, &y, err);
 }
 
 static int average_pool_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -27,7 +27,8 @@ static int average_pool_backward(struct autodiff *ad, struct graph *graph, const
   n = windows_attrs(&windows, &lists, attrs);
   attrs[n++] = attr_of_int("count_include_pad", node_attr_int(node, "count_include_pad", 0));
   attrs[n++] = attr_of_shape(&x);
-  autodiff_add(ad, node, 0, backward_node(graph, "AveragePoolGrad", &dy, 1, attrs, n));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "AveragePoolGrad", VALUES(dy), (struct attr_list){attrs, n}));
   return ERR_OK;
 }
 
@@ -116,7 +117,7 @@ static int average_pool_grad_infer(struct graph *graph, const struct node *node,
   if (!shape_is_same(&y, &dy))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this pool",
                       shape_text(&dy, text, sizeof text));
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int average_pool_grad_ref(const struct op_call *call, struct err *err) {

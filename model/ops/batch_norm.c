@@ -15,16 +15,16 @@ struct batch_norm batch_norm_of(const struct shape *x) {
   return bn;
 }
 
-int batch_norm_init(struct batch_norm *bn, const struct graph *graph, const struct node *node, int x,
-                    const int vectors[2], struct err *err) {
-  const struct shape *shape = &node_input(graph, node, x)->shape;
+int batch_norm_init(struct batch_norm *bn, const struct graph *graph, const struct node *node,
+                    struct batch_norm_inputs inputs, struct err *err) {
+  const struct shape *shape = &node_input(graph, node, inputs.x)->shape;
   char text[128];
   if (infer_check_f32(graph, node, err))
     return err->code;
   if (shape->rank < 2)
     return node_error(node, err, ERR_INVALID, "input of shape %s has no channels",
                       shape_text(shape, text, sizeof text));
-  for (int i = vectors[0]; i <= vectors[1]; i++)
+  for (int i = inputs.first_vector; i <= inputs.last_vector; i++)
     if (infer_check_vector(graph, node, i, shape->dim[1], err))
       return err->code;
   *bn = batch_norm_of(shape);
@@ -46,12 +46,12 @@ void batch_norm_moments(const struct batch_norm *bn, const float *x, int64_t k, 
   *variance = squares / count;
 }
 
-void batch_norm_apply(const struct batch_norm *bn, const float *x, float *y, int64_t k, double factor,
-                      double offset) {
+void batch_norm_apply(const struct batch_norm *bn, const float *x, float *y, int64_t k,
+                      struct affine affine) {
   for (int64_t s = 0; s < bn->n; s++)
     for (int64_t i = 0; i < bn->inner; i++) {
       int64_t at = (s * bn->c + k) * bn->inner + i;
-      y[at] = (float)(x[at] * factor + offset);
+      y[at] = (float)(x[at] * affine.factor + affine.offset);
     }
 }
 
@@ -65,14 +65,15 @@ static int batch_normalization_infer(struct graph *graph, const struct node *nod
   struct shape x = node_input(graph, node, 0)->shape, channels;
   if (!node_attr_int(node, "spatial", 1))
     return node_error(node, err, ERR_UNSUPPORTED, "spatial=0 (opset 7 and 8) is not supported");
-  if (batch_norm_init(&bn, graph, node, 0, (int[]){1, 4}, err) ||
-      infer_output(graph, node, 0, DTYPE_F32, &x, err))
+  if (batch_norm_init(&bn, graph, node,
+                      (struct batch_norm_inputs){.x = 0, .first_vector = 1, .last_vector = 4}, err) ||
+      infer_f32(graph, node, 0, &x, err))
     return err->code;
   if (node->n_outputs > 1 && !is_training_form(graph, node))
     return node_error(node, err, ERR_INVALID, "only its training form has more than one output");
   channels = (struct shape){.rank = 1, .dim = {bn.c}};
   for (int i = 1; i < node->n_outputs; i++)
-    if (infer_output(graph, node, i, DTYPE_F32, &channels, err))
+    if (infer_f32(graph, node, i, &channels, err))
       return err->code;
   return ERR_OK;
 }
@@ -121,7 +122,7 @@ static int batch_normalization_backward(struct autodiff *ad, struct graph *graph
   return ERR_OK;
 }
 
-static void store(const struct op_call *call, int output, int64_t k, double value) {
+static void channel_store(const struct op_call *call, int output, int64_t k, double value) {
   if (call->out[output].data)
     ((float *)call->out[output].data)[k] = (float)value;
 }
@@ -138,13 +139,13 @@ static int batch_normalization_ref(const struct op_call *call, struct err *err) 
     double mean = running_mean[k], variance = running_variance[k], factor;
     if (is_training) {
       batch_norm_moments(&bn, x, k, &mean, &variance);
-      store(call, 1, k, running_mean[k] * momentum + mean * (1.0 - momentum));
-      store(call, 2, k, running_variance[k] * momentum + variance * (1.0 - momentum));
-      store(call, 3, k, mean);
-      store(call, 4, k, variance);
+      channel_store(call, 1, k, running_mean[k] * momentum + mean * (1.0 - momentum));
+      channel_store(call, 2, k, running_variance[k] * momentum + variance * (1.0 - momentum));
+      channel_store(call, 3, k, mean);
+      channel_store(call, 4, k, variance);
     }
     factor = scale[k] / sqrt(variance + epsilon);
-    batch_norm_apply(&bn, x, call->out[0].data, k, factor, b[k] - mean * factor);
+    batch_norm_apply(&bn, x, call->out[0].data, k, (struct affine){factor, b[k] - mean * factor});
   }
   return ERR_OK;
 }

@@ -9,10 +9,13 @@ struct batch_norm {
   int64_t n, c, inner;
 };
 
-/* Checks input x, which must have channels, and inputs vectors[0] .. vectors[1], each f32[c]. Errors:
-   INVALID, UNSUPPORTED through node_error. */
-int batch_norm_init(struct batch_norm *bn, const struct graph *graph, const struct node *node, int x,
-                    const int vectors[2], struct err *err);
+/* Which inputs of a node are x, which must have channels, and vectors f32[c]. */
+struct batch_norm_inputs {
+  int x, first_vector, last_vector;
+};
+/* Errors: INVALID, UNSUPPORTED through node_error. */
+int batch_norm_init(struct batch_norm *bn, const struct graph *graph, const struct node *node,
+                    struct batch_norm_inputs inputs, struct err *err);
 
 struct batch_norm batch_norm_of(const struct shape *x);
 
@@ -21,7 +24,9 @@ void batch_norm_moments(const struct batch_norm *bn, const float *x, int64_t k, 
                         double *variance);
 
 /* y = x * factor + offset in channel k. */
-void batch_norm_apply(const struct batch_norm *bn, const float *x, float *y, int64_t k, double factor,
-                      double offset);
+struct affine {
+  double factor, offset;
+};
+void batch_norm_apply(const struct batch_norm *bn, const float *x, float *y, int64_t k, struct affine affine);
 
 #endif

@@ -9,12 +9,13 @@
 static int training_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape x = node_input(graph, node, 0)->shape, channels;
   struct batch_norm bn;
-  if (batch_norm_init(&bn, graph, node, 0, (int[]){1, 2}, err) ||
-      infer_output(graph, node, 0, DTYPE_F32, &x, err))
+  if (batch_norm_init(&bn, graph, node,
+                      (struct batch_norm_inputs){.x = 0, .first_vector = 1, .last_vector = 2}, err) ||
+      infer_f32(graph, node, 0, &x, err))
     return err->code;
   channels = (struct shape){.rank = 1, .dim = {bn.c}};
   for (int i = 1; i < node->n_outputs; i++)
-    if (infer_output(graph, node, i, DTYPE_F32, &channels, err))
+    if (infer_f32(graph, node, i, &channels, err))
       return err->code;
   return ERR_OK;
 }
@@ -28,7 +29,7 @@ static int training_backward(struct autodiff *ad, struct graph *graph, const str
   for (int i = 1; i < 4; i++)
     if (autodiff_grad(ad, node, i) >= 0)
       return node_error(node, err, ERR_UNSUPPORTED, "no gradient flows through its statistics");
-  grad = graph_add_node(graph, "BatchNormGrad", inputs, 5, 3, node->attrs, node->n_attrs);
+  grad = graph_add_node(graph, "BatchNormGrad", (struct value_list){inputs, 5}, 3, node_attrs(node));
   for (int i = 0; i < 3; i++)
     autodiff_add(ad, node, i, grad->outputs[i]);
   return ERR_OK;
@@ -44,7 +45,8 @@ static int training_ref(const struct op_call *call, struct err *err) {
     double mean, variance, inverse;
     batch_norm_moments(&bn, x, k, &mean, &variance);
     inverse = 1.0 / sqrt(variance + epsilon);
-    batch_norm_apply(&bn, x, call->out[0].data, k, scale[k] * inverse, b[k] - mean * scale[k] * inverse);
+    batch_norm_apply(&bn, x, call->out[0].data, k,
+                     (struct affine){scale[k] * inverse, b[k] - mean * scale[k] * inverse});
     batch_mean[k] = (float)mean;
     batch_variance[k] = (float)variance;
     inv_std[k] = (float)inverse;
@@ -85,15 +87,15 @@ const struct op_def op_BatchNormTraining = {
 static int grad_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape dy = node_input(graph, node, 0)->shape, x = node_input(graph, node, 1)->shape, channels;
   struct batch_norm bn;
-  if (batch_norm_init(&bn, graph, node, 1, (int[]){2, 4}, err))
+  if (batch_norm_init(&bn, graph, node,
+                      (struct batch_norm_inputs){.x = 1, .first_vector = 2, .last_vector = 4}, err))
     return err->code;
   if (!shape_is_same(&dy, &x))
     return node_error(node, err, ERR_INVALID, "the gradient does not have the input's shape");
   channels = (struct shape){.rank = 1, .dim = {bn.c}};
-  if (infer_output(graph, node, 0, DTYPE_F32, &x, err) ||
-      infer_output(graph, node, 1, DTYPE_F32, &channels, err))
+  if (infer_f32(graph, node, 0, &x, err) || infer_f32(graph, node, 1, &channels, err))
     return err->code;
-  return infer_output(graph, node, 2, DTYPE_F32, &channels, err);
+  return infer_f32(graph, node, 2, &channels, err);
 }
 
 /* With x_hat = (x - mean) inv_std and m elements a channel:

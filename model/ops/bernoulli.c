@@ -9,7 +9,7 @@ static int bernoulli_infer(struct graph *graph, const struct node *node, struct 
   enum dtype dtype;
   if (infer_check_f32(graph, node, err) || infer_dtype_attr(node, "dtype", DTYPE_F32, &dtype, err))
     return err->code;
-  return infer_output(graph, node, 0, dtype, &shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = dtype, .shape = shape}, err);
 }
 
 static void put_bit(const struct tensor *out, int64_t i, bool bit) {

@@ -14,7 +14,7 @@ static int cast_infer(struct graph *graph, const struct node *node, struct err *
   if (infer_dtype_attr(node, "to", DTYPE_NONE, &to, err) ||
       infer_check_dtype(graph, node, 0, DTYPES_ALL, err))
     return err->code;
-  return infer_output(graph, node, 0, to, &x.shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = to, .shape = x.shape}, err);
 }
 
 #define CAST_FROM(name, from)                                                                                \

@@ -7,7 +7,8 @@ static int cast_like_infer(struct graph *graph, const struct node *node, struct 
   if (infer_check_dtype(graph, node, 0, DTYPES_ALL, err) ||
       infer_check_dtype(graph, node, 1, DTYPES_ALL, err))
     return err->code;
-  return infer_output(graph, node, 0, node_input(graph, node, 1)->dtype, &x.shape, err);
+  return infer_output(graph, node, 0,
+                      &(struct tensor){.dtype = node_input(graph, node, 1)->dtype, .shape = x.shape}, err);
 }
 
 static const struct op_case cast_like_cases[] = {

@@ -32,7 +32,7 @@ static int clip_infer(struct graph *graph, const struct node *node, struct err *
   BOUNDS(float, first, node_attr_float(call->node, "min", -INFINITY),                                        \
          node_attr_float(call->node, "max", INFINITY))
 
-static inline float clipped(float x, float low, float high) {
+static inline float clip_value(float x, float low, float high) {
   x = x < low ? low : x;
   return x > high ? high : x;
 }
@@ -42,7 +42,7 @@ static inline int64_t clipped_integer(int64_t x, int64_t low, int64_t high) {
   return x > high ? high : x;
 }
 
-UNARY_REF_WITH(clip_ref_f32, FLOAT_BOUNDS(CLIP_LOW), clipped(x, low, high))
+UNARY_REF_WITH(clip_ref_f32, FLOAT_BOUNDS(CLIP_LOW), clip_value(x, low, high))
 UNARY_LOOP(clip_ref_integer_i32, int32_t, int32_t, BOUNDS(int32_t, CLIP_LOW, INT32_MIN, INT32_MAX),
            (int32_t)clipped_integer(x, low, high))
 UNARY_LOOP(clip_ref_integer_i64, int64_t, int64_t, BOUNDS(int64_t, CLIP_LOW, INT64_MIN, INT64_MAX),
@@ -65,8 +65,8 @@ static void bound_backward(struct autodiff *ad, struct graph *graph, const struc
   shape = node_input(graph, node, input)->shape;
   is_beyond = backward_binary(graph, op, node->inputs[0], node->inputs[input]);
   grads = backward_node(graph, "Where",
-                        (int[]){is_beyond, autodiff_grad(ad, node, 0), graph_add_constant_f32(graph, 0.0f)},
-                        3, NULL, 0);
+                        VALUES(is_beyond, autodiff_grad(ad, node, 0), graph_add_constant_f32(graph, 0.0f)),
+                        ATTRS_NONE);
   grads = backward_sum_to(graph, grads, &scalar);
   autodiff_add(ad, node, input, backward_reshape(graph, grads, &shape));
 }
@@ -77,7 +77,8 @@ static int clip_backward(struct autodiff *ad, struct graph *graph, const struct 
   for (int i = CLIP_LOW; i < node->n_inputs; i++)
     inputs[GRAD_LOW - CLIP_LOW + i] = node->inputs[i];
   if (autodiff_wants(ad, node, 0))
-    autodiff_add(ad, node, 0, backward_node(graph, "ClipGrad", inputs, 4, node->attrs, node->n_attrs));
+    autodiff_add(ad, node, 0,
+                 backward_node(graph, "ClipGrad", (struct value_list){inputs, 4}, node_attrs(node)));
   bound_backward(ad, graph, node, CLIP_LOW, "Less");
   bound_backward(ad, graph, node, CLIP_LOW + 1, "Greater");
   return ERR_OK;

@@ -11,11 +11,13 @@
 int col2im_windows(const struct graph *graph, const struct node *node, struct shape *image,
                    struct windows *windows, struct err *err) {
   const struct shape *columns = &node_input(graph, node, 0)->shape;
-  int64_t kernel[WINDOWS_DIMS], sizes[WINDOWS_DIMS];
+  int64_t kernel[WINDOWS_DIMS] = {0}, sizes[WINDOWS_DIMS] = {0};
   int n_kernel, n_sizes;
   if (infer_check_rank(graph, node, 0, 3, err) ||
-      infer_few_ints(graph, node, 1, NULL, sizes, WINDOWS_DIMS, &n_sizes, err) ||
-      infer_few_ints(graph, node, 2, NULL, kernel, WINDOWS_DIMS, &n_kernel, err))
+      infer_few_ints(graph, node, (struct ints_source){1, NULL},
+                     (struct ints_room){sizes, WINDOWS_DIMS, &n_sizes}, err) ||
+      infer_few_ints(graph, node, (struct ints_source){2, NULL},
+                     (struct ints_room){kernel, WINDOWS_DIMS, &n_kernel}, err))
     return err->code;
   if (n_sizes < 1 || n_sizes != n_kernel)
     return node_error(node, err, ERR_INVALID, "image_shape has %d sizes and block_shape has %d", n_sizes,
@@ -47,7 +49,7 @@ static int col2im_infer(struct graph *graph, const struct node *node, struct err
     return node_error(
         node, err, ERR_INVALID, "columns of shape %s are not those of %lld windows of %lld elements",
         shape_text(&columns, text, sizeof text), (long long)windows.out_elems, (long long)windows.taps);
-  return infer_output(graph, node, 0, DTYPE_F32, &image, err);
+  return infer_f32(graph, node, 0, &image, err);
 }
 
 static int col2im_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -60,7 +62,7 @@ static int col2im_backward(struct autodiff *ad, struct graph *graph, const struc
   if (col2im_windows(graph, node, &image, &windows, err))
     return err->code;
   n = windows_attrs(&windows, &lists, attrs);
-  autodiff_add(ad, node, 0, backward_node(graph, "Col2ImGrad", &dy, 1, attrs, n));
+  autodiff_add(ad, node, 0, backward_node(graph, "Col2ImGrad", VALUES(dy), (struct attr_list){attrs, n}));
   return ERR_OK;
 }
 
@@ -129,7 +131,7 @@ static int col2im_grad_infer(struct graph *graph, const struct node *node, struc
   columns.dim[2] = windows.out_elems;
   if (__builtin_mul_overflow(image.dim[1], windows.taps, &columns.dim[1]))
     return node_error(node, err, ERR_INVALID, "its columns are too many to count");
-  return infer_output(graph, node, 0, DTYPE_F32, &columns, err);
+  return infer_f32(graph, node, 0, &columns, err);
 }
 
 static int col2im_grad_ref(const struct op_call *call, struct err *err) {

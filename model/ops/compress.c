@@ -14,7 +14,7 @@ int compress_read(const struct graph *graph, const struct node *node, struct com
   const struct value *condition = node_input(graph, node, 1);
   *compress = (struct compress){.axis = -1, .outer = 1, .n = shape_elems(x), .inner = 1};
   if (node_attr(node, "axis")) {
-    if (infer_axis(node, node_attr_int(node, "axis", 0), x->rank, false, &compress->axis, err))
+    if (infer_axis(node, node_attr_int(node, "axis", 0), x->rank, &compress->axis, err))
       return err->code;
     compress->n = x->dim[compress->axis];
     compress->inner = shape_stride(x, compress->axis);
@@ -43,7 +43,7 @@ static int compress_infer(struct graph *graph, const struct node *node, struct e
     y.dim[compress.axis] = compress.count;
   else
     y = (struct shape){.rank = 1, .dim = {compress.count}};
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 /* As that of a Gather of what was picked. */
@@ -66,7 +66,7 @@ static int compress_backward(struct autodiff *ad, struct graph *graph, const str
   attrs[1] = attr_of_int("axis", compress.axis < 0 ? 0 : compress.axis);
   inputs[0] = autodiff_grad(ad, node, 0);
   inputs[1] = graph_add_constant_i64(graph, picked, (int)n);
-  dx = backward_node(graph, "GatherGrad", inputs, 2, attrs, 2);
+  dx = backward_node(graph, "GatherGrad", (struct value_list){inputs, 2}, (struct attr_list){attrs, 2});
   autodiff_add(ad, node, 0, backward_reshape(graph, dx, &x));
   return ERR_OK;
 }

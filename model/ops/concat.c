@@ -7,7 +7,7 @@ static int concat_axis(const struct node *node, int rank, int *axis, struct err 
   const struct attr *attr = node_attr(node, "axis");
   if (!attr || attr->type != ATTR_INT)
     return node_error(node, err, ERR_INVALID, "attribute 'axis' is missing");
-  return infer_axis(node, attr->i, rank, false, axis, err);
+  return infer_axis(node, attr->i, rank, axis, err);
 }
 
 static int concat_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -32,7 +32,7 @@ static int concat_infer(struct graph *graph, const struct node *node, struct err
     if (__builtin_add_overflow(out.dim[axis], next->shape.dim[axis], &out.dim[axis]))
       return node_error(node, err, ERR_INVALID, "the result would be larger than any tensor may be");
   }
-  return infer_output(graph, node, 0, first.dtype, &out, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = first.dtype, .shape = out}, err);
 }
 
 /* The gradient is split the way the tensors were joined. */
@@ -48,7 +48,7 @@ static int concat_backward(struct autodiff *ad, struct graph *graph, const struc
     sizes[i] = node_input(graph, node, i)->shape.dim[axis];
   attrs[0] = attr_of_int("axis", axis);
   attrs[1] = attr_of_ints("split", sizes, node->n_inputs);
-  split = graph_add_node(graph, "Split", &dy, 1, node->n_inputs, attrs, 2);
+  split = graph_add_node(graph, "Split", VALUES(dy), node->n_inputs, (struct attr_list){attrs, 2});
   for (int i = 0; i < node->n_inputs; i++)
     autodiff_add(ad, node, i, split->outputs[i]);
   return ERR_OK;

@@ -7,12 +7,14 @@ static int constant_of_shape_infer(struct graph *graph, const struct node *node,
   struct shape shape = {0};
   if (attr && (attr->type != ATTR_TENSOR || shape_elems(&attr->shape) != 1))
     return node_error(node, err, ERR_INVALID, "attribute 'value' must be a tensor of one element");
-  if (infer_few_ints(graph, node, 0, NULL, shape.dim, RANK_MAX, &shape.rank, err))
+  if (infer_few_ints(graph, node, (struct ints_source){0, NULL},
+                     (struct ints_room){shape.dim, RANK_MAX, &shape.rank}, err))
     return err->code;
   for (int d = 0; d < shape.rank; d++)
     if (shape.dim[d] < 0)
       return node_error(node, err, ERR_INVALID, "dimension %d is %lld", d, (long long)shape.dim[d]);
-  return infer_output(graph, node, 0, attr ? attr->dtype : DTYPE_F32, &shape, err);
+  return infer_output(graph, node, 0,
+                      &(struct tensor){.dtype = attr ? attr->dtype : DTYPE_F32, .shape = shape}, err);
 }
 
 static int constant_of_shape_ref(const struct op_call *call, struct err *err) {

@@ -33,7 +33,7 @@ static int conv_infer(struct graph *graph, const struct node *node, struct err *
   if (node_input(graph, node, 2) && infer_check_vector(graph, node, 2, w.dim[0], err))
     return err->code;
   y = windows_out_shape(&conv.windows, conv.n, w.dim[0]);
-  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
+  return infer_f32(graph, node, 0, &y, err);
 }
 
 static int conv_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -49,15 +49,17 @@ static int conv_backward(struct autodiff *ad, struct graph *graph, const struct 
   attrs[n++] = attr_of_int("group", conv.groups);
   if (autodiff_wants(ad, node, 1) || wants_bias) {
     int inputs[] = {dy, node->inputs[0]};
-    const struct node *grad = graph_add_node(graph, "ConvGradWeight", inputs, 2, 1 + wants_bias, attrs, n);
+    const struct node *grad = graph_add_node(graph, "ConvGradWeight", (struct value_list){inputs, 2},
+                                             1 + wants_bias, (struct attr_list){attrs, n});
     autodiff_add(ad, node, 1, grad->outputs[0]);
     if (wants_bias)
       autodiff_add(ad, node, 2, grad->outputs[1]);
   }
   attrs[n++] = attr_of_shape(&x);
   if (autodiff_wants(ad, node, 0))
-    autodiff_add(ad, node, 0,
-                 backward_node(graph, "ConvGradInput", (int[]){dy, node->inputs[1]}, 2, attrs, n));
+    autodiff_add(
+        ad, node, 0,
+        backward_node(graph, "ConvGradInput", VALUES(dy, node->inputs[1]), (struct attr_list){attrs, n}));
   return ERR_OK;
 }
 
@@ -159,7 +161,7 @@ static int grad_input_infer(struct graph *graph, const struct node *node, struct
       conv_init(&conv, node, &x, &node_input(graph, node, 1)->shape, err) ||
       check_dy(&conv, node, &node_input(graph, node, 0)->shape, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 void conv_scatter(const struct conv *c, const float *dy, const float *w, float *dx) {
@@ -215,9 +217,9 @@ static int grad_weight_infer(struct graph *graph, const struct node *node, struc
     w.dim[2 + i] = kernel->ints[i];
   bias = (struct shape){.rank = 1, .dim = {dy.dim[1]}};
   if (conv_init(&conv, node, &x, &w, err) || check_dy(&conv, node, &dy, err) ||
-      infer_output(graph, node, 0, DTYPE_F32, &w, err))
+      infer_f32(graph, node, 0, &w, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_F32, &bias, err);
+  return infer_f32(graph, node, 1, &bias, err);
 }
 
 /* Adds to sums [group_in, taps] the weight gradient of output channel m. */

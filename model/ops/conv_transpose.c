@@ -39,7 +39,7 @@ static int conv_transpose_infer(struct graph *graph, const struct node *node, st
     y.dim[i] = conv.windows.in[WINDOWS_DIMS - x.rank + i];
   if (node_input(graph, node, 2) && infer_check_vector(graph, node, 2, y.dim[1], err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
+  return infer_f32(graph, node, 0, &y, err);
 }
 
 static int conv_transpose_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -54,8 +54,9 @@ static int conv_transpose_backward(struct autodiff *ad, struct graph *graph, con
   n = windows_attrs(&conv.windows, &lists, attrs);
   attrs[n++] = attr_of_int("group", conv.groups);
   if (autodiff_wants(ad, node, 1))
-    autodiff_add(ad, node, 1,
-                 backward_node(graph, "ConvGradWeight", (int[]){node->inputs[0], dy}, 2, attrs, n));
+    autodiff_add(
+        ad, node, 1,
+        backward_node(graph, "ConvGradWeight", VALUES(node->inputs[0], dy), (struct attr_list){attrs, n}));
   if (autodiff_wants(ad, node, 2)) {
     struct shape bias = node_input(graph, node, 2)->shape, channels = {.rank = x.rank};
     for (int i = 0; i < x.rank; i++)
@@ -63,7 +64,8 @@ static int conv_transpose_backward(struct autodiff *ad, struct graph *graph, con
     autodiff_add(ad, node, 2, backward_reshape(graph, backward_sum_to(graph, dy, &channels), &bias));
   }
   if (autodiff_wants(ad, node, 0))
-    autodiff_add(ad, node, 0, backward_node(graph, "Conv", (int[]){dy, node->inputs[1]}, 2, attrs, n));
+    autodiff_add(ad, node, 0,
+                 backward_node(graph, "Conv", VALUES(dy, node->inputs[1]), (struct attr_list){attrs, n}));
   return ERR_OK;
 }
 

@@ -13,14 +13,16 @@ static int window_infer(struct graph *graph, const struct node *node, struct err
   int64_t size;
   enum dtype dtype;
   int n;
-  if (infer_few_ints(graph, node, 0, NULL, &size, 1, &n, err) ||
+  if (infer_few_ints(graph, node, (struct ints_source){0, NULL}, (struct ints_room){&size, 1, &n}, err) ||
       infer_dtype_attr(node, "output_datatype", DTYPE_F32, &dtype, err))
     return err->code;
   if (dtype != DTYPE_F32)
     return node_error(node, err, ERR_UNSUPPORTED, "a window of %s is not supported", dtype_name(dtype));
   if (n != 1 || size < 0)
     return node_error(node, err, ERR_INVALID, "the size must be one number that is not negative");
-  return infer_output(graph, node, 0, dtype, &(struct shape){.rank = 1, .dim = {size}}, err);
+  return infer_output(graph, node, 0,
+                      &(struct tensor){.dtype = dtype, .shape = (struct shape){.rank = 1, .dim = {size}}},
+                      err);
 }
 
 static int window_fill(const struct op_call *call, struct coefficients c) {

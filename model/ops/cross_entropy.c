@@ -17,7 +17,9 @@ static int check_inputs(const struct graph *graph, const struct node *node, int 
     return node_error(node, err, ERR_INVALID, "scores need a dimension besides the classes");
   if (class_rows_axis(node, &scores->shape, &axis, &labels, err))
     return err->code;
-  return class_rows_check(graph, node, first + 1, &labels, axis.classes, err);
+  if (class_rows_check_labels(graph, node, first + 1, &labels, err))
+    return err->code;
+  return class_rows_check_weights(graph, node, first + 2, axis.classes, err);
 }
 
 static int cross_entropy_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -31,7 +33,7 @@ static int cross_entropy_backward(struct autodiff *ad, struct graph *graph, cons
   (void)err;
   if (dsum >= 0)
     autodiff_add(ad, node, 0,
-                 backward_node(graph, "CrossEntropyGrad", inputs, 4, node->attrs, node->n_attrs));
+                 backward_node(graph, "CrossEntropyGrad", (struct value_list){inputs, 4}, node_attrs(node)));
   return ERR_OK;
 }
 
@@ -47,7 +49,7 @@ static int cross_entropy_ref(const struct op_call *call, struct err *err) {
     return err->code;
   for (int64_t o = 0; o < axis.outer; o++, x += axis.classes * axis.inner)
     for (int64_t i = 0; i < axis.inner; i++)
-      class_rows_add(&loss, x + i, axis.inner, *label++, &sums);
+      class_rows_add(&loss, &(struct class_row){x + i, axis.inner, *label++}, &sums);
   class_rows_finish(&sums, call->out);
   return ERR_OK;
 }
@@ -95,7 +97,7 @@ static int cross_entropy_grad_infer(struct graph *graph, const struct node *node
   struct shape scores = node_input(graph, node, 1)->shape;
   if (infer_check_rank(graph, node, 0, 0, err) || check_inputs(graph, node, 1, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &scores, err);
+  return infer_f32(graph, node, 0, &scores, err);
 }
 
 static int cross_entropy_grad_ref(const struct op_call *call, struct err *err) {
@@ -110,7 +112,7 @@ static int cross_entropy_grad_ref(const struct op_call *call, struct err *err) {
     return err->code;
   for (int64_t o = 0; o < axis.outer; o++, x += axis.classes * axis.inner, dx += axis.classes * axis.inner)
     for (int64_t i = 0; i < axis.inner; i++)
-      class_rows_gradient(&loss, x + i, axis.inner, *label++, *dsum, dx + i);
+      class_rows_gradient(&loss, &(struct class_row){x + i, axis.inner, *label++}, *dsum, dx + i);
   return ERR_OK;
 }
 

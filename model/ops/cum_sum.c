@@ -23,7 +23,8 @@ static int cum_sum_backward(struct autodiff *ad, struct graph *graph, const stru
   struct attr attrs[] = {attr_of_int("reverse", !node_attr_int(node, "reverse", 0)),
                          attr_of_int("exclusive", node_attr_int(node, "exclusive", 0))};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "CumSum", inputs, 2, attrs, 2));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "CumSum", (struct value_list){inputs, 2}, (struct attr_list){attrs, 2}));
   return ERR_OK;
 }
 

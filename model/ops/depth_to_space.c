@@ -45,8 +45,8 @@ static void add_dim(struct strided *walk, bool is_back, int64_t dim, int64_t dee
 }
 
 /* deep -> wide, or wide -> deep with is_back */
-static void rearrange(const struct node *node, const struct tensor *from, const struct tensor *to,
-                      bool is_back) {
+static void blocks_rearrange(const struct node *node, const struct tensor *from, const struct tensor *to,
+                             bool is_back) {
   const struct shape *deep = is_back ? &to->shape : &from->shape, *wide = is_back ? &from->shape : &to->shape;
   bool is_crd = strcmp(node_attr_string(node, "mode", "DCR"), "CRD") == 0;
   int64_t block = node_attr_int(node, "blocksize", 1), c = wide->dim[1];
@@ -73,7 +73,7 @@ static int depth_to_space_infer(struct graph *graph, const struct node *node, st
   struct shape y;
   if (check_mode(node, err) || wide_shape(graph, node, &x.shape, &y, err))
     return err->code;
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static int depth_to_space_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -82,13 +82,14 @@ static int depth_to_space_backward(struct autodiff *ad, struct graph *graph, con
   struct attr attrs[] = {attr_of_int("blocksize", node_attr_int(node, "blocksize", 1)),
                          {.name = "mode", .type = ATTR_STRING, .s = node_attr_string(node, "mode", "DCR")}};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "DepthToSpaceGrad", &dy, 1, attrs, 2));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "DepthToSpaceGrad", VALUES(dy), (struct attr_list){attrs, 2}));
   return ERR_OK;
 }
 
 static int depth_to_space_ref(const struct op_call *call, struct err *err) {
   (void)err;
-  rearrange(call->node, &call->in[0], &call->out[0], false);
+  blocks_rearrange(call->node, &call->in[0], &call->out[0], false);
   return ERR_OK;
 }
 
@@ -124,7 +125,7 @@ static int space_to_depth_infer(struct graph *graph, const struct node *node, st
   struct shape y;
   if (check_mode(node, err) || deep_shape(graph, node, &x.shape, &y, err))
     return err->code;
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static int space_to_depth_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -132,13 +133,13 @@ static int space_to_depth_backward(struct autodiff *ad, struct graph *graph, con
   int dy = autodiff_grad(ad, node, 0);
   struct attr block = attr_of_int("blocksize", node_attr_int(node, "blocksize", 1));
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "DepthToSpace", &dy, 1, &block, 1));
+  autodiff_add(ad, node, 0, backward_node(graph, "DepthToSpace", VALUES(dy), ATTR_LIST(block)));
   return ERR_OK;
 }
 
 static int space_to_depth_ref(const struct op_call *call, struct err *err) {
   (void)err;
-  rearrange(call->node, &call->in[0], &call->out[0], true);
+  blocks_rearrange(call->node, &call->in[0], &call->out[0], true);
   return ERR_OK;
 }
 

@@ -15,13 +15,13 @@ static int det_infer(struct graph *graph, const struct node *node, struct err *e
     return node_error(node, err, ERR_INVALID, "shape %s does not end in square matrices",
                       shape_text(&shape, text, sizeof text));
   shape.rank -= 2;
-  return infer_output(graph, node, 0, DTYPE_F32, &shape, err);
+  return infer_f32(graph, node, 0, &shape, err);
 }
 
 static int det_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "DetGrad", inputs, 2, NULL, 0));
+  autodiff_add(ad, node, 0, backward_node(graph, "DetGrad", (struct value_list){inputs, 2}, ATTRS_NONE));
   return ERR_OK;
 }
 
@@ -35,7 +35,7 @@ static double *matrices_new(const struct node *node, int64_t m, size_t n, struct
 
 /* Swaps the rows of a f64[m,columns] so that column k's greatest element from row k on is in row k. Returns
    false if it is 0; *sign is turned for each swap. */
-static bool pivot(double *a, int64_t m, int64_t columns, int64_t k, double *sign) {
+static bool matrix_pivot(double *a, int64_t m, int64_t columns, int64_t k, double *sign) {
   int64_t best = k;
   for (int64_t r = k + 1; r < m; r++)
     if (fabs(a[r * columns + k]) > fabs(a[best * columns + k]))
@@ -51,10 +51,10 @@ static bool pivot(double *a, int64_t m, int64_t columns, int64_t k, double *sign
 }
 
 /* The determinant of a f64[m,m], which is overwritten. */
-static double determinant(double *a, int64_t m) {
+static double matrix_determinant(double *a, int64_t m) {
   double det = 1.0;
   for (int64_t k = 0; k < m; k++) {
-    if (!pivot(a, m, m, k, &det))
+    if (!matrix_pivot(a, m, m, k, &det))
       return 0.0;
     det *= a[k * m + k];
     for (int64_t r = k + 1; r < m; r++) {
@@ -77,7 +77,7 @@ static int det_ref(const struct op_call *call, struct err *err) {
   for (int64_t i = 0; i < n; i++, from += m * m) {
     for (int64_t k = 0; k < m * m; k++)
       a[k] = from[k];
-    out[i] = (float)determinant(a, m);
+    out[i] = (float)matrix_determinant(a, m);
   }
   free(a);
   return ERR_OK;
@@ -111,7 +111,7 @@ const struct op_def op_Det = {
 };
 
 static int det_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
-  return infer_output(graph, node, 0, DTYPE_F32, &node_input(graph, node, 1)->shape, err);
+  return infer_f32(graph, node, 0, &node_input(graph, node, 1)->shape, err);
 }
 
 /* Cofactors of a f64[m,m] from the determinants of its minors; work f64[m-1,m-1]. */
@@ -123,13 +123,13 @@ static void cofactors_of_minors(const double *a, int64_t m, double *work, double
         for (int64_t c = 0; c < m; c++)
           if (r != i && c != j)
             work[at++] = a[r * m + c];
-      cofactor[i * m + j] = ((i + j) % 2 ? -1.0 : 1.0) * determinant(work, m - 1);
+      cofactor[i * m + j] = ((i + j) % 2 ? -1.0 : 1.0) * matrix_determinant(work, m - 1);
     }
 }
 
 /* The cofactors are det inverse^T, of [a | 1] by Gauss and Jordan's elimination; work f64[m,2m]. A singular
    matrix has no inverse, but its determinant has a gradient. */
-static void cofactors(const double *a, int64_t m, double *work, double *cofactor) {
+static void matrix_cofactors(const double *a, int64_t m, double *work, double *cofactor) {
   int64_t columns = 2 * m;
   double det = 1.0;
   for (int64_t r = 0; r < m; r++)
@@ -139,7 +139,7 @@ static void cofactors(const double *a, int64_t m, double *work, double *cofactor
     }
   for (int64_t k = 0; k < m; k++) {
     double diagonal;
-    if (!pivot(work, m, columns, k, &det)) {
+    if (!matrix_pivot(work, m, columns, k, &det)) {
       cofactors_of_minors(a, m, work, cofactor);
       return;
     }
@@ -172,7 +172,7 @@ static int det_grad_ref(const struct op_call *call, struct err *err) {
   for (int64_t i = 0; i < n; i++, from += elems, dx += elems) {
     for (int64_t k = 0; k < elems; k++)
       a[k] = from[k];
-    cofactors(a, m, work, cofactor);
+    matrix_cofactors(a, m, work, cofactor);
     for (int64_t k = 0; k < elems; k++)
       dx[k] = (float)(dy[i] * cofactor[k]);
   }

@@ -11,16 +11,20 @@ struct dft {
   struct fourier fourier;
 };
 
-/* length: of the transform; 0: what the input's is. */
-static int dft_init(struct dft *dft, const struct node *node, const struct shape *x, int64_t axis,
-                    int64_t length, struct err *err) {
+/* Along which axis, and the length of the transform; 0: what the input's is. */
+struct dft_choice {
+  int64_t axis, length;
+};
+
+static int dft_init(struct dft *dft, const struct node *node, const struct shape *x, struct dft_choice choice,
+                    struct err *err) {
   bool is_inverse = node_attr_int(node, "inverse", 0) != 0, is_half = node_attr_int(node, "onesided", 0) != 0;
   struct fourier *f = &dft->fourier;
-  int64_t bins;
+  int64_t length = choice.length, bins;
   int parts = x->rank ? (int)x->dim[x->rank - 1] : 0;
   if (x->rank < 2 || (parts != 1 && parts != 2))
     return node_error(node, err, ERR_INVALID, "the last dimension must be 1 (real) or 2 (complex)");
-  if (infer_axis(node, axis, x->rank, false, &dft->axis, err))
+  if (infer_axis(node, choice.axis, x->rank, &dft->axis, err))
     return err->code;
   if (dft->axis == x->rank - 1)
     return node_error(node, err, ERR_INVALID, "the last axis holds the parts of numbers");
@@ -48,16 +52,18 @@ static int dft_init(struct dft *dft, const struct node *node, const struct shape
 /* The same of the forward node, whose length and axis may be inputs. */
 static int dft_read(struct dft *dft, const struct graph *graph, const struct node *node, struct err *err) {
   bool has_axis_input = graph->opset >= 20;
-  int64_t axis = has_axis_input ? -2 : node_attr_int(node, "axis", 1), length = 0;
+  struct dft_choice choice = {.axis = has_axis_input ? -2 : node_attr_int(node, "axis", 1)};
   int n_axis = 1, n_length = 1;
-  if (node_input(graph, node, 1) && infer_few_ints(graph, node, 1, NULL, &length, 1, &n_length, err))
+  if (node_input(graph, node, 1) && infer_few_ints(graph, node, (struct ints_source){1, NULL},
+                                                   (struct ints_room){&choice.length, 1, &n_length}, err))
     return err->code;
   if (has_axis_input && node_input(graph, node, 2) &&
-      infer_few_ints(graph, node, 2, NULL, &axis, 1, &n_axis, err))
+      infer_few_ints(graph, node, (struct ints_source){2, NULL}, (struct ints_room){&choice.axis, 1, &n_axis},
+                     err))
     return err->code;
-  if (n_length != 1 || n_axis != 1 || (node_input(graph, node, 1) && length < 1))
+  if (n_length != 1 || n_axis != 1 || (node_input(graph, node, 1) && choice.length < 1))
     return node_error(node, err, ERR_INVALID, "the length must be one number above 0, the axis one number");
-  return dft_init(dft, node, &node_input(graph, node, 0)->shape, axis, length, err);
+  return dft_init(dft, node, &node_input(graph, node, 0)->shape, choice, err);
 }
 
 static int dft_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -69,7 +75,7 @@ static int dft_infer(struct graph *graph, const struct node *node, struct err *e
     return err->code;
   shape.dim[dft.axis] = dft.fourier.out.count;
   shape.dim[shape.rank - 1] = dft.fourier.out.parts;
-  return infer_output(graph, node, 0, DTYPE_F32, &shape, err);
+  return infer_f32(graph, node, 0, &shape, err);
 }
 
 static int dft_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -84,7 +90,7 @@ static int dft_backward(struct autodiff *ad, struct graph *graph, const struct n
   attrs[2] = attr_of_int("length", dft.fourier.length);
   attrs[3] = attr_of_int("inverse", node_attr_int(node, "inverse", 0));
   attrs[4] = attr_of_int("onesided", node_attr_int(node, "onesided", 0));
-  autodiff_add(ad, node, 0, backward_node(graph, "DFTGrad", &dy, 1, attrs, 5));
+  autodiff_add(ad, node, 0, backward_node(graph, "DFTGrad", VALUES(dy), (struct attr_list){attrs, 5}));
   return ERR_OK;
 }
 
@@ -151,14 +157,16 @@ static int dft_grad_infer(struct graph *graph, const struct node *node, struct e
   struct shape shape;
   if (infer_shape_attr(node, &shape, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &shape, err);
+  return infer_f32(graph, node, 0, &shape, err);
 }
 
 static int dft_grad_ref(const struct op_call *call, struct err *err) {
   struct fourier adjoint;
   struct dft dft;
-  if (dft_init(&dft, call->node, &call->out[0].shape, node_attr_int(call->node, "axis", 0),
-               node_attr_int(call->node, "length", 0), err))
+  if (dft_init(
+          &dft, call->node, &call->out[0].shape,
+          (struct dft_choice){node_attr_int(call->node, "axis", 0), node_attr_int(call->node, "length", 0)},
+          err))
     return err->code;
   adjoint = fourier_adjoint(&dft.fourier);
   return transform_lines(call, dft.axis, &adjoint, err);

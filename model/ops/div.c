@@ -3,13 +3,13 @@
 #include "model/ops/shared/elementwise.h"
 
 /* Division that wraps where the quotient does not fit. b is not zero. */
-static int64_t divide(int64_t a, int64_t b) {
+static int64_t integer_divide(int64_t a, int64_t b) {
   return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
 
 BINARY_LOOP(div_f32, float, x / y)
-BINARY_LOOP(div_i32, int32_t, (int32_t)divide(x, y))
-BINARY_LOOP(div_i64, int64_t, divide(x, y))
+BINARY_LOOP(div_i32, int32_t, (int32_t)integer_divide(x, y))
+BINARY_LOOP(div_i64, int64_t, integer_divide(x, y))
 BINARY_LOOP(div_u8, uint8_t, (uint8_t)(x / y))
 
 static int div_ref(const struct op_call *call, struct err *err) {

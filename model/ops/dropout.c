@@ -28,9 +28,9 @@ static int dropout_infer(struct graph *graph, const struct node *node, struct er
     return err->code;
   if (ratio && ratio->data && check_ratio(node, *(const float *)ratio->data, err))
     return err->code;
-  if (infer_output(graph, node, 0, DTYPE_F32, &x.shape, err))
+  if (infer_f32(graph, node, 0, &x.shape, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_BOOL, &x.shape, err);
+  return infer_output(graph, node, 1, &(struct tensor){.dtype = DTYPE_BOOL, .shape = x.shape}, err);
 }
 
 static int dropout_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -48,8 +48,9 @@ static int dropout_backward(struct autodiff *ad, struct graph *graph, const stru
     return ERR_OK;
   }
   attr = attr_of_float("ratio", ratio ? *(const float *)ratio->data : (float)attr_ratio(graph, node));
-  autodiff_add(ad, node, 0,
-               backward_node(graph, "DropoutGrad", (int[]){dy, backward_keep(graph, node, 1)}, 2, &attr, 1));
+  autodiff_add(
+      ad, node, 0,
+      backward_node(graph, "DropoutGrad", VALUES(dy, backward_keep(graph, node, 1)), ATTR_LIST(attr)));
   return ERR_OK;
 }
 
@@ -117,7 +118,7 @@ static int dropout_grad_infer(struct graph *graph, const struct node *node, stru
     return node_error(node, err, ERR_INVALID, "the mask does not fit the gradient");
   if (check_ratio(node, node_attr_float(node, "ratio", 0.5f), err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &dy.shape, err);
+  return infer_f32(graph, node, 0, &dy.shape, err);
 }
 
 static int dropout_grad_ref(const struct op_call *call, struct err *err) {

@@ -44,7 +44,7 @@ static int bad_equation(const struct node *node, struct err *err, const char *wh
 }
 
 /* The labels of a term of this rank; the ellipsis takes what its letters leave, the last dimension last. */
-static bool resolve(const struct subscripts *subscripts, int rank, struct einsum_term *term) {
+static bool labels_resolve(const struct subscripts *subscripts, int rank, struct einsum_term *term) {
   int room = rank - subscripts->n, at = 0;
   *term = (struct einsum_term){.rank = rank};
   if (room < 0 || rank > RANK_MAX || (room > 0 && subscripts->ellipsis < 0))
@@ -86,7 +86,7 @@ static int read_output(struct einsum *einsum, const struct node *node, const cha
     imply_output(occurrences, ellipsis_rank, &out);
   else if (at[1] != '>' || !(at = read_subscripts(at + 2, &out)) || *at)
     return bad_equation(node, err, "is not a list of terms and an output");
-  if (!resolve(&out, out.n + (out.ellipsis >= 0 ? ellipsis_rank : 0), &einsum->out))
+  if (!labels_resolve(&out, out.n + (out.ellipsis >= 0 ? ellipsis_rank : 0), &einsum->out))
     return bad_equation(node, err, "gives more dimensions than are supported");
   for (int d = 0; d < einsum->out.rank; d++) {
     int label = einsum->out.label[d];
@@ -112,7 +112,7 @@ static int read_equation(struct einsum *einsum, const struct graph *graph, const
     at = read_subscripts(at, &subscripts);
     if (!at || (*at != ',' && t + 1 < einsum->n_terms))
       return bad_equation(node, err, "is not a list of terms, one for each input");
-    if (!resolve(&subscripts, shape->rank, &einsum->terms[t]))
+    if (!labels_resolve(&subscripts, shape->rank, &einsum->terms[t]))
       return node_error(node, err, ERR_INVALID, "term %d of its equation '%.60s' does not fit shape %s", t,
                         node_attr_string(node, "equation", ""), shape_text(shape, text, sizeof text));
     at += t + 1 < einsum->n_terms;
@@ -207,7 +207,7 @@ static int einsum_infer(struct graph *graph, const struct node *node, struct err
     return node_error(node, err, ERR_UNSUPPORTED,
                       "a product of its first terms is larger than any tensor may be");
   shape = einsum_out_shape(&einsum);
-  return infer_output(graph, node, 0, DTYPE_F32, &shape, err);
+  return infer_f32(graph, node, 0, &shape, err);
 }
 
 static void put_term(int64_t *to, const struct einsum_term *term) {
@@ -228,7 +228,8 @@ static int add_operand_grad(struct graph *graph, const struct node *node, const 
     put_term(terms + t * TERM_INTS, t == i ? &einsum->out : &einsum->terms[t]);
   }
   put_term(terms + einsum->n_terms * TERM_INTS, &einsum->terms[i]);
-  return backward_node(graph, "EinsumGrad", inputs, einsum->n_terms, attrs, 2);
+  return backward_node(graph, "EinsumGrad", (struct value_list){inputs, einsum->n_terms},
+                       (struct attr_list){attrs, 2});
 }
 
 static int einsum_backward(struct autodiff *ad, struct graph *graph, const struct node *node,

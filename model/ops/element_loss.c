@@ -16,7 +16,7 @@ struct element_kind {
   double (*slope)(double x, double t, double p, double w);
 };
 
-static double sign(double d) {
+static double sign_of(double d) {
   return (d > 0) - (d < 0);
 }
 
@@ -37,7 +37,7 @@ static double l1_value(double x, double t, double p, double w) {
 
 static double l1_slope(double x, double t, double p, double w) {
   (void)p;
-  return w * sign(x - t);
+  return w * sign_of(x - t);
 }
 
 /* p may be 0: then it is l1. */
@@ -48,7 +48,7 @@ static double smooth_l1_value(double x, double t, double p, double w) {
 
 static double smooth_l1_slope(double x, double t, double p, double w) {
   double d = x - t;
-  return w * (fabs(d) < p ? d / p : sign(d));
+  return w * (fabs(d) < p ? d / p : sign_of(d));
 }
 
 static double huber_value(double x, double t, double p, double w) {
@@ -58,7 +58,7 @@ static double huber_value(double x, double t, double p, double w) {
 
 static double huber_slope(double x, double t, double p, double w) {
   double d = x - t;
-  return w * (fabs(d) <= p ? d : p * sign(d));
+  return w * (fabs(d) <= p ? d : p * sign_of(d));
 }
 
 /* log(1 + exp(-x)), for any x */
@@ -158,8 +158,7 @@ static int check_inputs(const struct graph *graph, const struct node *node, int 
 
 static int element_loss_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct shape scalar = {0};
-  return check_inputs(graph, node, 0, err) ? (int)err->code
-                                           : infer_output(graph, node, 0, DTYPE_F32, &scalar, err);
+  return check_inputs(graph, node, 0, err) ? (int)err->code : infer_f32(graph, node, 0, &scalar, err);
 }
 
 static int element_loss_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -167,7 +166,8 @@ static int element_loss_backward(struct autodiff *ad, struct graph *graph, const
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0], node->inputs[1],
                   node->n_inputs > 2 ? node->inputs[2] : -1};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "ElementLossGrad", inputs, 4, node->attrs, node->n_attrs));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "ElementLossGrad", (struct value_list){inputs, 4}, node_attrs(node)));
   return ERR_OK;
 }
 
@@ -226,7 +226,7 @@ static int element_loss_grad_infer(struct graph *graph, const struct node *node,
   struct shape x = node_input(graph, node, 1)->shape;
   if (infer_check_rank(graph, node, 0, 0, err) || check_inputs(graph, node, 1, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int element_loss_grad_ref(const struct op_call *call, struct err *err) {

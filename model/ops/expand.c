@@ -8,7 +8,8 @@ static int expand_infer(struct graph *graph, const struct node *node, struct err
   const struct value x = *node_input(graph, node, 0);
   struct shape wanted = {0}, y;
   char left[128], right[128];
-  if (infer_few_ints(graph, node, 1, NULL, wanted.dim, RANK_MAX, &wanted.rank, err))
+  if (infer_few_ints(graph, node, (struct ints_source){1, NULL},
+                     (struct ints_room){wanted.dim, RANK_MAX, &wanted.rank}, err))
     return err->code;
   for (int d = 0; d < wanted.rank; d++)
     if (wanted.dim[d] < 0)
@@ -17,7 +18,7 @@ static int expand_infer(struct graph *graph, const struct node *node, struct err
   if (!broadcast_shapes(&x.shape, &wanted, &y))
     return node_error(node, err, ERR_INVALID, "shapes %s and %s do not broadcast",
                       shape_text(&x.shape, left, sizeof left), shape_text(&wanted, right, sizeof right));
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static int expand_backward(struct autodiff *ad, struct graph *graph, const struct node *node,

@@ -17,7 +17,8 @@ int extremum_backward(struct autodiff *ad, struct graph *graph, const struct nod
     struct attr attr = attr_of_int("input", i);
     if (autodiff_wants(ad, node, i))
       backward_add_summed(ad, graph, node, i,
-                          backward_node(graph, "ExtremumGrad", inputs, FIRST_INPUT + n, &attr, 1));
+                          backward_node(graph, "ExtremumGrad", (struct value_list){inputs, FIRST_INPUT + n},
+                                        ATTR_LIST(attr)));
   }
   return ERR_OK;
 }

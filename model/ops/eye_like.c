@@ -9,7 +9,7 @@ static int eye_like_infer(struct graph *graph, const struct node *node, struct e
   enum dtype dtype;
   if (infer_check_rank(graph, node, 0, 2, err) || infer_dtype_attr(node, "dtype", x.dtype, &dtype, err))
     return err->code;
-  return infer_output(graph, node, 0, dtype, &x.shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = dtype, .shape = x.shape}, err);
 }
 
 static int eye_like_ref(const struct op_call *call, struct err *err) {

@@ -6,13 +6,13 @@ static int flatten_infer(struct graph *graph, const struct node *node, struct er
   struct value x = *node_input(graph, node, 0);
   struct shape y, outer = x.shape, inner = {0};
   int axis;
-  if (infer_axis(node, node_attr_int(node, "axis", 1), x.shape.rank, true, &axis, err))
+  if (infer_axis_or_end(node, node_attr_int(node, "axis", 1), x.shape.rank, &axis, err))
     return err->code;
   outer.rank = axis;
   for (int d = axis; d < x.shape.rank; d++)
     inner.dim[inner.rank++] = x.shape.dim[d];
   y = (struct shape){.rank = 2, .dim = {shape_elems(&outer), shape_elems(&inner)}};
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static const struct op_case flatten_cases[] = {

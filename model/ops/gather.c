@@ -6,44 +6,37 @@
 #include "model/ops/shared/indices.h"
 #include "model/ops/shared/infer.h"
 
-/* The data is [outer, n, inner]; the result [outer, count, inner]. */
+/* The data is [outer, n, inner]; the result [outer, count, inner], of the shape `out`. */
 struct gather {
   int64_t outer, n, inner, count;
+  struct shape out;
 };
 
-static struct gather gather_init(const struct shape *data, int axis, const struct shape *indices) {
-  struct gather gather = {.outer = 1, .n = data->dim[axis], .inner = 1, .count = shape_elems(indices)};
-  for (int d = 0; d < axis; d++)
-    gather.outer *= data->dim[d];
-  for (int d = axis + 1; d < data->rank; d++)
-    gather.inner *= data->dim[d];
-  return gather;
-}
-
-static int gathered_shape(const struct node *node, const struct shape *data, const struct shape *indices,
-                          int *axis, struct shape *out, struct err *err) {
-  if (infer_axis(node, node_attr_int(node, "axis", 0), data->rank, false, axis, err))
+static int gather_init(struct gather *gather, const struct node *node, const struct shape *data,
+                       const struct shape *indices, struct err *err) {
+  struct shape *out = &gather->out;
+  int axis;
+  if (infer_axis(node, node_attr_int(node, "axis", 0), data->rank, &axis, err))
     return err->code;
   if (data->rank - 1 + indices->rank > RANK_MAX)
     return node_error(node, err, ERR_UNSUPPORTED, "a result of more than %d dimensions", RANK_MAX);
-  *out = (struct shape){0};
-  for (int d = 0; d < *axis; d++)
-    out->dim[out->rank++] = data->dim[d];
+  *gather = (struct gather){.outer = 1, .n = data->dim[axis], .inner = 1, .count = shape_elems(indices)};
+  for (int d = 0; d < axis; d++)
+    gather->outer *= out->dim[out->rank++] = data->dim[d];
   for (int d = 0; d < indices->rank; d++)
     out->dim[out->rank++] = indices->dim[d];
-  for (int d = *axis + 1; d < data->rank; d++)
-    out->dim[out->rank++] = data->dim[d];
+  for (int d = axis + 1; d < data->rank; d++)
+    gather->inner *= out->dim[out->rank++] = data->dim[d];
   return ERR_OK;
 }
 
 static int gather_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct value data = *node_input(graph, node, 0);
-  struct shape out;
-  int axis;
+  struct gather gather;
   if (infer_check_indices(graph, node, 1, err) ||
-      gathered_shape(node, &data.shape, &node_input(graph, node, 1)->shape, &axis, &out, err))
+      gather_init(&gather, node, &data.shape, &node_input(graph, node, 1)->shape, err))
     return err->code;
-  return infer_output(graph, node, 0, data.dtype, &out, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = data.dtype, .shape = gather.out}, err);
 }
 
 static int gather_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -51,9 +44,9 @@ static int gather_backward(struct autodiff *ad, struct graph *graph, const struc
   struct shape data = node_input(graph, node, 0)->shape;
   struct attr attrs[] = {attr_of_shape(&data), attr_of_int("axis", node_attr_int(node, "axis", 0))};
   (void)err;
-  autodiff_add(
-      ad, node, 0,
-      backward_node(graph, "GatherGrad", (int[]){autodiff_grad(ad, node, 0), node->inputs[1]}, 2, attrs, 2));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "GatherGrad", VALUES(autodiff_grad(ad, node, 0), node->inputs[1]),
+                             (struct attr_list){attrs, 2}));
   return ERR_OK;
 }
 
@@ -62,13 +55,10 @@ static int gather_ref(const struct op_call *call, struct err *err) {
   const char *from = data->data;
   char *to = call->out[0].data;
   struct gather gather;
-  struct shape out;
   size_t row;
-  int axis;
-  if (gathered_shape(call->node, &data->shape, &indices->shape, &axis, &out, err) ||
-      indices_check(call, 1, data->shape.dim[axis], err))
+  if (gather_init(&gather, call->node, &data->shape, &indices->shape, err) ||
+      indices_check(call, 1, gather.n, err))
     return err->code;
-  gather = gather_init(&data->shape, axis, &indices->shape);
   row = (size_t)gather.inner * dtype_size(data->dtype);
   for (int64_t o = 0; o < gather.outer && row > 0; o++)
     for (int64_t i = 0; i < gather.count; i++, to += row)
@@ -109,16 +99,16 @@ const struct op_def op_Gather = {
 
 static int gather_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct value *dy = node_input(graph, node, 0);
-  struct shape data, out;
+  struct gather gather;
+  struct shape data;
   char text[128];
-  int axis;
   if (infer_shape_attr(node, &data, err) || infer_check_indices(graph, node, 1, err) ||
-      gathered_shape(node, &data, &node_input(graph, node, 1)->shape, &axis, &out, err))
+      gather_init(&gather, node, &data, &node_input(graph, node, 1)->shape, err))
     return err->code;
-  if (dy->dtype != DTYPE_F32 || !shape_is_same(&dy->shape, &out))
+  if (dy->dtype != DTYPE_F32 || !shape_is_same(&dy->shape, &gather.out))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to these indices",
                       shape_text(&dy->shape, text, sizeof text));
-  return infer_output(graph, node, 0, DTYPE_F32, &data, err);
+  return infer_f32(graph, node, 0, &data, err);
 }
 
 static int gather_grad_ref(const struct op_call *call, struct err *err) {
@@ -127,12 +117,8 @@ static int gather_grad_ref(const struct op_call *call, struct err *err) {
   const float *dy = call->in[0].data;
   float *dx = call->out[0].data;
   struct gather gather;
-  struct shape out;
-  int axis;
-  if (gathered_shape(call->node, data, &indices->shape, &axis, &out, err) ||
-      indices_check(call, 1, data->dim[axis], err))
+  if (gather_init(&gather, call->node, data, &indices->shape, err) || indices_check(call, 1, gather.n, err))
     return err->code;
-  gather = gather_init(data, axis, &indices->shape);
   memset(dx, 0, (size_t)shape_elems(data) * sizeof *dx);
   for (int64_t o = 0; o < gather.outer; o++)
     for (int64_t i = 0; i < gather.count; i++, dy += gather.inner) {

@@ -8,7 +8,8 @@ static int gather_elements_infer(struct graph *graph, const struct node *node, s
   const struct value data = *node_input(graph, node, 0);
   if (places_infer_elements(graph, node, &data.shape, err))
     return err->code;
-  return infer_output(graph, node, 0, data.dtype, &node_input(graph, node, 1)->shape, err);
+  return infer_output(graph, node, 0,
+                      &(struct tensor){.dtype = data.dtype, .shape = node_input(graph, node, 1)->shape}, err);
 }
 
 static int gather_elements_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -17,7 +18,9 @@ static int gather_elements_backward(struct autodiff *ad, struct graph *graph, co
   struct attr attrs[] = {attr_of_shape(&data), attr_of_int("axis", node_attr_int(node, "axis", 0))};
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[1]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "GatherElementsGrad", inputs, 2, attrs, 2));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "GatherElementsGrad", (struct value_list){inputs, 2},
+                             (struct attr_list){attrs, 2}));
   return ERR_OK;
 }
 
@@ -67,7 +70,7 @@ static int gather_elements_grad_infer(struct graph *graph, const struct node *no
     return err->code;
   if (dy->dtype != DTYPE_F32 || !shape_is_same(&dy->shape, &node_input(graph, node, 1)->shape))
     return node_error(node, err, ERR_INVALID, "the gradient does not belong to these indices");
-  return infer_output(graph, node, 0, DTYPE_F32, &data, err);
+  return infer_f32(graph, node, 0, &data, err);
 }
 
 static int gather_elements_grad_ref(const struct op_call *call, struct err *err) {

@@ -9,7 +9,7 @@ static int gather_nd_infer(struct graph *graph, const struct node *node, struct 
   struct shape out;
   if (places_infer_tuples(graph, node, &data.shape, &out, err))
     return err->code;
-  return infer_output(graph, node, 0, data.dtype, &out, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = data.dtype, .shape = out}, err);
 }
 
 static int gather_nd_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -19,7 +19,9 @@ static int gather_nd_backward(struct autodiff *ad, struct graph *graph, const st
                          attr_of_int("batch_dims", node_attr_int(node, "batch_dims", 0))};
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[1]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "GatherNDGrad", inputs, 2, attrs, 2));
+  autodiff_add(
+      ad, node, 0,
+      backward_node(graph, "GatherNDGrad", (struct value_list){inputs, 2}, (struct attr_list){attrs, 2}));
   return ERR_OK;
 }
 
@@ -68,7 +70,7 @@ static int gather_nd_grad_infer(struct graph *graph, const struct node *node, st
     return err->code;
   if (dy->dtype != DTYPE_F32 || !shape_is_same(&dy->shape, &out))
     return node_error(node, err, ERR_INVALID, "the gradient does not belong to these indices");
-  return infer_output(graph, node, 0, DTYPE_F32, &data, err);
+  return infer_f32(graph, node, 0, &data, err);
 }
 
 static int gather_nd_grad_ref(const struct op_call *call, struct err *err) {

@@ -7,25 +7,25 @@
 static const float SQRT_HALF = 0.70710678f, INV_SQRT_2PI = 0.39894228f;
 static const float TANH_SCALE = 0.79788456f, TANH_CUBIC = 0.044715f; /* sqrt(2 / pi) */
 
-static inline float probability(float x) {
+static inline float gelu_probability(float x) {
   return 0.5f * (1.0f + erff(x * SQRT_HALF));
 }
 
 static inline float exact_slope(float x) {
-  return probability(x) + x * INV_SQRT_2PI * expf(-0.5f * x * x);
+  return gelu_probability(x) + x * INV_SQRT_2PI * expf(-0.5f * x * x);
 }
 
-static inline float approximation(float x) {
+static inline float gelu_approximation(float x) {
   return 0.5f * (1.0f + tanhf(TANH_SCALE * (x + TANH_CUBIC * x * x * x)));
 }
 
 static inline float approximate_slope(float x) {
-  float p = approximation(x), inner = TANH_SCALE * (1.0f + 3.0f * TANH_CUBIC * x * x);
+  float p = gelu_approximation(x), inner = TANH_SCALE * (1.0f + 3.0f * TANH_CUBIC * x * x);
   return p + 2.0f * x * p * (1.0f - p) * inner;
 }
 
-UNARY_REF(gelu_exact, probability(x) * x)
-UNARY_REF(gelu_tanh, approximation(x) * x)
+UNARY_REF(gelu_exact, gelu_probability(x) * x)
+UNARY_REF(gelu_tanh, gelu_approximation(x) * x)
 UNARY_GRAD_REF(gelu_exact_grad, NO_PARAMS, exact_slope(v) * dy)
 UNARY_GRAD_REF(gelu_tanh_grad, NO_PARAMS, approximate_slope(v) * dy)
 

@@ -23,14 +23,19 @@ static int gemm_infer(struct graph *graph, const struct node *node, struct err *
   if (c && (!broadcast_shapes(&c->shape, &y, &common) || !shape_is_same(&common, &y)))
     return node_error(node, err, ERR_INVALID, "C of shape %s does not broadcast to %s",
                       shape_text(&c->shape, left, sizeof left), shape_text(&y, right, sizeof right));
-  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
+  return infer_f32(graph, node, 0, &y, err);
 }
 
-static int add_product(struct graph *graph, int a, bool is_a_transposed, int b, bool is_b_transposed,
-                       float alpha) {
-  struct attr attrs[] = {attr_of_int("transA", is_a_transposed), attr_of_int("transB", is_b_transposed),
-                         attr_of_float("alpha", alpha)};
-  return backward_node(graph, "Gemm", (int[]){a, b}, 2, attrs, 3);
+/* A matrix in the graph, and whether it is multiplied transposed. */
+struct factor {
+  int value;
+  bool is_transposed;
+};
+
+static int add_product(struct graph *graph, struct factor a, struct factor b, float alpha) {
+  return backward_node(graph, "Gemm", VALUES(a.value, b.value),
+                       ATTR_LIST(attr_of_int("transA", a.is_transposed),
+                                 attr_of_int("transB", b.is_transposed), attr_of_float("alpha", alpha)));
 }
 
 static int gemm_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -40,20 +45,24 @@ static int gemm_backward(struct autodiff *ad, struct graph *graph, const struct 
   int dy = autodiff_grad(ad, node, 0), a = node->inputs[0], b = node->inputs[1];
   (void)err;
   if (autodiff_wants(ad, node, 1))
-    autodiff_add(ad, node, 1,
-                 is_b_transposed ? add_product(graph, dy, true, a, is_a_transposed, alpha)
-                                 : add_product(graph, a, !is_a_transposed, dy, false, alpha));
+    autodiff_add(
+        ad, node, 1,
+        is_b_transposed
+            ? add_product(graph, (struct factor){dy, true}, (struct factor){a, is_a_transposed}, alpha)
+            : add_product(graph, (struct factor){a, !is_a_transposed}, (struct factor){dy, false}, alpha));
   if (autodiff_wants(ad, node, 2))
     backward_add_summed(ad, graph, node, 2, backward_scale(graph, dy, beta));
   if (autodiff_wants(ad, node, 0))
-    autodiff_add(ad, node, 0,
-                 is_a_transposed ? add_product(graph, b, is_b_transposed, dy, true, alpha)
-                                 : add_product(graph, dy, false, b, !is_b_transposed, alpha));
+    autodiff_add(
+        ad, node, 0,
+        is_a_transposed
+            ? add_product(graph, (struct factor){b, is_b_transposed}, (struct factor){dy, true}, alpha)
+            : add_product(graph, (struct factor){dy, false}, (struct factor){b, !is_b_transposed}, alpha));
   return ERR_OK;
 }
 
 /* The operand as it is multiplied. */
-static struct matrix operand(const struct tensor *tensor, bool is_transposed) {
+static struct matrix operand_matrix(const struct tensor *tensor, bool is_transposed) {
   struct matrix matrix = {tensor->data, tensor->shape.dim[0], tensor->shape.dim[1], tensor->shape.dim[1], 1};
   return is_transposed ? matrix_transposed(matrix) : matrix;
 }
@@ -65,8 +74,8 @@ static int gemm_ref(const struct op_call *call, struct err *err) {
   float *y = call->out[0].data;
   struct broadcast walk;
   (void)err;
-  matrix_multiply(operand(&call->in[0], node_attr_int(node, "transA", 0) != 0),
-                  operand(&call->in[1], node_attr_int(node, "transB", 0) != 0), y);
+  matrix_multiply(operand_matrix(&call->in[0], node_attr_int(node, "transA", 0) != 0),
+                  operand_matrix(&call->in[1], node_attr_int(node, "transB", 0) != 0), y);
   for (int64_t i = 0; i < shape_elems(&call->out[0].shape); i++)
     y[i] *= alpha;
   if (!c)

@@ -9,7 +9,7 @@ static int global_average_pool_backward(struct autodiff *ad, struct graph *graph
   struct attr attr = attr_of_shape(&x);
   int dy = autodiff_grad(ad, node, 0);
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "GlobalAveragePoolGrad", &dy, 1, &attr, 1));
+  autodiff_add(ad, node, 0, backward_node(graph, "GlobalAveragePoolGrad", VALUES(dy), ATTR_LIST(attr)));
   return ERR_OK;
 }
 
@@ -64,7 +64,7 @@ static int global_average_pool_grad_infer(struct graph *graph, const struct node
   if (!shape_is_same(&y, &dy))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this pool",
                       shape_text(&dy, text, sizeof text));
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int global_average_pool_grad_ref(const struct op_call *call, struct err *err) {

@@ -14,7 +14,8 @@ static int global_lp_pool_backward(struct autodiff *ad, struct graph *graph, con
                                    struct err *err) {
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0], node->outputs[0]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "ReduceNormGrad", inputs, 3, node->attrs, node->n_attrs));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "ReduceNormGrad", (struct value_list){inputs, 3}, node_attrs(node)));
   return ERR_OK;
 }
 

@@ -17,7 +17,8 @@ static int global_max_pool_backward(struct autodiff *ad, struct graph *graph, co
   if (x.rank > 5)
     return node_error(node, err, ERR_UNSUPPORTED,
                       "a gradient over %d spatial dimensions; 1 to 3 are supported", x.rank - 2);
-  autodiff_add(ad, node, 0, backward_node(graph, "MaxPoolGrad", inputs, 2, &attr, 1));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "MaxPoolGrad", (struct value_list){inputs, 2}, ATTR_LIST(attr)));
   return ERR_OK;
 }
 

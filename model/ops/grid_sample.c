@@ -74,7 +74,7 @@ static int grid_sample_infer(struct graph *graph, const struct node *node, struc
   if (infer_check_f32(graph, node, err) || grid_sampler_init(&s, node, &x, &grid, err))
     return err->code;
   memcpy(&x.dim[2], &grid.dim[1], (size_t)s.dims * sizeof *x.dim);
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int grid_sample_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -82,16 +82,18 @@ static int grid_sample_backward(struct autodiff *ad, struct graph *graph, const 
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0], node->inputs[1]};
   (void)err;
   if (autodiff_wants(ad, node, 0))
-    autodiff_add(ad, node, 0,
-                 backward_node(graph, "GridSampleGradInput", inputs, 3, node->attrs, node->n_attrs));
+    autodiff_add(
+        ad, node, 0,
+        backward_node(graph, "GridSampleGradInput", (struct value_list){inputs, 3}, node_attrs(node)));
   if (autodiff_wants(ad, node, 1))
-    autodiff_add(ad, node, 1,
-                 backward_node(graph, "GridSampleGradGrid", inputs, 3, node->attrs, node->n_attrs));
+    autodiff_add(
+        ad, node, 1,
+        backward_node(graph, "GridSampleGradGrid", (struct value_list){inputs, 3}, node_attrs(node)));
   return ERR_OK;
 }
 
 /* Mirrors at low and high until x is between them; *sign is turned with each. */
-static double reflect(double x, double low, double high, double *sign) {
+static double coordinate_reflect(double x, double low, double high, double *sign) {
   double span = high - low, folds, rest;
   if (span == 0.0)
     return low;
@@ -108,10 +110,10 @@ static double reflect(double x, double low, double high, double *sign) {
 }
 
 /* Moves a coordinate into [0, size-1]; *slope is multiplied by the derivative. */
-static double pad(const struct grid_sampler *s, double x, int64_t size, double *slope) {
+static double coordinate_pad(const struct grid_sampler *s, double x, int64_t size, double *slope) {
   double low = s->is_aligned ? 0.0 : -0.5;
   if (s->padding == GRID_REFLECTION)
-    x = reflect(x, low, (double)(size - 1) - low, slope);
+    x = coordinate_reflect(x, low, (double)(size - 1) - low, slope);
   if (x > 0.0 && x < (double)(size - 1))
     return x;
   *slope = 0.0;
@@ -138,7 +140,7 @@ static struct axis_taps axis_taps_of(const struct grid_sampler *s, double coordi
   if (!isfinite(x))
     return taps;
   if (s->padding != GRID_ZEROS && s->mode != GRID_CUBIC)
-    x = pad(s, x, size, &slope);
+    x = coordinate_pad(s, x, size, &slope);
   first = s->mode == GRID_NEAREST ? nearbyint(x) : floor(x);
   if (s->mode == GRID_NEAREST) {
     taps = (struct axis_taps){.n = 1, .weight = {1.0}};
@@ -152,7 +154,7 @@ static struct axis_taps axis_taps_of(const struct grid_sampler *s, double coordi
   for (int t = 0; t < taps.n; t++) {
     double at = first + t;
     if (s->padding != GRID_ZEROS && s->mode == GRID_CUBIC)
-      at = pad(s, at, size, &unused);
+      at = coordinate_pad(s, at, size, &unused);
     taps.at[t] = at >= 0.0 && at <= (double)(size - 1) ? (int64_t)at : -1;
   }
   return taps;
@@ -249,7 +251,7 @@ const struct op_def op_GridSample = {
 };
 
 static int grad_input_infer(struct graph *graph, const struct node *node, struct err *err) {
-  return infer_output(graph, node, 0, DTYPE_F32, &node_input(graph, node, 1)->shape, err);
+  return infer_f32(graph, node, 0, &node_input(graph, node, 1)->shape, err);
 }
 
 /* dy, x, grid -> dx: each sample's gradient goes to its taps. */
@@ -284,7 +286,7 @@ static const struct op_def grad_input = {
 };
 
 static int grad_grid_infer(struct graph *graph, const struct node *node, struct err *err) {
-  return infer_output(graph, node, 0, DTYPE_F32, &node_input(graph, node, 2)->shape, err);
+  return infer_f32(graph, node, 0, &node_input(graph, node, 2)->shape, err);
 }
 
 /* dy, x, grid -> dgrid: how each sample changes with its place. */

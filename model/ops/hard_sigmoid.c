@@ -1,12 +1,12 @@
 /* HardSigmoid: elementwise max(0, min(1, alpha x + beta)) (ONNX 6). */
 #include "model/ops/shared/elementwise.h"
 
-static inline float unit(float x) {
+static inline float unit_clamped(float x) {
   x = x < 0.0f ? 0.0f : x;
   return x > 1.0f ? 1.0f : x;
 }
 
-UNARY_REF_WITH(hard_sigmoid_ref, FLOAT_ATTRS(alpha, 0.2f, beta, 0.5f), unit(beta + alpha * x))
+UNARY_REF_WITH(hard_sigmoid_ref, FLOAT_ATTRS(alpha, 0.2f, beta, 0.5f), unit_clamped(beta + alpha * x))
 UNARY_GRAD_REF(hard_sigmoid_grad_ref, FLOAT_ATTR(alpha, 0.2f), v > 0.0f && v < 1.0f ? alpha * dy : 0.0f)
 
 static const struct op_case hard_sigmoid_cases[] = {

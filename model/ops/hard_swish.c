@@ -1,13 +1,13 @@
 /* HardSwish: elementwise x max(0, min(1, x / 6 + 1/2)) (ONNX 14). */
 #include "model/ops/shared/elementwise.h"
 
-static inline float gate(float x) {
+static inline float hard_swish_gate(float x) {
   float y = x / 6.0f + 0.5f;
   y = y < 0.0f ? 0.0f : y;
   return y > 1.0f ? 1.0f : y;
 }
 
-UNARY_REF(hard_swish_ref, gate(x) * x)
+UNARY_REF(hard_swish_ref, hard_swish_gate(x) * x)
 UNARY_GRAD_REF(hard_swish_grad_ref, NO_PARAMS, v <= -3.0f ? 0.0f : v < 3.0f ? dy * (v / 3.0f + 0.5f) : dy)
 
 static const struct op_case hard_swish_cases[] = {

@@ -7,7 +7,7 @@ static int is_nan_infer(struct graph *graph, const struct node *node, struct err
   struct value x = *node_input(graph, node, 0);
   if (infer_check_f32(graph, node, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_BOOL, &x.shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = DTYPE_BOOL, .shape = x.shape}, err);
 }
 
 static const struct op_case is_nan_cases[] = {

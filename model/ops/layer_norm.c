@@ -3,17 +3,16 @@
 #include "model/ops/shared/broadcast.h"
 #include "model/ops/shared/infer.h"
 
-/* Takes input i, which must broadcast to x. */
-static int take_vector(const struct graph *graph, const struct node *node, int i, const struct shape *x,
-                       struct shape *out, struct err *err) {
+/* Input i must broadcast to x. */
+static int check_vector(const struct graph *graph, const struct node *node, int i, const struct shape *x,
+                        struct err *err) {
   const struct value *value = node_input(graph, node, i);
   struct shape common;
   char own[128], all[128];
-  *out = value->shape;
-  if (broadcast_shapes(x, out, &common) && shape_is_same(&common, x))
+  if (broadcast_shapes(x, &value->shape, &common) && shape_is_same(&common, x))
     return ERR_OK;
   return node_error(node, err, ERR_INVALID, "input %d ('%s') of shape %s does not broadcast to %s", i,
-                    value->name, shape_text(out, own, sizeof own), shape_text(x, all, sizeof all));
+                    value->name, shape_text(&value->shape, own, sizeof own), shape_text(x, all, sizeof all));
 }
 
 int row_norm_of_layer(struct row_norm *norm, const struct graph *graph, const struct node *node,
@@ -21,9 +20,12 @@ int row_norm_of_layer(struct row_norm *norm, const struct graph *graph, const st
   int axis;
   *norm = (struct row_norm){.rows = 1, .n = 1, .x = node_input(graph, node, 0)->shape};
   norm->has_bias = node_input(graph, node, 2) != NULL;
-  if (infer_axis(node, node_attr_int(node, "axis", -1), norm->x.rank, false, &axis, err) ||
-      take_vector(graph, node, 1, &norm->x, &norm->scale, err) ||
-      (norm->has_bias && take_vector(graph, node, 2, &norm->x, &norm->bias, err)))
+  norm->scale = node_input(graph, node, 1)->shape;
+  if (norm->has_bias)
+    norm->bias = node_input(graph, node, 2)->shape;
+  if (infer_axis(node, node_attr_int(node, "axis", -1), norm->x.rank, &axis, err) ||
+      check_vector(graph, node, 1, &norm->x, err) ||
+      (norm->has_bias && check_vector(graph, node, 2, &norm->x, err)))
     return err->code;
   for (int d = 0; d < norm->x.rank; d++)
     *(d < axis ? &norm->rows : &norm->n) *= norm->x.dim[d];
@@ -39,12 +41,12 @@ static int layer_norm_infer(struct graph *graph, const struct node *node, struct
   if (infer_check_f32(graph, node, err) || row_norm_of_layer(&norm, graph, node, err))
     return err->code;
   rows = norm.x;
-  infer_axis(node, node_attr_int(node, "axis", -1), rows.rank, false, &axis, err);
+  infer_axis(node, node_attr_int(node, "axis", -1), rows.rank, &axis, err);
   for (int d = axis; d < rows.rank; d++)
     rows.dim[d] = 1;
-  if (infer_same(graph, node, err) || infer_output(graph, node, 1, DTYPE_F32, &rows, err))
+  if (infer_same(graph, node, err) || infer_f32(graph, node, 1, &rows, err))
     return err->code;
-  return infer_output(graph, node, 2, DTYPE_F32, &rows, err);
+  return infer_f32(graph, node, 2, &rows, err);
 }
 
 static int layer_norm_backward(struct autodiff *ad, struct graph *graph, const struct node *node,

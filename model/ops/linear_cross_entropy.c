@@ -57,13 +57,14 @@ static int linear_infer(struct graph *graph, const struct node *node, struct err
   if (of_labels.rank == 0 || shape_elems(&of_labels) != sizes.rows)
     return node_error(node, err, ERR_INVALID, "%lld labels for %lld rows", (long long)shape_elems(&of_labels),
                       (long long)sizes.rows);
-  if (class_rows_check(graph, node, LINEAR_LABELS, &of_labels, sizes.classes, err) ||
+  if (class_rows_check_labels(graph, node, LINEAR_LABELS, &of_labels, err) ||
+      class_rows_check_weights(graph, node, LINEAR_LABELS + 1, sizes.classes, err) ||
       class_rows_infer(graph, node, err))
     return err->code;
   for (int i = LINEAR_HIDDEN; i <= LINEAR_BIAS; i++) {
     const struct value *input = node_input(graph, node, i);
     struct shape shape = input ? input->shape : (struct shape){0};
-    if (infer_output(graph, node, LINEAR_GRADS + i, DTYPE_F32, &shape, err))
+    if (infer_f32(graph, node, LINEAR_GRADS + i, &shape, err))
       return err->code;
   }
   return ERR_OK;
@@ -143,7 +144,7 @@ static void row_weight_gradient(const struct linear_sizes *sizes, const float *h
       dweight[i] += outer[o] * inner[i];
 }
 
-static void clear(const struct tensor *tensor) {
+static void tensor_clear(const struct tensor *tensor) {
   float *data = tensor->data;
   for (int64_t i = 0; data && i < shape_elems(&tensor->shape); i++)
     data[i] = 0;
@@ -178,15 +179,16 @@ static int linear_ref(const struct op_call *call, struct err *err) {
     code = node_error(call->node, err, ERR_NO_MEMORY, "no memory for a row of %zu", longer);
   else
     code = class_rows_init(&rows, call->node, &call->in[LINEAR_LABELS], sizes.classes, err);
-  clear(&grads[LINEAR_WEIGHT]);
-  clear(&grads[LINEAR_BIAS]);
+  tensor_clear(&grads[LINEAR_WEIGHT]);
+  tensor_clear(&grads[LINEAR_BIAS]);
   for (int64_t r = 0; r < sizes.rows && !code; r++) {
     const float *h = (const float *)call->in[LINEAR_HIDDEN].data + r * sizes.features;
+    const struct class_row row = {scores, 1, labels[r]};
     row_scores(&sizes, call, h, sums, scores);
-    class_rows_add(&rows, scores, 1, labels[r], &total);
+    class_rows_add(&rows, &row, &total);
     if (!has_gradients)
       continue;
-    class_rows_gradient(&rows, scores, 1, labels[r], 1.0, scores);
+    class_rows_gradient(&rows, &row, 1.0, scores);
     row_gradients(&sizes, call, r, scores, sums);
   }
   if (!code)

@@ -14,8 +14,7 @@ static int lp_rows_init(struct lp_rows *rows, const struct node *node, const str
                         struct err *err) {
   int axis;
   *rows = (struct lp_rows){1, 1, 1, 2.0};
-  if (lp_order(node, &rows->p, err) ||
-      infer_axis(node, node_attr_int(node, "axis", -1), x->rank, false, &axis, err))
+  if (lp_order(node, &rows->p, err) || infer_axis(node, node_attr_int(node, "axis", -1), x->rank, &axis, err))
     return err->code;
   if (rows->p > 2.0)
     return node_error(node, err, ERR_INVALID, "p is %g; it must be 1 or 2", rows->p);
@@ -36,7 +35,7 @@ static int lp_normalization_backward(struct autodiff *ad, struct graph *graph, c
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0]};
   (void)err;
   autodiff_add(ad, node, 0,
-               backward_node(graph, "LpNormalizationGrad", inputs, 2, node->attrs, node->n_attrs));
+               backward_node(graph, "LpNormalizationGrad", (struct value_list){inputs, 2}, node_attrs(node)));
   return ERR_OK;
 }
 

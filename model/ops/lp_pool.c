@@ -13,14 +13,15 @@ static int lp_pool_infer(struct graph *graph, const struct node *node, struct er
       windows_init(&windows, node, &x, NULL, err))
     return err->code;
   y = windows_out_shape(&windows, x.dim[0], x.dim[1]);
-  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
+  return infer_f32(graph, node, 0, &y, err);
 }
 
 static int lp_pool_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                             struct err *err) {
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0], node->outputs[0]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "LpPoolGrad", inputs, 3, node->attrs, node->n_attrs));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "LpPoolGrad", (struct value_list){inputs, 3}, node_attrs(node)));
   return ERR_OK;
 }
 
@@ -82,7 +83,7 @@ static int lp_pool_grad_infer(struct graph *graph, const struct node *node, stru
   struct shape x = node_input(graph, node, 1)->shape;
   if (infer_check_f32(graph, node, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int lp_pool_grad_ref(const struct op_call *call, struct err *err) {

@@ -39,7 +39,8 @@ static int lrn_infer(struct graph *graph, const struct node *node, struct err *e
 static int lrn_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "LRNGrad", inputs, 2, node->attrs, node->n_attrs));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "LRNGrad", (struct value_list){inputs, 2}, node_attrs(node)));
   return ERR_OK;
 }
 
@@ -53,7 +54,7 @@ static int64_t last_channel(const struct lrn *lrn, int64_t k, int64_t behind) {
 
 /* bias + alpha * the sum of squares of the region around channel k of a pixel, whose channels are `inner`
  * apart */
-static double response(const struct lrn *lrn, const float *pixel, int64_t k) {
+static double lrn_response(const struct lrn *lrn, const float *pixel, int64_t k) {
   double sum = 0.0;
   for (int64_t j = first_channel(k, lrn->below); j <= last_channel(lrn, k, lrn->above); j++)
     sum += (double)pixel[j * lrn->inner] * pixel[j * lrn->inner];
@@ -69,7 +70,7 @@ static int lrn_ref(const struct op_call *call, struct err *err) {
       const float *x = (const float *)call->in[0].data + s * lrn.c * lrn.inner + i;
       float *y = (float *)call->out[0].data + s * lrn.c * lrn.inner + i;
       for (int64_t k = 0; k < lrn.c; k++)
-        y[k * lrn.inner] = (float)(x[k * lrn.inner] * pow(response(&lrn, x, k), -lrn.beta));
+        y[k * lrn.inner] = (float)(x[k * lrn.inner] * pow(lrn_response(&lrn, x, k), -lrn.beta));
     }
   return ERR_OK;
 }
@@ -109,9 +110,9 @@ const struct op_def op_LRN = {
    the channels whose region has this one. */
 static void grad_pixel(const struct lrn *lrn, const float *dy, const float *x, float *dx) {
   for (int64_t k = 0; k < lrn->c; k++) {
-    double sum = 0.0, own = pow(response(lrn, x, k), -lrn->beta);
+    double sum = 0.0, own = pow(lrn_response(lrn, x, k), -lrn->beta);
     for (int64_t j = first_channel(k, lrn->above); j <= last_channel(lrn, k, lrn->below); j++)
-      sum += dy[j * lrn->inner] * x[j * lrn->inner] * pow(response(lrn, x, j), -lrn->beta - 1.0);
+      sum += dy[j * lrn->inner] * x[j * lrn->inner] * pow(lrn_response(lrn, x, j), -lrn->beta - 1.0);
     dx[k * lrn->inner] =
         (float)(dy[k * lrn->inner] * own - 2.0 * lrn->alpha * lrn->beta * x[k * lrn->inner] * sum);
   }

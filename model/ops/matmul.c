@@ -69,7 +69,7 @@ static int matmul_infer(struct graph *graph, const struct node *node, struct err
   if (infer_check_f32(graph, node, err) ||
       matmul_init(&mm, node, &node_input(graph, node, 0)->shape, &node_input(graph, node, 1)->shape, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &mm.out, err);
+  return infer_f32(graph, node, 0, &mm.out, err);
 }
 
 static int as_shape(struct graph *graph, int x, const struct shape *shape) {
@@ -78,14 +78,13 @@ static int as_shape(struct graph *graph, int x, const struct shape *shape) {
 
 static int add_product(struct graph *graph, int a, bool is_a_transposed, int b, bool is_b_transposed) {
   struct attr attrs[] = {attr_of_int("transA", is_a_transposed), attr_of_int("transB", is_b_transposed)};
-  return backward_node(graph, "MatMulGrad", (int[]){a, b}, 2, attrs, 2);
+  return backward_node(graph, "MatMulGrad", VALUES(a, b), (struct attr_list){attrs, 2});
 }
 
-/* Sums `grad` over the broadcast batch dimensions to `matrices`, and gives it the input's own shape. */
-static void add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, int input, int grad,
-                     const struct shape *matrices) {
+/* Gives `grad` the input's own shape. */
+static void add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, int input, int grad) {
   struct shape own = node_input(graph, node, input)->shape;
-  autodiff_add(ad, node, input, as_shape(graph, backward_sum_to(graph, grad, matrices), &own));
+  autodiff_add(ad, node, input, as_shape(graph, grad, &own));
 }
 
 /* A stack a [batch..., m, k] times one matrix b [k, n] is one product of a as [batch m, k]. */
@@ -97,12 +96,13 @@ static void backward_flat(struct autodiff *ad, struct graph *graph, const struct
   int dy = as_shape(graph, autodiff_grad(ad, node, 0), &flat_y);
   if (autodiff_wants(ad, node, 1)) {
     int a = as_shape(graph, node->inputs[0], &flat_a);
-    add_grad(ad, graph, node, 1, backward_node(graph, "Gemm", (int[]){a, dy}, 2, &trans_a, 1), &mm->b);
+    add_grad(ad, graph, node, 1,
+             backward_sum_to(graph, backward_node(graph, "Gemm", VALUES(a, dy), ATTR_LIST(trans_a)), &mm->b));
   }
   if (autodiff_wants(ad, node, 0)) {
     int b = as_shape(graph, node->inputs[1], &mm->b);
-    int da = backward_node(graph, "Gemm", (int[]){dy, b}, 2, &trans_b, 1);
-    add_grad(ad, graph, node, 0, da, &flat_a);
+    int da = backward_node(graph, "Gemm", VALUES(dy, b), ATTR_LIST(trans_b));
+    add_grad(ad, graph, node, 0, backward_sum_to(graph, da, &flat_a));
   }
 }
 
@@ -120,9 +120,9 @@ static int matmul_backward(struct autodiff *ad, struct graph *graph, const struc
   a = as_shape(graph, node->inputs[0], &mm.a);
   b = as_shape(graph, node->inputs[1], &mm.b);
   if (autodiff_wants(ad, node, 1))
-    add_grad(ad, graph, node, 1, add_product(graph, a, true, dy, false), &mm.b);
+    add_grad(ad, graph, node, 1, backward_sum_to(graph, add_product(graph, a, true, dy, false), &mm.b));
   if (autodiff_wants(ad, node, 0))
-    add_grad(ad, graph, node, 0, add_product(graph, dy, false, b, true), &mm.a);
+    add_grad(ad, graph, node, 0, backward_sum_to(graph, add_product(graph, dy, false, b, true), &mm.a));
   return ERR_OK;
 }
 

@@ -15,9 +15,9 @@ static int max_pool_infer(struct graph *graph, const struct node *node, struct e
   if (windows_init(&windows, node, &x.shape, NULL, err))
     return err->code;
   y = windows_out_shape(&windows, x.shape.dim[0], x.shape.dim[1]);
-  if (infer_output(graph, node, 0, x.dtype, &y, err))
+  if (infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_I64, &y, err);
+  return infer_output(graph, node, 1, &(struct tensor){.dtype = DTYPE_I64, .shape = y}, err);
 }
 
 static int max_pool_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -30,13 +30,13 @@ static int max_pool_backward(struct autodiff *ad, struct graph *graph, const str
   if (windows_init(&windows, node, &x, NULL, err))
     return err->code;
   n = windows_attrs(&windows, &lists, attrs);
-  autodiff_add(
-      ad, node, 0,
-      backward_node(graph, "MaxPoolGrad", (int[]){autodiff_grad(ad, node, 0), node->inputs[0]}, 2, attrs, n));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "MaxPoolGrad", VALUES(autodiff_grad(ad, node, 0), node->inputs[0]),
+                             (struct attr_list){attrs, n}));
   return ERR_OK;
 }
 
-static float element(const struct tensor *tensor, int64_t i) {
+static float pool_element(const struct tensor *tensor, int64_t i) {
   return tensor->dtype == DTYPE_U8 ? ((const uint8_t *)tensor->data)[i] : ((const float *)tensor->data)[i];
 }
 
@@ -49,7 +49,7 @@ static int64_t window_maximum(const struct windows *windows, const struct tensor
   float best_value = 0.0f;
   windows_at(&tap, windows, o);
   while (windows_next(&tap)) {
-    float value = element(x, base + tap.in);
+    float value = pool_element(x, base + tap.in);
     if (best < 0 || value > best_value || (isnan(value) && !isnan(best_value))) {
       best = tap.in;
       best_value = value;
@@ -77,9 +77,9 @@ static int max_pool_ref(const struct op_call *call, struct err *err) {
     for (int64_t o = 0; o < windows.out_elems; o++, i++) {
       int64_t base = p * windows.in_elems, best = window_maximum(&windows, x, base, o);
       if (x->dtype == DTYPE_U8)
-        ((uint8_t *)call->out[0].data)[i] = best < 0 ? 0 : (uint8_t)element(x, base + best);
+        ((uint8_t *)call->out[0].data)[i] = best < 0 ? 0 : (uint8_t)pool_element(x, base + best);
       else
-        ((float *)call->out[0].data)[i] = best < 0 ? -INFINITY : element(x, base + best);
+        ((float *)call->out[0].data)[i] = best < 0 ? -INFINITY : pool_element(x, base + best);
       if (indices)
         indices[i] = stored_index(&windows, base, best < 0 ? 0 : best, is_column_major);
     }
@@ -152,7 +152,7 @@ static int max_pool_grad_infer(struct graph *graph, const struct node *node, str
   if (!shape_is_same(&y, &dy))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this pool",
                       shape_text(&dy, text, sizeof text));
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int max_pool_grad_ref(const struct op_call *call, struct err *err) {

@@ -8,15 +8,22 @@
 #include "model/ops/shared/backward.h"
 #include "model/ops/shared/infer.h"
 
-static int read_sizes(const struct node *node, const char *name, int n, int64_t least, int64_t *out,
-                      struct err *err) {
-  const struct attr *attr = node_attr(node, name);
-  if (attr && (attr->type != ATTR_INTS || attr->n != n))
-    return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of %d integers", name, n);
-  for (int i = 0; i < n; i++) {
-    out[i] = attr ? attr->ints[i] : least;
-    if (out[i] < least || out[i] > INT32_MAX)
-      return node_error(node, err, ERR_INVALID, "attribute '%s' holds %lld", name, (long long)out[i]);
+/* An attribute of n integers, by default `least` each. */
+struct sizes {
+  const char *name;
+  int n;
+  int64_t least;
+};
+
+static int read_sizes(const struct node *node, const struct sizes *sizes, int64_t *out, struct err *err) {
+  const struct attr *attr = node_attr(node, sizes->name);
+  if (attr && (attr->type != ATTR_INTS || attr->n != sizes->n))
+    return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of %d integers", sizes->name,
+                      sizes->n);
+  for (int i = 0; i < sizes->n; i++) {
+    out[i] = attr ? attr->ints[i] : sizes->least;
+    if (out[i] < sizes->least || out[i] > INT32_MAX)
+      return node_error(node, err, ERR_INVALID, "attribute '%s' holds %lld", sizes->name, (long long)out[i]);
   }
   return ERR_OK;
 }
@@ -29,8 +36,9 @@ int max_unpool_indexed(const struct node *node, const struct shape *x, struct sh
   if (n < 1)
     return node_error(node, err, ERR_INVALID, "input of shape %s has no spatial dimensions",
                       shape_text(x, text, sizeof text));
-  if (read_sizes(node, "kernel_shape", n, 1, kernel, err) ||
-      read_sizes(node, "strides", n, 1, strides, err) || read_sizes(node, "pads", 2 * n, 0, pads, err))
+  if (read_sizes(node, &(struct sizes){"kernel_shape", n, 1}, kernel, err) ||
+      read_sizes(node, &(struct sizes){"strides", n, 1}, strides, err) ||
+      read_sizes(node, &(struct sizes){"pads", 2 * n, 0}, pads, err))
     return err->code;
   *indexed = *x;
   for (int d = 0; d < n; d++) {
@@ -46,21 +54,20 @@ int max_unpool_indexed(const struct node *node, const struct shape *x, struct sh
 /* output_shape, where it is given. */
 static int out_shape(const struct graph *graph, const struct node *node, const struct shape *indexed,
                      struct shape *out, struct err *err) {
-  const int64_t *dims;
-  int n;
+  struct int_list dims;
   char given[128], least[128];
   *out = *indexed;
-  if (infer_ints(graph, node, 2, NULL, &dims, &n, err))
+  if (infer_ints(graph, node, (struct ints_source){2, NULL}, &dims, err))
     return err->code;
   if (!node_input(graph, node, 2))
     return ERR_OK;
-  if (n != indexed->rank)
-    return node_error(node, err, ERR_INVALID, "output_shape has %d dimensions where the input has %d", n,
+  if (dims.n != indexed->rank)
+    return node_error(node, err, ERR_INVALID, "output_shape has %d dimensions where the input has %d", dims.n,
                       indexed->rank);
-  for (int d = 0; d < n; d++)
-    out->dim[d] = dims[d];
-  for (int d = 0; d < n; d++)
-    if (d < 2 ? dims[d] != indexed->dim[d] : dims[d] < indexed->dim[d])
+  for (int d = 0; d < dims.n; d++)
+    out->dim[d] = dims.at[d];
+  for (int d = 0; d < dims.n; d++)
+    if (d < 2 ? dims.at[d] != indexed->dim[d] : dims.at[d] < indexed->dim[d])
       return node_error(node, err, ERR_INVALID, "output_shape %s does not hold %s",
                         shape_text(out, given, sizeof given), shape_text(indexed, least, sizeof least));
   return ERR_OK;
@@ -73,14 +80,15 @@ static int max_unpool_infer(struct graph *graph, const struct node *node, struct
     return node_error(node, err, ERR_INVALID, "it takes f32 elements and as many i64 indices");
   if (max_unpool_indexed(node, &x->shape, &indexed, err) || out_shape(graph, node, &indexed, &out, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &out, err);
+  return infer_f32(graph, node, 0, &out, err);
 }
 
 static int max_unpool_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                                struct err *err) {
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[1]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "MaxUnpoolGrad", inputs, 2, node->attrs, node->n_attrs));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "MaxUnpoolGrad", (struct value_list){inputs, 2}, node_attrs(node)));
   return ERR_OK;
 }
 
@@ -161,7 +169,7 @@ const struct op_def op_MaxUnpool = {
 
 static int max_unpool_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape x = node_input(graph, node, 1)->shape;
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 /* Elements of one index, as overlapping windows have them, are the same element of MaxPool's input: as in

@@ -23,7 +23,7 @@ static int moments_shape(const struct node *node, const struct shape *x, struct 
     return node_error(node, err, ERR_INVALID, "attribute 'axes' must be a list of integers");
   *to = *x;
   for (int i = 0; i < n; i++) {
-    if (infer_axis(node, attr ? attr->ints[i] : usual[i], x->rank, false, &axis, err))
+    if (infer_axis(node, attr ? attr->ints[i] : usual[i], x->rank, &axis, err))
       return err->code;
     to->dim[axis] = 1;
   }
@@ -41,13 +41,20 @@ static int mvn_backward(struct autodiff *ad, struct graph *graph, const struct n
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0]};
   (void)err;
   autodiff_add(ad, node, 0,
-               backward_node(graph, "MeanVarianceNormalizationGrad", inputs, 2, node->attrs, node->n_attrs));
+               backward_node(graph, "MeanVarianceNormalizationGrad", (struct value_list){inputs, 2},
+                             node_attrs(node)));
   return ERR_OK;
 }
 
-/* Mean and variance of x, for each element of `to`; n: how many elements each is of. */
-static void find_moments(const float *x, const struct shape *from, const struct shape *to, double n,
+/* How many elements of `from` become one of `to`. */
+static double elems_each(const struct shape *from, const struct shape *to) {
+  return (double)(shape_elems(from) / shape_elems(to));
+}
+
+/* Mean and variance of x, for each element of `to`. */
+static void find_moments(const float *x, const struct shape *from, const struct shape *to,
                          struct moments *moments) {
+  double n = elems_each(from, to);
   struct broadcast walk;
   int64_t i = 0;
   broadcast_init(&walk, from, to, NULL);
@@ -73,7 +80,7 @@ static int mvn_ref(const struct op_call *call, struct err *err) {
   if (moments_shape(call->node, from, &to, err) ||
       !(moments = reduce_totals(call, shape_elems(&to), sizeof *moments, err)))
     return err->code;
-  find_moments(x, from, &to, (double)(shape_elems(from) / shape_elems(&to)), moments);
+  find_moments(x, from, &to, moments);
   broadcast_init(&walk, from, &to, NULL);
   for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), x += walk.run, y += walk.run)
     for (int64_t j = 0; j < walk.run; j++) {
@@ -112,7 +119,8 @@ const struct op_def op_MeanVarianceNormalization = {
 
 /* sum(dy) and sum(dy (x - mean)), divided by n */
 static void find_sums(const float *dy, const float *x, const struct shape *from, const struct shape *to,
-                      double n, struct moments *moments) {
+                      struct moments *moments) {
+  double n = elems_each(from, to);
   struct broadcast walk;
   broadcast_init(&walk, from, to, NULL);
   for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk), x += walk.run, dy += walk.run)
@@ -131,13 +139,11 @@ static int mvn_grad_ref(const struct op_call *call, struct err *err) {
   struct moments *moments;
   struct broadcast walk;
   struct shape to;
-  double n;
   if (moments_shape(call->node, from, &to, err) ||
       !(moments = reduce_totals(call, shape_elems(&to), sizeof *moments, err)))
     return err->code;
-  n = (double)(shape_elems(from) / shape_elems(&to));
-  find_moments(x, from, &to, n, moments);
-  find_sums(dy, x, from, &to, n, moments);
+  find_moments(x, from, &to, moments);
+  find_sums(dy, x, from, &to, moments);
   broadcast_init(&walk, from, &to, NULL);
   for (int64_t r = 0; r < walk.runs; r++, broadcast_next(&walk)) {
     for (int64_t j = 0; j < walk.run; j++) {

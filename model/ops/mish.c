@@ -2,7 +2,7 @@
 #include "model/ops/shared/elementwise.h"
 
 /* tanh(log(1 + e^x)) = n / (n + 2) with n = e^x (e^x + 2), written so that nothing overflows. */
-static inline float gate(float x) {
+static inline float mish_gate(float x) {
   float e = expf(-fabsf(x));
   float n = x > 0.0f ? 1.0f + 2.0f * e : e * (e + 2.0f);
   return n / (n + (x > 0.0f ? 2.0f * e * e : 2.0f));
@@ -10,12 +10,12 @@ static inline float gate(float x) {
 
 /* Its derivative: (1 - gate^2) sigmoid(x) */
 static inline float gate_slope(float x) {
-  float t = gate(x);
+  float t = mish_gate(x);
   return (1.0f - t) * (1.0f + t) / (1.0f + expf(-x));
 }
 
-UNARY_REF(mish_ref, gate(x) * x)
-UNARY_GRAD_REF(mish_grad_ref, NO_PARAMS, (gate(v) + v * gate_slope(v)) * dy)
+UNARY_REF(mish_ref, mish_gate(x) * x)
+UNARY_GRAD_REF(mish_grad_ref, NO_PARAMS, (mish_gate(v) + v * gate_slope(v)) * dy)
 
 static const struct op_case mish_cases[] = {
     {.inputs = "f32{-3..3}[s]", .draw = "s=|1|7|2,5|3,1,4"},

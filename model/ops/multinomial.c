@@ -21,7 +21,7 @@ static int multinomial_infer(struct graph *graph, const struct node *node, struc
   if (dtype != DTYPE_I32 && dtype != DTYPE_I64)
     return node_error(node, err, ERR_INVALID, "its classes cannot be %s", dtype_name(dtype));
   shape.dim[1] = samples;
-  return infer_output(graph, node, 0, dtype, &shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = dtype, .shape = shape}, err);
 }
 
 /* Running sums of exp(row - its maximum); false if they are no distribution. */

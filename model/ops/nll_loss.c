@@ -14,7 +14,9 @@ static int nll_loss_backward(struct autodiff *ad, struct graph *graph, const str
   struct attr *attrs = mem_new(((size_t)node->n_attrs + 1) * sizeof *attrs);
   int n = class_loss_attrs(node, &x, attrs);
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "NegativeLogLikelihoodLossGrad", inputs, 3, attrs, n));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "NegativeLogLikelihoodLossGrad", (struct value_list){inputs, 3},
+                             (struct attr_list){attrs, n}));
   free(attrs);
   return ERR_OK;
 }
@@ -72,7 +74,7 @@ static int nll_loss_grad_infer(struct graph *graph, const struct node *node, str
   struct shape x;
   if (infer_shape_attr(node, &x, err) || class_loss_init(&loss, graph, node, &x, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 /* dx = -weight scale dloss at the label, 0 elsewhere */

@@ -22,8 +22,10 @@ static int non_zero_infer(struct graph *graph, const struct node *node, struct e
     return err->code;
   for (int64_t i = 0; i < elems; i++)
     count += is_non_zero(x.dtype, x.data, i);
-  return infer_output(graph, node, 0, DTYPE_I64, &(struct shape){.rank = 2, .dim = {x.shape.rank, count}},
-                      err);
+  return infer_output(
+      graph, node, 0,
+      &(struct tensor){.dtype = DTYPE_I64, .shape = (struct shape){.rank = 2, .dim = {x.shape.rank, count}}},
+      err);
 }
 
 static int non_zero_ref(const struct op_call *call, struct err *err) {

@@ -32,11 +32,11 @@ static int one_hot_infer(struct graph *graph, const struct node *node, struct er
     return node_error(node, err, ERR_INVALID, "the depth ('%s') must be a number of at least 0", depth->name);
   if (y.rank > RANK_MAX)
     return node_error(node, err, ERR_UNSUPPORTED, "a result of more than %d dimensions", RANK_MAX);
-  if (infer_axis(node, node_attr_int(node, "axis", -1), y.rank, false, &axis, err))
+  if (infer_axis(node, node_attr_int(node, "axis", -1), y.rank, &axis, err))
     return err->code;
   for (int d = 0; d < y.rank; d++)
     y.dim[d] = d == axis ? whole_at(depth->dtype, depth->data, 0) : indices.shape.dim[d - (d > axis)];
-  return infer_output(graph, node, 0, values.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = values.dtype, .shape = y}, err);
 }
 
 static int one_hot_ref(const struct op_call *call, struct err *err) {
@@ -46,7 +46,7 @@ static int one_hot_ref(const struct op_call *call, struct err *err) {
   int64_t elems = shape_elems(&indices->shape), depth, inner;
   struct strided all = {0};
   int axis;
-  if (infer_axis(call->node, node_attr_int(call->node, "axis", -1), out->shape.rank, false, &axis, err))
+  if (infer_axis(call->node, node_attr_int(call->node, "axis", -1), out->shape.rank, &axis, err))
     return err->code;
   depth = out->shape.dim[axis];
   inner = shape_stride(&out->shape, axis);

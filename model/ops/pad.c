@@ -22,21 +22,23 @@ int pad_read(const struct graph *graph, const struct node *node, const struct sh
              struct err *err) {
   static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
   const char *mode = node_attr_string(node, "mode", "constant");
-  int64_t counts[2 * RANK_MAX], axes[RANK_MAX];
+  int64_t counts[2 * RANK_MAX] = {0}, axes[RANK_MAX] = {0};
   int n, n_axes, axis;
   *pad = (struct pad){.in = *in, .out = *in};
   while (pad->mode < PAD_UNKNOWN && strcmp(mode, modes[pad->mode]) != 0)
     pad->mode++;
   if (pad->mode == PAD_UNKNOWN)
     return node_error(node, err, ERR_UNSUPPORTED, "mode '%.40s' is not known", mode);
-  if (infer_few_ints(graph, node, 1, "pads", counts, 2 * RANK_MAX, &n, err) ||
-      infer_few_ints(graph, node, 3, NULL, axes, RANK_MAX, &n_axes, err))
+  if (infer_few_ints(graph, node, (struct ints_source){1, "pads"},
+                     (struct ints_room){counts, 2 * RANK_MAX, &n}, err) ||
+      infer_few_ints(graph, node, (struct ints_source){3, NULL}, (struct ints_room){axes, RANK_MAX, &n_axes},
+                     err))
     return err->code;
   n_axes = node_input(graph, node, 3) ? n_axes : in->rank;
   if (n != 2 * n_axes)
     return node_error(node, err, ERR_INVALID, "has %d counts for %d axes", n, n_axes);
   for (int i = 0; i < n_axes; i++) {
-    if (infer_axis(node, node_input(graph, node, 3) ? axes[i] : i, in->rank, false, &axis, err))
+    if (infer_axis(node, node_input(graph, node, 3) ? axes[i] : i, in->rank, &axis, err))
       return err->code;
     pad->counts[axis] = counts[i];
     pad->counts[in->rank + axis] = counts[n_axes + i];
@@ -55,7 +57,7 @@ static int pad_infer(struct graph *graph, const struct node *node, struct err *e
   if (fill && (fill->dtype != x.dtype || shape_elems(&fill->shape) != 1))
     return node_error(node, err, ERR_INVALID, "the value to pad with ('%s') must be a scalar %s", fill->name,
                       dtype_name(x.dtype));
-  return infer_output(graph, node, 0, x.dtype, &pad.out, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = pad.out}, err);
 }
 
 static int pad_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -69,7 +71,7 @@ static int pad_backward(struct autodiff *ad, struct graph *graph, const struct n
   attrs[1] = attr_of_ints("pads", pad.counts, 2 * x.rank);
   attrs[2] =
       (struct attr){.name = "mode", .type = ATTR_STRING, .s = node_attr_string(node, "mode", "constant")};
-  autodiff_add(ad, node, 0, backward_node(graph, "PadGrad", &dy, 1, attrs, 3));
+  autodiff_add(ad, node, 0, backward_node(graph, "PadGrad", VALUES(dy), (struct attr_list){attrs, 3}));
   return ERR_OK;
 }
 
@@ -201,7 +203,7 @@ static int pad_grad_infer(struct graph *graph, const struct node *node, struct e
   if (dy->dtype != DTYPE_F32 || !shape_is_same(&dy->shape, &pad.out))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this tensor",
                       shape_text(&dy->shape, text, sizeof text));
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int pad_grad_ref(const struct op_call *call, struct err *err) {

@@ -8,7 +8,8 @@ static int pow_infer(struct graph *graph, const struct node *node, struct err *e
       infer_check_dtype(graph, node, 1, DTYPES_NUMBERS, err) ||
       broadcast_infer_shape(graph, node, &shape, err))
     return err->code;
-  return infer_output(graph, node, 0, node_input(graph, node, 0)->dtype, &shape, err);
+  return infer_output(graph, node, 0,
+                      &(struct tensor){.dtype = node_input(graph, node, 0)->dtype, .shape = shape}, err);
 }
 
 static double real_at(const struct tensor *tensor, int64_t i) {
@@ -118,9 +119,11 @@ static int pow_backward(struct autodiff *ad, struct graph *graph, const struct n
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0], node->inputs[1], node->outputs[0]};
   (void)err;
   if (autodiff_wants(ad, node, 0))
-    backward_add_summed(ad, graph, node, 0, backward_node(graph, "PowGrad", inputs, 3, NULL, 0));
+    backward_add_summed(ad, graph, node, 0,
+                        backward_node(graph, "PowGrad", (struct value_list){inputs, 3}, ATTRS_NONE));
   if (autodiff_wants(ad, node, 1))
-    backward_add_summed(ad, graph, node, 1, backward_node(graph, "PowExponentGrad", inputs, 4, NULL, 0));
+    backward_add_summed(ad, graph, node, 1,
+                        backward_node(graph, "PowExponentGrad", (struct value_list){inputs, 4}, ATTRS_NONE));
   return ERR_OK;
 }
 

@@ -14,7 +14,7 @@ static int prelu_infer(struct graph *graph, const struct node *node, struct err 
   if (!broadcast_shapes(&x.shape, &slope.shape, &shape) || !shape_is_same(&shape, &x.shape))
     return node_error(node, err, ERR_INVALID, "the slope's shape %s does not broadcast to %s",
                       shape_text(&slope.shape, left, sizeof left), shape_text(&x.shape, right, sizeof right));
-  return infer_output(graph, node, 0, DTYPE_F32, &x.shape, err);
+  return infer_f32(graph, node, 0, &x.shape, err);
 }
 
 BINARY_LOOP(prelu_ref, float, x > 0.0f ? x : x * y)
@@ -25,9 +25,10 @@ static int prelu_backward(struct autodiff *ad, struct graph *graph, const struct
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[0], node->inputs[1]};
   (void)err;
   if (autodiff_wants(ad, node, 0))
-    autodiff_add(ad, node, 0, backward_node(graph, "PReluGrad", inputs, 3, NULL, 0));
+    autodiff_add(ad, node, 0, backward_node(graph, "PReluGrad", (struct value_list){inputs, 3}, ATTRS_NONE));
   if (autodiff_wants(ad, node, 1))
-    backward_add_summed(ad, graph, node, 1, backward_node(graph, "PReluSlopeGrad", inputs, 2, NULL, 0));
+    backward_add_summed(ad, graph, node, 1,
+                        backward_node(graph, "PReluSlopeGrad", (struct value_list){inputs, 2}, ATTRS_NONE));
   return ERR_OK;
 }
 

@@ -39,7 +39,7 @@ static int range_infer(struct graph *graph, const struct node *node, struct err 
       in[0]->dtype == DTYPE_F32
           ? count_reals(*(const float *)in[0]->data, *(const float *)in[1]->data, *(const float *)in[2]->data)
           : count_integers(integer_of(in[0]), integer_of(in[1]), integer_of(in[2]));
-  return infer_output(graph, node, 0, in[0]->dtype, &shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = in[0]->dtype, .shape = shape}, err);
 }
 
 /* No sum overflows: each lies before the limit. */

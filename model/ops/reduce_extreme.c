@@ -9,7 +9,8 @@ static int extreme_backward(struct autodiff *ad, struct graph *graph, const stru
                             struct err *err) {
   int inputs[] = {reduce_kept_grad(ad, graph, node), node->inputs[0], reduce_kept_output(graph, node)};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "ReduceExtremeGrad", inputs, 3, NULL, 0));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "ReduceExtremeGrad", (struct value_list){inputs, 3}, ATTRS_NONE));
   return ERR_OK;
 }
 

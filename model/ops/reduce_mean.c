@@ -24,7 +24,7 @@ static int reduce_mean_backward(struct autodiff *ad, struct graph *graph, const 
   if (!reduce_is_pool(&x, &kept))
     return reduce_backward(ad, graph, node, (float)mean_scale(&x, &kept), err);
   dy = reduce_kept_grad(ad, graph, node);
-  autodiff_add(ad, node, 0, backward_node(graph, "GlobalAveragePoolGrad", &dy, 1, &attr, 1));
+  autodiff_add(ad, node, 0, backward_node(graph, "GlobalAveragePoolGrad", VALUES(dy), ATTR_LIST(attr)));
   return ERR_OK;
 }
 

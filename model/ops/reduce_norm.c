@@ -7,7 +7,8 @@
 static int norm_backward(struct autodiff *ad, struct graph *graph, const struct node *node, int64_t p) {
   int inputs[] = {reduce_kept_grad(ad, graph, node), node->inputs[0], reduce_kept_output(graph, node)};
   struct attr attr = attr_of_int("p", p);
-  autodiff_add(ad, node, 0, backward_node(graph, "ReduceNormGrad", inputs, 3, &attr, 1));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "ReduceNormGrad", (struct value_list){inputs, 3}, ATTR_LIST(attr)));
   return ERR_OK;
 }
 

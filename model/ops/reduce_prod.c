@@ -7,7 +7,8 @@ static int reduce_prod_backward(struct autodiff *ad, struct graph *graph, const 
                                 struct err *err) {
   int inputs[] = {reduce_kept_grad(ad, graph, node), node->inputs[0]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "ReduceProdGrad", inputs, 2, NULL, 0));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "ReduceProdGrad", (struct value_list){inputs, 2}, ATTRS_NONE));
   return ERR_OK;
 }
 

@@ -10,26 +10,24 @@ static int reshape_error(const struct node *node, const struct shape *from, cons
                     shape_text(from, left, sizeof left), shape_text(to, right, sizeof right));
 }
 
-/* dims: as given, with 0 resolved -> *open: where -1 is, or -1. */
-static int read_dims(const struct node *node, const struct shape *from, const int64_t *dims, int n,
-                     struct shape *to, int *open, struct err *err) {
-  bool keeps_zero = node_attr_int(node, "allowzero", 0) != 0;
-  *open = -1;
-  if (n > RANK_MAX)
-    return node_error(node, err, ERR_UNSUPPORTED, "a shape of %d dimensions; at most %d are supported", n,
-                      RANK_MAX);
-  *to = (struct shape){.rank = n};
-  for (int d = 0; d < n; d++) {
-    to->dim[d] = dims[d];
-    if (dims[d] == 0 && !keeps_zero) {
+/* The shape as given, with 0 resolved; -1 stays, once. */
+static int read_dims(const struct node *node, const struct shape *from, const struct int_list *dims,
+                     struct shape *to, struct err *err) {
+  bool keeps_zero = node_attr_int(node, "allowzero", 0) != 0, is_open = false;
+  if (dims->n > RANK_MAX)
+    return node_error(node, err, ERR_UNSUPPORTED, "a shape of %d dimensions; at most %d are supported",
+                      dims->n, RANK_MAX);
+  *to = (struct shape){.rank = dims->n};
+  for (int d = 0; d < dims->n; d++) {
+    to->dim[d] = dims->at[d];
+    if (to->dim[d] == 0 && !keeps_zero) {
       if (d >= from->rank)
         return reshape_error(node, from, to, err);
       to->dim[d] = from->dim[d];
     }
-    if (to->dim[d] < -1 || (to->dim[d] == -1 && *open >= 0))
+    if (to->dim[d] < -1 || (to->dim[d] == -1 && is_open))
       return reshape_error(node, from, to, err);
-    if (to->dim[d] == -1)
-      *open = d;
+    is_open |= to->dim[d] == -1;
   }
   return ERR_OK;
 }
@@ -37,11 +35,15 @@ static int read_dims(const struct node *node, const struct shape *from, const in
 static int reshape_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct value x = *node_input(graph, node, 0);
   struct shape y, known;
-  const int64_t *dims;
+  struct int_list dims;
   int64_t elems = shape_elems(&x.shape), known_elems;
-  int n, open;
-  if (infer_ints(graph, node, 1, NULL, &dims, &n, err) || read_dims(node, &x.shape, dims, n, &y, &open, err))
+  int open = -1;
+  if (infer_ints(graph, node, (struct ints_source){1, NULL}, &dims, err) ||
+      read_dims(node, &x.shape, &dims, &y, err))
     return err->code;
+  for (int d = 0; d < y.rank; d++)
+    if (y.dim[d] == -1)
+      open = d;
   known = y;
   if (open >= 0)
     known.dim[open] = 1;
@@ -50,7 +52,7 @@ static int reshape_infer(struct graph *graph, const struct node *node, struct er
     y.dim[open] = elems / known_elems;
   if (shape_elems(&y) != elems)
     return reshape_error(node, &x.shape, &y, err);
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static const struct op_case reshape_cases[] = {

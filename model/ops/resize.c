@@ -16,7 +16,7 @@ static int resize_infer(struct graph *graph, const struct node *node, struct err
                       dtype_name(x.dtype));
   if (resize_read(graph, node, &x.shape, &resize, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &resize.out, err);
+  return infer_f32(graph, node, 0, &resize.out, err);
 }
 
 /* The gradient node is told all that this node is told, in the terms of the newest opset. */
@@ -40,7 +40,9 @@ static int resize_backward(struct autodiff *ad, struct graph *graph, const struc
         (struct attr){.name = "coordinate_transformation_mode", .type = ATTR_STRING, .s = "asymmetric"};
     attrs[n++] = (struct attr){.name = "nearest_mode", .type = ATTR_STRING, .s = "floor"};
   }
-  autodiff_add(ad, node, 0, backward_node(graph, "ResizeGrad", inputs, 4, attrs, n));
+  autodiff_add(
+      ad, node, 0,
+      backward_node(graph, "ResizeGrad", (struct value_list){inputs, 4}, (struct attr_list){attrs, n}));
   return ERR_OK;
 }
 
@@ -139,7 +141,7 @@ static int resize_grad_infer(struct graph *graph, const struct node *node, struc
   if (dy->dtype != DTYPE_F32 || !shape_is_same(&dy->shape, &resize.out))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this tensor",
                       shape_text(&dy->shape, text, sizeof text));
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int resize_grad_ref(const struct op_call *call, struct err *err) {

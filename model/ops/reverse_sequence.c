@@ -29,7 +29,9 @@ static int reverse_sequence_backward(struct autodiff *ad, struct graph *graph, c
   struct attr attrs[] = {attr_of_int("time_axis", time_axis(node)),
                          attr_of_int("batch_axis", !time_axis(node))};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "ReverseSequence", inputs, 2, attrs, 2));
+  autodiff_add(
+      ad, node, 0,
+      backward_node(graph, "ReverseSequence", (struct value_list){inputs, 2}, (struct attr_list){attrs, 2}));
   return ERR_OK;
 }
 

@@ -17,7 +17,7 @@ static int rms_norm_init(struct rms_norm *norm, const struct graph *graph, const
                          struct err *err) {
   const struct shape *x = &node_input(graph, node, input)->shape;
   int axis;
-  if (infer_axis(node, node_attr_int(node, "axis", -1), x->rank, false, &axis, err))
+  if (infer_axis(node, node_attr_int(node, "axis", -1), x->rank, &axis, err))
     return err->code;
   *norm = (struct rms_norm){.rows = 1, .n = 1, .epsilon = node_attr_float(node, "epsilon", 1e-5f)};
   for (int d = 0; d < x->rank; d++)
@@ -33,14 +33,14 @@ static int rms_infer(struct graph *graph, const struct node *node, struct err *e
   if (!broadcast_shapes(&x, &node_input(graph, node, 1)->shape, &common) || !shape_is_same(&common, &x))
     return node_error(node, err, ERR_INVALID, "the scale '%s' does not broadcast to the input",
                       node_input(graph, node, 1)->name);
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int rms_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
   int dy = autodiff_grad(ad, node, 0);
   int scaled = backward_binary(graph, "Mul", dy, node->inputs[1]);
-  const struct node *grad = graph_add_node(
-      graph, "RMSNormalizationGrad", (int[]){dy, scaled, node->inputs[0]}, 3, 2, node->attrs, node->n_attrs);
+  const struct node *grad =
+      graph_add_node(graph, "RMSNormalizationGrad", VALUES(dy, scaled, node->inputs[0]), 2, node_attrs(node));
   (void)err;
   autodiff_add(ad, node, 0, grad->outputs[0]);
   if (autodiff_wants(ad, node, 1))
@@ -104,9 +104,9 @@ static int rms_grad_infer(struct graph *graph, const struct node *node, struct e
   struct shape x = node_input(graph, node, 2)->shape;
   struct rms_norm norm;
   if (infer_check_f32(graph, node, err) || rms_norm_init(&norm, graph, node, 2, err) ||
-      infer_output(graph, node, 0, DTYPE_F32, &x, err))
+      infer_f32(graph, node, 0, &x, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 1, &x, err);
 }
 
 /* With normal = x / rms: dx = (scaled - normal * mean(scaled * normal)) / rms, dscales = dy * normal. */

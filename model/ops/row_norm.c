@@ -11,9 +11,9 @@
 int row_norm_infer(struct graph *graph, const struct node *node, const struct row_norm *norm,
                    struct err *err) {
   const struct shape rows = {.rank = 1, .dim = {norm->rows}};
-  if (infer_same(graph, node, err) || infer_output(graph, node, 1, DTYPE_F32, &rows, err))
+  if (infer_same(graph, node, err) || infer_f32(graph, node, 1, &rows, err))
     return err->code;
-  return infer_output(graph, node, 2, DTYPE_F32, &rows, err);
+  return infer_f32(graph, node, 2, &rows, err);
 }
 
 bool row_norm_channels(const struct row_norm *norm, int64_t *run, int64_t *channels) {
@@ -30,11 +30,11 @@ bool row_norm_channels(const struct row_norm *norm, int64_t *run, int64_t *chann
 }
 
 /* The outputs behind y, which only nodes with a gradient may have. */
-static float *saved(const struct op_call *call, int output) {
+static float *saved_moment(const struct op_call *call, int output) {
   return output < call->node->n_outputs ? call->out[output].data : NULL;
 }
 
-static void moments(const float *x, int64_t n, double *mean, double *variance) {
+static void row_moments(const float *x, int64_t n, double *mean, double *variance) {
   double sum = 0.0, squares = 0.0;
   for (int64_t i = 0; i < n; i++)
     sum += x[i];
@@ -56,12 +56,12 @@ static void scale_and_shift(const struct op_call *call, const struct row_norm *n
 
 int row_norm_ref(const struct op_call *call, const struct row_norm *norm, struct err *err) {
   const float *x = call->in[0].data;
-  float *y = call->out[0].data, *mean_out = saved(call, 1), *inv_std_out = saved(call, 2);
+  float *y = call->out[0].data, *mean_out = saved_moment(call, 1), *inv_std_out = saved_moment(call, 2);
   double epsilon = node_attr_float(call->node, "epsilon", 1e-5f);
   (void)err;
   for (int64_t r = 0; r < norm->rows; r++, x += norm->n, y += norm->n) {
     double mean, variance, inv_std;
-    moments(x, norm->n, &mean, &variance);
+    row_moments(x, norm->n, &mean, &variance);
     inv_std = 1.0 / sqrt(variance + epsilon);
     for (int64_t i = 0; i < norm->n; i++)
       y[i] = (float)((x[i] - mean) * inv_std);
@@ -87,7 +87,8 @@ int row_norm_backward(struct autodiff *ad, struct graph *graph, const struct nod
       return node_error(node, err, ERR_UNSUPPORTED, "no gradient flows through its statistics");
   int inputs[] = {dy, node->inputs[0], node->inputs[1], backward_keep(graph, node, 1),
                   backward_keep(graph, node, 2)};
-  grad = graph_add_node(graph, "RowNormGrad", inputs, 5, is_bias_alike ? 3 : 2, attrs, 2);
+  grad = graph_add_node(graph, "RowNormGrad", (struct value_list){inputs, 5}, is_bias_alike ? 3 : 2,
+                        (struct attr_list){attrs, 2});
   autodiff_add(ad, node, 0, grad->outputs[0]);
   autodiff_add(ad, node, 1, grad->outputs[1]);
   if (is_bias_alike)
@@ -125,10 +126,9 @@ static int row_norm_grad_infer(struct graph *graph, const struct node *node, str
   struct shape x = node_input(graph, node, 1)->shape, scale = node_input(graph, node, 2)->shape;
   struct row_norm norm;
   if (infer_check_f32(graph, node, err) || row_norm_of_grad(&norm, graph, node, err) ||
-      infer_output(graph, node, 0, DTYPE_F32, &x, err) ||
-      infer_output(graph, node, 1, DTYPE_F32, &scale, err))
+      infer_f32(graph, node, 0, &x, err) || infer_f32(graph, node, 1, &scale, err))
     return err->code;
-  return infer_output(graph, node, 2, DTYPE_F32, &scale, err);
+  return infer_f32(graph, node, 2, &scale, err);
 }
 
 /* dx = dy scale for now, and the sums dscale = sum(dy x_hat), dbias = sum(dy). */

@@ -14,11 +14,11 @@
 #include "model/ops/shared/infer.h"
 
 int scaled_attention_init(struct scaled_attention *a, const struct graph *graph, const struct node *node,
-                          int first, int mask, struct err *err) {
-  const struct shape *q = &node_input(graph, node, first)->shape;
-  const struct shape *k = &node_input(graph, node, first + 1)->shape;
-  const struct shape *v = &node_input(graph, node, first + 2)->shape;
-  const struct value *m = node_input(graph, node, mask);
+                          bool is_grad, struct err *err) {
+  const struct shape *q = &node_input(graph, node, is_grad)->shape;
+  const struct shape *k = &node_input(graph, node, is_grad + 1)->shape;
+  const struct shape *v = &node_input(graph, node, is_grad + 2)->shape;
+  const struct value *m = node_input(graph, node, is_grad ? 6 : 3);
   struct shape scores = *q, common;
   int rank = q->rank;
   bool fits = rank >= 2 && k->rank == rank && v->rank == rank && q->dim[rank - 1] == k->dim[rank - 2] &&
@@ -70,13 +70,13 @@ void scaled_attention_mask_strides(const struct scaled_attention *a, int64_t *ro
 static int attention_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct shape y = node_input(graph, node, 0)->shape, log_sums = y;
   struct scaled_attention a;
-  if (infer_check_f32(graph, node, err) || scaled_attention_init(&a, graph, node, 0, 3, err))
+  if (infer_check_f32(graph, node, err) || scaled_attention_init(&a, graph, node, false, err))
     return err->code;
   y.dim[y.rank - 1] = a.e;
   log_sums.rank--;
-  if (infer_output(graph, node, 0, DTYPE_F32, &y, err))
+  if (infer_f32(graph, node, 0, &y, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_F32, &log_sums, err);
+  return infer_f32(graph, node, 1, &log_sums, err);
 }
 
 static int attention_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -93,20 +93,34 @@ static int attention_backward(struct autodiff *ad, struct graph *graph, const st
   if (autodiff_wants(ad, node, 3))
     return node_error(node, err, ERR_UNSUPPORTED, "the mask has no gradient");
   inputs[5] = backward_keep(graph, node, 1);
-  grad = graph_add_node(graph, "ScaledAttentionGrad", inputs, inputs[6] < 0 ? 6 : 7, 3, &scale, 1);
+  grad = graph_add_node(graph, "ScaledAttentionGrad", (struct value_list){inputs, inputs[6] < 0 ? 6 : 7}, 3,
+                        ATTR_LIST(scale));
   for (int i = 0; i < 3; i++)
     autodiff_add(ad, node, i, grad->outputs[i]);
   return ERR_OK;
 }
 
+/* A row of the mask, element j at j * step; at NULL: there is none. */
+struct mask_row {
+  const float *at;
+  int64_t step;
+};
+
+static struct mask_row mask_row_of(const struct scaled_attention *a, const float *mask, int64_t row) {
+  int64_t row_stride, step;
+  scaled_attention_mask_strides(a, &row_stride, &step);
+  return (struct mask_row){
+      mask ? mask + scaled_attention_mask_at(a, row / a->t) + row % a->t * row_stride : NULL, step};
+}
+
 /* One row of scores: scale * q x k + mask. */
-static void score_row(const struct scaled_attention *a, const float *q, const float *k, const float *mask,
-                      int64_t mask_step, double *row) {
+static void score_row(const struct scaled_attention *a, const float *q, const float *k, struct mask_row mask,
+                      double *row) {
   for (int64_t j = 0; j < a->s; j++) {
     double sum = 0;
     for (int64_t c = 0; c < a->d; c++)
       sum += (double)q[c] * k[c * a->s + j];
-    row[j] = sum * a->scale + (mask ? (double)mask[j * mask_step] : 0);
+    row[j] = sum * a->scale + (mask.at ? (double)mask.at[j * mask.step] : 0);
   }
 }
 
@@ -127,18 +141,15 @@ static int attention_ref(const struct op_call *call, struct err *err) {
   const float *q = call->in[0].data, *mask = call->in[3].data;
   float *y = call->out[0].data, *log_sums = call->out[1].data;
   struct scaled_attention a;
-  int64_t mask_row, mask_column;
   double *row;
-  if (scaled_attention_init(&a, call->graph, call->node, 0, 3, err))
+  if (scaled_attention_init(&a, call->graph, call->node, false, err))
     return err->code;
-  scaled_attention_mask_strides(&a, &mask_row, &mask_column);
   row = mem_new((size_t)a.s * sizeof *row);
   for (int64_t r = 0; r < a.stack * a.t; r++, q += a.d, y += a.e) {
     int64_t b = r / a.t;
     const float *v = (const float *)call->in[2].data + b * a.s * a.e;
     double log_sum;
-    score_row(&a, q, (const float *)call->in[1].data + b * a.d * a.s,
-              mask ? mask + scaled_attention_mask_at(&a, b) + r % a.t * mask_row : NULL, mask_column, row);
+    score_row(&a, q, (const float *)call->in[1].data + b * a.d * a.s, mask_row_of(&a, mask, r), row);
     log_sum = log_sum_of(row, a.s);
     for (int64_t c = 0; c < a.e; c++) {
       double sum = 0;
@@ -156,7 +167,7 @@ static int attention_ref(const struct op_call *call, struct err *err) {
 static double attention_multiply_adds(const struct graph *graph, const struct node *node) {
   struct scaled_attention a;
   struct err err = ERR_NONE;
-  if (scaled_attention_init(&a, graph, node, 0, 3, &err))
+  if (scaled_attention_init(&a, graph, node, false, &err))
     return 0;
   return (double)a.stack * (double)a.t * (double)a.s * (double)(a.d + a.e);
 }
@@ -194,11 +205,11 @@ const struct op_def op_ScaledAttention = {
 
 static int grad_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct scaled_attention a;
-  if (infer_check_f32(graph, node, err) || scaled_attention_init(&a, graph, node, 1, 6, err))
+  if (infer_check_f32(graph, node, err) || scaled_attention_init(&a, graph, node, true, err))
     return err->code;
   for (int o = 0; o < 3; o++) {
     struct shape shape = node_input(graph, node, 1 + o)->shape;
-    if (infer_output(graph, node, o, DTYPE_F32, &shape, err))
+    if (infer_f32(graph, node, o, &shape, err))
       return err->code;
   }
   return ERR_OK;
@@ -235,18 +246,16 @@ static void grad_row(const struct scaled_attention *a, const struct op_call *cal
 static int grad_ref(const struct op_call *call, struct err *err) {
   const float *mask = call->in[6].data;
   struct scaled_attention a;
-  int64_t mask_row, mask_column;
   double *scores;
-  if (scaled_attention_init(&a, call->graph, call->node, 1, 6, err))
+  if (scaled_attention_init(&a, call->graph, call->node, true, err))
     return err->code;
-  scaled_attention_mask_strides(&a, &mask_row, &mask_column);
   scores = mem_new((size_t)a.s * sizeof *scores);
   for (int o = 0; o < 3; o++)
     memset(call->out[o].data, 0, (size_t)shape_elems(&call->out[o].shape) * sizeof(float));
   for (int64_t r = 0; r < a.stack * a.t; r++) {
     int64_t b = r / a.t;
     score_row(&a, (const float *)call->in[1].data + r * a.d, (const float *)call->in[2].data + b * a.d * a.s,
-              mask ? mask + scaled_attention_mask_at(&a, b) + r % a.t * mask_row : NULL, mask_column, scores);
+              mask_row_of(&a, mask, r), scores);
     grad_row(&a, call, r, scores);
   }
   free(scores);

@@ -12,10 +12,11 @@ struct scaled_attention {
   struct shape mask;   /* broadcasts to scores; a scalar where there is none */
 };
 
-/* From a node whose inputs `first`, first + 1 and first + 2 are query, key and value, and input `mask` the
-   mask, if any. Errors: INVALID. */
+/* From a ScaledAttention, whose inputs are query, key, value and perhaps a mask; or with is_grad from a
+   ScaledAttentionGrad, where dy stands before query, key and value, and the mask is input 6. Errors: INVALID.
+ */
 int scaled_attention_init(struct scaled_attention *a, const struct graph *graph, const struct node *node,
-                          int first, int mask, struct err *err);
+                          bool is_grad, struct err *err);
 
 /* Element (i, j) of the mask of matrix `index` is mask[scaled_attention_mask_at(a, index) + i * row + j *
    column]. */

@@ -13,7 +13,11 @@ static int scatter_elements_infer(struct graph *graph, const struct node *node, 
 static int scatter_elements_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                                      struct err *err) {
   struct attr axis = attr_of_int("axis", node_attr_int(node, "axis", 0));
-  return scatter_backward(ad, graph, node, "GatherElements", "ScatterElementsGrad", &axis, err);
+  (void)err;
+  return scatter_backward(ad, graph, node,
+                          &(struct scatter_grad){.gather = "GatherElements",
+                                                 .grad = "ScatterElementsGrad",
+                                                 .places = ATTR_LIST(axis)});
 }
 
 static int scatter_elements_ref(const struct op_call *call, struct err *err) {

@@ -11,7 +11,10 @@ static int scatter_nd_infer(struct graph *graph, const struct node *node, struct
 
 static int scatter_nd_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
                                struct err *err) {
-  return scatter_backward(ad, graph, node, "GatherND", "ScatterNDGrad", NULL, err);
+  (void)err;
+  return scatter_backward(
+      ad, graph, node,
+      &(struct scatter_grad){.gather = "GatherND", .grad = "ScatterNDGrad", .places = ATTRS_NONE});
 }
 
 static int scatter_nd_ref(const struct op_call *call, struct err *err) {

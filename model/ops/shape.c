@@ -1,21 +1,21 @@
 /* Shape: the dimensions of a tensor from `start` to `end` (ONNX 1..21; the bounds since 15). */
 #include "model/ops/shared/infer.h"
 
-static int64_t clamped(int64_t at, int rank) {
+static int64_t axis_clamped(int64_t at, int rank) {
   if (at < 0)
     at += rank;
   return at < 0 ? 0 : at > rank ? rank : at;
 }
 
 static int64_t first_dim(const struct node *node, int rank) {
-  return clamped(node_attr_int(node, "start", 0), rank);
+  return axis_clamped(node_attr_int(node, "start", 0), rank);
 }
 
 static int shape_infer(struct graph *graph, const struct node *node, struct err *err) {
   int rank = node_input(graph, node, 0)->shape.rank;
-  int64_t n = clamped(node_attr_int(node, "end", rank), rank) - first_dim(node, rank);
+  int64_t n = axis_clamped(node_attr_int(node, "end", rank), rank) - first_dim(node, rank);
   struct shape shape = {.rank = 1, .dim = {n > 0 ? n : 0}};
-  return infer_output(graph, node, 0, DTYPE_I64, &shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = DTYPE_I64, .shape = shape}, err);
 }
 
 static int shape_ref(const struct op_call *call, struct err *err) {

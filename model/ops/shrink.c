@@ -5,13 +5,13 @@ static inline bool is_outside(float x, float lambd) {
   return x < -lambd || x > lambd;
 }
 
-static inline float shrunk(float x, float lambd, float bias) {
+static inline float shrink_value(float x, float lambd, float bias) {
   if (!is_outside(x, lambd))
     return 0.0f;
   return x < -lambd ? x + bias : x - bias;
 }
 
-UNARY_REF_WITH(shrink_ref, FLOAT_ATTRS(lambd, 0.5f, bias, 0.0f), shrunk(x, lambd, bias))
+UNARY_REF_WITH(shrink_ref, FLOAT_ATTRS(lambd, 0.5f, bias, 0.0f), shrink_value(x, lambd, bias))
 UNARY_GRAD_REF(shrink_grad_ref, FLOAT_ATTR(lambd, 0.5f), is_outside(v, lambd) ? dy : 0.0f)
 
 static const struct op_case shrink_cases[] = {

@@ -2,7 +2,7 @@
 #include "model/ops/shared/infer.h"
 
 static int size_infer(struct graph *graph, const struct node *node, struct err *err) {
-  return infer_output(graph, node, 0, DTYPE_I64, &(struct shape){0}, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = DTYPE_I64, .shape = (struct shape){0}}, err);
 }
 
 static int size_ref(const struct op_call *call, struct err *err) {

@@ -7,14 +7,15 @@
 #include "model/ops/slice.h"
 #include "model/ops/shared/strided.h"
 
-static int64_t clamped(int64_t at, int64_t low, int64_t high) {
+static int64_t bound_clamped(int64_t at, int64_t low, int64_t high) {
   return at < low ? low : at > high ? high : at;
 }
 
-static void slice_axis(struct slice *slice, int axis, int64_t dim, int64_t start, int64_t end, int64_t step) {
+static void slice_axis(struct slice *slice, int axis, int64_t start, int64_t end, int64_t step) {
+  int64_t dim = slice->out.dim[axis];
   int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim : dim - 1, count = 0;
-  start = clamped(start < 0 ? start + dim : start, low, high);
-  end = clamped(end < 0 ? end + dim : end, low, high);
+  start = bound_clamped(start < 0 ? start + dim : start, low, high);
+  end = bound_clamped(end < 0 ? end + dim : end, low, high);
   if (step > 0 && end > start)
     count = 1 + (end - start - 1) / step;
   else if (step < 0 && end < start)
@@ -26,13 +27,17 @@ static void slice_axis(struct slice *slice, int axis, int64_t dim, int64_t start
 
 int slice_read(const struct graph *graph, const struct node *node, const struct shape *x, struct slice *slice,
                struct err *err) {
-  int64_t starts[RANK_MAX], ends[RANK_MAX], axes[RANK_MAX], steps[RANK_MAX];
+  int64_t starts[RANK_MAX] = {0}, ends[RANK_MAX] = {0}, axes[RANK_MAX] = {0}, steps[RANK_MAX] = {0};
   bool is_cut[RANK_MAX] = {false};
   int n, n_ends, n_axes, n_steps, axis;
-  if (infer_few_ints(graph, node, 1, "starts", starts, RANK_MAX, &n, err) ||
-      infer_few_ints(graph, node, 2, "ends", ends, RANK_MAX, &n_ends, err) ||
-      infer_few_ints(graph, node, 3, "axes", axes, RANK_MAX, &n_axes, err) ||
-      infer_few_ints(graph, node, 4, NULL, steps, RANK_MAX, &n_steps, err))
+  if (infer_few_ints(graph, node, (struct ints_source){1, "starts"}, (struct ints_room){starts, RANK_MAX, &n},
+                     err) ||
+      infer_few_ints(graph, node, (struct ints_source){2, "ends"},
+                     (struct ints_room){ends, RANK_MAX, &n_ends}, err) ||
+      infer_few_ints(graph, node, (struct ints_source){3, "axes"},
+                     (struct ints_room){axes, RANK_MAX, &n_axes}, err) ||
+      infer_few_ints(graph, node, (struct ints_source){4, NULL},
+                     (struct ints_room){steps, RANK_MAX, &n_steps}, err))
     return err->code;
   if (n_ends != n || (n_axes && n_axes != n) || (n_steps && n_steps != n))
     return node_error(node, err, ERR_INVALID, "has %d starts, %d ends, %d axes and %d steps", n, n_ends,
@@ -41,13 +46,13 @@ int slice_read(const struct graph *graph, const struct node *node, const struct 
   for (int d = 0; d < x->rank; d++)
     slice->step[d] = 1;
   for (int i = 0; i < n; i++) {
-    if (infer_axis(node, n_axes ? axes[i] : i, x->rank, false, &axis, err))
+    if (infer_axis(node, n_axes ? axes[i] : i, x->rank, &axis, err))
       return err->code;
     if (is_cut[axis] || (n_steps && steps[i] == 0))
       return node_error(node, err, ERR_INVALID, "axis %d is %s", axis,
                         is_cut[axis] ? "cut twice" : "walked with a step of 0");
     is_cut[axis] = true;
-    slice_axis(slice, axis, x->dim[axis], starts[i], ends[i], n_steps ? steps[i] : 1);
+    slice_axis(slice, axis, starts[i], ends[i], n_steps ? steps[i] : 1);
   }
   return ERR_OK;
 }
@@ -57,7 +62,7 @@ static int slice_infer(struct graph *graph, const struct node *node, struct err 
   struct slice slice;
   if (slice_read(graph, node, &x.shape, &slice, err))
     return err->code;
-  return infer_output(graph, node, 0, x.dtype, &slice.out, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = slice.out}, err);
 }
 
 static int slice_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -71,7 +76,7 @@ static int slice_backward(struct autodiff *ad, struct graph *graph, const struct
   attrs[0] = attr_of_shape(&x);
   attrs[1] = attr_of_ints("starts", slice.start, x.rank);
   attrs[2] = attr_of_ints("steps", slice.step, x.rank);
-  autodiff_add(ad, node, 0, backward_node(graph, "SliceGrad", &dy, 1, attrs, 3));
+  autodiff_add(ad, node, 0, backward_node(graph, "SliceGrad", VALUES(dy), (struct attr_list){attrs, 3}));
   return ERR_OK;
 }
 
@@ -159,7 +164,7 @@ static int slice_grad_infer(struct graph *graph, const struct node *node, struct
   if (infer_check_f32(graph, node, err) ||
       slice_grad_read(node, &node_input(graph, node, 0)->shape, &slice, &x, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int slice_grad_ref(const struct op_call *call, struct err *err) {

@@ -41,8 +41,7 @@ int soft_rows_init(struct soft_rows *rows, const struct node *node, const struct
 
 static int soft_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct shape scalar = {0};
-  return check_inputs(graph, node, 0, err) ? (int)err->code
-                                           : infer_output(graph, node, 0, DTYPE_F32, &scalar, err);
+  return check_inputs(graph, node, 0, err) ? (int)err->code : infer_f32(graph, node, 0, &scalar, err);
 }
 
 static int soft_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -50,8 +49,9 @@ static int soft_backward(struct autodiff *ad, struct graph *graph, const struct 
   int inputs[] = {dsum, node->inputs[0], node->inputs[1], node->n_inputs > 2 ? node->inputs[2] : -1};
   (void)err;
   if (dsum >= 0)
-    autodiff_add(ad, node, 0,
-                 backward_node(graph, "SoftCrossEntropyGrad", inputs, 4, node->attrs, node->n_attrs));
+    autodiff_add(
+        ad, node, 0,
+        backward_node(graph, "SoftCrossEntropyGrad", (struct value_list){inputs, 4}, node_attrs(node)));
   return ERR_OK;
 }
 
@@ -124,7 +124,7 @@ static int soft_grad_infer(struct graph *graph, const struct node *node, struct 
   struct shape scores = node_input(graph, node, 1)->shape;
   if (infer_check_rank(graph, node, 0, 0, err) || check_inputs(graph, node, 1, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &scores, err);
+  return infer_f32(graph, node, 0, &scores, err);
 }
 
 static int soft_grad_ref(const struct op_call *call, struct err *err) {

@@ -9,12 +9,13 @@
 int softmax_rows_init(struct softmax_rows *rows, const struct graph *graph, const struct node *node,
                       const struct shape *shape, struct err *err) {
   bool is_one_axis = graph->opset >= 13;
+  int64_t named = node_attr_int(node, "axis", is_one_axis ? -1 : 1);
   int axis;
   *rows = (struct softmax_rows){1, 1, 1};
   if (shape->rank == 0 && !node_attr(node, "axis"))
     return ERR_OK;
-  if (infer_axis(node, node_attr_int(node, "axis", is_one_axis ? -1 : 1), shape->rank, !is_one_axis, &axis,
-                 err))
+  if (is_one_axis ? infer_axis(node, named, shape->rank, &axis, err)
+                  : infer_axis_or_end(node, named, shape->rank, &axis, err))
     return err->code;
   for (int d = 0; d < shape->rank; d++)
     if (d < axis)
@@ -35,7 +36,7 @@ int softmax_infer(struct graph *graph, const struct node *node, struct err *err)
 
 int softmax_add_grad(struct autodiff *ad, struct graph *graph, const struct node *node, const char *op) {
   int inputs[] = {autodiff_grad(ad, node, 0), node->outputs[0]};
-  autodiff_add(ad, node, 0, backward_node(graph, op, inputs, 2, node->attrs, node->n_attrs));
+  autodiff_add(ad, node, 0, backward_node(graph, op, (struct value_list){inputs, 2}, node_attrs(node)));
   return ERR_OK;
 }
 

@@ -10,7 +10,7 @@ static int softmax_loss_infer(struct graph *graph, const struct node *node, stru
   struct shape x = node_input(graph, node, 0)->shape;
   if (class_loss_infer(graph, node, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 1, &x, err);
 }
 
 /* The class weights are constants to it. */
@@ -20,8 +20,9 @@ static int softmax_loss_backward(struct autodiff *ad, struct graph *graph, const
   int inputs[] = {autodiff_grad(ad, node, 0), node->inputs[1], node->n_inputs > 2 ? node->inputs[2] : -1,
                   log_prob, autodiff_grad(ad, node, 1)};
   (void)err;
-  autodiff_add(ad, node, 0,
-               backward_node(graph, "SoftmaxCrossEntropyLossGrad", inputs, 5, node->attrs, node->n_attrs));
+  autodiff_add(
+      ad, node, 0,
+      backward_node(graph, "SoftmaxCrossEntropyLossGrad", (struct value_list){inputs, 5}, node_attrs(node)));
   return ERR_OK;
 }
 
@@ -94,17 +95,24 @@ static int softmax_loss_grad_infer(struct graph *graph, const struct node *node,
   struct class_loss loss;
   if (class_loss_init(&loss, graph, node, &x, err))
     return err->code;
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
+/* dlog_prob NULL: none. */
+struct sample {
+  const float *log_prob, *dlog_prob;
+  double dloss;
+  int64_t label;
+};
+
 /* The classes of one sample: with g = dlog_prob - dloss onehot(label), dx = g - exp(log_prob) sum(g). */
-static void grad_sample(const float *log_prob, const float *dlog_prob, double dloss, int64_t label,
-                        const struct class_loss *loss, float *dx) {
-  double sum = -dloss;
+static void grad_sample(const struct class_loss *loss, const struct sample *sample, float *dx) {
+  const float *log_prob = sample->log_prob, *dlog_prob = sample->dlog_prob;
+  double dloss = sample->dloss, sum = -dloss;
   for (int64_t k = 0; k < loss->classes && dlog_prob; k++)
     sum += dlog_prob[k * loss->inner];
   for (int64_t k = 0; k < loss->classes; k++) {
-    double g = (dlog_prob ? dlog_prob[k * loss->inner] : 0.0) - (k == label ? dloss : 0.0);
+    double g = (dlog_prob ? dlog_prob[k * loss->inner] : 0.0) - (k == sample->label ? dloss : 0.0);
     dx[k * loss->inner] = (float)(g - exp(log_prob[k * loss->inner]) * sum);
   }
 }
@@ -120,11 +128,13 @@ static int softmax_loss_grad_ref(const struct op_call *call, struct err *err) {
   for (int64_t s = 0, i = 0; s < loss.n; s++)
     for (int64_t j = 0; j < loss.inner; j++, i++) {
       int64_t at = s * loss.classes * loss.inner + j;
-      double weight = class_loss_weight(&loss, call, i), dsample = 0.0;
+      double weight = class_loss_weight(&loss, call, i);
+      struct sample sample = {.log_prob = log_prob + at,
+                              .dlog_prob = dlog_prob ? dlog_prob + at : NULL,
+                              .label = class_loss_label(call, i)};
       if (dloss && weight != 0.0)
-        dsample = weight * scale * dloss[loss.reduction == CLASS_REDUCE_NONE ? i : 0];
-      grad_sample(log_prob + at, dlog_prob ? dlog_prob + at : NULL, dsample, class_loss_label(call, i), &loss,
-                  dx + at);
+        sample.dloss = weight * scale * dloss[loss.reduction == CLASS_REDUCE_NONE ? i : 0];
+      grad_sample(&loss, &sample, dx + at);
     }
   return ERR_OK;
 }

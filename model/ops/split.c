@@ -29,8 +29,9 @@ static int equal_sizes(const struct graph *graph, const struct node *node, int64
 static int split_read(const struct graph *graph, const struct node *node, const struct shape *x,
                       struct split *split, struct err *err) {
   int64_t left;
-  if (infer_axis(node, node_attr_int(node, "axis", 0), x->rank, false, &split->axis, err) ||
-      infer_few_ints(graph, node, 1, "split", split->sizes, OP_OUTPUTS_MAX, &split->n, err))
+  if (infer_axis(node, node_attr_int(node, "axis", 0), x->rank, &split->axis, err) ||
+      infer_few_ints(graph, node, (struct ints_source){1, "split"},
+                     (struct ints_room){split->sizes, OP_OUTPUTS_MAX, &split->n}, err))
     return err->code;
   left = x->dim[split->axis];
   if (!node_input(graph, node, 1) && !node_attr(node, "split"))
@@ -57,7 +58,7 @@ static int split_infer(struct graph *graph, const struct node *node, struct err 
     return err->code;
   for (int i = 0; i < split.n; i++) {
     part.dim[split.axis] = split.sizes[i];
-    if (infer_output(graph, node, i, x.dtype, &part, err))
+    if (infer_output(graph, node, i, &(struct tensor){.dtype = x.dtype, .shape = part}, err))
       return err->code;
   }
   return ERR_OK;
@@ -79,7 +80,8 @@ static int split_backward(struct autodiff *ad, struct graph *graph, const struct
       grads[i] = backward_broadcast_to(graph, graph_add_constant_f32(graph, 0.0f), &part);
   }
   attr = attr_of_int("axis", split.axis);
-  autodiff_add(ad, node, 0, backward_node(graph, "Concat", grads, split.n, &attr, 1));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "Concat", (struct value_list){grads, split.n}, ATTR_LIST(attr)));
   return ERR_OK;
 }
 

@@ -5,19 +5,18 @@
 static int squeeze_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct value x = *node_input(graph, node, 0);
   struct shape y = {0};
-  bool is_axis[RANK_MAX];
+  struct axis_set axes = {.rank = x.shape.rank};
   char text[128];
-  int n;
-  if (infer_axes(graph, node, 1, "axes", x.shape.rank, is_axis, &n, err))
+  if (infer_axes(graph, node, (struct ints_source){1, "axes"}, &axes, err))
     return err->code;
   for (int d = 0; d < x.shape.rank; d++) {
-    if (is_axis[d] && x.shape.dim[d] != 1)
+    if (axes.has[d] && x.shape.dim[d] != 1)
       return node_error(node, err, ERR_INVALID, "axis %d of shape %s is not 1", d,
                         shape_text(&x.shape, text, sizeof text));
-    if (n > 0 ? !is_axis[d] : x.shape.dim[d] != 1)
+    if (axes.n > 0 ? !axes.has[d] : x.shape.dim[d] != 1)
       y.dim[y.rank++] = x.shape.dim[d];
   }
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static const struct op_case squeeze_cases[] = {

@@ -12,8 +12,14 @@ struct stft {
   struct fourier fourier; /* of one frame */
 };
 
-static int stft_init(struct stft *s, const struct node *node, const struct shape *signal, int64_t step,
-                     int64_t length, struct err *err) {
+/* How long a frame is, and how far it is from one to the next. */
+struct framing {
+  int64_t step, length;
+};
+
+static int stft_init(struct stft *s, const struct node *node, const struct shape *signal,
+                     struct framing framing, struct err *err) {
+  int64_t step = framing.step, length = framing.length;
   bool is_half = node_attr_int(node, "onesided", 1) != 0;
   int64_t bins = is_half ? length / 2 + 1 : length;
   int parts = signal->rank == 3 ? (int)signal->dim[2] : 0;
@@ -43,7 +49,8 @@ static int stft_init(struct stft *s, const struct node *node, const struct shape
 static int read_scalar(const struct graph *graph, const struct node *node, int input, int64_t *value,
                        struct err *err) {
   int n = 1;
-  if (node_input(graph, node, input) && infer_few_ints(graph, node, input, NULL, value, 1, &n, err))
+  if (node_input(graph, node, input) &&
+      infer_few_ints(graph, node, (struct ints_source){input, NULL}, (struct ints_room){value, 1, &n}, err))
     return err->code;
   return n == 1 ? ERR_OK : node_error(node, err, ERR_INVALID, "input %d must be one number", input);
 }
@@ -51,24 +58,24 @@ static int read_scalar(const struct graph *graph, const struct node *node, int i
 /* The same of the forward node. The window, else the signal, is as long as a frame when nothing is said. */
 static int stft_read(struct stft *s, const struct graph *graph, const struct node *node, struct err *err) {
   const struct value *signal = node_input(graph, node, 0), *window = node_input(graph, node, 2);
-  int64_t step = 0, length;
+  struct framing framing = {0};
   if (infer_check_rank(graph, node, 0, 3, err))
     return err->code;
-  length = window ? shape_elems(&window->shape) : signal->shape.dim[1];
+  framing.length = window ? shape_elems(&window->shape) : signal->shape.dim[1];
   if (signal->dtype != DTYPE_F32 || (window && window->dtype != DTYPE_F32))
     return node_error(node, err, ERR_UNSUPPORTED, "only f32 is supported here");
-  if (read_scalar(graph, node, 1, &step, err) || read_scalar(graph, node, 3, &length, err) ||
-      (window && infer_check_vector(graph, node, 2, length, err)))
+  if (read_scalar(graph, node, 1, &framing.step, err) || read_scalar(graph, node, 3, &framing.length, err) ||
+      (window && infer_check_vector(graph, node, 2, framing.length, err)))
     return err->code;
-  return stft_init(s, node, &signal->shape, step, length, err);
+  return stft_init(s, node, &signal->shape, framing, err);
 }
 
 static int stft_infer(struct graph *graph, const struct node *node, struct err *err) {
   struct stft s;
   if (stft_read(&s, graph, node, err))
     return err->code;
-  return infer_output(
-      graph, node, 0, DTYPE_F32,
+  return infer_f32(
+      graph, node, 0,
       &(struct shape){.rank = 4, .dim = {s.batch, s.frames, s.fourier.out.count, s.fourier.out.parts}}, err);
 }
 
@@ -83,9 +90,13 @@ static int stft_backward(struct autodiff *ad, struct graph *graph, const struct 
   attrs[1] = attr_of_int("length", s.fourier.length);
   attrs[2] = attr_of_int("onesided", node_attr_int(node, "onesided", 1));
   if (autodiff_wants(ad, node, 0))
-    autodiff_add(ad, node, 0, backward_node(graph, "STFTGradSignal", inputs, 3, attrs, 3));
+    autodiff_add(
+        ad, node, 0,
+        backward_node(graph, "STFTGradSignal", (struct value_list){inputs, 3}, (struct attr_list){attrs, 3}));
   if (window >= 0 && autodiff_wants(ad, node, 2))
-    autodiff_add(ad, node, 2, backward_node(graph, "STFTGradWindow", inputs, 3, attrs, 3));
+    autodiff_add(
+        ad, node, 2,
+        backward_node(graph, "STFTGradWindow", (struct value_list){inputs, 3}, (struct attr_list){attrs, 3}));
   return ERR_OK;
 }
 
@@ -141,11 +152,11 @@ const struct op_def op_STFT = {
 };
 
 static int grad_signal_infer(struct graph *graph, const struct node *node, struct err *err) {
-  return infer_output(graph, node, 0, DTYPE_F32, &node_input(graph, node, 1)->shape, err);
+  return infer_f32(graph, node, 0, &node_input(graph, node, 1)->shape, err);
 }
 
 static int grad_window_infer(struct graph *graph, const struct node *node, struct err *err) {
-  return infer_output(graph, node, 0, DTYPE_F32, &node_input(graph, node, 2)->shape, err);
+  return infer_f32(graph, node, 0, &node_input(graph, node, 2)->shape, err);
 }
 
 /* What the gradient of one frame's windowed samples, [length,parts], contributes to out[0] of both ops below.
@@ -176,8 +187,10 @@ static int each_frame(const struct op_call *call, frame_fn *add, bool is_signal,
   struct fourier adjoint;
   struct fourier_plan plan;
   struct stft s;
-  if (stft_init(&s, call->node, &call->in[1].shape, node_attr_int(call->node, "step", 0),
-                node_attr_int(call->node, "length", 0), err))
+  if (stft_init(
+          &s, call->node, &call->in[1].shape,
+          (struct framing){node_attr_int(call->node, "step", 0), node_attr_int(call->node, "length", 0)},
+          err))
     return err->code;
   adjoint = fourier_adjoint(&s.fourier);
   if (fourier_plan_init(&plan, &adjoint, call->node, err))

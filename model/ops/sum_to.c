@@ -17,7 +17,7 @@ static int resize_infer(struct graph *graph, const struct node *node, bool is_su
   if (!broadcast_shapes(&from, &to, &common) || !shape_is_same(&common, is_sum ? &from : &to))
     return node_error(node, err, ERR_INVALID, "shape %s does not become %s",
                       shape_text(&from, left, sizeof left), shape_text(&to, right, sizeof right));
-  return infer_output(graph, node, 0, DTYPE_F32, &to, err);
+  return infer_f32(graph, node, 0, &to, err);
 }
 
 static int sum_to_infer(struct graph *graph, const struct node *node, struct err *err) {

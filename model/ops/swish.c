@@ -1,20 +1,20 @@
-/* Swish: elementwise x sigmoid(alpha x) (ONNX 24). */
+/* Swish: elementwise x swish_sigmoid(alpha x) (ONNX 24). */
 #include "model/ops/shared/elementwise.h"
 
-static inline float sigmoid(float x) {
+static inline float swish_sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
 
-static inline float swish(float x, float alpha) {
-  return x * sigmoid(alpha * x);
+static inline float swish_value(float x, float alpha) {
+  return x * swish_sigmoid(alpha * x);
 }
 
 static inline float swish_slope(float x, float alpha) {
-  float gate = sigmoid(alpha * x);
+  float gate = swish_sigmoid(alpha * x);
   return gate + alpha * x * gate * (1.0f - gate);
 }
 
-UNARY_REF_WITH(swish_ref, FLOAT_ATTR(alpha, 1.0f), swish(x, alpha))
+UNARY_REF_WITH(swish_ref, FLOAT_ATTR(alpha, 1.0f), swish_value(x, alpha))
 UNARY_GRAD_REF(swish_grad_ref, FLOAT_ATTR(alpha, 1.0f), swish_slope(v, alpha) * dy)
 
 static const struct op_case swish_cases[] = {

@@ -8,10 +8,11 @@
 
 static int tile_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct value x = *node_input(graph, node, 0);
-  int64_t repeats[RANK_MAX];
+  int64_t repeats[RANK_MAX] = {0};
   struct shape y = x.shape;
   int n;
-  if (infer_few_ints(graph, node, 1, NULL, repeats, RANK_MAX, &n, err))
+  if (infer_few_ints(graph, node, (struct ints_source){1, NULL}, (struct ints_room){repeats, RANK_MAX, &n},
+                     err))
     return err->code;
   if (n != y.rank)
     return node_error(node, err, ERR_INVALID, "has %d repeats for %d dimensions", n, y.rank);
@@ -19,7 +20,7 @@ static int tile_infer(struct graph *graph, const struct node *node, struct err *
     if (repeats[d] < 0 || __builtin_mul_overflow(y.dim[d], repeats[d], &y.dim[d]))
       return node_error(node, err, ERR_INVALID, "dimension %d of %lld cannot be repeated %lld times", d,
                         (long long)x.shape.dim[d], (long long)repeats[d]);
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static int tile_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {
@@ -27,7 +28,7 @@ static int tile_backward(struct autodiff *ad, struct graph *graph, const struct 
   int dy = autodiff_grad(ad, node, 0);
   struct attr attr = attr_of_shape(&x);
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "TileGrad", &dy, 1, &attr, 1));
+  autodiff_add(ad, node, 0, backward_node(graph, "TileGrad", VALUES(dy), ATTR_LIST(attr)));
   return ERR_OK;
 }
 
@@ -90,7 +91,7 @@ static int tile_grad_infer(struct graph *graph, const struct node *node, struct 
   if (!fits)
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to this tensor",
                       shape_text(&dy, text, sizeof text));
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 static int tile_grad_ref(const struct op_call *call, struct err *err) {

@@ -10,17 +10,18 @@ static int top_k_infer(struct graph *graph, const struct node *node, struct err 
   int64_t k = node_attr_int(node, "k", -1);
   struct shape y = x.shape;
   int axis, n;
-  if (infer_axis(node, node_attr_int(node, "axis", -1), y.rank, false, &axis, err))
+  if (infer_axis(node, node_attr_int(node, "axis", -1), y.rank, &axis, err))
     return err->code;
-  if (node_input(graph, node, 1) && infer_few_ints(graph, node, 1, NULL, &k, 1, &n, err))
+  if (node_input(graph, node, 1) &&
+      infer_few_ints(graph, node, (struct ints_source){1, NULL}, (struct ints_room){&k, 1, &n}, err))
     return err->code;
   if (k < 0 || k > y.dim[axis])
     return node_error(node, err, ERR_INVALID, "k is %lld, and axis %d has %lld elements", (long long)k, axis,
                       (long long)y.dim[axis]);
   y.dim[axis] = k;
-  if (infer_output(graph, node, 0, x.dtype, &y, err))
+  if (infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_I64, &y, err);
+  return infer_output(graph, node, 1, &(struct tensor){.dtype = DTYPE_I64, .shape = y}, err);
 }
 
 static int top_k_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -29,7 +30,9 @@ static int top_k_backward(struct autodiff *ad, struct graph *graph, const struct
   struct attr attrs[] = {attr_of_shape(&x), attr_of_int("axis", node_attr_int(node, "axis", -1))};
   int inputs[] = {autodiff_grad(ad, node, 0), node->outputs[1]};
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "GatherElementsGrad", inputs, 2, attrs, 2));
+  autodiff_add(ad, node, 0,
+               backward_node(graph, "GatherElementsGrad", (struct value_list){inputs, 2},
+                             (struct attr_list){attrs, 2}));
   return ERR_OK;
 }
 
@@ -82,7 +85,7 @@ static int top_k_ref(const struct op_call *call, struct err *err) {
   struct top top = {.x = x, .sign = node_attr_int(call->node, "largest", 1) ? 1 : -1};
   int64_t *indices = call->out[1].data, rows, n;
   int axis;
-  if (infer_axis(call->node, node_attr_int(call->node, "axis", -1), x->shape.rank, false, &axis, err))
+  if (infer_axis(call->node, node_attr_int(call->node, "axis", -1), x->shape.rank, &axis, err))
     return err->code;
   n = x->shape.dim[axis];
   top.k = call->out[1].shape.dim[axis];

@@ -26,7 +26,7 @@ static int transpose_infer(struct graph *graph, const struct node *node, struct 
     return err->code;
   for (int d = 0; d < y.rank; d++)
     y.dim[d] = x.shape.dim[perm[d]];
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static int transpose_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
@@ -38,7 +38,7 @@ static int transpose_backward(struct autodiff *ad, struct graph *graph, const st
     return err->code;
   for (int d = 0; d < rank; d++)
     inverse[perm[d]] = d;
-  autodiff_add(ad, node, 0, backward_node(graph, "Transpose", &dy, 1, &attr, 1));
+  autodiff_add(ad, node, 0, backward_node(graph, "Transpose", VALUES(dy), ATTR_LIST(attr)));
   return ERR_OK;
 }
 

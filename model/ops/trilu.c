@@ -19,16 +19,18 @@ static int trilu_backward(struct autodiff *ad, struct graph *graph, const struct
   int inputs[] = {autodiff_grad(ad, node, 0), node->n_inputs > 1 ? node->inputs[1] : -1};
   struct attr attr = attr_of_int("upper", node_attr_int(node, "upper", 1));
   (void)err;
-  autodiff_add(ad, node, 0, backward_node(graph, "Trilu", inputs, inputs[1] < 0 ? 1 : 2, &attr, 1));
+  autodiff_add(
+      ad, node, 0,
+      backward_node(graph, "Trilu", (struct value_list){inputs, inputs[1] < 0 ? 1 : 2}, ATTR_LIST(attr)));
   return ERR_OK;
 }
 
-/* to = from[begin, end) among zeros, of n elements; from may be to. */
-static void keep_part(const char *from, char *to, size_t n, size_t begin, size_t end, size_t element) {
+/* to = from[begin, end) among zeros, of n bytes; from may be to. */
+static void keep_part(const char *from, char *to, size_t n, size_t begin, size_t end) {
   if (from != to)
-    memcpy(to + begin * element, from + begin * element, (end - begin) * element);
-  memset(to, 0, begin * element);
-  memset(to + end * element, 0, (n - end) * element);
+    memcpy(to + begin, from + begin, end - begin);
+  memset(to, 0, begin);
+  memset(to + end, 0, n - end);
 }
 
 static int trilu_ref(const struct op_call *call, struct err *err) {
@@ -43,9 +45,11 @@ static int trilu_ref(const struct op_call *call, struct err *err) {
   k = k < -rows ? -rows : k > cols ? cols : k;
   for (int64_t r = 0; elems > 0 && r < elems / cols; r++, from += (size_t)cols * element) {
     int64_t diagonal = r % rows + k + !is_upper;
+    size_t row_bytes = (size_t)cols * element, cut;
     diagonal = diagonal < 0 ? 0 : diagonal > cols ? cols : diagonal;
-    keep_part(from, to + (from - (const char *)x->data), (size_t)cols, is_upper ? (size_t)diagonal : 0,
-              is_upper ? (size_t)cols : (size_t)diagonal, element);
+    cut = (size_t)diagonal * element;
+    keep_part(from, to + (from - (const char *)x->data), row_bytes, is_upper ? cut : 0,
+              is_upper ? row_bytes : cut);
   }
   return ERR_OK;
 }

@@ -4,23 +4,25 @@
 
 static int unsqueeze_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct value x = *node_input(graph, node, 0);
-  int64_t axes[RANK_MAX];
-  bool is_axis[RANK_MAX];
+  int64_t given[RANK_MAX] = {0};
+  struct axis_set axes;
   struct shape y = {0};
   int n;
   if (!node_input(graph, node, 1) && !node_attr(node, "axes"))
     return node_error(node, err, ERR_INVALID,
                       "it is not told where: input 1, or before opset 13 attribute 'axes'");
-  if (infer_few_ints(graph, node, 1, "axes", axes, RANK_MAX, &n, err))
+  if (infer_few_ints(graph, node, (struct ints_source){1, "axes"}, (struct ints_room){given, RANK_MAX, &n},
+                     err))
     return err->code;
   if (x.shape.rank + n > RANK_MAX)
     return node_error(node, err, ERR_UNSUPPORTED, "a result of %d dimensions; at most %d are supported",
                       x.shape.rank + n, RANK_MAX);
-  if (infer_axes(graph, node, 1, "axes", x.shape.rank + n, is_axis, &n, err))
+  axes.rank = x.shape.rank + n;
+  if (infer_axes(graph, node, (struct ints_source){1, "axes"}, &axes, err))
     return err->code;
-  for (int from = 0; y.rank < x.shape.rank + n; y.rank++)
-    y.dim[y.rank] = is_axis[y.rank] ? 1 : x.shape.dim[from++];
-  return infer_output(graph, node, 0, x.dtype, &y, err);
+  for (int from = 0; y.rank < axes.rank; y.rank++)
+    y.dim[y.rank] = axes.has[y.rank] ? 1 : x.shape.dim[from++];
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = y}, err);
 }
 
 static const struct op_case unsqueeze_cases[] = {

@@ -9,12 +9,12 @@ static int where_infer(struct graph *graph, const struct node *node, struct err 
       infer_check_dtype(graph, node, 2, 1u << x->dtype, err) ||
       broadcast_infer_shape(graph, node, &shape, err))
     return err->code;
-  return infer_output(graph, node, 0, y->dtype, &shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = y->dtype, .shape = shape}, err);
 }
 
 static int zero_where(struct graph *graph, int condition, int x, int y) {
   int zero = graph_add_constant_f32(graph, 0.0f);
-  return backward_node(graph, "Where", (int[]){condition, x < 0 ? zero : x, y < 0 ? zero : y}, 3, NULL, 0);
+  return backward_node(graph, "Where", VALUES(condition, x < 0 ? zero : x, y < 0 ? zero : y), ATTRS_NONE);
 }
 
 static int where_backward(struct autodiff *ad, struct graph *graph, const struct node *node,

@@ -81,7 +81,7 @@ static int draw_any(struct trial *trial) {
 }
 
 static int add_node(struct trial *trial, const char *op, const int *inputs, int n_inputs) {
-  return graph_add_node(trial->graph, op, inputs, n_inputs, 1, NULL, 0)->outputs[0];
+  return graph_add_node(trial->graph, op, (struct value_list){inputs, n_inputs}, 1, ATTRS_NONE)->outputs[0];
 }
 
 /* Through a node that no chain takes, to the same shape. */
@@ -91,8 +91,8 @@ static int add_detour(struct trial *trial, int x) {
   for (int d = 0; d < turned.rank; d++)
     perm[d] = turned.rank - 1 - d;
   struct attr attr = {.name = "perm", .type = ATTR_INTS, .n = turned.rank, .ints = perm};
-  int y = graph_add_node(trial->graph, "Transpose", &x, 1, 1, &attr, 1)->outputs[0];
-  return graph_add_node(trial->graph, "Transpose", &y, 1, 1, &attr, 1)->outputs[0];
+  int y = graph_add_node(trial->graph, "Transpose", VALUES(x), 1, ATTR_LIST(attr))->outputs[0];
+  return graph_add_node(trial->graph, "Transpose", VALUES(y), 1, ATTR_LIST(attr))->outputs[0];
 }
 
 static int add_unary(struct trial *trial) {
@@ -122,7 +122,7 @@ static int add_mean(struct trial *trial) {
 /* Its mask is a condition for others. */
 static int add_dropout(struct trial *trial) {
   int inputs[] = {draw_whole(trial), graph_add_constant_f32(trial->graph, 0.25f)};
-  struct node *node = graph_add_node(trial->graph, "Dropout", inputs, 2, 2, NULL, 0);
+  struct node *node = graph_add_node(trial->graph, "Dropout", (struct value_list){inputs, 2}, 2, ATTRS_NONE);
   trial->conditions[trial->n_conditions++] = node->outputs[1];
   return node->outputs[0];
 }
@@ -235,7 +235,9 @@ static void test_seed(const struct backend_def *backend, uint64_t seed, bool is_
 
 static int add_with(struct trial *trial, const char *op, int x, int y, const struct attr *attrs,
                     int n_attrs) {
-  return graph_add_node(trial->graph, op, (int[]){x, y}, y < 0 ? 1 : 2, 1, attrs, n_attrs)->outputs[0];
+  return graph_add_node(trial->graph, op, (struct value_list){(int[]){x, y}, y < 0 ? 1 : 2}, 1,
+                        (struct attr_list){attrs, n_attrs})
+      ->outputs[0];
 }
 
 static int add_ints(struct trial *trial, const int64_t *values, int n) {
@@ -255,16 +257,16 @@ static void build_channels_last(struct trial *trial) {
   int per_channel = add_input(trial, DTYPE_F32, &slope);
   int y = add_with(trial, "Conv", a, b, NULL, 0);
   y = add_with(trial, "Tanh", add_with(trial, "Mul", y, per_channel, NULL, 0), -1, NULL, 0);
-  int dropped = graph_add_node(trial->graph, "Dropout", &y, 1, 2, NULL, 0)->outputs[0];
+  int dropped = graph_add_node(trial->graph, "Dropout", VALUES(y), 2, ATTRS_NONE)->outputs[0];
   y = add_with(trial, "Concat", dropped, y, &axis, 1);
   y = add_with(trial, "Pad", y, add_ints(trial, (int64_t[]){0, 1, 2, 0, 0, 0, 1, 3}, 8), NULL, 0);
   y = graph_add_node(trial->graph, "Slice",
-                     (int[]){y, add_ints(trial, (int64_t[]){3, 7}, 2), add_ints(trial, (int64_t[]){20, 0}, 2),
-                             add_ints(trial, (int64_t[]){1, 2}, 2), add_ints(trial, (int64_t[]){1, -1}, 2)},
-                     5, 1, NULL, 0)
+                     VALUES(y, add_ints(trial, (int64_t[]){3, 7}, 2), add_ints(trial, (int64_t[]){20, 0}, 2),
+                            add_ints(trial, (int64_t[]){1, 2}, 2), add_ints(trial, (int64_t[]){1, -1}, 2)),
+                     1, ATTRS_NONE)
           ->outputs[0];
-  y = graph_add_node(trial->graph, "Resize",
-                     (int[]){y, -1, -1, add_ints(trial, (int64_t[]){2, 17, 12, 5}, 4)}, 4, 1, &mode, 1)
+  y = graph_add_node(trial->graph, "Resize", VALUES(y, -1, -1, add_ints(trial, (int64_t[]){2, 17, 12, 5}, 4)),
+                     1, ATTR_LIST(mode))
           ->outputs[0];
   trial->watched[trial->n_watched++] = dropped;
   trial->watched[trial->n_watched++] = y;

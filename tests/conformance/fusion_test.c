@@ -41,11 +41,11 @@ static int node(struct sketch *sketch, const char *op, int a, int b, int c, cons
                 const char *word) {
   const int inputs[] = {a, b, c};
   struct attr attr = {.name = name, .type = ATTR_STRING, .s = word};
-  return graph_add_node(sketch->graph, op, inputs,
-                        b < 0   ? 1
-                        : c < 0 ? 2
-                                : 3,
-                        1, &attr, name != NULL)
+  return graph_add_node(sketch->graph, op,
+                        (struct value_list){inputs, b < 0   ? 1
+                                                    : c < 0 ? 2
+                                                            : 3},
+                        1, (struct attr_list){&attr, name != NULL})
       ->outputs[0];
 }
 
@@ -106,7 +106,7 @@ static int gemm_full_c_add_relu(struct sketch *s) {
 static int conv_depthwise(struct sketch *s) {
   const int inputs[] = {INPUT(s, 2, 36, 49, 49), INPUT(s, 36, 1, 3, 2), INPUT(s, 36)};
   struct attr group = {.name = "group", .type = ATTR_INT, .i = 36};
-  return graph_add_node(s->graph, "Conv", inputs, 3, 1, &group, 1)->outputs[0];
+  return graph_add_node(s->graph, "Conv", (struct value_list){inputs, 3}, 1, ATTR_LIST(group))->outputs[0];
 }
 
 static int conv_relu_conv(struct sketch *s) {
@@ -151,7 +151,8 @@ static int attend(struct sketch *s) {
   int padding = mask(s, (struct shape){.rank = 4, .dim = {3, 1, 1, 33}}, is_padding);
   const int inputs[] = {query, key, value, padding};
   struct attr scale = {.name = "scale", .type = ATTR_FLOAT, .f = 0.4f};
-  return graph_add_node(s->graph, "ScaledAttention", inputs, 4, 1, &scale, 1)->outputs[0];
+  return graph_add_node(s->graph, "ScaledAttention", (struct value_list){inputs, 4}, 1, ATTR_LIST(scale))
+      ->outputs[0];
 }
 
 static int attend_before(struct sketch *s) {
@@ -159,7 +160,8 @@ static int attend_before(struct sketch *s) {
   int later = mask(s, (struct shape){.rank = 2, .dim = {70, 75}}, is_later);
   const int inputs[] = {query, key, value, later};
   struct attr scale = {.name = "scale", .type = ATTR_FLOAT, .f = 0.1f};
-  return graph_add_node(s->graph, "ScaledAttention", inputs, 4, 1, &scale, 1)->outputs[0];
+  return graph_add_node(s->graph, "ScaledAttention", (struct value_list){inputs, 4}, 1, ATTR_LIST(scale))
+      ->outputs[0];
 }
 
 static bool is_after(int64_t row, int64_t column) {
@@ -174,7 +176,9 @@ static int attend_heads(struct sketch *s, int64_t rows, int64_t columns, int64_t
                         is_causal ? mask(s, (struct shape){.rank = 2, .dim = {rows, columns}}, is_after)
                                   : -1};
   struct attr scale = {.name = "scale", .type = ATTR_FLOAT, .f = 0.3f};
-  return graph_add_node(s->graph, "ScaledAttention", inputs, is_causal ? 4 : 3, 1, &scale, 1)->outputs[0];
+  return graph_add_node(s->graph, "ScaledAttention", (struct value_list){inputs, is_causal ? 4 : 3}, 1,
+                        ATTR_LIST(scale))
+      ->outputs[0];
 }
 
 static int attend_all(struct sketch *s) {
@@ -223,7 +227,8 @@ static int differentiate(struct sketch *sketch, int y, int *values) {
   for (int i = 0; i < n_inputs; i++)
     wanted[sketch->inputs[i]] = true;
   sketch->inputs[sketch->n_inputs++] = seed;
-  if (autodiff_run(graph, &y, &seed, 1, wanted, grads, &err))
+  if (autodiff_run(graph, &(struct derivative){.roots = &y, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   grads, &err))
     check_failed(err.text, __FILE__, __LINE__);
   values[n++] = y;
   for (int i = 0; i < n_inputs; i++)

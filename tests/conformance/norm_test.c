@@ -50,7 +50,8 @@ static int draw_whole(struct trial *trial) {
 }
 
 static int add_node(struct trial *trial, const char *op, const int *inputs, int n_inputs, int n_outputs) {
-  return graph_add_node(trial->graph, op, inputs, n_inputs, n_outputs, NULL, 0)->outputs[0];
+  return graph_add_node(trial->graph, op, (struct value_list){inputs, n_inputs}, n_outputs, ATTRS_NONE)
+      ->outputs[0];
 }
 
 static int add_norm(struct trial *trial, int x) {
@@ -123,7 +124,9 @@ static void differentiate(struct trial *trial) {
   struct err err = ERR_NONE;
   for (int i = 0; i < trial->n_wanted; i++)
     wanted[trial->wanted[i]] = true;
-  if (autodiff_run(graph, roots, seeds, 2, wanted, grads, &err))
+  if (autodiff_run(graph,
+                   &(struct derivative){.roots = roots, .seeds = seeds, .n_roots = 2, .wanted = wanted},
+                   grads, &err))
     check_failed(err.text, __FILE__, __LINE__);
   for (int i = 0; i < trial->n_wanted; i++)
     if (grads[trial->wanted[i]] >= 0)
@@ -258,7 +261,8 @@ static size_t count_bytes(const struct backend_def *backend, bool is_apart) {
   int sum = add_node(&trial, "Add", (int[]){y, residual}, 2, 1);
   int relu = add_node(&trial, "Relu", &sum, 1, 1);
   struct attr axis = {.name = "axis", .type = ATTR_INT, .i = 1};
-  values[n++] = graph_add_node(trial.graph, "Concat", (int[]){relu, x, residual}, 3, 1, &axis, 1)->outputs[0];
+  values[n++] =
+      graph_add_node(trial.graph, "Concat", VALUES(relu, x, residual), 1, ATTR_LIST(axis))->outputs[0];
   if (is_apart)
     values[n++] = y;
   size_t size_bytes = 0;

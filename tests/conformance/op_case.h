@@ -224,8 +224,8 @@ static inline void case_build(struct op_trial *trial, const struct op_def *op, c
     CHECK(n_attrs < CASE_ATTRS_MAX);
     attrs[n_attrs++] = case_attr(trial, word);
   }
-  trial->node = graph_append_node(trial->graph, op->name, inputs, n_inputs, c->outputs ? c->outputs : 1,
-                                  attrs, n_attrs);
+  trial->node = graph_append_node(trial->graph, op->name, (struct value_list){inputs, n_inputs},
+                                  c->outputs ? c->outputs : 1, (struct attr_list){attrs, n_attrs});
   free(inputs_text);
   free(attrs_text);
 }

@@ -154,7 +154,12 @@ static int add_gradients(struct trial *trial, struct err *err) {
   grads = mem_new((size_t)graph->n_values * sizeof *grads);
   for (int i = 0; i < trial->n_fed; i++)
     wanted[graph->inputs[i]] = trial->is_wanted[i];
-  if (!autodiff_run(graph, trial->roots, graph->inputs + trial->n_fed, trial->n_seeds, wanted, grads, err))
+  if (!autodiff_run(graph,
+                    &(struct derivative){.roots = trial->roots,
+                                         .seeds = graph->inputs + trial->n_fed,
+                                         .n_roots = trial->n_seeds,
+                                         .wanted = wanted},
+                    grads, err))
     for (int i = 0; i < trial->n_fed; i++)
       trial->grads[i] = trial->is_wanted[i] ? grads[graph->inputs[i]] : -1;
   free(wanted);

@@ -18,7 +18,9 @@ int add_weight(struct fixture *f, struct shape shape, float scale) {
 
 int add_node(struct fixture *f, const char *op, const int *inputs, int n_inputs, const struct attr *attrs,
              int n_attrs) {
-  return graph_add_node(f->graph, op, inputs, n_inputs, 1, attrs, n_attrs)->outputs[0];
+  return graph_add_node(f->graph, op, (struct value_list){inputs, n_inputs}, 1,
+                        (struct attr_list){attrs, n_attrs})
+      ->outputs[0];
 }
 
 int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t kernel, int64_t group) {
@@ -35,7 +37,7 @@ int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t kernel, 
 static int add_batch_norm(struct fixture *f, int x, int64_t channels) {
   int scale = add_weight(f, (struct shape){1, {channels}}, 1);
   int shift = add_weight(f, (struct shape){1, {channels}}, 0.5f);
-  return graph_add_node(f->graph, "BatchNormTraining", (int[]){x, scale, shift}, 3, 4, NULL, 0)->outputs[0];
+  return graph_add_node(f->graph, "BatchNormTraining", VALUES(x, scale, shift), 4, ATTRS_NONE)->outputs[0];
 }
 
 int add_max_pool(struct fixture *f, int x) {
@@ -75,7 +77,12 @@ void add_backward(struct fixture *f, int logits) {
   grads = mem_new((size_t)f->graph->n_values * sizeof *grads);
   for (int w = 0; w < f->n_weights; w++)
     wanted[f->weights[w]] = true;
-  assert_int_equal(autodiff_run(f->graph, &site.values.loss_sum, &seed, 1, wanted, grads, &err), ERR_OK);
+  assert_int_equal(
+      autodiff_run(f->graph,
+                   &(struct derivative){
+                       .roots = &site.values.loss_sum, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   grads, &err),
+      ERR_OK);
   f->watched[f->n_watched++] = site.values.loss_sum;
   for (int w = 0; w < f->n_weights; w++)
     f->watched[f->n_watched++] = grads[f->weights[w]];

@@ -159,39 +159,55 @@ static double band_row_total(const struct band *band, uint32_t i, const float *g
   return band_row_sum(band, i, grad);
 }
 
-static void band_next_columns(const struct band *band, const float *grad, const double *totals, float share,
-                              const float *state, float *next) {
+/* A band's step: from the state before to the next one. */
+struct band_step {
+  const float *grad;
+  const double *totals; /* of the band's windows, NULL of a whole one */
+  float share;          /* of the way to what the gradient says */
+  const float *state;
+  float *next;
+};
+
+static void band_next_columns(const struct band *band, const struct band_step *step) {
+  const float *state = step->state + band->n_rows;
+  float *next = step->next + band->n_rows;
   double sums[CHUNK];
   for (uint32_t at = 0; at < band->n_columns; at += CHUNK) {
     uint32_t n = band->n_columns - at < CHUNK ? band->n_columns - at : CHUNK;
     const double *found = sums;
-    if (totals)
-      found = totals + 2 + (band->n_rows > 1 ? 2 : 1) + at;
+    if (step->totals)
+      found = step->totals + 2 + (band->n_rows > 1 ? 2 : 1) + at;
     else
-      band_column_sums(band, grad, at, n, sums);
+      band_column_sums(band, step->grad, at, n, sums);
     for (uint32_t j = 0; j < n; j++)
-      next[at + j] = moved(state[at + j], (float)(found[j] / (double)band->rows), share);
+      next[at + j] = moved_towards(state[at + j], (float)(found[j] / (double)band->rows), step->share);
   }
 }
 
 /* The state after the step. What is returned is the mean of the rows' over the whole matrix. */
-static double band_next_state(const struct band *band, const float *grad, const double *totals, float share,
-                              const float *state, float *next) {
+static double band_next_state(const struct band *band, const struct band_step *step) {
+  const double *totals = step->totals;
   double mean = 0;
   for (uint32_t i = 0; i < band->n_rows; i++) {
-    double total = band_row_total(band, i, grad, totals);
-    next[i] = moved(state[i], (float)(total / (double)band->columns), share);
-    mean += next[i];
+    double total = band_row_total(band, i, step->grad, totals);
+    step->next[i] = moved_towards(step->state[i], (float)(total / (double)band->columns), step->share);
+    mean += step->next[i];
   }
-  band_next_columns(band, grad, totals, share, state + band->n_rows, next + band->n_rows);
+  band_next_columns(band, step);
   if (totals)
-    mean = (1.0 - share) * totals[1] + share * (totals[0] / (double)band->columns);
+    mean = (1.0 - step->share) * totals[1] + step->share * (totals[0] / (double)band->columns);
   return mean / (double)band->rows;
 }
 
+/* What the estimated mean of a gradient's square is of, besides its column. */
+struct estimate {
+  float row, least;
+};
+
 /* out f32[n]: the gradient by the root of the estimated mean of its square. */
-VECTOR_VARIANTS static void scale_run(const float *grad, const float *column, float row, float least,
+VECTOR_VARIANTS static void scale_run(const float *grad, const float *column, struct estimate estimate,
                                       uint32_t n, float *out) {
+  const float row = estimate.row, least = estimate.least;
 #pragma GCC ivdep
   for (uint32_t j = 0; j < n; j++) {
     float variance = row * column[j];
@@ -199,9 +215,10 @@ VECTOR_VARIANTS static void scale_run(const float *grad, const float *column, fl
   }
 }
 
-static void band_scale(const struct band *band, const float *grad, const float *state, double mean,
+/* mean: of the next state's rows. */
+static void band_scale(const struct band *band, const struct band_step *step, double mean,
                        const Weir__OptimizerSpec *spec, float *out) {
-  const float *columns = state + band->n_rows;
+  const float *grad = step->grad, *state = step->next, *columns = state + band->n_rows;
   const float least = (float)(spec->eps * spec->eps);
   for (uint32_t i = 0; i < band->n_rows; i++) {
     uint32_t at, end = band_row(band, i, &at);
@@ -209,7 +226,7 @@ static void band_scale(const struct band *band, const float *grad, const float *
     while (at < end) { /* around the edge of the columns once */
       uint32_t j = (uint32_t)(at % band->columns);
       uint32_t n = end - at < band->n_columns - j ? end - at : band->n_columns - j;
-      scale_run(grad + at, columns + j, row, least, n, out + at);
+      scale_run(grad + at, columns + j, (struct estimate){row, least}, n, out + at);
       at += n;
     }
   }
@@ -228,15 +245,19 @@ static void adafactor_draft(const Weir__OptimizerSpec *spec, const struct optimi
   float *next = update->next_slots;
   if (!is_factored(piece)) {
     for (uint32_t i = 0; i < piece->elems; i++)
-      next[i] = moved(state[i], update->grad[i] * update->grad[i], share);
-    scale_run(update->grad, next, 1, (float)(spec->eps * spec->eps), piece->elems, update->out);
+      next[i] = moved_towards(state[i], update->grad[i] * update->grad[i], share);
+    scale_run(update->grad, next, (struct estimate){1, (float)(spec->eps * spec->eps)}, piece->elems,
+              update->out);
     return;
   }
   for (uint32_t begin = 0; begin < piece->elems;) {
     struct band band = band_at(piece, begin);
-    const float *grad = update->grad + begin;
-    double mean = band_next_state(&band, grad, band.is_whole ? NULL : totals, share, state, next);
-    band_scale(&band, grad, next, mean, spec, update->out + begin);
+    struct band_step step = {.grad = update->grad + begin,
+                             .totals = band.is_whole ? NULL : totals,
+                             .share = share,
+                             .state = state,
+                             .next = next};
+    band_scale(&band, &step, band_next_state(&band, &step), spec, update->out + begin);
     totals += band_values(&band);
     state += band.n_rows + band.n_columns;
     next += band.n_rows + band.n_columns;

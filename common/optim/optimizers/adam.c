@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) void adam_loop(const Weir__Optimize
 #pragma GCC ivdep
   for (uint32_t i = 0; i < elems; i++) {
     float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_mean = moved(mean.now[i], grad, share1);
+    float next_mean = moved_towards(mean.now[i], grad, share1);
     float next_square = beta2 * square.now[i] + share2 * grad * grad, above = next_square;
     if (is_amsgrad) {
       above = largest.now[i] > next_square ? largest.now[i] : next_square;

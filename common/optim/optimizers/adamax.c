@@ -28,7 +28,7 @@ VECTOR_VARIANTS static void adamax_update(const Weir__OptimizerSpec *spec,
 #pragma GCC ivdep
   for (uint32_t i = 0; i < elems; i++) {
     float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_mean = moved(mean.now[i], grad, share1);
+    float next_mean = moved_towards(mean.now[i], grad, share1);
     float old = beta2 * norm.now[i], new = fabsf(grad) + eps;
     float next_norm = old > new ? old : new;
     mean.next[i] = next_mean;

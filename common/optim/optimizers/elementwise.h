@@ -41,7 +41,7 @@ static inline float decay_weight(struct weight_decay decay, float weight) {
 }
 
 /* `from` with a share of the way to `to`. */
-static inline float moved(float from, float to, float share) {
+static inline float moved_towards(float from, float to, float share) {
   return from + share * (to - from);
 }
 

@@ -33,7 +33,7 @@ VECTOR_VARIANTS static uint32_t lamb_sums(const Weir__OptimizerSpec *spec,
 #pragma GCC ivdep
   for (uint32_t i = 0; i < elems; i++) {
     float grad = grads[i];
-    float next_mean = moved(mean[i], grad, share1);
+    float next_mean = moved_towards(mean[i], grad, share1);
     float next_square = beta2 * square[i] + share2 * grad * grad;
     out[i] = next_mean * scale1 / (sqrtf(next_square) * scale2 + eps) + decay * weights[i];
   }
@@ -56,7 +56,7 @@ VECTOR_VARIANTS static void lamb_update(const Weir__OptimizerSpec *spec,
 #pragma GCC ivdep
   for (uint32_t i = 0; i < elems; i++) {
     float grad = grads[i];
-    mean.next[i] = moved(mean.now[i], grad, share1);
+    mean.next[i] = moved_towards(mean.now[i], grad, share1);
     square.next[i] = beta2 * square.now[i] + share2 * grad * grad;
     out[i] = weights[i] - rate * out[i];
   }

@@ -25,9 +25,9 @@ VECTOR_VARIANTS static void lion_update(const Weir__OptimizerSpec *spec,
   struct slot mean = update_slot(update, 0);
 #pragma GCC ivdep
   for (uint32_t i = 0; i < elems; i++) {
-    float direction = moved(mean.now[i], grads[i], share1);
+    float direction = moved_towards(mean.now[i], grads[i], share1);
     float sign = (float)((direction > 0) - (direction < 0));
-    mean.next[i] = moved(mean.now[i], grads[i], share2);
+    mean.next[i] = moved_towards(mean.now[i], grads[i], share2);
     out[i] = decay_weight(decay, weights[i]) - lr * sign;
   }
 }

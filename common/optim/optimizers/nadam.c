@@ -54,7 +54,7 @@ VECTOR_VARIANTS static void nadam_update(const Weir__OptimizerSpec *spec,
 #pragma GCC ivdep
   for (uint32_t i = 0; i < elems; i++) {
     float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_mean = moved(mean.now[i], grad, share1);
+    float next_mean = moved_towards(mean.now[i], grad, share1);
     float next_square = beta2 * square.now[i] + share2 * grad * grad;
     mean.next[i] = next_mean;
     square.next[i] = next_square;

@@ -17,7 +17,7 @@ static uint32_t radam_slots(const Weir__OptimizerSpec *spec) {
 }
 
 /* How far the second moment can be trusted after this step; 0: not yet, plain momentum is used. */
-static double rectification(double beta2, uint64_t step) {
+static double radam_rectification(double beta2, uint64_t step) {
   double t = (double)step + 1, power = pow(beta2, t);
   double end = 2 / (1 - beta2) - 1, length = end - 2 * t * power / (1 - power);
   if (length <= 5)
@@ -27,7 +27,7 @@ static double rectification(double beta2, uint64_t step) {
 
 VECTOR_VARIANTS static void radam_update(const Weir__OptimizerSpec *spec,
                                          const struct optimizer_update *update) {
-  const double trust = rectification(spec->betas[1], update->step);
+  const double trust = radam_rectification(spec->betas[1], update->step);
   const double rate = update->lr / bias_correction(spec->betas[0], update->step);
   const float adaptive_rate = (float)(rate * trust * sqrt(bias_correction(spec->betas[1], update->step)));
   const float plain_rate = trust > 0 ? 0 : (float)rate;
@@ -41,7 +41,7 @@ VECTOR_VARIANTS static void radam_update(const Weir__OptimizerSpec *spec,
 #pragma GCC ivdep
   for (uint32_t i = 0; i < elems; i++) {
     float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_mean = moved(mean.now[i], grad, share1);
+    float next_mean = moved_towards(mean.now[i], grad, share1);
     float next_square = beta2 * square.now[i] + share2 * grad * grad;
     float divisor = trust > 0 ? sqrtf(next_square) + eps : 1;
     mean.next[i] = next_mean;

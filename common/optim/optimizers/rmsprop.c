@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) void rmsprop_loop(const Weir__Optim
     float grad = decay_grad(decay, grads[i], weights[i]);
     float next_square = alpha * square.now[i] + share * grad * grad, variance = next_square, move;
     if (is_centered) {
-      float next_mean = moved(mean.now[i], grad, share);
+      float next_mean = moved_towards(mean.now[i], grad, share);
       mean.next[i] = next_mean;
       variance = next_square - next_mean * next_mean;
       variance = variance > 0 ? variance : 0; /* rounding */

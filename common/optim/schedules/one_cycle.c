@@ -19,7 +19,7 @@ static const struct option_rule one_cycle_options[] = {
     {0},
 };
 
-static double anneal(const Weir__ScheduleSpec *spec, double from, double to, double share) {
+static double anneal_between(const Weir__ScheduleSpec *spec, double from, double to, double share) {
   if (spec->anneal_strategy[0] == 'c')
     return to + (from - to) * (0.5 * (1 + cos(M_PI * share)));
   return from + (to - from) * share;
@@ -35,7 +35,7 @@ static double one_cycle_value(const Weir__ScheduleSpec *spec, const double level
   double before = 0;
   for (; at > *last && *last != total - 1; last++, levels++)
     before = *last;
-  return anneal(spec, levels[0], levels[1], *last > before ? (at - before) / (*last - before) : 1);
+  return anneal_between(spec, levels[0], levels[1], *last > before ? (at - before) / (*last - before) : 1);
 }
 
 static double one_cycle_rate(const Weir__ScheduleSpec *spec, double lr, uint64_t step, uint64_t steps) {

@@ -40,11 +40,11 @@ bool activation_is_invertible(const struct activation *activation) {
          (activation->kind != ACTIVATION_LEAKY_RELU && activation->kind != ACTIVATION_ELU);
 }
 
-static float softplus(float x) {
+static float softplus_of(float x) {
   return (x > 0.0f ? x : 0.0f) + log1pf(expf(-fabsf(x)));
 }
 
-static float clamped(float x, float low, float high) {
+static float unit_clamped(float x, float low, float high) {
   return x < low ? low : x > high ? high : x;
 }
 
@@ -66,7 +66,7 @@ void activation_apply(const struct activation *activation, float *x, int64_t n) 
   case ACTIVATION_RELU:
     FOR_EACH(x, v < 0.0f ? 0.0f : v);
   case ACTIVATION_HARD_SIGMOID:
-    FOR_EACH(x, clamped(alpha * v + beta, 0.0f, 1.0f));
+    FOR_EACH(x, unit_clamped(alpha * v + beta, 0.0f, 1.0f));
   case ACTIVATION_AFFINE:
     FOR_EACH(x, alpha * v + beta);
   case ACTIVATION_LEAKY_RELU:
@@ -80,7 +80,7 @@ void activation_apply(const struct activation *activation, float *x, int64_t n) 
   case ACTIVATION_SOFTSIGN:
     FOR_EACH(x, v / (1.0f + fabsf(v)));
   case ACTIVATION_SOFTPLUS:
-    FOR_EACH(x, softplus(v));
+    FOR_EACH(x, softplus_of(v));
   }
 }
 

@@ -2,34 +2,33 @@
 #include "model/ops/shared/backward.h"
 
 int backward_unary(struct graph *graph, const char *op, int x) {
-  return backward_node(graph, op, &x, 1, NULL, 0);
+  return backward_node(graph, op, VALUES(x), ATTRS_NONE);
 }
 
 int backward_binary(struct graph *graph, const char *op, int a, int b) {
-  return backward_node(graph, op, (int[]){a, b}, 2, NULL, 0);
+  return backward_node(graph, op, VALUES(a, b), ATTRS_NONE);
 }
 
-int backward_node(struct graph *graph, const char *op, const int *inputs, int n_inputs,
-                  const struct attr *attrs, int n_attrs) {
-  return graph_add_node(graph, op, inputs, n_inputs, 1, attrs, n_attrs)->outputs[0];
+int backward_node(struct graph *graph, const char *op, struct value_list inputs, struct attr_list attrs) {
+  return graph_add_node(graph, op, inputs, 1, attrs)->outputs[0];
 }
 
 int backward_reshape(struct graph *graph, int x, const struct shape *shape) {
   int dims = graph_add_constant_i64(graph, shape->dim, shape->rank);
   struct attr allowzero = attr_of_int("allowzero", 1);
-  return backward_node(graph, "Reshape", (int[]){x, dims}, 2, &allowzero, 1);
+  return backward_node(graph, "Reshape", VALUES(x, dims), ATTR_LIST(allowzero));
 }
 
 int backward_sum_to(struct graph *graph, int x, const struct shape *shape) {
   struct attr attr = attr_of_shape(shape);
   if (shape_is_same(&graph->values[x].shape, shape))
     return x;
-  return backward_node(graph, "SumTo", &x, 1, &attr, 1);
+  return backward_node(graph, "SumTo", VALUES(x), ATTR_LIST(attr));
 }
 
 int backward_broadcast_to(struct graph *graph, int x, const struct shape *shape) {
   struct attr attr = attr_of_shape(shape);
-  return backward_node(graph, "BroadcastTo", &x, 1, &attr, 1);
+  return backward_node(graph, "BroadcastTo", VALUES(x), ATTR_LIST(attr));
 }
 
 int backward_scale(struct graph *graph, int x, float factor) {

@@ -9,8 +9,7 @@ int backward_unary(struct graph *graph, const char *op, int x);
 int backward_binary(struct graph *graph, const char *op, int a, int b);
 
 /* Adds a node of one of our ops with attributes; returns output 0's value. */
-int backward_node(struct graph *graph, const char *op, const int *inputs, int n_inputs,
-                  const struct attr *attrs, int n_attrs);
+int backward_node(struct graph *graph, const char *op, struct value_list inputs, struct attr_list attrs);
 
 int backward_reshape(struct graph *graph, int x, const struct shape *shape);
 int backward_sum_to(struct graph *graph, int x,

@@ -53,7 +53,8 @@ int broadcast_infer_as(struct graph *graph, const struct node *node, unsigned dt
   }
   if (broadcast_infer_shape(graph, node, &shape, err))
     return err->code;
-  return infer_output(graph, node, 0, out == DTYPE_NONE ? first->dtype : out, &shape, err);
+  return infer_output(graph, node, 0,
+                      &(struct tensor){.dtype = out == DTYPE_NONE ? first->dtype : out, .shape = shape}, err);
 }
 
 /* The stride of `shape` along dimension d of `out`: 0 where it is broadcast. */

@@ -64,7 +64,7 @@ int class_loss_infer(struct graph *graph, const struct node *node, struct err *e
   if (class_loss_init(&loss, graph, node, &x.shape, err))
     return err->code;
   out = class_loss_shape(&loss, &x.shape);
-  return infer_output(graph, node, 0, DTYPE_F32, &out, err);
+  return infer_f32(graph, node, 0, &out, err);
 }
 
 struct shape class_loss_shape(const struct class_loss *loss, const struct shape *x) {

@@ -8,7 +8,7 @@
 int class_rows_axis(const struct node *node, const struct shape *scores, struct class_axis *axis,
                     struct shape *labels, struct err *err) {
   int at;
-  if (infer_axis(node, node_attr_int(node, "axis", 1), scores->rank, false, &at, err))
+  if (infer_axis(node, node_attr_int(node, "axis", 1), scores->rank, &at, err))
     return err->code;
   *axis = (struct class_axis){1, scores->dim[at], 1};
   *labels = (struct shape){.rank = scores->rank - 1};
@@ -20,27 +20,31 @@ int class_rows_axis(const struct node *node, const struct shape *scores, struct 
   return ERR_OK;
 }
 
-int class_rows_check(const struct graph *graph, const struct node *node, int labels,
-                     const struct shape *labels_shape, int64_t classes, struct err *err) {
-  const struct value *value = node_input(graph, node, labels);
-  const struct value *weights = node_input(graph, node, labels + 1);
+int class_rows_check_labels(const struct graph *graph, const struct node *node, int input,
+                            const struct shape *shape, struct err *err) {
+  const struct value *value = node_input(graph, node, input);
   char have[128], want[128];
   if (value->dtype != DTYPE_I64)
     return node_error(node, err, ERR_INVALID, "labels must be i64, they are %s", dtype_name(value->dtype));
-  if (!shape_is_same(&value->shape, labels_shape))
+  if (!shape_is_same(&value->shape, shape))
     return node_error(node, err, ERR_INVALID, "labels have shape %s where %s is needed",
-                      shape_text(&value->shape, have, sizeof have),
-                      shape_text(labels_shape, want, sizeof want));
+                      shape_text(&value->shape, have, sizeof have), shape_text(shape, want, sizeof want));
+  return ERR_OK;
+}
+
+int class_rows_check_weights(const struct graph *graph, const struct node *node, int input, int64_t classes,
+                             struct err *err) {
+  const struct value *weights = node_input(graph, node, input);
   if (weights && weights->dtype != DTYPE_F32)
     return node_error(node, err, ERR_INVALID, "class weights must be f32, they are %s",
                       dtype_name(weights->dtype));
-  return weights ? infer_check_vector(graph, node, labels + 1, classes, err) : ERR_OK;
+  return weights ? infer_check_vector(graph, node, input, classes, err) : ERR_OK;
 }
 
 int class_rows_infer(struct graph *graph, const struct node *node, struct err *err) {
   const struct shape scalar = {0};
   for (int o = 0; o < CLASS_ROWS_SUMS; o++)
-    if (infer_output(graph, node, o, DTYPE_F32, &scalar, err))
+    if (infer_f32(graph, node, o, &scalar, err))
       return err->code;
   return ERR_OK;
 }
@@ -90,9 +94,9 @@ static struct class_norm norm_of(const struct class_rows *loss, const float *x, 
   return norm;
 }
 
-void class_rows_add(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
-                    struct class_sums *sums) {
-  int64_t classes = loss->classes;
+void class_rows_add(const struct class_rows *loss, const struct class_row *row, struct class_sums *sums) {
+  const float *x = row->x;
+  int64_t classes = loss->classes, stride = row->stride, label = row->label;
   struct class_norm norm;
   double weight, smoothed = 0.0;
   if (label == loss->ignore_index)
@@ -108,9 +112,10 @@ void class_rows_add(const struct class_rows *loss, const float *x, int64_t strid
   sums->denominator += weight;
 }
 
-void class_rows_gradient(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
-                         double scale, float *dx) {
-  int64_t classes = loss->classes;
+void class_rows_gradient(const struct class_rows *loss, const struct class_row *row, double scale,
+                         float *dx) {
+  const float *x = row->x;
+  int64_t classes = loss->classes, stride = row->stride, label = row->label;
   struct class_norm norm;
   double hit, spread = loss->smoothing / (double)classes, total;
   if (label == loss->ignore_index) {

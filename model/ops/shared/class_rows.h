@@ -38,9 +38,12 @@ int class_rows_axis(const struct node *node, const struct shape *scores, struct 
 
 enum { CLASS_ROWS_SUMS = 4 }; /* outputs: loss_sum, correct, scored, denominator, each f32[] */
 
-/* Input `labels` is i64 of that shape and the next one, if present, weights f32[classes]; else INVALID. */
-int class_rows_check(const struct graph *graph, const struct node *node, int labels,
-                     const struct shape *labels_shape, int64_t classes, struct err *err);
+/* The input is i64 of that shape; else INVALID. */
+int class_rows_check_labels(const struct graph *graph, const struct node *node, int input,
+                            const struct shape *shape, struct err *err);
+/* The input, if present, is f32[classes]; else INVALID. */
+int class_rows_check_weights(const struct graph *graph, const struct node *node, int input, int64_t classes,
+                             struct err *err);
 /* The types of the sums. */
 int class_rows_infer(struct graph *graph, const struct node *node, struct err *err);
 
@@ -49,12 +52,14 @@ int class_rows_infer(struct graph *graph, const struct node *node, struct err *e
 int class_rows_init(struct class_rows *loss, const struct node *node, const struct tensor inputs[2],
                     int64_t classes, struct err *err);
 
-/* x: the row's scores, `stride` elements apart. */
-void class_rows_add(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
-                    struct class_sums *sums);
-/* dx = scale times the gradient of the row's loss; dx may be x. */
-void class_rows_gradient(const struct class_rows *loss, const float *x, int64_t stride, int64_t label,
-                         double scale, float *dx);
+/* A row: its scores, `stride` elements apart. */
+struct class_row {
+  const float *x;
+  int64_t stride, label;
+};
+void class_rows_add(const struct class_rows *loss, const struct class_row *row, struct class_sums *sums);
+/* dx = scale times the gradient of the row's loss; dx may be x, and has its stride. */
+void class_rows_gradient(const struct class_rows *loss, const struct class_row *row, double scale, float *dx);
 
 /* log(sum(exp(x))) of a row is greatest + rest: x is subtracted from greatest first, which loses no digits.
  */

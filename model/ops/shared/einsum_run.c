@@ -117,8 +117,8 @@ static bool walk_next(struct walk *walk, int n) {
 }
 
 /* to = from over `labels`, summed over what from has besides. */
-static void copy(const struct einsum *einsum, const struct view *from, const struct labels *labels,
-                 const struct view *to, float *out) {
+static void view_copy(const struct einsum *einsum, const struct view *from, const struct labels *labels,
+                      const struct view *to, float *out) {
   struct walk walk = {.einsum = einsum, .labels = labels, .views = {from, to}};
   int outer = labels->n > 0 ? labels->n - 1 : 0;
   int last = labels->n > 0 ? labels->label[outer] : -1;
@@ -163,11 +163,12 @@ static bool is_one_dimension(const struct einsum *einsum, const struct view *vie
 
 /* The labels of a pair of tensors by what they are to their product. */
 struct pair {
+  const struct view *a, *b;
   struct labels batch, rows, cols, inner;
 };
 
 static struct pair pair_of(const struct view *a, const struct view *b, const bool *is_needed) {
-  struct pair pair = {0};
+  struct pair pair = {.a = a, .b = b};
   for (int i = a->n - 1; i >= 0; i--) { /* views list the fastest first */
     int label = a->label[i];
     if (b->has[label])
@@ -190,43 +191,48 @@ static struct labels labels_join(const struct labels *a, const struct labels *b,
   return all;
 }
 
+/* A view over `batch` of matrices; the first of them. */
+struct stack {
+  struct view view;
+  struct matrix first;
+};
+
 /* An operand as a stack of matrices [rows, cols], itself or copied. */
-static struct view as_matrices(struct run *run, const struct view *from, const struct pair *pair,
-                               const struct labels *rows, const struct labels *cols, struct matrix *matrix) {
+static struct stack stack_of(struct run *run, const struct view *from, const struct labels *batch,
+                             const struct labels *rows, const struct labels *cols) {
   const struct einsum *einsum = run->einsum;
-  struct view view = *from;
+  struct stack stack = {.view = *from};
+  struct matrix *matrix = &stack.first;
   *matrix = (struct matrix){.rows = labels_elems(einsum, rows), .cols = labels_elems(einsum, cols)};
-  if (from->n != pair->batch.n + rows->n + cols->n ||
-      !is_one_dimension(einsum, from, rows, &matrix->row_stride) ||
+  if (from->n != batch->n + rows->n + cols->n || !is_one_dimension(einsum, from, rows, &matrix->row_stride) ||
       !is_one_dimension(einsum, from, cols, &matrix->col_stride) ||
       (matrix->row_stride != 1 && matrix->col_stride != 1)) {
-    struct labels order = labels_join(&pair->batch, rows, cols);
+    struct labels order = labels_join(batch, rows, cols);
     float *packed = scratch_take(run, labels_elems(einsum, &order));
-    view = view_dense(einsum, packed, &order);
+    stack.view = view_dense(einsum, packed, &order);
     if (run->multiply)
-      copy(einsum, from, &order, &view, packed);
+      view_copy(einsum, from, &order, &stack.view, packed);
     matrix->row_stride = matrix->cols;
     matrix->col_stride = 1;
   }
-  matrix->data = view.data;
-  return view;
+  matrix->data = stack.view.data;
+  return stack;
 }
 
 /* out, a view that holds the pair's batch, rows and cols as matrices with adjacent columns, = the product. */
-static void multiply_pair(struct run *run, const struct view *a, const struct view *b,
-                          const struct pair *pair, const struct view *to, float *out) {
-  struct matrix left, right;
-  struct view left_view = as_matrices(run, a, pair, &pair->rows, &pair->inner, &left);
-  struct view right_view = as_matrices(run, b, pair, &pair->inner, &pair->cols, &right);
-  struct walk walk = {.einsum = run->einsum, .labels = &pair->batch, .views = {&left_view, &right_view}};
+static void multiply_pair(struct run *run, const struct pair *pair, const struct view *to, float *out) {
+  struct stack a = stack_of(run, pair->a, &pair->batch, &pair->rows, &pair->inner);
+  struct stack b = stack_of(run, pair->b, &pair->batch, &pair->inner, &pair->cols);
+  struct matrix left = a.first, right = b.first;
+  struct walk walk = {.einsum = run->einsum, .labels = &pair->batch, .views = {&a.view, &b.view}};
   struct walk to_walk = {.einsum = run->einsum, .labels = &pair->batch, .views = {to, to}};
   int64_t out_stride;
   if (!run->multiply)
     return;
   is_one_dimension(run->einsum, to, &pair->rows, &out_stride);
   do {
-    left.data = left_view.data + walk.at[0];
-    right.data = right_view.data + walk.at[1];
+    left.data = a.view.data + walk.at[0];
+    right.data = b.view.data + walk.at[1];
     run->multiply(left, right, false, out + to_walk.at[0], out_stride > right.cols ? out_stride : right.cols);
     walk_next(&to_walk, pair->batch.n);
   } while (walk_next(&walk, pair->batch.n));
@@ -240,24 +246,22 @@ static bool is_writable(const struct einsum *einsum, const struct view *to, cons
          is_one_dimension(einsum, to, &pair->cols, &col_stride) && col_stride == 1;
 }
 
-/* a times b: into `out`, seen as `to`, if its order allows (to->data becomes the result's); else into
- * scratch. */
-static struct view contract(struct run *run, const struct view *a, const struct view *b,
-                            const bool *is_needed, const struct view *to, float *out) {
-  struct pair pair = pair_of(a, b, is_needed), swapped = pair_of(b, a, is_needed);
-  struct labels order = labels_join(&pair.batch, &pair.rows, &pair.cols);
-  struct view result;
-  if (to && is_writable(run->einsum, to, &pair)) {
-    multiply_pair(run, a, b, &pair, to, out);
-    return *to;
-  }
-  if (to && is_writable(run->einsum, to, &swapped)) {
-    multiply_pair(run, b, a, &swapped, to, out);
-    return *to;
-  }
-  out = scratch_take(run, labels_elems(run->einsum, &order));
-  result = view_dense(run->einsum, out, &order);
-  multiply_pair(run, a, b, &pair, &result, out);
+/* Writes the product to `out`, seen as `to`, of the pair or of the pair swapped, if its order allows. */
+static bool pair_write(struct run *run, const struct pair pairs[2], const struct view *to, float *out) {
+  for (int p = 0; p < 2; p++)
+    if (is_writable(run->einsum, to, &pairs[p])) {
+      multiply_pair(run, &pairs[p], to, out);
+      return true;
+    }
+  return false;
+}
+
+/* The product in scratch. */
+static struct view pair_product(struct run *run, const struct pair *pair) {
+  struct labels order = labels_join(&pair->batch, &pair->rows, &pair->cols);
+  float *out = scratch_take(run, labels_elems(run->einsum, &order));
+  struct view result = view_dense(run->einsum, out, &order);
+  multiply_pair(run, pair, &result, out);
   return result;
 }
 
@@ -273,18 +277,22 @@ static void mark_needed(const struct einsum *einsum, int next, bool *is_needed) 
         is_needed[einsum->terms[t].label[d]] = true;
 }
 
-static void evaluate(struct run *run, const struct tensor *in, float *out) {
+static void einsum_evaluate(struct run *run, const struct tensor *in, float *out) {
   const struct einsum *einsum = run->einsum;
   struct view to = view_of_term(einsum, &einsum->out, out);
   struct view product = view_of_term(einsum, &einsum->terms[0], in ? in[0].data : NULL);
   struct labels order = {0};
   bool is_needed[EINSUM_LABELS], is_done = false;
   for (int t = 1; t < einsum->n_terms && run->scratch_elems >= 0; t++) {
-    struct view next = view_of_term(einsum, &einsum->terms[t], in ? in[t].data : NULL);
+    struct view before = product, next = view_of_term(einsum, &einsum->terms[t], in ? in[t].data : NULL);
     bool is_last = t + 1 == einsum->n_terms && to.n == einsum->out.rank;
+    struct pair pairs[2];
     mark_needed(einsum, t + 1, is_needed);
-    product = contract(run, &product, &next, is_needed, is_last ? &to : NULL, out);
-    is_done = is_last && product.data == out;
+    pairs[0] = pair_of(&before, &next, is_needed);
+    pairs[1] = pair_of(&next, &before, is_needed);
+    is_done = is_last && pair_write(run, pairs, &to, out);
+    if (!is_done)
+      product = pair_product(run, &pairs[0]);
   }
   if (is_done || !run->multiply)
     return;
@@ -294,17 +302,17 @@ static void evaluate(struct run *run, const struct tensor *in, float *out) {
     struct shape shape = einsum_out_shape(einsum);
     memset(out, 0, (size_t)shape_elems(&shape) * sizeof *out);
   }
-  copy(einsum, &product, &order, &to, out);
+  view_copy(einsum, &product, &order, &to, out);
 }
 
 int64_t einsum_scratch_elems(const struct einsum *einsum) {
   struct run run = {.einsum = einsum};
-  evaluate(&run, NULL, NULL);
+  einsum_evaluate(&run, NULL, NULL);
   return run.scratch_elems;
 }
 
 void einsum_run(const struct einsum *einsum, einsum_multiply_fn *multiply, const struct tensor *in,
                 float *out, float *scratch) {
   struct run run = {.einsum = einsum, .multiply = multiply, .scratch = scratch};
-  evaluate(&run, in, out);
+  einsum_evaluate(&run, in, out);
 }

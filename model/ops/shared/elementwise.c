@@ -4,7 +4,7 @@
 static int backward_from(struct autodiff *ad, struct graph *graph, const struct node *node, int value) {
   int inputs[] = {autodiff_grad(ad, node, 0), value};
   const char *op = node->op->gradients[0]->name;
-  autodiff_add(ad, node, 0, backward_node(graph, op, inputs, 2, node->attrs, node->n_attrs));
+  autodiff_add(ad, node, 0, backward_node(graph, op, (struct value_list){inputs, 2}, node_attrs(node)));
   return ERR_OK;
 }
 

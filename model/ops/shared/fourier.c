@@ -44,7 +44,7 @@ static int64_t smallest_factor(int64_t n) {
 
 /* Joins the transforms of length m = n / p of the p interleaved parts, which lie one after the other in out.
    stride: root of length n is every stride-th. */
-static void join(struct fourier_plan *plan, double (*out)[2], int64_t p, int64_t m, int64_t stride) {
+static void spectra_join(struct fourier_plan *plan, double (*out)[2], int64_t p, int64_t m, int64_t stride) {
   double(*work)[2] = plan->work;
   for (int64_t k = 0; k < m; k++) {
     for (int64_t q = 0; q < p; q++)
@@ -67,20 +67,20 @@ static void join(struct fourier_plan *plan, double (*out)[2], int64_t p, int64_t
 }
 
 /* n elements of `in`, `stride` apart, to out. */
-static void transform(struct fourier_plan *plan, double (*in)[2], int64_t stride, double (*out)[2],
-                      int64_t n) {
+static void spectrum_transform(struct fourier_plan *plan, double (*in)[2], int64_t stride, double (*out)[2],
+                               int64_t n) {
   int64_t p = smallest_factor(n), m = n / p;
   if (n == 1) {
     memcpy(out[0], in[0], sizeof *out);
     return;
   }
   for (int64_t q = 0; q < p; q++)
-    transform(plan, in + q * stride, stride * p, out + q * m, m);
-  join(plan, out, p, m, stride);
+    spectrum_transform(plan, in + q * stride, stride * p, out + q * m, m);
+  spectra_join(plan, out, p, m, stride);
 }
 
 /* How often element i counts. */
-static double times(const struct fourier *fourier, const struct fourier_end *end, int64_t i) {
+static double complex_times(const struct fourier *fourier, const struct fourier_end *end, int64_t i) {
   return end->is_half && i > 0 && 2 * i < fourier->length ? 2.0 : 1.0;
 }
 
@@ -89,12 +89,12 @@ void fourier_transform(struct fourier_plan *plan) {
   for (int64_t j = 0; j < f->length; j++)
     for (int part = 0; part < 2; part++) {
       bool is_given = j < f->in.used && part < f->in.parts;
-      plan->in[j][part] = is_given ? plan->in[j][part] * times(f, &f->in, j) : 0.0;
+      plan->in[j][part] = is_given ? plan->in[j][part] * complex_times(f, &f->in, j) : 0.0;
     }
-  transform(plan, plan->in, 1, plan->out, f->length);
+  spectrum_transform(plan, plan->in, 1, plan->out, f->length);
   for (int64_t k = 0; k < f->out.used; k++)
     for (int part = 0; part < 2; part++)
-      plan->out[k][part] *= f->scale * times(f, &f->out, k);
+      plan->out[k][part] *= f->scale * complex_times(f, &f->out, k);
 }
 
 void fourier_line(struct fourier_plan *plan, const float *x, int64_t x_stride, float *y, int64_t y_stride) {

@@ -23,7 +23,7 @@ int global_pool_infer(struct graph *graph, const struct node *node, struct err *
   if (infer_check_f32(graph, node, err) || global_pool_check(node, &x, err))
     return err->code;
   y = global_pool_shape(&x);
-  return infer_output(graph, node, 0, DTYPE_F32, &y, err);
+  return infer_f32(graph, node, 0, &y, err);
 }
 
 int64_t global_pool_elems(const struct shape *x) {

@@ -1,23 +1,28 @@
 /* What the shape inference of several ops shares. */
 #include "model/ops/shared/infer.h"
 
-int infer_output(struct graph *graph, const struct node *node, int output, enum dtype dtype,
-                 const struct shape *shape, struct err *err) {
+int infer_output(struct graph *graph, const struct node *node, int output, const struct tensor *tensor,
+                 struct err *err) {
   struct value *value = node_output(graph, node, output);
   char text[128];
   if (!value)
     return ERR_OK;
-  if (shape_elems(shape) < 0)
+  if (shape_elems(&tensor->shape) < 0)
     return node_error(node, err, ERR_INVALID, "a result of shape %s cannot be computed",
-                      shape_text(shape, text, sizeof text));
-  value->dtype = dtype;
-  value->shape = *shape;
+                      shape_text(&tensor->shape, text, sizeof text));
+  value->dtype = tensor->dtype;
+  value->shape = tensor->shape;
   return ERR_OK;
+}
+
+int infer_f32(struct graph *graph, const struct node *node, int output, const struct shape *shape,
+              struct err *err) {
+  return infer_output(graph, node, output, &(struct tensor){.dtype = DTYPE_F32, .shape = *shape}, err);
 }
 
 int infer_same(struct graph *graph, const struct node *node, struct err *err) {
   struct value x = *node_input(graph, node, 0);
-  return infer_output(graph, node, 0, x.dtype, &x.shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = x.shape}, err);
 }
 
 int infer_same_f32(struct graph *graph, const struct node *node, struct err *err) {
@@ -73,12 +78,21 @@ int infer_check_vector(const struct graph *graph, const struct node *node, int i
                     value->name, shape_text(&value->shape, text, sizeof text), (long long)n);
 }
 
-int infer_axis(const struct node *node, int64_t axis, int rank, bool is_end, int *out, struct err *err) {
-  if (axis < -rank || axis >= rank + is_end)
-    return node_error(node, err, ERR_INVALID, "axis %lld is outside a tensor of %d dimensions",
-                      (long long)axis, rank);
+static int check_axis(const struct node *node, int64_t axis, int rank, bool is_in_range, struct err *err) {
+  if (is_in_range)
+    return ERR_OK;
+  return node_error(node, err, ERR_INVALID, "axis %lld is outside a tensor of %d dimensions", (long long)axis,
+                    rank);
+}
+
+int infer_axis(const struct node *node, int64_t axis, int rank, int *out, struct err *err) {
   *out = (int)(axis < 0 ? axis + rank : axis);
-  return ERR_OK;
+  return check_axis(node, axis, rank, axis >= -rank && axis < rank, err);
+}
+
+int infer_axis_or_end(const struct node *node, int64_t axis, int rank, int *out, struct err *err) {
+  *out = (int)(axis < 0 ? axis + rank : axis);
+  return check_axis(node, axis, rank, axis >= -rank && axis <= rank, err);
 }
 
 int infer_shape_attr(const struct node *node, struct shape *shape, struct err *err) {
@@ -115,61 +129,60 @@ int infer_check_known(const struct graph *graph, const struct node *node, int in
                     value->name);
 }
 
-int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr_name,
-               const int64_t **values, int *n, struct err *err) {
-  const struct value *value = node_input(graph, node, input);
-  const struct attr *attr = attr_name ? node_attr(node, attr_name) : NULL;
-  *values = NULL;
-  *n = 0;
+int infer_ints(const struct graph *graph, const struct node *node, struct ints_source source,
+               struct int_list *ints, struct err *err) {
+  const struct value *value = node_input(graph, node, source.input);
+  const struct attr *attr = source.attr ? node_attr(node, source.attr) : NULL;
+  *ints = (struct int_list){NULL, 0};
   if (value) {
     if (value->dtype != DTYPE_I64 || value->shape.rank > 1)
-      return node_error(node, err, ERR_INVALID, "input %d ('%s') must be a vector of i64", input,
+      return node_error(node, err, ERR_INVALID, "input %d ('%s') must be a vector of i64", source.input,
                         value->name);
-    if (infer_check_known(graph, node, input, err))
+    if (infer_check_known(graph, node, source.input, err))
       return err->code;
-    *values = value->data;
-    *n = (int)shape_elems(&value->shape);
+    *ints = (struct int_list){value->data, (int)shape_elems(&value->shape)};
   } else if (attr) {
     if (attr->type != ATTR_INTS)
-      return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of integers", attr_name);
-    *values = attr->ints;
-    *n = attr->n;
+      return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of integers", source.attr);
+    *ints = (struct int_list){attr->ints, attr->n};
   }
   return ERR_OK;
 }
 
-int infer_few_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
-                   int64_t *values, int max, int *n, struct err *err) {
-  const struct value *value = node_input(graph, node, input);
-  const int64_t *known = NULL;
+int infer_few_ints(const struct graph *graph, const struct node *node, struct ints_source source,
+                   struct ints_room room, struct err *err) {
+  const struct value *value = node_input(graph, node, source.input);
+  struct int_list known = {NULL, 0};
+  *room.n = 0;
   if (value && value->dtype == DTYPE_I32 && value->shape.rank <= 1) {
-    if (infer_check_known(graph, node, input, err))
+    if (infer_check_known(graph, node, source.input, err))
       return err->code;
-    *n = (int)shape_elems(&value->shape);
-  } else if (infer_ints(graph, node, input, attr, &known, n, err)) {
+    known.n = (int)shape_elems(&value->shape);
+  } else if (infer_ints(graph, node, source, &known, err)) {
     return err->code;
   }
-  if (*n > max)
-    return node_error(node, err, ERR_INVALID, "%d integers are given where at most %d make sense", *n, max);
-  for (int i = 0; i < *n; i++)
-    values[i] = known ? known[i] : ((const int32_t *)value->data)[i];
+  *room.n = known.n;
+  if (known.n > room.max)
+    return node_error(node, err, ERR_INVALID, "%d integers are given where at most %d make sense", known.n,
+                      room.max);
+  for (int i = 0; i < known.n; i++)
+    room.values[i] = known.at ? known.at[i] : ((const int32_t *)value->data)[i];
   return ERR_OK;
 }
 
-int infer_axes(const struct graph *graph, const struct node *node, int input, const char *attr, int rank,
-               bool is_axis[RANK_MAX], int *n, struct err *err) {
-  int64_t axes[RANK_MAX];
+int infer_axes(const struct graph *graph, const struct node *node, struct ints_source source,
+               struct axis_set *axes, struct err *err) {
+  int64_t given[RANK_MAX] = {0};
   int axis = 0;
-  for (int d = 0; d < RANK_MAX; d++)
-    is_axis[d] = false;
-  if (infer_few_ints(graph, node, input, attr, axes, RANK_MAX, n, err))
+  *axes = (struct axis_set){.rank = axes->rank};
+  if (infer_few_ints(graph, node, source, (struct ints_room){given, RANK_MAX, &axes->n}, err))
     return err->code;
-  for (int i = 0; i < *n; i++) {
-    if (infer_axis(node, axes[i], rank, false, &axis, err))
+  for (int i = 0; i < axes->n; i++) {
+    if (infer_axis(node, given[i], axes->rank, &axis, err))
       return err->code;
-    if (is_axis[axis])
-      return node_error(node, err, ERR_INVALID, "axis %lld is named twice", (long long)axes[i]);
-    is_axis[axis] = true;
+    if (axes->has[axis])
+      return node_error(node, err, ERR_INVALID, "axis %lld is named twice", (long long)given[i]);
+    axes->has[axis] = true;
   }
   return ERR_OK;
 }

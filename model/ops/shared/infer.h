@@ -4,10 +4,12 @@
 
 #include "model/graph/op.h"
 
-/* Gives output i a type and a shape; nothing to do where it is absent. Errors: INVALID for a shape with an
-   unknown dimension or more elements than can be counted. */
-int infer_output(struct graph *graph, const struct node *node, int output, enum dtype dtype,
-                 const struct shape *shape, struct err *err);
+/* Gives output i a type and a shape (of a tensor without data); nothing to do where it is absent. Errors:
+   INVALID for a shape with an unknown dimension or more elements than can be counted. */
+int infer_output(struct graph *graph, const struct node *node, int output, const struct tensor *tensor,
+                 struct err *err);
+int infer_f32(struct graph *graph, const struct node *node, int output, const struct shape *shape,
+              struct err *err);
 
 /* Output 0 is like input 0. */
 int infer_same(struct graph *graph, const struct node *node, struct err *err);
@@ -37,8 +39,9 @@ int infer_check_rank(const struct graph *graph, const struct node *node, int inp
 int infer_check_vector(const struct graph *graph, const struct node *node, int input, int64_t n,
                        struct err *err);
 
-/* axis in [-rank, rank) (one more at the upper end with is_end, as for Flatten) -> [0, rank]. */
-int infer_axis(const struct node *node, int64_t axis, int rank, bool is_end, int *out, struct err *err);
+/* axis in [-rank, rank) -> [0, rank); or one more at the upper end, as for Flatten. Errors: INVALID. */
+int infer_axis(const struct node *node, int64_t axis, int rank, int *out, struct err *err);
+int infer_axis_or_end(const struct node *node, int64_t axis, int rank, int *out, struct err *err);
 
 /* The shape in the ints attribute "shape" of our own ops. */
 int infer_shape_attr(const struct node *node, struct shape *shape, struct err *err);
@@ -55,22 +58,39 @@ int infer_check_known(const struct graph *graph, const struct node *node, int in
 double infer_input_elems(const struct graph *graph, const struct node *node, int i);
 double infer_output_elems(const struct graph *graph, const struct node *node, int i);
 
-/* Integers that are known before execution: of the i64 input, where it is present, else of the attribute.
-   *values is the graph's; NULL and 0 where neither is there. Errors: UNSUPPORTED when the input is computed
-   at execution. */
-int infer_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
-               const int64_t **values, int *n, struct err *err);
-
+/* Where a node has its integers that are known before execution: in the i64 input, where it is present, else
+   in the attribute (NULL: none). input INFER_NO_INPUT: it can only be an attribute. */
 enum { INFER_NO_INPUT = OP_INPUTS_MAX };
+struct ints_source {
+  int input;
+  const char *attr;
+};
 
-/* The same, also of an i32 input, copied: at most `max` of them, else INVALID. input INFER_NO_INPUT: it can
-   only be an attribute. */
-int infer_few_ints(const struct graph *graph, const struct node *node, int input, const char *attr,
-                   int64_t *values, int max, int *n, struct err *err);
+/* Integers of the graph's; NULL and 0 where neither is there. Errors: UNSUPPORTED when the input is computed
+   at execution. */
+struct int_list {
+  const int64_t *at;
+  int n;
+};
+int infer_ints(const struct graph *graph, const struct node *node, struct ints_source source,
+               struct int_list *ints, struct err *err);
 
-/* Marks the axes of a tensor of `rank` dimensions that infer_few_ints gives; *n is 0 where none are given.
-   Errors: INVALID for one that is out of range or named twice. */
-int infer_axes(const struct graph *graph, const struct node *node, int input, const char *attr, int rank,
-               bool is_axis[RANK_MAX], int *n, struct err *err);
+/* The same, also of an i32 input, copied: at most `max` of them, else INVALID. *n: how many there are. */
+struct ints_room {
+  int64_t *values;
+  int max, *n;
+};
+int infer_few_ints(const struct graph *graph, const struct node *node, struct ints_source source,
+                   struct ints_room room, struct err *err);
+
+/* Axes of a tensor of `rank` dimensions. */
+struct axis_set {
+  int rank, n;
+  bool has[RANK_MAX];
+};
+/* Fills the set, whose rank is given, with the axes that infer_few_ints gives. Errors: INVALID for one that
+   is out of range or named twice. */
+int infer_axes(const struct graph *graph, const struct node *node, struct ints_source source,
+               struct axis_set *axes, struct err *err);
 
 #endif

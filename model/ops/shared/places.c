@@ -13,7 +13,7 @@ int places_infer_elements(const struct graph *graph, const struct node *node, co
   bool fits = indices->rank == data->rank && data->rank > 0;
   int axis;
   if (infer_check_indices(graph, node, 1, err) ||
-      infer_axis(node, node_attr_int(node, "axis", 0), data->rank, false, &axis, err))
+      infer_axis(node, node_attr_int(node, "axis", 0), data->rank, &axis, err))
     return err->code;
   for (int d = 0; d < data->rank && fits; d++)
     fits = d == axis || indices->dim[d] <= data->dim[d];
@@ -53,7 +53,7 @@ int places_of_elements(struct places *places, const struct op_call *call, const 
   const struct tensor *indices = &call->in[1];
   int last = data->rank - 1, axis;
   *places = (struct places){.data = *data, .indices = indices, .row = -1};
-  if (infer_axis(call->node, node_attr_int(call->node, "axis", 0), data->rank, false, &axis, err) ||
+  if (infer_axis(call->node, node_attr_int(call->node, "axis", 0), data->rank, &axis, err) ||
       indices_check(call, 1, data->dim[axis], err))
     return err->code;
   places->axis = axis;

@@ -24,7 +24,7 @@ int random_op_infer(struct graph *graph, const struct node *node, struct err *er
     return err->code;
   if (dtype != DTYPE_F32)
     return node_error(node, err, ERR_UNSUPPORTED, "draws %s; only f32 is supported here", dtype_name(dtype));
-  return infer_output(graph, node, 0, dtype, &shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = dtype, .shape = shape}, err);
 }
 
 int random_op_backward(struct autodiff *ad, struct graph *graph, const struct node *node, struct err *err) {

@@ -166,12 +166,12 @@ int recurrent_infer(struct graph *graph, const struct node *node, struct err *er
   sequence = sequence_shape(&shape);
   state = state_shape(&shape);
   record = input_shape(&shape, RECURRENT_RECORD);
-  if (infer_output(graph, node, 0, DTYPE_F32, &sequence, err))
+  if (infer_f32(graph, node, 0, &sequence, err))
     return err->code;
   for (int i = 1; i < record_output(&shape); i++)
-    if (infer_output(graph, node, i, DTYPE_F32, &state, err))
+    if (infer_f32(graph, node, i, &state, err))
       return err->code;
-  return infer_output(graph, node, record_output(&shape), DTYPE_F32, &record, err);
+  return infer_f32(graph, node, record_output(&shape), &record, err);
 }
 
 int recurrent_grad_infer(struct graph *graph, const struct node *node, struct err *err) {
@@ -180,7 +180,7 @@ int recurrent_grad_infer(struct graph *graph, const struct node *node, struct er
     return err->code;
   for (int i = 0; i < RECURRENT_INPUTS; i++) {
     struct shape own = input_shape(&shape, i);
-    if (infer_output(graph, node, i, DTYPE_F32, &own, err))
+    if (infer_f32(graph, node, i, &own, err))
       return err->code;
   }
   return ERR_OK;
@@ -209,8 +209,8 @@ int recurrent_add_grad(struct autodiff *ad, struct graph *graph, const struct no
   inputs[RECURRENT_DY] = autodiff_grad(ad, node, 0);
   inputs[RECURRENT_DY_H] = autodiff_grad(ad, node, 1);
   inputs[RECURRENT_DY_C] = shape.cell->has_c ? autodiff_grad(ad, node, 2) : -1;
-  grad = graph_add_node(graph, shape.cell->grad, inputs, RECURRENT_GRAD_INPUTS, RECURRENT_INPUTS, node->attrs,
-                        node->n_attrs);
+  grad = graph_add_node(graph, shape.cell->grad, (struct value_list){inputs, RECURRENT_GRAD_INPUTS},
+                        RECURRENT_INPUTS, node_attrs(node));
   for (int i = 0; i < RECURRENT_INPUTS; i++)
     is_wanted[i] = autodiff_wants(ad, node, i);
   backward_keep_wanted(graph, grad, is_wanted);

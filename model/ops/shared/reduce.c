@@ -33,17 +33,17 @@ int reduce_sum_to(const struct op_call *call, const struct shape *from, const st
 
 int reduce_kept_shape(const struct graph *graph, const struct node *node, struct shape *kept,
                       struct err *err) {
-  const int64_t *axes;
-  int n, axis;
+  struct int_list axes;
+  int axis;
   *kept = node_input(graph, node, 0)->shape;
-  if (infer_ints(graph, node, 1, "axes", &axes, &n, err))
+  if (infer_ints(graph, node, (struct ints_source){1, "axes"}, &axes, err))
     return err->code;
-  if (n == 0 && node_attr_int(node, "noop_with_empty_axes", 0))
+  if (axes.n == 0 && node_attr_int(node, "noop_with_empty_axes", 0))
     return ERR_OK;
-  for (int d = 0; n == 0 && d < kept->rank; d++)
+  for (int d = 0; axes.n == 0 && d < kept->rank; d++)
     kept->dim[d] = 1;
-  for (int i = 0; i < n; i++) {
-    if (infer_axis(node, axes[i], kept->rank, false, &axis, err))
+  for (int i = 0; i < axes.n; i++) {
+    if (infer_axis(node, axes.at[i], kept->rank, &axis, err))
       return err->code;
     kept->dim[axis] = 1;
   }
@@ -52,19 +52,20 @@ int reduce_kept_shape(const struct graph *graph, const struct node *node, struct
 
 /* The shape without the reduced axes, unless they are kept. */
 static int out_shape(const struct graph *graph, const struct node *node, struct shape *out, struct err *err) {
-  const int64_t *axes;
+  struct int_list axes;
   struct shape kept;
   bool is_reduced[RANK_MAX] = {false};
-  int n, axis;
-  if (reduce_kept_shape(graph, node, &kept, err) || infer_ints(graph, node, 1, "axes", &axes, &n, err))
+  int axis;
+  if (reduce_kept_shape(graph, node, &kept, err) ||
+      infer_ints(graph, node, (struct ints_source){1, "axes"}, &axes, err))
     return err->code;
   *out = kept;
   if (node_attr_int(node, "keepdims", 1))
     return ERR_OK;
   for (int d = 0; d < kept.rank; d++)
-    is_reduced[d] = n == 0 && !node_attr_int(node, "noop_with_empty_axes", 0);
-  for (int i = 0; i < n; i++) {
-    if (infer_axis(node, axes[i], kept.rank, false, &axis, err))
+    is_reduced[d] = axes.n == 0 && !node_attr_int(node, "noop_with_empty_axes", 0);
+  for (int i = 0; i < axes.n; i++) {
+    if (infer_axis(node, axes.at[i], kept.rank, &axis, err))
       return err->code;
     is_reduced[axis] = true;
   }
@@ -83,15 +84,14 @@ static int infer_types(struct graph *graph, const struct node *node, const char 
                       dtype_name(x.dtype), types);
   if (out_shape(graph, node, &out, err))
     return err->code;
-  return infer_output(graph, node, 0, x.dtype, &out, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = x.dtype, .shape = out}, err);
 }
 
 int reduce_infer_f32(struct graph *graph, const struct node *node, struct err *err) {
-  const int64_t *axes;
-  int n;
-  if (infer_ints(graph, node, 1, "axes", &axes, &n, err))
+  struct int_list axes;
+  if (infer_ints(graph, node, (struct ints_source){1, "axes"}, &axes, err))
     return err->code;
-  if (n == 0 && node_attr_int(node, "noop_with_empty_axes", 0))
+  if (axes.n == 0 && node_attr_int(node, "noop_with_empty_axes", 0))
     return node_error(node, err, ERR_UNSUPPORTED, "noop_with_empty_axes without axes is not supported here");
   return infer_types(graph, node, "f32", err);
 }
@@ -139,7 +139,7 @@ int reduce_grad_infer(struct graph *graph, const struct node *node, struct err *
   if (!broadcast_shapes(&dy, &x, &common) || !shape_is_same(&common, &x))
     return node_error(node, err, ERR_INVALID, "a gradient of shape %s does not belong to %s",
                       shape_text(&dy, left, sizeof left), shape_text(&x, right, sizeof right));
-  return infer_output(graph, node, 0, DTYPE_F32, &x, err);
+  return infer_f32(graph, node, 0, &x, err);
 }
 
 int reduce_backward(struct autodiff *ad, struct graph *graph, const struct node *node, float scale,

@@ -13,14 +13,19 @@ static const char *const coordinates[] = {
     "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize", NULL};
 static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
 
-/* The place of the string attribute in a list of names. */
-static int read_choice(const struct node *node, const char *attr, const char *otherwise,
-                       const char *const *names, int *choice, struct err *err) {
-  const char *text = node_attr_string(node, attr, otherwise);
-  for (*choice = 0; names[*choice]; ++*choice)
-    if (strcmp(names[*choice], text) == 0)
+/* An attribute that holds one of a list of names. */
+struct choice {
+  const char *attr, *otherwise;
+  const char *const *names;
+};
+
+/* *at: its place in the list. */
+static int read_choice(const struct node *node, struct choice choice, int *at, struct err *err) {
+  const char *text = node_attr_string(node, choice.attr, choice.otherwise);
+  for (*at = 0; choice.names[*at]; ++*at)
+    if (strcmp(choice.names[*at], text) == 0)
       return ERR_OK;
-  return node_error(node, err, ERR_UNSUPPORTED, "%s '%.40s' is not known", attr, text);
+  return node_error(node, err, ERR_UNSUPPORTED, "%s '%.40s' is not known", choice.attr, text);
 }
 
 bool resize_is_old(const struct graph *graph, const struct node *node) {
@@ -28,27 +33,35 @@ bool resize_is_old(const struct graph *graph, const struct node *node) {
          (strcmp(node->op->name, "Resize") == 0 && graph->opset < 11);
 }
 
-/* The n known f32 of an input (-1: none) or attribute; *values is NULL when there are none. */
-static int read_floats(const struct graph *graph, const struct node *node, int input, const char *attr_name,
-                       int n, const float **values, struct err *err) {
-  const struct value *value = input < 0 ? NULL : node_input(graph, node, input);
-  const struct attr *attr = node_attr(node, attr_name);
+/* Where a node has n floats: an input, or an attribute. */
+struct floats_source {
+  int input;
+  const char *attr;
+  int n;
+};
+
+/* They must be known; *values is NULL when there are none. */
+static int read_floats(const struct graph *graph, const struct node *node, struct floats_source source,
+                       const float **values, struct err *err) {
+  const struct value *value = node_input(graph, node, source.input);
+  const struct attr *attr = node_attr(node, source.attr);
+  int n = source.n;
   *values = NULL;
   if (value && shape_elems(&value->shape) != 0) {
-    if (infer_check_known(graph, node, input, err))
+    if (infer_check_known(graph, node, source.input, err))
       return err->code;
     if (value->dtype != DTYPE_F32 || value->shape.rank != 1 || value->shape.dim[0] != n)
-      return node_error(node, err, ERR_INVALID, "input %d ('%s') must be a vector of %d f32", input,
+      return node_error(node, err, ERR_INVALID, "input %d ('%s') must be a vector of %d f32", source.input,
                         value->name, n);
     *values = value->data;
   } else if (attr) {
     if (attr->type != ATTR_FLOATS || attr->n != n)
-      return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of %d floats", attr_name, n);
+      return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of %d floats", source.attr, n);
     *values = attr->floats;
   }
   for (int i = 0; i < n && *values; i++)
     if (!(fabs((double)(*values)[i]) < length_max))
-      return node_error(node, err, ERR_INVALID, "%s of %g make no sense", attr_name, (double)(*values)[i]);
+      return node_error(node, err, ERR_INVALID, "%s of %g make no sense", source.attr, (double)(*values)[i]);
   return ERR_OK;
 }
 
@@ -62,12 +75,16 @@ static int set_length(struct resize *resize, const struct node *node, int d, dou
   return ERR_OK;
 }
 
-/* scales[i] is that of axes[i]. */
-static int read_scales(struct resize *resize, const struct node *node, const float *scales, const int *axes,
-                       int n, struct err *err) {
+/* The axes that are resized, in the order of their scales or sizes. */
+struct resized {
+  int n, axis[RANK_MAX];
+};
+
+static int read_scales(struct resize *resize, const struct node *node, const float *scales,
+                       const struct resized *resized, struct err *err) {
   bool is_cropped = resize->coordinates == COORDINATES_TF_CROP_AND_RESIZE;
-  for (int i = 0; i < n; i++) {
-    int d = axes[i];
+  for (int i = 0; i < resized->n; i++) {
+    int d = resized->axis[i];
     double part = is_cropped ? resize->end[d] - resize->begin[d] : 1.0;
     resize->scale[d] = scales[i];
     if (set_length(resize, node, d, (double)resize->in.dim[d] * part * scales[i], err))
@@ -76,8 +93,10 @@ static int read_scales(struct resize *resize, const struct node *node, const flo
   return ERR_OK;
 }
 
-static int read_sizes(struct resize *resize, const struct node *node, const int64_t *sizes, const int *axes,
-                      int n, struct err *err) {
+static int read_sizes(struct resize *resize, const struct node *node, const int64_t *sizes,
+                      const struct resized *resized, struct err *err) {
+  const int *axes = resized->axis;
+  int n = resized->n;
   const char *policy = node_attr_string(node, "keep_aspect_ratio_policy", "stretch");
   bool is_not_larger = strcmp(policy, "not_larger") == 0, is_not_smaller = strcmp(policy, "not_smaller") == 0;
   double common = is_not_larger ? INFINITY : 0.0;
@@ -101,11 +120,13 @@ static int read_sizes(struct resize *resize, const struct node *node, const int6
 
 /* The region of interest: where each axis begins, then where it ends. */
 static int read_region(struct resize *resize, const struct graph *graph, const struct node *node,
-                       const int *axes, int n, struct err *err) {
+                       const struct resized *resized, struct err *err) {
+  const int *axes = resized->axis;
+  int n = resized->n;
   const float *roi;
   if (resize->coordinates != COORDINATES_TF_CROP_AND_RESIZE)
     return ERR_OK;
-  if (read_floats(graph, node, 1, "roi", 2 * n, &roi, err))
+  if (read_floats(graph, node, (struct floats_source){1, "roi", 2 * n}, &roi, err))
     return err->code;
   if (!roi)
     return node_error(node, err, ERR_INVALID, "tf_crop_and_resize has no region (input 1)");
@@ -116,28 +137,43 @@ static int read_region(struct resize *resize, const struct graph *graph, const s
   return ERR_OK;
 }
 
+/* The axes that the attribute names, else all. */
+static int read_axes(const struct graph *graph, const struct node *node, int rank, struct resized *resized,
+                     struct err *err) {
+  const struct ints_source source = {INFER_NO_INPUT, "axes"};
+  struct axis_set set = {.rank = rank};
+  int64_t given[RANK_MAX] = {0};
+  if (infer_axes(graph, node, source, &set, err) ||
+      infer_few_ints(graph, node, source, (struct ints_room){given, RANK_MAX, &resized->n}, err))
+    return err->code;
+  for (int i = 0; i < resized->n; i++)
+    resized->axis[i] = (int)(given[i] < 0 ? given[i] + rank : given[i]);
+  if (resized->n > 0)
+    return ERR_OK;
+  for (; resized->n < rank; resized->n++)
+    resized->axis[resized->n] = resized->n;
+  return ERR_OK;
+}
+
 static int read_lengths(struct resize *resize, const struct graph *graph, const struct node *node,
                         struct err *err) {
-  bool is_old = resize_is_old(graph, node), is_axis[RANK_MAX];
-  int rank = resize->in.rank, axes[RANK_MAX], n, n_sizes = 0;
-  int64_t given[RANK_MAX], sizes[RANK_MAX];
+  bool is_old = resize_is_old(graph, node);
+  int64_t sizes[RANK_MAX] = {0};
+  struct resized resized;
   const float *scales;
-  if (infer_axes(graph, node, INFER_NO_INPUT, "axes", rank, is_axis, &n, err) ||
-      infer_few_ints(graph, node, INFER_NO_INPUT, "axes", given, RANK_MAX, &n, err))
+  int n, n_sizes = 0;
+  if (read_axes(graph, node, resize->in.rank, &resized, err))
     return err->code;
-  for (int i = 0; i < n; i++)
-    axes[i] = (int)(given[i] < 0 ? given[i] + rank : given[i]);
-  for (int d = 0; n == 0 && d < rank; d++)
-    axes[d] = d;
-  n = n == 0 ? rank : n;
-  if (read_region(resize, graph, node, axes, n, err) ||
-      read_floats(graph, node, is_old ? 1 : 2, "scales", n, &scales, err) ||
-      (!is_old && infer_few_ints(graph, node, 3, NULL, sizes, RANK_MAX, &n_sizes, err)))
+  n = resized.n;
+  if (read_region(resize, graph, node, &resized, err) ||
+      read_floats(graph, node, (struct floats_source){is_old ? 1 : 2, "scales", n}, &scales, err) ||
+      (!is_old && infer_few_ints(graph, node, (struct ints_source){3, NULL},
+                                 (struct ints_room){sizes, RANK_MAX, &n_sizes}, err)))
     return err->code;
   if ((scales != NULL) == (n_sizes > 0) || (n_sizes > 0 && n_sizes != n))
     return node_error(node, err, ERR_INVALID, "needs either %d scales or %d sizes", n, n);
-  return scales ? read_scales(resize, node, scales, axes, n, err)
-                : read_sizes(resize, node, sizes, axes, n, err);
+  return scales ? read_scales(resize, node, scales, &resized, err)
+                : read_sizes(resize, node, sizes, &resized, err);
 }
 
 int resize_read(const struct graph *graph, const struct node *node, const struct shape *in,
@@ -145,10 +181,13 @@ int resize_read(const struct graph *graph, const struct node *node, const struct
   bool is_old = resize_is_old(graph, node);
   int mode, coordinate, rounding;
   *resize = (struct resize){.in = *in, .out = *in};
-  if (read_choice(node, "mode", "nearest", modes, &mode, err) ||
-      read_choice(node, "coordinate_transformation_mode", is_old ? "asymmetric" : "half_pixel", coordinates,
+  if (read_choice(node, (struct choice){"mode", "nearest", modes}, &mode, err) ||
+      read_choice(node,
+                  (struct choice){"coordinate_transformation_mode", is_old ? "asymmetric" : "half_pixel",
+                                  coordinates},
                   &coordinate, err) ||
-      read_choice(node, "nearest_mode", is_old ? "floor" : "round_prefer_floor", roundings, &rounding, err))
+      read_choice(node, (struct choice){"nearest_mode", is_old ? "floor" : "round_prefer_floor", roundings},
+                  &rounding, err))
     return err->code;
   resize->mode = (enum resize_mode)mode;
   resize->coordinates = (enum resize_coordinates)coordinate;

@@ -24,7 +24,7 @@ static double coordinate_of(const struct resize *resize, int d, int64_t o) {
   }
 }
 
-static double rounded(enum resize_rounding rounding, double x) {
+static double rounded_by(enum resize_rounding rounding, double x) {
   switch (rounding) {
   case ROUND_PREFER_FLOOR:
     return ceil(x - 0.5);
@@ -53,23 +53,29 @@ static double kernel_reach(const struct resize *resize, int d, double *stretch) 
   return ceil((resize->mode == RESIZE_LINEAR ? 1.0 : 2.0) / *stretch);
 }
 
-static int64_t within(int64_t index, int64_t n) {
+static int64_t index_within(int64_t index, int64_t n) {
   return index < 0 ? 0 : index >= n ? n - 1 : index;
 }
 
+/* The input elements that a coordinate of the result depends on. */
+struct taps {
+  int64_t *from;
+  float *weight;
+  int64_t n;
+};
+
 /* Elements beyond the edge count as those at the edge, or not at all. */
-static void fill_taps(const struct resize *resize, int d, double x, double stretch, int64_t *from,
-                      float *weight, int64_t taps) {
-  int64_t base = (int64_t)floor(x), in = resize->in.dim[d], reach = taps / 2;
+static void fill_taps(const struct resize *resize, int d, double x, double stretch, const struct taps *taps) {
+  int64_t base = (int64_t)floor(x), in = resize->in.dim[d], reach = taps->n / 2;
   double sum = 0.0;
   for (int pass = 0; pass < 2; pass++)
-    for (int64_t t = 0; t < taps; t++) {
+    for (int64_t t = 0; t < taps->n; t++) {
       int64_t index = base + 1 - reach + t;
       bool counts = !resize->excludes_outside || (index >= 0 && index < in);
       double w = counts ? kernel_at(resize, ((double)index - x) * stretch) : 0.0;
       sum += pass == 0 ? w : 0.0;
-      from[t] = within(index, in);
-      weight[t] = (float)(sum != 0.0 ? w / sum : w);
+      taps->from[t] = index_within(index, in);
+      taps->weight[t] = (float)(sum != 0.0 ? w / sum : w);
     }
 }
 
@@ -93,10 +99,10 @@ static int fill_axis(const struct resize *resize, int d, const struct node *node
       axis->is_outside[o] = !(x >= 0.0 && x <= (double)in - 1.0);
     x = fmin(fmax(x, -2.0 * (double)in), 3.0 * (double)in);
     if (resize->mode == RESIZE_NEAREST) {
-      from[0] = within((int64_t)rounded(resize->rounding, x), in);
+      from[0] = index_within((int64_t)rounded_by(resize->rounding, x), in);
       weight[0] = 1.0f;
     } else {
-      fill_taps(resize, d, x, stretch, from, weight, axis->taps);
+      fill_taps(resize, d, x, stretch, &(struct taps){from, weight, axis->taps});
     }
     for (int64_t t = 0; t < axis->taps && is_cropped && axis->is_outside[o]; t++)
       weight[t] = 0.0f;

@@ -29,7 +29,7 @@ int scatter_infer(struct graph *graph, const struct node *node, const struct sha
   if (reduction == REDUCE_UNKNOWN || (reduction != REDUCE_NONE && data.dtype == DTYPE_BOOL))
     return node_error(node, err, ERR_UNSUPPORTED, "the reduction '%s' of %s is not supported",
                       node_attr_string(node, "reduction", "none"), dtype_name(data.dtype));
-  return infer_output(graph, node, 0, data.dtype, &data.shape, err);
+  return infer_output(graph, node, 0, &(struct tensor){.dtype = data.dtype, .shape = data.shape}, err);
 }
 
 static float reduce_real(enum reduction reduction, float old, float update) {
@@ -92,24 +92,26 @@ int scatter_updates(const struct op_call *call, struct places *places, struct er
   return ERR_OK;
 }
 
-int scatter_backward(struct autodiff *ad, struct graph *graph, const struct node *node, const char *gather,
-                     const char *grad, const struct attr *attr, struct err *err) {
+int scatter_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
+                     const struct scatter_grad *ops) {
   enum reduction reduction = read_reduction(node);
-  int dy = autodiff_grad(ad, node, 0), n = 0;
+  int dy = autodiff_grad(ad, node, 0), n = ops->places.n;
   int inputs[] = {dy, node->inputs[1], node->inputs[0], node->inputs[2], node->outputs[0]};
   struct attr attrs[2];
-  (void)err;
-  if (attr)
-    attrs[n++] = *attr;
+  struct node *grads;
+  for (int a = 0; a < n; a++)
+    attrs[a] = ops->places.at[a];
   if (reduction == REDUCE_ADD) {
     autodiff_add(ad, node, 0, dy);
     if (autodiff_wants(ad, node, 2))
-      autodiff_add(ad, node, 2, backward_node(graph, gather, inputs, 2, attrs, n));
+      autodiff_add(ad, node, 2,
+                   backward_node(graph, ops->gather, (struct value_list){inputs, 2}, ops->places));
     return ERR_OK;
   }
   attrs[n++] = (struct attr){
       .name = "reduction", .type = ATTR_STRING, .s = node_attr_string(node, "reduction", "none")};
-  struct node *grads = graph_add_node(graph, grad, inputs, reduction == REDUCE_NONE ? 2 : 5, 2, attrs, n);
+  grads = graph_add_node(graph, ops->grad, (struct value_list){inputs, reduction == REDUCE_NONE ? 2 : 5}, 2,
+                         (struct attr_list){attrs, n});
   autodiff_add(ad, node, 0, grads->outputs[0]);
   autodiff_add(ad, node, 2, grads->outputs[1]);
   return ERR_OK;
@@ -123,9 +125,9 @@ int scatter_grad_infer(struct graph *graph, const struct node *node, const struc
   if (shape_elems(beside) > INT32_MAX)
     return node_error(node, err, ERR_UNSUPPORTED, "the gradient of more than %d updates is not supported",
                       INT32_MAX);
-  if (infer_output(graph, node, 0, DTYPE_F32, &data, err))
+  if (infer_f32(graph, node, 0, &data, err))
     return err->code;
-  return infer_output(graph, node, 1, DTYPE_F32, beside, err);
+  return infer_f32(graph, node, 1, beside, err);
 }
 
 /* The last update of a place is what is there: the gradient is its alone. Who that is, is noted in d_data. */

@@ -9,10 +9,14 @@
    INVALID, UNSUPPORTED for a reduction that is not known or not of this type. */
 int scatter_infer(struct graph *graph, const struct node *node, const struct shape *beside, struct err *err);
 
-/* Adds the gradient nodes: by the op `gather` where the reduction is a sum, else by the op `grad`. attr (of
-   either; NULL: none) says which places. */
-int scatter_backward(struct autodiff *ad, struct graph *graph, const struct node *node, const char *gather,
-                     const char *grad, const struct attr *attr, struct err *err);
+/* The ops of the gradient: `gather` where the reduction is a sum, else `grad`; the attributes of either that
+   say which places. */
+struct scatter_grad {
+  const char *gather, *grad;
+  struct attr_list places;
+};
+int scatter_backward(struct autodiff *ad, struct graph *graph, const struct node *node,
+                     const struct scatter_grad *ops);
 
 /* data, indices, updates -> out, which may be the data's bytes. Of updates of one place the last one stays,
    or all are reduced in their order. */

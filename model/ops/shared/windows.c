@@ -6,17 +6,22 @@
 /* Sizes in attributes are bounded, so that their sums and products fit. */
 static const int64_t size_max = INT64_C(1) << 31;
 
-/* Reads `n` integers in [least, size_max] from an attribute, `otherwise` where it is absent, to the model's
-   dimensions. */
-static int read_sizes(const struct node *node, const char *name, int n, int64_t least, int64_t otherwise,
-                      int64_t *out, struct err *err) {
-  const struct attr *attr = node_attr(node, name);
-  if (attr && (attr->type != ATTR_INTS || attr->n != n))
-    return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of %d integers", name, n);
-  for (int i = 0; i < n; i++) {
-    out[i] = attr ? attr->ints[i] : otherwise;
-    if (out[i] < least || out[i] > size_max)
-      return node_error(node, err, ERR_INVALID, "attribute '%s' holds %lld", name, (long long)out[i]);
+/* An attribute of n integers in [least, size_max], `otherwise` each where it is absent. */
+struct sizes {
+  const char *name;
+  int n;
+  int64_t least, otherwise;
+};
+
+static int read_sizes(const struct node *node, struct sizes sizes, int64_t *out, struct err *err) {
+  const struct attr *attr = node_attr(node, sizes.name);
+  if (attr && (attr->type != ATTR_INTS || attr->n != sizes.n))
+    return node_error(node, err, ERR_INVALID, "attribute '%s' must be a list of %d integers", sizes.name,
+                      sizes.n);
+  for (int i = 0; i < sizes.n; i++) {
+    out[i] = attr ? attr->ints[i] : sizes.otherwise;
+    if (out[i] < sizes.least || out[i] > size_max)
+      return node_error(node, err, ERR_INVALID, "attribute '%s' holds %lld", sizes.name, (long long)out[i]);
   }
   return ERR_OK;
 }
@@ -27,10 +32,10 @@ static int read_attributes(struct windows *w, const struct node *node, const int
   int64_t pads[2 * WINDOWS_DIMS];
   if (!kernel && !node_attr(node, "kernel_shape"))
     return node_error(node, err, ERR_INVALID, "attribute 'kernel_shape' is missing");
-  if (read_sizes(node, "kernel_shape", w->dims, 1, 1, w->kernel + first, err) ||
-      read_sizes(node, "strides", w->dims, 1, 1, w->stride + first, err) ||
-      read_sizes(node, "dilations", w->dims, 1, 1, w->dilation + first, err) ||
-      read_sizes(node, "pads", 2 * w->dims, kernel ? -size_max : 0, 0, pads, err))
+  if (read_sizes(node, (struct sizes){"kernel_shape", w->dims, 1, 1}, w->kernel + first, err) ||
+      read_sizes(node, (struct sizes){"strides", w->dims, 1, 1}, w->stride + first, err) ||
+      read_sizes(node, (struct sizes){"dilations", w->dims, 1, 1}, w->dilation + first, err) ||
+      read_sizes(node, (struct sizes){"pads", 2 * w->dims, kernel ? -size_max : 0, 0}, pads, err))
     return err->code;
   for (int i = 0; i < w->dims; i++) {
     w->pad_begin[first + i] = pads[i];
@@ -48,14 +53,14 @@ static int read_attributes(struct windows *w, const struct node *node, const int
   return ERR_OK;
 }
 
-static int64_t extent(const struct windows *w, int d) {
+static int64_t kernel_extent(const struct windows *w, int d) {
   return (w->kernel[d] - 1) * w->dilation[d] + 1;
 }
 
 /* Padding such that there are ceil(in / stride) windows; the odd one goes to the end for SAME_UPPER. */
 static void pad_same(struct windows *w, int d, bool is_upper) {
   int64_t out = (w->in[d] + w->stride[d] - 1) / w->stride[d];
-  int64_t total = (out - 1) * w->stride[d] + extent(w, d) - w->in[d];
+  int64_t total = (out - 1) * w->stride[d] + kernel_extent(w, d) - w->in[d];
   if (total < 0)
     total = 0;
   w->pad_begin[d] = is_upper ? total / 2 : total - total / 2;
@@ -80,7 +85,7 @@ static int read_auto_pad(struct windows *w, const struct node *node, enum auto_p
 /* Windows along one dimension. With ceil_mode the last may reach beyond the padding, but not begin there; it
    may be the only one (transformers' EfficientNet takes its mean so). */
 static int64_t count_windows(const struct windows *w, int d) {
-  int64_t room = w->in[d] + w->pad_begin[d] + w->pad_end[d] - extent(w, d);
+  int64_t room = w->in[d] + w->pad_begin[d] + w->pad_end[d] - kernel_extent(w, d);
   int64_t count;
   if (w->is_ceil)
     room += w->stride[d] - 1;
@@ -93,7 +98,7 @@ static int64_t count_windows(const struct windows *w, int d) {
 }
 
 /* Sizes of 1 along every dimension. */
-static int start(struct windows *w, const struct node *node, const struct shape *x, struct err *err) {
+static int windows_start(struct windows *w, const struct node *node, const struct shape *x, struct err *err) {
   char text[128];
   *w = (struct windows){.dims = x->rank - 2, .in_elems = 1, .out_elems = 1, .taps = 1};
   if (w->dims < 1 || w->dims > WINDOWS_DIMS)
@@ -105,7 +110,7 @@ static int start(struct windows *w, const struct node *node, const struct shape 
   return ERR_OK;
 }
 
-static int finish(struct windows *w, const struct node *node, struct err *err) {
+static int windows_finish(struct windows *w, const struct node *node, struct err *err) {
   for (int d = 0; d < WINDOWS_DIMS; d++)
     if (__builtin_mul_overflow(w->in_elems, w->in[d], &w->in_elems) ||
         __builtin_mul_overflow(w->out_elems, w->out[d], &w->out_elems) ||
@@ -117,7 +122,7 @@ static int finish(struct windows *w, const struct node *node, struct err *err) {
 int windows_init(struct windows *w, const struct node *node, const struct shape *x, const int64_t *kernel,
                  struct err *err) {
   enum auto_pad mode;
-  if (start(w, node, x, err))
+  if (windows_start(w, node, x, err))
     return err->code;
   for (int i = 0; i < w->dims; i++)
     w->in[WINDOWS_DIMS - w->dims + i] = x->dim[2 + i];
@@ -130,20 +135,27 @@ int windows_init(struct windows *w, const struct node *node, const struct shape 
     if (w->out[d] < 1)
       return node_error(node, err, ERR_INVALID,
                         "a kernel that spans %lld does not fit into %lld elements and their padding",
-                        (long long)extent(w, d), (long long)w->in[d]);
+                        (long long)kernel_extent(w, d), (long long)w->in[d]);
   }
-  return finish(w, node, err);
+  return windows_finish(w, node, err);
 }
 
-/* The size of what windows over it give w->out[d] of; size 0: by the formula, else given. Pads become those
-   with which they cover it exactly: behind it fewer than none, where it has elements that no window reaches.
- */
-static int transpose_dimension(struct windows *w, const struct node *node, int d, enum auto_pad mode,
-                               int64_t size, int64_t added, struct err *err) {
-  int64_t reach, total;
+/* What the attributes say of a dimension of a transposed convolution's result. */
+struct transposed {
+  enum auto_pad mode;
+  int64_t size;  /* 0: by the formula */
+  int64_t added; /* output_padding */
+};
+
+/* The size of what windows over it give w->out[d] of. Pads become those with which they cover it exactly:
+   behind it fewer than none, where it has elements that no window reaches. */
+static int transpose_dimension(struct windows *w, const struct node *node, int d,
+                               const struct transposed *given, struct err *err) {
+  enum auto_pad mode = given->mode;
+  int64_t size = given->size, added = given->added, reach, total;
   if (w->out[d] > size_max)
     return node_error(node, err, ERR_INVALID, "its input of %lld elements is too long", (long long)w->out[d]);
-  reach = (w->out[d] - 1) * w->stride[d] + extent(w, d);
+  reach = (w->out[d] - 1) * w->stride[d] + kernel_extent(w, d);
   if (mode == PAD_SAME_UPPER || mode == PAD_SAME_LOWER)
     size = size ? size : w->out[d] * w->stride[d];
   if (size) {
@@ -164,17 +176,18 @@ int windows_init_transposed(struct windows *w, const struct node *node, const st
   int64_t sizes[WINDOWS_DIMS], added[WINDOWS_DIMS];
   bool is_given = node_attr(node, "output_shape") != NULL;
   enum auto_pad mode;
-  if (start(w, node, x, err) || read_attributes(w, node, kernel, err) || read_auto_pad(w, node, &mode, err) ||
-      read_sizes(node, "output_padding", w->dims, 0, 0, added, err) ||
-      read_sizes(node, "output_shape", w->dims, is_given, 0, sizes, err))
+  if (windows_start(w, node, x, err) || read_attributes(w, node, kernel, err) ||
+      read_auto_pad(w, node, &mode, err) ||
+      read_sizes(node, (struct sizes){"output_padding", w->dims, 0, 0}, added, err) ||
+      read_sizes(node, (struct sizes){"output_shape", w->dims, is_given, 0}, sizes, err))
     return err->code;
   for (int i = 0; i < w->dims; i++) {
     int d = WINDOWS_DIMS - w->dims + i;
     w->out[d] = x->dim[2 + i];
-    if (transpose_dimension(w, node, d, mode, sizes[i], added[i], err))
+    if (transpose_dimension(w, node, d, &(struct transposed){mode, sizes[i], added[i]}, err))
       return err->code;
   }
-  return finish(w, node, err);
+  return windows_finish(w, node, err);
 }
 
 struct shape windows_out_shape(const struct windows *w, int64_t n, int64_t c) {
@@ -217,7 +230,7 @@ static void window_origin(const struct windows *w, int64_t out, int64_t origin[W
   }
 }
 
-static int64_t least(int64_t a, int64_t b) {
+static int64_t least_of(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
@@ -227,7 +240,7 @@ void windows_at(struct windows_tap *tap, const struct windows *w, int64_t out) {
   window_origin(w, out, tap->origin);
   for (int d = 0; d < WINDOWS_DIMS; d++) {
     tap->begin[d] = tap->at[d] = divide_up(-tap->origin[d], w->dilation[d]);
-    tap->end[d] = least(w->kernel[d], divide_up(w->in[d] - tap->origin[d], w->dilation[d]));
+    tap->end[d] = least_of(w->kernel[d], divide_up(w->in[d] - tap->origin[d], w->dilation[d]));
     tap->is_empty |= tap->begin[d] >= tap->end[d];
   }
   tap->at[WINDOWS_DIMS - 1]--;
@@ -254,6 +267,6 @@ int64_t windows_padded_taps(const struct windows *w, int64_t out) {
   int64_t origin[WINDOWS_DIMS], taps = 1;
   window_origin(w, out, origin);
   for (int d = 0; d < WINDOWS_DIMS; d++)
-    taps *= least(w->kernel[d], divide_up(w->in[d] + w->pad_end[d] - origin[d], w->dilation[d]));
+    taps *= least_of(w->kernel[d], divide_up(w->in[d] + w->pad_end[d] - origin[d], w->dilation[d]));
   return taps;
 }

@@ -122,7 +122,8 @@ static void gelu_by_tanh_is_recognised_in_the_forms_of_exporters(void **state) {
 /* x * gate(x), in either order; `op` is the gate's, of `of`. */
 static int gated(struct graph *graph, const char *op, int x, int of, bool is_first) {
   struct attr attrs[] = {attr_of_float("alpha", 1 / 6.0f), attr_of_float("beta", 0.5f)};
-  int gate = backward_node(graph, op, &of, 1, attrs, strcmp(op, "HardSigmoid") == 0 ? 2 : 0);
+  int gate =
+      backward_node(graph, op, VALUES(of), (struct attr_list){attrs, strcmp(op, "HardSigmoid") == 0 ? 2 : 0});
   return is_first ? add(graph, "Mul", gate, x) : add(graph, "Mul", x, gate);
 }
 
@@ -153,7 +154,7 @@ static void a_gate_of_something_else_is_left_alone(void **state) {
 static int mean(struct graph *graph, int x) {
   int64_t axis = -1;
   struct attr attrs[] = {attr_of_ints("axes", &axis, 1), attr_of_int("keepdims", 1)};
-  return backward_node(graph, "ReduceMean", &x, 1, attrs, 2);
+  return backward_node(graph, "ReduceMean", VALUES(x), (struct attr_list){attrs, 2});
 }
 
 static int centered(struct graph *graph, int x) {
@@ -228,13 +229,13 @@ enum { SAMPLES = 2, CHANNELS = 3, PLACES = 3 };
 static int mean_over(struct graph *graph, int x, int64_t a, int64_t b, bool keeps) {
   int64_t axes[] = {a, b};
   struct attr attrs[] = {attr_of_ints("axes", axes, 2), attr_of_int("keepdims", keeps)};
-  return backward_node(graph, "ReduceMean", &x, 1, attrs, 2);
+  return backward_node(graph, "ReduceMean", VALUES(x), (struct attr_list){attrs, 2});
 }
 
 static int turned(struct graph *graph, int x) {
   int64_t perm[] = {0, 2, 1};
   struct attr attrs[] = {attr_of_ints("perm", perm, 3)};
-  return backward_node(graph, "Transpose", &x, 1, attrs, 1);
+  return backward_node(graph, "Transpose", VALUES(x), (struct attr_list){attrs, 1});
 }
 
 /* A BatchNormalization of x whose statistics are computed of `of`, whose channels lie on the given axis. */
@@ -244,7 +245,8 @@ static int own_batch_norm(struct graph *graph, int x, int of, int64_t axis) {
   int inputs[] = {x, weight(graph, CHANNELS), weight(graph, CHANNELS), mean_over(graph, of, 0, other, false),
                   mean_over(graph, add(graph, "Mul", difference, difference), 0, other, false)};
   struct attr attrs[] = {attr_of_float("epsilon", 1e-3f)};
-  return backward_node(graph, "BatchNormalization", inputs, 5, attrs, 1);
+  return backward_node(graph, "BatchNormalization", (struct value_list){inputs, 5},
+                       (struct attr_list){attrs, 1});
 }
 
 static int batch_norm_input(struct graph *graph) {

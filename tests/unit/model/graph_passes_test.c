@@ -48,7 +48,8 @@ static int add_input(struct graph *graph, const char *name, int64_t n) {
 }
 
 static int add_node(struct graph *graph, const char *op, int a, int b) {
-  return graph_add_node(graph, op, (int[]){a, b}, b < 0 ? 1 : 2, 1, NULL, 0)->outputs[0];
+  return graph_add_node(graph, op, (struct value_list){(int[]){a, b}, b < 0 ? 1 : 2}, 1, ATTRS_NONE)
+      ->outputs[0];
 }
 
 static void pruning_keeps_what_the_roots_need(void **state) {
@@ -102,7 +103,10 @@ static void gradients_of_a_shared_value_are_added(void **state) {
   f = add_node(graph, "Mul", add_node(graph, "Add", add_node(graph, "Mul", w, w), w), x);
   seed = add_input(graph, "seed", 2);
   wanted[w] = true;
-  assert_int_equal(autodiff_run(graph, &f, &seed, 1, wanted, grads, &err), 0);
+  assert_int_equal(
+      autodiff_run(graph, &(struct derivative){.roots = &f, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   grads, &err),
+      0);
   assert_int_equal(grads[x], -1);
   assert_true(grads[w] >= 0);
   data[w] = w_data;
@@ -127,7 +131,10 @@ static void backward_nodes_follow_in_backward_order(void **state) {
   seed = add_input(graph, "seed", 2);
   wanted[w] = true;
   assert_int_equal(graph->n_nodes, 4);
-  assert_int_equal(autodiff_run(graph, &f, &seed, 1, wanted, grads, &err), 0);
+  assert_int_equal(
+      autodiff_run(graph, &(struct derivative){.roots = &f, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   grads, &err),
+      0);
   assert_true(graph->n_nodes > 4);
   last = 4;
   for (int n = 4; n < graph->n_nodes; n++) {
@@ -147,7 +154,10 @@ static void all_nodes_without_a_gradient_are_named(void **state) {
   f = add_node(graph, "ReluGrad", add_node(graph, "Relu", add_node(graph, "ReluGrad", w, w), -1), w);
   seed = add_input(graph, "seed", 2);
   wanted[w] = true;
-  assert_int_equal(autodiff_run(graph, &f, &seed, 1, wanted, grads, &err), ERR_UNSUPPORTED);
+  assert_int_equal(
+      autodiff_run(graph, &(struct derivative){.roots = &f, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   grads, &err),
+      ERR_UNSUPPORTED);
   assert_non_null(strstr(err.text, "2 nodes"));
   assert_non_null(strstr(err.text, "'ReluGrad_0' (ReluGrad)"));
   assert_non_null(strstr(err.text, "'ReluGrad_2' (ReluGrad)"));

@@ -65,7 +65,8 @@ static int add_op(struct graph *graph, const struct kink *kink, int *inputs) {
     struct shape shape = {1, {kink->inputs[n].n}};
     inputs[n] = graph_add_input(graph, NULL, DTYPE_F32, &shape);
   }
-  return backward_node(graph, kink->op, inputs, n, &attr, kink->attr != NULL);
+  return backward_node(graph, kink->op, (struct value_list){inputs, n},
+                       (struct attr_list){&attr, kink->attr != NULL});
 }
 
 static void check_grad(const struct kink *kink, int input, const float *grad) {
@@ -89,7 +90,10 @@ static void check_kink(const struct kink *kink) {
   grads = arena_new(&graph->arena, (size_t)graph->n_values * sizeof *grads);
   for (int i = 0; i < INPUTS_MAX && kink->grads[i].n > 0; i++)
     wanted[inputs[i]] = true;
-  assert_int_equal(autodiff_run(graph, &y, &seed, 1, wanted, grads, &err), ERR_OK);
+  assert_int_equal(
+      autodiff_run(graph, &(struct derivative){.roots = &y, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   grads, &err),
+      ERR_OK);
   data = arena_new(&graph->arena, (size_t)graph->n_values * sizeof *data);
   for (int i = 0; i < INPUTS_MAX && kink->inputs[i].n > 0; i++)
     data[inputs[i]] = (void *)kink->inputs[i].values;

@@ -93,7 +93,10 @@ static void piece_init(struct piece *piece, struct trial *trial, int64_t samples
   wanted = mem_new((size_t)piece->graph->n_values);
   grads = mem_new((size_t)piece->graph->n_values * sizeof *grads);
   wanted[site->output] = true;
-  if (autodiff_run(piece->graph, &site->values.loss_sum, &seed, 1, wanted, grads, &err))
+  if (autodiff_run(piece->graph,
+                   &(struct derivative){
+                       .roots = &site->values.loss_sum, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   grads, &err))
     fail_msg("%s: %s", trial->name, err.text);
   piece->watched[0] = site->values.loss_sum;
   piece->watched[1] = grads[site->output];

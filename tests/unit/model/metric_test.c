@@ -81,7 +81,8 @@ static double evaluate(struct fixture *f, const char *name) {
   double values[METRICS_NAMED_MAX];
   struct metric_set set;
   struct err err = ERR_NONE;
-  if (metric_set_init(&set, &f->site, names, 1, CHUNK, &err))
+  if (metric_set_init(&set, &f->site,
+                      &(struct metric_request){.names = names, .n = 1, .chunk_samples = CHUNK}, &err))
     fail_msg("%s", err.text);
   assert_true(set.row_elems <= ROW_MAX);
   memset(f->rows, 0, sizeof f->rows);
@@ -168,7 +169,11 @@ static void auc_names_a_sample_whose_label_is_neither_0_nor_1(void **state) {
   struct err err = ERR_NONE;
   (void)state;
   f->targets[2] = 0.25f;
-  assert_int_equal(metric_set_init(&set, &f->site, (char *[]){"auc"}, 1, CHUNK, &err), 0);
+  assert_int_equal(
+      metric_set_init(&set, &f->site,
+                      &(struct metric_request){.names = (char *[]){"auc"}, .n = 1, .chunk_samples = CHUNK},
+                      &err),
+      0);
   assert_int_equal(metric_set_add(&set, &batch, f->rows[0], &err), ERR_INVALID);
   assert_string_equal(err.text, "metric 'auc': sample 10 of the chunk has a label that is neither 0 nor 1");
   free(f);
@@ -220,7 +225,11 @@ static void sums_of_whole_numbers_beyond_f32_stay_exact(void **state) {
 static void expect_unfit(const struct metric_site *site, const char *name, const char *text) {
   struct metric_set set;
   struct err err = ERR_NONE;
-  assert_int_equal(metric_set_init(&set, site, (char *[]){(char *)name}, 1, CHUNK, &err), ERR_INVALID);
+  assert_int_equal(
+      metric_set_init(
+          &set, site,
+          &(struct metric_request){.names = (char *[]){(char *)name}, .n = 1, .chunk_samples = CHUNK}, &err),
+      ERR_INVALID);
   if (!strstr(err.text, text))
     fail_msg("'%s' has no '%s'", err.text, text);
 }

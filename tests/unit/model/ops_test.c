@@ -18,8 +18,8 @@ static struct shape shape_of(int rank, int64_t a, int64_t b, int64_t c, int64_t 
 
 /* Infers a node of op `name` on f32 inputs of these shapes, as the loader would, without graph_add_node's
    CHECK. Expects INVALID with `text` in the message. */
-static void expect_refusal(const char *name, const struct shape *inputs, int n_inputs, struct attr *attrs,
-                           int n_attrs, const char *text) {
+static void expect_refusal(const char *name, const struct shape *inputs, int n_inputs, struct attr_list attrs,
+                           const char *text) {
   struct graph *graph = graph_new();
   int in[OP_INPUTS_MAX], out;
   struct node node = {.op = op_find("", name), .name = "n", .n_inputs = n_inputs, .n_outputs = 1};
@@ -30,8 +30,8 @@ static void expect_refusal(const char *name, const struct shape *inputs, int n_i
   out = graph_add_value(graph, (struct value){.kind = VALUE_RESULT});
   node.inputs = in;
   node.outputs = &out;
-  node.attrs = attrs;
-  node.n_attrs = n_attrs;
+  node.attrs = attrs.at;
+  node.n_attrs = attrs.n;
   assert_int_equal(node.op->infer(graph, &node, &err), ERR_INVALID);
   if (!strstr(err.text, text))
     fail_msg("'%s' is not in '%s'", text, err.text);
@@ -42,10 +42,10 @@ static void shapes_that_do_not_fit_are_refused_with_both_named(void **state) {
   struct shape matrices[] = {shape_of(2, 3, 4, 0, 0), shape_of(2, 5, 6, 0, 0)};
   struct shape images[] = {shape_of(4, 1, 3, 8, 8), shape_of(4, 4, 2, 3, 3)};
   (void)state;
-  expect_refusal("MatMul", matrices, 2, NULL, 0, "[3,4] and [5,6]");
-  expect_refusal("Gemm", matrices, 2, NULL, 0, "[3,4] and [5,6]");
-  expect_refusal("Add", matrices, 2, NULL, 0, "[3,4] and [5,6]");
-  expect_refusal("Conv", images, 2, NULL, 0, "[1,3,8,8] and weights of shape [4,2,3,3]");
+  expect_refusal("MatMul", matrices, 2, ATTRS_NONE, "[3,4] and [5,6]");
+  expect_refusal("Gemm", matrices, 2, ATTRS_NONE, "[3,4] and [5,6]");
+  expect_refusal("Add", matrices, 2, ATTRS_NONE, "[3,4] and [5,6]");
+  expect_refusal("Conv", images, 2, ATTRS_NONE, "[1,3,8,8] and weights of shape [4,2,3,3]");
 }
 
 static struct attr text_attr(const char *name, const char *text) {
@@ -60,11 +60,11 @@ static void recurrent_layers_that_do_not_fit_together_are_refused(void **state) 
   const char *const unknown[] = {"Sigmoid", "Tanh", "Cosine"};
   struct attr functions = {.name = "activations", .type = ATTR_STRINGS, .strings = unknown, .n = 2};
   (void)state;
-  expect_refusal("LSTM", lstm, 4, NULL, 0, "f32[2,24] where f32[1,24] is needed");
-  expect_refusal("GRU", lstm, 3, NULL, 0, "f32[1,12,4] where f32[1,9,4] is needed");
-  expect_refusal("LSTM", empty, 3, NULL, 0, "nothing to compute");
-  expect_refusal("LSTM", lstm, 3, &direction, 1, "'sideways'");
-  expect_refusal("LSTM", lstm, 3, &functions, 1, "must name 3 functions");
+  expect_refusal("LSTM", lstm, 4, ATTRS_NONE, "f32[2,24] where f32[1,24] is needed");
+  expect_refusal("GRU", lstm, 3, ATTRS_NONE, "f32[1,12,4] where f32[1,9,4] is needed");
+  expect_refusal("LSTM", empty, 3, ATTRS_NONE, "nothing to compute");
+  expect_refusal("LSTM", lstm, 3, ATTR_LIST(direction), "'sideways'");
+  expect_refusal("LSTM", lstm, 3, ATTR_LIST(functions), "must name 3 functions");
 }
 
 static void equations_that_do_not_fit_are_refused(void **state) {
@@ -86,7 +86,7 @@ static void equations_that_do_not_fit_are_refused(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct attr equation = text_attr("equation", cases[i].equation);
-    expect_refusal("Einsum", matrices, 2, &equation, 1, cases[i].text);
+    expect_refusal("Einsum", matrices, 2, ATTR_LIST(equation), cases[i].text);
   }
 }
 
@@ -98,17 +98,18 @@ static void attributes_out_of_range_are_refused(void **state) {
   struct attr pool[] = {{.name = "kernel_shape", .type = ATTR_INTS, .ints = kernel, .n = 2},
                         {.name = "pads", .type = ATTR_INTS, .ints = negative, .n = 4}};
   (void)state;
-  expect_refusal("Softmax", &matrix, 1, &axis, 1, "axis 7");
-  expect_refusal("Flatten", &matrix, 1, &axis, 1, "axis 7");
-  expect_refusal("Transpose", &matrix, 1, &perm, 1, "perm");
-  expect_refusal("MaxPool", &image, 1, NULL, 0, "kernel_shape");
-  expect_refusal("MaxPool", &image, 1, pool, 2, "'pads' holds -1");
+  expect_refusal("Softmax", &matrix, 1, ATTR_LIST(axis), "axis 7");
+  expect_refusal("Flatten", &matrix, 1, ATTR_LIST(axis), "axis 7");
+  expect_refusal("Transpose", &matrix, 1, ATTR_LIST(perm), "perm");
+  expect_refusal("MaxPool", &image, 1, ATTRS_NONE, "kernel_shape");
+  expect_refusal("MaxPool", &image, 1, (struct attr_list){pool, 2}, "'pads' holds -1");
   pool[1] = (struct attr){.name = "strides", .type = ATTR_INTS, .ints = huge, .n = 2};
-  expect_refusal("AveragePool", &image, 1, pool, 2, "'strides' holds 9223372036854775807");
+  expect_refusal("AveragePool", &image, 1, (struct attr_list){pool, 2},
+                 "'strides' holds 9223372036854775807");
   pool[1] = (struct attr){.name = "auto_pad", .type = ATTR_STRING, .s = "SAME"};
-  expect_refusal("AveragePool", &image, 1, pool, 2, "'SAME'");
+  expect_refusal("AveragePool", &image, 1, (struct attr_list){pool, 2}, "'SAME'");
   kernel[0] = 9;
-  expect_refusal("MaxPool", &image, 1, pool, 1, "spans 9");
+  expect_refusal("MaxPool", &image, 1, (struct attr_list){pool, 1}, "spans 9");
 }
 
 /* logits f32[3,2] -> CrossEntropy with labels i64[3] */
@@ -119,7 +120,7 @@ static struct graph *classifier(void) {
   graph->opset = 17;
   inputs[0] = graph_add_input(graph, NULL, DTYPE_F32, &logits);
   inputs[1] = graph_add_input(graph, NULL, DTYPE_I64, &labels);
-  graph_add_node(graph, "CrossEntropy", inputs, 2, 2, NULL, 0);
+  graph_add_node(graph, "CrossEntropy", (struct value_list){inputs, 2}, 2, ATTRS_NONE);
   return graph;
 }
 
@@ -159,7 +160,7 @@ static void an_integer_division_by_zero_is_an_error(void **state) {
   graph->opset = 17;
   for (int i = 0; i < 2; i++)
     in[i] = graph_add_input(graph, NULL, DTYPE_I64, &pair);
-  graph_add_node(graph, "Div", in, 2, 1, NULL, 0);
+  graph_add_node(graph, "Div", (struct value_list){in, 2}, 1, ATTRS_NONE);
   assert_int_equal(backend_find("ref")->prepare(&(struct backend_request){.graph = graph}, &program, &err),
                    ERR_OK);
   assert_int_equal(backend_find("ref")->run(program, &run, &err), ERR_INVALID);
@@ -187,13 +188,15 @@ static void chain_init(struct chain *chain) {
                                                         .shape = shape,
                                                         .data = ones,
                                                         .producer = -1});
-  chain->watched[0] = graph_add_node(graph, "Relu", &x, 1, 1, NULL, 0)->outputs[0];
+  chain->watched[0] = graph_add_node(graph, "Relu", VALUES(x), 1, ATTRS_NONE)->outputs[0];
   chain->watched[1] =
-      graph_add_node(graph, "Mul", (int[]){chain->watched[0], chain->weight}, 2, 1, NULL, 0)->outputs[0];
-  chain->watched[2] = graph_add_node(graph, "Exp", &chain->watched[1], 1, 1, NULL, 0)->outputs[0];
-  chain->watched[3] = graph_add_node(graph, "Neg", &chain->watched[2], 1, 1, NULL, 0)->outputs[0];
+      graph_add_node(graph, "Mul", VALUES(chain->watched[0], chain->weight), 1, ATTRS_NONE)->outputs[0];
+  chain->watched[2] =
+      graph_add_node(graph, "Exp", (struct value_list){&chain->watched[1], 1}, 1, ATTRS_NONE)->outputs[0];
+  chain->watched[3] =
+      graph_add_node(graph, "Neg", (struct value_list){&chain->watched[2], 1}, 1, ATTRS_NONE)->outputs[0];
   chain->watched[4] =
-      graph_add_node(graph, "Sub", (int[]){chain->watched[3], chain->watched[0]}, 2, 1, NULL, 0)->outputs[0];
+      graph_add_node(graph, "Sub", VALUES(chain->watched[3], chain->watched[0]), 1, ATTRS_NONE)->outputs[0];
 }
 
 /* What the callbacks of an execution saw. */
@@ -306,7 +309,7 @@ static void run_dropouts(const struct backend_def *backend, struct op_context co
   graph->is_training = true;
   in = graph_add_input(graph, NULL, DTYPE_F32, &shape);
   for (int n = 0; n < 2; n++)
-    watched[n] = graph_add_node(graph, "Dropout", &in, 1, 1, NULL, 0)->outputs[0];
+    watched[n] = graph_add_node(graph, "Dropout", VALUES(in), 1, ATTRS_NONE)->outputs[0];
   assert_int_equal(
       backend->prepare(&(struct backend_request){.graph = graph, .watched = watched, .n_watched = 2},
                        &program, &err),

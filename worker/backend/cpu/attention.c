@@ -104,10 +104,9 @@ static bool forms_init(struct backend_program *program, struct attention *a, con
 static struct attention *attention_new(struct backend_program *program, const struct node *node,
                                        bool is_grad) {
   struct attention *a = arena_new(&program->memory, sizeof *a);
-  int mask = is_grad ? 6 : 3;
   int64_t scores;
   struct err err = ERR_NONE;
-  if (scaled_attention_init(&a->shape, program->graph, node, is_grad, mask, &err))
+  if (scaled_attention_init(&a->shape, program->graph, node, is_grad, &err))
     return NULL;
   scaled_attention_mask_strides(&a->shape, &a->mask_row, &a->mask_column);
   scores = a->shape.t * a->shape.s;
@@ -117,7 +116,7 @@ static struct attention *attention_new(struct backend_program *program, const st
   a->block_rows = a->block_rows < ROWS_MAX ? a->block_rows : ROWS_MAX;
   a->block_rows = a->block_rows < a->shape.t ? a->block_rows : a->shape.t;
   a->n_row_blocks = (a->shape.t + a->block_rows - 1) / a->block_rows;
-  return forms_init(program, a, node_input(program->graph, node, mask), is_grad) ? a : NULL;
+  return forms_init(program, a, node_input(program->graph, node, is_grad ? 6 : 3), is_grad) ? a : NULL;
 }
 
 /* Each form of the matrices from `index` on. */

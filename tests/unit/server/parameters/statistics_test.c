@@ -132,9 +132,12 @@ static void named_metrics_are_finished_in_the_chunks_order(void **state) {
     struct metrics totals;
     struct err err = ERR_NONE;
     fixture_init(&fixture);
-    assert_int_equal(metric_set_init(&fixture.statistics.eval_metrics, &site,
-                                     (char *[]){"top5", "perplexity"}, 2, 16, &err),
-                     0);
+    assert_int_equal(
+        metric_set_init(
+            &fixture.statistics.eval_metrics, &site,
+            &(struct metric_request){.names = (char *[]){"top5", "perplexity"}, .n = 2, .chunk_samples = 16},
+            &err),
+        0);
     assert_int_equal(fixture.statistics.eval_metrics.row_elems, ROW);
     for (int c = 0; c < CHUNKS; c++)
       add(&fixture, (uint32_t)(order ? CHUNKS - 1 - c : c), true, chunks[order ? CHUNKS - 1 - c : c]);

@@ -27,7 +27,7 @@ static void fixture_init_joined(struct fixture *f) {
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
   int parts[] = {add_conv(f, x, 1, 16, 3, 1), add_conv(f, x, 1, 32, 3, 1)};
   x = add_resize(f, add_node(f, "Concat", parts, 2, &axis, 1), "linear", "half_pixel", 16);
-  const int *halves = graph_add_node(f->graph, "Split", &x, 1, 2, split, 2)->outputs;
+  const int *halves = graph_add_node(f->graph, "Split", VALUES(x), 2, (struct attr_list){split, 2})->outputs;
   int small = add_max_pool(f, halves[1]);
   int again[] = {halves[0], add_resize(f, small, "nearest", "asymmetric", 16)};
   x = add_conv(f, add_node(f, "Concat", again, 2, &axis, 1), 48, CLASSES, 3, 1);

@@ -62,7 +62,7 @@ static void batch_statistics_of_many_elements_are_those_of_f64_sums(void **state
   int inputs[] = {graph_add_input(s.graph, "x", DTYPE_F32, &shape),
                   graph_add_input(s.graph, "scale", DTYPE_F32, &vector),
                   graph_add_input(s.graph, "bias", DTYPE_F32, &vector)};
-  s.node = graph_add_node(s.graph, "BatchNormTraining", inputs, 3, 4, NULL, 0);
+  s.node = graph_add_node(s.graph, "BatchNormTraining", (struct value_list){inputs, 3}, 4, ATTRS_NONE);
   assert_int_equal(execute(&s, "ref", &err), ERR_OK);
   memcpy(expected, s.values, sizeof expected);
   assert_int_equal(execute(&s, "cuda", &err), ERR_OK);
@@ -85,7 +85,7 @@ static void a_label_that_is_no_class_is_refused_as_ref_does(void **state) {
     s.graph->opset = 17;
     int inputs[] = {graph_add_input(s.graph, "x", DTYPE_F32, &scores),
                     graph_add_input(s.graph, "labels", DTYPE_I64, &labels)};
-    s.node = graph_add_node(s.graph, losses[i], inputs, 2, 1, NULL, 0);
+    s.node = graph_add_node(s.graph, losses[i], (struct value_list){inputs, 2}, 1, ATTRS_NONE);
     assert_int_equal(execute(&s, "ref", &ref), ERR_INVALID);
     assert_int_equal(execute(&s, "cuda", &cuda), ERR_INVALID);
     assert_string_equal(cuda.text, ref.text);
@@ -103,7 +103,7 @@ static void a_label_of_a_linear_loss_that_is_no_class_is_refused_as_ref_does(voi
   int inputs[] = {graph_add_input(s.graph, "hidden", DTYPE_F32, &hidden),
                   graph_add_input(s.graph, "weight", DTYPE_F32, &weight), -1,
                   graph_add_input(s.graph, "labels", DTYPE_I64, &labels)};
-  s.node = graph_add_node(s.graph, "LinearCrossEntropy", inputs, 4, 1, NULL, 0);
+  s.node = graph_add_node(s.graph, "LinearCrossEntropy", (struct value_list){inputs, 4}, 1, ATTRS_NONE);
   assert_int_equal(execute(&s, "ref", &ref), ERR_INVALID);
   assert_int_equal(execute(&s, "cuda", &cuda), ERR_INVALID);
   assert_string_equal(cuda.text, ref.text);

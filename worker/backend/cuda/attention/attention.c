@@ -49,7 +49,7 @@ static bool attention_init(struct cuda_attention *own, const struct graph *graph
   const struct value *value = node_input(graph, node, mask);
   struct scaled_attention a;
   struct err err = ERR_NONE;
-  if (scaled_attention_init(&a, graph, node, is_grad, mask, &err))
+  if (scaled_attention_init(&a, graph, node, is_grad, &err))
     return false;
   *own = (struct cuda_attention){
       .stack = a.stack, .t = a.t, .s = a.s, .d = a.d, .e = a.e, .scale = (float)a.scale, .diagonal = a.s};

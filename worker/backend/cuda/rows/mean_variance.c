@@ -31,7 +31,7 @@ static bool rows_init(struct cuda_rows *rows, const struct node *node, const str
   struct err err = ERR_NONE;
   int n = attr ? attr->n : 3, axis;
   for (int i = 0; i < n; i++) {
-    if (infer_axis(node, attr ? attr->ints[i] : usual[i], x->rank, false, &axis, &err))
+    if (infer_axis(node, attr ? attr->ints[i] : usual[i], x->rank, &axis, &err))
       return false;
     kept.dim[axis] = 1;
   }

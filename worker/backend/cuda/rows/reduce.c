@@ -170,7 +170,7 @@ static bool prepare_arg(struct backend_program *program, const struct node *node
   struct shape x = node_input(cuda_view(program)->graph, node, 0)->shape, kept = x;
   struct err err = ERR_NONE;
   int axis;
-  if (infer_axis(node, node_attr_int(node, "axis", 0), x.rank, false, &axis, &err))
+  if (infer_axis(node, node_attr_int(node, "axis", 0), x.rank, &axis, &err))
     return false;
   kept.dim[axis] = 1;
   folding.fold.is_last = node_attr_int(node, "select_last_index", 0) != 0;

@@ -117,7 +117,7 @@ static bool rms_init(struct cuda_row_step *own, const struct backend_program *pr
   struct row_norm norm = {.rows = 1, .n = 1, .x = *x};
   struct err err = ERR_NONE;
   int axis;
-  if (infer_axis(node, node_attr_int(node, "axis", -1), x->rank, false, &axis, &err))
+  if (infer_axis(node, node_attr_int(node, "axis", -1), x->rank, &axis, &err))
     return false;
   for (int d = 0; d < x->rank; d++)
     *(d < axis ? &norm.rows : &norm.n) *= x->dim[d];

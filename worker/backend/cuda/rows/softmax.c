@@ -54,7 +54,7 @@ static bool prepare_lp_kind(struct backend_program *program, const struct node *
   struct err err = ERR_NONE;
   int axis;
   if (lp_order(node, &own.row_wise.power, &err) ||
-      infer_axis(node, node_attr_int(node, "axis", -1), x->rank, false, &axis, &err))
+      infer_axis(node, node_attr_int(node, "axis", -1), x->rank, &axis, &err))
     return false;
   for (int d = 0; d < x->rank; d++)
     if (d != axis)

@@ -38,7 +38,7 @@ static bool prepare_top_k(struct backend_program *program, const struct node *no
   struct cuda_step *step;
   struct err err = ERR_NONE;
   int axis;
-  if (!y || infer_axis(node, node_attr_int(node, "axis", -1), x->shape.rank, false, &axis, &err))
+  if (!y || infer_axis(node, node_attr_int(node, "axis", -1), x->shape.rank, &axis, &err))
     return false;
   for (int d = 0; d < x->shape.rank; d++)
     if (d != axis)

@@ -1,14 +1,18 @@
-/* Binding and reading columns as the loader does. */
+/* Columns of a dataset that are bound and read as a worker's loader does it, for tests of formats and
+   transforms: bind_column(), then read_samples() with the form that it gave. */
 #ifndef WEIR_TESTS_DATA_FIXTURE_H
 #define WEIR_TESTS_DATA_FIXTURE_H
 
 #include "worker/data/dataset.h"
 
-/* For training, by the spec's transforms. */
+/* dataset_bind() for training, with the spec's transforms. name and errors: as there; labels: NULL where
+   the input is not the labels. The dataset and the spec outlive the form. */
 int bind_column(const struct dataset *dataset, const Weir__RunSpec *spec, const char *name,
                 const struct value *input, const struct label_rule *labels, struct column_form *form,
                 struct err *err);
 
+/* Reads n samples of the bound column, one after the other: out [n, form->elems] of form->dtype. Random
+   transforms draw with seed 1, the first sample at place 0. */
 void read_samples(struct dataset *dataset, const struct column_form *form, const uint64_t *indices,
                   uint32_t n, void *out);
 

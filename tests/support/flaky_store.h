@@ -1,4 +1,5 @@
-/* A store that goes away and comes back as a test likes, in front of a real one. */
+/* A store in front of a real one, which a test makes unreachable and reachable again. Unless it is away it
+   passes every call on. */
 #ifndef WEIR_TESTS_FLAKY_STORE_H
 #define WEIR_TESTS_FLAKY_STORE_H
 
@@ -12,14 +13,16 @@ struct flaky_store {
   struct store *inner; /* the test's */
   bool is_away;        /* atomic */
   int n_refused;       /* atomic: records that were not written because it is away */
-  bool loses_answer;   /* of the next record written */
+  bool loses_answer;   /* the next record is written, but its writer gets ERR_UNAVAILABLE; then false again */
 };
 
+/* Any thread. While the store is away each call returns ERR_UNAVAILABLE and the store behind is not asked. */
 void flaky_set_away(struct store *store, bool is_away);
 
+/* How many writes of a record failed because the store was away. */
 int flaky_count_refused(struct store *store);
 
-/* Closed with store_close, before the one behind it. */
+/* inner stays the caller's. Closed with store_close(), before inner. */
 struct store *flaky_store_new(struct store *inner);
 
 #endif

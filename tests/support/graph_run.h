@@ -1,4 +1,4 @@
-/* Runs a graph with the ops' reference kernels, for tests: every value has memory of its own. */
+/* Runs a graph with the ops' reference kernels, node after node; every value has memory of its own. */
 #ifndef WEIR_TESTS_SUPPORT_GRAPH_RUN_H
 #define WEIR_TESTS_SUPPORT_GRAPH_RUN_H
 
@@ -6,8 +6,9 @@
 
 #include "model/graph/op.h"
 
-/* data[v]: the bytes of each value. Those that the caller set are kept, the others are made here: known data
-   as it is, results computed. Returns the first error. Memory is the arena's. */
+/* data[v] is the dense bytes of value v, one entry for each of the graph's values. Entries that the caller
+   sets (inputs, weights) are read. NULL entries are filled: with the graph's own bytes where it has them,
+   else with memory of the arena, which the run computes. Returns the first error of a kernel. */
 int graph_run(const struct graph *graph, void **data, struct arena *arena, struct err *err);
 
 #endif

@@ -17,6 +17,7 @@ extern const struct label_rule four_classes; /* none is ignored but -100 */
 int idx_make_folder(void **state);
 int idx_remove_folder(void **state);
 
+/* The folder, and the path of a file of it. */
 const char *idx_folder(void);
 void idx_path_of(const char *name, char path[128]);
 

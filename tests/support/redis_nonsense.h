@@ -1,4 +1,4 @@
-/* Replies that no Redis gives. */
+/* Replies that no Redis gives, for every reader of replies to refuse. */
 #ifndef WEIR_TESTS_REDIS_NONSENSE_H
 #define WEIR_TESTS_REDIS_NONSENSE_H
 

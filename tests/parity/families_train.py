@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 
 import numpy
 import onnx
@@ -94,6 +95,7 @@ def train_weir(program, folder, columns, frozen, lr):
     for name, data in columns.items():
         numpy.save(os.path.join(folder, name), data)
     out = os.path.join(folder, "out")
+    shutil.rmtree(out, ignore_errors=True)
     weir(program, "inspect", os.path.join(folder, "model.onnx"), "--batch", BATCH)
     weir(program, "train", write_spec(folder, columns, frozen, lr), "--workers", 1, "--threads", 1, "--out", out)
     with open(os.path.join(out, "metrics.jsonl")) as file:
@@ -209,7 +211,18 @@ def try_export(case, path, exporter, module):
 
 
 def try_family(program, folder, family, exporter):
-    """What happened, as a dictionary. Family: (library, kind, name, row)."""
+    """What happened, as a dictionary. Family: (library, kind, name, row). One that lies far from float64 is tried on other
+    samples, too: a kink, such as two elements of a pool's window within a rounding of each other, shows on some samples,
+    a wrong gradient on all."""
+    result = try_samples(program, folder, family, exporter, 0)
+    if result["state"] != "far":
+        return result
+    again = try_samples(program, folder, family, exporter, STEPS * BATCH)
+    return dict(again, samples="second") if again["state"] == "trains" else result
+
+
+def try_samples(program, folder, family, exporter, begin):
+    """Training on the samples from `begin` on."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     result = {"library": family[0], "kind": family[1], "family": family[2], "exporter": exporter}
@@ -217,7 +230,7 @@ def try_family(program, folder, family, exporter):
     try:
         try:
             module, inputs = families_models.build(*family)
-            columns = inputs(STEPS * BATCH)
+            columns = {key: column[begin:] for key, column in inputs(begin + STEPS * BATCH).items()}
             output = copy.deepcopy(module)(*[torch.tensor(column[:BATCH]) for column in columns.values()])
             columns["labels"] = labels_of(output, STEPS * BATCH)
             single, double = [train_pytorch(module, columns, dtype, lr) for dtype in (torch.float32, torch.float64)]

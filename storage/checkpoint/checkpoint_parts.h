@@ -15,4 +15,29 @@ struct record_place {
 };
 bool checkpoint_parse_name(const char *name, struct record_place *place);
 
+enum { BLOCK_KEY_BYTES = 32 };
+typedef unsigned char block_key[BLOCK_KEY_BYTES];
+
+/* Blocks that nothing refers to, to be deleted; in no order. items: freed by the caller. */
+struct free_blocks {
+  block_key *items;
+  int count, capacity;
+};
+
+/* Errors: CORRUPT when a record could not be read that may refer to any block. */
+int block_refs_check(const struct block_refs *refs, struct err *err);
+/* Adds the block where nothing refers to it; whether it did. */
+bool block_refs_take_free(const struct block_refs *refs, const char *sha256, struct free_blocks *free_blocks);
+/* The references of one manifest, or of one run to its model, are gone. Adds what nothing refers to any more.
+ */
+void block_refs_drop(struct block_refs *refs, const Weir__Manifest *manifest,
+                     struct free_blocks *free_blocks);
+void block_refs_drop_model(struct block_refs *refs, const char *sha256, struct free_blocks *free_blocks);
+/* Takes what the manifest refers to out of free_blocks. */
+void block_refs_keep(struct block_refs *refs, const Weir__Manifest *manifest,
+                     struct free_blocks *free_blocks);
+/* Deletes them while the guard of block_refs_guard holds. Errors: STALE, and those of the store. */
+int block_refs_delete(struct store *store, const struct block_refs *refs, const struct free_blocks *blocks,
+                      struct err *err);
+
 #endif

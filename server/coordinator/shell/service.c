@@ -94,7 +94,8 @@ void coordinator_service_free(struct coordinator_service *shell) {
   while (shell->models)
     release_model(shell, shell->models->run);
   shell_saves_fini(shell);
-  shell_upkeep_fini(shell);
+  shell_drops_fini(shell);
+  block_refs_free(shell->refs);
   coordinator_actions_fini(&shell->actions);
   coordinator_free(shell->core);
   shell_lead_fini(shell);
@@ -107,7 +108,11 @@ uint64_t shell_now_ms(void) {
 
 static void write_what_is_due(struct coordinator_service *shell, uint64_t now_ms) {
   shell_saves_turn(shell, now_ms);
-  shell_upkeep_turn(shell, now_ms);
+  if (shell->refill_ms && now_ms >= shell->refill_ms)
+    shell_refill(shell);
+  if (shell->fetch_ms && now_ms >= shell->fetch_ms)
+    shell_fetch_models(shell);
+  shell_drops_turn(shell, now_ms);
 }
 
 static int event_loop_turn(void *user) {

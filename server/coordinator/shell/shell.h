@@ -13,7 +13,8 @@
    submit.c    takes new runs
    download.c  sends models and weights
    saves.c     keeps runs, events and members in the store
-   upkeep.c    commits and deletes checkpoints */
+   commit.c    commits and deletes checkpoints
+   sweep.c     fills an emptied store again, deletes what nothing refers to */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
 
@@ -190,21 +191,24 @@ void shell_saves_deleted(struct coordinator_service *shell, const char *run, boo
 void shell_saves_stop(struct coordinator_service *shell, bool is_deposed); /* the last jobs of this kind */
 void shell_saves_fini(struct coordinator_service *shell);
 
-/* upkeep.c; event loop */
+/* commit.c; event loop */
 void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manifest, bool is_last);
 void shell_drop(struct coordinator_service *shell, const char *run, uint64_t step);
+void shell_drops_turn(struct coordinator_service *shell, uint64_t now_ms); /* tries again what failed */
+void shell_drops_fini(struct coordinator_service *shell);
+
+/* commit.c; jobs */
+/* False, and err is set, when the store is not to be asked any more: we are ending, and it did not answer. */
+bool shell_may_write(const struct coordinator_service *shell, struct err *err);
+void shell_note_failure(struct coordinator_service *shell, const struct err *err); /* of a write */
+/* Counts the references to blocks where they are not counted. False: err says why. */
+bool shell_has_refs(struct coordinator_service *shell, struct err *err);
+
+/* sweep.c; event loop */
 void shell_sweep(struct coordinator_service *shell);
 /* Gives an emptied store its identity, and the models that are in memory, until it takes them. */
 void shell_refill(struct coordinator_service *shell);
 /* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and sweeps; answers the call. */
 void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs);
-
-void shell_upkeep_turn(struct coordinator_service *shell, uint64_t now_ms);
-void shell_upkeep_fini(struct coordinator_service *shell);
-
-/* upkeep.c; jobs */
-/* False, and err is set, when the store is not to be asked any more: we are ending, and it did not answer. */
-bool shell_may_write(const struct coordinator_service *shell, struct err *err);
-void shell_note_failure(struct coordinator_service *shell, const struct err *err); /* of a write */
 
 #endif

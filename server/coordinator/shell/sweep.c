@@ -1,0 +1,164 @@
+/* A store that was emptied is filled again; what nothing refers to any more is swept out of it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "server/coordinator/shell/shell.h"
+
+enum { REFILL_RETRY_MS = 1000 };
+
+struct refill_job {
+  struct task task;
+  struct coordinator_service *shell;
+  char identity[STORE_IDENTITY_SIZE]; /* ours; then that of the store */
+  struct buffer **models;
+  int n_models;
+  struct err err;
+};
+
+/* A sweep, asked for by a call or (NULL) by ourselves. */
+struct sweep_job {
+  struct task task;
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  char **runs; /* to delete first; whole ids once they are found */
+  int n_runs, n_deleted;
+  Weir__CollectGarbageReply reply;
+  struct err err;
+};
+
+static void refill_job_run(struct task *task);
+static int write_refill(struct refill_job *job);
+static void refill_done(struct task *task);
+static void sweep_job_run(struct task *task);
+static int delete_run(struct sweep_job *job, char **run);
+static void sweep_done(struct task *task);
+
+void shell_refill(struct coordinator_service *shell) {
+  struct refill_job *job = mem_new(sizeof *job);
+  int capacity = 0;
+  *job = (struct refill_job){.task.run = refill_job_run, .shell = shell};
+  memcpy(job->identity, shell->identity, sizeof job->identity);
+  for (struct live_model *model = shell->models; model; model = model->next) {
+    array_reserve((void **)&job->models, &capacity, job->n_models, sizeof *job->models);
+    job->models[job->n_models++] = buffer_get(model->onnx);
+  }
+  shell->refill_ms = 0;
+  task_post(shell->jobs, &job->task); /* one a second at most, and one a model that was read late */
+}
+
+/* What was counted is gone with the store's content. */
+static void refill_job_run(struct task *task) {
+  struct refill_job *job = TASK_OWNER(task, struct refill_job, task);
+  struct coordinator_service *shell = job->shell;
+  block_refs_free(shell->refs);
+  shell->refs = NULL;
+  if (!shell_is_ending(shell) && shell_may_write(shell, &job->err) && write_refill(job)) {
+    log_event(LOG_ERROR, "coordinator", "store_not_refilled", "reason=\"%s\"", job->err.text);
+    shell_note_failure(shell, &job->err);
+  }
+  job->task.run = refill_done;
+  task_post(shell->event_loop, &job->task);
+}
+
+/* The identity first: without it no server loads a run. */
+static int write_refill(struct refill_job *job) {
+  struct coordinator_service *shell = job->shell;
+  char term[LEASE_TERM_SIZE], key[STORE_KEY_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  int rc;
+  rc = store_identity_settle(shell->store, &guard, job->identity, &job->err);
+  for (int i = 0; i < job->n_models && !rc; i++)
+    rc = store_put(shell->store, job->models[i]->data, job->models[i]->size_bytes, key, &job->err);
+  return rc;
+}
+
+/* STALE: it was emptied once more, or another leads; either is told. It may have got another identity: what
+   it lost its content to was a store before. */
+static void refill_done(struct task *task) {
+  struct refill_job *job = TASK_OWNER(task, struct refill_job, task);
+  if (job->err.code && job->err.code != ERR_STALE)
+    job->shell->refill_ms = shell_now_ms() + REFILL_RETRY_MS;
+  else if (!job->err.code)
+    memcpy(job->shell->identity, job->identity, sizeof job->identity);
+  for (int i = 0; i < job->n_models; i++)
+    buffer_put(job->models[i]);
+  free(job->models);
+  free(job);
+}
+
+static void sweep_start(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs) {
+  struct sweep_job *job = mem_new(sizeof *job);
+  *job = (struct sweep_job){
+      .task.run = sweep_job_run, .shell = shell, .call = call, .runs = runs, .n_runs = n_runs};
+  task_post(shell->jobs, &job->task); /* one a call */
+}
+
+void shell_sweep(struct coordinator_service *shell) {
+  sweep_start(shell, NULL, NULL, 0);
+}
+
+void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs,
+                           int n_runs) {
+  sweep_start(shell, call, runs, n_runs);
+}
+
+/* The references are counted anew: a sweep is rare, and what it deletes is lost. */
+static void sweep_job_run(struct task *task) {
+  struct sweep_job *job = TASK_OWNER(task, struct sweep_job, task);
+  struct coordinator_service *shell = job->shell;
+  if (shell_is_ending(shell))
+    err_set(&job->err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  for (int i = 0; i < job->n_runs && !job->err.code && shell_has_refs(shell, &job->err); i++)
+    job->n_deleted += delete_run(job, &job->runs[i]) == 0;
+  if (!job->err.code) {
+    block_refs_free(shell->refs);
+    shell->refs = NULL;
+    if (shell_has_refs(shell, &job->err))
+      checkpoint_sweep(shell->store, shell->refs, &job->reply, &job->err);
+    job->reply.runs = (uint64_t)job->n_deleted;
+  }
+  job->task.run = sweep_done;
+  task_post(shell->event_loop, &job->task);
+}
+
+static int delete_run(struct sweep_job *job, char **run) {
+  struct coordinator_service *shell = job->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  Weir__RunRecord *record;
+  int rc = checkpoint_find_run(shell->store, *run, &record, &job->err);
+  if (!rc) {
+    free(*run);
+    *run = mem_strdup(record->run);
+    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, &job->err);
+  } else if (rc == ERR_CORRUPT) { /* by its whole id */
+    job->err = ERR_NONE;
+    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, &job->err);
+  }
+  message_free(record);
+  return rc;
+}
+
+static void sweep_done(struct task *task) {
+  struct sweep_job *job = TASK_OWNER(task, struct sweep_job, task);
+  struct coordinator_service *shell = job->shell;
+  log_event(job->err.code ? LOG_WARN : LOG_INFO, "coordinator", "store_swept",
+            "blocks=%" PRIu64 " bytes=%" PRIu64 " runs=%" PRIu64 " kept_blocks=%" PRIu64 " error=\"%s\"",
+            job->reply.blocks, job->reply.bytes, job->reply.runs, job->reply.kept_blocks, job->err.text);
+  for (int i = 0; i < job->n_runs; i++) {
+    bool is_deleted = i < job->n_deleted;
+    if (is_deleted)
+      shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = job->runs[i]});
+    shell_saves_deleted(shell, job->runs[i], is_deleted);
+    free(job->runs[i]);
+  }
+  if (job->call && job->err.code)
+    rpc_call_finish(job->call, &job->err);
+  else if (job->call)
+    rpc_call_reply(job->call, &job->reply, NULL);
+  free(job->runs);
+  free(job);
+}

@@ -1,0 +1,266 @@
+/* How often each block of the store is referred to: what may go, and going. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "storage/checkpoint/checkpoint_parts.h"
+
+enum { SLOTS_LEAST = 1024 };
+
+/* An open-addressing hash table by the first bytes of the SHA, which are as good as random. */
+struct block_ref {
+  block_key key;
+  uint32_t count;
+  bool is_used; /* count may be 0: referred to once */
+};
+
+struct block_refs {
+  struct block_ref *slots;
+  size_t n_slots, n_used; /* n_slots is a power of two */
+  int n_unreadable;       /* records whose blocks are not known */
+  char *unreadable;       /* the name of one; NULL: none */
+  char *guard_name, *guard_content;
+};
+
+static int read_names(struct store *store, struct block_refs *refs, const struct store_names *names,
+                      struct err *err);
+static struct block_ref *find_slot(const struct block_refs *refs, const block_key key);
+static void ref_add(struct block_refs *refs, const char *sha256);
+static void ref_keep(struct block_refs *refs, const char *sha256);
+static int check_guard(struct store *store, const struct block_refs *refs, struct err *err);
+
+static void key_from_hex(const char *sha256, block_key key) {
+  for (int i = 0; i < BLOCK_KEY_BYTES; i++) {
+    char high = sha256[2 * i], low = sha256[2 * i + 1];
+    key[i] = (unsigned char)((high <= '9' ? high - '0' : high - 'a' + 10) << 4 |
+                             (low <= '9' ? low - '0' : low - 'a' + 10));
+  }
+}
+
+static void key_to_hex(const block_key key, char sha256[STORE_KEY_SIZE]) {
+  for (int i = 0; i < BLOCK_KEY_BYTES; i++) {
+    sha256[2 * i] = "0123456789abcdef"[key[i] >> 4];
+    sha256[2 * i + 1] = "0123456789abcdef"[key[i] & 15];
+  }
+  sha256[2 * BLOCK_KEY_BYTES] = 0;
+}
+
+static void free_blocks_add(struct free_blocks *free_blocks, const block_key key) {
+  array_reserve((void **)&free_blocks->items, &free_blocks->capacity, free_blocks->count,
+                sizeof *free_blocks->items);
+  memcpy(free_blocks->items[free_blocks->count++], key, sizeof(block_key));
+}
+
+int block_refs_read(struct store *store, struct block_refs **out, struct err *err) {
+  struct block_refs *refs = mem_new(sizeof *refs);
+  struct store_names names = {0};
+  int rc;
+  refs->n_slots = SLOTS_LEAST;
+  refs->slots = mem_new(refs->n_slots * sizeof *refs->slots);
+  rc = store_list_records(store, "runs/", &names, err);
+  if (!rc)
+    rc = read_names(store, refs, &names, err);
+  store_names_fini(&names);
+  *out = rc ? NULL : refs;
+  if (rc)
+    block_refs_free(refs);
+  return rc;
+}
+
+static int read_names(struct store *store, struct block_refs *refs, const struct store_names *names,
+                      struct err *err) {
+  for (int i = 0; i < names->count; i++) {
+    const char *name = names->items[i];
+    struct record_place place;
+    void *message;
+    int rc;
+    if (!checkpoint_parse_name(name, &place))
+      continue;
+    rc = checkpoint_read_record(
+        store, name, place.is_manifest ? &weir__manifest__descriptor : &weir__run_record__descriptor,
+        &message, err);
+    if (rc == 0 && place.is_manifest)
+      block_refs_add(refs, message);
+    else if (rc == 0)
+      block_refs_add_model(refs, ((Weir__RunRecord *)message)->model_sha256);
+    else if (rc == ERR_CORRUPT) {
+      log_event(LOG_ERROR, "store", "record_unreadable", "name=%s reason=\"%s\"", name, err->text);
+      refs->n_unreadable++;
+      if (!refs->unreadable)
+        refs->unreadable = mem_strdup(name);
+    } else if (rc != ERR_NOT_FOUND) /* deleted meanwhile */
+      return rc;
+    message_free(message);
+    *err = ERR_NONE;
+  }
+  return 0;
+}
+
+void block_refs_free(struct block_refs *refs) {
+  if (!refs)
+    return;
+  free(refs->slots);
+  free(refs->unreadable);
+  free(refs->guard_name);
+  free(refs->guard_content);
+  free(refs);
+}
+
+void block_refs_guard(struct block_refs *refs, const char *name, const char *content) {
+  free(refs->guard_name);
+  free(refs->guard_content);
+  refs->guard_name = mem_strdup(name);
+  refs->guard_content = mem_strdup(content);
+}
+
+void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest) {
+  ref_add(refs, manifest->model_sha256);
+  for (size_t i = 0; i < manifest->n_blocks; i++)
+    ref_add(refs, manifest->blocks[i]->sha256);
+}
+
+void block_refs_add_model(struct block_refs *refs, const char *sha256) {
+  ref_add(refs, sha256);
+}
+
+int block_refs_check(const struct block_refs *refs, struct err *err) {
+  if (refs->n_unreadable == 0)
+    return ERR_OK;
+  return err_set(err, ERR_CORRUPT,
+                 "store: %d records cannot be read (%s is one): nothing is deleted, for nobody knows their "
+                 "blocks; delete their runs first",
+                 refs->n_unreadable, refs->unreadable);
+}
+
+bool block_refs_take_free(const struct block_refs *refs, const char *sha256,
+                          struct free_blocks *free_blocks) {
+  const struct block_ref *slot;
+  block_key key;
+  key_from_hex(sha256, key);
+  slot = find_slot(refs, key);
+  if (slot->is_used && slot->count)
+    return false;
+  free_blocks_add(free_blocks, key);
+  return true;
+}
+
+void block_refs_drop_model(struct block_refs *refs, const char *sha256, struct free_blocks *free_blocks) {
+  struct block_ref *slot;
+  block_key key;
+  if (!checkpoint_is_key(sha256))
+    return;
+  key_from_hex(sha256, key);
+  slot = find_slot(refs, key);
+  if (!slot->is_used || slot->count == 0 || --slot->count)
+    return;
+  free_blocks_add(free_blocks, key);
+}
+
+void block_refs_drop(struct block_refs *refs, const Weir__Manifest *manifest,
+                     struct free_blocks *free_blocks) {
+  block_refs_drop_model(refs, manifest->model_sha256, free_blocks);
+  for (size_t i = 0; i < manifest->n_blocks; i++)
+    block_refs_drop_model(refs, manifest->blocks[i]->sha256, free_blocks);
+}
+
+/* A manifest may have reached the store after its answer was given up and the references were read: it was
+   not counted. When the next attempt replaces it, the blocks that both refer to have to stay. */
+void block_refs_keep(struct block_refs *refs, const Weir__Manifest *manifest,
+                     struct free_blocks *free_blocks) {
+  int n_free = 0;
+  if (free_blocks->count == 0)
+    return;
+  ref_keep(refs, manifest->model_sha256);
+  for (size_t i = 0; i < manifest->n_blocks; i++)
+    ref_keep(refs, manifest->blocks[i]->sha256);
+  for (int i = 0; i < free_blocks->count; i++)
+    if (find_slot(refs, free_blocks->items[i])->count == 0)
+      memmove(free_blocks->items[n_free++], free_blocks->items[i], sizeof(block_key));
+  free_blocks->count = n_free;
+}
+
+int block_refs_delete(struct store *store, const struct block_refs *refs, const struct free_blocks *keys,
+                      struct err *err) {
+  for (int begin = 0; begin < keys->count; begin += STORE_BATCH_MAX) {
+    char hex[STORE_BATCH_MAX][STORE_KEY_SIZE];
+    const char *batch[STORE_BATCH_MAX];
+    int n = keys->count - begin < STORE_BATCH_MAX ? keys->count - begin : STORE_BATCH_MAX;
+    for (int i = 0; i < n; i++) {
+      key_to_hex(keys->items[begin + i], hex[i]);
+      batch[i] = hex[i];
+    }
+    if (check_guard(store, refs, err) || store_delete_blocks(store, batch, n, err))
+      return err->code;
+  }
+  return 0;
+}
+
+/* Blocks have no guards of their own: what was counted here may not hold any more once another may write. */
+static int check_guard(struct store *store, const struct block_refs *refs, struct err *err) {
+  void *data;
+  size_t size;
+  bool holds;
+  int rc;
+  if (!refs->guard_name)
+    return 0;
+  rc = store_get_record(store, refs->guard_name, &data, &size, err);
+  if (rc && rc != ERR_NOT_FOUND)
+    return rc;
+  holds = rc == 0 && size == strlen(refs->guard_content) && memcmp(data, refs->guard_content, size) == 0;
+  free(data);
+  return holds ? 0 : err_set(err, ERR_STALE, "store: record %s has changed", refs->guard_name);
+}
+
+/* The slot of the key, or the empty one where it would be. */
+static struct block_ref *find_slot(const struct block_refs *refs, const block_key key) {
+  uint64_t hash;
+  memcpy(&hash, key, sizeof hash);
+  for (size_t i = hash & (refs->n_slots - 1);; i = (i + 1) & (refs->n_slots - 1)) {
+    struct block_ref *slot = &refs->slots[i];
+    if (!slot->is_used || memcmp(slot->key, key, BLOCK_KEY_BYTES) == 0)
+      return slot;
+  }
+}
+
+/* Makes room, and leaves out what nothing refers to any more. */
+static void refs_rehash(struct block_refs *refs) {
+  struct block_refs old = *refs;
+  size_t n_live = 0;
+  for (size_t i = 0; i < old.n_slots; i++)
+    n_live += old.slots[i].count > 0;
+  for (refs->n_slots = SLOTS_LEAST; refs->n_slots < 3 * n_live;)
+    refs->n_slots *= 2;
+  refs->slots = mem_new(refs->n_slots * sizeof *refs->slots);
+  refs->n_used = n_live;
+  for (size_t i = 0; i < old.n_slots; i++)
+    if (old.slots[i].count)
+      *find_slot(refs, old.slots[i].key) = old.slots[i];
+  free(old.slots);
+}
+
+static void ref_add(struct block_refs *refs, const char *sha256) {
+  struct block_ref *slot;
+  block_key key;
+  if (!checkpoint_is_key(sha256))
+    return;
+  if (3 * (refs->n_used + 1) > 2 * refs->n_slots)
+    refs_rehash(refs);
+  key_from_hex(sha256, key);
+  slot = find_slot(refs, key);
+  if (!slot->is_used) {
+    refs->n_used++;
+    slot->is_used = true;
+    memcpy(slot->key, key, sizeof key);
+  }
+  slot->count++;
+}
+
+static void ref_keep(struct block_refs *refs, const char *sha256) {
+  block_key key;
+  if (!checkpoint_is_key(sha256))
+    return;
+  key_from_hex(sha256, key);
+  if (find_slot(refs, key)->count == 0)
+    ref_add(refs, sha256);
+}

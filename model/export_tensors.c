@@ -9,7 +9,10 @@ int trained_tensors_init(struct trained_tensors *trained, const struct trained_m
   uint32_t samples = spec ? spec->train->batch / spec->train->microbatches : 1;
   struct model *model;
   *trained = (struct trained_tensors){0};
-  if (model_open(from->onnx, from->onnx_size, spec, samples, &trained->model, err))
+  if (model_open(
+          &(struct model_source){
+              .onnx = from->onnx, .size_bytes = from->onnx_size, .spec = spec, .samples = samples},
+          &trained->model, err))
     return err->code;
   model = trained->model;
   if (weights->n_params != model->param_elems || weights->n_state != model->row_elems - METRICS)

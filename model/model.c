@@ -64,19 +64,19 @@ static int check_keep_best(const struct model *model, const Weir__RunSpec *spec,
                  spec->model->loss);
 }
 
-int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
-               struct model **out, struct err *err) {
+int model_open(const struct model_source *source, struct model **out, struct err *err) {
+  const Weir__RunSpec *spec = source->spec;
   struct model_builder builder = {.spec = spec ? spec->model : NULL,
                                   .mixer = model_find_mixer(spec),
                                   .optimizer = spec && spec->train ? spec->train->optimizer : NULL,
                                   .eval = spec ? spec->eval : NULL,
-                                  .microbatch_samples = microbatch_samples};
+                                  .microbatch_samples = source->samples};
   int code;
   *out = NULL;
-  if (microbatch_samples < 1)
+  if (source->samples < 1)
     return err_set(err, ERR_INVALID, "train.batch: a microbatch needs at least one sample");
   builder.model = mem_new(sizeof *builder.model);
-  code = graph_load_onnx(onnx, size_bytes, &builder.model->train, err);
+  code = graph_load_onnx(source->onnx, source->size_bytes, &builder.model->train, err);
   if (!code)
     code = model_build(&builder, err);
   if (!code)

@@ -79,12 +79,19 @@ struct model {
   } * initializers;
 };
 
-/* spec may be NULL for a look at a file (inspect): cross_entropy when its output allows, else the output's
-   sum; nothing frozen. microbatch_samples: the batch of one execution. Errors: those of graph_load_onnx and
-   graph_infer; INVALID for a loss, its options, an input, label, frozen pattern or group that does not fit
-   the model; nothing trainable; a spec without model.inputs for a model that needs several columns. */
-int model_open(const void *onnx, size_t size_bytes, const Weir__RunSpec *spec, int64_t microbatch_samples,
-               struct model **out, struct err *err);
+/* What a model is made of. */
+struct model_source {
+  const void *onnx; /* the file */
+  size_t size_bytes;
+  const Weir__RunSpec *spec; /* NULL, for a look at a file (inspect): cross_entropy when its output allows,
+                                else the output's sum; nothing frozen */
+  int64_t samples;           /* of a microbatch: the batch of one execution */
+};
+
+/* Errors: those of graph_load_onnx and graph_infer; INVALID for a loss, its options, an input, label, frozen
+   pattern or group that does not fit the model; nothing trainable; a spec without model.inputs for a model
+   that needs several columns. */
+int model_open(const struct model_source *source, struct model **out, struct err *err);
 void model_close(struct model *model); /* NULL is ignored */
 
 /* Bytes that a worker needs, estimated before anything is allocated. Of models of more than some megabytes,

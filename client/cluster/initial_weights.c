@@ -11,7 +11,11 @@ int initial_weights(const void *onnx, size_t onnx_size, const Weir__RunSpec *spe
   float *params, *row = NULL;
   if (!spec || !spec->train)
     return err_set(err, ERR_CORRUPT, "the run has no spec");
-  if (model_open(onnx, onnx_size, spec, spec->train->batch / spec->train->microbatches, &model, err))
+  if (model_open(&(struct model_source){.onnx = onnx,
+                                        .size_bytes = onnx_size,
+                                        .spec = spec,
+                                        .samples = spec->train->batch / spec->train->microbatches},
+                 &model, err))
     return err->code;
   n_state = model->row_elems - METRICS;
   *flat = buffer_new((model->param_elems + n_state) * sizeof(float));

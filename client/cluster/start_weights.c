@@ -60,8 +60,11 @@ int start_weights_apply(struct submission *submission, const char *from, struct 
   struct model *model = NULL, *unfrozen = NULL;
   struct err none = ERR_NONE;
   if (source_open(&source, connection, err) ||
-      model_open(submission->onnx, submission->onnx_size, submission->spec,
-                 train->batch / train->microbatches, &model, err))
+      model_open(&(struct model_source){.onnx = submission->onnx,
+                                        .size_bytes = submission->onnx_size,
+                                        .spec = submission->spec,
+                                        .samples = train->batch / train->microbatches},
+                 &model, err))
     goto out;
   model_open_unfrozen(submission, &unfrozen, &none); /* where that cannot be trained, what can be is taken */
   if (source_match(&source, model, unfrozen ? unfrozen : model, &matches, err) == 0 &&
@@ -169,8 +172,11 @@ static int model_open_unfrozen(const struct submission *submission, struct model
   train.optimizer = &optimizer;
   spec.model = &model;
   spec.train = &train;
-  return model_open(submission->onnx, submission->onnx_size, &spec, train.batch / train.microbatches, out,
-                    err);
+  return model_open(&(struct model_source){.onnx = submission->onnx,
+                                           .size_bytes = submission->onnx_size,
+                                           .spec = &spec,
+                                           .samples = train.batch / train.microbatches},
+                    out, err);
 }
 
 static bool is_trained(const struct model *model, const char *name) {

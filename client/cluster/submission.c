@@ -33,8 +33,11 @@ int submission_load(struct submission *submission, const char *path, struct err 
       model_hint_add(path, submission->model_path, err);
     goto out;
   }
-  if (model_open(submission->onnx, submission->onnx_size, submission->spec,
-                 train->batch / train->microbatches, &model, err)) {
+  if (model_open(&(struct model_source){.onnx = submission->onnx,
+                                        .size_bytes = submission->onnx_size,
+                                        .spec = submission->spec,
+                                        .samples = train->batch / train->microbatches},
+                 &model, err)) {
     if (spec_is_to_blame(err))
       spec_blame(path, err);
     else

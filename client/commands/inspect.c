@@ -169,7 +169,10 @@ static int inspect_run(const struct args *args) {
   if (read_input(args->arguments[0], &input, &batch, &err))
     goto out;
   batch = given ? given : batch;
-  if (model_open(input.onnx, input.onnx_size, input.spec, batch, &model, &err)) {
+  if (model_open(
+          &(struct model_source){
+              .onnx = input.onnx, .size_bytes = input.onnx_size, .spec = input.spec, .samples = batch},
+          &model, &err)) {
     err_prefix(&err, "%s", args->arguments[0]);
     goto out;
   }

@@ -183,7 +183,11 @@ static int open_model(struct store *store, const Weir__Manifest *manifest, struc
   *model = NULL;
   if (rc)
     return err_prefix(err, "the model");
-  rc = model_open(onnx, size, manifest->spec, train->batch / train->microbatches, model, err);
+  rc = model_open(&(struct model_source){.onnx = onnx,
+                                         .size_bytes = size,
+                                         .spec = manifest->spec,
+                                         .samples = train->batch / train->microbatches},
+                  model, err);
   free(onnx);
   if (rc)
     return err_prefix(err, "the model");

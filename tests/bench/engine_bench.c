@@ -82,7 +82,11 @@ int main(int argc, char **argv) {
   spec.model = &model_spec;
   backend = plugin_backend(argc > 5 ? argv[5] : "cpu", &err);
   if (!backend || model_file_read(argv[1], &bytes, &size, &err) ||
-      model_open(bytes, size, model_spec.loss ? &spec : NULL, atoi(argv[2]), &model, &err) ||
+      model_open(&(struct model_source){.onnx = bytes,
+                                        .size_bytes = size,
+                                        .spec = model_spec.loss ? &spec : NULL,
+                                        .samples = atoi(argv[2])},
+                 &model, &err) ||
       measure(model, atoi(argv[3]), backend, &err)) {
     fprintf(stderr, "engine_bench: %s\n", err.text);
     return 1;

@@ -84,7 +84,8 @@ static void target_execute(const struct graph *graph, int watched) {
 static inline void onnx_target(const uint8_t *bytes, size_t size) {
   struct err err = ERR_NONE;
   struct model *model;
-  if (model_open(bytes, size, NULL, TARGET_SAMPLES, &model, &err))
+  if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = TARGET_SAMPLES}, &model,
+                 &err))
     return;
   target_execute(model->train, model->train_loss.loss_sum);
   target_execute(model->eval, model->eval_loss.loss_sum);

@@ -46,7 +46,11 @@ Weir__Manifest *tiny_manifest(struct store *store, const char *run, uint64_t ste
   uint8_t *onnx = tiny_model(&onnx_bytes);
   manifest.spec = tiny_spec();
   assert_int_equal(store_put(store, onnx, onnx_bytes, model_key, &err), 0);
-  assert_int_equal(model_open(onnx, onnx_bytes, manifest.spec, 4, &model, &err), 0);
+  assert_int_equal(
+      model_open(
+          &(struct model_source){.onnx = onnx, .size_bytes = onnx_bytes, .spec = manifest.spec, .samples = 4},
+          &model, &err),
+      0);
   assert_int_equal(model->n_blocks, TINY_BLOCKS);
   assert_int_equal(model->param_elems, TINY_PARAMS);
   for (uint32_t b = 0; b < TINY_BLOCKS; b++) {

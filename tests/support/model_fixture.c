@@ -36,7 +36,10 @@ struct model *open_model(struct onnx_build *build, const struct test_spec *spec)
   struct model *model;
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  if (model_open(bytes, size, spec ? &spec->run : NULL, MODEL_SAMPLES, &model, &err))
+  if (model_open(
+          &(struct model_source){
+              .onnx = bytes, .size_bytes = size, .spec = spec ? &spec->run : NULL, .samples = MODEL_SAMPLES},
+          &model, &err))
     fail_msg("%s", err.text);
   return model;
 }
@@ -47,7 +50,10 @@ void refuse_model(struct onnx_build *build, const struct test_spec *spec, enum e
   struct model *model;
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  int returned = model_open(bytes, size, spec ? &spec->run : NULL, MODEL_SAMPLES, &model, &err);
+  int returned = model_open(
+      &(struct model_source){
+          .onnx = bytes, .size_bytes = size, .spec = spec ? &spec->run : NULL, .samples = MODEL_SAMPLES},
+      &model, &err);
   assert_int_equal(returned, err.code);
   assert_null(model);
   if (err.code != code || !strstr(err.text, text))

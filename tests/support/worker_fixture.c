@@ -31,7 +31,10 @@ static void fixture_make_run(struct fixture *f, bool evaluates) {
                     f->folder, evaluates ? "  eval: {format: idx, images: images, labels: labels}\n" : "",
                     STEPS, BATCH, MICROBATCHES, evaluates ? "eval: {every_steps: 1}\n" : "");
   if (spec_read("t", text, strlen(text), &f->spec, &err) || spec_check(f->spec, &err) ||
-      model_open(f->onnx, f->onnx_bytes, f->spec, BATCH / MICROBATCHES, &f->model, &err))
+      model_open(
+          &(struct model_source){
+              .onnx = f->onnx, .size_bytes = f->onnx_bytes, .spec = f->spec, .samples = BATCH / MICROBATCHES},
+          &f->model, &err))
     fail_msg("%s", err.text);
   free(text);
   assert_in_range(f->model->n_blocks, 4, BLOCKS_MAX);

@@ -1,5 +1,5 @@
-/* Of which kind a run's servers are: that of the first one, for the life of the run, since a block may be any
-   server's. */
+/* The kind of a run's servers, which is their fingerprint: that of the first server, for the life
+   of the run, since any server may own a block. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,7 @@
    load.c                     compares what members have loaded
    views.c, assign.c          decide which worker computes which microbatches; assign.c cuts the ranges
    groups.c                   puts workers of a host into groups
-   kind.c                     keeps to servers and workers of one fingerprint
+   kind.c                     keeps to servers of one fingerprint
    recover.c                  rolls runs back when servers are lost
    reach.c                    weighs which workers reach which servers
    progress.c                 follows runs to the end

@@ -175,8 +175,11 @@ static void upload_check(struct task *task) {
 static int model_check(struct upload *upload) {
   const Weir__TrainSpec *train = upload->spec->train;
   struct model *model;
-  int rc = model_open(upload->onnx->data, upload->onnx->size_bytes, upload->spec,
-                      train->batch / train->microbatches, &model, &upload->err);
+  int rc = model_open(&(struct model_source){.onnx = upload->onnx->data,
+                                             .size_bytes = upload->onnx->size_bytes,
+                                             .spec = upload->spec,
+                                             .samples = train->batch / train->microbatches},
+                      &model, &upload->err);
   if (rc)
     return err_prefix(&upload->err, "%s", upload->spec->model->onnx);
   upload->parameters = model->param_elems;

@@ -38,7 +38,11 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   report_log_init(&run->log, run->id, run->incarnation, setup->tell, setup->user);
   code = run_read_order(run, setup->order, err);
   if (!code)
-    code = model_open(setup->model, setup->model_bytes, run->spec, run->plan.microbatch_samples, &model, err);
+    code = model_open(&(struct model_source){.onnx = setup->model,
+                                             .size_bytes = setup->model_bytes,
+                                             .spec = run->spec,
+                                             .samples = run->plan.microbatch_samples},
+                      &model, err);
   if (!code)
     code = run_place(run, setup, model, err);
   if (!code)

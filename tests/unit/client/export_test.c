@@ -24,7 +24,7 @@ static Onnx__ModelProto *export_with(struct onnx_build *build, float weight) {
   const void *bytes = onnx_build_pack(build, &size);
   void *written;
   float *params, state[8] = {0};
-  if (model_open(bytes, size, NULL, 2, &model, &err))
+  if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = 2}, &model, &err))
     fail_msg("%s", err.text);
   params = mem_new(model->param_elems * sizeof *params);
   for (uint64_t i = 0; i < model->param_elems; i++)

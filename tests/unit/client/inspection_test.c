@@ -15,7 +15,7 @@ static void open_inspection(struct inspection *inspection, struct onnx_build *bu
   struct model *model;
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  if (model_open(bytes, size, NULL, samples, &model, &err))
+  if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = samples}, &model, &err))
     fail_msg("%s", err.text);
   inspection_init(inspection, model, NULL, samples);
   onnx_build_fini(build);

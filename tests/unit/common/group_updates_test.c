@@ -46,7 +46,8 @@ static struct model *open_model(const Weir__RunSpec *spec) {
   size_t size;
   onnx_build_mlp(&build, 3, 4, 2); /* w1 [3,4], b1 [4], w2 [4,2], b2 [2] */
   bytes = onnx_build_pack(&build, &size);
-  if (model_open(bytes, size, spec, SAMPLES, &model, &err))
+  if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .spec = spec, .samples = SAMPLES},
+                 &model, &err))
     fail_msg("%s", err.text);
   onnx_build_fini(&build);
   return model;

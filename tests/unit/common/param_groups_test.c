@@ -155,7 +155,9 @@ static int open_mlp(const char *optimizer, int64_t width, struct model **model, 
   onnx_build_mlp(&build, 3, width, 2); /* w1 [3,width], b1, w2 [width,2], b2 */
   bytes = onnx_build_pack(&build, &size);
   *err = ERR_NONE;
-  code = model_open(bytes, size, spec, SAMPLES, model, err);
+  code =
+      model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .spec = spec, .samples = SAMPLES},
+                 model, err);
   onnx_build_fini(&build);
   spec_free(spec);
   return code;

@@ -44,7 +44,7 @@ static struct model *open_model(struct onnx_build *build) {
   struct model *model;
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  if (model_open(bytes, size, NULL, SAMPLES, &model, &err))
+  if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = SAMPLES}, &model, &err))
     fail_msg("%s", err.text);
   return model;
 }
@@ -113,7 +113,7 @@ static void damaged_notes_are_passed_over(void **state) {
     const void *bytes = onnx_build_pack(&build, &size);
     struct err err = ERR_NONE;
     struct model *model = NULL;
-    model_open(bytes, size, NULL, SAMPLES, &model, &err);
+    model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = SAMPLES}, &model, &err);
     model_close(model);
     onnx_build_fini(&build);
   }
@@ -229,7 +229,9 @@ static void a_sequence_that_is_not_understood_is_refused_by_name(void **state) {
   onnx_build_input(&build, "which", DIMS(1));
   build.graph.node[2]->input[1] = (char *)"which";
   bytes = onnx_build_pack(&build, &size);
-  assert_int_equal(model_open(bytes, size, NULL, SAMPLES, &model, &err), ERR_UNSUPPORTED);
+  assert_int_equal(
+      model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = SAMPLES}, &model, &err),
+      ERR_UNSUPPORTED);
   assert_non_null(strstr(err.text, "(SplitToSequence)"));
   assert_non_null(strstr(err.text, "(SequenceAt)"));
   onnx_build_fini(&build);

@@ -66,7 +66,8 @@ static struct model *open_for(enum form form, int64_t tokens, bool is_split, con
   size_t size;
   build_form(&build, form, tokens, is_split);
   const void *bytes = onnx_build_pack(&build, &size);
-  if (model_open(bytes, size, spec, SAMPLES, &model, &err))
+  if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .spec = spec, .samples = SAMPLES},
+                 &model, &err))
     fail_msg("%s", err.text);
   onnx_build_fini(&build);
   return model;
@@ -227,7 +228,9 @@ static void a_small_layer_stays_apart(void **state) {
   (void)state;
   onnx_build_mlp(&build, 3, 4, 2);
   const void *bytes = onnx_build_pack(&build, &size);
-  assert_int_equal(model_open(bytes, size, NULL, SAMPLES, &model, &err), 0);
+  assert_int_equal(
+      model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = SAMPLES}, &model, &err),
+      0);
   assert_int_equal(count_ops(model->train, "LinearCrossEntropy"), 0);
   model_close(model);
   onnx_build_fini(&build);
@@ -245,7 +248,9 @@ static void scores_that_are_read_elsewhere_stay_whole(void **state) {
   onnx_build_node(&build, "Relu", NULL, "m", "r");
   onnx_build_node(&build, "Add", NULL, "s,r", "y");
   const void *bytes = onnx_build_pack(&build, &size);
-  assert_int_equal(model_open(bytes, size, NULL, SAMPLES, &model, &err), 0);
+  assert_int_equal(
+      model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = SAMPLES}, &model, &err),
+      0);
   assert_int_equal(count_ops(model->train, "LinearCrossEntropy"), 0);
   model_close(model);
   onnx_build_fini(&build);

@@ -337,7 +337,7 @@ static void damaged_models_never_crash(void **state) {
     bytes = (unsigned char *)onnx_build_pack(&build, &size);
     for (uint64_t flip = 0; flip <= round % 3; flip++)
       bytes[random_bits(round, 2 * flip) % size] = (unsigned char)random_bits(round, 2 * flip + 1);
-    model_open(bytes, size, NULL, SAMPLES, &model, &err);
+    model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = SAMPLES}, &model, &err);
     model_close(model);
     onnx_build_fini(&build);
   }

@@ -313,10 +313,13 @@ static void the_error_of_a_fixed_batch_says_so(void **state) {
   onnx_build_node(&build, "Flatten", NULL, "r", "y");
   onnx_build_output(&build, "y");
   bytes = onnx_build_pack(&build, &size);
-  assert_int_equal(model_open(bytes, size, NULL, 4, &model, &err), ERR_INVALID);
+  assert_int_equal(
+      model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = 4}, &model, &err),
+      ERR_INVALID);
   assert_non_null(strstr(err.text, "Reshape"));
   assert_non_null(strstr(err.text, "exported for a batch of 3, and this is a microbatch of 4"));
-  assert_int_equal(model_open(bytes, size, NULL, 3, &model, &err), 0);
+  assert_int_equal(
+      model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = 3}, &model, &err), 0);
   model_close(model);
   onnx_build_fini(&build);
 }

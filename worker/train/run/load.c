@@ -157,7 +157,11 @@ static int loaded_open_model(const struct load_options *options, const unsigned 
   threads = threads < LOADER_THREADS_LEAST ? threads : LOADER_THREADS_LEAST;
   threads = options->executors > threads ? options->executors : threads;
   threads = options->readers > threads ? options->readers : threads;
-  if (model_open(onnx, size_bytes, loaded->spec, plan->microbatch_samples, &loaded->model, err) ||
+  if (model_open(&(struct model_source){.onnx = onnx,
+                                        .size_bytes = size_bytes,
+                                        .spec = loaded->spec,
+                                        .samples = plan->microbatch_samples},
+                 &loaded->model, err) ||
       check_memory(options, loaded, err))
     return err->code;
   return loader_new(&(struct loader_options){.model = loaded->model,

@@ -10,7 +10,9 @@ static struct model *open_model(void) {
   size_t size_bytes;
   void *bytes;
   make_model(&bytes, &size_bytes);
-  if (model_open(bytes, size_bytes, order->spec, 2, &model, &err))
+  if (model_open(
+          &(struct model_source){.onnx = bytes, .size_bytes = size_bytes, .spec = order->spec, .samples = 2},
+          &model, &err))
     fail_msg("%s", err.text);
   free(bytes);
   return model;

@@ -76,7 +76,7 @@ static struct model *open_cnn(int64_t samples) {
   onnx_build_node(&build, "Flatten", NULL, "f", "y");
   onnx_build_output(&build, "y");
   bytes = onnx_build_pack(&build, &size);
-  if (model_open(bytes, size, NULL, samples, &model, &err))
+  if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = samples}, &model, &err))
     fail_msg("%s", err.text);
   onnx_build_fini(&build);
   return model;

@@ -49,7 +49,9 @@ static int open_mixed(struct onnx_build *build, const struct mixing_spec *spec, 
                       struct err *err) {
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
-  int code = model_open(bytes, size, &spec->run, spec->samples, model, err);
+  int code = model_open(
+      &(struct model_source){.onnx = bytes, .size_bytes = size, .spec = &spec->run, .samples = spec->samples},
+      model, err);
   onnx_build_fini(build);
   return code;
 }

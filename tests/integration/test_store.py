@@ -10,6 +10,7 @@ from harness import PATIENCE, Folder, main, program, wait_for
 from redis_servers import Certificates, Group, Redis, fail_over, make_cluster, make_sentinels
 
 BLOCK = 65536
+SUITES = ("store_blocks_test", "store_records_test", "store_sharing_test")
 
 
 class Store:
@@ -70,11 +71,12 @@ def assert_refused(url, code, text, **environment):
 
 
 def conforms(url, **environment):
-    """The conformance suite finds no fault, and behaves()."""
+    """The conformance suites find no fault, and behaves()."""
     behaves(url, **environment)
-    done = subprocess.run([program("tests/conformance/store_test")], capture_output=True, text=True, timeout=PATIENCE * 3,
-                          env={**os.environ, "WEIR_TEST_STORE": url, **environment})
-    assert done.returncode == 0, f"{url}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    for suite in SUITES:
+        done = subprocess.run([program(f"tests/conformance/{suite}")], capture_output=True, text=True, timeout=PATIENCE * 3,
+                              env={**os.environ, "WEIR_TEST_STORE": url, **environment})
+        assert done.returncode == 0, f"{url}: {suite}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
 def behaves(url, **environment):

@@ -1,4 +1,4 @@
-/* What is the file: store's alone, and URLs. What every store does is in tests/conformance/store_test.c. */
+/* What is the file: store's alone, and URLs. What every store does is in tests/conformance/store_*_test.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The run that most tests of the coordinator's core have: two servers and two workers. */
+/* The run that most tests of the coordinator's core have: two servers and two workers. core_run_begin() or
+   core_run_start() is a test's first line. */
 #ifndef WEIR_TESTS_COORDINATOR_RUN_H
 #define WEIR_TESTS_COORDINATOR_RUN_H
 
@@ -7,15 +8,15 @@
 #define RUN "mlp-aaaaaa"
 enum { S1 = 1, S2 = 2, W1 = 3, W2 = 4 }; /* the members' keys */
 
-/* Servers S1 and S2, workers W1 (one executor) and W2 (as many as given) join; RUN is submitted and trains.
-   Asserts that it does. */
+/* Servers S1 and S2 and workers W1 (one executor) and W2 (as many as given) join; RUN is submitted and
+   loaded. Asserts that it trains. */
 void core_run_begin(struct fixture *f, uint32_t executors);
 
 /* The same with one executor each, a checkpoint every four steps of ten, of which the newest `keep` are kept.
    The spec is f->every. */
 void core_run_start(struct fixture *f, uint32_t keep);
 
-/* S1 and S2 write what they were told to, and the store takes it. */
+/* S1 and S2 write what they were told to, and the store commits it. */
 void core_run_checkpoint(struct fixture *f);
 
 /* The step of the run's newest checkpoint. */

@@ -1,7 +1,8 @@
-/* A made-up cluster around the coordinator's core: processes that load, train, write, die and come back,
-   links that break, a store that forgets nothing but what was not yet written, and coordinators that succeed
-   each other. One thread, no clock: dice say what happens next. On the way everything that the core orders is
-   checked against what it promises. */
+/* A simulated cluster around the coordinator's core: processes that load, train, write, die and come back
+   (coordinator_processes.h), links that break, a store that loses only what was not yet written, and
+   coordinators that succeed each other. One thread, no clock: dice drawn from world.seed say what happens
+   next. Everything that the core orders is checked against what it promises; what breaks a promise fails
+   the test. */
 #ifndef WEIR_TESTS_COORDINATOR_WORLD_H
 #define WEIR_TESTS_COORDINATOR_WORLD_H
 
@@ -43,6 +44,7 @@ enum {
 
 extern const uint32_t world_block_elems[BLOCKS];
 
+/* Messages on a link's way, the oldest first. The queue owns them. */
 struct queue {
   void *items[QUEUE];
   int count;
@@ -96,6 +98,7 @@ struct group_meaning {
   uint32_t begin, end;
 };
 
+/* What the store has of a run. */
 struct stored_run {
   char id[32];
   Weir__RunRecord *record; /* NULL: none */
@@ -114,6 +117,7 @@ struct stored_run {
 
 enum job_kind { JOB_SAVE, JOB_COMMIT, JOB_DROP };
 
+/* What the core wants the store to do: an ACTION_SAVE, _COMMIT or _DROP that is under way. */
 struct job {
   enum job_kind kind;
   int run;
@@ -124,7 +128,8 @@ struct job {
 };
 
 struct world {
-  uint64_t seed, dice, now_ms, ticked_ms, term, keys;
+  uint64_t seed, dice; /* dice: how many were thrown */
+  uint64_t now_ms, ticked_ms, term, keys;
   uint32_t pids;
   struct coordinator *core; /* NULL: dead */
   struct coordinator_actions actions;
@@ -143,42 +148,57 @@ struct world {
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 
+/* A throw of the dice: 0 .. sides - 1. */
 uint64_t world_roll(struct world *w, uint64_t sides);
 
-/* Values follow from the version alone, as training does. */
+/* The accuracy of a version, and the key of its block: they follow from the version alone, as training
+   does. */
 double accuracy_at(uint64_t version);
-
 void block_key(uint32_t block, uint64_t version, char key[65]);
 
+/* Copies the message. */
 void queue_push(struct queue *queue, const void *message);
 
+/* The oldest, which is then the caller's (message_free); NULL: none. */
 void *queue_pop(struct queue *queue);
 
 void queue_clear(struct queue *queue);
 
+/* Index of the run in w->runs; an unknown id fails the test. */
 int run_index(const struct world *w, const char *id);
 
+/* Which server of the set this process is; -1: none. */
 int set_index(const struct server_set *set, const struct process *process);
 
+/* The servers of an incarnation of the run, empty until an order names them. */
 struct server_set *set_of(struct world *w, int run, uint64_t incarnation);
 
+/* The step of the newest checkpoint; 0: none. */
 int newest_checkpoint(const struct stored_run *run);
 
+/* The number of the worker's group in the view; 0: none. */
 uint32_t group_in(const Weir__View *view, const char *worker);
 
+/* The store takes the events of run `at` that it has not, those numbered below `until`. */
 void store_events(struct world *w, int at, uint64_t until);
 
 void checkpoint_clear(struct stored_checkpoint *checkpoint);
 
-/* The oldest job. is_told: the coordinator that gave it is there to hear of it. */
+/* The store does the oldest job; a save waits while it is away. is_told: the coordinator that gave it is
+   there to hear of it. */
 void job_execute(struct world *w, bool is_told);
 
+/* Forgets the jobs that are under way: nobody does them. */
 void job_forget(struct world *w);
 
+/* The core takes the event. What it orders is checked, then put on its way: orders to processes, jobs to
+   the store. */
 void world_step(struct world *w, const struct coordinator_event *event);
 
+/* Some of the jobs may still be done; the others are lost, and every link breaks. */
 void coordinator_dies(struct world *w);
 
+/* A coordinator of the next term, which restores what the store has. The store must be there. */
 void coordinator_begins(struct world *w);
 
 #endif

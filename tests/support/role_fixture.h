@@ -1,5 +1,7 @@
-/* A server's parameters role, joined to a fake coordinator that orders it about, and fake workers that push
- * to it. */
+/* A server's parameters role in this process, joined to a fake coordinator whose orders the test gives,
+   and fake workers that push to it: role_init(&f); order_load(&f);
+   fake_coordinator_wait_message(&f.coordinator, ...); push_version(&f.workers, 0); ... role_fini(&f).
+   Orders are sent, not waited for; the run is "unit-1". */
 #ifndef WEIR_TESTS_ROLE_FIXTURE_H
 #define WEIR_TESTS_ROLE_FIXTURE_H
 
@@ -9,7 +11,7 @@
 
 enum { HISTORY_MAX = 64 };
 
-/* Of fixture: client, channel and model; the runs are the role's. */
+/* workers: what pushes and pulls need, and the model; its server and runs are not used, the role has them. */
 struct role_fixture {
   struct fixture workers;
   struct fake_coordinator coordinator;
@@ -24,21 +26,27 @@ struct role_fixture {
   int n_history;
 };
 
+/* Waits until the role has joined. FetchModel gives it the model. */
 void role_init(struct role_fixture *f);
 
 void role_fini(struct role_fixture *f);
 
+/* Sends LoadRun; sets its model. */
 void send_load(struct role_fixture *f, Weir__LoadRun *load);
 
+/* Orders make_order(incarnation, 1), to begin at version `step`, restored from the checkpoint whose record
+   is `manifest` (0, "": from the start). store: the identity of the store that the coordinator has, "" for
+   any. */
 void order_load_of(struct role_fixture *f, const char *store, uint64_t incarnation, uint64_t step,
                    const char *manifest);
 
+/* The same with any store. order_load(): incarnation 1, from the start. */
 void order_load_from(struct role_fixture *f, uint64_t incarnation, uint64_t step, const char *manifest);
-
 void order_load(struct role_fixture *f);
 
 void order_unload(struct role_fixture *f);
 
+/* Orders version `step` of incarnation 1 to be written. */
 void order_write(struct role_fixture *f, uint64_t step);
 
 #endif

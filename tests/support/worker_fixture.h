@@ -1,38 +1,46 @@
-/* A tiny run for tests of workers. */
+/* A tiny run (an MLP on SAMPLES images in idx files) for tests of workers: its files, fake servers
+   (worker_servers.h) and one run of a worker, in this process. worker_setup() and worker_teardown() are a
+   test's setup and teardown:
+   fixture_load(f, backend_find("ref"), 2);
+   fixture_view(f, view, fixture_give_view); fixture_wait(f, is_trained); */
 #ifndef WEIR_TESTS_WORKER_FIXTURE_H
 #define WEIR_TESTS_WORKER_FIXTURE_H
 
 #include "tests/support/worker_servers.h"
 
+/* The files, the model and SERVERS servers that listen, without a run. evaluates: the spec has an
+   evaluation after each step. fixture_free() stops f->run, too. */
 struct fixture *fixture_new(bool evaluates);
-
 void fixture_free(struct fixture *f);
 
+/* The same as setup and teardown; *state is the fixture. */
 int worker_setup(void **state);
-
 int worker_setup_evaluating(void **state);
-
 int worker_teardown(void **state);
 
+/* The send of run_options: notes in f what the run tells the coordinator. */
 void fixture_on_told(void *user, const Weir__MemberMessage *message);
 
+/* LoadRun of the run "t-1"; what it points to is the fixture's. */
 Weir__LoadRun fixture_order(struct fixture *f, uint64_t incarnation);
 
+/* Starts f->run, by an order of incarnation 1. */
 void fixture_load(struct fixture *f, const struct backend_def *backend, int threads);
 
-/* What a view says, but for the plan. */
+/* What a view says to one worker, which computes microbatches 0 .. microbatches - 1 and evaluation chunks
+   0 .. chunks - 1, on the servers first_server .. first_server + n_servers - 1. */
 struct view_of {
   uint64_t number, incarnation;
   int first_server, n_servers;
-  uint32_t microbatches, chunks; /* ours, from 0 on */
-  const char *worker;            /* our id; NULL: worker-1 */
-  uint64_t plan_samples;         /* 0: as they are */
+  uint32_t microbatches, chunks;
+  const char *worker;    /* its id; NULL: worker-1 */
+  uint64_t plan_samples; /* what the plan says of the training set; 0: SAMPLES */
 };
 
-/* Calls `take` with the view as a message. */
+/* Calls `take` with the view as a message, which is gone when it returns; worker is of.worker.
+   fixture_give_view() gives it to f->run. */
 void fixture_view(struct fixture *f, struct view_of of,
                   void (*take)(struct fixture *f, const Weir__View *view, const char *worker));
-
 void fixture_give_view(struct fixture *f, const Weir__View *view, const char *worker);
 
 /* Two workers of a group, by rank. */
@@ -44,17 +52,20 @@ struct pair_view {
   int alone;           /* the rank that has all microbatches and no other beside it; -1: one for each */
 };
 
+/* Gives the view to both runs, or to the one that is alone. Server 1, incarnation 1. */
 void fixture_give_pair(struct fixture *f, struct pair_view of);
 
-/* The last version of every block was made, on some server. */
+/* A condition of fixture_wait(): each block has its last version, on one server or another. */
 bool is_trained(const struct fixture *f);
 
-/* Waits until it is so. */
+/* Waits until the condition, which is asked under f->lock at each change, is true; fails the test if it
+   never is, with what the run was refused for. */
 void fixture_wait(struct fixture *f, bool (*is_so)(const struct fixture *f));
 
 /* Pushes of a step (not of evaluations) in an incarnation to a server, of any block. */
 int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint64_t step);
 
+/* Really sleeps: for what must not happen, or to let time pass between two looks. */
 void fixture_sleep(int ms);
 
 #endif

@@ -1,5 +1,6 @@
-/* Parameter servers that answer for a tiny run as they are told, for tests of workers. The weights of every
-   version are the initial ones. */
+/* Fake parameter servers for the tiny run of worker_fixture.h: they answer FetchModel, Versions, Pull and
+   Push as a test tells them to, and note what was pushed. Weights stay the initial ones in every version;
+   a push that waits makes the next. They are part of a fixture, which worker_fixture.h makes. */
 #ifndef WEIR_TESTS_WORKER_SERVERS_H
 #define WEIR_TESTS_WORKER_SERVERS_H
 
@@ -39,6 +40,7 @@ struct faults {
   bool model_is_another;
 };
 
+/* A push that a server took. */
 struct fake_push {
   int server;
   uint64_t incarnation, step;
@@ -47,6 +49,7 @@ struct fake_push {
   uint64_t digest; /* of its bytes */
 };
 
+/* A call that a server does not answer yet. */
 struct parked {
   struct fake_server *server;
   struct rpc_call *call;
@@ -55,6 +58,7 @@ struct parked {
   uint64_t version; /* UINT64_MAX: it is never answered */
 };
 
+/* A server. A test changes what it does under the fixture's lock. */
 struct fake_server {
   struct fixture *f;
   int index;
@@ -69,8 +73,8 @@ struct fake_server {
   bool has_no_run, has_outrun;
   struct parked parked[PARKED_MAX];
   int n_parked;
-  int n_gone; /* calls that were parked until the worker gave them up */
-  int n_questions;
+  int n_gone;      /* calls that were parked until the worker gave them up */
+  int n_questions; /* Versions calls */
 };
 
 struct fixture {
@@ -91,8 +95,8 @@ struct fixture {
   struct faults faults;
   struct fake_push pushes[PUSHES_MAX];
   int n_pushes;
-  int n_waits; /* pushes whose reply was a version */
-  int n_fetched;
+  int n_waits;        /* pushes whose reply was a version */
+  int n_fetched;      /* FetchModel calls */
   bool is_fetch_held; /* the model does not come before fixture_release_model */
   struct rpc_call *held_fetch;
   int n_loaded; /* RunLoaded came */
@@ -107,14 +111,18 @@ struct fixture {
   char refusal[512];
 };
 
-/* Where it did before, if it did. */
+/* Listens on a free port, or again on server->target after fake_server_stop(). Fails the test if it
+   cannot. */
 void fake_server_listen(struct fake_server *server);
 
+/* Ends its connections and listens no more; the versions that it has stay. */
 void fake_server_stop(struct fake_server *server);
 
+/* Answers the FetchModel that is_fetch_held kept waiting, and holds none any more. */
 void fixture_release_model(struct fixture *f);
 
-/* Answers what was held; what was parked by a frozen server is not answered. */
+/* Answers what held_step kept waiting: with the next version, or with this error unless it is ERR_OK. It
+   holds nothing any more. What was parked by a frozen server stays unanswered. */
 void fake_server_release(struct fake_server *server, enum err_code code);
 
 #endif

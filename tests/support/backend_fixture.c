@@ -1,5 +1,20 @@
 #include "tests/support/backend_fixture.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/random.h"
+#include "model/graph/autodiff.h"
+#include "model/losses/loss.h"
+#include "worker/backend/plugin.h"
+
 static const float *random_data(struct graph *graph, const struct shape *shape, uint64_t key, float scale) {
   int64_t elems = shape_elems(shape);
   float *data = arena_new(&graph->arena, (size_t)elems * sizeof *data);

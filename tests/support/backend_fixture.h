@@ -5,19 +5,7 @@
 #ifndef WEIR_TESTS_SUPPORT_BACKEND_FIXTURE_H
 #define WEIR_TESTS_SUPPORT_BACKEND_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/agree/random.h"
-#include "model/graph/autodiff.h"
-#include "model/losses/loss.h"
-#include "worker/backend/plugin.h"
+#include "worker/backend/backend.h"
 
 enum { BATCH = 6, CLASSES = 10, WEIGHTS_MAX = 16, WATCHED_MAX = WEIGHTS_MAX + 4 };
 

@@ -4,7 +4,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+
 #include <cmocka.h>
+
+#include "client/models/model_kind.h"
+#include "common/agree/spec.h"
+#include "common/base/message.h"
+#include "model/model.h"
+#include "tests/support/model_bytes.h"
 
 extern const struct model_kind_def model_kind_mlp;
 

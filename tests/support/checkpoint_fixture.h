@@ -3,14 +3,9 @@
 #ifndef WEIR_TESTS_CHECKPOINT_FIXTURE_H
 #define WEIR_TESTS_CHECKPOINT_FIXTURE_H
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/agree/spec.h"
-#include "common/base/message.h"
-#include "model/model.h"
-#include "storage/checkpoint/checkpoint.h"
-#include "tests/support/model_bytes.h"
+#include "spec.pb-c.h"
+#include "storage/store.h"
+#include "store.pb-c.h"
 
 /* The model: an MLP of 16 inputs, 5 hidden units, 3 classes. Blocks: its weights, and the statistics. */
 enum { TINY_STEPS = 20, TINY_SAMPLES = 100, TINY_PARAMS = 16 * 5 + 5 + 5 * 3 + 3, TINY_BLOCKS = 2 };

@@ -1,5 +1,10 @@
 #include "tests/support/checkpoint_store.h"
 
+#include <stdlib.h>
+
+#include "common/base/message.h"
+#include "storage/checkpoint/checkpoint.h"
+
 int checkpoint_store_open(void **state) {
   struct checkpoint_store *f = mem_new(sizeof *f);
   struct err err = ERR_NONE;

@@ -1,5 +1,18 @@
 #include "tests/support/coordinator_fixture.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/placement.h"
+
 static const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const char *const sha256_of_weights = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";

@@ -7,21 +7,6 @@
 #ifndef WEIR_TESTS_COORDINATOR_FIXTURE_H
 #define WEIR_TESTS_COORDINATOR_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/agree/placement.h"
-#include "common/base/log.h"
-#include "common/base/message.h"
 #include "server/coordinator/core/core.h"
 
 enum {

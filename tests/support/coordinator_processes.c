@@ -1,5 +1,17 @@
 #include "tests/support/coordinator_processes.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/placement.h"
+#include "common/base/message.h"
+
 void process_tells(struct process *process, Weir__MemberMessage__BodyCase body, void *content) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   if (!process->key)

@@ -1,5 +1,7 @@
 #include "tests/support/coordinator_run.h"
 
+#include <stdint.h>
+
 void core_run_begin(struct fixture *f, uint32_t executors) {
   server_joins(f, S1);
   server_joins(f, S2);

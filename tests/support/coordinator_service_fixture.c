@@ -1,5 +1,18 @@
 #include "tests/support/coordinator_service_fixture.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "server/coordinator/shell/service.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "tests/support/checkpoint_fixture.h"
+#include "tests/support/flaky_store.h"
+#include "tests/support/model_bytes.h"
+
 static void on_seat_deposed(void *user, const char *reason) {
   struct seat *seat = user;
   (void)reason;

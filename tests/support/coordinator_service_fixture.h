@@ -10,22 +10,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "cluster.pb-c.h"
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "common/rpc/client.h"
-#include "server/coordinator/shell/service.h"
-#include "tests/support/checkpoint_fixture.h"
-#include "tests/support/flaky_store.h"
+#include "storage/store.h"
 #include "tests/support/patience.h"
+#include "training.pb-c.h"
 
 enum { STEPS = 3, LEASE_MS = 300, GRACE_MS = 200 };
 

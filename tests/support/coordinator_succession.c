@@ -1,5 +1,15 @@
 #include "tests/support/coordinator_succession.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "common/base/message.h"
+
 Weir__RunRecord *record_of(struct fixture *f) {
   Weir__RunRecord *record = NULL;
   struct coordinator_event emptied = {.kind = EVENT_STORE_EMPTIED};

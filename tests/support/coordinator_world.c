@@ -1,5 +1,19 @@
 #include "tests/support/coordinator_world.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/random.h"
+#include "common/base/message.h"
+
 const uint32_t world_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 
 uint64_t world_roll(struct world *w, uint64_t sides) {

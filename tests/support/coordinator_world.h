@@ -6,24 +6,7 @@
 #ifndef WEIR_TESTS_COORDINATOR_WORLD_H
 #define WEIR_TESTS_COORDINATOR_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/agree/placement.h"
 #include "common/agree/plan.h"
-#include "common/agree/random.h"
-#include "common/agree/spec.h"
-#include "common/base/log.h"
-#include "common/base/message.h"
 #include "server/coordinator/core/core.h"
 
 enum {

@@ -1,5 +1,19 @@
 #include "tests/support/fake_coordinator.h"
 
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/base/message.h"
+#include "common/rpc/server.h"
+#include "tests/support/patience.h"
+
 static void fake_coordinator_wait_locked(struct fake_coordinator *c, const int *counter, int least) {
   struct timespec until;
   int rc = 0;

@@ -6,23 +6,12 @@
 #ifndef WEIR_TESTS_FAKE_COORDINATOR_H
 #define WEIR_TESTS_FAKE_COORDINATOR_H
 
-#include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <cmocka.h>
 
 #include "cluster.pb-c.h"
-#include "common/base/message.h"
-#include "common/rpc/client.h"
-#include "common/rpc/server.h"
-#include "tests/support/patience.h"
 
 enum { BODIES = 16 };
 

@@ -1,5 +1,13 @@
 #include "tests/support/fake_device.h"
 
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+
 struct fake_devices fake_devices;
 
 void fake_devices_init(void) {

@@ -5,13 +5,6 @@
 #ifndef WEIR_TESTS_SUPPORT_FAKE_DEVICE_H
 #define WEIR_TESTS_SUPPORT_FAKE_DEVICE_H
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "common/base/memory.h"
 #include "worker/backend/backend.h"
 
 enum { FAKE_DEVICES = 2, FAKE_BYTES = 64 << 20, FAKE_VALUES_AT_ONCE = 3 };

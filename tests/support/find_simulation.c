@@ -1,5 +1,10 @@
 #include "tests/support/find_simulation.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 bool find_simulation(const char *devices) {
   char self[4096];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);

@@ -4,10 +4,6 @@
 #define WEIR_TESTS_SUPPORT_FIND_SIMULATION_H
 
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* Makes the program's cuda backend the simulated one, with as many devices as the text says (WEIR_CUDA and
    WEIR_SIMULATED_DEVICES). False: none was built, and a skip was printed in TAP. */

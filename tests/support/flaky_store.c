@@ -1,5 +1,9 @@
 #include "tests/support/flaky_store.h"
 
+#include <stdlib.h>
+
+#include "common/base/memory.h"
+
 static bool flaky_fails(struct store *base, struct err *err) {
   struct flaky_store *flaky = (struct flaky_store *)base;
   if (__atomic_load_n(&flaky->is_away, __ATOMIC_ACQUIRE))

@@ -3,9 +3,6 @@
 #ifndef WEIR_TESTS_FLAKY_STORE_H
 #define WEIR_TESTS_FLAKY_STORE_H
 
-#include <stdlib.h>
-
-#include "common/base/memory.h"
 #include "storage/store.h"
 
 struct flaky_store {

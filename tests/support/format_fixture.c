@@ -1,5 +1,20 @@
 #include "tests/support/format_fixture.h"
 
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+
 static char folder[64]; /* of the test that runs */
 
 int make_folder(void **state) {

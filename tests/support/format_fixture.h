@@ -3,19 +3,6 @@
 #ifndef WEIR_TESTS_SUPPORT_FORMAT_FIXTURE_H
 #define WEIR_TESTS_SUPPORT_FORMAT_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "common/agree/spec.h"
-#include "common/base/memory.h"
 #include "worker/data/dataset.h"
 
 /* Make the folder, and remove it with its files. */

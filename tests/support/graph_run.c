@@ -1,5 +1,7 @@
 #include "tests/support/graph_run.h"
 
+#include "model/graph/op.h"
+
 int graph_run(const struct graph *graph, void **data, struct arena *arena, struct err *err) {
   for (int v = 0; v < graph->n_values; v++) {
     const struct value *value = &graph->values[v];

@@ -2,9 +2,7 @@
 #ifndef WEIR_TESTS_SUPPORT_GRAPH_RUN_H
 #define WEIR_TESTS_SUPPORT_GRAPH_RUN_H
 
-#include <stdlib.h>
-
-#include "model/graph/op.h"
+#include "model/graph/graph.h"
 
 /* data[v] is the dense bytes of value v, one entry for each of the graph's values. Entries that the caller
    sets (inputs, weights) are read. NULL entries are filled: with the graph's own bytes where it has them,

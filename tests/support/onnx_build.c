@@ -1,5 +1,8 @@
 #include "tests/support/onnx_build.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 void onnx_build_init(struct onnx_build *build, int64_t opset) {
   memset(build, 0, sizeof *build);
   arena_init(&build->arena);

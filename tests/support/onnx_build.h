@@ -3,9 +3,6 @@
 #ifndef WEIR_TESTS_SUPPORT_ONNX_BUILD_H
 #define WEIR_TESTS_SUPPORT_ONNX_BUILD_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/base/memory.h"
 #include "onnx.pb-c.h"
 

@@ -1,5 +1,23 @@
 #include "tests/support/parameters_fixture.h"
 
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "client/models/model_kind.h"
+#include "common/base/clock.h"
+#include "tests/support/model_bytes.h"
+#include "tests/support/patience.h"
+
 extern const struct model_kind_def model_kind_mlp;
 
 const uint32_t block_elems[BLOCKS] = {VALUES_MAX, WIDTH *WIDTH - VALUES_MAX, 3 * WIDTH + 3 * WIDTH + 3,

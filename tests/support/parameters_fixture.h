@@ -5,27 +5,12 @@
 #ifndef WEIR_TESTS_PARAMETERS_FIXTURE_H
 #define WEIR_TESTS_PARAMETERS_FIXTURE_H
 
-#include <errno.h>
-#include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <cmocka.h>
 
-#include "common/base/clock.h"
 #include "common/rpc/client.h"
 #include "parameters.pb-c.h"
 #include "server/parameters/service.h"
-#include "tests/support/model_bytes.h"
-#include "tests/support/patience.h"
 
 /* The model: fc1 300 x 300 (blocks 0 and 1), the rest (block 2), metrics and batch norm's statistics
    (block 3). 6 microbatches of 2 samples, 3 steps, evaluated after 2 and at the end in 2 chunks. */

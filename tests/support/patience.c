@@ -1,5 +1,7 @@
 #include "tests/support/patience.h"
 
+#include <stdlib.h>
+
 int patience_seconds(void) {
   const char *text = getenv("WEIR_TEST_PATIENCE");
   int seconds = text ? atoi(text) : 0;

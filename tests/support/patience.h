@@ -3,8 +3,6 @@
 #ifndef WEIR_TESTS_PATIENCE_H
 #define WEIR_TESTS_PATIENCE_H
 
-#include <stdlib.h>
-
 /* The environment's WEIR_TEST_PATIENCE, or 240, as in tests/integration/harness.py. */
 int patience_seconds(void);
 

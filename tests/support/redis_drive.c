@@ -1,5 +1,14 @@
 #include "tests/support/redis_drive.h"
 
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/sha256.h"
+#include "storage/store.h"
+
 char *drive_bytes(unsigned long seed, size_t size) {
   char *bytes = malloc(size + 8);
   uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;

@@ -13,14 +13,7 @@
 #ifndef WEIR_TESTS_REDIS_DRIVE_H
 #define WEIR_TESTS_REDIS_DRIVE_H
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "common/base/memory.h"
-#include "common/base/sha256.h"
-#include "storage/store.h"
+#include <stddef.h>
 
 /* Random bytes that follow from the seed, at least `size` of them; freed by the caller. Block i of a line
    above has seed SEED + i. */

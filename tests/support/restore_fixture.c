@@ -1,5 +1,18 @@
 #include "tests/support/restore_fixture.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "tests/support/model_bytes.h"
+#include "tests/support/patience.h"
+
 char *commit_version(struct store *store, const Weir__BlocksWritten *written, const char *model_sha256) {
   const Weir__LoadRun *order = make_order(1, 1);
   Weir__Manifest manifest = WEIR__MANIFEST__INIT;

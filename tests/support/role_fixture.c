@@ -1,5 +1,17 @@
 #include "tests/support/role_fixture.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/rpc/server.h"
+#include "tests/support/model_bytes.h"
+
 static void keep_history(void *user, const Weir__MemberMessage *message) {
   struct role_fixture *f = user;
   bool is_step = message->body_case == WEIR__MEMBER_MESSAGE__BODY_STEP;

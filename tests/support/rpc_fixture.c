@@ -1,5 +1,18 @@
 #include "tests/support/rpc_fixture.h"
 
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "tests/support/patience.h"
+
 void rpc_fixture_count(struct fixture *f, int *counter) {
   pthread_mutex_lock(&f->lock);
   (*counter)++;

@@ -4,21 +4,11 @@
 #ifndef WEIR_TESTS_RPC_FIXTURE_H
 #define WEIR_TESTS_RPC_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
+#include <stdint.h>
 
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
-#include "tests/support/patience.h"
 
 enum { PARKED_MAX = 16 };
 

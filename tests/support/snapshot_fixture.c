@@ -1,5 +1,16 @@
 #include "tests/support/snapshot_fixture.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/memory.h"
+#include "common/base/message.h"
+
 static void on_answer(void *user, uint64_t membership, const Weir__MemberMessage *message) {
   struct snapshot_fixture *f = user;
   assert_int_equal(membership, MEMBERSHIP);

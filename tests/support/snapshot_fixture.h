@@ -3,7 +3,6 @@
 #ifndef WEIR_TESTS_SNAPSHOT_FIXTURE_H
 #define WEIR_TESTS_SNAPSHOT_FIXTURE_H
 
-#include "common/base/message.h"
 #include "tests/support/parameters_fixture.h"
 #include "tests/support/store_double.h"
 

@@ -1,5 +1,19 @@
 #include "tests/support/store_double.h"
 
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/base/memory.h"
+#include "tests/support/patience.h"
+
 struct double_item *double_find(struct store_double *d, const char *name) {
   for (int i = 0; i < d->n_items; i++)
     if (strcmp(d->items[i].name, name) == 0)

@@ -3,20 +3,9 @@
 #ifndef WEIR_TESTS_STORE_DOUBLE_H
 #define WEIR_TESTS_STORE_DOUBLE_H
 
-#include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <cmocka.h>
 
-#include "common/base/memory.h"
 #include "storage/store.h"
-#include "tests/support/patience.h"
 
 enum { DOUBLE_ITEMS_MAX = 256 };
 

@@ -1,5 +1,22 @@
 #include "tests/support/worker_fixture.h"
 
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/agree/spec.h"
+#include "common/rpc/server.h"
+#include "tests/support/patience.h"
+
 static void fixture_write_file(struct fixture *f, const char *name, const void *header, size_t header_bytes,
                                size_t n) {
   char path[128];

@@ -1,5 +1,17 @@
 #include "tests/support/worker_servers.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/rpc/server.h"
+#include "parameters.pb-c.h"
+
 static bool fault_strikes(int *times) {
   bool is_left = *times > 0;
   *times -= is_left;

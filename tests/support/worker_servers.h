@@ -4,29 +4,12 @@
 #ifndef WEIR_TESTS_WORKER_SERVERS_H
 #define WEIR_TESTS_WORKER_SERVERS_H
 
-#include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "common/agree/spec.h"
-#include "common/base/log.h"
-#include "common/base/message.h"
+#include "cluster.pb-c.h"
 #include "common/base/sha256.h"
-#include "common/rpc/server.h"
 #include "model/model.h"
-#include "parameters.pb-c.h"
 #include "tests/support/onnx_build.h"
-#include "tests/support/patience.h"
 #include "worker/train/run.h"
 
 enum { SAMPLES = 8, PIXELS = 16, BATCH = 4, MICROBATCHES = 2, STEPS = 3, HIDDEN = 5000, BLOCKS_MAX = 8 };

@@ -1,14 +1,21 @@
 /* Submitting to and following a run of a scripted coordinator. */
-#include "common/agree/float_setting.h"
-#include "tests/support/rpc_fixture.h"
-
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "client/cluster/download.h"
 #include "client/cluster/follow.h"
 #include "client/cluster/stop.h"
 #include "client/cluster/submission.h"
+#include "common/agree/float_setting.h"
+#include "tests/support/rpc_fixture.h"
 #include "training.pb-c.h"
 
 /* What the coordinator does; the rest is counted in the fixture: n_messages SubmitRequests, n_bytes of model.

@@ -1,6 +1,19 @@
 /* A member stays a member as long as there is a coordinator. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/rpc/client.h"
 #include "common/rpc/member.h"
 #include "tests/support/fake_coordinator.h"
+#include "tests/support/patience.h"
 
 struct fixture {
   struct fake_coordinator coordinator;

@@ -1,11 +1,18 @@
 /* Health and reflection, which every server has. */
-#include "tests/support/rpc_fixture.h"
-
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "cluster.pb-c.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
+#include "tests/support/patience.h"
+#include "tests/support/rpc_fixture.h"
 #include "training.pb-c.h"
 
 enum {

@@ -1,10 +1,18 @@
 /* Streams of every kind. */
-#include "tests/support/rpc_fixture.h"
-
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "cluster.pb-c.h"
 #include "common/base/clock.h"
+#include "tests/support/patience.h"
+#include "tests/support/rpc_fixture.h"
 #include "training.pb-c.h"
 
 /* Sends `from` events, then ends; the run "endless" is parked instead. */

@@ -1,13 +1,21 @@
 /* Unary calls: payloads, parked calls, ends of every kind. */
-#include "tests/support/rpc_fixture.h"
-
 #include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+
 #include "common/base/clock.h"
 #include "parameters.pb-c.h"
+#include "tests/support/patience.h"
+#include "tests/support/rpc_fixture.h"
 
 enum { BLOCK_BYTES = 256 * 1024, BLOCK_ELEMS = BLOCK_BYTES / 4 };
 

@@ -1,16 +1,18 @@
 /* What exporters decompose is fused, computes the same, and only then. */
-#include "common/agree/float_setting.h"
-#include "model/fusions/fuse.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "common/agree/float_setting.h"
 #include "common/agree/random.h"
+#include "model/fusions/fuse.h"
+#include "model/graph/op.h"
 #include "model/ops/shared/backward.h"
 #include "tests/support/graph_run.h"
 

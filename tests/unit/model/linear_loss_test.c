@@ -1,11 +1,14 @@
 /* Cross-entropy of scores that a linear layer computes: in every form that exporters write it, it gives what
    it gives of whole scores, and never makes them whole. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include <cmocka.h>
-#include <math.h>
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"

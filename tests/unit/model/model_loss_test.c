@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -11,8 +12,8 @@
 #include "common/agree/random.h"
 #include "model/model.h"
 #include "tests/support/graph_run.h"
-#include "tests/support/onnx_build.h"
 #include "tests/support/model_fixture.h"
+#include "tests/support/onnx_build.h"
 
 enum { SAMPLES = MODEL_SAMPLES, BATCH = 8 };
 

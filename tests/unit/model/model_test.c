@@ -1,17 +1,21 @@
 /* The model of a run: parameters, statistics, blocks, and both graphs. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "common/base/sha256.h"
+#include "model/graph/op.h"
 #include "model/model.h"
 #include "tests/support/graph_run.h"
-#include "tests/support/onnx_build.h"
 #include "tests/support/model_fixture.h"
+#include "tests/support/onnx_build.h"
 
 enum { SAMPLES = MODEL_SAMPLES, BATCH = 8 };
 

@@ -3,7 +3,10 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -11,8 +14,8 @@
 #include "common/base/half.h"
 #include "model/graph/op.h"
 #include "model/model.h"
-#include "tests/support/onnx_build.h"
 #include "tests/support/graph_build.h"
+#include "tests/support/onnx_build.h"
 
 static void sixteen_bit_floats_convert_exactly_and_back(void **state) {
   (void)state;

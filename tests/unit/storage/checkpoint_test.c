@@ -2,9 +2,14 @@
  * damaged. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
+#include "common/base/message.h"
+#include "model/model.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "tests/support/checkpoint_store.h"
 
 static void a_committed_checkpoint_reads_back_as_weights(void **state) {

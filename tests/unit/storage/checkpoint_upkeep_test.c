@@ -1,7 +1,13 @@
 /* Which blocks of a store live: those that a checkpoint or a run refers to. The others go with what is
    deleted, or in a sweep. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "tests/support/checkpoint_store.h"
 #include "tests/support/flaky_store.h"
 

@@ -4,11 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include <unistd.h>
-
+#include "common/base/memory.h"
 #include "storage/redis/redis_reply.h"
 #include "storage/redis/redis_session.h"
 #include "storage/redis/redis_url.h"

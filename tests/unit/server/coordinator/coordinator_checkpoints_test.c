@@ -1,4 +1,13 @@
 /* When the coordinator has checkpoints made, and which it keeps. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
 #include "tests/support/coordinator_run.h"
 
 static void the_next_boundary_is_ordered_ahead(void **state) {

@@ -1,4 +1,12 @@
 /* Groups of workers that share a host, as the coordinator makes them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
 #include "tests/support/coordinator_fixture.h"
 
 enum { S1 = 1, W1 = 3, W2, W3, W4, W5 };

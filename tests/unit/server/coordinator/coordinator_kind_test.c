@@ -1,4 +1,12 @@
 /* The kind of a run's servers: that of the first one, for the life of the run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "tests/support/coordinator_succession.h"
 
 enum { S1 = 1, S2 = 2, W1 = 3, S3 = 5, AGAIN = 20 };

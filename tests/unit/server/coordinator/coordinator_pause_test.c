@@ -1,4 +1,13 @@
 /* Runs that are paused, resumed and cancelled. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
 #include "tests/support/coordinator_run.h"
 
 enum { S3 = 5, W3 = 6, AGAIN = 20 };

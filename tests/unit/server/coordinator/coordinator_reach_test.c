@@ -1,4 +1,13 @@
 /* Links between workers and servers that are cut while both see the coordinator. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
 #include "tests/support/coordinator_fixture.h"
 
 enum { S1 = 1, S2, W1, W2, W3, S3, S4, AGAIN, WEIGH_MS = 3000, GIVE_UP_MS = 10000, LEFT_OUT_MS = 60000 };

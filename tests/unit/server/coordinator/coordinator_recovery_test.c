@@ -1,5 +1,14 @@
 /* The coordinator's core when servers and workers are lost: roll-backs, stores that differ, members that come
  * again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
 #include "tests/support/coordinator_run.h"
 #include "tests/support/coordinator_succession.h"
 

@@ -1,4 +1,13 @@
 /* Members that differ, refuse or answer wrongly: who is left out, and when that fails the run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
 #include "tests/support/coordinator_run.h"
 
 enum { W3 = 5 };

@@ -1,8 +1,16 @@
 /* Coordinators that come and go on one store: what is kept, who leads, what is refused. */
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
 #include "server/coordinator/shell/stored_runs.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "tests/support/checkpoint_fixture.h"
 #include "tests/support/coordinator_service_fixture.h"
+#include "tests/support/flaky_store.h"
 
 /* The store has this state of the run. */
 static bool is_kept(struct fixture *f, const char *run, Weir__RunState run_state) {

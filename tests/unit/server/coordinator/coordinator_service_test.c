@@ -1,5 +1,15 @@
 /* The coordinator's services over real RPC, with fake members. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "model/model.h"
+#include "server/coordinator/shell/service.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "tests/support/checkpoint_fixture.h"
 #include "tests/support/coordinator_service_fixture.h"
 
 static void a_submitted_run_is_queued_and_its_model_kept(void **state) {

@@ -1,8 +1,22 @@
 /* The coordinator's core under seeded random fates: clusters in which servers, workers, links, the store and
    the coordinator itself fail at any moment, and runs are paused, resumed and cancelled. Whatever happens,
    runs come to their end by the versions that they promised. */
-#include "tests/support/coordinator_world.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/spec.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
 #include "tests/support/coordinator_processes.h"
+#include "tests/support/coordinator_world.h"
 
 static Weir__RunState state_of(struct world *w, int run) {
   Weir__RunInfo info;

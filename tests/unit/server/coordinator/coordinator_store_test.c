@@ -1,7 +1,16 @@
 /* What a coordinator keeps in its store, misses there, verifies and deletes. */
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
+#include "tests/support/checkpoint_fixture.h"
 #include "tests/support/coordinator_service_fixture.h"
 
 static int resume(struct fixture *f, const char *run, bool has_step, uint64_t step, struct err *err) {

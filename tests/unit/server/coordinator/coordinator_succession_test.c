@@ -1,4 +1,14 @@
 /* What a coordinator makes of the state that another had saved. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
+#include "common/base/message.h"
 #include "tests/support/coordinator_run.h"
 #include "tests/support/coordinator_succession.h"
 

@@ -1,4 +1,13 @@
 /* The coordinator's core, driven by events: what it orders, publishes and decides. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
 #include "tests/support/coordinator_run.h"
 
 enum { W3 = 5 };

@@ -1,18 +1,17 @@
 /* The lease: which coordinator leads. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-#include <time.h>
-
-#include "common/agree/float_setting.h"
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"

@@ -1,10 +1,18 @@
 /* Blobs that are streamed to whoever reads them. */
 #include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "server/coordinator/shell/sender.h"
+#include "tests/support/patience.h"
 #include "tests/support/rpc_fixture.h"
 #include "training.pb-c.h"
 

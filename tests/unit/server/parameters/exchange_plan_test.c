@@ -1,4 +1,12 @@
 /* Plans of exchanges: every row that needs sums, on a model whose first tensor lies across two blocks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "server/parameters/run/exchange_plan.h"
 #include "tests/support/parameters_fixture.h"

@@ -1,8 +1,21 @@
 /* Sums that several servers exchange: real servers beside each other, and one server among peers that do what
    peers should not. */
+#include <math.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/clock.h"
 #include "server/parameters/exchange/exchange_parts.h"
 #include "tests/support/parameters_fixture.h"
+#include "tests/support/patience.h"
 
 enum { PARAM_BLOCKS = 3, ELEMS = 300 * 300 + 1803, CALLS_MAX = 8 };
 

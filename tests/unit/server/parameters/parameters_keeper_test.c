@@ -1,4 +1,13 @@
 /* A server that asks the keeper of sums, which is made up here. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "tests/support/parameters_fixture.h"
 

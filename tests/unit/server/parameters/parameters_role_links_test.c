@@ -1,5 +1,14 @@
 /* A parameter server whose coordinator goes away and comes back, or another in its place. */
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "tests/support/fake_coordinator.h"
 #include "tests/support/restore_fixture.h"

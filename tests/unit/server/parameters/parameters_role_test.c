@@ -1,7 +1,17 @@
 /* The parameters role as the coordinator sees it: runs are loaded, trained, written and unloaded by order. */
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "tests/support/fake_coordinator.h"
+#include "tests/support/model_bytes.h"
 #include "tests/support/role_fixture.h"
 
 /* As the second of two servers, of which the first keeps the sums. */

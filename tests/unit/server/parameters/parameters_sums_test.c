@@ -1,4 +1,14 @@
 /* Updates that need sums over all blocks, or over a tensor that several blocks hold. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "tests/support/snapshot_fixture.h"
 

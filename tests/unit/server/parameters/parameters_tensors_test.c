@@ -1,12 +1,21 @@
 /* Tensors that lie across blocks, and blocks of several tensors, follow PyTorch's float64 for 20 steps where
    an update needs whole tensors or all of them (tests/parity/tensors.json, which tensors.py beside it makes).
    On one server and on three. */
-#include "common/agree/float_setting.h"
-#include "tests/support/parameters_fixture.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include <cmocka.h>
 #include <jansson.h>
 
+#include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
+#include "tests/support/parameters_fixture.h"
 
 enum { TRAINED_STEPS = 20, PARAM_BLOCKS = 3, TENSORS = 6, ELEMS = 300 * 300 + 1803 };
 

@@ -1,9 +1,18 @@
 /* What a parameter server promises to workers, over real RPC. */
 #include <arpa/inet.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
+#include "tests/support/model_bytes.h"
 #include "tests/support/parameters_fixture.h"
+#include "tests/support/patience.h"
 
 static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) {
   struct fixture f;

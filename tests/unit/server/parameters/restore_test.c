@@ -1,6 +1,17 @@
 /* A run goes on from a checkpoint, on any number of servers, as if nothing had happened; one that is damaged
    is noticed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
+#include "tests/support/patience.h"
 #include "tests/support/restore_fixture.h"
 
 static void any_number_of_servers_gets_the_same_blocks(void **state) {

@@ -1,5 +1,15 @@
 /* Checkpoints are written beside training: each is one version, whole, and training is as without it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/memory.h"
 #include "tests/support/snapshot_fixture.h"
 
 /* What blocks hold at each version of a run that nobody disturbs. */

@@ -1,9 +1,17 @@
 /* The cpu backend on whole graphs: it agrees with ref, repeats itself to the bit, and reads weights when they
    change. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "tests/support/backend_fixture.h"
-
-#include <pthread.h>
 
 static int add_resize(struct fixture *f, int x, const char *mode, const char *coordinates, int64_t size) {
   struct shape shape = f->graph->values[x].shape;

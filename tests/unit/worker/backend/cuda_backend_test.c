@@ -1,13 +1,22 @@
 /* The cuda backend on whole graphs, on simulated devices (tests/simulation/cuda): it agrees with ref, repeats
    itself to the bit, takes weights as they come, puts values where they are wanted, and outlives errors. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "tests/support/backend_fixture.h"
 #include "tests/support/find_simulation.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "worker/backend/plugin.h"
 
 static const char device[] = "cuda";
 

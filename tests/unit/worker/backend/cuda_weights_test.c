@@ -1,11 +1,19 @@
 /* Weights on their way into programs of the cuda backend, on simulated devices (tests/simulation/cuda): from
    host memory and from that of any device, in as few copies as can be; and the memory that they take. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "tests/support/backend_fixture.h"
-
-#include <dlfcn.h>
-
 #include "tests/support/find_simulation.h"
+#include "worker/backend/plugin.h"
 
 static const char device[] = "cuda";
 

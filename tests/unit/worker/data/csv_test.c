@@ -1,7 +1,18 @@
 /* Comma-separated values as columns: what is read, and where what is not lies. */
-#include "common/agree/float_setting.h"
-#include "tests/support/format_fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include <cmocka.h>
+
+#include "common/agree/float_setting.h"
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "tests/support/format_fixture.h"
 #include "worker/data/formats/csv_reader.h"
 
 #define SOURCE(columns) "train: {format: csv, file: a.csv, columns: {" columns "}}"

@@ -1,7 +1,16 @@
 /* Whatever file a spec names as data, in whatever format: the error says where it is wrong and not what it
  * holds. */
-#include "tests/support/format_fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
+#include <cmocka.h>
+
+#include "common/agree/spec.h"
+#include "tests/support/format_fixture.h"
 #include "worker/data/format.h"
 
 /* What lies below a worker's data root and is no data. Each comes after some bytes that a format begins with.

@@ -1,4 +1,16 @@
 /* CIFAR's files, token files and text as columns. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
 #include "tests/support/format_fixture.h"
 
 enum { RECORD = 3073 };

@@ -1,10 +1,18 @@
 /* Archives of numpy.savez as columns: what numpy wrote, and every way in which an archive can lie. The files
    of numpy are the seeds that tests/fuzz/make_data_corpus.py made. */
-#include "common/agree/float_setting.h"
-#include "tests/support/format_fixture.h"
-
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <zlib.h>
 
+#include <cmocka.h>
+
+#include "common/agree/float_setting.h"
+#include "common/agree/spec.h"
+#include "tests/support/format_fixture.h"
 #include "worker/data/formats/zip.h"
 
 #define NPY_2 "\x93NUMPY\1\0\x3b\0{'descr': '<i4', 'fortran_order': False, 'shape': (2,), } \n"

@@ -1,9 +1,19 @@
 /* Which samples a run reads: its split, and its sampler. */
-#include "common/agree/float_setting.h"
-#include "tests/support/format_fixture.h"
-
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include <cmocka.h>
+
+#include "common/agree/float_setting.h"
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "tests/support/format_fixture.h"
 #include "worker/data/sampler.h"
 
 enum { SAMPLES = 1000, BATCH = 128 };

@@ -1,8 +1,18 @@
 /* A worker's gradients on devices: they are added there, leave from the host, with the same bits. */
-#include "common/agree/float_setting.h"
-#include "tests/support/worker_fixture.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
+#include <cmocka.h>
+
+#include "common/agree/float_setting.h"
+#include "common/base/log.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/worker_fixture.h"
 
 static struct backend_def backend;
 

@@ -1,7 +1,17 @@
 /* Two workers in a group whose collective carries from device to device, on devices that are none: each reads
    a version on its device once it has the whole group's bytes there, and in host memory where there is no
    such group. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/log.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/worker_fixture.h"
 #include "worker/backend/plugin.h"

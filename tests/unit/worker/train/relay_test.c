@@ -1,7 +1,17 @@
 /* A worker in a group of two, whose other member is the test: it comes late or never, and dies or freezes at
    any point of what members do together. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "tests/support/worker_fixture.h"
 #include "worker/train/run/group.h"
 

@@ -1,6 +1,16 @@
 /* What a worker does when a run is rolled back, servers go and come, and the coordinator is away. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
+#include "tests/support/patience.h"
 #include "tests/support/worker_fixture.h"
 
 static struct fake_server *first(struct fixture *f) {

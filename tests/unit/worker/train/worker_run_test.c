@@ -1,6 +1,15 @@
 /* A worker's part in a run, against a coordinator and a server that fail in every way that a network or a
    stranger may bring about. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/log.h"
 #include "tests/support/worker_fixture.h"
 
 /* Loads the run and gives its only worker all microbatches. */

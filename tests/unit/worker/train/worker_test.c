@@ -1,8 +1,18 @@
 /* The worker's process in a thread: what becomes of its run when the link to the coordinator breaks. */
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
 
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "tests/support/fake_coordinator.h"
 #include "tests/support/worker_fixture.h"
 #include "worker/worker.h"

@@ -1,5 +1,9 @@
 /* What every store does with blocks: they are read, found, listed and deleted by their hashes. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "common/agree/float_setting.h"
+#include "common/base/sha256.h"
 #include "tests/support/store_suite.h"
 
 static void a_block_reads_back_by_its_hash(void **state) {

@@ -1,7 +1,11 @@
 /* What every store does with records: names, contents, listings, and guards that hold writers back. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/agree/float_setting.h"
+#include "common/base/memory.h"
+#include "common/base/sha256.h"
 #include "tests/support/store_suite.h"
 
 static void a_record_is_replaced_whole(void **state) {

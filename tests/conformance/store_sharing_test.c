@@ -2,8 +2,11 @@
    what is left over. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/agree/float_setting.h"
+#include "common/base/sha256.h"
 #include "tests/support/store_suite.h"
 
 enum { THREADS = 8, INCREMENTS = 12, SHARED = 8 };

@@ -1,6 +1,12 @@
 #include "tests/support/checkpoint_store.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint.h"

@@ -1,12 +1,8 @@
-/* A store in memory with checkpoints of the small model, and the references to its blocks. */
+/* A store in memory for checkpoints of the small model (checkpoint_fixture.h), and the references to its
+   blocks. checkpoint_store_open() and checkpoint_store_close() are a test's setup and teardown; *state is
+   the struct. What fails here fails the test. */
 #ifndef WEIR_TESTS_SUPPORT_CHECKPOINT_STORE_H
 #define WEIR_TESTS_SUPPORT_CHECKPOINT_STORE_H
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/support/checkpoint_fixture.h"
 
@@ -17,18 +13,18 @@ struct checkpoint_store {
 };
 
 int checkpoint_store_open(void **state);
-
 int checkpoint_store_close(void **state);
 
-/* As by a coordinator that starts. */
+/* Reads f->refs again from the store, as a coordinator that starts does. */
 void checkpoint_store_read_refs(struct checkpoint_store *f);
 
+/* Writes and commits the run's checkpoint at `step`; its blocks are referred to. */
 void commit_checkpoint(struct checkpoint_store *f, const char *run, uint64_t step);
 
-/* Freed with message_free. */
+/* The manifest of a committed checkpoint. Freed with message_free(). */
 Weir__Manifest *read_manifest(struct checkpoint_store *f, const char *run, uint64_t step);
 
-/* A run of that model, whose references count at once. */
+/* Writes the record of a run of that model, whose references count at once. */
 void put_run(struct checkpoint_store *f, const char *run, const char *model_sha256);
 
 #endif

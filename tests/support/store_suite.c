@@ -2,10 +2,13 @@
 
 #include <ftw.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
 #include "common/agree/random.h"
+#include "common/base/memory.h"
 
 enum { NAME_SIZE = 128, TESTS_MAX = 32 };
 

@@ -8,12 +8,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "common/base/memory.h"
-#include "common/base/sha256.h"
+#include <cmocka.h>
+
 #include "storage/store.h"
 
 enum { SUITE_KEYS_MAX = 512 };
@@ -38,21 +35,23 @@ char *suite_content(const struct store_suite *s, uint64_t i, size_t size);
 /* The block is deleted when the test ends. suite_put and suite_put_content see to that themselves. */
 void suite_delete_later(struct store_suite *s, const char *key);
 
+/* Puts a block of these bytes, or of suite_content(s, i, size), and gives its key. */
 void suite_put(struct store_suite *s, const void *data, size_t size, char key[STORE_KEY_SIZE]);
-
 void suite_put_content(struct store_suite *s, uint64_t i, size_t size, char key[STORE_KEY_SIZE]);
 
+/* Whether the store has the block; an error fails the test. */
 bool suite_has(struct store_suite *s, const char *key);
 
 /* A record or a guard of that text; NULL: a guard of absence. */
 struct store_record text_record(const char *name, const char *text);
 
-/* guard: NULL for none. */
+/* Writes a record of this text. guard: NULL for none. Returns the error; suite_put_text() asserts that
+   there is none. */
 int suite_write_text(struct store_suite *s, const char *name, const char *text,
                      const struct store_record *guard, struct err *err);
-
 void suite_put_text(struct store_suite *s, const char *name, const char *text);
 
+/* The store has the block, and with exactly these bytes. */
 void assert_block(struct store *store, const char *key, const void *data, size_t size);
 
 /* text NULL: there is no such record. */

@@ -1,9 +1,15 @@
 /* Checkpoints and runs as records and blocks of a store: what is committed, read back, found, refused as
  * damaged. */
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"

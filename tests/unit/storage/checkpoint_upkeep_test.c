@@ -1,7 +1,13 @@
 /* Which blocks of a store live: those that a checkpoint or a run refers to. The others go with what is
    deleted, or in a sweep. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"

@@ -43,7 +43,6 @@ struct fake_coordinator {
 /* Listens on a free port, or again on c->target after fake_coordinator_stop_listening(), which breaks
    every link. */
 void fake_coordinator_listen(struct fake_coordinator *c);
-
 void fake_coordinator_stop_listening(struct fake_coordinator *c);
 
 /* Makes the coordinator, of term 1, and listens. */
@@ -62,7 +61,6 @@ const Weir__MemberMessage *fake_coordinator_wait_message(struct fake_coordinator
 /* Sends the order to the member, which must be there. The order stays the caller's. _locked: within the
    lock, so that nothing comes between. */
 void fake_coordinator_order_locked(struct fake_coordinator *c, const Weir__Order *order);
-
 void fake_coordinator_order(struct fake_coordinator *c, const Weir__Order *order);
 
 /* Ends the member's stream with UNAVAILABLE; it may join again. */

@@ -24,7 +24,6 @@ extern struct fake_devices {
 /* Empties the devices: memory of NaN, all counters 0. on_value and on_end stay as they are. */
 void fake_devices_init(void);
 
-/* A backend named "fake" with fake_memory. */
 extern const struct device_memory fake_memory; /* of fake_backend */
 
 /* Which device the memory belongs to; -1: the host's. */
@@ -36,6 +35,7 @@ void *fake_reach(const void *memory);
 /* The run of fake_backend(), for tests that put a step of their own before it. */
 int fake_run(struct backend_program *program, const struct backend_run *run, struct err *err);
 
+/* A backend named "fake", whose memory is fake_memory. */
 struct backend_def fake_backend(void);
 
 #endif

@@ -25,7 +25,7 @@ enum {
 };
 enum { TOLD_MAX = 64, SERVERS_MAX = 3, VALUES_MAX = 65536 };
 
-extern const uint32_t block_elems[BLOCKS]; /* elements of each block, f32 */
+extern const uint32_t block_elems[BLOCKS]; /* f32 elements of each block */
 
 struct fixture {
   struct run_table runs;

@@ -86,10 +86,11 @@ static void peak_reset(void) {
 static void *make_model(size_t *size_bytes) {
   char hidden[32];
   const char *options[] = {"--input", "784", "--hidden", hidden, NULL};
+  struct model_recipe recipe = {.kind = &model_kind_mlp, .options = options, .seed = 1};
   struct err err = ERR_NONE;
   void *bytes;
   snprintf(hidden, sizeof hidden, "%dx3", bench.width);
-  if (model_bytes(&model_kind_mlp, options, 1, &bytes, size_bytes, &err))
+  if (model_bytes(&recipe, &bytes, size_bytes, &err))
     die(&err);
   return bytes;
 }

@@ -80,8 +80,8 @@ static int draw_any(struct trial *trial) {
   return draw(trial, 3) ? draw_whole(trial) : trial->partial[draw(trial, (uint64_t)trial->n_partial)];
 }
 
-static int add_node(struct trial *trial, const char *op, const int *inputs, int n_inputs) {
-  return graph_add_node(trial->graph, op, (struct value_list){inputs, n_inputs}, 1, ATTRS_NONE)->outputs[0];
+static int add_node(struct trial *trial, const char *op, struct value_list inputs) {
+  return graph_add_node(trial->graph, op, inputs, 1, ATTRS_NONE)->outputs[0];
 }
 
 /* Through a node that no chain takes, to the same shape. */
@@ -98,7 +98,7 @@ static int add_detour(struct trial *trial, int x) {
 static int add_unary(struct trial *trial) {
   static const char *const ops[] = {"Relu", "Tanh", "Sigmoid", "Neg", "Abs", "Sin", "Softplus"};
   int x = draw_whole(trial);
-  return draw(trial, 6) ? add_node(trial, ops[draw(trial, sizeof ops / sizeof *ops)], &x, 1)
+  return draw(trial, 6) ? add_node(trial, ops[draw(trial, sizeof ops / sizeof *ops)], VALUES(x))
                         : add_detour(trial, x);
 }
 
@@ -108,15 +108,15 @@ static int add_binary(struct trial *trial) {
   int inputs[2], at = (int)draw(trial, 2), value;
   inputs[at] = draw_whole(trial);
   inputs[!at] = draw_any(trial);
-  value = add_node(trial, ops[draw(trial, sizeof ops / sizeof *ops)], inputs, 2);
-  return draw(trial, 2) ? add_node(trial, "Tanh", &value, 1) : value;
+  value = add_node(trial, ops[draw(trial, sizeof ops / sizeof *ops)], (struct value_list){inputs, 2});
+  return draw(trial, 2) ? add_node(trial, "Tanh", VALUES(value)) : value;
 }
 
 static int add_mean(struct trial *trial) {
   int inputs[12], n = 2 + (int)draw(trial, 11);
   for (int i = 0; i < n; i++)
     inputs[i] = i == 0 ? draw_whole(trial) : draw_any(trial);
-  return add_node(trial, "Mean", inputs, n);
+  return add_node(trial, "Mean", (struct value_list){inputs, n});
 }
 
 /* Its mask is a condition for others. */
@@ -139,13 +139,13 @@ static void add_one(struct trial *trial) {
     trial->n_whole++;
     break;
   case 0:
-    trial->conditions[trial->n_conditions] = add_node(
-        trial, draw(trial, 2) ? "Xor" : "And", (int[]){draw_condition(trial), draw_condition(trial)}, 2);
+    trial->conditions[trial->n_conditions] =
+        add_node(trial, draw(trial, 2) ? "Xor" : "And", VALUES(draw_condition(trial), draw_condition(trial)));
     trial->n_conditions++;
     break;
   case 1:
     trial->whole[trial->n_whole] =
-        add_node(trial, "Where", (int[]){draw_condition(trial), draw_any(trial), draw_any(trial)}, 3);
+        add_node(trial, "Where", VALUES(draw_condition(trial), draw_any(trial), draw_any(trial)));
     trial->n_whole++;
     break;
   case 2:
@@ -188,12 +188,13 @@ static int execute(const struct trial *trial, const struct backend_def *backend,
                                     .watched = trial->watched,
                                     .n_watched = trial->n_watched,
                                     .options = {.precision = precision}};
+  struct feed feed = {.inputs = trial->data, .seed = USUAL_SEED};
   struct backend_program *program = NULL;
   int code = backend->prepare(&request, &program, err);
   if (!code)
-    code = program_run(backend, program, trial->data, USUAL_SEED, outcome, err);
+    code = program_run(backend, program, &feed, outcome, err);
   if (!code) /* again, as a captured graph */
-    code = program_run(backend, program, trial->data, USUAL_SEED, outcome, err);
+    code = program_run(backend, program, &feed, outcome, err);
   backend->release(program);
   return code;
 }
@@ -207,9 +208,11 @@ static bool agrees(const struct trial *trial, const struct backend_def *backend,
   outcome_init(&outcome, trial->graph, trial->watched, trial->n_watched);
   is_ok = !execute(trial, backend, precision, &outcome, &err);
   for (int i = 0; i < outcome.n && is_ok; i++)
-    is_ok = tensors_agree(DTYPE_F32, value_elems(trial->graph, trial->watched[i]), outcome.data[i],
-                          expected->data[i], precision == PRECISION_BF16 ? bf16_tolerance : f32_tolerance,
-                          text, sizeof text);
+    is_ok = tensors_agree(&(struct tensor_pair){.dtype = DTYPE_F32,
+                                                .elems = value_elems(trial->graph, trial->watched[i]),
+                                                .got = outcome.data[i],
+                                                .want = expected->data[i]},
+                          precision == PRECISION_BF16 ? bf16_tolerance : f32_tolerance, text, sizeof text);
   if (!is_ok)
     printf("# %s %s\n", err.text, text);
   outcome_fini(&outcome);
@@ -233,13 +236,6 @@ static void test_seed(const struct backend_def *backend, uint64_t seed, bool is_
   trial_fini(&trial);
 }
 
-static int add_with(struct trial *trial, const char *op, int x, int y, const struct attr *attrs,
-                    int n_attrs) {
-  return graph_add_node(trial->graph, op, (struct value_list){(int[]){x, y}, y < 0 ? 1 : 2}, 1,
-                        (struct attr_list){attrs, n_attrs})
-      ->outputs[0];
-}
-
 static int add_ints(struct trial *trial, const int64_t *values, int n) {
   return graph_add_constant_i64(trial->graph, values, n);
 }
@@ -255,11 +251,11 @@ static void build_channels_last(struct trial *trial) {
   trial->graph->is_training = true;
   int a = add_input(trial, DTYPE_F32, &x), b = add_input(trial, DTYPE_F32, &w);
   int per_channel = add_input(trial, DTYPE_F32, &slope);
-  int y = add_with(trial, "Conv", a, b, NULL, 0);
-  y = add_with(trial, "Tanh", add_with(trial, "Mul", y, per_channel, NULL, 0), -1, NULL, 0);
+  int y = add_node(trial, "Conv", VALUES(a, b));
+  y = add_node(trial, "Tanh", VALUES(add_node(trial, "Mul", VALUES(y, per_channel))));
   int dropped = graph_add_node(trial->graph, "Dropout", VALUES(y), 2, ATTRS_NONE)->outputs[0];
-  y = add_with(trial, "Concat", dropped, y, &axis, 1);
-  y = add_with(trial, "Pad", y, add_ints(trial, (int64_t[]){0, 1, 2, 0, 0, 0, 1, 3}, 8), NULL, 0);
+  y = graph_add_node(trial->graph, "Concat", VALUES(dropped, y), 1, ATTR_LIST(axis))->outputs[0];
+  y = add_node(trial, "Pad", VALUES(y, add_ints(trial, (int64_t[]){0, 1, 2, 0, 0, 0, 1, 3}, 8)));
   y = graph_add_node(trial->graph, "Slice",
                      VALUES(y, add_ints(trial, (int64_t[]){3, 7}, 2), add_ints(trial, (int64_t[]){20, 0}, 2),
                             add_ints(trial, (int64_t[]){1, 2}, 2), add_ints(trial, (int64_t[]){1, -1}, 2)),
@@ -298,8 +294,8 @@ static bool is_fused(const struct backend_def *backend) {
   size_t size_bytes = 0, tensor_bytes = 64 * 256 * sizeof(float);
   trial.graph->opset = 17;
   for (int i = 0; i < 4; i++)
-    values[i] = add_node(&trial, ops[i], &x, 1);
-  trial.watched[0] = add_node(&trial, "Sum", values, 4);
+    values[i] = add_node(&trial, ops[i], VALUES(x));
+  trial.watched[0] = add_node(&trial, "Sum", (struct value_list){values, 4});
   request = (struct backend_request){.graph = trial.graph, .watched = trial.watched, .n_watched = 1};
   if (!backend->prepare(&request, &program, &err))
     size_bytes = backend->memory_bytes(program);

@@ -116,16 +116,21 @@ static inline bool member_report(const struct member *m, enum how how) {
   return false;
 }
 
-/* True if all went well. */
-static inline bool group_run_members(struct member *all, enum how how, void (*meanwhile)(struct member *all),
-                                     int victim) {
+/* What ends a member while the others run. */
+struct death {
+  void (*cause)(struct member *all); /* returns when the victim has ended */
+  int victim;
+};
+
+/* True if all went well. death: NULL if every member lives. */
+static inline bool group_run_members(struct member *all, enum how how, const struct death *death) {
   pthread_t threads[COLLECTIVE_SIZE_MAX];
   bool is_right = true;
-  int size = all->size;
+  int size = all->size, victim = death ? death->victim : -1;
   for (int i = 0; i < size; i++)
     group_start_member(&all[i], how, &threads[i]);
-  if (meanwhile)
-    meanwhile(all);
+  if (death)
+    death->cause(all);
   for (int i = 0; i < size; i++) {
     if (how == AS_THREADS)
       pthread_join(threads[i], NULL);
@@ -137,12 +142,10 @@ static inline bool group_run_members(struct member *all, enum how how, void (*me
   return is_right;
 }
 
-/* Each member opens the group, runs body and closes. meanwhile: what is done while they run; NULL. The member
-   `victim` is expected to die (-1: none). All of it is in a process of its own: one whose threads have used
-   CUDA cannot fork members that do. */
+/* Each member opens the group, runs body and closes. death: NULL if every member lives. All of it is in a
+   process of its own: one whose threads have used CUDA cannot fork members that do. */
 static inline void group_run_with(const struct collective_def *def, enum how how, int size,
-                                  const char *(*body)(struct member *member),
-                                  void (*meanwhile)(struct member *all), int victim) {
+                                  const char *(*body)(struct member *member), const struct death *death) {
   size_t bytes = (size_t)size * sizeof(struct member);
   struct member *all;
   char name[COLLECTIVE_NAME_MAX + 1];
@@ -163,7 +166,7 @@ static inline void group_run_with(const struct collective_def *def, enum how how
   fflush(NULL);
   pid = fork();
   if (pid == 0)
-    _exit(group_run_members(all, how, meanwhile, victim) ? 0 : 1);
+    _exit(group_run_members(all, how, death) ? 0 : 1);
   waitpid(pid, &status, 0);
   munmap(all, bytes);
   assert_int_equal(status, 0);
@@ -172,13 +175,13 @@ static inline void group_run_with(const struct collective_def *def, enum how how
 static inline void group_run_fast(const struct collective_def *def, enum how how, int size,
                                   const char *(*body)(struct member *member)) {
   groups_are_fast = true;
-  group_run_with(def, how, size, body, NULL, -1);
+  group_run_with(def, how, size, body, NULL);
   groups_are_fast = false;
 }
 
 static inline void group_run(const struct collective_def *def, enum how how, int size,
                              const char *(*body)(struct member *member)) {
-  group_run_with(def, how, size, body, NULL, -1);
+  group_run_with(def, how, size, body, NULL);
 }
 
 static inline int group_test_begin(void **state) {

@@ -341,7 +341,8 @@ static void kill_member_1(struct member *all) {
 }
 
 static void the_death_of_a_member_leaves_nobody_waiting_once_one_aborts(void **state) {
-  group_run_with(*state, AS_PROCESSES, 3, until_death, kill_member_1, 1);
+  const struct death death = {.cause = kill_member_1, .victim = 1};
+  group_run_with(*state, AS_PROCESSES, 3, until_death, &death);
 }
 
 int main(int argc, char **argv) {

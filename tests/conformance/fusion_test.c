@@ -37,31 +37,24 @@ static int vector(struct sketch *sketch, int64_t n) {
   return graph_add_constant_vector(sketch->graph, values, n);
 }
 
-static int node(struct sketch *sketch, const char *op, int a, int b, int c, const char *name,
-                const char *word) {
-  const int inputs[] = {a, b, c};
-  struct attr attr = {.name = name, .type = ATTR_STRING, .s = word};
-  return graph_add_node(sketch->graph, op,
-                        (struct value_list){inputs, b < 0   ? 1
-                                                    : c < 0 ? 2
-                                                            : 3},
-                        1, (struct attr_list){&attr, name != NULL})
-      ->outputs[0];
+static int node(struct sketch *sketch, const char *op, struct value_list inputs) {
+  return graph_add_node(sketch->graph, op, inputs, 1, ATTRS_NONE)->outputs[0];
 }
 
 static int reshape(struct sketch *sketch, int x, const int64_t *dims, int rank) {
-  return node(sketch, "Reshape", x, graph_add_constant_i64(sketch->graph, dims, rank), -1, NULL, NULL);
+  return node(sketch, "Reshape", VALUES(x, graph_add_constant_i64(sketch->graph, dims, rank)));
 }
 
 static int gemm_relu(struct sketch *s) {
-  int y = node(s, "Gemm", INPUT(s, 6, 5), INPUT(s, 5, 7), vector(s, 7), NULL, NULL);
-  return node(s, "Relu", y, -1, -1, NULL, NULL);
+  int y = node(s, "Gemm", VALUES(INPUT(s, 6, 5), INPUT(s, 5, 7), vector(s, 7)));
+  return node(s, "Relu", VALUES(y));
 }
 
 static int gemm_reshape_gelu(struct sketch *s, const char *kind, int64_t columns) {
-  int y = node(s, "Gemm", INPUT(s, 6, 5), INPUT(s, 5, columns), vector(s, columns), NULL, NULL);
+  struct attr approximate = {.name = "approximate", .type = ATTR_STRING, .s = kind};
+  int y = node(s, "Gemm", VALUES(INPUT(s, 6, 5), INPUT(s, 5, columns), vector(s, columns)));
   y = reshape(s, y, (const int64_t[]){2, 3, columns}, 3);
-  return node(s, "Gelu", y, -1, -1, "approximate", kind);
+  return graph_add_node(s->graph, "Gelu", VALUES(y), 1, ATTR_LIST(approximate))->outputs[0];
 }
 
 static int gemm_gelu_kept(struct sketch *s) {
@@ -77,29 +70,29 @@ static int gemm_gelu_exact(struct sketch *s) {
 }
 
 static int matmul_add(struct sketch *s) {
-  int y = node(s, "MatMul", INPUT(s, 2, 3, 5), INPUT(s, 5, 8), -1, NULL, NULL);
-  return node(s, "Add", vector(s, 8), y, -1, NULL, NULL);
+  int y = node(s, "MatMul", VALUES(INPUT(s, 2, 3, 5), INPUT(s, 5, 8)));
+  return node(s, "Add", VALUES(vector(s, 8), y));
 }
 
 static int matmul_add_relu(struct sketch *s) {
-  return node(s, "Relu", matmul_add(s), -1, -1, NULL, NULL);
+  return node(s, "Relu", VALUES(matmul_add(s)));
 }
 
 /* The sum is read twice: it must be there. */
 static int matmul_add_twice(struct sketch *s) {
   int y = matmul_add(s);
-  return node(s, "Mul", node(s, "Relu", y, -1, -1, NULL, NULL), y, -1, NULL, NULL);
+  return node(s, "Mul", VALUES(node(s, "Relu", VALUES(y)), y));
 }
 
 /* A stack of products, and what is no bias. */
 static int matmul_stack_add(struct sketch *s) {
-  int y = node(s, "MatMul", INPUT(s, 2, 3, 5), INPUT(s, 2, 5, 4), -1, NULL, NULL);
-  return node(s, "Relu", node(s, "Add", y, vector(s, 4), -1, NULL, NULL), -1, -1, NULL, NULL);
+  int y = node(s, "MatMul", VALUES(INPUT(s, 2, 3, 5), INPUT(s, 2, 5, 4)));
+  return node(s, "Relu", VALUES(node(s, "Add", VALUES(y, vector(s, 4)))));
 }
 
 static int gemm_full_c_add_relu(struct sketch *s) {
-  int y = node(s, "Gemm", INPUT(s, 6, 5), INPUT(s, 5, 4), INPUT(s, 6, 1), NULL, NULL);
-  return node(s, "Relu", node(s, "Add", y, vector(s, 4), -1, NULL, NULL), -1, -1, NULL, NULL);
+  int y = node(s, "Gemm", VALUES(INPUT(s, 6, 5), INPUT(s, 5, 4), INPUT(s, 6, 1)));
+  return node(s, "Relu", VALUES(node(s, "Add", VALUES(y, vector(s, 4)))));
 }
 
 /* Sums over so many windows are made in parts. */
@@ -110,16 +103,16 @@ static int conv_depthwise(struct sketch *s) {
 }
 
 static int conv_relu_conv(struct sketch *s) {
-  int y = node(s, "Conv", INPUT(s, 2, 3, 6, 5), INPUT(s, 8, 3, 3, 3), vector(s, 8), NULL, NULL);
-  y = node(s, "Relu", y, -1, -1, NULL, NULL);
-  return node(s, "Conv", y, INPUT(s, 4, 8, 2, 2), -1, NULL, NULL);
+  int y = node(s, "Conv", VALUES(INPUT(s, 2, 3, 6, 5), INPUT(s, 8, 3, 3, 3), vector(s, 8)));
+  y = node(s, "Relu", VALUES(y));
+  return node(s, "Conv", VALUES(y, INPUT(s, 4, 8, 2, 2)));
 }
 
 /* Channels last as one layer leaves them, and rows of all as the next one takes them. */
 static int conv_reshape_gemm(struct sketch *s) {
-  int y = node(s, "Conv", INPUT(s, 2, 3, 5, 4), INPUT(s, 4, 3, 2, 3), -1, NULL, NULL);
+  int y = node(s, "Conv", VALUES(INPUT(s, 2, 3, 5, 4), INPUT(s, 4, 3, 2, 3)));
   y = reshape(s, y, (const int64_t[]){2, 32}, 2);
-  return node(s, "Gemm", y, INPUT(s, 32, 3), vector(s, 3), NULL, NULL);
+  return node(s, "Gemm", VALUES(y, INPUT(s, 32, 3), vector(s, 3)));
 }
 
 /* Masks: hides[i * columns + j]. */
@@ -254,7 +247,9 @@ static bool outcomes_agree(const struct outcome *got, const struct outcome *want
     for (int64_t k = 0; k < elems; k++)
       greatest = fmax(greatest, fabs(((const float *)want->data[i])[k]));
     struct tolerance tolerance = {.absolute = tolerances[precision] * greatest};
-    if (tensors_agree(DTYPE_F32, elems, got->data[i], want->data[i], tolerance, text, sizeof text))
+    struct tensor_pair pair = {
+        .dtype = DTYPE_F32, .elems = elems, .got = got->data[i], .want = want->data[i]};
+    if (tensors_agree(&pair, tolerance, text, sizeof text))
       continue;
     printf("# %s %d: %s\n", i == 0 ? "output" : "gradient", i, text);
     return false;

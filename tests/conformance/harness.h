@@ -160,15 +160,20 @@ static inline void outcome_copy_known(struct outcome *outcome, const void *const
 
 enum { USUAL_SEED = 7 };
 
-/* Runs a prepared graph once, into outcome. seed: of what the ops draw. */
+/* What an execution starts from. */
+struct feed {
+  const void *const *inputs;
+  uint64_t seed; /* of what the ops draw */
+};
+
+/* Runs a prepared graph once, into outcome. */
 static inline int program_run(const struct backend_def *backend, struct backend_program *program,
-                              const void *const *inputs, uint64_t seed, struct outcome *outcome,
-                              struct err *err) {
-  struct backend_run run = {.inputs = inputs,
-                            .context = {.seed = seed, .step = 3, .microbatch = 2},
+                              const struct feed *feed, struct outcome *outcome, struct err *err) {
+  struct backend_run run = {.inputs = feed->inputs,
+                            .context = {.seed = feed->seed, .step = 3, .microbatch = 2},
                             .on_value = outcome_on_value,
                             .user = outcome};
-  outcome_copy_known(outcome, inputs);
+  outcome_copy_known(outcome, feed->inputs);
   return backend->run(program, &run, err);
 }
 
@@ -178,6 +183,7 @@ static inline int graph_execute(const struct backend_def *backend, const struct 
                                 const void *const *inputs, struct outcome *outcome, struct err *err) {
   const struct graph *graph = outcome->graph;
   struct backend_request request = {.graph = graph, .watched = outcome->values, .n_watched = outcome->n};
+  struct feed feed = {.inputs = inputs, .seed = USUAL_SEED};
   struct backend_program *program = NULL;
   struct outcome again;
   int code;
@@ -188,9 +194,9 @@ static inline int graph_execute(const struct backend_def *backend, const struct 
   if (!code)
     host_nodes_note(backend, program, graph);
   if (!code)
-    code = program_run(backend, program, inputs, USUAL_SEED, outcome, err);
+    code = program_run(backend, program, &feed, outcome, err);
   if (!code)
-    code = program_run(backend, program, inputs, USUAL_SEED, &again, err);
+    code = program_run(backend, program, &feed, &again, err);
   for (int i = 0; i < outcome->n && !code; i++)
     if (memcmp(outcome->data[i], again.data[i], value_size(graph, outcome->values[i])) != 0)
       code = err_set(err, ERR_INTERNAL, "a second execution gives other bits of '%s'",
@@ -217,14 +223,22 @@ struct tolerance {
   double relative, absolute;
 };
 
+/* Two tensors of a shape. */
+struct tensor_pair {
+  enum dtype dtype;
+  int64_t elems;
+  const void *got, *want;
+};
+
 /* True if every element of got is near that of want: |got - want| <= absolute + relative |want|; whole
    numbers are the same. Else `text` says which is the first that is not. */
-static inline bool tensors_agree(enum dtype dtype, int64_t elems, const void *got, const void *want,
-                                 struct tolerance tolerance, char *text, size_t size) {
-  for (int64_t i = 0; i < elems; i++) {
-    double g = element_at(dtype, got, i), w = element_at(dtype, want, i);
+static inline bool tensors_agree(const struct tensor_pair *pair, struct tolerance tolerance, char *text,
+                                 size_t size) {
+  for (int64_t i = 0; i < pair->elems; i++) {
+    double g = element_at(pair->dtype, pair->got, i), w = element_at(pair->dtype, pair->want, i);
     bool is_same = g == w || (isnan(g) && isnan(w));
-    if (is_same || (dtype == DTYPE_F32 && fabs(g - w) <= tolerance.absolute + tolerance.relative * fabs(w)))
+    if (is_same ||
+        (pair->dtype == DTYPE_F32 && fabs(g - w) <= tolerance.absolute + tolerance.relative * fabs(w)))
       continue;
     snprintf(text, size, "element %lld is %.9g, expected %.9g", (long long)i, g, w);
     return false;

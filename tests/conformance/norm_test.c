@@ -218,11 +218,12 @@ static bool agrees(const struct trial *trial, enum precision precision, const st
   char text[256];
   for (int i = 0; i < got->n; i++) {
     int64_t elems = value_elems(trial->graph, got->values[i]);
+    struct tensor_pair pair = {
+        .dtype = DTYPE_F32, .elems = elems, .got = got->data[i], .want = want->data[i]};
     if (precision != PRECISION_F32) {
       if (!is_near(elems, got->data[i], want->data[i], precision == PRECISION_BF16 ? bf16_error : tf32_error))
         return false;
-    } else if (!tensors_agree(DTYPE_F32, elems, got->data[i], want->data[i], f32_tolerance, text,
-                              sizeof text)) {
+    } else if (!tensors_agree(&pair, f32_tolerance, text, sizeof text)) {
       printf("# value %d of %d: %s\n", i, got->n, text);
       return false;
     }

@@ -118,8 +118,11 @@ static int vector_check(const struct vector *vector, const char *name, const str
       return err_set(err, ERR_INVALID, "output %d is %s%s, expected %s%s", i, dtype_name(value->dtype),
                      shape_text(&value->shape, got, sizeof got), dtype_name(expected->dtype),
                      shape_text(&expected->shape, want, sizeof want));
-    if (!tensors_agree(value->dtype, shape_elems(&value->shape), outcome->data[i], expected->data,
-                       output_tolerance(vector, name, i), text, sizeof text))
+    struct tensor_pair pair = {.dtype = value->dtype,
+                               .elems = shape_elems(&value->shape),
+                               .got = outcome->data[i],
+                               .want = expected->data};
+    if (!tensors_agree(&pair, output_tolerance(vector, name, i), text, sizeof text))
       return err_set(err, ERR_INVALID, "output %d: %s", i, text);
   }
   return ERR_OK;
@@ -128,6 +131,7 @@ static int vector_check(const struct vector *vector, const char *name, const str
 /* True if another seed gives other results: numbers that numpy drew cannot be expected. */
 static bool is_random(const struct vector *vector, const struct backend_def *backend,
                       const struct outcome *usual) {
+  struct feed feed = {.inputs = vector->feeds, .seed = USUAL_SEED + 1};
   struct backend_program *program = NULL;
   struct backend_request request;
   struct err err = ERR_NONE;
@@ -135,8 +139,7 @@ static bool is_random(const struct vector *vector, const struct backend_def *bac
   bool differs = false;
   outcome_init(&other, vector->graph, usual->values, usual->n);
   request = (struct backend_request){.graph = vector->graph, .watched = other.values, .n_watched = other.n};
-  if (!backend->prepare(&request, &program, &err) &&
-      !program_run(backend, program, vector->feeds, USUAL_SEED + 1, &other, &err))
+  if (!backend->prepare(&request, &program, &err) && !program_run(backend, program, &feed, &other, &err))
     for (int i = 0; i < other.n; i++)
       differs |= memcmp(other.data[i], usual->data[i], value_size(vector->graph, usual->values[i])) != 0;
   backend->release(program);

@@ -231,8 +231,9 @@ static bool backend_agrees(const struct trial *trial, const struct backend_def *
   for (int i = 0; i < outcome.n && is_ok; i++) {
     enum dtype dtype = graph->values[outcome.values[i]].dtype;
     int64_t elems = value_elems(graph, outcome.values[i]);
-    is_ok = tensors_agree(dtype, elems, outcome.data[i], trial->expected.data[i],
-                          tolerance_of(dtype, trial->expected.data[i], elems), text, sizeof text);
+    struct tensor_pair pair = {
+        .dtype = dtype, .elems = elems, .got = outcome.data[i], .want = trial->expected.data[i]};
+    is_ok = tensors_agree(&pair, tolerance_of(dtype, pair.want, elems), text, sizeof text);
     snprintf(where, sizeof where, "%s, %s %d", backend->name, i < trial->n_outputs ? "output" : "gradient",
              i < trial->n_outputs ? i : i - trial->n_outputs);
     if (!is_ok)
@@ -253,11 +254,11 @@ struct forward {
 /* The sum over the seeded outputs of output * seed. */
 static double loss_of(struct forward *forward) {
   const struct op_trial *built = &forward->trial->built;
+  struct feed feed = {.inputs = (const void *const *)built->data, .seed = USUAL_SEED};
   struct err err = ERR_NONE;
   double sum = 0.0;
   forward->magnitude = 0.0;
-  if (program_run(backend_find("ref"), forward->program, (const void *const *)built->data, USUAL_SEED,
-                  &forward->outcome, &err))
+  if (program_run(backend_find("ref"), forward->program, &feed, &forward->outcome, &err))
     check_failed(err.text, __FILE__, __LINE__);
   for (int r = 0; r < forward->trial->n_seeds; r++) {
     const float *seed = built->data[forward->trial->n_fed + r], *y = forward->outcome.data[r];

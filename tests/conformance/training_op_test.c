@@ -85,13 +85,24 @@ static void assert_close(const struct mapping *mapping, const float *ours, const
                (double)values[i]);
 }
 
+/* A vector as one step of our optimizer over n tensors. */
+struct operator_step {
+  const struct mapping *mapping;
+  const struct vector *vector;
+  const Weir__OptimizerSpec *spec;
+  uint64_t step;
+  int n;
+};
+
 /* Inputs are R, T, then all weights, all gradients, all of each slot; outputs are weights, then slots. */
-static void check_tensor(const struct mapping *mapping, const struct vector *vector,
-                         const Weir__OptimizerSpec *spec, uint64_t step, int tensor, int n) {
+static void check_tensor(const struct operator_step *of, int tensor) {
+  const struct mapping *mapping = of->mapping;
+  const struct vector *vector = of->vector;
+  int n = of->n;
   const struct value *weights = vector_tensor(vector, "input", 2 + tensor);
   uint32_t elems = (uint32_t)shape_elems(&weights->shape);
   float slots[SLOTS_MAX * ELEMS_MAX], out[ELEMS_MAX];
-  struct optimizer_update update = {.step = step,
+  struct optimizer_update update = {.step = of->step,
                                     .lr = *(const float *)vector_tensor(vector, "input", 0)->data,
                                     .elems = elems,
                                     .weights = weights->data,
@@ -103,7 +114,7 @@ static void check_tensor(const struct mapping *mapping, const struct vector *vec
   for (int s = 0; s < mapping->slots; s++)
     memcpy(slots + (uint32_t)s * elems, vector_tensor(vector, "input", 2 + (2 + s) * n + tensor)->data,
            elems * sizeof *slots);
-  optimizer_find(mapping->optimizer)->update(spec, &update);
+  optimizer_find(mapping->optimizer)->update(of->spec, &update);
   assert_close(mapping, out, vector_tensor(vector, "output", tensor));
   for (int s = 0; s < mapping->slots; s++)
     assert_close(mapping, slots + (uint32_t)s * elems, vector_tensor(vector, "output", (1 + s) * n + tensor));
@@ -124,19 +135,21 @@ static void check_vector(const struct mapping *mapping) {
   struct vector vector = {0};
   struct err err = ERR_NONE;
   Weir__OptimizerSpec *spec;
-  uint64_t step;
-  int n;
+  struct operator_step step;
   if (vector_read_model(&vector, path, &err))
     fail_msg("%s: %s", mapping->name, err.text);
   vector.model->opset_import[0]->domain[0] = '\0'; /* the loader reads data of ONNX's own domain */
   if (vector_read_data(&vector, data, &err))
     fail_msg("%s: %s", mapping->name, err.text);
   spec = spec_for(mapping, &vector);
-  step = mapping->map(&vector, spec);
+  step = (struct operator_step){.mapping = mapping,
+                                .vector = &vector,
+                                .spec = spec,
+                                .step = mapping->map(&vector, spec),
+                                .n = vector.n_outputs / (1 + mapping->slots)};
   assert_int_equal(optimizer_find(mapping->optimizer)->slots(spec), mapping->slots);
-  n = vector.n_outputs / (1 + mapping->slots);
-  for (int tensor = 0; tensor < n; tensor++)
-    check_tensor(mapping, &vector, spec, step, tensor, n);
+  for (int tensor = 0; tensor < step.n; tensor++)
+    check_tensor(&step, tensor);
   weir__optimizer_spec__free_unpacked(spec, NULL);
   vector_fini(&vector);
   free(path);

@@ -31,22 +31,19 @@ int add_weight(struct fixture *f, struct shape shape, float scale) {
   return f->weights[f->n_weights++];
 }
 
-int add_node(struct fixture *f, const char *op, const int *inputs, int n_inputs, const struct attr *attrs,
-             int n_attrs) {
-  return graph_add_node(f->graph, op, (struct value_list){inputs, n_inputs}, 1,
-                        (struct attr_list){attrs, n_attrs})
-      ->outputs[0];
+int add_node(struct fixture *f, const char *op, struct value_list inputs, struct attr_list attrs) {
+  return graph_add_node(f->graph, op, inputs, 1, attrs)->outputs[0];
 }
 
-int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t kernel, int64_t group) {
+int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t group) {
   struct attr attrs[] = {
-      {.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){kernel, kernel}},
+      {.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){3, 3}},
       {.name = "pads", .type = ATTR_INTS, .n = 4, .ints = (int64_t[]){1, 1, 1, 1}},
       {.name = "group", .type = ATTR_INT, .i = group},
   };
-  int w = add_weight(f, (struct shape){4, {out, in / group, kernel, kernel}}, 0.4f);
+  int w = add_weight(f, (struct shape){4, {out, in / group, 3, 3}}, 0.4f);
   int b = add_weight(f, (struct shape){1, {out}}, 0.2f);
-  return add_node(f, "Conv", (int[]){x, w, b}, 3, attrs, 3);
+  return add_node(f, "Conv", VALUES(x, w, b), (struct attr_list){attrs, 3});
 }
 
 static int add_batch_norm(struct fixture *f, int x, int64_t channels) {
@@ -60,14 +57,14 @@ int add_max_pool(struct fixture *f, int x) {
       {.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 2}},
       {.name = "strides", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 2}},
   };
-  return add_node(f, "MaxPool", &x, 1, attrs, 2);
+  return add_node(f, "MaxPool", VALUES(x), (struct attr_list){attrs, 2});
 }
 
 int add_gemm(struct fixture *f, int x, int64_t in, int64_t out) {
   struct attr attr = {.name = "transB", .type = ATTR_INT, .i = 1};
   int w = add_weight(f, (struct shape){2, {out, in}}, 0.2f);
   int b = add_weight(f, (struct shape){1, {out}}, 0.1f);
-  return add_node(f, "Gemm", (int[]){x, w, b}, 3, &attr, 1);
+  return add_node(f, "Gemm", VALUES(x, w, b), ATTR_LIST(attr));
 }
 
 int add_mean(struct fixture *f, int x) {
@@ -75,7 +72,7 @@ int add_mean(struct fixture *f, int x) {
       {.name = "axes", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 3}},
       {.name = "keepdims", .type = ATTR_INT, .i = 0},
   };
-  return add_node(f, "ReduceMean", &x, 1, attrs, 2);
+  return add_node(f, "ReduceMean", VALUES(x), (struct attr_list){attrs, 2});
 }
 
 void add_backward(struct fixture *f, int logits) {
@@ -119,16 +116,16 @@ void network_init(struct fixture *f) {
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
-  x = add_conv(f, x, 1, 20, 3, 1);
+  x = add_conv(f, x, 1, 20, 1);
   x = add_batch_norm(f, x, 20);
-  x = add_max_pool(f, add_node(f, "Relu", &x, 1, NULL, 0));
-  int y = add_conv(f, x, 20, 20, 3, 2);
-  y = add_node(f, "Relu", &y, 1, NULL, 0);
-  y = add_node(f, "Add", (int[]){x, y}, 2, NULL, 0);
+  x = add_max_pool(f, add_node(f, "Relu", VALUES(x), ATTRS_NONE));
+  int y = add_conv(f, x, 20, 20, 2);
+  y = add_node(f, "Relu", VALUES(y), ATTRS_NONE);
+  y = add_node(f, "Add", VALUES(x, y), ATTRS_NONE);
   x = add_max_pool(f, y);
-  x = add_node(f, "Flatten", &x, 1, NULL, 0);
-  x = add_node(f, "Add", (int[]){add_gemm(f, x, 180, 32), add_gemm(f, add_mean(f, y), 20, 32)}, 2, NULL, 0);
-  x = add_gemm(f, add_node(f, "Relu", &x, 1, NULL, 0), 32, CLASSES);
+  x = add_node(f, "Flatten", VALUES(x), ATTRS_NONE);
+  x = add_node(f, "Add", VALUES(add_gemm(f, x, 180, 32), add_gemm(f, add_mean(f, y), 20, 32)), ATTRS_NONE);
+  x = add_gemm(f, add_node(f, "Relu", VALUES(x), ATTRS_NONE), 32, CLASSES);
   add_backward(f, x);
   network_feed(f, &image);
 }
@@ -182,10 +179,11 @@ struct backend_program *network_prepare(const char *backend, const struct fixtur
   return network_prepare_with(backend, f, NULL);
 }
 
-void network_run(const char *backend, struct backend_program *program, const struct fixture *f,
-                 const float *const *weights, uint64_t version, struct answer *a) {
+void network_run(const char *backend, struct backend_program *program, const float *const *weights,
+                 uint64_t version, struct answer *a) {
   struct err err = ERR_NONE;
-  struct backend_run execution = {.inputs = f->inputs, .weights = weights, .weights_version = version};
+  struct backend_run execution = {
+      .inputs = a->fixture->inputs, .weights = weights, .weights_version = version};
   execution.on_value = keep_value;
   execution.user = a;
   a->n = 0;
@@ -196,7 +194,7 @@ void network_run(const char *backend, struct backend_program *program, const str
 void network_run_once(const char *backend, const struct fixture *f, struct answer *a) {
   struct backend_program *program = network_prepare(backend, f);
   answer_init(a, f);
-  network_run(backend, program, f, NULL, 0, a);
+  network_run(backend, program, NULL, 0, a);
   backend_of(backend)->release(program);
 }
 

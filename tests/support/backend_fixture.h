@@ -33,11 +33,10 @@ struct answer {
 int add_weight(struct fixture *f, struct shape shape, float scale);
 
 /* A node with one output. Lists are copied. */
-int add_node(struct fixture *f, const char *op, const int *inputs, int n_inputs, const struct attr *attrs,
-             int n_attrs);
+int add_node(struct fixture *f, const char *op, struct value_list inputs, struct attr_list attrs);
 
-/* x f32[N,in,H,W] -> f32[N,out,H+3-kernel,W+3-kernel], with a bias and pads of 1. */
-int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t kernel, int64_t group);
+/* x f32[N,in,H,W] -> f32[N,out,H,W], with a bias, kernels of 3 x 3 and pads of 1. */
+int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t group);
 
 /* Windows of 2 x 2, side by side. */
 int add_max_pool(struct fixture *f, int x);
@@ -81,9 +80,10 @@ struct backend_program *network_prepare_with(const char *backend, const struct f
                                              const struct backend_options *options);
 struct backend_program *network_prepare(const char *backend, const struct fixture *f);
 
-/* Executes once, into an answer that answer_init() made. weights, version: as in struct backend_run. */
-void network_run(const char *backend, struct backend_program *program, const struct fixture *f,
-                 const float *const *weights, uint64_t version, struct answer *a);
+/* Executes a program of a's fixture once, into a, which answer_init() made. weights, version: as in struct
+   backend_run. */
+void network_run(const char *backend, struct backend_program *program, const float *const *weights,
+                 uint64_t version, struct answer *a);
 
 /* Prepares, makes the answer (answer_fini() is the caller's), executes and releases. */
 void network_run_once(const char *backend, const struct fixture *f, struct answer *a);

@@ -24,9 +24,10 @@ static const char tiny_spec_text[] =
 
 uint8_t *tiny_model(size_t *size) {
   static const char *const options[] = {"--input", "1,4,4", "--classes", "3", "--hidden", "5", NULL};
+  struct model_recipe recipe = {.kind = &model_kind_mlp, .options = options, .seed = 1};
   struct err err = ERR_NONE;
   void *onnx;
-  assert_int_equal(model_bytes(&model_kind_mlp, options, 1, &onnx, size, &err), 0);
+  assert_int_equal(model_bytes(&recipe, &onnx, size, &err), 0);
   return onnx;
 }
 

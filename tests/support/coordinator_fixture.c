@@ -170,10 +170,9 @@ void member_joins(struct fixture *f, uint64_t key, Weir__Role role, uint32_t exe
   says_hello(f, key, &hello);
 }
 
-void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role, const char *run,
-                 uint64_t incarnation, uint64_t version) {
+static void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role,
+                        Weir__HostedRun *hosted) {
   Weir__Hello hello = WEIR__HELLO__INIT;
-  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list = &hosted;
   char address[32];
   snprintf(address, sizeof address, "host:%llu", (unsigned long long)from);
   hello.role = role;
@@ -184,13 +183,23 @@ void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role
   hello.fingerprint = "build-1";
   hello.id = f->told[from].id;
   hello.term = TERM;
-  hello.runs = &list;
-  hello.n_runs = run != NULL;
-  hosted.run = (char *)run;
-  hosted.incarnation = incarnation;
-  hosted.version = version;
+  hello.runs = &hosted;
+  hello.n_runs = 1;
   memcpy(f->told[key].owns, f->told[from].owns, sizeof f->told[key].owns);
   says_hello(f, key, &hello);
+}
+
+void worker_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run) {
+  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
+  hosted.run = (char *)run;
+  joins_again(f, from, key, WEIR__ROLE__WORKER, &hosted);
+}
+
+void server_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run, uint64_t version) {
+  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
+  hosted.run = (char *)run;
+  hosted.version = version;
+  joins_again(f, from, key, WEIR__ROLE__SERVER, &hosted);
 }
 
 void worker_joins(struct fixture *f, uint64_t key, uint32_t executors) {
@@ -230,19 +239,27 @@ void time_passes(struct fixture *f, uint64_t ms) {
     f->now_ms += end_ms - f->now_ms < 100 ? end_ms - f->now_ms : 100;
 }
 
-void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples,
-                      const char *probe) {
+static Weir__RunLoaded loaded_of(struct fixture *f, const char *run, const char *dataset) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   loaded.run = (char *)run;
   loaded.incarnation = f->incarnation;
-  loaded.train_samples = samples;
+  loaded.train_samples = SAMPLES;
   loaded.dataset_sha256 = (char *)dataset;
+  loaded.probe_sha256 = "probe";
+  return loaded;
+}
+
+void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
+                      const char *probe) {
+  Weir__RunLoaded loaded = loaded_of(f, run, dataset);
   loaded.probe_sha256 = (char *)probe;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }
 
 void member_loads(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples) {
-  loads_and_probes(f, key, run, dataset, samples, "probe");
+  Weir__RunLoaded loaded = loaded_of(f, run, dataset);
+  loaded.train_samples = samples;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }
 
 void worker_loads(struct fixture *f, uint64_t key, const char *run) {

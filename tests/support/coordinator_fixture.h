@@ -77,12 +77,13 @@ void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello);
 void member_joins(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
                   const char *fingerprint);
 
-/* The process that was member `from` joins again as member `key`, by its old id, with what it has of a run
-   (NULL: nothing). */
-void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role, const char *run,
-                 uint64_t incarnation, uint64_t version);
 void worker_joins(struct fixture *f, uint64_t key, uint32_t executors);
 void server_joins(struct fixture *f, uint64_t key);
+
+/* The process that was member `from` joins again as member `key`, by its old id. It still has the run in
+   incarnation 0: a server its blocks at this version. */
+void worker_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run);
+void server_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run, uint64_t version);
 
 /* Its stream breaks. */
 void member_leaves(struct fixture *f, uint64_t key);
@@ -98,9 +99,10 @@ void core_ticks(struct fixture *f);
 /* Time goes by in ticks of 100 ms at most. Nobody beats meanwhile. */
 void time_passes(struct fixture *f, uint64_t ms);
 
-/* The member has loaded the run (RunLoaded), in f->incarnation. dataset, probe: its hashes. member_loads()
-   has the probe "probe"; worker_loads() SAMPLES samples of "data", server_loads() none. */
-void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples,
+/* The member has loaded the run (RunLoaded), in f->incarnation. dataset, probe: its hashes. Without such a
+   parameter there are SAMPLES samples, the dataset is "data" and the probe "probe"; a server loads no
+   samples. */
+void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
                       const char *probe);
 void member_loads(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples);
 void worker_loads(struct fixture *f, uint64_t key, const char *run);

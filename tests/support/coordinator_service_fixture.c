@@ -164,8 +164,8 @@ Weir__RunState run_state(struct fixture *f, const char *run) {
   return state;
 }
 
-long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, uint8_t *out,
-                     size_t size, struct err *err) {
+long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, struct iovec out,
+                     struct err *err) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, method, patience_ms());
   Weir__Chunk *chunk = NULL;
   size_t got = 0;
@@ -173,8 +173,8 @@ long download_chunks(struct fixture *f, enum rpc_method_id method, const void *r
   rpc_reader_send(reader, request, err);
   rpc_reader_half_close(reader);
   while (rpc_reader_next(reader, (void **)&chunk, err) == 0 && chunk) {
-    assert_true(got + chunk->data.len <= size);
-    memcpy(out + got, chunk->data.data, chunk->data.len);
+    assert_true(got + chunk->data.len <= out.iov_len);
+    memcpy((uint8_t *)out.iov_base + got, chunk->data.data, chunk->data.len);
     got += chunk->data.len;
     message_free(chunk);
   }
@@ -182,13 +182,13 @@ long download_chunks(struct fixture *f, enum rpc_method_id method, const void *r
   return err->code ? -1 : (long)got;
 }
 
-long download_run(struct fixture *f, enum rpc_method_id method, const char *run, void *out, size_t size,
+long download_run(struct fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
                   struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   Weir__WeightsRequest weights = WEIR__WEIGHTS_REQUEST__INIT;
   request.run = weights.run = (char *)run;
   return download_chunks(f, method, method == RPC_GET_WEIGHTS ? (void *)&weights : (void *)&request, out,
-                         size, err);
+                         err);
 }
 
 uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last) {

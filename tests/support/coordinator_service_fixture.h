@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include <sys/uio.h>
+
 #include "cluster.pb-c.h"
 #include "common/base/clock.h"
 #include "common/rpc/client.h"
@@ -87,11 +89,11 @@ int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir_
 /* RUN_STATE_UNKNOWN on error. */
 Weir__RunState run_state(struct fixture *f, const char *run);
 
-/* Calls a method that answers a stream of chunks. Copies all bytes to out, which has room for `size`; more
-   fail the test. Returns how many; -1 with err set. download_run() makes the request for a run. */
-long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, uint8_t *out,
-                     size_t size, struct err *err);
-long download_run(struct fixture *f, enum rpc_method_id method, const char *run, void *out, size_t size,
+/* Calls a method that answers a stream of chunks. Copies all bytes to out; more than fit there fail the
+   test. Returns how many; -1 with err set. download_run() makes the request for a run. */
+long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, struct iovec out,
+                     struct err *err);
+long download_run(struct fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
                   struct err *err);
 
 /* Reads a run's events, numbered `from` and higher, until the run is over. Asserts that their numbers

@@ -1,11 +1,10 @@
 #include "tests/support/data_fixture.h"
 
-int bind_column(const struct dataset *dataset, const Weir__RunSpec *spec, const char *name,
-                const struct value *input, const struct label_rule *labels, struct column_form *form,
-                struct err *err) {
-  struct transforms transforms = {
-      .list = spec->data->transforms, .n = spec->data->n_transforms, .is_training = true};
-  struct feed_rule rule = {.input = input, .labels = labels, .transforms = &transforms};
+int bind_column(const struct dataset *dataset, const char *name, const struct training_input *input,
+                struct column_form *form, struct err *err) {
+  const Weir__DataSpec *data = input->spec->data;
+  struct transforms transforms = {.list = data->transforms, .n = data->n_transforms, .is_training = true};
+  struct feed_rule rule = {.input = input->value, .labels = input->labels, .transforms = &transforms};
   return dataset_bind(dataset, name, &rule, form, err);
 }
 

@@ -5,11 +5,16 @@
 
 #include "worker/data/dataset.h"
 
-/* dataset_bind() for training, with the spec's transforms. name and errors: as there; labels: NULL where
-   the input is not the labels. The dataset and the spec outlive the form. */
-int bind_column(const struct dataset *dataset, const Weir__RunSpec *spec, const char *name,
-                const struct value *input, const struct label_rule *labels, struct column_form *form,
-                struct err *err);
+/* An input of the model that a run trains. */
+struct training_input {
+  const Weir__RunSpec *spec; /* its transforms are applied; it outlives the form */
+  const struct value *value;
+  const struct label_rule *labels; /* NULL where the input is not the labels */
+};
+
+/* dataset_bind() for training. name and errors: as there. The dataset outlives the form. */
+int bind_column(const struct dataset *dataset, const char *name, const struct training_input *input,
+                struct column_form *form, struct err *err);
 
 /* Reads n samples of the bound column, one after the other: out [n, form->elems] of form->dtype. Random
    transforms draw with seed 1, the first sample at place 0. */

@@ -104,23 +104,23 @@ void read_input(struct dataset *dataset, const char *column, uint64_t index, con
   scratch_fini(&scratch);
 }
 
-/* The column is f32 or whole numbers, and the input has that many elements. */
-static void read_sample(struct dataset *dataset, const char *column, uint64_t index, int64_t elems,
-                        enum dtype dtype, void *out) {
-  struct value input = {.name = "in", .dtype = dtype, .shape = {2, {1, elems}}};
-  read_input(dataset, column, index, &input, out);
+/* Of a batch of one sample of so many elements. */
+static struct value input_of(enum dtype dtype, int64_t elems) {
+  return (struct value){.name = "in", .dtype = dtype, .shape = {2, {1, elems}}};
 }
 
 void expect_floats(struct dataset *dataset, const char *column, uint64_t index, int64_t elems,
                    const float *wanted) {
+  struct value input = input_of(DTYPE_F32, elems);
   float have[64];
-  read_sample(dataset, column, index, elems, DTYPE_F32, have);
+  read_input(dataset, column, index, &input, have);
   assert_memory_equal(have, wanted, (size_t)elems * sizeof *have);
 }
 
 void expect_integers(struct dataset *dataset, const char *column, uint64_t index, int64_t elems,
                      const int64_t *wanted) {
+  struct value input = input_of(DTYPE_I64, elems);
   int64_t have[64];
-  read_sample(dataset, column, index, elems, DTYPE_I64, have);
+  read_input(dataset, column, index, &input, have);
   assert_memory_equal(have, wanted, (size_t)elems * sizeof *have);
 }

@@ -58,7 +58,8 @@ void make_model(void **bytes, size_t *size_bytes) {
   struct err err = ERR_NONE;
   snprintf(width, sizeof width, "%d", WIDTH);
   const char *options[] = {"--input", width, "--classes", "3", "--hidden", width, "--batch-norm", NULL};
-  if (model_bytes(&model_kind_mlp, options, 1, bytes, size_bytes, &err))
+  struct model_recipe recipe = {.kind = &model_kind_mlp, .options = options, .seed = 1};
+  if (model_bytes(&recipe, bytes, size_bytes, &err))
     fail_msg("%s", err.text);
 }
 
@@ -321,17 +322,26 @@ size_t part_of(struct fixture *f, uint32_t block, float value) {
   return block_elems[block] * sizeof(float);
 }
 
-void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step, uint32_t first,
-                bool wait) {
+static void start_microbatch(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push) {
+  size_t size_bytes = part_of(f, push->block, (float)(push->first + 1 + push->step));
+  start_push(f, attempt, push, f->values, size_bytes);
+}
+
+void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step, uint32_t first) {
   Weir__PushRequest push = push_request(block, step, first, 0);
-  size_t size_bytes = part_of(f, block, (float)(first + 1 + step));
-  push.wait = wait;
-  start_push(f, attempt, &push, f->values, size_bytes);
+  start_microbatch(f, attempt, &push);
+}
+
+void start_waiting_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
+                        uint32_t first) {
+  Weir__PushRequest push = push_request(block, step, first, 0);
+  push.wait = true;
+  start_microbatch(f, attempt, &push);
 }
 
 void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first, uint64_t version) {
   struct attempt attempt;
-  start_part(f, &attempt, block, step, first, false);
+  start_part(f, &attempt, block, step, first);
   finish_with_version(&attempt, version);
 }
 

@@ -128,9 +128,10 @@ void finish_with_error(struct attempt *attempt, enum err_code code, const char *
 size_t part_of(struct fixture *f, uint32_t block, float value);
 
 /* Begins a push of the part of microbatch `first`, whose elements all are first + 1 + step (of the
-   statistics block: its metrics, too). wait: the reply is the block's next version. */
-void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step, uint32_t first,
-                bool wait);
+   statistics block: its metrics, too). A waiting part is answered with the block's next version. */
+void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step, uint32_t first);
+void start_waiting_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
+                        uint32_t first);
 
 /* Pushes the same and waits for the reply, which must name this version: the block's after the push. */
 void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first, uint64_t version);

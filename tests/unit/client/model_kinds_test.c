@@ -101,8 +101,10 @@ static void every_kind_is_drawn_from_its_seed(void **state) {
     void *bytes[3];
     size_t sizes[3];
     struct err err = ERR_NONE;
-    for (int m = 0; m < 3; m++)
-      assert_int_equal(model_bytes(kinds[i], options, m == 2 ? 8 : 7, &bytes[m], &sizes[m], &err), 0);
+    for (int m = 0; m < 3; m++) {
+      struct model_recipe recipe = {.kind = kinds[i], .options = options, .seed = m == 2 ? 8 : 7};
+      assert_int_equal(model_bytes(&recipe, &bytes[m], &sizes[m], &err), 0);
+    }
     assert_int_equal(sizes[0], sizes[1]);
     assert_memory_equal(bytes[0], bytes[1], sizes[0]);
     assert_int_equal(sizes[0], sizes[2]);
@@ -263,11 +265,11 @@ static void what_cannot_be_is_refused(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct model_recipe recipe = {.kind = kind_named(cases[i].kind), .options = cases[i].options};
     struct err err = ERR_NONE;
     size_t size_bytes;
     void *bytes;
-    assert_int_equal(model_bytes(kind_named(cases[i].kind), cases[i].options, 0, &bytes, &size_bytes, &err),
-                     ERR_INVALID);
+    assert_int_equal(model_bytes(&recipe, &bytes, &size_bytes, &err), ERR_INVALID);
     if (!strstr(err.text, cases[i].word))
       fail_msg("%s: '%s' does not name '%s'", cases[i].kind, err.text, cases[i].word);
   }

@@ -80,7 +80,7 @@ static void the_kind_outlives_the_coordinator(void **state) {
   struct fixture *f = *state;
   start_run(f);
   coordinator_is_succeeded(f, RUN, record_of(f));
-  joins_again(f, W1, AGAIN, WEIR__ROLE__WORKER, RUN, 0, 0);
+  worker_joins_again(f, W1, AGAIN, RUN);
   worker_loads(f, AGAIN, RUN);
   other_server_joins(f, S2);
   pass_while_alive(f, AGAIN, S2);

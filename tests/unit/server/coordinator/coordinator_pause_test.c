@@ -45,13 +45,13 @@ static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **st
   assert_int_equal(f->told[S1].load_incarnation, 1);
   server_loads(f, S1, RUN);
   server_loads(f, S2, RUN);
-  loads_and_probes(f, W3, RUN, "other data", SAMPLES, "new probe");
+  loads_and_probes(f, W3, RUN, "other data", "new probe");
   assert_non_null(strstr(worker_row(f, W3).message, "other data"));
-  loads_and_probes(f, AGAIN, RUN, "data", SAMPLES, "new probe"); /* of a new build */
+  loads_and_probes(f, AGAIN, RUN, "data", "new probe"); /* of a new build */
   assert_string_equal(worker_row(f, AGAIN).state, "ready");
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING); /* both of two are needed, as at the first start */
   member_joins(f, AGAIN + 1, WEIR__ROLE__WORKER, 1, "build-2");
-  loads_and_probes(f, AGAIN + 1, RUN, "data", SAMPLES, "new probe");
+  loads_and_probes(f, AGAIN + 1, RUN, "data", "new probe");
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 

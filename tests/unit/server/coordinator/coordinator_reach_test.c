@@ -279,7 +279,7 @@ static void a_lost_server_that_comes_back_is_no_cause_for_a_roll_back(void **sta
   lives(f, GIVE_UP_MS - 1000);
   member_leaves(f, S2);
   lives(f, 1500);
-  joins_again(f, S2, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
+  server_joins_again(f, S2, AGAIN, RUN, 0);
   core_ticks(f);
   assert_int_equal(info_of_run(f, RUN).incarnation, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);

@@ -24,7 +24,7 @@ static void a_server_that_comes_back_goes_on_where_it_was(void **state) {
   assert_string_equal(info_of_run(f, RUN).message, "server-1 (host:1) was lost: connection reset");
   assert_int_equal(info_of_run(f, RUN).servers, 1);
   time_passes(f, GRACE_MS - 100);
-  joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 4);
+  server_joins_again(f, S1, AGAIN, RUN, 4);
   assert_string_equal(f->told[AGAIN].id, "server-1");
   assert_string_equal(f->told[AGAIN].keep, RUN);
   assert_int_equal(f->told[AGAIN].keep_step, 3);
@@ -114,7 +114,7 @@ static void a_restarted_server_counts_after_the_coordinator_was_away_too(void **
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   f->now_ms += GRACE_MS - 100;
   core_ticks(f);
-  joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
+  server_joins_again(f, S1, AGAIN, RUN, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_int_equal(f->told[S3].load_servers, 2);
 }
@@ -138,7 +138,7 @@ static void a_server_that_comes_back_too_late_lets_go(void **state) {
   member_leaves(f, S2);
   member_beats(f, S1), member_beats(f, W1), member_beats(f, W2);
   time_passes(f, GRACE_MS);
-  joins_again(f, S2, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 3);
+  server_joins_again(f, S2, AGAIN, RUN, 3);
   assert_string_equal(f->told[AGAIN].unload, RUN);
   assert_string_equal(f->told[AGAIN].keep, "");
 }
@@ -266,19 +266,19 @@ static void a_worker_that_returns_is_asked_for_the_run_that_it_has(void **state)
   struct fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, W1);
-  joins_again(f, W1, AGAIN, WEIR__ROLE__WORKER, RUN, 0, 0);
+  worker_joins_again(f, W1, AGAIN, RUN);
   assert_string_equal(f->told[AGAIN].id, "worker-1");
   assert_string_equal(f->told[AGAIN].load, RUN);
   worker_loads(f, AGAIN, RUN);
   assert_int_equal(f->told[AGAIN].end - f->told[AGAIN].begin, MICROBATCHES / 2);
-  joins_again(f, W2, AGAIN + 1, WEIR__ROLE__WORKER, "mlp-gone", 0, 0);
+  worker_joins_again(f, W2, AGAIN + 1, "mlp-gone");
   assert_string_equal(f->told[AGAIN + 1].unload, "mlp-gone");
 }
 
 static void the_new_link_of_a_process_ends_its_former_one(void **state) {
   struct fixture *f = *state;
   core_run_start(f, 3);
-  joins_again(f, S2, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 3);
+  server_joins_again(f, S2, AGAIN, RUN, 3);
   assert_true(f->told[S2].is_closed);
   assert_string_equal(f->told[AGAIN].id, "server-2");
   assert_string_equal(f->told[AGAIN].keep, RUN);

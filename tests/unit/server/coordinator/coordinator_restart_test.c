@@ -81,7 +81,7 @@ static void runs_are_as_they_were(struct fixture *f, bool is_killed) {
   assert_int_equal(last->event_case, WEIR__RUN_EVENT__EVENT_DONE);
   assert_int_equal(last->number, number);
   message_free(last);
-  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, done, got, sizeof got, &err), sizeof got);
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, done, (struct iovec){got, sizeof got}, &err), sizeof got);
   server = member_join(f, WEIR__ROLE__SERVER);
   worker = member_join(f, WEIR__ROLE__WORKER);
   train_run(f, queued, server, worker); /* and it goes on */

@@ -25,13 +25,15 @@ static void a_submitted_run_is_queued_and_its_model_kept(void **state) {
   assert_int_equal(info->parameters, TINY_PARAMS);
   assert_int_equal(info->spec->train->batch, 8);
   message_free(info);
-  assert_int_equal(download_run(f, RPC_FETCH_MODEL, id, copy, f->onnx_bytes, &err), f->onnx_bytes);
+  assert_int_equal(download_run(f, RPC_FETCH_MODEL, id, (struct iovec){copy, f->onnx_bytes}, &err),
+                   f->onnx_bytes);
   assert_memory_equal(copy, f->onnx, f->onnx_bytes);
   assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
   assert_int_equal(info->state, WEIR__RUN_STATE__CANCELLED);
   message_free(info);
   memset(copy, 0, f->onnx_bytes); /* now from the store */
-  assert_int_equal(download_run(f, RPC_GET_MODEL, id, copy, f->onnx_bytes, &err), f->onnx_bytes);
+  assert_int_equal(download_run(f, RPC_GET_MODEL, id, (struct iovec){copy, f->onnx_bytes}, &err),
+                   f->onnx_bytes);
   assert_memory_equal(copy, f->onnx, f->onnx_bytes);
   free(copy);
   free(id);
@@ -129,7 +131,7 @@ static void a_run_that_is_not_there_is_not_found(void **state) {
   assert_int_equal(ask_run(f, RPC_GET_RUN, "nobody", &info, &err), ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "no run 'nobody'"));
   assert_int_equal(ask_run(f, RPC_CANCEL, "nobody", &info, &err), ERR_NOT_FOUND);
-  assert_int_equal(download_run(f, RPC_GET_MODEL, "nobody", none, 0, &err), -1);
+  assert_int_equal(download_run(f, RPC_GET_MODEL, "nobody", (struct iovec){none, 0}, &err), -1);
   assert_int_equal(err.code, ERR_NOT_FOUND);
   assert_int_equal(ask_run(f, RPC_GET_RUN, "", &info, &err), ERR_INVALID);
 }
@@ -145,7 +147,7 @@ static void a_trained_run_gives_its_weights_back(void **state) {
   struct err err;
   uint64_t events;
   train_run(f, id, server, worker);
-  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), -1);
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, (struct iovec){got, sizeof got}, &err), -1);
   assert_int_equal(err.code, ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "no checkpoint yet"));
   write_blocks(f, server, id, STEPS);
@@ -163,7 +165,8 @@ static void a_trained_run_gives_its_weights_back(void **state) {
   message_free(last);
   assert_int_equal(watch_all(f, id, events, &last), 1);
   message_free(last);
-  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), TINY_PARAMS * sizeof(float));
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, (struct iovec){got, sizeof got}, &err),
+                   TINY_PARAMS * sizeof(float));
   for (size_t i = 0; i < TINY_PARAMS; i++)
     assert_true(got[i] == tiny_weight(STEPS, i));
   message_free(manifest);

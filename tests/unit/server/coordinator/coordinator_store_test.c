@@ -134,16 +134,17 @@ static void old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights(v
   struct err err;
   AWAIT(!has_checkpoint(f, id, 2));
   expect_checkpoints(f, id, 4, 2);
-  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, got, sizeof got, &err), TINY_PARAMS * sizeof(float));
+  assert_int_equal(download_run(f, RPC_GET_WEIGHTS, id, (struct iovec){got, sizeof got}, &err),
+                   TINY_PARAMS * sizeof(float));
   assert_true(got[1] == tiny_weight(6, 1));
   request.run = id;
   request.has_step = true;
   request.step = 4;
-  assert_int_equal(download_chunks(f, RPC_GET_WEIGHTS, &request, (uint8_t *)got, sizeof got, &err),
+  assert_int_equal(download_chunks(f, RPC_GET_WEIGHTS, &request, (struct iovec){got, sizeof got}, &err),
                    TINY_PARAMS * sizeof(float));
   assert_true(got[1] == tiny_weight(4, 1));
   request.step = 2;
-  assert_int_equal(download_chunks(f, RPC_GET_WEIGHTS, &request, (uint8_t *)got, sizeof got, &err), -1);
+  assert_int_equal(download_chunks(f, RPC_GET_WEIGHTS, &request, (struct iovec){got, sizeof got}, &err), -1);
   assert_int_equal(err.code, ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "no checkpoint at step 2 (it has: 4, 6)"));
   rpc_reader_close(server);

@@ -24,15 +24,15 @@ static void a_successor_takes_up_servers_and_workers_where_they_are(void **state
   assert_int_equal(info_of_run(f, RUN).step, 3);
   assert_true(info_of_run(f, RUN).loss == 2.5);
   assert_int_equal(info_of_run(f, RUN).incarnation, 0);
-  joins_again(f, W1, AGAIN, WEIR__ROLE__WORKER, RUN, 0, 0);
+  worker_joins_again(f, W1, AGAIN, RUN);
   assert_string_equal(f->told[AGAIN].load, RUN);
   worker_loads(f, AGAIN, RUN);
   assert_int_equal(f->told[AGAIN].view, 1);
   assert_int_equal(f->told[AGAIN].view_incarnation, 0);
   time_passes(f, GRACE_MS + 100); /* all have to come back: three times the time */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  joins_again(f, S1, AGAIN + 1, WEIR__ROLE__SERVER, RUN, 0, 5);
-  joins_again(f, S2, AGAIN + 2, WEIR__ROLE__SERVER, RUN, 0, 6);
+  server_joins_again(f, S1, AGAIN + 1, RUN, 5);
+  server_joins_again(f, S2, AGAIN + 2, RUN, 6);
   assert_int_equal(f->told[AGAIN + 1].keep_step, 3);
   assert_string_equal(f->told[AGAIN + 2].keep, RUN);
   assert_int_equal(f->told[AGAIN + 2].write_step, 8); /* ahead of where the servers are */
@@ -49,8 +49,8 @@ static void the_end_awaits_the_steps_that_are_to_be_told_again(void **state) {
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
   coordinator_is_succeeded(f, RUN, record_of(f));
-  joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, STEPS);
-  joins_again(f, S2, AGAIN + 1, WEIR__ROLE__SERVER, RUN, 0, STEPS);
+  server_joins_again(f, S1, AGAIN, RUN, STEPS);
+  server_joins_again(f, S2, AGAIN + 1, RUN, STEPS);
   member_completes(f, AGAIN, RUN);
   member_completes(f, AGAIN + 1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -108,7 +108,7 @@ static void a_successor_begins_again_what_had_not_begun(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   coordinator_is_succeeded(f, RUN, record_of(f));
   assert_int_equal(info_of_run(f, RUN).incarnation, 1); /* servers may have been told of the one before */
-  joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, 0);
+  server_joins_again(f, S1, AGAIN, RUN, 0);
   assert_string_equal(f->told[AGAIN].unload, RUN);
   assert_string_equal(f->told[AGAIN].load, RUN);
   assert_int_equal(f->told[AGAIN].load_incarnation, 1);
@@ -130,7 +130,7 @@ static void a_run_that_only_had_to_say_so_is_done(void **state) {
   coordinator_is_succeeded(f, RUN, record);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
   assert_string_equal(info_of_run(f, RUN).weights_sha256, sha256_of_weights);
-  joins_again(f, S1, AGAIN, WEIR__ROLE__SERVER, RUN, 0, STEPS);
+  server_joins_again(f, S1, AGAIN, RUN, STEPS);
   assert_string_equal(f->told[AGAIN].unload, RUN);
 }
 

@@ -344,7 +344,7 @@ static void totals_that_overflow_end_the_step_with_an_error(void **state) {
   finish_with_totals(&attempt, INFINITY, 2);
   start_pull(&f, &late, 0, 1); /* whoever comes later is told, too, and does not wait for ever */
   finish_with_error(&late, ERR_INVALID, "run 'unit-1': block 0 of step 0: a sum over weights and gradient");
-  start_part(&f, &late, 0, 0, 3, true);
+  start_waiting_part(&f, &late, 0, 0, 3);
   finish_with_error(&late, ERR_INVALID, "is not finite");
   start_pull(&f, &late, 0, 0);
   finish_with_version(&late, 0);

@@ -130,7 +130,7 @@ static void a_keeper_that_refuses_ends_the_step_with_its_words(void **state) {
   wait_parked(&f, 1, 1);
   push_members_step(&f);
   finish_with_error(&waiting, ERR_INVALID, "the fake keeper does not want to");
-  start_part(&f, &late, 1, 0, 3, true);
+  start_waiting_part(&f, &late, 1, 0, 3);
   finish_with_error(&late, ERR_INVALID, "the fake keeper does not want to");
   member_fini(&f, &fake);
 }

@@ -99,7 +99,7 @@ static void a_part_of_a_step_that_waits_for_sums_is_covered(void **state) {
   pull_first_element(&f, 0, 0, &before);
   push_and_wait(&f, 0, 0);
   push_part(&f, 0, 0, 2, 0);
-  start_part(&f, &late, 0, 0, 3, true);
+  start_waiting_part(&f, &late, 0, 0, 3);
   wait_parked(&f, 0, 1);
   push_and_wait(&f, 1, 0);
   push_and_wait(&f, 2, 0);
@@ -116,7 +116,7 @@ static void unloading_a_run_whose_blocks_wait_for_sums_leaks_nothing(void **stat
   parameters_fixture_init_order(&f, clipped_order(1, 0));
   push_and_wait(&f, 0, 0);
   push_and_wait(&f, 2, 0);
-  start_part(&f, &waiting, 0, 0, 0, true);
+  start_waiting_part(&f, &waiting, 0, 0, 0);
   wait_parked(&f, 0, 1);
   run_table_remove(&f.runs, "unit-1", "it was cancelled");
   finish_with_error(&waiting, ERR_CANCELLED, "run 'unit-1' was unloaded: it was cancelled");
@@ -197,18 +197,18 @@ static void weights_that_have_overflowed_end_the_step_with_an_error(void **state
   parameters_fixture_init_order(&f, order_of("lamb"));
   run = run_table_find(&f.runs, "unit-1", 1, &err);
   ((float *)run->blocks[run->own[2]].current->data)[5] = INFINITY;
-  start_part(&f, &waiting, 2, 0, 0, true);
+  start_waiting_part(&f, &waiting, 2, 0, 0);
   wait_parked(&f, 2, 1);
   for (uint32_t b = 0; b < 2; b++)
     push_and_wait(&f, b, 0);
   for (uint32_t m = 1; m < MICROBATCHES - 1; m++)
     push_part(&f, 2, 0, m, 0);
-  start_part(&f, &last, 2, 0, MICROBATCHES - 1, false); /* then the norm of all gradients, then LAMB's sums */
+  start_part(&f, &last, 2, 0, MICROBATCHES - 1); /* then the norm of all gradients, then LAMB's sums */
   finish_with_version(&last, 0);
   finish_with_error(&waiting, ERR_INVALID,
                     "run 'unit-1': block 2 of step 0: a sum over weights and gradient that its update takes "
                     "is not finite");
-  start_part(&f, &late, 2, 0, 1, true);
+  start_waiting_part(&f, &late, 2, 0, 1);
   finish_with_error(&late, ERR_INVALID, "is not finite");
   hosted_run_put(run);
   parameters_fixture_fini(&f);

@@ -21,14 +21,14 @@ static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) 
   (void)state;
   parameters_fixture_init(&f, 1);
   pull_first_element(&f, 0, 0, &before);
-  start_part(&f, &worker[0], 0, 0, 5, true);
+  start_waiting_part(&f, &worker[0], 0, 0, 5);
   start_pull(&f, &worker[1], 0, 1);
   wait_parked(&f, 0, 2);
   push_all_but_last(&f, 1, 0); /* another block's parts complete nothing here */
   for (uint32_t m = 1; m < MICROBATCHES - 1; m++)
     push_part(&f, 0, 0, m, 0);
   assert_false(attempt_is_done(&worker[0]) || attempt_is_done(&worker[1]));
-  start_part(&f, &worker[2], 0, 0, 0, true);
+  start_waiting_part(&f, &worker[2], 0, 0, 0);
   for (int w = 0; w < 3; w++) {
     attempt_finish(&worker[w]);
     assert_int_equal(worker[w].err.code, 0);
@@ -62,7 +62,7 @@ static void a_late_part_is_acknowledged_and_adds_nothing(void **state) {
   pull_first_element(&f, 0, 0, &before);
   push_version(&f, 0);
   push_part(&f, 0, 0, 3, 1);
-  start_part(&f, &late, 0, 0, 3, true);
+  start_waiting_part(&f, &late, 0, 0, 3);
   finish_with_version(&late, 1);
   push_step(&f, 0, 1);
   pull_first_element(&f, 0, 2, &after);
@@ -82,12 +82,12 @@ static void a_version_stays_until_a_push_proves_the_next_one_complete(void **sta
   start_pull(&f, &old, 0, 0);
   finish_with_error(&old, ERR_DROPPED, "block 0: version 0 was dropped, the newest is 1");
   push_step(&f, 0, 1);
-  start_part(&f, &old, 0, 0, 0, true);
+  start_waiting_part(&f, &old, 0, 0, 0);
   finish_with_version(&old, 1);
   for (uint32_t block = 1; block < BLOCKS; block++)
     push_step(&f, block, 1);
   push_part(&f, 0, 2, 0, 2);
-  start_part(&f, &old, 0, 0, 0, true);
+  start_waiting_part(&f, &old, 0, 0, 0);
   finish_with_error(&old, ERR_DROPPED, "version 1 was dropped");
   parameters_fixture_fini(&f);
 }
@@ -245,8 +245,8 @@ static void a_parked_call_whose_client_is_gone_is_forgotten(void **state) {
   struct attempt gone, waiting;
   (void)state;
   parameters_fixture_init(&f, 1);
-  start_part(&f, &gone, 0, 0, 0, true);
-  start_part(&f, &waiting, 0, 0, 1, true);
+  start_waiting_part(&f, &gone, 0, 0, 0);
+  start_waiting_part(&f, &waiting, 0, 0, 1);
   wait_parked(&f, 0, 2);
   rpc_request_cancel(&gone.request);
   finish_with_error(&gone, ERR_CANCELLED, "");
@@ -263,7 +263,7 @@ static void unloading_a_run_ends_its_parked_calls(void **state) {
   struct attempt waiting, pulling;
   (void)state;
   parameters_fixture_init(&f, 1);
-  start_part(&f, &waiting, 0, 0, 0, true);
+  start_waiting_part(&f, &waiting, 0, 0, 0);
   start_pull(&f, &pulling, 1, 2);
   wait_parked(&f, 0, 1);
   wait_parked(&f, 1, 1);
@@ -281,11 +281,11 @@ static void a_newer_incarnation_takes_the_place_of_the_older(void **state) {
   struct err err;
   (void)state;
   parameters_fixture_init(&f, 1);
-  start_part(&f, &waiting, 0, 0, 0, true);
+  start_waiting_part(&f, &waiting, 0, 0, 0);
   wait_parked(&f, 0, 1);
   assert_int_equal(load_order(&f, make_order(2, 1), &err), 0);
   finish_with_error(&waiting, ERR_CANCELLED, "a newer incarnation was loaded");
-  start_part(&f, &waiting, 0, 0, 0, false);
+  start_part(&f, &waiting, 0, 0, 0);
   finish_with_error(&waiting, ERR_STALE, "run 'unit-1' is in incarnation 2 here, not in 1");
   assert_int_equal(load_order(&f, make_order(1, 1), &err), ERR_STALE);
   assert_int_equal(load_order(&f, make_order(2, 1), &err), ERR_EXISTS);

@@ -21,7 +21,7 @@ static int add_resize(struct fixture *f, int x, const char *mode, const char *co
       {.name = "coordinate_transformation_mode", .type = ATTR_STRING, .s = coordinates},
       {.name = "nearest_mode", .type = ATTR_STRING, .s = "floor"},
   };
-  return add_node(f, "Resize", (int[]){x, -1, -1, sizes}, 4, attrs, 3);
+  return add_node(f, "Resize", VALUES(x, -1, -1, sizes), (struct attr_list){attrs, 3});
 }
 
 /* Activations whose channels fill blocks, joined, resized, split and joined again between convolutions. */
@@ -33,13 +33,14 @@ static void fixture_init_joined(struct fixture *f) {
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
-  int parts[] = {add_conv(f, x, 1, 16, 3, 1), add_conv(f, x, 1, 32, 3, 1)};
-  x = add_resize(f, add_node(f, "Concat", parts, 2, &axis, 1), "linear", "half_pixel", 16);
+  int parts[] = {add_conv(f, x, 1, 16, 1), add_conv(f, x, 1, 32, 1)};
+  x = add_resize(f, add_node(f, "Concat", (struct value_list){parts, 2}, ATTR_LIST(axis)), "linear",
+                 "half_pixel", 16);
   const int *halves = graph_add_node(f->graph, "Split", VALUES(x), 2, (struct attr_list){split, 2})->outputs;
   int small = add_max_pool(f, halves[1]);
   int again[] = {halves[0], add_resize(f, small, "nearest", "asymmetric", 16)};
-  x = add_conv(f, add_node(f, "Concat", again, 2, &axis, 1), 48, CLASSES, 3, 1);
-  x = add_node(f, "Relu", &x, 1, NULL, 0);
+  x = add_conv(f, add_node(f, "Concat", (struct value_list){again, 2}, ATTR_LIST(axis)), 48, CLASSES, 1);
+  x = add_node(f, "Relu", VALUES(x), ATTRS_NONE);
   add_backward(f, add_mean(f, x));
   network_feed(f, &image);
 }
@@ -55,24 +56,24 @@ static void fixture_init_elementwise(struct fixture *f, const char *op, int64_t 
   x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
   one = graph_add_constant_f32(f->graph, 1);
   half = graph_add_constant_f32(f->graph, 0.5f);
-  x = add_conv(f, x, 1, channels, 3, 1);
-  x = add_node(f, op, &x, 1, NULL, 0);
-  scale = add_node(f, "GlobalAveragePool", &x, 1, NULL, 0);
-  scale = add_node(f, "Sigmoid", &scale, 1, NULL, 0);
-  x = add_node(f, "Div", (int[]){x, scale}, 2, NULL, 0);
-  scale = add_conv(f, x, channels, 1, 3, 1);
-  scale = add_node(f, "Sigmoid", &scale, 1, NULL, 0);
-  x = add_node(f, "Mul", (int[]){x, scale}, 2, NULL, 0);
-  x = add_node(f, "Sub", (int[]){one, x}, 2, NULL, 0);
-  x = add_node(f, "Add", (int[]){x, half}, 2, NULL, 0);
+  x = add_conv(f, x, 1, channels, 1);
+  x = add_node(f, op, VALUES(x), ATTRS_NONE);
+  scale = add_node(f, "GlobalAveragePool", VALUES(x), ATTRS_NONE);
+  scale = add_node(f, "Sigmoid", VALUES(scale), ATTRS_NONE);
+  x = add_node(f, "Div", VALUES(x, scale), ATTRS_NONE);
+  scale = add_conv(f, x, channels, 1, 1);
+  scale = add_node(f, "Sigmoid", VALUES(scale), ATTRS_NONE);
+  x = add_node(f, "Mul", VALUES(x, scale), ATTRS_NONE);
+  x = add_node(f, "Sub", VALUES(one, x), ATTRS_NONE);
+  x = add_node(f, "Add", VALUES(x, half), ATTRS_NONE);
   shift = add_weight(f, (struct shape){4, {1, channels, 1, 1}}, 1);
-  x = add_node(f, "Sub", (int[]){x, shift}, 2, NULL, 0);
-  square = add_node(f, "Mul", (int[]){x, x}, 2, NULL, 0);
-  square = add_node(f, "Add", (int[]){square, one}, 2, NULL, 0);
-  square = add_node(f, "Reciprocal", &square, 1, NULL, 0);
-  x = add_node(f, "Mul", (int[]){x, square}, 2, NULL, 0);
-  x = add_max_pool(f, add_conv(f, x, channels, channels, 3, 1));
-  x = add_node(f, "Flatten", &x, 1, NULL, 0);
+  x = add_node(f, "Sub", VALUES(x, shift), ATTRS_NONE);
+  square = add_node(f, "Mul", VALUES(x, x), ATTRS_NONE);
+  square = add_node(f, "Add", VALUES(square, one), ATTRS_NONE);
+  square = add_node(f, "Reciprocal", VALUES(square), ATTRS_NONE);
+  x = add_node(f, "Mul", VALUES(x, square), ATTRS_NONE);
+  x = add_max_pool(f, add_conv(f, x, channels, channels, 1));
+  x = add_node(f, "Flatten", VALUES(x), ATTRS_NONE);
   add_backward(f, add_gemm(f, x, 36 * channels, CLASSES));
   network_feed(f, &image);
 }
@@ -142,11 +143,11 @@ static void a_second_run_gives_the_same_bits(void **state) {
   struct backend_program *program = network_prepare("cpu", &f);
   answer_init(&first, &f);
   answer_init(&second, &f);
-  network_run("cpu", program, &f, NULL, 0, &first);
-  network_run("cpu", program, &f, NULL, 0, &second);
+  network_run("cpu", program, NULL, 0, &first);
+  network_run("cpu", program, NULL, 0, &second);
   assert_true(answer_is_same(&first, &second));
   f.images[5] += 0.5f;
-  network_run("cpu", program, &f, NULL, 0, &second);
+  network_run("cpu", program, NULL, 0, &second);
   assert_false(answer_is_same(&first, &second));
   backend_find("cpu")->release(program);
   answer_fini(&first);
@@ -200,19 +201,19 @@ static void weights_are_read_again_only_with_a_new_version(void **state) {
   struct backend_program *program = network_prepare("cpu", &f);
   answer_init(&first, &f);
   answer_init(&second, &f);
-  network_run("cpu", program, &f, weights, 3, &first);
+  network_run("cpu", program, weights, 3, &first);
   changing[0] += 1;
-  network_run("cpu", program, &f, weights, 3, &second);
+  network_run("cpu", program, weights, 3, &second);
   assert_true(answer_is_same(&first, &second));
-  network_run("cpu", program, &f, weights, 4, &second);
+  network_run("cpu", program, weights, 4, &second);
   assert_false(answer_is_same(&first, &second));
   changing[0] -= 1;
-  network_run("cpu", program, &f, weights, 0, &second);
+  network_run("cpu", program, weights, 0, &second);
   assert_true(answer_is_same(&first, &second));
   changing[0] += 1;
-  network_run("cpu", program, &f, weights, 0, &second);
+  network_run("cpu", program, weights, 0, &second);
   assert_false(answer_is_same(&first, &second));
-  network_run("cpu", program, &f, NULL, 4, &second);
+  network_run("cpu", program, NULL, 4, &second);
   changing[0] -= 1;
   assert_true(answer_is_same(&first, &second));
   backend_find("cpu")->release(program);
@@ -239,7 +240,7 @@ static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
   assert_int_equal(backend_find("cpu")->run(program, &execution, &err), ERR_CANCELLED);
   assert_int_equal(asked, 5);
   answer_init(&after, &f);
-  network_run("cpu", program, &f, NULL, 0, &after);
+  network_run("cpu", program, NULL, 0, &after);
   network_run_once("cpu", &f, &whole);
   assert_true(answer_is_same(&whole, &after));
   backend_find("cpu")->release(program);

@@ -30,11 +30,11 @@ static void fixture_init_wide(struct fixture *f) {
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
-  x = add_node(f, "Flatten", &x, 1, NULL, 0);
+  x = add_node(f, "Flatten", VALUES(x), ATTRS_NONE);
   for (int layer = 0; layer < 5; layer++) {
     x = add_gemm(f, x, widths[layer], widths[layer + 1]);
     f->watched[f->n_watched++] = x;
-    x = add_node(f, "Tanh", &x, 1, NULL, 0);
+    x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
   }
   add_backward(f, add_gemm(f, x, 2048, CLASSES));
   network_feed(f, &image);
@@ -49,10 +49,10 @@ static void check_against_ref(const struct fixture *f, const struct backend_opti
   network_run_once("ref", f, &ref);
   answer_init(&cuda, f);
   answer_init(&again, f);
-  network_run(device, program, f, NULL, 0, &cuda);
+  network_run(device, program, NULL, 0, &cuda);
   answer_check_near(&cuda, &ref, tolerance);
   for (int i = 0; i < 3; i++) { /* captured, then replayed */
-    network_run(device, program, f, NULL, 0, &again);
+    network_run(device, program, NULL, 0, &again);
     assert_true(answer_is_same(&cuda, &again));
   }
   backend_of(device)->release(program);
@@ -90,11 +90,11 @@ static void a_node_without_a_kernel_runs_on_the_host(void **state) {
   int x = graph_add_input(f.graph, "images", DTYPE_F32, &image);
   int length = graph_add_constant_i64(f.graph, (int64_t[]){1}, 1);
   struct attr hann = {.name = "periodic", .type = ATTR_INT, .i = 1};
-  x = add_conv(&f, x, 1, 4, 3, 1);
-  int window = add_node(&f, "HannWindow", &length, 1, &hann, 1);
-  window = add_node(&f, "Cos", &window, 1, NULL, 0);
-  x = add_node(&f, "Mul", (int[]){x, window}, 2, NULL, 0);
-  x = add_node(&f, "Flatten", &x, 1, NULL, 0);
+  x = add_conv(&f, x, 1, 4, 1);
+  int window = add_node(&f, "HannWindow", VALUES(length), ATTR_LIST(hann));
+  window = add_node(&f, "Cos", VALUES(window), ATTRS_NONE);
+  x = add_node(&f, "Mul", VALUES(x, window), ATTRS_NONE);
+  x = add_node(&f, "Flatten", VALUES(x), ATTRS_NONE);
   add_backward(&f, add_gemm(&f, x, 576, CLASSES));
   network_feed(&f, &image);
   check_against_ref(&f, NULL, 1e-4);
@@ -172,19 +172,19 @@ static void weights_are_read_again_only_with_a_new_version(void **state) {
   struct backend_program *program = network_prepare_with(device, &f, &half);
   answer_init(&first, &f);
   answer_init(&second, &f);
-  network_run(device, program, &f, weights, 3, &first);
+  network_run(device, program, weights, 3, &first);
   changing[0] += 1;
-  network_run(device, program, &f, weights, 3, &second);
+  network_run(device, program, weights, 3, &second);
   assert_true(answer_is_same(&first, &second));
-  network_run(device, program, &f, weights, 4, &second);
+  network_run(device, program, weights, 4, &second);
   assert_false(answer_is_same(&first, &second));
   changing[0] -= 1;
-  network_run(device, program, &f, weights, 0, &second);
+  network_run(device, program, weights, 0, &second);
   assert_true(answer_is_same(&first, &second));
   changing[0] += 1;
-  network_run(device, program, &f, weights, 0, &second);
+  network_run(device, program, weights, 0, &second);
   assert_false(answer_is_same(&first, &second));
-  network_run(device, program, &f, NULL, 4, &second);
+  network_run(device, program, NULL, 4, &second);
   assert_true(answer_is_same(&first, &second));
   backend_of(device)->release(program);
   answer_fini(&first);
@@ -292,7 +292,7 @@ static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
   assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_CANCELLED);
   assert_int_equal(asked, 3);
   answer_init(&after, &f);
-  network_run(device, program, &f, NULL, 0, &after);
+  network_run(device, program, NULL, 0, &after);
   network_run_once(device, &f, &whole);
   assert_true(answer_is_same(&whole, &after));
   backend_of(device)->release(program);
@@ -319,7 +319,7 @@ static void a_label_out_of_range_is_refused_as_ref_does(void **state) {
   struct backend_program *program = network_prepare(device, &f), *ref = network_prepare("ref", &f);
   answer_init(&before, &f);
   answer_init(&after, &f);
-  network_run(device, program, &f, NULL, 0, &before);
+  network_run(device, program, NULL, 0, &before);
   f.labels[4] = 17;
   for (int b = 0; b < 2; b++) {
     struct backend_run execution = {.inputs = f.inputs, .on_value = count_value, .user = &delivered};
@@ -329,7 +329,7 @@ static void a_label_out_of_range_is_refused_as_ref_does(void **state) {
   assert_string_equal(errs[1].text, errs[0].text);
   assert_int_equal(delivered, 0);
   f.labels[4] = 4 * 7 % CLASSES;
-  network_run(device, program, &f, NULL, 0, &after);
+  network_run(device, program, NULL, 0, &after);
   assert_true(answer_is_same(&before, &after));
   backend_of("ref")->release(ref);
   backend_of(device)->release(program);
@@ -351,7 +351,7 @@ static void *execute(void *argument) {
       network_prepare_with(device, executor->fixture, &(struct backend_options){.device = executor->device});
   answer_init(&executor->answer, executor->fixture);
   for (int i = 0; i < 3; i++)
-    network_run(device, program, executor->fixture, NULL, 0, &executor->answer);
+    network_run(device, program, NULL, 0, &executor->answer);
   backend_of(device)->release(program);
   return NULL;
 }

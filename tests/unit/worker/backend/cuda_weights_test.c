@@ -94,15 +94,15 @@ static void fixture_init_even(struct fixture *f) {
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
-  x = add_node(f, "Flatten", &x, 1, NULL, 0);
+  x = add_node(f, "Flatten", VALUES(x), ATTRS_NONE);
   x = add_gemm(f, x, 144, 2048);
-  x = add_node(f, "Tanh", &x, 1, NULL, 0);
+  x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
   x = add_gemm(f, x, 2048, 1024);
-  x = add_node(f, "Tanh", &x, 1, NULL, 0);
+  x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
   x = add_gemm(f, x, 1024, 64);
-  x = add_node(f, "Tanh", &x, 1, NULL, 0);
+  x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
   x = add_gemm(f, x, 64, 64);
-  x = add_node(f, "Tanh", &x, 1, NULL, 0);
+  x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
   add_backward(f, add_gemm(f, x, 64, CLASSES));
   network_feed(f, &image);
 }
@@ -116,9 +116,9 @@ static int fixture_init_with_host_node(struct fixture *f) {
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
   int extra = add_weight(f, square, 1);
   f->n_weights--;
-  int factor = add_node(f, "Det", &extra, 1, NULL, 0);
-  x = add_node(f, "Flatten", &x, 1, NULL, 0);
-  x = add_node(f, "Mul", (int[]){x, factor}, 2, NULL, 0);
+  int factor = add_node(f, "Det", VALUES(extra), ATTRS_NONE);
+  x = add_node(f, "Flatten", VALUES(x), ATTRS_NONE);
+  x = add_node(f, "Mul", VALUES(x, factor), ATTRS_NONE);
   add_backward(f, add_gemm(f, x, 144, CLASSES));
   network_feed(f, &image);
   return extra;
@@ -133,15 +133,15 @@ static void check_from(const struct fixture *f, int extra, int place, enum preci
   vector_init(&vector, f, extra, place);
   answer_init(&expected, f);
   answer_init(&answer, f);
-  network_run(device, program, f, NULL, 0, &expected);
+  network_run(device, program, NULL, 0, &expected);
   for (uint64_t version = 1; version <= 3; version++) {
-    network_run(device, program, f, vector.weights, version, &answer);
+    network_run(device, program, vector.weights, version, &answer);
     assert_true(answer_is_same(&expected, &answer));
   }
   for (size_t i = 0; i < vector.elems; i++)
     vector.host[i] *= 1.25f;
   vector_put(&vector);
-  network_run(device, program, f, vector.weights, 4, &answer);
+  network_run(device, program, vector.weights, 4, &answer);
   assert_false(answer_is_same(&expected, &answer));
   backend_of(device)->release(program);
   answer_fini(&expected);
@@ -174,9 +174,9 @@ static uint64_t count_copies(const struct fixture *f, int place, int direction, 
   uint64_t copies, bytes;
   vector_init(&vector, f, -1, place);
   answer_init(&answer, f);
-  network_run(device, program, f, vector.weights, 1, &answer);
+  network_run(device, program, vector.weights, 1, &answer);
   copies = copied(direction, &bytes);
-  network_run(device, program, f, vector.weights, 2, &answer);
+  network_run(device, program, vector.weights, 2, &answer);
   copies = copied(direction, size_bytes) - copies;
   *size_bytes -= bytes;
   backend_of(device)->release(program);

@@ -30,26 +30,30 @@ static void labels_of_any_shape_are_bound_by_their_rule(void **state) {
   int64_t labels[PIXELS];
   float values[PIXELS];
   Weir__RunSpec *spec = idx_spec("images", "labels");
+  const struct training_input classes = {.spec = spec, .value = &pixels, .labels = &rule};
+  const struct training_input numbers = {.spec = spec, .value = &targets, .labels = &none};
+  const struct training_input turned_numbers = {.spec = spec, .value = &turned, .labels = &none};
+  const struct training_input one_number = {.spec = spec, .value = &single, .labels = &none};
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
+  assert_int_equal(bind_column(dataset, "images", &classes, &form, &err), 0);
   read_samples(dataset, &form, indices, 1, labels);
   assert_true(labels[0] == 18 && labels[5] == 33);
   rule.classes = 100; /* 102 is sample 5's element 4 */
-  assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, "images", &classes, &form, &err), ERR_INVALID);
   assert_string_equal(err.text,
                       "images: sample 5 has a label that is no class at [1,1], the model has 100 classes");
   rule.classes = 177;
   rule.ignore_index = 177; /* of sample 9's last element alone */
-  assert_int_equal(bind_column(dataset, spec, "images", &pixels, &rule, &form, &err), 0);
+  assert_int_equal(bind_column(dataset, "images", &classes, &form, &err), 0);
   dataset_label_weights(dataset, &form, &rule, weights);
   assert_true(weights[0] == 6 && weights[9] == 5);
-  assert_int_equal(bind_column(dataset, spec, "images", &targets, &none, &form, &err), 0);
+  assert_int_equal(bind_column(dataset, "images", &numbers, &form, &err), 0);
   read_samples(dataset, &form, indices, 1, values); /* no transforms */
   assert_true(values[0] == 18 && values[5] == 33);
-  assert_int_equal(bind_column(dataset, spec, "images", &turned, &none, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, "images", &turned_numbers, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "labels of column 'images' are [2,3] in each sample, where [3,2] is needed");
-  assert_int_equal(bind_column(dataset, spec, "images", &single, &none, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, "images", &one_number, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "are [2,3] in each sample, where one number is needed"));
   dataset_close(dataset);
   spec_free(spec);

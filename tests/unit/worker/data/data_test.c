@@ -113,15 +113,17 @@ static void samples_are_transformed_in_the_spec_s_order(void **state) {
   float out[2 * PIXELS];
   int64_t labels[2];
   Weir__RunSpec *spec = idx_spec("images", "labels");
+  const struct training_input images = {.spec = spec, .value = &image_input};
+  const struct training_input classes = {.spec = spec, .value = &label_input, .labels = &four_classes};
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(bind_column(dataset, spec, "", &image_input, NULL, &form, &err), 0);
+  assert_int_equal(bind_column(dataset, "", &images, &form, &err), 0);
   read_samples(dataset, &form, indices, 2, out);
   for (int i = 0; i < PIXELS; i++) {
     assert_true(out[i] == ((float)(9 * PIXELS + i) * 3 * 0.5f - 1) / 2);
     assert_true(out[PIXELS + i] == ((float)(PIXELS + i) * 3 * 0.5f - 1) / 2);
   }
-  assert_int_equal(bind_column(dataset, spec, "", &label_input, &four_classes, &form, &err), 0);
+  assert_int_equal(bind_column(dataset, "", &classes, &form, &err), 0);
   read_samples(dataset, &form, indices, 2, labels);
   assert_int_equal(labels[0], 1);
   assert_int_equal(labels[1], 1);
@@ -136,18 +138,21 @@ static void a_label_out_of_range_is_named_with_its_sample(void **state) {
   struct value wide = image_input;
   const struct label_rule three_classes = {.classes = 3, .ignore_index = -100};
   Weir__RunSpec *spec = idx_spec("images", "labels");
+  const struct training_input images = {.spec = spec, .value = &image_input};
+  const struct training_input classes = {.spec = spec, .value = &label_input, .labels = &three_classes};
+  const struct training_input wide_images = {.spec = spec, .value = &wide};
   (void)state;
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  assert_int_equal(bind_column(dataset, spec, "", &label_input, &three_classes, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, "", &classes, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "labels: sample 3 has a label that is no class, the model has 3 classes");
   wide.shape.dim[3] = 4;
-  assert_int_equal(bind_column(dataset, spec, "", &wide, NULL, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, "", &wide_images, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "[2,3], the model's input 'image' wants [1,2,4]"));
-  assert_int_equal(bind_column(dataset, spec, "pictures", &image_input, NULL, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, "pictures", &images, &form, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "no column 'pictures'; the dataset has: images labels"));
   spec->data->transforms[1]->normalize->n_mean = 2;
   spec->data->transforms[1]->normalize->n_std = 2;
-  assert_int_equal(bind_column(dataset, spec, "", &image_input, NULL, &form, &err), ERR_INVALID);
+  assert_int_equal(bind_column(dataset, "", &images, &form, &err), ERR_INVALID);
   dataset_close(dataset);
   spec_free(spec);
 }

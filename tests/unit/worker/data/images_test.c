@@ -278,14 +278,16 @@ static void classes_and_files_are_sorted_by_name(void **state) {
   size_t size;
   unsigned char *wanted = golden_bytes(golden_file("PNG, gray"), "rgb", &size);
   Weir__RunSpec *spec = make_spec("train", "eval", "");
+  const struct training_input images = {.spec = spec, .value = &image_input};
+  const struct training_input classes = {.spec = spec, .value = &label_input, .labels = &rule};
   (void)state;
   if (dataset_open(spec, spec->data->train, "/", &dataset, &err))
     fail_msg("%s", err.text);
   assert_int_equal(dataset_samples(dataset), 4);
-  assert_int_equal(bind_column(dataset, spec, "", &label_input, &rule, &form, &err), 0);
+  assert_int_equal(bind_column(dataset, "", &classes, &form, &err), 0);
   read_samples(dataset, &form, indices, 4, labels);
   assert_true(labels[0] == 0 && labels[1] == 1 && labels[2] == 1 && labels[3] == 1);
-  if (bind_column(dataset, spec, "", &image_input, NULL, &form, &err))
+  if (bind_column(dataset, "", &images, &form, &err))
     fail_msg("%s", err.text);
   read_samples(dataset, &form, indices, 4, x);
   assert_memory_equal(x[0], x[1], sizeof x[0]);
@@ -336,8 +338,9 @@ static void read_and_refuse(const char *train, const char *transforms, const cha
   struct column_form form;
   float x[3 * 11 * 19];
   Weir__RunSpec *spec = make_spec(train, train, transforms);
+  const struct training_input images = {.spec = spec, .value = &image_input};
   assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
-  if (!bind_column(dataset, spec, "", &image_input, NULL, &form, &err)) {
+  if (!bind_column(dataset, "", &images, &form, &err)) {
     memset(x, 0xff, sizeof x);
     read_samples(dataset, &form, indices, 1, x);
     assert_true(x[0] == 0 && x[3 * 11 * 19 - 1] == 0);

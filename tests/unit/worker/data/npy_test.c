@@ -226,91 +226,94 @@ static void damaged_arrays_never_crash_the_reader(void **state) {
   spec_free(spec);
 }
 
-static int bind(const struct dataset *dataset, const Weir__RunSpec *spec, const char *column,
-                enum dtype dtype, struct column_form *form, struct err *err) {
-  struct value input = {.name = "in", .dtype = dtype, .shape = {1, {2}}};
-  return bind_column(dataset, spec, column, &input, NULL, form, err);
+/* A dataset, and the column of it that was bound last. */
+struct opened {
+  struct dataset *dataset;
+  Weir__RunSpec *spec;
+  struct column_form form;
+  struct err err;
+};
+
+/* Binds the column to an input of this type, of one number a sample. */
+static int bind(struct opened *o, const char *column, enum dtype dtype) {
+  struct value value = {.name = "in", .dtype = dtype, .shape = {1, {2}}};
+  struct training_input input = {.spec = o->spec, .value = &value};
+  return bind_column(o->dataset, column, &input, &o->form, &o->err);
 }
 
 static void a_file_that_is_cut_while_it_is_used_is_an_error_not_a_signal(void **state) {
-  struct err err = ERR_NONE;
   enum { SAMPLES = 4096 };
   static unsigned char bytes[128 + SAMPLES * sizeof(int64_t)];
   static int64_t out[2];
   static const uint64_t indices[2] = {SAMPLES - 1, 0};
-  struct column_form form;
-  struct dataset *dataset;
-  Weir__RunSpec *spec;
+  struct opened o = {.err = ERR_NONE};
   char path[128];
   size_t begin;
   (void)state;
   begin = make_npy(bytes, 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (4096,), }", "", 0);
   memset(bytes + begin, 1, sizeof bytes - begin);
   write_file("other.npy", bytes, begin + SAMPLES * sizeof(int64_t));
-  dataset = open_columns("x: other.npy", &spec);
-  assert_int_equal(bind(dataset, spec, "x", DTYPE_I64, &form, &err), 0);
-  read_samples(dataset, &form, indices, 2, out);
+  o.dataset = open_columns("x: other.npy", &o.spec);
+  assert_int_equal(bind(&o, "x", DTYPE_I64), 0);
+  read_samples(o.dataset, &o.form, indices, 2, out);
   assert_true(out[0] == 0x0101010101010101 && out[1] == out[0]);
-  assert_int_equal(dataset_check(dataset, &err), 0);
+  assert_int_equal(dataset_check(o.dataset, &o.err), 0);
   path_of("other.npy", path);
   assert_int_equal(truncate(path, 4096), 0);
-  read_samples(dataset, &form, indices, 2, out);
+  read_samples(o.dataset, &o.form, indices, 2, out);
   assert_true(out[0] == 0 && out[1] == 0x0101010101010101);
-  assert_int_equal(dataset_check(dataset, &err), ERR_CORRUPT);
-  assert_non_null(strstr(err.text, "/other.npy: was cut or could not be read while it was in use"));
-  dataset_close(dataset);
-  spec_free(spec);
+  assert_int_equal(dataset_check(o.dataset, &o.err), ERR_CORRUPT);
+  assert_non_null(strstr(o.err.text, "/other.npy: was cut or could not be read while it was in use"));
+  dataset_close(o.dataset);
+  spec_free(o.spec);
 }
 
 static void whole_numbers_feed_every_input_that_holds_them(void **state) {
   static const uint64_t indices[2] = {1, 0};
-  struct err err = ERR_NONE;
-  struct column_form form;
-  Weir__RunSpec *spec;
-  struct dataset *dataset =
-      open_columns("wide: wide.npy, narrow: narrow.npy, bytes: bytes.npy, flags: flags.npy", &spec);
+  struct opened o = {.err = ERR_NONE};
   int64_t wide[2];
   int32_t narrow[2];
   uint8_t bytes[2];
   float floats[2];
   (void)state;
-  assert_int_equal(bind(dataset, spec, "wide", DTYPE_I64, &form, &err), 0);
-  read_samples(dataset, &form, indices, 2, wide);
+  o.dataset = open_columns("wide: wide.npy, narrow: narrow.npy, bytes: bytes.npy, flags: flags.npy", &o.spec);
+  assert_int_equal(bind(&o, "wide", DTYPE_I64), 0);
+  read_samples(o.dataset, &o.form, indices, 2, wide);
   assert_true(wide[0] == 1LL << 31 && wide[1] == 7);
-  assert_int_equal(bind(dataset, spec, "narrow", DTYPE_I64, &form, &err), 0);
-  read_samples(dataset, &form, indices, 2, wide);
+  assert_int_equal(bind(&o, "narrow", DTYPE_I64), 0);
+  read_samples(o.dataset, &o.form, indices, 2, wide);
   assert_true(wide[0] == 255 && wide[1] == -5);
-  assert_int_equal(bind(dataset, spec, "bytes", DTYPE_I32, &form, &err), 0);
-  read_samples(dataset, &form, indices, 2, narrow);
+  assert_int_equal(bind(&o, "bytes", DTYPE_I32), 0);
+  read_samples(o.dataset, &o.form, indices, 2, narrow);
   assert_true(narrow[0] == 1 && narrow[1] == 0);
-  assert_int_equal(bind(dataset, spec, "bytes", DTYPE_BOOL, &form, &err), 0);
-  read_samples(dataset, &form, indices, 2, bytes);
+  assert_int_equal(bind(&o, "bytes", DTYPE_BOOL), 0);
+  read_samples(o.dataset, &o.form, indices, 2, bytes);
   assert_true(bytes[0] == 1 && bytes[1] == 0);
-  assert_int_equal(bind(dataset, spec, "flags", DTYPE_U8, &form, &err), 0);
-  read_samples(dataset, &form, indices, 2, bytes);
+  assert_int_equal(bind(&o, "flags", DTYPE_U8), 0);
+  read_samples(o.dataset, &o.form, indices, 2, bytes);
   assert_true(bytes[0] == 1 && bytes[1] == 0);
-  assert_int_equal(bind(dataset, spec, "narrow", DTYPE_F32, &form, &err), 0);
-  read_samples(dataset, &form, indices, 2, floats);
+  assert_int_equal(bind(&o, "narrow", DTYPE_F32), 0);
+  read_samples(o.dataset, &o.form, indices, 2, floats);
   assert_true(floats[0] == 255 && floats[1] == -5);
-  dataset_close(dataset);
-  spec_free(spec);
+  dataset_close(o.dataset);
+  spec_free(o.spec);
 }
 
 static void what_an_input_cannot_hold_is_named_with_its_sample(void **state) {
-  struct err err = ERR_NONE;
-  struct column_form form;
-  Weir__RunSpec *spec;
-  struct dataset *dataset = open_columns("wide: wide.npy, narrow: narrow.npy, floats: floats.npy", &spec);
+  struct opened o = {.err = ERR_NONE};
   struct value rows = {.name = "in", .dtype = DTYPE_I64, .shape = {2, {2, 3}}};
   (void)state;
-  assert_int_equal(bind(dataset, spec, "wide", DTYPE_I32, &form, &err), ERR_INVALID);
-  assert_string_equal(err.text, "wide: sample 1 holds a number that the model's input 'in' (i32) cannot");
-  assert_int_equal(bind(dataset, spec, "narrow", DTYPE_U8, &form, &err), ERR_INVALID);
-  assert_string_equal(err.text, "narrow: sample 0 holds a number that the model's input 'in' (u8) cannot");
-  assert_int_equal(bind_column(dataset, spec, "floats", &rows, NULL, &form, &err), ERR_INVALID);
-  assert_string_equal(err.text, "column 'floats' is f32, the model's input 'in' wants i64");
-  dataset_close(dataset);
-  spec_free(spec);
+  o.dataset = open_columns("wide: wide.npy, narrow: narrow.npy, floats: floats.npy", &o.spec);
+  assert_int_equal(bind(&o, "wide", DTYPE_I32), ERR_INVALID);
+  assert_string_equal(o.err.text, "wide: sample 1 holds a number that the model's input 'in' (i32) cannot");
+  assert_int_equal(bind(&o, "narrow", DTYPE_U8), ERR_INVALID);
+  assert_string_equal(o.err.text, "narrow: sample 0 holds a number that the model's input 'in' (u8) cannot");
+  assert_int_equal(bind_column(o.dataset, "floats", &(struct training_input){.spec = o.spec, .value = &rows},
+                               &o.form, &o.err),
+                   ERR_INVALID);
+  assert_string_equal(o.err.text, "column 'floats' is f32, the model's input 'in' wants i64");
+  dataset_close(o.dataset);
+  spec_free(o.spec);
 }
 
 int main(void) {

@@ -110,13 +110,19 @@ static void refuse_archive(const struct archive *archive, enum err_code code, co
   refuse_data(BOTH, code, wanted);
 }
 
-/* Both places that tell a field of member m, whose distance is 2 in the directory. */
-static void refuse_field(int method, int m, size_t offset, uint64_t value, int bytes, enum err_code code,
-                         const char *wanted) {
-  struct archive archive = make_archive(method);
-  set(&archive, archive.header[m] + offset, value, bytes);
-  set(&archive, archive.entry[m] + offset + 2, value, bytes);
-  refuse_archive(&archive, code, wanted);
+/* A field of a member: where it is in the member's header, and how long it is. */
+struct field {
+  size_t offset;
+  int bytes;
+};
+static const struct field field_flags = {6, 2}, field_packing = {8, 2}, field_check_sum = {14, 4},
+                          field_packed_size = {18, 4}, field_size = {22, 4};
+
+/* Sets a field of member m in both places that tell it, the header and the directory, which has 2 bytes more
+   before it. */
+static void set_field(struct archive *archive, int m, struct field field, uint64_t value) {
+  set(archive, archive->header[m] + field.offset, value, field.bytes);
+  set(archive, archive->entry[m] + field.offset + 2, value, field.bytes);
 }
 
 static void stored_and_deflated_arrays_are_read_alike(void **state) {
@@ -202,6 +208,24 @@ static void an_archive_that_contradicts_itself_is_refused(void **state) {
 }
 
 static void a_member_that_is_not_what_it_announces_is_refused(void **state) {
+  static const struct {
+    int method, member;
+    const struct field *field;
+    uint64_t value;
+    enum err_code code;
+    const char *wanted;
+  } cases[] = {
+      {8, 0, &field_check_sum, 0, ERR_CORRUPT, "its member 1 has another check sum than its content"},
+      {8, 0, &field_size, ARRAY_BYTES + 8, ERR_INVALID, "x.npy: goes on after the 8 bytes that its header"},
+      {8, 0, &field_size, 0xfffffffe, ERR_CORRUPT, "its member 1 announces more than it can hold"},
+      {8, 0, &field_size, 1 << 16, ERR_INVALID, "x.npy: goes on after the 8 bytes that its header"},
+      {0, 0, &field_size, 1 << 16, ERR_CORRUPT, "its member 1 announces more than it can hold"},
+      {0, 1, &field_packed_size, 1 << 16, ERR_CORRUPT, "its member 2 goes on beyond the archive"},
+      {0, 0, &field_packed_size, 0xffffffff, ERR_CORRUPT, "its member 1 has a zip64 field that is cut short"},
+      {0, 0, &field_flags, 1, ERR_UNSUPPORTED, "'x.npy' is encrypted"},
+      {0, 0, &field_packing, 14, ERR_UNSUPPORTED,
+       "'x.npy' is packed in another way than stored and deflated"},
+  };
   struct archive archive = make_archive(0);
   (void)state;
   archive.bytes[archive.header[0] + 35 + ARRAY_BYTES - 1] ^= 1;
@@ -209,15 +233,11 @@ static void a_member_that_is_not_what_it_announces_is_refused(void **state) {
   archive = make_archive(8);
   archive.bytes[archive.header[0] + 35 + 70] ^= 1;
   refuse_archive(&archive, ERR_CORRUPT, "a.npz: damaged zip archive: its member 1 ");
-  refuse_field(8, 0, 14, 0, 4, ERR_CORRUPT, "its member 1 has another check sum than its content");
-  refuse_field(8, 0, 22, ARRAY_BYTES + 8, 4, ERR_INVALID, "x.npy: goes on after the 8 bytes that its header");
-  refuse_field(8, 0, 22, 0xfffffffe, 4, ERR_CORRUPT, "its member 1 announces more than it can hold");
-  refuse_field(8, 0, 22, 1 << 16, 4, ERR_INVALID, "x.npy: goes on after the 8 bytes that its header");
-  refuse_field(0, 0, 22, 1 << 16, 4, ERR_CORRUPT, "its member 1 announces more than it can hold");
-  refuse_field(0, 1, 18, 1 << 16, 4, ERR_CORRUPT, "its member 2 goes on beyond the archive");
-  refuse_field(0, 0, 18, 0xffffffff, 4, ERR_CORRUPT, "its member 1 has a zip64 field that is cut short");
-  refuse_field(0, 0, 6, 1, 2, ERR_UNSUPPORTED, "'x.npy' is encrypted");
-  refuse_field(0, 0, 8, 14, 2, ERR_UNSUPPORTED, "'x.npy' is packed in another way than stored and deflated");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    archive = make_archive(cases[i].method);
+    set_field(&archive, cases[i].member, *cases[i].field, cases[i].value);
+    refuse_archive(&archive, cases[i].code, cases[i].wanted);
+  }
 }
 
 static void a_missing_array_is_named(void **state) {

@@ -44,16 +44,22 @@ static void chain_fini(struct chain *chain) {
   spec_free(chain->spec);
 }
 
-/* One sample through it. is_in_turns: u8[h,w,c], as images are decoded; else u8[c,h,w]. */
-static int chain_run(struct chain *chain, struct image_shape shape, const uint8_t *bytes, bool is_in_turns,
-                     uint64_t key, struct err *err) {
+struct image {
+  struct image_shape shape;
+  const uint8_t *bytes;
+  bool is_in_turns; /* u8[h,w,c], as images are decoded; else u8[c,h,w] */
+};
+
+/* One sample through it. */
+static int chain_run(struct chain *chain, const struct image *image, uint64_t key, struct err *err) {
+  struct image_shape shape = image->shape;
   struct sample sample = {.scratch = &chain->scratch};
   struct transforms_run run;
   if (transforms_begin(&chain->transforms, (struct sample_kind){DTYPE_U8, shape.channels}, &chain->scratch,
                        &run, err))
     return err->code;
-  sample_set_dense(&sample, shape, DTYPE_U8, bytes);
-  if (is_in_turns) {
+  sample_set_dense(&sample, shape, DTYPE_U8, image->bytes);
+  if (image->is_in_turns) {
     sample.channel_step = 1;
     sample.pixel_step = shape.channels;
     sample.row_step = shape.channels * shape.width;
@@ -88,13 +94,13 @@ static void compare(json_t *entry, const char *before, bool is_in_turns) {
   struct image_shape shape = shape_of(json_object_get(entry, "shape"));
   struct image_shape wanted = shape_of(json_object_get(entry, "out_shape")), told = shape;
   uint8_t in_turns[ELEMS_MAX], planes[ELEMS_MAX];
+  struct image image = {.shape = shape, .bytes = is_in_turns ? in_turns : planes, .is_in_turns = is_in_turns};
   struct err err = ERR_NONE;
   struct chain chain;
   char *text = mem_printf("%s%s", before, transform);
   read_image(json_string_value(json_object_get(entry, "image")), shape, in_turns, planes);
   chain_init(&chain, text, true);
-  if (transforms_check(&chain.transforms, &told, &err) ||
-      chain_run(&chain, shape, is_in_turns ? in_turns : planes, is_in_turns, 1, &err))
+  if (transforms_check(&chain.transforms, &told, &err) || chain_run(&chain, &image, 1, &err))
     fail_msg("%s: %s", transform, err.text);
   assert_memory_equal(&chain.shape, &wanted, sizeof wanted);
   assert_memory_equal(&told, &wanted, sizeof wanted);
@@ -139,7 +145,7 @@ static uint64_t key_of(uint64_t place) {
 
 static void run_on(struct chain *chain, struct image_shape shape, const uint8_t *bytes, uint64_t key) {
   struct err err = ERR_NONE;
-  if (chain_run(chain, shape, bytes, false, key, &err))
+  if (chain_run(chain, &(struct image){.shape = shape, .bytes = bytes}, key, &err))
     fail_msg("%s", err.text);
 }
 
@@ -189,7 +195,7 @@ static void padding_and_fill_are_torchvision_s(void **state) {
     }
   chain_fini(&chain);
   chain_init(&chain, "{random_crop: {size: 4, padding: [0, 1]}}", true);
-  assert_int_equal(chain_run(&chain, shape, bytes, false, 1, &err), ERR_INVALID);
+  assert_int_equal(chain_run(&chain, &(struct image){.shape = shape, .bytes = bytes}, 1, &err), ERR_INVALID);
   assert_string_equal(err.text,
                       "random_crop: size: 4 x 4 pixels cannot be cut out of 2 x 3 with its padding");
   chain_fini(&chain);

@@ -63,12 +63,12 @@ static struct collective *peer_open(const struct peer *peer, const char *what) {
   return opened;
 }
 
-static void peer_do(const struct peer *peer, struct collective *collective, enum collective_kind kind,
-                    int root, float *memory, size_t elems) {
-  bool gets = kind != COLLECTIVE_SEND && (kind != COLLECTIVE_BROADCAST || root != peer->rank);
-  struct collective_call call = {
-      .kind = kind, .root = root, .in = memory, .out = gets ? memory : NULL, .elems = elems};
+/* Does a call on the peer's memory, which also gets what the call brings. */
+static void peer_do(const struct peer *peer, struct collective *collective, struct collective_call call) {
+  bool gets = call.kind != COLLECTIVE_SEND && (call.kind != COLLECTIVE_BROADCAST || call.root != peer->rank);
   struct err err = ERR_NONE;
+  call.in = peer->memory;
+  call.out = gets ? peer->memory : NULL;
   if (collective_run(peer->def, collective, &call, &err))
     fail_msg("%s", err.text);
 }
@@ -87,8 +87,10 @@ static void peer_give(struct peer *peer, uint32_t blocks) {
   for (uint32_t i = 0; i < blocks; i++) {
     uint32_t elems = peer->f->model->blocks[peer->plan.order[i]].elems;
     memset(peer->memory, 0, elems * sizeof(float));
-    peer_do(peer, peer->up, peer->rank == 0 ? COLLECTIVE_RECEIVE : COLLECTIVE_SEND, 1 - peer->rank,
-            peer->memory, elems);
+    peer_do(peer, peer->up,
+            (struct collective_call){.kind = peer->rank == 0 ? COLLECTIVE_RECEIVE : COLLECTIVE_SEND,
+                                     .root = 1 - peer->rank,
+                                     .elems = elems});
   }
 }
 
@@ -96,7 +98,9 @@ static void peer_take(struct peer *peer, uint32_t blocks) {
   for (uint32_t i = 0; i < blocks; i++) {
     uint32_t block = peer->plan.order[i];
     model_initial_block(peer->f->model, block, peer->memory);
-    peer_do(peer, peer->down, COLLECTIVE_BROADCAST, 0, peer->memory, peer->f->model->blocks[block].elems);
+    peer_do(peer, peer->down,
+            (struct collective_call){
+                .kind = COLLECTIVE_BROADCAST, .root = 0, .elems = peer->f->model->blocks[block].elems});
   }
 }
 

@@ -171,8 +171,12 @@ static int start_services(struct process *process, struct err *err) {
                                                          : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX
                                                                                        : (int)cores};
   if (options->is_coordinator) {
-    process->coordinator = coordinator_service_new(&(struct coordinator_service_options){
-        .store = process->store, .on_leading = on_leading, .on_deposed = on_deposed, .user = process});
+    process->coordinator = coordinator_service_new(
+        &(struct coordinator_service_options){.store = process->store,
+                                              .server_grace_ms = 1000 * options->server_grace_s,
+                                              .on_leading = on_leading,
+                                              .on_deposed = on_deposed,
+                                              .user = process});
     for (int i = 0; i < COORDINATOR_SERVICES; i++)
       services[server_options.n_services++] = coordinator_service_list(process->coordinator)[i];
   }

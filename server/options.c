@@ -14,7 +14,7 @@
 #include "common/rpc/address.h"
 #include "storage/store.h"
 
-enum { EXIT_USAGE = 2, THREADS_MAX = 1024, WAIT_STORE_MAX_S = 1000000 };
+enum { EXIT_USAGE = 2, THREADS_MAX = 1024, WAIT_STORE_MAX_S = 1000000, SERVER_GRACE_MAX_S = 86400 };
 
 static const char help[] =
     "weir-server - coordinates a Weir cluster, and keeps the weights of its training runs\n"
@@ -22,7 +22,8 @@ static const char help[] =
     "USAGE\n"
     "  weir-server [--role=coordinator|parameters|all] [--listen HOST:PORT]\n"
     "              [--advertise HOST:PORT] [--coordinator HOST:PORT[,HOST:PORT...]]\n"
-    "              [--store URL] [--wait-store SECONDS] [--threads N] [--announce-fd FD]\n"
+    "              [--store URL] [--wait-store SECONDS] [--server-grace SECONDS]\n"
+    "              [--threads N] [--announce-fd FD]\n"
     "\n"
     "DESCRIPTION\n"
     "  A Weir cluster is one coordinator, any number of parameter servers and any number of workers\n"
@@ -57,6 +58,9 @@ static const char help[] =
     "                           (default: $WEIR_STORE, else weir-store in the working directory)\n"
     "  --wait-store SECONDS     try for so long to open a store that does not answer, 0: for ever (default:\n"
     "                           give up at once). A store that goes away later is always waited for\n"
+    "  --server-grace SECONDS   of a coordinator: how long a run waits for a parameter server that it lost\n"
+    "                           before it is rolled back to a checkpoint; three times as long after the\n"
+    "                           coordinator itself was started again (default: 3)\n"
     "  --threads N              threads that serve calls, and as many again that sum and update blocks\n"
     "                           (default: the number of online cores, at most 4)\n"
     "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
@@ -108,6 +112,7 @@ static const struct option long_options[] = {
     {"coordinator", required_argument, NULL, 'c'},
     {"store", required_argument, NULL, 's'},
     {"wait-store", required_argument, NULL, 'w'},
+    {"server-grace", required_argument, NULL, 'g'},
     {"threads", required_argument, NULL, 't'},
     {"announce-fd", required_argument, NULL, 'f'},
     {"help", no_argument, NULL, 'h'},
@@ -202,6 +207,10 @@ static int take_option(int option, struct server_options *options, struct err *e
   case 'w':
     return set_number(&(struct number_option){"--wait-store", 0, WAIT_STORE_MAX_S, &options->wait_store_s},
                       optarg, err);
+  case 'g':
+    return set_number(
+        &(struct number_option){"--server-grace", 1, SERVER_GRACE_MAX_S, &options->server_grace_s}, optarg,
+        err);
   case 't':
     return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);
   default:

@@ -37,10 +37,10 @@ class Pair(Cluster):
     """A cluster with a coordinator that leads and one that stands by; members and clients know both."""
 
     def __init__(self, folder):
-        super().__init__(folder, servers=0, workers=0)
+        super().__init__(folder, servers=0, workers=0, is_patient=True)
         self.leader, self.first = self.coordinator, self.address
         self.standby, self.second = start_announced(
-            program("weir-server"), "--role=coordinator", "--listen", "127.0.0.1:0", "--store", self.store)
+            program("weir-server"), "--role=coordinator", "--listen", "127.0.0.1:0", "--store", self.store, *self.patience)
         self.processes.append(self.standby)
         self.address = f"{self.first},{self.second}"
         self.add_server()
@@ -111,7 +111,7 @@ def test_a_frozen_leader_is_replaced_and_ends_itself_when_it_thaws():
 
 
 def test_members_outlast_a_leader_that_froze_for_a_while():
-    with Folder() as folder, Cluster(folder, servers=1, workers=1) as cluster, Run(folder, cluster) as run:
+    with Folder() as folder, Cluster(folder, is_patient=True) as cluster, Run(folder, cluster) as run:
         run.wait_step(20)
         cluster.coordinator.send(signal.SIGSTOP)
         wait_for(lambda: "it has said nothing for" in cluster.workers[0].output(), "the worker to notice")
@@ -120,7 +120,7 @@ def test_members_outlast_a_leader_that_froze_for_a_while():
 
 
 def test_a_leader_restarted_at_its_address_leads_at_once():
-    with Folder() as folder, Cluster(folder, servers=1, workers=1) as cluster, Run(folder, cluster) as run:
+    with Folder() as folder, Cluster(folder, is_patient=True) as cluster, Run(folder, cluster) as run:
         run.wait_step(20)
         cluster.coordinator.send(signal.SIGKILL)
         cluster.coordinator.wait()

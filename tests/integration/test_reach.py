@@ -11,7 +11,7 @@ class Links:
 
     def __init__(self, folder, servers, workers):
         self.proxy = Proxy()
-        self.cluster = Cluster(folder, servers=servers - 1, workers=0)
+        self.cluster = Cluster(folder, servers=servers - 1, workers=0, is_patient=True)
         self.cluster.add_server(advertise=self.proxy.address)
         self.proxy.target = self.cluster.servers[-1][1]
         for _ in range(workers):

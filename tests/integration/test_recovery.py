@@ -154,7 +154,8 @@ def test_both_servers_die_and_come_back():
 
 
 def test_a_coordinator_that_is_restarted_loses_no_step():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+    with Folder() as folder, Cluster(folder, servers=2, workers=2, is_patient=True) as cluster, \
+            Run(folder, cluster) as run:
         run.wait_step(60)
         began = kill(cluster.coordinator)
         seen = newest_step(run.metrics)

@@ -2,6 +2,7 @@
 #include "worker/collective/shm.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/memory.h"
@@ -46,11 +47,16 @@ static bool shm_is_aborted(const struct collective *c) {
   return shm_state_of(&c->segment) == SHM_ABORTED;
 }
 
-bool shm_has_anyone_left(const struct collective *c) {
-  for (int i = 0; i < c->size; i++)
-    if (__atomic_load_n(&c->segment.header->members[i].has_left, __ATOMIC_ACQUIRE))
-      return true;
-  return false;
+void shm_say_done(struct collective *c, const uint64_t *done_with) {
+  memcpy(c->segment.header->members[c->rank].done_with, done_with, (size_t)c->size * sizeof *done_with);
+}
+
+bool shm_has_left(const struct collective *c, int member, uint64_t *done) {
+  const struct shm_member *of = &c->segment.header->members[member];
+  if (!__atomic_load_n(&of->has_left, __ATOMIC_ACQUIRE))
+    return false;
+  *done = of->done_with[c->rank];
+  return true;
 }
 
 static void agreement_decide(struct shm_header *header, enum shm_agreement agreement) {

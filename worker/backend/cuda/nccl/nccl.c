@@ -5,13 +5,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "worker/collective/shm_meeting.h"
 
-/* Looks at a work before the waiting thread sleeps between them: about what a small operation takes.
-   LEFT_MS: what is not done so long after a member has left will not be. */
-enum { LOOKS = 200, POLL_US = 50, LEFT_MS = 500 };
+/* Looks at a work before the waiting thread sleeps between them: about what a small operation takes. */
+enum { LOOKS = 200, POLL_US = 50 };
 
 static int open_group(const struct collective_options *options, struct collective **out, struct err *err) {
   if (collective_check_options(options, err))
@@ -36,6 +34,11 @@ static void unlink_finished(struct collective *c, struct collective_work *work) 
     work->next->previous = work->previous;
 }
 
+static bool takes_part(const struct collective_work *work, int member) {
+  bool is_pair = work->call.kind == COLLECTIVE_SEND || work->call.kind == COLLECTIVE_RECEIVE;
+  return !is_pair || member == work->call.root;
+}
+
 /* The first of those that are not done is done. */
 static void finish_first(struct collective *c, bool is_cancelled) {
   struct collective_work *work = c->first;
@@ -43,7 +46,8 @@ static void finish_first(struct collective *c, bool is_cancelled) {
   c->first = work->next;
   if (!c->first)
     c->last = NULL;
-  c->left_ns = 0;
+  for (int m = 0; m < c->size && !is_cancelled; m++)
+    c->done_with[m] += takes_part(work, m);
   work->is_cancelled = is_cancelled;
   work->is_done = true;
   work_push(&c->finished, work);
@@ -61,14 +65,13 @@ static void cancel_all(struct collective *c) {
   }
 }
 
-/* A member that has closed will not take part. It may have done so already: then the work is done soon. */
+/* A member that has closed takes part in nothing more. What it did before is done here soon: members count
+   alike what they do with each other. */
 static void check_left(struct collective *c) {
-  if (!c->first || !shm_has_anyone_left(c->meeting))
-    c->left_ns = 0;
-  else if (!c->left_ns)
-    c->left_ns = clock_now_ns();
-  else if (clock_now_ns() - c->left_ns > (uint64_t)LEFT_MS * 1000000)
-    collective_shm.abort(c->meeting);
+  uint64_t done;
+  for (int m = 0; m < c->size && c->first; m++)
+    if (takes_part(c->first, m) && shm_has_left(c->meeting, m, &done) && c->done_with[m] >= done)
+      collective_shm.abort(c->meeting);
 }
 
 /* Issues what can be, and finishes what is done. */

@@ -54,13 +54,13 @@ struct collective {
   ncclComm_t comm; /* NULL: aborted, or not there yet */
   bool is_comm_busy;
   cudaStream_t stream;
-  int n_landing;    /* works under way that will write pageable memory when they are finished */
-  uint64_t left_ns; /* when the first work was seen undone after a member has left; 0: it was not */
-  struct err fault; /* the first error of CUDA or NCCL, which aborted the group */
-  struct collective_work *first, *last; /* not done, in their order */
-  struct collective_work *finished;     /* done, not waited for */
-  struct collective_work *free;         /* with their events */
-  struct nccl_block *blocks;            /* nobody's */
+  int n_landing; /* works under way that will write pageable memory when they are finished */
+  uint64_t done_with[COLLECTIVE_SIZE_MAX]; /* works that are done, by member that took part */
+  struct err fault;                        /* the first error of CUDA or NCCL, which aborted the group */
+  struct collective_work *first, *last;    /* not done, in their order */
+  struct collective_work *finished;        /* done, not waited for */
+  struct collective_work *free;            /* with their events */
+  struct nccl_block *blocks;               /* nobody's */
 };
 
 /* nccl_open.c */

@@ -206,6 +206,8 @@ void nccl_close(struct collective *c) {
   free_works(c->finished);
   free_works(c->free);
   free_blocks(c->blocks);
+  if (c->meeting)
+    shm_say_done(c->meeting, c->done_with);
   collective_shm.close(c->meeting);
   free(c);
 }

@@ -60,6 +60,10 @@ static int worker_executors(const struct worker_options *options) {
   return options->device.n > 0 ? options->device.n : options->threads;
 }
 
+static uint64_t worker_leave_ms(const struct worker_options *options) {
+  return (uint64_t)(options->leave_ms > 0 ? options->leave_ms : LEAVE_MS);
+}
+
 static void worker_join_cluster(struct worker *worker) {
   const struct worker_options *options = worker->options;
   Weir__Hello hello = WEIR__HELLO__INIT;
@@ -330,7 +334,7 @@ static void worker_loop(struct worker *worker) {
       worker_act(worker, event);
       event_free(event);
     } else
-      end_ns = worker_leave(worker) ? clock_now_ns() + LEAVE_MS * 1000000ull : 1;
+      end_ns = worker_leave(worker) ? clock_now_ns() + worker_leave_ms(worker->options) * 1000000ull : 1;
     pthread_mutex_lock(&worker->lock);
     worker->events_done += event != NULL;
     pthread_cond_broadcast(&worker->changed);

@@ -10,10 +10,11 @@ struct worker_options {
   struct device_choice device;
   const char *trace; /* the file of its timeline; NULL: none */
   int threads;       /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
+  int leave_ms;      /* how long one that leaves waits until its work was given to others; 0: 5000 */
 };
 
 /* Serves until SIGTERM or SIGINT, or until its device fails, then leaves the cluster: says so, and returns
-   once its work was given to others (at most 5 s). A second signal ends the process at once. False: the
+   once its work was given to others, or after leave_ms. A second signal ends the process at once. False: the
    device has failed, and this process can no longer use it. To be called before any thread is started that
    does not block all signals. */
 bool worker_serve(const struct worker_options *options);

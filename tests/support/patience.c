@@ -1,6 +1,7 @@
 #include "tests/support/patience.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 int patience_seconds(void) {
   const char *text = getenv("WEIR_TEST_PATIENCE");
@@ -10,4 +11,12 @@ int patience_seconds(void) {
 
 int patience_ms(void) {
   return 1000 * patience_seconds();
+}
+
+void patience_begin(void) {
+  alarm((unsigned)patience_seconds());
+}
+
+void patience_end(void) {
+  alarm(0);
 }

@@ -67,6 +67,7 @@ struct fixture *fixture_new(bool evaluates) {
         .f = f, .index = s, .incarnation = 1, .held_step = UINT64_MAX, .held_block = UINT32_MAX};
     fake_server_listen(&f->servers[s]);
   }
+  f->meeting_ms = WEEK_MS;
   f->client = rpc_client_new(1);
   f->channel = rpc_channel_open(f->client, f->servers[0].target);
   return f;
@@ -150,6 +151,8 @@ void fixture_load(struct fixture *f, const struct backend_def *backend, int thre
                                            .backend = backend,
                                            .data_root = "/",
                                            .threads = threads,
+                                           .question_ms = WEEK_MS,
+                                           .meeting_ms = f->meeting_ms,
                                            .send = fixture_on_told,
                                            .user = f},
                      &load);
@@ -248,6 +251,6 @@ int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint
   return n;
 }
 
-void fixture_sleep(int ms) {
+void fixture_linger(int ms) {
   nanosleep(&(struct timespec){ms / 1000, (ms % 1000) * 1000000L}, NULL);
 }

@@ -65,7 +65,8 @@ void fixture_wait(struct fixture *f, bool (*is_so)(const struct fixture *f));
 /* Pushes of a step (not of evaluations) in an incarnation to a server, of any block. */
 int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint64_t step);
 
-/* Really sleeps: for what must not happen, or to let time pass between two looks. */
-void fixture_sleep(int ms);
+/* Time in which a mistake would show. What the test asserts next holds whenever it looks, so on a slow
+   machine the test sees less and does not fail. */
+void fixture_linger(int ms);
 
 #endif

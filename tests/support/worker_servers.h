@@ -71,6 +71,7 @@ struct fixture {
   struct rpc_client *client;
   struct rpc_channel *channel;
   struct run *run;
+  int meeting_ms; /* of runs that are started: how long a group waits for its members; WEEK_MS */
   struct fake_server servers[SERVERS];
 
   pthread_mutex_t lock; /* what follows */

@@ -147,6 +147,7 @@ static void run_ask_versions_locked(struct run *run) {
                                       .incarnation = run->incarnation,
                                       .servers = view->servers,
                                       .n_servers = (uint32_t)view->n_servers,
+                                      .question_ms = run->options.question_ms,
                                       .received = receipt_received,
                                       .failed = receipt_failed,
                                       .ended = receipt_ended,

@@ -16,6 +16,8 @@
 #include "worker/train/run/run_state.h"
 #include "worker/train/run/steps.h"
 
+enum { QUESTION_MS = 3000, MEETING_MS = 10000 };
+
 static void *run_main(void *argument);
 static int run_load(struct run *run, bool *is_bad_input, struct err *err);
 static void run_be_loaded_locked(struct run *run);
@@ -24,6 +26,10 @@ static void run_tell_loaded_locked(struct run *run);
 struct run *run_start(const struct run_options *options, const Weir__LoadRun *load) {
   struct run *run = mem_new(sizeof *run);
   run->options = *options;
+  if (run->options.question_ms <= 0)
+    run->options.question_ms = QUESTION_MS;
+  if (run->options.meeting_ms <= 0)
+    run->options.meeting_ms = MEETING_MS;
   run->load = message_copy(load);
   run->incarnation = run->order_incarnation = load->incarnation;
   model_fetch_init(&run->fetch);

@@ -9,7 +9,7 @@
 #include "worker/train/group/relay_state.h"
 
 /* ARRAY_ALIGN: elements; NCCL is fastest where arrays begin as allocations do. */
-enum { OPEN_MS = 10000, DIGITS = 4, DIGIT_BITS = 16, ARRAY_ALIGN = 64 };
+enum { DIGITS = 4, DIGIT_BITS = 16, ARRAY_ALIGN = 64 };
 
 static int open_collective(struct relay *relay, const char *what, bool (*is_cancelled)(void *run),
                            struct collective **out, struct err *err) {
@@ -21,7 +21,7 @@ static int open_collective(struct relay *relay, const char *what, bool (*is_canc
                                        .size = group->size,
                                        .device = relay->device,
                                        .is_fast = !run->loaded.spec->train->deterministic,
-                                       .timeout_ms = OPEN_MS,
+                                       .timeout_ms = run->options.meeting_ms,
                                        .is_cancelled = is_cancelled,
                                        .user = run};
   group_name(group, run->load->run, what, name);

@@ -12,7 +12,7 @@
 #include "worker/trace/trace.h"
 
 enum { CHANNELS = 2, SENDING_MAX = 16, LOG_PAUSE_MS = 5000, TRACE_BLOCK_SIZE = 32 };
-enum { ACK_DEADLINE_MS = 60000, VERSIONS_DEADLINE_MS = 3000 };
+enum { ACK_DEADLINE_MS = 60000 };
 /* Three times the longest pause before a call is tried again; how often what is not reached is told. */
 enum { UNREACHED_MS = 6000, TELL_MS = 2000 };
 
@@ -367,7 +367,7 @@ static void transfer_send_question(struct transfer *transfer, struct rpc_channel
   versions.run = (char *)options->run;
   versions.incarnation = options->incarnation;
   rpc_request_start(&transfer->request, channel,
-                    &(struct rpc_question){RPC_VERSIONS, &versions, VERSIONS_DEADLINE_MS}, NULL);
+                    &(struct rpc_question){RPC_VERSIONS, &versions, options->question_ms}, NULL);
 }
 
 static void transfer_send_locked(struct transfer *transfer) {

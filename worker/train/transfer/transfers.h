@@ -40,6 +40,7 @@ struct transfers_options {
   uint64_t incarnation;
   Weir__Endpoint *const *servers; /* copied */
   uint32_t n_servers;
+  int question_ms; /* the deadline of VERSIONS, after which the server is asked again */
 
   /* All on a queue's thread (`ended` also on the one that stops): they may lock but never wait for the
      network.

@@ -34,14 +34,22 @@ static void get_model(struct rpc_call *call, const void *message, struct rpc_byt
 
 static const struct rpc_method methods[] = {{.id = RPC_GET_MODEL, .on_message = get_model}};
 
-static int setup(void **state) {
+static int setup_with(void **state, int unread_ms) {
   struct service *service = calloc(1, sizeof *service);
   rpc_fixture_init(&service->f, methods, 1);
   service->blob = buffer_new(BLOB_BYTES);
   memset(service->blob->data, 7, BLOB_BYTES);
-  service->sender = sender_start(UNREAD_MS);
+  service->sender = sender_start(unread_ms);
   *state = service;
   return 0;
+}
+
+static int setup(void **state) {
+  return setup_with(state, WEEK_MS);
+}
+
+static int setup_impatient(void **state) {
+  return setup_with(state, UNREAD_MS);
 }
 
 static int teardown(void **state) {
@@ -99,11 +107,10 @@ static void a_client_that_does_not_read_does_not_keep_the_blob(void **state) {
 
 int main(void) {
   float_setting_apply();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
-      TEST(a_blob_comes_whole),
-      TEST(a_client_that_does_not_read_does_not_keep_the_blob),
+      cmocka_unit_test_setup_teardown(a_blob_comes_whole, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_client_that_does_not_read_does_not_keep_the_blob, setup_impatient,
+                                      teardown),
   };
-#undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

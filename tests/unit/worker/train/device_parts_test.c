@@ -11,6 +11,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
+#include "tests/support/patience.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/worker_fixture.h"
 
@@ -33,6 +34,7 @@ static void load_on(struct fixture *f, const struct backend_def *def, int n_devi
                                            .backend = def,
                                            .data_root = "/",
                                            .threads = n_devices,
+                                           .question_ms = WEEK_MS,
                                            .devices = def->memory ? devices : NULL,
                                            .n_devices = def->memory ? n_devices : 0,
                                            .device_bytes = def->memory ? device_bytes : NULL,
@@ -147,7 +149,7 @@ static void parts_whose_sibling_went_to_another_worker_leave_the_device(void **s
   pthread_mutex_unlock(&gate.lock);
   assert_int_equal(f->n_pushes, 0);
   show(f, 2, 1);
-  fixture_sleep(50); /* the view is applied before or after the gate: both must do */
+  fixture_linger(50); /* the view is applied before or after the gate: both must do */
   pthread_mutex_lock(&gate.lock);
   gate.is_open = true;
   pthread_cond_broadcast(&gate.changed);

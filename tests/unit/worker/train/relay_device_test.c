@@ -12,6 +12,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
+#include "tests/support/patience.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/worker_fixture.h"
 #include "worker/backend/plugin.h"
@@ -58,7 +59,9 @@ const struct plugin *plugin_load(struct err *err) {
   return &plugin;
 }
 
-static struct fixture *fixture; /* of the test that runs */
+/* Of the test that runs; the first worker's run is the fixture's. */
+static struct fixture *fixture;
+static struct run *second_run;
 
 /* An execution, and where its weights can be touched. */
 struct reading {
@@ -134,6 +137,8 @@ static struct run *start_run(struct fixture *f) {
                                 .devices = devices,
                                 .n_devices = 1,
                                 .device_bytes = device_bytes,
+                                .question_ms = WEEK_MS,
+                                .meeting_ms = f->meeting_ms,
                                 .send = fixture_on_told,
                                 .user = f};
   Weir__LoadRun load = fixture_order(f, 1);
@@ -152,13 +157,16 @@ static void show(struct fixture *f, struct run *const *runs, uint64_t number, ui
                                           .alone = workers == 1 ? 0 : -1});
 }
 
-/* f->run is the first's. */
 static void begin(struct fixture *f, struct run **runs) {
   memset(&seen, 0, sizeof seen);
   fake_devices_init();
-  for (int w = 0; w < 2; w++)
-    runs[w] = start_run(f);
-  f->run = runs[0];
+  f->run = runs[0] = start_run(f);
+  second_run = runs[1] = start_run(f);
+}
+
+static void stop_second_run(void) {
+  run_stop(second_run);
+  second_run = NULL;
 }
 
 static int setup_nccl(void **state) {
@@ -169,6 +177,7 @@ static int setup_nccl(void **state) {
 }
 
 static int teardown_devices(void **state) {
+  stop_second_run(); /* where a test failed before it did */
   fixture_free(*state);
   assert_int_equal(fake_devices.n_held, 0);
   return 0;
@@ -184,7 +193,7 @@ static void a_group_reads_on_devices_what_it_spreads(void **state) {
   fixture_wait(f, is_trained);
   assert_int_equal(f->n_groups_failed,
                    0); /* now: the first may still be giving the last version to the other */
-  run_stop(runs[1]);
+  stop_second_run();
   assert_int_equal(seen.wrong_places, 0);
   assert_int_equal(seen.wrong_reads, 0);
   assert_in_range(seen.broadcasts, 2 * (STEPS - 1), 2 * STEPS);
@@ -205,7 +214,7 @@ static void a_worker_whose_group_is_no_more_reads_in_host_memory_again(void **st
   f->servers[0].held_step = 1;
   show(f, runs, 1, GROUP, 2);
   fixture_wait(f, is_step_held);
-  run_stop(runs[1]);
+  stop_second_run();
   on_device = seen.reads[true];
   assert_true(on_device > 0);
   show(f, runs, 2, 0, 1);
@@ -228,7 +237,7 @@ static void a_device_without_room_for_the_versions_ends_the_group_not_the_run(vo
   fake_devices.limit[1] = f->model->param_elems * sizeof(float);
   show(f, runs, 1, GROUP, 2);
   fixture_wait(f, has_group_failed);
-  run_stop(runs[1]);
+  stop_second_run();
   show(f, runs, 2, 0, 1);
   fixture_wait(f, is_trained);
   assert_int_equal(seen.wrong_reads, 0);

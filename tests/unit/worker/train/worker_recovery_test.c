@@ -73,6 +73,10 @@ static bool has_asked_again(const struct fixture *f) {
   return f->servers[0].n_questions >= 2;
 }
 
+static bool has_asked_twice_more(const struct fixture *f) {
+  return f->servers[0].n_questions >= 3;
+}
+
 static void a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen(void **state) {
   struct fixture *f = *state;
   run_to_step_1(f);
@@ -95,8 +99,7 @@ static void a_roll_back_on_the_same_server_begins_again_at_its_version(void **st
   run_to_step_1(f);
   roll_back(f, 0, 2, 1);
   fake_server_release(first(f), ERR_CANCELLED);
-  fixture_wait(f, has_asked_again); /* and is told that the incarnation is another */
-  fixture_sleep(100);
+  fixture_wait(f, has_asked_twice_more); /* and was told that the incarnation is another */
   assert_false(f->is_refused);
   show(f, 2, 2, 0);
   fixture_wait(f, is_trained_in_2);
@@ -113,21 +116,17 @@ static bool has_asked_server_2(const struct fixture *f) {
   return f->servers[1].n_questions >= 1;
 }
 
-/* A server that is asked where it is, and frozen, must not keep the worker from the view after that: the
-   question has a deadline of 3 seconds (VERSIONS_DEADLINE_MS of worker/train/transfer/transfers.c), which is
-   not waited for. */
+/* A server that is asked where it is, and frozen, must not keep the worker from the view after that. Its
+   answer is waited for no longer, though it may take a week. */
 static void a_worker_that_joins_frozen_servers_follows_the_next_view_at_once(void **state) {
   struct fixture *f = *state;
-  uint64_t begun_ns;
   first(f)->is_frozen = true;
   fixture_load(f, backend_find("ref"), 2);
   show(f, 1, 1, 0);
   fixture_wait(f, has_asked);
   roll_back(f, 1, 2, 0);
-  begun_ns = clock_now_ns();
   show(f, 2, 2, 1);
   fixture_wait(f, has_asked_server_2);
-  assert_true(clock_seconds(clock_now_ns() - begun_ns) < 2.5);
   fixture_wait(f, is_trained_in_2);
 }
 
@@ -166,28 +165,22 @@ static void a_version_is_evaluated_again_when_the_run_was_rolled_back_to_it(void
   fixture_wait(f, is_all_evaluated_in_2);
 }
 
-static bool has_asked_twice_more(const struct fixture *f) {
-  return f->servers[0].n_questions >= 3;
+static bool has_asked_four_times_more(const struct fixture *f) {
+  return f->servers[0].n_questions >= 5;
 }
 
+/* The pauses before the four questions double, from 75 ms or more on: 1125 ms or more. */
 static void a_server_that_lost_the_run_is_asked_with_pauses_until_a_view_comes(void **state) {
   struct fixture *f = *state;
-  int questions, seconds;
   uint64_t begun_ns;
   run_to_step_1(f);
   pthread_mutex_lock(&f->lock);
   first(f)->has_no_run = true;
-  questions = first(f)->n_questions;
   pthread_mutex_unlock(&f->lock);
   begun_ns = clock_now_ns();
   fake_server_release(first(f), ERR_CANCELLED);
-  fixture_wait(f, has_asked_twice_more);
-  fixture_sleep(1000);
-  pthread_mutex_lock(&f->lock);
-  questions = first(f)->n_questions - questions;
-  pthread_mutex_unlock(&f->lock);
-  seconds = (int)clock_seconds(clock_now_ns() - begun_ns) + 1;
-  assert_in_range(questions, 2, 4 * seconds);
+  fixture_wait(f, has_asked_four_times_more);
+  assert_true(clock_now_ns() - begun_ns >= 1125 * UINT64_C(1000000));
   assert_false(f->is_refused);
   roll_back(f, 0, 2, 0);
   show(f, 2, 2, 0);
@@ -200,7 +193,6 @@ static void a_server_whose_link_broke_gets_the_same_gradients_again(void **state
   run_to_step_1(f);
   fake_server_stop(first(f));
   hold(first(f), UINT64_MAX, UINT32_MAX);
-  fixture_sleep(500);
   fake_server_listen(first(f));
   fixture_wait(f, is_trained);
   assert_false(f->is_refused);
@@ -273,7 +265,7 @@ static void what_failed_is_taken_up_again_once_it_was_rolled_back(void **state) 
   show(f, 1, 1, 0);
   fixture_wait(f, is_refused);
   show(f, 2, 1, 0); /* changes nothing */
-  fixture_sleep(100);
+  fixture_linger(100);
   assert_false(is_trained(f));
   roll_back(f, 1, 2, 0);
   show(f, 3, 2, 1);
@@ -292,7 +284,7 @@ static void the_id_that_a_view_was_made_for_counts(void **state) {
   view.number = 2; /* of the term before, and late: it gives us nothing */
   view.microbatches = 0;
   fixture_view(f, view, fixture_give_view);
-  fixture_sleep(100);
+  fixture_linger(100);
   fake_server_release(first(f), ERR_OK);
   fixture_wait(f, is_trained);
   assert_int_equal(first(f)->n_questions, 1);
@@ -377,7 +369,7 @@ static void wait_executions(int begun, int ended) {
   uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
   while ((__atomic_load_n(&n_begun, __ATOMIC_SEQ_CST) < begun || count_executions(false) < ended) &&
          clock_now_ns() < until_ns)
-    fixture_sleep(1);
+    fixture_linger(1);
   assert_true(n_begun >= begun && count_executions(false) >= ended);
 }
 
@@ -402,7 +394,7 @@ static void weights_that_a_dropped_execution_has_seen_are_not_trusted(void **sta
   view.microbatches = 2; /* step 0 owes another one now */
   fixture_view(f, view, fixture_give_view);
   for (int ms = 0; ms < patience_ms() && count_executions(true) == 0; ms += 10)
-    fixture_sleep(10);
+    fixture_linger(10);
   fake_server_release(first(f), ERR_OK);
   fixture_wait(f, is_trained);
   run_stop(f->run);

@@ -30,6 +30,8 @@ THIRD_PARTY = {
 }
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
+PARAMETERS_MAX = 5
+FOREIGN_SIGNATURES = ("tests/simulation/cuda/",)  # NVIDIA's functions, simulated
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]')
 
 
@@ -151,6 +153,34 @@ def check_sizes():
     return wrong
 
 
+# A definition at the start of a line: its name, and what is between its parentheses, which may hold others once.
+DEFINITION = re.compile(r"^(?![#}\s]|typedef\b)[^;{}()=]*?\b(\w+)\(((?:[^(){};]|\([^(){};]*\))*)\)\s*\{", re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+def parameters_of(text):
+    """How many parameters there are between these parentheses of a definition."""
+    depth, commas = 0, 0
+    for letter in text:
+        depth += (letter in "(<") - (letter in ")>")
+        commas += letter == "," and depth == 0
+    return commas + 1 if text.strip() not in ("", "void") else 0
+
+
+def check_parameters():
+    wrong = []
+    for path in sources():
+        if path.startswith(FOREIGN_SIGNATURES):
+            continue
+        text = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), "\n".join(lines_of(path)))
+        for found in DEFINITION.finditer(text):
+            number = parameters_of(found.group(2))
+            if number > PARAMETERS_MAX and "__global__" not in found.group() and "__device__" not in found.group():
+                wrong.append(f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {found.group(1)} has {number} parameters; "
+                             f"more than {PARAMETERS_MAX} are a struct")
+    return wrong
+
+
 def check_leftovers():
     wrong = []
     words = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b|^/[*/] ?[-=*]{3}")
@@ -175,6 +205,7 @@ CHECKS = [
     ("headers do not include each other", check_header_cycles),
     ("third-party headers stay in their place", check_third_party),
     ("files and functions stay small", check_sizes),
+    ("functions take few parameters", check_parameters),
     ("nothing is left over", check_leftovers),
     ("cppcheck finds nothing", check_cppcheck),
 ]

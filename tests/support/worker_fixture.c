@@ -134,9 +134,15 @@ void fixture_on_told(void *user, const Weir__MemberMessage *message) {
   pthread_mutex_unlock(&f->lock);
 }
 
+const char *fixture_run_id(void) {
+  static char id[32];
+  snprintf(id, sizeof id, "t-%d", (int)getpid());
+  return id;
+}
+
 Weir__LoadRun fixture_order(struct fixture *f, uint64_t incarnation) {
   Weir__LoadRun load = WEIR__LOAD_RUN__INIT;
-  load.run = (char *)"t-1";
+  load.run = (char *)fixture_run_id();
   load.incarnation = incarnation;
   load.spec = f->spec;
   load.model_bytes = f->onnx_bytes;
@@ -178,7 +184,7 @@ void fixture_view(struct fixture *f, struct view_of of,
   assignment.worker = (char *)(of.worker ? of.worker : "worker-1");
   assignment.microbatch_end = of.microbatches;
   assignment.eval_end = of.chunks;
-  view.run = (char *)"t-1";
+  view.run = (char *)fixture_run_id();
   view.number = of.number;
   view.incarnation = of.incarnation;
   view.plan = &plan;
@@ -210,7 +216,7 @@ void fixture_give_pair(struct fixture *f, struct pair_view of) {
   endpoint.address = f->servers[0].target;
   plan.train_samples = SAMPLES;
   plan.steps = STEPS;
-  view.run = "t-1";
+  view.run = (char *)fixture_run_id();
   view.number = of.number;
   view.incarnation = 1;
   view.plan = &plan;

@@ -21,7 +21,11 @@ int worker_teardown(void **state);
 /* The send of run_options: notes in f what the run tells the coordinator. */
 void fixture_on_told(void *user, const Weir__MemberMessage *message);
 
-/* LoadRun of the run "t-1"; what it points to is the fixture's. */
+/* The id of the fixture's run: "t-" and this process's number, since groups of a run are found by its name on
+   the whole host, and tests may run beside each other. */
+const char *fixture_run_id(void);
+
+/* LoadRun of that run; what it points to is the fixture's. */
 Weir__LoadRun fixture_order(struct fixture *f, uint64_t incarnation);
 
 /* Starts f->run, by an order of incarnation 1. */

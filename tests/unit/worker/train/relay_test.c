@@ -56,7 +56,7 @@ static struct collective *peer_open(const struct peer *peer, const char *what) {
       .name = name, .rank = peer->rank, .size = 2, .timeout_ms = patience_ms()};
   struct collective *opened = NULL;
   struct err err = ERR_NONE;
-  group_name(&group, "t-1", what, name);
+  group_name(&group, fixture_run_id(), what, name);
   if (peer->def->open(&options, &opened, &err))
     fail_msg("%s", err.text);
   return opened;
@@ -313,7 +313,7 @@ static void show_forged(struct fixture *f, const struct forged *of, size_t n) {
   }
   endpoint.id = "server-1";
   endpoint.address = f->servers[0].target;
-  view.run = "t-1";
+  view.run = (char *)fixture_run_id();
   view.number = view.incarnation = 1;
   view.servers = servers;
   view.n_servers = 1;

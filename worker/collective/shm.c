@@ -47,11 +47,11 @@ static bool shm_is_aborted(const struct collective *c) {
   return shm_state_of(&c->segment) == SHM_ABORTED;
 }
 
-void shm_say_done(struct collective *c, const uint64_t *done_with) {
+void shm_say_done(struct collective *c, const uint32_t *done_with) {
   memcpy(c->segment.header->members[c->rank].done_with, done_with, (size_t)c->size * sizeof *done_with);
 }
 
-bool shm_has_left(const struct collective *c, int member, uint64_t *done) {
+bool shm_has_left(const struct collective *c, int member, uint32_t *done) {
   const struct shm_member *of = &c->segment.header->members[member];
   if (!__atomic_load_n(&of->has_left, __ATOMIC_ACQUIRE))
     return false;

@@ -15,9 +15,10 @@ void shm_say_ready(struct collective *meeting);
 /* What was decided; gives_up: decides against it if nothing was. Never blocks. */
 enum shm_agreement shm_agreement(struct collective *meeting, bool gives_up);
 
-/* Before the handle is closed: how many operations with each member were done here. done_with: u64[size]. */
-void shm_say_done(struct collective *meeting, const uint64_t *done_with);
+/* Before the handle is closed: how many operations with each member were done here, modulo 2^32. done_with:
+   u32[size]. */
+void shm_say_done(struct collective *meeting, const uint32_t *done_with);
 /* True if that member has closed its handle; *done: how many operations with us it had done. Any thread. */
-bool shm_has_left(const struct collective *meeting, int member, uint64_t *done);
+bool shm_has_left(const struct collective *meeting, int member, uint32_t *done);
 
 #endif

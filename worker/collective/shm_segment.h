@@ -30,7 +30,7 @@ struct shm_member {
   _Alignas(SHM_LINE) uint64_t written, reduced, done;
   _Alignas(SHM_LINE) struct shm_event event; /* with each change of those */
   uint32_t has_joined, has_left;
-  uint64_t done_with[COLLECTIVE_SIZE_MAX]; /* shm_say_done */
+  uint32_t done_with[COLLECTIVE_SIZE_MAX]; /* shm_say_done */
 };
 
 /* An event of its own: the many that send to one member are not all woken with each of its reads. */

@@ -131,7 +131,7 @@ static bool is_given_up(const struct fixture *f) {
 static void run_to_step_1(struct process *process) {
   fake_coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 1);
   process->f->servers[0].held_step = 1;
-  order_load(process, "t-1", 1);
+  order_load(process, fixture_run_id(), 1);
   wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   show(process, 1, "worker-1");
   fixture_wait(process->f, is_held);
@@ -149,12 +149,25 @@ static const Weir__Hello *regain_coordinator(struct process *process) {
   return process->coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello;
 }
 
+/* Gradients of a step are one sum a block; of statistics each microbatch has a row. */
+static int pushes_of_step(const struct fixture *f) {
+  return (int)(f->model->n_param_blocks + (f->model->n_blocks - f->model->n_param_blocks) * MICROBATCHES);
+}
+
+/* Also what nobody waits for, which may come after the version that it belongs to. */
+static bool is_all_pushed(const struct fixture *f) {
+  for (uint64_t step = 0; step < STEPS; step++)
+    if (count_pushes(f, 0, 1, step) < pushes_of_step(f))
+      return false;
+  return is_trained(f);
+}
+
 /* From the beginning to the end, everything was computed once, by one joining of the servers. */
 static void expect_undisturbed(struct fixture *f) {
-  fixture_wait(f, is_trained);
+  fixture_wait(f, is_all_pushed);
   assert_int_equal(f->servers[0].n_questions, 1);
   for (uint64_t step = 0; step < STEPS; step++)
-    assert_int_equal(count_pushes(f, 0, 1, step), count_pushes(f, 0, 1, 0));
+    assert_int_equal(count_pushes(f, 0, 1, step), pushes_of_step(f));
 }
 
 static void steps_complete_while_there_is_no_coordinator(void **state) {
@@ -168,7 +181,7 @@ static void steps_complete_while_there_is_no_coordinator(void **state) {
   assert_string_equal(hello->id, "worker-1");
   assert_int_equal(hello->term, 1);
   assert_int_equal(hello->n_runs, 1);
-  assert_string_equal(hello->runs[0]->run, "t-1");
+  assert_string_equal(hello->runs[0]->run, fixture_run_id());
   assert_int_equal(hello->runs[0]->incarnation, 1);
 }
 
@@ -181,7 +194,7 @@ static void a_run_that_is_ordered_again_is_not_loaded_again(void **state) {
   snprintf(probe, sizeof probe, "%s", loaded->probe_sha256);
   lose_coordinator(process);
   regain_coordinator(process);
-  order_load(process, "t-1", 4);
+  order_load(process, fixture_run_id(), 4);
   loaded = wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2)->loaded;
   assert_int_equal(loaded->incarnation, 4);
   assert_int_equal(loaded->train_samples, SAMPLES);
@@ -198,10 +211,11 @@ static void a_worker_of_another_id_goes_on_where_it_was(void **state) {
   process->coordinator.id = "worker-9";
   process->coordinator.renames = true;
   regain_coordinator(process);
-  order_load(process, "t-1", 1);
+  order_load(process, fixture_run_id(), 1);
   wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   show(process, (UINT64_C(2) << 32) + 1, "worker-9");
-  order_load(process, "t-1", 1); /* its answer shows that the view, which was ordered before, has come */
+  order_load(process, fixture_run_id(),
+             1); /* its answer shows that the view, which was ordered before, has come */
   wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
   fake_server_release(&process->f->servers[0], ERR_OK);
   expect_undisturbed(process->f);
@@ -223,13 +237,13 @@ static void a_run_that_went_on_without_the_worker_is_let_go(void **state) {
   lose_coordinator(process);
   regain_coordinator(process);
   order_unload(process, "another");
-  order_load(process, "t-1", 1); /* its answer shows that the order before it was obeyed */
+  order_load(process, fixture_run_id(), 1); /* its answer shows that the order before it was obeyed */
   wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   assert_int_equal(process->coordinator.n_fetched, 1);
   pthread_mutex_lock(&process->f->lock);
   assert_int_equal(process->f->servers[0].n_gone, 0);
   pthread_mutex_unlock(&process->f->lock);
-  order_unload(process, "t-1");
+  order_unload(process, fixture_run_id());
   fixture_wait(process->f, is_given_up);
 }
 

@@ -68,9 +68,10 @@ static void cancel_all(struct collective *c) {
 /* A member that has closed takes part in nothing more. What it did before is done here soon: members count
    alike what they do with each other. */
 static void check_left(struct collective *c) {
-  uint64_t done;
+  uint32_t done;
   for (int m = 0; m < c->size && c->first; m++)
-    if (takes_part(c->first, m) && shm_has_left(c->meeting, m, &done) && c->done_with[m] >= done)
+    if (takes_part(c->first, m) && shm_has_left(c->meeting, m, &done) &&
+        (int32_t)(c->done_with[m] - done) >= 0)
       collective_shm.abort(c->meeting);
 }
 

@@ -55,7 +55,7 @@ struct collective {
   bool is_comm_busy;
   cudaStream_t stream;
   int n_landing; /* works under way that will write pageable memory when they are finished */
-  uint64_t done_with[COLLECTIVE_SIZE_MAX]; /* works that are done, by member that took part */
+  uint32_t done_with[COLLECTIVE_SIZE_MAX]; /* works that are done, by member that took part, modulo 2^32 */
   struct err fault;                        /* the first error of CUDA or NCCL, which aborted the group */
   struct collective_work *first, *last;    /* not done, in their order */
   struct collective_work *finished;        /* done, not waited for */

@@ -2,7 +2,6 @@
 #include "worker/collective/shm.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/base/memory.h"
@@ -48,14 +47,14 @@ static bool shm_is_aborted(const struct collective *c) {
 }
 
 void shm_say_done(struct collective *c, const uint32_t *done_with) {
-  memcpy(c->segment.header->members[c->rank].done_with, done_with, (size_t)c->size * sizeof *done_with);
+  for (int to = 0; to < c->size; to++)
+    shm_pair_of(&c->segment, c->rank, to)->done = done_with[to];
 }
 
 bool shm_has_left(const struct collective *c, int member, uint32_t *done) {
-  const struct shm_member *of = &c->segment.header->members[member];
-  if (!__atomic_load_n(&of->has_left, __ATOMIC_ACQUIRE))
+  if (!__atomic_load_n(&c->segment.header->members[member].has_left, __ATOMIC_ACQUIRE))
     return false;
-  *done = of->done_with[c->rank];
+  *done = shm_pair_of(&c->segment, member, c->rank)->done;
   return true;
 }
 

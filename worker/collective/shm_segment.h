@@ -30,7 +30,6 @@ struct shm_member {
   _Alignas(SHM_LINE) uint64_t written, reduced, done;
   _Alignas(SHM_LINE) struct shm_event event; /* with each change of those */
   uint32_t has_joined, has_left;
-  uint32_t done_with[COLLECTIVE_SIZE_MAX]; /* shm_say_done */
 };
 
 /* An event of its own: the many that send to one member are not all woken with each of its reads. */
@@ -38,6 +37,7 @@ struct shm_pair {
   _Alignas(SHM_LINE) uint64_t head; /* bytes that the sender has put in */
   uint64_t base;                    /* where they are: byte b is at place base + b of the ring, for all
                                        that are not taken yet */
+  uint32_t done;                    /* operations of both, as the sender told when it left: shm_say_done */
   _Alignas(SHM_LINE) uint64_t tail; /* bytes that the receiver has taken out */
   _Alignas(SHM_LINE) struct shm_event event; /* with each change of either */
 };

@@ -51,6 +51,20 @@ def finish(cluster, spec, *options):
     return run
 
 
+def finish_with_two(cluster, spec):
+    """As finish, with a checkpoint before the last: training does not wait for the store, so from step 20 on it stands still,
+    as its workers do, until one is committed."""
+    run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
+    wait_for(lambda: cluster.json("status", run)["step"] >= 20, "step 20")
+    for worker in cluster.workers:
+        worker.send(signal.SIGSTOP)
+    wait_for(lambda: cluster.json("checkpoints", run), "a checkpoint")
+    for worker in cluster.workers:
+        worker.send(signal.SIGCONT)
+    weir("watch", run, "--coordinator", cluster.address)
+    return run
+
+
 def checkpoint_before_the_last(cluster, run):
     """Its step. No more blocks than those of checkpoints are left in the store."""
     weir("gc", "--coordinator", cluster.address)
@@ -80,7 +94,7 @@ def refused(text, *arguments):
 def test_checkpoints_are_listed_and_verified_with_and_without_a_coordinator():
     with Folder() as folder, Cluster(folder, servers=2, workers=1) as cluster:
         at, stored = ("--coordinator", cluster.address), ("--store", store_of(folder))
-        run = finish(cluster, small_run(folder))
+        run = finish_with_two(cluster, small_run(folder))
         step, listed = checkpoint_before_the_last(cluster, run), cluster.json("checkpoints", "small")
         assert step % 20 == 0, listed
         assert all(entry["blocks"] == listed[0]["blocks"] and entry["bytes"] > 0 for entry in listed)
@@ -102,7 +116,7 @@ def test_checkpoints_are_listed_and_verified_with_and_without_a_coordinator():
 
 def test_verify_names_the_damaged_and_the_missing_block():
     with Folder() as folder, Cluster(folder) as cluster:
-        checkpoint_before_the_last(cluster, finish(cluster, small_run(folder)))
+        checkpoint_before_the_last(cluster, finish_with_two(cluster, small_run(folder)))
         with open(folder.file("mlp.onnx"), "rb") as file:
             model = hashlib.sha256(file.read()).hexdigest()
         key = next(key for key in blocks_in(folder) if key != model)
@@ -136,7 +150,7 @@ def test_any_checkpoint_is_exported_with_and_without_a_coordinator():
     with Folder() as folder:
         with Cluster(folder, servers=2) as cluster:
             at = ("--coordinator", cluster.address)
-            step = checkpoint_before_the_last(cluster, finish(cluster, small_run(folder)))
+            step = checkpoint_before_the_last(cluster, finish_with_two(cluster, small_run(folder)))
             verdict = weir("verify", "small", "--step", step, *at).stdout
             for name in ("asked.onnx", "asked.safetensors"):
                 weir("export", "small", "--step", step, "-o", folder.file(name), *at)
@@ -165,7 +179,7 @@ def test_gc_deletes_orphans_and_runs_that_are_over_and_nothing_else():
     with Folder() as folder:
         with Cluster(folder) as cluster:
             at, stored = ("--coordinator", cluster.address), ("--store", store_of(folder))
-            first = finish(cluster, small_run(folder, name="first"))
+            first = finish_with_two(cluster, small_run(folder, name="first"))
             second = finish(cluster, small_run(folder, name="second", steps=50))
 
             def orphan():
@@ -243,7 +257,7 @@ def test_a_run_starts_from_the_weights_of_another():
     with Folder() as folder, Cluster(folder) as cluster:
         at = ("--coordinator", cluster.address)
         # in file order, so that the first step of an epoch has the same samples in each
-        source = finish(cluster, small_run(folder, shuffle=False, name="source"))
+        source = finish_with_two(cluster, small_run(folder, shuffle=False, name="source"))
         step = checkpoint_before_the_last(cluster, source)
         loss, start = loss_at(folder, cluster, source, step), loss_at(folder, cluster, source, 0)
         assert abs(loss - start) > 1e-3, "it learns"

@@ -26,6 +26,8 @@ int col2im_windows(const struct graph *graph, const struct node *node, struct sh
   for (int d = 0; d < n_sizes; d++) {
     if (sizes[d] < 1 || sizes[d] > INT32_MAX)
       return node_error(node, err, ERR_INVALID, "image_shape holds %lld", (long long)sizes[d]);
+    if (kernel[d] < 1 || kernel[d] > INT32_MAX)
+      return node_error(node, err, ERR_INVALID, "block_shape holds %lld", (long long)kernel[d]);
     image->dim[2 + d] = sizes[d];
   }
   if (windows_init(windows, node, image, kernel, err))

@@ -142,7 +142,8 @@ static void look_for_workers(struct following *following) {
   size_t refused = 0;
   if (connection_call(following->options->connection, RPC_LIST_WORKERS, &request, (void **)&reply, &err))
     return; /* what troubles the coordinator shows elsewhere */
-  while (refused < reply->n_workers && strcmp(reply->workers[refused]->state, "refused") == 0)
+  while (refused < reply->n_workers && (strcmp(reply->workers[refused]->state, "refused") == 0 ||
+                                        strcmp(reply->workers[refused]->state, "quarantined") == 0))
     refused++;
   /* One that the last refusal ended has ended by now, and says so itself. */
   if (refused == reply->n_workers && refused >= (size_t)following->options->all_workers &&

@@ -7,13 +7,21 @@
 
 static void workers_print(const Weir__ListWorkersReply *reply);
 
+static int workers_ask(struct connection *connection, const char *readmitted, Weir__ListWorkersReply **reply,
+                       struct err *err) {
+  Weir__ListWorkersRequest list = WEIR__LIST_WORKERS_REQUEST__INIT;
+  Weir__ReadmitRequest readmit = WEIR__READMIT_REQUEST__INIT;
+  readmit.worker = (char *)readmitted;
+  return readmitted ? connection_call(connection, RPC_READMIT_WORKER, &readmit, (void **)reply, err)
+                    : connection_call(connection, RPC_LIST_WORKERS, &list, (void **)reply, err);
+}
+
 static int workers_run(const struct args *args) {
-  Weir__ListWorkersRequest request = WEIR__LIST_WORKERS_REQUEST__INIT;
   struct connection connection = {0};
   Weir__ListWorkersReply *reply = NULL;
   struct err err = ERR_NONE;
   if (connection_open(&connection, args->coordinator, &err) == 0 &&
-      connection_call(&connection, RPC_LIST_WORKERS, &request, (void **)&reply, &err) == 0) {
+      workers_ask(&connection, args_text(args, "readmit"), &reply, &err) == 0) {
     if (args_flag(args, "json"))
       output_json_list(stdout, (ProtobufCMessage *const *)reply->workers, reply->n_workers);
     else
@@ -47,6 +55,11 @@ static void workers_print(const Weir__ListWorkersReply *reply) {
 }
 
 static const struct option_def workers_options[] = {
+    {.name = "readmit",
+     .kind = OPTION_TEXT,
+     .value = "WORKER|HOST/DEVICE",
+     .help =
+         "end the quarantine of a device, named by itself or by a worker on it, and list its workers alone."},
     {.name = "json", .kind = OPTION_FLAG, .help = "print a JSON array of objects instead, for programs."},
     {0}};
 
@@ -58,8 +71,15 @@ const struct command_def command_workers = {
     .description =
         "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
         "that they work for and how many of each step's microbatches they have, and why one was refused or "
-        "which servers one cannot reach.",
+        "which servers one cannot reach.\n"
+        "\n"
+        "A worker whose part of a gradient had other bits than others computed is put into quarantine, with "
+        "all "
+        "workers of its host and device: it is given no work, in any run, until it is readmitted. A device "
+        "in "
+        "quarantine is listed even when no worker is connected.",
     .options = workers_options,
-    .examples = "weir workers\nweir workers --json | jq 'map(.executors) | add'\n",
+    .examples = "weir workers\nweir workers --json | jq 'map(.executors) | add'\n"
+                "weir workers --readmit worker-3\nweir workers --readmit node7/cpu\n",
     .run = workers_run,
 };

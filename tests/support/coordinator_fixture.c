@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/agree/placement.h"
+#include "tests/support/coordinator_recompute.h"
 
 static const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -80,6 +81,9 @@ static void take_order(struct fixture *f, uint64_t member, const Weir__Order *or
   case WEIR__ORDER__BODY_WRITE:
     told->write_step = order->write->step;
     told->writes++;
+    break;
+  case WEIR__ORDER__BODY_RECOMPUTE:
+    told_recompute(told, order->recompute);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);

@@ -40,6 +40,8 @@ struct told {
   uint64_t view_number; /* as it was told */
   uint32_t group;
   uint64_t write_step, writes, loads, beats;
+  uint64_t recompute_step, recomputes;               /* of the newest Recompute; how many */
+  uint32_t recompute_microbatches, recompute_chunks; /* masks */
 };
 
 struct fixture {

@@ -241,6 +241,7 @@ void coordinator_store_told(struct coordinator *coordinator, const char *message
 
 void coordinator_store_emptied(struct coordinator *coordinator) {
   log_event(LOG_WARN, "coordinator", "store_emptied", "runs=%d", coordinator->n_runs);
+  coordinator->is_members_due = true;
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     coordinator_checkpoints_forget(run);

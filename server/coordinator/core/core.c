@@ -6,6 +6,8 @@
 #include "server/coordinator/core/checkpointing.h"
 #include "server/coordinator/core/member.h"
 #include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/quarantine.h"
+#include "server/coordinator/core/recompute.h"
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
@@ -36,6 +38,7 @@ void coordinator_free(struct coordinator *coordinator) {
     coordinator_run_free(coordinator->runs[i]);
   free(coordinator->members);
   free(coordinator->runs);
+  quarantines_fini(&coordinator->quarantines);
   free(coordinator->store_message);
   free(coordinator);
 }
@@ -106,6 +109,12 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
   case EVENT_STORE_EMPTIED:
     coordinator_store_emptied(coordinator);
     break;
+  case EVENT_MEMBERS_RESTORED:
+    coordinator_members_restored(coordinator, event->members);
+    break;
+  case EVENT_WORKER_READMITTED:
+    coordinator_readmit(coordinator, event->readmitted);
+    break;
   case EVENT_MODEL_LOST:
     coordinator_model_lost(coordinator, event->model_lost.run, event->model_lost.reason);
     break;
@@ -162,6 +171,15 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     break;
   case WEIR__MEMBER_MESSAGE__BODY_UNREACHED:
     coordinator_unreached(coordinator, member, message->unreached);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_LATE:
+    coordinator_late(coordinator, member, message->late);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_DOUBTED:
+    coordinator_doubted(coordinator, member, message->doubted);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_JUDGED:
+    coordinator_judged(coordinator, member, message->judged);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
     coordinator_order_beat(coordinator, member);

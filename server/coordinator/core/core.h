@@ -10,6 +10,7 @@
 #include "cluster.pb-c.h"
 #include "common/base/err.h"
 #include "common/base/memory.h"
+#include "server/coordinator/events/event_log.h"
 #include "store.pb-c.h"
 #include "training.pb-c.h"
 
@@ -69,8 +70,10 @@ enum coordinator_event_kind {
   EVENT_CHECKPOINT_DROPPED, /* an ACTION_DROP was carried out, or will be by a later sweep */
   EVENT_STORE,              /* the store is in trouble, or well again */
   EVENT_STORE_EMPTIED, /* the store has lost what it had: no checkpoint is left, every run is to be saved */
-  EVENT_MODEL_LOST,    /* neither the store nor the coordinator has the model of a run that is not over */
-  EVENT_TICK,          /* every 100 ms or so: a long gap says that we did not run */
+  EVENT_MEMBERS_RESTORED, /* what the store knew of members, before any joins */
+  EVENT_WORKER_READMITTED,
+  EVENT_MODEL_LOST, /* neither the store nor the coordinator has the model of a run that is not over */
+  EVENT_TICK,       /* every 100 ms or so: a long gap says that we did not run */
 };
 
 struct coordinator_event {
@@ -99,7 +102,9 @@ struct coordinator_event {
     struct {
       const char *run, *reason;
     } model_lost;
-    const char *store_message; /* STORE: empty when it is well */
+    const Weir__Members *members; /* MEMBERS_RESTORED */
+    const char *readmitted;       /* WORKER_READMITTED: as of coordinator_find_quarantine */
+    const char *store_message;    /* STORE: empty when it is well */
   };
 };
 
@@ -162,15 +167,18 @@ bool coordinator_run_is_over(const struct coordinator *coordinator, const char *
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id);
 Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const char *id);
 
-/* Room for one event of a run. */
-struct run_event_view {
-  Weir__RunEvent event;
-  Weir__StepEvent step;
-};
-
 /* The first event of the run with that number or a higher one. False if there is none yet. */
 bool coordinator_run_event(const struct coordinator *coordinator, const char *id, uint64_t number,
                            struct run_event_view *view);
+
+/* A device, as its workers' Hello names it. */
+struct device_name {
+  const char *host, *device;
+};
+
+/* The device in quarantine that is named by HOST/DEVICE or by a worker's id. Errors: NOT_FOUND. */
+int coordinator_find_quarantine(const struct coordinator *coordinator, const char *name,
+                                struct device_name *device, struct err *err);
 
 int coordinator_live_runs(const struct coordinator *coordinator); /* not over */
 
@@ -181,8 +189,12 @@ bool coordinator_list_checkpoints(const struct coordinator *coordinator, const c
 /* Lists in the order of submission or joining, built in the arena. */
 void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
                            Weir__ListRunsReply *reply);
+/* Workers, then the devices in quarantine that have none. */
 void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
                               Weir__ListWorkersReply *reply);
+/* The workers on one device; where there is none, a row of the device. */
+void coordinator_list_device(const struct coordinator *coordinator, const struct device_name *device,
+                             uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
 void coordinator_list_servers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
                               Weir__ListServersReply *reply);
 

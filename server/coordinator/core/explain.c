@@ -6,6 +6,8 @@
 
 #include "server/coordinator/core/checkpointing.h"
 #include "server/coordinator/core/member.h"
+#include "server/coordinator/core/quarantine.h"
+#include "server/coordinator/core/recompute.h"
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
@@ -27,6 +29,10 @@ static void say_loading(const struct coordinator *coordinator, const struct run 
                         struct clauses *clauses);
 static void say_unreached(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses);
+
+static void say_doubts(const struct run *run, struct clauses *clauses);
+static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
+                            struct clauses *clauses);
 
 void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   const struct checkpointing *making = &run->checkpointing;
@@ -50,6 +56,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
       clauses_add(&clauses, "%s", run->loss_cause);
     say_unreached(coordinator, run, &clauses);
     say_workers(coordinator, run, &clauses);
+    say_doubts(run, &clauses);
     break;
   case WEIR__RUN_STATE__FINISHING:
     if (coordinator_lost_servers(run))
@@ -60,6 +67,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   default: /* its message is of another kind */
     return;
   }
+  say_quarantines(coordinator, run, &clauses);
   coordinator_run_set_message(run, clauses.text);
 }
 
@@ -115,6 +123,28 @@ static void say_unreached(const struct coordinator *coordinator, const struct ru
     const struct member *member = coordinator->members[i];
     if (member->run == run && member->unreached_text)
       clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
+  }
+}
+
+static void say_doubts(const struct run *run, struct clauses *clauses) {
+  const struct recompute *recompute = run->recompute;
+  if (recompute && recompute->doubts.n_open > 0)
+    clauses_add(clauses, "step %llu: the sum of parts that are finite overflows: they are computed once more",
+                (unsigned long long)recompute->step);
+  if (run->suspicion)
+    clauses_add(clauses, "%s", run->suspicion);
+}
+
+/* Those that this run has found, and those that it might have had. */
+static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
+                            struct clauses *clauses) {
+  bool is_waiting = run->state != WEIR__RUN_STATE__FINISHING &&
+                    coordinator_count_workers(coordinator, run, WORKER_READY) == 0;
+  for (int i = 0; i < coordinator->quarantines.count; i++) {
+    const struct quarantine *quarantine = &coordinator->quarantines.items[i];
+    if (is_waiting || strcmp(quarantine->run, run->id) == 0)
+      clauses_add(clauses, "%s (%s, %s) is in quarantine: %s", quarantine->worker, quarantine->host,
+                  quarantine->device, quarantine->reason);
   }
 }
 

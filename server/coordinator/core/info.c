@@ -6,10 +6,13 @@
 
 #include "server/coordinator/core/checkpointing.h"
 #include "server/coordinator/core/member.h"
+#include "server/coordinator/core/quarantine.h"
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info);
+static void list_workers_on(const struct coordinator *coordinator, const struct device_name *device,
+                            uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
                         struct arena *arena, Weir__ServerInfo *info);
 static char *refusal_of(const struct coordinator *coordinator, const struct member *server,
@@ -162,15 +165,66 @@ void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_m
   reply->n_runs = (size_t)coordinator->n_runs;
 }
 
-void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                              Weir__ListWorkersReply *reply) {
+static bool is_on(const struct device_name *device, const char *host, const char *name) {
+  return !device || (strcmp(device->host, host) == 0 && strcmp(device->device, name) == 0);
+}
+
+/* device: NULL: on any. */
+static void list_workers_on(const struct coordinator *coordinator, const struct device_name *device,
+                            uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply) {
+  int room = coordinator->n_members + coordinator->quarantines.count;
   weir__list_workers_reply__init(reply);
-  reply->workers = arena_new(arena, (size_t)coordinator->n_members * sizeof *reply->workers);
+  reply->workers = arena_new(arena, (size_t)(room + 1) * sizeof *reply->workers);
   for (int i = 0; i < coordinator->n_members; i++) {
-    if (coordinator->members[i]->role != WEIR__ROLE__WORKER)
+    const struct member *member = coordinator->members[i];
+    if (member->role != WEIR__ROLE__WORKER || !is_on(device, member->host, member->device))
       continue;
     reply->workers[reply->n_workers] = arena_new(arena, sizeof **reply->workers);
-    worker_info(coordinator->members[i], now_ms, reply->workers[reply->n_workers++]);
+    worker_info(member, now_ms, reply->workers[reply->n_workers++]);
+  }
+}
+
+static Weir__WorkerInfo *add_absent(struct arena *arena, Weir__ListWorkersReply *reply) {
+  Weir__WorkerInfo *info = reply->workers[reply->n_workers++] = arena_new(arena, sizeof *info);
+  weir__worker_info__init(info);
+  return info;
+}
+
+static bool has_worker(const struct coordinator *coordinator, const struct quarantine *quarantine) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->role == WEIR__ROLE__WORKER && strcmp(member->host, quarantine->host) == 0 &&
+        strcmp(member->device, quarantine->device) == 0)
+      return true;
+  }
+  return false;
+}
+
+void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                              Weir__ListWorkersReply *reply) {
+  list_workers_on(coordinator, NULL, now_ms, arena, reply);
+  for (int i = 0; i < coordinator->quarantines.count; i++) {
+    const struct quarantine *quarantine = &coordinator->quarantines.items[i];
+    Weir__WorkerInfo *info;
+    if (has_worker(coordinator, quarantine))
+      continue;
+    info = add_absent(arena, reply);
+    info->id = quarantine->worker;
+    info->host = quarantine->host;
+    info->device = quarantine->device;
+    info->state = (char *)coordinator_worker_state_name(WORKER_QUARANTINED);
+    info->message = arena_printf(arena, "not connected; in quarantine: %s", quarantine->reason);
+  }
+}
+
+void coordinator_list_device(const struct coordinator *coordinator, const struct device_name *device,
+                             uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply) {
+  list_workers_on(coordinator, device, now_ms, arena, reply);
+  if (reply->n_workers == 0) {
+    Weir__WorkerInfo *info = add_absent(arena, reply);
+    info->host = arena_strdup(arena, device->host);
+    info->device = arena_strdup(arena, device->device);
+    info->message = "not connected";
   }
 }
 

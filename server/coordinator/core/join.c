@@ -7,6 +7,7 @@
 #include "common/base/text.h"
 #include "server/coordinator/core/member.h"
 #include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/quarantine.h"
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
@@ -49,8 +50,10 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
   coordinator_order_welcome(coordinator, member);
   if (is_server)
     take_up_server(coordinator, member, hello);
-  else
+  else {
+    coordinator_quarantine_newcomer(coordinator, member);
     take_up_worker(coordinator, member, hello);
+  }
 }
 
 /* A member obeys a higher term. It may be mistaken, or lie: the store knows who leads. The first coordinator
@@ -106,6 +109,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->key = key;
   member->role = hello->role;
   member->id = choose_id(coordinator, hello);
+  member->number = id_number(member->id, hello->role == WEIR__ROLE__SERVER ? "server-" : "worker-");
   member->host = text_copy_clean(hello->host, TEXT_MAX);
   member->address = text_copy_clean(hello->address, TEXT_MAX);
   member->device = text_copy_clean(hello->device, TEXT_MAX);
@@ -142,6 +146,13 @@ void coordinator_id_seen(struct coordinator *coordinator, const char *id) {
     coordinator->servers_seen = server;
   if (worker > coordinator->workers_seen)
     coordinator->workers_seen = worker;
+}
+
+void coordinator_ids_seen(struct coordinator *coordinator, uint32_t servers, uint32_t workers) {
+  if (servers > coordinator->servers_seen && servers < NUMBER_MAX)
+    coordinator->servers_seen = servers;
+  if (workers > coordinator->workers_seen && workers < NUMBER_MAX)
+    coordinator->workers_seen = workers;
 }
 
 /* 0 if it is no id of ours. */
@@ -185,7 +196,7 @@ static void take_up_server(struct coordinator *coordinator, struct member *serve
 static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello) {
   for (size_t i = 0; i < hello->n_runs; i++) {
     struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
-    if (run && !worker->run &&
+    if (run && !worker->run && worker->state == WORKER_IDLE &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
       coordinator_worker_join_run(coordinator, worker, run);
     else if (!run || run != worker->run)
@@ -203,6 +214,8 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
           (size_t)(coordinator->n_members - at - 1) * sizeof *coordinator->members);
   coordinator->n_members--;
   coordinator->is_members_due = true;
+  if (member->role == WEIR__ROLE__WORKER)
+    coordinator_worker_past(coordinator, member);
   if (member->run)
     coordinator_worker_leave_run(member, WORKER_IDLE);
   for (int i = 0; i < coordinator->n_runs; i++) {

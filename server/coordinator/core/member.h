@@ -16,20 +16,29 @@ enum worker_state {
   WORKER_READY,
   WORKER_CUT_OFF,
   WORKER_REFUSED,
-  WORKER_DRAINING
+  WORKER_DRAINING,
+  WORKER_QUARANTINED
+};
+
+/* How a worker has done with what it was given beside the view: `number` of the struct recompute. */
+struct helping {
+  uint64_t slow;     /* of the newest in which it was too slow */
+  uint64_t asked;    /* of the newest in which it computed doubted microbatches anew */
+  uint64_t given_ms; /* when it was last given something */
 };
 
 /* A server or a worker. */
 struct member {
   uint64_t key; /* the shell's */
   Weir__Role role;
-  char *id; /* "server-1", "worker-1" */
+  char *id;        /* "server-1", "worker-1" */
+  uint32_t number; /* N of its id */
   char *host, *address, *device, *fingerprint;
   char *shm_host; /* workers: equal for those that can share memory; empty: unknown */
   uint32_t pid, executors;
   uint64_t joined_ms, heard_ms;
-  bool is_fresh;        /* its process was no member before */
-  char *message;        /* why it was refused; servers: why runs go on without it; else empty */
+  bool is_fresh; /* its process was no member before */
+  char *message; /* why it was refused or is in quarantine; servers: why runs go on without it; else empty */
   uint64_t left_out_ms; /* servers: since when, if there is a message */
   bool is_cut_off; /* servers: left out because workers did not reach it; after a while runs that load may
                       have it */
@@ -39,6 +48,7 @@ struct member {
   uint64_t load_incarnation; /* of the order to load it */
   struct range microbatches, eval_chunks;
   struct grouping group;
+  struct helping help;
   uint64_t *unreached; /* keys of the run's servers that it says it does not reach; NULL: none */
   int n_unreached;
   char *unreached_text;           /* for people; NULL: none */
@@ -53,6 +63,8 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
 void coordinator_member_free(struct member *member);
 /* An id's number was used: fresh ids are above. */
 void coordinator_id_seen(struct coordinator *coordinator, const char *id);
+/* The same of the highest numbers. Ones that are absurd are ignored. */
+void coordinator_ids_seen(struct coordinator *coordinator, uint32_t servers, uint32_t workers);
 
 /* settle.c */
 void coordinator_worker_set_state(struct member *worker, enum worker_state state);

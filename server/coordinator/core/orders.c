@@ -5,9 +5,13 @@
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
+enum { MISSED_LATELY_MS = 1000 };
+
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
                               Weir__Order__BodyCase body);
 static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n);
+static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
+                                 const struct duty *duties, uint32_t n, size_t *n_ranges);
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
@@ -66,6 +70,21 @@ void coordinator_order_views(struct coordinator *coordinator, const struct run *
       order_new(coordinator, coordinator->members[i], WEIR__ORDER__BODY_VIEW)->view = view;
 }
 
+void coordinator_order_recompute(struct coordinator *coordinator, const struct run *run,
+                                 const struct member *worker) {
+  const struct recompute *from = run->recompute;
+  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_RECOMPUTE);
+  Weir__Recompute *recompute = arena_new(&coordinator->actions->arena, sizeof *recompute);
+  order->recompute = recompute;
+  weir__recompute__init(recompute);
+  recompute->run = run->id;
+  recompute->incarnation = run->incarnation;
+  recompute->step = from->step;
+  recompute->microbatches =
+      duty_ranges(coordinator, worker, from->microbatches, from->n_microbatches, &recompute->n_microbatches);
+  recompute->chunks = duty_ranges(coordinator, worker, from->chunks, from->n_chunks, &recompute->n_chunks);
+}
+
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
                              const struct member *member) {
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WRITE);
@@ -122,4 +141,25 @@ static Weir__Assignment **view_assignments(struct arena *arena, struct member *c
     list[i]->group = worker->group.number;
   }
   return list;
+}
+
+/* What the worker has of them; but not what was missed long ago: it has come since. */
+static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
+                                 const struct duty *duties, uint32_t n, size_t *n_ranges) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Range **ranges = arena_new(arena, n * sizeof *ranges), *last = NULL;
+  *n_ranges = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct duty *duty = &duties[i];
+    if (duty->worker != worker->key ||
+        (!duty->is_doubted && coordinator->now_ms - duty->missed_ms > MISSED_LATELY_MS))
+      continue;
+    if (!last || last->end != i) {
+      last = ranges[(*n_ranges)++] = arena_new(arena, sizeof *last);
+      weir__range__init(last);
+      last->begin = i;
+    }
+    last->end = i + 1;
+  }
+  return ranges;
 }

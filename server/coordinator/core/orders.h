@@ -16,6 +16,9 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
                             const struct member *member);
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
                              struct member *const *workers, int n_workers);
+/* What its struct recompute gives to the worker. */
+void coordinator_order_recompute(struct coordinator *coordinator, const struct run *run,
+                                 const struct member *worker);
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
                              const struct member *member);
 void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,

@@ -10,6 +10,7 @@
 
 static void tell_progress(const struct run *run, Weir__Manifest *manifest);
 static Weir__RunReference *record_reference(struct arena *arena, const struct run *run);
+static Weir__Quarantine *record_quarantine(struct arena *arena, const struct quarantine *quarantine);
 
 /* But for weights_sha256 and the time. */
 void coordinator_commit(struct coordinator *coordinator, const struct run *run) {
@@ -125,7 +126,23 @@ void coordinator_save_members(struct coordinator *coordinator) {
     record->host = member->host;
     record->address = member->address;
   }
+  members->n_quarantines = (size_t)coordinator->quarantines.count;
+  members->quarantines = arena_new(arena, members->n_quarantines * sizeof *members->quarantines);
+  for (int i = 0; i < coordinator->quarantines.count; i++)
+    members->quarantines[i] = record_quarantine(arena, &coordinator->quarantines.items[i]);
   coordinator_act(coordinator, ACTION_MEMBERS)->members = members;
+}
+
+static Weir__Quarantine *record_quarantine(struct arena *arena, const struct quarantine *quarantine) {
+  Weir__Quarantine *record = arena_new(arena, sizeof *record);
+  weir__quarantine__init(record);
+  record->host = quarantine->host;
+  record->device = quarantine->device;
+  record->worker = quarantine->worker;
+  record->run = quarantine->run;
+  record->reason = quarantine->reason;
+  record->since_unix_ms = quarantine->since_unix_ms;
+  return record;
 }
 
 Weir__Plan *coordinator_plan_message(struct arena *arena, const struct run *run) {

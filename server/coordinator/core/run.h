@@ -5,9 +5,10 @@
 #include "common/agree/plan.h"
 #include "server/coordinator/core/checkpointing.h"
 #include "server/coordinator/core/core.h"
-#include "server/coordinator/core/event_log.h"
 #include "server/coordinator/core/member.h"
-#include "server/coordinator/core/rate.h"
+#include "server/coordinator/core/recompute.h"
+#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/events/rate.h"
 
 struct coordinator;
 
@@ -66,6 +67,10 @@ struct run {
   uint64_t *refused;  /* keys of workers that are not asked again */
   int n_refused, refused_capacity;
   char *refusal; /* the newest one; NULL before */
+
+  struct recompute *recompute; /* what is computed elsewhere, too; NULL: nothing */
+  struct groups_past groups_past;
+  char *suspicion; /* the newest sender that is named, and not in quarantine; NULL: none */
 
   uint64_t view;
   uint32_t groups_seen;      /* the highest number of a group */

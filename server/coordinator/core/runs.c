@@ -170,6 +170,9 @@ void coordinator_run_free(struct run *run) {
   free(run->reference.probe_sha256);
   free(run->reference.server);
   free(run->reference.server_fingerprint);
+  coordinator_recompute_free(run);
+  groups_past_fini(&run->groups_past);
+  free(run->suspicion);
   free(run->refused);
   free(run->refusal);
   free(run->checkpoints);
@@ -229,6 +232,7 @@ static void run_release(struct coordinator *coordinator, struct run *run) {
       coordinator_order_unload(coordinator, run->id, run->servers[i].member, reason);
   coordinator_run_free_servers(run);
   coordinator_checkpoint_abandon(run);
+  coordinator_recompute_free(run);
   coordinator_clock_stop(coordinator, run);
   run->is_view_due = run->is_pausing = false;
   run->is_load_due = true;

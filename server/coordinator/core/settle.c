@@ -8,24 +8,26 @@
 #include "server/coordinator/core/checkpointing.h"
 #include "server/coordinator/core/member.h"
 #include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/recompute.h"
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
 /* worker_moves[from] has bit `to`. */
 #define TO(state) (1u << WORKER_##state)
 static const unsigned worker_moves[] = {
-    [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING),
-    [WORKER_LOADING] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING),
-    [WORKER_READY] = TO(IDLE) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING),
-    [WORKER_CUT_OFF] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING),
-    [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING),
+    [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_LOADING] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_READY] = TO(IDLE) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_CUT_OFF] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
     [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
+    [WORKER_QUARANTINED] = TO(IDLE) | TO(DRAINING),
 };
 #undef TO
 enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
 
-static const char *const worker_state_names[] = {"idle",    "loading", "ready",
-                                                 "cut-off", "refused", "draining"};
+static const char *const worker_state_names[] = {"idle",    "loading",  "ready",      "cut-off",
+                                                 "refused", "draining", "quarantined"};
 
 static void keep_going(struct coordinator *coordinator, struct run *run);
 static void yield_workers(struct coordinator *coordinator, struct run *run);
@@ -93,6 +95,7 @@ void coordinator_settle(struct coordinator *coordinator) {
       start_when_loaded(coordinator, run);
       coordinator_regroup_when_due(coordinator, run);
       coordinator_send_view(coordinator, run);
+      coordinator_doubts_when_due(coordinator, run);
       coordinator_finish_when_complete(coordinator, run);
       coordinator_pause_when_idle(coordinator, run);
       coordinator_checkpoint_when_due(coordinator, run);

@@ -10,6 +10,9 @@
    load.c                     compares what members have loaded
    views.c, assign.c          decide which worker computes which microbatches; assign.c cuts the ranges
    groups.c                   puts workers of a host into groups
+   recompute.c                gives late work to others, too
+   doubts.c, verdict.c        find out whose part was wrong
+   quarantine.c               keeps such devices away from work
    kind.c                     keeps to servers of one fingerprint
    recover.c                  rolls runs back when servers are lost
    reach.c                    weighs which workers reach which servers
@@ -23,6 +26,7 @@
 #define WEIR_SERVER_COORDINATOR_CORE_STATE_H
 
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/core/quarantine.h"
 
 struct member;
 struct run;
@@ -34,6 +38,8 @@ struct coordinator {
   struct run **runs; /* in the order of submission */
   int n_runs, runs_capacity;
   uint32_t servers_seen, workers_seen;
+  struct quarantines quarantines;
+  uint64_t recomputes_seen; /* the highest number of a struct recompute */
 
   char *store_message;    /* empty: it is well */
   int64_t unix_offset_ms; /* of the wall clock to now_ms, as far as events have told */

@@ -6,6 +6,7 @@
 #include "common/base/text.h"
 #include "server/coordinator/core/member.h"
 #include "server/coordinator/core/orders.h"
+#include "server/coordinator/core/recompute.h"
 #include "server/coordinator/core/run.h"
 #include "server/coordinator/core/state.h"
 
@@ -58,6 +59,7 @@ void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   run->view++;
   share_work(coordinator, run, workers, n);
   make_groups(coordinator, run, workers, n);
+  coordinator_remember_groups(run, workers, n);
   log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
             (unsigned long long)run->view, n);
   coordinator_order_views(coordinator, run, workers, n);

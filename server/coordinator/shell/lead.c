@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/message.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { MISSING_AFTER_MS = 5000, SERVER_GRACE_MS = 3000, RETRY_MS = 500, LOOK_MS = 50 };
@@ -27,6 +28,7 @@ struct restoring {
   struct task task;
   struct coordinator_service *shell;
   struct stored_runs runs;
+  Weir__Members *members; /* NULL: none are known */
 };
 
 static void news_arrive(struct task *task);
@@ -168,6 +170,7 @@ static void read_state(struct task *task) {
   struct store_record guard = lease_guard(shell->term, term);
   struct err err = ERR_NONE;
   while (!shell_is_ending(shell) && (store_identity_settle(shell->store, &guard, shell->identity, &err) ||
+                                     stored_members_read(shell->store, &restoring->members, &err) ||
                                      stored_runs_read(shell->store, &guard, &restoring->runs, &err))) {
     char why[SHELL_TEXT_SIZE];
     snprintf(why, sizeof why, "this coordinator is taking over: %.400s", err.text);
@@ -175,6 +178,8 @@ static void read_state(struct task *task) {
     set_standing(shell, false, true, why);
     for (int waited_ms = 0; waited_ms < RETRY_MS && !shell_is_ending(shell); waited_ms += LOOK_MS)
       nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    message_free(restoring->members);
+    restoring->members = NULL;
     err = ERR_NONE;
   }
   restoring->task.run = begin_to_lead;
@@ -205,6 +210,9 @@ static void begin_to_lead(struct task *task) {
   if (shell->is_stopping || shell_is_ending(shell))
     goto out;
   shell->core = coordinator_new(&core_options);
+  if (restoring->members)
+    shell_step(shell,
+               &(struct coordinator_event){.kind = EVENT_MEMBERS_RESTORED, .members = restoring->members});
   for (int i = 0; i < restoring->runs.count; i++)
     run_restore(shell, &restoring->runs.items[i]);
   log_event(LOG_INFO, "coordinator", "state_restored", "term=%" PRIu64 " runs=%d left_out=%d", shell->term,
@@ -221,6 +229,7 @@ static void begin_to_lead(struct task *task) {
     store_emptied(shell);
 out:
   stored_runs_fini(&restoring->runs);
+  message_free(restoring->members);
   free(restoring);
 }
 

@@ -330,7 +330,7 @@ static void save_members(struct task *task) {
   struct store_record guard = lease_guard(shell->term, term);
   members->err = ERR_NONE;
   if (shell_may_write(shell, &members->err) &&
-      checkpoint_write_record(shell->store, "coordinator/members", members->saving, &guard, &members->err))
+      checkpoint_write_record(shell->store, MEMBERS_RECORD, members->saving, &guard, &members->err))
     shell_note_failure(shell, &members->err);
   members->task.run = members_done;
   task_post(shell->event_loop, &members->task);

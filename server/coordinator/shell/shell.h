@@ -36,7 +36,7 @@ struct drop_job;
 struct members_save;
 struct saved_run;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 14 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 15 };
 
 /* The ONNX file of a run that is not over. */
 struct live_model {
@@ -144,6 +144,7 @@ void shell_list_runs_on_message(struct rpc_call *call, const void *message, stru
 void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

@@ -63,6 +63,17 @@ void stored_runs_fini(struct stored_runs *runs) {
   *runs = (struct stored_runs){0};
 }
 
+int stored_members_read(struct store *store, Weir__Members **members, struct err *err) {
+  int rc = checkpoint_read_record(store, MEMBERS_RECORD, &weir__members__descriptor, (void **)members, err);
+  if (rc == ERR_CORRUPT)
+    log_event(LOG_ERROR, "coordinator", "members_unreadable", "reason=\"%s\"", err->text);
+  if (rc != ERR_CORRUPT && rc != ERR_NOT_FOUND)
+    return rc;
+  *members = NULL;
+  *err = ERR_NONE;
+  return 0;
+}
+
 static void stored_run_fini(struct stored_run *run) {
   message_free(run->record);
   for (size_t i = 0; i < run->n_events; i++)

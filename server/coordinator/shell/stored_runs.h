@@ -1,4 +1,4 @@
-/* The runs in the store, read when a coordinator begins to lead. */
+/* The runs in the store, and what it knows of members, read when a coordinator begins to lead. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
 
@@ -13,6 +13,8 @@ struct stored_run {
   uint64_t *chunks; /* numbers of its records of events, ascending, also those that were not read */
   int n_chunks;
 };
+
+#define MEMBERS_RECORD "coordinator/members"
 
 struct stored_runs {
   struct stored_run *items; /* by submission */
@@ -29,5 +31,9 @@ enum { STORED_RUNS_MAX = 1000, STORED_EVENTS_MAX = 100000, STORED_EVENTS_ALL_MAX
 int stored_runs_read(struct store *store, const struct store_record *guard, struct stored_runs *runs,
                      struct err *err);
 void stored_runs_fini(struct stored_runs *runs);
+
+/* The newest record of members, freed with message_free; NULL where there is none, or a damaged one, which is
+   logged. Blocks. Errors: the store's. */
+int stored_members_read(struct store *store, Weir__Members **members, struct err *err);
 
 #endif

@@ -53,6 +53,25 @@ static void list_workers(struct coordinator_service *shell, struct rpc_call *cal
   arena_fini(&arena);
 }
 
+static void readmit_worker(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__ReadmitRequest *request = message;
+  struct coordinator_event event = {.kind = EVENT_WORKER_READMITTED, .readmitted = request->worker};
+  struct device_name found, device;
+  Weir__ListWorkersReply reply;
+  struct err err = ERR_NONE;
+  struct arena arena;
+  if (coordinator_find_quarantine(shell->core, request->worker, &found, &err)) {
+    rpc_call_finish(call, &err);
+    return;
+  }
+  arena_init(&arena);
+  device = (struct device_name){arena_strdup(&arena, found.host), arena_strdup(&arena, found.device)};
+  shell_step(shell, &event);
+  coordinator_list_device(shell->core, &device, shell_now_ms(), &arena, &reply);
+  rpc_call_reply(call, &reply, NULL);
+  arena_fini(&arena);
+}
+
 static void list_servers(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   Weir__ListServersReply reply;
   struct arena arena;
@@ -118,6 +137,10 @@ void shell_cancel_on_message(struct rpc_call *call, const void *message, struct 
 
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, list_workers);
+}
+
+void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, readmit_worker);
 }
 
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

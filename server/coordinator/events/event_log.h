@@ -1,12 +1,18 @@
 /* The numbered events of one run, kept for watchers that come late. */
-#ifndef WEIR_SERVER_COORDINATOR_CORE_EVENT_LOG_H
-#define WEIR_SERVER_COORDINATOR_CORE_EVENT_LOG_H
+#ifndef WEIR_SERVER_COORDINATOR_EVENTS_EVENT_LOG_H
+#define WEIR_SERVER_COORDINATOR_EVENTS_EVENT_LOG_H
 
 #include <stdbool.h>
 
-#include "server/coordinator/core/core.h"
+#include "training.pb-c.h"
 
 enum { EVENT_LOG_MAX = 1000000 }; /* above it the older half is dropped */
+
+/* Room for one event of a run. */
+struct run_event_view {
+  Weir__RunEvent event;
+  Weir__StepEvent step;
+};
 
 struct logged_event {
   uint64_t number; /* growing, with gaps between coordinators */
@@ -32,7 +38,7 @@ void event_log_add(struct event_log *log, const struct logged_event *event);
 /* Adds an event of a former coordinator: before all new ones, in the order of numbers, which are below
    `next`. What is no event, or out of order, is ignored. */
 void event_log_restore(struct event_log *log, const Weir__RunEvent *event);
-/* As coordinator_run_event. */
+/* The first event with that number or a higher one. False if there is none yet. */
 bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view);
 /* The newest event of a step or an evaluation whose step is at most max_step; NULL if there is none. */
 const struct logged_event *event_log_newest(const struct event_log *log, Weir__RunEvent__EventCase kind,

@@ -1,9 +1,10 @@
 /* The numbered events of one run. */
-#include "server/coordinator/core/event_log.h"
+#include "server/coordinator/events/event_log.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/message.h"
 
 static void event_fini(struct logged_event *event) {

@@ -83,9 +83,6 @@ int rpc_ending_err(const struct rpc_ending *ending, const char *target, int dead
   if (ending->status == GRPC_STATUS_DEADLINE_EXCEEDED && deadline_ms >= 0) {
     err_set(err, code, "%s: no answer within %d ms", target, deadline_ms);
   } else {
-    /* Both sides word it so; to send the same again would not help. */
-    if (ending->status == GRPC_STATUS_RESOURCE_EXHAUSTED && strstr(text, "larger than max"))
-      code = ERR_NO_MEMORY;
     err_set(err, code, "%s: %s", target, shown);
   }
   gpr_free(text);

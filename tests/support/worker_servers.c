@@ -188,22 +188,33 @@ static void note_push_locked(struct fake_server *server, const Weir__PushRequest
   f->n_waits += push->wait;
 }
 
+/* What is answered in place of a push. */
+static enum err_code push_fault_locked(struct faults *faults, const Weir__PushRequest *push) {
+  if (fault_strikes(&faults->pushes_unavailable))
+    return ERR_UNAVAILABLE;
+  if (fault_strikes(&faults->pushes_busy))
+    return ERR_BUSY;
+  if (fault_strikes(&faults->pushes_without_memory))
+    return ERR_NO_MEMORY;
+  return push->step > 0 && fault_strikes(&faults->pushes_dropped) ? ERR_DROPPED : ERR_OK;
+}
+
 static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct fake_server *server = rpc_call_context(call);
   struct fixture *f = server->f;
   const Weir__PushRequest *push = message;
   struct parked parked = {server, call, true, push->block, push->step + 1};
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
-  bool is_unavailable, is_dropped, is_parked = false;
+  enum err_code fault;
+  bool is_parked = false;
   uint64_t digest;
   assert_int_equal(rpc_bytes_size(bytes), f->model->blocks[push->block].elems * sizeof(float));
   digest = digest_of(bytes);
   if (refuse_stranger(server, call, push->incarnation))
     return;
   pthread_mutex_lock(&f->lock);
-  is_unavailable = fault_strikes(&f->faults.pushes_unavailable);
-  is_dropped = !is_unavailable && push->step > 0 && fault_strikes(&f->faults.pushes_dropped);
-  if (!is_unavailable && !is_dropped) {
+  fault = push_fault_locked(&f->faults, push);
+  if (!fault) {
     note_push_locked(server, push, digest);
     is_parked = push->wait && park_locked(server, call, parked);
   }
@@ -211,10 +222,8 @@ static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes
   pthread_mutex_unlock(&f->lock);
   if (is_parked)
     return;
-  if (is_unavailable)
-    rpc_call_fail(call, ERR_UNAVAILABLE, "later");
-  else if (is_dropped)
-    rpc_call_fail(call, ERR_DROPPED, "that version is no more");
+  if (fault)
+    rpc_call_fail(call, fault, "the push meets with %s", err_name(fault));
   else if (push->wait)
     give_block(f, &parked);
   else

@@ -17,8 +17,9 @@ enum { SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
 
 /* What goes wrong, each for the first `times` calls that it concerns. */
 struct faults {
-  int models_cut, pushes_unavailable, pulls_unavailable, versions_unavailable, versions_unknown,
-      pushes_dropped, outrun; /* outrun: the version that a server names is dropped before it is pulled */
+  int models_cut, pushes_unavailable, pushes_busy, pushes_without_memory, pulls_unavailable,
+      versions_unavailable, versions_unknown, pushes_dropped,
+      outrun; /* outrun: the version that a server names is dropped before it is pulled */
   int blocks_short, blocks_old;
   bool model_is_another;
 };

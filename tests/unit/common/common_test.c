@@ -128,6 +128,13 @@ static void an_error_keeps_its_code_under_a_prefix(void **state) {
     assert_int_not_equal(err_from_grpc_status(err_grpc_status(code)), ERR_OK);
 }
 
+/* Else a client gives up what it should try again, or tries for ever what never gets better. */
+static void an_error_that_crosses_the_network_stays_retryable_or_not(void **state) {
+  (void)state;
+  for (int code = 1; code < ERR_COUNT; code++)
+    assert_int_equal(err_is_retryable(err_from_grpc_status(err_grpc_status(code))), err_is_retryable(code));
+}
+
 static void a_buffer_is_sole_until_it_is_shared(void **state) {
   struct buffer *buffer = buffer_new(100);
   (void)state;
@@ -186,6 +193,7 @@ int main(void) {
       cmocka_unit_test(boundaries_are_whole_epochs),
       cmocka_unit_test(a_known_text_has_its_published_sha256),
       cmocka_unit_test(an_error_keeps_its_code_under_a_prefix),
+      cmocka_unit_test(an_error_that_crosses_the_network_stays_retryable_or_not),
       cmocka_unit_test(a_buffer_is_sole_until_it_is_shared),
       cmocka_unit_test(what_is_no_printable_utf8_is_replaced),
   };

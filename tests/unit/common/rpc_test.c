@@ -76,11 +76,20 @@ static void push(struct rpc_call *call, const void *message, struct rpc_bytes *b
   rpc_bytes_free(bytes);
 }
 
+/* The run says what becomes of the first two calls. */
 static void versions(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__VersionsRequest *request = message;
   Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
+  struct fixture *f = rpc_call_context(call);
   assert_null(bytes);
-  reply.highest = ((const Weir__VersionsRequest *)message)->incarnation;
-  rpc_call_reply(call, &reply, NULL);
+  reply.highest = request->incarnation;
+  rpc_fixture_count(f, &f->n_messages);
+  if (strcmp(request->run, "busy") == 0 && f->n_messages <= 2)
+    rpc_call_fail(call, ERR_BUSY, "a queue is full");
+  else if (strcmp(request->run, "full") == 0 && f->n_messages <= 2)
+    rpc_call_fail(call, ERR_NO_MEMORY, "no memory for a part");
+  else
+    rpc_call_reply(call, &reply, NULL);
 }
 
 static const struct rpc_method methods[] = {
@@ -317,6 +326,24 @@ static void retries_reach_a_server_that_starts_late(void **state) {
   rpc_server_stop(late.server);
 }
 
+static void a_busy_server_is_asked_again_and_one_without_memory_is_not(void **state) {
+  struct fixture *f = *state;
+  Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
+  struct rpc_question question = {RPC_VERSIONS, &request, patience_ms()};
+  struct err err = ERR_NONE;
+  void *reply;
+  request.run = "busy";
+  if (rpc_unary(f->channel, &question, true, &reply, &err))
+    fail_msg("%s", err.text);
+  protobuf_c_message_free_unpacked(reply, NULL);
+  assert_int_equal(f->n_messages, 3);
+  f->n_messages = 0;
+  request.run = "full";
+  assert_int_equal(rpc_unary(f->channel, &question, true, &reply, &err), ERR_NO_MEMORY);
+  assert_non_null(strstr(err.text, "no memory for a part"));
+  assert_int_equal(f->n_messages, 1);
+}
+
 static void pauses_double_up_to_two_seconds(void **state) {
   (void)state;
   for (int attempt = 0; attempt < 40; attempt++) {
@@ -420,6 +447,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_method_that_is_not_served_is_unsupported, setup, teardown),
       cmocka_unit_test_setup_teardown(an_unreachable_target_is_named_quickly_and_clearly, setup, teardown),
       cmocka_unit_test_setup_teardown(retries_reach_a_server_that_starts_late, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_busy_server_is_asked_again_and_one_without_memory_is_not, setup,
+                                      teardown),
       cmocka_unit_test(pauses_double_up_to_two_seconds),
       cmocka_unit_test_setup_teardown(garbage_bytes_leave_the_server_serving, setup, teardown),
       cmocka_unit_test_setup_teardown(a_message_that_does_not_parse_is_an_invalid_argument, setup, teardown),

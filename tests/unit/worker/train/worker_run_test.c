@@ -54,9 +54,11 @@ static void every_block_is_pushed_once_a_step(void **state) {
 
 static void what_fails_for_a_while_is_tried_again(void **state) {
   struct fixture *f = *state;
-  expect_trained(
-      f, (struct faults){
-             .models_cut = 2, .versions_unavailable = 2, .pulls_unavailable = 3, .pushes_unavailable = 5});
+  expect_trained(f, (struct faults){.models_cut = 2,
+                                    .versions_unavailable = 2,
+                                    .pulls_unavailable = 3,
+                                    .pushes_unavailable = 5,
+                                    .pushes_busy = 4});
   assert_int_equal(f->n_waits, STEPS * f->model->n_blocks);
 }
 
@@ -84,6 +86,11 @@ static void a_block_of_the_wrong_version_is_refused(void **state) {
   expect_refused(*state, (struct faults){.blocks_old = 1}, "expected 1 in");
 }
 
+/* It would be no better the next time: the run must end, and say why. */
+static void a_server_without_memory_ends_the_run_by_name(void **state) {
+  expect_refused(*state, (struct faults){.pushes_without_memory = 1}, ": the push meets with NO_MEMORY");
+}
+
 static void a_plan_over_other_data_is_refused(void **state) {
   struct fixture *f = *state;
   begin(f, (struct faults){0}, SAMPLES + 1);
@@ -105,6 +112,7 @@ int main(void) {
       TEST(another_model_than_announced_is_refused),
       TEST(a_block_of_the_wrong_size_is_refused),
       TEST(a_block_of_the_wrong_version_is_refused),
+      TEST(a_server_without_memory_ends_the_run_by_name),
       TEST(a_plan_over_other_data_is_refused),
   };
 #undef TEST

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/memory_available.h"
 #include "server/parameters/link.h"
 #include "server/parameters/service.h"
 
@@ -12,6 +13,7 @@ enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64, STORE_PATIENCE_MS = 60000, KEEPE
 struct parameters {
   struct run_table runs;
   struct rpc_service service;
+  struct shard_budgets budgets;
   struct shard *shards[SHARDS_MAX];
   uint32_t n_shards;
   struct store *store;
@@ -22,6 +24,7 @@ struct parameters {
 
 struct parameters *parameters_new(const struct parameters_options *options) {
   struct parameters *parameters = mem_new(sizeof *parameters);
+  uint64_t available_bytes = memory_available_bytes("");
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   long shards = options->shards > 0          ? options->shards
                 : cores < SHARDS_DEFAULT_MAX ? cores
@@ -32,9 +35,11 @@ struct parameters *parameters_new(const struct parameters_options *options) {
   parameters->store_url = options->store_url;
   parameters->keeper_patience_ms =
       options->keeper_patience_ms > 0 ? options->keeper_patience_ms : KEEPER_PATIENCE_MS;
+  parameters->budgets.parts.bytes_max = available_bytes / 2;
+  parameters->budgets.calls.bytes_max = available_bytes / 8;
   parameters->n_shards = (uint32_t)(shards < 1 ? 1 : shards < SHARDS_MAX ? shards : SHARDS_MAX);
   for (uint32_t s = 0; s < parameters->n_shards; s++)
-    parameters->shards[s] = shard_new();
+    parameters->shards[s] = shard_new(&parameters->budgets);
   return parameters;
 }
 

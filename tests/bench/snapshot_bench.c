@@ -33,6 +33,7 @@ struct bench {
   struct store *store;
   struct snapshot_writer *writer;
   struct run_table runs;
+  struct shard_budgets budgets;
   struct shard *shards[SHARDS];
   struct rpc_channel *channels[2];
   struct hosted_run *run;
@@ -409,8 +410,9 @@ int main(int argc, char **argv) {
     return 2;
   }
   run_table_init(&bench.runs);
+  bench.budgets.parts.bytes_max = bench.budgets.calls.bytes_max = SIZE_MAX;
   for (int s = 0; s < SHARDS; s++)
-    bench.shards[s] = shard_new();
+    bench.shards[s] = shard_new(&bench.budgets);
   service = service_over(&bench.runs);
   if (store_open(argv[1], &bench.store, &err) || rpc_server_start(&options, &server, &err))
     die(&err);

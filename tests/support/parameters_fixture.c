@@ -166,8 +166,9 @@ void parameters_fixture_open(struct fixture *f) {
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
   run_table_init(&f->runs);
-  f->shards[0] = shard_new();
-  f->shards[1] = shard_new();
+  f->budgets.parts.bytes_max = f->budgets.calls.bytes_max = SIZE_MAX;
+  f->shards[0] = shard_new(&f->budgets);
+  f->shards[1] = shard_new(&f->budgets);
   f->service = service_over(&f->runs);
   make_model(&f->model, &f->model_bytes);
   if (rpc_server_start(&options, &f->server, &err))

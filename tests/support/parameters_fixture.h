@@ -29,6 +29,7 @@ extern const uint32_t block_elems[BLOCKS]; /* f32 elements of each block */
 
 struct fixture {
   struct run_table runs;
+  struct shard_budgets budgets; /* without a bound, unless a test sets one */
   struct shard *shards[2];
   struct rpc_service service;
   struct rpc_server *server;

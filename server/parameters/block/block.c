@@ -7,7 +7,7 @@
 #include "server/parameters/block/hosted_mode.h"
 #include "server/parameters/run/run.h"
 
-enum { PARKED_MAX = 4096, PAGE_BYTES = 4096 };
+enum { PAGE_BYTES = 4096 };
 
 static int no_memory(const struct hosted_block *block, struct err *err) {
   return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
@@ -32,9 +32,10 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
   block->elems = shape->elems;
   block->kind = shape->kind;
   block->has_metrics = shape->kind == BLOCK_STATISTICS && shape->begin == 0;
-  if (block->kind == BLOCK_STATISTICS)
-    statistics_init(&block->statistics, model, shape, &run->plan, block->pool);
-  else {
+  if (block->kind == BLOCK_STATISTICS) {
+    if (statistics_init(&block->statistics, model, shape, &run->plan, err))
+      return err_prefix(err, "block %u", index);
+  } else {
     round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
     block->options = optimizer_group(run->spec->train->optimizer, shape->group);
     if (hosted_block_init_update(block, model, err))
@@ -91,15 +92,22 @@ static void hosted_block_drop_old(struct hosted_block *block) {
   block->previous = NULL;
 }
 
+/* The server has no room for another call that waits. The part of a push was taken all the same. */
+static void hosted_block_put_off(struct hosted_block *block, struct parameters_call *call) {
+  struct err err;
+  err_set(&err, ERR_BUSY, "block %u: calls that wait for a version take all of their %zu MiB", block->index,
+          shard_budgets(block->shard)->calls.bytes_max >> 20);
+  parameters_call_refuse(call, &err);
+}
+
 static void hosted_block_park(struct hosted_block *block, struct parameters_call *call) {
   struct err err;
   if (hosted_block_is_faulty(block, &err)) {
     parameters_call_refuse(call, &err);
     return;
   }
-  if (block->n_parked >= PARKED_MAX) {
-    err_set(&err, ERR_BUSY, "block %u: %d calls wait for its next version already", block->index, PARKED_MAX);
-    parameters_call_refuse(call, &err);
+  if (!parameters_call_park(call)) {
+    hosted_block_put_off(block, call);
     return;
   }
   call->next = block->parked;
@@ -232,6 +240,7 @@ void hosted_block_advance(struct hosted_block *block) {
   block->next = NULL;
   __atomic_store_n(&block->version, block->version + 1, __ATOMIC_RELEASE);
   hosted_run_advance(block->run);
+  pool_step(block->pool, block->version);
   if (block->snapshot && snapshot_step(block->snapshot) == block->version)
     hosted_block_pin(block);
   block->parked = NULL;

@@ -26,9 +26,22 @@ void parameters_call_put(struct parameters_call *call) {
   free(call);
 }
 
+static struct budget *call_budget(const struct parameters_call *call) {
+  return &shard_budgets(call->block->shard)->calls;
+}
+
+bool parameters_call_park(struct parameters_call *call) {
+  if (!call->is_parked)
+    call->is_parked = budget_try(call_budget(call), PARKED_CALL_BYTES);
+  return call->is_parked;
+}
+
 /* From here on the client's end of the call is no longer the shard's business. */
 static struct rpc_call *parameters_call_end(struct parameters_call *call) {
   struct rpc_call *rpc = call->rpc;
+  if (call->is_parked)
+    budget_give(call_budget(call), PARKED_CALL_BYTES);
+  call->is_parked = false;
   rpc_bytes_free(call->bytes);
   call->bytes = NULL;
   call->rpc = NULL;

@@ -22,6 +22,7 @@ struct parameters_call {
 
   struct rpc_call *rpc;         /* the shard's; not to be touched once answered */
   struct parameters_call *next; /* among the block's parked ones */
+  bool is_parked;               /* it takes of its shard's budget for calls */
   bool is_answered;             /* atomic */
   uint32_t refs;                /* atomic: the shard's until answered, the service's until closed */
 };
@@ -30,6 +31,13 @@ struct parameters_call {
 struct parameters_call *parameters_call_new(struct rpc_call *rpc, struct hosted_run *run,
                                             struct hosted_block *block);
 void parameters_call_put(struct parameters_call *call);
+
+/* What a call that waits takes of a server's memory, most of it in gRPC (tests/bench/crowd_bench.c). */
+enum { PARKED_CALL_BYTES = 12 * 1024 };
+
+/* True if there is room for another call that waits; until the call ends it takes PARKED_CALL_BYTES. On the
+   shard's thread. */
+bool parameters_call_park(struct parameters_call *call);
 
 /* Each ends the call and gives up the shard's reference. `data` (may be NULL): the version's bytes, sent from
    where they lie. On the shard's thread. */

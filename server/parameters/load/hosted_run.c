@@ -96,7 +96,7 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
 static int run_place(struct hosted_run *run, const struct run_setup *setup, const struct model *model,
                      struct err *err) {
   const Weir__LoadRun *order = setup->order;
-  uint32_t *elems, *owner, self = 0, most = 0;
+  uint32_t *elems, *owner, self = 0;
   while (self < order->n_servers && strcmp(order->servers[self]->id, setup->own_id) != 0)
     self++;
   if (self == order->n_servers)
@@ -109,10 +109,8 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
   run->own = mem_new(run->n_blocks * sizeof *run->own);
   elems = mem_new(run->n_blocks * sizeof *elems);
   owner = mem_new(run->n_blocks * sizeof *owner);
-  for (uint32_t b = 0; b < run->n_blocks; b++) {
+  for (uint32_t b = 0; b < run->n_blocks; b++)
     elems[b] = model->blocks[b].elems;
-    most = elems[b] > most ? elems[b] : most;
-  }
   placement_compute(elems, run->n_blocks, (uint32_t)order->n_servers, owner);
   for (uint32_t b = 0; b < run->n_blocks; b++)
     run->own[b] = owner[b] == self ? (int32_t)run->n_own++ : -1;
@@ -122,7 +120,7 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
   run->shards = mem_new(run->n_shards * sizeof *run->shards);
   for (uint32_t s = 0; s < run->n_shards; s++) {
     run->shards[s] = (struct run_shard){.shard = setup->shards[s], .run = run};
-    pool_init(&run->shards[s].pool, most * sizeof(float));
+    pool_init(&run->shards[s].pool, &shard_budgets(setup->shards[s])->parts);
   }
   return 0;
 }

@@ -51,6 +51,40 @@ static void round_replace(struct round *round, struct round_part part) {
   round->n_parts = kept + 1;
 }
 
+/* The first microbatch of which there is no part. */
+static uint32_t round_first_missing(const struct round *round) {
+  uint32_t missing = 0;
+  for (int i = 0; i < round->n_parts; i++) {
+    const struct tree_node *node = &round->parts[i].node;
+    if (!tree_covers(*node, (struct tree_node){missing, 0}))
+      continue;
+    missing = node->first + (1u << node->level);
+    i = -1; /* parts lie in any order */
+  }
+  return missing;
+}
+
+/* What is taken however much is held, so that a round ends in any case: a part whose sibling is here, for the
+   two become one, and the part with the first microbatch that is missing, for all before it are few sums. */
+static bool round_must_take(const struct round *round, struct tree_node node) {
+  uint32_t missing = round_first_missing(round);
+  return round_find_sibling(round, node) || tree_covers(node, (struct tree_node){missing, 0});
+}
+
+static struct buffer *round_take(struct round *round, struct tree_node node, struct err *err) {
+  size_t size_bytes = round->elems * sizeof(float);
+  struct buffer *buffer;
+  if (!pool_has_room(round->pool, size_bytes) && !round_must_take(round, node)) {
+    err_set(err, ERR_BUSY, "the parts that steps wait with take all of their %zu MiB",
+            round->pool->budget->bytes_max >> 20);
+    return NULL;
+  }
+  buffer = pool_take(round->pool, size_bytes);
+  if (!buffer)
+    err_set(err, ERR_NO_MEMORY, "no memory for a part of %u elements", round->elems);
+  return buffer;
+}
+
 /* The sum is made in a buffer of its own, and what is held changes only once it is known to be finite: a
    refused part must not spoil its sibling. */
 int round_add(struct round *round, const struct part *part, struct err *err) {
@@ -59,9 +93,9 @@ int round_add(struct round *round, const struct part *part, struct err *err) {
   bool is_finite = true;
   if (round_covers(round, added.node))
     return 0;
-  added.sum = pool_take(round->pool);
+  added.sum = round_take(round, added.node, err);
   if (!added.sum)
-    return err_set(err, ERR_NO_MEMORY, "no memory for a part of %u elements", round->elems);
+    return err->code;
   part_read(part, round->elems, added.sum->data);
   if (part_check(added.sum->data, round->elems, err))
     goto refuse;

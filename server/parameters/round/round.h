@@ -9,7 +9,7 @@
 
 struct round {
   uint32_t microbatches, elems;
-  struct pool *pool;        /* of buffers of at least elems floats */
+  struct pool *pool;
   struct round_part *parts; /* disjoint, canonical, no two of them siblings */
   int n_parts, capacity;
 };
@@ -19,7 +19,8 @@ void round_fini(struct round *round);
 
 /* Takes a part of a valid node. A part that is covered already changes nothing; one that covers others
    replaces them. Errors, after which the round is as before: INVALID when the values or a sum with them are
-   not finite; NO_MEMORY. */
+   not finite; BUSY when the pool's budget is spent, but never for a part that completes a sum or the first
+   microbatch that is missing; NO_MEMORY. */
 int round_add(struct round *round, const struct part *part, struct err *err);
 
 /* f32[elems] summed over all microbatches, good until round_clear, the caller's to change in place; NULL

@@ -4,16 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
-                     const struct plan *plan, struct pool *pool) {
+int statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
+                    const struct plan *plan, struct err *err) {
   *statistics = (struct statistics){.elems = block->elems,
                                     .microbatches = plan->microbatches,
                                     .eval_chunks = plan->eval_chunks,
                                     .n_metrics = block->begin == 0 ? METRICS : 0,
-                                    .eval_metrics = model->metrics,
-                                    .pool = pool};
+                                    .eval_metrics = model->metrics};
   statistics->momentum = mem_new(block->elems * sizeof(float));
-  statistics->rows = mem_new(plan->microbatches * sizeof(struct buffer *));
+  statistics->has_row = mem_new(plan->microbatches * sizeof(bool));
   statistics->eval_rows = mem_new(plan->eval_chunks * sizeof(float *));
   for (int s = 0; s < model->n_statistics; s++)
     for (uint64_t i = 0; i < model->statistics[s].elems; i++) {
@@ -21,17 +20,23 @@ void statistics_init(struct statistics *statistics, const struct model *model, c
       if (column >= block->begin && column < block->begin + block->elems)
         statistics->momentum[column - block->begin] = model->statistics[s].momentum;
     }
+  statistics->rows = buffer_new((size_t)plan->microbatches * block->elems * sizeof(float));
+  if (!statistics->rows)
+    return err_set(err, ERR_NO_MEMORY, "no memory for %u rows of %u elements", plan->microbatches,
+                   block->elems);
+  return 0;
 }
 
 void statistics_fini(struct statistics *statistics) {
   statistics_clear(statistics);
   free(statistics->momentum);
-  free(statistics->rows);
+  buffer_put(statistics->rows);
+  free(statistics->has_row);
   free(statistics->eval_rows);
 }
 
-static int no_memory(uint32_t elems, struct err *err) {
-  return err_set(err, ERR_NO_MEMORY, "no memory for a row of %u elements", elems);
+static float *statistics_row(const struct statistics *statistics, uint32_t microbatch) {
+  return (float *)statistics->rows->data + (size_t)microbatch * statistics->elems;
 }
 
 /* The running statistics do not change: the row has but what the evaluation says. */
@@ -42,7 +47,7 @@ static int statistics_add_eval(struct statistics *statistics, const struct part 
     return 0;
   row = malloc(elems * sizeof *row);
   if (!row)
-    return no_memory(elems, err);
+    return err_set(err, ERR_NO_MEMORY, "no memory for a row of %u elements", elems);
   part_read(part, elems, row);
   if (part_check(row, elems, err)) {
     free(row);
@@ -55,20 +60,14 @@ static int statistics_add_eval(struct statistics *statistics, const struct part 
 
 int statistics_add(struct statistics *statistics, const struct part *part, struct err *err) {
   uint32_t index = part->node.first;
-  struct buffer *row;
   if (part->is_evaluation)
     return statistics_add_eval(statistics, part, err);
-  if (statistics->rows[index])
+  if (statistics->has_row[index])
     return 0;
-  row = pool_take(statistics->pool);
-  if (!row)
-    return no_memory(statistics->elems, err);
-  part_read(part, statistics->elems, row->data);
-  if (part_check(row->data, statistics->elems, err)) {
-    pool_give(statistics->pool, row);
+  part_read(part, statistics->elems, statistics_row(statistics, index));
+  if (part_check(statistics_row(statistics, index), statistics->elems, err))
     return err->code;
-  }
-  statistics->rows[index] = row;
+  statistics->has_row[index] = true;
   statistics->n_rows++;
   return 0;
 }
@@ -85,7 +84,7 @@ void statistics_merge(const struct statistics *statistics, const float *state, f
   struct metrics metrics = statistics_metrics(statistics);
   memcpy(out, state, statistics->elems * sizeof *out);
   for (uint32_t m = 0; m < statistics->microbatches; m++) {
-    const float *row = statistics->rows[m]->data;
+    const float *row = statistics_row(statistics, m);
     for (uint32_t i = statistics->n_metrics; i < statistics->elems; i++)
       out[i] = out[i] * statistics->momentum[i] + row[i] * (1 - statistics->momentum[i]);
   }
@@ -97,7 +96,7 @@ struct metrics statistics_metrics(const struct statistics *statistics) {
   struct metrics metrics = {0};
   for (uint32_t b = 0; b < statistics->microbatches; b++)
     for (uint32_t m = 0; m < statistics->n_metrics; m++)
-      metrics.sum[m] += ((const float *)statistics->rows[b]->data)[m];
+      metrics.sum[m] += (double)statistics_row(statistics, b)[m];
   return metrics;
 }
 
@@ -116,11 +115,7 @@ void statistics_eval_values(const struct statistics *statistics, const struct me
 }
 
 void statistics_clear(struct statistics *statistics) {
-  for (uint32_t m = 0; m < statistics->microbatches; m++)
-    if (statistics->rows[m]) {
-      pool_give(statistics->pool, statistics->rows[m]);
-      statistics->rows[m] = NULL;
-    }
+  memset(statistics->has_row, 0, statistics->microbatches * sizeof(bool));
   for (uint32_t c = 0; c < statistics->eval_chunks; c++)
     free(statistics->eval_rows[c]);
   memset(statistics->eval_rows, 0, statistics->eval_chunks * sizeof(float *));

@@ -6,7 +6,6 @@
 #include "common/agree/plan.h"
 #include "model/model.h"
 #include "server/parameters/round/part.h"
-#include "server/parameters/round/pool.h"
 
 /* Sums over all rows, in f64. */
 struct metrics {
@@ -15,10 +14,10 @@ struct metrics {
 
 struct statistics {
   uint32_t elems, microbatches, eval_chunks;
-  uint32_t n_metrics;   /* METRICS where the block begins with them, else 0 */
-  float *momentum;      /* f32[elems]; of the metrics: not used */
-  struct pool *pool;    /* of buffers of at least elems floats */
-  struct buffer **rows; /* [microbatches], NULL until it came */
+  uint32_t n_metrics;  /* METRICS where the block begins with them, else 0 */
+  float *momentum;     /* f32[elems]; of the metrics: not used */
+  struct buffer *rows; /* f32[microbatches, elems]: all of them are there when a step is complete */
+  bool *has_row;       /* [microbatches] */
   uint32_t n_rows;
   struct metric_set eval_metrics; /* what an evaluation's row has */
   float **eval_rows;              /* [eval_chunks], NULL until it came */
@@ -26,14 +25,16 @@ struct statistics {
   bool is_evaluated; /* the evaluation of the present version is complete and reported */
 };
 
-/* block: of the model's, a statistics block. */
-void statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
-                     const struct plan *plan, struct pool *pool);
+/* block: of the model's, a statistics block. Takes memory for a step's rows, but none for an evaluation's.
+   Errors: NO_MEMORY; fini is due all the same. */
+int statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
+                    const struct plan *plan, struct err *err);
 void statistics_fini(struct statistics *statistics);
 
 /* Takes the row of microbatch or eval chunk part->node.first (in range): f32[elems], or of an evaluation
    f32[eval_metrics.row_elems]. One that is there already changes
-   nothing. Errors: INVALID when an element is not finite, NO_MEMORY; the rows are then as before. */
+   nothing. Errors: INVALID when an element is not finite, NO_MEMORY of an evaluation's; the rows are then as
+   before. */
 int statistics_add(struct statistics *statistics, const struct part *part, struct err *err);
 
 bool statistics_is_complete(const struct statistics *statistics);            /* a row of every microbatch */

@@ -13,6 +13,7 @@ enum { JOBS_MAX = 4096, JOB_BYTES_MAX = 128 * 1024 * 1024 };
 
 struct shard {
   pthread_t thread;
+  struct shard_budgets *budgets;
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t posted;
   struct job *first, **last;
@@ -22,13 +23,18 @@ struct shard {
 
 static void *shard_main(void *argument);
 
-struct shard *shard_new(void) {
+struct shard *shard_new(struct shard_budgets *budgets) {
   struct shard *shard = mem_new(sizeof *shard);
   shard->last = &shard->first;
+  shard->budgets = budgets;
   pthread_mutex_init(&shard->lock, NULL);
   pthread_cond_init(&shard->posted, NULL);
   CHECK(pthread_create(&shard->thread, NULL, shard_main, shard) == 0);
   return shard;
+}
+
+struct shard_budgets *shard_budgets(const struct shard *shard) {
+  return shard->budgets;
 }
 
 struct settling {

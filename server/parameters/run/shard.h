@@ -3,8 +3,7 @@
 #ifndef WEIR_SERVER_PARAMETERS_RUN_SHARD_H
 #define WEIR_SERVER_PARAMETERS_RUN_SHARD_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "server/parameters/round/pool.h"
 
 /* Embedded in what is to be done, left alone from post until run is called (which may free it). */
 struct job {
@@ -15,7 +14,15 @@ struct job {
 
 struct shard;
 
-struct shard *shard_new(void);
+/* What the blocks of a server's shards may take together. */
+struct shard_budgets {
+  struct budget parts; /* buffers of parts that steps wait with */
+  struct budget calls; /* calls that wait for a version */
+};
+
+/* budgets: outlives every run. */
+struct shard *shard_new(struct shard_budgets *budgets);
+struct shard_budgets *shard_budgets(const struct shard *shard);
 /* Waits until what was posted before has run. Not from a job. */
 void shard_settle(struct shard *shard);
 /* Waits for what was posted, ends the thread. Jobs may post to other shards: before any of these is freed,

@@ -15,6 +15,7 @@ enum { ELEMS = 5, MICROBATCHES_HERE_MAX = 16, SEQUENCES = 20000 };
 
 struct fixture {
   uint32_t microbatches;
+  struct budget budget;
   struct pool pool;
   struct round round;
   float leaf[MICROBATCHES_HERE_MAX][ELEMS];
@@ -45,7 +46,8 @@ static void fixture_init(struct fixture *fixture, uint32_t microbatches) {
       fixture->leaf[m][i] = ldexpf(random_uniform(7, m * ELEMS + (uint64_t)i) - 0.5f,
                                    (int)(random_bits(8, m + (uint64_t)i) % 12));
   sum_node(fixture, tree_root(microbatches), fixture->whole);
-  pool_init(&fixture->pool, ELEMS * sizeof(float));
+  fixture->budget = (struct budget){.bytes_max = SIZE_MAX};
+  pool_init(&fixture->pool, &fixture->budget);
   round_init(&fixture->round, microbatches, ELEMS, &fixture->pool);
 }
 
@@ -240,6 +242,38 @@ static void a_sum_that_overflows_is_refused_and_spoils_nothing(void **state) {
   fixture_fini(&fixture);
 }
 
+static bool offer(struct fixture *fixture, uint32_t microbatch) {
+  struct part part = {.node = {microbatch, 0}, .values = fixture->leaf[microbatch]};
+  struct err err = ERR_NONE;
+  int code = round_add(&fixture->round, &part, &err);
+  assert_true(code == 0 || code == ERR_BUSY);
+  return code == 0;
+}
+
+/* However little may be held: who is refused comes again, and the step completes. The worst order is offered
+   first, every second microbatch; then any. */
+static void a_budget_that_is_spent_ends_no_step(void **state) {
+  struct fixture fixture;
+  uint64_t drawn = 0;
+  int n_refused = 0;
+  (void)state;
+  fixture_init(&fixture, 16);
+  for (size_t buffers = 0; buffers <= 4; buffers++) {
+    fixture.budget.bytes_max = buffers * POOL_CLASS_BYTES_MIN;
+    for (int s = 0; s < 50; s++) {
+      for (uint32_t m = 1; m < 16; m += 2)
+        n_refused += !offer(&fixture, m);
+      while (!round_sum(&fixture.round))
+        n_refused += !offer(&fixture, (uint32_t)(random_bits(10, drawn++) % 16));
+      /* the sums of all before the first that is missing, one more and the one that comes */
+      assert_in_range(fixture.budget.bytes, 0, (buffers + 4 + 2) * POOL_CLASS_BYTES_MIN);
+      assert_whole_and_clear(&fixture);
+    }
+  }
+  assert_true(n_refused > 0);
+  fixture_fini(&fixture);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -252,6 +286,7 @@ int main(void) {
       cmocka_unit_test(a_covering_part_replaces_what_it_contains),
       cmocka_unit_test(a_part_that_is_not_finite_is_refused_and_spoils_nothing),
       cmocka_unit_test(a_sum_that_overflows_is_refused_and_spoils_nothing),
+      cmocka_unit_test(a_budget_that_is_spent_ends_no_step),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Rows come in any order and are merged in the microbatches' order. */
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,6 @@
 enum { MICROBATCHES = 3, CHUNKS = 2, ELEMS = METRICS + 2 };
 
 struct fixture {
-  struct pool pool;
   struct statistics statistics;
 };
 
@@ -24,13 +24,12 @@ static void fixture_init(struct fixture *fixture) {
   struct model model = {.statistics = of_model, .n_statistics = 2, .metrics.row_elems = METRICS};
   struct block block = {.kind = BLOCK_STATISTICS, .begin = 0, .elems = ELEMS};
   struct plan plan = {.microbatches = MICROBATCHES, .eval_chunks = CHUNKS};
-  pool_init(&fixture->pool, ELEMS * sizeof(float));
-  statistics_init(&fixture->statistics, &model, &block, &plan, &fixture->pool);
+  struct err err;
+  assert_int_equal(statistics_init(&fixture->statistics, &model, &block, &plan, &err), 0);
 }
 
 static void fixture_fini(struct fixture *fixture) {
   statistics_fini(&fixture->statistics);
-  pool_fini(&fixture->pool);
 }
 
 static void add(struct fixture *fixture, uint32_t first, bool is_evaluation, const float *row) {
@@ -165,6 +164,32 @@ static void a_row_that_is_not_finite_is_refused(void **state) {
   fixture_fini(&fixture);
 }
 
+static size_t allocated_bytes(void) {
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+/* The largest plan that a spec allows, of the smallest block: its rows take their own bytes, not a block's.
+ */
+static void rows_take_memory_by_their_own_size(void **state) {
+  enum { MANY = 4096 };
+  struct model model = {.metrics.row_elems = METRICS};
+  struct block block = {.kind = BLOCK_STATISTICS, .begin = 0, .elems = METRICS};
+  struct plan plan = {.microbatches = MANY};
+  struct statistics statistics;
+  size_t before = allocated_bytes();
+  struct err err;
+  (void)state;
+  assert_int_equal(statistics_init(&statistics, &model, &block, &plan, &err), 0);
+  for (uint32_t m = 0; m < MANY; m++) {
+    float row[METRICS] = {1};
+    assert_int_equal(statistics_add(&statistics, &(struct part){.node = {m, 0}, .values = row}, &err), 0);
+  }
+  assert_true(statistics_is_complete(&statistics));
+  assert_in_range(allocated_bytes() - before, 0, MANY * METRICS * sizeof(float) + 2 * MANY);
+  statistics_fini(&statistics);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -174,6 +199,7 @@ int main(void) {
       cmocka_unit_test(an_evaluation_counts_metrics_alone),
       cmocka_unit_test(named_metrics_are_finished_in_the_chunks_order),
       cmocka_unit_test(a_row_that_is_not_finite_is_refused),
+      cmocka_unit_test(rows_take_memory_by_their_own_size),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

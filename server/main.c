@@ -23,7 +23,8 @@ enum {
   EXIT_BAD_INPUT = 2,
   THREADS_DEFAULT_MAX = 4,
   SETTLE_MS = 5000,
-  DEPOSED_SIGNAL = SIGUSR1, /* of ours to ourselves */
+  RECEIVED_BYTES_MAX = 128 * 1024 * 1024, /* of gradients that come, or wait for their shard */
+  DEPOSED_SIGNAL = SIGUSR1,               /* of ours to ourselves */
   SERVICES_MAX = COORDINATOR_SERVICES + 1
 };
 
@@ -167,6 +168,7 @@ static int start_services(struct process *process, struct err *err) {
   struct rpc_server_options server_options = {.listen = options->listen,
                                               .services = services,
                                               .begins_not_serving = options->is_coordinator,
+                                              .received_bytes_max = RECEIVED_BYTES_MAX,
                                               .threads = options->threads              ? options->threads
                                                          : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX
                                                                                        : (int)cores};

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rpc/intake.h"
 #include "common/rpc/wire.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -10,6 +11,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 struct rpc_bytes {
   size_t size;
+  struct rpc_intake *intake; /* NULL: not charged to one */
   size_t n_slices, max_slices;
   grpc_slice slices[];
 };
@@ -28,6 +30,10 @@ void rpc_bytes_append(struct rpc_bytes *bytes, grpc_slice slice) {
   CHECK(bytes->n_slices < bytes->max_slices);
   bytes->size += GRPC_SLICE_LENGTH(slice);
   bytes->slices[bytes->n_slices++] = slice;
+}
+
+void rpc_bytes_charge(struct rpc_bytes *bytes, struct rpc_intake *intake) {
+  bytes->intake = intake;
 }
 
 size_t rpc_bytes_size(const struct rpc_bytes *bytes) {
@@ -83,5 +89,7 @@ void rpc_bytes_free(struct rpc_bytes *bytes) {
     return;
   for (size_t i = 0; i < bytes->n_slices; i++)
     grpc_slice_unref(bytes->slices[i]);
+  if (bytes->intake)
+    rpc_intake_release(bytes->intake, bytes->size);
   free(bytes);
 }

@@ -13,6 +13,9 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
+/* How long room is kept for the message of a call: beyond it, its client is slow or gone. */
+enum { ROOM_KEPT_MS = 2000 };
+
 struct rpc_call {
   struct rpc_server *server;
   struct rpc_queue *queue;
@@ -28,8 +31,9 @@ struct rpc_call {
   int is_cancelled; /* written by gRPC */
   bool is_seen;     /* a callback ran: the owner will finish it */
   bool is_receiving;
-  struct rpc_timer idle; /* of a stream that may not be silent for ever */
-  uint64_t heard_ns;     /* the client's last message, or the call's begin */
+  struct rpc_intake_place place; /* of a call that brings a payload */
+  struct rpc_timer idle;         /* of a call that may not be silent for ever, or for which room is kept */
+  uint64_t heard_ns;             /* the client's last message, or the call's begin */
 
   pthread_mutex_t lock;
   int refs; /* the owner's until it finishes, one until on_closed returned, one while sending */
@@ -47,6 +51,7 @@ static void on_received(struct rpc_event *event, bool ok);
 static void on_sent(struct rpc_event *event, bool ok);
 static void on_closed(struct rpc_event *event, bool ok);
 static void on_idle(struct rpc_timer *timer);
+static void on_admitted(struct rpc_intake_place *place);
 
 void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue) {
   struct rpc_call *call = mem_new(sizeof *call);
@@ -87,18 +92,29 @@ static void put_and_unlock(struct rpc_call *call) {
 }
 
 static uint64_t idle_ns(const struct rpc_call *call) {
-  return (uint64_t)call->route->method->idle_ms * 1000000;
+  int ms = call->place.intake ? ROOM_KEPT_MS : call->route->method->idle_ms;
+  return (uint64_t)ms * 1000000;
+}
+
+static void start_receiving(struct rpc_call *call) {
+  grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
+  batch.data.recv_message.recv_message = &call->incoming;
+  rpc_start_batch(call->call, &batch, 1, &call->received);
+}
+
+/* The call lives until what it is to receive was received, so that it may be admitted when it is over. */
+static void on_admitted(struct rpc_intake_place *place) {
+  start_receiving(RPC_EVENT_OWNER(place, struct rpc_call, place));
 }
 
 /* The timer is not moved with each message: it looks when it is due. */
 static void call_receive(struct rpc_call *call) {
-  grpc_op batch = {.op = GRPC_OP_RECV_MESSAGE};
-  batch.data.recv_message.recv_message = &call->incoming;
   call->is_receiving = true;
   call->heard_ns = clock_now_ns();
-  if (call->route->method->idle_ms && !call->idle.is_set)
+  if (idle_ns(call) && !call->idle.is_set)
     rpc_timer_set(call->queue, &call->idle, call->heard_ns + idle_ns(call));
-  rpc_start_batch(call->call, &batch, 1, &call->received);
+  if (!call->place.intake || rpc_intake_enter(&call->place, call->route->def->request.bytes_max))
+    start_receiving(call);
 }
 
 static void on_accepted(struct rpc_event *event, bool ok) {
@@ -112,6 +128,8 @@ static void on_accepted(struct rpc_event *event, bool ok) {
     rpc_start_batch(call->call, &close, 1, &call->closed);
   }
   if (ok && call->route) {
+    if (call->route->def->request.bytes_field)
+      call->place = (struct rpc_intake_place){rpc_server_intake(call->server), .admitted = on_admitted};
     call_receive(call);
   } else if (ok) {
     char *path = grpc_slice_to_c_string(call->details.method);
@@ -160,6 +178,8 @@ static void hand_on(struct rpc_call *call, grpc_byte_buffer *wire) {
   struct err err = ERR_NONE;
   bool is_over;
   wire_read(&call->route->def->request, wire, &got, &err);
+  if (call->place.intake)
+    rpc_intake_came(&call->place, got.bytes);
   grpc_byte_buffer_destroy(wire);
   if (err.code) {
     call_refuse(call, &err);
@@ -199,6 +219,10 @@ static void on_received(struct rpc_event *event, bool ok) {
   pthread_mutex_unlock(&call->lock);
   call->incoming = NULL;
   call->is_receiving = false;
+  if (call->place.intake)
+    rpc_timer_clear(call->queue, &call->idle);
+  if (!wire || is_dead)
+    rpc_intake_leave(&call->place);
   if (wire && is_dead)
     grpc_byte_buffer_destroy(wire);
   else if (wire)
@@ -218,6 +242,11 @@ static void on_idle(struct rpc_timer *timer) {
   pthread_mutex_unlock(&call->lock);
   if (!call->is_receiving || is_finished)
     return;
+  if (call->place.intake) {
+    if (rpc_intake_lapse(&call->place))
+      rpc_timer_set(call->queue, &call->idle, clock_now_ns() + idle_ns(call));
+    return;
+  }
   if (due_ns > clock_now_ns()) {
     rpc_timer_set(call->queue, &call->idle, due_ns);
     return;
@@ -231,6 +260,8 @@ static void on_closed(struct rpc_event *event, bool ok) {
   struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, closed);
   (void)ok;
   rpc_timer_clear(call->queue, &call->idle);
+  if (rpc_intake_leave(&call->place))
+    call->is_receiving = false; /* it was not begun */
   pthread_mutex_lock(&call->lock);
   call->is_closed = true;
   rpc_outbox_clear(&call->outbox);

@@ -3,6 +3,7 @@
 #define WEIR_COMMON_RPC_CALL_H
 
 #include "common/rpc/core.h"
+#include "common/rpc/intake.h"
 #include "common/rpc/server.h"
 
 /* Where a path leads. */
@@ -18,6 +19,7 @@ void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue);
 /* The server's part: NULL for a path that leads nowhere. */
 const struct rpc_route *rpc_server_route(const struct rpc_server *server, grpc_slice path);
 grpc_server *rpc_server_core(struct rpc_server *server);
+struct rpc_intake *rpc_server_intake(struct rpc_server *server);
 void rpc_server_call_begins(struct rpc_server *server);
 void rpc_server_call_ended(struct rpc_server *server); /* its memory is gone */
 

@@ -21,6 +21,7 @@ struct rpc_server {
   struct rpc_names names;
   struct rpc_health *health;
   struct rpc_reflection *reflection;
+  struct rpc_intake *intake;
   struct rpc_event shut;
 
   pthread_mutex_t lock;
@@ -58,6 +59,7 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
   pthread_mutex_init(&server->lock, NULL);
   pthread_cond_init(&server->changed, NULL);
   server->shut.done = on_shut;
+  server->intake = rpc_intake_new(options->received_bytes_max);
   add_services(server, options);
   server->core = core_new();
   server->n_queues = options->threads > 0 ? options->threads : 1;
@@ -150,6 +152,10 @@ grpc_server *rpc_server_core(struct rpc_server *server) {
   return server->core;
 }
 
+struct rpc_intake *rpc_server_intake(struct rpc_server *server) {
+  return server->intake;
+}
+
 void rpc_server_call_begins(struct rpc_server *server) {
   pthread_mutex_lock(&server->lock);
   server->n_calls++;
@@ -193,6 +199,7 @@ static void server_release(struct rpc_server *server) {
     free(server->names.names[i]);
   rpc_health_free(server->health);
   rpc_reflection_free(server->reflection);
+  rpc_intake_free(server->intake);
   free(server->names.names);
   free(server->routes);
   free(server->queues);

@@ -38,7 +38,10 @@ struct rpc_server_options {
   const char *listen; /* HOST:PORT; port 0 takes a free one */
   const struct rpc_service *services;
   int n_services;
-  int threads;             /* of the completion queue; 0: one */
+  int threads; /* of the completion queue; 0: one */
+  /* What payloads (bytes fields of requests) may take at a time, those that come and those that handlers
+     keep. Beyond it calls that bring one are not read until there is room. 0: without a bound. */
+  size_t received_bytes_max;
   bool begins_not_serving; /* as after rpc_server_set_serving(false) */
 };
 

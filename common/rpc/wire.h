@@ -39,4 +39,8 @@ grpc_byte_buffer *wire_write(const struct wire_type *type, const void *message,
 struct rpc_bytes *rpc_bytes_new(size_t max_slices);
 void rpc_bytes_append(struct rpc_bytes *bytes, grpc_slice slice); /* takes the slice's reference */
 
+/* From now on they take their size of the intake, which is told when they are freed. Once. */
+struct rpc_intake;
+void rpc_bytes_charge(struct rpc_bytes *bytes, struct rpc_intake *intake);
+
 #endif

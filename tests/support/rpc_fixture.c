@@ -49,14 +49,24 @@ void rpc_fixture_count_closed(struct rpc_call *call) {
 void rpc_fixture_start_server(struct fixture *f, const char *listen, const struct rpc_method *methods,
                               int n_methods) {
   struct rpc_service service = {methods, n_methods, f};
-  struct rpc_server_options options = {.listen = listen, .services = &service, .n_services = 1, .threads = 2};
+  struct rpc_server_options options = {.listen = listen,
+                                       .services = &service,
+                                       .n_services = 1,
+                                       .threads = 2,
+                                       .received_bytes_max = f->received_bytes_max};
   struct err err = ERR_NONE;
   if (rpc_server_start(&options, &f->server, &err))
     fail_msg("%s", err.text);
 }
 
 void rpc_fixture_init(struct fixture *f, const struct rpc_method *methods, int n_methods) {
+  rpc_fixture_init_bounded(f, methods, n_methods, 0);
+}
+
+void rpc_fixture_init_bounded(struct fixture *f, const struct rpc_method *methods, int n_methods,
+                              size_t received_bytes_max) {
   memset(f, 0, sizeof *f);
+  f->received_bytes_max = received_bytes_max;
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
   rpc_fixture_start_server(f, "127.0.0.1:0", methods, n_methods);

@@ -17,7 +17,8 @@ struct fixture {
   struct rpc_client *client;
   struct rpc_channel *channel;
   char target[64];
-  pthread_mutex_t lock; /* what follows */
+  size_t received_bytes_max; /* of servers that are started; 0: without a bound */
+  pthread_mutex_t lock;      /* what follows */
   pthread_cond_t changed;
   struct rpc_call *parked[PARKED_MAX];
   int n_parked, n_messages, n_half_closed, n_closed;
@@ -45,6 +46,10 @@ void rpc_fixture_start_server(struct fixture *f, const char *listen, const struc
 /* Starts the server on a free port, which f->target names, and opens the channel. methods outlive the
    fixture. */
 void rpc_fixture_init(struct fixture *f, const struct rpc_method *methods, int n_methods);
+
+/* The same, of a server with that received_bytes_max. */
+void rpc_fixture_init_bounded(struct fixture *f, const struct rpc_method *methods, int n_methods,
+                              size_t received_bytes_max);
 
 void rpc_fixture_fini(struct fixture *f);
 

@@ -32,6 +32,13 @@ train:
   optimizer: {{name: sgd, lr: 0.05, momentum: 0.9}}
 checkpoint: {{every_steps: 20, keep: 2}}
 """
+OWN_SPEC = """name: own
+model: {onnx: /spec/own.onnx, loss: cross_entropy}
+data:
+  root: mine
+  train: {format: csv, file: rows.csv, columns: {input: "x1:x2", labels: y}}
+train: {steps: 4, batch: 16, microbatches: 2, seed: 1, optimizer: {name: sgd, lr: 0.01}}
+"""
 # What only the test needs: images are built over the host's network; the name of a stopped container is looked
 # up in vain for 20 seconds where forwarding is off, which nobody's own engine is.
 EXTRA = """
@@ -283,6 +290,20 @@ def test_submit_follow_shows_progress_as_documented():
         wait_for(lambda: "samples/s" in open(log.name).read(), "a line of progress")
         compose.run("client", "cancel", "fashion-mnist")
         assert child.wait(PATIENCE) == 1, open(log.name).read()[-2000:]
+
+
+def test_workers_read_a_folder_that_the_user_names():
+    compose = Compose.get()
+    own = os.path.join(compose.folder, "own")
+    os.makedirs(os.path.join(own, "mine"))
+    with open(os.path.join(own, "mine", "rows.csv"), "w") as rows:
+        rows.write("x1,x2,y\n" + "".join(f"{i}.5,{-i}.5,{i % 2}\n" for i in range(64)))
+    compose.write("own.yaml", OWN_SPEC)
+    compose.run("client", "model", "mlp", "--input", "2", "--classes", "2", "--hidden", "4", "-o", "/spec/own.onnx")
+    compose.environment["WEIR_DATA"] = own
+    compose.compose("up", "-d")
+    compose.run("client", "submit", "/spec/own.yaml", "--follow")
+    del compose.environment["WEIR_DATA"]
 
 
 def test_every_container_stops_in_order_within_ten_seconds():

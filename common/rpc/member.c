@@ -231,12 +231,26 @@ static void member_open_stream_locked(struct member *member) {
   arena_fini(&arena);
 }
 
+static bool member_is_over_locked(const struct member *member) {
+  return member->has_ended || member->cut.code || member->is_stopping;
+}
+
+/* Called and left with the lock held, given up while the owner says how it is: what it says is told under
+   locks that it takes. */
 static void member_beat_locked(struct member *member) {
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  struct arena arena;
+  arena_init(&arena);
+  pthread_mutex_unlock(&member->lock);
+  if (member->options.on_beat)
+    member->options.on_beat(member->options.user, &heartbeat, &arena);
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT;
   message.heartbeat = &heartbeat;
-  rpc_stream_send(member->stream, &message); /* a stream that takes no more will end by itself */
+  pthread_mutex_lock(&member->lock);
+  if (!member_is_over_locked(member))
+    rpc_stream_send(member->stream, &message); /* a stream that takes no more will end by itself */
+  arena_fini(&arena);
 }
 
 /* Silence counts only while we listened: where this thread did not wake in time it was we who were away, on a
@@ -254,10 +268,6 @@ static void member_look_locked(struct member *member) {
     snprintf(why, sizeof why, "it has said nothing for %.1f s", clock_seconds(silent_ns));
     member_cut_locked(member, ERR_TIMEOUT, why);
   }
-}
-
-static bool member_is_over_locked(const struct member *member) {
-  return member->has_ended || member->cut.code || member->is_stopping;
 }
 
 /* One stream from Hello to its end. Called and left with the lock held. True if we were a member. */

@@ -21,6 +21,9 @@ struct member_options {
   /* Fills hello->runs, in the arena: what we still have of former memberships. id and term are filled
      already. On the member's own thread, before each Hello. May be NULL. */
   void (*on_hello)(void *user, Weir__Hello *hello, struct arena *arena);
+  /* Fills a heartbeat, in the arena. On the member's own thread, about every second; never blocks: the
+     coordinator takes a member for dead whose beats stay out. May be NULL. */
+  void (*on_beat)(void *user, Weir__Heartbeat *heartbeat, struct arena *arena);
   /* The coordinator took us in (its Welcome came), under this id: before any order of this membership. On a
      queue's thread: never blocks. May be NULL. */
   void (*on_connected)(void *user, const char *id);

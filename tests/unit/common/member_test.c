@@ -27,6 +27,7 @@ struct fixture {
   struct err lost;
   char id[32], run[32];
   const char *hosted;  /* said to be hosted */
+  const char *beating; /* the run that heartbeats speak of; NULL: of none */
   int silent_after_ms; /* of the member that is started */
 };
 
@@ -77,6 +78,19 @@ static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
   pthread_mutex_unlock(&f->lock);
 }
 
+static void on_beat(void *user, Weir__Heartbeat *heartbeat, struct arena *arena) {
+  struct fixture *f = user;
+  pthread_mutex_lock(&f->lock);
+  if (f->beating) {
+    heartbeat->run = arena_strdup(arena, f->beating);
+    heartbeat->computed = 17;
+    heartbeat->reached = arena_new(arena, sizeof *heartbeat->reached);
+    heartbeat->reached[heartbeat->n_reached++] = arena_strdup(arena, "server-1");
+    assert_non_null(member_channel(f->member)); /* it holds no lock of its own, as owners have theirs */
+  }
+  pthread_mutex_unlock(&f->lock);
+}
+
 static void wait_for(struct fixture *f, const int *counter, int least) {
   struct timespec until;
   int rc = 0;
@@ -97,6 +111,7 @@ static void fixture_start(struct fixture *f, const char *target) {
                                    .hello = &hello,
                                    .silent_after_ms = f->silent_after_ms,
                                    .on_hello = on_hello,
+                                   .on_beat = on_beat,
                                    .on_connected = on_connected,
                                    .on_order = on_order,
                                    .on_lost = on_lost,
@@ -130,6 +145,32 @@ static void send_unload_locked(struct fixture *f, uint64_t term, const char *run
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
   fake_coordinator_order_locked(&f->coordinator, &order);
+}
+
+/* Heartbeats are many: one that was filled comes at last. */
+static void a_heartbeat_says_what_its_owner_fills_in(void **state) {
+  struct fixture f;
+  const Weir__Heartbeat *heartbeat;
+  int n = 1;
+  (void)state;
+  fixture_init(&f);
+  fixture_start(&f, f.coordinator.target);
+  wait_for(&f, &f.n_connected, 1);
+  heartbeat =
+      fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, n)->heartbeat;
+  assert_string_equal(heartbeat->run, "");
+  pthread_mutex_lock(&f.lock);
+  f.beating = "t-1";
+  pthread_mutex_unlock(&f.lock);
+  do
+    heartbeat =
+        fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, ++n)->heartbeat;
+  while (!*heartbeat->run);
+  assert_string_equal(heartbeat->run, "t-1");
+  assert_int_equal(heartbeat->computed, 17);
+  assert_int_equal(heartbeat->n_reached, 1);
+  assert_string_equal(heartbeat->reached[0], "server-1");
+  fixture_fini(&f);
 }
 
 static void a_member_says_hello_and_is_welcomed(void **state) {
@@ -420,6 +461,7 @@ static void a_member_without_a_coordinator_can_be_stopped(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_member_says_hello_and_is_welcomed),
+      cmocka_unit_test(a_heartbeat_says_what_its_owner_fills_in),
       cmocka_unit_test(a_member_beats),
       cmocka_unit_test(orders_and_messages_travel),
       cmocka_unit_test(an_order_of_an_older_term_is_refused_and_ends_the_membership),

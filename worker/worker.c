@@ -17,6 +17,8 @@
 #include "common/base/message.h"
 #include "common/rpc/member.h"
 #include "worker/collective/host.h"
+#include "worker/trace/trace.h"
+#include "worker/train/beat.h"
 #include "worker/train/run.h"
 
 enum { RPC_THREADS = 2, LEAVE_MS = 5000 };
@@ -49,6 +51,7 @@ struct worker {
 };
 
 static void on_hello(void *user, Weir__Hello *hello, struct arena *arena);
+static void on_beat(void *user, Weir__Heartbeat *heartbeat, struct arena *arena);
 static void on_connected(void *user, const char *id);
 static void on_order(void *user, const Weir__Order *order);
 static void on_lost(void *user, const struct err *err);
@@ -85,6 +88,7 @@ static void worker_join_cluster(struct worker *worker) {
                                                          .coordinator = options->coordinator,
                                                          .hello = &hello,
                                                          .on_hello = on_hello,
+                                                         .on_beat = on_beat,
                                                          .on_connected = on_connected,
                                                          .on_order = on_order,
                                                          .on_lost = on_lost,
@@ -162,6 +166,14 @@ static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
   pthread_mutex_unlock(&worker->lock);
 }
 
+static void on_beat(void *user, Weir__Heartbeat *heartbeat, struct arena *arena) {
+  struct worker *worker = user;
+  pthread_mutex_lock(&worker->lock);
+  if (worker->run)
+    run_beat(worker->run, heartbeat, arena);
+  pthread_mutex_unlock(&worker->lock);
+}
+
 static void on_connected(void *user, const char *id) {
   worker_post(user, (struct event){.kind = EVENT_CONNECTED, .id = mem_strdup(id)});
 }
@@ -224,10 +236,17 @@ static void worker_set_run(struct worker *worker, struct run *run) {
   pthread_mutex_unlock(&worker->lock);
 }
 
+/* A thread that hangs cannot be ended, nor its memory freed: as with a device that has failed, only a new
+   process could compute again. Whoever watches over this one starts it. */
 static void worker_drop_run(struct worker *worker) {
   struct run *run = worker->run;
   worker_set_run(worker, NULL);
-  run_stop(run);
+  if (run_stop(run))
+    return;
+  log_event(LOG_ERROR, "worker", "hung",
+            "run=%s: an execution does not come back, so this process ends: start it again", run_id(run));
+  trace_close();
+  _exit(EXIT_FAILURE);
 }
 
 /* Of the run that it has it only says again that it is loaded. */
@@ -249,6 +268,7 @@ static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
                                                          .n_devices = device->n,
                                                          .device_bytes = device->memory_bytes,
                                                          .readers = worker->options->threads,
+                                                         .end_ms = worker->options->end_ms,
                                                          .send = worker_send,
                                                          .device_lost = on_device_lost,
                                                          .user = worker},
@@ -263,6 +283,10 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
   case WEIR__ORDER__BODY_VIEW:
     if (worker->run && strcmp(run_id(worker->run), order->view->run) == 0)
       run_view(worker->run, order->view, worker->id);
+    break;
+  case WEIR__ORDER__BODY_RECOMPUTE:
+    if (worker->run && strcmp(run_id(worker->run), order->recompute->run) == 0)
+      run_recompute(worker->run, order->recompute);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     if (!worker->run || strcmp(run_id(worker->run), order->unload->run) != 0)

@@ -11,12 +11,14 @@ struct worker_options {
   const char *trace; /* the file of its timeline; NULL: none */
   int threads;       /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
   int leave_ms;      /* how long one that leaves waits until its work was given to others; 0: 5000 */
+  int end_ms;        /* how long a run that is given up waits for executions that hang; 0: 10000 */
 };
 
 /* Serves until SIGTERM or SIGINT, or until its device fails, then leaves the cluster: says so, and returns
-   once its work was given to others, or after leave_ms. A second signal ends the process at once. False: the
-   device has failed, and this process can no longer use it. To be called before any thread is started that
-   does not block all signals. */
+   once its work was given to others, or after leave_ms. A second signal ends the process at once; so does,
+   with a line in the log, a run that is given up while an execution hangs. False: the device has failed, and
+   this process can no longer use it. To be called before any thread is started that does not block all
+   signals. */
 bool worker_serve(const struct worker_options *options);
 
 #endif

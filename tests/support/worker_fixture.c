@@ -125,6 +125,10 @@ void fixture_on_told(void *user, const Weir__MemberMessage *message) {
     f->n_unreached = message->unreached->n_servers;
     snprintf(f->unreached, sizeof f->unreached, "%s", f->n_unreached ? message->unreached->servers[0] : "");
   }
+  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_READY) {
+    f->n_ready++;
+    f->ready_version = message->ready->version;
+  }
   if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_REFUSED) {
     f->is_refused = true;
     f->is_bad_input = message->refused->bad_input;
@@ -184,6 +188,7 @@ void fixture_view(struct fixture *f, struct view_of of,
   assignment.worker = (char *)(of.worker ? of.worker : "worker-1");
   assignment.microbatch_end = of.microbatches;
   assignment.eval_end = of.chunks;
+  assignment.follows = of.follows;
   view.run = (char *)fixture_run_id();
   view.number = of.number;
   view.incarnation = of.incarnation;

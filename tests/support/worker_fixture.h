@@ -32,11 +32,12 @@ Weir__LoadRun fixture_order(struct fixture *f, uint64_t incarnation);
 void fixture_load(struct fixture *f, const struct backend_def *backend, int threads);
 
 /* What a view says to one worker, which computes microbatches 0 .. microbatches - 1 and evaluation chunks
-   0 .. chunks - 1, on the servers first_server .. first_server + n_servers - 1. */
+   0 .. chunks - 1, or follows, on the servers first_server .. first_server + n_servers - 1. */
 struct view_of {
   uint64_t number, incarnation;
   int first_server, n_servers;
   uint32_t microbatches, chunks;
+  bool follows;
   const char *worker;    /* its id; NULL: worker-1 */
   uint64_t plan_samples; /* what the plan says of the training set; 0: SAMPLES */
 };

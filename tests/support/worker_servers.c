@@ -54,7 +54,8 @@ static void on_fetch(struct rpc_call *call, const void *message, struct rpc_byte
 static bool park_locked(struct fake_server *server, struct rpc_call *call, struct parked parked) {
   bool is_held = parked.is_push && parked.version == server->held_step + 1 &&
                  (server->held_block == UINT32_MAX || server->held_block == parked.block);
-  if (!server->is_frozen && !is_held)
+  bool is_ahead = !parked.is_push && server->parks_pulls && parked.version > server->version[parked.block];
+  if (!server->is_frozen && !is_held && !is_ahead)
     return false;
   assert_in_range(server->n_parked, 0, PARKED_MAX - 1);
   parked.version = server->is_frozen ? UINT64_MAX : parked.version;
@@ -114,6 +115,9 @@ static void on_versions(struct rpc_call *call, const void *message, struct rpc_b
   if (server->has_outrun)
     reply.lowest = reply.highest = 1 + (uint64_t)f->faults.outrun % 2;
   is_parked = park_locked(server, call, (struct parked){.call = call});
+  for (uint32_t b = 0; b < f->model->n_blocks && server->leap; b++)
+    server->version[b] = server->leap;
+  server->leap = 0;
   pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
   if (is_parked || refuse_stranger(server, call, ((const Weir__VersionsRequest *)message)->incarnation))
@@ -182,9 +186,9 @@ static uint64_t digest_of(struct rpc_bytes *bytes) {
 static void note_push_locked(struct fake_server *server, const Weir__PushRequest *push, uint64_t digest) {
   struct fixture *f = server->f;
   assert_in_range(f->n_pushes, 0, PUSHES_MAX - 1);
-  f->pushes[f->n_pushes++] =
-      (struct fake_push){server->index, push->incarnation, push->step, push->block, push->first,
-                         push->level,   push->evaluation,  push->wait, digest};
+  f->pushes[f->n_pushes++] = (struct fake_push){
+      server->index,    push->incarnation, push->step,   push->block, push->first, push->level,
+      push->evaluation, push->wait,        push->worker, push->view,  digest};
   f->n_waits += push->wait;
 }
 
@@ -262,18 +266,37 @@ void fixture_release_model(struct fixture *f) {
     give_model(f, call);
 }
 
-void fake_server_release(struct fake_server *server, enum err_code code) {
-  struct parked parked[PARKED_MAX];
+/* Takes out what waits for a version up to this one. Returns how many. */
+static int unpark_locked(struct fake_server *server, uint64_t version, struct parked parked[PARKED_MAX]) {
   int n = 0, kept = 0;
-  pthread_mutex_lock(&server->f->lock);
-  server->held_step = UINT64_MAX;
   for (int i = 0; i < server->n_parked; i++) {
-    if (server->parked[i].version != UINT64_MAX)
+    if (server->parked[i].version <= version)
       parked[n++] = server->parked[i];
     else
       server->parked[kept++] = server->parked[i];
   }
   server->n_parked = kept;
+  return n;
+}
+
+void fake_server_reach(struct fake_server *server, uint64_t version) {
+  struct parked parked[PARKED_MAX];
+  int n;
+  pthread_mutex_lock(&server->f->lock);
+  for (uint32_t b = 0; b < server->f->model->n_blocks; b++)
+    server->version[b] = version;
+  n = unpark_locked(server, version, parked);
+  pthread_mutex_unlock(&server->f->lock);
+  for (int i = 0; i < n; i++)
+    give_block(server->f, &parked[i]);
+}
+
+void fake_server_release(struct fake_server *server, enum err_code code) {
+  struct parked parked[PARKED_MAX];
+  int n;
+  pthread_mutex_lock(&server->f->lock);
+  server->held_step = UINT64_MAX;
+  n = unpark_locked(server, UINT64_MAX - 1, parked);
   pthread_mutex_unlock(&server->f->lock);
   for (int i = 0; i < n; i++)
     if (code)

@@ -30,6 +30,8 @@ struct fake_push {
   uint64_t incarnation, step;
   uint32_t block, first, level;
   bool is_evaluation, wait;
+  uint32_t worker;
+  uint64_t view;
   uint64_t digest; /* of its bytes */
 };
 
@@ -54,6 +56,8 @@ struct fake_server {
   uint64_t held_step;  /* its pushes wait until release; UINT64_MAX: none */
   uint32_t held_block; /* of this block alone; UINT32_MAX: all */
   bool is_frozen;      /* nothing is answered */
+  bool parks_pulls;    /* of versions that it is not at; else it has any */
+  uint64_t leap;       /* the version that it is at once it has answered a question; 0: it stays */
   bool has_no_run, has_outrun;
   struct parked parked[PARKED_MAX];
   int n_parked;
@@ -91,7 +95,9 @@ struct fixture {
   int n_unreached_told; /* Unreached came, the newest naming: */
   size_t n_unreached;
   char unreached[32]; /* the first */
-  bool is_refused;    /* RunRefused came, saying: */
+  int n_ready;        /* Ready came, the newest at: */
+  uint64_t ready_version;
+  bool is_refused; /* RunRefused came, saying: */
   bool is_bad_input;
   char refusal[512];
 };
@@ -105,6 +111,9 @@ void fake_server_stop(struct fake_server *server);
 
 /* Answers the FetchModel that is_fetch_held kept waiting, and holds none any more. */
 void fixture_release_model(struct fixture *f);
+
+/* All blocks are at the version from here on: answers what waited for it. */
+void fake_server_reach(struct fake_server *server, uint64_t version);
 
 /* Answers what held_step kept waiting: with the next version, or with this error unless it is ERR_OK. It
    holds nothing any more. What was parked by a frozen server stays unanswered. */

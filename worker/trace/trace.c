@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
@@ -89,6 +90,7 @@ void trace_thread(const char *name) {
     other_sink->thread(name);
     return;
   }
+  prctl(PR_SET_NAME, name);
   if (!trace_is_on())
     return;
   if (own_ring)

@@ -29,7 +29,7 @@ bool trace_is_on(void);
 /* clock_now_ns; 0 while tracing is off, so that nobody reads a clock for nothing. */
 uint64_t trace_now_ns(void);
 
-/* The calling thread's name on the timeline; copied. */
+/* The calling thread's name on the timeline and, cut to 15 bytes, in the system's lists; copied. */
 void trace_thread(const char *name);
 
 /* What happened between two moments. */

@@ -9,12 +9,28 @@
 #include "worker/train/group/meet.h"
 #include "worker/train/group/relay.h"
 #include "worker/train/reach.h"
+#include "worker/train/run/follow.h"
 #include "worker/train/run/receipt.h"
 #include "worker/train/run/steps.h"
 
 static void run_ask_versions_locked(struct run *run);
 static void run_arrive_locked(struct run *run);
 static void run_begin_locked(struct run *run);
+
+uint32_t worker_number(const char *id) {
+  static const char prefix[] = "worker-";
+  const char *digits = id + sizeof prefix - 1;
+  uint64_t number = 0;
+  if (strncmp(id, prefix, sizeof prefix - 1) != 0 || strspn(digits, "0123456789") != strlen(digits))
+    return 0;
+  for (; *digits && number <= UINT32_MAX; digits++)
+    number = number * 10 + (uint64_t)(*digits - '0');
+  return number <= UINT32_MAX ? (uint32_t)number : 0;
+}
+
+static bool range_is_empty(struct task_range range) {
+  return range.begin >= range.end;
+}
 
 struct share view_share(const Weir__View *view, const char *worker) {
   struct share share = {0};
@@ -24,12 +40,14 @@ struct share view_share(const Weir__View *view, const char *worker) {
       continue;
     share.microbatches = (struct task_range){assignment->microbatch_begin, assignment->microbatch_end};
     share.chunks = (struct task_range){assignment->eval_begin, assignment->eval_end};
+    share.follows = assignment->follows && range_is_empty(share.microbatches) && range_is_empty(share.chunks);
   }
   return share;
 }
 
-static bool share_is_empty(const struct share *share) {
-  return share->microbatches.begin >= share->microbatches.end && share->chunks.begin >= share->chunks.end;
+/* True if the worker has no part in the run. */
+static bool share_is_none(const struct share *share) {
+  return !share->follows && range_is_empty(share->microbatches) && range_is_empty(share->chunks);
 }
 
 /* True if blocks live where they did. */
@@ -58,6 +76,11 @@ static bool view_fits_plan(struct run *run, const Weir__View *view) {
   return false;
 }
 
+/* What pushes say of themselves. Those of a group that has ended do not learn of the view that ended it. */
+static struct transfers_sender run_sender(const struct run *run) {
+  return (struct transfers_sender){.worker = run->worker, .view = run->applied->number};
+}
+
 /* Makes the newest view the one that we work by. */
 static void run_apply_view_locked(struct run *run) {
   Weir__View *view = run->newest;
@@ -68,14 +91,15 @@ static void run_apply_view_locked(struct run *run) {
     return;
   }
   run->share = run->newest_share;
-  is_idle = share_is_empty(&run->share) || view->n_servers == 0;
+  run->worker = run->newest_worker;
+  is_idle = share_is_none(&run->share) || view->n_servers == 0;
   has_same_servers = run->applied && views_have_same_servers(run->applied, view);
   has_same_group = run_apply_group_locked(run);
   log_event(LOG_INFO, "worker", "view",
-            "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u", run->load->run,
-            (unsigned long long)view->number, (unsigned long long)view->incarnation,
+            "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u follows=%d",
+            run->load->run, (unsigned long long)view->number, (unsigned long long)view->incarnation,
             run->share.microbatches.begin, run->share.microbatches.end, run->share.chunks.begin,
-            run->share.chunks.end);
+            run->share.chunks.end, run->share.follows);
   message_free(run->applied);
   run->applied = view;
   run->incarnation = view->incarnation;
@@ -83,9 +107,15 @@ static void run_apply_view_locked(struct run *run) {
     run->setbacks = run->drops = 0;
   if (is_idle || !has_same_servers || !has_same_group)
     run_leave_locked(run);
-  if (run->phase == RUN_WORKING)
+  if (run->transfers) {
+    struct transfers_sender sender = run_sender(run);
+    transfers_set_sender(run->transfers, &sender);
+  }
+  if (run->phase == RUN_WORKING) {
     steps_assign(run);
-  else if (run->phase == RUN_IDLE && (!is_idle || run->is_unreached_told)) /* then it looks for the servers */
+    follow_begin(run);
+  } else if (run->phase == RUN_IDLE &&
+             (!is_idle || run->is_unreached_told)) /* then it looks for the servers */
     run_set_phase_locked(run, RUN_JOINING);
 }
 
@@ -145,6 +175,7 @@ static void run_ask_versions_locked(struct run *run) {
   struct transfers_options options = {.client = run->options.client,
                                       .run = run->load->run,
                                       .incarnation = run->incarnation,
+                                      .sender = run_sender(run),
                                       .servers = view->servers,
                                       .n_servers = (uint32_t)view->n_servers,
                                       .question_ms = run->options.question_ms,
@@ -169,7 +200,7 @@ static void run_ask_versions_locked(struct run *run) {
 /* All servers have answered. */
 static void run_arrive_locked(struct run *run) {
   run_tell_reached_locked(run);
-  if (share_is_empty(&run->share)) /* there was no more to know */
+  if (share_is_none(&run->share)) /* there was no more to know */
     run_leave_locked(run);
   else
     run_begin_locked(run);

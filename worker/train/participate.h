@@ -4,6 +4,9 @@
 
 #include "worker/train/run/run_state.h"
 
+/* N of an id worker-N, which the coordinator uses once; 0 for any other. */
+uint32_t worker_number(const char *id);
+
 /* What a view gives a worker; empty when it is not named. */
 struct share view_share(const Weir__View *view, const char *worker);
 

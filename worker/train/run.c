@@ -16,7 +16,7 @@
 #include "worker/train/run/run_state.h"
 #include "worker/train/run/steps.h"
 
-enum { QUESTION_MS = 3000, MEETING_MS = 10000 };
+enum { QUESTION_MS = 3000, MEETING_MS = 10000, END_MS = 10000 };
 
 static void *run_main(void *argument);
 static int run_load(struct run *run, bool *is_bad_input, struct err *err);
@@ -30,6 +30,8 @@ struct run *run_start(const struct run_options *options, const Weir__LoadRun *lo
     run->options.question_ms = QUESTION_MS;
   if (run->options.meeting_ms <= 0)
     run->options.meeting_ms = MEETING_MS;
+  if (run->options.end_ms <= 0)
+    run->options.end_ms = END_MS;
   run->load = message_copy(load);
   run->incarnation = run->order_incarnation = load->incarnation;
   model_fetch_init(&run->fetch);
@@ -78,30 +80,56 @@ void run_view(struct run *run, const Weir__View *view, const char *worker) {
     message_free(run->newest);
     run->newest = message_copy(view);
     run->newest_share = view_share(view, worker);
+    run->newest_worker = worker_number(worker);
     run_read_group_locked(run, worker);
     pthread_cond_broadcast(&run->changed);
   }
   pthread_mutex_unlock(&run->lock);
 }
 
-void run_stop(struct run *run) {
+void run_recompute(struct run *run, const Weir__Recompute *order) {
+  pthread_mutex_lock(&run->lock);
+  steps_recompute(run, order);
+  pthread_mutex_unlock(&run->lock);
+}
+
+/* Whether the run's thread comes to its end, for which it waits for every execution. Whatever else it is at
+   takes as long as it takes: loading, say. */
+static bool run_wait_end_locked(struct run *run) {
+  struct timespec until = clock_after_ms(run->options.end_ms);
+  bool is_late = false;
+  while (!run->has_ended && !(is_late && run->n_executing > 0))
+    if (is_late || run->n_executing == 0)
+      pthread_cond_wait(&run->changed, &run->lock);
+    else
+      is_late = pthread_cond_timedwait(&run->changed, &run->lock, &until) != 0;
+  return run->has_ended;
+}
+
+bool run_stop(struct run *run) {
+  bool has_ended;
   if (!run)
-    return;
+    return true;
   model_fetch_cancel(&run->fetch, true);
   pthread_mutex_lock(&run->lock);
   run->is_stopping = true;
   if (run->relay)
     relay_abort_locked(run->relay);
   pthread_cond_broadcast(&run->changed);
+  has_ended = run_wait_end_locked(run);
   pthread_mutex_unlock(&run->lock);
+  if (!has_ended)
+    return false;
   pthread_join(run->thread, NULL);
   pthread_cond_destroy(&run->changed);
   pthread_mutex_destroy(&run->lock);
   model_fetch_fini(&run->fetch);
   message_free(run->newest);
   message_free(run->applied);
+  message_free(run->recompute);
   message_free(run->load);
   free(run);
+  return true;
 }
 
 /* True if run_participate_locked has something to do. */
@@ -155,6 +183,10 @@ static void *run_main(void *argument) {
     run_leave_locked(run);
   pthread_mutex_unlock(&run->lock);
   run_release(run);
+  pthread_mutex_lock(&run->lock);
+  run->has_ended = true;
+  pthread_cond_broadcast(&run->changed);
+  pthread_mutex_unlock(&run->lock);
   return NULL;
 }
 

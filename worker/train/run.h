@@ -29,7 +29,12 @@ bool run_is_alive(struct run *run, uint64_t *incarnation);
 /* Takes in a view of this run; the highest number wins. worker: our id, as this view names it. */
 void run_view(struct run *run, const Weir__View *view, const char *worker);
 
-/* Ends everything, waits for it, frees. NULL is ignored. */
-void run_stop(struct run *run);
+/* Takes in an order to compute more of a step than our share; the newest wins. */
+void run_recompute(struct run *run, const Weir__Recompute *order);
+
+/* Ends everything, waits for it, frees; blocks. NULL is ignored. False: an execution has not ended within
+   end_ms of the run_options, so that thread and memory of the run are in use for good; then only the end of
+   the process ends it, or another call, if it comes back. */
+bool run_stop(struct run *run);
 
 #endif

@@ -158,6 +158,11 @@ struct buffer *reducer_take(struct reducer *reducer, uint32_t b, struct tree_nod
   return NULL;
 }
 
+void reducer_lose(struct reducer *reducer, uint32_t b, struct tree_node node) {
+  parts_set(reducer, b, node, PART_SENT);
+  reducer_settle(reducer, b);
+}
+
 bool reducer_place(struct reducer *reducer, uint32_t b, struct tree_node node, struct buffer *buffer,
                    struct reducer_send *send) {
   struct reducer_block *block = &reducer->blocks[b];

@@ -49,6 +49,10 @@ void reducer_assign(struct reducer *reducer, const bool *mine);
    that is held, now the caller's to add; *node becomes the node of both. NULL: place it. */
 struct buffer *reducer_take(struct reducer *reducer, uint32_t block, struct tree_node *node);
 
+/* Between take and place: the part of the node, as take left it, is no more, and does not come again. What
+   waited for it is sent; where nothing else is owed, the next version is pulled. */
+void reducer_lose(struct reducer *reducer, uint32_t block, struct tree_node node);
+
 /* Keeps the part until its sibling comes, or says to send it. True: send as told in *send. */
 bool reducer_place(struct reducer *reducer, uint32_t block, struct tree_node node, struct buffer *buffer,
                    struct reducer_send *send);

@@ -48,36 +48,98 @@ static struct buffer *deliver_step(struct executor *executor, struct delivery *d
   return sibling;
 }
 
+bool executor_lose_sum(struct executor *executor, uint32_t block, struct tree_node node) {
+  struct run *run = executor->run;
+  bool is_lost = true;
+  pthread_mutex_lock(&run->lock);
+  executor->is_dropped |= !steps_is_current(run, &executor->work);
+  if (!executor->is_dropped && run->outlet)
+    is_lost = false;
+  else if (!executor->is_dropped) {
+    reducer_lose(run->reducer, block, node);
+    steps_compute_alone(run, executor->work.version, node);
+  }
+  pthread_mutex_unlock(&run->lock);
+  return is_lost;
+}
+
+void executor_send(struct executor *executor, const struct transfer_item *item) {
+  if (executor->work.is_extra)
+    transfers_start(executor->run->transfers, item);
+  else
+    steps_send(executor->run, item);
+}
+
+struct transfer_item executor_extra_item(const struct executor *executor, uint32_t block) {
+  return (struct transfer_item){.kind = TRANSFER_PUSH,
+                                .server = executor->run->owner[block],
+                                .block = block,
+                                .version = executor->work.version,
+                                .node = {executor->work.index, 0}};
+}
+
+/* Of an extra task: no sum is made, and no reply brings weights. */
+static void executor_deliver_alone(struct executor *executor, uint32_t block, const float *data,
+                                   const char *what) {
+  struct transfer_item item = executor_extra_item(executor, block);
+  if (executor_is_cancelled(executor))
+    return;
+  item.buffer = block_pool_take(executor->run->pool, block);
+  if (!item.buffer)
+    executor_fail_memory(executor);
+  else if (!sum_copy((float *)item.buffer->data, data, executor->run->block_elems[block]))
+    executor_fail(executor, what);
+  if (executor->is_dropped)
+    block_pool_give(executor->run->pool, block, item.buffer);
+  else
+    executor_send(executor, &item);
+}
+
+/* Adds the sibling, or the microbatch's own data to it, or begins the sum with that. False: the sum is not
+   finite. */
+static bool delivery_add(struct executor *executor, struct delivery *delivery, struct buffer *sibling,
+                         const float *data) {
+  uint32_t elems = executor->run->block_elems[delivery->block];
+  bool is_finite;
+  if (sibling && delivery->sum) {
+    is_finite = sum_add(delivery->sum->data, sibling->data, elems);
+    block_pool_give(executor->run->pool, delivery->block, sibling);
+    return is_finite;
+  }
+  delivery->sum = sibling ? sibling : block_pool_take(executor->run->pool, delivery->block);
+  if (sibling)
+    return sum_add(delivery->sum->data, data, elems);
+  if (delivery->sum)
+    return sum_copy(delivery->sum->data, data, elems);
+  executor_fail_memory(executor);
+  return true;
+}
+
 /* data: the microbatch's part of a block that is in host memory at all executors. */
 static void executor_deliver_block(struct executor *executor, uint32_t block, const float *data,
                                    const char *what) {
   struct run *run = executor->run;
-  uint32_t elems = run->loaded.model->blocks[block].elems;
   struct delivery delivery = {.block = block, .node = {executor->work.index, 0}};
-  bool is_finite = true;
-  while (is_finite && executor_wait_current(executor)) {
-    struct buffer *sibling = deliver_step(executor, &delivery);
-    if (sibling && delivery.sum) {
-      is_finite = sum_add(delivery.sum->data, sibling->data, elems);
-      block_pool_give(run->pool, block, sibling);
-    } else if (sibling) {
-      delivery.sum = sibling;
-      is_finite = sum_add(delivery.sum->data, data, elems);
-    } else if (delivery.sum) {
-      break; /* placed, or dropped */
-    } else if ((delivery.sum = block_pool_take(run->pool, block)))
-      is_finite = sum_copy(delivery.sum->data, data, elems);
-    else {
-      executor_fail_memory(executor);
-      break;
-    }
+  bool is_lost = false;
+  if (executor->work.is_extra) {
+    executor_deliver_alone(executor, block, data, what);
+    return;
   }
-  if (!is_finite)
-    executor_fail(executor, what);
-  if (executor->is_dropped)
+  while (!is_lost && executor_wait_current(executor)) {
+    struct buffer *sibling = deliver_step(executor, &delivery);
+    if (!sibling && delivery.sum)
+      break; /* placed, or dropped */
+    if (delivery_add(executor, &delivery, sibling, data))
+      continue;
+    if (!sum_is_finite(data, run->block_elems[block]))
+      executor_fail(executor, what);
+    else
+      is_lost = executor_lose_sum(executor, block, delivery.node);
+  }
+  if (executor->is_dropped || is_lost)
     block_pool_give(run->pool, block, delivery.sum);
   else if (delivery.is_to_send)
-    steps_send(run, &delivery.item);
+    executor_send(executor, &delivery.item);
 }
 
 /* The block's buffer, to be filled by all that share it. NULL: no memory, and the task is dropped. */

@@ -44,9 +44,22 @@ void executor_part_come(struct executor *executor, uint32_t b, int p) {
   *gather = (struct gather){0};
 }
 
+/* Of an extra task each part is sent as it is. */
+static void parts_send_alone(struct executor *executor) {
+  for (int i = 0; i < executor->parts.n; i++) {
+    struct part *part = &executor->parts.list[i];
+    part->is_to_send = part->is_checked;
+    part->item = executor_extra_item(executor, part->block);
+  }
+}
+
 /* Each part takes a sibling that is there, or is placed, once it is known to be finite. */
 static void parts_ask(struct executor *executor) {
   struct run *run = executor->run;
+  if (executor->work.is_extra) {
+    parts_send_alone(executor);
+    return;
+  }
   pthread_mutex_lock(&run->lock);
   executor->is_dropped |= !steps_is_current(run, &executor->work);
   for (int i = 0; i < executor->parts.n && !executor->is_dropped; i++) {
@@ -165,44 +178,76 @@ static void parts_go_on(struct executor *executor) {
       part.item.buffer = part.landed ? part.landed : part.sum;
       if (part.landed)
         block_pool_give(executor->run->pool, part.block, part.sum);
-      steps_send(executor->run, &part.item);
+      executor_send(executor, &part.item);
     } else if (part.sum)
       parts->list[n++] = part;
   }
   parts->n = n;
 }
 
-/* Whether what the parameter has of the block, or of a sum of the block's, is finite. */
-static bool is_block_finite(struct executor *executor, uint32_t b, const struct param *param) {
-  const struct buffer *buffer = executor->gathers[b].buffer;
-  struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
+/* Whether these elements of a buffer are finite, wherever it lies. */
+static bool is_buffer_finite(struct executor *executor, const struct buffer *buffer, size_t begin,
+                             size_t elems) {
+  struct device_sum look = {buffer_floats(buffer) + begin, NULL, elems};
   struct err err = ERR_NONE;
   bool is_finite = true;
-  for (int i = 0; i < executor->parts.n; i++)
-    if (executor->parts.list[i].block == b)
-      buffer = executor->parts.list[i].sum;
-  if (!buffer)
-    return true; /* it was placed, and so was finite */
   if (block_pool_device(buffer) < 0)
-    return sum_is_finite(buffer_floats(buffer) + overlap.in_block, overlap.elems);
-  struct device_sum look = {buffer_floats(buffer) + overlap.in_block, NULL, overlap.elems};
+    return sum_is_finite(look.out, elems);
   if (!executor->memory->add(executor->stream, &look, 1, &err))
     executor_sync(executor, &is_finite, &err);
   return is_finite;
 }
 
-/* Names the first of the parameters that is not finite. */
-static void fail_not_finite(struct executor *executor) {
+/* Whether what the parameter has of the block is finite. Of a sum it is not known. */
+static bool is_block_finite(struct executor *executor, uint32_t b, const struct param *param) {
+  const struct buffer *buffer = executor->gathers[b].buffer;
+  struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
+  for (int i = 0; i < executor->parts.n; i++)
+    if (executor->parts.list[i].block == b)
+      buffer = executor->parts.list[i].sibling ? NULL : executor->parts.list[i].sum;
+  if (!buffer)
+    return true; /* it was placed, and so was finite */
+  return is_buffer_finite(executor, buffer, overlap.in_block, overlap.elems);
+}
+
+/* The first of the parameters whose gradient is not finite; NULL if there is none. */
+static const struct param *find_not_finite(struct executor *executor) {
   const struct run *run = executor->run;
   const struct parts *parts = &executor->parts;
-  const struct param *param = NULL;
-  for (int i = 0; i < parts->n_params && !param; i++) {
+  for (int i = 0; i < parts->n_params; i++) {
     int p = parts->params[i];
-    for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !param; b++)
+    for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end; b++)
       if (!is_block_finite(executor, b, &run->loaded.model->params[p]))
-        param = &run->loaded.model->params[p];
+        return &run->loaded.model->params[p];
   }
-  executor_fail(executor, param ? param->name : "a gradient");
+  return NULL;
+}
+
+/* Lets go of the sums that were made now and are not finite. The gradient that was added last may itself be
+   what is not: it was not looked at alone, which the extra task makes up for. True: there was one. */
+static bool parts_lose(struct executor *executor) {
+  struct parts *parts = &executor->parts;
+  bool has_lost = false;
+  int n = 0;
+  for (int i = 0; i < parts->n; i++) {
+    struct part *part = &parts->list[i];
+    bool overflows = part->sibling && !is_buffer_finite(executor, part->sum, 0, part_elems(executor, part));
+    has_lost |= overflows;
+    if (overflows && executor_lose_sum(executor, part->block, part->node))
+      part_release(executor, part);
+    else
+      parts->list[n++] = *part;
+  }
+  parts->n = n;
+  return has_lost;
+}
+
+/* Something is not finite. False: it is a gradient, whose parameter is named, and the task is dropped. */
+static bool parts_judge(struct executor *executor) {
+  const struct param *param = find_not_finite(executor);
+  if (param || !parts_lose(executor))
+    executor_fail(executor, param ? param->name : "a gradient");
+  return !executor->is_dropped;
 }
 
 void executor_deliver_parts(struct executor *executor) {
@@ -214,11 +259,10 @@ void executor_deliver_parts(struct executor *executor) {
       parts_ask(executor);
     if (executor->is_dropped)
       break;
+    is_finite = true;
     if (parts_work(executor, &is_finite, &err))
       executor_fail_err(executor, &err);
-    else if (!is_finite)
-      fail_not_finite(executor);
-    else
+    else if (is_finite || parts_judge(executor))
       parts_go_on(executor);
   }
   for (int i = 0; i < parts->n; i++)

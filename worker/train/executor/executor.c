@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/agree/sum.h"
+#include "common/base/clock.h"
 #include "worker/trace/trace.h"
 
 static void *executor_main(void *argument);
@@ -48,11 +49,59 @@ void executors_join(struct run *run) {
   run->n_executors = 0;
 }
 
+/* The task is computed from here on, or again after a wait. */
+static void executor_go_locked(struct executor *executor) {
+  executor->is_executing = true;
+  if (executor->work.kind == WORK_MICROBATCH)
+    executor->busy_since_ns = clock_now_ns();
+}
+
+static void executor_halt_locked(struct executor *executor) {
+  if (executor->busy_since_ns)
+    executor->run->totals.busy_ns += clock_now_ns() - executor->busy_since_ns;
+  executor->busy_since_ns = 0;
+  executor->is_executing = false;
+}
+
+uint64_t executors_busy_ns_locked(struct run *run) {
+  uint64_t now_ns = clock_now_ns(), busy_ns = run->totals.busy_ns;
+  for (int i = 0; i < run->n_executors; i++) {
+    struct executor *executor = &run->executors[i];
+    if (executor->is_executing && !executor->void_since_ns && !steps_is_wanted(run, &executor->work)) {
+      executor->void_since_ns = now_ns;
+      if (!executor->busy_since_ns) /* with a chunk, then, which it may hang at */
+        executor->busy_since_ns = now_ns;
+    }
+    if (executor->busy_since_ns)
+      busy_ns += now_ns - executor->busy_since_ns;
+  }
+  return busy_ns;
+}
+
+/* The task that was begun. True if its results were handed over. */
+static bool executor_work(struct executor *executor) {
+  const struct work *work = &executor->work;
+  bool is_chunk = work->kind == WORK_CHUNK, is_done;
+  uint64_t begin_ns = trace_now_ns();
+  const char *category = is_chunk ? "evaluation" : "train";
+  executor->is_dropped = executor->is_current = false;
+  is_done = is_chunk ? executor_evaluate(executor) : executor_train(executor);
+  trace_span(&(struct trace_span){.category = work->is_extra ? "extra" : category,
+                                  .name = is_chunk ? "chunk" : "microbatch",
+                                  .begin_ns = begin_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = work->version,
+                                  .index = work->index});
+  executor->n_dropped += executor->is_dropped;
+  return is_done;
+}
+
 static void *executor_main(void *argument) {
   struct executor *executor = argument;
   struct run *run = executor->run;
   struct err err = ERR_NONE;
   uint64_t begin_ns = trace_now_ns();
+  bool is_done;
   char name[32];
   snprintf(name, sizeof name, "executor %d", executor->index);
   trace_thread(name);
@@ -66,25 +115,22 @@ static void *executor_main(void *argument) {
     run->prepare_err = err;
   pthread_cond_broadcast(&run->changed);
   while (!run->is_stopping) {
-    bool is_done;
     if (executor_land_locked(executor))
       continue;
     if (!steps_begin(run, &executor->work)) {
       pthread_cond_wait(&run->changed, &run->lock);
       continue;
     }
+    executor->is_told_to_hang = false;
+    executor->void_since_ns = 0;
+    executor_go_locked(executor);
+    run->n_executing++;
     pthread_mutex_unlock(&run->lock);
-    executor->is_dropped = executor->is_current = false;
-    begin_ns = trace_now_ns();
-    is_done = executor->work.kind == WORK_CHUNK ? executor_evaluate(executor) : executor_train(executor);
-    trace_span(&(struct trace_span){.category = executor->work.kind == WORK_CHUNK ? "evaluation" : "train",
-                                    .name = executor->work.kind == WORK_CHUNK ? "chunk" : "microbatch",
-                                    .begin_ns = begin_ns,
-                                    .end_ns = trace_now_ns(),
-                                    .step = executor->work.version,
-                                    .index = executor->work.index});
-    executor->n_dropped += executor->is_dropped;
+    is_done = executor_work(executor);
     pthread_mutex_lock(&run->lock);
+    executor_halt_locked(executor);
+    run->n_executing--;
+    run->totals.computed += is_done && executor->work.kind == WORK_MICROBATCH;
     steps_end(run, &executor->work, is_done);
   }
   pthread_mutex_unlock(&run->lock);
@@ -279,6 +325,7 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
                           const void *argument, const char *what) {
   struct run *run = executor->run;
   uint64_t begin_ns = 0;
+  bool has_waited = false;
   pthread_mutex_lock(&run->lock);
   for (;;) {
     if (!steps_is_wanted(run, &executor->work) || run->is_stopping)
@@ -287,13 +334,18 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
       break;
     if (executor_land_locked(executor))
       continue;
-    if (begin_ns == 0)
+    if (!has_waited) {
+      has_waited = true;
       begin_ns = trace_now_ns();
+      executor_halt_locked(executor);
+    }
     if (steps_should_yield(run, &executor->work))
       executor->is_dropped = true;
     else
       pthread_cond_wait(&run->changed, &run->lock);
   }
+  if (has_waited)
+    executor_go_locked(executor);
   pthread_mutex_unlock(&run->lock);
   trace_span(&(struct trace_span){.category = "wait",
                                   .name = what,

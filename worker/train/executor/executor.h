@@ -53,11 +53,16 @@ struct parts {
   int n, n_sums, n_params, capacity, sums_capacity, params_capacity;
 };
 
-/* Only its own thread touches it, but for `thread`. */
+/* Only its own thread touches it, but for `thread` and for what is under the run's lock. */
 struct executor {
   struct run *run;
   int index;
   pthread_t thread;
+  /* Under the run's lock: what it is at, if it executes, and since when that counts as busy. */
+  bool is_executing;      /* begun, not ended, and not waiting for weights or for another step */
+  uint64_t busy_since_ns; /* 0: not at all */
+  uint64_t void_since_ns; /* since when nobody wants the task, as a beat found; 0: it is wanted */
+  bool is_told_to_hang;
   struct backend_program *train, *eval; /* eval: NULL without an eval set */
   int device;                           /* where the programs are, where a backend has several */
   const struct device_memory *memory;   /* NULL: the host's */
@@ -87,6 +92,11 @@ struct executor {
    done, run->prepare_err has the first failure. */
 void executors_start(struct run *run);
 void executors_join(struct run *run); /* run->is_stopping is set; waits for the threads, frees */
+
+/* Nanoseconds that the run's executors have been busy, those that they are at included: with microbatches,
+   and with whatever they do not come back from though nobody wants it any more. The run's lock; the run has
+   loaded. */
+uint64_t executors_busy_ns_locked(struct run *run);
 
 /* Called between a task's begin and end. True if its results were handed over. */
 bool executor_evaluate(struct executor *executor);
@@ -118,6 +128,14 @@ void executor_deliver_placed(struct executor *executor, int param);
 void executor_part_come(struct executor *executor, uint32_t block, int param);
 /* Adds all that have come to their siblings, until they are sent or wait for more. */
 void executor_deliver_parts(struct executor *executor);
+/* A sum of finite siblings is not finite. True: it is lost, and the microbatches of the node will be computed
+   again; the caller gives the sum back. False: the group's gatherer will find it. Drops the task if its step
+   is over. */
+bool executor_lose_sum(struct executor *executor, uint32_t block, struct tree_node node);
+/* Sends a part of the task's: of an extra one straight to the server. */
+void executor_send(struct executor *executor, const struct transfer_item *item);
+/* An extra task's part of the block, whose buffer is to be set. */
+struct transfer_item executor_extra_item(const struct executor *executor, uint32_t block);
 /* Sends a part that the reducer gave up while it was on a device. False: there is none. Gives the lock up
    meanwhile. Asked by every executor before it waits. */
 bool executor_land_locked(struct executor *executor);

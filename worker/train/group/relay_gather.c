@@ -6,6 +6,7 @@
 #include "common/agree/sum.h"
 #include "worker/trace/trace.h"
 #include "worker/train/group/relay_gather.h"
+#include "worker/train/run/steps.h"
 
 static bool gather_bucket(struct gatherer *gatherer, const struct bucket *bucket);
 
@@ -18,7 +19,9 @@ void *relay_gather_main(void *argument) {
                               .received = mem_new(parts * sizeof *gatherer.received),
                               .landed = mem_new(parts * BUCKET_BLOCKS_MAX * sizeof *gatherer.landed),
                               .works = mem_new(works * sizeof *gatherer.works),
-                              .merged = mem_new(parts * sizeof *gatherer.merged)};
+                              .merged = mem_new(parts * sizeof *gatherer.merged),
+                              .are_unsound = mem_new(parts * sizeof *gatherer.are_unsound),
+                              .are_summed = mem_new(parts * sizeof *gatherer.are_summed)};
   bool is_well = true;
   float_setting_require("gatherer");
   trace_thread("gather");
@@ -31,6 +34,8 @@ void *relay_gather_main(void *argument) {
   free(gatherer.landed);
   free(gatherer.works);
   free(gatherer.merged);
+  free(gatherer.are_unsound);
+  free(gatherer.are_summed);
   return NULL;
 }
 
@@ -118,44 +123,67 @@ static int receive_block(struct gatherer *gatherer, struct buffer **own, struct 
 static void on_add(void *user, int to, int from) {
   struct gatherer *gatherer = user;
   struct buffer *sum = gatherer->received[to], *added = gatherer->received[from];
-  gatherer->is_finite &= sum_add(sum->data, added->data, sum->size_bytes / sizeof(float));
+  gatherer->are_unsound[to] = !sum_add(sum->data, added->data, sum->size_bytes / sizeof(float));
+  gatherer->are_summed[to] = true;
   block_pool_give(gatherer->relay->run->pool, gatherer->block, added);
   gatherer->received[from] = NULL;
 }
 
-void gather_push(struct gatherer *gatherer, struct tree_node node, bool wait, struct buffer **sum) {
+/* The microbatches of an unsound sum, which may be other members', too: whose part it was that was wrong,
+   only the parts of each alone can show. */
+static void compute_alone(struct gatherer *gatherer, struct tree_node node) {
   struct run *run = gatherer->relay->run;
-  transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
-                                                          .server = run->owner[gatherer->block],
-                                                          .block = gatherer->block,
-                                                          .version = gatherer->step,
-                                                          .node = node,
-                                                          .wait = wait,
-                                                          .buffer = *sum});
-  *sum = NULL;
+  pthread_mutex_lock(&run->lock);
+  steps_compute_alone(run, gatherer->step, node);
+  pthread_mutex_unlock(&run->lock);
 }
 
-int gather_refuse(struct gatherer *gatherer, struct err *err) {
-  err_set(err, ERR_INTERNAL,
-          "the sum of step %llu's gradients of block %u is not finite: the training diverges; try a lower "
-          "train.optimizer.lr, or look for extreme values in the data",
-          (unsigned long long)gatherer->step, gatherer->block);
-  run_fail(gatherer->relay->run, err, false);
-  return err->code;
-}
-
-/* What is left of the parts goes to the block's server; the reply to the last is the next version. */
-static int push_block(struct gatherer *gatherer, struct err *err) {
-  struct relay *relay = gatherer->relay;
-  struct run *run = relay->run;
-  int n = group_merge(gatherer->merged, relay->n_parts, run->loaded.plan.microbatches, on_add, gatherer);
-  if (!gatherer->is_finite)
-    return gather_refuse(gatherer, err);
-  for (int i = 0; i < n; i++) {
-    struct group_part *part = &gatherer->merged[i];
-    gather_push(gatherer, part->node, i == n - 1, &gatherer->received[part->index]);
+void gather_push(struct gatherer *gatherer, struct buffer **const *sums, int n) {
+  struct run *run = gatherer->relay->run;
+  struct transfer_item item = {.kind = TRANSFER_PULL,
+                               .server = run->owner[gatherer->block],
+                               .block = gatherer->block,
+                               .version = gatherer->step + 1};
+  int last = n - 1;
+  while (last >= 0 && gatherer->are_unsound[gatherer->merged[last].index])
+    last--;
+  if (last < 0)
+    transfers_start(run->transfers, &item);
+  item.kind = TRANSFER_PUSH;
+  item.version = gatherer->step;
+  for (int k = 0; k < n; k++) {
+    const struct group_part *part = &gatherer->merged[k];
+    if (gatherer->are_unsound[part->index]) {
+      compute_alone(gatherer, part->node);
+      continue;
+    }
+    item.node = part->node;
+    item.wait = k == last;
+    item.buffer = *sums[k];
+    transfers_start(run->transfers, &item);
+    *sums[k] = NULL;
   }
-  return 0;
+}
+
+static bool is_buffer_finite(const struct buffer *buffer) {
+  return sum_is_finite((const float *)buffer->data, buffer->size_bytes / sizeof(float));
+}
+
+/* Adds the parts. One that nothing is added to may be a sum of its member's that overflowed. */
+static void merge_and_push(struct gatherer *gatherer) {
+  struct relay *relay = gatherer->relay;
+  struct buffer **sums[COLLECTIVE_SIZE_MAX * TREE_COVER_MAX];
+  int n;
+  memset(gatherer->are_unsound, 0, (size_t)relay->n_parts * sizeof *gatherer->are_unsound);
+  memset(gatherer->are_summed, 0, (size_t)relay->n_parts * sizeof *gatherer->are_summed);
+  n = group_merge(gatherer->merged, relay->n_parts, relay->run->loaded.plan.microbatches, on_add, gatherer);
+  for (int k = 0; k < n; k++) {
+    int index = gatherer->merged[k].index;
+    sums[k] = &gatherer->received[index];
+    if (!gatherer->are_summed[index])
+      gatherer->are_unsound[index] = !is_buffer_finite(*sums[k]);
+  }
+  gather_push(gatherer, sums, n);
 }
 
 static int add_and_push(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
@@ -163,9 +191,8 @@ static int add_and_push(struct gatherer *gatherer, const struct bucket *bucket, 
   int own_parts = relay_own(relay)->n;
   for (uint32_t i = bucket->begin; i < bucket->end && !err->code; i++) {
     gatherer->block = relay->plan.order[i];
-    gatherer->is_finite = true;
     if (!receive_block(gatherer, &gatherer->own[(int)(i - bucket->begin) * own_parts], err))
-      push_block(gatherer, err);
+      merge_and_push(gatherer);
     for (int p = 0; p < relay->n_parts; p++)
       block_pool_give(relay->run->pool, gatherer->block, gatherer->received[p]);
     memset(gatherer->received, 0, (size_t)relay->n_parts * sizeof(struct buffer *));
@@ -173,8 +200,7 @@ static int add_and_push(struct gatherer *gatherer, const struct bucket *bucket, 
   return err->code;
 }
 
-/* The collective adds the members' sums; the owner's is in the place of its own. A sum that is not finite is
-   refused by the server. */
+/* The collective adds the members' sums; the owner's is in the place of its own. */
 static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucket, struct err *err) {
   struct relay *relay = gatherer->relay;
   uint32_t n = bucket->end - bucket->begin, own_parts = (uint32_t)relay_own(relay)->n;
@@ -194,9 +220,12 @@ static int reduce_and_push(struct gatherer *gatherer, const struct bucket *bucke
   }
   if (gather_finish_works(gatherer, err) || !is_owner)
     return err->code;
+  gatherer->merged[0] = (struct group_part){relay->whole, 0};
   for (uint32_t i = 0; i < n; i++) {
+    struct buffer **sum = &gatherer->own[i * own_parts];
     gatherer->block = relay->plan.order[bucket->begin + i];
-    gather_push(gatherer, relay->whole, true, &gatherer->own[i * own_parts]);
+    gatherer->are_unsound[0] = !is_buffer_finite(*sum);
+    gather_push(gatherer, &sum, 1);
   }
   return 0;
 }

@@ -14,8 +14,9 @@ struct gatherer {
   struct collective_work **works; /* [n_works] that were started, and not waited for */
   int n_works;
   struct group_part *merged; /* [n_parts] */
-  uint32_t block;            /* that is pushed, or refused */
-  bool is_finite;
+  bool *are_unsound;         /* [n_parts]: the sum that is named after the part is not finite */
+  bool *are_summed;          /* [n_parts]: it is the sum of several */
+  uint32_t block;            /* that is pushed */
 };
 
 /* Starts an operation among the members; it is waited for by gather_finish_works. */
@@ -24,11 +25,10 @@ int gather_start_work(struct gatherer *gatherer, const struct collective_call *c
 /* Waits for all that was started, whatever becomes of it: their memory is in use until then. */
 int gather_finish_works(struct gatherer *gatherer, struct err *err);
 
-/* Pushes a part of the gatherer's block to its server; *sum is taken. */
-void gather_push(struct gatherer *gatherer, struct tree_node node, bool wait, struct buffer **sum);
-
-/* Ends the run, because a sum of the gatherer's block is not finite. Returns the error. */
-int gather_refuse(struct gatherer *gatherer, struct err *err);
+/* Pushes what the gatherer's block was gathered to, n sums of gatherer->merged, to the block's server:
+   sums[k] is that of merged[k], and is taken. The reply to the last is the next version. A sum that is
+   unsound is not pushed: this member computes its microbatches again, each for itself. */
+void gather_push(struct gatherer *gatherer, struct buffer **const *sums, int n);
 
 /* The bucket's own parts are there: sends them, or gathers and pushes, in the relay's device memory. */
 int gather_on_device(struct gatherer *gatherer, const struct bucket *bucket, struct err *err);

@@ -82,6 +82,7 @@ static void on_add_on_device(void *user, int to, int from) {
   CHECK(!is_in_buffers(it, it->places[to]));
   float *array = array_of(relay, it->places[to]);
   struct device_sum sum = {array, array_of(relay, it->places[from]), it->elems};
+  it->gatherer->are_summed[to] = true;
   if (it->err->code)
     return;
   if (is_in_buffers(it, it->places[from]))
@@ -129,35 +130,35 @@ static int land_sum(const struct device_bucket *it, int k) {
   return it->err->code;
 }
 
-/* The first block of which a sum that has landed is not finite. */
-static int refuse_bucket(const struct device_bucket *it, int n) {
-  for (uint32_t i = 0; i < it->n; i++)
-    for (int k = 0; k < n; k++) {
-      const struct buffer *landed = *landed_of(it, k, i);
-      it->gatherer->block = block_of(it, i);
-      if (!sum_is_finite((const float *)landed->data, landed->size_bytes / sizeof(float)))
-        return gather_refuse(it->gatherer, it->err);
-    }
-  return gather_refuse(it->gatherer, it->err);
+/* What the device has not added it has not looked at: a part of a member's that nothing is added to, which
+   may be a sum that overflowed there, and what a collective has added. */
+static bool is_looked_at(const struct device_bucket *it, int k) {
+  return it->gatherer->are_summed[it->gatherer->merged[k].index] && !it->gatherer->relay->is_reduced;
 }
 
-/* What is left, n sums of each block, goes to the servers; the reply to a block's last is the next version.
- */
+/* What is left, n sums of each block, goes to the servers. */
 static int push_sums(const struct device_bucket *it, int n) {
   struct gatherer *gatherer = it->gatherer;
+  struct buffer **sums[COLLECTIVE_SIZE_MAX * TREE_COVER_MAX];
   bool is_finite = true;
   for (int k = 0; k < n && !it->err->code; k++)
     land_sum(it, k);
-  if (!bucket_sync(it, &is_finite) && !is_finite && !gatherer->relay->is_reduced)
-    refuse_bucket(it, n);
-  for (uint32_t i = 0; i < it->n; i++)
+  bucket_sync(it, &is_finite);
+  for (uint32_t i = 0; i < it->n; i++) {
+    gatherer->block = block_of(it, i);
+    for (int k = 0; k < n && !it->err->code; k++) {
+      const struct buffer *landed = *(sums[k] = landed_of(it, k, i));
+      gatherer->are_unsound[gatherer->merged[k].index] =
+          (!is_finite || !is_looked_at(it, k)) &&
+          !sum_is_finite((const float *)landed->data, landed->size_bytes / sizeof(float));
+    }
+    if (!it->err->code)
+      gather_push(gatherer, sums, n);
     for (int k = 0; k < n; k++) {
-      gatherer->block = block_of(it, i);
-      if (!it->err->code)
-        gather_push(gatherer, gatherer->merged[k].node, k == n - 1, landed_of(it, k, i));
       block_pool_give(gatherer->relay->run->pool, gatherer->block, *landed_of(it, k, i));
       *landed_of(it, k, i) = NULL;
     }
+  }
   return it->err->code;
 }
 
@@ -169,6 +170,7 @@ static int add_and_push(struct device_bucket *it) {
     for (int p = 0; p < relay->parts[rank].n; p++, part++) {
       gatherer->merged[part] = (struct group_part){relay->parts[rank].nodes[p], part};
       it->places[part] = part;
+      gatherer->are_summed[part] = false;
     }
   if (exchange_arrays(it, true))
     return it->err->code;
@@ -187,7 +189,7 @@ static int send_own(struct device_bucket *it) {
   return it->err->code;
 }
 
-/* The collective adds the members' sums. One that is not finite is refused by the server. */
+/* The collective adds the members' sums. */
 static int reduce_and_push(struct device_bucket *it, bool is_owner) {
   struct gatherer *gatherer = it->gatherer;
   struct relay *relay = gatherer->relay;

@@ -2,6 +2,7 @@
 #include "worker/train/run/receipt.h"
 
 #include "common/base/log.h"
+#include "worker/train/run/follow.h"
 #include "worker/train/run/run_state.h"
 #include "worker/train/run/steps.h"
 
@@ -9,8 +10,12 @@ enum { DROPS_MAX = 20 };
 
 static void take_version(struct run *run, uint64_t version) {
   pthread_mutex_lock(&run->lock);
-  run->lowest = version < run->lowest ? version : run->lowest;
-  run->n_unanswered--;
+  if (run->phase == RUN_WORKING)
+    follow_answered(run, version);
+  else if (run->phase == RUN_JOINING) {
+    run->lowest = version < run->lowest ? version : run->lowest;
+    run->n_unanswered--;
+  }
   pthread_cond_broadcast(&run->changed);
   pthread_mutex_unlock(&run->lock);
 }
@@ -26,6 +31,7 @@ void receipt_received(void *user, const struct transfer_item *item, uint64_t ver
     return;
   }
   pthread_mutex_lock(&run->lock);
+  run->totals.received_bytes += rpc_bytes_size(bytes);
   if (version != expected || rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
     err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
             transfers_address(run->transfers, item->server), item->block, (unsigned long long)version,
@@ -51,14 +57,15 @@ static bool is_elsewhere(const struct err *err) {
 }
 
 /* The run may outrun us as often as it likes: we try again without longer pauses. That a version is dropped
-   time and again while the servers say that it is the one to begin with is a fault. */
+   time and again while the servers say that it is the one to begin with is a fault, but for a worker that
+   follows: nobody waits for it. */
 static void run_count_drop_locked(struct run *run, const struct transfer_item *item, const struct err *err) {
   if (err->code != ERR_DROPPED)
     return;
   if (item->version != run->dropped_version)
     run->setbacks = run->drops = 0;
   run->dropped_version = item->version;
-  run->drops++;
+  run->drops += !run->share.follows;
 }
 
 void receipt_failed(void *user, const struct transfer_item *item, const struct err *err) {

@@ -18,6 +18,7 @@ struct run_options {
   int readers;                  /* threads that read ahead, at least */
   int question_ms;              /* how long a server that is asked where it is may take; 0: 3000 */
   int meeting_ms;               /* how long a group's members wait until all of them are there; 0: 10000 */
+  int end_ms;                   /* how long a run that is stopped waits for executions; 0: 10000 */
   /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
   void (*send)(void *user, const Weir__MemberMessage *message);
   /* Likewise, once, instead of a refusal: the device has failed, and others have to go on. */

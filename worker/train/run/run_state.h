@@ -9,6 +9,7 @@
 #include "worker/train/block/reducer.h"
 #include "worker/train/block/tasks.h"
 #include "worker/train/block/weights.h"
+#include "worker/train/run/extras.h"
 #include "worker/train/run/group.h"
 #include "worker/train/run/load.h"
 #include "worker/train/run/run_options.h"
@@ -33,9 +34,25 @@ enum run_phase {
 #undef PHASE
 };
 
-/* What the applied view gives us: microbatches of every step, chunks of every evaluation. */
+/* What the applied view gives us: microbatches of every step, chunks of every evaluation. follows: none of
+   either, and versions all the same. */
 struct share {
   struct task_range microbatches, chunks;
+  bool follows;
+};
+
+/* How far a worker is that follows. */
+struct follow {
+  bool is_told;          /* that it is ready */
+  uint32_t n_unanswered; /* servers that were asked for their versions */
+  uint64_t newest;       /* of those that have answered */
+};
+
+/* What has been done since the run was loaded; it only grows. */
+struct totals {
+  uint64_t computed; /* microbatches */
+  uint64_t busy_ns;  /* of all executors, by executions that have ended or wait */
+  uint64_t received_bytes;
 };
 
 /* The tasks of one version; beside the weights_set of the same name. */
@@ -71,7 +88,7 @@ struct run {
   pthread_mutex_t lock; /* what follows; callbacks of rpc take it, so nobody blocks under it */
   pthread_cond_t changed;
   enum run_phase phase;
-  bool is_stopping;
+  bool is_stopping, has_ended;
   bool is_loaded;
   bool is_muted;              /* nobody waits for what we would say */
   uint64_t order_incarnation; /* of the newest order to load it */
@@ -82,6 +99,7 @@ struct run {
   Weir__View *newest;  /* the newest view that came; NULL: none */
   Weir__View *applied; /* the view we work by; NULL: none */
   struct share newest_share, share;
+  uint32_t newest_worker, worker;   /* who we are by these views: N of the id worker-N; 0: of another kind */
   struct group newest_group, group; /* ours by these views */
   struct group last_group;          /* the last that we opened a relay for: a group is tried once */
   struct err group_err;             /* why that group has ended */
@@ -92,6 +110,9 @@ struct run {
   int setbacks;                     /* rejoins in a row without a new version; the pauses before them grow */
   int drops;                        /* those of them, in a row, because dropped_version was dropped */
   uint64_t dropped_version;
+  Weir__Recompute *recompute; /* ordered, for a version that is not here yet; NULL: nothing */
+  struct totals totals;
+  int n_executing; /* executors that are at a task */
 
   /* While JOINING, once the servers were asked. */
   uint32_t n_unanswered;
@@ -109,6 +130,8 @@ struct run {
   int n_unsent, unsent_capacity;
   struct stage *current, *next;
   struct stage stages[2];
+  struct extras extra_microbatches, extra_chunks; /* of weights->current */
+  struct follow follow;
 };
 
 /* Legal changes only; logs it. */

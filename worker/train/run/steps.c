@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/base/message.h"
+#include "worker/train/run/follow.h"
 
 static void steps_advance(struct run *run);
 
@@ -74,6 +76,8 @@ void steps_init(struct run *run) {
     tasks_init(&run->stages[i].microbatches, plan->microbatches);
     tasks_init(&run->stages[i].chunks, plan->eval_chunks);
   }
+  extras_init(&run->extra_microbatches, plan->microbatches);
+  extras_init(&run->extra_chunks, plan->eval_chunks);
 }
 
 void steps_fini(struct run *run) {
@@ -81,6 +85,8 @@ void steps_fini(struct run *run) {
     tasks_fini(&run->stages[i].microbatches);
     tasks_fini(&run->stages[i].chunks);
   }
+  extras_fini(&run->extra_microbatches);
+  extras_fini(&run->extra_chunks);
   free(run->unsent);
   run->unsent = NULL;
 }
@@ -94,13 +100,20 @@ void steps_join(struct run *run, uint64_t version) {
                                                        .user = run});
   weights_open_next(run->weights, version, false); /* by plain pulls, each member for itself */
   stage_open(run, run->next, version);
+  run->follow = (struct follow){0};
   loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
+}
+
+static void steps_drop_extras(struct run *run) {
+  extras_clear(&run->extra_microbatches);
+  extras_clear(&run->extra_chunks);
 }
 
 void steps_clear(struct run *run) {
   reducer_free(run->reducer);
   run->reducer = NULL;
   steps_drop_unsent(run);
+  steps_drop_extras(run);
   weights_clear(run->weights);
 }
 
@@ -130,6 +143,46 @@ void steps_assign(struct run *run) {
   pthread_cond_broadcast(&run->changed);
 }
 
+/* True if extra tasks of the version would do: it is whole, and so is no later one. */
+static bool is_at(const struct run *run, uint64_t version) {
+  const struct weights *weights = run->weights;
+  return run->phase == RUN_WORKING && weights->current->is_open && weights->current->version == version &&
+         !weights_next_is_complete(weights);
+}
+
+/* Takes in the order that was kept, if its step is here. */
+static void steps_obey(struct run *run) {
+  const struct plan *plan = &run->loaded.plan;
+  Weir__Recompute *order = run->recompute;
+  uint64_t step;
+  if (!order || order->incarnation != run->incarnation || !is_at(run, order->step))
+    return;
+  step = order->step;
+  extras_order(&run->extra_microbatches, order->microbatches, step < plan->steps ? order->n_microbatches : 0);
+  extras_order(&run->extra_chunks, order->chunks, plan_evaluates(plan, step) ? order->n_chunks : 0);
+  log_event(LOG_INFO, "worker", "recompute", "run=%s step=%llu", run->load->run, (unsigned long long)step);
+  message_free(order);
+  run->recompute = NULL;
+  pthread_cond_broadcast(&run->changed);
+}
+
+void steps_recompute(struct run *run, const Weir__Recompute *order) {
+  message_free(run->recompute);
+  run->recompute = message_copy(order);
+  if (run->is_loaded)
+    steps_obey(run);
+}
+
+void steps_compute_alone(struct run *run, uint64_t step, struct tree_node node) {
+  uint32_t end = tree_node_end(node, run->loaded.plan.microbatches);
+  if (!is_at(run, step) || !extras_add(&run->extra_microbatches, (struct task_range){node.first, end}))
+    return;
+  log_event(LOG_WARN, "worker", "sum_overflows",
+            "run=%s step=%llu microbatches=%u..%u: each is computed again and pushed by itself",
+            run->load->run, (unsigned long long)step, node.first, end);
+  pthread_cond_broadcast(&run->changed);
+}
+
 float *steps_claim_block(struct run *run, uint64_t version, uint32_t block) {
   return run->phase == RUN_WORKING ? weights_claim(run->weights, version, block) : NULL;
 }
@@ -156,6 +209,7 @@ static void steps_advance(struct run *run) {
     return;
   weights_advance(weights);
   steps_drop_unsent(run);
+  steps_drop_extras(run);
   run->current = run->next;
   run->next = old;
   run->setbacks = run->drops = 0;
@@ -168,6 +222,8 @@ static void steps_advance(struct run *run) {
   } else
     log_event(LOG_INFO, "worker", "last_version", "run=%s version=%llu data_wait_seconds=%.3f",
               run->load->run, (unsigned long long)version, loader_wait_seconds(run->loaded.loader));
+  steps_obey(run);
+  follow_look(run);
 }
 
 /* Whether a part of the microbatch's alone will be added to one of another of ours. */
@@ -195,11 +251,33 @@ static bool stage_begin(const struct plan *plan, struct stage *stage, struct wei
   return true;
 }
 
+/* Never of the next version: whatever is late is late at the present one. */
+static bool extra_begin(struct run *run, struct work *work) {
+  struct weights_set *set = run->weights->current;
+  if (!set->is_open || weights_next_is_complete(run->weights))
+    return false;
+  if (extras_begin(&run->extra_chunks, &work->index))
+    work->kind = WORK_CHUNK;
+  else if (extras_begin(&run->extra_microbatches, &work->index))
+    work->kind = WORK_MICROBATCH;
+  else
+    return false;
+  work->version = set->version;
+  work->set = set;
+  work->is_extra = true;
+  work->is_for_device = false;
+  set->readers++;
+  return true;
+}
+
 bool steps_begin(struct run *run, struct work *work) {
   const struct plan *plan = &run->loaded.plan;
   struct weights *weights = run->weights;
   if (run->phase != RUN_WORKING)
     return false;
+  if (extra_begin(run, work))
+    return true;
+  work->is_extra = false;
   if ((weights_next_is_complete(weights) || !stage_begin(plan, run->current, weights->current, work)) &&
       !stage_begin(plan, run->next, weights->next, work))
     return false;
@@ -208,7 +286,8 @@ bool steps_begin(struct run *run, struct work *work) {
   return true;
 }
 
-void steps_end(struct run *run, const struct work *work, bool is_done) {
+/* A task of our share. */
+static void share_end(struct run *run, const struct work *work, bool is_done) {
   struct stage *stage = work->set == run->weights->current ? run->current : run->next;
   bool is_chunk = work->kind == WORK_CHUNK;
   struct task_list *tasks = is_chunk ? &stage->chunks : &stage->microbatches;
@@ -218,16 +297,27 @@ void steps_end(struct run *run, const struct work *work, bool is_done) {
     if (!is_chunk && steps_is_current(run, work)) /* another's now, maybe: no part is to wait for it */
       steps_tell_reducer(run, reducer_assign);
   }
-  work->set->readers--;
+}
+
+static void reader_end(struct run *run, struct weights_set *set) {
+  set->readers--;
   steps_advance(run);
+  follow_look(run);
   pthread_cond_broadcast(&run->changed);
+}
+
+void steps_end(struct run *run, const struct work *work, bool is_done) {
+  if (!work->is_extra)
+    share_end(run, work, is_done);
+  else
+    extras_end(work->kind == WORK_CHUNK ? &run->extra_chunks : &run->extra_microbatches, work->index,
+               is_done);
+  reader_end(run, work->set);
 }
 
 void steps_release(struct run *run, struct weights_set *set) {
   pthread_mutex_lock(&run->lock);
-  set->readers--;
-  steps_advance(run);
-  pthread_cond_broadcast(&run->changed);
+  reader_end(run, set);
   pthread_mutex_unlock(&run->lock);
 }
 
@@ -245,5 +335,6 @@ bool steps_is_current(const struct run *run, const struct work *work) {
 bool steps_should_yield(const struct run *run, const struct work *work) {
   return work->set == run->weights->next && run->weights->current->is_open &&
          !weights_next_is_complete(run->weights) &&
-         run->current->microbatches.n_owed + run->current->chunks.n_owed > 0;
+         (run->current->microbatches.n_owed + run->current->chunks.n_owed > 0 ||
+          extras_are_owed(&run->extra_microbatches) || extras_are_owed(&run->extra_chunks));
 }

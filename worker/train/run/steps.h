@@ -17,6 +17,7 @@ struct work {
   uint64_t version;
   struct weights_set *set;
   bool is_for_device; /* its gradients are to stay on the device that they are computed on */
+  bool is_extra;      /* each of its parts is pushed by itself, straight to the server */
 };
 
 void steps_init(struct run *run); /* once loaded */
@@ -52,7 +53,16 @@ bool steps_next_unsent(struct run *run, struct transfer_item *item);
 /* A reader other than a task, which had counted itself among the set's readers, is done. Takes the lock. */
 void steps_release(struct run *run, struct weights_set *set);
 
-/* Begins the task that is needed first: evaluation before gradients, the current version before the next. */
+/* An order to compute more of a step: of the present one, or of one that may become it. Copied; it replaces
+   the one before. What it says of another incarnation or of a step that is over is void. */
+void steps_recompute(struct run *run, const Weir__Recompute *order);
+
+/* Sums that this worker made of the node's microbatches, all of them finite, overflowed: computes each of
+   them anew, if the step is still the present one, so that each is pushed by itself. */
+void steps_compute_alone(struct run *run, uint64_t step, struct tree_node node);
+
+/* Begins the task that is needed first: extra tasks before our own, evaluation before gradients, the current
+   version before the next. */
 bool steps_begin(struct run *run, struct work *work);
 void steps_end(struct run *run, const struct work *work, bool is_done);
 

@@ -20,6 +20,7 @@ enum { UNREACHED_MS = 6000, TELL_MS = 2000 };
 struct transfer {
   struct rpc_request request;
   struct transfer_item item;
+  struct transfers_sender sender;
   struct link *link;
   struct transfer *next; /* in the link's queue, pauses or spares */
   bool is_started;       /* between rpc_request_start and on_done */
@@ -61,6 +62,7 @@ struct transfers {
   pthread_t timer;
   pthread_mutex_t lock; /* what follows; taken inside a link's */
   pthread_cond_t changed;
+  struct transfers_sender sender;
   uint64_t due_ns; /* when the earliest pause ends, or something may be to tell; UINT64_MAX: never */
   bool is_stopping;
   const char **unreached; /* [n_servers] the timer's own, as what follows: what was told last, and when */
@@ -90,6 +92,7 @@ static void link_init(struct link *link, struct transfers *transfers, const Weir
 struct transfers *transfers_new(const struct transfers_options *options) {
   struct transfers *transfers = mem_new(sizeof *transfers);
   transfers->options = *options;
+  transfers->sender = options->sender;
   transfers->due_ns = UINT64_MAX;
   transfers->links = mem_new(options->n_servers * sizeof *transfers->links);
   for (uint32_t s = 0; s < options->n_servers; s++)
@@ -191,11 +194,20 @@ void transfers_start(struct transfers *transfers, const struct transfer_item *it
     link->all[link->n_all++] = transfer;
   }
   transfer->item = *item;
+  pthread_mutex_lock(&transfers->lock);
+  transfer->sender = transfers->sender;
+  pthread_mutex_unlock(&transfers->lock);
   transfer->attempt = 0;
   link->outstanding++;
   list_append(&link->queue, transfer);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
+}
+
+void transfers_set_sender(struct transfers *transfers, const struct transfers_sender *sender) {
+  pthread_mutex_lock(&transfers->lock);
+  transfers->sender = *sender;
+  pthread_mutex_unlock(&transfers->lock);
 }
 
 static void link_sent_locked(struct transfer *transfer) {
@@ -347,6 +359,8 @@ static void transfer_send_push(struct transfer *transfer, struct rpc_channel *ch
   push.level = item->node.level;
   push.evaluation = item->is_evaluation;
   push.wait = item->wait;
+  push.worker = transfer->sender.worker;
+  push.view = transfer->sender.view;
   rpc_request_start(&transfer->request, channel,
                     &(struct rpc_question){RPC_PUSH, &push, item->wait ? -1 : ACK_DEADLINE_MS}, &payload);
 }

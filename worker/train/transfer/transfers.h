@@ -34,10 +34,17 @@ struct transfers_unreached {
   const char *error; /* of a call to the first; "" if there is none */
 };
 
+/* Who pushes, and by which view: what each push says of itself. */
+struct transfers_sender {
+  uint32_t worker; /* N of the id worker-N; 0: the coordinator gave none */
+  uint64_t view;
+};
+
 struct transfers_options {
   struct rpc_client *client; /* outlives it */
   const char *run;           /* outlives it */
   uint64_t incarnation;
+  struct transfers_sender sender;
   Weir__Endpoint *const *servers; /* copied */
   uint32_t n_servers;
   int question_ms; /* the deadline of VERSIONS, after which the server is asked again */
@@ -66,6 +73,9 @@ void transfers_free(struct transfers *transfers);
 
 /* Any thread. Never waits for the network, calls nothing back. */
 void transfers_start(struct transfers *transfers, const struct transfer_item *item);
+
+/* Of what is started from here on: a newer view that changes neither servers nor group. Any thread. */
+void transfers_set_sender(struct transfers *transfers, const struct transfers_sender *sender);
 
 const char *transfers_address(const struct transfers *transfers, uint32_t server);
 

@@ -186,6 +186,7 @@ static void what_is_not_finite_is_refused_as_on_the_host(void **state) {
       spoil_with = i / 2 % 3 ? INFINITY : NAN;
       fake_devices.on_value = spoil;
       backend.memory = on_host ? NULL : &fake_memory;
+      f->servers[0].parks_pulls = true; /* a sum that is lost does not come by itself */
       load_on(f, &backend, 1);
       show(f, 1, MICROBATCHES);
       fixture_wait(f, is_refused_or_trained);
@@ -196,6 +197,70 @@ static void what_is_not_finite_is_refused_as_on_the_host(void **state) {
     n_named += strstr(told[0], "is not finite: the training diverges") != NULL;
   }
   assert_int_equal(n_named, 16); /* four values of the loss, four gradients, of either microbatch */
+}
+
+/* A gradient that is finite, in step 0; the sum of two overflows. */
+static void make_large(const struct backend_run *run, int watch, float *data) {
+  if (run->weights && watch == spoiled_watch && run->context.step == 0)
+    data[0] = 3e38f;
+}
+
+/* The first value that is a gradient; before it there are those of the loss. */
+static int first_gradient(const struct fixture *f) {
+  const struct loss_values *loss = &f->model->train_loss;
+  return (loss->loss_sum >= 0) + (loss->correct >= 0) + (loss->scored >= 0) + (loss->denominator >= 0);
+}
+
+/* What was pushed of the block at step 0, by level. */
+static int count_level(const struct fixture *f, uint32_t block, uint32_t level) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n += f->pushes[i].step == 0 && f->pushes[i].block == block && f->pushes[i].level == level;
+  return n;
+}
+
+/* Of the parameters' blocks each was pushed by both microbatches alone, for extra tasks push all of them. */
+static bool are_all_alone(const struct fixture *f) {
+  for (uint32_t b = 0; b < f->model->n_param_blocks; b++)
+    if (count_level(f, b, 0) < MICROBATCHES)
+      return false;
+  return true;
+}
+
+/* On n devices; 0: on the host. */
+static void overflow_on(int n_devices) {
+  void *made;
+  struct fixture *f;
+  uint32_t n_lost = 0;
+  setup_devices(&made);
+  f = made;
+  spoiled_watch = first_gradient(f);
+  fake_devices.on_value = make_large;
+  backend.memory = n_devices ? &fake_memory : NULL;
+  f->servers[0].parks_pulls = true;
+  load_on(f, &backend, n_devices ? n_devices : 2);
+  show(f, 1, MICROBATCHES);
+  fixture_wait(f, are_all_alone);
+  fake_server_reach(&f->servers[0], 1); /* it has added them */
+  fixture_wait(f, is_refused_or_trained);
+  assert_string_equal(f->refusal, "");
+  for (uint32_t b = 0; b < f->model->n_param_blocks; b++) {
+    assert_int_equal(count_level(f, b, 0), MICROBATCHES);
+    n_lost += count_level(f, b, 1) == 0;
+    assert_in_range(count_level(f, b, 1), 0, 1);
+  }
+  assert_int_equal(n_lost, 1);
+  for (uint64_t step = 1; step < STEPS; step++)
+    for (uint32_t b = 0; b < f->model->n_param_blocks; b++)
+      sum_of(f, step, b);
+  fixture_free(f);
+}
+
+/* Whether that of others overflows, too, is for the servers to say: they see whose part was wrong. */
+static void a_sum_that_overflows_is_pushed_by_microbatch(void **state) {
+  (void)state;
+  for (int n_devices = 0; n_devices <= FAKE_DEVICES; n_devices++)
+    overflow_on(n_devices);
 }
 
 int main(void) {
@@ -209,6 +274,7 @@ int main(void) {
       TEST(what_is_added_nowhere_here_is_not_kept_on_the_device),
       TEST(parts_whose_sibling_went_to_another_worker_leave_the_device),
       cmocka_unit_test(what_is_not_finite_is_refused_as_on_the_host),
+      cmocka_unit_test(a_sum_that_overflows_is_pushed_by_microbatch),
   };
 #undef TEST
   log_set_level(LOG_ERROR);

@@ -248,6 +248,54 @@ static void nothing_owed_and_nothing_awaited_asks_for_a_pull(void **state) {
   reducer_free(reducer);
 }
 
+/* As deliver; the first sum that has this many microbatches or more is lost, and those that it had are
+ * marked. */
+static void deliver_and_lose(struct reducer *reducer, struct sent *sent, uint32_t microbatch, uint32_t least,
+                             bool *are_lost) {
+  struct tree_node node = {microbatch, 0};
+  struct buffer *buffer = buffer_new(sizeof(float)), *sibling;
+  struct reducer_send send;
+  *(float *)buffer->data = gradient(microbatch);
+  while ((sibling = reducer_take(reducer, BLOCK_SUMMED, &node))) {
+    uint32_t end = tree_node_end(node, sent->microbatches);
+    *(float *)buffer->data += *(float *)sibling->data;
+    buffer_put(sibling);
+    if (end - node.first < least || are_lost[V_MAX])
+      continue;
+    for (uint32_t m = node.first; m < end; m++)
+      are_lost[m] = true;
+    are_lost[V_MAX] = true;
+    buffer_put(buffer);
+    reducer_lose(reducer, BLOCK_SUMMED, node);
+    return;
+  }
+  if (reducer_place(reducer, BLOCK_SUMMED, node, buffer, &send))
+    on_send(sent, &send);
+}
+
+static void what_waits_for_a_sum_that_is_lost_is_sent_and_the_next_version_comes(void **state) {
+  (void)state;
+  for (uint32_t v = 2; v <= V_MAX; v++)
+    for (uint64_t trial = 0; trial < 100; trial++) {
+      struct sent sent = {.microbatches = v};
+      struct reducer *reducer = worker_new(&sent);
+      uint32_t order[V_MAX], least = 2 + (uint32_t)(random_bits(trial, 3) % (v - 1));
+      bool mine[V_MAX], are_lost[V_MAX + 1] = {false}; /* the last: one was */
+      range_set(mine, 0, v);
+      reducer_begin(reducer, mine);
+      for (uint32_t m = 0; m < v; m++)
+        order[m] = m;
+      shuffle(order, v, random_key(v, trial, 0, 2));
+      for (uint32_t m = 0; m < v; m++)
+        deliver_and_lose(reducer, &sent, order[m], least, are_lost);
+      assert_true(are_lost[V_MAX]);
+      for (uint32_t m = 0; m < v; m++)
+        assert_int_equal(sent.by_microbatch[m], !are_lost[m]);
+      assert_int_equal(sent.waits + sent.pulls, 1);
+      reducer_free(reducer);
+    }
+}
+
 static void a_new_step_drops_what_was_held(void **state) {
   struct sent sent = {.microbatches = 2};
   struct reducer *reducer = worker_new(&sent);
@@ -272,6 +320,7 @@ int main(void) {
       cmocka_unit_test(a_changed_range_sends_what_waits_in_vain_and_covers_everything),
       cmocka_unit_test(a_part_in_vain_is_sent_at_once),
       cmocka_unit_test(nothing_owed_and_nothing_awaited_asks_for_a_pull),
+      cmocka_unit_test(what_waits_for_a_sum_that_is_lost_is_sent_and_the_next_version_comes),
       cmocka_unit_test(a_new_step_drops_what_was_held),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

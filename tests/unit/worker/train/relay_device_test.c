@@ -245,6 +245,46 @@ static void a_device_without_room_for_the_versions_ends_the_group_not_the_run(vo
   assert_false(f->is_refused);
 }
 
+static int large_watch;
+
+/* A gradient that is finite, in step 0; the sum of the two members' overflows. */
+static void make_large(const struct backend_run *run, int watch, float *data) {
+  if (run->weights && watch == large_watch && run->context.step == 0)
+    data[0] = 3e38f;
+}
+
+/* Pushes of parameters' blocks in step 0, of microbatches alone or of both. */
+static int count_level(const struct fixture *f, uint32_t level) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n += f->pushes[i].step == 0 && f->pushes[i].block < f->model->n_param_blocks &&
+         f->pushes[i].level == level;
+  return n;
+}
+
+static bool are_all_alone(const struct fixture *f) {
+  return count_level(f, 0) == MICROBATCHES * (int)f->model->n_param_blocks;
+}
+
+static void a_sum_that_overflows_on_a_device_is_pushed_by_microbatch(void **state) {
+  struct fixture *f = *state;
+  const struct loss_values *loss = &f->model->train_loss;
+  struct run *runs[2];
+  large_watch = (loss->loss_sum >= 0) + (loss->correct >= 0) + (loss->scored >= 0) + (loss->denominator >= 0);
+  f->servers[0].parks_pulls = true;
+  begin(f, runs);
+  fake_devices.on_value = make_large;
+  show(f, runs, 1, GROUP, 2);
+  fixture_wait(f, are_all_alone);
+  fake_server_reach(&f->servers[0], 1); /* it has added them */
+  fixture_wait(f, is_trained);
+  fake_devices.on_value = NULL;
+  assert_int_equal(count_level(f, 1), f->model->n_param_blocks - 1);
+  assert_int_equal(f->n_groups_failed, 0);
+  assert_false(f->is_refused);
+  stop_second_run();
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -253,6 +293,8 @@ int main(void) {
                                       teardown_devices),
       cmocka_unit_test_setup_teardown(a_device_without_room_for_the_versions_ends_the_group_not_the_run,
                                       setup_nccl, teardown_devices),
+      cmocka_unit_test_setup_teardown(a_sum_that_overflows_on_a_device_is_pushed_by_microbatch, setup_nccl,
+                                      teardown_devices),
   };
   log_set_level(LOG_ERROR);
   return cmocka_run_group_tests(tests, NULL, NULL);

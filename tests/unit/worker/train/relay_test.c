@@ -1,5 +1,6 @@
 /* A worker in a group of two, whose other member is the test: it comes late or never, and dies or freezes at
    any point of what members do together. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,6 +32,7 @@ struct peer {
   struct block_map map;
   struct bucket_plan plan;
   float *memory; /* f32[BLOCK_ELEMS_MAX] */
+  float spoils;  /* an element of the first block that it gives, once; 0: none */
 };
 
 static int setup_group(void **state) {
@@ -86,6 +88,8 @@ static void peer_give(struct peer *peer, uint32_t blocks) {
   for (uint32_t i = 0; i < blocks; i++) {
     uint32_t elems = peer->f->model->blocks[peer->plan.order[i]].elems;
     memset(peer->memory, 0, elems * sizeof(float));
+    peer->memory[0] = peer->spoils;
+    peer->spoils = 0;
     peer_do(peer, peer->up,
             (struct collective_call){.kind = peer->rank == 0 ? COLLECTIVE_RECEIVE : COLLECTIVE_SEND,
                                      .root = 1 - peer->rank,
@@ -111,6 +115,14 @@ static void peer_begin(struct peer *peer, struct fixture *f, int rank) {
   assert_int_equal(peer->plan.n_buckets, 1); /* which rank 0 owns */
 }
 
+/* From step 1 to the end. */
+static void peer_go_on(struct peer *peer) {
+  for (uint64_t step = 1; step < STEPS; step++) {
+    peer_give(peer, peer->f->model->n_param_blocks);
+    peer_take(peer, peer->f->model->n_param_blocks);
+  }
+}
+
 static void peer_act(struct peer *peer, enum phase last) {
   uint32_t blocks = peer->f->model->n_param_blocks;
   if (last >= MEETS) {
@@ -123,10 +135,8 @@ static void peer_act(struct peer *peer, enum phase last) {
     peer_give(peer, last == GIVES_SOME ? 1 : blocks);
   if (last >= TAKES_SOME)
     peer_take(peer, last == TAKES_SOME ? 1 : blocks);
-  for (uint64_t step = 1; last == ALL && step < STEPS; step++) {
-    peer_give(peer, blocks);
-    peer_take(peer, blocks);
-  }
+  if (last == ALL)
+    peer_go_on(peer);
 }
 
 static void peer_end(struct peer *peer) {
@@ -213,12 +223,72 @@ static void a_view_that_leaves_the_group_as_it_is_does_not_disturb_it(void **sta
   peer_act(&peer, GIVES);
   show_number(f, 2, GROUP, 0, false);
   peer_take(&peer, f->model->n_param_blocks);
-  for (uint64_t step = 1; step < STEPS; step++) {
-    peer_give(&peer, f->model->n_param_blocks);
-    peer_take(&peer, f->model->n_param_blocks);
-  }
+  peer_go_on(&peer);
   fixture_wait(f, is_trained);
   assert_int_equal(f->n_groups_failed, 0);
+  peer_end(&peer);
+}
+
+/* Pushes of microbatches alone, of a parameter block or of any. */
+static int count_alone(const struct fixture *f, uint64_t step, uint32_t block) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n += f->pushes[i].block < f->model->n_param_blocks && f->pushes[i].step == step &&
+         f->pushes[i].level == 0 && (block == UINT32_MAX || f->pushes[i].block == block);
+  return n;
+}
+
+static bool are_all_alone(const struct fixture *f) {
+  return count_alone(f, 0, UINT32_MAX) == MICROBATCHES * (int)f->model->n_param_blocks;
+}
+
+/* The other's part is a sum that overflowed there. Whose microbatch it was, only parts of each alone show. */
+static void microbatches_of_a_groups_sum_that_overflows_are_pushed_by_themselves(void **state) {
+  struct fixture *f = *state;
+  struct peer peer;
+  peer_begin(&peer, f, 1);
+  peer.spoils = INFINITY;
+  f->servers[0].parks_pulls = true;
+  fixture_load(f, backend_find("ref"), 1);
+  show_number(f, 1, GROUP, 0, false);
+  peer_act(&peer, GIVES);
+  fixture_wait(f, are_all_alone);
+  fake_server_reach(&f->servers[0], 1); /* it has added them */
+  peer_take(&peer, f->model->n_param_blocks);
+  peer_go_on(&peer);
+  fixture_wait(f, is_trained);
+  for (uint32_t i = 0; i < f->model->n_param_blocks; i++)
+    assert_int_equal(count_alone(f, 0, peer.plan.order[i]), MICROBATCHES);
+  assert_int_equal(count_sums(f, 0), f->model->n_param_blocks - 1);
+  for (uint64_t step = 1; step < STEPS; step++)
+    assert_int_equal(count_sums(f, step), f->model->n_param_blocks);
+  assert_int_equal(f->n_groups_failed, 0);
+  assert_false(f->is_refused);
+  peer_end(&peer);
+}
+
+static void extra_tasks_do_not_wait_for_the_group(void **state) {
+  struct fixture *f = *state;
+  Weir__Recompute order = WEIR__RECOMPUTE__INIT;
+  Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
+  struct peer peer;
+  peer_begin(&peer, f, 1);
+  fixture_load(f, backend_find("ref"), 1);
+  show_number(f, 1, GROUP, 0, false);
+  peer_act(&peer, AGREES);
+  range.end = MICROBATCHES;
+  order.run = (char *)fixture_run_id();
+  order.incarnation = 1;
+  order.microbatches = ranges;
+  order.n_microbatches = 1;
+  run_recompute(f->run, &order);
+  fixture_wait(f, are_all_alone);
+  assert_int_equal(count_sums(f, 0), 0);
+  peer_give(&peer, f->model->n_param_blocks);
+  peer_take(&peer, f->model->n_param_blocks);
+  peer_go_on(&peer);
+  fixture_wait(f, is_trained);
+  assert_int_equal(count_sums(f, 0), f->model->n_param_blocks);
   peer_end(&peer);
 }
 
@@ -364,6 +434,8 @@ int main(void) {
       TEST(the_owner_of_a_block_pushes_the_sum_of_the_group_once),
       TEST(who_owns_nothing_pushes_no_gradient),
       TEST(a_view_that_leaves_the_group_as_it_is_does_not_disturb_it),
+      TEST(microbatches_of_a_groups_sum_that_overflows_are_pushed_by_themselves),
+      TEST(extra_tasks_do_not_wait_for_the_group),
       TEST(without_news_a_worker_whose_group_is_no_more_goes_on_alone),
       cmocka_unit_test(whoever_is_left_goes_on_wherever_the_other_died),
       cmocka_unit_test(whoever_is_left_goes_on_wherever_the_other_froze),

@@ -9,6 +9,9 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "worker/train/run/receipt.h"
 #include "worker/train/run/steps.h"
 
 enum { MICROBATCHES = 4, STEPS = 3, BLOCKS = 2, SENT_MAX = 32 };
@@ -48,6 +51,11 @@ void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_
   (void)loader, (void)step, (void)begin, (void)end;
 }
 
+const char *transfers_address(const struct transfers *transfers, uint32_t server) {
+  (void)transfers, (void)server;
+  return "";
+}
+
 double loader_wait_seconds(const struct loader *loader) {
   (void)loader;
   return 0;
@@ -78,6 +86,8 @@ static int setup(void **state) {
   f->run.owner = f->owner;
   f->run.pool = block_pool_new(&f->model, backend_find("ref"));
   f->run.phase = RUN_WORKING;
+  f->run.is_loaded = true;
+  pthread_mutex_init(&f->run.lock, NULL);
   pthread_cond_init(&f->run.changed, NULL);
   steps_init(&f->run);
   *state = f;
@@ -92,6 +102,8 @@ static int teardown(void **state) {
   block_pool_free(f->run.pool);
   block_map_fini(&f->map);
   pthread_cond_destroy(&f->run.changed);
+  pthread_mutex_destroy(&f->run.lock);
+  message_free(f->run.recompute);
   free(f);
   return 0;
 }
@@ -235,6 +247,153 @@ static void a_version_that_is_read_for_a_group_is_not_written_over(void **state)
   assert_null(weights_find(f->run.weights, 1));
 }
 
+/* Of microbatches and chunks [begin, end) of a step. */
+static void recompute(struct fixture *f, uint64_t incarnation, uint64_t step, uint32_t begin, uint32_t end) {
+  Weir__Recompute order = WEIR__RECOMPUTE__INIT;
+  Weir__Range range = WEIR__RANGE__INIT, *list[] = {&range};
+  range.begin = begin;
+  range.end = end;
+  order.run = f->load.run;
+  order.incarnation = incarnation;
+  order.step = step;
+  order.microbatches = order.chunks = list;
+  order.n_microbatches = order.n_chunks = 1;
+  steps_recompute(&f->run, &order);
+}
+
+static struct work begin_extra(struct fixture *f, uint64_t version, uint32_t index) {
+  struct work work = begin(f, version, index);
+  assert_true(work.is_extra);
+  assert_int_equal(work.kind, WORK_MICROBATCH);
+  assert_false(work.is_for_device);
+  return work;
+}
+
+static void expect_no_task(struct fixture *f) {
+  struct work work;
+  assert_false(steps_begin(&f->run, &work));
+}
+
+static void extra_tasks_of_the_present_step_come_before_our_own(void **state) {
+  struct fixture *f = *state;
+  struct work extra, work;
+  join(f, 0, 1);
+  arrive(f, 0);
+  recompute(f, 0, 0, 2, 3);
+  extra = begin_extra(f, 0, 2);
+  work = begin(f, 0, 0);
+  assert_false(work.is_extra);
+  assert_true(steps_is_current(&f->run, &extra));
+  steps_end(&f->run, &extra, true);
+  deliver(f, &work);
+  steps_end(&f->run, &work, true);
+  assert_int_equal(sent_parts(f, 0, 0, 0), 1);
+}
+
+static void an_order_for_a_version_to_come_is_kept_and_one_for_another_is_void(void **state) {
+  struct fixture *f = *state;
+  struct work extra;
+  join(f, 0, 0);
+  recompute(f, 0, 1, 3, 4); /* nothing has come yet */
+  arrive(f, 0);
+  expect_no_task(f);
+  arrive(f, 1);
+  extra = begin_extra(f, 1, 3);
+  steps_end(&f->run, &extra, true);
+  recompute(f, 0, 0, 3, 4); /* over */
+  expect_no_task(f);
+  recompute(f, 7, 1, 3, 4); /* of another incarnation */
+  expect_no_task(f);
+  recompute(f, 0, 1, 0, 0);
+  expect_no_task(f);
+}
+
+static void extra_tasks_are_void_when_their_step_is_over(void **state) {
+  struct fixture *f = *state;
+  struct work extra, work;
+  join(f, 0, 0);
+  arrive(f, 0);
+  recompute(f, 0, 0, 0, MICROBATCHES);
+  extra = begin_extra(f, 0, 0);
+  arrive(f, 1);
+  assert_false(steps_is_wanted(&f->run, &extra));
+  expect_no_task(f); /* the version that is read is not left, and nothing else of it is wanted */
+  steps_end(&f->run, &extra, false);
+  assert_int_equal(f->run.weights->current->version, 1);
+  expect_no_task(f);
+  assign(f, 0, 1);
+  work = begin(f, 1, 0);
+  assert_false(work.is_extra);
+  steps_end(&f->run, &work, true);
+}
+
+static void work_ahead_makes_way_for_extra_tasks(void **state) {
+  struct fixture *f = *state;
+  struct work work, ahead, extra;
+  join(f, 0, 1);
+  arrive(f, 0);
+  work = begin(f, 0, 0);
+  deliver(f, &work);
+  steps_end(&f->run, &work, true);
+  ahead = begin(f, 1, 0);
+  recompute(f, 0, 0, 1, 2);
+  assert_true(steps_should_yield(&f->run, &ahead));
+  extra = begin_extra(f, 0, 1);
+  assert_false(steps_should_yield(&f->run, &ahead)); /* another has it */
+  steps_end(&f->run, &extra, true);
+  steps_end(&f->run, &ahead, true);
+}
+
+/* Version 0 is not evaluated, and nothing is trained from the last. */
+static void what_the_plan_has_not_is_not_computed(void **state) {
+  struct fixture *f = *state;
+  join(f, 0, 0);
+  arrive(f, 0);
+  recompute(f, 0, 0, MICROBATCHES, UINT32_MAX);
+  expect_no_task(f);
+  for (uint64_t version = 1; version <= STEPS; version++)
+    arrive(f, version);
+  recompute(f, 0, STEPS, 0, UINT32_MAX);
+  expect_no_task(f);
+}
+
+static void microbatches_of_a_sum_that_overflowed_are_extra_tasks(void **state) {
+  struct fixture *f = *state;
+  struct work extra;
+  join(f, 0, 0);
+  arrive(f, 0);
+  steps_compute_alone(&f->run, 1, (struct tree_node){2, 1}); /* of another step */
+  expect_no_task(f);
+  steps_compute_alone(&f->run, 0, (struct tree_node){2, 1});
+  extra = begin_extra(f, 0, 2);
+  steps_end(&f->run, &extra, true);
+  extra = begin_extra(f, 0, 3);
+  steps_end(&f->run, &extra, true);
+  steps_compute_alone(&f->run, 0, (struct tree_node){2, 1}); /* of another block */
+  expect_no_task(f);
+}
+
+static void drops_do_not_count_for_who_follows(void **state) {
+  struct fixture *f = *state;
+  struct transfer_item item = {.kind = TRANSFER_PULL, .version = 1};
+  struct err err;
+  f->run.is_muted = true;
+  f->run.share.follows = true;
+  err_set(&err, ERR_DROPPED, "that version is no more");
+  for (int i = 0; i < 100; i++) {
+    receipt_failed(&f->run, &item, &err);
+    assert_true(f->run.must_rejoin);
+    f->run.must_rejoin = false;
+  }
+  assert_int_equal(f->run.phase, RUN_WORKING);
+  f->run.share.follows = false;
+  for (int i = 0; i < 100 && f->run.phase == RUN_WORKING; i++) {
+    receipt_failed(&f->run, &item, &err);
+    f->run.must_rejoin = false;
+  }
+  assert_int_equal(f->run.phase, RUN_FAILED);
+}
+
 int main(void) {
   float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -244,7 +403,15 @@ int main(void) {
       TEST(a_dropped_task_that_went_to_another_worker_holds_no_part_back),
       TEST(in_a_group_sums_go_through_it_and_rows_and_pulls_do_not),
       TEST(a_version_that_is_read_for_a_group_is_not_written_over),
+      TEST(extra_tasks_of_the_present_step_come_before_our_own),
+      TEST(an_order_for_a_version_to_come_is_kept_and_one_for_another_is_void),
+      TEST(extra_tasks_are_void_when_their_step_is_over),
+      TEST(work_ahead_makes_way_for_extra_tasks),
+      TEST(what_the_plan_has_not_is_not_computed),
+      TEST(microbatches_of_a_sum_that_overflowed_are_extra_tasks),
+      TEST(drops_do_not_count_for_who_follows),
   };
 #undef TEST
+  log_set_level(LOG_ERROR);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

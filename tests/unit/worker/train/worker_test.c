@@ -257,6 +257,66 @@ static void another_run_takes_the_place_of_the_one_before(void **state) {
   assert_string_equal(wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2)->loaded->run, "t-2");
 }
 
+/* As if microbatch 1 were another's, who is late with it. */
+static void order_recompute(struct process *process, const char *run) {
+  Weir__Recompute recompute = WEIR__RECOMPUTE__INIT;
+  Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
+  Weir__Order order = WEIR__ORDER__INIT;
+  range.begin = 1;
+  range.end = 2;
+  recompute.run = (char *)run;
+  recompute.incarnation = recompute.step = 1;
+  recompute.microbatches = ranges;
+  recompute.n_microbatches = 1;
+  order.term = process->coordinator.term;
+  order.body_case = WEIR__ORDER__BODY_RECOMPUTE;
+  order.recompute = &recompute;
+  fake_coordinator_order(&process->coordinator, &order);
+}
+
+/* Beside those of the share, whose last ones were awaited. */
+static int count_alone(const struct fixture *f) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n += f->pushes[i].step == 1 && f->pushes[i].first == 1 && f->pushes[i].level == 0 &&
+         f->pushes[i].block < f->model->n_param_blocks;
+  return n;
+}
+
+static bool is_pushed_alone(const struct fixture *f) {
+  return count_alone(f) == (int)f->model->n_param_blocks;
+}
+
+static void an_order_to_compute_more_reaches_the_run_that_it_names(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  order_recompute(process, "another");
+  order_load(process, fixture_run_id(), 1); /* its answer shows that the order before it was obeyed */
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  fixture_linger(100);
+  pthread_mutex_lock(&process->f->lock);
+  assert_int_equal(count_alone(process->f), 0);
+  pthread_mutex_unlock(&process->f->lock);
+  order_recompute(process, fixture_run_id());
+  fixture_wait(process->f, is_pushed_alone);
+}
+
+/* Of step 0 all was computed, and of step 1, which waits for its answers. */
+static void heartbeats_say_how_much_was_computed(void **state) {
+  struct process *process = *state;
+  const Weir__Heartbeat *heartbeat;
+  int n = 0;
+  run_to_step_1(process);
+  do
+    heartbeat = wait_message(process, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, ++n)->heartbeat;
+  while (heartbeat->computed < 2 * MICROBATCHES);
+  assert_string_equal(heartbeat->run, fixture_run_id());
+  assert_int_equal(heartbeat->incarnation, 1);
+  assert_int_equal(heartbeat->computed, 2 * MICROBATCHES);
+  assert_true(heartbeat->busy_seconds > 0);
+  assert_true(heartbeat->received_bytes > 0);
+}
+
 static void a_worker_without_a_coordinator_ends_at_once(void **state) {
   struct process *process = *state;
   run_to_step_1(process);
@@ -288,6 +348,8 @@ int main(void) {
       TEST(a_worker_that_gets_no_order_goes_on),
       TEST(a_run_that_went_on_without_the_worker_is_let_go),
       TEST(another_run_takes_the_place_of_the_one_before),
+      TEST(an_order_to_compute_more_reaches_the_run_that_it_names),
+      TEST(heartbeats_say_how_much_was_computed),
       TEST(a_worker_without_a_coordinator_ends_at_once),
       TEST(a_worker_that_hands_its_work_back_does_not_wait_for_a_coordinator_that_dies),
   };

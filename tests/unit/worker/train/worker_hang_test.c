@@ -1,0 +1,226 @@
+/* A worker whose executions hang: what its heartbeats say of it, and what it can still do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/agree/float_setting.h"
+#include "common/base/log.h"
+#include "tests/support/fake_device.h"
+#include "tests/support/patience.h"
+#include "tests/support/worker_fixture.h"
+#include "worker/train/beat.h"
+
+/* Executions of one kind end when the gate opens; the probe always does. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_open, is_reached, is_for_chunks;
+} gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false, false};
+
+static void wait_at_gate(const struct backend_run *run) {
+  bool is_chunk = !run->place;
+  if (!run->weights)
+    return;
+  pthread_mutex_lock(&gate.lock);
+  while (is_chunk == gate.is_for_chunks && !gate.is_open) {
+    gate.is_reached = true;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_cond_wait(&gate.changed, &gate.lock);
+  }
+  pthread_mutex_unlock(&gate.lock);
+}
+
+static void gate_wait(void) {
+  pthread_mutex_lock(&gate.lock);
+  while (!gate.is_reached)
+    pthread_cond_wait(&gate.changed, &gate.lock);
+  pthread_mutex_unlock(&gate.lock);
+}
+
+static void gate_open(void) {
+  pthread_mutex_lock(&gate.lock);
+  gate.is_open = true;
+  pthread_cond_broadcast(&gate.changed);
+  pthread_mutex_unlock(&gate.lock);
+}
+
+static struct backend_def backend;
+
+static void load(struct fixture *f, int threads, int end_ms) {
+  Weir__LoadRun order = fixture_order(f, 1);
+  fake_devices_init();
+  backend = fake_backend();
+  backend.memory = NULL;
+  fake_devices.on_end = wait_at_gate;
+  gate.is_open = gate.is_reached = false;
+  gate.is_for_chunks = f->spec->data->eval != NULL;
+  f->run = run_start(&(struct run_options){.client = f->client,
+                                           .coordinator = f->channel,
+                                           .backend = &backend,
+                                           .data_root = "/",
+                                           .threads = threads,
+                                           .question_ms = WEEK_MS,
+                                           .end_ms = end_ms,
+                                           .send = fixture_on_told,
+                                           .user = f},
+                     &order);
+}
+
+static void show(struct fixture *f, uint64_t number, uint32_t microbatches, bool follows) {
+  fixture_view(f,
+               (struct view_of){.number = number,
+                                .incarnation = 1,
+                                .n_servers = 1,
+                                .microbatches = microbatches,
+                                .chunks = !follows,
+                                .follows = follows},
+               fixture_give_view);
+}
+
+static Weir__Heartbeat beat(struct fixture *f) {
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  struct arena arena;
+  arena_init(&arena);
+  run_beat(f->run, &heartbeat, &arena);
+  assert_string_equal(heartbeat.run, fixture_run_id());
+  heartbeat.run = NULL;
+  arena_fini(&arena);
+  return heartbeat;
+}
+
+/* Looks until busy time is what it was a moment before, or is not: nobody tells. */
+static void wait_busy(struct fixture *f, bool grows) {
+  double before = -1, busy = beat(f).busy_seconds;
+  for (int ms = 0; ms < patience_ms() && (busy > before) != grows; ms += 10) {
+    fixture_linger(10);
+    before = busy;
+    busy = beat(f).busy_seconds;
+  }
+  fixture_linger(10);
+  assert_int_equal(beat(f).busy_seconds > busy, grows);
+}
+
+static bool is_held(const struct fixture *f) {
+  return f->servers[0].n_parked > 0;
+}
+
+static void an_execution_that_hangs_is_busy_and_computes_nothing(void **state) {
+  struct fixture *f = *state;
+  load(f, 1, WEEK_MS);
+  show(f, 1, 1, false);
+  gate_wait();
+  assert_int_equal(beat(f).computed, 0);
+  assert_int_equal(beat(f).incarnation, 1);
+  wait_busy(f, true);
+  wait_busy(f, true);
+  assert_int_equal(beat(f).computed, 0);
+  gate_open();
+  fixture_wait(f, is_trained);
+  assert_true(beat(f).computed >= 2); /* the last push leaves before its microbatch has ended */
+}
+
+static bool is_1_pushed(const struct fixture *f) {
+  return f->servers[0].n_parked == (int)f->model->n_blocks;
+}
+
+/* Microbatch 0 of step 1 is begun ahead, and waits for its weights. */
+static void who_waits_for_weights_is_not_busy(void **state) {
+  struct fixture *f = *state;
+  f->servers[0].held_step = 0;
+  load(f, 1, WEEK_MS);
+  gate_open();
+  show(f, 1, 1, false);
+  fixture_wait(f, is_1_pushed);
+  wait_busy(f, false);
+  assert_int_equal(beat(f).computed, 1);
+  assert_true(beat(f).busy_seconds > 0);
+}
+
+static void weights_that_come_are_counted(void **state) {
+  struct fixture *f = *state;
+  uint64_t version_bytes = (f->model->param_elems + f->model->row_elems) * sizeof(float);
+  load(f, 1, WEEK_MS);
+  gate_open();
+  show(f, 1, MICROBATCHES, false);
+  fixture_wait(f, is_trained);
+  for (int ms = 0; ms < patience_ms() && beat(f).received_bytes < (STEPS + 1) * version_bytes; ms += 10)
+    fixture_linger(10);
+  assert_int_equal(beat(f).received_bytes, (STEPS + 1) * version_bytes);
+}
+
+/* Others have done what it owed: the servers go on, and it does not. */
+static void who_hangs_in_a_chunk_of_a_version_that_is_over_counts_as_busy(void **state) {
+  struct fixture *f = *state;
+  load(f, 2, WEEK_MS);
+  show(f, 1, MICROBATCHES, false);
+  gate_wait();
+  for (int i = 0; i < 10; i++) /* the other executor is busy for a while, too */
+    wait_busy(f, true);
+  gate_open();
+  fixture_wait(f, is_trained);
+}
+
+static bool is_ready(const struct fixture *f) {
+  return f->n_ready == 1;
+}
+
+static void who_hangs_is_not_ready_before_it_comes_back(void **state) {
+  struct fixture *f = *state;
+  f->servers[0].held_step = 0;
+  load(f, 1, WEEK_MS);
+  show(f, 1, 1, false);
+  gate_wait();
+  fixture_wait(f, is_held);
+  show(f, 2, 0, true);
+  fixture_linger(200);
+  assert_int_equal(f->n_ready, 0);
+  gate_open();
+  fixture_wait(f, is_ready);
+  fake_server_release(&f->servers[0], ERR_OK);
+}
+
+static void a_run_that_hangs_is_not_waited_for_without_end(void **state) {
+  struct fixture *f = *state;
+  load(f, 1, 1);
+  show(f, 1, 1, false);
+  gate_wait();
+  assert_false(run_stop(f->run));
+  gate_open();
+  while (!run_stop(f->run)) /* its end takes longer than a millisecond, perhaps */
+    fixture_linger(1);
+  f->run = NULL;
+}
+
+/* Loading takes as long as it takes: nothing is executed. */
+static void a_run_that_loads_is_waited_for(void **state) {
+  struct fixture *f = *state;
+  load(f, 1, 1);
+  assert_true(run_stop(f->run));
+  f->run = NULL;
+}
+
+static int teardown(void **state) {
+  gate_open();
+  return worker_teardown(state);
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(an_execution_that_hangs_is_busy_and_computes_nothing),
+      TEST(who_waits_for_weights_is_not_busy),
+      TEST(weights_that_come_are_counted),
+      cmocka_unit_test_setup_teardown(who_hangs_in_a_chunk_of_a_version_that_is_over_counts_as_busy,
+                                      worker_setup_evaluating, teardown),
+      TEST(who_hangs_is_not_ready_before_it_comes_back),
+      TEST(a_run_that_hangs_is_not_waited_for_without_end),
+      TEST(a_run_that_loads_is_waited_for),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

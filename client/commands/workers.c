@@ -33,21 +33,23 @@ static int workers_run(const struct args *args) {
 }
 
 static void workers_print(const Weir__ListWorkersReply *reply) {
-  static const char *const headings[] = {"WORKER",     "HOST",    ">PID", "DEVICE",
-                                         ">EXECUTORS", "STATE",   "RUN",  ">MICROBATCHES",
-                                         ">CONNECTED", "MESSAGE", NULL};
+  static const char *const headings[] = {"WORKER",     "HOST",       ">PID",    "DEVICE",
+                                         ">EXECUTORS", "STATE",      "RUN",     ">MICROBATCHES",
+                                         ">SPEED",     ">CONNECTED", "MESSAGE", NULL};
   struct table table;
   table_init(&table, headings);
   for (size_t i = 0; i < reply->n_workers; i++) {
     const Weir__WorkerInfo *worker = reply->workers[i];
-    char pid[16], executors[16], microbatches[16], connected[OUTPUT_TEXT_MAX];
+    char pid[16], executors[16], microbatches[16], speed[32] = "-", connected[OUTPUT_TEXT_MAX];
     snprintf(pid, sizeof pid, "%u", worker->pid);
     snprintf(executors, sizeof executors, "%u", worker->executors);
     snprintf(microbatches, sizeof microbatches, "%u", worker->microbatches);
+    if (worker->speed > 0) /* microbatches a second */
+      snprintf(speed, sizeof speed, "%.*f/s", worker->speed < 10 ? 2 : 0, worker->speed);
     output_clean(worker->message);
     table_row(&table,
               (const char *const[]){worker->id, worker->host, pid, worker->device, executors, worker->state,
-                                    worker->run[0] ? worker->run : "-", microbatches,
+                                    worker->run[0] ? worker->run : "-", microbatches, speed,
                                     output_duration(worker->connected_seconds, connected), worker->message});
   }
   table_print(&table, stdout);
@@ -70,8 +72,8 @@ const struct command_def command_workers = {
     .takes_coordinator = true,
     .description =
         "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
-        "that they work for and how many of each step's microbatches they have, and why one was refused or "
-        "which servers one cannot reach.\n"
+        "that they work for, how many of each step's microbatches they have and how many they compute a "
+        "second, and why one was refused or which servers one cannot reach.\n"
         "\n"
         "A worker whose part of a gradient had other bits than others computed is put into quarantine, with "
         "all "

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, crowd, large (`make bench LARGE=1`).
+groups, crowd, coordinator, large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -99,14 +99,19 @@ def bench_collective():
     bench_beside_torch("collective", "peer_collective.py", "collective_bench")
 
 
+def bench_coordinator():
+    subprocess.run([program("tests/bench/coordinator_bench")], check=True)
+
+
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
-         "groups": groups.main, "crowd": crowd.main, "large": checkpoints.bench_large}
+         "groups": groups.main, "crowd": crowd.main, "coordinator": bench_coordinator,
+         "large": checkpoints.bench_large}
 
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "crowd"):
+                                "collective", "groups", "crowd", "coordinator"):
         PARTS[name]()
         sys.stdout.flush()
 

@@ -14,31 +14,54 @@
 #include "common/agree/placement.h"
 #include "tests/support/coordinator_recompute.h"
 
-static const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
+const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const char *const sha256_of_weights = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
 
+/* All views of a number together give each microbatch once, or they give nothing: to who is cut off, or
+   follows. */
+static void check_given(struct fixture *f) {
+  uint32_t given = 0, microbatches = f->microbatches ? f->microbatches : MICROBATCHES;
+  for (uint32_t m = 0; m < MICROBATCHES_GIVEN; m++) {
+    assert_true(f->given[m] <= (m < microbatches));
+    given += f->given[m];
+  }
+  assert_true(given == 0 || given == microbatches);
+  memset(f->given, 0, sizeof f->given);
+}
+
+/* A view says nothing but what its receiver and the members of its group are to compute. */
 static void take_view(struct fixture *f, struct told *told, const Weir__View *view) {
+  uint32_t end = 0;
+  if (f->given_view != view->number || strcmp(f->given_run, view->run) != 0)
+    check_given(f);
+  f->given_view = view->number;
+  snprintf(f->given_run, sizeof f->given_run, "%s", view->run);
   assert_int_equal(view->number >> 32, TERM);
   assert_true((view->number & UINT32_MAX) > told->view);
   told->view = view->number & UINT32_MAX;
   told->view_incarnation = view->incarnation;
+  told->view_number = view->number;
   told->view_workers = (uint32_t)view->n_workers;
-  f->covered = told->begin = told->end = told->group = 0; /* unless it is named */
+  told->begin = told->end = told->group = 0; /* unless it is named */
+  told->follows = false;
   for (size_t i = 0; i < view->n_servers; i++)
     assert_memory_equal(view->servers[i]->address, "host:", 5);
   for (size_t i = 0; i < view->n_workers; i++) {
     const Weir__Assignment *assignment = view->workers[i];
-    assert_int_equal(assignment->microbatch_begin, f->covered); /* once each, without a gap */
-    f->covered = assignment->microbatch_end;
+    assert_int_equal(assignment->group, view->workers[0]->group);
+    assert_true(i == 0 || assignment->microbatch_begin == end); /* those of a group adjoin */
+    end = assignment->microbatch_end;
     if (strcmp(assignment->worker, told->id) == 0) {
       told->group = assignment->group;
-      told->view_number = view->number;
+      told->follows = assignment->follows;
       told->begin = assignment->microbatch_begin;
       told->end = assignment->microbatch_end;
-    }
+    } else
+      assert_int_not_equal(assignment->group, 0);
   }
-  assert_int_equal(f->covered, view->n_workers ? MICROBATCHES : 0); /* 0: for who is cut off alone */
+  for (uint32_t m = told->begin; m < told->end; m++)
+    f->given[m]++;
 }
 
 static void take_load(struct told *told, const Weir__LoadRun *load) {
@@ -148,6 +171,7 @@ void core_step(struct fixture *f, const struct coordinator_event *event) {
     snprintf(awaited, sizeof awaited, "%s", action->run);
     incarnation = action->record->incarnation;
   }
+  check_given(f);
   if (*awaited && !f->is_store_away)
     store_saves(f, awaited, incarnation);
 }
@@ -233,6 +257,16 @@ void member_beats(struct fixture *f, uint64_t key) {
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
 }
 
+void member_counts(struct fixture *f, uint64_t key, const char *run, uint64_t computed, double busy_seconds) {
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  heartbeat.run = (char *)run;
+  heartbeat.incarnation = f->incarnation;
+  heartbeat.computed = computed;
+  heartbeat.busy_seconds = busy_seconds;
+  heartbeat.received_bytes = f->received_bytes;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+}
+
 void core_ticks(struct fixture *f) {
   struct coordinator_event event = {.kind = EVENT_TICK};
   core_step(f, &event);
@@ -268,6 +302,16 @@ void member_loads(struct fixture *f, uint64_t key, const char *run, const char *
 
 void worker_loads(struct fixture *f, uint64_t key, const char *run) {
   member_loads(f, key, run, "data", SAMPLES);
+  if (f->told[key].follows)
+    worker_catches_up(f, key, run, 0);
+}
+
+void worker_catches_up(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
+  Weir__Ready ready = WEIR__READY__INIT;
+  ready.run = (char *)run;
+  ready.incarnation = f->incarnation;
+  ready.version = version;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_READY, &ready);
 }
 
 void server_loads(struct fixture *f, uint64_t key, const char *run) {
@@ -355,92 +399,6 @@ void member_drains(struct fixture *f, uint64_t key) {
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
 }
 
-void user_submits(struct fixture *f, const char *id, uint32_t min, uint32_t max) {
-  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
-  Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
-  Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
-  Weir__DataSource source = WEIR__DATA_SOURCE__INIT;
-  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
-  Weir__OptimizerSpec optimizer = WEIR__OPTIMIZER_SPEC__INIT;
-  Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
-  Weir__CheckpointSpec checkpoint = WEIR__CHECKPOINT_SPEC__INIT;
-  Weir__ScheduleSpec schedule = WEIR__SCHEDULE_SPEC__INIT;
-  struct run_submission submission = {.id = id,
-                                      .spec = &spec,
-                                      .model_bytes = 1000,
-                                      .model_sha256 = "feed",
-                                      .parameters = 650,
-                                      .block_elems = fixture_block_elems,
-                                      .n_blocks = BLOCKS,
-                                      .submitted_unix_ms = 1700000000000};
-  struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
-  spec.name = "mlp";
-  spec.model = &model;
-  spec.data = &data;
-  spec.train = &train;
-  spec.workers = &workers;
-  checkpoint.has_every_seconds = true;
-  checkpoint.every_seconds = 1e9;
-  spec.checkpoint = f->checkpoint ? f->checkpoint : &checkpoint;
-  spec.eval = f->eval;
-  train.schedule = &schedule;
-  model.onnx = "mlp.onnx";
-  source.format = "idx";
-  source.images = "images";
-  source.labels = "labels";
-  data.train = &source;
-  train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = f->trains_nothing ? 0 : STEPS;
-  submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
-  train.has_deterministic = f->admits_any;
-  train.deterministic = !f->admits_any;
-  if (f->collective)
-    train.collective = (char *)f->collective;
-  train.batch = BATCH;
-  train.microbatches = MICROBATCHES;
-  optimizer.name = "sgd";
-  optimizer.has_lr = true;
-  optimizer.lr = 0.1;
-  train.optimizer = &optimizer;
-  model.loss = "cross_entropy";
-  workers.has_min = true;
-  workers.min = min;
-  workers.has_max = max != 0;
-  workers.max = max;
-  core_step(f, &event);
-}
-
-void user_cancels(struct fixture *f, const char *run) {
-  struct coordinator_event event = {.kind = EVENT_RUN_CANCELLED, .run = run};
-  core_step(f, &event);
-}
-
-void user_pauses(struct fixture *f, const char *run) {
-  struct coordinator_event event = {.kind = EVENT_RUN_PAUSED, .run = run};
-  core_step(f, &event);
-}
-
-void user_resumes(struct fixture *f, const char *run, uint64_t at) {
-  struct coordinator_event event = {.kind = EVENT_RUN_RESUMED, .resumed = {run, at}};
-  core_step(f, &event);
-}
-
-void store_commits(struct fixture *f, const char *run, const char *error) {
-  Weir__CheckpointInfo result = WEIR__CHECKPOINT_INFO__INIT;
-  struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
-                                    .checkpoint = {.run = run,
-                                                   .incarnation = f->incarnation,
-                                                   .step = f->commit_step,
-                                                   .info = error ? NULL : &result,
-                                                   .error = error}};
-  result.step = f->commit_step;
-  result.incarnation = f->incarnation;
-  result.accuracy = result.eval_loss = NAN;
-  result.committed_unix_ms = 1700000000000 + (int64_t)f->now_ms;
-  result.weights_sha256 = f->commit_step == STEPS ? (char *)sha256_of_weights : "";
-  core_step(f, &event);
-}
-
 Weir__RunInfo info_of_run(struct fixture *f, const char *run) {
   Weir__RunInfo answer;
   assert_true(coordinator_run_info(f->coordinator, run, f->now_ms, &answer));
@@ -466,7 +424,7 @@ Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
 
 int core_setup(void **state) {
   struct coordinator_options options = {
-      .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
+      .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS, .follow_ms = FOLLOW_MS};
   struct fixture *f = calloc(1, sizeof *f);
   f->coordinator = coordinator_new(&options);
   f->now_ms = 1000;

@@ -2,8 +2,8 @@
    says one thing to the core, as an event at f->now_ms, and what the core orders is noted in f->told[key]
    and in the fixture's counters. core_setup() and core_teardown() are a test's setup and teardown:
    server_joins(f, 1); worker_joins(f, 2, 1); user_submits(f, "a", 1, 0); worker_loads(f, 2, "a");
-   On the way each order is checked: its term, that its member is there, that a view gives each microbatch
-   once. */
+   On the way each order is checked: its term, that its member is there, that a view tells nobody what others
+   compute but for its group, and that the views of an event together give each microbatch once. */
 #ifndef WEIR_TESTS_COORDINATOR_FIXTURE_H
 #define WEIR_TESTS_COORDINATOR_FIXTURE_H
 
@@ -13,15 +13,18 @@ enum {
   MEMBERS = 64,
   MISSING_MS = 5000,
   GRACE_MS = 3000,
+  FOLLOW_MS = 30000,
   TERM = 1,
   BLOCKS = 5,
   MICROBATCHES = 8,
   SAMPLES = 1000,
   BATCH = 128,
-  STEPS = 10
+  STEPS = 10,
+  MICROBATCHES_GIVEN = 64 /* at most, of a run with f->microbatches */
 };
 
 extern const char *const sha256_of_weights; /* weights_sha256 of runs that finish */
+extern const uint32_t fixture_block_elems[BLOCKS];
 
 /* What a member was told: the newest order of each kind. is_member, is_closed: whether its stream began and
    ended. Counters count since the fixture began. */
@@ -36,8 +39,9 @@ struct told {
   uint64_t view; /* number, from 1 in each term */
   uint64_t view_incarnation;
   uint32_t begin, end; /* of its microbatches */
-  uint32_t view_workers;
-  uint64_t view_number; /* as it was told */
+  bool follows;
+  uint32_t view_workers; /* whom it names */
+  uint64_t view_number;  /* as it was told */
   uint32_t group;
   uint64_t write_step, writes, loads, beats;
   uint64_t recompute_step, recomputes;               /* of the newest Recompute; how many */
@@ -53,15 +57,19 @@ struct fixture {
   uint64_t commit_step;                                              /* of the newest commit */
   uint64_t dropped[16]; /* steps of checkpoints, the newest 16 of n_dropped */
   int n_dropped;
-  Weir__CheckpointSpec *checkpoint; /* of runs submitted; NULL: one that is never due */
-  Weir__CheckpointSpec every;       /* where a test may keep that */
-  Weir__EvalSpec *eval;             /* likewise; NULL: none */
-  bool trains_nothing;              /* runs submitted have no steps */
-  bool admits_any;                  /* runs submitted have deterministic: false */
-  bool is_store_away;               /* saves that are waited for are not answered */
-  uint64_t incarnation;             /* in what members say */
-  const char *collective;           /* of runs submitted; NULL: none */
-  uint32_t covered;                 /* microbatches of the newest view, in all its workers' ranges */
+  Weir__CheckpointSpec *checkpoint;   /* of runs submitted; NULL: one that is never due */
+  Weir__CheckpointSpec every;         /* where a test may keep that */
+  Weir__EvalSpec *eval;               /* likewise; NULL: none */
+  bool trains_nothing;                /* runs submitted have no steps */
+  bool admits_any;                    /* runs submitted have deterministic: false */
+  bool is_store_away;                 /* saves that are waited for are not answered */
+  uint64_t incarnation;               /* in what members say */
+  const char *collective;             /* of runs submitted; NULL: none */
+  uint32_t microbatches;              /* likewise; 0: MICROBATCHES */
+  uint64_t received_bytes;            /* in heartbeats with counters */
+  uint32_t given[MICROBATCHES_GIVEN]; /* how often each microbatch was, in the newest views of the event, */
+  uint64_t given_view;                /* which have this number */
+  char given_run[64];
 };
 
 /* The store has saved the run's record of this incarnation. A test says so only after is_store_away. */
@@ -95,6 +103,9 @@ void member_says(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase 
 
 void member_beats(struct fixture *f, uint64_t key);
 
+/* A heartbeat with these counters of the run. */
+void member_counts(struct fixture *f, uint64_t key, const char *run, uint64_t computed, double busy_seconds);
+
 /* One tick, now. */
 void core_ticks(struct fixture *f);
 
@@ -107,7 +118,10 @@ void time_passes(struct fixture *f, uint64_t ms);
 void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
                       const char *probe);
 void member_loads(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples);
+/* A worker that is to follow then has caught up. */
 void worker_loads(struct fixture *f, uint64_t key, const char *run);
+/* The worker holds the version (Ready). */
+void worker_catches_up(struct fixture *f, uint64_t key, const char *run, uint64_t version);
 void server_loads(struct fixture *f, uint64_t key, const char *run);
 
 /* The member answers LoadRun with RunRefused. */
@@ -137,6 +151,7 @@ void member_drains(struct fixture *f, uint64_t key);
 /* weights_sha256 of runs that have no steps. */
 #define FIXTURE_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
+/* coordinator_users.c */
 /* A run with this id: STEPS steps of BATCH samples in MICROBATCHES, on min to max workers (max 0: any
    number), with the fields of the fixture that are for runs submitted. Cancelling, pausing and resuming
    name the run; `at` is the step of a committed checkpoint, or 0: from the beginning. */

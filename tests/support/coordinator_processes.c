@@ -11,6 +11,7 @@
 
 #include "common/agree/placement.h"
 #include "common/base/message.h"
+#include "tests/support/coordinator_work.h"
 
 void process_tells(struct process *process, Weir__MemberMessage__BodyCase body, void *content) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
@@ -28,6 +29,10 @@ void process_begin(struct world *w, int slot) {
   process->pid = ++w->pids;
   process->is_alive = true;
   process->term = 0;
+  process->microbatch_ms = (world_roll(w, 4) ? 10 : 60) + world_roll(w, 10);
+  process->version_ms = world_roll(w, 4) ? 20 : 2000;
+  process->is_hung = false;
+  process->computed = process->busy_ms = 0;
   *process->id = 0;
   memset(process->hosted, 0, sizeof process->hosted);
 }
@@ -235,35 +240,13 @@ void process_load(struct world *w, struct process *process, int run) {
   }
 }
 
-static bool is_reached(const struct world *w, const struct process *worker, const struct server_set *set,
-                       int at) {
-  const struct process *server = &w->processes[set->slots[at]];
-  return server->is_alive && server->pid == set->pids[at] && !w->is_cut[worker->slot][server->slot];
-}
-
-/* By workers that have a view of the incarnation and reach all servers. */
-static bool are_all_computed(const struct world *w, int run, uint64_t incarnation,
-                             const struct server_set *set) {
-  uint32_t computed = 0;
-  for (int i = SERVERS; i < PROCESSES; i++) {
-    const struct process *worker = &w->processes[i];
-    const struct hosted *hosted = &worker->hosted[run];
-    bool computes = worker->is_alive && hosted->has_view && hosted->incarnation == incarnation;
-    for (int at = 0; at < set->n; at++)
-      computes &= is_reached(w, worker, set, at);
-    for (uint32_t microbatch = hosted->begin; computes && microbatch < hosted->end; microbatch++)
-      computed |= 1u << microbatch;
-  }
-  return computed == (1u << w->plan.microbatches) - 1;
-}
-
 void server_advance(struct world *w, struct process *server, int run) {
   struct hosted *hosted = &server->hosted[run];
   struct server_set *set = set_of(w, run, hosted->incarnation);
   bool is_computed;
   if (!hosted->is_loaded || is_at_end(w, hosted) || set_index(set, server) < 0)
     return;
-  is_computed = are_all_computed(w, run, hosted->incarnation, set);
+  is_computed = round_is_complete(w, run, hosted);
   for (int i = 0; i < set->n; i++) {
     const struct process *other = &w->processes[set->slots[i]];
     const struct hosted *theirs = &other->hosted[run];
@@ -343,12 +326,15 @@ static void worker_order(struct world *w, struct process *worker, const Weir__Or
     hosted->view = order->view->number;
     hosted->group = group_in(order->view, worker->id);
     hosted->begin = hosted->end = 0;
+    hosted->follows = hosted->is_ready_told = false;
+    hosted->has_version &= order->view->incarnation == hosted->incarnation;
     for (size_t i = 0; i < order->view->n_workers; i++) {
       const Weir__Assignment *assignment = order->view->workers[i];
       if (strcmp(assignment->worker, worker->id) != 0)
         continue;
       hosted->begin = assignment->microbatch_begin;
       hosted->end = assignment->microbatch_end;
+      hosted->follows = assignment->follows;
     }
     hosted->incarnation = order->view->incarnation;
   } else if (order->body_case == WEIR__ORDER__BODY_UNLOAD)
@@ -363,7 +349,7 @@ void worker_look(struct world *w, struct process *worker, int run) {
   if (!worker->is_alive || !hosted->has_view)
     return;
   for (int at = 0; at < set->n; at++)
-    if (!is_reached(w, worker, set, at))
+    if (!worker_reaches(w, worker, set, at))
       servers[unreached.n_servers++] = w->processes[set->slots[at]].id;
   if (unreached.n_servers == 0 && !hosted->is_unreached_told)
     return;

@@ -30,8 +30,8 @@ void deliver_up(struct world *w, struct process *process);
 /* Answers an order to load: loaded, or refused because the checkpoint is damaged or by an accident. */
 void process_load(struct world *w, struct process *process, int run);
 
-/* A server completes a step when all have completed the one before and workers compute all of it for this
-   incarnation; it needs no coordinator. */
+/* A server completes a step when all have completed the one before and workers have computed all of it in
+   this incarnation; it needs no coordinator. */
 void server_advance(struct world *w, struct process *server, int run);
 
 /* Writes the version that it was ordered to, once it has it, or says that it cannot. */

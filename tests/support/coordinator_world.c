@@ -13,6 +13,7 @@
 
 #include "common/agree/random.h"
 #include "common/base/message.h"
+#include "tests/support/coordinator_checks.h"
 
 const uint32_t world_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 
@@ -22,6 +23,10 @@ uint64_t world_roll(struct world *w, uint64_t sides) {
 
 double accuracy_at(uint64_t version) {
   return (double)(random_bits(77, version) % 1000) / 1000;
+}
+
+uint64_t part_bits(uint64_t version, uint32_t microbatch) {
+  return random_bits(78, version * MICROBATCHES + microbatch);
 }
 
 void block_key(uint32_t block, uint64_t version, char key[65]) {
@@ -81,163 +86,11 @@ int newest_checkpoint(const struct stored_run *run) {
   return step;
 }
 
-static int slot_of(const char *address) {
-  return atoi(strchr(address, ':') + 1);
-}
-
-/* No incarnation between that of the checkpoint and this one began below it: it would bring back what was
-   rolled back. */
-static void check_base(struct world *w, struct stored_run *run, const Weir__LoadRun *load) {
-  const struct stored_checkpoint *checkpoint;
-  (void)w;
-  if (load->step == 0) {
-    assert_string_equal(load->manifest, "");
-    return;
-  }
-  assert_true(load->step <= STEPS);
-  checkpoint = &run->checkpoints[load->step];
-  assert_int_equal(atoi(strrchr(load->manifest, '/') + 1), load->step);
-  assert_false(checkpoint->is_dropped);
-  if (!checkpoint->exists || checkpoint->is_leftover)
-    return;
-  for (uint64_t i = checkpoint->incarnation + 1; i <= load->incarnation; i++)
-    assert_true(run->bases[i] >= load->step);
-}
-
-static void check_load(struct world *w, struct process *process, const Weir__LoadRun *load) {
-  int at = run_index(w, load->run);
-  struct stored_run *run = &w->runs[at];
-  struct server_set *set = set_of(w, at, load->incarnation);
-  if (process->role != WEIR__ROLE__SERVER)
-    return;
-  assert_true(load->incarnation >= run->top);
-  run->top = load->incarnation;
-  if (load->incarnation > 0) { /* fenced: a successor will know of it */
-    assert_non_null(run->record);
-    assert_true(run->record->incarnation >= load->incarnation);
-  }
-  run->bases[load->incarnation] = load->step;
-  check_base(w, run, load);
-  if (set->n == 0)
-    for (size_t i = 0; i < load->n_servers; i++) {
-      set->slots[i] = slot_of(load->servers[i]->address);
-      set->pids[i] = w->processes[set->slots[i]].pid;
-      set->n++;
-    }
-  assert_int_equal(set->n, load->n_servers);
-  assert_true(set_index(set, process) >= 0); /* of one incarnation there is one set */
-}
-
 uint32_t group_in(const Weir__View *view, const char *worker) {
   for (size_t i = 0; i < view->n_workers; i++)
     if (strcmp(view->workers[i]->worker, worker) == 0)
       return view->workers[i]->group;
   return 0;
-}
-
-/* At least two members, with adjoining shares; a number never means others, nor other shares. */
-static void check_group(struct world *w, struct stored_run *run, const Weir__View *view, uint32_t number) {
-  struct group_meaning found = {.term = w->term};
-  int n = 0;
-  assert_true(number < GROUPS);
-  for (size_t i = 0; i < view->n_workers; i++) {
-    const Weir__Assignment *member = view->workers[i];
-    if (member->group != number)
-      continue;
-    assert_true(member->microbatch_begin < member->microbatch_end);
-    assert_true(n == 0 || member->microbatch_begin == found.end);
-    found.begin = n++ == 0 ? member->microbatch_begin : found.begin;
-    found.end = member->microbatch_end;
-    snprintf(found.members + strlen(found.members), sizeof found.members - strlen(found.members), "%.14s ",
-             member->worker);
-  }
-  assert_true(n >= 2);
-  if (run->groups[number].term != w->term)
-    run->groups[number] = found;
-  assert_string_equal(run->groups[number].members, found.members);
-  assert_true(run->groups[number].begin == found.begin && run->groups[number].end == found.end);
-}
-
-/* As the core sees it. */
-static bool is_worker(struct world *w, const struct process *worker, const char *state) {
-  struct arena arena;
-  Weir__ListWorkersReply reply;
-  bool is_found = false;
-  arena_init(&arena);
-  coordinator_list_workers(w->core, w->now_ms, &arena, &reply);
-  for (size_t i = 0; i < reply.n_workers; i++)
-    is_found |= strcmp(reply.workers[i]->id, worker->id) == 0 && strcmp(reply.workers[i]->state, state) == 0;
-  arena_fini(&arena);
-  return is_found;
-}
-
-/* Who does not reach all servers is given nothing only while others compute, or are about to. */
-static void check_reach(struct world *w, const char *run) {
-  struct arena arena;
-  Weir__ListWorkersReply workers;
-  Weir__ListServersReply servers;
-  int cut_off = 0, others = 0;
-  arena_init(&arena);
-  coordinator_list_workers(w->core, w->now_ms, &arena, &workers);
-  for (size_t i = 0; i < workers.n_workers; i++) {
-    const Weir__WorkerInfo *worker = workers.workers[i];
-    bool is_idle = strcmp(worker->state, "cut-off") == 0;
-    if (strcmp(worker->run, run) != 0)
-      continue;
-    assert_true(!is_idle || worker->microbatches == 0);
-    assert_true(!is_idle || *worker->message);
-    cut_off += is_idle;
-    others += strcmp(worker->state, "ready") == 0 || strcmp(worker->state, "loading") == 0;
-  }
-  w->cut_off += cut_off;
-  coordinator_list_servers(w->core, w->now_ms, &arena, &servers);
-  for (size_t i = 0; i < servers.n_servers; i++)
-    w->given_up += strncmp(servers.servers[i]->message, "no worker reaches", 17) == 0;
-  arena_fini(&arena);
-  assert_true(cut_off == 0 || others > 0);
-}
-
-static void check_view(struct world *w, struct process *process, const Weir__View *view) {
-  int at = run_index(w, view->run);
-  struct server_set *set = set_of(w, at, view->incarnation);
-  uint32_t covered = 0;
-  bool is_named = false;
-  assert_int_equal(view->incarnation, w->runs[at].top);
-  assert_true(set->n > 0);
-  assert_int_equal(set->n, view->n_servers);
-  for (int i = 0; i < set->n; i++) {
-    assert_int_equal(slot_of(view->servers[i]->address), set->slots[i]);
-    assert_true(set->is_loaded[i]);
-  }
-  for (size_t i = 0; i < view->n_workers; i++) {
-    assert_int_equal(view->workers[i]->microbatch_begin, covered);
-    covered = view->workers[i]->microbatch_end;
-    assert_true(view->workers[i]->group == 0 || strcmp(w->spec->train->collective, "none") != 0);
-    if (view->workers[i]->group)
-      check_group(w, &w->runs[at], view, view->workers[i]->group);
-    is_named |= strcmp(view->workers[i]->worker, process->id) == 0;
-  }
-  assert_int_equal(covered, view->n_workers ? w->plan.microbatches : 0); /* 0: for who is cut off alone */
-  assert_true(!is_named || !is_worker(w, process, "cut-off"));
-  assert_true(is_named || !is_worker(w, process, "ready") ||
-              process->down.count > 0); /* or it does not know its new name yet */
-}
-
-static void check_order(struct world *w, uint64_t key, const Weir__Order *order) {
-  struct process *process = process_of(w, key);
-  assert_int_equal(order->term, w->term);
-  if (!process || order->body_case == WEIR__ORDER__BODY_BEAT)
-    return; /* its link broke, and the core does not know yet; or it obeys nothing */
-  if (order->body_case == WEIR__ORDER__BODY_LOAD)
-    check_load(w, process, order->load);
-  else if (order->body_case == WEIR__ORDER__BODY_VIEW)
-    check_view(w, process, order->view);
-  else if (order->body_case == WEIR__ORDER__BODY_WRITE) {
-    int at = run_index(w, order->write->run);
-    assert_int_equal(order->write->incarnation, w->runs[at].top);
-    assert_true(order->write->step >= 1 && order->write->step <= STEPS);
-  }
-  queue_push(&process->down, order);
 }
 
 static void check_commit(struct world *w, const struct coordinator_action *action) {
@@ -411,9 +264,11 @@ void world_step(struct world *w, const struct coordinator_event *event) {
   for (int i = 0; i < w->actions.count; i++) {
     const struct coordinator_action *action = &w->actions.items[i];
     struct process *process = process_of(w, action->member);
-    if (action->kind == ACTION_ORDER)
-      check_order(w, action->member, action->order);
-    else if (action->kind == ACTION_CLOSE && process) {
+    if (action->kind == ACTION_ORDER) {
+      check_order(w, process, action->order);
+      if (process && action->order->body_case != WEIR__ORDER__BODY_BEAT) /* which it obeys in nothing */
+        queue_push(&process->down, action->order);
+    } else if (action->kind == ACTION_CLOSE && process) {
       queue_clear(&process->up);
       queue_clear(&process->down);
       process->key = 0;
@@ -434,6 +289,7 @@ void world_step(struct world *w, const struct coordinator_event *event) {
     }
     assert_true(action->kind != ACTION_DEPOSED);
   }
+  check_given(w);
   check_lists(w);
 }
 
@@ -486,7 +342,7 @@ static void restore_run(struct world *w, struct stored_run *run) {
 
 void coordinator_begins(struct world *w) {
   struct coordinator_options options = {
-      .term = ++w->term, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
+      .term = ++w->term, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS, .follow_ms = FOLLOW_MS};
   w->core = coordinator_new(&options);
   w->ticked_ms = w->now_ms;
   for (int i = 0; i < RUNS; i++)

@@ -17,12 +17,15 @@ enum {
   BLOCKS = 5,
   STEPS = 40,
   BATCH = 8,
+  MICROBATCHES = 4,
+  WORKERS_GIVEN = 64, /* whose links broke, too, until the core knows */
   SAMPLES = 100,
   INCARNATIONS = 1024,
   GROUPS = 8192,
   QUEUE = 8192,
   GRACE_MS = 3000,
-  MISSING_MS = 5000
+  MISSING_MS = 5000,
+  FOLLOW_MS = 4000
 };
 
 extern const uint32_t world_block_elems[BLOCKS];
@@ -33,7 +36,8 @@ struct queue {
   int count;
 };
 
-/* What a process has of a run. Workers: incarnation and share are those of their view. */
+/* What a process has of a run. Workers: incarnation and share are those of their view, and a version is one
+   that is there whole. */
 struct hosted {
   bool is_hosted, is_loaded;
   bool is_evaluated; /* servers of runs without steps: and so complete */
@@ -45,7 +49,13 @@ struct hosted {
   uint64_t view;
   uint32_t group; /* workers: of that view; 0: none */
   uint32_t begin, end;
-  bool is_unreached_told; /* workers: that they do not reach all servers */
+  bool follows;           /* workers: what follows, too */
+  bool has_version;       /* it has weights */
+  bool is_ready_told;     /* since its view, that it has */
+  uint64_t pulling;       /* the version that it receives */
+  uint64_t pulled_ms;     /* for so long */
+  uint64_t spent_ms;      /* on the microbatch that it is at */
+  bool is_unreached_told; /* that it does not reach all servers */
 };
 
 struct process {
@@ -57,6 +67,17 @@ struct process {
   uint64_t term, key; /* 0: no link */
   struct queue up, down;
   struct hosted hosted[RUNS];
+  /* Workers. What they take for a microbatch, and to receive a version; what heartbeats tell. */
+  uint64_t microbatch_ms, version_ms;
+  bool is_hung; /* it computes nothing, and beats */
+  uint64_t computed, busy_ms;
+};
+
+/* The parts of a step that servers have, as workers pushed them. */
+struct sim_round {
+  uint64_t incarnation, version;
+  bool is_there[MICROBATCHES];
+  uint64_t bits[MICROBATCHES];
 };
 
 /* The servers that were told to load an incarnation. */
@@ -81,6 +102,17 @@ struct group_meaning {
   uint32_t begin, end;
 };
 
+/* What the views of a number gave to whom. */
+struct given_view {
+  uint64_t term, incarnation, number;
+  struct {
+    char worker[32];
+    uint32_t begin, end;
+    bool follows;
+  } to[WORKERS_GIVEN];
+  int n;
+};
+
 /* What the store has of a run. */
 struct stored_run {
   char id[32];
@@ -89,11 +121,13 @@ struct stored_run {
   Weir__RunEvent **events;
   int n_events, events_capacity;
   uint64_t next_event; /* to be stored */
+  struct sim_round round;
 
   /* What was ordered so far, for the checks. */
   bool is_submitted;
   uint64_t top, saved_top;
-  struct group_meaning groups[GROUPS]; /* by number, of this term */
+  struct given_view given, given_before; /* of the event, and the newest before it that gave work */
+  struct group_meaning groups[GROUPS];   /* by number, of this term */
   uint64_t bases[INCARNATIONS];
   struct server_set sets[INCARNATIONS];
 };
@@ -128,6 +162,7 @@ struct world {
   bool is_cut[PROCESSES][SERVERS]; /* ways of workers to servers */
   bool is_calm;                    /* no accidents any more */
   int cut_off, given_up;           /* how often workers and servers were seen to be */
+  int following, late, set_aside;  /* how often workers were seen to be */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 
@@ -138,6 +173,9 @@ uint64_t world_roll(struct world *w, uint64_t sides);
    does. */
 double accuracy_at(uint64_t version);
 void block_key(uint32_t block, uint64_t version, char key[65]);
+
+/* The bits of a microbatch's part of a step, whoever computes it. */
+uint64_t part_bits(uint64_t version, uint32_t microbatch);
 
 /* Copies the message. */
 void queue_push(struct queue *queue, const void *message);

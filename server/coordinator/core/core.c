@@ -13,6 +13,7 @@
 
 enum { AWAY_MS = 1000 };
 
+static bool is_heartbeat(const struct coordinator_event *event);
 static void take_event(struct coordinator *coordinator, const struct coordinator_event *event);
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
@@ -58,9 +59,16 @@ void coordinator_step(struct coordinator *coordinator, const struct coordinator_
   coordinator->now_ms = now_ms;
   coordinator->actions = actions;
   take_event(coordinator, event);
-  if (!coordinator->is_deposed)
+  if (!coordinator->is_deposed && !is_heartbeat(event))
     coordinator_settle(coordinator);
   coordinator->actions = NULL;
+}
+
+/* Most events are heartbeats, and settling looks at every member and run. Of what heartbeats tell, that a
+   member is there and what it has computed, nothing is decided before the next tick. */
+static bool is_heartbeat(const struct coordinator_event *event) {
+  return event->kind == EVENT_MEMBER_MESSAGE &&
+         event->message->body_case == WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT;
 }
 
 static void take_event(struct coordinator *coordinator, const struct coordinator_event *event) {
@@ -181,8 +189,11 @@ static void member_message(struct coordinator *coordinator, struct member *membe
   case WEIR__MEMBER_MESSAGE__BODY_JUDGED:
     coordinator_judged(coordinator, member, message->judged);
     break;
+  case WEIR__MEMBER_MESSAGE__BODY_READY:
+    coordinator_ready(coordinator, member, message->ready);
+    break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
-    coordinator_order_beat(coordinator, member);
+    coordinator_heartbeat(coordinator, member, message->heartbeat);
     break;
   default: /* a later version's message */
     break;
@@ -212,8 +223,10 @@ static void excuse_members(struct coordinator *coordinator) {
     struct member *member = coordinator->members[i];
     uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
     uint64_t unreached_ms = coordinator->now_ms - member->unreached_ms;
+    uint64_t followed_ms = coordinator->now_ms - member->following.since_ms;
     member->heard_ms += silent_ms < away_ms ? silent_ms : away_ms;
     member->unreached_ms += unreached_ms < away_ms ? unreached_ms : away_ms;
+    member->following.since_ms += followed_ms < away_ms ? followed_ms : away_ms;
   }
   for (int i = 0; i < coordinator->n_runs && away_ms > AWAY_MS; i++) {
     struct run *run = coordinator->runs[i];

@@ -29,6 +29,7 @@ static void say_loading(const struct coordinator *coordinator, const struct run 
                         struct clauses *clauses);
 static void say_unreached(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses);
+static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 
 static void say_doubts(const struct run *run, struct clauses *clauses);
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
@@ -55,6 +56,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     if (coordinator_lost_servers(run))
       clauses_add(&clauses, "%s", run->loss_cause);
     say_unreached(coordinator, run, &clauses);
+    say_late(coordinator, run, &clauses);
     say_workers(coordinator, run, &clauses);
     say_doubts(run, &clauses);
     break;
@@ -115,6 +117,14 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   if (have < min || run->state == WEIR__RUN_STATE__QUEUED)
     clauses_add(clauses, "waiting for workers: %u of %u%s%s", have, min, run->refusal ? "; " : "",
                 run->refusal ? run->refusal : "");
+}
+
+static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run == run && member->following.text)
+      clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->following.text);
+  }
 }
 
 static void say_unreached(const struct coordinator *coordinator, const struct run *run,

@@ -241,6 +241,7 @@ void coordinator_list_servers(const struct coordinator *coordinator, uint64_t no
 }
 
 static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info) {
+  double speed = speed_of(worker->speed, worker->executors);
   weir__worker_info__init(info);
   info->id = worker->id;
   info->host = worker->host;
@@ -251,7 +252,10 @@ static void worker_info(const struct member *worker, uint64_t now_ms, Weir__Work
   info->state = (char *)coordinator_worker_state_name(worker->state);
   info->microbatches = worker->microbatches.end - worker->microbatches.begin;
   info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
-  info->message = worker->unreached_text ? worker->unreached_text : worker->message;
+  info->speed = isnan(speed) ? 0 : speed;
+  info->message = worker->unreached_text   ? worker->unreached_text
+                  : worker->following.text ? worker->following.text
+                                           : worker->message;
 }
 
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,

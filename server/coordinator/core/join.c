@@ -120,6 +120,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->executors = hello->executors ? hello->executors : 1;
   member->joined_ms = member->heard_ms = coordinator->now_ms;
   member->is_fresh = !*hello->id;
+  member->speed = mem_new(sizeof *member->speed);
   array_reserve((void **)&coordinator->members, &coordinator->members_capacity, coordinator->n_members,
                 sizeof *coordinator->members);
   coordinator->members[coordinator->n_members++] = member;
@@ -236,5 +237,7 @@ void coordinator_member_free(struct member *member) {
   free(member->message);
   free(member->unreached);
   free(member->unreached_text);
+  free(member->speed);
+  free(member->following.text);
   free(member);
 }

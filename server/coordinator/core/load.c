@@ -53,9 +53,8 @@ static void worker_loaded(struct coordinator *coordinator, struct member *worker
   }
   if (!run->reference.fingerprint) /* resumed: the first one says of which build all must be */
     reference_set_kind(run, worker, loaded);
-  coordinator_worker_set_state(worker, WORKER_READY);
   run->is_info_due = true;
-  coordinator_workers_changed(run);
+  coordinator_worker_follow(coordinator, worker);
 }
 
 static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,
@@ -111,7 +110,7 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   struct run *run = coordinator_run(coordinator, refused->run);
   const char *text = *refused->message ? refused->message : "it gave no reason";
   struct run_server *server;
-  bool was_ready, is_present;
+  bool was_ready, was_following, is_present;
   if (!run || coordinator_is_over(run))
     return;
   is_present = refused->incarnation == run->incarnation;
@@ -123,10 +122,13 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   if (member->run != run || member->state == WORKER_DRAINING)
     return;
   was_ready = member->state == WORKER_READY;
-  if (was_ready && !is_present)
+  was_following = member->state == WORKER_FOLLOWING;
+  if ((was_ready || was_following) && !is_present)
     return; /* what troubled it was rolled back */
   worker_refuse(coordinator, member, text);
-  if (coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
+  if (coordinator_count_workers(coordinator, run, WORKER_LOADING) +
+          coordinator_count_workers(coordinator, run, WORKER_FOLLOWING) >
+      0)
     return;
   if (refused->bad_input && !run->reference.dataset_sha256)
     coordinator_run_fail(coordinator, run, true, "%s", text);

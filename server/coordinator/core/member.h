@@ -5,14 +5,17 @@
 #include "server/coordinator/core/assign.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/groups.h"
+#include "server/coordinator/core/speed.h"
 
 struct coordinator;
 struct run;
 
-/* CUT_OFF: it has loaded the run, but does not reach servers that others reach: it computes nothing. */
+/* FOLLOWING: it has loaded the run and receives its versions, but computes nothing until it holds the newest.
+   CUT_OFF: it has loaded the run, but does not reach servers that others reach: it computes nothing. */
 enum worker_state {
   WORKER_IDLE,
   WORKER_LOADING,
+  WORKER_FOLLOWING,
   WORKER_READY,
   WORKER_CUT_OFF,
   WORKER_REFUSED,
@@ -25,6 +28,17 @@ struct helping {
   uint64_t slow;     /* of the newest in which it was too slow */
   uint64_t asked;    /* of the newest in which it computed doubted microbatches anew */
   uint64_t given_ms; /* when it was last given something */
+};
+
+/* What is known of a worker that follows its run. */
+struct following {
+  uint64_t since_ms;
+  uint64_t said_ms;  /* when `text` was written */
+  uint64_t bytes;    /* of weights that it had received before */
+  bool is_view_due;  /* it does not know yet that it is to follow */
+  bool is_caught_up; /* it holds the newest version */
+  bool is_stuck;     /* it follows because it computed nothing */
+  char *text;        /* why it is not ready for long, for people; NULL: nothing to say */
 };
 
 /* A server or a worker. */
@@ -44,12 +58,18 @@ struct member {
                       have it */
 
   enum worker_state state;   /* workers: what follows */
-  struct run *run;           /* loading, ready, cut off or draining; else NULL */
+  struct run *run;           /* loading, following, ready, cut off or draining; else NULL */
   uint64_t load_incarnation; /* of the order to load it */
   struct range microbatches, eval_chunks;
   struct grouping group;
   struct helping help;
-  uint64_t *unreached; /* keys of the run's servers that it says it does not reach; NULL: none */
+  struct speed *speed;     /* apart: what settling looks at is near each other */
+  uint64_t received_bytes; /* of weights, by its newest heartbeat */
+  struct following following;
+  uint64_t idle_ms;       /* since when it has no microbatches although it is ready; 0: it has */
+  uint64_t idle_pause_ms; /* how long the newest wait was until it was tried again */
+  bool is_spare;          /* it has none because it is slow: it receives the versions all the same */
+  uint64_t *unreached;    /* keys of the run's servers that it says it does not reach; NULL: none */
   int n_unreached;
   char *unreached_text;           /* for people; NULL: none */
   uint64_t unreached_ms;          /* since when it says so */

@@ -7,11 +7,25 @@
 
 enum { MISSED_LATELY_MS = 1000 };
 
+/* The assignments of a group's members. */
+struct companions {
+  struct member *const *workers;
+  Weir__Assignment *const *list; /* [n_workers] of each */
+  int n_workers;
+  uint32_t number;            /* of the group; 0: none yet */
+  Weir__Assignment **members; /* of the step's arena */
+  size_t n_members;
+};
+
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
                               Weir__Order__BodyCase body);
 static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n);
 static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
                                  const struct duty *duties, uint32_t n, size_t *n_ranges);
+static Weir__View view_of(struct arena *arena, const struct run *run);
+static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct member *worker,
+                       Weir__Assignment **assignments, size_t n);
+static void companions_find(struct arena *arena, struct companions *companions, int worker);
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
@@ -50,24 +64,66 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
         arena_printf(arena, "runs/%s/checkpoints/%020llu", run->id, (unsigned long long)run->base_step);
 }
 
+/* Each view says of the workers only what its receiver goes by: all views together would grow with the square
+   of the workers otherwise. */
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
                              struct member *const *workers, int n_workers) {
   struct arena *arena = &coordinator->actions->arena;
-  Weir__View *view = arena_new(arena, sizeof *view);
-  weir__view__init(view);
-  view->run = run->id;
-  view->number = run->view;
-  view->incarnation = run->incarnation;
-  view->plan = coordinator_plan_message(arena, run);
-  view->servers = coordinator_endpoints(arena, run);
-  view->n_servers = (size_t)run->n_servers;
-  view->workers = view_assignments(arena, workers, n_workers);
-  view->n_workers = (size_t)n_workers;
-  for (int i = 0; i < n_workers; i++)
-    order_new(coordinator, workers[i], WEIR__ORDER__BODY_VIEW)->view = view;
-  for (int i = 0; i < coordinator->n_members; i++) /* from it they learn that they have nothing to compute */
-    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_CUT_OFF)
-      order_new(coordinator, coordinator->members[i], WEIR__ORDER__BODY_VIEW)->view = view;
+  Weir__Assignment **list = view_assignments(arena, workers, n_workers);
+  struct companions companions = {.workers = workers, .list = list, .n_workers = n_workers};
+  Weir__View common = view_of(arena, run);
+  for (int i = 0; i < n_workers; i++) {
+    if (!workers[i]->group.number)
+      order_view(coordinator, &common, workers[i], &list[i], 1);
+    else {
+      companions_find(arena, &companions, i);
+      order_view(coordinator, &common, workers[i], companions.members, companions.n_members);
+    }
+  }
+}
+
+void coordinator_order_idle_view(struct coordinator *coordinator, const struct run *run,
+                                 struct member *worker) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__View common = view_of(arena, run);
+  if (worker->state == WORKER_FOLLOWING)
+    order_view(coordinator, &common, worker, view_assignments(arena, &worker, 1), 1);
+  else
+    order_view(coordinator, &common, worker, NULL, 0);
+}
+
+/* What all views of a number share. */
+static Weir__View view_of(struct arena *arena, const struct run *run) {
+  Weir__View view = WEIR__VIEW__INIT;
+  view.run = run->id;
+  view.number = run->view;
+  view.incarnation = run->incarnation;
+  view.plan = coordinator_plan_message(arena, run);
+  view.servers = coordinator_endpoints(arena, run);
+  view.n_servers = (size_t)run->n_servers;
+  return view;
+}
+
+static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct member *worker,
+                       Weir__Assignment **assignments, size_t n) {
+  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_VIEW);
+  order->view = arena_copy(&coordinator->actions->arena, common, sizeof *common);
+  order->view->workers = assignments;
+  order->view->n_workers = n;
+}
+
+/* Members of a group are in one row, but for workers without microbatches; each group's list is built once.
+ */
+static void companions_find(struct arena *arena, struct companions *companions, int worker) {
+  const struct grouping *group = &companions->workers[worker]->group;
+  if (companions->number == group->number)
+    return;
+  companions->number = group->number;
+  companions->members = arena_new(arena, group->size * sizeof(Weir__Assignment *));
+  companions->n_members = 0;
+  for (int i = worker; i < companions->n_workers && companions->n_members < group->size; i++)
+    if (companions->workers[i]->group.number == group->number)
+      companions->members[companions->n_members++] = companions->list[i];
 }
 
 void coordinator_order_recompute(struct coordinator *coordinator, const struct run *run,
@@ -139,6 +195,7 @@ static Weir__Assignment **view_assignments(struct arena *arena, struct member *c
     list[i]->eval_begin = worker->eval_chunks.begin;
     list[i]->eval_end = worker->eval_chunks.end;
     list[i]->group = worker->group.number;
+    list[i]->follows = worker->state == WORKER_FOLLOWING || worker->is_spare;
   }
   return list;
 }

@@ -23,6 +23,7 @@ static bool worker_misses(const struct member *worker, const struct member *serv
 static void say_unreached(struct member *worker, const char *error);
 static void reaches_all(struct coordinator *coordinator, struct member *worker);
 static struct member *best_placed(const struct coordinator *coordinator, const struct run *run);
+static bool admit_who_reach(const struct coordinator *coordinator, const struct run *run);
 static void admit_cut_off(struct coordinator *coordinator, struct run *run);
 static void cut_off_workers(struct coordinator *coordinator, struct run *run, const struct member *best);
 static void give_up_servers(struct coordinator *coordinator, struct run *run, const struct member *worker);
@@ -32,8 +33,10 @@ static bool is_another_left(const struct coordinator *coordinator, const struct 
 void coordinator_unreached(struct coordinator *coordinator, struct member *worker,
                            const Weir__Unreached *unreached) {
   struct run *run = worker->run;
-  if (!run || (worker->state != WORKER_READY && worker->state != WORKER_CUT_OFF) || run->is_load_due ||
-      strcmp(run->id, unreached->run) != 0 || run->incarnation != unreached->incarnation)
+  bool takes_part =
+      worker->state == WORKER_FOLLOWING || worker->state == WORKER_READY || worker->state == WORKER_CUT_OFF;
+  if (!run || !takes_part || run->is_load_due || strcmp(run->id, unreached->run) != 0 ||
+      run->incarnation != unreached->incarnation)
     return;
   take_unreached(coordinator, worker, unreached);
   if (worker->n_unreached == 0)
@@ -111,8 +114,7 @@ static void reaches_all(struct coordinator *coordinator, struct member *worker) 
     coordinator_worker_leave_run(worker, WORKER_IDLE);
     return;
   }
-  coordinator_worker_set_state(worker, WORKER_READY);
-  coordinator_workers_changed(run);
+  coordinator_worker_follow(coordinator, worker);
 }
 
 void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run) {
@@ -122,6 +124,9 @@ void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run) {
   if (coordinator_count_held(coordinator, run) == 0)
     admit_cut_off(coordinator, run);
   best = best_placed(coordinator, run);
+  if (best && best->n_unreached && coordinator->now_ms - best->unreached_ms >= WEIGH_MS &&
+      admit_who_reach(coordinator, run))
+    best = best_placed(coordinator, run);
   if (!best)
     return;
   cut_off_workers(coordinator, run, best);
@@ -156,15 +161,31 @@ static void admit_cut_off(struct coordinator *coordinator, struct run *run) {
   }
 }
 
+/* Nobody who computes reaches all servers: workers that only follow, but have not said that they miss any,
+   compute, too. */
+static bool admit_who_reach(const struct coordinator *coordinator, const struct run *run) {
+  bool has_admitted = false;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_FOLLOWING || member->n_unreached)
+      continue;
+    coordinator_admit_follower(member);
+    has_admitted = true;
+  }
+  return has_admitted;
+}
+
 /* Those that miss more than the best; all that miss any where another could take their place. */
 static void cut_off_workers(struct coordinator *coordinator, struct run *run, const struct member *best) {
   int bearable = coordinator_count_free(coordinator, run) > 0 ? 0 : best->n_unreached;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_READY || member->n_unreached <= bearable ||
+    bool takes_part = member->state == WORKER_READY || member->state == WORKER_FOLLOWING;
+    if (member->run != run || !takes_part || member->n_unreached <= bearable ||
         coordinator->now_ms - member->unreached_ms < WEIGH_MS)
       continue;
     coordinator_worker_set_state(member, WORKER_CUT_OFF);
+    coordinator_follow_forget(member);
     member->microbatches = member->eval_chunks = (struct range){0, 0};
     member->group = (struct grouping){0};
     coordinator_workers_changed(run);

@@ -75,6 +75,9 @@ struct run {
   uint64_t view;
   uint32_t groups_seen;      /* the highest number of a group */
   bool are_workers_new;      /* since the newest view */
+  bool are_shares_due;       /* the next view has other shares */
+  uint64_t shares_ms;        /* when they were last compared with the best */
+  uint64_t gain_ms;          /* since when others would be better; 0: they would not */
   uint64_t regroup_ms;       /* when groups that failed are tried again; 0: none is to be */
   uint64_t regroup_pause_ms; /* how long the newest wait for that was */
   bool is_view_due, is_info_due, is_save_due;
@@ -150,7 +153,7 @@ void coordinator_server_set_kind(struct run *run, const struct member *server);
 /* settle.c */
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
                               enum worker_state state);
-/* The workers that compute for the run, or load it to do so. */
+/* The workers that compute for the run, or load or follow it to do so. */
 uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run);
 /* The workers that the run might be given. */
 uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run);
@@ -168,12 +171,38 @@ void coordinator_settle(struct coordinator *coordinator);
 /* views.c */
 /* Who computes what, and with whom: one view for all that changed. */
 void coordinator_send_view(struct coordinator *coordinator, struct run *run);
+/* The workers that compute for the run, *n of them, in the order of their work; of the step's arena. */
+struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
+                                          int *n);
 void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
                               const Weir__GroupFailed *failed);
-/* The run's workers have changed: a view is due, and groups that failed may be tried again. */
+/* The run's workers have changed: a view with other shares is due, and groups that failed may be tried again.
+ */
 void coordinator_workers_changed(struct run *run);
 /* Groups that failed are tried again after a while, too: what kept them from meeting may have passed. */
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run);
+
+/* follow.c */
+/* The worker has loaded the run, or reaches its servers again. It follows while others compute; else it
+   computes at once. */
+void coordinator_worker_follow(struct coordinator *coordinator, struct member *worker);
+void coordinator_ready(struct coordinator *coordinator, struct member *worker, const Weir__Ready *ready);
+/* Those that have caught up compute from the next view on; all of them where nobody else does. Says who is
+   late. */
+void coordinator_admit_followers(struct coordinator *coordinator, struct run *run);
+void coordinator_admit_follower(struct member *worker);
+/* The worker, which was ready, computes nothing: others compute for it until it comes back. */
+void coordinator_set_aside(struct coordinator *coordinator, struct member *worker);
+void coordinator_follow_forget(struct member *worker);
+
+/* shares.c */
+void coordinator_heartbeat(struct coordinator *coordinator, struct member *member,
+                           const Weir__Heartbeat *heartbeat);
+/* Gives the n workers, in their order, ranges by their speeds. */
+void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                            int n);
+/* Other shares are due once they have promised much for some time. */
+void coordinator_reshare_when_due(struct coordinator *coordinator, struct run *run);
 
 /* recover.c */
 void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,

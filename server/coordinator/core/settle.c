@@ -16,9 +16,10 @@
 #define TO(state) (1u << WORKER_##state)
 static const unsigned worker_moves[] = {
     [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_LOADING] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_READY] = TO(IDLE) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_CUT_OFF] = TO(IDLE) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_LOADING] = TO(IDLE) | TO(FOLLOWING) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_FOLLOWING] = TO(IDLE) | TO(READY) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_READY] = TO(IDLE) | TO(FOLLOWING) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_CUT_OFF] = TO(IDLE) | TO(FOLLOWING) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
     [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
     [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
     [WORKER_QUARANTINED] = TO(IDLE) | TO(DRAINING),
@@ -26,8 +27,8 @@ static const unsigned worker_moves[] = {
 #undef TO
 enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
 
-static const char *const worker_state_names[] = {"idle",    "loading",  "ready",      "cut-off",
-                                                 "refused", "draining", "quarantined"};
+static const char *const worker_state_names[] = {"idle",    "loading", "following", "ready",
+                                                 "cut-off", "refused", "draining",  "quarantined"};
 
 static void keep_going(struct coordinator *coordinator, struct run *run);
 static void yield_workers(struct coordinator *coordinator, struct run *run);
@@ -75,6 +76,10 @@ void coordinator_worker_leave_run(struct member *worker, enum worker_state state
   worker->run = NULL;
   worker->microbatches = worker->eval_chunks = (struct range){0, 0};
   worker->group = (struct grouping){0};
+  *worker->speed = (struct speed){0};
+  worker->received_bytes = worker->idle_ms = worker->idle_pause_ms = 0;
+  worker->is_spare = false;
+  coordinator_follow_forget(worker);
   coordinator_reach_forget(worker);
 }
 
@@ -87,6 +92,7 @@ void coordinator_settle(struct coordinator *coordinator) {
     struct run *run = coordinator->runs[i];
     if (!coordinator_is_over(run)) {
       coordinator_recover(coordinator, run);
+      coordinator_admit_followers(coordinator, run);
       coordinator_weigh_reach(coordinator, run);
       yield_workers(coordinator, run);
       borrow_worker(coordinator, run);
@@ -94,6 +100,7 @@ void coordinator_settle(struct coordinator *coordinator) {
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
       coordinator_regroup_when_due(coordinator, run);
+      coordinator_reshare_when_due(coordinator, run);
       coordinator_send_view(coordinator, run);
       coordinator_doubts_when_due(coordinator, run);
       coordinator_finish_when_complete(coordinator, run);
@@ -121,6 +128,7 @@ static void runs_save(struct coordinator *coordinator) {
 
 uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run) {
   return (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
+                    coordinator_count_workers(coordinator, run, WORKER_FOLLOWING) +
                     coordinator_count_workers(coordinator, run, WORKER_READY));
 }
 

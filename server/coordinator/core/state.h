@@ -8,7 +8,10 @@
    restore.c                  takes up the runs of a former coordinator
    settle.c                   gives runs members
    load.c                     compares what members have loaded
-   views.c, assign.c          decide which worker computes which microbatches; assign.c cuts the ranges
+   views.c                    tells workers who computes what, and with whom
+   shares.c, assign.c         decide which worker computes which microbatches; assign.c cuts the ranges
+   speed.c                    measures how fast workers compute
+   follow.c                   gives workers no work before they hold the newest weights
    groups.c                   puts workers of a host into groups
    recompute.c                gives late work to others, too
    doubts.c, verdict.c        find out whose part was wrong

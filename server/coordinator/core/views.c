@@ -13,14 +13,12 @@
 /* Workers whose groups failed so often go alone, for REGROUP_MS, then twice as long each time. */
 enum { GROUP_FAILURES_MAX = 2, REGROUP_MS = 60000, REGROUP_MS_MAX = 16 * REGROUP_MS, MESSAGE_MAX = 200 };
 
-static struct member **ready_workers(const struct coordinator *coordinator, const struct run *run, int *n);
-static void share_work(const struct coordinator *coordinator, const struct run *run,
-                       struct member *const *workers, int n);
+static void send_follower_views(struct coordinator *coordinator, struct run *run);
 static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
                         int n);
 
 void coordinator_workers_changed(struct run *run) {
-  run->is_view_due = run->are_workers_new = true;
+  run->is_view_due = run->are_workers_new = run->are_shares_due = true;
 }
 
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run) {
@@ -47,9 +45,13 @@ static void regroup_later(const struct coordinator *coordinator, struct run *run
 void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   struct member **workers;
   int n;
-  if (run->state != WEIR__RUN_STATE__RUNNING || !run->is_view_due)
+  if (run->state != WEIR__RUN_STATE__RUNNING)
     return;
-  workers = ready_workers(coordinator, run, &n);
+  if (!run->is_view_due) {
+    send_follower_views(coordinator, run);
+    return;
+  }
+  workers = coordinator_ready_workers(coordinator, run, &n);
   for (int i = 0; i < n && run->are_workers_new; i++)
     workers[i]->group_failures = 0;
   if (run->are_workers_new)
@@ -57,12 +59,34 @@ void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   run->is_view_due = run->are_workers_new = false;
   run->is_info_due = true;
   run->view++;
-  share_work(coordinator, run, workers, n);
+  if (run->are_shares_due)
+    coordinator_share_work(coordinator, run, workers, n);
   make_groups(coordinator, run, workers, n);
   coordinator_remember_groups(run, workers, n);
   log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
             (unsigned long long)run->view, n);
   coordinator_order_views(coordinator, run, workers, n);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || (member->state != WORKER_CUT_OFF && member->state != WORKER_FOLLOWING))
+      continue;
+    coordinator_order_idle_view(coordinator, run, member);
+    member->following.is_view_due = false;
+  }
+}
+
+/* For the others nothing has changed when a worker begins to follow. */
+static void send_follower_views(struct coordinator *coordinator, struct run *run) {
+  bool is_numbered = false;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_FOLLOWING || !member->following.is_view_due)
+      continue;
+    run->view += !is_numbered;
+    is_numbered = true;
+    coordinator_order_idle_view(coordinator, run, member);
+    member->following.is_view_due = false;
+  }
 }
 
 /* The host on which the worker may be in a group; NULL: it goes alone. GPUs reduce among themselves. */
@@ -74,8 +98,8 @@ static const char *host_of(const struct run *run, const struct member *worker) {
   return worker->shm_host;
 }
 
-/* In the order of their work; of the step's arena. */
-static struct member **ready_workers(const struct coordinator *coordinator, const struct run *run, int *n) {
+struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
+                                          int *n) {
   struct arena *arena = &coordinator->actions->arena;
   size_t capacity = (size_t)coordinator->n_members;
   struct member **joined = arena_new(arena, capacity * sizeof *joined);
@@ -94,24 +118,6 @@ static struct member **ready_workers(const struct coordinator *coordinator, cons
   for (int i = 0; i < *n; i++)
     workers[i] = joined[order[i]];
   return workers;
-}
-
-static void share_work(const struct coordinator *coordinator, const struct run *run,
-                       struct member *const *workers, int n) {
-  struct arena *arena = &coordinator->actions->arena;
-  uint32_t *executors = arena_new(arena, (size_t)n * sizeof *executors);
-  struct range *microbatches = arena_new(arena, (size_t)n * sizeof *microbatches);
-  struct range *eval_chunks = arena_new(arena, (size_t)n * sizeof *eval_chunks);
-  for (int i = 0; i < n; i++)
-    executors[i] = workers[i]->executors;
-  if (n > 0) {
-    assign_ranges(executors, n, run->plan.microbatches, microbatches);
-    assign_ranges(executors, n, run->plan.eval_chunks, eval_chunks);
-  }
-  for (int i = 0; i < n; i++) {
-    workers[i]->microbatches = microbatches[i];
-    workers[i]->eval_chunks = eval_chunks[i];
-  }
 }
 
 static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,

@@ -88,6 +88,10 @@ static void a_worker_that_reaches_its_servers_again_is_given_work(void **state) 
   misses(f, W1, "server-2"); /* still */
   assert_computes(f, W1, 0);
   misses(f, W1, NULL);
+  assert_computes(f, W1, 0);
+  assert_string_equal(worker_row(f, W1).state, "following"); /* it has yet to receive the weights */
+  assert_true(f->told[W1].follows);
+  worker_catches_up(f, W1, RUN, 0);
   assert_computes(f, W1, MICROBATCHES / 2);
   assert_computes(f, W2, MICROBATCHES / 2);
   assert_string_equal(worker_row(f, W1).state, "ready");
@@ -229,6 +233,41 @@ static void the_best_placed_worker_says_which_servers_are_given_up(void **state)
   assert_int_equal(f->told[S2].load_servers, 1);
 }
 
+static void a_worker_that_only_follows_computes_when_nobody_else_reaches_all_servers(void **state) {
+  struct fixture *f = *state;
+  user_cancels(f, RUN);
+  start_run(f, OTHER, 3);
+  worker_joins(f, W3, 1);
+  member_loads(f, W3, OTHER, "data", SAMPLES);
+  assert_string_equal(worker_row(f, W3).state, "following");
+  says(f, W1, OTHER, (char *[]){"server-2"}, 1);
+  lives(f, WEIGH_MS);
+  assert_computes(f, W1, 0);
+  assert_string_equal(worker_row(f, W3).state, "following");
+  says(f, W2, OTHER, (char *[]){"server-2"}, 1);
+  lives(f, WEIGH_MS);
+  assert_computes(f, W3, MICROBATCHES);
+  assert_computes(f, W2, 0);
+  lives(f, GIVE_UP_MS);
+  assert_int_equal(info_of_run(f, OTHER).incarnation, 0);
+}
+
+static void a_worker_that_follows_and_misses_a_server_is_cut_off(void **state) {
+  struct fixture *f = *state;
+  user_cancels(f, RUN);
+  start_run(f, OTHER, 3);
+  worker_joins(f, W3, 1);
+  member_loads(f, W3, OTHER, "data", SAMPLES);
+  says(f, W3, OTHER, (char *[]){"server-2"}, 1);
+  lives(f, WEIGH_MS);
+  assert_string_equal(worker_row(f, W3).state, "cut-off");
+  assert_false(f->told[W3].follows);
+  says(f, W3, OTHER, NULL, 0);
+  assert_string_equal(worker_row(f, W3).state, "following");
+  assert_true(f->told[W3].follows);
+  assert_computes(f, W1, MICROBATCHES / 2);
+}
+
 static void a_worker_whose_place_was_taken_is_free_when_it_reaches_all(void **state) {
   struct fixture *f = *state;
   misses(f, W1, "server-2");
@@ -293,7 +332,7 @@ static void a_run_may_be_paused_in_the_step_in_which_its_workers_are_cut_off(voi
   misses(f, W2, "server-2");
   user_pauses(f, RUN);
   f->now_ms += GRACE_MS;
-  member_beats(f, W1);
+  says(f, W3, OTHER, NULL, 0); /* anything but a heartbeat */
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
   assert_string_equal(f->told[W1].unload, RUN);
 }
@@ -334,6 +373,8 @@ int main(void) {
       TEST(servers_are_not_given_up_while_another_worker_loads),
       TEST(a_free_worker_takes_the_place_before_servers_are_given_up),
       TEST(the_best_placed_worker_says_which_servers_are_given_up),
+      TEST(a_worker_that_only_follows_computes_when_nobody_else_reaches_all_servers),
+      TEST(a_worker_that_follows_and_misses_a_server_is_cut_off),
       TEST(a_worker_whose_place_was_taken_is_free_when_it_reaches_all),
       TEST(a_cut_off_worker_leaves_and_runs_end_as_others_do),
       TEST(a_roll_back_for_another_reason_asks_all_workers_again),

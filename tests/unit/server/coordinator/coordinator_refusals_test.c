@@ -53,7 +53,7 @@ a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_d
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
   loads_and_probes(f, W3, RUN, "data", "other bits");
-  assert_string_equal(worker_row(f, W3).state, "ready");
+  assert_string_equal(worker_row(f, W3).state, "following");
   worker_joins(f, 10, 1);
   member_loads(f, 10, RUN, "other data", SAMPLES);
   assert_string_equal(worker_row(f, 10).state, "refused");

@@ -2,10 +2,10 @@
 B ?= build
 CC = gcc
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
-PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson hiredis libjpeg libpng
+PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson hiredis libjpeg libpng libxxhash
 PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
   libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libhiredis-dev libonnx-dev libjpeg62-turbo-dev \
-  libpng-dev
+  libpng-dev libxxhash-dev
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv

@@ -27,6 +27,7 @@ THIRD_PARTY = {
     "jpeglib.h": ("worker/data/formats/image_jpeg.c",),
     "jerror.h": ("worker/data/formats/image_jpeg.c",),
     "png.h": ("worker/data/formats/image_png.c",),
+    "xxh": ("common/base/hash.c",),
 }
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60

@@ -14,6 +14,7 @@
 #include "common/agree/tree.h"
 #include "common/base/err.h"
 #include "common/base/memory.h"
+#include "common/base/hash.h"
 #include "common/base/sha256.h"
 #include "common/base/text.h"
 
@@ -111,6 +112,23 @@ static void boundaries_are_whole_epochs(void **state) {
   assert_int_equal(plan_epoch(&plan, 8), 1);
 }
 
+/* By xxhsum -H3 and the vectors of the xxHash project. */
+static void known_bytes_have_their_published_hash(void **state) {
+  static const char text[] = "abc";
+  char long_text[1000];
+  uint64_t hash;
+  (void)state;
+  assert_int_equal(hash_bytes("", 0), UINT64_C(0x2d06800538d394c2));
+  assert_int_equal(hash_bytes(text, 3), UINT64_C(0x78af5f94892f3950));
+  memset(long_text, 'x', sizeof long_text);
+  hash = hash_bytes(long_text, sizeof long_text);
+  for (size_t i = 0; i < sizeof long_text; i++) {
+    long_text[i] ^= 1;
+    assert_int_not_equal(hash_bytes(long_text, sizeof long_text), hash);
+    long_text[i] ^= 1;
+  }
+}
+
 static void a_known_text_has_its_published_sha256(void **state) {
   char hex[SHA256_HEX_SIZE];
   (void)state;
@@ -191,6 +209,7 @@ int main(void) {
       cmocka_unit_test(a_node_without_a_sibling_is_named_by_its_highest_equal),
       cmocka_unit_test(blocks_are_balanced_by_bytes_over_any_number_of_servers),
       cmocka_unit_test(boundaries_are_whole_epochs),
+      cmocka_unit_test(known_bytes_have_their_published_hash),
       cmocka_unit_test(a_known_text_has_its_published_sha256),
       cmocka_unit_test(an_error_keeps_its_code_under_a_prefix),
       cmocka_unit_test(an_error_that_crosses_the_network_stays_retryable_or_not),

@@ -114,7 +114,9 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
   call->part = (struct part){.step = push->step,
                              .node = {push->first, push->level},
                              .is_evaluation = push->evaluation,
-                             .bytes = bytes};
+                             .bytes = bytes,
+                             .worker = push->worker,
+                             .view = push->view};
   if (!push->evaluation)
     hosted_block_count(block, true);
   hosted_run_put(run);

@@ -37,6 +37,7 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
       return err_prefix(err, "block %u", index);
   } else {
     round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
+    block->round.listener = hosted_block_listener(block);
     block->options = optimizer_group(run->spec->train->optimizer, shape->group);
     if (hosted_block_init_update(block, model, err))
       return err->code;

@@ -92,7 +92,12 @@ bool hosted_block_is_finished(const struct hosted_block *block);
    version. */
 void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
 
-/* What block.c and block_update.c do for each other. */
+/* Marks what the present step lacks here (marks.h); the others' marks stay. chunks: of the evaluation of the
+   present version. On the block's shard. */
+void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatches, uint64_t *chunks);
+
+/* What the files of this block do for each other. */
+struct round_listener hosted_block_listener(struct hosted_block *block); /* it reports doubts */
 int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err);
 void hosted_block_fini_update(struct hosted_block *block);
 bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the update writes to next_slots */

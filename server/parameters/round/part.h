@@ -11,6 +11,8 @@ struct part {
   bool is_evaluation;            /* the row of eval chunk node.first */
   const struct rpc_bytes *bytes; /* f32[elems] as received */
   const float *values;           /* f32[elems] in memory, where bytes is NULL */
+  uint32_t worker;               /* who pushed it: N of worker-N; 0: a client that is no worker */
+  uint64_t view;                 /* by which that worker computed it */
 };
 
 /* Copies the part's values: the one copy of a gradient on its way into the weights. */

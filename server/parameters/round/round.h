@@ -4,28 +4,48 @@
 #ifndef WEIR_SERVER_PARAMETERS_ROUND_ROUND_H
 #define WEIR_SERVER_PARAMETERS_ROUND_ROUND_H
 
+#include "server/parameters/round/doubts.h"
 #include "server/parameters/round/part.h"
 #include "server/parameters/round/pool.h"
+
+/* Told within round_add; what they are given ends with the callback. */
+struct round_listener {
+  /* The sum of these n parts overflows f32, though each of them is finite. The round has let go of them:
+     their microbatches are to come again. */
+  void (*on_doubted)(void *user, const struct accepted *parts, int n);
+  /* They have come again. If the sum overflows again, on_doubted follows. */
+  void (*on_judged)(void *user, const struct judgement *judgement);
+  void *user;
+};
 
 struct round {
   uint32_t microbatches, elems;
   struct pool *pool;
   struct round_part *parts; /* disjoint, canonical, no two of them siblings */
   int n_parts, capacity;
+  /* What `parts` are the sums of: disjoint, in the order in which they came. */
+  struct accepted *accepted;
+  int n_accepted, accepted_capacity;
+  struct doubts doubts;
+  struct round_listener listener; /* zeroed: nobody listens */
 };
 
 void round_init(struct round *round, uint32_t microbatches, uint32_t elems, struct pool *pool);
 void round_fini(struct round *round);
 
 /* Takes a part of a valid node. A part that is covered already changes nothing; one that covers others
-   replaces them. Errors, after which the round is as before: INVALID when the values or a sum with them are
-   not finite; BUSY when the pool's budget is spent, but never for a part that completes a sum or the first
-   microbatch that is missing; NO_MEMORY. */
+   replaces them. One that would hide what is to be compared with doubts changes nothing, either. A part that
+   overflows the sum with its siblings is taken, and the listener told. Errors, after which the round is as
+   before: INVALID when the values are not finite; BUSY when the pool's budget is spent, but never for a part
+   that completes a sum or the first microbatch that is missing; NO_MEMORY. */
 int round_add(struct round *round, const struct part *part, struct err *err);
 
 /* f32[elems] summed over all microbatches, good until round_clear, the caller's to change in place; NULL
    while parts are missing. */
 float *round_sum(const struct round *round);
+
+/* Marks the microbatches of which there is no part (marks.h); the others' marks stay. */
+void round_missing(const struct round *round, uint64_t *microbatches);
 
 void round_clear(struct round *round); /* for the next step */
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/parameters/round/marks.h"
+
 int statistics_init(struct statistics *statistics, const struct model *model, const struct block *block,
                     const struct plan *plan, struct err *err) {
   *statistics = (struct statistics){.elems = block->elems,
@@ -78,6 +80,18 @@ bool statistics_is_complete(const struct statistics *statistics) {
 
 bool statistics_is_evaluation_complete(const struct statistics *statistics) {
   return statistics->n_eval_rows == statistics->eval_chunks;
+}
+
+void statistics_missing(const struct statistics *statistics, uint64_t *microbatches) {
+  for (uint32_t m = 0; m < statistics->microbatches; m++)
+    if (!statistics->has_row[m])
+      marks_set(microbatches, m, m + 1);
+}
+
+void statistics_missing_evaluation(const struct statistics *statistics, uint64_t *chunks) {
+  for (uint32_t c = 0; c < statistics->eval_chunks; c++)
+    if (!statistics->eval_rows[c])
+      marks_set(chunks, c, c + 1);
 }
 
 void statistics_merge(const struct statistics *statistics, const float *state, float *out) {

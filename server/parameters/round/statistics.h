@@ -40,6 +40,10 @@ int statistics_add(struct statistics *statistics, const struct part *part, struc
 bool statistics_is_complete(const struct statistics *statistics);            /* a row of every microbatch */
 bool statistics_is_evaluation_complete(const struct statistics *statistics); /* a row of every eval chunk */
 
+/* Mark the microbatches, or the eval chunks, of which there is no row (marks.h); the others' marks stay. */
+void statistics_missing(const struct statistics *statistics, uint64_t *microbatches);
+void statistics_missing_evaluation(const struct statistics *statistics, uint64_t *chunks);
+
 /* The next state from the present one: metrics are this step's sums; a running statistic takes one update
    running * momentum + row * (1 - momentum) a microbatch, in order. state, out f32[elems], not aliased. */
 void statistics_merge(const struct statistics *statistics, const float *state, float *out);

@@ -13,7 +13,8 @@ enum { CAPACITY_FIRST = 256, RESUME_MAX = 64 };
 struct report {
   uint64_t step, samples;
   double loss, lr, seconds;
-  Weir__EvalReport *eval; /* what an evaluation said, owned; NULL: a step, which has the rest */
+  Weir__MemberMessage *message; /* what it says, owned; NULL: a step, which has the rest */
+  size_t doubt_bytes;           /* of a message about doubts */
 };
 
 static void report_log_append_locked(struct report_log *log, const struct report *report);
@@ -28,7 +29,7 @@ void report_log_init(struct report_log *log, const char *run, uint64_t incarnati
 
 void report_log_fini(struct report_log *log) {
   while (log->begin < log->end)
-    message_free(log->reports[log->begin++ % log->capacity].eval);
+    message_free(log->reports[log->begin++ % log->capacity].message);
   free(log->reports);
   pthread_mutex_destroy(&log->lock);
 }
@@ -52,7 +53,39 @@ void report_log_add_step(struct report_log *log, const Weir__StepReport *report)
 }
 
 void report_log_add_eval(struct report_log *log, const Weir__EvalReport *report) {
-  report_log_add(log, &(struct report){.step = report->step, .eval = message_copy(report)});
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__EvalReport eval = *report;
+  eval.run = (char *)log->run;
+  eval.incarnation = log->incarnation;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_EVAL;
+  message.eval = &eval;
+  report_log_add(log, &(struct report){.step = report->step, .message = message_copy(&message)});
+}
+
+static void report_log_add_doubt(struct report_log *log, uint64_t step, const Weir__MemberMessage *message) {
+  report_log_add(log, &(struct report){.step = step,
+                                       .message = message_copy(message),
+                                       .doubt_bytes = weir__member_message__get_packed_size(message)});
+}
+
+void report_log_add_doubted(struct report_log *log, const Weir__Doubted *report) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__Doubted doubted = *report;
+  doubted.run = (char *)log->run;
+  doubted.incarnation = log->incarnation;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_DOUBTED;
+  message.doubted = &doubted;
+  report_log_add_doubt(log, report->step, &message);
+}
+
+void report_log_add_judged(struct report_log *log, const Weir__Judged *report) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__Judged judged = *report;
+  judged.run = (char *)log->run;
+  judged.incarnation = log->incarnation;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_JUDGED;
+  message.judged = &judged;
+  report_log_add_doubt(log, report->step, &message);
 }
 
 void report_log_complete(struct report_log *log) {
@@ -63,13 +96,32 @@ void report_log_complete(struct report_log *log) {
   pthread_mutex_unlock(&log->lock);
 }
 
+void report_log_tell(struct report_log *log, const Weir__MemberMessage *message) {
+  pthread_mutex_lock(&log->lock);
+  if (log->membership && log->tell)
+    log->tell(log->user, log->membership, message);
+  pthread_mutex_unlock(&log->lock);
+}
+
+/* A coordinator that knows of later steps than that of a doubt need not have been told of the doubt: it has
+   the steps from another server. */
+static bool report_log_wants(const struct report_log *log, uint64_t n) {
+  const struct report *report = &log->reports[n % log->capacity];
+  return report->step >= log->from || (report->doubt_bytes && n >= log->untold);
+}
+
 void report_log_open(struct report_log *log, uint64_t membership, uint64_t step) {
   pthread_mutex_lock(&log->lock);
   log->membership = membership;
+  log->from = step;
   log->is_complete_told = false;
   log->next = log->end;
-  while (log->next > log->begin && log->reports[(log->next - 1) % log->capacity].step >= step)
-    log->next--;
+  for (uint64_t n = log->end; n > log->begin; n--) {
+    if (report_log_wants(log, n - 1))
+      log->next = n - 1;
+    else if (n <= log->untold)
+      break;
+  }
   pthread_mutex_unlock(&log->lock);
 }
 
@@ -96,11 +148,13 @@ static void report_log_append_locked(struct report_log *log, const struct report
     log->capacity = capacity;
   }
   log->reports[log->end++ % log->capacity] = *report;
-  log->n_steps += !report->eval;
-  while (log->n_steps > REPORT_LOG_STEPS_MAX) {
+  log->n_steps += !report->message;
+  log->doubt_bytes += report->doubt_bytes;
+  while (log->n_steps > REPORT_LOG_STEPS_MAX || log->doubt_bytes > REPORT_LOG_DOUBT_BYTES_MAX) {
     struct report *oldest = &log->reports[log->begin++ % log->capacity];
-    log->n_steps -= !oldest->eval;
-    message_free(oldest->eval);
+    log->n_steps -= !oldest->message;
+    log->doubt_bytes -= oldest->doubt_bytes;
+    message_free(oldest->message);
   }
   if (log->next < log->begin)
     log->next = log->begin;
@@ -109,24 +163,17 @@ static void report_log_append_locked(struct report_log *log, const struct report
 static int report_tell(const struct report_log *log, const struct report *report) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   Weir__StepReport step = WEIR__STEP_REPORT__INIT;
-  Weir__EvalReport eval;
-  if (report->eval) {
-    message.body_case = WEIR__MEMBER_MESSAGE__BODY_EVAL;
-    message.eval = &eval;
-    eval = *report->eval;
-    eval.run = (char *)log->run;
-    eval.incarnation = log->incarnation;
-  } else {
-    message.body_case = WEIR__MEMBER_MESSAGE__BODY_STEP;
-    message.step = &step;
-    step.run = (char *)log->run;
-    step.incarnation = log->incarnation;
-    step.step = report->step;
-    step.loss = report->loss;
-    step.samples = report->samples;
-    step.lr = report->lr;
-    step.seconds = report->seconds;
-  }
+  if (report->message)
+    return log->tell(log->user, log->membership, report->message);
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_STEP;
+  message.step = &step;
+  step.run = (char *)log->run;
+  step.incarnation = log->incarnation;
+  step.step = report->step;
+  step.loss = report->loss;
+  step.samples = report->samples;
+  step.lr = report->lr;
+  step.seconds = report->seconds;
   return log->tell(log->user, log->membership, &message);
 }
 
@@ -140,15 +187,26 @@ static int report_tell_complete(const struct report_log *log) {
   return log->tell(log->user, log->membership, &message);
 }
 
+static int report_log_tell_report_locked(struct report_log *log) {
+  int code = report_tell(log, &log->reports[log->next % log->capacity]);
+  if (code)
+    return code;
+  log->next++;
+  if (log->untold < log->next)
+    log->untold = log->next;
+  while (log->next < log->end && !report_log_wants(log, log->next))
+    log->next++;
+  return 0;
+}
+
 /* Not 0 when nothing more can be told: tell's code, or CANCELLED. */
 static int report_log_tell_next_locked(struct report_log *log) {
   int code = ERR_CANCELLED;
   if (!log->membership || !log->tell)
     return code;
-  if (log->next < log->end) {
-    code = report_tell(log, &log->reports[log->next % log->capacity]);
-    log->next += code == 0;
-  } else if (log->is_complete && !log->is_complete_told) {
+  if (log->next < log->end)
+    code = report_log_tell_report_locked(log);
+  else if (log->is_complete && !log->is_complete_told) {
     code = report_tell_complete(log);
     log->is_complete_told = code == 0;
   }

@@ -49,6 +49,21 @@ static int take(void *user, uint64_t membership, const Weir__MemberMessage *mess
     f->told[f->n_told].step = message->eval->step;
     f->told[f->n_told].loss = message->eval->loss;
     break;
+  case WEIR__MEMBER_MESSAGE__BODY_DOUBTED:
+    assert_string_equal(message->doubted->run, "unit-1");
+    assert_int_equal(message->doubted->incarnation, 3);
+    assert_int_equal(message->doubted->parts[0]->worker, 7);
+    f->told[f->n_told].step = message->doubted->step;
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_JUDGED:
+    assert_string_equal(message->judged->run, "unit-1");
+    assert_int_equal(message->judged->incarnation, 3);
+    assert_int_equal(message->judged->changed[0]->worker, 7);
+    f->told[f->n_told].step = message->judged->step;
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_LATE:
+    f->told[f->n_told].step = message->late->step;
+    break;
   default:
     assert_int_equal(message->body_case, WEIR__MEMBER_MESSAGE__BODY_COMPLETE);
     assert_int_equal(message->complete->incarnation, 3);
@@ -87,9 +102,52 @@ static void add_eval(struct fixture *f, uint64_t version) {
   report_log_add_eval(&f->log, &report);
 }
 
-static void assert_told(const struct fixture *f, int i, Weir__MemberMessage__BodyCase body, uint64_t step) {
+/* Of n parts, that worker 7 sent. */
+static void add_doubted(struct fixture *f, uint64_t step, size_t n) {
+  Weir__Doubted doubted = WEIR__DOUBTED__INIT;
+  Weir__PushedPart part = WEIR__PUSHED_PART__INIT, **parts = mem_new(n * sizeof *parts);
+  part.worker = 7;
+  part.view = UINT64_MAX;
+  for (size_t i = 0; i < n; i++)
+    parts[i] = &part;
+  doubted.step = step;
+  doubted.n_parts = n;
+  doubted.parts = parts;
+  report_log_add_doubted(&f->log, &doubted);
+  free(parts);
+}
+
+static void add_judged(struct fixture *f, uint64_t step) {
+  Weir__Judged judged = WEIR__JUDGED__INIT;
+  Weir__PushedPart part = WEIR__PUSHED_PART__INIT, *parts[] = {&part};
+  uint32_t computed_by[] = {9, 0};
+  part.worker = 7;
+  judged.step = step;
+  judged.n_changed = 1;
+  judged.changed = parts;
+  judged.n_computed_by = 2;
+  judged.computed_by = computed_by;
+  report_log_add_judged(&f->log, &judged);
+}
+
+static void tell_late(struct fixture *f, uint64_t step) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__Late late = WEIR__LATE__INIT;
+  late.step = step;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_LATE;
+  message.late = &late;
+  report_log_tell(&f->log, &message);
+}
+
+static void assert_told_of(const struct fixture *f, int i, Weir__MemberMessage__BodyCase body,
+                           uint64_t step) {
+  assert_true(i < f->n_told);
   assert_int_equal(f->told[i].body, body);
   assert_int_equal(f->told[i].step, step);
+}
+
+static void assert_told(const struct fixture *f, int i, Weir__MemberMessage__BodyCase body, uint64_t step) {
+  assert_told_of(f, i, body, step);
   assert_true(f->told[i].loss == (double)step / (body == WEIR__MEMBER_MESSAGE__BODY_STEP ? 8 : 4));
 }
 
@@ -209,6 +267,88 @@ static void what_is_lost_while_there_is_no_room_is_the_oldest(void **state) {
   fixture_fini(&f);
 }
 
+static void doubts_are_told_in_their_place(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  report_log_open(&f.log, 1, 0);
+  add_step(&f, 0);
+  add_doubted(&f, 1, 2);
+  add_judged(&f, 1);
+  add_step(&f, 1);
+  f.n_told = 0;
+  report_log_open(&f.log, 1, 1); /* a coordinator that saw no more than step 0 */
+  assert_false(report_log_resume(&f.log));
+  assert_int_equal(f.n_told, 3);
+  assert_told_of(&f, 0, WEIR__MEMBER_MESSAGE__BODY_DOUBTED, 1);
+  assert_told_of(&f, 1, WEIR__MEMBER_MESSAGE__BODY_JUDGED, 1);
+  assert_told(&f, 2, WEIR__MEMBER_MESSAGE__BODY_STEP, 1);
+  fixture_fini(&f);
+}
+
+/* It knows the steps that follow from another server. */
+static void a_doubt_that_nobody_was_told_of_is_told_however_far_the_coordinator_is(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  report_log_open(&f.log, 1, 0);
+  add_doubted(&f, 3, 2);
+  f.membership = 2;
+  add_step(&f, 3);
+  add_judged(&f, 3);
+  add_step(&f, 4);
+  add_doubted(&f, 5, 2);
+  add_step(&f, 5);
+  add_step(&f, 6);
+  f.n_told = 0;
+  f.room = 1;
+  report_log_open(&f.log, 2, 6);
+  assert_true(report_log_resume(&f.log));
+  f.room = TOLD_MAX;
+  assert_false(report_log_resume(&f.log));
+  assert_int_equal(f.n_told, 3);
+  assert_told_of(&f, 0, WEIR__MEMBER_MESSAGE__BODY_JUDGED, 3);
+  assert_told_of(&f, 1, WEIR__MEMBER_MESSAGE__BODY_DOUBTED, 5);
+  assert_told(&f, 2, WEIR__MEMBER_MESSAGE__BODY_STEP, 6);
+  f.n_told = 0;
+  report_log_open(&f.log, 2, 6); /* once is enough: whom it named may have been readmitted */
+  assert_false(report_log_resume(&f.log));
+  assert_int_equal(f.n_told, 1);
+  fixture_fini(&f);
+}
+
+/* On a server that reports no steps. */
+static void doubts_are_kept_within_4_mebibytes(void **state) {
+  enum { PARTS = 4096, TIMES = 300 };
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  for (uint64_t step = 0; step < TIMES; step++)
+    add_doubted(&f, step, PARTS);
+  assert_in_range(f.log.doubt_bytes, REPORT_LOG_DOUBT_BYTES_MAX / 2, REPORT_LOG_DOUBT_BYTES_MAX);
+  report_log_open(&f.log, 1, 0);
+  assert_false(report_log_resume(&f.log));
+  assert_in_range(f.n_told, 10, TIMES - 1);
+  assert_told_of(&f, f.n_told - 1, WEIR__MEMBER_MESSAGE__BODY_DOUBTED, TIMES - 1);
+  fixture_fini(&f);
+}
+
+static void what_is_true_only_now_is_told_now_or_never(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  tell_late(&f, 1);
+  report_log_open(&f.log, 1, 0);
+  tell_late(&f, 2);
+  f.room = 0;
+  tell_late(&f, 3);
+  f.room = 10;
+  assert_false(report_log_resume(&f.log));
+  assert_int_equal(f.n_told, 1);
+  assert_told_of(&f, 0, WEIR__MEMBER_MESSAGE__BODY_LATE, 2);
+  fixture_fini(&f);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -217,6 +357,10 @@ int main(void) {
       cmocka_unit_test(reports_wait_in_order_while_there_is_no_room),
       cmocka_unit_test(the_newest_65536_steps_are_kept_with_their_evaluations),
       cmocka_unit_test(what_is_lost_while_there_is_no_room_is_the_oldest),
+      cmocka_unit_test(doubts_are_told_in_their_place),
+      cmocka_unit_test(a_doubt_that_nobody_was_told_of_is_told_however_far_the_coordinator_is),
+      cmocka_unit_test(doubts_are_kept_within_4_mebibytes),
+      cmocka_unit_test(what_is_true_only_now_is_told_now_or_never),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

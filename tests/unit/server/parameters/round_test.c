@@ -225,23 +225,6 @@ static void a_part_that_is_not_finite_is_refused_and_spoils_nothing(void **state
   fixture_fini(&fixture);
 }
 
-static void a_sum_that_overflows_is_refused_and_spoils_nothing(void **state) {
-  struct fixture fixture;
-  float huge[ELEMS] = {0, 0, 3e38f, 0, 0};
-  struct part part = {.node = {0, 1}, .values = huge};
-  struct err err;
-  (void)state;
-  fixture_init(&fixture, 6);
-  assert_int_equal(round_add(&fixture.round, &part, &err), 0);
-  part.node.first = 2;
-  assert_int_equal(round_add(&fixture.round, &part, &err), ERR_INVALID);
-  assert_string_equal(err.text, "its sum with the other microbatches' overflows f32");
-  push(&fixture, (struct tree_node){0, 2}); /* covers the huge one */
-  push(&fixture, (struct tree_node){4, 1});
-  assert_whole_and_clear(&fixture);
-  fixture_fini(&fixture);
-}
-
 static bool offer(struct fixture *fixture, uint32_t microbatch) {
   struct part part = {.node = {microbatch, 0}, .values = fixture->leaf[microbatch]};
   struct err err = ERR_NONE;
@@ -285,7 +268,6 @@ int main(void) {
       cmocka_unit_test(a_covered_part_is_ignored),
       cmocka_unit_test(a_covering_part_replaces_what_it_contains),
       cmocka_unit_test(a_part_that_is_not_finite_is_refused_and_spoils_nothing),
-      cmocka_unit_test(a_sum_that_overflows_is_refused_and_spoils_nothing),
       cmocka_unit_test(a_budget_that_is_spent_ends_no_step),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

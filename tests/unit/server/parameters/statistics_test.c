@@ -190,6 +190,21 @@ static void rows_take_memory_by_their_own_size(void **state) {
   statistics_fini(&statistics);
 }
 
+static void what_is_missing_are_the_rows_that_did_not_come(void **state) {
+  struct fixture fixture;
+  float row[ELEMS] = {0};
+  uint64_t microbatches[1] = {UINT64_C(1) << 60}, chunks[1] = {0};
+  (void)state;
+  fixture_init(&fixture);
+  add(&fixture, 1, false, row);
+  add(&fixture, 0, true, row);
+  statistics_missing(&fixture.statistics, microbatches);
+  statistics_missing_evaluation(&fixture.statistics, chunks);
+  assert_int_equal(microbatches[0], UINT64_C(1) << 60 | 5);
+  assert_int_equal(chunks[0], 2);
+  fixture_fini(&fixture);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -200,6 +215,7 @@ int main(void) {
       cmocka_unit_test(named_metrics_are_finished_in_the_chunks_order),
       cmocka_unit_test(a_row_that_is_not_finite_is_refused),
       cmocka_unit_test(rows_take_memory_by_their_own_size),
+      cmocka_unit_test(what_is_missing_are_the_rows_that_did_not_come),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

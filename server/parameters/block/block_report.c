@@ -1,0 +1,78 @@
+/* What a block reports of its round: parts whose sum overflowed, and what is missing. */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "server/parameters/block/block.h"
+#include "server/parameters/run/run.h"
+
+/* Parts as a message lists them. */
+struct part_list {
+  Weir__PushedPart *parts;
+  Weir__PushedPart **items; /* [n], of parts */
+};
+
+static struct part_list part_list_new(const struct accepted *parts, int n) {
+  struct part_list list = {.parts = mem_new((size_t)n * sizeof *list.parts),
+                           .items = mem_new((size_t)n * sizeof *list.items)};
+  for (int i = 0; i < n; i++) {
+    list.items[i] = &list.parts[i];
+    weir__pushed_part__init(list.items[i]);
+    list.items[i]->first = parts[i].first;
+    list.items[i]->level = parts[i].level;
+    list.items[i]->worker = parts[i].worker;
+    list.items[i]->view = parts[i].view;
+  }
+  return list;
+}
+
+static void part_list_free(struct part_list *list) {
+  free(list->parts);
+  free(list->items);
+}
+
+static void block_on_doubted(void *user, const struct accepted *parts, int n) {
+  struct hosted_block *block = user;
+  Weir__Doubted doubted = WEIR__DOUBTED__INIT;
+  struct part_list list = part_list_new(parts, n);
+  log_event(LOG_DEBUG, "parameters", "parts_doubted", "run=%s step=%llu block=%u parts=%d", block->run->id,
+            (unsigned long long)block->version, block->index, n);
+  doubted.step = block->version;
+  doubted.block = block->index;
+  doubted.n_parts = (size_t)n;
+  doubted.parts = list.items;
+  report_log_add_doubted(&block->run->log, &doubted);
+  part_list_free(&list);
+}
+
+static void block_on_judged(void *user, const struct judgement *judgement) {
+  struct hosted_block *block = user;
+  Weir__Judged judged = WEIR__JUDGED__INIT;
+  struct part_list list = part_list_new(judgement->changed, judgement->n_changed);
+  log_event(LOG_DEBUG, "parameters", "parts_judged", "run=%s step=%llu block=%u changed=%d overflows=%d",
+            block->run->id, (unsigned long long)block->version, block->index, judgement->n_changed,
+            judgement->overflows);
+  judged.step = block->version;
+  judged.block = block->index;
+  judged.n_changed = (size_t)judgement->n_changed;
+  judged.changed = list.items;
+  judged.n_computed_by = (size_t)judgement->n_computed_by;
+  judged.computed_by = judgement->computed_by;
+  judged.overflows = judgement->overflows;
+  report_log_add_judged(&block->run->log, &judged);
+  part_list_free(&list);
+}
+
+struct round_listener hosted_block_listener(struct hosted_block *block) {
+  return (struct round_listener){.on_doubted = block_on_doubted, .on_judged = block_on_judged, .user = block};
+}
+
+void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatches, uint64_t *chunks) {
+  bool has_step = block->version < block->run->plan.steps; /* the last version is only evaluated */
+  if (has_step && block->kind == BLOCK_PARAMETERS)
+    round_missing(&block->round, microbatches);
+  if (has_step && block->kind == BLOCK_STATISTICS)
+    statistics_missing(&block->statistics, microbatches);
+  if (hosted_block_evaluates(block) && !block->statistics.is_evaluated)
+    statistics_missing_evaluation(&block->statistics, chunks);
+}

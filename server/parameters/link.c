@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/rpc/member.h"
 #include "server/parameters/load/run_loader.h"
+#include "server/parameters/watcher.h"
 
 enum { TELLER_PAUSE_MS = 20 };
 
@@ -18,6 +19,7 @@ struct link {
   struct run_loader *loader;
   struct snapshot_writer *writer; /* NULL without a store */
   struct sums_client *sums_client;
+  struct watcher *watcher;
   pthread_t report_sender;
 
   pthread_mutex_t lock; /* what follows */
@@ -64,6 +66,7 @@ struct link *link_start(const struct link_options *options) {
   pthread_mutex_init(&link->lock, NULL);
   clock_condition_init(&link->changed);
   link->sums_client = loader.sums_client;
+  link->watcher = watcher_start(options->runs, &options->pace);
   link->loader = run_loader_new(&loader);
   link->writer = options->store ? snapshot_writer_new(&writer) : NULL;
   CHECK(pthread_create(&link->report_sender, NULL, report_sender_main, link) == 0);
@@ -83,6 +86,7 @@ void link_stop(struct link *link) {
   pthread_mutex_unlock(&link->lock);
   run_loader_stop(link->loader);
   member_stop(member); /* no order comes any more */
+  watcher_stop(link->watcher);
   run_table_remove(link->options.runs, NULL, "the server is stopping");
   sums_client_stop(link->sums_client);
   if (link->writer)
@@ -216,6 +220,7 @@ static void *report_sender_main(void *argument) {
 /* From `step` on, in this membership. */
 static void link_open_log(struct link *link, struct hosted_run *run, uint64_t membership, uint64_t step) {
   report_log_open(&run->log, membership, step);
+  watcher_begin(link->watcher, run);
   pthread_mutex_lock(&link->lock);
   link->is_behind = true;
   pthread_cond_broadcast(&link->changed);

@@ -17,10 +17,11 @@ struct link_options {
   struct run_table *runs;
   struct shard **shards;
   uint32_t n_shards;
-  struct store *store;    /* may be NULL */
-  const char *store_url;  /* of it, for messages; may be NULL */
-  int store_patience_ms;  /* how long a run that is to be loaded waits for a store that is away */
-  int keeper_patience_ms; /* likewise for the server that keeps its sums */
+  struct store *store;      /* may be NULL */
+  const char *store_url;    /* of it, for messages; may be NULL */
+  int store_patience_ms;    /* how long a run that is to be loaded waits for a store that is away */
+  int keeper_patience_ms;   /* likewise for the server that keeps its sums */
+  struct pace_options pace; /* when a step is late */
 };
 
 struct link *link_start(const struct link_options *options);

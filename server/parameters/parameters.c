@@ -19,6 +19,7 @@ struct parameters {
   struct store *store;
   const char *store_url;
   int keeper_patience_ms;
+  struct pace_options pace;
   struct link *link; /* NULL before join */
 };
 
@@ -37,6 +38,7 @@ struct parameters *parameters_new(const struct parameters_options *options) {
       options->keeper_patience_ms > 0 ? options->keeper_patience_ms : KEEPER_PATIENCE_MS;
   parameters->budgets.parts.bytes_max = available_bytes / 2;
   parameters->budgets.calls.bytes_max = available_bytes / 8;
+  parameters->pace = options->pace ? *options->pace : pace_defaults;
   parameters->n_shards = (uint32_t)(shards < 1 ? 1 : shards < SHARDS_MAX ? shards : SHARDS_MAX);
   for (uint32_t s = 0; s < parameters->n_shards; s++)
     parameters->shards[s] = shard_new(&parameters->budgets);
@@ -58,7 +60,8 @@ void parameters_join(struct parameters *parameters, struct rpc_client *client, c
                                  .store = parameters->store,
                                  .store_url = parameters->store_url,
                                  .store_patience_ms = STORE_PATIENCE_MS,
-                                 .keeper_patience_ms = parameters->keeper_patience_ms};
+                                 .keeper_patience_ms = parameters->keeper_patience_ms,
+                                 .pace = parameters->pace};
   CHECK(!parameters->link);
   parameters->link = link_start(&options);
 }

@@ -8,6 +8,7 @@
 #include "common/rpc/server.h"
 #include "spec.pb-c.h"
 
+struct pace_options;
 struct parameters;
 struct store;
 
@@ -16,7 +17,8 @@ struct parameters_options {
   const char
       *store_url; /* of it, for messages, which do not show its password; outlives the role; may be NULL */
   int shards;     /* threads that do the arithmetic; 0: the cores, at most 4 */
-  int keeper_patience_ms; /* for which a server that keeps sums may be out of reach; 0: 15 s */
+  int keeper_patience_ms;          /* for which a server that keeps sums may be out of reach; 0: 15 s */
+  const struct pace_options *pace; /* when a step is late; NULL: pace_defaults. Copied */
 };
 
 /* Threads are up and calls can be answered when it returns. */

@@ -15,6 +15,7 @@
 
 #include "client/models/model_kind.h"
 #include "common/base/clock.h"
+#include "common/base/message.h"
 #include "tests/support/model_bytes.h"
 #include "tests/support/patience.h"
 
@@ -37,6 +38,8 @@ static int parameters_on_told(void *user, uint64_t membership, const Weir__Membe
   pthread_mutex_lock(&f->lock);
   assert_true(f->n_told < TOLD_MAX);
   f->told[f->n_told++] = message->body_case;
+  message_free(f->last_told[message->body_case]);
+  f->last_told[message->body_case] = message_copy(message);
   if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_STEP)
     f->step = *message->step;
   if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_EVAL)
@@ -202,6 +205,8 @@ void parameters_fixture_fini(struct fixture *f) {
   run_table_fini(&f->runs);
   sums_client_free(f->sums_client);
   rpc_client_free(f->client);
+  for (int b = 0; b < TOLD_BODIES; b++)
+    message_free(f->last_told[b]);
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);
   free(f->model);

@@ -23,7 +23,7 @@ enum {
   CHUNKS = 2,
   EVAL_EVERY = 2
 };
-enum { TOLD_MAX = 64, SERVERS_MAX = 3, VALUES_MAX = 65536 };
+enum { TOLD_MAX = 64, TOLD_BODIES = 16, SERVERS_MAX = 3, VALUES_MAX = 65536 };
 
 extern const uint32_t block_elems[BLOCKS]; /* f32 elements of each block */
 
@@ -45,6 +45,7 @@ struct fixture {
   Weir__MemberMessage__BodyCase told[TOLD_MAX];
   Weir__StepReport step; /* the last ones told */
   Weir__EvalReport eval;
+  Weir__MemberMessage *last_told[TOLD_BODIES]; /* by body case, the last of each; NULL: none */
   int n_told;
 
   float values[VALUES_MAX]; /* of part_of, for the test's thread */

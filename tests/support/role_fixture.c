@@ -24,8 +24,8 @@ static void keep_history(void *user, const Weir__MemberMessage *message) {
   f->n_history++;
 }
 
-void role_init(struct role_fixture *f) {
-  struct parameters_options options = {.shards = 2, .keeper_patience_ms = 300};
+void role_init_paced(struct role_fixture *f, const struct pace_options *pace) {
+  struct parameters_options options = {.shards = 2, .keeper_patience_ms = 300, .pace = pace};
   struct rpc_server_options server = {.listen = "127.0.0.1:0", .n_services = 1};
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct err err;
@@ -53,6 +53,11 @@ void role_init(struct role_fixture *f) {
   hello.address = text;
   parameters_join(f->parameters, f->workers.client, f->coordinator.target, &hello);
   fake_coordinator_wait(&f->coordinator, &f->coordinator.n_joined, 1);
+}
+
+void role_init(struct role_fixture *f) {
+  static const struct pace_options week = {.least_ms = 604800000, .first_ms = 604800000};
+  role_init_paced(f, &week);
 }
 
 void role_fini(struct role_fixture *f) {
@@ -116,4 +121,32 @@ void order_write(struct role_fixture *f, uint64_t step) {
   order.body_case = WEIR__ORDER__BODY_WRITE;
   order.write = &write;
   fake_coordinator_order(&f->coordinator, &order);
+}
+
+void order_keep(struct role_fixture *f, uint64_t incarnation, uint64_t step) {
+  Weir__Order order = WEIR__ORDER__INIT;
+  Weir__KeepRun keep = WEIR__KEEP_RUN__INIT;
+  keep.run = (char *)"unit-1";
+  keep.incarnation = incarnation;
+  keep.step = step;
+  order.term = 1;
+  order.body_case = WEIR__ORDER__BODY_KEEP;
+  order.keep = &keep;
+  fake_coordinator_order(&f->coordinator, &order);
+}
+
+void lose_coordinator(struct role_fixture *f, void (*meanwhile)(struct role_fixture *f)) {
+  int n_joined = f->coordinator.n_joined;
+  pthread_mutex_lock(&f->coordinator.lock);
+  f->coordinator.refuses = true;
+  pthread_mutex_unlock(&f->coordinator.lock);
+  fake_coordinator_kick(&f->coordinator);
+  fake_coordinator_wait_message(&f->coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO,
+                                f->coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_HELLO] + 1);
+  if (meanwhile)
+    meanwhile(f);
+  pthread_mutex_lock(&f->coordinator.lock);
+  f->coordinator.refuses = false;
+  pthread_mutex_unlock(&f->coordinator.lock);
+  fake_coordinator_wait(&f->coordinator, &f->coordinator.n_joined, n_joined + 1);
 }

@@ -29,6 +29,9 @@ struct role_fixture {
 /* Waits until the role has joined. FetchModel gives it the model. */
 void role_init(struct role_fixture *f);
 
+/* The same, with steps that are late after these times: a week, unless a test says otherwise. */
+void role_init_paced(struct role_fixture *f, const struct pace_options *pace);
+
 void role_fini(struct role_fixture *f);
 
 /* Sends LoadRun; sets its model. */
@@ -48,5 +51,12 @@ void order_unload(struct role_fixture *f);
 
 /* Orders version `step` of incarnation 1 to be written. */
 void order_write(struct role_fixture *f, uint64_t step);
+
+/* Orders the run to be kept, and its reports to be told from this step on. */
+void order_keep(struct role_fixture *f, uint64_t incarnation, uint64_t step);
+
+/* The coordinator is away while `meanwhile` (NULL: nothing) happens; returns when the role has joined again.
+ */
+void lose_coordinator(struct role_fixture *f, void (*meanwhile)(struct role_fixture *f));
 
 #endif

@@ -25,7 +25,7 @@ static int sync_arrive(struct hosted_block *block, const struct part *part, uint
 /* The round has the part: its values are sound, or it is covered by one whose values were. Only such a part
    proves anything; one that is refused must not. */
 static int sync_accept(struct hosted_block *block, const struct part *part, struct err *err) {
-  hosted_run_prove(block->run, part->step);
+  hosted_run_prove(block->run, part);
   return hosted_block_reserve(block, err);
 }
 

@@ -33,6 +33,7 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   run->refs = 1;
   run->dispose = run_dispose;
   run->step_ns = clock_now_ns();
+  pace_init(&run->pace, setup->order->step, run->step_ns);
   run->id = mem_strdup(setup->order->run);
   run->incarnation = setup->order->incarnation;
   report_log_init(&run->log, run->id, run->incarnation, setup->tell, setup->user);
@@ -223,6 +224,10 @@ static void run_unload_shard(struct job *job) {
     if (run->blocks[b].pool == &shard->pool)
       hosted_block_cancel(&run->blocks[b], &err);
   hosted_run_put(run);
+}
+
+struct shard *hosted_run_shard(const struct hosted_run *run, uint32_t s) {
+  return run->shards[s].shard;
 }
 
 static void run_log_traffic(const struct hosted_run *run, const char *reason) {

@@ -16,7 +16,7 @@ struct run_setup {
   struct shard **shards; /* outlive the run */
   uint32_t n_shards;
   struct sums_client *sums_client; /* outlives the run; may be NULL where there is one server */
-  /* Of the run's log: told of StepReport, EvalReport and RunComplete. */
+  /* Of the run's log: told of what report_log.h has. */
   int (*tell)(void *user, uint64_t membership, const Weir__MemberMessage *message);
   void *user;
 };
@@ -32,6 +32,9 @@ struct hosted_block *hosted_run_block(struct hosted_run *run, uint32_t index, st
 /* The lowest and the highest of the newest versions of our blocks. Without any: the identities of minimum and
    maximum, the last version and 0. Any thread. */
 void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_t *highest);
+
+/* Shard s of the n_shards, among which its blocks are. */
+struct shard *hosted_run_shard(const struct hosted_run *run, uint32_t s);
 
 /* Every block of ours is written into the snapshot at its version; the snapshot fails if one has passed it.
    Any thread, never blocks. */

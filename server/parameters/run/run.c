@@ -22,6 +22,7 @@ void hosted_run_put(struct hosted_run *run) {
   spec_free(run->spec);
   free(run->unload_reason);
   report_log_fini(&run->log);
+  pace_fini(&run->pace);
   free(run->id);
   free(run);
 }
@@ -38,11 +39,12 @@ double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step) {
   return schedule_lr(run->spec->train->schedule, lr, step, run->plan.steps);
 }
 
-void hosted_run_prove(struct hosted_run *run, uint64_t step) {
+void hosted_run_prove(struct hosted_run *run, const struct part *part) {
   uint64_t proven = __atomic_load_n(&run->proven_step, __ATOMIC_RELAXED);
-  while (proven < step && !__atomic_compare_exchange_n(&run->proven_step, &proven, step, false,
-                                                       __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+  while (proven < part->step && !__atomic_compare_exchange_n(&run->proven_step, &proven, part->step, false,
+                                                             __ATOMIC_RELEASE, __ATOMIC_RELAXED))
     ;
+  pace_hear(&run->pace, part->step, part->view, clock_now_ns());
 }
 
 uint64_t hosted_run_proven_step(const struct hosted_run *run) {
@@ -50,7 +52,11 @@ uint64_t hosted_run_proven_step(const struct hosted_run *run) {
 }
 
 void hosted_run_advance(struct hosted_run *run) {
-  __atomic_fetch_add(&run->advances, 1, __ATOMIC_RELEASE);
+  uint64_t advances = __atomic_add_fetch(&run->advances, 1, __ATOMIC_RELEASE), step;
+  if (advances % run->n_own != 0)
+    return;
+  step = run->base_step + advances / run->n_own;
+  pace_begin(&run->pace, step, plan_evaluates(&run->plan, step), clock_now_ns());
 }
 
 uint64_t hosted_run_lowest(const struct hosted_run *run) {
@@ -105,4 +111,8 @@ void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const stru
 void hosted_run_finish_block(struct hosted_run *run) {
   if (__atomic_sub_fetch(&run->n_unfinished, 1, __ATOMIC_ACQ_REL) == 0)
     report_log_complete(&run->log);
+}
+
+bool hosted_run_is_finished(const struct hosted_run *run) {
+  return __atomic_load_n(&run->n_unfinished, __ATOMIC_ACQUIRE) == 0;
 }

@@ -8,6 +8,7 @@
 #include "common/optim/optimizer.h"
 #include "server/parameters/round/statistics.h"
 #include "server/parameters/run/exchange_plan.h"
+#include "server/parameters/run/pace.h"
 #include "server/parameters/run/report_log.h"
 
 struct exchange;
@@ -46,6 +47,7 @@ struct hosted_run {
   void (*contribute)(struct exchange *exchange, struct hosted_block *block);
 
   struct traffic traffic;
+  struct pace pace;
   uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
   uint64_t proven_step;  /* atomic: version proven_step is complete on all servers */
   uint64_t advances;     /* atomic: versions that our blocks have made, all together */
@@ -62,8 +64,8 @@ bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* e
 
 /* For blocks and modes, on shards' threads. */
 double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step); /* as scheduled */
-/* A part of this step was accepted, so its worker held all of version `step`: older ones may be dropped. */
-void hosted_run_prove(struct hosted_run *run, uint64_t step);
+/* A part was accepted, so its worker held all of version part->step: older ones may be dropped. */
+void hosted_run_prove(struct hosted_run *run, const struct part *part);
 uint64_t hosted_run_proven_step(const struct hosted_run *run);
 /* A block of ours has its next version; before anybody is given that version. */
 void hosted_run_advance(struct hosted_run *run);
@@ -75,5 +77,6 @@ void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct 
 void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct statistics *statistics);
 /* One of our blocks has reached the end; the last one tells RunComplete. */
 void hosted_run_finish_block(struct hosted_run *run);
+bool hosted_run_is_finished(const struct hosted_run *run); /* all of them have. Any thread */
 
 #endif

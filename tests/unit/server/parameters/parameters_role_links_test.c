@@ -14,38 +14,6 @@
 #include "tests/support/restore_fixture.h"
 #include "tests/support/role_fixture.h"
 
-static void order_keep(struct role_fixture *f, uint64_t incarnation, uint64_t step) {
-  Weir__Order order = WEIR__ORDER__INIT;
-  Weir__KeepRun keep = WEIR__KEEP_RUN__INIT;
-  keep.run = (char *)"unit-1";
-  keep.incarnation = incarnation;
-  keep.step = step;
-  order.term = 1;
-  order.body_case = WEIR__ORDER__BODY_KEEP;
-  order.keep = &keep;
-  fake_coordinator_order(&f->coordinator, &order);
-}
-
-/* The coordinator is away while `meanwhile` happens. */
-static void lose_coordinator(struct role_fixture *f, void (*meanwhile)(struct role_fixture *f)) {
-  int n_joined = f->coordinator.n_joined;
-  pthread_mutex_lock(&f->coordinator.lock);
-  f->coordinator.refuses = true;
-  pthread_mutex_unlock(&f->coordinator.lock);
-  fake_coordinator_kick(&f->coordinator);
-  fake_coordinator_wait_message(&f->coordinator, WEIR__MEMBER_MESSAGE__BODY_HELLO,
-                                f->coordinator.n_messages[WEIR__MEMBER_MESSAGE__BODY_HELLO] + 1);
-  meanwhile(f);
-  pthread_mutex_lock(&f->coordinator.lock);
-  f->coordinator.refuses = false;
-  pthread_mutex_unlock(&f->coordinator.lock);
-  fake_coordinator_wait(&f->coordinator, &f->coordinator.n_joined, n_joined + 1);
-}
-
-static void nothing_happens(struct role_fixture *f) {
-  (void)f;
-}
-
 static void steps_1_and_2_happen(struct role_fixture *f) {
   push_version(&f->workers, 1);
   push_version(&f->workers, 2);
@@ -83,7 +51,7 @@ static void a_run_goes_on_without_a_coordinator_and_the_next_is_told_what_it_mis
   fake_coordinator_wait(&f.coordinator, &f.n_history, 6);
   assert_history(&f, 4, WEIR__MEMBER_MESSAGE__BODY_EVAL, 3);
   assert_history(&f, 5, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, 0);
-  lose_coordinator(&f, nothing_happens);
+  lose_coordinator(&f, NULL);
   order_keep(&f, 1, 3);
   fake_coordinator_wait(&f.coordinator, &f.n_history, 8);
   assert_history(&f, 6, WEIR__MEMBER_MESSAGE__BODY_EVAL, 3);
@@ -102,14 +70,14 @@ static void what_a_former_coordinator_ordered_is_not_answered_to_the_next(void *
   order_load(&f);
   fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   order_write(&f, 1);
-  lose_coordinator(&f, nothing_happens);
+  lose_coordinator(&f, NULL);
   order_keep(&f, 1, 0);
   push_version(&f.workers, 0);
   order_write(&f, 1);
   fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, 1);
   f.coordinator.has_no_model = true;
   order_load_from(&f, 2, 0, ""); /* takes the place of the first, and does not get on */
-  lose_coordinator(&f, nothing_happens);
+  lose_coordinator(&f, NULL);
   f.coordinator.has_no_model = false;
   order_load_from(&f, 3, 0, "");
   fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
@@ -127,7 +95,7 @@ static void a_run_that_is_there_is_not_loaded_again(void **state) {
   fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
   push_version(&f.workers, 0);
   fake_coordinator_wait(&f.coordinator, &f.n_history, 1);
-  lose_coordinator(&f, nothing_happens);
+  lose_coordinator(&f, NULL);
   f.coordinator.has_no_model = true;
   order_load(&f);
   fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);

@@ -176,6 +176,7 @@ static int start_services(struct process *process, struct err *err) {
     process->coordinator = coordinator_service_new(
         &(struct coordinator_service_options){.store = process->store,
                                               .server_grace_ms = 1000 * options->server_grace_s,
+                                              .follow_ms = 1000 * options->follow_limit_s,
                                               .on_leading = on_leading,
                                               .on_deposed = on_deposed,
                                               .user = process});

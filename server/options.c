@@ -14,7 +14,13 @@
 #include "common/rpc/address.h"
 #include "storage/store.h"
 
-enum { EXIT_USAGE = 2, THREADS_MAX = 1024, WAIT_STORE_MAX_S = 1000000, SERVER_GRACE_MAX_S = 86400 };
+enum {
+  EXIT_USAGE = 2,
+  THREADS_MAX = 1024,
+  WAIT_STORE_MAX_S = 1000000,
+  SERVER_GRACE_MAX_S = 86400,
+  FOLLOW_LIMIT_MAX_S = 86400
+};
 
 static const char help[] =
     "weir-server - coordinates a Weir cluster, and keeps the weights of its training runs\n"
@@ -23,7 +29,7 @@ static const char help[] =
     "  weir-server [--role=coordinator|parameters|all] [--listen HOST:PORT]\n"
     "              [--advertise HOST:PORT] [--coordinator HOST:PORT[,HOST:PORT...]]\n"
     "              [--store URL] [--wait-store SECONDS] [--server-grace SECONDS]\n"
-    "              [--threads N] [--announce-fd FD]\n"
+    "              [--follow-limit SECONDS] [--threads N] [--announce-fd FD]\n"
     "\n"
     "DESCRIPTION\n"
     "  A Weir cluster is one coordinator, any number of parameter servers and any number of workers\n"
@@ -61,6 +67,9 @@ static const char help[] =
     "  --server-grace SECONDS   of a coordinator: how long a run waits for a parameter server that it lost\n"
     "                           before it is rolled back to a checkpoint; three times as long after the\n"
     "                           coordinator itself was started again (default: 3)\n"
+    "  --follow-limit SECONDS   of a coordinator: a worker that joins a run in training and has not caught "
+    "up\n"
+    "                           with it for so long is named in the run's message (default: 30)\n"
     "  --threads N              threads that serve calls, and as many again that sum and update blocks\n"
     "                           (default: the number of online cores, at most 4)\n"
     "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
@@ -113,6 +122,7 @@ static const struct option long_options[] = {
     {"store", required_argument, NULL, 's'},
     {"wait-store", required_argument, NULL, 'w'},
     {"server-grace", required_argument, NULL, 'g'},
+    {"follow-limit", required_argument, NULL, 'o'},
     {"threads", required_argument, NULL, 't'},
     {"announce-fd", required_argument, NULL, 'f'},
     {"help", no_argument, NULL, 'h'},
@@ -210,6 +220,10 @@ static int take_option(int option, struct server_options *options, struct err *e
   case 'g':
     return set_number(
         &(struct number_option){"--server-grace", 1, SERVER_GRACE_MAX_S, &options->server_grace_s}, optarg,
+        err);
+  case 'o':
+    return set_number(
+        &(struct number_option){"--follow-limit", 1, FOLLOW_LIMIT_MAX_S, &options->follow_limit_s}, optarg,
         err);
   case 't':
     return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);

@@ -14,6 +14,7 @@ struct server_options {
   char *store;                        /* URL, perhaps with a password; owned */
   int wait_store_s;                   /* how long to try to open it; 0: for ever, below: not */
   int server_grace_s;                 /* how long a run waits for a lost server; 0: as usual */
+  int follow_limit_s;                 /* a worker that follows a run for longer is named; 0: as usual */
   int announce_fd;                    /* -1: none */
   int threads;                        /* 0: as the machine suggests */
 };

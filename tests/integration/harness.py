@@ -191,13 +191,13 @@ def start_announced(*command, **options):
 
 class Cluster:
     """A coordinator, servers and workers as separate processes. advertise: where workers reach each server. is_patient: no
-    run is rolled back because a server comes back late, as it may on a slow machine."""
+    run is rolled back because a server comes back late, as it may on a slow machine. options: more of the coordinator's."""
 
-    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None, is_patient=False):
+    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None, is_patient=False, options=()):
         self.folder, self.processes, self.workers, self.servers = folder, [], [], []
         self.store = store or "file://" + os.path.join(folder.path, "store")
         self.address = "127.0.0.1:0"
-        self.patience = ("--server-grace", 3600) if is_patient else ()
+        self.patience = (*options, *(("--server-grace", 3600) if is_patient else ()))
         self.start_coordinator()
         for number in range(servers):
             self.add_server(advertise[number] if advertise else None)

@@ -34,11 +34,12 @@ def is_one_of(link, names):
 
 class Proxy:
     """A loopback port in front of another that can reset its connections, hold their bytes back for a while, or let
-    single processes have none."""
+    single processes have none, or few bytes a second."""
 
     def __init__(self):
         self.target, self.held_until, self.pairs, self.lock = None, 0.0, set(), threading.Lock()
         self.refused = frozenset()  # pids
+        self.rates = {}  # bytes a second, by pid
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -66,12 +67,15 @@ class Proxy:
             if self.is_refused(near):  # it was cut meanwhile
                 self.reset(pair)
                 continue
+            pid = next((pid for pid in self.rates if holds(pid, near)), None)
             for source, sink in (pair, pair[::-1]):
-                threading.Thread(target=self.forward, args=(pair, source, sink), daemon=True).start()
+                threading.Thread(target=self.forward, args=(pair, source, sink, pid), daemon=True).start()
 
-    def forward(self, pair, source, sink):
+    def forward(self, pair, source, sink, pid):
         try:
-            while data := source.recv(1 << 16):
+            while data := source.recv(1 << (12 if pid else 16)):
+                if rate := self.rates.get(pid):
+                    time.sleep(len(data) / rate)
                 while (pause := self.held_until - time.monotonic()) > 0:
                     time.sleep(min(pause, 0.1))
                 sink.sendall(data)
@@ -105,6 +109,11 @@ class Proxy:
             pairs = [pair for pair in self.pairs if self.is_refused(pair[0])]
         for pair in pairs:
             self.reset(pair)
+
+    def slow(self, process, rate):
+        """What a process, which has no connection yet, sends and receives: so many bytes a second each way, until it is
+        another rate, or None: as many as go."""
+        self.rates[process.child.pid] = rate
 
     def mend(self):
         """All may connect again."""

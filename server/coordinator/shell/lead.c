@@ -10,7 +10,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/shell/shell.h"
 
-enum { MISSING_AFTER_MS = 5000, SERVER_GRACE_MS = 3000, RETRY_MS = 500, LOOK_MS = 50 };
+enum { MISSING_AFTER_MS = 5000, SERVER_GRACE_MS = 3000, FOLLOW_MS = 30000, RETRY_MS = 500, LOOK_MS = 50 };
 
 enum news_kind { NEWS_WAITING, NEWS_LEADING, NEWS_STORE, NEWS_EMPTIED, NEWS_DEPOSED };
 
@@ -206,7 +206,8 @@ static void begin_to_lead(struct task *task) {
       .missing_after_ms =
           (uint64_t)(options->missing_after_ms > 0 ? options->missing_after_ms : MISSING_AFTER_MS),
       .server_grace_ms =
-          (uint64_t)(options->server_grace_ms > 0 ? options->server_grace_ms : SERVER_GRACE_MS)};
+          (uint64_t)(options->server_grace_ms > 0 ? options->server_grace_ms : SERVER_GRACE_MS),
+      .follow_ms = (uint64_t)(options->follow_ms > 0 ? options->follow_ms : FOLLOW_MS)};
   if (shell->is_stopping || shell_is_ending(shell))
     goto out;
   shell->core = coordinator_new(&core_options);

@@ -12,6 +12,7 @@
 #include "server/coordinator/core/state.h"
 
 enum { PATIENCE_MIN_MS = 200, WAITED_MAX_S = 3600 };
+static const double STUCK_WEIGHT = 1e-6;
 
 /* What is late of one kind: the duties, and the ranges that a report names. */
 struct late_kind {
@@ -147,8 +148,16 @@ static const struct helper *helper_of(const struct helper *helpers, int n, uint6
   return NULL;
 }
 
-static double weight_of(const struct member *worker) {
-  return worker->executors;
+/* One that is stuck may come to its senses, where nobody else is left. */
+static void weigh(struct coordinator *coordinator, struct helper *helpers, int n) {
+  struct arena *arena = &coordinator->actions->arena;
+  struct member **workers = arena_new(arena, (size_t)n * sizeof *workers);
+  struct assign_worker *speeds;
+  for (int i = 0; i < n; i++)
+    workers[i] = helpers[i].worker;
+  speeds = coordinator_speeds(arena, workers, n);
+  for (int i = 0; i < n; i++)
+    helpers[i].weight = speeds[i].speed > 0 ? speeds[i].speed : STUCK_WEIGHT;
 }
 
 struct helper *coordinator_helpers(struct coordinator *coordinator, const struct run *run, int *n) {
@@ -159,13 +168,14 @@ struct helper *coordinator_helpers(struct coordinator *coordinator, const struct
   for (int i = 0; i < coordinator->n_members; i++)
     if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY)
       helpers[(*n)++].worker = coordinator->members[i];
+  weigh(coordinator, helpers, *n);
   for (uint32_t i = 0; i < recompute->n_microbatches + recompute->n_chunks; i++) {
     const struct duty *duty = i < recompute->n_microbatches
                                   ? &recompute->microbatches[i]
                                   : &recompute->chunks[i - recompute->n_microbatches];
     struct helper *helper = (struct helper *)helper_of(helpers, *n, duty->worker);
     if (helper)
-      helper->load += 1 / weight_of(helper->worker);
+      helper->load += 1 / helper->weight;
   }
   return helpers;
 }
@@ -200,8 +210,7 @@ static struct helper *choose(const struct run *run, struct helper *helpers, int 
     helper->rank =
         4 * is_owner(worker, owner) + 2 * (helper == before) + (worker->help.slow == run->recompute->number);
     if (!best || helper->rank < best->rank ||
-        (helper->rank == best->rank &&
-         helper->load + 1 / weight_of(worker) < best->load + 1 / weight_of(best->worker)))
+        (helper->rank == best->rank && helper->load + 1 / helper->weight < best->load + 1 / best->weight))
       best = helper;
   }
   return best;
@@ -213,7 +222,7 @@ void coordinator_give(const struct coordinator *coordinator, struct duty *duty, 
   helper->worker->help.given_ms = coordinator->now_ms;
   duty->given_ms = coordinator->now_ms;
   duty->patience_ms = patience_ms;
-  helper->load += 1 / weight_of(helper->worker);
+  helper->load += 1 / helper->weight;
   helper->is_order_due = true;
 }
 

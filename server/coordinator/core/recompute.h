@@ -29,8 +29,9 @@ struct duty {
 /* Of one worker that is ready; good while a step of the coordinator lasts. */
 struct helper {
   struct member *worker;
-  double load; /* duties that it has, by its weight */
-  int rank;    /* the lower, the rather it is asked */
+  double weight; /* its speed, beside the others' */
+  double load;   /* duties that it has, by its weight */
+  int rank;      /* the lower, the rather it is asked */
   bool is_order_due;
 };
 

@@ -198,6 +198,9 @@ void coordinator_follow_forget(struct member *worker);
 /* shares.c */
 void coordinator_heartbeat(struct coordinator *coordinator, struct member *member,
                            const Weir__Heartbeat *heartbeat);
+/* How fast the workers are, beside each other: those that were not measured, by the executor, as the others
+   on average. [n] in the arena. */
+struct assign_worker *coordinator_speeds(struct arena *arena, struct member *const *workers, int n);
 /* Gives the n workers, in their order, ranges by their speeds. */
 void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
                             int n);

@@ -36,8 +36,7 @@ void coordinator_heartbeat(struct coordinator *coordinator, struct member *membe
   member->received_bytes = heartbeat->received_bytes;
 }
 
-/* Workers that were not measured count as fast, by the executor, as the others are on average. */
-static struct assign_worker *speeds_of(struct arena *arena, struct member *const *workers, int n) {
+struct assign_worker *coordinator_speeds(struct arena *arena, struct member *const *workers, int n) {
   struct assign_worker *list = arena_new(arena, (size_t)n * sizeof *list);
   double sum = 0;
   int known = 0;
@@ -58,7 +57,7 @@ static struct assign_worker *speeds_of(struct arena *arena, struct member *const
 void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
                             int n) {
   struct arena *arena = &coordinator->actions->arena;
-  struct assign_worker *speeds = speeds_of(arena, workers, n);
+  struct assign_worker *speeds = coordinator_speeds(arena, workers, n);
   struct range *microbatches = arena_new(arena, (size_t)n * sizeof *microbatches);
   struct range *eval_chunks = arena_new(arena, (size_t)n * sizeof *eval_chunks);
   run->are_shares_due = false;
@@ -110,7 +109,7 @@ static void try_idle_workers(const struct coordinator *coordinator, struct membe
 static double gain_of(const struct coordinator *coordinator, const struct run *run,
                       struct member *const *workers, int n) {
   struct arena *arena = &coordinator->actions->arena;
-  struct assign_worker *speeds = speeds_of(arena, workers, n);
+  struct assign_worker *speeds = coordinator_speeds(arena, workers, n);
   struct range *ranges = arena_new(arena, (size_t)n * sizeof *ranges);
   double present;
   for (int i = 0; i < n; i++)

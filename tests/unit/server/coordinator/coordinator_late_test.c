@@ -73,6 +73,21 @@ static void they_are_shared_by_executors(void **state) {
   assert_int_equal(f->told[W2].recompute_microbatches | f->told[W3].recompute_microbatches, share_of(f, W1));
 }
 
+static void they_are_shared_by_measured_speed(void **state) {
+  struct fixture *f = *state;
+  start_equal(f, 3);
+  for (uint64_t second = 1; second <= 6; second++) {
+    f->now_ms += 1000;
+    member_counts(f, W1, RUN, 20 * second, (double)second);
+    member_counts(f, W2, RUN, 10 * second, (double)second);
+    member_counts(f, W3, RUN, 40 * second, (double)second);
+  }
+  assert_int_equal(bits(share_of(f, W1)), 2);
+  server_misses(f, S1, 3, share_of(f, W1), 0.5);
+  assert_int_equal(f->told[W2].recomputes, 0);
+  assert_int_equal(f->told[W3].recompute_microbatches, share_of(f, W1));
+}
+
 static void each_has_one_duplicate_until_that_is_late_itself(void **state) {
   struct fixture *f = *state;
   start_equal(f, 3);
@@ -247,6 +262,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(late_microbatches_are_given_to_those_that_have_done_theirs),
       TEST(they_are_shared_by_executors),
+      TEST(they_are_shared_by_measured_speed),
       TEST(each_has_one_duplicate_until_that_is_late_itself),
       TEST(what_a_worker_had_that_is_gone_is_given_to_another),
       TEST(an_order_holds_all_that_a_worker_still_has),

@@ -3,8 +3,8 @@
 import signal
 
 from frozen_thread import FrozenThread
-from harness import Cluster, Folder, main, newest_step, wait_for, weir
-from test_recovery import Run
+from harness import Cluster, Folder, assert_recovered, main, newest_step, wait_for, weir
+from test_recovery import Run, undisturbed
 
 
 def end_while_it_hangs(send_away):
@@ -29,6 +29,19 @@ def test_a_worker_that_hangs_obeys_an_order_to_unload_its_run_by_its_end():
 
 def test_a_worker_that_hangs_can_be_stopped():
     end_while_it_hangs(lambda cluster, worker: worker.send(signal.SIGTERM))
+
+
+def test_a_run_goes_on_while_a_worker_hangs_and_ends_in_the_same_bits():
+    """Its steps are late, others compute what they lack; then it is given nothing more."""
+    expected = undisturbed()
+    with Folder() as folder, Cluster(folder, servers=2, workers=2, is_patient=True) as cluster, \
+            Run(folder, cluster) as run:
+        run.wait_step(10)
+        with FrozenThread(cluster.workers[0].child.pid, "executor 0"):
+            step = newest_step(run.metrics)
+            run.wait_step(step + 30)
+        assert run.client.wait() == 0, run.client.output()[-2000:]
+        assert_recovered(run.metrics, expected)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""A worker whose device computes wrongly: what it pushes is finite, and overflows with what others push. It is found and
+named, no honest worker is, and the run ends in the bits of one that nobody disturbed."""
+import os
+import subprocess
+
+from harness import Cluster, Folder, Process, Skip, main, outcome, program, weir, wait_for
+
+STEPS, EVERY, MICROBATCHES, FROM = 60, 20, 9, 2
+# Without batch norm: its rows are as large as gradients, and nothing is compared there.
+MODEL = ("lenet", "--channels", "4,8", "--hidden", "400", "--seed", "3")
+
+
+def write_spec(folder):
+    """The run begins with three workers. Each has three microbatches, whose sums are two tree nodes: so two wrong ones
+    meet, wherever they lie."""
+    folder.small_data(960, 24)
+    path = folder.small_spec(folder.model(*MODEL), MICROBATCHES, STEPS, EVERY)
+    with open(path) as file:
+        return folder.file("spec.yaml", file.read() + "workers: {min: 3}\n")
+
+
+def undisturbed():
+    with Folder() as folder:
+        weir("train", write_spec(folder), "--workers", 3, "--threads", 1, "--out", folder.file("out"))
+        return outcome(folder.file("out/metrics.jsonl"))
+
+
+def add_worker_of(cluster, host, **environment):
+    """A worker on a machine of that name: workers of one host share their device."""
+    worker = Process("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host, program("weir-worker"),
+                     "--coordinator", cluster.address, "--threads", 1, env={**os.environ, **environment})
+    cluster.processes.append(worker)
+    cluster.workers.append(worker)
+
+
+def workers_by_host(cluster):
+    return {worker["host"]: worker for worker in cluster.json("workers")}
+
+
+def test_a_worker_that_pushes_wrong_parts_is_put_into_quarantine_and_the_bits_are_the_same():
+    if subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode:
+        raise Skip("unshare --uts is not permitted")
+    expected = undisturbed()
+    with Folder() as folder, Cluster(folder, servers=2, workers=0) as cluster:
+        add_worker_of(cluster, "honest-1")
+        add_worker_of(cluster, "liar", LD_PRELOAD=program("tests/chaos/lying_worker.so"), WEIR_LIE_FROM=str(FROM))
+        add_worker_of(cluster, "honest-2")
+        wait_for(lambda: len(workers_by_host(cluster)) == 3, "three workers")
+        metrics = folder.file("metrics.jsonl")
+        with Process(program("weir"), "submit", write_spec(folder), "--follow", "--metrics", metrics, "--coordinator",
+                     cluster.address) as client:
+            liar = wait_for(lambda: [worker for worker in cluster.json("workers") if worker["state"] == "quarantined"],
+                            "a quarantine")[0]
+            assert liar["host"] == "liar" and f"step {FROM}" in liar["message"], liar
+            run = cluster.json("runs")[0]["run"]
+            assert "(liar, cpu) is in quarantine" in cluster.json("status", run)["message"], cluster.json("status", run)
+            add_worker_of(cluster, "honest-3")  # for the run wants three
+            assert client.wait() == 0, client.output()[-2000:]
+        assert outcome(metrics) == expected
+        states = {host: worker["state"] for host, worker in workers_by_host(cluster).items()}
+        assert states.pop("liar") == "quarantined" and set(states.values()) == {"idle"}, states
+        weir("workers", "--readmit", liar["id"], "--coordinator", cluster.address)
+        wait_for(lambda: workers_by_host(cluster)["liar"]["state"] == "idle", "the worker's return")
+
+
+if __name__ == "__main__":
+    main(globals())

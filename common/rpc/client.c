@@ -75,6 +75,10 @@ const char *rpc_channel_target(const struct rpc_channel *channel) {
   return channel->target;
 }
 
+bool rpc_channel_is_connected(const struct rpc_channel *channel) {
+  return grpc_channel_check_connectivity_state(channel->core, 0) == GRPC_CHANNEL_READY;
+}
+
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *cq, enum rpc_method_id method,
                             int deadline_ms) {
   gpr_timespec deadline = gpr_inf_future(GPR_CLOCK_MONOTONIC);

@@ -15,6 +15,8 @@ void rpc_client_free(struct rpc_client *client); /* all calls must have ended, a
 struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target);
 void rpc_channel_close(struct rpc_channel *channel); /* NULL is ignored; its calls must have ended */
 const char *rpc_channel_target(const struct rpc_channel *channel);
+/* Whether its connection is open, as far as this end knows. Any thread; connects nothing. */
+bool rpc_channel_is_connected(const struct rpc_channel *channel);
 
 /* What a unary call asks: the method, its request, and how long the reply may take. The message is read
    before the call's function returns. */

@@ -67,7 +67,7 @@ struct fixture *fixture_new(bool evaluates) {
         .f = f, .index = s, .incarnation = 1, .held_step = UINT64_MAX, .held_block = UINT32_MAX};
     fake_server_listen(&f->servers[s]);
   }
-  f->meeting_ms = WEEK_MS;
+  f->meeting_ms = f->question_ms = f->silent_ms = WEEK_MS;
   f->client = rpc_client_new(1);
   f->channel = rpc_channel_open(f->client, f->servers[0].target);
   return f;
@@ -161,7 +161,9 @@ void fixture_load(struct fixture *f, const struct backend_def *backend, int thre
                                            .backend = backend,
                                            .data_root = "/",
                                            .threads = threads,
-                                           .question_ms = WEEK_MS,
+                                           .question_ms = f->question_ms,
+                                           .silent_ms = f->silent_ms,
+                                           .unreached_ms = f->unreached_ms,
                                            .meeting_ms = f->meeting_ms,
                                            .send = fixture_on_told,
                                            .user = f},

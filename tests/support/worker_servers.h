@@ -76,7 +76,9 @@ struct fixture {
   struct rpc_client *client;
   struct rpc_channel *channel;
   struct run *run;
-  int meeting_ms; /* of runs that are started: how long a group waits for its members; WEEK_MS */
+  int meeting_ms;             /* of runs that are started: how long a group waits for its members; WEEK_MS */
+  int question_ms, silent_ms; /* likewise: see run_options; WEEK_MS */
+  int unreached_ms;           /* likewise; 0: as the product has it */
   struct fake_server servers[SERVERS];
 
   pthread_mutex_t lock; /* what follows */

@@ -179,6 +179,8 @@ static void run_ask_versions_locked(struct run *run) {
                                       .servers = view->servers,
                                       .n_servers = (uint32_t)view->n_servers,
                                       .question_ms = run->options.question_ms,
+                                      .silent_ms = run->options.silent_ms,
+                                      .unreached_ms = run->options.unreached_ms,
                                       .received = receipt_received,
                                       .failed = receipt_failed,
                                       .ended = receipt_ended,

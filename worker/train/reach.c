@@ -1,4 +1,4 @@
-/* Which servers of the run are not reached, for the coordinator. */
+/* Which servers of the run are reached and which are not, for the coordinator. */
 #include "worker/train/reach.h"
 
 #include "common/base/log.h"
@@ -38,4 +38,18 @@ void run_tell_reached_locked(struct run *run) {
     return;
   log_event(LOG_INFO, "worker", "servers_reached", "run=%s", run->load->run);
   run_tell_unreached_locked(run, &none);
+}
+
+/* In other phases the transfers may be on their way out, without the lock. */
+void run_fill_reached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
+  const char **ids;
+  size_t n;
+  if (!run->transfers || (run->phase != RUN_JOINING && run->phase != RUN_WORKING))
+    return;
+  ids = arena_new(arena, run->applied->n_servers * sizeof *ids);
+  n = transfers_reached(run->transfers, ids);
+  for (size_t i = 0; i < n; i++)
+    ids[i] = arena_strdup(arena, ids[i]);
+  heartbeat->reached = (char **)ids;
+  heartbeat->n_reached = n;
 }

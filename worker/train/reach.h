@@ -1,5 +1,6 @@
 /* The servers of the run that this worker does not reach, reported to the coordinator: it gives our work to
-   others, or does without those servers. */
+   others, or does without those servers. And those that it reaches: the coordinator keeps one of which it
+   does not hear itself. */
 #ifndef WEIR_WORKER_TRAIN_REACH_H
 #define WEIR_WORKER_TRAIN_REACH_H
 
@@ -10,5 +11,8 @@ void run_on_unreached(void *user, const struct transfers_unreached *unreached);
 
 /* All servers have answered: tells the coordinator, if it was told otherwise before. */
 void run_tell_reached_locked(struct run *run);
+
+/* Fills heartbeat->reached; the list and its names are in the arena. */
+void run_fill_reached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -344,6 +345,30 @@ static void a_busy_server_is_asked_again_and_one_without_memory_is_not(void **st
   assert_int_equal(f->n_messages, 1);
 }
 
+/* Without a call that would have to fail first. */
+static void a_channel_knows_whether_its_connection_is_open(void **state) {
+  struct fixture *f = *state;
+  struct fixture other = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
+  struct rpc_channel *channel;
+  struct err err = ERR_NONE;
+  char target[64];
+  void *reply;
+  rpc_fixture_start_server(&other, "127.0.0.1:0", methods, 2);
+  snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(other.server));
+  channel = rpc_channel_open(f->client, target);
+  assert_false(rpc_channel_is_connected(channel));
+  if (rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, true, &reply, &err))
+    fail_msg("%s", err.text);
+  protobuf_c_message_free_unpacked(reply, NULL);
+  assert_true(rpc_channel_is_connected(channel));
+  rpc_server_stop(other.server);
+  for (int ms = 0; ms < patience_ms() && rpc_channel_is_connected(channel); ms++)
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+  assert_false(rpc_channel_is_connected(channel));
+  rpc_channel_close(channel);
+}
+
 static void pauses_double_up_to_two_seconds(void **state) {
   (void)state;
   for (int attempt = 0; attempt < 40; attempt++) {
@@ -449,6 +474,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(retries_reach_a_server_that_starts_late, setup, teardown),
       cmocka_unit_test_setup_teardown(a_busy_server_is_asked_again_and_one_without_memory_is_not, setup,
                                       teardown),
+      cmocka_unit_test_setup_teardown(a_channel_knows_whether_its_connection_is_open, setup, teardown),
       cmocka_unit_test(pauses_double_up_to_two_seconds),
       cmocka_unit_test_setup_teardown(garbage_bytes_leave_the_server_serving, setup, teardown),
       cmocka_unit_test_setup_teardown(a_message_that_does_not_parse_is_an_invalid_argument, setup, teardown),

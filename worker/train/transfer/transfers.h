@@ -1,7 +1,7 @@
 /* Pushes and pulls of blocks that are under way to the servers of a run. Each server has two channels, a
    queue and a window. The window limits how many pushes have their bytes on the way at a time; calls that
    wait for an answer do not count. A call that fails in passing is sent again until it succeeds or all is
-   stopped. */
+   stopped. A server that has answered nothing for two seconds is asked where it is. */
 #ifndef WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 #define WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 
@@ -26,7 +26,7 @@ struct transfer_item {
   struct buffer *buffer; /* push: all of it is sent; kept until `ended` */
 };
 
-/* The servers to which no call has got through for a while. */
+/* The servers that have answered nothing for six seconds, while calls failed. */
 struct transfers_unreached {
   uint64_t incarnation;
   const char **servers; /* [n] ids */
@@ -47,7 +47,9 @@ struct transfers_options {
   struct transfers_sender sender;
   Weir__Endpoint *const *servers; /* copied */
   uint32_t n_servers;
-  int question_ms; /* the deadline of VERSIONS, after which the server is asked again */
+  int question_ms;  /* the deadline of VERSIONS, after which the server is asked again */
+  int silent_ms;    /* after how long without an answer a server is asked whether it is there; 0: 2000 */
+  int unreached_ms; /* and after how long, if calls fail, it is told to be unreached; 0: 6000 */
 
   /* All on a queue's thread (`ended` also on the one that stops): they may lock but never wait for the
      network.
@@ -78,5 +80,9 @@ void transfers_start(struct transfers *transfers, const struct transfer_item *it
 void transfers_set_sender(struct transfers *transfers, const struct transfers_sender *sender);
 
 const char *transfers_address(const struct transfers *transfers, uint32_t server);
+
+/* Fills ids with the servers that have answered within the last two seconds, and to which a connection is
+   open; returns how many. ids[n_servers]; each holds as long as the transfers. Any thread. */
+size_t transfers_reached(struct transfers *transfers, const char **ids);
 
 #endif

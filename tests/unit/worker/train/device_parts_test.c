@@ -35,6 +35,7 @@ static void load_on(struct fixture *f, const struct backend_def *def, int n_devi
                                            .data_root = "/",
                                            .threads = n_devices,
                                            .question_ms = WEEK_MS,
+                                           .silent_ms = WEEK_MS,
                                            .devices = def->memory ? devices : NULL,
                                            .n_devices = def->memory ? n_devices : 0,
                                            .device_bytes = def->memory ? device_bytes : NULL,

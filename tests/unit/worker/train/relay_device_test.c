@@ -138,6 +138,7 @@ static struct run *start_run(struct fixture *f) {
                                 .n_devices = 1,
                                 .device_bytes = device_bytes,
                                 .question_ms = WEEK_MS,
+                                .silent_ms = WEEK_MS,
                                 .meeting_ms = f->meeting_ms,
                                 .send = fixture_on_told,
                                 .user = f};

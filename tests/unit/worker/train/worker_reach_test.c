@@ -1,0 +1,138 @@
+/* What a worker says of servers that it reaches and of those that say nothing, over real connections. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/float_setting.h"
+#include "common/base/log.h"
+#include "tests/support/patience.h"
+#include "tests/support/worker_fixture.h"
+#include "worker/train/reach.h"
+
+enum { SOON_MS = 50 };
+
+static struct fake_server *second(struct fixture *f) {
+  return &f->servers[1];
+}
+
+static void hold_second(struct fixture *f, uint64_t step) {
+  pthread_mutex_lock(&f->lock);
+  second(f)->held_step = step;
+  second(f)->held_block = UINT32_MAX;
+  pthread_mutex_unlock(&f->lock);
+}
+
+static void freeze_second(struct fixture *f, bool is_frozen) {
+  pthread_mutex_lock(&f->lock);
+  second(f)->is_frozen = is_frozen;
+  pthread_mutex_unlock(&f->lock);
+}
+
+static bool is_second_held(const struct fixture *f) {
+  return f->servers[1].n_parked > 0;
+}
+
+/* The run is at step 1, of which the second server holds its answers back. */
+static void run_to_step_1(struct fixture *f) {
+  hold_second(f, 1);
+  fixture_load(f, backend_find("ref"), 2);
+  fixture_view(f,
+               (struct view_of){.number = 1, .incarnation = 1, .n_servers = 2, .microbatches = MICROBATCHES},
+               fixture_give_view);
+  fixture_wait(f, is_second_held);
+}
+
+static bool misses_second(const struct fixture *f) {
+  return f->n_unreached == 1 && strcmp(f->unreached, "server-2") == 0;
+}
+
+static bool reaches_all(const struct fixture *f) {
+  return f->n_unreached_told > 0 && f->n_unreached == 0;
+}
+
+/* Its connection is whole, and takes what is written. */
+static void a_server_that_answers_nothing_any_more_is_told_until_it_does(void **state) {
+  struct fixture *f = *state;
+  f->silent_ms = f->question_ms = f->unreached_ms = SOON_MS;
+  run_to_step_1(f);
+  freeze_second(f, true);
+  fixture_wait(f, misses_second);
+  freeze_second(f, false);
+  fixture_wait(f, reaches_all);
+  fake_server_release(second(f), ERR_OK);
+  fixture_wait(f, is_trained);
+  assert_false(f->is_refused);
+}
+
+static bool was_asked_often(const struct fixture *f) {
+  return f->servers[1].n_questions >= 5;
+}
+
+/* Others compute, perhaps: its answers to questions say that it is there. */
+static void a_server_that_parks_calls_for_long_is_asked_and_never_told(void **state) {
+  struct fixture *f = *state;
+  f->silent_ms = 1;
+  f->unreached_ms = SOON_MS;
+  run_to_step_1(f);
+  fixture_wait(f, was_asked_often);
+  assert_int_equal(f->n_unreached_told, 0);
+  fake_server_release(second(f), ERR_OK);
+  fixture_wait(f, is_trained);
+}
+
+/* As a heartbeat would name them. */
+static bool are_reached(struct fixture *f, bool is_first, bool is_second) {
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  bool has_first = false, has_second = false;
+  struct arena arena;
+  arena_init(&arena);
+  pthread_mutex_lock(&f->run->lock);
+  run_fill_reached_locked(f->run, &heartbeat, &arena);
+  pthread_mutex_unlock(&f->run->lock);
+  for (size_t i = 0; i < heartbeat.n_reached; i++) {
+    has_first |= strcmp(heartbeat.reached[i], "server-1") == 0;
+    has_second |= strcmp(heartbeat.reached[i], "server-2") == 0;
+  }
+  arena_fini(&arena);
+  return has_first == is_first && has_second == is_second;
+}
+
+static void wait_reached(struct fixture *f, bool is_first, bool is_second) {
+  for (int ms = 0; ms < patience_ms() && !are_reached(f, is_first, is_second); ms += 10)
+    fixture_linger(10);
+  assert_true(are_reached(f, is_first, is_second));
+}
+
+static void heartbeats_name_the_servers_that_answer(void **state) {
+  struct fixture *f = *state;
+  f->silent_ms = SOON_MS; /* so that what answers has done so within two seconds on any machine */
+  run_to_step_1(f);
+  wait_reached(f, true, true);
+  freeze_second(f, true);
+  wait_reached(f, true, false);
+  freeze_second(f, false);
+}
+
+static void a_run_that_takes_no_part_names_no_server(void **state) {
+  struct fixture *f = *state;
+  fixture_load(f, backend_find("ref"), 2);
+  assert_true(are_reached(f, false, false));
+}
+
+int main(void) {
+  float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(a_server_that_answers_nothing_any_more_is_told_until_it_does),
+      TEST(a_server_that_parks_calls_for_long_is_asked_and_never_told),
+      TEST(heartbeats_name_the_servers_that_answer),
+      TEST(a_run_that_takes_no_part_names_no_server),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

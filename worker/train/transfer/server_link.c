@@ -1,0 +1,243 @@
+/* Queues and windows, calls that begin and end, and those that are tried again. */
+#include "worker/train/transfer/server_link.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+enum { SENDING_MAX = 16, LOG_PAUSE_MS = 5000 };
+
+static void link_start_queued_locked(struct server_link *link);
+
+void server_link_init(struct server_link *link, const Weir__Endpoint *server) {
+  struct rpc_client *client = link->options->client;
+  link->id = mem_strdup(server->id);
+  link->address = mem_strdup(server->address);
+  for (int i = 0; i < LINK_CHANNELS; i++)
+    link->channels[i] = rpc_channel_open(client, server->address);
+  link->question = (struct link_question){.link = link, .channel = rpc_channel_open(client, server->address)};
+  link_reach_begin(&link->reach, link->options->silent_ms, link->options->unreached_ms, clock_now_ns());
+  pthread_mutex_init(&link->lock, NULL);
+  pthread_cond_init(&link->changed, NULL);
+}
+
+static void list_append(struct transfer_list *list, struct transfer *transfer) {
+  transfer->next = NULL;
+  if (list->last)
+    list->last->next = transfer;
+  else
+    list->first = transfer;
+  list->last = transfer;
+}
+
+static struct transfer *list_take(struct transfer_list *list) {
+  struct transfer *transfer = list->first;
+  if (!transfer)
+    return NULL;
+  list->first = transfer->next;
+  if (!list->first)
+    list->last = NULL;
+  return transfer;
+}
+
+/* Tells the caller and keeps the transfer for another item. */
+static void transfer_end(struct transfer *transfer) {
+  struct server_link *link = transfer->link;
+  link->options->ended(link->options->user, &transfer->item);
+  pthread_mutex_lock(&link->lock);
+  transfer->next = link->spares;
+  link->spares = transfer;
+  link->outstanding--;
+  pthread_cond_signal(&link->changed);
+  pthread_mutex_unlock(&link->lock);
+}
+
+void server_link_fini(struct server_link *link) {
+  struct transfer *transfer;
+  pthread_mutex_lock(&link->lock);
+  link->is_stopping = true;
+  for (int i = 0; i < link->n_all; i++)
+    if (link->all[i]->is_started)
+      rpc_request_cancel(&link->all[i]->request);
+  if (link->reach.is_asking)
+    rpc_request_cancel(&link->question.request);
+  while ((transfer = list_take(&link->queue)) || (transfer = list_take(&link->pauses))) {
+    pthread_mutex_unlock(&link->lock);
+    transfer_end(transfer);
+    pthread_mutex_lock(&link->lock);
+  }
+  while (link->outstanding > 0)
+    pthread_cond_wait(&link->changed, &link->lock);
+  pthread_mutex_unlock(&link->lock);
+  for (int i = 0; i < LINK_CHANNELS; i++)
+    rpc_channel_close(link->channels[i]);
+  rpc_channel_close(link->question.channel);
+  for (int i = 0; i < link->n_all; i++)
+    free(link->all[i]);
+  pthread_cond_destroy(&link->changed);
+  pthread_mutex_destroy(&link->lock);
+  free(link->all);
+  free(link->id);
+  free(link->address);
+}
+
+void server_link_start(struct server_link *link, const struct transfer_item *item,
+                       const struct transfers_sender *sender) {
+  struct transfer *transfer;
+  pthread_mutex_lock(&link->lock);
+  transfer = link->spares;
+  if (transfer) {
+    link->spares = transfer->next;
+  } else {
+    transfer = mem_new(sizeof *transfer);
+    transfer->link = link;
+    array_reserve((void **)&link->all, &link->all_capacity, link->n_all, sizeof(struct transfer *));
+    link->all[link->n_all++] = transfer;
+  }
+  transfer->item = *item;
+  transfer->sender = *sender;
+  transfer->attempt = 0;
+  link->outstanding++;
+  list_append(&link->queue, transfer);
+  link_start_queued_locked(link);
+  pthread_mutex_unlock(&link->lock);
+}
+
+static void link_sent_locked(struct transfer *transfer) {
+  transfer->link->sending -= transfer->is_sending;
+  transfer->is_sending = false;
+}
+
+/* That a connection took a call says nothing of its other end. */
+static void on_sent(struct rpc_request *request) {
+  struct transfer *transfer = (struct transfer *)request;
+  struct server_link *link = transfer->link;
+  pthread_mutex_lock(&link->lock);
+  link_sent_locked(transfer);
+  link_start_queued_locked(link);
+  pthread_mutex_unlock(&link->lock);
+  transfer_trace_sent(transfer);
+}
+
+/* A call has ended: if it was answered, what was told of the server is told otherwise soon. */
+static void link_ended_locked(struct server_link *link, const struct err *err) {
+  uint64_t now_ns = clock_now_ns();
+  if (err->code)
+    link_reach_failed(&link->reach, err, now_ns);
+  else
+    link_reach_heard(&link->reach, now_ns);
+  if (link->reach.is_unreached && !link->reach.is_failing)
+    link->note(link->transfers, now_ns);
+}
+
+/* True if the transfer pauses before another attempt. Says so once in a while. */
+static bool transfer_pause_locked(struct transfer *transfer, const struct err *err) {
+  struct server_link *link = transfer->link;
+  uint64_t now_ns = clock_now_ns();
+  if (link->is_stopping || !err_is_retryable(err->code))
+    return false;
+  transfer->due_ns = now_ns + (uint64_t)rpc_backoff_ms(transfer->attempt++) * 1000000;
+  list_append(&link->pauses, transfer);
+  link->note(link->transfers, transfer->due_ns);
+  if (link->logged_ns == 0 || now_ns - link->logged_ns >= LOG_PAUSE_MS * 1000000ull) {
+    link->logged_ns = now_ns;
+    log_event(LOG_WARN, "worker", "transfer_retried", "server=%s code=%s error=\"%s\"", link->address,
+              err_name(err->code), err->text);
+  }
+  return true;
+}
+
+static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
+                    struct rpc_bytes *bytes) {
+  struct transfer *transfer = (struct transfer *)request;
+  struct server_link *link = transfer->link;
+  const struct transfers_options *options = link->options;
+  bool is_ok = err->code == ERR_OK, is_paused, is_stopping;
+  transfer_trace_answered(transfer);
+  pthread_mutex_lock(&link->lock);
+  transfer->is_started = false;
+  link_sent_locked(transfer);
+  is_stopping = link->is_stopping;
+  link_ended_locked(link, err);
+  is_paused = !is_ok && transfer_pause_locked(transfer, err);
+  link_start_queued_locked(link);
+  pthread_mutex_unlock(&link->lock);
+  if (is_paused) /* no longer ours */
+    return;
+  if (!is_stopping && is_ok && (transfer->item.kind != TRANSFER_PUSH || transfer->item.wait))
+    options->received(options->user, &transfer->item, transfer_reply_version(transfer, reply), bytes);
+  else if (!is_stopping && !is_ok)
+    options->failed(options->user, &transfer->item, err);
+  rpc_bytes_free(bytes);
+  transfer_end(transfer);
+}
+
+static void link_start_queued_locked(struct server_link *link) {
+  struct transfer *transfer;
+  while (!link->is_stopping && link->sending < SENDING_MAX && (transfer = list_take(&link->queue))) {
+    transfer->is_sending = transfer->is_started = true;
+    transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
+    link->sending++;
+    transfer_send(transfer, link->options, link->channels[link->turn++ % LINK_CHANNELS]);
+  }
+}
+
+static void on_question_done(struct rpc_request *request, const struct err *err, const void *reply,
+                             struct rpc_bytes *bytes) {
+  struct server_link *link = ((struct link_question *)request)->link;
+  (void)reply;
+  rpc_bytes_free(bytes);
+  pthread_mutex_lock(&link->lock);
+  if (link_reach_asked(&link->reach, clock_now_ns()) || !err->code)
+    link_ended_locked(link, err);
+  link->outstanding--;
+  pthread_cond_signal(&link->changed);
+  pthread_mutex_unlock(&link->lock);
+}
+
+static void link_ask_locked(struct server_link *link) {
+  link->question.request = (struct rpc_request){.on_done = on_question_done};
+  link->outstanding++;
+  transfer_ask(&link->question.request, link->options, link->question.channel);
+}
+
+uint64_t server_link_step(struct server_link *link, uint64_t now_ns, uint64_t away_ns) {
+  struct transfer_list pauses;
+  struct transfer *transfer;
+  uint64_t due_ns;
+  pthread_mutex_lock(&link->lock);
+  if (link_reach_look(&link->reach, now_ns, away_ns))
+    link_ask_locked(link);
+  due_ns = link_reach_due_ns(&link->reach, now_ns);
+  pauses = link->pauses;
+  link->pauses = (struct transfer_list){0};
+  while ((transfer = list_take(&pauses))) {
+    if (transfer->due_ns > now_ns && transfer->due_ns < due_ns)
+      due_ns = transfer->due_ns;
+    list_append(transfer->due_ns > now_ns ? &link->pauses : &link->queue, transfer);
+  }
+  link_start_queued_locked(link);
+  pthread_mutex_unlock(&link->lock);
+  return due_ns;
+}
+
+bool server_link_is_unreached(struct server_link *link, struct err *failure) {
+  bool is_unreached;
+  pthread_mutex_lock(&link->lock);
+  is_unreached = link->reach.is_unreached;
+  *failure = link->reach.failure;
+  pthread_mutex_unlock(&link->lock);
+  return is_unreached;
+}
+
+bool server_link_is_reached(struct server_link *link) {
+  bool is_reached;
+  pthread_mutex_lock(&link->lock);
+  is_reached = link_reach_is_fresh(&link->reach, clock_now_ns());
+  pthread_mutex_unlock(&link->lock);
+  for (int i = 0; is_reached && i < LINK_CHANNELS; i++)
+    if (rpc_channel_is_connected(link->channels[i]))
+      return true;
+  return is_reached && rpc_channel_is_connected(link->question.channel);
+}

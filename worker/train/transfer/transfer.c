@@ -1,0 +1,104 @@
+/* The calls that carry items, and their spans on the timeline. */
+#include "worker/train/transfer/transfer.h"
+
+#include <stdio.h>
+
+#include "parameters.pb-c.h"
+#include "worker/trace/trace.h"
+
+enum { TRACE_BLOCK_SIZE = 32, ACK_DEADLINE_MS = 60000 };
+
+static void transfer_push(struct transfer *transfer, const struct transfers_options *options,
+                          struct rpc_channel *channel) {
+  const struct transfer_item *item = &transfer->item;
+  struct rpc_payload payload = {item->buffer, 0, item->buffer->size_bytes};
+  Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
+  push.run = (char *)options->run;
+  push.incarnation = options->incarnation;
+  push.step = item->version;
+  push.block = item->block;
+  push.first = item->node.first;
+  push.level = item->node.level;
+  push.evaluation = item->is_evaluation;
+  push.wait = item->wait;
+  push.worker = transfer->sender.worker;
+  push.view = transfer->sender.view;
+  rpc_request_start(&transfer->request, channel,
+                    &(struct rpc_question){RPC_PUSH, &push, item->wait ? -1 : ACK_DEADLINE_MS}, &payload);
+}
+
+static void transfer_pull(struct transfer *transfer, const struct transfers_options *options,
+                          struct rpc_channel *channel) {
+  Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
+  pull.run = (char *)options->run;
+  pull.incarnation = options->incarnation;
+  pull.block = transfer->item.block;
+  pull.version = transfer->item.version;
+  rpc_request_start(&transfer->request, channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
+}
+
+void transfer_ask(struct rpc_request *request, const struct transfers_options *options,
+                  struct rpc_channel *channel) {
+  Weir__VersionsRequest versions = WEIR__VERSIONS_REQUEST__INIT;
+  versions.run = (char *)options->run;
+  versions.incarnation = options->incarnation;
+  rpc_request_start(request, channel, &(struct rpc_question){RPC_VERSIONS, &versions, options->question_ms},
+                    NULL);
+}
+
+void transfer_send(struct transfer *transfer, const struct transfers_options *options,
+                   struct rpc_channel *channel) {
+  transfer->begin_ns = trace_now_ns();
+  if (transfer->item.kind == TRANSFER_PUSH)
+    transfer_push(transfer, options, channel);
+  else if (transfer->item.kind == TRANSFER_PULL)
+    transfer_pull(transfer, options, channel);
+  else
+    transfer_ask(&transfer->request, options, channel);
+}
+
+uint64_t transfer_reply_version(const struct transfer *transfer, const void *reply) {
+  switch (transfer->item.kind) {
+  case TRANSFER_PUSH:
+    return ((const Weir__PushReply *)reply)->version;
+  case TRANSFER_PULL:
+    return ((const Weir__PullReply *)reply)->version;
+  default:
+    return ((const Weir__VersionsReply *)reply)->lowest;
+  }
+}
+
+static const char *trace_block(const struct transfer_item *item, char name[TRACE_BLOCK_SIZE]) {
+  snprintf(name, TRACE_BLOCK_SIZE, "%s %u", item->is_evaluation ? "evaluation" : "block", item->block);
+  return name;
+}
+
+/* A part is shown while it is sent. */
+void transfer_trace_sent(struct transfer *transfer) {
+  const struct transfer_item *item = &transfer->item;
+  char name[TRACE_BLOCK_SIZE];
+  transfer->sent_ns = trace_now_ns();
+  if (item->kind == TRANSFER_PUSH)
+    trace_span(&(struct trace_span){.row = TRACE_SENDS,
+                                    .category = "push",
+                                    .name = trace_block(item, name),
+                                    .begin_ns = transfer->begin_ns,
+                                    .end_ns = transfer->sent_ns,
+                                    .step = item->version,
+                                    .index = item->block});
+}
+
+/* And every call while it is parked, which one that carries nothing is at once. */
+void transfer_trace_answered(const struct transfer *transfer) {
+  static const char *const categories[] = {
+      [TRANSFER_PUSH] = "parked", [TRANSFER_PULL] = "pull", [TRANSFER_VERSIONS] = "question"};
+  const struct transfer_item *item = &transfer->item;
+  char name[TRACE_BLOCK_SIZE];
+  trace_span(&(struct trace_span){.row = TRACE_WAITS,
+                                  .category = categories[item->kind],
+                                  .name = trace_block(item, name),
+                                  .begin_ns = transfer->sent_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = item->version,
+                                  .index = item->block});
+}

@@ -1,0 +1,39 @@
+/* One item on its way to a server: what its call asks, what the answer says, what the timeline shows of it.
+ */
+#ifndef WEIR_WORKER_TRAIN_TRANSFER_TRANSFER_H
+#define WEIR_WORKER_TRAIN_TRANSFER_TRANSFER_H
+
+#include "worker/train/transfer/transfers.h"
+
+struct server_link;
+
+/* One item and the call that carries it now. Belongs to its link for good, whose lock holds. */
+struct transfer {
+  struct rpc_request request; /* first */
+  struct transfer_item item;
+  struct transfers_sender sender;
+  struct server_link *link;
+  struct transfer *next; /* in the link's queue, pauses or spares */
+  bool is_started;       /* between rpc_request_start and the end of the call */
+  bool is_sending;       /* counts in the window */
+  int attempt;
+  uint64_t due_ns;            /* while it pauses */
+  uint64_t begin_ns, sent_ns; /* of the call, on the timeline; 0: tracing is off */
+};
+
+/* Starts the call; the callbacks of its request are set. */
+void transfer_send(struct transfer *transfer, const struct transfers_options *options,
+                   struct rpc_channel *channel);
+
+/* Starts a call that asks the server where it is in the run. */
+void transfer_ask(struct rpc_request *request, const struct transfers_options *options,
+                  struct rpc_channel *channel);
+
+/* The version that the reply to its call names. */
+uint64_t transfer_reply_version(const struct transfer *transfer, const void *reply);
+
+/* The bytes of its call were written; the call has ended. */
+void transfer_trace_sent(struct transfer *transfer);
+void transfer_trace_answered(const struct transfer *transfer);
+
+#endif

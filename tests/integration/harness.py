@@ -191,23 +191,26 @@ def start_announced(*command, **options):
 
 class Cluster:
     """A coordinator, servers and workers as separate processes. advertise: where workers reach each server. is_patient: no
-    run is rolled back because a server comes back late, as it may on a slow machine. options: more of the coordinator's."""
+    run is rolled back because a server comes back late, as it may on a slow machine. options: more of the coordinator's, as
+    listen and process."""
 
-    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None, is_patient=False, options=()):
+    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None, is_patient=False, options=(),
+                 listen="127.0.0.1:0", **process):
         self.folder, self.processes, self.workers, self.servers = folder, [], [], []
         self.store = store or "file://" + os.path.join(folder.path, "store")
-        self.address = "127.0.0.1:0"
+        self.address = listen
         self.patience = (*options, *(("--server-grace", 3600) if is_patient else ()))
-        self.start_coordinator()
+        self.start_coordinator(**process)
         for number in range(servers):
             self.add_server(advertise[number] if advertise else None)
         for _ in range(workers):
             self.add_worker(threads)
 
-    def start_coordinator(self):
+    def start_coordinator(self, **process):
         """The first one, or one at the address of a former one that has died."""
         self.coordinator, self.address = start_announced(
-            program("weir-server"), "--role=coordinator", "--listen", self.address, "--store", self.store, *self.patience)
+            program("weir-server"), "--role=coordinator", "--listen", self.address, "--store", self.store, *self.patience,
+            **process)
         self.processes.append(self.coordinator)
 
     def start_server(self, listen="127.0.0.1:0", advertise=None, coordinator=None, **process):

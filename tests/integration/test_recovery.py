@@ -185,9 +185,9 @@ def test_after_everything_died_the_run_goes_on_with_fewer():
                 run.wait_checkpoint(step // 2)
                 began = kill_all(cluster)
             cluster.start_coordinator()
-            cluster.servers = []
-            for _ in range(servers):
-                cluster.add_server()
+            for number in range(servers):
+                cluster.restart_server(number)
+            del cluster.servers[servers:]
             for _ in range(3 - servers):
                 cluster.add_worker()
             run.wait_step(step // 2, incarnation=incarnation + 1)

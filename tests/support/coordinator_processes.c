@@ -42,7 +42,7 @@ void process_join(struct world *w, struct process *process) {
   Weir__HostedRun hosted[RUNS], *list[RUNS];
   struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = ++w->keys, .hello = &hello};
   char address[32];
-  if (!w->core || !process->is_alive || process->key)
+  if (!w->core || !process->is_alive || process->key || process->is_unheard)
     return;
   snprintf(address, sizeof address, "host:%d", process->slot);
   hello.role = process->role;
@@ -95,7 +95,7 @@ void deliver_leaving(struct world *w) {
 }
 
 void deliver_up(struct world *w, struct process *process) {
-  Weir__MemberMessage *message = process->is_frozen ? NULL : queue_pop(&process->up);
+  Weir__MemberMessage *message = process->is_frozen || process->is_unheard ? NULL : queue_pop(&process->up);
   struct coordinator_event event = {.kind = EVENT_MEMBER_MESSAGE, .member = process->key, .message = message};
   if (!message)
     return;
@@ -362,7 +362,7 @@ void worker_look(struct world *w, struct process *worker, int run) {
 }
 
 void deliver_down(struct world *w, struct process *process) {
-  Weir__Order *order = process->is_frozen ? NULL : queue_pop(&process->down);
+  Weir__Order *order = process->is_frozen || process->is_unheard ? NULL : queue_pop(&process->down);
   if (!order)
     return;
   assert_true(order->term >= process->term);

@@ -1,6 +1,7 @@
 #include "tests/support/coordinator_run.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 void core_run_begin(struct fixture *f, uint32_t executors) {
   server_joins(f, S1);
@@ -32,4 +33,17 @@ void core_run_checkpoint(struct fixture *f) {
 
 uint64_t core_run_newest(struct fixture *f) {
   return info_of_run(f, RUN).checkpoint_step;
+}
+
+void server_replaces(struct fixture *f, uint64_t former, uint64_t key, const char *host,
+                     const char *fingerprint) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  char address[32];
+  snprintf(address, sizeof address, "host:%llu", (unsigned long long)former);
+  hello.role = WEIR__ROLE__SERVER;
+  hello.host = (char *)host;
+  hello.pid = (uint32_t)key;
+  hello.address = address;
+  hello.fingerprint = (char *)fingerprint;
+  says_hello(f, key, &hello);
 }

@@ -22,4 +22,9 @@ void core_run_checkpoint(struct fixture *f);
 /* The step of the run's newest checkpoint. */
 uint64_t core_run_newest(struct fixture *f);
 
+/* A process that was no member before joins as member `key`, at the address of server `former`, on this host.
+ */
+void server_replaces(struct fixture *f, uint64_t former, uint64_t key, const char *host,
+                     const char *fingerprint);
+
 #endif

@@ -129,14 +129,25 @@ void worker_compute(struct world *w, struct process *worker, int run, uint64_t p
   hosted->spent_ms = 0;
 }
 
+static size_t name_reached(const struct world *w, struct process *worker, int run, char *servers[SERVERS]) {
+  const struct server_set *set = &w->runs[run].sets[worker->hosted[run].incarnation];
+  size_t n = 0;
+  for (int at = 0; at < set->n; at++)
+    if (worker_reaches(w, worker, set, at))
+      servers[n++] = (char *)w->processes[set->slots[at]].id;
+  return n;
+}
+
 void process_beat(struct world *w, struct process *process) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   struct coordinator_event event = {
       .kind = EVENT_MEMBER_MESSAGE, .member = process->key, .message = &message};
   bool is_odd = !w->is_calm && world_roll(w, 20) == 0;
-  if (!process->key || process->is_frozen)
+  char *servers[SERVERS];
+  if (!process->key || process->is_frozen || process->is_unheard)
     return;
+  heartbeat.reached = servers;
   for (int run = 0; run < RUNS && process->role == WEIR__ROLE__WORKER; run++) {
     if (!process->hosted[run].has_view)
       continue;
@@ -145,6 +156,7 @@ void process_beat(struct world *w, struct process *process) {
     heartbeat.computed = is_odd ? random_bits(process->computed, 0) : process->computed;
     heartbeat.busy_seconds = is_odd && process->computed % 2 ? (double)NAN : (double)process->busy_ms / 1000;
     heartbeat.received_bytes = process->computed * 100;
+    heartbeat.n_reached = name_reached(w, process, run, servers);
   }
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT;
   message.heartbeat = &heartbeat;

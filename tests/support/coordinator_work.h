@@ -17,7 +17,8 @@ void worker_compute(struct world *w, struct process *worker, int run, uint64_t p
    computed it. */
 bool round_is_complete(const struct world *w, int run, const struct hosted *server);
 
-/* A heartbeat, which is not queued. Counters sometimes make no sense, until the world is calm. */
+/* A heartbeat, which is not queued; a worker's names the servers that it reaches. Counters sometimes make no
+   sense, until the world is calm. */
 void process_beat(struct world *w, struct process *process);
 
 #endif

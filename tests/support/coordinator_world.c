@@ -146,6 +146,7 @@ static void check_lists(struct world *w) {
         assert_true(reply.checkpoints[k - 1]->step < reply.checkpoints[k]->step);
       assert_true(coordinator_run_info(w->core, w->runs[i].id, w->now_ms, &info));
       assert_true(info.step <= STEPS);
+      w->confirmed += strstr(info.message, "but workers reach it") != NULL;
       if (info.state == WEIR__RUN_STATE__RUNNING)
         check_reach(w, w->runs[i].id);
       if (info.state == WEIR__RUN_STATE__PAUSED) /* holds nothing */

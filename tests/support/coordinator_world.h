@@ -63,6 +63,7 @@ struct process {
   int slot;
   uint32_t pid;
   bool is_alive, is_frozen; /* frozen: its link takes nothing and says nothing, unnoticed */
+  bool is_unheard;          /* the same, and there is no other way to the coordinator; the process goes on */
   char id[32];
   uint64_t term, key; /* 0: no link */
   struct queue up, down;
@@ -163,6 +164,7 @@ struct world {
   bool is_calm;                    /* no accidents any more */
   int cut_off, given_up;           /* how often workers and servers were seen to be */
   int following, late, set_aside;  /* how often workers were seen to be */
+  int confirmed;                   /* how often a run went on with a server that is not heard of */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 

@@ -193,6 +193,7 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     coordinator_ready(coordinator, member, message->ready);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
+    coordinator_confirm(coordinator, member, message->heartbeat);
     coordinator_heartbeat(coordinator, member, message->heartbeat);
     break;
   default: /* a later version's message */
@@ -214,6 +215,16 @@ static void run_saved(struct coordinator *coordinator, const char *id, uint64_t 
     run->is_save_awaited = false;
 }
 
+/* Who has joined since it was lost is fresh all the same. */
+static void excuse_server(const struct coordinator *coordinator, struct run_server *server,
+                          uint64_t away_ms) {
+  uint64_t lost_ms = coordinator->now_ms - server->lost_ms;
+  uint64_t unconfirmed_ms = coordinator->now_ms - server->confirmed_ms;
+  server->grace_ms += lost_ms < away_ms ? lost_ms : away_ms;
+  if (server->confirmed_ms)
+    server->confirmed_ms += unconfirmed_ms < away_ms ? unconfirmed_ms : away_ms;
+}
+
 /* Silence, and the grace of lost servers, count only while we listened. Where ticks are missing it was we who
    were away, on a frozen machine perhaps, and what members said meanwhile is still to be read. */
 static void excuse_members(struct coordinator *coordinator) {
@@ -230,8 +241,8 @@ static void excuse_members(struct coordinator *coordinator) {
   }
   for (int i = 0; i < coordinator->n_runs && away_ms > AWAY_MS; i++) {
     struct run *run = coordinator->runs[i];
-    uint64_t lost_ms = coordinator->now_ms - run->lost_ms;
-    run->grace_ms += lost_ms < away_ms ? lost_ms : away_ms; /* who has joined since is fresh all the same */
+    for (int at = 0; at < run->n_servers; at++)
+      excuse_server(coordinator, &run->servers[at], away_ms);
   }
 }
 

@@ -27,6 +27,7 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
                         struct clauses *clauses);
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
+static void say_lost(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_unreached(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses);
 static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
@@ -53,16 +54,14 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
       clauses_add(&clauses, "pausing at step %llu", (unsigned long long)making->step);
     else if (run->is_pausing)
       clauses_add(&clauses, "pausing");
-    if (coordinator_lost_servers(run))
-      clauses_add(&clauses, "%s", run->loss_cause);
+    say_lost(coordinator, run, &clauses);
     say_unreached(coordinator, run, &clauses);
     say_late(coordinator, run, &clauses);
     say_workers(coordinator, run, &clauses);
     say_doubts(run, &clauses);
     break;
   case WEIR__RUN_STATE__FINISHING:
-    if (coordinator_lost_servers(run))
-      clauses_add(&clauses, "%s", run->loss_cause);
+    say_lost(coordinator, run, &clauses);
     if (*making->message)
       clauses_add(&clauses, "waiting for the store to take the last checkpoint: %s", making->message);
     break;
@@ -125,6 +124,17 @@ static void say_late(const struct coordinator *coordinator, const struct run *ru
     if (member->run == run && member->following.text)
       clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->following.text);
   }
+}
+
+static void say_lost(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
+  if (coordinator_lost_servers(run))
+    clauses_add(clauses, "%s", run->loss_cause);
+  for (int i = 0; i < run->n_servers && !run->is_load_due; i++)
+    if (coordinator_is_confirmed(coordinator, &run->servers[i]))
+      clauses_add(clauses,
+                  "%s (%s) is not heard of, but workers reach it: training goes on for a minute at most, and "
+                  "checkpoints wait",
+                  run->servers[i].id, run->servers[i].address);
 }
 
 static void say_unreached(const struct coordinator *coordinator, const struct run *run,

@@ -19,8 +19,9 @@ enum { WEIGH_MS = 3000, GIVE_UP_MS = 10000, TEXT_MAX = 400, ERROR_MAX = 200 };
 static void take_unreached(struct coordinator *coordinator, struct member *worker,
                            const Weir__Unreached *unreached);
 static bool report_names(const Weir__Unreached *unreached, const char *server);
-static bool worker_misses(const struct member *worker, const struct member *server);
-static void say_unreached(struct member *worker, const char *error);
+static bool worker_misses(const struct member *worker, uint64_t server);
+static uint64_t key_of(const struct coordinator *coordinator, const struct run_server *server);
+static void say_unreached(const struct coordinator *coordinator, struct member *worker, const char *error);
 static void reaches_all(struct coordinator *coordinator, struct member *worker);
 static struct member *best_placed(const struct coordinator *coordinator, const struct run *run);
 static bool admit_who_reach(const struct coordinator *coordinator, const struct run *run);
@@ -43,7 +44,7 @@ void coordinator_unreached(struct coordinator *coordinator, struct member *worke
     reaches_all(coordinator, worker);
 }
 
-/* Names of which the run has no server are ignored, and so are lost servers, for which it does not hope. */
+/* Names of which the run has no server are ignored. */
 static void take_unreached(struct coordinator *coordinator, struct member *worker,
                            const Weir__Unreached *unreached) {
   const struct run *run = worker->run;
@@ -51,8 +52,8 @@ static void take_unreached(struct coordinator *coordinator, struct member *worke
   bool has_changed;
   int n = 0;
   for (int i = 0; i < run->n_servers; i++)
-    if (run->servers[i].member && report_names(unreached, run->servers[i].id))
-      keys[n++] = run->servers[i].member->key;
+    if (key_of(coordinator, &run->servers[i]) && report_names(unreached, run->servers[i].id))
+      keys[n++] = run->servers[i].key;
   has_changed = n != worker->n_unreached || (n && memcmp(keys, worker->unreached, (size_t)n * sizeof *keys));
   if (!has_changed) {
     free(keys);
@@ -62,7 +63,7 @@ static void take_unreached(struct coordinator *coordinator, struct member *worke
   worker->unreached = keys;
   worker->n_unreached = n;
   worker->unreached_ms = coordinator->now_ms;
-  say_unreached(worker, unreached->message);
+  say_unreached(coordinator, worker, unreached->message);
 }
 
 static bool report_names(const Weir__Unreached *unreached, const char *server) {
@@ -72,21 +73,26 @@ static bool report_names(const Weir__Unreached *unreached, const char *server) {
   return false;
 }
 
-static bool worker_misses(const struct member *worker, const struct member *server) {
+static bool worker_misses(const struct member *worker, uint64_t server) {
   for (int i = 0; i < worker->n_unreached; i++)
-    if (worker->unreached[i] == server->key)
+    if (worker->unreached[i] == server)
       return true;
   return false;
 }
 
-static void say_unreached(struct member *worker, const char *error) {
+/* 0: it is lost, and nobody reaches it: what one worker misses there says nothing of that worker. */
+static uint64_t key_of(const struct coordinator *coordinator, const struct run_server *server) {
+  return server->member || coordinator_is_confirmed(coordinator, server) ? server->key : 0;
+}
+
+static void say_unreached(const struct coordinator *coordinator, struct member *worker, const char *error) {
   const struct run *run = worker->run;
   char text[TEXT_MAX];
   size_t length = (size_t)snprintf(text, sizeof text, "cannot reach");
   const char *comma = "";
   for (int i = 0; i < run->n_servers && length < sizeof text; i++) {
     const struct run_server *server = &run->servers[i];
-    if (!server->member || !worker_misses(worker, server->member))
+    if (!worker_misses(worker, key_of(coordinator, server)))
       continue;
     length += (size_t)snprintf(text + length, sizeof text - length, "%s %s (%s)", comma, server->id,
                                server->address);
@@ -201,14 +207,14 @@ static void give_up_servers(struct coordinator *coordinator, struct run *run, co
       coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
     return;
   for (int i = 0; i < run->n_servers; i++)
-    is_missed |= worker_misses(worker, run->servers[i].member);
+    is_missed |= worker_misses(worker, run->servers[i].key);
   if (!is_missed || !is_another_left(coordinator, run, worker))
     return;
   snprintf(cause, sizeof cause, "no worker reaches all servers: %s (%s) %s", worker->id, worker->host,
            worker->unreached_text);
   for (int i = 0; i < run->n_servers; i++) {
     struct member *server = run->servers[i].member;
-    if (!worker_misses(worker, server))
+    if (!worker_misses(worker, run->servers[i].key))
       continue;
     coordinator_leave_out(coordinator, run, server, cause);
     server->is_cut_off = true;
@@ -221,7 +227,7 @@ static bool is_another_left(const struct coordinator *coordinator, const struct 
                             const struct member *worker) {
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *server = coordinator->members[i];
-    if (coordinator_may_own_blocks(coordinator, server, true) && !worker_misses(worker, server) &&
+    if (coordinator_may_own_blocks(coordinator, server, true) && !worker_misses(worker, server->key) &&
         coordinator_server_fits(run, server))
       return true;
   }

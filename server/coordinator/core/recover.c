@@ -1,7 +1,9 @@
-/* Lost servers. A run waits for one that may come back with its part; when that is not to be expected any
-   more it rolls back to its newest checkpoint, on the servers that are there. */
+/* Lost servers. A run waits for one that may come back with its part, longer for one that its workers reach;
+   when that is not to be expected any more it rolls back to its newest checkpoint, on the servers that are
+   there. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/text.h"
@@ -13,7 +15,9 @@
 
 enum { CAUSE_MAX = 1000, RELOADS_MAX = 6, RELOAD_PAUSE_MS = 500 };
 
-static bool is_replaced(const struct coordinator *coordinator, const struct run *run, int lost);
+static bool is_waited_for(const struct coordinator *coordinator, const struct run_server *server);
+static bool is_replaced(const struct coordinator *coordinator, const struct run *run,
+                        const struct run_server *server);
 static void set_cause(char **cause, const char *text);
 
 void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,
@@ -22,9 +26,9 @@ void coordinator_server_lost(struct coordinator *coordinator, struct run *run, s
   server->member = NULL;
   if (run->is_load_due)
     return;
-  if (coordinator_lost_servers(run) == 1)
-    run->lost_ms = coordinator->now_ms;
-  run->grace_ms = coordinator->options.server_grace_ms;
+  server->lost_ms = coordinator->now_ms;
+  server->grace_ms = coordinator->options.server_grace_ms;
+  server->confirmed_ms = 0;
   run->is_info_due = true;
   snprintf(text, sizeof text, "%s (%s) was lost: %.400s", server->id, server->address, reason);
   set_cause(&run->loss_cause, text);
@@ -42,6 +46,9 @@ void coordinator_server_kept(struct coordinator *coordinator, struct run *run, s
                              struct member *member, uint64_t version) {
   struct checkpointing *making = &run->checkpointing;
   server->member = member;
+  server->key = member->key;
+  free(server->host);
+  server->host = mem_strdup(member->host);
   server->is_gone = false;
   run->is_info_due = true;
   if (version > making->newest && version < run->plan.steps)
@@ -54,26 +61,40 @@ void coordinator_server_kept(struct coordinator *coordinator, struct run *run, s
 }
 
 void coordinator_recover(struct coordinator *coordinator, struct run *run) {
-  int lost = coordinator_lost_servers(run);
   bool holds_servers = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING ||
                        run->state == WEIR__RUN_STATE__FINISHING;
+  int lost = coordinator_lost_servers(run), replaced = 0;
+  bool is_hopeless = false;
   if (lost == 0 || !holds_servers || run->checkpointing.is_committing)
     return; /* a commit may make a newer checkpoint to roll back to */
-  if (coordinator->now_ms - run->lost_ms >= run->grace_ms || is_replaced(coordinator, run, lost))
+  for (int i = 0; i < run->n_servers; i++) {
+    const struct run_server *server = &run->servers[i];
+    if (server->member)
+      continue;
+    is_hopeless |= !is_waited_for(coordinator, server);
+    replaced += is_replaced(coordinator, run, server);
+  }
+  if (is_hopeless || replaced == lost)
     coordinator_roll_back(coordinator, run, run->loss_cause);
 }
 
-/* As many have come in their place: restarted, or known to have lost what they had. */
-static bool is_replaced(const struct coordinator *coordinator, const struct run *run, int lost) {
-  int found = 0;
-  for (int i = 0; i < run->n_servers; i++)
-    found += !run->servers[i].member && run->servers[i].is_gone;
-  for (int i = 0; i < coordinator->n_members; i++) {
+static bool is_waited_for(const struct coordinator *coordinator, const struct run_server *server) {
+  return coordinator->now_ms - server->lost_ms < server->grace_ms ||
+         coordinator_is_confirmed(coordinator, server);
+}
+
+/* Its process is known to have lost what it had, or another is in its place: at its address, on its host. A
+   server elsewhere says nothing of it. */
+static bool is_replaced(const struct coordinator *coordinator, const struct run *run,
+                        const struct run_server *server) {
+  for (int i = 0; i < coordinator->n_members && !server->is_gone; i++) {
     const struct member *member = coordinator->members[i];
-    found += member->role == WEIR__ROLE__SERVER && member->is_fresh && member->joined_ms >= run->lost_ms &&
-             !coordinator_run_server(run, member) && coordinator_server_fits(run, member);
+    if (member->role == WEIR__ROLE__SERVER && member->is_fresh && member->joined_ms >= server->lost_ms &&
+        strcmp(member->address, server->address) == 0 &&
+        (!server->host || strcmp(member->host, server->host) == 0) && coordinator_server_fits(run, member))
+      return true;
   }
-  return found >= lost;
+  return server->is_gone;
 }
 
 void coordinator_roll_back(struct coordinator *coordinator, struct run *run, const char *cause) {

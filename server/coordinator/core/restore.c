@@ -176,9 +176,10 @@ static void go_on(struct coordinator *coordinator, struct run *run) {
       coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
     coordinator_run_done(coordinator, run);
   } else if (is_active && !run->is_load_due) {
-    run->lost_ms = coordinator->now_ms;
-    run->grace_ms =
-        GRACE_TIMES * coordinator->options.server_grace_ms; /* everybody has to notice and come back */
+    for (int i = 0; i < run->n_servers; i++) { /* everybody has to notice and come back */
+      run->servers[i].lost_ms = coordinator->now_ms;
+      run->servers[i].grace_ms = GRACE_TIMES * coordinator->options.server_grace_ms;
+    }
     free(run->loss_cause);
     run->loss_cause = mem_strdup("the coordinator was restarted: waiting for the servers");
     rate_add(&run->rate, coordinator->now_ms, 0);

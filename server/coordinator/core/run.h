@@ -15,11 +15,16 @@ struct coordinator;
 /* A server's part in a run; it outlives the membership, for the server may come back. */
 struct run_server {
   char *id, *address;
+  char *host;            /* NULL: not known, of a former coordinator's time */
   struct member *member; /* NULL: lost */
+  uint64_t key;          /* of its membership, the last one if it is lost */
   uint32_t blocks;
   uint64_t bytes; /* of master weights */
   bool is_loaded, is_complete, is_written;
-  bool is_gone; /* lost, and known not to come back with its part */
+  bool is_gone;          /* lost, and known not to come back with its part */
+  uint64_t lost_ms;      /* lost servers: since when, */
+  uint64_t grace_ms;     /* how long the run waits for it, */
+  uint64_t confirmed_ms; /* and when a worker last said that it reaches it; 0: none has */
 };
 
 /* What the first worker found when it loaded the run, and the kind of the run's first server. All others must
@@ -59,9 +64,7 @@ struct run {
   int n_servers;
   uint32_t *owners;   /* [n_blocks] index in servers */
   bool is_load_due;   /* this incarnation has no servers yet; those above are of the one before */
-  uint64_t lost_ms;   /* since when a server is lost; meaningful while one is */
-  uint64_t grace_ms;  /* how long it is waited for */
-  char *loss_cause;   /* which and why, of the newest */
+  char *loss_cause;   /* which server was lost, and why: of the newest loss */
   int reloads;        /* in a row that servers refused */
   uint64_t reload_ms; /* not before */
   uint64_t *refused;  /* keys of workers that are not asked again */
@@ -227,6 +230,13 @@ void coordinator_leave_out(const struct coordinator *coordinator, const struct r
 /* A server could not load. */
 void coordinator_server_refused(struct coordinator *coordinator, struct run *run, struct run_server *server,
                                 const Weir__RunRefused *refused);
+
+/* confirm.c */
+/* A worker's heartbeat names the servers that it reaches. */
+void coordinator_confirm(struct coordinator *coordinator, struct member *worker,
+                         const Weir__Heartbeat *heartbeat);
+/* Whether the server is lost and workers of the run reach it: it is kept, for a while. */
+bool coordinator_is_confirmed(const struct coordinator *coordinator, const struct run_server *server);
 
 /* reach.c */
 void coordinator_unreached(struct coordinator *coordinator, struct member *worker,

@@ -133,7 +133,6 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->cause = mem_strdup("");
   run->loss_cause = mem_strdup("");
   run->loss = NAN;
-  run->grace_ms = coordinator->options.server_grace_ms;
   run->view = run->events.next = coordinator->options.term << TERM_SHIFT;
   run->submitted_unix_ms = submission->submitted_unix_ms;
   if (submission->weights_sha256)
@@ -185,6 +184,7 @@ void coordinator_run_free_servers(struct run *run) {
   for (int i = 0; i < run->n_servers; i++) {
     free(run->servers[i].id);
     free(run->servers[i].address);
+    free(run->servers[i].host);
   }
   free(run->servers);
   run->servers = NULL;

@@ -287,7 +287,9 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
   for (int i = 0; i < n; i++) {
     run->servers[i].id = mem_strdup(chosen[i]->id);
     run->servers[i].address = mem_strdup(chosen[i]->address);
+    run->servers[i].host = mem_strdup(chosen[i]->host);
     run->servers[i].member = chosen[i];
+    run->servers[i].key = chosen[i]->key;
   }
   free(chosen);
   run->is_load_due = false;

@@ -19,6 +19,7 @@
    kind.c                     keeps to servers of one fingerprint
    recover.c                  rolls runs back when servers are lost
    reach.c                    weighs which workers reach which servers
+   confirm.c                  keeps servers that workers reach and the coordinator does not
    progress.c                 follows runs to the end
    checkpoints.c, retention.c order, commit and drop checkpoints
    orders.c                   writes what members are told

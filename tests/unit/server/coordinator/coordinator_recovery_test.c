@@ -12,7 +12,7 @@
 #include "tests/support/coordinator_run.h"
 #include "tests/support/coordinator_succession.h"
 
-enum { S3 = 5, W3 = 6, AGAIN = 20 };
+enum { S3 = 5, S4, S5, AGAIN = 20 };
 
 static void a_server_that_comes_back_goes_on_where_it_was(void **state) {
   struct fixture *f = *state;
@@ -90,7 +90,7 @@ static void a_restarted_server_is_not_waited_for(void **state) {
   core_run_start(f, 3);
   member_leaves(f, S2);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  server_joins(f, S3);
+  server_replaces(f, S2, S3, "host", "build-1");
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_string_equal(f->told[S3].id, "server-3");
   assert_int_equal(f->told[S3].load_servers, 2);
@@ -105,12 +105,28 @@ static void a_restarted_server_is_not_waited_for(void **state) {
   assert_int_equal(f->told[W2].view_incarnation, 1);
 }
 
+/* It may be that the lost one comes back, with its part. */
+static void a_server_elsewhere_replaces_nobody(void **state) {
+  struct fixture *f = *state;
+  core_run_start(f, 3);
+  member_leaves(f, S2);
+  server_joins(f, S3);
+  server_replaces(f, S2, S4, "another host", "build-1"); /* the address means another machine there */
+  server_replaces(f, S2, S5, "host", "build-2");         /* it may not have the run */
+  member_beats(f, S1), member_beats(f, S3), member_beats(f, W1), member_beats(f, W2);
+  time_passes(f, GRACE_MS - 100);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  server_joins_again(f, S2, AGAIN, RUN, 0);
+  assert_string_equal(f->told[AGAIN].keep, RUN);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
+}
+
 static void a_restarted_server_counts_after_the_coordinator_was_away_too(void **state) {
   struct fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S1);
   member_leaves(f, S2);
-  server_joins(f, S3); /* two are to be replaced */
+  server_replaces(f, S2, S3, "host", "build-1"); /* two are to be replaced */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   f->now_ms += GRACE_MS - 100;
   core_ticks(f);
@@ -150,7 +166,7 @@ static void a_roll_back_waits_for_the_commit_in_flight(void **state) {
   member_writes(f, S1, RUN);
   member_writes(f, S2, RUN);
   member_leaves(f, S2);
-  server_joins(f, S3);
+  server_replaces(f, S2, S3, "host", "build-1");
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   store_commits(f, RUN, NULL);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
@@ -166,7 +182,7 @@ static void a_lost_checkpoint_gives_way_to_the_one_before(void **state) {
   reports_steps(f, S1, RUN, 4, 8);
   core_run_checkpoint(f);
   member_leaves(f, S2);
-  server_joins(f, S3);
+  server_replaces(f, S2, S3, "host", "build-1");
   assert_int_equal(f->told[S1].load_step, 8);
   refused.run = (char *)RUN;
   refused.incarnation = 1;
@@ -195,7 +211,7 @@ static void a_server_of_another_store_is_left_out_and_no_checkpoint_suffers(void
   reports_steps(f, S1, RUN, 0, 4);
   core_run_checkpoint(f);
   member_leaves(f, S2);
-  server_joins(f, S3);
+  server_replaces(f, S2, S3, "host", "build-1");
   assert_int_equal(f->told[S3].load_step, 4);
   refuses_store(f, S3, 1);
   assert_int_equal(f->told[S1].load_incarnation, 2);
@@ -248,7 +264,7 @@ static void a_server_that_cannot_load_is_asked_again_before_the_run_fails(void *
   struct fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S2);
-  server_joins(f, S3);
+  server_replaces(f, S2, S3, "host", "build-1");
   for (f->incarnation = 1; f->incarnation < 7; f->incarnation++) {
     assert_int_equal(f->told[S1].load_incarnation, f->incarnation);
     member_refuses(f, S3, RUN, "out of memory", false);
@@ -343,6 +359,7 @@ int main(void) {
       TEST(a_server_that_comes_back_goes_on_where_it_was),
       TEST(a_run_rolls_back_on_the_servers_that_remain),
       TEST(a_restarted_server_is_not_waited_for),
+      TEST(a_server_elsewhere_replaces_nobody),
       TEST(a_restarted_server_counts_after_the_coordinator_was_away_too),
       TEST(a_run_without_servers_waits_for_one),
       TEST(a_server_that_comes_back_too_late_lets_go),

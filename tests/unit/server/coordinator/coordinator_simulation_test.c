@@ -147,6 +147,15 @@ static void a_workers_accident(struct world *w, struct process *worker) {
   }
 }
 
+/* Or mends it: of a worker, or of the coordinator, to a server. */
+static void break_a_way(struct world *w) {
+  uint64_t server = world_roll(w, SERVERS), from = world_roll(w, WORKERS + 1);
+  if (from < WORKERS)
+    w->is_cut[SERVERS + from][server] ^= true;
+  else
+    w->processes[server].is_unheard ^= true;
+}
+
 static void an_accident(struct world *w) {
   struct process *process = &w->processes[world_roll(w, PROCESSES)];
   int run = (int)world_roll(w, RUNS);
@@ -197,6 +206,9 @@ static void an_accident(struct world *w) {
   case 16:
   case 17:
     a_workers_accident(w, &w->processes[SERVERS + world_roll(w, WORKERS)]);
+    break;
+  case 18:
+    break_a_way(w);
     break;
   default:
     break;
@@ -349,13 +361,16 @@ static void check_events(struct world *w, int run) {
   assert_true(is_done);
 }
 
-/* All ways are well, but those of one worker to one server, or of all to one server, in some worlds. */
+/* All ways are well, but in some worlds those of one worker to one server, or of all to one server, or of the
+   coordinator to one. */
 static void mend_links(struct world *w) {
   memset(w->is_cut, 0, sizeof w->is_cut);
   if (w->seed % 3 == 1)
     w->is_cut[PROCESSES - 1][0] = true;
   for (int i = SERVERS; i < PROCESSES; i++)
     w->is_cut[i][1] = w->seed % 3 == 2;
+  for (int i = 0; i < PROCESSES; i++)
+    w->processes[i].is_unheard = i == 2 && w->seed % 3 == 0;
 }
 
 static void world_simulate(struct world *w, uint64_t seed, int troubled_turns) {
@@ -399,7 +414,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   uint64_t first = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 0;
   uint64_t seeds = getenv("SEEDS") ? strtoull(getenv("SEEDS"), NULL, 10) : getenv("SEED") ? 1 : 400;
   int rolled_back = 0, successions = 0, paused = 0, kept = 0, too_late = 0, lost = 0, cut_off = 0,
-      given_up = 0, following = 0, late = 0, set_aside = 0;
+      given_up = 0, following = 0, late = 0, set_aside = 0, confirmed = 0;
   struct world *w = malloc(sizeof *w);
   (void)state;
   for (uint64_t seed = first; seed < first + seeds; seed++) {
@@ -416,16 +431,17 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     following += w->following;
     late += w->late;
     set_aside += w->set_aside;
+    confirmed += w->confirmed;
     world_fini(w);
   }
   print_message(
       "%llu seeds: %d loads after roll-backs, %d successions, %d kept, %d paused, %d too late, %d lost, "
-      "%d cut off, %d given up, %d following, %d late, %d set aside\n",
+      "%d cut off, %d given up, %d following, %d late, %d set aside, %d confirmed\n",
       (unsigned long long)seeds, rolled_back, successions, kept, paused, too_late, lost, cut_off, given_up,
-      following, late, set_aside);
+      following, late, set_aside, confirmed);
   if (seeds > 1) /* the dice did make what is to be survived */
     assert_true(rolled_back && successions && paused && kept && too_late && lost && cut_off && given_up &&
-                following && late && set_aside);
+                following && late && set_aside && confirmed);
   free(w);
   has_passed = true;
 }

@@ -8,7 +8,7 @@ PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf
   libpng-dev libxxhash-dev
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
-CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv
+CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv iproute2
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
   CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap

@@ -1,0 +1,168 @@
+"""Packets vanish, as when a cable is unplugged: nobody is told. Every run ends in the undisturbed run's bits.
+
+The processes are on machines of their own, in network namespaces that this program makes; where it may not, its tests are
+skipped. Links are slow, so that a run lasts for what is to be seen. Prints the rows of the table in docs/RELIABILITY.md."""
+import signal
+import threading
+import time
+
+import network
+from harness import Cluster, Folder, assert_recovered, main, newest_step, outcome, read_metrics, wait_for, weir
+from test_recovery import Run
+
+PACE_MBIT, SLOW_MBIT, FROZEN_SECONDS = 16, 50, 8
+
+
+class Watch:
+    """When each step became known to a client that follows the run."""
+
+    def __init__(self, metrics):
+        self.metrics, self.came, self.is_over = metrics, [], False
+        threading.Thread(target=self.look, daemon=True).start()
+
+    def look(self):
+        while not self.is_over:
+            steps = [event for event in read_metrics(self.metrics) if event["event"] == "step"]
+            now = time.monotonic()
+            self.came += [(now, event["step"]) for event in steps[len(self.came):]]
+            time.sleep(0.05)
+
+    def tell(self, what, began):
+        """The row of a fault at that time: how long steps stood still, and how many of them were computed again."""
+        times = [began] + [when for when, _ in self.came if when > began]
+        gap = max(range(1, len(times)), key=lambda at: times[at] - times[at - 1])
+        before = [step for when, step in self.came if when < times[gap]]
+        after = next(step for when, step in self.came if when >= times[gap])
+        print(f"# | {what} | {times[gap] - times[gap - 1]:.1f} s | {max(before) + 1 - after} | 0 | equal |", flush=True)
+
+
+class Silence:
+    """Two servers and two workers on machines of their own, and a run that a slow network paces."""
+
+    def __init__(self, folder, **options):
+        self.network = network.Network(5)
+        self.coordinator, *servers, first, second = self.network.machines
+        self.servers, self.workers = servers, [first, second]
+        self.cluster = Cluster(folder, servers=0, workers=0, listen=f"{self.coordinator.address}:0",
+                               preexec_fn=self.coordinator.enter, **options)
+        for machine in servers:
+            machine.limit(PACE_MBIT)
+            self.cluster.servers.append(self.cluster.start_server(listen=f"{machine.address}:0", preexec_fn=machine.enter))
+        for machine in self.workers:
+            self.cluster.add_worker(preexec_fn=machine.enter)
+        wait_for(lambda: len(self.cluster.json("workers")) == 2, "the workers")
+        self.run = Run(folder, self.cluster)
+        self.watch = Watch(self.run.metrics)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.watch.is_over = True
+        self.run.__exit__()
+        self.cluster.__exit__()
+        self.network.__exit__()
+
+    def cut(self, *ways):
+        """In the middle of the run. Until then, nothing is missed on a link that is merely slow."""
+        self.run.wait_step(30)
+        self.run.wait_checkpoint(10)
+        assert not self.alarms(), self.alarms()
+        began = time.monotonic()
+        for one, other in ways:
+            self.network.cut(one, other)
+        return began
+
+    def alarms(self):
+        return [line for worker in self.cluster.workers for line in worker.output().splitlines()
+                if " servers_unreached " in line]
+
+    def row(self, worker):
+        return next(row for row in self.cluster.json("workers") if row["pid"] == worker.child.pid)
+
+    def said(self, text):
+        return text in self.cluster.coordinator.output()
+
+    def end(self, what, began):
+        for machine in self.servers:
+            machine.limit(None)
+        self.run.end()
+        self.watch.tell(what, began)
+
+
+def test_others_compute_for_a_worker_whose_packets_to_a_server_vanish():
+    with Folder() as folder, Silence(folder, is_patient=True) as silence:
+        run, (first, second) = silence.run, silence.cluster.workers
+        way = silence.workers[0], silence.servers[1]
+        began = silence.cut(way)
+        run.wait(lambda: silence.row(first)["state"] == "cut-off", "the worker's being cut off")
+        assert "no answer within" in silence.row(first)["message"], silence.row(first)
+        assert silence.row(second)["microbatches"] == 4
+        run.wait_step(newest_step(run.metrics) + 5)
+        silence.network.mend(*way)
+        run.wait(lambda: silence.said("from=cut-off to="), "the worker's being back")
+        silence.end("a worker and a server", began)
+        assert run.incarnation() == 0, "nothing was rolled back"
+
+
+def test_a_server_to_which_all_workers_packets_vanish_is_done_without():
+    with Folder() as folder, Silence(folder) as silence:
+        began = silence.cut(*[(machine, silence.servers[1]) for machine in silence.workers])
+        silence.run.wait_step(10, incarnation=1)
+        silence.end("all workers and a server", began)
+        assert silence.said("no worker reaches all servers")
+
+
+def test_others_compute_for_a_worker_that_the_coordinator_does_not_hear():
+    with Folder() as folder, Silence(folder, is_patient=True) as silence:
+        run, (first, second) = silence.run, silence.cluster.workers
+        way = silence.workers[0], silence.coordinator
+        began = silence.cut(way)
+        run.wait(lambda: len(silence.cluster.json("workers")) == 1, "the worker's being missed")
+        run.wait(lambda: silence.row(second)["microbatches"] == 4, "the other's having all work")
+        silence.network.mend(*way)
+        run.wait(lambda: len(silence.cluster.json("workers")) == 2 and silence.row(first)["microbatches"] == 2,
+                 "the worker's having work again")
+        assert not silence.alarms(), silence.alarms()
+        silence.end("a worker and the coordinator", began)
+        assert run.incarnation() == 0, "nothing was rolled back"
+
+
+def test_a_worker_that_was_frozen_raises_no_alarm():
+    with Folder() as folder, Silence(folder, is_patient=True) as silence:
+        run, (first, second) = silence.run, silence.cluster.workers
+        began = silence.cut()
+        first.send(signal.SIGSTOP)
+        run.wait(lambda: len(silence.cluster.json("workers")) == 1, "the worker's being missed")
+        time.sleep(FROZEN_SECONDS)  # longer than a server may be silent
+        first.send(signal.SIGCONT)
+        run.wait(lambda: len(silence.cluster.json("workers")) == 2 and silence.row(first)["microbatches"] == 2,
+                 "the worker's having work again")
+        assert silence.row(second)["state"] == "ready" and not silence.alarms(), silence.alarms()
+        silence.end("a worker that is frozen, and thawed", began)
+
+
+def test_a_slow_link_with_megabytes_on_their_way_is_no_silence():
+    with Folder() as folder, network.Network(4) as net:
+        coordinator, server, *workers = net.machines
+        folder.small_data(480, 24)
+        spec = folder.small_spec(folder.model("mlp", "--hidden", "4096", "--seed", "3"), 2, 6, 3)
+        weir("train", spec, "--threads", 1, "--out", folder.file("out"))
+        metrics = folder.file("metrics.jsonl")
+        with Cluster(folder, servers=0, workers=0, is_patient=True, listen=f"{coordinator.address}:0",
+                     preexec_fn=coordinator.enter) as cluster:
+            cluster.start_server(listen=f"{server.address}:0", preexec_fn=server.enter)
+            for machine in workers:
+                machine.limit(SLOW_MBIT)
+                cluster.add_worker(preexec_fn=machine.enter)
+            wait_for(lambda: len(cluster.json("workers")) == 2, "the workers")
+            weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+            assert_recovered(metrics, outcome(folder.file("out/metrics.jsonl")))
+            for worker in cluster.workers:
+                assert " servers_unreached " not in worker.output(), worker.output()[-2000:]
+            assert "cut-off" not in cluster.coordinator.output()
+
+
+if __name__ == "__main__":
+    network.enter()
+    main(globals())

@@ -10,7 +10,7 @@ import network
 from harness import Cluster, Folder, assert_recovered, main, newest_step, outcome, read_metrics, wait_for, weir
 from test_recovery import Run
 
-PACE_MBIT, SLOW_MBIT, FROZEN_SECONDS = 16, 50, 8
+PACE_MBIT, SLOW_MBIT, HOLD_SECONDS, FROZEN_SECONDS = 16, 50, 8, 8
 
 
 class Watch:
@@ -111,6 +111,26 @@ def test_a_server_to_which_all_workers_packets_vanish_is_done_without():
         silence.run.wait_step(10, incarnation=1)
         silence.end("all workers and a server", began)
         assert silence.said("no worker reaches all servers")
+
+
+def test_a_server_that_the_coordinator_alone_does_not_hear_is_kept():
+    with Folder() as folder, Silence(folder, is_patient=False) as silence:
+        for number, machine in enumerate(silence.servers):
+            way, told = (machine, silence.coordinator), f"server-{number + 1} ({silence.cluster.servers[number][1]})"
+            began = silence.cut(way)
+            silence.run.wait(lambda told=told: f"{told} is not heard of, but workers reach it" in
+                             silence.run.status()["message"], "word of the server that workers reach")
+            time.sleep(HOLD_SECONDS)  # longer than a run waits for a server that is lost
+            assert silence.run.status()["incarnation"] == 0
+            silence.network.mend(*way)
+            silence.run.wait(lambda: silence.run.status()["message"] == "", "the server's being heard of")
+            silence.run.wait_step(newest_step(silence.run.metrics) + 1)
+            print(f"# server {number + 1} was not heard of for {time.monotonic() - began:.1f} s", flush=True)
+            if number == 0:
+                first_began = began
+        assert silence.cluster.coordinator.output().count(" server_kept ") == 2
+        silence.end("a server and the coordinator", first_began)
+        assert silence.run.incarnation() == 0, "nothing was rolled back"
 
 
 def test_others_compute_for_a_worker_that_the_coordinator_does_not_hear():

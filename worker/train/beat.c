@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "worker/train/executor/executor.h"
+#include "worker/train/reach.h"
 
 /* Of an execution that nobody wants any more: a node may take long, but hardly so long. */
 enum { HANGS_MS = 10000 };
@@ -35,6 +36,7 @@ void run_beat(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) 
     heartbeat->incarnation = run->incarnation;
     heartbeat->computed = run->totals.computed;
     heartbeat->received_bytes = run->totals.received_bytes;
+    run_fill_reached_locked(run, heartbeat, arena);
     if (run->is_loaded) {
       heartbeat->busy_seconds = clock_seconds(executors_busy_ns_locked(run));
       say_what_hangs_locked(run);

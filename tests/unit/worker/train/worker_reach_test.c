@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "tests/support/patience.h"
 #include "tests/support/worker_fixture.h"
-#include "worker/train/reach.h"
+#include "worker/train/beat.h"
 
 enum { SOON_MS = 50 };
 
@@ -90,9 +90,7 @@ static bool are_reached(struct fixture *f, bool is_first, bool is_second) {
   bool has_first = false, has_second = false;
   struct arena arena;
   arena_init(&arena);
-  pthread_mutex_lock(&f->run->lock);
-  run_fill_reached_locked(f->run, &heartbeat, &arena);
-  pthread_mutex_unlock(&f->run->lock);
+  run_beat(f->run, &heartbeat, &arena);
   for (size_t i = 0; i < heartbeat.n_reached; i++) {
     has_first |= strcmp(heartbeat.reached[i], "server-1") == 0;
     has_second |= strcmp(heartbeat.reached[i], "server-2") == 0;

@@ -110,8 +110,10 @@ static void an_order_that_makes_no_sense_changes_nothing(void **state) {
   int before;
   run_to_step(f, 1);
   before = f->n_pushes;
-  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
     order(f, orders[i]);
+    fixture_linger(30); /* each replaces the one before */
+  }
   fixture_wait(f, is_1_pushed_alone);
   assert_int_equal(f->n_pushes, before + (int)f->model->n_blocks);
   assert_false(f->is_refused);

@@ -192,13 +192,22 @@ static bool is_row_0_pushed(const struct fixture *f) {
   return f->n_pushes > 0;
 }
 
+/* As backends do that have values in host memory anyway. */
+static int run_unplaced(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  struct backend_run own = *run;
+  own.place = NULL;
+  own.after_values = NULL;
+  return fake_run(program, &own, err);
+}
+
 /* Microbatch 0 is done, and waits for its sibling, in vain: only what is pushed alone helps. */
-static void what_is_held_for_an_execution_that_hangs_is_pushed_by_extra_tasks(void **state) {
-  struct fixture *f = *state;
+static void push_what_is_held(struct fixture *f, bool is_placed) {
   Weir__Recompute order = WEIR__RECOMPUTE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
   f->servers[0].parks_pulls = true;
   load(f, 2, WEEK_MS);
+  if (!is_placed)
+    backend.run = run_unplaced; /* before anything is executed but the probe */
   fake_devices.on_end = NULL;
   fake_devices.on_value = hang_at_1;
   show(f, 1, MICROBATCHES, false);
@@ -213,6 +222,14 @@ static void what_is_held_for_an_execution_that_hangs_is_pushed_by_extra_tasks(vo
   run_recompute(f->run, &order);
   fixture_wait(f, are_both_alone);
   fake_devices.on_value = NULL;
+}
+
+static void what_is_held_for_an_execution_that_hangs_is_pushed_by_extra_tasks(void **state) {
+  push_what_is_held(*state, true);
+}
+
+static void so_is_what_is_held_of_values_in_host_memory(void **state) {
+  push_what_is_held(*state, false);
 }
 
 static bool is_ready(const struct fixture *f) {
@@ -271,6 +288,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(who_hangs_in_a_chunk_of_a_version_that_is_over_counts_as_busy,
                                       worker_setup_evaluating, teardown),
       TEST(what_is_held_for_an_execution_that_hangs_is_pushed_by_extra_tasks),
+      TEST(so_is_what_is_held_of_values_in_host_memory),
       TEST(who_hangs_is_not_ready_before_it_comes_back),
       TEST(a_run_that_hangs_is_not_waited_for_without_end),
       TEST(a_run_that_loads_is_waited_for),

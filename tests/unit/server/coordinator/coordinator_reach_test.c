@@ -81,6 +81,17 @@ static void others_compute_for_a_worker_that_misses_a_server_they_reach(void **s
   assert_int_equal(info_of_run(f, RUN).incarnation, 0);
 }
 
+/* They are answered; what time has made due is decided by the next tick, or anything else that happens. */
+static void by_a_heartbeat_nothing_is_decided(void **state) {
+  struct fixture *f = *state;
+  misses(f, W1, "server-2");
+  f->now_ms += WEIGH_MS;
+  member_beats(f, W2);
+  assert_computes(f, W1, MICROBATCHES / 2);
+  says(f, W2, OTHER, NULL, 0);
+  assert_computes(f, W1, 0);
+}
+
 static void a_worker_that_reaches_its_servers_again_is_given_work(void **state) {
   struct fixture *f = *state;
   misses(f, W1, "server-2");
@@ -363,6 +374,7 @@ static void what_makes_no_sense_is_ignored(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(others_compute_for_a_worker_that_misses_a_server_they_reach),
+      TEST(by_a_heartbeat_nothing_is_decided),
       TEST(a_worker_that_reaches_its_servers_again_is_given_work),
       TEST(a_link_that_is_back_soon_changes_nothing),
       TEST(a_server_that_no_worker_reaches_is_left_out_by_a_roll_back),

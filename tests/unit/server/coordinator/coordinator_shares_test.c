@@ -193,6 +193,7 @@ static void a_worker_too_slow_for_a_share_is_tried_again_after_ever_longer_pause
   team_trains(&team, 12);
   for (int pause_s = 60; pause_s <= 240; pause_s *= 2) {
     assert_int_equal(share_of(&team, 3), 0);
+    assert_true(f->told[W4].follows); /* so that it has weights when it is tried */
     team_trains(&team, pause_s - 20);
     assert_int_equal(share_of(&team, 3), 0);
     for (int waited = 0; !share_of(&team, 3) && waited < 30; waited++)

@@ -9,7 +9,8 @@ from harness import program
 ROUNDS = 3
 ROOM_MIB = 128      # of received gradients: RECEIVED_BYTES_MAX of server/main.c
 CALL_BYTES = 12288  # PARKED_CALL_BYTES of server/parameters/block/call.h
-CROWD, FEW, INCAST = (200, 320, 6), (2, 320, 600), (64, 1024, 4)  # workers, width of the model, steps
+CROWD, FEW, INCAST = (200, 320, 16), (2, 320, 1600), (64, 1024, 4)  # workers, width of the model, steps
+WINDOW, BLOCK_BYTES = 16, 262144  # sends of a worker at a time: SENDING_MAX of worker/train/transfer/server_link.c
 PARKED = 10000
 
 
@@ -28,12 +29,14 @@ def rate(figures):
 
 
 def memory(figures, workers, room_mib):
-    budget = (figures["state_bytes"] + figures["parts_bytes_max"] + (room_mib << 20)
-              + workers * figures["blocks"] * CALL_BYTES)
+    """The budget's terms; what gRPC has taken from a connection before its call is read is bounded by the window."""
+    windows = workers * min(WINDOW, figures["blocks"]) * BLOCK_BYTES
+    calls = workers * figures["blocks"]
+    terms = {"three versions": figures["state_bytes"], "parts": figures["parts_bytes_max"], "received": room_mib << 20,
+             "workers' windows": windows, f"{calls} calls": calls * CALL_BYTES}
     return (f"resident at most {figures['peak_kb'] / 1e3:.0f} MB, {figures['idle_kb'] / 1e3:.0f} before; budget "
-            f"{budget / 1e6:.0f} MB (three versions {figures['state_bytes'] / 1e6:.0f}, parts "
-            f"{figures['parts_bytes_max'] / 1e6:.0f}, received {room_mib * 1.048576:.0f}, "
-            f"{workers * figures['blocks']} calls {workers * figures['blocks'] * CALL_BYTES / 1e6:.0f})")
+            f"{sum(terms.values()) / 1e6:.0f} MB: "
+            + ", ".join(f"{name} {size / 1e6:.0f}" for name, size in terms.items()))
 
 
 def middle(values):

@@ -161,6 +161,7 @@ void fixture_load(struct fixture *f, const struct backend_def *backend, int thre
                                            .backend = backend,
                                            .data_root = "/",
                                            .threads = threads,
+                                           .parked_max = f->parked_max,
                                            .question_ms = f->question_ms,
                                            .silent_ms = f->silent_ms,
                                            .unreached_ms = f->unreached_ms,

@@ -140,7 +140,7 @@ static void give_block(struct fixture *f, const struct parked *to) {
   pthread_mutex_lock(&f->lock);
   payload.size_bytes -= fault_strikes(&f->faults.blocks_short) ? sizeof(float) : 0;
   pull.version = push.version = to->version - (to->version > 0 && fault_strikes(&f->faults.blocks_old));
-  if (to->is_push)
+  if (to->is_push || (to->version > 0 && to->version == to->server->taken[to->block]))
     to->server->version[to->block] = to->version;
   pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
@@ -153,10 +153,12 @@ static void on_pull(struct rpc_call *call, const void *message, struct rpc_bytes
   struct fixture *f = server->f;
   const Weir__PullRequest *pull = message;
   struct parked parked = {server, call, false, pull->block, pull->version};
-  bool is_unavailable, is_parked, is_dropped;
+  bool is_unavailable, is_busy, is_parked, is_dropped;
   rpc_bytes_free(bytes);
   pthread_mutex_lock(&f->lock);
+  f->n_pulls++;
   is_unavailable = fault_strikes(&f->faults.pulls_unavailable);
+  is_busy = fault_strikes(&f->faults.pulls_busy);
   is_dropped = server->has_outrun;
   is_parked = park_locked(server, call, parked);
   pthread_mutex_unlock(&f->lock);
@@ -164,6 +166,8 @@ static void on_pull(struct rpc_call *call, const void *message, struct rpc_bytes
     return;
   if (is_unavailable)
     rpc_call_fail(call, ERR_UNAVAILABLE, "later");
+  else if (is_busy)
+    rpc_call_fail(call, ERR_BUSY, "too many wait");
   else if (is_dropped)
     rpc_call_fail(call, ERR_DROPPED, "that version is no more");
   else
@@ -210,7 +214,7 @@ static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes
   struct parked parked = {server, call, true, push->block, push->step + 1};
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
   enum err_code fault;
-  bool is_parked = false;
+  bool is_parked = false, waits;
   uint64_t digest;
   assert_int_equal(rpc_bytes_size(bytes), f->model->blocks[push->block].elems * sizeof(float));
   digest = digest_of(bytes);
@@ -218,9 +222,11 @@ static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes
     return;
   pthread_mutex_lock(&f->lock);
   fault = push_fault_locked(&f->faults, push);
+  waits = push->wait && !fault_strikes(&f->faults.pushes_put_off);
   if (!fault) {
     note_push_locked(server, push, digest);
-    is_parked = push->wait && park_locked(server, call, parked);
+    is_parked = waits && park_locked(server, call, parked);
+    server->taken[push->block] = waits ? 0 : push->step + 1;
   }
   pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
@@ -228,7 +234,7 @@ static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes
     return;
   if (fault)
     rpc_call_fail(call, fault, "the push meets with %s", err_name(fault));
-  else if (push->wait)
+  else if (waits)
     give_block(f, &parked);
   else
     rpc_call_reply(call, &reply, NULL);

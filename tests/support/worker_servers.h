@@ -17,8 +17,8 @@ enum { SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
 
 /* What goes wrong, each for the first `times` calls that it concerns. */
 struct faults {
-  int models_cut, pushes_unavailable, pushes_busy, pushes_without_memory, pulls_unavailable,
-      versions_unavailable, versions_unknown, pushes_dropped,
+  int models_cut, pushes_unavailable, pushes_busy, pushes_without_memory, pushes_put_off, pulls_busy,
+      pulls_unavailable, versions_unavailable, versions_unknown, pushes_dropped,
       outrun; /* outrun: the version that a server names is dropped before it is pulled */
   int blocks_short, blocks_old;
   bool model_is_another;
@@ -53,11 +53,12 @@ struct fake_server {
 
   /* Under the fixture's lock. */
   uint64_t incarnation, version[BLOCKS_MAX];
-  uint64_t held_step;  /* its pushes wait until release; UINT64_MAX: none */
-  uint32_t held_block; /* of this block alone; UINT32_MAX: all */
-  bool is_frozen;      /* nothing is answered */
-  bool parks_pulls;    /* of versions that it is not at; else it has any */
-  uint64_t leap;       /* the version that it is at once it has answered a question; 0: it stays */
+  uint64_t taken[BLOCKS_MAX]; /* the version after the newest part that was not waited with */
+  uint64_t held_step;         /* its pushes wait until release; UINT64_MAX: none */
+  uint32_t held_block;        /* of this block alone; UINT32_MAX: all */
+  bool is_frozen;             /* nothing is answered */
+  bool parks_pulls;           /* of versions that it is not at; else it has any */
+  uint64_t leap;              /* the version that it is at once it has answered a question; 0: it stays */
   bool has_no_run, has_outrun;
   struct parked parked[PARKED_MAX];
   int n_parked;
@@ -76,6 +77,7 @@ struct fixture {
   struct rpc_client *client;
   struct rpc_channel *channel;
   struct run *run;
+  int parked_max;             /* of runs that are started */
   int meeting_ms;             /* of runs that are started: how long a group waits for its members; WEEK_MS */
   int question_ms, silent_ms; /* likewise: see run_options; WEEK_MS */
   int unreached_ms;           /* likewise; 0: as the product has it */
@@ -87,6 +89,7 @@ struct fixture {
   struct fake_push pushes[PUSHES_MAX];
   int n_pushes;
   int n_waits;        /* pushes whose reply was a version */
+  int n_pulls;        /* Pull calls */
   int n_fetched;      /* FetchModel calls */
   bool is_fetch_held; /* the model does not come before fixture_release_model */
   struct rpc_call *held_fetch;

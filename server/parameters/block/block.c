@@ -93,9 +93,14 @@ static void hosted_block_drop_old(struct hosted_block *block) {
   block->previous = NULL;
 }
 
-/* The server has no room for another call that waits. The part of a push was taken all the same. */
+/* The server has no room for another call that waits. The part of a push was taken all the same, and its
+   client is told so: it pulls the version later. */
 static void hosted_block_put_off(struct hosted_block *block, struct parameters_call *call) {
   struct err err;
+  if (call->is_push) {
+    parameters_call_reply(call, block->version, NULL);
+    return;
+  }
   err_set(&err, ERR_BUSY, "block %u: calls that wait for a version take all of their %zu MiB", block->index,
           shard_budgets(block->shard)->calls.bytes_max >> 20);
   parameters_call_refuse(call, &err);

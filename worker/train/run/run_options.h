@@ -16,6 +16,7 @@ struct run_options {
   int n_devices;
   const uint64_t *device_bytes; /* [n_devices] of memory */
   int readers;                  /* threads that read ahead, at least */
+  int parked_max;               /* as in transfers_options */
   int question_ms;              /* how long a server that is asked where it is may take; 0: 3000 */
   int silent_ms, unreached_ms;  /* as in transfers_options */
   int meeting_ms;               /* how long a group's members wait until all of them are there; 0: 10000 */

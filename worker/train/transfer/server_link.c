@@ -6,7 +6,9 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-enum { SENDING_MAX = 16, LOG_PAUSE_MS = 5000 };
+/* PARKED_MAX: a call that waits takes 12 KiB at either end, and a server has hundreds of workers; a version
+   that is pulled costs a call more. */
+enum { SENDING_MAX = 16, PARKED_MAX = 64, LOG_PAUSE_MS = 5000 };
 
 static void link_start_queued_locked(struct server_link *link);
 
@@ -62,7 +64,8 @@ void server_link_fini(struct server_link *link) {
       rpc_request_cancel(&link->all[i]->request);
   if (link->reach.is_asking)
     rpc_request_cancel(&link->question.request);
-  while ((transfer = list_take(&link->queue)) || (transfer = list_take(&link->pauses))) {
+  while ((transfer = list_take(&link->queue)) || (transfer = list_take(&link->pulls)) ||
+         (transfer = list_take(&link->pauses))) {
     pthread_mutex_unlock(&link->lock);
     transfer_end(transfer);
     pthread_mutex_lock(&link->lock);
@@ -98,6 +101,7 @@ void server_link_start(struct server_link *link, const struct transfer_item *ite
   transfer->item = *item;
   transfer->sender = *sender;
   transfer->attempt = 0;
+  transfer->is_taken = false;
   link->outstanding++;
   list_append(&link->queue, transfer);
   link_start_queued_locked(link);
@@ -148,22 +152,40 @@ static bool transfer_pause_locked(struct transfer *transfer, const struct err *e
   return true;
 }
 
+/* The call has ended, and leaves its places to others. */
+static void link_leave_locked(struct transfer *transfer) {
+  transfer->is_started = false;
+  link_sent_locked(transfer);
+  transfer->link->parked -= transfer->is_parked;
+  transfer->is_parked = false;
+}
+
+/* True if the server has the part, and the version is to be pulled. */
+static bool transfer_put_off_locked(struct transfer *transfer, const struct rpc_bytes *bytes) {
+  struct server_link *link = transfer->link;
+  if (link->is_stopping || !transfer_is_put_off(transfer, bytes))
+    return false;
+  transfer->is_taken = true;
+  transfer->attempt = 0;
+  list_append(&link->pulls, transfer);
+  return true;
+}
+
 static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
                     struct rpc_bytes *bytes) {
   struct transfer *transfer = (struct transfer *)request;
   struct server_link *link = transfer->link;
   const struct transfers_options *options = link->options;
-  bool is_ok = err->code == ERR_OK, is_paused, is_stopping;
+  bool is_ok = err->code == ERR_OK, goes_on, is_stopping;
   transfer_trace_answered(transfer);
   pthread_mutex_lock(&link->lock);
-  transfer->is_started = false;
-  link_sent_locked(transfer);
+  link_leave_locked(transfer);
   is_stopping = link->is_stopping;
   link_ended_locked(link, err);
-  is_paused = !is_ok && transfer_pause_locked(transfer, err);
+  goes_on = is_ok ? transfer_put_off_locked(transfer, bytes) : transfer_pause_locked(transfer, err);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
-  if (is_paused) /* no longer ours */
+  if (goes_on) /* no longer ours */
     return;
   if (!is_stopping && is_ok && (transfer->item.kind != TRANSFER_PUSH || transfer->item.wait))
     options->received(options->user, &transfer->item, transfer_reply_version(transfer, reply), bytes);
@@ -173,9 +195,29 @@ static void on_done(struct rpc_request *request, const struct err *err, const vo
   transfer_end(transfer);
 }
 
+/* What is sent next: first who was made to wait. */
+static struct transfer *link_next_locked(struct server_link *link, bool may_park) {
+  struct transfer *transfer = may_park ? list_take(&link->pulls) : NULL;
+  while (!transfer && (transfer = list_take(&link->queue)))
+    if (transfer_is_pull(transfer) && !may_park) {
+      list_append(&link->pulls, transfer);
+      transfer = NULL;
+    }
+  return transfer;
+}
+
+static bool link_may_park_locked(const struct server_link *link) {
+  int parked_max = link->options->parked_max > 0 ? link->options->parked_max : PARKED_MAX;
+  return link->parked < parked_max;
+}
+
 static void link_start_queued_locked(struct server_link *link) {
   struct transfer *transfer;
-  while (!link->is_stopping && link->sending < SENDING_MAX && (transfer = list_take(&link->queue))) {
+  bool may_park = link_may_park_locked(link);
+  while (!link->is_stopping && link->sending < SENDING_MAX && (transfer = link_next_locked(link, may_park))) {
+    transfer->is_parked = may_park && (transfer->item.wait || transfer_is_pull(transfer));
+    link->parked += transfer->is_parked;
+    may_park = link_may_park_locked(link);
     transfer->is_sending = transfer->is_started = true;
     transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
     link->sending++;

@@ -33,11 +33,13 @@ struct server_link {
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
   struct transfer_list queue;  /* wait for window space */
+  struct transfer_list pulls;  /* wait until fewer calls are parked */
   struct transfer_list pauses; /* failed, will be tried again */
   struct transfer *spares;
   struct transfer **all; /* every transfer ever made, to cancel */
   int n_all, all_capacity;
   int sending, outstanding; /* outstanding: with the question */
+  int parked;               /* calls that may wait for a version */
   unsigned turn;            /* of the channels */
   bool is_stopping;
   uint64_t logged_ns; /* when a failure was last told */

@@ -8,6 +8,14 @@
 
 enum { TRACE_BLOCK_SIZE = 32, ACK_DEADLINE_MS = 60000 };
 
+bool transfer_is_pull(const struct transfer *transfer) {
+  return transfer->item.kind == TRANSFER_PULL || transfer->is_taken;
+}
+
+bool transfer_is_put_off(const struct transfer *transfer, const struct rpc_bytes *bytes) {
+  return transfer->item.kind == TRANSFER_PUSH && transfer->item.wait && !transfer->is_taken && !bytes;
+}
+
 static void transfer_push(struct transfer *transfer, const struct transfers_options *options,
                           struct rpc_channel *channel) {
   const struct transfer_item *item = &transfer->item;
@@ -20,11 +28,11 @@ static void transfer_push(struct transfer *transfer, const struct transfers_opti
   push.first = item->node.first;
   push.level = item->node.level;
   push.evaluation = item->is_evaluation;
-  push.wait = item->wait;
+  push.wait = transfer->is_parked;
   push.worker = transfer->sender.worker;
   push.view = transfer->sender.view;
   rpc_request_start(&transfer->request, channel,
-                    &(struct rpc_question){RPC_PUSH, &push, item->wait ? -1 : ACK_DEADLINE_MS}, &payload);
+                    &(struct rpc_question){RPC_PUSH, &push, push.wait ? -1 : ACK_DEADLINE_MS}, &payload);
 }
 
 static void transfer_pull(struct transfer *transfer, const struct transfers_options *options,
@@ -33,7 +41,7 @@ static void transfer_pull(struct transfer *transfer, const struct transfers_opti
   pull.run = (char *)options->run;
   pull.incarnation = options->incarnation;
   pull.block = transfer->item.block;
-  pull.version = transfer->item.version;
+  pull.version = transfer->item.version + transfer->is_taken;
   rpc_request_start(&transfer->request, channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
 }
 
@@ -49,23 +57,20 @@ void transfer_ask(struct rpc_request *request, const struct transfers_options *o
 void transfer_send(struct transfer *transfer, const struct transfers_options *options,
                    struct rpc_channel *channel) {
   transfer->begin_ns = trace_now_ns();
-  if (transfer->item.kind == TRANSFER_PUSH)
-    transfer_push(transfer, options, channel);
-  else if (transfer->item.kind == TRANSFER_PULL)
+  if (transfer_is_pull(transfer))
     transfer_pull(transfer, options, channel);
+  else if (transfer->item.kind == TRANSFER_PUSH)
+    transfer_push(transfer, options, channel);
   else
     transfer_ask(&transfer->request, options, channel);
 }
 
 uint64_t transfer_reply_version(const struct transfer *transfer, const void *reply) {
-  switch (transfer->item.kind) {
-  case TRANSFER_PUSH:
-    return ((const Weir__PushReply *)reply)->version;
-  case TRANSFER_PULL:
+  if (transfer_is_pull(transfer))
     return ((const Weir__PullReply *)reply)->version;
-  default:
-    return ((const Weir__VersionsReply *)reply)->lowest;
-  }
+  if (transfer->item.kind == TRANSFER_PUSH)
+    return ((const Weir__PushReply *)reply)->version;
+  return ((const Weir__VersionsReply *)reply)->lowest;
 }
 
 static const char *trace_block(const struct transfer_item *item, char name[TRACE_BLOCK_SIZE]) {
@@ -78,7 +83,7 @@ void transfer_trace_sent(struct transfer *transfer) {
   const struct transfer_item *item = &transfer->item;
   char name[TRACE_BLOCK_SIZE];
   transfer->sent_ns = trace_now_ns();
-  if (item->kind == TRANSFER_PUSH)
+  if (item->kind == TRANSFER_PUSH && !transfer->is_taken)
     trace_span(&(struct trace_span){.row = TRACE_SENDS,
                                     .category = "push",
                                     .name = trace_block(item, name),
@@ -95,7 +100,7 @@ void transfer_trace_answered(const struct transfer *transfer) {
   const struct transfer_item *item = &transfer->item;
   char name[TRACE_BLOCK_SIZE];
   trace_span(&(struct trace_span){.row = TRACE_WAITS,
-                                  .category = categories[item->kind],
+                                  .category = categories[transfer->is_taken ? TRANSFER_PULL : item->kind],
                                   .name = trace_block(item, name),
                                   .begin_ns = transfer->sent_ns,
                                   .end_ns = trace_now_ns(),

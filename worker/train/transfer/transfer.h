@@ -13,21 +13,30 @@ struct transfer {
   struct transfer_item item;
   struct transfers_sender sender;
   struct server_link *link;
-  struct transfer *next; /* in the link's queue, pauses or spares */
+  struct transfer *next; /* in the link's queue, waits, pauses or spares */
   bool is_started;       /* between rpc_request_start and the end of the call */
   bool is_sending;       /* counts in the window */
+  bool is_parked;        /* its call may wait for a version, and counts among those that do */
+  bool is_taken;         /* a push whose part the server has: what is left is to pull the version */
   int attempt;
   uint64_t due_ns;            /* while it pauses */
   uint64_t begin_ns, sent_ns; /* of the call, on the timeline; 0: tracing is off */
 };
 
-/* Starts the call; the callbacks of its request are set. */
+/* True of a call that only asks for a version, which it may have to wait for. */
+bool transfer_is_pull(const struct transfer *transfer);
+
+/* Starts the call; the callbacks of its request are set. A push asks for the version if it is_parked. */
 void transfer_send(struct transfer *transfer, const struct transfers_options *options,
                    struct rpc_channel *channel);
 
 /* Starts a call that asks the server where it is in the run. */
 void transfer_ask(struct rpc_request *request, const struct transfers_options *options,
                   struct rpc_channel *channel);
+
+/* True if the answer says that the part of a push was taken, and that the version that it waits for is to be
+   pulled. */
+bool transfer_is_put_off(const struct transfer *transfer, const struct rpc_bytes *bytes);
 
 /* The version that the reply to its call names. */
 uint64_t transfer_reply_version(const struct transfer *transfer, const void *reply);

@@ -1,7 +1,9 @@
 /* Pushes and pulls of blocks that are under way to the servers of a run. Each server has two channels, a
-   queue and a window. The window limits how many pushes have their bytes on the way at a time; calls that
-   wait for an answer do not count. A call that fails in passing is sent again until it succeeds or all is
-   stopped. A server that has answered nothing for two seconds is asked where it is. */
+   queue and a window. The window limits how many pushes have their bytes on the way at a time. As few calls
+   as parked_max wait for a version at a server, whatever the model's size: beyond them a push is answered
+   when its part is taken, and its version is pulled when one of the others has been answered. A call that
+   fails in passing is sent again until it succeeds or all is stopped. A server that has answered nothing for
+   two seconds is asked where it is. */
 #ifndef WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 #define WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 
@@ -22,7 +24,7 @@ struct transfer_item {
   uint64_t version; /* push: the version that the part was computed from; pull: the one wanted */
   struct tree_node node;
   bool is_evaluation;
-  bool wait;             /* push: the reply brings version + 1 */
+  bool wait;             /* push: version + 1 is to come, with the reply or by a pull that follows it */
   struct buffer *buffer; /* push: all of it is sent; kept until `ended` */
 };
 
@@ -47,6 +49,7 @@ struct transfers_options {
   struct transfers_sender sender;
   Weir__Endpoint *const *servers; /* copied */
   uint32_t n_servers;
+  int parked_max;   /* calls to a server that may wait for a version at a time; 0: 64 */
   int question_ms;  /* the deadline of VERSIONS, after which the server is asked again */
   int silent_ms;    /* after how long without an answer a server is asked whether it is there; 0: 2000 */
   int unreached_ms; /* and after how long, if calls fail, it is told to be unreached; 0: 6000 */

@@ -38,6 +38,27 @@ static void calls_that_wait_have_a_bound_in_bytes(void **state) {
   parameters_fixture_fini(&f);
 }
 
+/* Else its client would send the gradient again. */
+static void a_push_that_there_is_no_room_to_wait_for_is_taken(void **state) {
+  struct fixture f;
+  struct attempt push;
+  float before, after;
+  (void)state;
+  parameters_fixture_init(&f, 1);
+  f.budgets.calls.bytes_max = 0;
+  pull_first_element(&f, 0, 0, &before);
+  start_waiting_part(&f, &push, 0, 0, 0);
+  attempt_finish(&push);
+  assert_int_equal(push.err.code, ERR_OK);
+  assert_int_equal(push.size_bytes, 0);
+  finish_with_version(&push, 0);
+  for (uint32_t m = 1; m < MICROBATCHES; m++)
+    push_part(&f, 0, 0, m, m + 1 == MICROBATCHES);
+  pull_first_element(&f, 0, 1, &after);
+  assert_true(after == before - 0.5f * (1 + 2 + 3 + 4 + 5 + 6));
+  parameters_fixture_fini(&f);
+}
+
 static void a_call_that_is_given_up_makes_room(void **state) {
   struct fixture f;
   struct attempt pulls[2];
@@ -83,6 +104,7 @@ int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(calls_that_wait_have_a_bound_in_bytes),
+      cmocka_unit_test(a_push_that_there_is_no_room_to_wait_for_is_taken),
       cmocka_unit_test(a_call_that_is_given_up_makes_room),
       cmocka_unit_test(parts_have_a_bound_in_bytes_and_the_step_completes),
   };

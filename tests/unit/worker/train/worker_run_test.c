@@ -86,6 +86,45 @@ static void a_block_of_the_wrong_version_is_refused(void **state) {
   expect_refused(*state, (struct faults){.blocks_old = 1}, "expected 1 in");
 }
 
+static int n_taken_of_step_1(const struct fixture *f) {
+  int n = 0;
+  for (int i = 0; i < f->n_pushes; i++)
+    n += f->pushes[i].step == 1 && !f->pushes[i].is_evaluation;
+  return n;
+}
+
+static bool is_step_1_pushed(const struct fixture *f) {
+  return n_taken_of_step_1(f) >= (int)f->model->n_blocks + 1; /* two rows of statistics */
+}
+
+/* The first server answers nothing of step 1: a call waits, and the other parts are taken without waiting. */
+static void few_calls_wait_however_many_blocks_there_are(void **state) {
+  struct fixture *f = *state;
+  f->parked_max = 1;
+  f->servers[0].held_step = 1;
+  f->servers[0].held_block = UINT32_MAX;
+  begin(f, (struct faults){0}, SAMPLES);
+  fixture_wait(f, is_step_1_pushed);
+  fixture_linger(50); /* for calls too many */
+  pthread_mutex_lock(&f->lock);
+  assert_int_equal(f->servers[0].n_parked, 1);
+  pthread_mutex_unlock(&f->lock);
+  fake_server_release(&f->servers[0], ERR_OK);
+  fixture_wait(f, is_trained_or_refused);
+  if (f->is_refused)
+    fail_msg("refused: %s", f->refusal);
+  assert_in_range(f->n_waits, 1, STEPS * f->model->n_blocks - 1);
+  assert_true(f->n_pulls >= (int)(2 * f->model->n_blocks - 1)); /* of version 0, and of version 2 but one */
+}
+
+/* A server without room for another call that waits answers when it has the part. */
+static void a_version_that_a_server_puts_off_is_pulled(void **state) {
+  struct fixture *f = *state;
+  expect_trained(f, (struct faults){.pushes_put_off = 5, .pulls_busy = 3});
+  assert_int_equal(f->n_waits, STEPS * f->model->n_blocks);
+  assert_int_equal(f->n_pulls, f->model->n_blocks + 5 + 3);
+}
+
 /* It would be no better the next time: the run must end, and say why. */
 static void a_server_without_memory_ends_the_run_by_name(void **state) {
   expect_refused(*state, (struct faults){.pushes_without_memory = 1}, ": the push meets with NO_MEMORY");
@@ -112,6 +151,8 @@ int main(void) {
       TEST(another_model_than_announced_is_refused),
       TEST(a_block_of_the_wrong_size_is_refused),
       TEST(a_block_of_the_wrong_version_is_refused),
+      TEST(few_calls_wait_however_many_blocks_there_are),
+      TEST(a_version_that_a_server_puts_off_is_pulled),
       TEST(a_server_without_memory_ends_the_run_by_name),
       TEST(a_plan_over_other_data_is_refused),
   };

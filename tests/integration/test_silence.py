@@ -27,9 +27,9 @@ class Watch:
             self.came += [(now, event["step"]) for event in steps[len(self.came):]]
             time.sleep(0.05)
 
-    def tell(self, what, began):
-        """The row of a fault at that time: how long steps stood still, and how many of them were computed again."""
-        times = [began] + [when for when, _ in self.came if when > began]
+    def tell(self, what, began, ended=None):
+        """The row of a fault of that time: how long nobody was told of a step, and how many steps were computed again."""
+        times = [began] + [when for when, _ in self.came if began < when < (ended + 1 if ended else when + 1)]
         gap = max(range(1, len(times)), key=lambda at: times[at] - times[at - 1])
         before = [step for when, step in self.came if when < times[gap]]
         after = next(step for when, step in self.came if when >= times[gap])
@@ -73,6 +73,13 @@ class Silence:
             self.network.cut(one, other)
         return began
 
+    def mend(self, way, is_found, what):
+        """The way is whole again, and in use once that is so."""
+        began = time.monotonic()
+        self.network.mend(*way)
+        self.run.wait(is_found, what)
+        print(f"# {what}: {time.monotonic() - began:.1f} s after packets came through", flush=True)
+
     def alarms(self):
         return [line for worker in self.cluster.workers for line in worker.output().splitlines()
                 if " servers_unreached " in line]
@@ -83,10 +90,13 @@ class Silence:
     def said(self, text):
         return text in self.cluster.coordinator.output()
 
-    def end(self, what, began):
+    def end(self):
         for machine in self.servers:
             machine.limit(None)
         self.run.end()
+
+    def end_and_tell(self, what, began):
+        self.end()
         self.watch.tell(what, began)
 
 
@@ -99,9 +109,8 @@ def test_others_compute_for_a_worker_whose_packets_to_a_server_vanish():
         assert "no answer within" in silence.row(first)["message"], silence.row(first)
         assert silence.row(second)["microbatches"] == 4
         run.wait_step(newest_step(run.metrics) + 5)
-        silence.network.mend(*way)
-        run.wait(lambda: silence.said("from=cut-off to="), "the worker's being back")
-        silence.end("a worker and a server", began)
+        silence.mend(way, lambda: silence.said("from=cut-off to="), "the worker's being back")
+        silence.end_and_tell("a worker and a server", began)
         assert run.incarnation() == 0, "nothing was rolled back"
 
 
@@ -109,11 +118,12 @@ def test_a_server_to_which_all_workers_packets_vanish_is_done_without():
     with Folder() as folder, Silence(folder) as silence:
         began = silence.cut(*[(machine, silence.servers[1]) for machine in silence.workers])
         silence.run.wait_step(10, incarnation=1)
-        silence.end("all workers and a server", began)
+        silence.end_and_tell("all workers and a server", began)
         assert silence.said("no worker reaches all servers")
 
 
 def test_a_server_that_the_coordinator_alone_does_not_hear_is_kept():
+    faults = []
     with Folder() as folder, Silence(folder, is_patient=False) as silence:
         for number, machine in enumerate(silence.servers):
             way, told = (machine, silence.coordinator), f"server-{number + 1} ({silence.cluster.servers[number][1]})"
@@ -122,14 +132,13 @@ def test_a_server_that_the_coordinator_alone_does_not_hear_is_kept():
                              silence.run.status()["message"], "word of the server that workers reach")
             time.sleep(HOLD_SECONDS)  # longer than a run waits for a server that is lost
             assert silence.run.status()["incarnation"] == 0
-            silence.network.mend(*way)
-            silence.run.wait(lambda: silence.run.status()["message"] == "", "the server's being heard of")
+            silence.mend(way, lambda: silence.run.status()["message"] == "", "the server's being heard of")
             silence.run.wait_step(newest_step(silence.run.metrics) + 1)
-            print(f"# server {number + 1} was not heard of for {time.monotonic() - began:.1f} s", flush=True)
-            if number == 0:
-                first_began = began
+            faults.append((began, time.monotonic()))
         assert silence.cluster.coordinator.output().count(" server_kept ") == 2
-        silence.end("a server and the coordinator", first_began)
+        silence.end()
+        for began, ended in faults:
+            silence.watch.tell(f"a server and the coordinator, for {ended - began:.0f} s", began, ended)
         assert silence.run.incarnation() == 0, "nothing was rolled back"
 
 
@@ -140,11 +149,10 @@ def test_others_compute_for_a_worker_that_the_coordinator_does_not_hear():
         began = silence.cut(way)
         run.wait(lambda: len(silence.cluster.json("workers")) == 1, "the worker's being missed")
         run.wait(lambda: silence.row(second)["microbatches"] == 4, "the other's having all work")
-        silence.network.mend(*way)
-        run.wait(lambda: len(silence.cluster.json("workers")) == 2 and silence.row(first)["microbatches"] == 2,
-                 "the worker's having work again")
+        silence.mend(way, lambda: len(silence.cluster.json("workers")) == 2, "the worker's being heard of")
+        run.wait(lambda: silence.row(first)["microbatches"] == 2, "the worker's having work again")
         assert not silence.alarms(), silence.alarms()
-        silence.end("a worker and the coordinator", began)
+        silence.end_and_tell("a worker and the coordinator", began)
         assert run.incarnation() == 0, "nothing was rolled back"
 
 
@@ -159,7 +167,7 @@ def test_a_worker_that_was_frozen_raises_no_alarm():
         run.wait(lambda: len(silence.cluster.json("workers")) == 2 and silence.row(first)["microbatches"] == 2,
                  "the worker's having work again")
         assert silence.row(second)["state"] == "ready" and not silence.alarms(), silence.alarms()
-        silence.end("a worker that is frozen, and thawed", began)
+        silence.end_and_tell("a worker that is frozen, and thawed", began)
 
 
 def test_a_slow_link_with_megabytes_on_their_way_is_no_silence():

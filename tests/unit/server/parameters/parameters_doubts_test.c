@@ -50,7 +50,7 @@ static void assert_pushed(const Weir__PushedPart *part, uint32_t first, uint32_t
 /* The honest worker comes last, and waits for the next version as if nothing had happened. */
 static void a_sum_that_overflows_is_doubted_judged_and_the_step_completes(void **state) {
   struct fixture f;
-  struct attempt waiting;
+  struct attempt waiting, waiting_anew;
   Weir__PushRequest push = push_request(BLOCK, 0, 1, 0);
   const Weir__Doubted *doubted;
   const Weir__Judged *judged;
@@ -75,7 +75,7 @@ static void a_sum_that_overflows_is_doubted_judged_and_the_step_completes(void *
   assert_int_equal(f.n_told, 1);
   push.first = 0;
   push.worker = 6;
-  start_from(&f, &waiting, &push, large);
+  start_from(&f, &waiting_anew, &push, large);
   judged = wait_for(&f, 2, WEIR__MEMBER_MESSAGE__BODY_JUDGED)->judged;
   assert_true(judged->incarnation == 1 && judged->step == 0 && judged->block == BLOCK && !judged->overflows);
   assert_int_equal(judged->n_changed, 1);
@@ -83,6 +83,7 @@ static void a_sum_that_overflows_is_doubted_judged_and_the_step_completes(void *
   assert_int_equal(judged->n_computed_by, 1);
   assert_int_equal(judged->computed_by[0], 6);
   finish_with_version(&waiting, 1);
+  finish_with_version(&waiting_anew, 1);
   pull_first_element(&f, BLOCK, 1, &after);
   assert_true(after == before - 0.5f * 21);
   parameters_fixture_fini(&f);

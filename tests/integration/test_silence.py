@@ -41,6 +41,13 @@ class Silence:
 
     def __init__(self, folder, **options):
         self.network = network.Network(5)
+        try:
+            self.start(folder, **options)
+        except Exception:
+            self.network.__exit__()
+            raise
+
+    def start(self, folder, **options):
         self.coordinator, *servers, first, second = self.network.machines
         self.servers, self.workers = servers, [first, second]
         self.cluster = Cluster(folder, servers=0, workers=0, listen=f"{self.coordinator.address}:0",

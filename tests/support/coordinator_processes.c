@@ -11,6 +11,7 @@
 
 #include "common/agree/placement.h"
 #include "common/base/message.h"
+#include "tests/support/coordinator_liars.h"
 #include "tests/support/coordinator_work.h"
 
 void process_tells(struct process *process, Weir__MemberMessage__BodyCase body, void *content) {
@@ -50,6 +51,7 @@ void process_join(struct world *w, struct process *process) {
   hello.pid = process->pid;
   hello.address = process->role == WEIR__ROLE__SERVER ? address : "";
   hello.executors = 1;
+  hello.device = liars_device(process);
   hello.shm_host = process->slot == PROCESSES - 1 ? "another" : "node";
   hello.fingerprint = "build";
   hello.id = process->id;
@@ -337,7 +339,9 @@ static void worker_order(struct world *w, struct process *worker, const Weir__Or
       hosted->follows = assignment->follows;
     }
     hosted->incarnation = order->view->incarnation;
-  } else if (order->body_case == WEIR__ORDER__BODY_UNLOAD)
+  } else if (order->body_case == WEIR__ORDER__BODY_RECOMPUTE)
+    liars_recompute(w, worker, order->recompute);
+  else if (order->body_case == WEIR__ORDER__BODY_UNLOAD)
     worker->hosted[run_index(w, order->unload->run)] = (struct hosted){0};
 }
 

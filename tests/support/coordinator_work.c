@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/agree/random.h"
+#include "tests/support/coordinator_liars.h"
 #include "tests/support/coordinator_processes.h"
 
 bool worker_reaches(const struct world *w, const struct process *worker, const struct server_set *set,
@@ -21,11 +22,11 @@ bool round_is_complete(const struct world *w, int run, const struct hosted *serv
   const struct sim_round *round = &w->runs[run].round;
   if (round->incarnation != server->incarnation || round->version != server->version)
     return round->incarnation == server->incarnation && round->version > server->version;
-  for (uint32_t m = 0; m < MICROBATCHES; m++) {
+  for (uint32_t m = 0; m < MICROBATCHES; m++)
     if (!round->is_there[m])
       return false;
+  for (uint32_t m = 0; m < MICROBATCHES; m++)
     assert_true(round->bits[m] == part_bits(round->version, m));
-  }
   return true;
 }
 
@@ -79,31 +80,21 @@ static void worker_pull(struct world *w, struct process *worker, int run, uint64
   hosted->is_ready_told = true;
 }
 
-/* The worker's next microbatch that the servers lack; MICROBATCHES: none. */
-static uint32_t next_microbatch(const struct hosted *hosted, const struct sim_round *round) {
-  for (uint32_t m = hosted->begin; m < hosted->end; m++)
-    if (!round->is_there[m])
-      return m;
-  return MICROBATCHES;
-}
-
-static struct sim_round *round_of(struct world *w, int run, uint64_t incarnation, uint64_t version) {
+/* The round is that of the version. */
+static void round_open(struct world *w, int run, uint64_t incarnation, uint64_t version) {
   struct sim_round *round = &w->runs[run].round;
   if (round->incarnation != incarnation || round->version != version)
     *round = (struct sim_round){.incarnation = incarnation, .version = version};
-  return round;
 }
 
-static void worker_push(struct process *worker, struct sim_round *round, uint32_t microbatch) {
-  round->is_there[microbatch] = true;
-  round->bits[microbatch] = part_bits(round->version, microbatch);
+static void worker_push(struct world *w, struct process *worker, int run, uint32_t microbatch) {
+  liars_push(w, worker, run, microbatch);
   worker->busy_ms += worker->microbatch_ms;
   worker->computed++;
 }
 
 void worker_compute(struct world *w, struct process *worker, int run, uint64_t passed_ms) {
   struct hosted *hosted = &worker->hosted[run];
-  struct sim_round *round;
   uint64_t newest;
   uint32_t m;
   if (!worker->is_alive || !hosted->has_view || !servers_version(w, worker, run, &newest))
@@ -115,16 +106,16 @@ void worker_compute(struct world *w, struct process *worker, int run, uint64_t p
   worker_pull(w, worker, run, newest, passed_ms);
   if (!hosted->has_version || hosted->version != newest || (newest == w->plan.steps && newest > 0))
     return;
-  round = round_of(w, run, hosted->incarnation, newest);
+  round_open(w, run, hosted->incarnation, newest);
   if (worker->is_hung) {
-    hosted->spent_ms = next_microbatch(hosted, round) < MICROBATCHES;
+    hosted->spent_ms = liars_next(w, worker, run) < MICROBATCHES;
     return;
   }
-  for (hosted->spent_ms += passed_ms; (m = next_microbatch(hosted, round)) < MICROBATCHES;) {
+  for (hosted->spent_ms += passed_ms; (m = liars_next(w, worker, run)) < MICROBATCHES;) {
     if (hosted->spent_ms < worker->microbatch_ms)
       return;
     hosted->spent_ms -= worker->microbatch_ms;
-    worker_push(worker, round, m);
+    worker_push(w, worker, run, m);
   }
   hosted->spent_ms = 0;
 }

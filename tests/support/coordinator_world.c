@@ -14,6 +14,7 @@
 #include "common/agree/random.h"
 #include "common/base/message.h"
 #include "tests/support/coordinator_checks.h"
+#include "tests/support/coordinator_liars.h"
 
 const uint32_t world_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 
@@ -288,10 +289,13 @@ void world_step(struct world *w, const struct coordinator_event *event) {
       run->bases[run->saved_top] = action->record->base_step;
       job_add(w, action);
     }
+    if (action->kind == ACTION_MEMBERS)
+      liars_save(w, action->members);
     assert_true(action->kind != ACTION_DEPOSED);
   }
   check_given(w);
   check_lists(w);
+  liars_check(w);
 }
 
 void coordinator_dies(struct world *w) {
@@ -346,6 +350,8 @@ void coordinator_begins(struct world *w) {
       .term = ++w->term, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS, .follow_ms = FOLLOW_MS};
   w->core = coordinator_new(&options);
   w->ticked_ms = w->now_ms;
+  if (liars_saved(w))
+    world_step(w, &(struct coordinator_event){.kind = EVENT_MEMBERS_RESTORED, .members = liars_saved(w)});
   for (int i = 0; i < RUNS; i++)
     if (w->runs[i].record)
       restore_run(w, &w->runs[i]);

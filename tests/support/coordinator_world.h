@@ -145,6 +145,8 @@ struct job {
   uint64_t step, until_event;
 };
 
+struct liars; /* coordinator_liars.h */
+
 struct world {
   uint64_t seed, dice; /* dice: how many were thrown */
   uint64_t now_ms, ticked_ms, term, keys;
@@ -163,8 +165,10 @@ struct world {
   bool is_cut[PROCESSES][SERVERS]; /* ways of workers to servers */
   bool is_calm;                    /* no accidents any more */
   int cut_off, given_up;           /* how often workers and servers were seen to be */
-  int following, late, set_aside;  /* how often workers were seen to be */
-  int confirmed;                   /* how often a run went on with a server that is not heard of */
+  struct liars *liars;
+  int doubted, convicted, recomputed; /* sums; how often workers were seen to be; orders */
+  int following, late, set_aside;     /* how often workers were seen to be */
+  int confirmed;                      /* how often a run went on with a server that is not heard of */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 

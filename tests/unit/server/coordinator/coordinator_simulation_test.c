@@ -16,6 +16,7 @@
 #include "common/agree/spec.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "tests/support/coordinator_liars.h"
 #include "tests/support/coordinator_processes.h"
 #include "tests/support/coordinator_work.h"
 #include "tests/support/coordinator_world.h"
@@ -232,6 +233,7 @@ static void time_passes(struct world *w) {
 }
 
 static void people_act(struct world *w) {
+  liars_readmit(w, !w->is_calm && world_roll(w, 4) == 0);
   for (int i = 0; i < RUNS; i++) {
     Weir__RunState state = state_of(w, i);
     w->paused += state == WEIR__RUN_STATE__PAUSED;
@@ -268,6 +270,8 @@ static void world_turn(struct world *w) {
         server_advance(w, process, run);
       if (process->role == WEIR__ROLE__SERVER && world_roll(w, 3) == 0)
         server_write(w, process, run);
+      if (process->role == WEIR__ROLE__SERVER && world_roll(w, 4) == 0)
+        liars_tell_late(w, process, run);
       if (process->role == WEIR__ROLE__WORKER && world_roll(w, 8) == 0)
         worker_look(w, process, run);
     }
@@ -304,12 +308,14 @@ static void world_init(struct world *w, uint64_t seed) {
   assert_int_equal(plan_init(&w->plan, w->spec, SAMPLES, seed % 5 || !steps ? 50 : 0, &err), 0);
   for (int i = 0; i < RUNS; i++)
     snprintf(w->runs[i].id, sizeof w->runs[i].id, "mlp-%06d", i);
+  liars_begin(w, seed % 2 ? -1 : SERVERS);
   for (int i = 0; i < PROCESSES; i++)
     process_begin(w, i);
   coordinator_begins(w);
 }
 
 static void world_fini(struct world *w) {
+  liars_end(w);
   job_forget(w);
   coordinator_free(w->core);
   coordinator_actions_fini(&w->actions);
@@ -410,6 +416,21 @@ static int name_the_seed(void **state) {
   return 0;
 }
 
+/* Of all worlds. */
+static struct { int doubted, convicted, recomputed; } lies;
+
+static void lies_add(const struct world *w) {
+  lies.doubted += w->doubted;
+  lies.convicted += w->convicted;
+  lies.recomputed += w->recomputed;
+}
+
+static void lies_report(bool have_to_be) {
+  print_message("%d sums doubted, %d seen in quarantine, %d orders to recompute\n", lies.doubted,
+                lies.convicted, lies.recomputed);
+  assert_true(!have_to_be || (lies.doubted && lies.convicted && lies.recomputed));
+}
+
 static void runs_end_as_promised_whatever_happens(void **state) {
   uint64_t first = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 0;
   uint64_t seeds = getenv("SEEDS") ? strtoull(getenv("SEEDS"), NULL, 10) : getenv("SEED") ? 1 : 400;
@@ -432,6 +453,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     late += w->late;
     set_aside += w->set_aside;
     confirmed += w->confirmed;
+    lies_add(w);
     world_fini(w);
   }
   print_message(
@@ -442,6 +464,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   if (seeds > 1) /* the dice did make what is to be survived */
     assert_true(rolled_back && successions && paused && kept && too_late && lost && cut_off && given_up &&
                 following && late && set_aside && confirmed);
+  lies_report(seeds > 1);
   free(w);
   has_passed = true;
 }

@@ -59,10 +59,20 @@ static uint64_t durations_median(const struct durations *durations) {
   return n ? sorted[n / 2] : 0;
 }
 
+/* A late step says how late one part was. It counts as a quarter longer than the median at most: a worker
+   that hangs in every step does not make the wait for it longer and longer, and a run whose steps are slower
+   for good is not late for long. */
+static void pace_count_locked(struct pace *pace, uint64_t ns) {
+  struct durations *durations = pace->is_evaluated ? &pace->evaluated : &pace->plain;
+  uint64_t median_ns = durations_median(durations), most_ns = median_ns + median_ns / 4;
+  bool is_capped = pace->n_told > 0 && median_ns > 0 && ns > most_ns;
+  durations_add(durations, is_capped ? most_ns : ns);
+}
+
 void pace_begin(struct pace *pace, uint64_t step, bool is_evaluated, uint64_t now_ns) {
   pthread_mutex_lock(&pace->lock);
   if (pace->step != __atomic_load_n(&pace->changed_step, __ATOMIC_RELAXED))
-    durations_add(pace->is_evaluated ? &pace->evaluated : &pace->plain, now_ns - pace->since_ns);
+    pace_count_locked(pace, now_ns - pace->since_ns);
   pace->step = step;
   pace->is_evaluated = is_evaluated;
   pace->since_ns = now_ns;

@@ -22,7 +22,8 @@ extern const struct pace_options pace_defaults; /* 200 ms, 60 s, 10 s */
 /* PACE_STEPS_LEAST: of steps without an evaluation. One with an evaluation is enough, for there are few. */
 enum { PACE_STEPS_MAX = 31, PACE_STEPS_LEAST = 3 };
 
-/* The last durations of one kind of steps: the nth is at n % PACE_STEPS_MAX. */
+/* The last durations of one kind of steps, of late ones a quarter more than the median at most: the nth is at
+   n % PACE_STEPS_MAX. */
 struct durations {
   uint64_t ns[PACE_STEPS_MAX];
   uint64_t n;

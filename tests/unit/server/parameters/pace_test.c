@@ -102,6 +102,32 @@ static void the_newest_31_steps_count(void **state) {
   fixture_fini(&f);
 }
 
+static void late_step(struct fixture *f, uint64_t ms) {
+  assert_true(is_late_after(f, ms - 1));
+  complete(f, ms, false);
+}
+
+/* 400, 500 and 625 ms are the medians that half the window's late steps make one of the other. */
+static void a_late_step_counts_as_little_longer_than_the_median(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  for (int i = 0; i < 40; i++)
+    complete(&f, 400, false);
+  for (int i = 0; i < 15; i++)
+    late_step(&f, 10000);
+  assert_late_after(&f, 800);
+  complete(&f, 10000, false);
+  assert_late_after(&f, 1000);
+  complete(&f, 10000, false);
+  for (int i = 0; i < 14; i++)
+    late_step(&f, 10000);
+  assert_late_after(&f, 1000);
+  complete(&f, 10000, false);
+  assert_late_after(&f, 1250);
+  fixture_fini(&f);
+}
+
 static void evaluated_steps_have_a_median_of_their_own(void **state) {
   struct fixture f;
   (void)state;
@@ -222,6 +248,7 @@ int main(void) {
       cmocka_unit_test(a_quick_step_is_given_200_ms),
       cmocka_unit_test(a_minute_passes_before_there_is_a_median),
       cmocka_unit_test(the_newest_31_steps_count),
+      cmocka_unit_test(a_late_step_counts_as_little_longer_than_the_median),
       cmocka_unit_test(evaluated_steps_have_a_median_of_their_own),
       cmocka_unit_test(a_first_evaluation_is_given_what_two_steps_take),
       cmocka_unit_test(a_step_in_which_a_newer_view_begins_does_not_count),

@@ -265,6 +265,17 @@ int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint
   return n;
 }
 
+int pushes_of_step(const struct fixture *f) {
+  return (int)(f->model->n_param_blocks + (f->model->n_blocks - f->model->n_param_blocks) * MICROBATCHES);
+}
+
+bool is_all_pushed(const struct fixture *f) {
+  for (uint64_t step = 0; step < STEPS; step++)
+    if (count_pushes(f, 0, 1, step) < pushes_of_step(f))
+      return false;
+  return is_trained(f);
+}
+
 void fixture_linger(int ms) {
   nanosleep(&(struct timespec){ms / 1000, (ms % 1000) * 1000000L}, NULL);
 }

@@ -70,6 +70,13 @@ void fixture_wait(struct fixture *f, bool (*is_so)(const struct fixture *f));
 /* Pushes of a step (not of evaluations) in an incarnation to a server, of any block. */
 int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint64_t step);
 
+/* How many pushes a step is of a worker that computes all of it: gradients are one sum a block, of statistics
+   each microbatch has a row. */
+int pushes_of_step(const struct fixture *f);
+/* The first server has these of every step in incarnation 1, also those that nobody waits for, which may come
+   after the version that they belong to; and the run is trained. */
+bool is_all_pushed(const struct fixture *f);
+
 /* Time in which a mistake would show. What the test asserts next holds whenever it looks, so on a slow
    machine the test sees less and does not fail. */
 void fixture_linger(int ms);

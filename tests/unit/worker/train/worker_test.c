@@ -149,19 +149,6 @@ static const Weir__Hello *regain_coordinator(struct process *process) {
   return process->coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello;
 }
 
-/* Gradients of a step are one sum a block; of statistics each microbatch has a row. */
-static int pushes_of_step(const struct fixture *f) {
-  return (int)(f->model->n_param_blocks + (f->model->n_blocks - f->model->n_param_blocks) * MICROBATCHES);
-}
-
-/* Also what nobody waits for, which may come after the version that it belongs to. */
-static bool is_all_pushed(const struct fixture *f) {
-  for (uint64_t step = 0; step < STEPS; step++)
-    if (count_pushes(f, 0, 1, step) < pushes_of_step(f))
-      return false;
-  return is_trained(f);
-}
-
 /* From the beginning to the end, everything was computed once, by one joining of the servers. */
 static void expect_undisturbed(struct fixture *f) {
   fixture_wait(f, is_all_pushed);

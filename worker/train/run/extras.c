@@ -35,7 +35,7 @@ static void state_set(struct extras *extras, uint32_t i, uint8_t state) {
 void extras_order(struct extras *extras, Weir__Range *const *ranges, size_t n_ranges) {
   for (uint32_t i = 0; i < extras->n; i++)
     state_set(extras, i, extras->states[i] & (uint8_t)~EXTRA_ORDERED);
-  for (size_t r = 0; r < n_ranges; r++)
+  for (size_t r = 0; r < n_ranges && r < extras->n; r++)
     for (uint32_t i = ranges[r]->begin; i < ranges[r]->end && i < extras->n; i++)
       state_set(extras, i, extras->states[i] | EXTRA_ORDERED);
 }

@@ -25,7 +25,8 @@ void extras_fini(struct extras *extras); /* safe on a zeroed one */
 void extras_clear(struct extras *extras);
 
 /* The coordinator wants these, and of what it wanted before nothing else that has not begun. What has begun,
-   or was done, is wanted anew: a server may have let go of what it pushed. What lies beyond n is ignored. */
+   or was done, is wanted anew: a server may have let go of what it pushed. What lies beyond n is ignored, and
+   so are ranges beyond the nth: more than n name nothing new. */
 void extras_order(struct extras *extras, Weir__Range *const *ranges, size_t n_ranges);
 
 /* This worker wants these itself, but for what has begun or was done. False: that is all of them. */

@@ -10,7 +10,7 @@
 #include "common/base/memory.h"
 #include "worker/train/run/extras.h"
 
-enum { N = 8, RANGES_MAX = 4 };
+enum { N = 8, RANGES_MAX = N + 1 };
 
 static int setup(void **state) {
   struct extras *extras = mem_new(sizeof *extras);
@@ -65,6 +65,16 @@ static void what_is_ordered_is_begun_once(void **state) {
   expect_begun(extras, 6);
   extras_end(extras, 2, true);
   extras_end(extras, 6, true);
+  expect_nothing(extras);
+}
+
+static void more_ranges_than_tasks_are_ignored(void **state) {
+  struct task_range ranges[N + 1] = {[N] = {5, 6}};
+  struct extras *extras = *state;
+  for (int i = 0; i < N; i++)
+    ranges[i] = (struct task_range){2, 3};
+  order(extras, ranges, N + 1);
+  expect_begun(extras, 2);
   expect_nothing(extras);
 }
 
@@ -156,6 +166,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
       TEST(what_is_ordered_is_begun_once),
+      TEST(more_ranges_than_tasks_are_ignored),
       TEST(a_newer_order_takes_back_what_has_not_begun),
       TEST(what_is_ordered_again_is_computed_again),
       TEST(what_a_worker_wants_itself_outlives_orders_and_is_computed_once),

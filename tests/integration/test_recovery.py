@@ -67,11 +67,11 @@ class Run:
                               for event in reversed(self.steps())), f"step {step} of incarnation {incarnation}")
 
     @contextlib.contextmanager
-    def held(self, step, incarnation=0):
-        """From about this step on the run stands still, as its workers do, for what takes a while on some machines: the
-        run is not over before. Whoever lives then goes on."""
+    def held(self, step, incarnation=0, workers=None):
+        """From about this step on these workers, or all, stand still, and with them the run, for what takes a while on
+        some machines: the run is not over before. Whoever lives then goes on."""
         self.wait_step(step, incarnation)
-        workers = list(self.cluster.workers)
+        workers = list(self.cluster.workers if workers is None else workers)
         for worker in workers:
             worker.send(signal.SIGSTOP)
         try:

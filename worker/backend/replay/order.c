@@ -10,6 +10,7 @@ void order_init(struct order *order, const struct contents *contents, struct are
   size_t made = 2 * (size_t)contents->n + 1;
   *order = (struct order){.contents = contents};
   order->items = arena_new(arena, items * sizeof *order->items);
+  order->item_of = arena_new(arena, steps * sizeof *order->item_of);
   order->root_of = arena_new(arena, made * sizeof *order->root_of);
   order->roots = arena_new(arena, ((size_t)program->n_roots + made) * sizeof *order->roots);
   order->is_made = arena_new(arena, steps * sizeof *order->is_made);
@@ -20,6 +21,8 @@ void order_init(struct order *order, const struct contents *contents, struct are
 }
 
 static void item_add(struct order *order, int step, bool is_replay) {
+  if (!is_replay)
+    order->item_of[step] = order->n_items;
   order->items[order->n_items++] = (struct order_item){step, is_replay};
   order->n_replays += is_replay;
   order->replay_cost += is_replay ? order->contents->program->steps[step].cost : 0;
@@ -130,6 +133,19 @@ static void find_roots(struct order *order) {
     }
 }
 
+/* What a step reads on while later ones run. */
+static void roots_extend(struct order *order) {
+  const struct replay_program *program = order->contents->program;
+  for (int s = 0; s < program->n_steps; s++) {
+    const struct replay_step *step = &program->steps[s];
+    for (int u = 0; u < step->n_uses && step->until > s; u++) {
+      int made = made_of(order, &order->items[order->item_of[s]], u), last = order->item_of[step->until];
+      if (made >= 0 && order->roots[order->root_of[made]].last < last)
+        order->roots[order->root_of[made]].last = last;
+    }
+  }
+}
+
 static size_t root_bytes(const struct order *order, const struct order_root *root) {
   enum { ALIGN = 64 };
   return (order->contents->program->roots[root->origin].size_bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -161,6 +177,7 @@ void order_make(struct order *order, const bool *is_kept) {
   list_items(order);
   find_last_items(order);
   find_roots(order);
+  roots_extend(order);
   find_peak(order);
 }
 

@@ -20,6 +20,7 @@ struct order {
   const bool *is_kept; /* as order_make was given */
   struct order_item *items;
   int n_items;
+  int *item_of;             /* [n_steps] of each step's first run */
   int *root_of;             /* [2 * contents] of each content as first made, then of each as made again; -1 */
   struct order_root *roots; /* the program's, then more of their kind */
   int n_roots;

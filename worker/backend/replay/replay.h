@@ -45,6 +45,7 @@ struct replay_step {
   int n_uses;
   bool is_once; /* it has effects elsewhere, or changes with what no root holds: never run again */
   double cost;  /* how long it takes, in whatever unit */
+  int until;    /* of one that reads on while others run: the last of these; 0: none */
 };
 
 struct replay_program {

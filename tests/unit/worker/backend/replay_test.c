@@ -106,6 +106,27 @@ static void draw_once(struct replay_step *step, int *known, int *n_known) {
   use_add(step, known[(*n_known)++], true);
 }
 
+static bool step_writes(const struct replay_step *step, int root) {
+  for (int u = 0; u < step->n_uses; u++)
+    if (step->uses[u].root == root && step->uses[u].is_written)
+      return true;
+  return false;
+}
+
+/* Deliveries may read on until their bytes are written over. */
+static void draw_until(void) {
+  for (int s = 0; s < program.plan_of.n_steps; s++) {
+    struct replay_step *step = &program.steps[s];
+    int until = s, wanted = s + draw(30);
+    if (!step->is_once || step->n_uses != 1 || step->uses[0].is_written)
+      continue;
+    while (until < wanted && until + 1 < program.plan_of.n_steps &&
+           !step_writes(&program.steps[until + 1], step->uses[0].root))
+      until++;
+    step->until = until;
+  }
+}
+
 static void program_draw(uint64_t seed) {
   static int known[ROOTS_MAX];
   int n_known = 0, n_steps;
@@ -126,6 +147,7 @@ static void program_draw(uint64_t seed) {
     draw_writes(step, known, &n_known);
     step->is_once = draw(10) == 0;
   }
+  draw_until();
 }
 
 /* A stack of layers, each of a few steps, whose gradients read what they made; the first ones keep more. */
@@ -186,13 +208,20 @@ static void find_kinds(void) {
       }
 }
 
-/* A step of the program, with its arguments at data[]. Returns a hash of what it reads. */
-static uint64_t step_run(int s, unsigned char *const *data) {
+/* Of what the step reads, with its arguments at data[]. */
+static uint64_t hash_reads(int s, unsigned char *const *data) {
   const struct replay_step *step = &program.steps[s];
   uint64_t hash = 0xcbf29ce484222325u + (uint64_t)s;
   for (int u = 0; u < step->n_uses; u++)
     if (!step->uses[u].is_written)
       hash = hash_bytes_of(hash, data[u], program.roots[step->uses[u].root].size_bytes);
+  return hash;
+}
+
+/* A step of the program. Returns the hash of what it reads. */
+static uint64_t step_run(int s, unsigned char *const *data) {
+  const struct replay_step *step = &program.steps[s];
+  uint64_t hash = hash_reads(s, data);
   for (int u = 0; u < step->n_uses; u++)
     if (step->uses[u].is_written)
       bytes_fill(data[u], program.roots[step->uses[u].root].size_bytes, hash + (uint64_t)u, is_added[s][u]);
@@ -237,8 +266,15 @@ static size_t plan_lay_out(const struct replay_plan *plan) {
   return size_bytes;
 }
 
+/* What is read until this step has run is as it was. arguments: of deliveries, one each. */
+static void check_until(int last, unsigned char *const *arguments) {
+  for (int s = 0; s <= last; s++)
+    if (program.steps[s].until == last && last > s)
+      assert_true(hash_reads(s, &arguments[s]) == seen_again[s]);
+}
+
 static void plan_run(const struct replay_plan *plan) {
-  static unsigned char *data[ROOTS_MAX * 2];
+  static unsigned char *data[ROOTS_MAX * 2], *firsts[STEPS_MAX];
   unsigned char *block = malloc(plan->size_bytes + 1);
   memset(block, 0xa5, plan->size_bytes + 1);
   assert_int_equal(plan_lay_out(plan), plan->size_bytes);
@@ -251,8 +287,11 @@ static void plan_run(const struct replay_plan *plan) {
     for (int u = 0; u < program.steps[item->step].n_uses; u++)
       arguments[u] = data[item->roots[u]];
     uint64_t hash = step_run(item->step, arguments);
-    if (!item->is_replay)
-      seen_again[item->step] = hash;
+    if (item->is_replay)
+      continue;
+    seen_again[item->step] = hash;
+    firsts[item->step] = arguments[0];
+    check_until(item->step, firsts);
   }
   free(block);
 }

@@ -15,7 +15,7 @@ static void say_what_hangs_locked(struct run *run) {
   uint64_t now_ns = clock_now_ns();
   for (int i = 0; i < run->n_executors; i++) {
     struct executor *executor = &run->executors[i];
-    const struct work *work = &executor->work;
+    const struct work *work = &executor->task->work;
     uint64_t since_ns = executor->void_since_ns;
     if (!executor->is_executing || executor->is_told_to_hang || since_ns == 0 ||
         now_ns - since_ns < HANGS_MS * UINT64_C(1000000))

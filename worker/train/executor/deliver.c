@@ -7,12 +7,6 @@
 #include "worker/trace/trace.h"
 #include "worker/train/executor/executor.h"
 
-static void executor_fail_memory(struct executor *executor) {
-  struct err err;
-  err_set(&err, ERR_NO_MEMORY, "no memory for its gradient");
-  executor_fail_err(executor, &err);
-}
-
 /* A block's part on its way through the reducer. */
 struct delivery {
   uint32_t block;
@@ -24,94 +18,58 @@ struct delivery {
 
 /* One lock's worth: takes a sibling to add (returned), or places the sum and maybe learns that it is to be
    sent. A part whose step is over is dropped. */
-static struct buffer *deliver_step(struct executor *executor, struct delivery *delivery) {
-  struct run *run = executor->run;
+static struct buffer *deliver_step(struct task *task, struct delivery *delivery) {
+  struct run *run = task->run;
   uint32_t block = delivery->block;
   struct reducer_send send;
   struct buffer *sibling = NULL;
   pthread_mutex_lock(&run->lock);
-  executor->is_dropped |= !steps_is_current(run, &executor->work);
-  if (!executor->is_dropped)
+  task_check_current_locked(task);
+  if (!task->is_dropped)
     sibling = reducer_take(run->reducer, block, &delivery->node);
-  if (!executor->is_dropped && !sibling && delivery->sum &&
+  if (!task->is_dropped && !sibling && delivery->sum &&
       reducer_place(run->reducer, block, delivery->node, delivery->sum, &send)) {
     delivery->is_to_send = true;
-    delivery->item = (struct transfer_item){.kind = TRANSFER_PUSH,
-                                            .server = run->owner[block],
-                                            .block = block,
-                                            .version = executor->work.version,
-                                            .node = send.node,
-                                            .wait = send.wait,
-                                            .buffer = delivery->sum};
+    delivery->item = task_sum_item(task, block, &send);
+    delivery->item.buffer = delivery->sum;
   }
   pthread_mutex_unlock(&run->lock);
   return sibling;
 }
 
-bool executor_lose_sum(struct executor *executor, uint32_t block, struct tree_node node) {
-  struct run *run = executor->run;
-  bool is_lost = true;
-  pthread_mutex_lock(&run->lock);
-  executor->is_dropped |= !steps_is_current(run, &executor->work);
-  if (!executor->is_dropped && run->outlet)
-    is_lost = false;
-  else if (!executor->is_dropped) {
-    reducer_lose(run->reducer, block, node);
-    steps_compute_alone(run, executor->work.version, node);
-  }
-  pthread_mutex_unlock(&run->lock);
-  return is_lost;
-}
-
-void executor_send(struct executor *executor, const struct transfer_item *item) {
-  if (executor->work.is_extra)
-    transfers_start(executor->run->transfers, item);
-  else
-    steps_send(executor->run, item);
-}
-
-struct transfer_item executor_extra_item(const struct executor *executor, uint32_t block) {
-  return (struct transfer_item){.kind = TRANSFER_PUSH,
-                                .server = executor->run->owner[block],
-                                .block = block,
-                                .version = executor->work.version,
-                                .node = {executor->work.index, 0}};
-}
-
 /* Of an extra task: no sum is made, and no reply brings weights. */
-static void executor_deliver_alone(struct executor *executor, uint32_t block, const float *data,
-                                   const char *what) {
-  struct transfer_item item = executor_extra_item(executor, block);
-  if (executor_is_cancelled(executor))
+static void deliver_alone(struct task *task, uint32_t block, const float *data, const char *what) {
+  struct transfer_item item = task_extra_item(task, block);
+  if (task_is_cancelled(task))
     return;
-  item.buffer = block_pool_take(executor->run->pool, block);
+  item.buffer = block_pool_take(task->run->pool, block);
   if (!item.buffer)
-    executor_fail_memory(executor);
-  else if (!sum_copy((float *)item.buffer->data, data, executor->run->block_elems[block]))
-    executor_fail(executor, what);
-  if (executor->is_dropped)
-    block_pool_give(executor->run->pool, block, item.buffer);
+    task_fail_memory(task);
+  else if (!sum_copy((float *)item.buffer->data, data, task->run->block_elems[block]))
+    task_fail(task, what);
+  if (task->is_dropped)
+    block_pool_give(task->run->pool, block, item.buffer);
   else
-    executor_send(executor, &item);
+    task_send(task, &item);
 }
 
 /* Adds the sibling, or the microbatch's own data to it, or begins the sum with that. False: the sum is not
    finite. */
-static bool delivery_add(struct executor *executor, struct delivery *delivery, struct buffer *sibling,
+static bool delivery_add(struct task *task, struct delivery *delivery, struct buffer *sibling,
                          const float *data) {
-  uint32_t elems = executor->run->block_elems[delivery->block];
+  uint32_t elems = task->run->block_elems[delivery->block];
   bool is_finite;
   if (sibling && delivery->sum) {
     is_finite = sum_add(delivery->sum->data, sibling->data, elems);
-    block_pool_give(executor->run->pool, delivery->block, sibling);
+    block_pool_give(task->run->pool, delivery->block, sibling);
     return is_finite;
   }
-  delivery->sum = sibling ? sibling : block_pool_take(executor->run->pool, delivery->block);
+  delivery->sum = sibling ? sibling : block_pool_take(task->run->pool, delivery->block);
   if (sibling)
     return sum_add(delivery->sum->data, data, elems);
   if (delivery->sum)
     return sum_copy(delivery->sum->data, data, elems);
-  executor_fail_memory(executor);
+  task_fail_memory(task);
   return true;
 }
 
@@ -119,39 +77,41 @@ static bool delivery_add(struct executor *executor, struct delivery *delivery, s
 static void executor_deliver_block(struct executor *executor, uint32_t block, const float *data,
                                    const char *what) {
   struct run *run = executor->run;
-  struct delivery delivery = {.block = block, .node = {executor->work.index, 0}};
+  struct task *task = executor->task;
+  struct delivery delivery = {.block = block, .node = {task->work.index, 0}};
   bool is_lost = false;
-  if (executor->work.is_extra) {
-    executor_deliver_alone(executor, block, data, what);
+  if (task->work.is_extra) {
+    deliver_alone(task, block, data, what);
     return;
   }
   while (!is_lost && executor_wait_current(executor)) {
-    struct buffer *sibling = deliver_step(executor, &delivery);
+    struct buffer *sibling = deliver_step(task, &delivery);
     if (!sibling && delivery.sum)
       break; /* placed, or dropped */
-    if (delivery_add(executor, &delivery, sibling, data))
+    if (delivery_add(task, &delivery, sibling, data))
       continue;
     if (!sum_is_finite(data, run->block_elems[block]))
-      executor_fail(executor, what);
+      task_fail(task, what);
     else
-      is_lost = executor_lose_sum(executor, block, delivery.node);
+      is_lost = task_lose_sum(task, block, delivery.node);
   }
-  if (executor->is_dropped || is_lost)
+  if (task->is_dropped || is_lost)
     block_pool_give(run->pool, block, delivery.sum);
   else if (delivery.is_to_send)
-    executor_send(executor, &delivery.item);
+    task_send(task, &delivery.item);
 }
 
 /* The block's buffer, to be filled by all that share it. NULL: no memory, and the task is dropped. */
 static struct gather *gather_open(struct executor *executor, uint32_t b) {
-  struct gather *gather = &executor->gathers[b];
+  struct task *task = executor->task;
+  struct gather *gather = &task->gathers[b];
   if (!gather->buffer)
-    gather->buffer = executor->stream && executor->work.is_for_device
+    gather->buffer = executor->stream && task->work.is_for_device
                          ? block_pool_take_on(executor->run->pool, b, executor->device)
                          : block_pool_take(executor->run->pool, b);
   if (gather->buffer)
     return gather;
-  executor_fail_memory(executor);
+  task_fail_memory(task);
   return NULL;
 }
 
@@ -178,7 +138,7 @@ static void executor_gather(struct executor *executor, uint32_t b, int p, const 
   else if (executor->memory->copy(executor->stream, to, grad + overlap.in_param, overlap.elems * sizeof *to,
                                   &err) ||
            executor->memory->wait(executor->stream, &is_finite, &err)) {
-    executor_fail_err(executor, &err);
+    task_fail_err(executor->task, &err);
     return;
   }
   executor_part_come(executor, b, p);
@@ -186,10 +146,11 @@ static void executor_gather(struct executor *executor, uint32_t b, int p, const 
 
 void executor_deliver_gradient(struct executor *executor, int p, const float *grad) {
   struct run *run = executor->run;
+  const struct task *task = executor->task;
   const struct model *model = run->loaded.model;
   const struct param *param = &model->params[p];
   uint64_t begin_ns = trace_now_ns();
-  for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !executor->is_dropped; b++)
+  for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !task->is_dropped; b++)
     if (run->map.block_params[b] > 1)
       executor_gather(executor, b, p, grad);
     else
@@ -199,8 +160,8 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
                                   .name = param->name,
                                   .begin_ns = begin_ns,
                                   .end_ns = trace_now_ns(),
-                                  .step = executor->work.version,
-                                  .index = executor->work.index});
+                                  .step = task->work.version,
+                                  .index = task->work.index});
 }
 
 int executor_place_gradient(struct executor *executor, int p, struct backend_piece *pieces, int max) {
@@ -223,21 +184,23 @@ int executor_place_gradient(struct executor *executor, int p, struct backend_pie
 
 void executor_deliver_placed(struct executor *executor, int p) {
   struct block_range range = executor->run->map.params[p];
-  for (uint32_t b = range.begin; b < range.end && !executor->is_dropped; b++)
+  for (uint32_t b = range.begin; b < range.end && !executor->task->is_dropped; b++)
     executor_part_come(executor, b, p);
 }
 
 void executor_deliver_row(struct executor *executor) {
   const struct model *model = executor->run->loaded.model;
-  for (uint32_t b = model->n_param_blocks; b < model->n_blocks && !executor->is_dropped; b++)
-    executor_deliver_block(executor, b, executor->row + model->blocks[b].begin, "the statistics row");
+  const struct task *task = executor->task;
+  for (uint32_t b = model->n_param_blocks; b < model->n_blocks && !task->is_dropped; b++)
+    executor_deliver_block(executor, b, task->row + model->blocks[b].begin, "the statistics row");
 }
 
 void executor_drop_gathers(struct executor *executor) {
   const struct model *model = executor->run->loaded.model;
+  struct gather *gathers = executor->task->gathers;
   executor_deliver_parts(executor); /* of a task that is dropped: gives them back */
   for (uint32_t b = 0; b < model->n_param_blocks; b++) {
-    block_pool_give(executor->run->pool, b, executor->gathers[b].buffer);
-    executor->gathers[b] = (struct gather){0};
+    block_pool_give(executor->run->pool, b, gathers[b].buffer);
+    gathers[b] = (struct gather){0};
   }
 }

@@ -21,14 +21,15 @@ static size_t part_elems(const struct executor *executor, const struct part *par
 
 void executor_part_come(struct executor *executor, uint32_t b, int p) {
   const struct run *run = executor->run;
+  struct task *task = executor->task;
   const struct param *param = &run->loaded.model->params[p];
   struct overlap overlap = overlap_of(run->loaded.model, b, param);
-  struct gather *gather = &executor->gathers[b];
+  struct gather *gather = &task->gathers[b];
   struct parts *parts = &executor->parts;
   float *there = buffer_floats(gather->buffer) + overlap.in_block;
   bool is_shared = run->map.block_params[b] > 1, is_here = block_pool_device(gather->buffer) < 0;
   if (is_here && !sum_is_finite(there, overlap.elems)) {
-    executor_fail(executor, param->name);
+    task_fail(task, param->name);
     return;
   }
   if (!is_here && is_shared)
@@ -39,8 +40,8 @@ void executor_part_come(struct executor *executor, uint32_t b, int p) {
   if (++gather->n_come < run->map.block_params[b])
     return;
   array_reserve((void **)&parts->list, &parts->capacity, parts->n, sizeof *parts->list);
-  parts->list[parts->n++] = (struct part){
-      .block = b, .node = {executor->work.index, 0}, .sum = gather->buffer, .is_checked = is_here};
+  parts->list[parts->n++] =
+      (struct part){.block = b, .node = {task->work.index, 0}, .sum = gather->buffer, .is_checked = is_here};
   *gather = (struct gather){0};
 }
 
@@ -49,20 +50,21 @@ static void parts_send_alone(struct executor *executor) {
   for (int i = 0; i < executor->parts.n; i++) {
     struct part *part = &executor->parts.list[i];
     part->is_to_send = part->is_checked;
-    part->item = executor_extra_item(executor, part->block);
+    part->item = task_extra_item(executor->task, part->block);
   }
 }
 
 /* Each part takes a sibling that is there, or is placed, once it is known to be finite. */
 static void parts_ask(struct executor *executor) {
   struct run *run = executor->run;
-  if (executor->work.is_extra) {
+  struct task *task = executor->task;
+  if (task->work.is_extra) {
     parts_send_alone(executor);
     return;
   }
   pthread_mutex_lock(&run->lock);
-  executor->is_dropped |= !steps_is_current(run, &executor->work);
-  for (int i = 0; i < executor->parts.n && !executor->is_dropped; i++) {
+  task_check_current_locked(task);
+  for (int i = 0; i < executor->parts.n && !task->is_dropped; i++) {
     struct part *part = &executor->parts.list[i];
     struct reducer_send send;
     part->sibling = reducer_take(run->reducer, part->block, &part->node);
@@ -70,12 +72,7 @@ static void parts_ask(struct executor *executor) {
       continue;
     part->is_to_send = reducer_place(run->reducer, part->block, part->node, part->sum, &send);
     if (part->is_to_send)
-      part->item = (struct transfer_item){.kind = TRANSFER_PUSH,
-                                          .server = run->owner[part->block],
-                                          .block = part->block,
-                                          .version = executor->work.version,
-                                          .node = send.node,
-                                          .wait = send.wait};
+      part->item = task_sum_item(task, part->block, &send);
     else
       part->sum = NULL; /* held */
   }
@@ -178,7 +175,7 @@ static void parts_go_on(struct executor *executor) {
       part.item.buffer = part.landed ? part.landed : part.sum;
       if (part.landed)
         block_pool_give(executor->run->pool, part.block, part.sum);
-      executor_send(executor, &part.item);
+      task_send(executor->task, &part.item);
     } else if (part.sum)
       parts->list[n++] = part;
   }
@@ -200,7 +197,7 @@ static bool is_buffer_finite(struct executor *executor, const struct buffer *buf
 
 /* Whether what the parameter has of the block is finite. Of a sum it is not known. */
 static bool is_block_finite(struct executor *executor, uint32_t b, const struct param *param) {
-  const struct buffer *buffer = executor->gathers[b].buffer;
+  const struct buffer *buffer = executor->task->gathers[b].buffer;
   struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
   for (int i = 0; i < executor->parts.n; i++)
     if (executor->parts.list[i].block == b)
@@ -233,7 +230,7 @@ static bool parts_lose(struct executor *executor) {
     struct part *part = &parts->list[i];
     bool overflows = part->sibling && !is_buffer_finite(executor, part->sum, 0, part_elems(executor, part));
     has_lost |= overflows;
-    if (overflows && executor_lose_sum(executor, part->block, part->node))
+    if (overflows && task_lose_sum(executor->task, part->block, part->node))
       part_release(executor, part);
     else
       parts->list[n++] = *part;
@@ -246,22 +243,23 @@ static bool parts_lose(struct executor *executor) {
 static bool parts_judge(struct executor *executor) {
   const struct param *param = find_not_finite(executor);
   if (param || !parts_lose(executor))
-    executor_fail(executor, param ? param->name : "a gradient");
-  return !executor->is_dropped;
+    task_fail(executor->task, param ? param->name : "a gradient");
+  return !executor->task->is_dropped;
 }
 
 void executor_deliver_parts(struct executor *executor) {
   struct parts *parts = &executor->parts;
+  struct task *task = executor->task;
   struct err err = ERR_NONE;
   bool is_finite = true;
-  while ((parts->n > 0 || parts->n_sums > 0) && !executor->is_dropped) {
+  while ((parts->n > 0 || parts->n_sums > 0) && !task->is_dropped) {
     if (parts->n > 0 && executor_wait_current(executor))
       parts_ask(executor);
-    if (executor->is_dropped)
+    if (task->is_dropped)
       break;
     is_finite = true;
     if (parts_work(executor, &is_finite, &err))
-      executor_fail_err(executor, &err);
+      task_fail_err(task, &err);
     else if (is_finite || parts_judge(executor))
       parts_go_on(executor);
   }

@@ -7,51 +7,53 @@
 /* Of one chunk. */
 struct evaluation {
   double sums[METRICS];
-  struct buffer *row;               /* f32[row_elems of the metrics]: what is pushed */
-  const struct loader_batch *batch; /* in execution; NULL: its output is not for the metrics */
-  uint32_t first;                   /* its first sample's place in the chunk */
+  float totals[METRICS]; /* of one execution */
+  struct buffer *row;    /* f32[row_elems of the metrics]: what is pushed */
+  uint32_t first;        /* place in the chunk of the batch's first sample */
+  bool is_repetition;    /* what is executed: its output is not for the metrics */
 };
 
-static void on_output(struct executor *executor, const float *output) {
-  const struct model *model = executor->run->loaded.model;
-  const struct evaluation *evaluation = executor->evaluation;
-  const struct loader_batch *batch = evaluation->batch;
+static void on_output(struct task *task, const float *output) {
+  const struct model *model = task->run->loaded.model;
+  const struct evaluation *evaluation = task->evaluation;
+  const struct loader_batch *batch = task->batch;
   struct err err = ERR_NONE;
-  if (!batch)
+  if (evaluation->is_repetition)
     return;
   struct metric_batch of = {.site = &model->metrics.site,
                             .output = output,
                             .labels = batch->inputs[model->n_columns],
                             .first = evaluation->first,
                             .samples = batch->samples};
-  if (metric_set_add(&model->metrics, &of, evaluation->row->data, &err) && !executor->is_dropped)
-    executor_fail_err(executor, &err);
+  if (metric_set_add(&model->metrics, &of, evaluation->row->data, &err) && !task->is_dropped)
+    task_fail_err(task, &err);
 }
 
 static void on_eval_value(void *user, int watch, const float *data) {
   struct executor *executor = user;
   int metric = executor->eval_watches[watch];
   if (metric == EVAL_WATCH_OUTPUT)
-    on_output(executor, data);
+    on_output(executor->task, data);
   else
-    executor->totals[metric] = data[0];
+    executor->task->evaluation->totals[metric] = data[0];
 }
 
-/* One execution of the eval program. False: dropped. */
-static bool eval_execute(struct executor *executor, const struct loader_batch *batch) {
+/* One execution of the eval program, of the task's batch. False: dropped. */
+static bool eval_execute(struct executor *executor) {
   struct run *run = executor->run;
-  struct backend_run execution = {.inputs = (const void *const *)batch->inputs,
-                                  .weights = executor->work.set->eval_values,
+  struct task *task = executor->task;
+  struct backend_run execution = {.inputs = (const void *const *)task->batch->inputs,
+                                  .weights = task->work.set->eval_values,
                                   .weights_version = executor_weights_version(executor),
-                                  .context = {run->loaded.plan.seed, executor->work.version, 0},
+                                  .context = {run->loaded.plan.seed, task->work.version, 0},
                                   .on_value = on_eval_value,
                                   .before_weight = executor_before_eval_weight,
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};
   struct err err = ERR_NONE;
-  if (run->options.backend->run(executor->eval, &execution, &err) && !executor->is_dropped)
-    executor_fail_err(executor, &err);
-  return !executor->is_dropped;
+  if (run->options.backend->run(executor->eval, &execution, &err) && !task->is_dropped)
+    task_fail_err(task, &err);
+  return !task->is_dropped;
 }
 
 /* Overwrites every sample of the batch with its last one. */
@@ -66,50 +68,54 @@ static void batch_repeat_last(const struct graph *graph, struct loader_batch *ba
   }
 }
 
-/* Adds a batch. A short one repeats its last sample. Labels of classes are ignored there; of other losses it
-   is known from an execution of nothing else what the repetitions added, and taken off again. */
-static void eval_add(struct executor *executor, struct loader_batch *batch) {
+/* Adds the task's batch. A short one repeats its last sample. Labels of classes are ignored there; of other
+   losses it is known from an execution of nothing else what the repetitions added, and taken off again. */
+static void eval_add(struct executor *executor) {
   const struct model *model = executor->run->loaded.model;
-  struct evaluation *evaluation = executor->evaluation;
+  struct evaluation *evaluation = executor->task->evaluation;
+  struct loader_batch *batch = executor->task->batch;
   double batch_samples = executor->run->loaded.plan.microbatch_samples;
   double repeated = (batch_samples - batch->samples) / batch_samples;
-  executor->totals[METRIC_SAMPLES] = (float)batch->samples;
-  executor->totals[METRIC_DENOMINATOR] = (float)(batch->samples * model->labels.sample_denominator);
-  evaluation->batch = batch;
-  if (!eval_execute(executor, batch))
+  evaluation->totals[METRIC_SAMPLES] = (float)batch->samples;
+  evaluation->totals[METRIC_DENOMINATOR] = (float)(batch->samples * model->labels.sample_denominator);
+  evaluation->is_repetition = false;
+  if (!eval_execute(executor))
     return;
-  evaluation->batch = NULL;
   for (int m = 0; m < METRICS; m++)
-    evaluation->sums[m] += (double)executor->totals[m];
+    evaluation->sums[m] += (double)evaluation->totals[m];
   if (repeated == 0 || model->labels.classes > 0)
     return;
   batch_repeat_last(model->eval, batch);
-  if (eval_execute(executor, batch))
-    evaluation->sums[METRIC_LOSS_SUM] -= (double)executor->totals[METRIC_LOSS_SUM] * repeated;
+  evaluation->is_repetition = true;
+  if (eval_execute(executor))
+    evaluation->sums[METRIC_LOSS_SUM] -= (double)evaluation->totals[METRIC_LOSS_SUM] * repeated;
 }
 
 static void eval_batches(struct executor *executor) {
   struct run *run = executor->run;
+  struct task *task = executor->task;
   const struct plan *plan = &run->loaded.plan;
   uint32_t parts = plan->eval_chunk_samples / plan->microbatch_samples;
   struct err err = ERR_NONE;
-  for (uint32_t part = 0; part < parts && !executor->is_dropped; part++) {
-    struct loader_batch *batch = loader_eval(run->loaded.loader, executor->work.index, part);
-    if (!batch)
+  for (uint32_t part = 0; part < parts && !task->is_dropped; part++) {
+    task->batch = loader_eval(run->loaded.loader, task->work.index, part);
+    if (!task->batch)
       return;
-    executor->evaluation->first = part * plan->microbatch_samples;
+    task->evaluation->first = part * plan->microbatch_samples;
     if (loader_check(run->loaded.loader, &err))
-      executor_fail_data(executor, &err);
+      task_fail_data(task, &err);
     else
-      eval_add(executor, batch);
-    loader_put(run->loaded.loader, batch);
+      eval_add(executor);
+    loader_put(run->loaded.loader, task->batch);
+    task->batch = NULL;
   }
 }
 
 /* Its row, once the step before it is over. */
 static void eval_push(struct executor *executor) {
   struct run *run = executor->run;
-  struct evaluation *evaluation = executor->evaluation;
+  struct task *task = executor->task;
+  struct evaluation *evaluation = task->evaluation;
   uint32_t block = run->loaded.model->n_param_blocks; /* begins with the metrics */
   float *row = evaluation->row->data;
   bool is_finite = true;
@@ -117,34 +123,35 @@ static void eval_push(struct executor *executor) {
     row[m] = (float)evaluation->sums[m];
   for (int64_t i = 0; i < run->loaded.model->metrics.row_elems; i++)
     is_finite &= isfinite(row[i]) != 0;
-  if (!executor->is_dropped && !is_finite)
-    executor_fail(executor, isfinite(row[METRIC_LOSS_SUM]) ? "the output" : "the loss");
+  if (!task->is_dropped && !is_finite)
+    task_fail(task, isfinite(row[METRIC_LOSS_SUM]) ? "the output" : "the loss");
   if (!executor_wait_current(executor))
     return;
   transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
                                                           .server = run->owner[block],
                                                           .block = block,
-                                                          .version = executor->work.version,
-                                                          .node = {executor->work.index, 0},
+                                                          .version = task->work.version,
+                                                          .node = {task->work.index, 0},
                                                           .is_evaluation = true,
                                                           .buffer = evaluation->row});
   evaluation->row = NULL;
 }
 
 bool executor_evaluate(struct executor *executor) {
-  size_t row_bytes = (size_t)executor->run->loaded.model->metrics.row_elems * sizeof(float);
+  struct task *task = executor->task;
+  size_t row_bytes = (size_t)task->run->loaded.model->metrics.row_elems * sizeof(float);
   struct evaluation evaluation = {.row = buffer_new(row_bytes)};
   struct err err;
-  executor->evaluation = &evaluation;
+  task->evaluation = &evaluation;
   if (evaluation.row) {
     memset(evaluation.row->data, 0, row_bytes);
     eval_batches(executor);
     eval_push(executor);
   } else {
     err_set(&err, ERR_NO_MEMORY, "no memory for its row of %zu bytes", row_bytes);
-    executor_fail_err(executor, &err);
+    task_fail_err(task, &err);
   }
   buffer_put(evaluation.row);
-  executor->evaluation = NULL;
-  return !executor->is_dropped;
+  task->evaluation = NULL;
+  return !task->is_dropped;
 }

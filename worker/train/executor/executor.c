@@ -16,7 +16,6 @@ static int executor_probe(struct executor *executor, struct err *err);
 static bool executor_train(struct executor *executor);
 
 void executors_start(struct run *run) {
-  const struct model *model = run->loaded.model;
   uint32_t microbatches = run->loaded.plan.microbatches;
   int threads = run->options.threads;
   run->n_executors = (uint32_t)threads < microbatches ? threads : (int)microbatches;
@@ -25,8 +24,7 @@ void executors_start(struct run *run) {
     struct executor *executor = &run->executors[i];
     executor->run = run;
     executor->index = i;
-    executor->row = mem_new(model->row_elems * sizeof(float));
-    executor->gathers = mem_new(model->n_param_blocks * sizeof *executor->gathers);
+    executor->task = task_new(run);
     CHECK(pthread_create(&executor->thread, NULL, executor_main, executor) == 0);
   }
 }
@@ -38,8 +36,7 @@ void executors_join(struct run *run) {
     free(executor->watched);
     free(executor->taps_of);
     free(executor->taps);
-    free(executor->row);
-    free(executor->gathers);
+    task_free(executor->task);
     free(executor->parts.list);
     free(executor->parts.sums);
     free(executor->parts.params);
@@ -52,7 +49,7 @@ void executors_join(struct run *run) {
 /* The task is computed from here on, or again after a wait. */
 static void executor_go_locked(struct executor *executor) {
   executor->is_executing = true;
-  if (executor->work.kind == WORK_MICROBATCH)
+  if (executor->task->work.kind == WORK_MICROBATCH)
     executor->busy_since_ns = clock_now_ns();
 }
 
@@ -67,7 +64,7 @@ uint64_t executors_busy_ns_locked(struct run *run) {
   uint64_t now_ns = clock_now_ns(), busy_ns = run->totals.busy_ns;
   for (int i = 0; i < run->n_executors; i++) {
     struct executor *executor = &run->executors[i];
-    if (executor->is_executing && !executor->void_since_ns && !steps_is_wanted(run, &executor->work)) {
+    if (executor->is_executing && !executor->void_since_ns && !steps_is_wanted(run, &executor->task->work)) {
       executor->void_since_ns = now_ns;
       if (!executor->busy_since_ns) /* with a chunk, then, which it may hang at */
         executor->busy_since_ns = now_ns;
@@ -80,11 +77,12 @@ uint64_t executors_busy_ns_locked(struct run *run) {
 
 /* The task that was begun. True if its results were handed over. */
 static bool executor_work(struct executor *executor) {
-  const struct work *work = &executor->work;
+  struct task *task = executor->task;
+  const struct work *work = &task->work;
   bool is_chunk = work->kind == WORK_CHUNK, is_done;
   uint64_t begin_ns = trace_now_ns();
   const char *category = is_chunk ? "evaluation" : "train";
-  executor->is_dropped = executor->is_current = false;
+  task->is_dropped = task->is_current = false;
   is_done = is_chunk ? executor_evaluate(executor) : executor_train(executor);
   trace_span(&(struct trace_span){.category = work->is_extra ? "extra" : category,
                                   .name = is_chunk ? "chunk" : "microbatch",
@@ -92,7 +90,7 @@ static bool executor_work(struct executor *executor) {
                                   .end_ns = trace_now_ns(),
                                   .step = work->version,
                                   .index = work->index});
-  executor->n_dropped += executor->is_dropped;
+  executor->n_dropped += task->is_dropped;
   return is_done;
 }
 
@@ -117,7 +115,7 @@ static void *executor_main(void *argument) {
   while (!run->is_stopping) {
     if (executor_land_locked(executor))
       continue;
-    if (!steps_begin(run, &executor->work)) {
+    if (!steps_begin(run, &executor->task->work)) {
       pthread_cond_wait(&run->changed, &run->lock);
       continue;
     }
@@ -130,8 +128,8 @@ static void *executor_main(void *argument) {
     pthread_mutex_lock(&run->lock);
     executor_halt_locked(executor);
     run->n_executing--;
-    run->totals.computed += is_done && executor->work.kind == WORK_MICROBATCH;
-    steps_end(run, &executor->work, is_done);
+    run->totals.computed += is_done && executor->task->work.kind == WORK_MICROBATCH;
+    steps_end(run, &executor->task->work, is_done);
   }
   pthread_mutex_unlock(&run->lock);
   run->options.backend->release(executor->train);
@@ -212,47 +210,49 @@ static int executor_prepare(struct executor *executor, struct err *err) {
   return backend->prepare(&request, &executor->eval, err);
 }
 
-static void on_statistic(struct executor *executor, int index, const float *data) {
-  const struct statistic *statistic = &executor->run->loaded.model->statistics[index];
+static void on_statistic(struct task *task, int index, const float *data) {
+  const struct statistic *statistic = &task->run->loaded.model->statistics[index];
   if (!sum_is_finite(data, statistic->elems)) {
-    executor_fail(executor, statistic->name);
+    task_fail(task, statistic->name);
     return;
   }
-  memcpy(executor->row + statistic->begin, data, statistic->elems * sizeof(float));
+  memcpy(task->row + statistic->begin, data, statistic->elems * sizeof(float));
 }
 
-static void on_metric(struct executor *executor, int index, const float *data) {
-  executor->row[index] = data[0];
+static void on_metric(struct task *task, int index, const float *data) {
+  task->row[index] = data[0];
   if (!isfinite(data[0]))
-    executor_fail(executor, "the loss");
+    task_fail(task, "the loss");
 }
 
 /* Gradients of one parameter each go where they are sent from. */
 static int on_train_place(void *user, int watch, struct backend_piece *pieces, int max) {
   struct executor *executor = user;
+  const struct task *task = executor->task;
   const struct tap *tap = &executor->taps[executor->taps_of[watch]];
-  if (executor->probe || executor->is_dropped || tap->kind != TAP_GRADIENT || tap->next >= 0)
+  if (task->probe || task->is_dropped || tap->kind != TAP_GRADIENT || tap->next >= 0)
     return 0;
   return executor_place_gradient(executor, tap->index, pieces, max);
 }
 
 static void on_train_value(void *user, int watch, const float *data) {
   struct executor *executor = user;
+  struct task *task = executor->task;
   const struct model *model = executor->run->loaded.model;
-  for (int t = executor->taps_of[watch]; t >= 0 && !executor->is_dropped; t = executor->taps[t].next) {
+  for (int t = executor->taps_of[watch]; t >= 0 && !task->is_dropped; t = executor->taps[t].next) {
     const struct tap *tap = &executor->taps[t];
     executor->n_left--;
-    if (executor->probe) {
+    if (task->probe) {
       if (tap->kind == TAP_GRADIENT)
-        sha256_update(executor->probe, data, model->params[tap->index].elems * sizeof(float));
+        sha256_update(task->probe, data, model->params[tap->index].elems * sizeof(float));
     } else if (!data)
       executor_deliver_placed(executor, tap->index);
     else if (tap->kind == TAP_GRADIENT)
       executor_deliver_gradient(executor, tap->index, data);
     else if (tap->kind == TAP_STATISTIC)
-      on_statistic(executor, tap->index, data);
+      on_statistic(task, tap->index, data);
     else
-      on_metric(executor, tap->index, data);
+      on_metric(task, tap->index, data);
   }
 }
 
@@ -264,29 +264,32 @@ static void on_train_values(void *user) {
    not agree on anything. */
 static int executor_probe(struct executor *executor, struct err *err) {
   struct run *run = executor->run;
-  struct loader_batch *batch = loader_train(run->loaded.loader, 0, 0);
-  struct backend_run execution = {.inputs = (const void *const *)batch->inputs,
+  struct task *task = executor->task;
+  task->batch = loader_train(run->loaded.loader, 0, 0);
+  task->probe = sha256_new();
+  struct backend_run execution = {.inputs = (const void *const *)task->batch->inputs,
                                   .context = {.seed = run->loaded.plan.seed},
                                   .on_value = on_train_value,
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};
-  executor->probe = sha256_new();
   if (!loader_check(run->loaded.loader, err))
     run->options.backend->run(executor->train, &execution, err);
-  sha256_finish(executor->probe, run->probe_sha256);
-  executor->probe = NULL;
-  loader_put(run->loaded.loader, batch);
+  sha256_finish(task->probe, run->probe_sha256);
+  task->probe = NULL;
+  loader_put(run->loaded.loader, task->batch);
+  task->batch = NULL;
   return err->code;
 }
 
 /* True if the whole microbatch was handed over. */
 static bool executor_train(struct executor *executor) {
   struct run *run = executor->run;
+  struct task *task = executor->task;
   const struct plan *plan = &run->loaded.plan;
-  const struct work *work = &executor->work;
+  const struct work *work = &task->work;
   const struct label_rule *rule = &run->loaded.model->labels;
-  struct loader_batch *batch = loader_train(run->loaded.loader, work->version, work->index);
-  struct backend_run execution = {.inputs = (const void *const *)batch->inputs,
+  task->batch = loader_train(run->loaded.loader, work->version, work->index);
+  struct backend_run execution = {.inputs = (const void *const *)task->batch->inputs,
                                   .weights = work->set->train_values,
                                   .weights_version = executor_weights_version(executor),
                                   .context = {plan->seed, work->version, work->index},
@@ -298,39 +301,41 @@ static bool executor_train(struct executor *executor) {
                                   .user = executor};
   struct err err = ERR_NONE;
   executor->n_left = executor->n_taps;
-  executor->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
-  executor->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
+  task->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
+  task->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
   if (loader_check(run->loaded.loader, &err))
-    executor_fail_data(executor, &err);
-  else if (run->options.backend->run(executor->train, &execution, &err) && !executor->is_dropped)
-    executor_fail_err(executor, &err);
-  if (!executor->is_dropped && executor->n_left > 0)
-    executor_fail_err(executor, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
-  if (!executor->is_dropped)
+    task_fail_data(task, &err);
+  else if (run->options.backend->run(executor->train, &execution, &err) && !task->is_dropped)
+    task_fail_err(task, &err);
+  if (!task->is_dropped && executor->n_left > 0)
+    task_fail_err(task, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
+  if (!task->is_dropped)
     executor_deliver_row(executor);
-  if (executor->is_dropped)
+  if (task->is_dropped)
     executor_drop_gathers(executor);
-  loader_put(run->loaded.loader, batch);
-  return !executor->is_dropped;
+  loader_put(run->loaded.loader, task->batch);
+  task->batch = NULL;
+  return !task->is_dropped;
 }
 
 /* A dropped execution may have read weights too early: what the program keeps of them has a number of its
  * own. */
 uint64_t executor_weights_version(const struct executor *executor) {
-  return (executor->work.set->opening << 20) + (executor->n_dropped & 0xfffff);
+  return (executor->task->work.set->opening << 20) + (executor->n_dropped & 0xfffff);
 }
 
 /* Waits for a condition of the run's, or drops the task. what: it waits for, on the timeline. */
-static void executor_wait(struct executor *executor, bool (*is_met)(const struct executor *, const void *),
+static void executor_wait(struct executor *executor, bool (*is_met)(const struct task *, const void *),
                           const void *argument, const char *what) {
   struct run *run = executor->run;
+  struct task *task = executor->task;
   uint64_t begin_ns = 0;
   bool has_waited = false;
   pthread_mutex_lock(&run->lock);
   for (;;) {
-    if (!steps_is_wanted(run, &executor->work) || run->is_stopping)
-      executor->is_dropped = true;
-    if (executor->is_dropped || is_met(executor, argument))
+    if (!steps_is_wanted(run, &task->work) || run->is_stopping)
+      task->is_dropped = true;
+    if (task->is_dropped || is_met(task, argument))
       break;
     if (executor_land_locked(executor))
       continue;
@@ -339,8 +344,8 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
       begin_ns = trace_now_ns();
       executor_halt_locked(executor);
     }
-    if (steps_should_yield(run, &executor->work))
-      executor->is_dropped = true;
+    if (steps_should_yield(run, &task->work))
+      task->is_dropped = true;
     else
       pthread_cond_wait(&run->changed, &run->lock);
   }
@@ -351,71 +356,42 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
                                   .name = what,
                                   .begin_ns = begin_ns,
                                   .end_ns = trace_now_ns(),
-                                  .step = executor->work.version,
-                                  .index = executor->work.index});
+                                  .step = task->work.version,
+                                  .index = task->work.index});
 }
 
-static bool is_current(const struct executor *executor, const void *argument) {
+static bool is_current(const struct task *task, const void *argument) {
   (void)argument;
-  return steps_is_current(executor->run, &executor->work);
+  return steps_is_current(task->run, &task->work);
 }
 
 bool executor_wait_current(struct executor *executor) {
-  if (!executor->is_current && !executor->is_dropped)
+  struct task *task = executor->task;
+  if (!task->is_current && !task->is_dropped)
     executor_wait(executor, is_current, NULL, "step before");
-  executor->is_current = true;
-  return !executor->is_dropped;
+  task->is_current = true;
+  return !task->is_dropped;
 }
 
-static bool is_ready(const struct executor *executor, const void *range) {
-  return weights_is_ready(executor->work.set, *(const struct block_range *)range);
+static bool is_ready(const struct task *task, const void *range) {
+  return weights_is_ready(task->work.set, *(const struct block_range *)range);
 }
 
 void executor_before_train_weight(void *user, int value) {
   struct executor *executor = user;
-  if (!executor->is_dropped)
+  if (!executor->task->is_dropped)
     executor_wait(executor, is_ready, &executor->run->map.train_values[value],
                   executor->run->loaded.model->train->values[value].name);
 }
 
 void executor_before_eval_weight(void *user, int value) {
   struct executor *executor = user;
-  if (!executor->is_dropped)
+  if (!executor->task->is_dropped)
     executor_wait(executor, is_ready, &executor->run->map.eval_values[value],
                   executor->run->loaded.model->eval->values[value].name);
 }
 
 bool executor_is_cancelled(void *user) {
   struct executor *executor = user;
-  struct run *run = executor->run;
-  if (executor->is_dropped)
-    return true;
-  pthread_mutex_lock(&run->lock);
-  executor->is_dropped = run->is_stopping || (!executor->probe && !steps_is_wanted(run, &executor->work));
-  pthread_mutex_unlock(&run->lock);
-  return executor->is_dropped;
-}
-
-void executor_fail_err(struct executor *executor, const struct err *err) {
-  const struct work *work = &executor->work;
-  struct err full = *err;
-  err_prefix(&full, "%s %u of %s %llu", work->kind == WORK_CHUNK ? "evaluation chunk" : "microbatch",
-             work->index, work->kind == WORK_CHUNK ? "version" : "step", (unsigned long long)work->version);
-  executor->is_dropped = true;
-  run_fail(executor->run, &full, err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED);
-}
-
-void executor_fail_data(struct executor *executor, const struct err *err) {
-  executor->is_dropped = true;
-  run_fail(executor->run, err, err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED);
-}
-
-void executor_fail(struct executor *executor, const char *what) {
-  struct err err;
-  err_set(
-      &err, ERR_INTERNAL,
-      "%s is not finite: the training diverges; try a lower train.optimizer.lr, or look for extreme values "
-      "in the data",
-      what);
-  executor_fail_err(executor, &err);
+  return task_is_cancelled(executor->task);
 }

@@ -1,12 +1,11 @@
 /* An executor: a thread that computes one task at a time with programs of its own. It is single-threaded, so
-   that the same task gives the same bits on any executor. */
+   that the same task gives the same bits on any executor. What a task has gathered so far lies in the task
+   (worker/train/executor/task.h). */
 #ifndef WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
 #define WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
 
-#include "common/base/sha256.h"
 #include "worker/backend/device_memory.h"
-#include "worker/train/run/run_state.h"
-#include "worker/train/run/steps.h"
+#include "worker/train/executor/task.h"
 
 /* What a watched value of the train graph is for. Two parameters may share one gradient: taps of the same
    value form a list. */
@@ -22,18 +21,12 @@ struct tap {
    and last the output, where metrics read it. */
 enum { EVAL_WATCHED_MAX = 5, EVAL_WATCH_OUTPUT = -1 };
 
-/* A block that several small parameters share, or into which a device copies, while they arrive. */
-struct gather {
-  struct buffer *buffer; /* NULL: none has come */
-  uint32_t n_come;
-};
-
 /* The part of a parameter that lies in a block: its length, and where it begins in each. */
 struct overlap {
   size_t elems, in_param, in_block;
 };
 
-/* A block of this task's, put together in a buffer, on its way through the reducer. */
+/* A block of the task's, put together in a buffer, on its way through the reducer. */
 struct part {
   uint32_t block;
   struct tree_node node;  /* what `sum` is the sum of */
@@ -45,7 +38,7 @@ struct part {
   struct transfer_item item;
 };
 
-/* Parts that have come and were not yet handed over. */
+/* Parts that have come in this execution and were not yet handed over; none between executions. */
 struct parts {
   struct part *list;
   struct device_sum *sums; /* to be added or looked at next */
@@ -58,7 +51,8 @@ struct executor {
   struct run *run;
   int index;
   pthread_t thread;
-  /* Under the run's lock: what it is at, if it executes, and since when that counts as busy. */
+  struct task *task; /* that it is at, or will be at next; its own */
+  /* Under the run's lock: whether it is at its task, and since when that counts as busy. */
   bool is_executing;      /* begun, not ended, and not waiting for weights or for another step */
   uint64_t busy_since_ns; /* 0: not at all */
   uint64_t void_since_ns; /* since when nobody wants the task, as a beat found; 0: it is wanted */
@@ -72,20 +66,11 @@ struct executor {
   int *taps_of; /* [n_watched] first tap */
   struct tap *taps;
   int n_watched, n_taps;
-
-  struct work work;
-  bool is_dropped;        /* the task's results are no longer wanted: every callback returns at once */
-  bool is_current;        /* seen: its parts may be pushed */
-  uint64_t n_dropped;     /* executions that may have read weights which were not there */
-  int n_left;             /* taps that the execution has not delivered */
-  float *row;             /* f32[row_elems]: the microbatch's statistics */
-  struct gather *gathers; /* [n_param_blocks] */
-  struct parts parts;
-  struct sha256 *probe; /* not NULL: gradients are hashed instead of pushed */
-
   int eval_watches[EVAL_WATCHED_MAX]; /* metric of each watched value of the eval graph, or OUTPUT */
-  float totals[METRICS];              /* of an evaluation's execution */
-  struct evaluation *evaluation;      /* of the chunk that is being evaluated */
+
+  uint64_t n_dropped; /* executions that may have read weights which were not there */
+  int n_left;         /* taps that the execution has not delivered */
+  struct parts parts;
 };
 
 /* Starts the run's executors, each of which prepares its programs; run->n_prepared counts those that are
@@ -98,28 +83,23 @@ void executors_join(struct run *run); /* run->is_stopping is set; waits for the 
    loaded. */
 uint64_t executors_busy_ns_locked(struct run *run);
 
-/* Called between a task's begin and end. True if its results were handed over. */
+/* The task is a chunk that was begun. True if its results were handed over. */
 bool executor_evaluate(struct executor *executor);
 
 /* An execution's numbers for the backend. */
 uint64_t executor_weights_version(const struct executor *executor);
 
-/* Waits until the task may push. False: it was dropped. Takes the run's lock. */
+/* Waits until what its task has may be pushed. False: it was dropped. Takes the run's lock. */
 bool executor_wait_current(struct executor *executor);
 
-/* Callbacks for backend_run of both programs; user is the executor. */
+/* Callbacks for backend_run of both programs; user is the executor, which is at the task. */
 void executor_before_train_weight(void *user, int value);
 void executor_before_eval_weight(void *user, int value);
 bool executor_is_cancelled(void *user);
 
-/* Ends the run with what is wrong about this task: "WHAT of microbatch 3 of step 17 ...". Drops the task. */
-void executor_fail(struct executor *executor, const char *what);
-void executor_fail_err(struct executor *executor, const struct err *err);
-/* With what is wrong with the data, which may be samples that were read ahead for another task. */
-void executor_fail_data(struct executor *executor, const struct err *err);
-
 /* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
 void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
+void executor_deliver_row(struct executor *executor);
 /* Where the bytes of a parameter's gradient are wanted, for backend_run.place. Once they are there,
    executor_deliver_placed; after the last of those that came together, executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
@@ -128,19 +108,11 @@ void executor_deliver_placed(struct executor *executor, int param);
 void executor_part_come(struct executor *executor, uint32_t block, int param);
 /* Adds all that have come to their siblings, until they are sent or wait for more. */
 void executor_deliver_parts(struct executor *executor);
-/* A sum of finite siblings is not finite. True: it is lost, and the microbatches of the node will be computed
-   again; the caller gives the sum back. False: the group's gatherer will find it. Drops the task if its step
-   is over. */
-bool executor_lose_sum(struct executor *executor, uint32_t block, struct tree_node node);
-/* Sends a part of the task's: of an extra one straight to the server. */
-void executor_send(struct executor *executor, const struct transfer_item *item);
-/* An extra task's part of the block, whose buffer is to be set. */
-struct transfer_item executor_extra_item(const struct executor *executor, uint32_t block);
 /* Sends a part that the reducer gave up while it was on a device. False: there is none. Gives the lock up
    meanwhile. Asked by every executor before it waits. */
 bool executor_land_locked(struct executor *executor);
 struct overlap overlap_of(const struct model *model, uint32_t block, const struct param *param);
-void executor_deliver_row(struct executor *executor);
+/* The task is dropped: gives back what has come of its gradients. */
 void executor_drop_gathers(struct executor *executor);
 
 #endif

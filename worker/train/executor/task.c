@@ -1,0 +1,97 @@
+/* A task under way. */
+#include "worker/train/executor/task.h"
+
+#include <stdlib.h>
+
+struct task *task_new(struct run *run) {
+  const struct model *model = run->loaded.model;
+  struct task *task = mem_new(sizeof *task);
+  task->run = run;
+  task->row = mem_new(model->row_elems * sizeof(float));
+  task->gathers = mem_new(model->n_param_blocks * sizeof *task->gathers);
+  return task;
+}
+
+void task_free(struct task *task) {
+  free(task->row);
+  free(task->gathers);
+  free(task);
+}
+
+bool task_is_cancelled(struct task *task) {
+  struct run *run = task->run;
+  if (task->is_dropped)
+    return true;
+  pthread_mutex_lock(&run->lock);
+  task->is_dropped = run->is_stopping || (!task->probe && !steps_is_wanted(run, &task->work));
+  pthread_mutex_unlock(&run->lock);
+  return task->is_dropped;
+}
+
+void task_fail_err(struct task *task, const struct err *err) {
+  const struct work *work = &task->work;
+  struct err full = *err;
+  err_prefix(&full, "%s %u of %s %llu", work->kind == WORK_CHUNK ? "evaluation chunk" : "microbatch",
+             work->index, work->kind == WORK_CHUNK ? "version" : "step", (unsigned long long)work->version);
+  task_fail_data(task, &full);
+}
+
+void task_fail_data(struct task *task, const struct err *err) {
+  task->is_dropped = true;
+  run_fail(task->run, err, err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED);
+}
+
+void task_fail(struct task *task, const char *what) {
+  struct err err;
+  err_set(
+      &err, ERR_INTERNAL,
+      "%s is not finite: the training diverges; try a lower train.optimizer.lr, or look for extreme values "
+      "in the data",
+      what);
+  task_fail_err(task, &err);
+}
+
+void task_fail_memory(struct task *task) {
+  struct err err;
+  err_set(&err, ERR_NO_MEMORY, "no memory for its gradient");
+  task_fail_err(task, &err);
+}
+
+void task_check_current_locked(struct task *task) {
+  task->is_dropped |= !steps_is_current(task->run, &task->work);
+}
+
+struct transfer_item task_sum_item(const struct task *task, uint32_t block, const struct reducer_send *send) {
+  return (struct transfer_item){.kind = TRANSFER_PUSH,
+                                .server = task->run->owner[block],
+                                .block = block,
+                                .version = task->work.version,
+                                .node = send->node,
+                                .wait = send->wait};
+}
+
+struct transfer_item task_extra_item(const struct task *task, uint32_t block) {
+  return task_sum_item(task, block, &(struct reducer_send){.node = {task->work.index, 0}});
+}
+
+void task_send(const struct task *task, const struct transfer_item *item) {
+  if (task->work.is_extra)
+    transfers_start(task->run->transfers, item);
+  else
+    steps_send(task->run, item);
+}
+
+bool task_lose_sum(struct task *task, uint32_t block, struct tree_node node) {
+  struct run *run = task->run;
+  bool is_lost = true;
+  pthread_mutex_lock(&run->lock);
+  task_check_current_locked(task);
+  if (!task->is_dropped && run->outlet)
+    is_lost = false;
+  else if (!task->is_dropped) {
+    reducer_lose(run->reducer, block, node);
+    steps_compute_alone(run, task->work.version, node);
+  }
+  pthread_mutex_unlock(&run->lock);
+  return is_lost;
+}

@@ -1,0 +1,63 @@
+/* A task under way: a microbatch or an evaluation chunk, from its begin until its results are handed over or
+   dropped. Here is what belongs to the task wherever it is computed; what belongs to a thread, its programs
+   and its device is the executor's.
+
+   The executor that is at the task is the only one that touches it, and needs no lock for that. Only `work`
+   is read by others: it changes under the run's lock, while the task is not under way. */
+#ifndef WEIR_WORKER_TRAIN_EXECUTOR_TASK_H
+#define WEIR_WORKER_TRAIN_EXECUTOR_TASK_H
+
+#include "common/base/sha256.h"
+#include "worker/data/loader.h"
+#include "worker/train/run/run_state.h"
+#include "worker/train/run/steps.h"
+
+/* A block that several small parameters share, or into which a device copies, while they arrive. */
+struct gather {
+  struct buffer *buffer; /* NULL: none has come */
+  uint32_t n_come;
+};
+
+struct task {
+  struct run *run;
+  struct work work;
+  struct loader_batch *batch;    /* the samples that are computed; NULL: none now */
+  bool is_dropped;               /* its results are no longer wanted: every callback returns at once */
+  bool is_current;               /* seen: its parts may be pushed */
+  float *row;                    /* f32[row_elems]: a microbatch's statistics */
+  struct gather *gathers;        /* [n_param_blocks] */
+  struct evaluation *evaluation; /* a chunk's; NULL */
+  struct sha256 *probe;          /* not NULL: gradients are hashed instead of pushed */
+};
+
+/* With memory for any task of the run, one after another. Nothing is under way. */
+struct task *task_new(struct run *run);
+void task_free(struct task *task);
+
+/* True once its results are no longer wanted; drops it. Takes the run's lock. */
+bool task_is_cancelled(struct task *task);
+
+/* Ends the run with what is wrong about this task: "WHAT of microbatch 3 of step 17 ...". Drops the task. */
+void task_fail(struct task *task, const char *what);
+void task_fail_err(struct task *task, const struct err *err);
+/* With what is wrong with the data, which may be samples that were read ahead for another task. */
+void task_fail_data(struct task *task, const struct err *err);
+/* For want of memory for its gradient. */
+void task_fail_memory(struct task *task);
+
+/* Drops the task if its step is over: nothing may be added to its sums any more. The run's lock. */
+void task_check_current_locked(struct task *task);
+
+/* A push of a sum that has the task's part of the block; its buffer is to be set. */
+struct transfer_item task_sum_item(const struct task *task, uint32_t block, const struct reducer_send *send);
+/* A push of an extra task's part by itself; its buffer is to be set. */
+struct transfer_item task_extra_item(const struct task *task, uint32_t block);
+/* Sends a part of the task's: of an extra one straight to the server. */
+void task_send(const struct task *task, const struct transfer_item *item);
+
+/* A sum of finite siblings is not finite. True: it is lost, and the microbatches of the node will be computed
+   again; the caller gives the sum back. False: the group's gatherer will find it. Drops the task if its step
+   is over. */
+bool task_lose_sum(struct task *task, uint32_t block, struct tree_node node);
+
+#endif

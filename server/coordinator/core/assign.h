@@ -4,9 +4,7 @@
 
 #include <stdint.h>
 
-struct range {
-  uint32_t begin, end; /* [begin, end); empty when equal */
-};
+#include "server/coordinator/core/assignment.h"
 
 /* A worker computes in rounds, in each of which every executor computes one item: ceil(items / executors)
    rounds of executors / speed seconds. */

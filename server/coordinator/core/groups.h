@@ -6,16 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/coordinator/core/assign.h"
+#include "server/coordinator/core/assignment.h"
 
 enum { GROUP_SIZE_MAX = 64 }; /* as of worker/collective */
-
-/* A worker's place in a group. */
-struct grouping {
-  uint32_t number;   /* 0: in none */
-  uint32_t size;     /* of the group */
-  struct range part; /* its microbatches when the group was numbered */
-};
 
 /* A worker, as groups see it. */
 struct group_worker {

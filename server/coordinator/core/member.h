@@ -2,9 +2,8 @@
 #ifndef WEIR_SERVER_COORDINATOR_CORE_MEMBER_H
 #define WEIR_SERVER_COORDINATOR_CORE_MEMBER_H
 
-#include "server/coordinator/core/assign.h"
+#include "server/coordinator/core/assignment.h"
 #include "server/coordinator/core/core.h"
-#include "server/coordinator/core/groups.h"
 #include "server/coordinator/core/speed.h"
 
 struct coordinator;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/core/assign.h"
 #include "server/coordinator/core/member.h"
 #include "server/coordinator/core/orders.h"
 #include "server/coordinator/core/run.h"

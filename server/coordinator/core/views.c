@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/groups.h"
 #include "server/coordinator/core/member.h"
 #include "server/coordinator/core/orders.h"
 #include "server/coordinator/core/recompute.h"

@@ -1,15 +1,15 @@
 /* The coordinator's decisions: where events come in. */
-#include "server/coordinator/core/core.h"
+#include "server/coordinator/state/core.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include "server/coordinator/core/checkpointing.h"
-#include "server/coordinator/core/member.h"
-#include "server/coordinator/core/orders.h"
-#include "server/coordinator/core/quarantine.h"
-#include "server/coordinator/core/recompute.h"
-#include "server/coordinator/core/run.h"
-#include "server/coordinator/core/state.h"
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
 
 enum { AWAY_MS = 1000 };
 

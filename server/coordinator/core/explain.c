@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/coordinator/core/checkpointing.h"
-#include "server/coordinator/core/member.h"
-#include "server/coordinator/core/quarantine.h"
-#include "server/coordinator/core/recompute.h"
-#include "server/coordinator/core/run.h"
-#include "server/coordinator/core/state.h"
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
 
 enum { SAVE_SLOW_MS = 1000 };
 

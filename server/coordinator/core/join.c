@@ -5,11 +5,11 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "server/coordinator/core/member.h"
-#include "server/coordinator/core/orders.h"
-#include "server/coordinator/core/quarantine.h"
-#include "server/coordinator/core/run.h"
-#include "server/coordinator/core/state.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
 
 enum {
   MEMBERS_MAX = 4096,

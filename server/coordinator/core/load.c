@@ -4,9 +4,9 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "server/coordinator/core/member.h"
-#include "server/coordinator/core/orders.h"
-#include "server/coordinator/core/run.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
 
 enum { MESSAGE_MAX = 1500, HASH_MAX = 128 };
 #define SAMPLES_MAX (UINT64_C(1) << 38) /* a plan's numbers fit below it */

@@ -5,12 +5,12 @@
 #include "common/agree/placement.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/core/checkpointing.h"
-#include "server/coordinator/core/member.h"
-#include "server/coordinator/core/orders.h"
-#include "server/coordinator/core/recompute.h"
-#include "server/coordinator/core/run.h"
-#include "server/coordinator/core/state.h"
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
 
 /* worker_moves[from] has bit `to`. */
 #define TO(state) (1u << WORKER_##state)

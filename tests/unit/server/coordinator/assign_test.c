@@ -10,7 +10,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
-#include "server/coordinator/core/assign.h"
+#include "server/coordinator/shares/assign.h"
 
 enum { WORKERS_MAX = 12 };
 

@@ -9,7 +9,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
-#include "server/coordinator/core/groups.h"
+#include "server/coordinator/shares/groups.h"
 
 enum { WORKERS_MAX = 200 };
 

@@ -9,7 +9,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
-#include "server/coordinator/core/speed.h"
+#include "server/coordinator/state/speed.h"
 
 /* A worker whose executors compute for a part of each step and wait for weights in the rest. */
 struct simulated {

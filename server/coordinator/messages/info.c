@@ -1,0 +1,298 @@
+/* Answers about runs and members. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info);
+static void list_workers_on(const struct coordinator *coordinator, const struct device_name *device,
+                            uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
+static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
+                        struct arena *arena, Weir__ServerInfo *info);
+static char *refusal_of(const struct coordinator *coordinator, const struct member *server,
+                        struct arena *arena);
+
+int coordinator_find_run(const struct coordinator *coordinator, const char *prefix, const char **id,
+                         struct err *err) {
+  char matches[512] = "";
+  int n_matches = 0;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run *run = coordinator->runs[i];
+    size_t length = strlen(matches);
+    if (strncmp(run->id, prefix, strlen(prefix)))
+      continue;
+    *id = run->id;
+    if (strcmp(run->id, prefix) == 0)
+      return 0;
+    n_matches++;
+    snprintf(matches + length, sizeof matches - length, "%s%s", length ? ", " : "", run->id);
+  }
+  if (n_matches == 1 && *prefix)
+    return 0;
+  if (!*prefix)
+    return err_set(err, ERR_INVALID, "no run is named");
+  if (n_matches == 0)
+    return err_set(err, ERR_NOT_FOUND, "no run '%.100s'", prefix);
+  return err_set(err, ERR_INVALID, "run '%.100s' is ambiguous: it may be %s", prefix, matches);
+}
+
+bool coordinator_run_info(const struct coordinator *coordinator, const char *id, uint64_t now_ms,
+                          Weir__RunInfo *info) {
+  const struct run *run = coordinator_run(coordinator, id);
+  if (run)
+    coordinator_info_fill(coordinator, run, now_ms, info);
+  return run != NULL;
+}
+
+bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return !run || coordinator_is_over(run);
+}
+
+const char *coordinator_run_model(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run ? run->model_sha256 : NULL;
+}
+
+Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run ? run->spec : NULL;
+}
+
+bool coordinator_run_event(const struct coordinator *coordinator, const char *id, uint64_t number,
+                           struct run_event_view *view) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && event_log_view(&run->events, number, view);
+}
+
+int coordinator_live_runs(const struct coordinator *coordinator) {
+  int count = 0;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    count += !coordinator_is_over(coordinator->runs[i]);
+  return count;
+}
+
+bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
+                                  Weir__ListCheckpointsReply *reply) {
+  const struct run *run = coordinator_run(coordinator, id);
+  weir__list_checkpoints_reply__init(reply);
+  if (!run)
+    return false;
+  reply->run = run->id;
+  reply->n_checkpoints = (size_t)run->n_checkpoints;
+  reply->checkpoints =
+      arena_copy(arena, run->checkpoints, (size_t)run->n_checkpoints * sizeof *run->checkpoints);
+  return true;
+}
+
+static double train_seconds(const struct run *run, uint64_t now_ms) {
+  return run->trained_seconds + (run->is_clock_running ? (double)(now_ms - run->clock_ms) / 1000 : 0);
+}
+
+void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
+                           Weir__RunInfo *info) {
+  const struct plan *plan = &run->plan;
+  double seconds = train_seconds(run, now_ms);
+  weir__run_info__init(info);
+  info->run = run->id;
+  info->name = run->spec->name;
+  info->state = run->state;
+  info->message = run->message;
+  info->bad_input = run->is_bad_input;
+  info->step = run->step;
+  info->steps = plan->steps;
+  if (plan_is_known(plan)) {
+    info->epoch = (double)run->step * plan->batch / (double)plan->train_samples;
+    info->epochs = (double)plan->steps * plan->batch / (double)plan->train_samples;
+  }
+  info->loss = run->loss;
+  info->accuracy = run->evaluation ? run->evaluation->accuracy : NAN;
+  info->eval_loss = run->evaluation ? run->evaluation->loss : NAN;
+  if (run->evaluation) {
+    info->metrics = run->evaluation->metrics;
+    info->n_metrics = run->evaluation->n_metrics;
+  }
+  if (run->state == WEIR__RUN_STATE__RUNNING)
+    info->samples_per_second = rate_per_second(&run->rate, now_ms);
+  else if (run->samples_per_second > 0) /* of a run that was over when this coordinator began */
+    info->samples_per_second = run->samples_per_second;
+  else if (run->step && seconds > 0) /* what was done twice counts once */
+    info->samples_per_second = (double)run->step * plan->batch / seconds;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_READY)
+      continue;
+    info->workers++;
+    info->executors += member->executors;
+  }
+  info->useful_executors = run->spec->train->microbatches;
+  info->weights_sha256 = (char *)run->weights_sha256;
+  info->submitted_unix_ms = run->submitted_unix_ms;
+  info->finished_unix_ms = run->finished_unix_ms;
+  info->parameters = run->parameters;
+  info->blocks = run->n_blocks;
+  info->incarnation = run->incarnation;
+  info->view = run->view;
+  info->train_seconds = seconds;
+  info->checkpoints = (uint32_t)run->n_checkpoints;
+  for (int i = 0; i < run->n_checkpoints; i++)
+    if (run->checkpoints[i]->step == coordinator_newest_checkpoint(run)) {
+      info->checkpoint_step = run->checkpoints[i]->step;
+      info->checkpoint_unix_ms = run->checkpoints[i]->committed_unix_ms;
+    }
+  if (*run->checkpointing.message)
+    info->store_message = run->checkpointing.message;
+  else if (!coordinator_is_over(run))
+    info->store_message = coordinator->store_message;
+  if (!run->is_load_due)
+    info->servers = (uint32_t)(run->n_servers - coordinator_lost_servers(run));
+}
+
+void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                           Weir__ListRunsReply *reply) {
+  weir__list_runs_reply__init(reply);
+  reply->runs = arena_new(arena, (size_t)coordinator->n_runs * sizeof *reply->runs);
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    reply->runs[i] = arena_new(arena, sizeof **reply->runs);
+    coordinator_info_fill(coordinator, coordinator->runs[i], now_ms, reply->runs[i]);
+  }
+  reply->n_runs = (size_t)coordinator->n_runs;
+}
+
+static bool is_on(const struct device_name *device, const char *host, const char *name) {
+  return !device || (strcmp(device->host, host) == 0 && strcmp(device->device, name) == 0);
+}
+
+/* device: NULL: on any. */
+static void list_workers_on(const struct coordinator *coordinator, const struct device_name *device,
+                            uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply) {
+  int room = coordinator->n_members + coordinator->quarantines.count;
+  weir__list_workers_reply__init(reply);
+  reply->workers = arena_new(arena, (size_t)(room + 1) * sizeof *reply->workers);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->role != WEIR__ROLE__WORKER || !is_on(device, member->host, member->device))
+      continue;
+    reply->workers[reply->n_workers] = arena_new(arena, sizeof **reply->workers);
+    worker_info(member, now_ms, reply->workers[reply->n_workers++]);
+  }
+}
+
+static Weir__WorkerInfo *add_absent(struct arena *arena, Weir__ListWorkersReply *reply) {
+  Weir__WorkerInfo *info = reply->workers[reply->n_workers++] = arena_new(arena, sizeof *info);
+  weir__worker_info__init(info);
+  return info;
+}
+
+static bool has_worker(const struct coordinator *coordinator, const struct quarantine *quarantine) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->role == WEIR__ROLE__WORKER && strcmp(member->host, quarantine->host) == 0 &&
+        strcmp(member->device, quarantine->device) == 0)
+      return true;
+  }
+  return false;
+}
+
+void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                              Weir__ListWorkersReply *reply) {
+  list_workers_on(coordinator, NULL, now_ms, arena, reply);
+  for (int i = 0; i < coordinator->quarantines.count; i++) {
+    const struct quarantine *quarantine = &coordinator->quarantines.items[i];
+    Weir__WorkerInfo *info;
+    if (has_worker(coordinator, quarantine))
+      continue;
+    info = add_absent(arena, reply);
+    info->id = quarantine->worker;
+    info->host = quarantine->host;
+    info->device = quarantine->device;
+    info->state = (char *)coordinator_worker_state_name(WORKER_QUARANTINED);
+    info->message = arena_printf(arena, "not connected; in quarantine: %s", quarantine->reason);
+  }
+}
+
+void coordinator_list_device(const struct coordinator *coordinator, const struct device_name *device,
+                             uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply) {
+  list_workers_on(coordinator, device, now_ms, arena, reply);
+  if (reply->n_workers == 0) {
+    Weir__WorkerInfo *info = add_absent(arena, reply);
+    info->host = arena_strdup(arena, device->host);
+    info->device = arena_strdup(arena, device->device);
+    info->message = "not connected";
+  }
+}
+
+void coordinator_list_servers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                              Weir__ListServersReply *reply) {
+  weir__list_servers_reply__init(reply);
+  reply->servers = arena_new(arena, (size_t)coordinator->n_members * sizeof *reply->servers);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    if (coordinator->members[i]->role != WEIR__ROLE__SERVER)
+      continue;
+    reply->servers[reply->n_servers] = arena_new(arena, sizeof **reply->servers);
+    server_info(coordinator, coordinator->members[i], now_ms, arena, reply->servers[reply->n_servers++]);
+  }
+}
+
+static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info) {
+  double speed = speed_of(worker->speed, worker->executors);
+  weir__worker_info__init(info);
+  info->id = worker->id;
+  info->host = worker->host;
+  info->pid = worker->pid;
+  info->device = worker->device;
+  info->executors = worker->executors;
+  info->run = worker->run ? worker->run->id : "";
+  info->state = (char *)coordinator_worker_state_name(worker->state);
+  info->microbatches = worker->microbatches.end - worker->microbatches.begin;
+  info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
+  info->speed = isnan(speed) ? 0 : speed;
+  info->message = worker->unreached_text   ? worker->unreached_text
+                  : worker->following.text ? worker->following.text
+                                           : worker->message;
+}
+
+static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
+                        struct arena *arena, Weir__ServerInfo *info) {
+  weir__server_info__init(info);
+  info->id = server->id;
+  info->address = server->address;
+  info->host = server->host;
+  info->pid = server->pid;
+  info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
+  info->message = *server->message ? server->message : refusal_of(coordinator, server, arena);
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run_server *part = coordinator_run_server(coordinator->runs[i], server);
+    if (!part || coordinator->runs[i]->is_load_due)
+      continue;
+    info->blocks += part->blocks;
+    info->bytes += part->bytes;
+  }
+}
+
+/* Of the first run that may not have the server; else empty. */
+static char *refusal_of(const struct coordinator *coordinator, const struct member *server,
+                        struct arena *arena) {
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run *run = coordinator->runs[i];
+    char *mismatch = coordinator_is_over(run) ? NULL : coordinator_server_mismatch(run, server), *text;
+    if (!mismatch)
+      continue;
+    text = arena_printf(arena, "%s: %s", run->id, mismatch);
+    free(mismatch);
+    return text;
+  }
+  return server->message;
+}
+
+const char *coordinator_state_name(Weir__RunState state) {
+  static const char *const names[] = {"unknown", "queued", "loading",   "running", "finishing",
+                                      "done",    "failed", "cancelled", "paused"};
+  return names[state];
+}

@@ -1,0 +1,222 @@
+/* What members are told. Messages live in the arena of the step's actions. */
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+enum { MISSED_LATELY_MS = 1000 };
+
+/* The assignments of a group's members. */
+struct companions {
+  struct member *const *workers;
+  Weir__Assignment *const *list; /* [n_workers] of each */
+  int n_workers;
+  uint32_t number;            /* of the group; 0: none yet */
+  Weir__Assignment **members; /* of the step's arena */
+  size_t n_members;
+};
+
+static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
+                              Weir__Order__BodyCase body);
+static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n);
+static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
+                                 const struct duty *duties, uint32_t n, size_t *n_ranges);
+static Weir__View view_of(struct arena *arena, const struct run *run);
+static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct member *worker,
+                       Weir__Assignment **assignments, size_t n);
+static void companions_find(struct arena *arena, struct companions *companions, int worker);
+
+void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
+  order->welcome = arena_new(&coordinator->actions->arena, sizeof *order->welcome);
+  weir__welcome__init(order->welcome);
+  order->welcome->id = arena_strdup(&coordinator->actions->arena, member->id);
+}
+
+void coordinator_order_beat(struct coordinator *coordinator, const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_BEAT);
+  order->beat = arena_new(&coordinator->actions->arena, sizeof *order->beat);
+  weir__beat__init(order->beat);
+}
+
+void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_LOAD);
+  Weir__LoadRun *load = order->load = arena_new(arena, sizeof *load);
+  weir__load_run__init(load);
+  load->run = run->id;
+  load->incarnation = run->incarnation;
+  load->spec = run->spec;
+  load->model_bytes = run->model_bytes;
+  load->model_sha256 = run->model_sha256;
+  if (member->role != WEIR__ROLE__SERVER)
+    return;
+  load->plan = coordinator_plan_message(arena, run);
+  load->servers = coordinator_endpoints(arena, run);
+  load->n_servers = (size_t)run->n_servers;
+  load->step = run->base_step;
+  if (coordinator->options.store_identity)
+    load->store_identity = (char *)coordinator->options.store_identity;
+  if (run->base_step)
+    load->manifest =
+        arena_printf(arena, "runs/%s/checkpoints/%020llu", run->id, (unsigned long long)run->base_step);
+}
+
+/* Each view says of the workers only what its receiver goes by: all views together would grow with the square
+   of the workers otherwise. */
+void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
+                             struct member *const *workers, int n_workers) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Assignment **list = view_assignments(arena, workers, n_workers);
+  struct companions companions = {.workers = workers, .list = list, .n_workers = n_workers};
+  Weir__View common = view_of(arena, run);
+  for (int i = 0; i < n_workers; i++) {
+    if (!workers[i]->group.number)
+      order_view(coordinator, &common, workers[i], &list[i], 1);
+    else {
+      companions_find(arena, &companions, i);
+      order_view(coordinator, &common, workers[i], companions.members, companions.n_members);
+    }
+  }
+}
+
+void coordinator_order_idle_view(struct coordinator *coordinator, const struct run *run,
+                                 struct member *worker) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__View common = view_of(arena, run);
+  if (worker->state == WORKER_FOLLOWING)
+    order_view(coordinator, &common, worker, view_assignments(arena, &worker, 1), 1);
+  else
+    order_view(coordinator, &common, worker, NULL, 0);
+}
+
+/* What all views of a number share. */
+static Weir__View view_of(struct arena *arena, const struct run *run) {
+  Weir__View view = WEIR__VIEW__INIT;
+  view.run = run->id;
+  view.number = run->view;
+  view.incarnation = run->incarnation;
+  view.plan = coordinator_plan_message(arena, run);
+  view.servers = coordinator_endpoints(arena, run);
+  view.n_servers = (size_t)run->n_servers;
+  return view;
+}
+
+static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct member *worker,
+                       Weir__Assignment **assignments, size_t n) {
+  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_VIEW);
+  order->view = arena_copy(&coordinator->actions->arena, common, sizeof *common);
+  order->view->workers = assignments;
+  order->view->n_workers = n;
+}
+
+/* Members of a group are in one row, but for workers without microbatches; each group's list is built once.
+ */
+static void companions_find(struct arena *arena, struct companions *companions, int worker) {
+  const struct grouping *group = &companions->workers[worker]->group;
+  if (companions->number == group->number)
+    return;
+  companions->number = group->number;
+  companions->members = arena_new(arena, group->size * sizeof(Weir__Assignment *));
+  companions->n_members = 0;
+  for (int i = worker; i < companions->n_workers && companions->n_members < group->size; i++)
+    if (companions->workers[i]->group.number == group->number)
+      companions->members[companions->n_members++] = companions->list[i];
+}
+
+void coordinator_order_recompute(struct coordinator *coordinator, const struct run *run,
+                                 const struct member *worker) {
+  const struct recompute *from = run->recompute;
+  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_RECOMPUTE);
+  Weir__Recompute *recompute = arena_new(&coordinator->actions->arena, sizeof *recompute);
+  order->recompute = recompute;
+  weir__recompute__init(recompute);
+  recompute->run = run->id;
+  recompute->incarnation = run->incarnation;
+  recompute->step = from->step;
+  recompute->microbatches =
+      duty_ranges(coordinator, worker, from->microbatches, from->n_microbatches, &recompute->n_microbatches);
+  recompute->chunks = duty_ranges(coordinator, worker, from->chunks, from->n_chunks, &recompute->n_chunks);
+}
+
+void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
+                             const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WRITE);
+  order->write = arena_new(&coordinator->actions->arena, sizeof *order->write);
+  weir__write_blocks__init(order->write);
+  order->write->run = run->id;
+  order->write->incarnation = run->incarnation;
+  order->write->step = run->checkpointing.step;
+}
+
+void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_KEEP);
+  order->keep = arena_new(&coordinator->actions->arena, sizeof *order->keep);
+  weir__keep_run__init(order->keep);
+  order->keep->run = run->id;
+  order->keep->incarnation = run->incarnation;
+  order->keep->step = run->step;
+}
+
+void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
+                              const char *reason) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_UNLOAD);
+  order->unload = arena_new(arena, sizeof *order->unload);
+  weir__unload_run__init(order->unload);
+  order->unload->run = arena_strdup(arena, run);
+  order->unload->reason = arena_strdup(arena, reason);
+}
+
+static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
+                              Weir__Order__BodyCase body) {
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_ORDER);
+  Weir__Order *order = arena_new(&coordinator->actions->arena, sizeof *order);
+  weir__order__init(order);
+  order->term = coordinator->options.term;
+  order->body_case = body;
+  action->member = member->key;
+  action->order = order;
+  return order;
+}
+
+static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n) {
+  Weir__Assignment **list = arena_new(arena, (size_t)n * sizeof *list);
+  for (int i = 0; i < n; i++) {
+    const struct member *worker = workers[i];
+    list[i] = arena_new(arena, sizeof **list);
+    weir__assignment__init(list[i]);
+    list[i]->worker = worker->id;
+    list[i]->microbatch_begin = worker->microbatches.begin;
+    list[i]->microbatch_end = worker->microbatches.end;
+    list[i]->eval_begin = worker->eval_chunks.begin;
+    list[i]->eval_end = worker->eval_chunks.end;
+    list[i]->group = worker->group.number;
+    list[i]->follows = worker->state == WORKER_FOLLOWING || worker->is_spare;
+  }
+  return list;
+}
+
+/* What the worker has of them; but not what was missed long ago: it has come since. */
+static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
+                                 const struct duty *duties, uint32_t n, size_t *n_ranges) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Range **ranges = arena_new(arena, n * sizeof *ranges), *last = NULL;
+  *n_ranges = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct duty *duty = &duties[i];
+    if (duty->worker != worker->key ||
+        (!duty->is_doubted && coordinator->now_ms - duty->missed_ms > MISSED_LATELY_MS))
+      continue;
+    if (!last || last->end != i) {
+      last = ranges[(*n_ranges)++] = arena_new(arena, sizeof *last);
+      weir__range__init(last);
+      last->begin = i;
+    }
+    last->end = i + 1;
+  }
+  return ranges;
+}

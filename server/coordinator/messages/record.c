@@ -1,0 +1,166 @@
+/* What the store is to know: manifests, runs, members. Messages live in the arena of the step's actions; what
+   they point to holds until the next step. */
+#include <math.h>
+
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+static void tell_progress(const struct run *run, Weir__Manifest *manifest);
+static Weir__RunReference *record_reference(struct arena *arena, const struct run *run);
+static Weir__Quarantine *record_quarantine(struct arena *arena, const struct quarantine *quarantine);
+
+/* But for weights_sha256 and the time. */
+void coordinator_commit(struct coordinator *coordinator, const struct run *run) {
+  struct arena *arena = &coordinator->actions->arena;
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_COMMIT);
+  Weir__Manifest *manifest = arena_new(arena, sizeof *manifest);
+  weir__manifest__init(manifest);
+  manifest->run = run->id;
+  manifest->spec = run->spec;
+  manifest->plan = coordinator_plan_message(arena, run);
+  manifest->model_sha256 = run->model_sha256;
+  manifest->incarnation = run->incarnation;
+  manifest->term = coordinator->options.term;
+  manifest->step = run->checkpointing.step;
+  manifest->written_bytes = run->checkpointing.written_bytes;
+  tell_progress(run, manifest);
+  manifest->n_blocks = run->n_blocks;
+  manifest->blocks = arena_new(arena, run->n_blocks * sizeof *manifest->blocks);
+  for (uint32_t i = 0; i < run->n_blocks; i++) {
+    Weir__WrittenBlock *block = manifest->blocks[i] = arena_new(arena, sizeof *block);
+    weir__written_block__init(block);
+    block->block = i;
+    block->sha256 = run->checkpointing.written[i].sha256;
+    block->bytes = run->checkpointing.written[i].bytes;
+  }
+  action->run = run->id;
+  action->step = manifest->step;
+  action->is_last = manifest->step == run->plan.steps;
+  action->manifest = manifest;
+}
+
+static void tell_progress(const struct run *run, Weir__Manifest *manifest) {
+  const struct logged_event *newest =
+      event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_STEP, manifest->step - 1);
+  const struct logged_event *evaluated =
+      event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, manifest->step);
+  manifest->loss = newest ? newest->step.loss : NAN;
+  manifest->accuracy = evaluated ? evaluated->eval->accuracy : NAN;
+  manifest->eval_loss = evaluated ? evaluated->eval->loss : NAN;
+  manifest->eval_step = evaluated ? evaluated->eval->step : 0;
+  manifest->metrics = evaluated ? evaluated->eval->metrics : NULL;
+  manifest->n_metrics = evaluated ? evaluated->eval->n_metrics : 0;
+}
+
+void coordinator_save(struct coordinator *coordinator, const struct run *run) {
+  struct arena *arena = &coordinator->actions->arena;
+  struct coordinator_action *action = coordinator_act(coordinator, ACTION_SAVE);
+  Weir__RunRecord *record = arena_new(arena, sizeof *record);
+  Weir__RunInfo info;
+  coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
+  weir__run_record__init(record);
+  record->run = run->id;
+  record->spec = run->spec;
+  record->model_bytes = run->model_bytes;
+  record->model_sha256 = run->model_sha256;
+  record->parameters = run->parameters;
+  record->block_elems = run->block_elems;
+  record->n_block_elems = run->n_blocks;
+  record->submitted_unix_ms = run->submitted_unix_ms;
+  record->state = run->state;
+  record->message = run->message;
+  record->bad_input = run->is_bad_input;
+  record->incarnation = run->incarnation;
+  record->plan = plan_is_known(&run->plan) ? coordinator_plan_message(arena, run) : NULL;
+  record->reference = record_reference(arena, run);
+  record->servers = coordinator_endpoints(arena, run);
+  record->n_servers = run->is_load_due ? 0 : (size_t)run->n_servers;
+  record->base_step = run->base_step;
+  record->checkpoints = run->checkpoints;
+  record->n_checkpoints = (size_t)run->n_checkpoints;
+  record->weights_sha256 = (char *)run->weights_sha256;
+  record->finished_unix_ms = run->finished_unix_ms;
+  record->evaluation = run->evaluation;
+  record->train_seconds = info.train_seconds;
+  record->samples_per_second = run->state == WEIR__RUN_STATE__DONE ? info.samples_per_second : 0;
+  action->run = run->id;
+  action->record = record;
+  action->is_awaited = run->is_save_awaited;
+}
+
+static Weir__RunReference *record_reference(struct arena *arena, const struct run *run) {
+  Weir__RunReference *message = arena_new(arena, sizeof *message);
+  weir__run_reference__init(message);
+  if (!run->reference.dataset_sha256)
+    return NULL;
+  message->worker = run->reference.worker;
+  message->dataset_sha256 = run->reference.dataset_sha256;
+  if (run->reference.fingerprint) {
+    message->fingerprint = run->reference.fingerprint;
+    message->probe_sha256 = run->reference.probe_sha256;
+  }
+  if (run->reference.server_fingerprint) {
+    message->server = run->reference.server;
+    message->server_fingerprint = run->reference.server_fingerprint;
+  }
+  return message;
+}
+
+void coordinator_save_members(struct coordinator *coordinator) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__Members *members = arena_new(arena, sizeof *members);
+  weir__members__init(members);
+  members->servers_seen = coordinator->servers_seen;
+  members->workers_seen = coordinator->workers_seen;
+  members->n_members = (size_t)coordinator->n_members;
+  members->members = arena_new(arena, members->n_members * sizeof *members->members);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    Weir__MemberRecord *record = members->members[i] = arena_new(arena, sizeof *record);
+    weir__member_record__init(record);
+    record->id = member->id;
+    record->role = member->role;
+    record->host = member->host;
+    record->address = member->address;
+  }
+  members->n_quarantines = (size_t)coordinator->quarantines.count;
+  members->quarantines = arena_new(arena, members->n_quarantines * sizeof *members->quarantines);
+  for (int i = 0; i < coordinator->quarantines.count; i++)
+    members->quarantines[i] = record_quarantine(arena, &coordinator->quarantines.items[i]);
+  coordinator_act(coordinator, ACTION_MEMBERS)->members = members;
+}
+
+static Weir__Quarantine *record_quarantine(struct arena *arena, const struct quarantine *quarantine) {
+  Weir__Quarantine *record = arena_new(arena, sizeof *record);
+  weir__quarantine__init(record);
+  record->host = quarantine->host;
+  record->device = quarantine->device;
+  record->worker = quarantine->worker;
+  record->run = quarantine->run;
+  record->reason = quarantine->reason;
+  record->since_unix_ms = quarantine->since_unix_ms;
+  return record;
+}
+
+Weir__Plan *coordinator_plan_message(struct arena *arena, const struct run *run) {
+  Weir__Plan *plan = arena_new(arena, sizeof *plan);
+  weir__plan__init(plan);
+  plan->train_samples = run->plan.train_samples;
+  plan->eval_samples = run->plan.eval_samples;
+  plan->steps = run->plan.steps;
+  return plan;
+}
+
+Weir__Endpoint **coordinator_endpoints(struct arena *arena, const struct run *run) {
+  Weir__Endpoint **list = arena_new(arena, (size_t)run->n_servers * sizeof *list);
+  for (int i = 0; i < run->n_servers; i++) {
+    list[i] = arena_new(arena, sizeof **list);
+    weir__endpoint__init(list[i]);
+    list[i]->id = arena_strdup(arena, run->servers[i].id);
+    list[i]->address = arena_strdup(arena, run->servers[i].address);
+  }
+  return list;
+}

@@ -1,0 +1,246 @@
+/* Which microbatches and chunks are computed elsewhere, and by whom: late ones by workers that have done
+   theirs. One duplicate of each at a time; one that takes as long as was waited before is given to another.
+ */
+#include "server/coordinator/state/recompute.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "server/coordinator/shares/assign.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+enum { PATIENCE_MIN_MS = 200, WAITED_MAX_S = 3600 };
+static const double STUCK_WEIGHT = 1e-6;
+
+/* What is late of one kind: the duties, and the ranges that a report names. */
+struct late_kind {
+  struct duty *duties;
+  uint32_t n_duties;
+  Weir__Range *const *ranges;
+  size_t n_ranges;
+  bool is_chunks;
+};
+
+static bool is_fresh(const struct coordinator *coordinator, const struct recompute *recompute);
+static uint32_t count_missing(const struct late_kind *kind);
+static void give_late(struct coordinator *coordinator, struct run *run, const struct late_kind *kind);
+static struct helper *choose(const struct run *run, struct helper *helpers, int n,
+                             const struct late_kind *kind, uint32_t item);
+
+void coordinator_late(struct coordinator *coordinator, struct member *server, const Weir__Late *late) {
+  struct run *run = coordinator_reporting_run(coordinator, server, late->run, late->incarnation);
+  struct late_kind microbatches = {.ranges = late->microbatches, .n_ranges = late->n_microbatches};
+  struct late_kind chunks = {.ranges = late->chunks, .n_ranges = late->n_chunks, .is_chunks = true};
+  double waited_s = late->waited_seconds > 0 ? late->waited_seconds : 0;
+  struct recompute *recompute;
+  bool is_partial;
+  if (!run || run->state != WEIR__RUN_STATE__RUNNING || late->step > run->plan.steps)
+    return;
+  microbatches.n_duties = late->step < run->plan.steps ? run->plan.microbatches : 0;
+  chunks.n_duties = plan_evaluates(&run->plan, late->step) ? run->plan.eval_chunks : 0;
+  is_partial = microbatches.n_duties > count_missing(&microbatches); /* who pushed them had all before */
+  recompute = coordinator_recompute_at(coordinator, run, late->step, is_partial);
+  if (!recompute)
+    return;
+  recompute->told_ms = coordinator->now_ms;
+  recompute->waited_ms = (uint64_t)((waited_s < WAITED_MAX_S ? waited_s : WAITED_MAX_S) * 1000);
+  microbatches.duties = recompute->microbatches;
+  chunks.duties = recompute->chunks;
+  give_late(coordinator, run, &microbatches);
+  give_late(coordinator, run, &chunks);
+}
+
+struct recompute *coordinator_recompute_at(struct coordinator *coordinator, struct run *run, uint64_t step,
+                                           bool is_proven) {
+  struct recompute *recompute = run->recompute;
+  if (recompute && step == recompute->step) {
+    recompute->is_proven |= is_proven;
+    return recompute;
+  }
+  if (recompute && step < recompute->step && recompute->is_proven)
+    return NULL;
+  if (recompute && step > recompute->step && !is_proven && is_fresh(coordinator, recompute))
+    return NULL; /* another server is behind, and nobody can compute this step yet */
+  coordinator_recompute_free(run);
+  recompute = run->recompute = mem_new(sizeof *recompute);
+  *recompute = (struct recompute){.number = ++coordinator->recomputes_seen,
+                                  .incarnation = run->incarnation,
+                                  .step = step,
+                                  .is_proven = is_proven};
+  recompute->n_microbatches = run->plan.microbatches;
+  recompute->n_chunks = run->plan.eval_chunks;
+  recompute->microbatches = mem_new(recompute->n_microbatches * sizeof *recompute->microbatches);
+  recompute->chunks = mem_new(recompute->n_chunks * sizeof *recompute->chunks);
+  recompute->doubts.is_open = mem_new(run->n_blocks * sizeof *recompute->doubts.is_open);
+  return recompute;
+}
+
+/* The server that told of it would have told again if it were late still. */
+static bool is_fresh(const struct coordinator *coordinator, const struct recompute *recompute) {
+  return recompute->doubts.n_open > 0 ||
+         coordinator->now_ms - recompute->told_ms <= 2 * recompute->waited_ms + PATIENCE_MIN_MS;
+}
+
+void coordinator_recompute_free(struct run *run) {
+  if (!run->recompute)
+    return;
+  free(run->recompute->microbatches);
+  free(run->recompute->chunks);
+  free(run->recompute->doubts.is_open);
+  free(run->recompute);
+  run->recompute = NULL;
+}
+
+/* Those of a range that there are. Ranges that are not in order are nonsense, and ignored: *end is that of
+   the ones before. */
+static struct range clip(const struct late_kind *kind, size_t at, uint32_t *end) {
+  struct range range = {kind->ranges[at]->begin, kind->ranges[at]->end};
+  if (range.begin < *end)
+    range.begin = *end;
+  if (range.end > kind->n_duties)
+    range.end = kind->n_duties;
+  if (range.begin >= range.end)
+    return (struct range){0, 0};
+  *end = range.end;
+  return range;
+}
+
+static uint32_t count_missing(const struct late_kind *kind) {
+  uint32_t count = 0, end = 0;
+  for (size_t i = 0; i < kind->n_ranges; i++) {
+    struct range range = clip(kind, i, &end);
+    count += range.end - range.begin;
+  }
+  return count;
+}
+
+static void give_late(struct coordinator *coordinator, struct run *run, const struct late_kind *kind) {
+  const struct recompute *recompute = run->recompute;
+  uint64_t patience_ms = recompute->waited_ms > PATIENCE_MIN_MS ? recompute->waited_ms : PATIENCE_MIN_MS;
+  uint32_t end = 0, given = 0;
+  int n;
+  struct helper *helpers = coordinator_helpers(coordinator, run, &n);
+  for (size_t i = 0; i < kind->n_ranges && n > 0; i++) {
+    struct range range = clip(kind, i, &end);
+    for (uint32_t item = range.begin; item < range.end; item++) {
+      struct duty *duty = &kind->duties[item];
+      duty->missed_ms = coordinator->now_ms;
+      if (duty->is_doubted || coordinator_duty_is_held(coordinator, run, duty))
+        continue; /* doubts.c sees to the doubted ones */
+      coordinator_give(coordinator, duty, choose(run, helpers, n, kind, item), patience_ms);
+      given++;
+    }
+  }
+  if (given == 0)
+    return;
+  log_event(LOG_INFO, "coordinator", "late", "run=%s step=%llu waited_ms=%llu %s=%u", run->id,
+            (unsigned long long)recompute->step, (unsigned long long)recompute->waited_ms,
+            kind->is_chunks ? "chunks" : "microbatches", given);
+  coordinator_order_helpers(coordinator, run, helpers, n);
+}
+
+static const struct helper *helper_of(const struct helper *helpers, int n, uint64_t key) {
+  for (int i = 0; key && i < n; i++)
+    if (helpers[i].worker->key == key)
+      return &helpers[i];
+  return NULL;
+}
+
+/* One that is stuck may come to its senses, where nobody else is left. */
+static void weigh(struct coordinator *coordinator, struct helper *helpers, int n) {
+  struct arena *arena = &coordinator->actions->arena;
+  struct member **workers = arena_new(arena, (size_t)n * sizeof *workers);
+  struct assign_worker *speeds;
+  for (int i = 0; i < n; i++)
+    workers[i] = helpers[i].worker;
+  speeds = coordinator_speeds(arena, workers, n);
+  for (int i = 0; i < n; i++)
+    helpers[i].weight = speeds[i].speed > 0 ? speeds[i].speed : STUCK_WEIGHT;
+}
+
+struct helper *coordinator_helpers(struct coordinator *coordinator, const struct run *run, int *n) {
+  const struct recompute *recompute = run->recompute;
+  struct helper *helpers =
+      arena_new(&coordinator->actions->arena, (size_t)coordinator->n_members * sizeof *helpers);
+  *n = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY)
+      helpers[(*n)++].worker = coordinator->members[i];
+  weigh(coordinator, helpers, *n);
+  for (uint32_t i = 0; i < recompute->n_microbatches + recompute->n_chunks; i++) {
+    const struct duty *duty = i < recompute->n_microbatches
+                                  ? &recompute->microbatches[i]
+                                  : &recompute->chunks[i - recompute->n_microbatches];
+    struct helper *helper = (struct helper *)helper_of(helpers, *n, duty->worker);
+    if (helper)
+      helper->load += 1 / helper->weight;
+  }
+  return helpers;
+}
+
+/* Whether the view gives it to this worker, or to the group that it is in. */
+static bool is_owner(const struct member *worker, const struct member *owner) {
+  return worker == owner || (worker->group.number && owner && worker->group.number == owner->group.number);
+}
+
+static const struct member *owner_of(const struct helper *helpers, int n, bool is_chunk, uint32_t item) {
+  for (int i = 0; i < n; i++) {
+    const struct member *worker = helpers[i].worker;
+    const struct range *share = is_chunk ? &worker->eval_chunks : &worker->microbatches;
+    if (share->begin <= item && item < share->end)
+      return worker;
+  }
+  return NULL;
+}
+
+/* Who is late with it, by the view or as a helper, comes last, and so does who was too slow with another;
+   among the others the one with the least to do. */
+static struct helper *choose(const struct run *run, struct helper *helpers, int n,
+                             const struct late_kind *kind, uint32_t item) {
+  const struct member *owner = owner_of(helpers, n, kind->is_chunks, item);
+  const struct helper *before = helper_of(helpers, n, kind->duties[item].worker);
+  struct helper *best = NULL;
+  if (before) /* it had its time */
+    before->worker->help.slow = run->recompute->number;
+  for (int i = 0; i < n; i++) {
+    struct helper *helper = &helpers[i];
+    const struct member *worker = helper->worker;
+    helper->rank =
+        4 * is_owner(worker, owner) + 2 * (helper == before) + (worker->help.slow == run->recompute->number);
+    if (!best || helper->rank < best->rank ||
+        (helper->rank == best->rank && helper->load + 1 / helper->weight < best->load + 1 / best->weight))
+      best = helper;
+  }
+  return best;
+}
+
+void coordinator_give(const struct coordinator *coordinator, struct duty *duty, struct helper *helper,
+                      uint64_t patience_ms) {
+  duty->worker = helper->worker->key;
+  helper->worker->help.given_ms = coordinator->now_ms;
+  duty->given_ms = coordinator->now_ms;
+  duty->patience_ms = patience_ms;
+  helper->load += 1 / helper->weight;
+  helper->is_order_due = true;
+}
+
+bool coordinator_duty_is_held(const struct coordinator *coordinator, const struct run *run,
+                              const struct duty *duty) {
+  for (int i = 0; duty->worker && i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->key == duty->worker)
+      return member->run == run && member->state == WORKER_READY &&
+             coordinator->now_ms - duty->given_ms < duty->patience_ms;
+  }
+  return false;
+}
+
+void coordinator_order_helpers(struct coordinator *coordinator, struct run *run, struct helper *helpers,
+                               int n) {
+  for (int i = 0; i < n; i++)
+    if (helpers[i].is_order_due)
+      coordinator_order_recompute(coordinator, run, helpers[i].worker);
+}

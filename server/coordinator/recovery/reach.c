@@ -1,0 +1,254 @@
+/* Which workers reach which servers, as workers tell: one that misses a server which others reach computes
+   nothing; a server that none reaches is done without. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+/* What one worker tells is weighed when the others have had the time to tell the same. A roll-back costs more
+   than another view. */
+enum { WEIGH_MS = 3000, GIVE_UP_MS = 10000, TEXT_MAX = 400, ERROR_MAX = 200 };
+
+static void take_unreached(struct coordinator *coordinator, struct member *worker,
+                           const Weir__Unreached *unreached);
+static bool report_names(const Weir__Unreached *unreached, const char *server);
+static bool worker_misses(const struct member *worker, uint64_t server);
+static uint64_t key_of(const struct coordinator *coordinator, const struct run_server *server);
+static void say_unreached(const struct coordinator *coordinator, struct member *worker, const char *error);
+static void reaches_all(struct coordinator *coordinator, struct member *worker);
+static struct member *best_placed(const struct coordinator *coordinator, const struct run *run);
+static bool admit_who_reach(const struct coordinator *coordinator, const struct run *run);
+static void admit_cut_off(struct coordinator *coordinator, struct run *run);
+static void cut_off_workers(struct coordinator *coordinator, struct run *run, const struct member *best);
+static void give_up_servers(struct coordinator *coordinator, struct run *run, const struct member *worker);
+static bool is_another_left(const struct coordinator *coordinator, const struct run *run,
+                            const struct member *worker);
+
+void coordinator_unreached(struct coordinator *coordinator, struct member *worker,
+                           const Weir__Unreached *unreached) {
+  struct run *run = worker->run;
+  bool takes_part =
+      worker->state == WORKER_FOLLOWING || worker->state == WORKER_READY || worker->state == WORKER_CUT_OFF;
+  if (!run || !takes_part || run->is_load_due || strcmp(run->id, unreached->run) != 0 ||
+      run->incarnation != unreached->incarnation)
+    return;
+  take_unreached(coordinator, worker, unreached);
+  if (worker->n_unreached == 0)
+    reaches_all(coordinator, worker);
+}
+
+/* Names of which the run has no server are ignored. */
+static void take_unreached(struct coordinator *coordinator, struct member *worker,
+                           const Weir__Unreached *unreached) {
+  const struct run *run = worker->run;
+  uint64_t *keys = mem_new((size_t)run->n_servers * sizeof *keys);
+  bool has_changed;
+  int n = 0;
+  for (int i = 0; i < run->n_servers; i++)
+    if (key_of(coordinator, &run->servers[i]) && report_names(unreached, run->servers[i].id))
+      keys[n++] = run->servers[i].key;
+  has_changed = n != worker->n_unreached || (n && memcmp(keys, worker->unreached, (size_t)n * sizeof *keys));
+  if (!has_changed) {
+    free(keys);
+    return;
+  }
+  free(worker->unreached);
+  worker->unreached = keys;
+  worker->n_unreached = n;
+  worker->unreached_ms = coordinator->now_ms;
+  say_unreached(coordinator, worker, unreached->message);
+}
+
+static bool report_names(const Weir__Unreached *unreached, const char *server) {
+  for (size_t i = 0; i < unreached->n_servers; i++)
+    if (strcmp(unreached->servers[i], server) == 0)
+      return true;
+  return false;
+}
+
+static bool worker_misses(const struct member *worker, uint64_t server) {
+  for (int i = 0; i < worker->n_unreached; i++)
+    if (worker->unreached[i] == server)
+      return true;
+  return false;
+}
+
+/* 0: it is lost, and nobody reaches it: what one worker misses there says nothing of that worker. */
+static uint64_t key_of(const struct coordinator *coordinator, const struct run_server *server) {
+  return server->member || coordinator_is_confirmed(coordinator, server) ? server->key : 0;
+}
+
+static void say_unreached(const struct coordinator *coordinator, struct member *worker, const char *error) {
+  const struct run *run = worker->run;
+  char text[TEXT_MAX];
+  size_t length = (size_t)snprintf(text, sizeof text, "cannot reach");
+  const char *comma = "";
+  for (int i = 0; i < run->n_servers && length < sizeof text; i++) {
+    const struct run_server *server = &run->servers[i];
+    if (!worker_misses(worker, key_of(coordinator, server)))
+      continue;
+    length += (size_t)snprintf(text + length, sizeof text - length, "%s %s (%s)", comma, server->id,
+                               server->address);
+    comma = ",";
+  }
+  free(worker->unreached_text);
+  worker->unreached_text = NULL;
+  if (worker->n_unreached == 0)
+    return;
+  if (length < sizeof text)
+    snprintf(text + length, sizeof text - length, ": %.*s", ERROR_MAX, *error ? error : "no answer");
+  worker->unreached_text = text_copy_clean(text, TEXT_MAX);
+  log_event(LOG_WARN, "coordinator", "worker_unreaching", "run=%s id=%s message=\"%s\"", run->id, worker->id,
+            worker->unreached_text);
+}
+
+/* It is given work again, unless others have taken its place. */
+static void reaches_all(struct coordinator *coordinator, struct member *worker) {
+  struct run *run = worker->run;
+  const Weir__WorkersSpec *spec = run->spec->workers;
+  if (worker->state != WORKER_CUT_OFF)
+    return;
+  if (spec->has_max && coordinator_count_held(coordinator, run) >= spec->max) {
+    coordinator_order_unload(coordinator, run->id, worker, "others have taken its place");
+    coordinator_worker_leave_run(worker, WORKER_IDLE);
+    return;
+  }
+  coordinator_worker_follow(coordinator, worker);
+}
+
+void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run) {
+  struct member *best;
+  if (run->state != WEIR__RUN_STATE__RUNNING)
+    return;
+  if (coordinator_count_held(coordinator, run) == 0)
+    admit_cut_off(coordinator, run);
+  best = best_placed(coordinator, run);
+  if (best && best->n_unreached && coordinator->now_ms - best->unreached_ms >= WEIGH_MS &&
+      admit_who_reach(coordinator, run))
+    best = best_placed(coordinator, run);
+  if (!best)
+    return;
+  cut_off_workers(coordinator, run, best);
+  if (best->n_unreached && coordinator->now_ms - best->unreached_ms >= GIVE_UP_MS)
+    give_up_servers(coordinator, run, best);
+}
+
+/* Of those that compute, the one that misses the fewest servers, and for the shortest time. NULL: none
+   computes. */
+static struct member *best_placed(const struct coordinator *coordinator, const struct run *run) {
+  struct member *best = NULL;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_READY)
+      continue;
+    if (!best || member->n_unreached < best->n_unreached ||
+        (member->n_unreached == best->n_unreached && member->unreached_ms > best->unreached_ms))
+      best = member;
+  }
+  return best;
+}
+
+/* Nobody else is left: they try on. */
+static void admit_cut_off(struct coordinator *coordinator, struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_CUT_OFF)
+      continue;
+    member->unreached_ms = coordinator->now_ms;
+    coordinator_worker_set_state(member, WORKER_READY);
+    coordinator_workers_changed(run);
+  }
+}
+
+/* Nobody who computes reaches all servers: workers that only follow, but have not said that they miss any,
+   compute, too. */
+static bool admit_who_reach(const struct coordinator *coordinator, const struct run *run) {
+  bool has_admitted = false;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_FOLLOWING || member->n_unreached)
+      continue;
+    coordinator_admit_follower(member);
+    has_admitted = true;
+  }
+  return has_admitted;
+}
+
+/* Those that miss more than the best; all that miss any where another could take their place. */
+static void cut_off_workers(struct coordinator *coordinator, struct run *run, const struct member *best) {
+  int bearable = coordinator_count_free(coordinator, run) > 0 ? 0 : best->n_unreached;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    bool takes_part = member->state == WORKER_READY || member->state == WORKER_FOLLOWING;
+    if (member->run != run || !takes_part || member->n_unreached <= bearable ||
+        coordinator->now_ms - member->unreached_ms < WEIGH_MS)
+      continue;
+    coordinator_worker_set_state(member, WORKER_CUT_OFF);
+    coordinator_follow_forget(member);
+    member->microbatches = member->eval_chunks = (struct range){0, 0};
+    member->group = (struct grouping){0};
+    coordinator_workers_changed(run);
+  }
+}
+
+/* Not while a worker that loads may still reach them, nor while a lost server is waited for, nor while a
+   commit may make a newer checkpoint to roll back to. */
+static void give_up_servers(struct coordinator *coordinator, struct run *run, const struct member *worker) {
+  char cause[TEXT_MAX + 100];
+  bool is_missed = false; /* or it has joined anew meanwhile */
+  if (coordinator_lost_servers(run) > 0 || run->checkpointing.is_committing ||
+      coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
+    return;
+  for (int i = 0; i < run->n_servers; i++)
+    is_missed |= worker_misses(worker, run->servers[i].key);
+  if (!is_missed || !is_another_left(coordinator, run, worker))
+    return;
+  snprintf(cause, sizeof cause, "no worker reaches all servers: %s (%s) %s", worker->id, worker->host,
+           worker->unreached_text);
+  for (int i = 0; i < run->n_servers; i++) {
+    struct member *server = run->servers[i].member;
+    if (!worker_misses(worker, run->servers[i].key))
+      continue;
+    coordinator_leave_out(coordinator, run, server, cause);
+    server->is_cut_off = true;
+  }
+  coordinator_roll_back(coordinator, run, cause);
+}
+
+/* A server of the same kind, which the worker does not miss. */
+static bool is_another_left(const struct coordinator *coordinator, const struct run *run,
+                            const struct member *worker) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *server = coordinator->members[i];
+    if (coordinator_may_own_blocks(coordinator, server, true) && !worker_misses(worker, server->key) &&
+        coordinator_server_fits(run, server))
+      return true;
+  }
+  return false;
+}
+
+void coordinator_reach_forget(struct member *worker) {
+  free(worker->unreached);
+  free(worker->unreached_text);
+  worker->unreached = NULL;
+  worker->unreached_text = NULL;
+  worker->n_unreached = 0;
+}
+
+void coordinator_reach_anew(struct coordinator *coordinator, struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run)
+      continue;
+    coordinator_reach_forget(member);
+    if (member->state == WORKER_CUT_OFF)
+      coordinator_worker_set_state(member, WORKER_READY);
+  }
+}

@@ -1,0 +1,258 @@
+/* Checkpoints in the making: when one is due, what servers answer, and what the store says. Training waits
+   for none of it; only the end of a run does. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+enum { PAUSE_LEAST_MS = 1000, PAUSE_MOST_MS = 30000, MESSAGE_MAX = 1000, SHA256_LENGTH = 64 };
+#define LEAD_MOST (UINT64_C(1) << 16)
+
+static bool is_due_now(const struct coordinator *coordinator, const struct run *run);
+static uint64_t next_boundary(const struct plan *plan, uint64_t from);
+static uint64_t next_multiple(uint64_t of, uint64_t from);
+static void checkpoint_order(struct coordinator *coordinator, struct run *run, uint64_t step);
+static void write_failed(struct coordinator *coordinator, struct run *run, const struct member *member,
+                         const Weir__BlocksWritten *written);
+static void checkpoint_failed(struct coordinator *coordinator, struct run *run, const char *why);
+static bool take_written(struct coordinator *coordinator, struct run *run, const struct member *member,
+                         const Weir__BlocksWritten *written);
+static void commit_when_written(struct coordinator *coordinator, struct run *run);
+static void checkpoint_committed(struct coordinator *coordinator, struct run *run,
+                                 const struct checkpoint_result *result);
+
+void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run *run) {
+  struct checkpointing *making = &run->checkpointing;
+  bool is_last = run->state == WEIR__RUN_STATE__FINISHING, is_due;
+  uint64_t newest = run->step > making->newest ? run->step : making->newest;
+  uint64_t soon = newest + making->lead, step;
+  if ((run->state != WEIR__RUN_STATE__RUNNING && !is_last) || making->is_committing ||
+      coordinator_lost_servers(run) > 0 || coordinator->now_ms < making->retry_ms)
+    return;
+  if (is_last) {
+    if (making->step != run->plan.steps)
+      checkpoint_order(coordinator, run, run->plan.steps);
+    return;
+  }
+  if (making->is_for_pause)
+    return;
+  if (run->is_pausing && making->step > newest && making->step <= soon) {
+    making->is_for_pause = true;
+    return;
+  }
+  is_due = is_due_now(coordinator, run);
+  if (making->step && !run->is_pausing && (!is_due || making->step <= soon))
+    return; /* it is on its way */
+  step = is_due ? soon : next_boundary(&run->plan, soon);
+  if (step < run->plan.steps)
+    checkpoint_order(coordinator, run, step);
+}
+
+/* Without waiting for one of the plan's boundaries. */
+static bool is_due_now(const struct coordinator *coordinator, const struct run *run) {
+  const Weir__CheckpointSpec *spec = run->spec->checkpoint;
+  double since_s = (double)(coordinator->now_ms - run->checkpointing.since_ms) / 1000;
+  return run->is_pausing || run->checkpointing.is_missed ||
+         (spec->has_every_seconds && since_s >= spec->every_seconds);
+}
+
+/* The smallest version from `from` on that the plan has checkpointed, the last one aside; else UINT64_MAX. */
+static uint64_t next_boundary(const struct plan *plan, uint64_t from) {
+  uint64_t by_steps = next_multiple(plan->checkpoint_every_steps, from), by_eval = UINT64_MAX;
+  if (plan->checkpoints_evaluated && plan->eval_samples) {
+    uint64_t epochs = (from * plan->batch + plan->train_samples - 1) / plan->train_samples;
+    by_eval = plan->eval_every_steps ? next_multiple(plan->eval_every_steps, from)
+                                     : epochs * plan->train_samples / plan->batch;
+  }
+  return by_steps < by_eval ? by_steps : by_eval;
+}
+
+static uint64_t next_multiple(uint64_t of, uint64_t from) {
+  uint64_t rest = of ? from % of : 0;
+  if (of == 0 || (rest && of - rest > UINT64_MAX - from))
+    return UINT64_MAX;
+  return rest ? from + (of - rest) : from;
+}
+
+static void checkpoint_order(struct coordinator *coordinator, struct run *run, uint64_t step) {
+  struct checkpointing *making = &run->checkpointing;
+  making->step = step;
+  making->is_for_pause = run->is_pausing;
+  making->written_bytes = 0;
+  memset(making->written, 0, run->n_blocks * sizeof *making->written);
+  log_event(LOG_DEBUG, "coordinator", "checkpoint_ordered", "run=%s step=%llu newest=%llu", run->id,
+            (unsigned long long)step, (unsigned long long)run->step);
+  for (int i = 0; i < run->n_servers; i++) {
+    run->servers[i].is_written = false;
+    coordinator_order_write(coordinator, run, run->servers[i].member);
+  }
+}
+
+void coordinator_checkpoint_abandon(struct run *run) {
+  run->checkpointing.step = 0;
+  run->checkpointing.is_committing = run->checkpointing.is_for_pause = false;
+}
+
+void coordinator_written(struct coordinator *coordinator, struct member *member,
+                         const Weir__BlocksWritten *written) {
+  struct run *run = coordinator_reporting_run(coordinator, member, written->run, written->incarnation);
+  struct run_server *server = run ? coordinator_run_server(run, member) : NULL;
+  if (!run || !run->checkpointing.step || written->step != run->checkpointing.step || server->is_written)
+    return; /* of an order that another has replaced */
+  if (*written->error)
+    write_failed(coordinator, run, member, written);
+  else if (take_written(coordinator, run, member, written) && written->is_last) {
+    server->is_written = true;
+    run->checkpointing.written_bytes += written->written_bytes;
+    commit_when_written(coordinator, run);
+  }
+}
+
+/* Too late is no failure: the next order is given further ahead. */
+static void write_failed(struct coordinator *coordinator, struct run *run, const struct member *member,
+                         const Weir__BlocksWritten *written) {
+  struct checkpointing *making = &run->checkpointing;
+  char *why;
+  if (written->is_too_late && run->state == WEIR__RUN_STATE__RUNNING) {
+    making->lead = making->lead * 2 < LEAD_MOST ? making->lead * 2 : LEAD_MOST;
+    log_event(LOG_INFO, "coordinator", "checkpoint_too_late", "run=%s step=%llu id=%s lead=%llu", run->id,
+              (unsigned long long)making->step, member->id, (unsigned long long)making->lead);
+    coordinator_checkpoint_abandon(run);
+    return;
+  }
+  why = mem_printf("%s (%s): %.600s", member->id, member->address, written->error);
+  checkpoint_failed(coordinator, run, why);
+  free(why);
+}
+
+static void checkpoint_failed(struct coordinator *coordinator, struct run *run, const char *why) {
+  struct checkpointing *making = &run->checkpointing;
+  char *message = mem_printf("the checkpoint of step %llu failed: %s", (unsigned long long)making->step, why);
+  log_event(LOG_WARN, "coordinator", "checkpoint_failed", "run=%s step=%llu error=\"%.600s\"", run->id,
+            (unsigned long long)making->step, why);
+  free(making->message);
+  making->message = text_copy_clean(message, MESSAGE_MAX);
+  free(message);
+  making->pause_ms = making->pause_ms == 0                  ? PAUSE_LEAST_MS
+                     : making->pause_ms < PAUSE_MOST_MS / 2 ? making->pause_ms * 2
+                                                            : PAUSE_MOST_MS;
+  making->retry_ms = coordinator->now_ms + making->pause_ms;
+  making->is_missed = run->is_info_due = true;
+  run->is_save_due = true; /* the store may have forgotten the run */
+  coordinator_checkpoint_abandon(run);
+}
+
+static bool take_written(struct coordinator *coordinator, struct run *run, const struct member *member,
+                         const Weir__BlocksWritten *written) {
+  for (size_t i = 0; i < written->n_blocks; i++) {
+    const Weir__WrittenBlock *block = written->blocks[i];
+    struct written_block *slot;
+    if (block->block >= run->n_blocks || strlen(block->sha256) != SHA256_LENGTH ||
+        !coordinator_owns_block(run, member, block->block)) {
+      coordinator_run_fail(coordinator, run, false,
+                           "%s (%s) wrote block %u of %u, key '%.64s': not its to write", member->id,
+                           member->address, block->block, run->n_blocks, block->sha256);
+      return false;
+    }
+    slot = &run->checkpointing.written[block->block];
+    memcpy(slot->sha256, block->sha256, sizeof slot->sha256);
+    slot->bytes = block->bytes;
+  }
+  return true;
+}
+
+static void commit_when_written(struct coordinator *coordinator, struct run *run) {
+  for (int i = 0; i < run->n_servers; i++)
+    if (!run->servers[i].is_written)
+      return;
+  for (uint32_t block = 0; block < run->n_blocks; block++)
+    if (!*run->checkpointing.written[block].sha256) {
+      coordinator_run_fail(coordinator, run, false, "no server wrote block %u of %u of the checkpoint", block,
+                           run->n_blocks);
+      return;
+    }
+  run->checkpointing.is_committing = true;
+  coordinator_commit(coordinator, run);
+}
+
+void coordinator_commit_finished(struct coordinator *coordinator, const struct checkpoint_result *result) {
+  struct run *run = coordinator_run(coordinator, result->run);
+  struct coordinator_action *action;
+  bool is_present, is_awaited;
+  if (!run)
+    return;
+  is_present = run->incarnation == result->incarnation;
+  is_awaited = is_present && run->checkpointing.is_committing && run->checkpointing.step == result->step;
+  if (result->error) {
+    if (is_awaited)
+      checkpoint_failed(coordinator, run, result->error);
+    return;
+  }
+  CHECK(result->info);
+  if (result->info->committed_unix_ms)
+    coordinator->unix_offset_ms = result->info->committed_unix_ms - (int64_t)coordinator->now_ms;
+  if (is_awaited)
+    checkpoint_committed(coordinator, run, result);
+  else if (is_present || result->step <= run->base_step) { /* it was stopped meanwhile */
+    coordinator_checkpoint_add(run, result->info);
+    coordinator_checkpoints_retain(coordinator, run);
+  } else { /* and resumed from before: this one will come again */
+    action = coordinator_act(coordinator, ACTION_DROP);
+    action->run = run->id;
+    action->step = result->step;
+  }
+}
+
+static void checkpoint_committed(struct coordinator *coordinator, struct run *run,
+                                 const struct checkpoint_result *result) {
+  struct checkpointing *making = &run->checkpointing;
+  bool is_for_pause = making->is_for_pause;
+  coordinator_checkpoint_add(run, result->info);
+  coordinator_checkpoints_retain(coordinator, run);
+  coordinator_checkpoint_abandon(run);
+  making->retry_ms = making->pause_ms = 0;
+  making->is_missed = false;
+  making->since_ms = coordinator->now_ms;
+  *making->message = 0;
+  if (run->state == WEIR__RUN_STATE__FINISHING && result->step == run->plan.steps)
+    coordinator_run_done(coordinator, run);
+  else if (is_for_pause && run->is_pausing)
+    coordinator_pause_now(coordinator, run);
+}
+
+void coordinator_store_told(struct coordinator *coordinator, const char *message) {
+  if (strcmp(coordinator->store_message, message) == 0)
+    return;
+  free(coordinator->store_message);
+  coordinator->store_message = text_copy_clean(message, MESSAGE_MAX);
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run *run = coordinator->runs[i];
+    run->is_info_due |= !coordinator_is_over(run);
+    if (!*message)
+      run->checkpointing.retry_ms = 0; /* it is well again: no need to wait */
+  }
+}
+
+void coordinator_store_emptied(struct coordinator *coordinator) {
+  log_event(LOG_WARN, "coordinator", "store_emptied", "runs=%d", coordinator->n_runs);
+  coordinator->is_members_due = true;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run *run = coordinator->runs[i];
+    coordinator_checkpoints_forget(run);
+    run->is_save_due = true;
+    run->checkpointing.is_missed = run->step > 0;
+    run->checkpointing.retry_ms = 0;
+    if (!run->is_load_due || coordinator_is_over(run))
+      continue;
+    run->base_step = 0; /* no server was told to load what is gone */
+    coordinator_progress_reset(run, 0);
+    if (run->state == WEIR__RUN_STATE__PAUSED)
+      coordinator_run_set_message(run, "paused at step 0");
+  }
+}

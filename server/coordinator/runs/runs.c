@@ -1,0 +1,264 @@
+/* Runs: their states, from submission to the end. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/spec.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "common/base/text.h"
+#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };
+
+/* transitions[from] has bit `to`. */
+#define TO(state) (1u << WEIR__RUN_STATE__##state)
+static const unsigned transitions[] = {
+    [WEIR__RUN_STATE__QUEUED] = TO(LOADING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED),
+    [WEIR__RUN_STATE__LOADING] = TO(QUEUED) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED),
+    [WEIR__RUN_STATE__RUNNING] =
+        TO(LOADING) | TO(FINISHING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED), /* LOADING: rolled back */
+    [WEIR__RUN_STATE__FINISHING] = TO(LOADING) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
+    [WEIR__RUN_STATE__DONE] = 0,
+    [WEIR__RUN_STATE__FAILED] = TO(QUEUED) | TO(DONE), /* resumed; DONE: its last version is there */
+    [WEIR__RUN_STATE__CANCELLED] = TO(QUEUED) | TO(DONE),
+    [WEIR__RUN_STATE__PAUSED] = TO(QUEUED) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
+};
+#undef TO
+
+static void forget_old_runs(struct coordinator *coordinator);
+static void remove_run(struct coordinator *coordinator, int at);
+static void run_release(struct coordinator *coordinator, struct run *run);
+static void publish_end(struct coordinator *coordinator, struct run *run);
+struct run *coordinator_run(const struct coordinator *coordinator, const char *id) {
+  for (int i = 0; i < coordinator->n_runs; i++)
+    if (strcmp(coordinator->runs[i]->id, id) == 0)
+      return coordinator->runs[i];
+  return NULL;
+}
+
+struct run_server *coordinator_run_server(const struct run *run, const struct member *member) {
+  for (int i = 0; i < run->n_servers; i++)
+    if (run->servers[i].member == member)
+      return &run->servers[i];
+  return NULL;
+}
+
+bool coordinator_owns_block(const struct run *run, const struct member *member, uint32_t block) {
+  return run->servers[run->owners[block]].member == member;
+}
+
+bool coordinator_is_over(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__FAILED ||
+         run->state == WEIR__RUN_STATE__CANCELLED;
+}
+
+void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state) {
+  CHECK(transitions[run->state] & (1u << state));
+  log_event(LOG_INFO, "coordinator", "run_state", "run=%s from=%s to=%s message=\"%s\"", run->id,
+            coordinator_state_name(run->state), coordinator_state_name(state), run->message);
+  run->state = state;
+  run->is_info_due = run->is_save_due = true;
+  if (!coordinator_is_over(run) && state != WEIR__RUN_STATE__PAUSED && state != WEIR__RUN_STATE__QUEUED)
+    return;
+  run_release(coordinator, run);
+  if (!coordinator_is_over(run))
+    return;
+  run->finished_unix_ms = coordinator->unix_offset_ms + (int64_t)coordinator->now_ms;
+  publish_end(coordinator, run);
+}
+
+void coordinator_run_set_message(struct run *run, const char *message) {
+  char *copy;
+  if (strcmp(run->message, message) == 0)
+    return;
+  copy = text_copy_clean(message, MESSAGE_MAX);
+  free(run->message);
+  run->message = copy;
+  run->is_info_due = run->is_save_due = true;
+}
+
+void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
+                          const char *format, ...) {
+  char message[MESSAGE_MAX];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  coordinator_run_set_message(run, message);
+  run->is_bad_input = is_bad_input;
+  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FAILED);
+}
+
+void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason) {
+  struct run *run = coordinator_run(coordinator, id);
+  if (run && !coordinator_is_over(run))
+    coordinator_run_fail(coordinator, run, false, "the store has lost the model: %s: submit the run anew",
+                         reason);
+}
+
+void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission) {
+  struct run *run = coordinator_run_new(coordinator, submission);
+  coordinator->unix_offset_ms = submission->submitted_unix_ms - (int64_t)coordinator->now_ms;
+  coordinator_run_add(coordinator, run);
+  log_event(LOG_INFO, "coordinator", "run_submitted", "run=%s model_bytes=%llu parameters=%llu blocks=%u",
+            run->id, (unsigned long long)run->model_bytes, (unsigned long long)run->parameters,
+            run->n_blocks);
+}
+
+struct run *coordinator_run_new(const struct coordinator *coordinator,
+                                const struct run_submission *submission) {
+  struct run *run = mem_new(sizeof *run);
+  size_t blocks = submission->n_blocks;
+  run->id = mem_strdup(submission->id);
+  run->spec = spec_copy(submission->spec);
+  run->model_bytes = submission->model_bytes;
+  run->model_sha256 = mem_strdup(submission->model_sha256);
+  run->parameters = submission->parameters;
+  run->n_blocks = submission->n_blocks;
+  run->block_elems = mem_new(blocks * sizeof *run->block_elems);
+  memcpy(run->block_elems, submission->block_elems, blocks * sizeof *run->block_elems);
+  run->owners = mem_new(blocks * sizeof *run->owners);
+  run->checkpointing.written = mem_new(blocks * sizeof *run->checkpointing.written);
+  run->checkpointing.message = mem_strdup("");
+  run->checkpointing.lead = LEAD_STEPS;
+  run->state = WEIR__RUN_STATE__QUEUED;
+  run->message = mem_strdup("");
+  run->cause = mem_strdup("");
+  run->loss_cause = mem_strdup("");
+  run->loss = NAN;
+  run->view = run->events.next = coordinator->options.term << TERM_SHIFT;
+  run->submitted_unix_ms = submission->submitted_unix_ms;
+  if (submission->weights_sha256)
+    snprintf(run->weights_sha256, sizeof run->weights_sha256, "%s", submission->weights_sha256);
+  run->is_load_due = run->is_info_due = run->is_save_due = true;
+  return run;
+}
+
+void coordinator_run_add(struct coordinator *coordinator, struct run *run) {
+  CHECK(!coordinator_run(coordinator, run->id));
+  forget_old_runs(coordinator);
+  array_reserve((void **)&coordinator->runs, &coordinator->runs_capacity, coordinator->n_runs,
+                sizeof *coordinator->runs);
+  coordinator->runs[coordinator->n_runs++] = run;
+}
+
+void coordinator_run_free(struct run *run) {
+  for (int i = 0; i < run->n_checkpoints; i++)
+    message_free(run->checkpoints[i]);
+  message_free(run->evaluation);
+  event_log_fini(&run->events);
+  coordinator_run_free_servers(run);
+  spec_free(run->spec);
+  free(run->id);
+  free(run->model_sha256);
+  free(run->block_elems);
+  free(run->owners);
+  free(run->message);
+  free(run->cause);
+  free(run->loss_cause);
+  free(run->reference.worker);
+  free(run->reference.fingerprint);
+  free(run->reference.dataset_sha256);
+  free(run->reference.probe_sha256);
+  free(run->reference.server);
+  free(run->reference.server_fingerprint);
+  coordinator_recompute_free(run);
+  groups_past_fini(&run->groups_past);
+  free(run->suspicion);
+  free(run->refused);
+  free(run->refusal);
+  free(run->checkpoints);
+  free(run->checkpointing.written);
+  free(run->checkpointing.message);
+  free(run);
+}
+
+void coordinator_run_free_servers(struct run *run) {
+  for (int i = 0; i < run->n_servers; i++) {
+    free(run->servers[i].id);
+    free(run->servers[i].address);
+    free(run->servers[i].host);
+  }
+  free(run->servers);
+  run->servers = NULL;
+  run->n_servers = 0;
+}
+
+void coordinator_run_forgotten(struct coordinator *coordinator, const char *id) {
+  for (int i = 0; i < coordinator->n_runs; i++)
+    if (strcmp(coordinator->runs[i]->id, id) == 0 && coordinator_is_over(coordinator->runs[i])) {
+      remove_run(coordinator, i);
+      return;
+    }
+}
+
+/* The oldest runs that are over make place for a new one. */
+static void forget_old_runs(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_runs && coordinator->n_runs >= RUNS_KEPT;) {
+    if (!coordinator_is_over(coordinator->runs[i])) {
+      i++;
+      continue;
+    }
+    remove_run(coordinator, i);
+  }
+}
+
+static void remove_run(struct coordinator *coordinator, int at) {
+  coordinator_run_free(coordinator->runs[at]);
+  memmove(coordinator->runs + at, coordinator->runs + at + 1,
+          (size_t)(coordinator->n_runs - at - 1) * sizeof *coordinator->runs);
+  coordinator->n_runs--;
+}
+
+/* All members of a run that holds none any more are told so and are free again. */
+static void run_release(struct coordinator *coordinator, struct run *run) {
+  const char *reason = *run->message ? run->message : coordinator_state_name(run->state);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run)
+      continue;
+    coordinator_order_unload(coordinator, run->id, member, reason);
+    coordinator_worker_leave_run(member, member->state == WORKER_DRAINING ? WORKER_DRAINING : WORKER_IDLE);
+  }
+  for (int i = 0; i < run->n_servers; i++)
+    if (run->servers[i].member)
+      coordinator_order_unload(coordinator, run->id, run->servers[i].member, reason);
+  coordinator_run_free_servers(run);
+  coordinator_checkpoint_abandon(run);
+  coordinator_recompute_free(run);
+  coordinator_clock_stop(coordinator, run);
+  run->is_view_due = run->is_pausing = false;
+  run->is_load_due = true;
+}
+
+/* A run that is over ends its events: a done event, or its state with the reason. */
+static void publish_end(struct coordinator *coordinator, struct run *run) {
+  coordinator_act(coordinator, ACTION_RELEASE)->run = run->id;
+  if (run->state == WEIR__RUN_STATE__DONE)
+    coordinator_publish_done(coordinator, run);
+}
+
+void coordinator_publish_done(struct coordinator *coordinator, struct run *run) {
+  struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_DONE};
+  Weir__DoneEvent done = WEIR__DONE_EVENT__INIT;
+  Weir__RunInfo info;
+  coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
+  done.steps = run->plan.steps;
+  done.accuracy = info.accuracy;
+  done.loss = info.eval_loss;
+  done.metrics = info.metrics;
+  done.n_metrics = info.n_metrics;
+  done.weights_sha256 = run->weights_sha256;
+  done.samples_per_second = info.samples_per_second;
+  event.done = message_copy(&done);
+  event_log_add(&run->events, &event);
+  coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
+  run->is_info_due = false;
+}

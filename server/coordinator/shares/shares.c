@@ -1,0 +1,152 @@
+/* How much of a run's work each worker has, by how fast they compute. */
+#include <math.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "server/coordinator/shares/assign.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+/* A worker that has no microbatches because it is slow is not measured any more. It is tried again after a
+   minute, then after twice as long each time. */
+enum { LOOK_MS = 1000, IDLE_MS = 60000, IDLE_MS_MAX = 16 * IDLE_MS };
+
+/* What other shares must promise, and for how long. Microbatches that move may be computed twice, so speeds
+   that drift a little change nothing. Other shares in a group are another group: its members leave the run,
+   meet and pull all weights again. That is worth only what lasts: the threshold is three times as high there,
+   and the time ten times as long. */
+struct threshold {
+  double gain; /* of the time of a step */
+  uint64_t lasts_ms;
+};
+static const struct threshold alone = {0.1, 3000}, in_groups = {0.3, 30000};
+
+void coordinator_heartbeat(struct coordinator *coordinator, struct member *member,
+                           const Weir__Heartbeat *heartbeat) {
+  const struct run *run = member->run;
+  coordinator_order_beat(coordinator, member);
+  if (!run || strcmp(heartbeat->run, run->id) != 0 || heartbeat->incarnation != run->incarnation)
+    return;
+  speed_add(member->speed, member->executors, coordinator->now_ms, heartbeat->computed,
+            heartbeat->busy_seconds);
+  if (heartbeat->received_bytes < member->following.bytes) /* it counts anew */
+    member->following.bytes = 0;
+  member->received_bytes = heartbeat->received_bytes;
+}
+
+struct assign_worker *coordinator_speeds(struct arena *arena, struct member *const *workers, int n) {
+  struct assign_worker *list = arena_new(arena, (size_t)n * sizeof *list);
+  double sum = 0;
+  int known = 0;
+  for (int i = 0; i < n; i++) {
+    uint32_t executors = workers[i]->executors;
+    list[i] = (struct assign_worker){executors, speed_of(workers[i]->speed, executors)};
+    if (!(list[i].speed > 0))
+      continue;
+    sum += list[i].speed / executors;
+    known++;
+  }
+  for (int i = 0; i < n; i++)
+    if (isnan(list[i].speed))
+      list[i].speed = list[i].executors * (known ? sum / known : 1);
+  return list;
+}
+
+void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                            int n) {
+  struct arena *arena = &coordinator->actions->arena;
+  struct assign_worker *speeds = coordinator_speeds(arena, workers, n);
+  struct range *microbatches = arena_new(arena, (size_t)n * sizeof *microbatches);
+  struct range *eval_chunks = arena_new(arena, (size_t)n * sizeof *eval_chunks);
+  run->are_shares_due = false;
+  run->gain_ms = 0;
+  if (n == 0)
+    return;
+  assign_ranges(speeds, n, run->plan.microbatches, microbatches);
+  assign_ranges(speeds, n, run->plan.eval_chunks, eval_chunks);
+  for (int i = 0; i < n; i++) {
+    bool is_idle = microbatches[i].begin == microbatches[i].end;
+    workers[i]->microbatches = microbatches[i];
+    workers[i]->eval_chunks = eval_chunks[i];
+    workers[i]->is_spare =
+        is_idle && (workers[i]->is_spare || speed_of(workers[i]->speed, workers[i]->executors) > 0);
+    if (!is_idle)
+      workers[i]->idle_ms = 0;
+    else if (!workers[i]->idle_ms)
+      workers[i]->idle_ms = coordinator->now_ms;
+  }
+}
+
+/* Not all of them: then the machine stands still, or something that all wait for. */
+static void set_aside_stuck(struct coordinator *coordinator, struct member *const *workers, int n) {
+  int stuck = coordinator->options.follow_ms ? 0 : n;
+  for (int i = 0; i < n; i++)
+    stuck += speed_is_stuck(workers[i]->speed);
+  for (int i = 0; i < n && stuck < n; i++)
+    if (speed_is_stuck(workers[i]->speed))
+      coordinator_set_aside(coordinator, workers[i]);
+}
+
+/* Who is slow may not be so any more: its speed is forgotten, so that it is given work and measured. */
+static void try_idle_workers(const struct coordinator *coordinator, struct member *const *workers, int n) {
+  for (int i = 0; i < n; i++) {
+    struct member *worker = workers[i];
+    uint64_t pause_ms = worker->idle_pause_ms ? 2 * worker->idle_pause_ms : IDLE_MS;
+    if (pause_ms > IDLE_MS_MAX)
+      pause_ms = IDLE_MS_MAX;
+    if (!worker->idle_ms || coordinator->now_ms - worker->idle_ms < pause_ms ||
+        !(speed_of(worker->speed, worker->executors) > 0))
+      continue;
+    *worker->speed = (struct speed){0};
+    worker->idle_ms = coordinator->now_ms;
+    worker->idle_pause_ms = pause_ms;
+  }
+}
+
+/* What part of a step's time the best shares would save. */
+static double gain_of(const struct coordinator *coordinator, const struct run *run,
+                      struct member *const *workers, int n) {
+  struct arena *arena = &coordinator->actions->arena;
+  struct assign_worker *speeds = coordinator_speeds(arena, workers, n);
+  struct range *ranges = arena_new(arena, (size_t)n * sizeof *ranges);
+  double present;
+  for (int i = 0; i < n; i++)
+    ranges[i] = workers[i]->microbatches;
+  present = assign_seconds(speeds, n, ranges);
+  assign_ranges(speeds, n, run->plan.microbatches, ranges);
+  if (isinf(present))
+    return isinf(assign_seconds(speeds, n, ranges)) ? 0 : 1;
+  return present > 0 ? 1 - assign_seconds(speeds, n, ranges) / present : 0;
+}
+
+void coordinator_reshare_when_due(struct coordinator *coordinator, struct run *run) {
+  const struct threshold *threshold = &alone;
+  struct member **workers;
+  double gain;
+  int n;
+  if (run->state != WEIR__RUN_STATE__RUNNING || run->are_shares_due ||
+      coordinator->now_ms - run->shares_ms < LOOK_MS)
+    return;
+  run->shares_ms = coordinator->now_ms;
+  workers = coordinator_ready_workers(coordinator, run, &n);
+  if (n < 2)
+    return;
+  set_aside_stuck(coordinator, workers, n);
+  if (run->are_shares_due)
+    return;
+  try_idle_workers(coordinator, workers, n);
+  for (int i = 0; i < n; i++)
+    if (workers[i]->group.number)
+      threshold = &in_groups;
+  gain = gain_of(coordinator, run, workers, n);
+  if (gain <= threshold->gain)
+    run->gain_ms = 0;
+  else if (!run->gain_ms)
+    run->gain_ms = coordinator->now_ms;
+  if (!run->gain_ms || coordinator->now_ms - run->gain_ms < threshold->lasts_ms)
+    return;
+  log_event(LOG_INFO, "coordinator", "reshare", "run=%s workers=%d gain=%.2f", run->id, n, gain);
+  run->is_view_due = run->are_shares_due = true;
+}

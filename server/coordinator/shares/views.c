@@ -1,0 +1,161 @@
+/* Views: who computes what, and with whom. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "server/coordinator/shares/groups.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+/* Workers whose groups failed so often go alone, for REGROUP_MS, then twice as long each time. */
+enum { GROUP_FAILURES_MAX = 2, REGROUP_MS = 60000, REGROUP_MS_MAX = 16 * REGROUP_MS, MESSAGE_MAX = 200 };
+
+static void send_follower_views(struct coordinator *coordinator, struct run *run);
+static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                        int n);
+
+void coordinator_workers_changed(struct run *run) {
+  run->is_view_due = run->are_workers_new = run->are_shares_due = true;
+}
+
+void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run) {
+  if (!run->regroup_ms || coordinator->now_ms < run->regroup_ms)
+    return;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run == run && member->group_failures >= GROUP_FAILURES_MAX)
+      member->group_failures = GROUP_FAILURES_MAX - 1; /* one more try */
+  }
+  run->regroup_ms = 0;
+  run->is_view_due = true;
+}
+
+/* Several groups that fail together wait together. */
+static void regroup_later(const struct coordinator *coordinator, struct run *run) {
+  uint64_t pause_ms = run->regroup_pause_ms ? 2 * run->regroup_pause_ms : REGROUP_MS;
+  if (run->regroup_ms)
+    return;
+  run->regroup_pause_ms = pause_ms < REGROUP_MS_MAX ? pause_ms : REGROUP_MS_MAX;
+  run->regroup_ms = coordinator->now_ms + run->regroup_pause_ms;
+}
+
+void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
+  struct member **workers;
+  int n;
+  if (run->state != WEIR__RUN_STATE__RUNNING)
+    return;
+  if (!run->is_view_due) {
+    send_follower_views(coordinator, run);
+    return;
+  }
+  workers = coordinator_ready_workers(coordinator, run, &n);
+  for (int i = 0; i < n && run->are_workers_new; i++)
+    workers[i]->group_failures = 0;
+  if (run->are_workers_new)
+    run->regroup_ms = run->regroup_pause_ms = 0;
+  run->is_view_due = run->are_workers_new = false;
+  run->is_info_due = true;
+  run->view++;
+  if (run->are_shares_due)
+    coordinator_share_work(coordinator, run, workers, n);
+  make_groups(coordinator, run, workers, n);
+  coordinator_remember_groups(run, workers, n);
+  log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
+            (unsigned long long)run->view, n);
+  coordinator_order_views(coordinator, run, workers, n);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || (member->state != WORKER_CUT_OFF && member->state != WORKER_FOLLOWING))
+      continue;
+    coordinator_order_idle_view(coordinator, run, member);
+    member->following.is_view_due = false;
+  }
+}
+
+/* For the others nothing has changed when a worker begins to follow. */
+static void send_follower_views(struct coordinator *coordinator, struct run *run) {
+  bool is_numbered = false;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_FOLLOWING || !member->following.is_view_due)
+      continue;
+    run->view += !is_numbered;
+    is_numbered = true;
+    coordinator_order_idle_view(coordinator, run, member);
+    member->following.is_view_due = false;
+  }
+}
+
+/* The host on which the worker may be in a group; NULL: it goes alone. GPUs reduce among themselves. */
+static const char *host_of(const struct run *run, const struct member *worker) {
+  const char *collective = run->spec->train->collective;
+  bool is_gpu = strncmp(worker->device, "cuda", 4) == 0;
+  if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) || !*worker->shm_host)
+    return NULL;
+  return worker->shm_host;
+}
+
+struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
+                                          int *n) {
+  struct arena *arena = &coordinator->actions->arena;
+  size_t capacity = (size_t)coordinator->n_members;
+  struct member **joined = arena_new(arena, capacity * sizeof *joined);
+  struct member **workers = arena_new(arena, capacity * sizeof *workers);
+  const char **hosts = arena_new(arena, capacity * sizeof *hosts);
+  int *order = arena_new(arena, capacity * sizeof *order);
+  *n = 0;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || member->state != WORKER_READY)
+      continue;
+    joined[*n] = member;
+    hosts[(*n)++] = host_of(run, member);
+  }
+  groups_order(hosts, *n, order);
+  for (int i = 0; i < *n; i++)
+    workers[i] = joined[order[i]];
+  return workers;
+}
+
+static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                        int n) {
+  struct group_worker *list = arena_new(&coordinator->actions->arena, (size_t)n * sizeof *list);
+  for (int i = 0; i < n; i++)
+    list[i] = (struct group_worker){
+        .host = workers[i]->group_failures < GROUP_FAILURES_MAX ? host_of(run, workers[i]) : NULL,
+        .microbatches = workers[i]->microbatches,
+        .grouping = workers[i]->group};
+  groups_number(list, n, &run->groups_seen);
+  for (int i = 0; i < n; i++)
+    workers[i]->group = list[i].grouping;
+}
+
+/* Several members say so of one group, and some of one that a view has changed meanwhile: the first counts.
+ */
+void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
+                              const Weir__GroupFailed *failed) {
+  struct run *run = member->run;
+  uint32_t number = member->group.number;
+  char *message;
+  if (!run || member->state != WORKER_READY || strcmp(run->id, failed->run) != 0 || number == 0 ||
+      run->incarnation != failed->incarnation || failed->group != number ||
+      failed->view >> 32 != run->view >> 32)
+    return;
+  message = text_copy_clean(failed->message, MESSAGE_MAX);
+  log_event(LOG_WARN, "coordinator", "group_failed", "run=%s group=%u id=%s message=\"%s\"", run->id, number,
+            member->id, message);
+  free(message);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *other = coordinator->members[i];
+    if (other->run != run || other->group.number != number)
+      continue;
+    other->group = (struct grouping){0};
+    if (++other->group_failures >= GROUP_FAILURES_MAX)
+      regroup_later(coordinator, run);
+  }
+  run->is_view_due = true;
+}

@@ -1,0 +1,96 @@
+/* Members of the cluster: servers and workers. */
+#ifndef WEIR_SERVER_COORDINATOR_STATE_MEMBER_H
+#define WEIR_SERVER_COORDINATOR_STATE_MEMBER_H
+
+#include "server/coordinator/state/assignment.h"
+#include "server/coordinator/state/core.h"
+#include "server/coordinator/state/speed.h"
+
+struct coordinator;
+struct run;
+
+/* FOLLOWING: it has loaded the run and receives its versions, but computes nothing until it holds the newest.
+   CUT_OFF: it has loaded the run, but does not reach servers that others reach: it computes nothing. */
+enum worker_state {
+  WORKER_IDLE,
+  WORKER_LOADING,
+  WORKER_FOLLOWING,
+  WORKER_READY,
+  WORKER_CUT_OFF,
+  WORKER_REFUSED,
+  WORKER_DRAINING,
+  WORKER_QUARANTINED
+};
+
+/* How a worker has done with what it was given beside the view: `number` of the struct recompute. */
+struct helping {
+  uint64_t slow;     /* of the newest in which it was too slow */
+  uint64_t asked;    /* of the newest in which it computed doubted microbatches anew */
+  uint64_t given_ms; /* when it was last given something */
+};
+
+/* What is known of a worker that follows its run. */
+struct following {
+  uint64_t since_ms;
+  uint64_t said_ms;  /* when `text` was written */
+  uint64_t bytes;    /* of weights that it had received before */
+  bool is_view_due;  /* it does not know yet that it is to follow */
+  bool is_caught_up; /* it holds the newest version */
+  bool is_stuck;     /* it follows because it computed nothing */
+  char *text;        /* why it is not ready for long, for people; NULL: nothing to say */
+};
+
+/* A server or a worker. */
+struct member {
+  uint64_t key; /* the shell's */
+  Weir__Role role;
+  char *id;        /* "server-1", "worker-1" */
+  uint32_t number; /* N of its id */
+  char *host, *address, *device, *fingerprint;
+  char *shm_host; /* workers: equal for those that can share memory; empty: unknown */
+  uint32_t pid, executors;
+  uint64_t joined_ms, heard_ms;
+  bool is_fresh; /* its process was no member before */
+  char *message; /* why it was refused or is in quarantine; servers: why runs go on without it; else empty */
+  uint64_t left_out_ms; /* servers: since when, if there is a message */
+  bool is_cut_off; /* servers: left out because workers did not reach it; after a while runs that load may
+                      have it */
+
+  enum worker_state state;   /* workers: what follows */
+  struct run *run;           /* loading, following, ready, cut off or draining; else NULL */
+  uint64_t load_incarnation; /* of the order to load it */
+  struct range microbatches, eval_chunks;
+  struct grouping group;
+  struct helping help;
+  struct speed *speed;     /* apart: what settling looks at is near each other */
+  uint64_t received_bytes; /* of weights, by its newest heartbeat */
+  struct following following;
+  uint64_t idle_ms;       /* since when it has no microbatches although it is ready; 0: it has */
+  uint64_t idle_pause_ms; /* how long the newest wait was until it was tried again */
+  bool is_spare;          /* it has none because it is slow: it receives the versions all the same */
+  uint64_t *unreached;    /* keys of the run's servers that it says it does not reach; NULL: none */
+  int n_unreached;
+  char *unreached_text;           /* for people; NULL: none */
+  uint64_t unreached_ms;          /* since when it says so */
+  int group_failures;             /* of its groups, since the run's workers changed */
+  const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
+};
+
+/* join.c */
+void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
+void coordinator_member_left(struct coordinator *coordinator, struct member *member, const char *reason);
+void coordinator_member_free(struct member *member);
+/* An id's number was used: fresh ids are above. */
+void coordinator_id_seen(struct coordinator *coordinator, const char *id);
+/* The same of the highest numbers. Ones that are absurd are ignored. */
+void coordinator_ids_seen(struct coordinator *coordinator, uint32_t servers, uint32_t workers);
+
+/* settle.c */
+void coordinator_worker_set_state(struct member *worker, enum worker_state state);
+const char *coordinator_worker_state_name(enum worker_state state);
+/* The free worker is told to load the run. */
+void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
+/* Takes the worker from its run, which goes on without it. */
+void coordinator_worker_leave_run(struct member *worker, enum worker_state state);
+
+#endif

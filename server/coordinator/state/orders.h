@@ -1,0 +1,40 @@
+/* What members and the store are told. */
+#ifndef WEIR_SERVER_COORDINATOR_STATE_ORDERS_H
+#define WEIR_SERVER_COORDINATOR_STATE_ORDERS_H
+
+#include "server/coordinator/state/core.h"
+
+struct coordinator;
+struct member;
+struct run;
+
+/* orders.c */
+void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member);
+/* Says that we are there: a member that hears nothing for long looks for another coordinator. */
+void coordinator_order_beat(struct coordinator *coordinator, const struct member *member);
+void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member);
+void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
+                             struct member *const *workers, int n_workers);
+/* What its struct recompute gives to the worker. */
+void coordinator_order_recompute(struct coordinator *coordinator, const struct run *run,
+                                 const struct member *worker);
+/* To a worker of the run that computes nothing, from which it learns that: it follows, or is cut off. */
+void coordinator_order_idle_view(struct coordinator *coordinator, const struct run *run,
+                                 struct member *worker);
+void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
+                             const struct member *member);
+void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,
+                            const struct member *member);
+void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
+                              const char *reason);
+
+/* record.c */
+void coordinator_commit(struct coordinator *coordinator, const struct run *run);
+void coordinator_save(struct coordinator *coordinator, const struct run *run);
+void coordinator_save_members(struct coordinator *coordinator);
+Weir__Plan *coordinator_plan_message(struct arena *arena, const struct run *run);
+/* Copied: the run may let go of its servers in the same step. */
+Weir__Endpoint **coordinator_endpoints(struct arena *arena, const struct run *run);
+
+#endif

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "server/coordinator/messages/info.h"
+
 static int slot_of(const char *address) {
   return atoi(strchr(address, ':') + 1);
 }

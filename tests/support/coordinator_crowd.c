@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/agree/spec.h"
+#include "server/coordinator/messages/info.h"
 
 enum { SAMPLES = 1 << 20 };
 

@@ -3,7 +3,7 @@
 #ifndef WEIR_TESTS_COORDINATOR_CROWD_H
 #define WEIR_TESTS_COORDINATOR_CROWD_H
 
-#include "server/coordinator/state/core.h"
+#include "server/coordinator/core/core.h"
 
 #define CROWD_RUN "mlp-aaaaaa"
 

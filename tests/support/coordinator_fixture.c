@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/agree/placement.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator_recompute.h"
 
 const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};

@@ -7,7 +7,7 @@
 #ifndef WEIR_TESTS_COORDINATOR_FIXTURE_H
 #define WEIR_TESTS_COORDINATOR_FIXTURE_H
 
-#include "server/coordinator/state/core.h"
+#include "server/coordinator/core/core.h"
 
 enum {
   MEMBERS = 64,

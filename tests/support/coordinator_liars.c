@@ -13,6 +13,7 @@
 #include "common/agree/placement.h"
 #include "common/agree/random.h"
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator_processes.h"
 
 enum { LATE_MS = 1000 };

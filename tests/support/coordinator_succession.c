@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 
 Weir__RunRecord *record_of(struct fixture *f) {
   Weir__RunRecord *record = NULL;

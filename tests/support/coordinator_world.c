@@ -13,6 +13,7 @@
 
 #include "common/agree/random.h"
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator_checks.h"
 #include "tests/support/coordinator_liars.h"
 

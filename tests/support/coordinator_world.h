@@ -7,7 +7,7 @@
 #define WEIR_TESTS_COORDINATOR_WORLD_H
 
 #include "common/agree/plan.h"
-#include "server/coordinator/state/core.h"
+#include "server/coordinator/core/core.h"
 
 enum {
   SERVERS = 3,

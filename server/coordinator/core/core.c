@@ -1,13 +1,22 @@
 /* The coordinator's decisions: where events come in. */
-#include "server/coordinator/state/core.h"
+#include "server/coordinator/core/core.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include "server/coordinator/state/checkpointing.h"
+
+#include "server/coordinator/core/join.h"
+#include "server/coordinator/core/settle.h"
+#include "server/coordinator/recompute/quarantine.h"
+#include "server/coordinator/recompute/recompute.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/checkpoints.h"
+#include "server/coordinator/runs/runs.h"
+#include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/action.h"
+#include "server/coordinator/state/event.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
-#include "server/coordinator/state/quarantine.h"
-#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/state/options.h"
+#include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -42,12 +51,6 @@ void coordinator_free(struct coordinator *coordinator) {
   quarantines_fini(&coordinator->quarantines);
   free(coordinator->store_message);
   free(coordinator);
-}
-
-void coordinator_actions_fini(struct coordinator_actions *actions) {
-  arena_fini(&actions->arena);
-  free(actions->items);
-  *actions = (struct coordinator_actions){0};
 }
 
 void coordinator_step(struct coordinator *coordinator, const struct coordinator_event *event, uint64_t now_ms,
@@ -131,22 +134,6 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
     close_missing(coordinator);
     break;
   }
-}
-
-struct coordinator_action *coordinator_act(struct coordinator *coordinator,
-                                           enum coordinator_action_kind kind) {
-  struct coordinator_actions *actions = coordinator->actions;
-  array_reserve((void **)&actions->items, &actions->capacity, actions->count, sizeof *actions->items);
-  actions->items[actions->count] = (struct coordinator_action){.kind = kind};
-  return &actions->items[actions->count++];
-}
-
-void coordinator_close_link(struct coordinator *coordinator, uint64_t key, enum err_code code,
-                            const char *reason) {
-  struct coordinator_action *action = coordinator_act(coordinator, ACTION_CLOSE);
-  action->member = key;
-  action->code = code;
-  action->reason = arena_strdup(&coordinator->actions->arena, reason);
 }
 
 static void member_message(struct coordinator *coordinator, struct member *member,

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/coordinator/core/settle.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/checkpointing.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/quarantine.h"
-#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/state/quarantines.h"
+#include "server/coordinator/state/recomputing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

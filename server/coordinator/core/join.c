@@ -1,31 +1,29 @@
 /* Members come and go: who they are, what they still have of a membership before, and what becomes of it. */
+#include "server/coordinator/core/join.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/settle.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/recompute/quarantine.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/state/action.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
-#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-enum {
-  MEMBERS_MAX = 4096,
-  TEXT_MAX = 255,
-  FINGERPRINT_MAX = 1023,
-  HOSTED_MAX = 1000,
-  NUMBER_MAX = 1 << 30,
-  FIRST_TERM = 1
-};
+enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023, HOSTED_MAX = 1000, FIRST_TERM = 1 };
 
 static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
 static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello);
 static void term_outlived(struct coordinator *coordinator, uint64_t key, uint64_t term);
 static struct member *member_new(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
 static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello);
-static uint32_t id_number(const char *id, const char *prefix);
 static void take_up_server(struct coordinator *coordinator, struct member *server, const Weir__Hello *hello);
 static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello);
 
@@ -109,7 +107,8 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->key = key;
   member->role = hello->role;
   member->id = choose_id(coordinator, hello);
-  member->number = id_number(member->id, hello->role == WEIR__ROLE__SERVER ? "server-" : "worker-");
+  member->number =
+      coordinator_id_number(member->id, hello->role == WEIR__ROLE__SERVER ? "server-" : "worker-");
   member->host = text_copy_clean(hello->host, TEXT_MAX);
   member->address = text_copy_clean(hello->address, TEXT_MAX);
   member->device = text_copy_clean(hello->device, TEXT_MAX);
@@ -131,7 +130,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
 /* The one it had, if that is free; else one that was never used. */
 static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello) {
   bool is_server = hello->role == WEIR__ROLE__SERVER;
-  bool is_kept = id_number(hello->id, is_server ? "server-" : "worker-") > 0;
+  bool is_kept = coordinator_id_number(hello->id, is_server ? "server-" : "worker-") > 0;
   for (int i = 0; is_kept && i < coordinator->n_members; i++)
     is_kept = strcmp(coordinator->members[i]->id, hello->id) != 0;
   if (!is_kept)
@@ -139,35 +138,6 @@ static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello
                      : mem_printf("worker-%u", ++coordinator->workers_seen);
   coordinator_id_seen(coordinator, hello->id);
   return mem_strdup(hello->id);
-}
-
-void coordinator_id_seen(struct coordinator *coordinator, const char *id) {
-  uint32_t server = id_number(id, "server-"), worker = id_number(id, "worker-");
-  if (server > coordinator->servers_seen)
-    coordinator->servers_seen = server;
-  if (worker > coordinator->workers_seen)
-    coordinator->workers_seen = worker;
-}
-
-void coordinator_ids_seen(struct coordinator *coordinator, uint32_t servers, uint32_t workers) {
-  if (servers > coordinator->servers_seen && servers < NUMBER_MAX)
-    coordinator->servers_seen = servers;
-  if (workers > coordinator->workers_seen && workers < NUMBER_MAX)
-    coordinator->workers_seen = workers;
-}
-
-/* 0 if it is no id of ours. */
-static uint32_t id_number(const char *id, const char *prefix) {
-  size_t length = strlen(prefix);
-  uint32_t number = 0;
-  if (strncmp(id, prefix, length) || id[length] == '0')
-    return 0;
-  for (const char *at = id + length; *at; at++) {
-    if (*at < '0' || *at > '9' || number > NUMBER_MAX / 10)
-      return 0;
-    number = number * 10 + (uint32_t)(*at - '0');
-  }
-  return number;
 }
 
 /* A server goes on with those of its runs that wait for it in the incarnation that it has. */
@@ -225,19 +195,4 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
       coordinator_server_lost(coordinator, coordinator->runs[i], server, reason);
   }
   coordinator_member_free(member);
-}
-
-void coordinator_member_free(struct member *member) {
-  free(member->id);
-  free(member->host);
-  free(member->address);
-  free(member->device);
-  free(member->shm_host);
-  free(member->fingerprint);
-  free(member->message);
-  free(member->unreached);
-  free(member->unreached_text);
-  free(member->speed);
-  free(member->following.text);
-  free(member);
 }

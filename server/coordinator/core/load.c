@@ -4,9 +4,14 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/settle.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/runs.h"
+#include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
 
 enum { MESSAGE_MAX = 1500, HASH_MAX = 128 };
 #define SAMPLES_MAX (UINT64_C(1) << 38) /* a plan's numbers fit below it */

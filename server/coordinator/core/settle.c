@@ -1,34 +1,27 @@
 /* Which members serve which run: after every event the state is settled. */
+#include "server/coordinator/core/settle.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/agree/placement.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/events/rate.h"
+#include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/messages/record.h"
+#include "server/coordinator/recompute/recompute.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/checkpoints.h"
+#include "server/coordinator/runs/runs.h"
+#include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/action.h"
+#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
-#include "server/coordinator/state/recompute.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
-
-/* worker_moves[from] has bit `to`. */
-#define TO(state) (1u << WORKER_##state)
-static const unsigned worker_moves[] = {
-    [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_LOADING] = TO(IDLE) | TO(FOLLOWING) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_FOLLOWING] = TO(IDLE) | TO(READY) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_READY] = TO(IDLE) | TO(FOLLOWING) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_CUT_OFF] = TO(IDLE) | TO(FOLLOWING) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
-    [WORKER_QUARANTINED] = TO(IDLE) | TO(DRAINING),
-};
-#undef TO
-enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
-
-static const char *const worker_state_names[] = {"idle",    "loading", "following", "ready",
-                                                 "cut-off", "refused", "draining",  "quarantined"};
 
 static void keep_going(struct coordinator *coordinator, struct run *run);
 static void yield_workers(struct coordinator *coordinator, struct run *run);
@@ -36,8 +29,6 @@ static bool is_short(const struct coordinator *coordinator, const struct run *ru
 static void borrow_worker(struct coordinator *coordinator, const struct run *run);
 static bool is_lender(const struct coordinator *coordinator, const struct run *run);
 static void take_workers(struct coordinator *coordinator, struct run *run);
-static bool may_serve(const struct run *run, const struct member *member);
-static bool has_refused(const struct run *run, const struct member *member);
 static void load_servers(struct coordinator *coordinator, struct run *run);
 static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n);
 static bool is_among(struct member *const *members, int n, const struct member *member);
@@ -45,43 +36,6 @@ static void start_when_loaded(struct coordinator *coordinator, struct run *run);
 static void publish_info(struct coordinator *coordinator, struct run *run);
 static void let_drained_go(struct coordinator *coordinator);
 static void runs_save(struct coordinator *coordinator);
-
-void coordinator_worker_set_state(struct member *worker, enum worker_state state) {
-  CHECK(worker_moves[worker->state] & (1u << state));
-  if (worker->state == state)
-    return;
-  log_event(LOG_INFO, "coordinator", "worker_state", "id=%s from=%s to=%s run=%s", worker->id,
-            worker_state_names[worker->state], worker_state_names[state],
-            worker->run ? worker->run->id : "-");
-  worker->state = state;
-}
-
-const char *coordinator_worker_state_name(enum worker_state state) {
-  return worker_state_names[state];
-}
-
-int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
-                              enum worker_state state) {
-  int count = 0;
-  for (int i = 0; i < coordinator->n_members; i++)
-    count += coordinator->members[i]->run == run && coordinator->members[i]->state == state;
-  return count;
-}
-
-void coordinator_worker_leave_run(struct member *worker, enum worker_state state) {
-  if (worker->state == WORKER_READY)
-    coordinator_workers_changed(worker->run);
-  worker->run->is_info_due |= !coordinator_is_over(worker->run);
-  coordinator_worker_set_state(worker, state);
-  worker->run = NULL;
-  worker->microbatches = worker->eval_chunks = (struct range){0, 0};
-  worker->group = (struct grouping){0};
-  *worker->speed = (struct speed){0};
-  worker->received_bytes = worker->idle_ms = worker->idle_pause_ms = 0;
-  worker->is_spare = false;
-  coordinator_follow_forget(worker);
-  coordinator_reach_forget(worker);
-}
 
 void coordinator_settle(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members; i++)
@@ -126,17 +80,11 @@ static void runs_save(struct coordinator *coordinator) {
   coordinator->is_members_due = false;
 }
 
-uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run) {
-  return (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
-                    coordinator_count_workers(coordinator, run, WORKER_FOLLOWING) +
-                    coordinator_count_workers(coordinator, run, WORKER_READY));
-}
-
 /* A run that had begun and lost all its workers gets one before others are served. */
 static void keep_going(struct coordinator *coordinator, struct run *run) {
   bool is_active = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
   for (int i = 0; i < coordinator->n_members; i++)
-    if (is_active && run->is_begun && may_serve(run, coordinator->members[i]) &&
+    if (is_active && run->is_begun && coordinator_may_serve(run, coordinator->members[i]) &&
         coordinator_count_held(coordinator, run) == 0)
       coordinator_worker_join_run(coordinator, coordinator->members[i], run);
 }
@@ -175,7 +123,8 @@ static void borrow_worker(struct coordinator *coordinator, const struct run *run
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     struct run *lender = member->run;
-    if (member->state != WORKER_READY || has_refused(run, member) || !is_lender(coordinator, lender))
+    if (member->state != WORKER_READY || coordinator_has_refused(run, member) ||
+        !is_lender(coordinator, lender))
       continue;
     coordinator_order_unload(coordinator, lender->id, member, "lent to an evaluation");
     coordinator_worker_leave_run(member, WORKER_IDLE);
@@ -187,32 +136,6 @@ static void borrow_worker(struct coordinator *coordinator, const struct run *run
 static bool is_lender(const struct coordinator *coordinator, const struct run *run) {
   return run->state == WEIR__RUN_STATE__RUNNING && !only_evaluates(run) &&
          coordinator_count_workers(coordinator, run, WORKER_READY) > 1;
-}
-
-uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run) {
-  uint32_t count = 0;
-  for (int i = 0; i < coordinator->n_members; i++)
-    count += may_serve(run, coordinator->members[i]);
-  return count;
-}
-
-bool coordinator_has_server(const struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator_may_own_blocks(coordinator, coordinator->members[i], false) &&
-        coordinator_server_fits(run, coordinator->members[i]))
-      return true;
-  return false;
-}
-
-/* A server that was left out is asked again after a while, where a run has no other; one that was cut off in
-   any case. */
-bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
-                                bool has_others) {
-  uint64_t left_out_ms = coordinator->now_ms - member->left_out_ms;
-  if (member->role != WEIR__ROLE__SERVER)
-    return false;
-  return !*member->message || (!has_others && left_out_ms >= LEFT_OUT_MS) ||
-         (member->is_cut_off && left_out_ms >= CUT_OFF_MS);
 }
 
 /* Runs take workers in the order of submission. One that still waits for enough of them keeps what it could
@@ -231,7 +154,7 @@ static void take_workers(struct coordinator *coordinator, struct run *run) {
   }
   for (int i = 0; i < coordinator->n_members && (!spec->has_max || held < spec->max); i++) {
     struct member *member = coordinator->members[i];
-    if (!may_serve(run, member))
+    if (!coordinator_may_serve(run, member))
       continue;
     held++;
     if (is_waiting) {
@@ -249,21 +172,6 @@ void coordinator_worker_join_run(struct coordinator *coordinator, struct member 
   worker->message = mem_strdup("");
   coordinator_worker_set_state(worker, WORKER_LOADING);
   coordinator_order_load(coordinator, run, worker);
-}
-
-static bool may_serve(const struct run *run, const struct member *member) {
-  if (member->role != WEIR__ROLE__WORKER || member->reserved_for)
-    return false;
-  if (member->state != WORKER_IDLE && member->state != WORKER_REFUSED)
-    return false;
-  return !has_refused(run, member);
-}
-
-static bool has_refused(const struct run *run, const struct member *member) {
-  for (int i = 0; i < run->n_refused; i++)
-    if (run->refused[i] == member->key)
-      return true;
-  return false;
 }
 
 /* Every server that is of the run's kind (kind.c) serves the incarnation from its beginning to its end. Those
@@ -328,14 +236,6 @@ static bool is_among(struct member *const *members, int n, const struct member *
     if (members[i] == member)
       return true;
   return false;
-}
-
-void coordinator_place_blocks(struct run *run) {
-  placement_compute(run->block_elems, run->n_blocks, (uint32_t)run->n_servers, run->owners);
-  for (uint32_t block = 0; block < run->n_blocks; block++) {
-    run->servers[run->owners[block]].blocks++;
-    run->servers[run->owners[block]].bytes += (uint64_t)run->block_elems[block] * sizeof(float);
-  }
 }
 
 static void start_when_loaded(struct coordinator *coordinator, struct run *run) {

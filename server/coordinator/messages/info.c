@@ -1,13 +1,18 @@
 /* Answers about runs and members. */
+#include "server/coordinator/messages/info.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/events/rate.h"
+#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
 
 static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info);
@@ -69,6 +74,19 @@ bool coordinator_run_event(const struct coordinator *coordinator, const char *id
                            struct run_event_view *view) {
   const struct run *run = coordinator_run(coordinator, id);
   return run && event_log_view(&run->events, number, view);
+}
+
+int coordinator_find_quarantine(const struct coordinator *coordinator, const char *name,
+                                struct device_name *device, struct err *err) {
+  int at = coordinator_quarantine_find(coordinator, name);
+  if (at < 0)
+    return err_set(err, ERR_NOT_FOUND,
+                   "no worker or device '%.200s' is in quarantine: name a worker, or HOST/DEVICE, that 'weir "
+                   "workers' lists as quarantined",
+                   name);
+  device->host = coordinator->quarantines.items[at].host;
+  device->device = coordinator->quarantines.items[at].device;
+  return 0;
 }
 
 int coordinator_live_runs(const struct coordinator *coordinator) {
@@ -289,10 +307,4 @@ static char *refusal_of(const struct coordinator *coordinator, const struct memb
     return text;
   }
   return server->message;
-}
-
-const char *coordinator_state_name(Weir__RunState state) {
-  static const char *const names[] = {"unknown", "queued", "loading",   "running", "finishing",
-                                      "done",    "failed", "cancelled", "paused"};
-  return names[state];
 }

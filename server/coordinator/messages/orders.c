@@ -1,7 +1,11 @@
 /* What members are told. Messages live in the arena of the step's actions. */
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/messages/orders.h"
+
+#include "server/coordinator/messages/record.h"
+#include "server/coordinator/state/action.h"
+#include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/recomputing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

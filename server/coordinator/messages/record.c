@@ -1,10 +1,14 @@
 /* What the store is to know: manifests, runs, members. Messages live in the arena of the step's actions; what
    they point to holds until the next step. */
+#include "server/coordinator/messages/record.h"
+
 #include <math.h>
 
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/messages/info.h"
+#include "server/coordinator/state/action.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

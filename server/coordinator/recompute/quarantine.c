@@ -1,5 +1,5 @@
 /* Devices in quarantine: who is put there, what that means, and the way out. */
-#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/recompute/quarantine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,9 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/messages/orders.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -17,72 +18,6 @@ enum { TEXT_MAX = 255, REASON_MAX = 1000 };
 static void add(struct coordinator *coordinator, const Weir__Quarantine *stored);
 static void readmit_at(struct coordinator *coordinator, int at);
 static void isolate(struct coordinator *coordinator, struct member *worker, const struct quarantine *found);
-static int find(const struct coordinator *coordinator, const char *name);
-
-static void quarantine_fini(struct quarantine *quarantine) {
-  free(quarantine->host);
-  free(quarantine->device);
-  free(quarantine->worker);
-  free(quarantine->run);
-  free(quarantine->reason);
-}
-
-static void past_worker_fini(struct past_worker *worker) {
-  free(worker->id);
-  free(worker->host);
-  free(worker->device);
-}
-
-void quarantines_fini(struct quarantines *quarantines) {
-  for (int i = 0; i < quarantines->count; i++)
-    quarantine_fini(&quarantines->items[i]);
-  for (int i = 0; i < PAST_WORKERS_MAX; i++)
-    past_worker_fini(&quarantines->past[i]);
-  free(quarantines->items);
-}
-
-bool coordinator_identify(const struct coordinator *coordinator, uint32_t number,
-                          struct worker_identity *identity) {
-  const struct quarantines *quarantines = &coordinator->quarantines;
-  uint32_t n = quarantines->n_past < PAST_WORKERS_MAX ? quarantines->n_past : PAST_WORKERS_MAX;
-  for (int i = 0; number && i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->role != WEIR__ROLE__WORKER || member->number != number)
-      continue;
-    *identity = (struct worker_identity){member->id, member->host, member->device};
-    return true;
-  }
-  for (uint32_t back = 1; number && back <= n; back++) { /* the newest first */
-    const struct past_worker *past = &quarantines->past[(quarantines->n_past - back) % PAST_WORKERS_MAX];
-    if (past->number != number)
-      continue;
-    *identity = (struct worker_identity){past->id, past->host, past->device};
-    return true;
-  }
-  return false;
-}
-
-bool coordinator_is_same_device(const struct worker_identity *a, const struct worker_identity *b) {
-  return strcmp(a->host, b->host) == 0 && strcmp(a->device, b->device) == 0;
-}
-
-void coordinator_worker_past(struct coordinator *coordinator, const struct member *worker) {
-  struct quarantines *quarantines = &coordinator->quarantines;
-  struct past_worker *past = &quarantines->past[quarantines->n_past++ % PAST_WORKERS_MAX];
-  past_worker_fini(past);
-  *past = (struct past_worker){worker->number, mem_strdup(worker->id), mem_strdup(worker->host),
-                               mem_strdup(worker->device)};
-}
-
-const struct quarantine *coordinator_quarantine_of(const struct coordinator *coordinator, const char *host,
-                                                   const char *device) {
-  for (int i = 0; i < coordinator->quarantines.count; i++) {
-    const struct quarantine *quarantine = &coordinator->quarantines.items[i];
-    if (strcmp(quarantine->host, host) == 0 && strcmp(quarantine->device, device) == 0)
-      return quarantine;
-  }
-  return NULL;
-}
 
 void coordinator_quarantine(struct coordinator *coordinator, const struct worker_identity *identity,
                             const struct run *run, const char *reason) {
@@ -151,41 +86,8 @@ void coordinator_members_restored(struct coordinator *coordinator, const Weir__M
   coordinator->is_members_due = true;
 }
 
-int coordinator_find_quarantine(const struct coordinator *coordinator, const char *name,
-                                struct device_name *device, struct err *err) {
-  int at = find(coordinator, name);
-  if (at < 0)
-    return err_set(err, ERR_NOT_FOUND,
-                   "no worker or device '%.200s' is in quarantine: name a worker, or HOST/DEVICE, that 'weir "
-                   "workers' lists as quarantined",
-                   name);
-  device->host = coordinator->quarantines.items[at].host;
-  device->device = coordinator->quarantines.items[at].device;
-  return 0;
-}
-
-/* Its index, by the id of a worker on it, now or then, or by HOST/DEVICE; -1: none. */
-static int find(const struct coordinator *coordinator, const char *name) {
-  const struct quarantines *quarantines = &coordinator->quarantines;
-  const struct member *named = NULL;
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->state == WORKER_QUARANTINED &&
-        strcmp(coordinator->members[i]->id, name) == 0)
-      named = coordinator->members[i];
-  for (int i = 0; i < quarantines->count; i++) {
-    const struct quarantine *item = &quarantines->items[i];
-    size_t length = strlen(item->host);
-    bool is_named = named ? strcmp(item->host, named->host) == 0 && strcmp(item->device, named->device) == 0
-                          : strcmp(item->worker, name) == 0;
-    if (is_named || (strncmp(name, item->host, length) == 0 && name[length] == '/' &&
-                     strcmp(name + length + 1, item->device) == 0))
-      return i;
-  }
-  return -1;
-}
-
 void coordinator_readmit(struct coordinator *coordinator, const char *name) {
-  int at = find(coordinator, name);
+  int at = coordinator_quarantine_find(coordinator, name);
   if (at >= 0)
     readmit_at(coordinator, at);
 }

@@ -1,14 +1,18 @@
 /* Which microbatches and chunks are computed elsewhere, and by whom: late ones by workers that have done
    theirs. One duplicate of each at a time; one that takes as long as was waited before is given to another.
  */
-#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/recompute/recompute.h"
 
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/runs/runs.h"
 #include "server/coordinator/shares/assign.h"
+#include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/recomputing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -82,16 +86,6 @@ struct recompute *coordinator_recompute_at(struct coordinator *coordinator, stru
 static bool is_fresh(const struct coordinator *coordinator, const struct recompute *recompute) {
   return recompute->doubts.n_open > 0 ||
          coordinator->now_ms - recompute->told_ms <= 2 * recompute->waited_ms + PATIENCE_MIN_MS;
-}
-
-void coordinator_recompute_free(struct run *run) {
-  if (!run->recompute)
-    return;
-  free(run->recompute->microbatches);
-  free(run->recompute->chunks);
-  free(run->recompute->doubts.is_open);
-  free(run->recompute);
-  run->recompute = NULL;
 }
 
 /* Those of a range that there are. Ranges that are not in order are nonsense, and ignored: *end is that of

@@ -1,5 +1,5 @@
-/* Whose part was wrong. Of a part that a group pushed no one member can be told: the coordinator remembers,
-   for a while, which workers made groups in which views. */
+/* Whose part was wrong: the worker that pushed it or, since of a part that a group pushed no one member can
+   be told, all of the group. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,11 @@
 
 #include "common/agree/tree.h"
 #include "common/base/log.h"
-#include "server/coordinator/state/member.h"
-#include "server/coordinator/state/recompute.h"
+#include "server/coordinator/recompute/quarantine.h"
+#include "server/coordinator/recompute/recompute.h"
+#include "server/coordinator/state/groups_past.h"
+#include "server/coordinator/state/quarantines.h"
+#include "server/coordinator/state/recomputing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -36,11 +39,7 @@ static const char *why_ambiguous(const struct coordinator *coordinator, const st
                                  bool is_known);
 static void suspect(const struct coordinator *coordinator, struct run *run,
                     const struct accusation *accusation, const char *why);
-static const struct group_past *group_in_view(const struct run *run, uint32_t worker, uint64_t view,
-                                              bool *is_known);
 
-static struct group_past *find_number(struct groups_past *past, uint32_t number);
-static void remember(struct groups_past *past, const struct run *run, struct member *const *workers, int n);
 static void say(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static void say(struct words *words, const char *format, ...) {
@@ -66,7 +65,8 @@ void coordinator_convict(struct coordinator *coordinator, struct run *run, const
 
 static void accuse(struct coordinator *coordinator, struct run *run, struct accusation *accusation) {
   bool is_known, may_be_group = strcmp(run->spec->train->collective, "none") != 0;
-  const struct group_past *group = group_in_view(run, accusation->worker, accusation->view, &is_known);
+  const struct group_past *group =
+      coordinator_group_in_view(run, accusation->worker, accusation->view, &is_known);
   struct words reason = {""};
   const char *why;
   accusation->accused = group ? group->workers : &accusation->worker;
@@ -151,73 +151,4 @@ static void suspect(const struct coordinator *coordinator, struct run *run,
   log_event(LOG_WARN, "coordinator", "suspected", "run=%s message=\"%s\"", run->id, words.text);
   free(run->suspicion);
   run->suspicion = mem_strdup(words.text);
-}
-
-void coordinator_remember_groups(struct run *run, struct member *const *workers, int n) {
-  struct groups_past *past = &run->groups_past;
-  if (!past->first_view)
-    past->first_view = run->view;
-  for (int i = 0; i < n; i++) {
-    uint32_t number = workers[i]->group.number;
-    struct group_past *known = number ? find_number(past, number) : NULL;
-    if (known)
-      known->last_view = run->view;
-    else if (number)
-      remember(past, run, workers + i, n - i);
-  }
-}
-
-static struct group_past *find_number(struct groups_past *past, uint32_t number) {
-  uint32_t n = past->count < GROUPS_PAST_MAX ? past->count : GROUPS_PAST_MAX;
-  for (uint32_t i = 0; i < n; i++)
-    if (past->items[i].number == number)
-      return &past->items[i];
-  return NULL;
-}
-
-/* The group of the first of these workers. Where it takes the place of another, what is known begins after
-   that one. */
-static void remember(struct groups_past *past, const struct run *run, struct member *const *workers, int n) {
-  struct group_past *group;
-  if (!past->items)
-    past->items = mem_new(GROUPS_PAST_MAX * sizeof *past->items);
-  group = &past->items[past->count++ % GROUPS_PAST_MAX];
-  if (group->number && group->last_view >= past->first_view)
-    past->first_view = group->last_view + 1;
-  free(group->workers);
-  *group = (struct group_past){
-      .number = workers[0]->group.number, .first_view = run->view, .last_view = run->view};
-  group->workers = mem_new((size_t)n * sizeof *group->workers);
-  for (int i = 0; i < n; i++)
-    if (workers[i]->group.number == group->number)
-      group->workers[group->n_workers++] = workers[i]->number;
-}
-
-static const struct group_past *group_in_view(const struct run *run, uint32_t worker, uint64_t view,
-                                              bool *is_known) {
-  const struct groups_past *past = &run->groups_past;
-  uint32_t n = past->count < GROUPS_PAST_MAX ? past->count : GROUPS_PAST_MAX;
-  *is_known = past->first_view && view >= past->first_view && view <= run->view;
-  for (uint32_t i = 0; *is_known && i < n; i++) {
-    const struct group_past *group = &past->items[i];
-    for (int at = 0; view >= group->first_view && view <= group->last_view && at < group->n_workers; at++)
-      if (group->workers[at] == worker)
-        return group;
-  }
-  return NULL;
-}
-
-bool coordinator_were_in_group(const struct run *run, uint32_t worker, uint32_t other, uint64_t view) {
-  bool is_known;
-  const struct group_past *group = group_in_view(run, other, view, &is_known);
-  for (int i = 0; group && i < group->n_workers; i++)
-    if (group->workers[i] == worker)
-      return true;
-  return false;
-}
-
-void groups_past_fini(struct groups_past *past) {
-  for (int i = 0; past->items && i < GROUPS_PAST_MAX; i++)
-    free(past->items[i].workers);
-  free(past->items);
 }

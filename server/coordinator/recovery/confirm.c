@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"

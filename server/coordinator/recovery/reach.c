@@ -6,9 +6,12 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/assignment.h"
+#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -232,23 +235,4 @@ static bool is_another_left(const struct coordinator *coordinator, const struct 
       return true;
   }
   return false;
-}
-
-void coordinator_reach_forget(struct member *worker) {
-  free(worker->unreached);
-  free(worker->unreached_text);
-  worker->unreached = NULL;
-  worker->unreached_text = NULL;
-  worker->n_unreached = 0;
-}
-
-void coordinator_reach_anew(struct coordinator *coordinator, struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run)
-      continue;
-    coordinator_reach_forget(member);
-    if (member->state == WORKER_CUT_OFF)
-      coordinator_worker_set_state(member, WORKER_READY);
-  }
 }

@@ -7,9 +7,13 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/checkpoints.h"
+#include "server/coordinator/runs/runs.h"
+#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/checkpointing.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -33,13 +37,6 @@ void coordinator_server_lost(struct coordinator *coordinator, struct run *run, s
   snprintf(text, sizeof text, "%s (%s) was lost: %.400s", server->id, server->address, reason);
   set_cause(&run->loss_cause, text);
   log_event(LOG_WARN, "coordinator", "server_lost", "run=%s id=%s", run->id, server->id);
-}
-
-int coordinator_lost_servers(const struct run *run) {
-  int lost = 0;
-  for (int i = 0; i < run->n_servers && !run->is_load_due; i++)
-    lost += !run->servers[i].member;
-  return lost;
 }
 
 void coordinator_server_kept(struct coordinator *coordinator, struct run *run, struct run_server *server,
@@ -107,17 +104,6 @@ void coordinator_roll_back(struct coordinator *coordinator, struct run *run, con
     coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
   if (run->is_pausing)
     coordinator_pause_now(coordinator, run);
-}
-
-void coordinator_new_incarnation(struct coordinator *coordinator, struct run *run, uint64_t step) {
-  run->incarnation++;
-  run->base_step = step;
-  run->is_load_due = true;
-  run->is_save_awaited = run->is_save_due = run->is_info_due = true;
-  run->awaited_ms = coordinator->now_ms;
-  coordinator_checkpoint_abandon(run);
-  coordinator_progress_reset(run, step);
-  coordinator_reach_anew(coordinator, run);
 }
 
 void coordinator_server_refused(struct coordinator *coordinator, struct run *run, struct run_server *server,

@@ -1,13 +1,19 @@
 /* Checkpoints in the making: when one is due, what servers answer, and what the store says. Training waits
    for none of it; only the end of a run does. */
+#include "server/coordinator/runs/checkpoints.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/messages/record.h"
+#include "server/coordinator/runs/runs.h"
+#include "server/coordinator/state/action.h"
 #include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/state/event.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

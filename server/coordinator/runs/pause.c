@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/runs/checkpoints.h"
+#include "server/coordinator/runs/runs.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"

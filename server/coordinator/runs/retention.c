@@ -5,20 +5,15 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "model/metrics/metric.h"
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/runs/checkpoints.h"
+#include "server/coordinator/state/action.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
 static int checkpoint_find(const struct run *run, uint64_t step);
 static void remove_at(struct run *run, int at);
 static int find_best(const struct run *run);
-
-uint64_t coordinator_newest_checkpoint(const struct run *run) {
-  for (int i = run->n_checkpoints - 1; i >= 0; i--)
-    if (!run->checkpoints[i]->unreadable)
-      return run->checkpoints[i]->step;
-  return 0;
-}
 
 bool coordinator_has_checkpoint(const struct run *run, uint64_t step) {
   int at = checkpoint_find(run, step);

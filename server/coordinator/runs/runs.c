@@ -1,4 +1,6 @@
 /* Runs: their states, from submission to the end. */
+#include "server/coordinator/runs/runs.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,13 +11,18 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
-#include "server/coordinator/state/checkpointing.h"
+#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/runs/checkpoints.h"
+#include "server/coordinator/state/action.h"
+#include "server/coordinator/state/event.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
+#include "server/coordinator/state/recomputing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };
+enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500 };
 
 /* transitions[from] has bit `to`. */
 #define TO(state) (1u << WEIR__RUN_STATE__##state)
@@ -36,29 +43,6 @@ static void forget_old_runs(struct coordinator *coordinator);
 static void remove_run(struct coordinator *coordinator, int at);
 static void run_release(struct coordinator *coordinator, struct run *run);
 static void publish_end(struct coordinator *coordinator, struct run *run);
-struct run *coordinator_run(const struct coordinator *coordinator, const char *id) {
-  for (int i = 0; i < coordinator->n_runs; i++)
-    if (strcmp(coordinator->runs[i]->id, id) == 0)
-      return coordinator->runs[i];
-  return NULL;
-}
-
-struct run_server *coordinator_run_server(const struct run *run, const struct member *member) {
-  for (int i = 0; i < run->n_servers; i++)
-    if (run->servers[i].member == member)
-      return &run->servers[i];
-  return NULL;
-}
-
-bool coordinator_owns_block(const struct run *run, const struct member *member, uint32_t block) {
-  return run->servers[run->owners[block]].member == member;
-}
-
-bool coordinator_is_over(const struct run *run) {
-  return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__FAILED ||
-         run->state == WEIR__RUN_STATE__CANCELLED;
-}
-
 void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state) {
   CHECK(transitions[run->state] & (1u << state));
   log_event(LOG_INFO, "coordinator", "run_state", "run=%s from=%s to=%s message=\"%s\"", run->id,
@@ -72,16 +56,6 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
     return;
   run->finished_unix_ms = coordinator->unix_offset_ms + (int64_t)coordinator->now_ms;
   publish_end(coordinator, run);
-}
-
-void coordinator_run_set_message(struct run *run, const char *message) {
-  char *copy;
-  if (strcmp(run->message, message) == 0)
-    return;
-  copy = text_copy_clean(message, MESSAGE_MAX);
-  free(run->message);
-  run->message = copy;
-  run->is_info_due = run->is_save_due = true;
 }
 
 void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
@@ -112,83 +86,12 @@ void coordinator_run_submitted(struct coordinator *coordinator, const struct run
             run->n_blocks);
 }
 
-struct run *coordinator_run_new(const struct coordinator *coordinator,
-                                const struct run_submission *submission) {
-  struct run *run = mem_new(sizeof *run);
-  size_t blocks = submission->n_blocks;
-  run->id = mem_strdup(submission->id);
-  run->spec = spec_copy(submission->spec);
-  run->model_bytes = submission->model_bytes;
-  run->model_sha256 = mem_strdup(submission->model_sha256);
-  run->parameters = submission->parameters;
-  run->n_blocks = submission->n_blocks;
-  run->block_elems = mem_new(blocks * sizeof *run->block_elems);
-  memcpy(run->block_elems, submission->block_elems, blocks * sizeof *run->block_elems);
-  run->owners = mem_new(blocks * sizeof *run->owners);
-  run->checkpointing.written = mem_new(blocks * sizeof *run->checkpointing.written);
-  run->checkpointing.message = mem_strdup("");
-  run->checkpointing.lead = LEAD_STEPS;
-  run->state = WEIR__RUN_STATE__QUEUED;
-  run->message = mem_strdup("");
-  run->cause = mem_strdup("");
-  run->loss_cause = mem_strdup("");
-  run->loss = NAN;
-  run->view = run->events.next = coordinator->options.term << TERM_SHIFT;
-  run->submitted_unix_ms = submission->submitted_unix_ms;
-  if (submission->weights_sha256)
-    snprintf(run->weights_sha256, sizeof run->weights_sha256, "%s", submission->weights_sha256);
-  run->is_load_due = run->is_info_due = run->is_save_due = true;
-  return run;
-}
-
 void coordinator_run_add(struct coordinator *coordinator, struct run *run) {
   CHECK(!coordinator_run(coordinator, run->id));
   forget_old_runs(coordinator);
   array_reserve((void **)&coordinator->runs, &coordinator->runs_capacity, coordinator->n_runs,
                 sizeof *coordinator->runs);
   coordinator->runs[coordinator->n_runs++] = run;
-}
-
-void coordinator_run_free(struct run *run) {
-  for (int i = 0; i < run->n_checkpoints; i++)
-    message_free(run->checkpoints[i]);
-  message_free(run->evaluation);
-  event_log_fini(&run->events);
-  coordinator_run_free_servers(run);
-  spec_free(run->spec);
-  free(run->id);
-  free(run->model_sha256);
-  free(run->block_elems);
-  free(run->owners);
-  free(run->message);
-  free(run->cause);
-  free(run->loss_cause);
-  free(run->reference.worker);
-  free(run->reference.fingerprint);
-  free(run->reference.dataset_sha256);
-  free(run->reference.probe_sha256);
-  free(run->reference.server);
-  free(run->reference.server_fingerprint);
-  coordinator_recompute_free(run);
-  groups_past_fini(&run->groups_past);
-  free(run->suspicion);
-  free(run->refused);
-  free(run->refusal);
-  free(run->checkpoints);
-  free(run->checkpointing.written);
-  free(run->checkpointing.message);
-  free(run);
-}
-
-void coordinator_run_free_servers(struct run *run) {
-  for (int i = 0; i < run->n_servers; i++) {
-    free(run->servers[i].id);
-    free(run->servers[i].address);
-    free(run->servers[i].host);
-  }
-  free(run->servers);
-  run->servers = NULL;
-  run->n_servers = 0;
 }
 
 void coordinator_run_forgotten(struct coordinator *coordinator, const char *id) {
@@ -261,4 +164,27 @@ void coordinator_publish_done(struct coordinator *coordinator, struct run *run) 
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
   run->is_info_due = false;
+}
+
+/* Which servers its workers had not reached, and were cut off from, is over: it has others from now on. */
+static void reach_anew(struct coordinator *coordinator, struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run)
+      continue;
+    coordinator_reach_forget(member);
+    if (member->state == WORKER_CUT_OFF)
+      coordinator_worker_set_state(member, WORKER_READY);
+  }
+}
+
+void coordinator_new_incarnation(struct coordinator *coordinator, struct run *run, uint64_t step) {
+  run->incarnation++;
+  run->base_step = step;
+  run->is_load_due = true;
+  run->is_save_awaited = run->is_save_due = run->is_info_due = true;
+  run->awaited_ms = coordinator->now_ms;
+  coordinator_checkpoint_abandon(run);
+  coordinator_progress_reset(run, step);
+  reach_anew(coordinator, run);
 }

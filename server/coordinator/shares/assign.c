@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "common/base/err.h"
+#include "server/coordinator/state/assignment.h"
 
 /* Times that differ by less are equal: they differ by rounding. */
 static const double NEAR = 1e-9;

@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
 
 static void say_late(const struct coordinator *coordinator, struct member *worker);
@@ -88,9 +91,4 @@ static void say_late(const struct coordinator *coordinator, struct member *worke
                  (double)version_bytes / 1e6);
   log_event(LOG_WARN, "coordinator", "worker_late", "run=%s id=%s message=\"%s\"", worker->run->id,
             worker->id, following->text);
-}
-
-void coordinator_follow_forget(struct member *worker) {
-  free(worker->following.text);
-  worker->following = (struct following){0};
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "server/coordinator/state/assignment.h"
+
 static bool is_same_host(const char *a, const char *b) {
   return a && b && strcmp(a, b) == 0;
 }

@@ -1,12 +1,16 @@
 /* How much of a run's work each worker has, by how fast they compute. */
+#include "server/coordinator/shares/shares.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/messages/orders.h"
 #include "server/coordinator/shares/assign.h"
+#include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
 
 /* A worker that has no microbatches because it is slow is not measured any more. It is tried again after a

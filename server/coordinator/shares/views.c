@@ -4,10 +4,12 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/messages/orders.h"
 #include "server/coordinator/shares/groups.h"
+#include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/assignment.h"
+#include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/orders.h"
-#include "server/coordinator/state/recompute.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -17,10 +19,6 @@ enum { GROUP_FAILURES_MAX = 2, REGROUP_MS = 60000, REGROUP_MS_MAX = 16 * REGROUP
 static void send_follower_views(struct coordinator *coordinator, struct run *run);
 static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
                         int n);
-
-void coordinator_workers_changed(struct run *run) {
-  run->is_view_due = run->are_workers_new = run->are_shares_due = true;
-}
 
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run) {
   if (!run->regroup_ms || coordinator->now_ms < run->regroup_ms)

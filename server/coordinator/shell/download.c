@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { FETCH_RETRY_MS = 1000 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { DAMAGE_LINES_MAX = 100, STEPS_SHOWN = 20, COLLECTED_RUNS_MAX = 1000 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/saves.h"
 
 enum {

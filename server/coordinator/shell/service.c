@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
 enum {

@@ -21,7 +21,7 @@
 #include <pthread.h>
 
 #include "common/rpc/server.h"
-#include "server/coordinator/state/core.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/shell/lease.h"
 #include "server/coordinator/shell/sender.h"
 #include "server/coordinator/shell/service.h"

@@ -9,6 +9,7 @@
 #include "common/base/message.h"
 #include "common/settle/spec_settle.h"
 #include "model/model.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
 /* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
 struct question {

@@ -2,6 +2,7 @@
    read those before. */
 #include <stdlib.h>
 
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { EVENTS_WAITING_MAX = 512 };

@@ -2,8 +2,8 @@
 #ifndef WEIR_SERVER_COORDINATOR_STATE_MEMBER_H
 #define WEIR_SERVER_COORDINATOR_STATE_MEMBER_H
 
+#include "cluster.pb-c.h"
 #include "server/coordinator/state/assignment.h"
-#include "server/coordinator/state/core.h"
 #include "server/coordinator/state/speed.h"
 
 struct coordinator;
@@ -76,21 +76,22 @@ struct member {
   const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
 };
 
-/* join.c */
-void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
-void coordinator_member_left(struct coordinator *coordinator, struct member *member, const char *reason);
+/* The one place where a worker's state changes. It checks the change and logs it. */
+void coordinator_worker_set_state(struct member *worker, enum worker_state state);
+const char *coordinator_worker_state_name(enum worker_state state);
+/* Takes the worker from its run, which goes on without it. */
+void coordinator_worker_leave_run(struct member *worker, enum worker_state state);
+/* Forgets how far the worker had followed its run. */
+void coordinator_follow_forget(struct member *worker);
+/* Forgets which servers the worker said that it does not reach. */
+void coordinator_reach_forget(struct member *worker);
 void coordinator_member_free(struct member *member);
+
+/* N of "server-N" or "worker-N"; 0 if it is no id of ours. */
+uint32_t coordinator_id_number(const char *id, const char *prefix);
 /* An id's number was used: fresh ids are above. */
 void coordinator_id_seen(struct coordinator *coordinator, const char *id);
 /* The same of the highest numbers. Ones that are absurd are ignored. */
 void coordinator_ids_seen(struct coordinator *coordinator, uint32_t servers, uint32_t workers);
-
-/* settle.c */
-void coordinator_worker_set_state(struct member *worker, enum worker_state state);
-const char *coordinator_worker_state_name(enum worker_state state);
-/* The free worker is told to load the run. */
-void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
-/* Takes the worker from its run, which goes on without it. */
-void coordinator_worker_leave_run(struct member *worker, enum worker_state state);
 
 #endif

@@ -1,36 +1,20 @@
-/* The coordinator's state. This header and its neighbours member.h, run.h, checkpointing.h and orders.h are
-   for the files of the core alone.
+/* The coordinator's state, for its own rooms alone. From the lowest room to the highest:
 
-   core.c                     takes events
-   join.c                     takes members, and lets them go
-   runs.c                     moves runs from state to state
-   pause.c                    stops and resumes runs
-   restore.c                  takes up the runs of a former coordinator
-   settle.c                   gives runs members
-   load.c                     compares what members have loaded
-   views.c                    tells workers who computes what, and with whom
-   shares.c, assign.c         decide which worker computes which microbatches; assign.c cuts the ranges
-   speed.c                    measures how fast workers compute
-   follow.c                   gives workers no work before they hold the newest weights
-   groups.c                   puts workers of a host into groups
-   recompute.c                gives late work to others, too
-   doubts.c, verdict.c        find out whose part was wrong
-   quarantine.c               keeps such devices away from work
-   kind.c                     keeps to servers of one fingerprint
-   recover.c                  rolls runs back when servers are lost
-   reach.c                    weighs which workers reach which servers
-   confirm.c                  keeps servers that workers reach and the coordinator does not
-   progress.c                 follows runs to the end
-   checkpoints.c, retention.c order, commit and drop checkpoints
-   orders.c                   writes what members are told
-   record.c                   writes what the store is told
-   explain.c                  says what a run waits for
-   info.c                     answers questions */
+   events/     a run's numbered events; how fast it goes
+   state/      what is known of runs (run.h) and members (member.h), and simple questions about them
+   messages/   what members (orders.c), the store (record.c) and people (info.c) are told
+   runs/       runs from submission to the end; pauses; checkpoints ordered, committed and dropped
+   shares/     who computes what: views, shares by measured speed, groups, workers that follow
+   recompute/  late and doubted work is computed by others, too; verdicts; quarantine
+   recovery/   servers that are lost or not reached; the runs of a former coordinator
+   core/       takes events (core.c); after each one, settles which members serve which run (settle.c)
+   shell/      threads, calls and the store around all of it */
 #ifndef WEIR_SERVER_COORDINATOR_STATE_STATE_H
 #define WEIR_SERVER_COORDINATOR_STATE_STATE_H
 
-#include "server/coordinator/state/core.h"
-#include "server/coordinator/state/quarantine.h"
+#include "server/coordinator/state/action.h"
+#include "server/coordinator/state/options.h"
+#include "server/coordinator/state/quarantines.h"
 
 struct member;
 struct run;
@@ -53,13 +37,5 @@ struct coordinator {
   uint64_t ticked_ms; /* of the last tick */
   struct coordinator_actions *actions;
 };
-
-/* core.c */
-struct coordinator_action *coordinator_act(struct coordinator *coordinator,
-                                           enum coordinator_action_kind kind);
-
-/* Ends the stream of a member, for a reason that is copied. */
-void coordinator_close_link(struct coordinator *coordinator, uint64_t key, enum err_code code,
-                            const char *reason);
 
 #endif

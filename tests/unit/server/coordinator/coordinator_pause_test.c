@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator_run.h"
 
 enum { S3 = 5, W3 = 6, AGAIN = 20 };

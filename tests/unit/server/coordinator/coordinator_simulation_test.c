@@ -16,6 +16,7 @@
 #include "common/agree/spec.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator_liars.h"
 #include "tests/support/coordinator_processes.h"
 #include "tests/support/coordinator_work.h"

@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator_run.h"
 #include "tests/support/coordinator_succession.h"
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator_run.h"
 
 enum { W3 = 5 };

@@ -1,14 +1,10 @@
-/* What members and the store are told. */
-#ifndef WEIR_SERVER_COORDINATOR_STATE_ORDERS_H
-#define WEIR_SERVER_COORDINATOR_STATE_ORDERS_H
+/* What members are told. */
+#ifndef WEIR_SERVER_COORDINATOR_MESSAGES_ORDERS_H
+#define WEIR_SERVER_COORDINATOR_MESSAGES_ORDERS_H
 
-#include "server/coordinator/state/core.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/run.h"
 
-struct coordinator;
-struct member;
-struct run;
-
-/* orders.c */
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member);
 /* Says that we are there: a member that hears nothing for long looks for another coordinator. */
 void coordinator_order_beat(struct coordinator *coordinator, const struct member *member);
@@ -28,13 +24,5 @@ void coordinator_order_keep(struct coordinator *coordinator, const struct run *r
                             const struct member *member);
 void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
                               const char *reason);
-
-/* record.c */
-void coordinator_commit(struct coordinator *coordinator, const struct run *run);
-void coordinator_save(struct coordinator *coordinator, const struct run *run);
-void coordinator_save_members(struct coordinator *coordinator);
-Weir__Plan *coordinator_plan_message(struct arena *arena, const struct run *run);
-/* Copied: the run may let go of its servers in the same step. */
-Weir__Endpoint **coordinator_endpoints(struct arena *arena, const struct run *run);
 
 #endif

@@ -1,13 +1,13 @@
-/* Devices in quarantine: their workers are given no work in any run. A device is what a worker's Hello says
+/* Which devices are in quarantine, and who the workers are and were. A device is what a worker's Hello says
    of its host and device, so that a new process, or another worker of the same machine, does not escape. */
-#ifndef WEIR_SERVER_COORDINATOR_STATE_QUARANTINE_H
-#define WEIR_SERVER_COORDINATOR_STATE_QUARANTINE_H
+#ifndef WEIR_SERVER_COORDINATOR_STATE_QUARANTINES_H
+#define WEIR_SERVER_COORDINATOR_STATE_QUARANTINES_H
 
-#include "server/coordinator/state/core.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 struct coordinator;
 struct member;
-struct run;
 
 enum { QUARANTINES_MAX = 1000, PAST_WORKERS_MAX = 1024 }; /* the oldest are forgotten */
 
@@ -36,6 +36,7 @@ struct worker_identity {
   const char *id, *host, *device;
 };
 
+void quarantine_fini(struct quarantine *quarantine);
 void quarantines_fini(struct quarantines *quarantines);
 
 /* False: no worker of this number is there, nor left a while ago. */
@@ -43,19 +44,10 @@ bool coordinator_identify(const struct coordinator *coordinator, uint32_t number
                           struct worker_identity *identity);
 bool coordinator_is_same_device(const struct worker_identity *a, const struct worker_identity *b);
 void coordinator_worker_past(struct coordinator *coordinator, const struct member *worker);
-
 /* NULL: it is not in quarantine. */
 const struct quarantine *coordinator_quarantine_of(const struct coordinator *coordinator, const char *host,
                                                    const char *device);
-/* From now on; workers on the device lose what they compute at once. Nothing happens if it is there already.
- */
-void coordinator_quarantine(struct coordinator *coordinator, const struct worker_identity *identity,
-                            const struct run *run, const char *reason);
-/* Of a worker that joins. */
-void coordinator_quarantine_newcomer(struct coordinator *coordinator, struct member *worker);
-/* What a former coordinator knew of members: its quarantines, and which ids were used. */
-void coordinator_members_restored(struct coordinator *coordinator, const Weir__Members *members);
-/* name: as of coordinator_find_quarantine. One that is not in quarantine is ignored. */
-void coordinator_readmit(struct coordinator *coordinator, const char *name);
+/* Its index in items, by the id of a worker on it, now or then, or by HOST/DEVICE; -1: none. */
+int coordinator_quarantine_find(const struct coordinator *coordinator, const char *name);
 
 #endif

@@ -1,0 +1,23 @@
+/* Which members serve which run; what members found when they loaded it. */
+#ifndef WEIR_SERVER_COORDINATOR_CORE_SETTLE_H
+#define WEIR_SERVER_COORDINATOR_CORE_SETTLE_H
+
+#include "cluster.pb-c.h"
+#include "server/coordinator/state/run.h"
+
+/* settle.c */
+/* The free worker is told to load the run. */
+void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
+/* After every event: gives free workers and servers to runs, moves runs on, sends the views that are due. */
+void coordinator_settle(struct coordinator *coordinator);
+
+/* load.c */
+void coordinator_loaded(struct coordinator *coordinator, struct member *member,
+                        const Weir__RunLoaded *loaded);
+void coordinator_refused(struct coordinator *coordinator, struct member *member,
+                         const Weir__RunRefused *refused);
+
+/* explain.c */
+void coordinator_explain(struct coordinator *coordinator, struct run *run);
+
+#endif

@@ -1,0 +1,63 @@
+/* Answers about runs and members. Strings in answers belong to the coordinator (or the arena) until the next
+   step. */
+#ifndef WEIR_SERVER_COORDINATOR_MESSAGES_INFO_H
+#define WEIR_SERVER_COORDINATOR_MESSAGES_INFO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+#include "common/base/memory.h"
+#include "server/coordinator/events/event_log.h"
+#include "training.pb-c.h"
+
+struct coordinator;
+struct run;
+
+/* The whole id of the run that is named by an id or a unique prefix. Errors: NOT_FOUND; INVALID when several
+   match (they are named). */
+int coordinator_find_run(const struct coordinator *coordinator, const char *prefix, const char **id,
+                         struct err *err);
+
+/* False if there is no such run (whole id). */
+bool coordinator_run_info(const struct coordinator *coordinator, const char *id, uint64_t now_ms,
+                          Weir__RunInfo *info);
+void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
+                           Weir__RunInfo *info);
+bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id); /* or forgotten */
+/* The key of the run's model in the store, and its spec; NULL if there is no such run. */
+const char *coordinator_run_model(const struct coordinator *coordinator, const char *id);
+Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const char *id);
+
+/* The first event of the run with that number or a higher one. False if there is none yet. */
+bool coordinator_run_event(const struct coordinator *coordinator, const char *id, uint64_t number,
+                           struct run_event_view *view);
+
+/* A device, as its workers' Hello names it. */
+struct device_name {
+  const char *host, *device;
+};
+
+/* The device in quarantine that is named by HOST/DEVICE or by a worker's id. Errors: NOT_FOUND. */
+int coordinator_find_quarantine(const struct coordinator *coordinator, const char *name,
+                                struct device_name *device, struct err *err);
+
+int coordinator_live_runs(const struct coordinator *coordinator); /* not over */
+
+/* The committed checkpoints of a run, by step, built in the arena. False if there is no such run. */
+bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
+                                  Weir__ListCheckpointsReply *reply);
+
+/* Lists in the order of submission or joining, built in the arena. */
+void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                           Weir__ListRunsReply *reply);
+/* Workers, then the devices in quarantine that have none. */
+void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                              Weir__ListWorkersReply *reply);
+/* The workers on one device; where there is none, a row of the device. */
+void coordinator_list_device(const struct coordinator *coordinator, const struct device_name *device,
+                             uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
+void coordinator_list_servers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                              Weir__ListServersReply *reply);
+
+#endif

@@ -1,0 +1,62 @@
+/* Runs: how they move from state to state, by what people ask and servers report.
+
+   runs.c      their states, from submission to the end
+   pause.c     stopped and taken up again at people's wish
+   progress.c  what servers report, up to the last version */
+#ifndef WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
+#define WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cluster.pb-c.h"
+#include "server/coordinator/state/event.h"
+#include "server/coordinator/state/run.h"
+
+/* runs.c */
+/* The one place where a run's state changes. It checks the change, logs it, and lets the members go when the
+   new state holds none. */
+void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state);
+/* The last event of a run that is DONE. */
+void coordinator_publish_done(struct coordinator *coordinator, struct run *run);
+void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
+                          const char *format, ...) __attribute__((format(printf, 4, 5)));
+void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason);
+void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission);
+void coordinator_run_add(struct coordinator *coordinator, struct run *run);
+void coordinator_run_forgotten(struct coordinator *coordinator, const char *id);
+/* A new incarnation that begins at `step`: nothing that the run did after it counts. Servers stay until
+   others are told to load. */
+void coordinator_new_incarnation(struct coordinator *coordinator, struct run *run, uint64_t step);
+
+/* pause.c */
+void coordinator_run_cancelled(struct coordinator *coordinator, const char *id);
+void coordinator_run_paused(struct coordinator *coordinator, const char *id);
+void coordinator_run_resumed(struct coordinator *coordinator, const char *id, uint64_t step);
+/* The run holds nothing and stands at its newest checkpoint. */
+void coordinator_pause_now(struct coordinator *coordinator, struct run *run);
+/* Ends a pause that waits for a checkpoint which cannot come, as no worker is there to get to its step. */
+void coordinator_pause_when_idle(struct coordinator *coordinator, struct run *run);
+
+/* progress.c */
+/* The run that a server reports on, if it may, in its present incarnation; else NULL. */
+struct run *coordinator_reporting_run(struct coordinator *coordinator, const struct member *member,
+                                      const char *id, uint64_t incarnation);
+void coordinator_step_report(struct coordinator *coordinator, struct member *member,
+                             const Weir__StepReport *report);
+void coordinator_eval_report(struct coordinator *coordinator, struct member *member,
+                             const Weir__EvalReport *report);
+void coordinator_complete(struct coordinator *coordinator, struct member *member,
+                          const Weir__RunComplete *complete);
+/* Begins FINISHING once every server is complete and the last evaluation is known. */
+void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run);
+/* The last version is committed, or evaluated where nothing is trained: nothing is left to do but to say so.
+ */
+bool coordinator_is_complete(const struct run *run);
+void coordinator_run_done(struct coordinator *coordinator, struct run *run);
+/* Sets the progress that the run shows back to version `step`. */
+void coordinator_progress_reset(struct run *run, uint64_t step);
+void coordinator_clock_start(struct coordinator *coordinator, struct run *run);
+void coordinator_clock_stop(struct coordinator *coordinator, struct run *run);
+
+#endif

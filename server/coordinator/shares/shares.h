@@ -1,0 +1,50 @@
+/* Who computes what, and with whom.
+
+   views.c   tells the workers of a run their shares and groups: a view
+   shares.c  decides the shares, by measured speed; assign.c cuts the ranges
+   follow.c  gives workers no work before they hold the newest weights */
+#ifndef WEIR_SERVER_COORDINATOR_SHARES_SHARES_H
+#define WEIR_SERVER_COORDINATOR_SHARES_SHARES_H
+
+#include "cluster.pb-c.h"
+#include "common/base/memory.h"
+#include "server/coordinator/shares/assign.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/run.h"
+
+/* views.c */
+/* Who computes what, and with whom: one view for all that changed. */
+void coordinator_send_view(struct coordinator *coordinator, struct run *run);
+/* The workers that compute for the run, *n of them, in the order of their work; of the step's arena. */
+struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
+                                          int *n);
+void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
+                              const Weir__GroupFailed *failed);
+/* Groups that failed are tried again after a while, too: what kept them from meeting may have passed. */
+void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run);
+
+/* follow.c */
+/* The worker has loaded the run, or reaches its servers again. It follows while others compute; else it
+   computes at once. */
+void coordinator_worker_follow(struct coordinator *coordinator, struct member *worker);
+void coordinator_ready(struct coordinator *coordinator, struct member *worker, const Weir__Ready *ready);
+/* Those that have caught up compute from the next view on; all of them where nobody else does. Says who is
+   late. */
+void coordinator_admit_followers(struct coordinator *coordinator, struct run *run);
+void coordinator_admit_follower(struct member *worker);
+/* The worker, which was ready, computes nothing: others compute for it until it comes back. */
+void coordinator_set_aside(struct coordinator *coordinator, struct member *worker);
+
+/* shares.c */
+void coordinator_heartbeat(struct coordinator *coordinator, struct member *member,
+                           const Weir__Heartbeat *heartbeat);
+/* How fast the workers are, beside each other: those that were not measured, by the executor, as the others
+   on average. [n] in the arena. */
+struct assign_worker *coordinator_speeds(struct arena *arena, struct member *const *workers, int n);
+/* Gives the n workers, in their order, ranges by their speeds. */
+void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                            int n);
+/* Other shares are due once they have promised much for some time. */
+void coordinator_reshare_when_due(struct coordinator *coordinator, struct run *run);
+
+#endif

@@ -1,0 +1,49 @@
+/* Which members a run may be given. */
+#include "server/coordinator/state/candidates.h"
+
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
+
+bool coordinator_may_serve(const struct run *run, const struct member *member) {
+  if (member->role != WEIR__ROLE__WORKER || member->reserved_for)
+    return false;
+  if (member->state != WORKER_IDLE && member->state != WORKER_REFUSED)
+    return false;
+  return !coordinator_has_refused(run, member);
+}
+
+bool coordinator_has_refused(const struct run *run, const struct member *member) {
+  for (int i = 0; i < run->n_refused; i++)
+    if (run->refused[i] == member->key)
+      return true;
+  return false;
+}
+
+uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run) {
+  uint32_t count = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    count += coordinator_may_serve(run, coordinator->members[i]);
+  return count;
+}
+
+/* A server that was left out is asked again after a while, where a run has no other; one that was cut off in
+   any case. */
+bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
+                                bool has_others) {
+  uint64_t left_out_ms = coordinator->now_ms - member->left_out_ms;
+  if (member->role != WEIR__ROLE__SERVER)
+    return false;
+  return !*member->message || (!has_others && left_out_ms >= LEFT_OUT_MS) ||
+         (member->is_cut_off && left_out_ms >= CUT_OFF_MS);
+}
+
+bool coordinator_has_server(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator_may_own_blocks(coordinator, coordinator->members[i], false) &&
+        coordinator_server_fits(run, coordinator->members[i]))
+      return true;
+  return false;
+}

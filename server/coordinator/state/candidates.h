@@ -1,0 +1,34 @@
+/* Which members a run may be given. */
+#ifndef WEIR_SERVER_COORDINATOR_STATE_CANDIDATES_H
+#define WEIR_SERVER_COORDINATOR_STATE_CANDIDATES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct coordinator;
+struct member;
+struct run;
+
+/* candidates.c */
+/* Whether the worker is free, and has not refused the run. */
+bool coordinator_may_serve(const struct run *run, const struct member *worker);
+bool coordinator_has_refused(const struct run *run, const struct member *worker);
+/* The workers that the run might be given. */
+uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run);
+/* Whether the member is a server that a run may be given. has_others: there are other servers to choose from.
+ */
+bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
+                                bool has_others);
+/* Whether there is a server that the run may be given, of the run's kind. */
+bool coordinator_has_server(const struct coordinator *coordinator, const struct run *run);
+
+/* kind.c */
+/* Whether the run may have the server: its kind is that of the run's first server, or the run is not
+   deterministic. */
+bool coordinator_server_fits(const struct run *run, const struct member *server);
+/* Why the run may not have it, with both named; NULL if it may. Freed by the caller. */
+char *coordinator_server_mismatch(const struct run *run, const struct member *server);
+/* Unless the run has a kind, it is the server's from now on. */
+void coordinator_server_set_kind(struct run *run, const struct member *server);
+
+#endif

@@ -1,0 +1,94 @@
+/* What happens to a coordinator (coordinator_step). */
+#ifndef WEIR_SERVER_COORDINATOR_STATE_EVENT_H
+#define WEIR_SERVER_COORDINATOR_STATE_EVENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cluster.pb-c.h"
+#include "store.pb-c.h"
+#include "training.pb-c.h"
+
+/* A run that was checked and may be queued. Everything is copied. */
+struct run_submission {
+  const char *id;            /* not in use */
+  const Weir__RunSpec *spec; /* passed spec_check */
+  uint64_t model_bytes;
+  const char *model_sha256;
+  uint64_t parameters;         /* trained elements */
+  const uint32_t *block_elems; /* [n_blocks] */
+  uint32_t n_blocks;
+  int64_t submitted_unix_ms;
+  const char *weights_sha256; /* of a run that only evaluates: of the model's weights; else NULL */
+};
+
+/* What became of an ACTION_COMMIT. */
+struct checkpoint_result {
+  const char *run;
+  uint64_t incarnation, step;       /* the manifest's */
+  const Weir__CheckpointInfo *info; /* when it was committed; weights_sha256 with the last version alone */
+  const char *error;                /* NULL, or why not */
+};
+
+/* What the store knew of a run when the coordinator began: given before any member joins. */
+struct restored_run {
+  const Weir__RunRecord *record; /* its list of checkpoints is that of the manifests that are there */
+  Weir__RunEvent *const *events; /* by number */
+  size_t n_events;
+  int64_t now_unix_ms; /* the wall clock now, for the times in answers and records; 0: not known */
+};
+
+enum coordinator_event_kind {
+  EVENT_MEMBER_JOINED,
+  EVENT_MEMBER_MESSAGE,
+  EVENT_MEMBER_LEFT,
+  EVENT_RUN_SUBMITTED,
+  EVENT_RUN_CANCELLED,
+  EVENT_RUN_PAUSED,
+  EVENT_RUN_RESUMED,
+  EVENT_RUN_RESTORED,
+  EVENT_RUN_FORGOTTEN, /* a run that is over was deleted from the store */
+  EVENT_RUN_SAVED,     /* an ACTION_SAVE that was waited for is durable */
+  EVENT_CHECKPOINT,
+  EVENT_CHECKPOINT_DROPPED, /* an ACTION_DROP was carried out, or will be by a later sweep */
+  EVENT_STORE,              /* the store is in trouble, or well again */
+  EVENT_STORE_EMPTIED, /* the store has lost what it had: no checkpoint is left, every run is to be saved */
+  EVENT_MEMBERS_RESTORED, /* what the store knew of members, before any joins */
+  EVENT_WORKER_READMITTED,
+  EVENT_MODEL_LOST, /* neither the store nor the coordinator has the model of a run that is not over */
+  EVENT_TICK,       /* every 100 ms or so: a long gap says that we did not run */
+};
+
+struct coordinator_event {
+  enum coordinator_event_kind kind;
+  uint64_t member; /* MEMBER_*: the shell's key of its stream, never used twice; unknown ones are ignored */
+  union {
+    const Weir__Hello *hello;           /* MEMBER_JOINED */
+    const Weir__MemberMessage *message; /* MEMBER_MESSAGE; any content */
+    const char *reason;                 /* MEMBER_LEFT */
+    const struct run_submission *submission;
+    const char *run; /* RUN_CANCELLED, RUN_PAUSED, RUN_FORGOTTEN: a whole id */
+    struct {
+      const char *run;
+      uint64_t step; /* a committed checkpoint's, or 0 */
+    } resumed;
+    struct restored_run restored;
+    struct {
+      const char *run;
+      uint64_t incarnation;
+    } saved;
+    struct checkpoint_result checkpoint;
+    struct {
+      const char *run;
+      uint64_t step;
+    } dropped;
+    struct {
+      const char *run, *reason;
+    } model_lost;
+    const Weir__Members *members; /* MEMBERS_RESTORED */
+    const char *readmitted;       /* WORKER_READMITTED: as of coordinator_find_quarantine */
+    const char *store_message;    /* STORE: empty when it is well */
+  };
+};
+
+#endif

@@ -1,0 +1,17 @@
+/* What a coordinator is told when it begins. */
+#ifndef WEIR_SERVER_COORDINATOR_STATE_OPTIONS_H
+#define WEIR_SERVER_COORDINATOR_STATE_OPTIONS_H
+
+#include <stdint.h>
+
+struct coordinator_options {
+  uint64_t term;             /* in every order; views and events are numbered from term << 32 on */
+  uint64_t missing_after_ms; /* a member not heard of for longer is gone */
+  uint64_t server_grace_ms;  /* how long a run waits for a lost server before it goes on without it: since the
+                                loss or, within a minute of it, since a worker reached it */
+  uint64_t follow_ms; /* a worker that follows a run for longer without catching up is named; 0: workers
+                         compute as soon as they have loaded */
+  const char *store_identity; /* that servers' stores must have; outlives the coordinator; NULL: any */
+};
+
+#endif

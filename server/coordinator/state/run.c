@@ -1,0 +1,180 @@
+/* Runs: what is known of each. */
+#include "server/coordinator/state/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/placement.h"
+#include "common/agree/spec.h"
+#include "common/base/message.h"
+#include "common/base/text.h"
+#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/state/event.h"
+#include "server/coordinator/state/groups_past.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/state.h"
+
+enum { MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };
+
+struct run *coordinator_run_new(const struct coordinator *coordinator,
+                                const struct run_submission *submission) {
+  struct run *run = mem_new(sizeof *run);
+  size_t blocks = submission->n_blocks;
+  run->id = mem_strdup(submission->id);
+  run->spec = spec_copy(submission->spec);
+  run->model_bytes = submission->model_bytes;
+  run->model_sha256 = mem_strdup(submission->model_sha256);
+  run->parameters = submission->parameters;
+  run->n_blocks = submission->n_blocks;
+  run->block_elems = mem_new(blocks * sizeof *run->block_elems);
+  memcpy(run->block_elems, submission->block_elems, blocks * sizeof *run->block_elems);
+  run->owners = mem_new(blocks * sizeof *run->owners);
+  run->checkpointing.written = mem_new(blocks * sizeof *run->checkpointing.written);
+  run->checkpointing.message = mem_strdup("");
+  run->checkpointing.lead = LEAD_STEPS;
+  run->state = WEIR__RUN_STATE__QUEUED;
+  run->message = mem_strdup("");
+  run->cause = mem_strdup("");
+  run->loss_cause = mem_strdup("");
+  run->loss = NAN;
+  run->view = run->events.next = coordinator->options.term << TERM_SHIFT;
+  run->submitted_unix_ms = submission->submitted_unix_ms;
+  if (submission->weights_sha256)
+    snprintf(run->weights_sha256, sizeof run->weights_sha256, "%s", submission->weights_sha256);
+  run->is_load_due = run->is_info_due = run->is_save_due = true;
+  return run;
+}
+
+void coordinator_run_free(struct run *run) {
+  for (int i = 0; i < run->n_checkpoints; i++)
+    message_free(run->checkpoints[i]);
+  message_free(run->evaluation);
+  event_log_fini(&run->events);
+  coordinator_run_free_servers(run);
+  spec_free(run->spec);
+  free(run->id);
+  free(run->model_sha256);
+  free(run->block_elems);
+  free(run->owners);
+  free(run->message);
+  free(run->cause);
+  free(run->loss_cause);
+  free(run->reference.worker);
+  free(run->reference.fingerprint);
+  free(run->reference.dataset_sha256);
+  free(run->reference.probe_sha256);
+  free(run->reference.server);
+  free(run->reference.server_fingerprint);
+  coordinator_recompute_free(run);
+  groups_past_fini(&run->groups_past);
+  free(run->suspicion);
+  free(run->refused);
+  free(run->refusal);
+  free(run->checkpoints);
+  free(run->checkpointing.written);
+  free(run->checkpointing.message);
+  free(run);
+}
+
+void coordinator_run_free_servers(struct run *run) {
+  for (int i = 0; i < run->n_servers; i++) {
+    free(run->servers[i].id);
+    free(run->servers[i].address);
+    free(run->servers[i].host);
+  }
+  free(run->servers);
+  run->servers = NULL;
+  run->n_servers = 0;
+}
+
+void coordinator_recompute_free(struct run *run) {
+  if (!run->recompute)
+    return;
+  free(run->recompute->microbatches);
+  free(run->recompute->chunks);
+  free(run->recompute->doubts.is_open);
+  free(run->recompute);
+  run->recompute = NULL;
+}
+
+struct run *coordinator_run(const struct coordinator *coordinator, const char *id) {
+  for (int i = 0; i < coordinator->n_runs; i++)
+    if (strcmp(coordinator->runs[i]->id, id) == 0)
+      return coordinator->runs[i];
+  return NULL;
+}
+
+const char *coordinator_state_name(Weir__RunState state) {
+  static const char *const names[] = {"unknown", "queued", "loading",   "running", "finishing",
+                                      "done",    "failed", "cancelled", "paused"};
+  return names[state];
+}
+
+bool coordinator_is_over(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__FAILED ||
+         run->state == WEIR__RUN_STATE__CANCELLED;
+}
+
+void coordinator_run_set_message(struct run *run, const char *message) {
+  char *copy;
+  if (strcmp(run->message, message) == 0)
+    return;
+  copy = text_copy_clean(message, MESSAGE_MAX);
+  free(run->message);
+  run->message = copy;
+  run->is_info_due = run->is_save_due = true;
+}
+
+struct run_server *coordinator_run_server(const struct run *run, const struct member *member) {
+  for (int i = 0; i < run->n_servers; i++)
+    if (run->servers[i].member == member)
+      return &run->servers[i];
+  return NULL;
+}
+
+bool coordinator_owns_block(const struct run *run, const struct member *member, uint32_t block) {
+  return run->servers[run->owners[block]].member == member;
+}
+
+void coordinator_place_blocks(struct run *run) {
+  placement_compute(run->block_elems, run->n_blocks, (uint32_t)run->n_servers, run->owners);
+  for (uint32_t block = 0; block < run->n_blocks; block++) {
+    run->servers[run->owners[block]].blocks++;
+    run->servers[run->owners[block]].bytes += (uint64_t)run->block_elems[block] * sizeof(float);
+  }
+}
+
+int coordinator_lost_servers(const struct run *run) {
+  int lost = 0;
+  for (int i = 0; i < run->n_servers && !run->is_load_due; i++)
+    lost += !run->servers[i].member;
+  return lost;
+}
+
+uint64_t coordinator_newest_checkpoint(const struct run *run) {
+  for (int i = run->n_checkpoints - 1; i >= 0; i--)
+    if (!run->checkpoints[i]->unreadable)
+      return run->checkpoints[i]->step;
+  return 0;
+}
+
+int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
+                              enum worker_state state) {
+  int count = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    count += coordinator->members[i]->run == run && coordinator->members[i]->state == state;
+  return count;
+}
+
+uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run) {
+  return (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
+                    coordinator_count_workers(coordinator, run, WORKER_FOLLOWING) +
+                    coordinator_count_workers(coordinator, run, WORKER_READY));
+}
+
+void coordinator_workers_changed(struct run *run) {
+  run->is_view_due = run->are_workers_new = run->are_shares_due = true;
+}

@@ -29,11 +29,24 @@ THIRD_PARTY = {
     "png.h": ("worker/data/formats/image_png.c",),
     "xxh": ("common/base/hash.c",),
 }
+# The coordinator's decisions: no calls, store, threads or clock, so that a simulator can drive them.
+PURE = ("server/coordinator/",)
+IMPURE = ("server/coordinator/shell/",)
+EFFECTS = ("common/rpc/", "common/base/clock.h", "storage/")
+EFFECT_HEADERS = ("pthread.h", "time.h", "unistd.h", "sys/socket.h")
+# What a room above defines for one below: an operator's own part of what operators share, and hooks.
+DECLARED_BELOW = ("einsum_init", "einsum_out_shape", "extremum_backward", "reduce_is_pool", "graph_load_onnx", "model_run",
+                  "cuda_chain_flush", "cuda_is_chained")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 5
 FOREIGN_SIGNATURES = ("tests/simulation/cuda/",)  # NVIDIA's functions, simulated
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]')
+# A definition at the start of a line: its name, and what is between its parentheses, which may hold others once.
+DEFINITION = re.compile(r"^(?![#}\s]|typedef\b)[^;{}()=]*?\b(\w+)\(((?:[^(){};]|\([^(){};]*\))*)\)\s*\{", re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+DECLARATION = re.compile(r"^(?![#}\s]|typedef\b|static\b)[^;{}()=]*?\b(\w+)\((?:[^(){};]|\([^(){};]*\))*\)\s*"
+                         r"(?:__attribute__\(\(.*?\)\)\)?)?;", re.MULTILINE)
 
 
 def sources():
@@ -123,6 +136,40 @@ def check_header_cycles():
     return wrong
 
 
+def code_of(path):
+    """The text without its comments, each line where it was."""
+    return COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), "\n".join(lines_of(path)))
+
+
+def check_declarations():
+    """Else a room could call what is above it by a header that is below it."""
+    wrong, defined = [], {}
+    for path in sources():
+        if path.endswith((".c", ".cu")) and path.split("/")[0] in TOPS:
+            for found in DEFINITION.finditer(code_of(path)):
+                if not re.search(r"\bstatic\b", found.group()):
+                    defined.setdefault(found.group(1), set()).add(os.path.dirname(path))
+    for path in sources():
+        if not path.endswith((".h", ".cuh")) or path.split("/")[0] not in TOPS:
+            continue
+        for found in DECLARATION.finditer(code_of(path)):
+            rooms_of = defined.get(found.group(1), {os.path.dirname(path)})
+            if os.path.dirname(path) not in rooms_of and found.group(1) not in DECLARED_BELOW:
+                wrong.append(f"{path}: {found.group(1)} is declared here, but defined in {', '.join(sorted(rooms_of))}")
+    return wrong
+
+
+def check_pure():
+    wrong = []
+    for path in sources():
+        if path.startswith(PURE) and not path.startswith(IMPURE):
+            wrong += [f"{path}:{number}: {target} has no place in a pure state machine"
+                      for number, target in included_files(path) if target.startswith(EFFECTS)]
+            wrong += [f"{path}: {word} has no place in a pure state machine" for word in EFFECT_HEADERS
+                      if f"#include <{word}>" in lines_of(path)]
+    return wrong
+
+
 def check_third_party():
     wrong = []
     for path in sources():
@@ -154,11 +201,6 @@ def check_sizes():
     return wrong
 
 
-# A definition at the start of a line: its name, and what is between its parentheses, which may hold others once.
-DEFINITION = re.compile(r"^(?![#}\s]|typedef\b)[^;{}()=]*?\b(\w+)\(((?:[^(){};]|\([^(){};]*\))*)\)\s*\{", re.MULTILINE)
-COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-
-
 def parameters_of(text):
     """How many parameters there are between these parentheses of a definition."""
     depth, commas = 0, 0
@@ -173,7 +215,7 @@ def check_parameters():
     for path in sources():
         if path.startswith(FOREIGN_SIGNATURES):
             continue
-        text = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), "\n".join(lines_of(path)))
+        text = code_of(path)
         for found in DEFINITION.finditer(text):
             number = parameters_of(found.group(2))
             if number > PARAMETERS_MAX and "__global__" not in found.group() and "__device__" not in found.group():
@@ -203,6 +245,8 @@ def check_cppcheck():
 CHECKS = [
     ("every file is formatted as .clang-format says", check_format),
     ("rooms include only what is below them, and hold at most forty files", check_rooms),
+    ("functions are declared in the room that defines them", check_declarations),
+    ("the coordinator's decisions stay pure", check_pure),
     ("headers do not include each other", check_header_cycles),
     ("third-party headers stay in their place", check_third_party),
     ("files and functions stay small", check_sizes),

@@ -83,7 +83,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(B)/tests/libsupport.a $(B)/libweir.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $(RPATH) -o $@ $^ -lcmocka $(LDLIBS)
 
-$(B)/tests/libsupport.a: $(call objects,$(wildcard tests/support/*.c)) # fixtures: a test is linked with what it calls
+$(B)/tests/libsupport.a: $(call objects,$(wildcard tests/support/*/*.c)) # fixtures: a test is linked with what it calls
 	@echo "  AR    $@"
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcs $@ $^

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "common/base/log.h"
-#include "tests/support/coordinator_crowd.h"
+#include "tests/support/coordinator/core_crowd.h"
 
 enum { SERVERS = 10, ROUNDS = 9, EVENTS = 2000, TICKS = 50 };
 

@@ -19,7 +19,7 @@
 #include "common/rpc/client.h"
 #include "parameters.pb-c.h"
 #include "server/parameters/service.h"
-#include "tests/support/model_bytes.h"
+#include "tests/support/model/model_bytes.h"
 
 enum { SHARDS = 2, THREADS = 2, CHANNELS = 2, WINDOW = 16, WORKERS_MAX = 1024, BLOCKS_MAX = 256 };
 enum { BLOCK_BYTES = 256 * 1024, SCRATCHES = 8, PARTS_MIB = 512 };

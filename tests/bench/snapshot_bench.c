@@ -21,7 +21,7 @@
 #include "server/parameters/load/restore.h"
 #include "server/parameters/service.h"
 #include "server/parameters/snapshot/snapshot.h"
-#include "tests/support/model_bytes.h"
+#include "tests/support/model/model_bytes.h"
 
 enum { WARM_STEPS = 3, ROUND_STEPS = 3, ROUNDS_MAX = 100, CHANGED_EVERY = 10, WINDOW = 16, SHARDS = 2 };
 enum { BLOCK_BYTES = 256 * 1024 };

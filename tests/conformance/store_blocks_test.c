@@ -4,7 +4,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/sha256.h"
-#include "tests/support/store_suite.h"
+#include "tests/support/storage/store_suite.h"
 
 static void a_block_reads_back_by_its_hash(void **state) {
   struct store_suite *s = *state;

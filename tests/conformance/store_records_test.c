@@ -6,7 +6,7 @@
 #include "common/agree/float_setting.h"
 #include "common/base/memory.h"
 #include "common/base/sha256.h"
-#include "tests/support/store_suite.h"
+#include "tests/support/storage/store_suite.h"
 
 static void a_record_is_replaced_whole(void **state) {
   struct store_suite *s = *state;

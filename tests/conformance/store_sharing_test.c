@@ -7,7 +7,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/sha256.h"
-#include "tests/support/store_suite.h"
+#include "tests/support/storage/store_suite.h"
 
 enum { THREADS = 8, INCREMENTS = 12, SHARED = 8 };
 

@@ -14,7 +14,7 @@ SUITES = ("store_blocks_test", "store_records_test", "store_sharing_test")
 
 
 class Store:
-    """A store in a process of its own that does one line after the other (tests/support/redis_drive.h)."""
+    """A store in a process of its own that does one line after the other (tests/support/storage/redis_drive.h)."""
 
     def __init__(self, url, **environment):
         self.child = subprocess.Popen([program("tests/unit/storage/redis_test"), url], stdin=subprocess.PIPE,

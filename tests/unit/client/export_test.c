@@ -15,7 +15,7 @@
 #include "common/base/half.h"
 #include "model/model.h"
 #include "model/onnx/model_file.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 
 static char path[] = "/tmp/weir-test-XXXXXX";
 

@@ -15,7 +15,7 @@
 #include "client/cluster/stop.h"
 #include "client/cluster/submission.h"
 #include "common/agree/float_setting.h"
-#include "tests/support/rpc_fixture.h"
+#include "tests/support/common/rpc_fixture.h"
 #include "training.pb-c.h"
 
 /* What the coordinator does; the rest is counted in the fixture: n_messages SubmitRequests, n_bytes of model.

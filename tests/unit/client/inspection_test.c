@@ -7,7 +7,7 @@
 
 #include "client/terminal/inspection.h"
 #include "common/agree/float_setting.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 
 /* Ends the build. */
 static void open_inspection(struct inspection *inspection, struct onnx_build *build, int samples) {

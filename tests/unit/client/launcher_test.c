@@ -13,7 +13,7 @@
 #include "client/cluster/child.h"
 #include "client/cluster/launcher.h"
 #include "client/cluster/stop.h"
-#include "tests/support/patience.h"
+#include "tests/support/common/patience.h"
 
 /* Each prints its pid, its arguments and its store; a server announces an address. */
 static const char server_script[] =

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/model_bytes.h"
+#include "tests/support/model/model_bytes.h"
 
 #define MODEL_KIND(name) extern const struct model_kind_def model_kind_##name;
 #include "client/models/model_kind.def"

@@ -18,8 +18,8 @@
 #include "common/optim/schedule.h"
 #include "model/model.h"
 #include "server/parameters/block/average.h"
-#include "tests/support/onnx_build.h"
-#include "tests/support/optimizer_numbers.h"
+#include "tests/support/common/optimizer_numbers.h"
+#include "tests/support/model/onnx_build.h"
 
 enum { STEPS = 20, SAMPLES = 4, ELEMS_MAX = 16, SLOTS_MAX = 4 };
 

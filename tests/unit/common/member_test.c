@@ -12,8 +12,8 @@
 
 #include "common/rpc/client.h"
 #include "common/rpc/member.h"
-#include "tests/support/fake_coordinator.h"
-#include "tests/support/patience.h"
+#include "tests/support/common/fake_coordinator.h"
+#include "tests/support/common/patience.h"
 
 struct fixture {
   struct fake_coordinator coordinator;

@@ -15,7 +15,7 @@
 #include "common/base/memory.h"
 #include "common/optim/piece.h"
 #include "common/optim/schedule.h"
-#include "tests/support/optimizer_numbers.h"
+#include "tests/support/common/optimizer_numbers.h"
 
 enum { ELEMS = 16, STEPS = 20, SLOTS_MAX = 4, SUMS_MAX = 4 };
 

@@ -13,7 +13,7 @@
 #include "common/agree/spec.h"
 #include "common/optim/optimizer.h"
 #include "model/model.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 
 enum { TEXT_MAX = 2000, SAMPLES = 4 };
 

@@ -11,8 +11,8 @@
 
 #include "common/rpc/intake.h"
 #include "parameters.pb-c.h"
-#include "tests/support/patience.h"
-#include "tests/support/rpc_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/common/rpc_fixture.h"
 
 enum { BLOCK_BYTES = 256 * 1024, PUSHES = 12, ROOM = 2 };
 

@@ -11,8 +11,8 @@
 #include "cluster.pb-c.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
-#include "tests/support/patience.h"
-#include "tests/support/rpc_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/common/rpc_fixture.h"
 #include "training.pb-c.h"
 
 enum {

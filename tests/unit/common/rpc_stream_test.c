@@ -11,8 +11,8 @@
 
 #include "cluster.pb-c.h"
 #include "common/base/clock.h"
-#include "tests/support/patience.h"
-#include "tests/support/rpc_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/common/rpc_fixture.h"
 #include "training.pb-c.h"
 
 /* Sends `from` events, then ends; the run "endless" is parked instead. */

@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "parameters.pb-c.h"
-#include "tests/support/patience.h"
-#include "tests/support/rpc_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/common/rpc_fixture.h"
 
 enum { BLOCK_BYTES = 256 * 1024, BLOCK_ELEMS = BLOCK_BYTES / 4 };
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/graph_build.h"
+#include "tests/support/model/graph_build.h"
 
 enum { SIZES_MAX = 4, SIZES_TYPE = ONNX__TENSOR_PROTO__DATA_TYPE__INT64 };
 

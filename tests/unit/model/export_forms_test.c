@@ -12,7 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "model/model.h"
 #include "model/onnx/model_tie.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 
 enum { SAMPLES = 3 };
 

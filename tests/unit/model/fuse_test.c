@@ -14,7 +14,7 @@
 #include "model/fusions/fuse.h"
 #include "model/graph/op.h"
 #include "model/ops/shared/backward.h"
-#include "tests/support/graph_run.h"
+#include "tests/support/model/graph_run.h"
 
 enum { BATCH = 2, TOKENS = 3, WIDTH = 4 };
 

@@ -13,9 +13,9 @@
 #include "model/graph/autodiff.h"
 #include "model/graph/listing.h"
 #include "model/graph/memory_plan.h"
-#include "tests/support/graph_build.h"
-#include "tests/support/graph_run.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/graph_build.h"
+#include "tests/support/model/graph_run.h"
+#include "tests/support/model/onnx_build.h"
 
 static void known_data_is_folded_and_weights_are_not(void **state) {
   struct onnx_build build;

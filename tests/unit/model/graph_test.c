@@ -11,8 +11,8 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "model/graph/op.h"
-#include "tests/support/graph_build.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/graph_build.h"
+#include "tests/support/model/onnx_build.h"
 
 /* Loads, binds a batch of 2 and infers; the error must have the code and hold the text. Ends the build. */
 static void refuse(struct onnx_build *build, enum err_code code, const char *text) {

@@ -11,7 +11,7 @@
 #include "common/agree/float_setting.h"
 #include "model/graph/autodiff.h"
 #include "model/ops/shared/backward.h"
-#include "tests/support/graph_run.h"
+#include "tests/support/model/graph_run.h"
 
 enum { ELEMS_MAX = 4, INPUTS_MAX = 3 };
 

@@ -14,7 +14,7 @@
 #include "common/agree/random.h"
 #include "model/graph/op.h"
 #include "model/model.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 #include "worker/backend/backend.h"
 
 enum { SAMPLES = 4, TOKENS = 16, FEATURES = 8, CLASSES = 50021, PARAMS_MAX = 4 };

@@ -14,7 +14,7 @@
 #include "common/agree/float_setting.h"
 #include "common/base/err.h"
 #include "model/onnx/model_file.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 
 static char folder[] = "/tmp/weir-model-file-XXXXXX";
 static const float numbers[6] = {1, 2, 3, 4, 5, 6};

@@ -11,9 +11,9 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "model/model.h"
-#include "tests/support/graph_run.h"
-#include "tests/support/model_fixture.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/graph_run.h"
+#include "tests/support/model/model_fixture.h"
+#include "tests/support/model/onnx_build.h"
 
 enum { SAMPLES = MODEL_SAMPLES, BATCH = 8 };
 

@@ -10,7 +10,7 @@
 
 #include "model/graph/op.h"
 #include "model/model.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 
 enum { BAGS = 2, WIDTH = 3 };
 

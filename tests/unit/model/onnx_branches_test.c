@@ -8,8 +8,8 @@
 #include "common/agree/float_setting.h"
 #include "model/graph/op.h"
 #include "model/model.h"
-#include "tests/support/onnx_build.h"
-#include "tests/support/graph_build.h"
+#include "tests/support/model/graph_build.h"
+#include "tests/support/model/onnx_build.h"
 
 /* A bool initializer of one element. */
 static void add_flag(struct onnx_build *build, const char *name, bool value) {

@@ -14,8 +14,8 @@
 #include "common/base/half.h"
 #include "model/graph/op.h"
 #include "model/model.h"
-#include "tests/support/graph_build.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/graph_build.h"
+#include "tests/support/model/onnx_build.h"
 
 static void sixteen_bit_floats_convert_exactly_and_back(void **state) {
   (void)state;

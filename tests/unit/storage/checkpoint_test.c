@@ -16,7 +16,7 @@
 #include "common/base/message.h"
 #include "model/model.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "tests/support/checkpoint_store.h"
+#include "tests/support/storage/checkpoint_store.h"
 
 static void a_committed_checkpoint_reads_back_as_weights(void **state) {
   struct checkpoint_store *f = *state;

@@ -14,8 +14,8 @@
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "tests/support/checkpoint_store.h"
-#include "tests/support/flaky_store.h"
+#include "tests/support/storage/checkpoint_store.h"
+#include "tests/support/storage/flaky_store.h"
 
 static int count_one(void *user, const char *key, uint64_t size) {
   (void)key, (void)size;

@@ -14,9 +14,9 @@
 
 #include "common/base/memory.h"
 #include "storage/store.h"
-#include "tests/support/patience.h"
-#include "tests/support/redis_fake.h"
-#include "tests/support/redis_nonsense.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/storage/redis_fake.h"
+#include "tests/support/storage/redis_nonsense.h"
 
 extern const struct store_def store_redis;
 

@@ -15,8 +15,8 @@
 #include "storage/redis/redis_reply.h"
 #include "storage/redis/redis_session.h"
 #include "storage/redis/redis_url.h"
-#include "tests/support/redis_drive.h"
-#include "tests/support/redis_nonsense.h"
+#include "tests/support/storage/redis_drive.h"
+#include "tests/support/storage/redis_nonsense.h"
 
 static struct redis_config config;
 static struct err err;

@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator_run.h"
+#include "tests/support/coordinator/core_run.h"
 
 static void the_next_boundary_is_ordered_ahead(void **state) {
   struct fixture *f = *state;

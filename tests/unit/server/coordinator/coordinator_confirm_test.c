@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "tests/support/coordinator_run.h"
-#include "tests/support/coordinator_succession.h"
+#include "tests/support/coordinator/core_run.h"
+#include "tests/support/coordinator/core_succession.h"
 
 enum { S3 = 5, W3, AGAIN = 20, AFTER_MS = 1000, KEPT_MS = 60000, WEIGH_MS = 3000 };
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "tests/support/coordinator_crowd.h"
+#include "tests/support/coordinator/core_crowd.h"
 
 enum { SERVERS = 10, VIEW_BYTES_MAX = 512 };
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "tests/support/coordinator_run.h"
+#include "tests/support/coordinator/core_run.h"
 
 enum { W3 = 5, W4, AGAIN };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/coordinator_succession.h"
+#include "tests/support/coordinator/core_succession.h"
 
 enum { S1 = 1, S2 = 2, W1 = 3, S3 = 5, AGAIN = 20 };
 static const char RUN[] = "mlp-aaaaaa";

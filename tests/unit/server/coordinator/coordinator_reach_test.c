@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "tests/support/coordinator_fixture.h"
+#include "tests/support/coordinator/core_fixture.h"
 
 enum { S1 = 1, S2, W1, W2, W3, S3, S4, AGAIN, WEIGH_MS = 3000, GIVE_UP_MS = 10000, LEFT_OUT_MS = 60000 };
 static const char RUN[] = "mlp-aaaaaa", OTHER[] = "mlp-bbbbbb";

@@ -8,9 +8,9 @@
 #include "common/base/message.h"
 #include "server/coordinator/shell/stored_runs.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "tests/support/checkpoint_fixture.h"
-#include "tests/support/coordinator_service_fixture.h"
-#include "tests/support/flaky_store.h"
+#include "tests/support/coordinator/service_fixture.h"
+#include "tests/support/storage/checkpoint_fixture.h"
+#include "tests/support/storage/flaky_store.h"
 
 /* The store has this state of the run. */
 static bool is_kept(struct fixture *f, const char *run, Weir__RunState run_state) {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "tests/support/coordinator_fixture.h"
+#include "tests/support/coordinator/core_fixture.h"
 
 enum { S1 = 1, W1, W2, W3, W4, TEAM = 4, IDLE_MS = 60000 };
 static const char RUN[] = "mlp-aaaaaa";

@@ -17,10 +17,10 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator_liars.h"
-#include "tests/support/coordinator_processes.h"
-#include "tests/support/coordinator_work.h"
-#include "tests/support/coordinator_world.h"
+#include "tests/support/coordinator/world.h"
+#include "tests/support/coordinator/world_liars.h"
+#include "tests/support/coordinator/world_processes.h"
+#include "tests/support/coordinator/world_work.h"
 
 static Weir__RunState state_of(struct world *w, int run) {
   Weir__RunInfo info;

@@ -10,8 +10,8 @@
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
-#include "tests/support/checkpoint_fixture.h"
-#include "tests/support/coordinator_service_fixture.h"
+#include "tests/support/coordinator/service_fixture.h"
+#include "tests/support/storage/checkpoint_fixture.h"
 
 static int resume(struct fixture *f, const char *run, bool has_step, uint64_t step, struct err *err) {
   Weir__ResumeRequest request = WEIR__RESUME_REQUEST__INIT;

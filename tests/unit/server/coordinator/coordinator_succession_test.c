@@ -10,8 +10,8 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator_run.h"
-#include "tests/support/coordinator_succession.h"
+#include "tests/support/coordinator/core_run.h"
+#include "tests/support/coordinator/core_succession.h"
 
 enum { S3 = 5, W3 = 6, AGAIN = 20 };
 

@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator_run.h"
+#include "tests/support/coordinator/core_run.h"
 
 enum { W3 = 5 };
 

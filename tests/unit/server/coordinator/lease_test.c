@@ -18,8 +18,8 @@
 #include "common/base/message.h"
 #include "server/coordinator/shell/lease.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "tests/support/flaky_store.h"
-#include "tests/support/patience.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/storage/flaky_store.h"
 
 enum { LEASE_MS = 1000 };
 

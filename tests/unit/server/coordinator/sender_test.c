@@ -12,8 +12,8 @@
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "server/coordinator/shell/sender.h"
-#include "tests/support/patience.h"
-#include "tests/support/rpc_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/common/rpc_fixture.h"
 #include "training.pb-c.h"
 
 /* More than lies between two processes on one machine. */

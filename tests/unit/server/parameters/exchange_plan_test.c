@@ -9,7 +9,7 @@
 
 #include "common/agree/float_setting.h"
 #include "server/parameters/run/exchange_plan.h"
-#include "tests/support/parameters_fixture.h"
+#include "tests/support/parameters/parameters_fixture.h"
 
 static struct model *open_model(void) {
   const Weir__LoadRun *order = make_order(1, 1);

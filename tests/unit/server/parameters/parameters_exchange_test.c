@@ -14,8 +14,8 @@
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "server/parameters/exchange/exchange_parts.h"
-#include "tests/support/parameters_fixture.h"
-#include "tests/support/patience.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/parameters/parameters_fixture.h"
 
 enum { PARAM_BLOCKS = 3, ELEMS = 300 * 300 + 1803, CALLS_MAX = 8 };
 

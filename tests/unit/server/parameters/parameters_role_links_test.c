@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/fake_coordinator.h"
-#include "tests/support/restore_fixture.h"
-#include "tests/support/role_fixture.h"
+#include "tests/support/common/fake_coordinator.h"
+#include "tests/support/parameters/restore_fixture.h"
+#include "tests/support/parameters/role_fixture.h"
 
 static void steps_1_and_2_happen(struct role_fixture *f) {
   push_version(&f->workers, 1);

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/fake_coordinator.h"
-#include "tests/support/role_fixture.h"
+#include "tests/support/common/fake_coordinator.h"
+#include "tests/support/parameters/role_fixture.h"
 
 static const struct pace_options at_once = {.least_ms = 1, .first_ms = 1, .pause_max_ms = 1};
 

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/fake_coordinator.h"
-#include "tests/support/model_bytes.h"
-#include "tests/support/role_fixture.h"
+#include "tests/support/common/fake_coordinator.h"
+#include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/role_fixture.h"
 
 /* As the second of two servers, of which the first keeps the sums. */
 static void order_load_beside(struct role_fixture *f, uint64_t incarnation, bool is_clipped, char *keeper) {

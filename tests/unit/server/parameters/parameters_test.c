@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/model_bytes.h"
-#include "tests/support/parameters_fixture.h"
-#include "tests/support/patience.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/parameters_fixture.h"
 
 static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) {
   struct fixture f;

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/patience.h"
-#include "tests/support/restore_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/parameters/restore_fixture.h"
 
 static void any_number_of_servers_gets_the_same_blocks(void **state) {
   static const char *const ids[] = {"server-1", "server-2", "server-3"};

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/backend_fixture.h"
+#include "tests/support/worker/backend_fixture.h"
 
 static int add_resize(struct fixture *f, int x, const char *mode, const char *coordinates, int64_t size) {
   struct shape shape = f->graph->values[x].shape;

@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/backend_fixture.h"
-#include "tests/support/find_simulation.h"
+#include "tests/support/worker/backend_fixture.h"
+#include "tests/support/worker/find_simulation.h"
 #include "worker/backend/plugin.h"
 
 static const char device[] = "cuda";

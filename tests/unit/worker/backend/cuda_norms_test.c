@@ -12,7 +12,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
-#include "tests/support/find_simulation.h"
+#include "tests/support/worker/find_simulation.h"
 #include "worker/backend/plugin.h"
 
 enum { OUTPUTS_MAX = 8 };

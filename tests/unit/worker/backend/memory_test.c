@@ -13,7 +13,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/memory_available.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/memory.h"
 #include "worker/train/run/load_memory.h"

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/patience.h"
+#include "tests/support/common/patience.h"
 #include "worker/collective/shm_segment.h"
 
 extern const struct collective_def collective_shm;

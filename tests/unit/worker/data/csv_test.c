@@ -12,7 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
-#include "tests/support/format_fixture.h"
+#include "tests/support/worker/format_fixture.h"
 #include "worker/data/formats/csv_reader.h"
 
 #define SOURCE(columns) "train: {format: csv, file: a.csv, columns: {" columns "}}"

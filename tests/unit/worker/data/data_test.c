@@ -10,8 +10,8 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
-#include "tests/support/data_fixture.h"
-#include "tests/support/idx_fixture.h"
+#include "tests/support/worker/data_fixture.h"
+#include "tests/support/worker/idx_fixture.h"
 #include "worker/data/dataset.h"
 
 static void refuse(const char *images, const char *labels, enum err_code code, const char *wanted) {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/agree/spec.h"
-#include "tests/support/format_fixture.h"
+#include "tests/support/worker/format_fixture.h"
 #include "worker/data/format.h"
 
 /* What lies below a worker's data root and is no data. Each comes after some bytes that a format begins with.

@@ -11,7 +11,7 @@
 
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
-#include "tests/support/format_fixture.h"
+#include "tests/support/worker/format_fixture.h"
 
 enum { RECORD = 3073 };
 

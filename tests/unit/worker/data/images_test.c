@@ -14,7 +14,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
-#include "tests/support/data_fixture.h"
+#include "tests/support/worker/data_fixture.h"
 #include "worker/data/formats/image.h"
 
 static json_t *golden;

@@ -12,7 +12,7 @@
 #include "common/agree/random.h"
 #include "model/graph/op.h"
 #include "model/model.h"
-#include "tests/support/onnx_build.h"
+#include "tests/support/model/onnx_build.h"
 #include "worker/data/mixing.h"
 
 enum { SAMPLES = 4, CLASSES = 5, CHANNELS = 2, HEIGHT = 6, WIDTH = 7, PLANE = HEIGHT * WIDTH, DRAWS = 20000 };

@@ -12,7 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
-#include "tests/support/data_fixture.h"
+#include "tests/support/worker/data_fixture.h"
 #include "worker/data/dataset.h"
 
 #define F4_2X3 "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"

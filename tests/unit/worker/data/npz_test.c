@@ -12,7 +12,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
-#include "tests/support/format_fixture.h"
+#include "tests/support/worker/format_fixture.h"
 #include "worker/data/formats/zip.h"
 
 #define NPY_2 "\x93NUMPY\1\0\x3b\0{'descr': '<i4', 'fortran_order': False, 'shape': (2,), } \n"

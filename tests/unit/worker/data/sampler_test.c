@@ -13,7 +13,7 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
-#include "tests/support/format_fixture.h"
+#include "tests/support/worker/format_fixture.h"
 #include "worker/data/sampler.h"
 
 enum { SAMPLES = 1000, BATCH = 128 };

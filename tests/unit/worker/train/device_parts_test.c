@@ -11,9 +11,9 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "tests/support/patience.h"
-#include "tests/support/fake_device.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/worker/fake_device.h"
+#include "tests/support/worker/worker_fixture.h"
 
 static struct backend_def backend;
 

@@ -12,9 +12,9 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "tests/support/patience.h"
-#include "tests/support/fake_device.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/worker/fake_device.h"
+#include "tests/support/worker/worker_fixture.h"
 #include "worker/backend/plugin.h"
 
 enum { GROUP = 5 };

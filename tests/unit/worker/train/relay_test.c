@@ -12,8 +12,8 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "tests/support/patience.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/worker/worker_fixture.h"
 #include "worker/train/run/group.h"
 
 enum { GROUP = 5, BRIEF_MS = 100 };

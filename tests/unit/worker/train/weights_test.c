@@ -10,7 +10,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/memory.h"
-#include "tests/support/fake_device.h"
+#include "tests/support/worker/fake_device.h"
 #include "worker/train/block/block_pool.h"
 #include "worker/train/block/weights.h"
 

@@ -9,7 +9,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/worker/worker_fixture.h"
 #include "worker/train/participate.h"
 
 static void show(struct fixture *f, struct view_of of) {

@@ -9,7 +9,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/worker/worker_fixture.h"
 
 static int setup(void **state) {
   struct fixture *f;

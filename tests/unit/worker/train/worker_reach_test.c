@@ -10,8 +10,8 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/placement.h"
 #include "common/base/log.h"
-#include "tests/support/patience.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/worker/worker_fixture.h"
 #include "worker/train/beat.h"
 
 enum { SOON_MS = 50, MODEL_BLOCKS_MAX = 64 };

@@ -10,8 +10,8 @@
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "tests/support/patience.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/worker/worker_fixture.h"
 
 static struct fake_server *first(struct fixture *f) {
   return &f->servers[0];

@@ -10,7 +10,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/worker/worker_fixture.h"
 
 /* Loads the run and gives its only worker all microbatches. */
 static void begin(struct fixture *f, struct faults faults, uint64_t plan_samples) {

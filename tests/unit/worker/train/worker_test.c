@@ -12,9 +12,9 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "tests/support/patience.h"
-#include "tests/support/fake_coordinator.h"
-#include "tests/support/worker_fixture.h"
+#include "tests/support/common/fake_coordinator.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/worker/worker_fixture.h"
 #include "worker/worker.h"
 
 struct process {

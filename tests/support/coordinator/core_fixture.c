@@ -1,0 +1,443 @@
+#include "tests/support/coordinator/core_fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/placement.h"
+#include "server/coordinator/messages/info.h"
+#include "tests/support/coordinator/core_recompute.h"
+
+const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
+static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const char *const sha256_of_weights = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
+
+/* All views of a number together give each microbatch once, or they give nothing: to who is cut off, or
+   follows. */
+static void check_given(struct fixture *f) {
+  uint32_t given = 0, microbatches = f->microbatches ? f->microbatches : MICROBATCHES;
+  for (uint32_t m = 0; m < MICROBATCHES_GIVEN; m++) {
+    assert_true(f->given[m] <= (m < microbatches));
+    given += f->given[m];
+  }
+  assert_true(given == 0 || given == microbatches);
+  memset(f->given, 0, sizeof f->given);
+}
+
+/* A view says nothing but what its receiver and the members of its group are to compute. */
+static void take_view(struct fixture *f, struct told *told, const Weir__View *view) {
+  uint32_t end = 0;
+  if (f->given_view != view->number || strcmp(f->given_run, view->run) != 0)
+    check_given(f);
+  f->given_view = view->number;
+  snprintf(f->given_run, sizeof f->given_run, "%s", view->run);
+  assert_int_equal(view->number >> 32, TERM);
+  assert_true((view->number & UINT32_MAX) > told->view);
+  told->view = view->number & UINT32_MAX;
+  told->view_incarnation = view->incarnation;
+  told->view_number = view->number;
+  told->view_workers = (uint32_t)view->n_workers;
+  told->begin = told->end = told->group = 0; /* unless it is named */
+  told->follows = false;
+  for (size_t i = 0; i < view->n_servers; i++)
+    assert_memory_equal(view->servers[i]->address, "host:", 5);
+  for (size_t i = 0; i < view->n_workers; i++) {
+    const Weir__Assignment *assignment = view->workers[i];
+    assert_int_equal(assignment->group, view->workers[0]->group);
+    assert_true(i == 0 || assignment->microbatch_begin == end); /* those of a group adjoin */
+    end = assignment->microbatch_end;
+    if (strcmp(assignment->worker, told->id) == 0) {
+      told->group = assignment->group;
+      told->follows = assignment->follows;
+      told->begin = assignment->microbatch_begin;
+      told->end = assignment->microbatch_end;
+    } else
+      assert_int_not_equal(assignment->group, 0);
+  }
+  for (uint32_t m = told->begin; m < told->end; m++)
+    f->given[m]++;
+}
+
+static void take_load(struct told *told, const Weir__LoadRun *load) {
+  uint32_t owner[BLOCKS];
+  snprintf(told->load, sizeof told->load, "%s", load->run);
+  snprintf(told->manifest, sizeof told->manifest, "%s", load->manifest);
+  told->loads++;
+  told->load_incarnation = load->incarnation;
+  told->load_step = load->step;
+  told->load_servers = (uint32_t)load->n_servers;
+  told->load_has_plan = load->plan != NULL;
+  if (load->n_servers == 0)
+    return;
+  placement_compute(fixture_block_elems, BLOCKS, told->load_servers, owner);
+  for (int i = 0; i < BLOCKS; i++)
+    told->owns[i] = strcmp(load->servers[owner[i]]->id, told->id) == 0;
+}
+
+static void take_order(struct fixture *f, uint64_t member, const Weir__Order *order) {
+  struct told *told = &f->told[member];
+  assert_true(told->is_member && !told->is_closed);
+  assert_int_equal(order->term, TERM);
+  switch (order->body_case) {
+  case WEIR__ORDER__BODY_WELCOME:
+    snprintf(told->id, sizeof told->id, "%s", order->welcome->id);
+    break;
+  case WEIR__ORDER__BODY_LOAD:
+    take_load(told, order->load);
+    break;
+  case WEIR__ORDER__BODY_BEAT:
+    told->beats++;
+    break;
+  case WEIR__ORDER__BODY_KEEP:
+    snprintf(told->keep, sizeof told->keep, "%s", order->keep->run);
+    told->keep_step = order->keep->step;
+    break;
+  case WEIR__ORDER__BODY_VIEW:
+    take_view(f, told, order->view);
+    break;
+  case WEIR__ORDER__BODY_WRITE:
+    told->write_step = order->write->step;
+    told->writes++;
+    break;
+  case WEIR__ORDER__BODY_RECOMPUTE:
+    told_recompute(told, order->recompute);
+    break;
+  case WEIR__ORDER__BODY_UNLOAD:
+    snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);
+    *told->load = 0;
+    told->view = 0;
+    break;
+  default:
+    fail_msg("an order without a body");
+  }
+}
+
+static void take_action(struct fixture *f, const struct coordinator_action *action) {
+  switch (action->kind) {
+  case ACTION_ORDER:
+    take_order(f, action->member, action->order);
+    break;
+  case ACTION_CLOSE:
+    f->told[action->member].is_closed = true;
+    break;
+  case ACTION_COMMIT:
+    f->commits++;
+    f->commit_step = action->manifest->step;
+    break;
+  case ACTION_DROP:
+    f->dropped[f->n_dropped++ % 16] = action->step;
+    break;
+  case ACTION_SAVE:
+    f->saves++;
+    break;
+  case ACTION_RELEASE:
+    f->releases++;
+    break;
+  case ACTION_PUBLISH:
+    f->publishes++;
+    break;
+  case ACTION_MEMBERS:
+    f->members++;
+    break;
+  case ACTION_DOUBT:
+    f->doubts++;
+    break;
+  case ACTION_DEPOSED:
+    f->deposed++;
+    break;
+  }
+}
+
+void store_saves(struct fixture *f, const char *run, uint64_t incarnation) {
+  struct coordinator_event event = {.kind = EVENT_RUN_SAVED, .saved = {run, incarnation}};
+  core_step(f, &event);
+}
+
+void core_step(struct fixture *f, const struct coordinator_event *event) {
+  char awaited[64] = "";
+  uint64_t incarnation = 0;
+  coordinator_step(f->coordinator, event, f->now_ms, &f->actions);
+  for (int i = 0; i < f->actions.count; i++) {
+    const struct coordinator_action *action = &f->actions.items[i];
+    take_action(f, action);
+    if (action->kind != ACTION_SAVE || !action->is_awaited)
+      continue;
+    snprintf(awaited, sizeof awaited, "%s", action->run);
+    incarnation = action->record->incarnation;
+  }
+  check_given(f);
+  if (*awaited && !f->is_store_away)
+    store_saves(f, awaited, incarnation);
+}
+
+void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello) {
+  struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = key, .hello = hello};
+  f->told[key].is_member = true;
+  f->told[key].is_closed = false;
+  core_step(f, &event);
+}
+
+void member_joins(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
+                  const char *fingerprint) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  char address[32];
+  snprintf(address, sizeof address, "host:%llu", (unsigned long long)key);
+  hello.role = role;
+  hello.host = "host";
+  hello.pid = (uint32_t)key;
+  hello.address = role == WEIR__ROLE__SERVER ? address : "";
+  hello.device = "cpu";
+  hello.executors = executors;
+  hello.fingerprint = (char *)fingerprint;
+  says_hello(f, key, &hello);
+}
+
+static void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role,
+                        Weir__HostedRun *hosted) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  char address[32];
+  snprintf(address, sizeof address, "host:%llu", (unsigned long long)from);
+  hello.role = role;
+  hello.host = "host";
+  hello.pid = (uint32_t)from;
+  hello.address = role == WEIR__ROLE__SERVER ? address : "";
+  hello.executors = 1;
+  hello.fingerprint = "build-1";
+  hello.id = f->told[from].id;
+  hello.term = TERM;
+  hello.runs = &hosted;
+  hello.n_runs = 1;
+  memcpy(f->told[key].owns, f->told[from].owns, sizeof f->told[key].owns);
+  says_hello(f, key, &hello);
+}
+
+void worker_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run) {
+  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
+  hosted.run = (char *)run;
+  joins_again(f, from, key, WEIR__ROLE__WORKER, &hosted);
+}
+
+void server_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run, uint64_t version) {
+  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
+  hosted.run = (char *)run;
+  hosted.version = version;
+  joins_again(f, from, key, WEIR__ROLE__SERVER, &hosted);
+}
+
+void worker_joins(struct fixture *f, uint64_t key, uint32_t executors) {
+  member_joins(f, key, WEIR__ROLE__WORKER, executors, "build-1");
+}
+
+void server_joins(struct fixture *f, uint64_t key) {
+  member_joins(f, key, WEIR__ROLE__SERVER, 0, "build-1");
+}
+
+void member_leaves(struct fixture *f, uint64_t key) {
+  struct coordinator_event event = {.kind = EVENT_MEMBER_LEFT, .member = key, .reason = "connection reset"};
+  f->told[key].is_closed = true;
+  core_step(f, &event);
+}
+
+void member_says(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  struct coordinator_event event = {.kind = EVENT_MEMBER_MESSAGE, .member = key, .message = &message};
+  message.body_case = body;
+  message.hello = content;
+  core_step(f, &event);
+}
+
+void member_beats(struct fixture *f, uint64_t key) {
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+}
+
+void member_counts(struct fixture *f, uint64_t key, const char *run, uint64_t computed, double busy_seconds) {
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  heartbeat.run = (char *)run;
+  heartbeat.incarnation = f->incarnation;
+  heartbeat.computed = computed;
+  heartbeat.busy_seconds = busy_seconds;
+  heartbeat.received_bytes = f->received_bytes;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+}
+
+void core_ticks(struct fixture *f) {
+  struct coordinator_event event = {.kind = EVENT_TICK};
+  core_step(f, &event);
+}
+
+void time_passes(struct fixture *f, uint64_t ms) {
+  for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms; core_ticks(f))
+    f->now_ms += end_ms - f->now_ms < 100 ? end_ms - f->now_ms : 100;
+}
+
+static Weir__RunLoaded loaded_of(struct fixture *f, const char *run, const char *dataset) {
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  loaded.run = (char *)run;
+  loaded.incarnation = f->incarnation;
+  loaded.train_samples = SAMPLES;
+  loaded.dataset_sha256 = (char *)dataset;
+  loaded.probe_sha256 = "probe";
+  return loaded;
+}
+
+void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
+                      const char *probe) {
+  Weir__RunLoaded loaded = loaded_of(f, run, dataset);
+  loaded.probe_sha256 = (char *)probe;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+}
+
+void member_loads(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples) {
+  Weir__RunLoaded loaded = loaded_of(f, run, dataset);
+  loaded.train_samples = samples;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+}
+
+void worker_loads(struct fixture *f, uint64_t key, const char *run) {
+  member_loads(f, key, run, "data", SAMPLES);
+  if (f->told[key].follows)
+    worker_catches_up(f, key, run, 0);
+}
+
+void worker_catches_up(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
+  Weir__Ready ready = WEIR__READY__INIT;
+  ready.run = (char *)run;
+  ready.incarnation = f->incarnation;
+  ready.version = version;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_READY, &ready);
+}
+
+void server_loads(struct fixture *f, uint64_t key, const char *run) {
+  member_loads(f, key, run, "", 0);
+}
+
+void member_refuses(struct fixture *f, uint64_t key, const char *run, const char *message, bool bad_input) {
+  Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
+  refused.run = (char *)run;
+  refused.incarnation = f->incarnation;
+  refused.message = (char *)message;
+  refused.bad_input = bad_input;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
+}
+
+void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t number) {
+  Weir__StepReport report = WEIR__STEP_REPORT__INIT;
+  report.run = (char *)run;
+  report.incarnation = f->incarnation;
+  report.step = number;
+  report.loss = 2.5;
+  report.lr = 0.1;
+  report.samples = BATCH;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
+}
+
+void reports_steps(struct fixture *f, uint64_t key, const char *run, uint64_t begin, uint64_t end) {
+  for (uint64_t i = begin; i < end; i++)
+    reports_step(f, key, run, i);
+}
+
+void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
+  Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
+  report.run = (char *)run;
+  report.incarnation = f->incarnation;
+  report.step = version;
+  report.loss = 0.5;
+  report.accuracy = 0.75;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
+}
+
+void member_completes(struct fixture *f, uint64_t key, const char *run) {
+  Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
+  complete.run = (char *)run;
+  complete.incarnation = f->incarnation;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
+}
+
+void writes_blocks(struct fixture *f, uint64_t key, const char *run, const bool which[BLOCKS], bool is_last) {
+  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
+  Weir__WrittenBlock blocks[BLOCKS], *list[BLOCKS];
+  for (uint32_t i = 0; i < BLOCKS; i++) {
+    if (!which[i])
+      continue;
+    list[written.n_blocks] = &blocks[written.n_blocks];
+    weir__written_block__init(&blocks[written.n_blocks]);
+    blocks[written.n_blocks].block = i;
+    blocks[written.n_blocks].sha256 = (char *)sha256_of_blocks;
+    blocks[written.n_blocks++].bytes = 4;
+  }
+  written.run = (char *)run;
+  written.incarnation = f->incarnation;
+  written.step = f->told[key].write_step;
+  written.blocks = list;
+  written.is_last = is_last;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
+}
+
+void member_writes(struct fixture *f, uint64_t key, const char *run) {
+  writes_blocks(f, key, run, f->told[key].owns, true);
+}
+
+void cannot_write(struct fixture *f, uint64_t key, const char *run, const char *error, bool is_too_late) {
+  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
+  written.run = (char *)run;
+  written.incarnation = f->incarnation;
+  written.step = f->told[key].write_step;
+  written.error = (char *)error;
+  written.is_too_late = is_too_late;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
+}
+
+void member_drains(struct fixture *f, uint64_t key) {
+  Weir__Leaving leaving = WEIR__LEAVING__INIT;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
+}
+
+Weir__RunInfo info_of_run(struct fixture *f, const char *run) {
+  Weir__RunInfo answer;
+  assert_true(coordinator_run_info(f->coordinator, run, f->now_ms, &answer));
+  return answer;
+}
+
+void assert_state(struct fixture *f, const char *run, Weir__RunState expected) {
+  assert_int_equal(info_of_run(f, run).state, expected);
+}
+
+Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
+  struct arena arena;
+  Weir__ListWorkersReply reply;
+  Weir__WorkerInfo row = WEIR__WORKER_INFO__INIT;
+  arena_init(&arena);
+  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
+  for (size_t i = 0; i < reply.n_workers; i++)
+    if (strcmp(reply.workers[i]->id, f->told[key].id) == 0)
+      row = *reply.workers[i];
+  arena_fini(&arena);
+  return row;
+}
+
+int core_setup(void **state) {
+  struct coordinator_options options = {
+      .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS, .follow_ms = FOLLOW_MS};
+  struct fixture *f = calloc(1, sizeof *f);
+  f->coordinator = coordinator_new(&options);
+  f->now_ms = 1000;
+  core_ticks(f);
+  *state = f;
+  return 0;
+}
+
+int core_teardown(void **state) {
+  struct fixture *f = *state;
+  coordinator_free(f->coordinator);
+  coordinator_actions_fini(&f->actions);
+  free(f);
+  return 0;
+}

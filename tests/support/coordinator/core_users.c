@@ -1,0 +1,90 @@
+/* What users and the store say in core_fixture.h. */
+#include <math.h>
+
+#include "tests/support/coordinator/core_fixture.h"
+
+void user_submits(struct fixture *f, const char *id, uint32_t min, uint32_t max) {
+  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
+  Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
+  Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
+  Weir__DataSource source = WEIR__DATA_SOURCE__INIT;
+  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
+  Weir__OptimizerSpec optimizer = WEIR__OPTIMIZER_SPEC__INIT;
+  Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
+  Weir__CheckpointSpec checkpoint = WEIR__CHECKPOINT_SPEC__INIT;
+  Weir__ScheduleSpec schedule = WEIR__SCHEDULE_SPEC__INIT;
+  struct run_submission submission = {.id = id,
+                                      .spec = &spec,
+                                      .model_bytes = 1000,
+                                      .model_sha256 = "feed",
+                                      .parameters = 650,
+                                      .block_elems = fixture_block_elems,
+                                      .n_blocks = BLOCKS,
+                                      .submitted_unix_ms = 1700000000000};
+  struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
+  spec.name = "mlp";
+  spec.model = &model;
+  spec.data = &data;
+  spec.train = &train;
+  spec.workers = &workers;
+  checkpoint.has_every_seconds = true;
+  checkpoint.every_seconds = 1e9;
+  spec.checkpoint = f->checkpoint ? f->checkpoint : &checkpoint;
+  spec.eval = f->eval;
+  train.schedule = &schedule;
+  model.onnx = "mlp.onnx";
+  source.format = "idx";
+  source.images = "images";
+  source.labels = "labels";
+  data.train = &source;
+  train.has_steps = train.has_batch = train.has_microbatches = true;
+  train.steps = f->trains_nothing ? 0 : STEPS;
+  submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
+  train.has_deterministic = f->admits_any;
+  train.deterministic = !f->admits_any;
+  if (f->collective)
+    train.collective = (char *)f->collective;
+  train.batch = BATCH;
+  train.microbatches = f->microbatches ? f->microbatches : MICROBATCHES;
+  optimizer.name = "sgd";
+  optimizer.has_lr = true;
+  optimizer.lr = 0.1;
+  train.optimizer = &optimizer;
+  model.loss = "cross_entropy";
+  workers.has_min = true;
+  workers.min = min;
+  workers.has_max = max != 0;
+  workers.max = max;
+  core_step(f, &event);
+}
+
+void user_cancels(struct fixture *f, const char *run) {
+  struct coordinator_event event = {.kind = EVENT_RUN_CANCELLED, .run = run};
+  core_step(f, &event);
+}
+
+void user_pauses(struct fixture *f, const char *run) {
+  struct coordinator_event event = {.kind = EVENT_RUN_PAUSED, .run = run};
+  core_step(f, &event);
+}
+
+void user_resumes(struct fixture *f, const char *run, uint64_t at) {
+  struct coordinator_event event = {.kind = EVENT_RUN_RESUMED, .resumed = {run, at}};
+  core_step(f, &event);
+}
+
+void store_commits(struct fixture *f, const char *run, const char *error) {
+  Weir__CheckpointInfo result = WEIR__CHECKPOINT_INFO__INIT;
+  struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
+                                    .checkpoint = {.run = run,
+                                                   .incarnation = f->incarnation,
+                                                   .step = f->commit_step,
+                                                   .info = error ? NULL : &result,
+                                                   .error = error}};
+  result.step = f->commit_step;
+  result.incarnation = f->incarnation;
+  result.accuracy = result.eval_loss = NAN;
+  result.committed_unix_ms = 1700000000000 + (int64_t)f->now_ms;
+  result.weights_sha256 = f->commit_step == STEPS ? (char *)sha256_of_weights : "";
+  core_step(f, &event);
+}

@@ -1,0 +1,381 @@
+#include "tests/support/coordinator/service_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "server/coordinator/shell/service.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "tests/support/model/model_bytes.h"
+#include "tests/support/storage/checkpoint_fixture.h"
+#include "tests/support/storage/flaky_store.h"
+
+static void on_seat_deposed(void *user, const char *reason) {
+  struct seat *seat = user;
+  (void)reason;
+  __atomic_store_n(&seat->is_deposed, true, __ATOMIC_RELEASE);
+}
+
+static void on_seat_leading(void *user) {
+  rpc_server_set_serving(((struct seat *)user)->server, true);
+}
+
+void seat_start(struct fixture *f, struct seat *seat, const char *holder) {
+  struct err err = ERR_NONE;
+  char target[32];
+  *seat = (struct seat){.store = flaky_store_new(f->store)};
+  seat->service =
+      coordinator_service_new(&(struct coordinator_service_options){.store = seat->store,
+                                                                    .lease_ms = LEASE_MS,
+                                                                    .server_grace_ms = GRACE_MS,
+                                                                    .upload_slow_ms = f->upload_slow_ms,
+                                                                    .upload_idle_ms = f->upload_idle_ms,
+                                                                    .on_leading = on_seat_leading,
+                                                                    .on_deposed = on_seat_deposed,
+                                                                    .user = seat});
+  assert_int_equal(
+      rpc_server_start(&(struct rpc_server_options){.listen = "127.0.0.1:0",
+                                                    .services = coordinator_service_list(seat->service),
+                                                    .n_services = COORDINATOR_SERVICES,
+                                                    .begins_not_serving = true,
+                                                    .threads = 2},
+                       &seat->server, &err),
+      0);
+  coordinator_service_lead(seat->service, holder, holder);
+  coordinator_service_wait(seat->service, patience_ms());
+  snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(seat->server));
+  seat->channel = rpc_channel_open(f->client, target);
+}
+
+void seat_stop(struct seat *seat) {
+  rpc_channel_close(seat->channel);
+  coordinator_service_stop(seat->service);
+  rpc_server_stop(seat->server);
+  coordinator_service_free(seat->service);
+  store_close(seat->store);
+}
+
+/* As far as the store and others can see: it says nothing any more, and sets nothing free. */
+static void seat_kill(struct seat *seat) {
+  flaky_set_away(seat->store, true);
+  seat_stop(seat);
+}
+
+int service_setup(void **state) {
+  struct fixture *f = mem_new(sizeof *f);
+  struct err err = ERR_NONE;
+  assert_int_equal(store_open("memory://", &f->store, &err), 0);
+  f->client = rpc_client_new(1);
+  seat_start(f, &f->seat, "first:1");
+  f->channel = f->seat.channel;
+  f->spec = tiny_spec();
+  f->spec->train->steps = STEPS;
+  f->onnx = tiny_model(&f->onnx_bytes);
+  *state = f;
+  return 0;
+}
+
+int service_teardown(void **state) {
+  struct fixture *f = *state;
+  seat_stop(&f->seat);
+  rpc_client_free(f->client);
+  store_close(f->store);
+  spec_free(f->spec);
+  free(f->onnx);
+  free(f);
+  return 0;
+}
+
+void seat_restart(struct fixture *f, bool is_killed) {
+  if (is_killed)
+    seat_kill(&f->seat);
+  else
+    seat_stop(&f->seat);
+  seat_start(f, &f->seat, "first:1");
+  f->channel = f->seat.channel;
+}
+
+struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  request.spec = spec;
+  request.model_bytes = model_bytes;
+  rpc_reader_send(reader, &request, &err); /* a refusal shows in the reply */
+  return reader;
+}
+
+void upload_add(struct rpc_reader *reader, void *data, size_t size) {
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  request.chunk.data = data;
+  request.chunk.len = size;
+  rpc_reader_send(reader, &request, &err);
+}
+
+char *upload_end(struct rpc_reader *reader, struct err *err) {
+  Weir__SubmitReply *reply = NULL;
+  char *id = NULL;
+  *err = ERR_NONE;
+  rpc_reader_half_close(reader);
+  if (rpc_reader_next(reader, (void **)&reply, err) == 0 && reply)
+    id = mem_strdup(reply->run);
+  message_free(reply);
+  rpc_reader_close(reader);
+  return id;
+}
+
+char *try_to_submit(struct fixture *f, struct err *err) {
+  struct rpc_reader *reader = upload_begin(f, f->spec, f->onnx_bytes);
+  upload_add(reader, f->onnx, f->onnx_bytes / 2);
+  upload_add(reader, f->onnx + f->onnx_bytes / 2, f->onnx_bytes - f->onnx_bytes / 2);
+  return upload_end(reader, err);
+}
+
+char *submit_run(struct fixture *f) {
+  struct err err;
+  char *id = try_to_submit(f, &err);
+  assert_string_equal(err.text, "");
+  assert_non_null(id);
+  return id;
+}
+
+int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
+            struct err *err) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  request.run = (char *)run;
+  *err = ERR_NONE;
+  *info = NULL;
+  return rpc_unary(f->channel, &(struct rpc_question){method, &request, patience_ms()}, false, (void **)info,
+                   err);
+}
+
+Weir__RunState run_state(struct fixture *f, const char *run) {
+  Weir__RunInfo *info;
+  struct err err;
+  Weir__RunState state;
+  if (ask_run(f, RPC_GET_RUN, run, &info, &err))
+    return WEIR__RUN_STATE__RUN_STATE_UNKNOWN;
+  state = info->state;
+  message_free(info);
+  return state;
+}
+
+long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, struct iovec out,
+                     struct err *err) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, method, patience_ms());
+  Weir__Chunk *chunk = NULL;
+  size_t got = 0;
+  *err = ERR_NONE;
+  rpc_reader_send(reader, request, err);
+  rpc_reader_half_close(reader);
+  while (rpc_reader_next(reader, (void **)&chunk, err) == 0 && chunk) {
+    assert_true(got + chunk->data.len <= out.iov_len);
+    memcpy((uint8_t *)out.iov_base + got, chunk->data.data, chunk->data.len);
+    got += chunk->data.len;
+    message_free(chunk);
+  }
+  rpc_reader_close(reader);
+  return err->code ? -1 : (long)got;
+}
+
+long download_run(struct fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
+                  struct err *err) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  Weir__WeightsRequest weights = WEIR__WEIGHTS_REQUEST__INIT;
+  request.run = weights.run = (char *)run;
+  return download_chunks(f, method, method == RPC_GET_WEIGHTS ? (void *)&weights : (void *)&request, out,
+                         err);
+}
+
+uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
+  Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
+  Weir__RunEvent *event = NULL;
+  struct err err = ERR_NONE;
+  uint64_t next = from, count = 0;
+  request.run = (char *)run;
+  request.from = from;
+  *last = NULL;
+  assert_int_equal(rpc_reader_send(reader, &request, &err), 0);
+  rpc_reader_half_close(reader);
+  while (rpc_reader_next(reader, (void **)&event, &err) == 0 && event) {
+    assert_true(event->number >= next);
+    next = event->number + 1;
+    count++;
+    message_free(*last);
+    *last = event;
+  }
+  assert_string_equal(err.text, "");
+  rpc_reader_close(reader);
+  return count;
+}
+
+struct rpc_reader *member_join_again(struct fixture *f, Weir__Role role, const char *id, const char *run,
+                                     uint64_t version) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list[] = {&hosted};
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__Order *order = NULL;
+  struct err err = ERR_NONE;
+  hello.role = role;
+  hello.host = "here";
+  hello.address = role == WEIR__ROLE__SERVER ? "127.0.0.1:1" : "";
+  hello.executors = 1;
+  hello.id = (char *)id;
+  hosted.run = (char *)run;
+  hosted.version = version;
+  hello.runs = list;
+  hello.n_runs = *run ? 1 : 0;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_HELLO;
+  message.hello = &hello;
+  assert_int_equal(rpc_reader_send(reader, &message, &err), 0);
+  assert_int_equal(rpc_reader_next(reader, (void **)&order, &err), 0);
+  assert_int_equal(order->body_case, WEIR__ORDER__BODY_WELCOME);
+  message_free(order);
+  return reader;
+}
+
+struct rpc_reader *member_join(struct fixture *f, Weir__Role role) {
+  return member_join_again(f, role, "", "", 0);
+}
+
+void member_tell(struct rpc_reader *member, Weir__MemberMessage__BodyCase body, void *content) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  struct err err = ERR_NONE;
+  message.body_case = body;
+  message.hello = content;
+  assert_int_equal(rpc_reader_send(member, &message, &err), 0);
+}
+
+Weir__Order *expect_order(struct rpc_reader *member, Weir__Order__BodyCase body) {
+  Weir__Order *order = NULL;
+  struct err err = ERR_NONE;
+  assert_int_equal(rpc_reader_next(member, (void **)&order, &err), 0);
+  assert_non_null(order);
+  assert_int_equal(order->body_case, body);
+  return order;
+}
+
+uint64_t expect_write(struct rpc_reader *server) {
+  Weir__Order *order = expect_order(server, WEIR__ORDER__BODY_WRITE);
+  uint64_t step = order->write->step;
+  message_free(order);
+  return step;
+}
+
+static void tell_loaded(struct fixture *f, struct rpc_reader *member, const char *run, uint64_t samples) {
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  loaded.run = (char *)run;
+  loaded.incarnation = f->incarnation;
+  loaded.train_samples = samples;
+  member_tell(member, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+}
+
+void tell_step(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step) {
+  Weir__StepReport report = WEIR__STEP_REPORT__INIT;
+  report.run = (char *)run;
+  report.incarnation = f->incarnation;
+  report.step = step;
+  member_tell(server, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
+}
+
+void begin_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker) {
+  Weir__Order *order = expect_order(worker, WEIR__ORDER__BODY_LOAD);
+  f->incarnation = order->load->incarnation;
+  message_free(order);
+  tell_loaded(f, worker, id, TINY_SAMPLES);
+  message_free(expect_order(server, WEIR__ORDER__BODY_LOAD));
+  tell_loaded(f, server, id, 0);
+  message_free(expect_order(worker, WEIR__ORDER__BODY_VIEW));
+}
+
+void train_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker) {
+  Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
+  begin_run(f, id, server, worker);
+  for (uint64_t step = 0; step < STEPS; step++)
+    tell_step(f, server, id, step);
+  complete.run = (char *)id;
+  complete.incarnation = f->incarnation;
+  member_tell(server, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
+  assert_int_equal(expect_write(server), STEPS);
+}
+
+void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step) {
+  Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
+  Weir__Manifest *manifest = tiny_manifest(f->store, run, step);
+  written.run = (char *)run;
+  written.incarnation = f->incarnation;
+  written.step = step;
+  written.is_last = true;
+  written.blocks = manifest->blocks;
+  written.n_blocks = manifest->n_blocks;
+  member_tell(server, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
+  message_free(manifest);
+}
+
+bool is_record_written(struct fixture *f, const char *run, const char *which) {
+  struct err err = ERR_NONE;
+  char *name = checkpoint_run_name(run, which);
+  void *data;
+  size_t size;
+  bool is_there = store_get_record(f->store, name, &data, &size, &err) == 0;
+  free(data);
+  free(name);
+  return is_there;
+}
+
+bool has_checkpoint(struct fixture *f, const char *run, uint64_t step) {
+  char *which = mem_printf("checkpoints/%020llu", (unsigned long long)step);
+  bool is_there = is_record_written(f, run, which);
+  free(which);
+  return is_there;
+}
+
+char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
+                             uint64_t last, uint32_t keep) {
+  Weir__CheckpointSpec *checkpoint = f->spec->checkpoint;
+  uint64_t step = 0;
+  char *id;
+  f->spec->train->steps = TINY_STEPS;
+  checkpoint->has_every_steps = true;
+  checkpoint->has_every_seconds = false;
+  checkpoint->every_steps = 2;
+  checkpoint->has_keep = true;
+  checkpoint->keep = keep;
+  id = submit_run(f);
+  begin_run(f, id, server, worker);
+  for (uint64_t wanted = 2; wanted <= last; wanted += 2) {
+    assert_int_equal(expect_write(server), wanted);
+    for (; step < wanted; step++)
+      tell_step(f, server, id, step);
+    write_blocks(f, server, id, wanted);
+    AWAIT(has_checkpoint(f, id, wanted));
+  }
+  return id;
+}
+
+Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const char *run) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  Weir__ListCheckpointsReply *reply = NULL;
+  struct err err = ERR_NONE;
+  request.run = (char *)run;
+  if (rpc_unary(f->channel, &(struct rpc_question){RPC_LIST_CHECKPOINTS, &request, patience_ms()}, false,
+                (void **)&reply, &err))
+    fail_msg("%s", err.text);
+  return reply;
+}
+
+void expect_checkpoints(struct fixture *f, const char *run, uint64_t first, size_t n) {
+  Weir__ListCheckpointsReply *reply = list_checkpoints(f, run);
+  assert_int_equal(reply->n_checkpoints, n);
+  for (size_t i = 0; i < n; i++) {
+    assert_int_equal(reply->checkpoints[i]->step, first + 2 * i);
+    assert_int_equal(reply->checkpoints[i]->blocks, TINY_BLOCKS);
+  }
+  message_free(reply);
+}

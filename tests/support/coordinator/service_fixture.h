@@ -1,0 +1,150 @@
+/* The coordinator's service over real RPC, on a store in memory, with a client and members that are
+   streams in the test's hands. service_setup() and service_teardown() are a test's setup and teardown;
+   f->seat leads before the test begins:
+   id = submit_run(f); train_run(f, id, server, worker); write_blocks(f, server, id, STEPS); AWAIT(...).
+   Calls wait at most patience_ms(). Requests go to f->channel. */
+#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_SERVICE_FIXTURE_H
+#define WEIR_TESTS_SUPPORT_COORDINATOR_SERVICE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include <sys/uio.h>
+
+#include "cluster.pb-c.h"
+#include "common/base/clock.h"
+#include "common/rpc/client.h"
+#include "storage/store.h"
+#include "tests/support/common/patience.h"
+#include "training.pb-c.h"
+
+enum { STEPS = 3, LEASE_MS = 300, GRACE_MS = 200 };
+
+/* A coordinator: its own way to the store, its service, and a channel to it. */
+struct seat {
+  struct store *store; /* flaky, in front of the fixture's */
+  struct coordinator_service *service;
+  struct rpc_server *server;
+  struct rpc_channel *channel;
+  bool is_deposed; /* atomic */
+};
+
+struct fixture {
+  struct store *store;
+  struct rpc_client *client;
+  struct seat seat;                   /* the one that tests begin with */
+  int upload_idle_ms, upload_slow_ms; /* of coordinators that are started; 0: as by default */
+  struct rpc_channel *channel;        /* whom requests go to */
+  Weir__RunSpec *spec;                /* what submit_run submits, with onnx; a test may change it before */
+  uint8_t *onnx;
+  size_t onnx_bytes;
+  uint64_t incarnation; /* of the run that the members work on, as their newest LoadRun named it */
+};
+
+/* Starts a coordinator on a free port, and waits until it leads or knows why not. holder: the name that it
+   leads under. Stopped with seat_stop(), which gives the lease up. */
+void seat_start(struct fixture *f, struct seat *seat, const char *holder);
+void seat_stop(struct seat *seat);
+
+int service_setup(void **state);
+int service_teardown(void **state);
+
+/* Stops f->seat and starts it again, in the same holder's name. is_killed: it loses its way to the store
+   first, so that nothing is set free. f->channel is the new one. */
+void seat_restart(struct fixture *f, bool is_killed);
+
+/* Waits until the condition is true, asking again and again; fails the test if it never is. */
+#define AWAIT(condition)                                                                                     \
+  do {                                                                                                       \
+    uint64_t begun_ns = clock_now_ns();                                                                      \
+    while (!(condition)) {                                                                                   \
+      if (clock_now_ns() - begun_ns > patience_ms() * UINT64_C(1000000))                                     \
+        fail_msg("%s", "never: " #condition);                                                                \
+      nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);                                               \
+    }                                                                                                        \
+  } while (0)
+
+/* A submission in pieces: its first message, with the size of the model that follows; upload_add() sends
+   bytes of the model; upload_end() closes. A refusal shows in upload_end(). */
+struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes);
+void upload_add(struct rpc_reader *reader, void *data, size_t size);
+
+/* The run's id, freed by the caller; NULL with err set if it was refused. */
+char *upload_end(struct rpc_reader *reader, struct err *err);
+
+/* Submits f->spec with f->onnx. Returns as upload_end(); submit_run() asserts that it was taken. */
+char *try_to_submit(struct fixture *f, struct err *err);
+char *submit_run(struct fixture *f);
+
+/* Calls a method that takes a RunRequest and answers RunInfo (GetRun, Cancel, ...). Returns the error. The
+   info is freed with message_free(); NULL on error. */
+int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
+            struct err *err);
+
+/* RUN_STATE_UNKNOWN on error. */
+Weir__RunState run_state(struct fixture *f, const char *run);
+
+/* Calls a method that answers a stream of chunks. Copies all bytes to out; more than fit there fail the
+   test. Returns how many; -1 with err set. download_run() makes the request for a run. */
+long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, struct iovec out,
+                     struct err *err);
+long download_run(struct fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
+                  struct err *err);
+
+/* Reads a run's events, numbered `from` and higher, until the run is over. Asserts that their numbers
+   rise. Returns how many; *last is the last one, freed with message_free(), or NULL. */
+uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last);
+
+/* Joins as a member: says Hello and takes the Welcome, which must come. Returns the member's stream,
+   closed with rpc_reader_close(). id: of a member that was here before, with the run (or "") at that
+   version. member_join(): a new one. */
+struct rpc_reader *member_join_again(struct fixture *f, Weir__Role role, const char *id, const char *run,
+                                     uint64_t version);
+struct rpc_reader *member_join(struct fixture *f, Weir__Role role);
+
+/* content: the message of that body, which stays the caller's. */
+void member_tell(struct rpc_reader *member, Weir__MemberMessage__BodyCase body, void *content);
+
+/* Waits for the next order, which must be of this kind. Freed with message_free(). */
+Weir__Order *expect_order(struct rpc_reader *member, Weir__Order__BodyCase body);
+
+/* Waits for the next order, which must be a WriteBlocks. Returns its step. */
+uint64_t expect_write(struct rpc_reader *server);
+
+/* The server reports that step of the run (StepReport), in f->incarnation. */
+void tell_step(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
+
+/* The members' part of a run until its first view: they take LoadRun, which sets f->incarnation, and say
+   that it is loaded. */
+void begin_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker);
+
+/* begin_run(), then STEPS steps and RunComplete. Takes the order to write the last version; write_blocks()
+   answers it. */
+void train_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker);
+
+/* Writes a version's blocks (tiny_manifest) to the store and tells the coordinator so. */
+void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
+
+/* Whether the store has a record of the run. which: its name below the run's. */
+bool is_record_written(struct fixture *f, const char *run, const char *which);
+
+/* Whether the checkpoint of that step is committed. */
+bool has_checkpoint(struct fixture *f, const char *run, uint64_t step);
+
+/* Submits a run of TINY_STEPS that keeps the newest `keep` checkpoints, and trains it until those at steps
+   2, 4, ... `last` are committed. It goes on. Returns its id, freed by the caller. */
+char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
+                             uint64_t last, uint32_t keep);
+
+/* Asserts that the run is known. Freed with message_free(). */
+Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const char *run);
+
+/* Asserts that the run has exactly n checkpoints, at steps first, first + 2, ... */
+void expect_checkpoints(struct fixture *f, const char *run, uint64_t first, size_t n);
+
+#endif

@@ -1,0 +1,393 @@
+#include "tests/support/parameters/parameters_fixture.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "client/models/model_kind.h"
+#include "common/base/clock.h"
+#include "common/base/message.h"
+#include "tests/support/common/patience.h"
+#include "tests/support/model/model_bytes.h"
+
+extern const struct model_kind_def model_kind_mlp;
+
+const uint32_t block_elems[BLOCKS] = {VALUES_MAX, WIDTH *WIDTH - VALUES_MAX, 3 * WIDTH + 3 * WIDTH + 3,
+                                      METRICS + 2 * WIDTH};
+
+void wait_locked(struct fixture *f) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += patience_seconds();
+  if (pthread_cond_timedwait(&f->changed, &f->lock, &until) == ETIMEDOUT)
+    fail_msg("nothing happened for %d seconds", patience_seconds());
+}
+
+static int parameters_on_told(void *user, uint64_t membership, const Weir__MemberMessage *message) {
+  struct fixture *f = user;
+  (void)membership;
+  pthread_mutex_lock(&f->lock);
+  assert_true(f->n_told < TOLD_MAX);
+  f->told[f->n_told++] = message->body_case;
+  message_free(f->last_told[message->body_case]);
+  f->last_told[message->body_case] = message_copy(message);
+  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_STEP)
+    f->step = *message->step;
+  if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_EVAL)
+    f->eval = *message->eval;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+  return 0;
+}
+
+void wait_told(struct fixture *f, int n) {
+  pthread_mutex_lock(&f->lock);
+  while (f->n_told < n)
+    wait_locked(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+void make_model(void **bytes, size_t *size_bytes) {
+  char width[16];
+  struct err err = ERR_NONE;
+  snprintf(width, sizeof width, "%d", WIDTH);
+  const char *options[] = {"--input", width, "--classes", "3", "--hidden", width, "--batch-norm", NULL};
+  struct model_recipe recipe = {.kind = &model_kind_mlp, .options = options, .seed = 1};
+  if (model_bytes(&recipe, bytes, size_bytes, &err))
+    fail_msg("%s", err.text);
+}
+
+const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers) {
+  static Weir__RunSpec spec;
+  static Weir__ModelSpec model;
+  static Weir__DataSpec data;
+  static Weir__DataSource source;
+  static Weir__TrainSpec train;
+  static Weir__OptimizerSpec optimizer;
+  static Weir__ScheduleSpec schedule;
+  static Weir__EvalSpec eval;
+  static Weir__WorkersSpec workers;
+  static Weir__Plan plan;
+  static Weir__Endpoint endpoints[SERVERS_MAX], *list[SERVERS_MAX];
+  static const char *const ids[SERVERS_MAX] = {"server-1", "server-2", "server-3"};
+  static Weir__LoadRun order;
+  weir__run_spec__init(&spec);
+  weir__model_spec__init(&model);
+  weir__data_spec__init(&data);
+  weir__data_source__init(&source);
+  weir__train_spec__init(&train);
+  weir__optimizer_spec__init(&optimizer);
+  weir__schedule_spec__init(&schedule);
+  weir__eval_spec__init(&eval);
+  weir__workers_spec__init(&workers);
+  weir__plan__init(&plan);
+  weir__load_run__init(&order);
+  for (int s = 0; s < SERVERS_MAX; s++) {
+    list[s] = &endpoints[s];
+    weir__endpoint__init(list[s]);
+    list[s]->id = (char *)ids[s];
+  }
+  source.format = (char *)"idx";
+  data.train = data.eval = &source;
+  model.onnx = (char *)"mlp.onnx";
+  optimizer.has_lr = optimizer.has_momentum = true;
+  optimizer.lr = 0.5;
+  optimizer.momentum = 0.5;
+  train.has_steps = train.has_batch = train.has_microbatches = true;
+  train.steps = STEPS;
+  train.batch = 2 * MICROBATCHES;
+  train.microbatches = MICROBATCHES;
+  train.optimizer = &optimizer;
+  train.schedule = &schedule;
+  spec.name = (char *)"unit";
+  spec.model = &model;
+  spec.data = &data;
+  spec.train = &train;
+  spec.eval = &eval;
+  eval.has_every_steps = true;
+  eval.every_steps = EVAL_EVERY;
+  spec.workers = &workers;
+  plan.train_samples = 1000;
+  plan.eval_samples = 200;
+  plan.steps = STEPS;
+  order.run = (char *)"unit-1";
+  order.incarnation = incarnation;
+  order.spec = &spec;
+  order.plan = &plan;
+  order.n_servers = servers;
+  order.servers = list;
+  return &order;
+}
+
+int make_run(struct fixture *f, const Weir__LoadRun *order, const char *own_id, struct hosted_run **run,
+             struct err *err) {
+  struct run_setup setup = {.order = order,
+                            .own_id = own_id,
+                            .model = f->model,
+                            .model_bytes = f->model_bytes,
+                            .shards = f->shards,
+                            .n_shards = 2,
+                            .sums_client = f->sums_client,
+                            .tell = parameters_on_told,
+                            .user = f};
+  return hosted_run_new(&setup, run, err);
+}
+
+int load_order_as(struct fixture *f, const Weir__LoadRun *order, const char *own_id, struct err *err) {
+  struct hosted_run *run;
+  int code = make_run(f, order, own_id, &run, err);
+  if (code)
+    return code;
+  code = run_table_add(&f->runs, run, err);
+  if (code)
+    hosted_run_put(run);
+  else {
+    report_log_open(&run->log, 1, 0);
+    report_log_resume(&run->log);
+  }
+  return code;
+}
+
+int load_order(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
+  return load_order_as(f, order, "server-1", err);
+}
+
+void parameters_fixture_open(struct fixture *f) {
+  struct rpc_server_options options = {
+      .listen = "127.0.0.1:0", .services = &f->service, .n_services = 1, .threads = 1};
+  struct err err = ERR_NONE;
+  *f = (struct fixture){0};
+  pthread_mutex_init(&f->lock, NULL);
+  pthread_cond_init(&f->changed, NULL);
+  run_table_init(&f->runs);
+  f->budgets.parts.bytes_max = f->budgets.calls.bytes_max = SIZE_MAX;
+  f->shards[0] = shard_new(&f->budgets);
+  f->shards[1] = shard_new(&f->budgets);
+  f->service = service_over(&f->runs);
+  make_model(&f->model, &f->model_bytes);
+  if (rpc_server_start(&options, &f->server, &err))
+    fail_msg("%s", err.text);
+  snprintf(f->target, sizeof f->target, "127.0.0.1:%d", rpc_server_port(f->server));
+  f->client = rpc_client_new(1);
+  f->sums_client = sums_client_new(f->client);
+  f->channel = rpc_channel_open(f->client, f->target);
+}
+
+void parameters_fixture_init_order(struct fixture *f, const Weir__LoadRun *order) {
+  struct err err = ERR_NONE;
+  parameters_fixture_open(f);
+  if (load_order(f, order, &err))
+    fail_msg("%s", err.text);
+}
+
+void parameters_fixture_init(struct fixture *f, size_t servers) {
+  parameters_fixture_init_order(f, make_order(1, servers));
+}
+
+void parameters_fixture_fini(struct fixture *f) {
+  rpc_channel_close(f->channel);
+  run_table_remove(&f->runs, NULL, "the test is over");
+  sums_client_stop(f->sums_client);
+  rpc_server_stop(f->server);
+  shard_settle(f->shards[0]);
+  shard_settle(f->shards[1]);
+  shard_free(f->shards[0]);
+  shard_free(f->shards[1]);
+  run_table_fini(&f->runs);
+  sums_client_free(f->sums_client);
+  rpc_client_free(f->client);
+  for (int b = 0; b < TOLD_BODIES; b++)
+    message_free(f->last_told[b]);
+  pthread_cond_destroy(&f->changed);
+  pthread_mutex_destroy(&f->lock);
+  free(f->model);
+}
+
+static void attempt_take(struct attempt *attempt, const struct err *err, uint64_t version,
+                         struct rpc_bytes *bytes) {
+  struct fixture *f = attempt->fixture;
+  pthread_mutex_lock(&f->lock);
+  attempt->err = *err;
+  attempt->version = version;
+  attempt->size_bytes = rpc_bytes_size(bytes);
+  attempt->data = mem_new(attempt->size_bytes);
+  if (bytes)
+    rpc_bytes_copy(bytes, attempt->data);
+  rpc_bytes_free(bytes);
+  attempt->is_done = true;
+  pthread_cond_broadcast(&f->changed);
+  pthread_mutex_unlock(&f->lock);
+}
+
+static void push_done(struct rpc_request *request, const struct err *err, const void *reply,
+                      struct rpc_bytes *bytes) {
+  attempt_take((struct attempt *)request, err, reply ? ((const Weir__PushReply *)reply)->version : 0, bytes);
+}
+
+static void pull_done(struct rpc_request *request, const struct err *err, const void *reply,
+                      struct rpc_bytes *bytes) {
+  attempt_take((struct attempt *)request, err, reply ? ((const Weir__PullReply *)reply)->version : 0, bytes);
+}
+
+Weir__PushRequest push_request(uint32_t block, uint64_t step, uint32_t first, uint32_t level) {
+  Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
+  push.run = (char *)"unit-1";
+  push.incarnation = 1;
+  push.block = block;
+  push.step = step;
+  push.first = first;
+  push.level = level;
+  return push;
+}
+
+void start_push(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push,
+                const float *values, size_t size_bytes) {
+  struct buffer *buffer = buffer_new(size_bytes);
+  struct rpc_payload payload = {.buffer = buffer, .size_bytes = size_bytes};
+  memcpy(buffer->data, values, size_bytes);
+  *attempt = (struct attempt){.request = {.on_done = push_done}, .fixture = f};
+  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PUSH, push, -1}, &payload);
+  buffer_put(buffer);
+}
+
+void start_pull(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t version) {
+  Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
+  pull.run = (char *)"unit-1";
+  pull.incarnation = 1;
+  pull.block = block;
+  pull.version = version;
+  *attempt = (struct attempt){.request = {.on_done = pull_done}, .fixture = f};
+  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
+}
+
+void attempt_finish(struct attempt *attempt) {
+  struct fixture *f = attempt->fixture;
+  pthread_mutex_lock(&f->lock);
+  while (!attempt->is_done)
+    wait_locked(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+void parked_probe_run(struct job *job) {
+  struct parked_probe *probe = (struct parked_probe *)job;
+  probe->n_parked = probe->block->n_parked;
+  sem_post(&probe->done);
+}
+
+void wait_parked(struct fixture *f, uint32_t block, int n_parked) {
+  struct err err;
+  struct hosted_run *run = run_table_find(&f->runs, "unit-1", 1, &err);
+  struct parked_probe probe = {.job = {.run = parked_probe_run}, .block = hosted_run_block(run, block, &err)};
+  uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
+  sem_init(&probe.done, 0, 0);
+  do {
+    shard_post(probe.block->shard, &probe.job);
+    sem_wait(&probe.done);
+    sched_yield();
+  } while (probe.n_parked != n_parked && clock_now_ns() < until_ns);
+  sem_destroy(&probe.done);
+  hosted_run_put(run);
+  assert_int_equal(probe.n_parked, n_parked);
+}
+
+bool attempt_is_done(struct attempt *attempt) {
+  bool done;
+  pthread_mutex_lock(&attempt->fixture->lock);
+  done = attempt->is_done;
+  pthread_mutex_unlock(&attempt->fixture->lock);
+  return done;
+}
+
+void finish_with_version(struct attempt *attempt, uint64_t version) {
+  attempt_finish(attempt);
+  if (attempt->err.code)
+    fail_msg("%s: %s", err_name(attempt->err.code), attempt->err.text);
+  assert_int_equal(attempt->version, version);
+  free(attempt->data);
+}
+
+void finish_with_error(struct attempt *attempt, enum err_code code, const char *text) {
+  attempt_finish(attempt);
+  if (attempt->err.code != code || !strstr(attempt->err.text, text))
+    fail_msg("%s: %s; expected %s: %s", err_name(attempt->err.code), attempt->err.text, err_name(code), text);
+  free(attempt->data);
+}
+
+size_t part_of(struct fixture *f, uint32_t block, float value) {
+  for (uint32_t i = 0; i < block_elems[block]; i++)
+    f->values[i] = value;
+  return block_elems[block] * sizeof(float);
+}
+
+static void start_microbatch(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push) {
+  size_t size_bytes = part_of(f, push->block, (float)(push->first + 1 + push->step));
+  start_push(f, attempt, push, f->values, size_bytes);
+}
+
+void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step, uint32_t first) {
+  Weir__PushRequest push = push_request(block, step, first, 0);
+  start_microbatch(f, attempt, &push);
+}
+
+void start_waiting_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
+                        uint32_t first) {
+  Weir__PushRequest push = push_request(block, step, first, 0);
+  push.wait = true;
+  start_microbatch(f, attempt, &push);
+}
+
+void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first, uint64_t version) {
+  struct attempt attempt;
+  start_part(f, &attempt, block, step, first);
+  finish_with_version(&attempt, version);
+}
+
+void pull_first_element(struct fixture *f, uint32_t block, uint64_t version, float *first_element) {
+  struct attempt attempt;
+  start_pull(f, &attempt, block, version);
+  attempt_finish(&attempt);
+  assert_int_equal(attempt.err.code, 0);
+  assert_int_equal(attempt.size_bytes, block_elems[block] * sizeof(float));
+  *first_element = attempt.data[0];
+  finish_with_version(&attempt, version);
+}
+
+void push_all_but_last(struct fixture *f, uint32_t block, uint64_t step) {
+  for (uint32_t m = 0; m < MICROBATCHES - 1; m++)
+    push_part(f, block, step, m, step);
+}
+
+void push_step(struct fixture *f, uint32_t block, uint64_t step) {
+  push_all_but_last(f, block, step);
+  push_part(f, block, step, MICROBATCHES - 1, step + 1);
+}
+
+void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
+  Weir__PushRequest push = push_request(STATISTICS_BLOCK, step, chunk, 0);
+  struct attempt attempt;
+  float row[METRICS] = {50, 100, 75, 100, 100};
+  push.evaluation = true;
+  start_push(f, &attempt, &push, row, sizeof row);
+  finish_with_version(&attempt, version);
+}
+
+void push_rows(struct fixture *f, uint64_t step) {
+  for (uint32_t chunk = 0; step == EVAL_EVERY && chunk < CHUNKS; chunk++)
+    push_eval(f, step, chunk, step);
+  push_step(f, STATISTICS_BLOCK, step);
+}
+
+void push_version(struct fixture *f, uint64_t step) {
+  for (uint32_t block = 0; block < STATISTICS_BLOCK; block++)
+    push_step(f, block, step);
+  push_rows(f, step);
+}

@@ -1,0 +1,93 @@
+#include "tests/support/storage/flaky_store.h"
+
+#include <stdlib.h>
+
+#include "common/base/memory.h"
+
+static bool flaky_fails(struct store *base, struct err *err) {
+  struct flaky_store *flaky = (struct flaky_store *)base;
+  if (__atomic_load_n(&flaky->is_away, __ATOMIC_ACQUIRE))
+    err_set(err, ERR_UNAVAILABLE, "store: nobody answers");
+  return __atomic_load_n(&flaky->is_away, __ATOMIC_ACQUIRE);
+}
+
+#define FLAKY(call)                                                                                          \
+  struct store *inner = ((struct flaky_store *)store)->inner;                                                \
+  return flaky_fails(store, err) ? ERR_UNAVAILABLE : inner->def->call
+
+static int flaky_put_blocks(struct store *store, const struct store_block *blocks, int n, struct err *err) {
+  FLAKY(put_blocks)(inner, blocks, n, err);
+}
+
+static int flaky_has_blocks(struct store *store, const char *const *keys, int n, bool *has, struct err *err) {
+  FLAKY(has_blocks)(inner, keys, n, has, err);
+}
+
+static int flaky_get_blocks(struct store *store, struct store_read *reads, int n, struct err *err) {
+  FLAKY(get_blocks)(inner, reads, n, err);
+}
+
+static int flaky_delete_blocks(struct store *store, const char *const *keys, int n, struct err *err) {
+  FLAKY(delete_blocks)(inner, keys, n, err);
+}
+
+static int flaky_list_blocks(struct store *store,
+                             int (*each)(void *user, const char *key, uint64_t size_bytes), void *user,
+                             struct err *err) {
+  FLAKY(list_blocks)(inner, each, user, err);
+}
+
+static int flaky_write_record(struct store *store, const struct store_record *record, struct err *err) {
+  struct flaky_store *flaky = (struct flaky_store *)store;
+  int rc;
+  if (flaky_fails(store, err)) {
+    __atomic_fetch_add(&flaky->n_refused, 1, __ATOMIC_ACQ_REL);
+    return ERR_UNAVAILABLE;
+  }
+  rc = flaky->inner->def->write_record(flaky->inner, record, err);
+  if (rc || !flaky->loses_answer)
+    return rc;
+  flaky->loses_answer = false;
+  return err_set(err, ERR_UNAVAILABLE, "store: the connection broke: it may or may not be written");
+}
+
+static int flaky_get_record(struct store *store, const char *name, void **data, size_t *size,
+                            struct err *err) {
+  FLAKY(get_record)(inner, name, data, size, err);
+}
+
+static int flaky_list_records(struct store *store, const char *prefix, struct store_names *names,
+                              struct err *err) {
+  FLAKY(list_records)(inner, prefix, names, err);
+}
+
+static void flaky_close(struct store *store) {
+  free(store);
+}
+
+void flaky_set_away(struct store *store, bool is_away) {
+  __atomic_store_n(&((struct flaky_store *)store)->is_away, is_away, __ATOMIC_RELEASE);
+}
+
+int flaky_count_refused(struct store *store) {
+  return __atomic_load_n(&((struct flaky_store *)store)->n_refused, __ATOMIC_ACQUIRE);
+}
+
+struct store *flaky_store_new(struct store *inner) {
+  static const struct store_def def = {
+      .schemes = "flaky",
+      .close = flaky_close,
+      .put_blocks = flaky_put_blocks,
+      .has_blocks = flaky_has_blocks,
+      .get_blocks = flaky_get_blocks,
+      .delete_blocks = flaky_delete_blocks,
+      .list_blocks = flaky_list_blocks,
+      .write_record = flaky_write_record,
+      .get_record = flaky_get_record,
+      .list_records = flaky_list_records,
+  };
+  struct flaky_store *flaky = mem_new(sizeof *flaky);
+  flaky->base.def = &def;
+  flaky->inner = inner;
+  return &flaky->base;
+}

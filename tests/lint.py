@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The habits that a program can check: format, layering, places of third-party headers, sizes. TAP on stdout."""
+import collections
 import os
 import re
 import subprocess
@@ -94,12 +95,12 @@ def included_files(path):
 
 def check_rooms():
     wrong, order = [], {room: place for place, room in enumerate(rooms())}
-    files = {}
+    seen = set()
     for path in sources() + tables():
         room = os.path.dirname(path)
         if path.split("/")[0] not in TOPS:
             continue
-        files[room] = files.get(room, 0) + 1
+        seen.add(room)
         if room not in order:
             wrong.append(f"{path}: ARCHITECTURE.md's table of rooms has no line for {room}")
             continue
@@ -107,12 +108,21 @@ def check_rooms():
             other, tops = os.path.dirname(target), {path.split("/")[0], target.split("/")[0]}
             if order.get(other, -1) > order[room] or (len(tops) > 1 and tops <= set(PROCESSES)):
                 wrong.append(f"{path}:{number}: {room} must not include {target}, which is above it")
-    for room in order:
-        if room not in files:
-            wrong.append(f"ARCHITECTURE.md: there is no room {room}")
-    for room, n in files.items():
-        if n > ROOM_FILES_MAX and room not in ROOMS_WITHOUT_MAX:
-            wrong.append(f"{room}: {n} files; a room holds at most {ROOM_FILES_MAX}")
+    return wrong + [f"ARCHITECTURE.md: there is no room {room}" for room in order if room not in seen]
+
+
+def check_folder_sizes():
+    files = collections.Counter(os.path.dirname(path) for path in sources() + tables())
+    return [f"{room}: {n} files; a folder holds at most {ROOM_FILES_MAX}" for room, n in files.items()
+            if n > ROOM_FILES_MAX and room not in ROOMS_WITHOUT_MAX]
+
+
+def check_guards():
+    wrong = []
+    for path in sources():
+        guard = "WEIR_" + re.sub(r"[/.]", "_", path).upper()
+        if path.endswith((".h", ".cuh")) and f"#ifndef {guard}\n#define {guard}\n" not in "\n".join(lines_of(path)):
+            wrong.append(f"{path}: its include guard is {guard}")
     return wrong
 
 
@@ -244,7 +254,9 @@ def check_cppcheck():
 
 CHECKS = [
     ("every file is formatted as .clang-format says", check_format),
-    ("rooms include only what is below them, and hold at most forty files", check_rooms),
+    ("rooms include only what is below them", check_rooms),
+    ("a folder holds at most forty files", check_folder_sizes),
+    ("an include guard is its header's path", check_guards),
     ("functions are declared in the room that defines them", check_declarations),
     ("the coordinator's decisions stay pure", check_pure),
     ("headers do not include each other", check_header_cycles),

@@ -1,7 +1,7 @@
 /* Fields of a file of comma-separated values (RFC 4180; lines may end in LF alone), one after the other, and
    what they say as numbers. */
-#ifndef WEIR_WORKER_DATA_CSV_READER_H
-#define WEIR_WORKER_DATA_CSV_READER_H
+#ifndef WEIR_WORKER_DATA_FORMATS_CSV_READER_H
+#define WEIR_WORKER_DATA_FORMATS_CSV_READER_H
 
 #include <stddef.h>
 #include <stdint.h>

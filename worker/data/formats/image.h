@@ -1,6 +1,6 @@
 /* Images: files of JPEG or PNG, decoded from memory. */
-#ifndef WEIR_WORKER_DATA_IMAGE_H
-#define WEIR_WORKER_DATA_IMAGE_H
+#ifndef WEIR_WORKER_DATA_FORMATS_IMAGE_H
+#define WEIR_WORKER_DATA_FORMATS_IMAGE_H
 
 #include "worker/data/sample.h"
 

@@ -1,6 +1,6 @@
 /* Arrays of numpy.save: a header that describes the elements, then the elements. */
-#ifndef WEIR_WORKER_DATA_NPY_H
-#define WEIR_WORKER_DATA_NPY_H
+#ifndef WEIR_WORKER_DATA_FORMATS_NPY_H
+#define WEIR_WORKER_DATA_FORMATS_NPY_H
 
 #include "worker/data/column.h"
 

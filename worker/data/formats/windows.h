@@ -1,7 +1,7 @@
 /* Windows of a long sequence as samples of a language model: the elements of each, and those that follow
    them, one by one. */
-#ifndef WEIR_WORKER_DATA_WINDOWS_H
-#define WEIR_WORKER_DATA_WINDOWS_H
+#ifndef WEIR_WORKER_DATA_FORMATS_WINDOWS_H
+#define WEIR_WORKER_DATA_FORMATS_WINDOWS_H
 
 #include "worker/data/format.h"
 

@@ -1,8 +1,8 @@
 /* Zip archives, as far as numpy writes them: members that are stored or deflated, also beyond 4 GB. Nothing
    that a header says is believed before it is checked against the others and the file's size. Source:
    PKWARE's APPNOTE.TXT 6.3.10, 4.3 (records) and 4.5.3 (zip64). */
-#ifndef WEIR_WORKER_DATA_ZIP_H
-#define WEIR_WORKER_DATA_ZIP_H
+#ifndef WEIR_WORKER_DATA_FORMATS_ZIP_H
+#define WEIR_WORKER_DATA_FORMATS_ZIP_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* What several transforms of images need: sizes, windows and resampling. */
-#ifndef WEIR_WORKER_DATA_GEOMETRY_H
-#define WEIR_WORKER_DATA_GEOMETRY_H
+#ifndef WEIR_WORKER_DATA_TRANSFORMS_GEOMETRY_H
+#define WEIR_WORKER_DATA_TRANSFORMS_GEOMETRY_H
 
 #include "worker/data/sample.h"
 

@@ -13,14 +13,14 @@
 
 #include "tests/support/common/patience.h"
 
-void rpc_fixture_count(struct fixture *f, int *counter) {
+void rpc_fixture_count(struct rpc_fixture *f, int *counter) {
   pthread_mutex_lock(&f->lock);
   (*counter)++;
   pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
 }
 
-void rpc_fixture_wait(struct fixture *f, const int *counter, int value) {
+void rpc_fixture_wait(struct rpc_fixture *f, const int *counter, int value) {
   struct timespec until;
   int rc = 0;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -33,7 +33,7 @@ void rpc_fixture_wait(struct fixture *f, const int *counter, int value) {
   assert_int_equal(rc, 0);
 }
 
-void rpc_fixture_park(struct fixture *f, struct rpc_call *call) {
+void rpc_fixture_park(struct rpc_fixture *f, struct rpc_call *call) {
   pthread_mutex_lock(&f->lock);
   assert_true(f->n_parked < PARKED_MAX);
   f->parked[f->n_parked] = call;
@@ -42,11 +42,11 @@ void rpc_fixture_park(struct fixture *f, struct rpc_call *call) {
 }
 
 void rpc_fixture_count_closed(struct rpc_call *call) {
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   rpc_fixture_count(f, &f->n_closed);
 }
 
-void rpc_fixture_start_server(struct fixture *f, const char *listen, const struct rpc_method *methods,
+void rpc_fixture_start_server(struct rpc_fixture *f, const char *listen, const struct rpc_method *methods,
                               int n_methods) {
   struct rpc_service service = {methods, n_methods, f};
   struct rpc_server_options options = {.listen = listen,
@@ -59,11 +59,11 @@ void rpc_fixture_start_server(struct fixture *f, const char *listen, const struc
     fail_msg("%s", err.text);
 }
 
-void rpc_fixture_init(struct fixture *f, const struct rpc_method *methods, int n_methods) {
+void rpc_fixture_init(struct rpc_fixture *f, const struct rpc_method *methods, int n_methods) {
   rpc_fixture_init_bounded(f, methods, n_methods, 0);
 }
 
-void rpc_fixture_init_bounded(struct fixture *f, const struct rpc_method *methods, int n_methods,
+void rpc_fixture_init_bounded(struct rpc_fixture *f, const struct rpc_method *methods, int n_methods,
                               size_t received_bytes_max) {
   memset(f, 0, sizeof *f);
   f->received_bytes_max = received_bytes_max;
@@ -75,7 +75,7 @@ void rpc_fixture_init_bounded(struct fixture *f, const struct rpc_method *method
   f->channel = rpc_channel_open(f->client, f->target);
 }
 
-void rpc_fixture_fini(struct fixture *f) {
+void rpc_fixture_fini(struct rpc_fixture *f) {
   rpc_channel_close(f->channel);
   rpc_server_stop(f->server);
   rpc_client_free(f->client);

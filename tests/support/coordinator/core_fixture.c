@@ -21,7 +21,7 @@ const char *const sha256_of_weights = "fffffffffffffffffffffffffffffffffffffffff
 
 /* All views of a number together give each microbatch once, or they give nothing: to who is cut off, or
    follows. */
-static void check_given(struct fixture *f) {
+static void check_given(struct core_fixture *f) {
   uint32_t given = 0, microbatches = f->microbatches ? f->microbatches : MICROBATCHES;
   for (uint32_t m = 0; m < MICROBATCHES_GIVEN; m++) {
     assert_true(f->given[m] <= (m < microbatches));
@@ -32,7 +32,7 @@ static void check_given(struct fixture *f) {
 }
 
 /* A view says nothing but what its receiver and the members of its group are to compute. */
-static void take_view(struct fixture *f, struct told *told, const Weir__View *view) {
+static void take_view(struct core_fixture *f, struct told *told, const Weir__View *view) {
   uint32_t end = 0;
   if (f->given_view != view->number || strcmp(f->given_run, view->run) != 0)
     check_given(f);
@@ -81,7 +81,7 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
     told->owns[i] = strcmp(load->servers[owner[i]]->id, told->id) == 0;
 }
 
-static void take_order(struct fixture *f, uint64_t member, const Weir__Order *order) {
+static void take_order(struct core_fixture *f, uint64_t member, const Weir__Order *order) {
   struct told *told = &f->told[member];
   assert_true(told->is_member && !told->is_closed);
   assert_int_equal(order->term, TERM);
@@ -119,7 +119,7 @@ static void take_order(struct fixture *f, uint64_t member, const Weir__Order *or
   }
 }
 
-static void take_action(struct fixture *f, const struct coordinator_action *action) {
+static void take_action(struct core_fixture *f, const struct coordinator_action *action) {
   switch (action->kind) {
   case ACTION_ORDER:
     take_order(f, action->member, action->order);
@@ -155,12 +155,12 @@ static void take_action(struct fixture *f, const struct coordinator_action *acti
   }
 }
 
-void store_saves(struct fixture *f, const char *run, uint64_t incarnation) {
+void store_saves(struct core_fixture *f, const char *run, uint64_t incarnation) {
   struct coordinator_event event = {.kind = EVENT_RUN_SAVED, .saved = {run, incarnation}};
   core_step(f, &event);
 }
 
-void core_step(struct fixture *f, const struct coordinator_event *event) {
+void core_step(struct core_fixture *f, const struct coordinator_event *event) {
   char awaited[64] = "";
   uint64_t incarnation = 0;
   coordinator_step(f->coordinator, event, f->now_ms, &f->actions);
@@ -177,14 +177,14 @@ void core_step(struct fixture *f, const struct coordinator_event *event) {
     store_saves(f, awaited, incarnation);
 }
 
-void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello) {
+void says_hello(struct core_fixture *f, uint64_t key, Weir__Hello *hello) {
   struct coordinator_event event = {.kind = EVENT_MEMBER_JOINED, .member = key, .hello = hello};
   f->told[key].is_member = true;
   f->told[key].is_closed = false;
   core_step(f, &event);
 }
 
-void member_joins(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
+void member_joins(struct core_fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
                   const char *fingerprint) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   char address[32];
@@ -199,7 +199,7 @@ void member_joins(struct fixture *f, uint64_t key, Weir__Role role, uint32_t exe
   says_hello(f, key, &hello);
 }
 
-static void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Role role,
+static void joins_again(struct core_fixture *f, uint64_t from, uint64_t key, Weir__Role role,
                         Weir__HostedRun *hosted) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   char address[32];
@@ -218,34 +218,35 @@ static void joins_again(struct fixture *f, uint64_t from, uint64_t key, Weir__Ro
   says_hello(f, key, &hello);
 }
 
-void worker_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run) {
+void worker_joins_again(struct core_fixture *f, uint64_t from, uint64_t key, const char *run) {
   Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
   hosted.run = (char *)run;
   joins_again(f, from, key, WEIR__ROLE__WORKER, &hosted);
 }
 
-void server_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run, uint64_t version) {
+void server_joins_again(struct core_fixture *f, uint64_t from, uint64_t key, const char *run,
+                        uint64_t version) {
   Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
   hosted.run = (char *)run;
   hosted.version = version;
   joins_again(f, from, key, WEIR__ROLE__SERVER, &hosted);
 }
 
-void worker_joins(struct fixture *f, uint64_t key, uint32_t executors) {
+void worker_joins(struct core_fixture *f, uint64_t key, uint32_t executors) {
   member_joins(f, key, WEIR__ROLE__WORKER, executors, "build-1");
 }
 
-void server_joins(struct fixture *f, uint64_t key) {
+void server_joins(struct core_fixture *f, uint64_t key) {
   member_joins(f, key, WEIR__ROLE__SERVER, 0, "build-1");
 }
 
-void member_leaves(struct fixture *f, uint64_t key) {
+void member_leaves(struct core_fixture *f, uint64_t key) {
   struct coordinator_event event = {.kind = EVENT_MEMBER_LEFT, .member = key, .reason = "connection reset"};
   f->told[key].is_closed = true;
   core_step(f, &event);
 }
 
-void member_says(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content) {
+void member_says(struct core_fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   struct coordinator_event event = {.kind = EVENT_MEMBER_MESSAGE, .member = key, .message = &message};
   message.body_case = body;
@@ -253,12 +254,13 @@ void member_says(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase 
   core_step(f, &event);
 }
 
-void member_beats(struct fixture *f, uint64_t key) {
+void member_beats(struct core_fixture *f, uint64_t key) {
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
 }
 
-void member_counts(struct fixture *f, uint64_t key, const char *run, uint64_t computed, double busy_seconds) {
+void member_counts(struct core_fixture *f, uint64_t key, const char *run, uint64_t computed,
+                   double busy_seconds) {
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   heartbeat.run = (char *)run;
   heartbeat.incarnation = f->incarnation;
@@ -268,17 +270,17 @@ void member_counts(struct fixture *f, uint64_t key, const char *run, uint64_t co
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
 }
 
-void core_ticks(struct fixture *f) {
+void core_ticks(struct core_fixture *f) {
   struct coordinator_event event = {.kind = EVENT_TICK};
   core_step(f, &event);
 }
 
-void time_passes(struct fixture *f, uint64_t ms) {
+void time_passes(struct core_fixture *f, uint64_t ms) {
   for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms; core_ticks(f))
     f->now_ms += end_ms - f->now_ms < 100 ? end_ms - f->now_ms : 100;
 }
 
-static Weir__RunLoaded loaded_of(struct fixture *f, const char *run, const char *dataset) {
+static Weir__RunLoaded loaded_of(struct core_fixture *f, const char *run, const char *dataset) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   loaded.run = (char *)run;
   loaded.incarnation = f->incarnation;
@@ -288,26 +290,27 @@ static Weir__RunLoaded loaded_of(struct fixture *f, const char *run, const char 
   return loaded;
 }
 
-void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
+void loads_and_probes(struct core_fixture *f, uint64_t key, const char *run, const char *dataset,
                       const char *probe) {
   Weir__RunLoaded loaded = loaded_of(f, run, dataset);
   loaded.probe_sha256 = (char *)probe;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }
 
-void member_loads(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples) {
+void member_loads(struct core_fixture *f, uint64_t key, const char *run, const char *dataset,
+                  uint64_t samples) {
   Weir__RunLoaded loaded = loaded_of(f, run, dataset);
   loaded.train_samples = samples;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }
 
-void worker_loads(struct fixture *f, uint64_t key, const char *run) {
+void worker_loads(struct core_fixture *f, uint64_t key, const char *run) {
   member_loads(f, key, run, "data", SAMPLES);
   if (f->told[key].follows)
     worker_catches_up(f, key, run, 0);
 }
 
-void worker_catches_up(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
+void worker_catches_up(struct core_fixture *f, uint64_t key, const char *run, uint64_t version) {
   Weir__Ready ready = WEIR__READY__INIT;
   ready.run = (char *)run;
   ready.incarnation = f->incarnation;
@@ -315,11 +318,12 @@ void worker_catches_up(struct fixture *f, uint64_t key, const char *run, uint64_
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_READY, &ready);
 }
 
-void server_loads(struct fixture *f, uint64_t key, const char *run) {
+void server_loads(struct core_fixture *f, uint64_t key, const char *run) {
   member_loads(f, key, run, "", 0);
 }
 
-void member_refuses(struct fixture *f, uint64_t key, const char *run, const char *message, bool bad_input) {
+void member_refuses(struct core_fixture *f, uint64_t key, const char *run, const char *message,
+                    bool bad_input) {
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
   refused.run = (char *)run;
   refused.incarnation = f->incarnation;
@@ -328,7 +332,7 @@ void member_refuses(struct fixture *f, uint64_t key, const char *run, const char
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_REFUSED, &refused);
 }
 
-void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t number) {
+void reports_step(struct core_fixture *f, uint64_t key, const char *run, uint64_t number) {
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
   report.run = (char *)run;
   report.incarnation = f->incarnation;
@@ -339,12 +343,12 @@ void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t num
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
 }
 
-void reports_steps(struct fixture *f, uint64_t key, const char *run, uint64_t begin, uint64_t end) {
+void reports_steps(struct core_fixture *f, uint64_t key, const char *run, uint64_t begin, uint64_t end) {
   for (uint64_t i = begin; i < end; i++)
     reports_step(f, key, run, i);
 }
 
-void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version) {
+void reports_eval(struct core_fixture *f, uint64_t key, const char *run, uint64_t version) {
   Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
   report.run = (char *)run;
   report.incarnation = f->incarnation;
@@ -354,14 +358,15 @@ void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t ver
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
 }
 
-void member_completes(struct fixture *f, uint64_t key, const char *run) {
+void member_completes(struct core_fixture *f, uint64_t key, const char *run) {
   Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
   complete.run = (char *)run;
   complete.incarnation = f->incarnation;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
 }
 
-void writes_blocks(struct fixture *f, uint64_t key, const char *run, const bool which[BLOCKS], bool is_last) {
+void writes_blocks(struct core_fixture *f, uint64_t key, const char *run, const bool which[BLOCKS],
+                   bool is_last) {
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
   Weir__WrittenBlock blocks[BLOCKS], *list[BLOCKS];
   for (uint32_t i = 0; i < BLOCKS; i++) {
@@ -381,11 +386,12 @@ void writes_blocks(struct fixture *f, uint64_t key, const char *run, const bool 
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
 }
 
-void member_writes(struct fixture *f, uint64_t key, const char *run) {
+void member_writes(struct core_fixture *f, uint64_t key, const char *run) {
   writes_blocks(f, key, run, f->told[key].owns, true);
 }
 
-void cannot_write(struct fixture *f, uint64_t key, const char *run, const char *error, bool is_too_late) {
+void cannot_write(struct core_fixture *f, uint64_t key, const char *run, const char *error,
+                  bool is_too_late) {
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
   written.run = (char *)run;
   written.incarnation = f->incarnation;
@@ -395,22 +401,22 @@ void cannot_write(struct fixture *f, uint64_t key, const char *run, const char *
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_WRITTEN, &written);
 }
 
-void member_drains(struct fixture *f, uint64_t key) {
+void member_drains(struct core_fixture *f, uint64_t key) {
   Weir__Leaving leaving = WEIR__LEAVING__INIT;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
 }
 
-Weir__RunInfo info_of_run(struct fixture *f, const char *run) {
+Weir__RunInfo info_of_run(struct core_fixture *f, const char *run) {
   Weir__RunInfo answer;
   assert_true(coordinator_run_info(f->coordinator, run, f->now_ms, &answer));
   return answer;
 }
 
-void assert_state(struct fixture *f, const char *run, Weir__RunState expected) {
+void assert_state(struct core_fixture *f, const char *run, Weir__RunState expected) {
   assert_int_equal(info_of_run(f, run).state, expected);
 }
 
-Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
+Weir__WorkerInfo worker_row(struct core_fixture *f, uint64_t key) {
   struct arena arena;
   Weir__ListWorkersReply reply;
   Weir__WorkerInfo row = WEIR__WORKER_INFO__INIT;
@@ -426,7 +432,7 @@ Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key) {
 int core_setup(void **state) {
   struct coordinator_options options = {
       .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS, .follow_ms = FOLLOW_MS};
-  struct fixture *f = calloc(1, sizeof *f);
+  struct core_fixture *f = calloc(1, sizeof *f);
   f->coordinator = coordinator_new(&options);
   f->now_ms = 1000;
   core_ticks(f);
@@ -435,7 +441,7 @@ int core_setup(void **state) {
 }
 
 int core_teardown(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   coordinator_free(f->coordinator);
   coordinator_actions_fini(&f->actions);
   free(f);

@@ -48,7 +48,7 @@ struct told {
   uint32_t recompute_microbatches, recompute_chunks; /* masks */
 };
 
-struct fixture {
+struct core_fixture {
   struct coordinator *coordinator;
   struct coordinator_actions actions;
   uint64_t now_ms;
@@ -73,80 +73,85 @@ struct fixture {
 };
 
 /* The store has saved the run's record of this incarnation. A test says so only after is_store_away. */
-void store_saves(struct fixture *f, const char *run, uint64_t incarnation);
+void store_saves(struct core_fixture *f, const char *run, uint64_t incarnation);
 
 /* Takes the event and notes what comes of it. Saves that are waited for are answered at once, unless the
    store is away. */
-void core_step(struct fixture *f, const struct coordinator_event *event);
+void core_step(struct core_fixture *f, const struct coordinator_event *event);
 
 /* The member joins with a hello of the test's making. */
-void says_hello(struct fixture *f, uint64_t key, Weir__Hello *hello);
+void says_hello(struct core_fixture *f, uint64_t key, Weir__Hello *hello);
 
 /* The member joins with the host "host" and, as a server, the address host:KEY. worker_joins() and
    server_joins() do so with the fingerprint "build-1". */
-void member_joins(struct fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
+void member_joins(struct core_fixture *f, uint64_t key, Weir__Role role, uint32_t executors,
                   const char *fingerprint);
 
-void worker_joins(struct fixture *f, uint64_t key, uint32_t executors);
-void server_joins(struct fixture *f, uint64_t key);
+void worker_joins(struct core_fixture *f, uint64_t key, uint32_t executors);
+void server_joins(struct core_fixture *f, uint64_t key);
 
 /* The process that was member `from` joins again as member `key`, by its old id. It still has the run in
    incarnation 0: a server its blocks at this version. */
-void worker_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run);
-void server_joins_again(struct fixture *f, uint64_t from, uint64_t key, const char *run, uint64_t version);
+void worker_joins_again(struct core_fixture *f, uint64_t from, uint64_t key, const char *run);
+void server_joins_again(struct core_fixture *f, uint64_t from, uint64_t key, const char *run,
+                        uint64_t version);
 
 /* Its stream breaks. */
-void member_leaves(struct fixture *f, uint64_t key);
+void member_leaves(struct core_fixture *f, uint64_t key);
 
 /* content: the message of that body, which stays the caller's. */
-void member_says(struct fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content);
+void member_says(struct core_fixture *f, uint64_t key, Weir__MemberMessage__BodyCase body, void *content);
 
-void member_beats(struct fixture *f, uint64_t key);
+void member_beats(struct core_fixture *f, uint64_t key);
 
 /* A heartbeat with these counters of the run. */
-void member_counts(struct fixture *f, uint64_t key, const char *run, uint64_t computed, double busy_seconds);
+void member_counts(struct core_fixture *f, uint64_t key, const char *run, uint64_t computed,
+                   double busy_seconds);
 
 /* One tick, now. */
-void core_ticks(struct fixture *f);
+void core_ticks(struct core_fixture *f);
 
 /* Time goes by in ticks of 100 ms at most. Nobody beats meanwhile. */
-void time_passes(struct fixture *f, uint64_t ms);
+void time_passes(struct core_fixture *f, uint64_t ms);
 
 /* The member has loaded the run (RunLoaded), in f->incarnation. dataset, probe: its hashes. Without such a
    parameter there are SAMPLES samples, the dataset is "data" and the probe "probe"; a server loads no
    samples. */
-void loads_and_probes(struct fixture *f, uint64_t key, const char *run, const char *dataset,
+void loads_and_probes(struct core_fixture *f, uint64_t key, const char *run, const char *dataset,
                       const char *probe);
-void member_loads(struct fixture *f, uint64_t key, const char *run, const char *dataset, uint64_t samples);
+void member_loads(struct core_fixture *f, uint64_t key, const char *run, const char *dataset,
+                  uint64_t samples);
 /* A worker that is to follow then has caught up. */
-void worker_loads(struct fixture *f, uint64_t key, const char *run);
+void worker_loads(struct core_fixture *f, uint64_t key, const char *run);
 /* The worker holds the version (Ready). */
-void worker_catches_up(struct fixture *f, uint64_t key, const char *run, uint64_t version);
-void server_loads(struct fixture *f, uint64_t key, const char *run);
+void worker_catches_up(struct core_fixture *f, uint64_t key, const char *run, uint64_t version);
+void server_loads(struct core_fixture *f, uint64_t key, const char *run);
 
 /* The member answers LoadRun with RunRefused. */
-void member_refuses(struct fixture *f, uint64_t key, const char *run, const char *message, bool bad_input);
+void member_refuses(struct core_fixture *f, uint64_t key, const char *run, const char *message,
+                    bool bad_input);
 
 /* The server reports a step, or the steps of [begin, end), or the evaluation of a version. */
-void reports_step(struct fixture *f, uint64_t key, const char *run, uint64_t number);
-void reports_steps(struct fixture *f, uint64_t key, const char *run, uint64_t begin, uint64_t end);
-void reports_eval(struct fixture *f, uint64_t key, const char *run, uint64_t version);
+void reports_step(struct core_fixture *f, uint64_t key, const char *run, uint64_t number);
+void reports_steps(struct core_fixture *f, uint64_t key, const char *run, uint64_t begin, uint64_t end);
+void reports_eval(struct core_fixture *f, uint64_t key, const char *run, uint64_t version);
 
 /* The server has computed all steps of the run (RunComplete). */
-void member_completes(struct fixture *f, uint64_t key, const char *run);
+void member_completes(struct core_fixture *f, uint64_t key, const char *run);
 
 /* The server has written these blocks of the version that it was last told to write, all or, unless
    is_last, some. */
-void writes_blocks(struct fixture *f, uint64_t key, const char *run, const bool which[BLOCKS], bool is_last);
+void writes_blocks(struct core_fixture *f, uint64_t key, const char *run, const bool which[BLOCKS],
+                   bool is_last);
 
 /* The same with all blocks that it owns. */
-void member_writes(struct fixture *f, uint64_t key, const char *run);
+void member_writes(struct core_fixture *f, uint64_t key, const char *run);
 
 /* The server answers WriteBlocks with an error; is_too_late: that version is gone. */
-void cannot_write(struct fixture *f, uint64_t key, const char *run, const char *error, bool is_too_late);
+void cannot_write(struct core_fixture *f, uint64_t key, const char *run, const char *error, bool is_too_late);
 
 /* The member asks to leave (Leaving). */
-void member_drains(struct fixture *f, uint64_t key);
+void member_drains(struct core_fixture *f, uint64_t key);
 
 /* weights_sha256 of runs that have no steps. */
 #define FIXTURE_SHA256 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -155,21 +160,21 @@ void member_drains(struct fixture *f, uint64_t key);
 /* A run with this id: STEPS steps of BATCH samples in MICROBATCHES, on min to max workers (max 0: any
    number), with the fields of the fixture that are for runs submitted. Cancelling, pausing and resuming
    name the run; `at` is the step of a committed checkpoint, or 0: from the beginning. */
-void user_submits(struct fixture *f, const char *id, uint32_t min, uint32_t max);
-void user_cancels(struct fixture *f, const char *run);
-void user_pauses(struct fixture *f, const char *run);
-void user_resumes(struct fixture *f, const char *run, uint64_t at);
+void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max);
+void user_cancels(struct core_fixture *f, const char *run);
+void user_pauses(struct core_fixture *f, const char *run);
+void user_resumes(struct core_fixture *f, const char *run, uint64_t at);
 
 /* The store's answer to the newest commit; error NULL: it is committed. */
-void store_commits(struct fixture *f, const char *run, const char *error);
+void store_commits(struct core_fixture *f, const char *run, const char *error);
 
 /* What GetRun says; the run must be known. Strings hold until the next step. */
-Weir__RunInfo info_of_run(struct fixture *f, const char *run);
+Weir__RunInfo info_of_run(struct core_fixture *f, const char *run);
 
-void assert_state(struct fixture *f, const char *run, Weir__RunState expected);
+void assert_state(struct core_fixture *f, const char *run, Weir__RunState expected);
 
 /* The worker's row in ListWorkers, empty if it has none. Strings hold until the next step. */
-Weir__WorkerInfo worker_row(struct fixture *f, uint64_t key);
+Weir__WorkerInfo worker_row(struct core_fixture *f, uint64_t key);
 
 int core_setup(void **state);
 int core_teardown(void **state);

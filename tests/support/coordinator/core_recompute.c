@@ -30,7 +30,7 @@ void told_recompute(struct told *told, const Weir__Recompute *recompute) {
   assert_true(told->recompute_microbatches || told->recompute_chunks);
 }
 
-void worker_joins_on(struct fixture *f, uint64_t key, const char *host, const char *device) {
+void worker_joins_on(struct core_fixture *f, uint64_t key, const char *host, const char *device) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.host = hello.shm_host = (char *)host;
@@ -41,11 +41,12 @@ void worker_joins_on(struct fixture *f, uint64_t key, const char *host, const ch
   says_hello(f, key, &hello);
 }
 
-uint32_t number_of(const struct fixture *f, uint64_t key) {
+uint32_t number_of(const struct core_fixture *f, uint64_t key) {
   return (uint32_t)atoi(f->told[key].id + strlen("worker-"));
 }
 
-void server_misses(struct fixture *f, uint64_t key, uint64_t at, uint32_t microbatches, double waited_s) {
+void server_misses(struct core_fixture *f, uint64_t key, uint64_t at, uint32_t microbatches,
+                   double waited_s) {
   Weir__Late late = WEIR__LATE__INIT;
   Weir__Range ranges[32], *list[32];
   late.run = RUN;
@@ -64,7 +65,7 @@ void server_misses(struct fixture *f, uint64_t key, uint64_t at, uint32_t microb
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LATE, &late);
 }
 
-static void pushed_part(const struct fixture *f, const struct pushed *from, Weir__PushedPart *part) {
+static void pushed_part(const struct core_fixture *f, const struct pushed *from, Weir__PushedPart *part) {
   weir__pushed_part__init(part);
   part->first = from->first;
   part->level = from->level;
@@ -72,7 +73,7 @@ static void pushed_part(const struct fixture *f, const struct pushed *from, Weir
   part->view = from->worker ? f->told[from->worker].view_number : 0;
 }
 
-static uint64_t owner_of(const struct fixture *f, uint32_t block) {
+static uint64_t owner_of(const struct core_fixture *f, uint32_t block) {
   for (uint64_t key = 1; key < MEMBERS; key++)
     if (f->told[key].owns[block])
       return key;
@@ -80,7 +81,7 @@ static uint64_t owner_of(const struct fixture *f, uint32_t block) {
   return 0;
 }
 
-void server_doubts(struct fixture *f, uint32_t block, const struct pushed *parts, size_t n) {
+void server_doubts(struct core_fixture *f, uint32_t block, const struct pushed *parts, size_t n) {
   Weir__Doubted doubted = WEIR__DOUBTED__INIT;
   Weir__PushedPart messages[16], *list[16];
   assert_true(n <= 16);
@@ -97,7 +98,7 @@ void server_doubts(struct fixture *f, uint32_t block, const struct pushed *parts
   member_says(f, owner_of(f, block), WEIR__MEMBER_MESSAGE__BODY_DOUBTED, &doubted);
 }
 
-void server_judges(struct fixture *f, const struct finding *finding) {
+void server_judges(struct core_fixture *f, const struct finding *finding) {
   Weir__Judged judged = WEIR__JUDGED__INIT;
   Weir__PushedPart messages[4], *list[4];
   uint32_t by[MEMBERS];

@@ -8,13 +8,13 @@
 void told_recompute(struct told *told, const Weir__Recompute *recompute);
 
 /* A worker with one executor and this host (which is also where it shares memory) and device. */
-void worker_joins_on(struct fixture *f, uint64_t key, const char *host, const char *device);
+void worker_joins_on(struct core_fixture *f, uint64_t key, const char *host, const char *device);
 
 /* The number N of the worker's id. */
-uint32_t number_of(const struct fixture *f, uint64_t key);
+uint32_t number_of(const struct core_fixture *f, uint64_t key);
 
 /* The server misses the microbatches of the mask at the step, and has waited for so long. */
-void server_misses(struct fixture *f, uint64_t key, uint64_t at, uint32_t microbatches, double waited_s);
+void server_misses(struct core_fixture *f, uint64_t key, uint64_t at, uint32_t microbatches, double waited_s);
 
 /* A part of a worker (its key; 0: of no worker), pushed in the view that it has. */
 struct pushed {
@@ -23,7 +23,7 @@ struct pushed {
 };
 
 /* The server, which owns the block, lets go of these parts. */
-void server_doubts(struct fixture *f, uint32_t block, const struct pushed *parts, size_t n);
+void server_doubts(struct core_fixture *f, uint32_t block, const struct pushed *parts, size_t n);
 
 /* What a server found. by: mask of the keys of the workers that computed the microbatches anew. */
 struct finding {
@@ -34,7 +34,7 @@ struct finding {
   bool overflows;
 };
 
-void server_judges(struct fixture *f, const struct finding *finding);
+void server_judges(struct core_fixture *f, const struct finding *finding);
 
 /* The step that server_doubts and server_judges speak of. */
 enum { DOUBTED_STEP = 5 };

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-void core_run_begin(struct fixture *f, uint32_t executors) {
+void core_run_begin(struct core_fixture *f, uint32_t executors) {
   server_joins(f, S1);
   server_joins(f, S2);
   worker_joins(f, W1, 1);
@@ -16,7 +16,7 @@ void core_run_begin(struct fixture *f, uint32_t executors) {
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
-void core_run_start(struct fixture *f, uint32_t keep) {
+void core_run_start(struct core_fixture *f, uint32_t keep) {
   weir__checkpoint_spec__init(&f->every);
   f->every.has_every_steps = f->every.has_keep = true;
   f->every.every_steps = 4;
@@ -25,17 +25,17 @@ void core_run_start(struct fixture *f, uint32_t keep) {
   core_run_begin(f, 1);
 }
 
-void core_run_checkpoint(struct fixture *f) {
+void core_run_checkpoint(struct core_fixture *f) {
   member_writes(f, S1, RUN);
   member_writes(f, S2, RUN);
   store_commits(f, RUN, NULL);
 }
 
-uint64_t core_run_newest(struct fixture *f) {
+uint64_t core_run_newest(struct core_fixture *f) {
   return info_of_run(f, RUN).checkpoint_step;
 }
 
-void server_replaces(struct fixture *f, uint64_t former, uint64_t key, const char *host,
+void server_replaces(struct core_fixture *f, uint64_t former, uint64_t key, const char *host,
                      const char *fingerprint) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   char address[32];

@@ -11,7 +11,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 
-Weir__RunRecord *record_of(struct fixture *f) {
+Weir__RunRecord *record_of(struct core_fixture *f) {
   Weir__RunRecord *record = NULL;
   struct coordinator_event emptied = {.kind = EVENT_STORE_EMPTIED};
   coordinator_step(f->coordinator, &emptied, f->now_ms, &f->actions);
@@ -22,7 +22,7 @@ Weir__RunRecord *record_of(struct fixture *f) {
   return record;
 }
 
-void coordinator_is_succeeded(struct fixture *f, const char *run, Weir__RunRecord *changed) {
+void coordinator_is_succeeded(struct core_fixture *f, const char *run, Weir__RunRecord *changed) {
   struct coordinator_options options = {
       .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
   struct coordinator_event event = {.kind = EVENT_RUN_RESTORED, .restored = {.record = changed}};
@@ -48,7 +48,7 @@ void coordinator_is_succeeded(struct fixture *f, const char *run, Weir__RunRecor
   message_free(changed);
 }
 
-const char *server_message(struct fixture *f, size_t at) {
+const char *server_message(struct core_fixture *f, size_t at) {
   static char text[1024];
   Weir__ListServersReply reply;
   struct arena arena;

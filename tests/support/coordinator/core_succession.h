@@ -7,13 +7,13 @@
 
 /* The newest record that the core wants saved; asserts that there is one. The core is told that the store
    lost everything, so that it saves now. Freed by coordinator_is_succeeded(), or with message_free(). */
-Weir__RunRecord *record_of(struct fixture *f);
+Weir__RunRecord *record_of(struct core_fixture *f);
 
 /* Replaces f->coordinator by a successor that restores the run from this record, which is freed, and from
    the run's events. Every member's stream has ended; joins_again() opens new ones. */
-void coordinator_is_succeeded(struct fixture *f, const char *run, Weir__RunRecord *changed);
+void coordinator_is_succeeded(struct core_fixture *f, const char *run, Weir__RunRecord *changed);
 
 /* The message of row `at` in ListServers, which must be there; good until the next call. */
-const char *server_message(struct fixture *f, size_t at);
+const char *server_message(struct core_fixture *f, size_t at);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "tests/support/coordinator/core_fixture.h"
 
-void user_submits(struct fixture *f, const char *id, uint32_t min, uint32_t max) {
+void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max) {
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
   Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
@@ -58,22 +58,22 @@ void user_submits(struct fixture *f, const char *id, uint32_t min, uint32_t max)
   core_step(f, &event);
 }
 
-void user_cancels(struct fixture *f, const char *run) {
+void user_cancels(struct core_fixture *f, const char *run) {
   struct coordinator_event event = {.kind = EVENT_RUN_CANCELLED, .run = run};
   core_step(f, &event);
 }
 
-void user_pauses(struct fixture *f, const char *run) {
+void user_pauses(struct core_fixture *f, const char *run) {
   struct coordinator_event event = {.kind = EVENT_RUN_PAUSED, .run = run};
   core_step(f, &event);
 }
 
-void user_resumes(struct fixture *f, const char *run, uint64_t at) {
+void user_resumes(struct core_fixture *f, const char *run, uint64_t at) {
   struct coordinator_event event = {.kind = EVENT_RUN_RESUMED, .resumed = {run, at}};
   core_step(f, &event);
 }
 
-void store_commits(struct fixture *f, const char *run, const char *error) {
+void store_commits(struct core_fixture *f, const char *run, const char *error) {
   Weir__CheckpointInfo result = WEIR__CHECKPOINT_INFO__INIT;
   struct coordinator_event event = {.kind = EVENT_CHECKPOINT,
                                     .checkpoint = {.run = run,

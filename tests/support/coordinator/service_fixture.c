@@ -23,7 +23,7 @@ static void on_seat_leading(void *user) {
   rpc_server_set_serving(((struct seat *)user)->server, true);
 }
 
-void seat_start(struct fixture *f, struct seat *seat, const char *holder) {
+void seat_start(struct service_fixture *f, struct seat *seat, const char *holder) {
   struct err err = ERR_NONE;
   char target[32];
   *seat = (struct seat){.store = flaky_store_new(f->store)};
@@ -65,7 +65,7 @@ static void seat_kill(struct seat *seat) {
 }
 
 int service_setup(void **state) {
-  struct fixture *f = mem_new(sizeof *f);
+  struct service_fixture *f = mem_new(sizeof *f);
   struct err err = ERR_NONE;
   assert_int_equal(store_open("memory://", &f->store, &err), 0);
   f->client = rpc_client_new(1);
@@ -79,7 +79,7 @@ int service_setup(void **state) {
 }
 
 int service_teardown(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   seat_stop(&f->seat);
   rpc_client_free(f->client);
   store_close(f->store);
@@ -89,7 +89,7 @@ int service_teardown(void **state) {
   return 0;
 }
 
-void seat_restart(struct fixture *f, bool is_killed) {
+void seat_restart(struct service_fixture *f, bool is_killed) {
   if (is_killed)
     seat_kill(&f->seat);
   else
@@ -98,7 +98,7 @@ void seat_restart(struct fixture *f, bool is_killed) {
   f->channel = f->seat.channel;
 }
 
-struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes) {
+struct rpc_reader *upload_begin(struct service_fixture *f, Weir__RunSpec *spec, uint64_t model_bytes) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   struct err err = ERR_NONE;
@@ -128,14 +128,14 @@ char *upload_end(struct rpc_reader *reader, struct err *err) {
   return id;
 }
 
-char *try_to_submit(struct fixture *f, struct err *err) {
+char *try_to_submit(struct service_fixture *f, struct err *err) {
   struct rpc_reader *reader = upload_begin(f, f->spec, f->onnx_bytes);
   upload_add(reader, f->onnx, f->onnx_bytes / 2);
   upload_add(reader, f->onnx + f->onnx_bytes / 2, f->onnx_bytes - f->onnx_bytes / 2);
   return upload_end(reader, err);
 }
 
-char *submit_run(struct fixture *f) {
+char *submit_run(struct service_fixture *f) {
   struct err err;
   char *id = try_to_submit(f, &err);
   assert_string_equal(err.text, "");
@@ -143,7 +143,7 @@ char *submit_run(struct fixture *f) {
   return id;
 }
 
-int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
+int ask_run(struct service_fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
             struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   request.run = (char *)run;
@@ -153,7 +153,7 @@ int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir_
                    err);
 }
 
-Weir__RunState run_state(struct fixture *f, const char *run) {
+Weir__RunState run_state(struct service_fixture *f, const char *run) {
   Weir__RunInfo *info;
   struct err err;
   Weir__RunState state;
@@ -164,8 +164,8 @@ Weir__RunState run_state(struct fixture *f, const char *run) {
   return state;
 }
 
-long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, struct iovec out,
-                     struct err *err) {
+long download_chunks(struct service_fixture *f, enum rpc_method_id method, const void *request,
+                     struct iovec out, struct err *err) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, method, patience_ms());
   Weir__Chunk *chunk = NULL;
   size_t got = 0;
@@ -182,7 +182,7 @@ long download_chunks(struct fixture *f, enum rpc_method_id method, const void *r
   return err->code ? -1 : (long)got;
 }
 
-long download_run(struct fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
+long download_run(struct service_fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
                   struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   Weir__WeightsRequest weights = WEIR__WEIGHTS_REQUEST__INIT;
@@ -191,7 +191,7 @@ long download_run(struct fixture *f, enum rpc_method_id method, const char *run,
                          err);
 }
 
-uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last) {
+uint64_t watch_all(struct service_fixture *f, const char *run, uint64_t from, Weir__RunEvent **last) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   Weir__RunEvent *event = NULL;
@@ -214,8 +214,8 @@ uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunE
   return count;
 }
 
-struct rpc_reader *member_join_again(struct fixture *f, Weir__Role role, const char *id, const char *run,
-                                     uint64_t version) {
+struct rpc_reader *member_join_again(struct service_fixture *f, Weir__Role role, const char *id,
+                                     const char *run, uint64_t version) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   Weir__Hello hello = WEIR__HELLO__INIT;
   Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list[] = {&hosted};
@@ -240,7 +240,7 @@ struct rpc_reader *member_join_again(struct fixture *f, Weir__Role role, const c
   return reader;
 }
 
-struct rpc_reader *member_join(struct fixture *f, Weir__Role role) {
+struct rpc_reader *member_join(struct service_fixture *f, Weir__Role role) {
   return member_join_again(f, role, "", "", 0);
 }
 
@@ -268,7 +268,8 @@ uint64_t expect_write(struct rpc_reader *server) {
   return step;
 }
 
-static void tell_loaded(struct fixture *f, struct rpc_reader *member, const char *run, uint64_t samples) {
+static void tell_loaded(struct service_fixture *f, struct rpc_reader *member, const char *run,
+                        uint64_t samples) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   loaded.run = (char *)run;
   loaded.incarnation = f->incarnation;
@@ -276,7 +277,7 @@ static void tell_loaded(struct fixture *f, struct rpc_reader *member, const char
   member_tell(member, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }
 
-void tell_step(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step) {
+void tell_step(struct service_fixture *f, struct rpc_reader *server, const char *run, uint64_t step) {
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
   report.run = (char *)run;
   report.incarnation = f->incarnation;
@@ -284,7 +285,8 @@ void tell_step(struct fixture *f, struct rpc_reader *server, const char *run, ui
   member_tell(server, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
 }
 
-void begin_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker) {
+void begin_run(struct service_fixture *f, const char *id, struct rpc_reader *server,
+               struct rpc_reader *worker) {
   Weir__Order *order = expect_order(worker, WEIR__ORDER__BODY_LOAD);
   f->incarnation = order->load->incarnation;
   message_free(order);
@@ -294,7 +296,8 @@ void begin_run(struct fixture *f, const char *id, struct rpc_reader *server, str
   message_free(expect_order(worker, WEIR__ORDER__BODY_VIEW));
 }
 
-void train_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker) {
+void train_run(struct service_fixture *f, const char *id, struct rpc_reader *server,
+               struct rpc_reader *worker) {
   Weir__RunComplete complete = WEIR__RUN_COMPLETE__INIT;
   begin_run(f, id, server, worker);
   for (uint64_t step = 0; step < STEPS; step++)
@@ -305,7 +308,7 @@ void train_run(struct fixture *f, const char *id, struct rpc_reader *server, str
   assert_int_equal(expect_write(server), STEPS);
 }
 
-void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step) {
+void write_blocks(struct service_fixture *f, struct rpc_reader *server, const char *run, uint64_t step) {
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
   Weir__Manifest *manifest = tiny_manifest(f->store, run, step);
   written.run = (char *)run;
@@ -318,7 +321,7 @@ void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run,
   message_free(manifest);
 }
 
-bool is_record_written(struct fixture *f, const char *run, const char *which) {
+bool is_record_written(struct service_fixture *f, const char *run, const char *which) {
   struct err err = ERR_NONE;
   char *name = checkpoint_run_name(run, which);
   void *data;
@@ -329,14 +332,14 @@ bool is_record_written(struct fixture *f, const char *run, const char *which) {
   return is_there;
 }
 
-bool has_checkpoint(struct fixture *f, const char *run, uint64_t step) {
+bool has_checkpoint(struct service_fixture *f, const char *run, uint64_t step) {
   char *which = mem_printf("checkpoints/%020llu", (unsigned long long)step);
   bool is_there = is_record_written(f, run, which);
   free(which);
   return is_there;
 }
 
-char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
+char *train_with_checkpoints(struct service_fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
                              uint64_t last, uint32_t keep) {
   Weir__CheckpointSpec *checkpoint = f->spec->checkpoint;
   uint64_t step = 0;
@@ -359,7 +362,7 @@ char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server, struc
   return id;
 }
 
-Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const char *run) {
+Weir__ListCheckpointsReply *list_checkpoints(struct service_fixture *f, const char *run) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   Weir__ListCheckpointsReply *reply = NULL;
   struct err err = ERR_NONE;
@@ -370,7 +373,7 @@ Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const char *run)
   return reply;
 }
 
-void expect_checkpoints(struct fixture *f, const char *run, uint64_t first, size_t n) {
+void expect_checkpoints(struct service_fixture *f, const char *run, uint64_t first, size_t n) {
   Weir__ListCheckpointsReply *reply = list_checkpoints(f, run);
   assert_int_equal(reply->n_checkpoints, n);
   for (size_t i = 0; i < n; i++) {

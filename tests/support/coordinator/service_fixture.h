@@ -34,7 +34,7 @@ struct seat {
   bool is_deposed; /* atomic */
 };
 
-struct fixture {
+struct service_fixture {
   struct store *store;
   struct rpc_client *client;
   struct seat seat;                   /* the one that tests begin with */
@@ -48,7 +48,7 @@ struct fixture {
 
 /* Starts a coordinator on a free port, and waits until it leads or knows why not. holder: the name that it
    leads under. Stopped with seat_stop(), which gives the lease up. */
-void seat_start(struct fixture *f, struct seat *seat, const char *holder);
+void seat_start(struct service_fixture *f, struct seat *seat, const char *holder);
 void seat_stop(struct seat *seat);
 
 int service_setup(void **state);
@@ -56,7 +56,7 @@ int service_teardown(void **state);
 
 /* Stops f->seat and starts it again, in the same holder's name. is_killed: it loses its way to the store
    first, so that nothing is set free. f->channel is the new one. */
-void seat_restart(struct fixture *f, bool is_killed);
+void seat_restart(struct service_fixture *f, bool is_killed);
 
 /* Waits until the condition is true, asking again and again; fails the test if it never is. */
 #define AWAIT(condition)                                                                                     \
@@ -71,41 +71,41 @@ void seat_restart(struct fixture *f, bool is_killed);
 
 /* A submission in pieces: its first message, with the size of the model that follows; upload_add() sends
    bytes of the model; upload_end() closes. A refusal shows in upload_end(). */
-struct rpc_reader *upload_begin(struct fixture *f, Weir__RunSpec *spec, uint64_t model_bytes);
+struct rpc_reader *upload_begin(struct service_fixture *f, Weir__RunSpec *spec, uint64_t model_bytes);
 void upload_add(struct rpc_reader *reader, void *data, size_t size);
 
 /* The run's id, freed by the caller; NULL with err set if it was refused. */
 char *upload_end(struct rpc_reader *reader, struct err *err);
 
 /* Submits f->spec with f->onnx. Returns as upload_end(); submit_run() asserts that it was taken. */
-char *try_to_submit(struct fixture *f, struct err *err);
-char *submit_run(struct fixture *f);
+char *try_to_submit(struct service_fixture *f, struct err *err);
+char *submit_run(struct service_fixture *f);
 
 /* Calls a method that takes a RunRequest and answers RunInfo (GetRun, Cancel, ...). Returns the error. The
    info is freed with message_free(); NULL on error. */
-int ask_run(struct fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
+int ask_run(struct service_fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
             struct err *err);
 
 /* RUN_STATE_UNKNOWN on error. */
-Weir__RunState run_state(struct fixture *f, const char *run);
+Weir__RunState run_state(struct service_fixture *f, const char *run);
 
 /* Calls a method that answers a stream of chunks. Copies all bytes to out; more than fit there fail the
    test. Returns how many; -1 with err set. download_run() makes the request for a run. */
-long download_chunks(struct fixture *f, enum rpc_method_id method, const void *request, struct iovec out,
-                     struct err *err);
-long download_run(struct fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
+long download_chunks(struct service_fixture *f, enum rpc_method_id method, const void *request,
+                     struct iovec out, struct err *err);
+long download_run(struct service_fixture *f, enum rpc_method_id method, const char *run, struct iovec out,
                   struct err *err);
 
 /* Reads a run's events, numbered `from` and higher, until the run is over. Asserts that their numbers
    rise. Returns how many; *last is the last one, freed with message_free(), or NULL. */
-uint64_t watch_all(struct fixture *f, const char *run, uint64_t from, Weir__RunEvent **last);
+uint64_t watch_all(struct service_fixture *f, const char *run, uint64_t from, Weir__RunEvent **last);
 
 /* Joins as a member: says Hello and takes the Welcome, which must come. Returns the member's stream,
    closed with rpc_reader_close(). id: of a member that was here before, with the run (or "") at that
    version. member_join(): a new one. */
-struct rpc_reader *member_join_again(struct fixture *f, Weir__Role role, const char *id, const char *run,
-                                     uint64_t version);
-struct rpc_reader *member_join(struct fixture *f, Weir__Role role);
+struct rpc_reader *member_join_again(struct service_fixture *f, Weir__Role role, const char *id,
+                                     const char *run, uint64_t version);
+struct rpc_reader *member_join(struct service_fixture *f, Weir__Role role);
 
 /* content: the message of that body, which stays the caller's. */
 void member_tell(struct rpc_reader *member, Weir__MemberMessage__BodyCase body, void *content);
@@ -117,34 +117,36 @@ Weir__Order *expect_order(struct rpc_reader *member, Weir__Order__BodyCase body)
 uint64_t expect_write(struct rpc_reader *server);
 
 /* The server reports that step of the run (StepReport), in f->incarnation. */
-void tell_step(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
+void tell_step(struct service_fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
 
 /* The members' part of a run until its first view: they take LoadRun, which sets f->incarnation, and say
    that it is loaded. */
-void begin_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker);
+void begin_run(struct service_fixture *f, const char *id, struct rpc_reader *server,
+               struct rpc_reader *worker);
 
 /* begin_run(), then STEPS steps and RunComplete. Takes the order to write the last version; write_blocks()
    answers it. */
-void train_run(struct fixture *f, const char *id, struct rpc_reader *server, struct rpc_reader *worker);
+void train_run(struct service_fixture *f, const char *id, struct rpc_reader *server,
+               struct rpc_reader *worker);
 
 /* Writes a version's blocks (tiny_manifest) to the store and tells the coordinator so. */
-void write_blocks(struct fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
+void write_blocks(struct service_fixture *f, struct rpc_reader *server, const char *run, uint64_t step);
 
 /* Whether the store has a record of the run. which: its name below the run's. */
-bool is_record_written(struct fixture *f, const char *run, const char *which);
+bool is_record_written(struct service_fixture *f, const char *run, const char *which);
 
 /* Whether the checkpoint of that step is committed. */
-bool has_checkpoint(struct fixture *f, const char *run, uint64_t step);
+bool has_checkpoint(struct service_fixture *f, const char *run, uint64_t step);
 
 /* Submits a run of TINY_STEPS that keeps the newest `keep` checkpoints, and trains it until those at steps
    2, 4, ... `last` are committed. It goes on. Returns its id, freed by the caller. */
-char *train_with_checkpoints(struct fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
+char *train_with_checkpoints(struct service_fixture *f, struct rpc_reader *server, struct rpc_reader *worker,
                              uint64_t last, uint32_t keep);
 
 /* Asserts that the run is known. Freed with message_free(). */
-Weir__ListCheckpointsReply *list_checkpoints(struct fixture *f, const char *run);
+Weir__ListCheckpointsReply *list_checkpoints(struct service_fixture *f, const char *run);
 
 /* Asserts that the run has exactly n checkpoints, at steps first, first + 2, ... */
-void expect_checkpoints(struct fixture *f, const char *run, uint64_t first, size_t n);
+void expect_checkpoints(struct service_fixture *f, const char *run, uint64_t first, size_t n);
 
 #endif

@@ -24,7 +24,7 @@ extern const struct model_kind_def model_kind_mlp;
 const uint32_t block_elems[BLOCKS] = {VALUES_MAX, WIDTH *WIDTH - VALUES_MAX, 3 * WIDTH + 3 * WIDTH + 3,
                                       METRICS + 2 * WIDTH};
 
-void wait_locked(struct fixture *f) {
+void wait_locked(struct parameters_fixture *f) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += patience_seconds();
@@ -33,7 +33,7 @@ void wait_locked(struct fixture *f) {
 }
 
 static int parameters_on_told(void *user, uint64_t membership, const Weir__MemberMessage *message) {
-  struct fixture *f = user;
+  struct parameters_fixture *f = user;
   (void)membership;
   pthread_mutex_lock(&f->lock);
   assert_true(f->n_told < TOLD_MAX);
@@ -49,7 +49,7 @@ static int parameters_on_told(void *user, uint64_t membership, const Weir__Membe
   return 0;
 }
 
-void wait_told(struct fixture *f, int n) {
+void wait_told(struct parameters_fixture *f, int n) {
   pthread_mutex_lock(&f->lock);
   while (f->n_told < n)
     wait_locked(f);
@@ -128,8 +128,8 @@ const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers) {
   return &order;
 }
 
-int make_run(struct fixture *f, const Weir__LoadRun *order, const char *own_id, struct hosted_run **run,
-             struct err *err) {
+int make_run(struct parameters_fixture *f, const Weir__LoadRun *order, const char *own_id,
+             struct hosted_run **run, struct err *err) {
   struct run_setup setup = {.order = order,
                             .own_id = own_id,
                             .model = f->model,
@@ -142,7 +142,8 @@ int make_run(struct fixture *f, const Weir__LoadRun *order, const char *own_id, 
   return hosted_run_new(&setup, run, err);
 }
 
-int load_order_as(struct fixture *f, const Weir__LoadRun *order, const char *own_id, struct err *err) {
+int load_order_as(struct parameters_fixture *f, const Weir__LoadRun *order, const char *own_id,
+                  struct err *err) {
   struct hosted_run *run;
   int code = make_run(f, order, own_id, &run, err);
   if (code)
@@ -157,15 +158,15 @@ int load_order_as(struct fixture *f, const Weir__LoadRun *order, const char *own
   return code;
 }
 
-int load_order(struct fixture *f, const Weir__LoadRun *order, struct err *err) {
+int load_order(struct parameters_fixture *f, const Weir__LoadRun *order, struct err *err) {
   return load_order_as(f, order, "server-1", err);
 }
 
-void parameters_fixture_open(struct fixture *f) {
+void parameters_fixture_open(struct parameters_fixture *f) {
   struct rpc_server_options options = {
       .listen = "127.0.0.1:0", .services = &f->service, .n_services = 1, .threads = 1};
   struct err err = ERR_NONE;
-  *f = (struct fixture){0};
+  *f = (struct parameters_fixture){0};
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
   run_table_init(&f->runs);
@@ -182,18 +183,18 @@ void parameters_fixture_open(struct fixture *f) {
   f->channel = rpc_channel_open(f->client, f->target);
 }
 
-void parameters_fixture_init_order(struct fixture *f, const Weir__LoadRun *order) {
+void parameters_fixture_init_order(struct parameters_fixture *f, const Weir__LoadRun *order) {
   struct err err = ERR_NONE;
   parameters_fixture_open(f);
   if (load_order(f, order, &err))
     fail_msg("%s", err.text);
 }
 
-void parameters_fixture_init(struct fixture *f, size_t servers) {
+void parameters_fixture_init(struct parameters_fixture *f, size_t servers) {
   parameters_fixture_init_order(f, make_order(1, servers));
 }
 
-void parameters_fixture_fini(struct fixture *f) {
+void parameters_fixture_fini(struct parameters_fixture *f) {
   rpc_channel_close(f->channel);
   run_table_remove(&f->runs, NULL, "the test is over");
   sums_client_stop(f->sums_client);
@@ -214,7 +215,7 @@ void parameters_fixture_fini(struct fixture *f) {
 
 static void attempt_take(struct attempt *attempt, const struct err *err, uint64_t version,
                          struct rpc_bytes *bytes) {
-  struct fixture *f = attempt->fixture;
+  struct parameters_fixture *f = attempt->fixture;
   pthread_mutex_lock(&f->lock);
   attempt->err = *err;
   attempt->version = version;
@@ -249,7 +250,7 @@ Weir__PushRequest push_request(uint32_t block, uint64_t step, uint32_t first, ui
   return push;
 }
 
-void start_push(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push,
+void start_push(struct parameters_fixture *f, struct attempt *attempt, const Weir__PushRequest *push,
                 const float *values, size_t size_bytes) {
   struct buffer *buffer = buffer_new(size_bytes);
   struct rpc_payload payload = {.buffer = buffer, .size_bytes = size_bytes};
@@ -259,7 +260,7 @@ void start_push(struct fixture *f, struct attempt *attempt, const Weir__PushRequ
   buffer_put(buffer);
 }
 
-void start_pull(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t version) {
+void start_pull(struct parameters_fixture *f, struct attempt *attempt, uint32_t block, uint64_t version) {
   Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
   pull.run = (char *)"unit-1";
   pull.incarnation = 1;
@@ -270,7 +271,7 @@ void start_pull(struct fixture *f, struct attempt *attempt, uint32_t block, uint
 }
 
 void attempt_finish(struct attempt *attempt) {
-  struct fixture *f = attempt->fixture;
+  struct parameters_fixture *f = attempt->fixture;
   pthread_mutex_lock(&f->lock);
   while (!attempt->is_done)
     wait_locked(f);
@@ -283,7 +284,7 @@ void parked_probe_run(struct job *job) {
   sem_post(&probe->done);
 }
 
-void wait_parked(struct fixture *f, uint32_t block, int n_parked) {
+void wait_parked(struct parameters_fixture *f, uint32_t block, int n_parked) {
   struct err err;
   struct hosted_run *run = run_table_find(&f->runs, "unit-1", 1, &err);
   struct parked_probe probe = {.job = {.run = parked_probe_run}, .block = hosted_run_block(run, block, &err)};
@@ -322,36 +323,40 @@ void finish_with_error(struct attempt *attempt, enum err_code code, const char *
   free(attempt->data);
 }
 
-size_t part_of(struct fixture *f, uint32_t block, float value) {
+size_t part_of(struct parameters_fixture *f, uint32_t block, float value) {
   for (uint32_t i = 0; i < block_elems[block]; i++)
     f->values[i] = value;
   return block_elems[block] * sizeof(float);
 }
 
-static void start_microbatch(struct fixture *f, struct attempt *attempt, const Weir__PushRequest *push) {
+static void start_microbatch(struct parameters_fixture *f, struct attempt *attempt,
+                             const Weir__PushRequest *push) {
   size_t size_bytes = part_of(f, push->block, (float)(push->first + 1 + push->step));
   start_push(f, attempt, push, f->values, size_bytes);
 }
 
-void start_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step, uint32_t first) {
+void start_part(struct parameters_fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
+                uint32_t first) {
   Weir__PushRequest push = push_request(block, step, first, 0);
   start_microbatch(f, attempt, &push);
 }
 
-void start_waiting_part(struct fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
+void start_waiting_part(struct parameters_fixture *f, struct attempt *attempt, uint32_t block, uint64_t step,
                         uint32_t first) {
   Weir__PushRequest push = push_request(block, step, first, 0);
   push.wait = true;
   start_microbatch(f, attempt, &push);
 }
 
-void push_part(struct fixture *f, uint32_t block, uint64_t step, uint32_t first, uint64_t version) {
+void push_part(struct parameters_fixture *f, uint32_t block, uint64_t step, uint32_t first,
+               uint64_t version) {
   struct attempt attempt;
   start_part(f, &attempt, block, step, first);
   finish_with_version(&attempt, version);
 }
 
-void pull_first_element(struct fixture *f, uint32_t block, uint64_t version, float *first_element) {
+void pull_first_element(struct parameters_fixture *f, uint32_t block, uint64_t version,
+                        float *first_element) {
   struct attempt attempt;
   start_pull(f, &attempt, block, version);
   attempt_finish(&attempt);
@@ -361,17 +366,17 @@ void pull_first_element(struct fixture *f, uint32_t block, uint64_t version, flo
   finish_with_version(&attempt, version);
 }
 
-void push_all_but_last(struct fixture *f, uint32_t block, uint64_t step) {
+void push_all_but_last(struct parameters_fixture *f, uint32_t block, uint64_t step) {
   for (uint32_t m = 0; m < MICROBATCHES - 1; m++)
     push_part(f, block, step, m, step);
 }
 
-void push_step(struct fixture *f, uint32_t block, uint64_t step) {
+void push_step(struct parameters_fixture *f, uint32_t block, uint64_t step) {
   push_all_but_last(f, block, step);
   push_part(f, block, step, MICROBATCHES - 1, step + 1);
 }
 
-void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
+void push_eval(struct parameters_fixture *f, uint64_t step, uint32_t chunk, uint64_t version) {
   Weir__PushRequest push = push_request(STATISTICS_BLOCK, step, chunk, 0);
   struct attempt attempt;
   float row[METRICS] = {50, 100, 75, 100, 100};
@@ -380,13 +385,13 @@ void push_eval(struct fixture *f, uint64_t step, uint32_t chunk, uint64_t versio
   finish_with_version(&attempt, version);
 }
 
-void push_rows(struct fixture *f, uint64_t step) {
+void push_rows(struct parameters_fixture *f, uint64_t step) {
   for (uint32_t chunk = 0; step == EVAL_EVERY && chunk < CHUNKS; chunk++)
     push_eval(f, step, chunk, step);
   push_step(f, STATISTICS_BLOCK, step);
 }
 
-void push_version(struct fixture *f, uint64_t step) {
+void push_version(struct parameters_fixture *f, uint64_t step) {
   for (uint32_t block = 0; block < STATISTICS_BLOCK; block++)
     push_step(f, block, step);
   push_rows(f, step);

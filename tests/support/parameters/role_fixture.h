@@ -13,7 +13,7 @@ enum { HISTORY_MAX = 64 };
 
 /* workers: what pushes and pulls need, and the model; its server and runs are not used, the role has them. */
 struct role_fixture {
-  struct fixture workers;
+  struct parameters_fixture workers;
   struct fake_coordinator coordinator;
   struct parameters *parameters;
   struct rpc_server *server;

@@ -9,7 +9,7 @@
 enum { ANSWERS_MAX = 8, MEMBERSHIP = 7 };
 
 struct snapshot_fixture {
-  struct fixture server; /* its lock guards the answers, too */
+  struct parameters_fixture server; /* its lock guards the answers, too */
   struct store_double store;
   struct snapshot_writer *writer;
   struct hosted_run *run;

@@ -17,8 +17,8 @@
 #include "common/rpc/server.h"
 #include "tests/support/common/patience.h"
 
-static void fixture_write_file(struct fixture *f, const char *name, const void *header, size_t header_bytes,
-                               size_t n) {
+static void fixture_write_file(struct worker_fixture *f, const char *name, const void *header,
+                               size_t header_bytes, size_t n) {
   char path[128];
   FILE *file;
   snprintf(path, sizeof path, "%s/%s", f->folder, name);
@@ -30,7 +30,7 @@ static void fixture_write_file(struct fixture *f, const char *name, const void *
   fclose(file);
 }
 
-static void fixture_make_run(struct fixture *f, bool evaluates) {
+static void fixture_make_run(struct worker_fixture *f, bool evaluates) {
   static const unsigned char images[] = {0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, 4, 0, 0, 0, 4};
   static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, SAMPLES};
   struct err err = ERR_NONE;
@@ -57,8 +57,8 @@ static void fixture_make_run(struct fixture *f, bool evaluates) {
   assert_in_range(f->model->n_blocks, 4, BLOCKS_MAX);
 }
 
-struct fixture *fixture_new(bool evaluates) {
-  struct fixture *f = mem_new(sizeof *f);
+struct worker_fixture *fixture_new(bool evaluates) {
+  struct worker_fixture *f = mem_new(sizeof *f);
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
   fixture_make_run(f, evaluates);
@@ -73,7 +73,7 @@ struct fixture *fixture_new(bool evaluates) {
   return f;
 }
 
-void fixture_free(struct fixture *f) {
+void fixture_free(struct worker_fixture *f) {
   static const char *const names[] = {"images", "labels"};
   char path[128];
   run_stop(f->run);
@@ -110,7 +110,7 @@ int worker_teardown(void **state) {
 }
 
 void fixture_on_told(void *user, const Weir__MemberMessage *message) {
-  struct fixture *f = user;
+  struct worker_fixture *f = user;
   pthread_mutex_lock(&f->lock);
   if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_LOADED) {
     f->n_loaded++;
@@ -144,7 +144,7 @@ const char *fixture_run_id(void) {
   return id;
 }
 
-Weir__LoadRun fixture_order(struct fixture *f, uint64_t incarnation) {
+Weir__LoadRun fixture_order(struct worker_fixture *f, uint64_t incarnation) {
   Weir__LoadRun load = WEIR__LOAD_RUN__INIT;
   load.run = (char *)fixture_run_id();
   load.incarnation = incarnation;
@@ -154,7 +154,7 @@ Weir__LoadRun fixture_order(struct fixture *f, uint64_t incarnation) {
   return load;
 }
 
-void fixture_load(struct fixture *f, const struct backend_def *backend, int threads) {
+void fixture_load(struct worker_fixture *f, const struct backend_def *backend, int threads) {
   Weir__LoadRun load = fixture_order(f, 1);
   f->run = run_start(&(struct run_options){.client = f->client,
                                            .coordinator = f->channel,
@@ -171,8 +171,8 @@ void fixture_load(struct fixture *f, const struct backend_def *backend, int thre
                      &load);
 }
 
-void fixture_view(struct fixture *f, struct view_of of,
-                  void (*take)(struct fixture *f, const Weir__View *view, const char *worker)) {
+void fixture_view(struct worker_fixture *f, struct view_of of,
+                  void (*take)(struct worker_fixture *f, const Weir__View *view, const char *worker)) {
   Weir__View view = WEIR__VIEW__INIT;
   Weir__Plan plan = WEIR__PLAN__INIT;
   Weir__Endpoint endpoints[SERVERS], *servers[SERVERS];
@@ -203,11 +203,11 @@ void fixture_view(struct fixture *f, struct view_of of,
   take(f, &view, assignment.worker);
 }
 
-void fixture_give_view(struct fixture *f, const Weir__View *view, const char *worker) {
+void fixture_give_view(struct worker_fixture *f, const Weir__View *view, const char *worker) {
   run_view(f->run, view, worker);
 }
 
-void fixture_give_pair(struct fixture *f, struct pair_view of) {
+void fixture_give_pair(struct worker_fixture *f, struct pair_view of) {
   Weir__View view = WEIR__VIEW__INIT;
   Weir__Plan plan = WEIR__PLAN__INIT;
   Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *servers[] = {&endpoint};
@@ -237,14 +237,14 @@ void fixture_give_pair(struct fixture *f, struct pair_view of) {
       run_view(of.runs[rank], &view, of.names[rank]);
 }
 
-bool is_trained(const struct fixture *f) {
+bool is_trained(const struct worker_fixture *f) {
   for (uint32_t b = 0; b < f->model->n_blocks; b++)
     if (f->servers[0].version[b] < STEPS && f->servers[1].version[b] < STEPS)
       return false;
   return true;
 }
 
-void fixture_wait(struct fixture *f, bool (*is_so)(const struct fixture *f)) {
+void fixture_wait(struct worker_fixture *f, bool (*is_so)(const struct worker_fixture *f)) {
   struct timespec until;
   int rc = 0;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -257,7 +257,7 @@ void fixture_wait(struct fixture *f, bool (*is_so)(const struct fixture *f)) {
     fail_msg("nothing happened for %d seconds; refused: '%s'", patience_seconds(), f->refusal);
 }
 
-int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint64_t step) {
+int count_pushes(const struct worker_fixture *f, int server, uint64_t incarnation, uint64_t step) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].server == server && f->pushes[i].incarnation == incarnation &&
@@ -265,11 +265,11 @@ int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint
   return n;
 }
 
-int pushes_of_step(const struct fixture *f) {
+int pushes_of_step(const struct worker_fixture *f) {
   return (int)(f->model->n_param_blocks + (f->model->n_blocks - f->model->n_param_blocks) * MICROBATCHES);
 }
 
-bool is_all_pushed(const struct fixture *f) {
+bool is_all_pushed(const struct worker_fixture *f) {
   for (uint64_t step = 0; step < STEPS; step++)
     if (count_pushes(f, 0, 1, step) < pushes_of_step(f))
       return false;

@@ -10,8 +10,8 @@
 
 /* The files, the model and SERVERS servers that listen, without a run. evaluates: the spec has an
    evaluation after each step. fixture_free() stops f->run, too. */
-struct fixture *fixture_new(bool evaluates);
-void fixture_free(struct fixture *f);
+struct worker_fixture *fixture_new(bool evaluates);
+void fixture_free(struct worker_fixture *f);
 
 /* The same as setup and teardown; *state is the fixture. */
 int worker_setup(void **state);
@@ -26,10 +26,10 @@ void fixture_on_told(void *user, const Weir__MemberMessage *message);
 const char *fixture_run_id(void);
 
 /* LoadRun of that run; what it points to is the fixture's. */
-Weir__LoadRun fixture_order(struct fixture *f, uint64_t incarnation);
+Weir__LoadRun fixture_order(struct worker_fixture *f, uint64_t incarnation);
 
 /* Starts f->run, by an order of incarnation 1. */
-void fixture_load(struct fixture *f, const struct backend_def *backend, int threads);
+void fixture_load(struct worker_fixture *f, const struct backend_def *backend, int threads);
 
 /* What a view says to one worker, which computes microbatches 0 .. microbatches - 1 and evaluation chunks
    0 .. chunks - 1, or follows, on the servers first_server .. first_server + n_servers - 1. */
@@ -44,9 +44,9 @@ struct view_of {
 
 /* Calls `take` with the view as a message, which is gone when it returns; worker is of.worker.
    fixture_give_view() gives it to f->run. */
-void fixture_view(struct fixture *f, struct view_of of,
-                  void (*take)(struct fixture *f, const Weir__View *view, const char *worker));
-void fixture_give_view(struct fixture *f, const Weir__View *view, const char *worker);
+void fixture_view(struct worker_fixture *f, struct view_of of,
+                  void (*take)(struct worker_fixture *f, const Weir__View *view, const char *worker));
+void fixture_give_view(struct worker_fixture *f, const Weir__View *view, const char *worker);
 
 /* Two workers of a group, by rank. */
 struct pair_view {
@@ -58,24 +58,24 @@ struct pair_view {
 };
 
 /* Gives the view to both runs, or to the one that is alone. Server 1, incarnation 1. */
-void fixture_give_pair(struct fixture *f, struct pair_view of);
+void fixture_give_pair(struct worker_fixture *f, struct pair_view of);
 
 /* A condition of fixture_wait(): each block has its last version, on one server or another. */
-bool is_trained(const struct fixture *f);
+bool is_trained(const struct worker_fixture *f);
 
 /* Waits until the condition, which is asked under f->lock at each change, is true; fails the test if it
    never is, with what the run was refused for. */
-void fixture_wait(struct fixture *f, bool (*is_so)(const struct fixture *f));
+void fixture_wait(struct worker_fixture *f, bool (*is_so)(const struct worker_fixture *f));
 
 /* Pushes of a step (not of evaluations) in an incarnation to a server, of any block. */
-int count_pushes(const struct fixture *f, int server, uint64_t incarnation, uint64_t step);
+int count_pushes(const struct worker_fixture *f, int server, uint64_t incarnation, uint64_t step);
 
 /* How many pushes a step is of a worker that computes all of it: gradients are one sum a block, of statistics
    each microbatch has a row. */
-int pushes_of_step(const struct fixture *f);
+int pushes_of_step(const struct worker_fixture *f);
 /* The first server has these of every step in incarnation 1, also those that nobody waits for, which may come
    after the version that they belong to; and the run is trained. */
-bool is_all_pushed(const struct fixture *f);
+bool is_all_pushed(const struct worker_fixture *f);
 
 /* Time in which a mistake would show. What the test asserts next holds whenever it looks, so on a slow
    machine the test sees less and does not fail. */

@@ -18,7 +18,7 @@ static bool fault_strikes(int *times) {
   return is_left;
 }
 
-static void give_model(struct fixture *f, struct rpc_call *call) {
+static void give_model(struct worker_fixture *f, struct rpc_call *call) {
   Weir__Chunk chunk = WEIR__CHUNK__INIT;
   size_t half = f->onnx_bytes / 2;
   bool is_cut, is_another;
@@ -35,7 +35,7 @@ static void give_model(struct fixture *f, struct rpc_call *call) {
 }
 
 static void on_fetch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  struct fixture *f = ((struct fake_server *)rpc_call_context(call))->f;
+  struct worker_fixture *f = ((struct fake_server *)rpc_call_context(call))->f;
   bool is_held;
   (void)message;
   rpc_bytes_free(bytes);
@@ -98,7 +98,7 @@ static bool refuse_stranger(struct fake_server *server, struct rpc_call *call, u
 
 static void on_versions(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct fake_server *server = rpc_call_context(call);
-  struct fixture *f = server->f;
+  struct worker_fixture *f = server->f;
   Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
   bool is_unavailable, is_unknown, is_parked;
   rpc_bytes_free(bytes);
@@ -130,7 +130,7 @@ static void on_versions(struct rpc_call *call, const void *message, struct rpc_b
     rpc_call_reply(call, &reply, NULL);
 }
 
-static void give_block(struct fixture *f, const struct parked *to) {
+static void give_block(struct worker_fixture *f, const struct parked *to) {
   Weir__PullReply pull = WEIR__PULL_REPLY__INIT;
   Weir__PushReply push = WEIR__PUSH_REPLY__INIT;
   size_t size_bytes = f->model->blocks[to->block].elems * sizeof(float);
@@ -150,7 +150,7 @@ static void give_block(struct fixture *f, const struct parked *to) {
 
 static void on_pull(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct fake_server *server = rpc_call_context(call);
-  struct fixture *f = server->f;
+  struct worker_fixture *f = server->f;
   const Weir__PullRequest *pull = message;
   struct parked parked = {server, call, false, pull->block, pull->version};
   bool is_unavailable, is_busy, is_parked, is_dropped;
@@ -188,7 +188,7 @@ static uint64_t digest_of(struct rpc_bytes *bytes) {
 }
 
 static void note_push_locked(struct fake_server *server, const Weir__PushRequest *push, uint64_t digest) {
-  struct fixture *f = server->f;
+  struct worker_fixture *f = server->f;
   assert_in_range(f->n_pushes, 0, PUSHES_MAX - 1);
   f->pushes[f->n_pushes++] = (struct fake_push){
       server->index,    push->incarnation, push->step,   push->block, push->first, push->level,
@@ -209,7 +209,7 @@ static enum err_code push_fault_locked(struct faults *faults, const Weir__PushRe
 
 static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct fake_server *server = rpc_call_context(call);
-  struct fixture *f = server->f;
+  struct worker_fixture *f = server->f;
   const Weir__PushRequest *push = message;
   struct parked parked = {server, call, true, push->block, push->step + 1};
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
@@ -261,7 +261,7 @@ void fake_server_stop(struct fake_server *server) {
   server->server = NULL;
 }
 
-void fixture_release_model(struct fixture *f) {
+void fixture_release_model(struct worker_fixture *f) {
   struct rpc_call *call;
   pthread_mutex_lock(&f->lock);
   f->is_fetch_held = false;

@@ -46,7 +46,7 @@ struct parked {
 
 /* A server. A test changes what it does under the fixture's lock. */
 struct fake_server {
-  struct fixture *f;
+  struct worker_fixture *f;
   int index;
   struct rpc_server *server;
   char target[32];
@@ -66,7 +66,7 @@ struct fake_server {
   int n_questions; /* Versions calls */
 };
 
-struct fixture {
+struct worker_fixture {
   char folder[64];
   struct onnx_build build;
   const void *onnx;
@@ -115,7 +115,7 @@ void fake_server_listen(struct fake_server *server);
 void fake_server_stop(struct fake_server *server);
 
 /* Answers the FetchModel that is_fetch_held kept waiting, and holds none any more. */
-void fixture_release_model(struct fixture *f);
+void fixture_release_model(struct worker_fixture *f);
 
 /* All blocks are at the version from here on: answers what waited for it. */
 void fake_server_reach(struct fake_server *server, uint64_t version);

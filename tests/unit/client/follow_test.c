@@ -101,7 +101,7 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
 }
 
 static void submit_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   const Weir__SubmitRequest *request = message;
   (void)bytes;
   f->n_bytes += request->chunk.len;
@@ -135,7 +135,7 @@ static const struct rpc_method methods[] = {
     {.id = RPC_GET_WEIGHTS, .on_message = get_weights},
 };
 
-static struct fixture fixture;
+static struct rpc_fixture fixture;
 static struct connection connection;
 
 static int begin(void **state) {

@@ -22,7 +22,7 @@ static struct rpc_call *calls[PUSHES];
 static int n_kept;
 
 static void push(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   (void)message;
   pthread_mutex_lock(&f->lock);
   kept[n_kept] = bytes;
@@ -45,7 +45,7 @@ static const struct rpc_method methods[] = {
 
 struct pusher {
   struct rpc_request request;
-  struct fixture *f;
+  struct rpc_fixture *f;
   int n_done;
   enum err_code code;
 };
@@ -59,7 +59,7 @@ static void pusher_done(struct rpc_request *request, const struct err *err, cons
   rpc_fixture_count(pusher->f, &pusher->n_done);
 }
 
-static void pusher_start(struct pusher *pusher, struct fixture *f, struct buffer *block) {
+static void pusher_start(struct pusher *pusher, struct rpc_fixture *f, struct buffer *block) {
   Weir__PushRequest request = WEIR__PUSH_REQUEST__INIT;
   struct rpc_payload payload = {block, 0, block ? block->size_bytes : 0};
   *pusher = (struct pusher){.request = {.on_done = pusher_done}, .f = f};
@@ -68,7 +68,7 @@ static void pusher_start(struct pusher *pusher, struct fixture *f, struct buffer
 }
 
 static int setup(void **state) {
-  struct fixture *f = calloc(1, sizeof *f);
+  struct rpc_fixture *f = calloc(1, sizeof *f);
   n_kept = 0;
   rpc_fixture_init_bounded(f, methods, 2, ROOM * RPC_BLOCK_MESSAGE_BYTES_MAX);
   *state = f;
@@ -82,7 +82,7 @@ static int teardown(void **state) {
 }
 
 /* The server answers, so whatever could be read before has been. */
-static void wait_served(struct fixture *f) {
+static void wait_served(struct rpc_fixture *f) {
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   struct err err = ERR_NONE;
   void *reply;
@@ -94,7 +94,7 @@ static void wait_served(struct fixture *f) {
   }
 }
 
-static void answer(struct fixture *f, int i) {
+static void answer(struct rpc_fixture *f, int i) {
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
   (void)f;
   rpc_bytes_free(kept[i]);
@@ -108,7 +108,7 @@ static struct buffer *new_block(void) {
 }
 
 static void who_comes_when_it_is_full_waits_and_is_not_refused(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct buffer *block = new_block();
   struct pusher pushers[PUSHES];
   for (int i = 0; i < PUSHES; i++)
@@ -132,7 +132,7 @@ static void who_comes_when_it_is_full_waits_and_is_not_refused(void **state) {
 }
 
 static void a_client_that_goes_gives_up_its_turn(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct buffer *block = new_block();
   struct pusher pushers[ROOM + 2];
   for (int i = 0; i < ROOM + 2; i++) {
@@ -156,7 +156,7 @@ static void a_client_that_goes_gives_up_its_turn(void **state) {
 
 /* Of a frozen client, or a slow one: room is kept for a while only. */
 static void a_client_that_sends_nothing_keeps_nobody_out(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct buffer *block = new_block();
   struct rpc_reader *silent[ROOM];
   struct pusher pusher;
@@ -173,7 +173,7 @@ static void a_client_that_sends_nothing_keeps_nobody_out(void **state) {
 }
 
 static void stopping_ends_those_who_wait(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct buffer *block = new_block();
   struct pusher pushers[ROOM + 1];
   for (int i = 0; i < ROOM + 1; i++) {
@@ -195,7 +195,7 @@ static void stopping_ends_those_who_wait(void **state) {
 }
 
 static void what_brings_no_payload_is_not_held_up(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct pusher pushers[PUSHES];
   for (int i = 0; i < PUSHES; i++) {
     pusher_start(&pushers[i], f, NULL);

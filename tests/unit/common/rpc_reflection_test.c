@@ -33,7 +33,7 @@ static const struct rpc_method methods[] = {
 };
 
 static int setup(void **state) {
-  struct fixture *f = calloc(1, sizeof *f);
+  struct rpc_fixture *f = calloc(1, sizeof *f);
   rpc_fixture_init(f, methods, 2);
   *state = f;
   return 0;
@@ -45,7 +45,7 @@ static int teardown(void **state) {
   return 0;
 }
 
-static int check_health(struct fixture *f, const char *service, struct err *err) {
+static int check_health(struct rpc_fixture *f, const char *service, struct err *err) {
   Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
   Grpc__Health__V1__HealthCheckResponse *reply;
   int status;
@@ -59,7 +59,7 @@ static int check_health(struct fixture *f, const char *service, struct err *err)
 }
 
 static void health_names_every_service_and_no_other(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   const char *const served[] = {"", "weir.Training", "weir.Cluster", "grpc.health.v1.Health"};
   struct err err = ERR_NONE;
   for (int i = 0; i < 4; i++)
@@ -71,7 +71,7 @@ static void health_names_every_service_and_no_other(void **state) {
 }
 
 static void health_is_probed_as_a_whole(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct err err = ERR_NONE;
   bool is_serving = false;
   assert_int_equal(rpc_health_probe(f->channel, patience_ms(), &is_serving, &err), ERR_OK);
@@ -82,7 +82,7 @@ static void health_is_probed_as_a_whole(void **state) {
 }
 
 static void health_is_watched_as_it_changes(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_HEALTH_WATCH, patience_ms());
   Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
   const int expected[] = {SERVING, NOT_SERVING, SERVING};
@@ -118,7 +118,7 @@ ask(struct rpc_reader *reader, Grpc__Reflection__V1__ServerReflectionRequest__Me
 #define RESPONSE(what) GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_##what
 
 static void reflection_lists_what_is_served(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   const enum rpc_method_id versions[] = {RPC_REFLECTION_V1, RPC_REFLECTION_V1ALPHA};
   for (int v = 0; v < 2; v++) {
     struct rpc_reader *reader = rpc_reader_open(f->channel, versions[v], patience_ms());
@@ -137,7 +137,7 @@ static void reflection_lists_what_is_served(void **state) {
 }
 
 static void reflection_finds_files_by_name_and_by_symbol(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_REFLECTION_V1, patience_ms());
   const char *const symbols[] = {
       "weir.Training",      "weir.Training.Watch",   "weir.RunInfo",

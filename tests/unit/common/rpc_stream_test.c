@@ -33,7 +33,7 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
 }
 
 static void submit(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   assert_null(bytes);
   rpc_call_set_user(call, f);
   pthread_mutex_lock(&f->lock);
@@ -43,7 +43,7 @@ static void submit(struct rpc_call *call, const void *message, struct rpc_bytes 
 }
 
 static void submit_half_closed(struct rpc_call *call) {
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
   reply.run = "run-000001";
   assert_ptr_equal(rpc_call_user(call), f);
@@ -61,7 +61,7 @@ static void submit_closed(struct rpc_call *call) {
 /* Answers each hello with a welcome of the same name; "bye" ends the stream from here. */
 static void join(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__MemberMessage *member = message;
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   Weir__Welcome welcome = WEIR__WELCOME__INIT;
   Weir__Order order = WEIR__ORDER__INIT;
   assert_null(bytes);
@@ -79,7 +79,7 @@ static void join(struct rpc_call *call, const void *message, struct rpc_bytes *b
 }
 
 static void join_half_closed(struct rpc_call *call) {
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   rpc_call_set_user(call, f);
   rpc_call_finish(call, NULL);
   rpc_fixture_count(f, &f->n_half_closed);
@@ -98,7 +98,7 @@ static const struct rpc_method methods[] = {
 };
 
 static int setup(void **state) {
-  struct fixture *f = calloc(1, sizeof *f);
+  struct rpc_fixture *f = calloc(1, sizeof *f);
   rpc_fixture_init(f, methods, 3);
   *state = f;
   return 0;
@@ -110,7 +110,7 @@ static int teardown(void **state) {
   return 0;
 }
 
-static struct rpc_reader *open_watch(struct fixture *f, const char *run, uint64_t from) {
+static struct rpc_reader *open_watch(struct rpc_fixture *f, const char *run, uint64_t from) {
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
   struct err err = ERR_NONE;
@@ -135,7 +135,7 @@ static void assert_events(struct rpc_reader *reader, uint64_t n) {
 }
 
 static void a_server_stream_arrives_whole_and_in_order(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = open_watch(f, "short", 3000);
   struct err err = ERR_NONE;
   void *reply;
@@ -147,7 +147,7 @@ static void a_server_stream_arrives_whole_and_in_order(void **state) {
 }
 
 static void an_error_comes_after_what_was_sent_before_it(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = open_watch(f, "broken", 2);
   struct err err = ERR_NONE;
   void *reply;
@@ -163,7 +163,7 @@ static void *cancel_reader(void *reader) {
 }
 
 static void a_reader_that_waits_is_cancelled_from_another_thread(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = open_watch(f, "endless", 1);
   struct err err = ERR_NONE;
   pthread_t thread;
@@ -180,7 +180,7 @@ static void a_reader_that_waits_is_cancelled_from_another_thread(void **state) {
 
 /* The client reads nothing: the server's queue fills, and says so. */
 static void a_client_that_does_not_read_makes_the_server_busy(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = open_watch(f, "endless", 0);
   Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
   Weir__RunInfo info = WEIR__RUN_INFO__INIT;
@@ -201,7 +201,7 @@ static void a_client_that_does_not_read_makes_the_server_busy(void **state) {
 }
 
 static void a_client_stream_is_received_whole(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   Weir__SubmitReply *reply;
@@ -221,7 +221,7 @@ static void a_client_stream_is_received_whole(void **state) {
 }
 
 static void a_client_stream_that_is_cancelled_is_closed_without_a_half_close(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   struct err err = ERR_NONE;
@@ -250,7 +250,7 @@ static void expect_ended(struct rpc_reader *reader) {
 static void a_client_stream_that_falls_silent_is_ended(void **state) {
   static const struct rpc_method idle[] = {
       {RPC_SUBMIT, true, submit, park_half_closed, submit_closed, .idle_ms = 2000}};
-  struct fixture f;
+  struct rpc_fixture f;
   struct rpc_reader *whole, *silent[2], *begun;
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT, *got = NULL;
@@ -282,7 +282,7 @@ static void a_client_stream_that_falls_silent_is_ended(void **state) {
 }
 
 static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   uint8_t garbage[] = {0xff, 0xff, 0x01};
@@ -301,7 +301,7 @@ static void garbage_in_mid_stream_ends_the_stream_only(void **state) {
 }
 
 static void a_stream_without_any_message_is_invalid(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   struct err err = ERR_NONE;
   void *reply;
@@ -311,7 +311,7 @@ static void a_stream_without_any_message_is_invalid(void **state) {
 }
 
 struct member {
-  struct fixture *f;
+  struct rpc_fixture *f;
   int n_welcomes, n_ends;
   char last[32];
   struct err err;
@@ -331,7 +331,8 @@ static void member_end(void *user, const struct err *err) {
   rpc_fixture_count(member->f, &member->n_ends);
 }
 
-static struct rpc_stream *member_open(struct member *member, struct fixture *f, struct rpc_channel *channel) {
+static struct rpc_stream *member_open(struct member *member, struct rpc_fixture *f,
+                                      struct rpc_channel *channel) {
   *member = (struct member){.f = f};
   return rpc_stream_open(channel, RPC_JOIN,
                          &(struct rpc_stream_handlers){member_message, member_end, member});
@@ -347,7 +348,7 @@ static int member_hello(struct rpc_stream *stream, const char *host) {
 }
 
 static void a_bidirectional_stream_answers_each_message(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct member member;
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   for (int i = 0; i < 500; i++)
@@ -363,7 +364,7 @@ static void a_bidirectional_stream_answers_each_message(void **state) {
 }
 
 static void a_stream_that_the_server_ends_ends_well(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct member member;
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   member_hello(stream, "bye");
@@ -376,7 +377,7 @@ static void a_stream_that_the_server_ends_ends_well(void **state) {
 }
 
 static void a_stream_that_its_client_closes_is_closed_at_the_server(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct member member;
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   member_hello(stream, "some");
@@ -389,7 +390,7 @@ static void a_stream_that_its_client_closes_is_closed_at_the_server(void **state
 }
 
 static void a_stream_to_a_stopped_server_ends_as_unavailable(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct member member, later;
   struct rpc_stream *stream = member_open(&member, f, f->channel);
   member_hello(stream, "some");

@@ -22,7 +22,7 @@ enum { BLOCK_BYTES = 256 * 1024, BLOCK_ELEMS = BLOCK_BYTES / 4 };
 /* A request whose end the test waits for. */
 struct waiter {
   struct rpc_request request;
-  struct fixture *f;
+  struct rpc_fixture *f;
   int n_sent, n_done;
   bool was_sent_first;
   struct err err;
@@ -45,7 +45,7 @@ static void waiter_done(struct rpc_request *request, const struct err *err, cons
   rpc_fixture_count(waiter->f, &waiter->n_done);
 }
 
-static void waiter_start(struct waiter *waiter, struct fixture *f, const char *run,
+static void waiter_start(struct waiter *waiter, struct rpc_fixture *f, const char *run,
                          const struct rpc_payload *payload, int deadline_ms) {
   Weir__PushRequest request = WEIR__PUSH_REQUEST__INIT;
   request.run = (char *)run;
@@ -67,7 +67,7 @@ static void reply_version(struct rpc_call *call, uint64_t version, struct rpc_by
 
 static void push(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__PushRequest *request = message;
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   if (strcmp(request->run, "echo") == 0)
     reply_version(call, request->step + 1, bytes);
   else if (strcmp(request->run, "park") == 0)
@@ -81,7 +81,7 @@ static void push(struct rpc_call *call, const void *message, struct rpc_bytes *b
 static void versions(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__VersionsRequest *request = message;
   Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
-  struct fixture *f = rpc_call_context(call);
+  struct rpc_fixture *f = rpc_call_context(call);
   assert_null(bytes);
   reply.highest = request->incarnation;
   rpc_fixture_count(f, &f->n_messages);
@@ -99,7 +99,7 @@ static const struct rpc_method methods[] = {
 };
 
 static int setup(void **state) {
-  struct fixture *f = calloc(1, sizeof *f);
+  struct rpc_fixture *f = calloc(1, sizeof *f);
   rpc_fixture_init(f, methods, 2);
   *state = f;
   return 0;
@@ -111,7 +111,7 @@ static int teardown(void **state) {
   return 0;
 }
 
-static void assert_serves(struct fixture *f) {
+static void assert_serves(struct rpc_fixture *f) {
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   Weir__VersionsReply *reply;
   struct err err = ERR_NONE;
@@ -124,7 +124,7 @@ static void assert_serves(struct fixture *f) {
 }
 
 static void a_block_comes_back_bit_for_bit(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct buffer *block = buffer_new(BLOCK_BYTES + 8);
   struct rpc_payload payload = {block, 8, BLOCK_BYTES};
   uint32_t *words = (uint32_t *)block->data;
@@ -146,7 +146,7 @@ static void a_block_comes_back_bit_for_bit(void **state) {
 }
 
 static void many_blocks_in_flight_all_come_back(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct buffer *block = buffer_new(BLOCK_BYTES);
   struct rpc_payload payload = {block, 0, BLOCK_BYTES};
   struct waiter waiters[64];
@@ -164,7 +164,7 @@ static void many_blocks_in_flight_all_come_back(void **state) {
 }
 
 static void an_oversized_message_is_refused_and_the_server_lives(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   const size_t sizes[] = {RPC_BLOCK_MESSAGE_BYTES_MAX + 1, 5 * 1024 * 1024};
   for (int i = 0; i < 2; i++) {
     struct buffer *block = buffer_new(sizes[i]);
@@ -187,7 +187,7 @@ static void *finish_from_here(void *arg) {
 }
 
 static void a_parked_call_is_finished_from_another_thread(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct waiter waiter;
   pthread_t thread;
   waiter_start(&waiter, f, "park", NULL, -1);
@@ -202,7 +202,7 @@ static void a_parked_call_is_finished_from_another_thread(void **state) {
 }
 
 static void a_parked_call_whose_client_cancels_is_closed(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
   struct waiter waiter;
   waiter_start(&waiter, f, "park", NULL, -1);
@@ -216,7 +216,7 @@ static void a_parked_call_whose_client_cancels_is_closed(void **state) {
 }
 
 static void a_call_ends_at_its_deadline(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct waiter waiter;
   waiter_start(&waiter, f, "park", NULL, 50);
   rpc_fixture_wait(f, &waiter.n_done, 1);
@@ -230,7 +230,7 @@ static void a_call_ends_at_its_deadline(void **state) {
 }
 
 static void *finish_parked_when_closed(void *arg) {
-  struct fixture *f = arg;
+  struct rpc_fixture *f = arg;
   rpc_fixture_wait(f, &f->n_closed, 3);
   for (int i = 0; i < 3; i++)
     rpc_call_finish(f->parked[i], NULL);
@@ -238,7 +238,7 @@ static void *finish_parked_when_closed(void *arg) {
 }
 
 static void stopping_with_parked_calls_ends_them(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct waiter waiters[3];
   pthread_t thread;
   for (int i = 0; i < 3; i++)
@@ -256,7 +256,7 @@ static void stopping_with_parked_calls_ends_them(void **state) {
 }
 
 static void an_error_carries_the_target_and_the_servers_text(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct waiter waiter;
   char expected[128];
   waiter_start(&waiter, f, "elsewhere", NULL, patience_ms());
@@ -267,7 +267,7 @@ static void an_error_carries_the_target_and_the_servers_text(void **state) {
 }
 
 static void a_method_that_is_not_served_is_unsupported(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   Weir__PullRequest request = WEIR__PULL_REQUEST__INIT;
   struct err err = ERR_NONE;
   void *reply;
@@ -288,7 +288,7 @@ static int free_port(void) {
 }
 
 static void an_unreachable_target_is_named_quickly_and_clearly(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   struct err err = ERR_NONE;
   char target[64], expected[128];
@@ -307,8 +307,8 @@ static void an_unreachable_target_is_named_quickly_and_clearly(void **state) {
 }
 
 static void retries_reach_a_server_that_starts_late(void **state) {
-  struct fixture *f = *state;
-  struct fixture late = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  struct rpc_fixture *f = *state;
+  struct rpc_fixture late = {.lock = PTHREAD_MUTEX_INITIALIZER};
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   struct rpc_channel *channel;
   struct err err = ERR_NONE;
@@ -328,7 +328,7 @@ static void retries_reach_a_server_that_starts_late(void **state) {
 }
 
 static void a_busy_server_is_asked_again_and_one_without_memory_is_not(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   struct rpc_question question = {RPC_VERSIONS, &request, patience_ms()};
   struct err err = ERR_NONE;
@@ -347,8 +347,8 @@ static void a_busy_server_is_asked_again_and_one_without_memory_is_not(void **st
 
 /* Without a call that would have to fail first. */
 static void a_channel_knows_whether_its_connection_is_open(void **state) {
-  struct fixture *f = *state;
-  struct fixture other = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  struct rpc_fixture *f = *state;
+  struct rpc_fixture other = {.lock = PTHREAD_MUTEX_INITIALIZER};
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   struct rpc_channel *channel;
   struct err err = ERR_NONE;
@@ -380,7 +380,7 @@ static void pauses_double_up_to_two_seconds(void **state) {
 }
 
 static void garbage_bytes_leave_the_server_serving(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct sockaddr_in address = {.sin_family = AF_INET,
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                 .sin_port = htons((uint16_t)rpc_server_port(f->server))};
@@ -399,7 +399,7 @@ static void garbage_bytes_leave_the_server_serving(void **state) {
 }
 
 static void a_message_that_does_not_parse_is_an_invalid_argument(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
   uint8_t cut_short[] = {0xff, 0x01}, varint[] = {0x01};
   ProtobufCMessageUnknownField fields[] = {{1, 2, sizeof cut_short, cut_short}, {1, 0, 1, varint}};
@@ -418,7 +418,7 @@ static void a_message_that_does_not_parse_is_an_invalid_argument(void **state) {
 }
 
 static void a_port_that_is_taken_is_refused_with_the_cause(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_server_options options = {.listen = f->target};
   struct rpc_server *server = NULL;
   struct err err = ERR_NONE;
@@ -439,9 +439,9 @@ static void an_address_without_a_port_is_invalid(void **state) {
 }
 
 static void ipv6_addresses_are_served(void **state) {
-  struct fixture *f = *state;
+  struct rpc_fixture *f = *state;
   struct rpc_channel *own = f->channel;
-  struct fixture six = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  struct rpc_fixture six = {.lock = PTHREAD_MUTEX_INITIALIZER};
   char target[64];
   int probe = socket(AF_INET6, SOCK_STREAM, 0);
   struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};

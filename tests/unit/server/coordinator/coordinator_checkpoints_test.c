@@ -12,7 +12,7 @@
 #include "tests/support/coordinator/core_run.h"
 
 static void the_next_boundary_is_ordered_ahead(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   assert_int_equal(f->told[S1].write_step, 4);
   assert_int_equal(f->told[S2].write_step, 4);
@@ -33,7 +33,7 @@ static void the_next_boundary_is_ordered_ahead(void **state) {
 }
 
 static void blocks_may_come_in_several_messages(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   bool one[BLOCKS] = {false};
   core_run_start(f, 3);
   member_writes(f, S2, RUN);
@@ -50,7 +50,7 @@ static void blocks_may_come_in_several_messages(void **state) {
 }
 
 static void what_came_too_late_is_ordered_further_ahead(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
   cannot_write(f, S2, RUN, "version 4 is gone", true);
@@ -59,7 +59,7 @@ static void what_came_too_late_is_ordered_further_ahead(void **state) {
 }
 
 static void old_checkpoints_are_dropped(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 1);
   reports_steps(f, S1, RUN, 0, 4);
   core_run_checkpoint(f);
@@ -71,7 +71,7 @@ static void old_checkpoints_are_dropped(void **state) {
 }
 
 /* Three versions are evaluated, and say so after they were committed; the first is the best. */
-static void evaluate_three(struct fixture *f, char *keep_best, const double values[3]) {
+static void evaluate_three(struct core_fixture *f, char *keep_best, const double values[3]) {
   static char *names[] = {"perplexity"};
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   Weir__EvalSpec eval = WEIR__EVAL_SPEC__INIT;
@@ -110,7 +110,7 @@ static void evaluate_three(struct fixture *f, char *keep_best, const double valu
 }
 
 static void the_best_evaluated_checkpoint_is_kept(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct arena arena;
   Weir__ListCheckpointsReply reply;
   evaluate_three(f, "accuracy", (const double[]){0.9, 0.4, 0.5});
@@ -125,7 +125,7 @@ static void the_best_evaluated_checkpoint_is_kept(void **state) {
 }
 
 static void the_best_by_a_named_metric_may_be_the_lowest(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct arena arena;
   Weir__ListCheckpointsReply reply;
   evaluate_three(f, "perplexity", (const double[]){1.5, 4, 2});
@@ -143,7 +143,7 @@ static void the_best_by_a_named_metric_may_be_the_lowest(void **state) {
 }
 
 static void a_checkpoint_is_due_by_time(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__CheckpointSpec every_2_s = WEIR__CHECKPOINT_SPEC__INIT;
   every_2_s.has_every_seconds = true;
   every_2_s.every_seconds = 2;
@@ -165,7 +165,7 @@ static void a_checkpoint_is_due_by_time(void **state) {
 }
 
 static void training_does_not_wait_for_a_store_in_trouble(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct coordinator_event well = {.kind = EVENT_STORE, .store_message = ""};
   struct coordinator_event ill = {.kind = EVENT_STORE, .store_message = "redis://store: connection refused"};
   core_run_start(f, 3);

@@ -13,7 +13,7 @@
 
 enum { S3 = 5, W3, AGAIN = 20, AFTER_MS = 1000, KEPT_MS = 60000, WEIGH_MS = 3000 };
 
-static void beats_with(struct fixture *f, uint64_t key, const char *run, char **servers, size_t n) {
+static void beats_with(struct core_fixture *f, uint64_t key, const char *run, char **servers, size_t n) {
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   heartbeat.run = (char *)run;
   heartbeat.incarnation = f->incarnation;
@@ -23,13 +23,13 @@ static void beats_with(struct fixture *f, uint64_t key, const char *run, char **
 }
 
 /* The worker reaches server-2, or no server. */
-static void beats(struct fixture *f, uint64_t key, bool reaches) {
+static void beats(struct core_fixture *f, uint64_t key, bool reaches) {
   char *servers[] = {"server-2"};
   beats_with(f, key, RUN, servers, reaches);
 }
 
 /* Everybody but server S2 beats each second; worker W1 reaches server-2, and perhaps W2. */
-static void lives(struct fixture *f, uint64_t ms, bool first, bool second) {
+static void lives(struct core_fixture *f, uint64_t ms, bool first, bool second) {
   for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms;) {
     time_passes(f, end_ms - f->now_ms < 1000 ? end_ms - f->now_ms : 1000);
     member_beats(f, S1);
@@ -41,8 +41,8 @@ static void lives(struct fixture *f, uint64_t ms, bool first, bool second) {
 }
 
 /* Server S2 is cut off from the coordinator; a checkpoint of step 4 is there. */
-static struct fixture *begin(void **state) {
-  struct fixture *f = *state;
+static struct core_fixture *begin(void **state) {
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 5);
   core_run_checkpoint(f);
@@ -51,13 +51,13 @@ static struct fixture *begin(void **state) {
   return f;
 }
 
-static void assert_goes_on(struct fixture *f, bool does) {
+static void assert_goes_on(struct core_fixture *f, bool does) {
   assert_int_equal(info_of_run(f, RUN).incarnation, !does);
   assert_state(f, RUN, does ? WEIR__RUN_STATE__RUNNING : WEIR__RUN_STATE__LOADING);
 }
 
 static void a_server_that_workers_reach_is_kept_for_a_minute(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   lives(f, GRACE_MS + 1000, true, false); /* one is enough */
   assert_goes_on(f, true);
   assert_string_equal(info_of_run(f, RUN).message,
@@ -72,7 +72,7 @@ static void a_server_that_workers_reach_is_kept_for_a_minute(void **state) {
 }
 
 static void it_is_kept_with_its_part_when_it_is_heard_of_again(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   uint64_t writes = f->told[S1].writes;
   lives(f, 30000, true, true);
   assert_int_equal(f->told[S1].writes, writes); /* checkpoints wait */
@@ -92,7 +92,7 @@ static void it_is_kept_with_its_part_when_it_is_heard_of_again(void **state) {
 
 /* It was killed: what a worker says at once is of before, and then its connections are reset, too. */
 static void what_was_said_at_the_time_of_the_loss_does_not_count(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   beats(f, W1, true);
   time_passes(f, AFTER_MS - 1);
   beats(f, W1, true);
@@ -104,7 +104,7 @@ static void what_was_said_at_the_time_of_the_loss_does_not_count(void **state) {
 }
 
 static void a_server_that_workers_reach_no_more_is_given_up(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   lives(f, 20000, true, true);
   lives(f, GRACE_MS - 100, false, false); /* counted from the last time that one did */
   assert_goes_on(f, true);
@@ -113,7 +113,7 @@ static void a_server_that_workers_reach_no_more_is_given_up(void **state) {
 }
 
 static void another_server_that_is_lost_meanwhile_has_a_grace_of_its_own(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   lives(f, 20000, true, true);
   member_leaves(f, S1);
   for (int i = 0; i < 2; i++) {
@@ -127,7 +127,7 @@ static void another_server_that_is_lost_meanwhile_has_a_grace_of_its_own(void **
 }
 
 static void a_server_elsewhere_does_not_replace_it_and_one_in_its_place_does(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   lives(f, 10000, true, true);
   server_joins(f, S3);
   lives(f, 10000, true, true);
@@ -137,7 +137,7 @@ static void a_server_elsewhere_does_not_replace_it_and_one_in_its_place_does(voi
 }
 
 static void a_worker_that_misses_it_is_cut_off_while_another_reaches_it(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   Weir__Unreached unreached = WEIR__UNREACHED__INIT;
   char *servers[] = {"server-2"};
   lives(f, 5000, false, true);
@@ -155,7 +155,7 @@ static void a_worker_that_misses_it_is_cut_off_while_another_reaches_it(void **s
 }
 
 static void silence_counts_only_while_the_coordinator_listens(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   lives(f, 10000, true, true);
   f->now_ms += 10000; /* it was frozen: no tick */
   core_ticks(f);
@@ -165,7 +165,7 @@ static void silence_counts_only_while_the_coordinator_listens(void **state) {
 }
 
 static void a_successor_keeps_it_for_a_minute_too(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
   coordinator_is_succeeded(f, RUN, record_of(f));
@@ -183,7 +183,7 @@ static void a_successor_keeps_it_for_a_minute_too(void **state) {
 }
 
 static void what_makes_no_sense_confirms_nothing(void **state) {
-  struct fixture *f = begin(state);
+  struct core_fixture *f = begin(state);
   char *one[] = {"server-2"}, *none[] = {"", "%s%n"}, *many[] = {"server-2", "server-2", "server-2"};
   worker_joins(f, W3, 1); /* loads the run */
   time_passes(f, AFTER_MS);

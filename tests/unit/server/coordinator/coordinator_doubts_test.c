@@ -16,7 +16,7 @@ static const char RUN[] = "mlp-aaaaaa";
 static const char *const own_hosts[] = {"a", "b", "c", "d"}, *const two_hosts[] = {"a", "a", "b", "b"};
 
 /* Two servers and n workers, of these hosts. */
-static void start(struct fixture *f, const char *const *hosts, uint64_t n) {
+static void start(struct core_fixture *f, const char *const *hosts, uint64_t n) {
   for (uint64_t key = S1; key <= S2; key++)
     server_joins(f, key);
   for (uint64_t i = 0; i < n; i++)
@@ -30,38 +30,38 @@ static void start(struct fixture *f, const char *const *hosts, uint64_t n) {
 }
 
 /* Everybody lives on, as long as doubts are gathered. */
-static void gathers(struct fixture *f) {
+static void gathers(struct core_fixture *f) {
   f->now_ms += GATHER_MS;
   core_ticks(f);
 }
 
 /* The first four microbatches, of which a half each is of W1 and of another. */
-static void doubts(struct fixture *f, uint32_t block, uint64_t other) {
+static void doubts(struct core_fixture *f, uint32_t block, uint64_t other) {
   struct pushed parts[] = {{W1, 0, 1}, {other, 2, 1}};
   server_doubts(f, block, parts, 2);
   gathers(f);
 }
 
-static void finds_w1_changed(struct fixture *f, uint64_t by) {
+static void finds_w1_changed(struct core_fixture *f, uint64_t by) {
   struct finding finding = {.block = 1, .changed = {{W1, 0, 1}}, .n_changed = 1, .by = by};
   server_judges(f, &finding);
 }
 
-static void assert_in_quarantine(struct fixture *f, uint64_t key) {
+static void assert_in_quarantine(struct core_fixture *f, uint64_t key) {
   assert_string_equal(worker_row(f, key).state, "quarantined");
   assert_string_equal(f->told[key].unload, RUN);
   assert_non_null(strstr(info_of_run(f, RUN).message, f->told[key].id));
   assert_non_null(strstr(info_of_run(f, RUN).message, "is in quarantine"));
 }
 
-static void assert_nobody_is_in_quarantine(struct fixture *f, uint64_t n) {
+static void assert_nobody_is_in_quarantine(struct core_fixture *f, uint64_t n) {
   for (uint64_t key = W1; key < W1 + n; key++)
     assert_string_equal(worker_row(f, key).state, "ready");
   assert_null(strstr(info_of_run(f, RUN).message, "is in quarantine"));
 }
 
 static void doubted_microbatches_are_computed_by_who_sent_none_of_them(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint64_t view;
   start(f, own_hosts, 3);
   view = f->told[W3].view;
@@ -74,7 +74,7 @@ static void doubted_microbatches_are_computed_by_who_sent_none_of_them(void **st
 }
 
 static void blocks_that_are_doubted_together_are_one_order(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct pushed parts[] = {{W1, 0, 0}, {W2, 1, 0}};
   start(f, own_hosts, 3);
   for (uint32_t block = 0; block < BLOCKS; block++)
@@ -86,7 +86,7 @@ static void blocks_that_are_doubted_together_are_one_order(void **state) {
 }
 
 static void who_sent_what_others_compute_otherwise_goes_into_quarantine(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, own_hosts, 3);
   doubts(f, 1, W2);
   finds_w1_changed(f, BY(W3));
@@ -104,7 +104,7 @@ static void who_sent_what_others_compute_otherwise_goes_into_quarantine(void **s
 }
 
 static void of_two_workers_one_computes_all_and_is_believed(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint64_t helper;
   start(f, own_hosts, 2);
   doubts(f, 1, W2);
@@ -123,7 +123,7 @@ static void of_two_workers_one_computes_all_and_is_believed(void **state) {
 }
 
 static void who_is_compared_with_itself_is_named_and_goes_on(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, own_hosts, 2);
   doubts(f, 1, W2);
   finds_w1_changed(f, BY(W1) | BY(W2));
@@ -132,7 +132,7 @@ static void who_is_compared_with_itself_is_named_and_goes_on(void **state) {
 }
 
 static void who_is_compared_with_its_own_device_is_named_and_goes_on(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, two_hosts, 2);
   doubts(f, 1, W2);
   finds_w1_changed(f, BY(W2));
@@ -141,7 +141,7 @@ static void who_is_compared_with_its_own_device_is_named_and_goes_on(void **stat
 }
 
 static void another_device_is_asked_before_one_that_sent_a_part(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   static const char *const hosts[] = {"a", "b", "a", "c"};
   start(f, hosts, 4);
   doubts(f, 1, W2);
@@ -150,7 +150,7 @@ static void another_device_is_asked_before_one_that_sent_a_part(void **state) {
 }
 
 static void who_is_no_worker_is_named_alone(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct finding finding = {.block = 1, .changed = {{0, 0, 1}}, .n_changed = 1, .by = BY(W2)};
   start(f, own_hosts, 2);
   doubts(f, 1, W2);
@@ -160,7 +160,7 @@ static void who_is_no_worker_is_named_alone(void **state) {
 }
 
 static void nothing_is_concluded_while_the_sum_overflows(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct finding finding = {
       .block = 1, .changed = {{W1, 0, 1}, {W2, 2, 1}}, .n_changed = 2, .by = BY(W3), .overflows = true};
   struct pushed anew[] = {{W3, 0, 0}, {W3, 1, 0}, {W3, 2, 0}, {W3, 3, 0}};
@@ -182,7 +182,7 @@ static void nothing_is_concluded_while_the_sum_overflows(void **state) {
 }
 
 static void what_others_compute_alike_diverges(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct finding finding = {.block = 1, .by = BY(W3), .overflows = true};
   start(f, own_hosts, 3);
   doubts(f, 1, W2);
@@ -196,7 +196,7 @@ static void what_others_compute_alike_diverges(void **state) {
 }
 
 static void what_only_its_sender_has_repeated_is_computed_by_another_too(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct pushed anew[4];
   uint64_t first, second;
   start(f, own_hosts, 2);
@@ -216,7 +216,7 @@ static void what_only_its_sender_has_repeated_is_computed_by_another_too(void **
 
 /* The server does not judge what its sender may have sent twice. */
 static void parts_that_are_doubted_once_more_are_given_to_another(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct pushed anew[4];
   uint64_t first, second;
   start(f, own_hosts, 2);
@@ -231,7 +231,7 @@ static void parts_that_are_doubted_once_more_are_given_to_another(void **state) 
 }
 
 static void an_only_worker_that_computes_the_same_diverges(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, own_hosts, 1);
   doubts(f, 1, W1);
   assert_int_equal(f->told[W1].recompute_microbatches, 0xf);
@@ -240,7 +240,7 @@ static void an_only_worker_that_computes_the_same_diverges(void **state) {
 }
 
 static void where_bits_may_differ_nobody_is_named(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->admits_any = true;
   start(f, own_hosts, 3);
   doubts(f, 1, W2);
@@ -255,7 +255,7 @@ static void where_bits_may_differ_nobody_is_named(void **state) {
 }
 
 static void of_a_group_the_group_goes_into_quarantine(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->collective = "shm";
   for (uint64_t key = S1; key <= S2; key++)
     server_joins(f, key);
@@ -281,7 +281,7 @@ static void of_a_group_the_group_goes_into_quarantine(void **state) {
 
 /* The part is of the view in which it was computed, whatever has changed since. */
 static void a_group_is_known_when_it_is_no_more(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct pushed parts[] = {{W1, 0, 1}, {W3, 2, 1}};
   struct finding finding = {.block = 1, .changed = {{W1, 0, 1}}, .n_changed = 1, .by = BY(W4)};
   uint64_t old;
@@ -303,7 +303,7 @@ static void a_group_is_known_when_it_is_no_more(void **state) {
 }
 
 static void a_group_is_the_same_in_views_that_do_not_change_it(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
   static const char *const hosts[] = {"a", "a", "b", "b"};
   uint32_t group;
@@ -321,7 +321,7 @@ static void a_group_is_the_same_in_views_that_do_not_change_it(void **state) {
 }
 
 static void a_group_of_a_view_that_is_not_known_is_named_alone(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->collective = "shm";
   start(f, own_hosts, 3);
   f->told[W1].view_number = 1;
@@ -332,7 +332,7 @@ static void a_group_of_a_view_that_is_not_known_is_named_alone(void **state) {
 }
 
 static void a_worker_that_has_left_is_found_out_all_the_same(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, own_hosts, 3);
   doubts(f, 1, W2);
   member_leaves(f, W1);
@@ -343,7 +343,7 @@ static void a_worker_that_has_left_is_found_out_all_the_same(void **state) {
 }
 
 static void a_worker_that_goes_is_replaced_as_a_helper(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint64_t helper;
   start(f, own_hosts, 4);
   doubts(f, 1, W2);
@@ -354,7 +354,7 @@ static void a_worker_that_goes_is_replaced_as_a_helper(void **state) {
 }
 
 static void doubts_end_with_their_step(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, own_hosts, 3);
   doubts(f, 1, W2);
   reports_steps(f, S1, RUN, 0, DOUBTED_STEP + 2);
@@ -367,7 +367,7 @@ static void doubts_end_with_their_step(void **state) {
 
 /* A successor has not heard the beginning. */
 static void a_judgement_without_a_doubt_counts(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, own_hosts, 2);
   finds_w1_changed(f, BY(W2));
   assert_in_quarantine(f, W1);
@@ -375,7 +375,7 @@ static void a_judgement_without_a_doubt_counts(void **state) {
 
 static void nonsense_is_ignored(void **state) {
   static const struct pushed wrong[] = {{W1, 8, 0}, {W1, 1, 1}, {W1, 0, 32}, {W1, UINT32_MAX, UINT32_MAX}};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Doubted doubted = WEIR__DOUBTED__INIT;
   Weir__Judged judged = WEIR__JUDGED__INIT;
   start(f, own_hosts, 3);

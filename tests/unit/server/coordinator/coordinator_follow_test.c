@@ -14,24 +14,24 @@
 enum { W3 = 5, W4, AGAIN };
 
 /* A third worker has loaded the run. */
-static void begin_following(struct fixture *f) {
+static void begin_following(struct core_fixture *f) {
   core_run_begin(f, 1);
   worker_joins(f, W3, 2);
   member_loads(f, W3, RUN, "data", SAMPLES);
 }
 
-static void assert_computes(const struct fixture *f, uint64_t key, uint32_t microbatches) {
+static void assert_computes(const struct core_fixture *f, uint64_t key, uint32_t microbatches) {
   assert_int_equal(f->told[key].end - f->told[key].begin, microbatches);
 }
 
-static void assert_follows(struct fixture *f, uint64_t key) {
+static void assert_follows(struct core_fixture *f, uint64_t key) {
   assert_string_equal(worker_row(f, key).state, "following");
   assert_true(f->told[key].follows);
   assert_computes(f, key, 0);
 }
 
 /* Everybody beats, the third worker with so many bytes received. */
-static void lives(struct fixture *f, uint64_t seconds, uint64_t bytes_each) {
+static void lives(struct core_fixture *f, uint64_t seconds, uint64_t bytes_each) {
   while (seconds-- > 0) {
     for (uint64_t key = S1; key <= W4; key++)
       if (f->told[key].is_member && !f->told[key].is_closed)
@@ -43,7 +43,7 @@ static void lives(struct fixture *f, uint64_t seconds, uint64_t bytes_each) {
 }
 
 static void a_joiner_follows_until_it_holds_the_newest_weights(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   assert_follows(f, W3);
   assert_int_equal(f->told[W3].view, 2);
@@ -59,7 +59,7 @@ static void a_joiner_follows_until_it_holds_the_newest_weights(void **state) {
 }
 
 static void a_follower_has_its_place_among_the_runs_workers(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 2);
@@ -73,7 +73,7 @@ static void a_follower_has_its_place_among_the_runs_workers(void **state) {
 }
 
 static void when_all_who_compute_are_gone_followers_compute_at_once(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   member_leaves(f, W1);
   assert_follows(f, W3);
@@ -83,7 +83,7 @@ static void when_all_who_compute_are_gone_followers_compute_at_once(void **state
 }
 
 static void after_a_roll_back_all_compute_at_once(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   member_leaves(f, S2);
   lives(f, GRACE_MS / 1000 + 1, 0);
@@ -96,7 +96,7 @@ static void after_a_roll_back_all_compute_at_once(void **state) {
 }
 
 static void a_follower_that_leaves_changes_nothing(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   member_drains(f, W3);
   assert_string_equal(f->told[W3].unload, RUN);
@@ -114,7 +114,7 @@ static void a_follower_that_leaves_changes_nothing(void **state) {
 
 /* All who trained give up: the follower is to try before the run fails. */
 static void a_run_does_not_fail_while_a_follower_is_left(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   member_refuses(f, W1, RUN, "loss is not finite", false);
   member_refuses(f, W2, RUN, "loss is not finite", false);
@@ -125,7 +125,7 @@ static void a_run_does_not_fail_while_a_follower_is_left(void **state) {
 }
 
 static void who_cannot_catch_up_is_named_with_its_rate(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint64_t saves;
   begin_following(f);
   lives(f, FOLLOW_MS / 1000 - 1, 1000000);
@@ -153,7 +153,7 @@ static void who_cannot_catch_up_is_named_with_its_rate(void **state) {
 }
 
 static void the_coordinators_own_absence_is_no_time_that_a_follower_had(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   core_ticks(f);
   f->now_ms += 10 * FOLLOW_MS;
@@ -162,7 +162,7 @@ static void the_coordinators_own_absence_is_no_time_that_a_follower_had(void **s
 }
 
 static void readiness_of_another_run_incarnation_or_version_is_ignored(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   worker_catches_up(f, W3, "mlp-bbbbbb", 0);
   worker_catches_up(f, W3, "", 0);
@@ -182,7 +182,7 @@ static void readiness_of_another_run_incarnation_or_version_is_ignored(void **st
 
 /* It may be told to follow again and again: one view is for all that changed. */
 static void a_follower_knows_of_each_view(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_following(f);
   member_leaves(f, W2);
   assert_int_equal(f->told[W3].view, f->told[W1].view);

@@ -12,7 +12,7 @@
 enum { S1 = 1, W1 = 3, W2, W3, W4, W5 };
 static const char RUN[] = "mlp-aaaaaa";
 
-static void joins_on(struct fixture *f, uint64_t key, const char *host, const char *device) {
+static void joins_on(struct core_fixture *f, uint64_t key, const char *host, const char *device) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.host = "host";
@@ -25,7 +25,7 @@ static void joins_on(struct fixture *f, uint64_t key, const char *host, const ch
 }
 
 /* Workers of hosts a, b, a, b, on CPUs, training with a collective. */
-static void start_run(struct fixture *f, const char *collective) {
+static void start_run(struct core_fixture *f, const char *collective) {
   static const char *const hosts[] = {"a", "b", "a", "b"};
   f->collective = collective;
   server_joins(f, S1);
@@ -38,7 +38,7 @@ static void start_run(struct fixture *f, const char *collective) {
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
-static void says_group_failed(struct fixture *f, uint64_t key, uint32_t group) {
+static void says_group_failed(struct core_fixture *f, uint64_t key, uint32_t group) {
   Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
   failed.run = (char *)RUN;
   failed.incarnation = f->incarnation;
@@ -49,7 +49,7 @@ static void says_group_failed(struct fixture *f, uint64_t key, uint32_t group) {
 }
 
 static void workers_of_a_host_make_a_group_and_have_adjoining_shares(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_run(f, "shm");
   assert_true(f->told[W1].group && f->told[W1].group == f->told[W3].group);
   assert_true(f->told[W2].group && f->told[W2].group == f->told[W4].group);
@@ -60,7 +60,7 @@ static void workers_of_a_host_make_a_group_and_have_adjoining_shares(void **stat
 }
 
 static void without_a_collective_workers_stay_as_they_came(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_run(f, NULL);
   for (uint64_t key = W1; key <= W4; key++)
     assert_int_equal(f->told[key].group, 0);
@@ -68,7 +68,7 @@ static void without_a_collective_workers_stay_as_they_came(void **state) {
 }
 
 static void nccl_is_for_workers_with_gpus_alone(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->admits_any = true;
   start_run(f, "nccl");
   assert_int_equal(f->told[W1].group, 0);
@@ -83,7 +83,7 @@ static void nccl_is_for_workers_with_gpus_alone(void **state) {
 }
 
 static void a_worker_that_knows_no_host_goes_alone(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_run(f, "shm");
   joins_on(f, W5, "", "cpu");
   worker_loads(f, W5, RUN);
@@ -91,7 +91,7 @@ static void a_worker_that_knows_no_host_goes_alone(void **state) {
 }
 
 static void a_group_that_failed_gets_another_number_and_then_none(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint32_t first, second, others;
   start_run(f, "shm");
   first = f->told[W1].group, others = f->told[W2].group;
@@ -108,7 +108,7 @@ static void a_group_that_failed_gets_another_number_and_then_none(void **state) 
 }
 
 static void groups_that_failed_are_tried_again_when_the_workers_change(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_run(f, "shm");
   for (int i = 0; i < 2; i++)
     says_group_failed(f, W1, f->told[W1].group);
@@ -118,7 +118,7 @@ static void groups_that_failed_are_tried_again_when_the_workers_change(void **st
 }
 
 /* Time goes by, and nobody is silent. */
-static void stay(struct fixture *f, uint64_t ms) {
+static void stay(struct core_fixture *f, uint64_t ms) {
   for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms;) {
     time_passes(f, end_ms - f->now_ms < 1000 ? end_ms - f->now_ms : 1000);
     for (uint64_t key = S1; key <= W4; key++)
@@ -127,7 +127,7 @@ static void stay(struct fixture *f, uint64_t ms) {
 }
 
 static void groups_that_failed_are_tried_again_after_ever_longer_pauses(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint32_t others;
   start_run(f, "shm");
   others = f->told[W2].group;
@@ -151,7 +151,7 @@ static void groups_that_failed_are_tried_again_after_ever_longer_pauses(void **s
 }
 
 static void news_of_a_group_of_another_term_or_incarnation_is_ignored(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint32_t group;
   start_run(f, "shm");
   group = f->told[W1].group;
@@ -168,7 +168,7 @@ static void news_of_a_group_of_another_term_or_incarnation_is_ignored(void **sta
 
 /* Only a member of a group can say that it failed, and of its own run. */
 static void news_of_a_group_by_who_is_not_in_it_is_ignored(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
   uint32_t groups[W4 + 1];
   start_run(f, "shm");

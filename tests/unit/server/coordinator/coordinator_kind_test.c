@@ -13,7 +13,7 @@ enum { S1 = 1, S2 = 2, W1 = 3, S3 = 5, AGAIN = 20 };
 static const char RUN[] = "mlp-aaaaaa";
 #define OTHER "build-1, libm 2"
 
-static void start_run(struct fixture *f) {
+static void start_run(struct core_fixture *f) {
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 0);
@@ -22,7 +22,7 @@ static void start_run(struct fixture *f) {
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
-static void other_server_joins(struct fixture *f, uint64_t key) {
+static void other_server_joins(struct core_fixture *f, uint64_t key) {
   member_joins(f, key, WEIR__ROLE__SERVER, 0, OTHER);
 }
 
@@ -33,7 +33,7 @@ static void assert_names_both(const char *text) {
 }
 
 /* Nobody waits any longer for servers that a coordinator has not seen again. */
-static void pass_while_alive(struct fixture *f, uint64_t one, uint64_t other) {
+static void pass_while_alive(struct core_fixture *f, uint64_t one, uint64_t other) {
   for (int i = 0; i < 4; i++) {
     member_beats(f, one), member_beats(f, other);
     time_passes(f, GRACE_MS);
@@ -41,7 +41,7 @@ static void pass_while_alive(struct fixture *f, uint64_t one, uint64_t other) {
 }
 
 static void a_server_of_another_kind_is_refused_with_both_named(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   other_server_joins(f, S2);
   worker_joins(f, W1, 1);
@@ -57,7 +57,7 @@ static void a_server_of_another_kind_is_refused_with_both_named(void **state) {
 }
 
 static void the_kind_outlives_the_servers_that_it_came_from(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_run(f);
   member_leaves(f, S1);
   other_server_joins(f, S2);
@@ -77,7 +77,7 @@ static void the_kind_outlives_the_servers_that_it_came_from(void **state) {
 }
 
 static void the_kind_outlives_the_coordinator(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_run(f);
   coordinator_is_succeeded(f, RUN, record_of(f));
   worker_joins_again(f, W1, AGAIN, RUN);
@@ -90,7 +90,7 @@ static void the_kind_outlives_the_coordinator(void **state) {
 }
 
 static void a_run_that_was_paused_may_go_on_with_another_kind(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_run(f);
   member_leaves(f, S1);
   other_server_joins(f, S2);
@@ -113,7 +113,7 @@ static void a_run_that_was_paused_may_go_on_with_another_kind(void **state) {
 }
 
 static void a_run_that_need_not_be_deterministic_takes_any_kind(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->admits_any = true;
   server_joins(f, S1);
   other_server_joins(f, S2);

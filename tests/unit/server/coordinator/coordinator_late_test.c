@@ -13,7 +13,7 @@
 enum { S1 = 1, S2, W1, W2, W3, W4, ALL = (1 << MICROBATCHES) - 1, EVAL_SAMPLES = 400 };
 static const char RUN[] = "mlp-aaaaaa";
 
-static void load_all(struct fixture *f, uint64_t last_worker) {
+static void load_all(struct core_fixture *f, uint64_t last_worker) {
   user_submits(f, RUN, 1, 0);
   for (uint64_t key = W1; key <= last_worker; key++) {
     Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
@@ -30,7 +30,7 @@ static void load_all(struct fixture *f, uint64_t last_worker) {
 }
 
 /* Two servers, and workers with so many executors. */
-static void start(struct fixture *f, const uint32_t *executors, uint64_t n) {
+static void start(struct core_fixture *f, const uint32_t *executors, uint64_t n) {
   for (uint64_t key = S1; key <= S2; key++)
     server_joins(f, key);
   for (uint64_t i = 0; i < n; i++)
@@ -38,11 +38,11 @@ static void start(struct fixture *f, const uint32_t *executors, uint64_t n) {
   load_all(f, W1 + n - 1);
 }
 
-static void start_equal(struct fixture *f, uint64_t n) {
+static void start_equal(struct core_fixture *f, uint64_t n) {
   start(f, (const uint32_t[]){1, 1, 1, 1}, n);
 }
 
-static uint32_t share_of(const struct fixture *f, uint64_t key) {
+static uint32_t share_of(const struct core_fixture *f, uint64_t key) {
   return (1u << f->told[key].end) - (1u << f->told[key].begin);
 }
 
@@ -51,7 +51,7 @@ static int bits(uint32_t mask) {
 }
 
 static void late_microbatches_are_given_to_those_that_have_done_theirs(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint64_t view;
   start_equal(f, 2);
   view = f->told[W2].view;
@@ -64,7 +64,7 @@ static void late_microbatches_are_given_to_those_that_have_done_theirs(void **st
 }
 
 static void they_are_shared_by_executors(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f, (const uint32_t[]){4, 1, 3}, 3);
   assert_int_equal(bits(share_of(f, W1)), 4);
   server_misses(f, S1, 3, share_of(f, W1), 0.5);
@@ -74,7 +74,7 @@ static void they_are_shared_by_executors(void **state) {
 }
 
 static void they_are_shared_by_measured_speed(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_equal(f, 3);
   for (uint64_t second = 1; second <= 6; second++) {
     f->now_ms += 1000;
@@ -89,7 +89,7 @@ static void they_are_shared_by_measured_speed(void **state) {
 }
 
 static void each_has_one_duplicate_until_that_is_late_itself(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_equal(f, 3);
   server_misses(f, S1, 3, 1, 0.5);
   assert_int_equal(f->told[W2].recomputes + f->told[W3].recomputes, 1);
@@ -108,7 +108,7 @@ static void each_has_one_duplicate_until_that_is_late_itself(void **state) {
 }
 
 static void what_a_worker_had_that_is_gone_is_given_to_another(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint64_t helper;
   start_equal(f, 3);
   server_misses(f, S1, 3, 1, 0.5);
@@ -120,7 +120,7 @@ static void what_a_worker_had_that_is_gone_is_given_to_another(void **state) {
 }
 
 static void an_order_holds_all_that_a_worker_still_has(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_equal(f, 2);
   server_misses(f, S1, 3, 1, 0.5);
   server_misses(f, S2, 3, 2, 0.5);
@@ -131,14 +131,14 @@ static void an_order_holds_all_that_a_worker_still_has(void **state) {
 }
 
 static void an_only_worker_computes_for_itself(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_equal(f, 1);
   server_misses(f, S1, 3, 6, 0.5);
   assert_int_equal(f->told[W1].recompute_microbatches, 6);
 }
 
 static void no_member_of_a_group_computes_for_another(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->collective = "shm";
   for (uint64_t key = S1; key <= S2; key++)
     server_joins(f, key);
@@ -153,7 +153,7 @@ static void no_member_of_a_group_computes_for_another(void **state) {
 }
 
 static void a_group_that_is_alone_computes_for_itself(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->collective = "shm";
   for (uint64_t key = S1; key <= S2; key++)
     server_joins(f, key);
@@ -165,7 +165,7 @@ static void a_group_that_is_alone_computes_for_itself(void **state) {
 }
 
 static void chunks_of_an_evaluation_are_given_likewise(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Late late = WEIR__LATE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *list = &range;
   start_equal(f, 2);
@@ -183,7 +183,7 @@ static void chunks_of_an_evaluation_are_given_likewise(void **state) {
 
 /* A server that has nothing of a step cannot know that others are behind. */
 static void the_step_is_that_of_the_server_that_is_behind(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_equal(f, 2);
   server_misses(f, S1, 3, 1, 0.5);
   server_misses(f, S2, 4, ALL, 0.5);
@@ -196,7 +196,7 @@ static void the_step_is_that_of_the_server_that_is_behind(void **state) {
 }
 
 static void a_step_of_which_nothing_came_is_given_when_no_other_is_late_any_more(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_equal(f, 2);
   server_misses(f, S1, 3, 1, 0.5);
   f->now_ms += 2000;
@@ -207,7 +207,7 @@ static void a_step_of_which_nothing_came_is_given_when_no_other_is_late_any_more
 }
 
 static void nothing_is_late_in_an_incarnation_before_it_has_begun(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start_equal(f, 2);
   server_misses(f, S1, 3, 1, 0.5);
   member_leaves(f, S2);
@@ -225,7 +225,7 @@ static void nothing_is_late_in_an_incarnation_before_it_has_begun(void **state) 
 static void nonsense_is_ignored(void **state) {
   static const uint32_t ranges[][2] = {
       {3, 1}, {0, 0}, {UINT32_MAX, 0}, {8, UINT32_MAX}, {UINT32_MAX - 1, UINT32_MAX}};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Late late = WEIR__LATE__INIT;
   Weir__Range list[5], *items[5];
   start_equal(f, 2);

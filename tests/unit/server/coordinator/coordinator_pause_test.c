@@ -14,7 +14,7 @@
 enum { S3 = 5, W3 = 6, AGAIN = 20 };
 
 static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 1);
   f->told[S1].writes = 0;
@@ -57,7 +57,7 @@ static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **st
 }
 
 static void a_run_that_has_not_begun_is_paused_at_once(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   user_submits(f, RUN, 1, 0);
   user_pauses(f, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
@@ -77,7 +77,7 @@ static void a_run_that_has_not_begun_is_paused_at_once(void **state) {
 }
 
 static void an_answer_to_an_order_that_is_over_is_not_taken_for_another(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 0);
@@ -92,7 +92,7 @@ static void an_answer_to_an_order_that_is_over_is_not_taken_for_another(void **s
 }
 
 static void runs_short_of_workers_do_not_wait_for_each_other(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   static const char second[] = "mlp-bbbbbb";
   server_joins(f, S1);
   worker_joins(f, W1, 1);
@@ -110,7 +110,7 @@ static void runs_short_of_workers_do_not_wait_for_each_other(void **state) {
 }
 
 static void a_pause_does_not_wait_for_workers_that_are_gone(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 4);
   core_run_checkpoint(f);
@@ -125,7 +125,7 @@ static void a_pause_does_not_wait_for_workers_that_are_gone(void **state) {
 }
 
 static void a_resume_drops_what_comes_again(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 4);
   core_run_checkpoint(f);
@@ -141,7 +141,7 @@ static void a_resume_drops_what_comes_again(void **state) {
 }
 
 static void a_commit_that_a_cancelled_run_had_under_way_counts(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, STEPS);
   member_completes(f, S1, RUN);

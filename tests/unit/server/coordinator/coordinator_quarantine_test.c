@@ -16,7 +16,7 @@
 enum { S1 = 1, S2, W1, W2, W3, W4, AGAIN, TWIN };
 static const char RUN[] = "mlp-aaaaaa", OTHER[] = "mlp-bbbbbb";
 
-static void start(struct fixture *f) {
+static void start(struct core_fixture *f) {
   for (uint64_t key = S1; key <= S2; key++)
     server_joins(f, key);
   worker_joins_on(f, W1, "a", "cpu");
@@ -30,18 +30,18 @@ static void start(struct fixture *f) {
 }
 
 /* W1 of host a is found to have computed wrongly. */
-static void convict(struct fixture *f) {
+static void convict(struct core_fixture *f) {
   server_judges(
       f, &(struct finding){.block = 1, .changed = {{W1, 0, 1}}, .n_changed = 1, .by = UINT64_C(1) << W2});
   assert_string_equal(worker_row(f, W1).state, "quarantined");
 }
 
-static void readmit(struct fixture *f, const char *name) {
+static void readmit(struct core_fixture *f, const char *name) {
   core_step(f, &(struct coordinator_event){.kind = EVENT_WORKER_READMITTED, .readmitted = name});
 }
 
 /* The newest record of members that the core wants saved; message_free. */
-static Weir__Members *members_of(struct fixture *f) {
+static Weir__Members *members_of(struct core_fixture *f) {
   Weir__Members *members = NULL;
   for (int i = 0; i < f->actions.count; i++)
     if (f->actions.items[i].kind == ACTION_MEMBERS)
@@ -50,7 +50,7 @@ static Weir__Members *members_of(struct fixture *f) {
   return members;
 }
 
-static void succeed(struct fixture *f, const Weir__Members *members) {
+static void succeed(struct core_fixture *f, const Weir__Members *members) {
   struct coordinator_options options = {
       .term = TERM, .missing_after_ms = MISSING_MS, .server_grace_ms = GRACE_MS};
   coordinator_free(f->coordinator);
@@ -61,7 +61,7 @@ static void succeed(struct fixture *f, const Weir__Members *members) {
 }
 
 static void all_workers_of_the_device_lose_their_work_at_once(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f);
   worker_joins_on(f, TWIN, "a", "cpu");
   worker_joins_on(f, W3, "a", "cuda:0");
@@ -80,7 +80,7 @@ static void all_workers_of_the_device_lose_their_work_at_once(void **state) {
 }
 
 static void those_that_join_later_are_given_none(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f);
   convict(f);
   worker_joins_on(f, TWIN, "a", "cpu");
@@ -94,7 +94,7 @@ static void those_that_join_later_are_given_none(void **state) {
 }
 
 static void one_that_comes_back_with_its_run_has_to_let_go_of_it(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT, *list = &hosted;
   start(f);
@@ -117,7 +117,7 @@ static void one_that_comes_back_with_its_run_has_to_let_go_of_it(void **state) {
 }
 
 static void a_run_that_waits_for_workers_says_who_is_in_quarantine(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f);
   convict(f);
   member_leaves(f, W2);
@@ -129,7 +129,7 @@ static void a_run_that_waits_for_workers_says_who_is_in_quarantine(void **state)
 
 static void who_is_readmitted_computes_again(void **state) {
   static const char *const names[] = {"worker-1", "a/cpu"};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   start(f);
   for (int i = 0; i < 2; i++) {
     convict(f);
@@ -148,7 +148,7 @@ static void who_is_readmitted_computes_again(void **state) {
 }
 
 static void a_device_is_listed_and_readmitted_when_no_worker_is_there(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct device_name device;
   Weir__ListWorkersReply reply;
   struct arena arena;
@@ -178,7 +178,7 @@ static void a_device_is_listed_and_readmitted_when_no_worker_is_there(void **sta
 }
 
 static void a_successor_knows_of_it(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Members *members;
   start(f);
   convict(f);
@@ -201,7 +201,7 @@ static void a_successor_knows_of_it(void **state) {
 }
 
 static void a_store_that_lost_it_is_told_again(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Members *members;
   start(f);
   convict(f);
@@ -213,7 +213,7 @@ static void a_store_that_lost_it_is_told_again(void **state) {
 
 static void a_damaged_record_harms_nothing(void **state) {
   enum { MANY = 1200 };
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Members members = WEIR__MEMBERS__INIT;
   static Weir__Quarantine quarantines[MANY], *list[MANY];
   static char hosts[MANY][16];

@@ -13,7 +13,7 @@
 enum { S1 = 1, S2, W1, W2, W3, S3, S4, AGAIN, WEIGH_MS = 3000, GIVE_UP_MS = 10000, LEFT_OUT_MS = 60000 };
 static const char RUN[] = "mlp-aaaaaa", OTHER[] = "mlp-bbbbbb";
 
-static void start_run(struct fixture *f, const char *run, uint32_t max) {
+static void start_run(struct core_fixture *f, const char *run, uint32_t max) {
   user_submits(f, run, 2, max);
   for (uint64_t key = W1; key <= W2; key++)
     worker_loads(f, key, run);
@@ -23,7 +23,7 @@ static void start_run(struct fixture *f, const char *run, uint32_t max) {
 }
 
 static int setup_run(void **state) {
-  struct fixture *f;
+  struct core_fixture *f;
   core_setup(state);
   f = *state;
   for (uint64_t key = S1; key <= S2; key++)
@@ -34,7 +34,7 @@ static int setup_run(void **state) {
   return 0;
 }
 
-static void says(struct fixture *f, uint64_t key, const char *run, char **servers, size_t n) {
+static void says(struct core_fixture *f, uint64_t key, const char *run, char **servers, size_t n) {
   Weir__Unreached unreached = WEIR__UNREACHED__INIT;
   unreached.run = (char *)run;
   unreached.incarnation = f->incarnation;
@@ -45,12 +45,12 @@ static void says(struct fixture *f, uint64_t key, const char *run, char **server
 }
 
 /* A server, or NULL: all are reached. */
-static void misses(struct fixture *f, uint64_t key, char *server) {
+static void misses(struct core_fixture *f, uint64_t key, char *server) {
   says(f, key, RUN, &server, server != NULL);
 }
 
 /* With everybody's heartbeats. */
-static void lives(struct fixture *f, uint64_t ms) {
+static void lives(struct core_fixture *f, uint64_t ms) {
   for (uint64_t end_ms = f->now_ms + ms; f->now_ms < end_ms;) {
     for (uint64_t key = S1; key <= S4; key++)
       if (f->told[key].is_member && !f->told[key].is_closed)
@@ -59,12 +59,12 @@ static void lives(struct fixture *f, uint64_t ms) {
   }
 }
 
-static void assert_computes(const struct fixture *f, uint64_t key, uint32_t microbatches) {
+static void assert_computes(const struct core_fixture *f, uint64_t key, uint32_t microbatches) {
   assert_int_equal(f->told[key].end - f->told[key].begin, microbatches);
 }
 
 static void others_compute_for_a_worker_that_misses_a_server_they_reach(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS - 100);
   assert_computes(f, W1, MICROBATCHES / 2); /* others may say the same yet */
@@ -83,7 +83,7 @@ static void others_compute_for_a_worker_that_misses_a_server_they_reach(void **s
 
 /* They are answered; what time has made due is decided by the next tick, or anything else that happens. */
 static void by_a_heartbeat_nothing_is_decided(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   f->now_ms += WEIGH_MS;
   member_beats(f, W2);
@@ -93,7 +93,7 @@ static void by_a_heartbeat_nothing_is_decided(void **state) {
 }
 
 static void a_worker_that_reaches_its_servers_again_is_given_work(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS);
   misses(f, W1, "server-2"); /* still */
@@ -111,7 +111,7 @@ static void a_worker_that_reaches_its_servers_again_is_given_work(void **state) 
 }
 
 static void a_link_that_is_back_soon_changes_nothing(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   uint64_t view = f->told[W1].view;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS / 2);
@@ -121,7 +121,7 @@ static void a_link_that_is_back_soon_changes_nothing(void **state) {
 }
 
 static void a_server_that_no_worker_reaches_is_left_out_by_a_roll_back(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
   lives(f, GIVE_UP_MS - 100);
@@ -143,7 +143,7 @@ static void a_server_that_no_worker_reaches_is_left_out_by_a_roll_back(void **st
 }
 
 static void runs_have_a_server_that_was_cut_off_again_after_a_minute(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
   lives(f, GIVE_UP_MS);
@@ -163,7 +163,7 @@ static void runs_have_a_server_that_was_cut_off_again_after_a_minute(void **stat
 }
 
 static void a_run_whose_servers_are_all_cut_off_waits_and_says_so(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   char *both[] = {"server-1", "server-2"};
   member_leaves(f, W2);
   says(f, W1, RUN, both, 2);
@@ -177,7 +177,7 @@ static void a_run_whose_servers_are_all_cut_off_waits_and_says_so(void **state) 
 }
 
 static void servers_that_the_run_did_not_have_take_the_place_of_those_cut_off(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   char *both[] = {"server-1", "server-2"};
   member_joins(f, S3, WEIR__ROLE__SERVER, 0, "build-2");
   says(f, W1, RUN, both, 2);
@@ -190,7 +190,7 @@ static void servers_that_the_run_did_not_have_take_the_place_of_those_cut_off(vo
 }
 
 static void who_was_cut_off_tries_on_when_nobody_else_is_left(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, 2 * GIVE_UP_MS);
   assert_computes(f, W1, 0);
@@ -203,7 +203,7 @@ static void who_was_cut_off_tries_on_when_nobody_else_is_left(void **state) {
 }
 
 static void servers_are_not_given_up_while_another_worker_loads(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   member_leaves(f, W2);
   misses(f, W1, "server-2");
   worker_joins(f, W3, 1);
@@ -215,7 +215,7 @@ static void servers_are_not_given_up_while_another_worker_loads(void **state) {
 }
 
 static void a_free_worker_takes_the_place_before_servers_are_given_up(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   worker_joins(f, W3, 1); /* the run has as many as it may have */
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
@@ -231,7 +231,7 @@ static void a_free_worker_takes_the_place_before_servers_are_given_up(void **sta
 }
 
 static void the_best_placed_worker_says_which_servers_are_given_up(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   char *both[] = {"server-1", "server-2"};
   says(f, W1, RUN, both, 2);
   misses(f, W2, "server-1");
@@ -245,7 +245,7 @@ static void the_best_placed_worker_says_which_servers_are_given_up(void **state)
 }
 
 static void a_worker_that_only_follows_computes_when_nobody_else_reaches_all_servers(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   user_cancels(f, RUN);
   start_run(f, OTHER, 3);
   worker_joins(f, W3, 1);
@@ -264,7 +264,7 @@ static void a_worker_that_only_follows_computes_when_nobody_else_reaches_all_ser
 }
 
 static void a_worker_that_follows_and_misses_a_server_is_cut_off(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   user_cancels(f, RUN);
   start_run(f, OTHER, 3);
   worker_joins(f, W3, 1);
@@ -280,7 +280,7 @@ static void a_worker_that_follows_and_misses_a_server_is_cut_off(void **state) {
 }
 
 static void a_worker_whose_place_was_taken_is_free_when_it_reaches_all(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS);
   worker_joins(f, W3, 1);
@@ -292,7 +292,7 @@ static void a_worker_whose_place_was_taken_is_free_when_it_reaches_all(void **st
 }
 
 static void a_cut_off_worker_leaves_and_runs_end_as_others_do(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS);
   member_drains(f, W1);
@@ -309,7 +309,7 @@ static void a_cut_off_worker_leaves_and_runs_end_as_others_do(void **state) {
 }
 
 static void a_roll_back_for_another_reason_asks_all_workers_again(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   lives(f, WEIGH_MS);
   member_leaves(f, S2);
@@ -323,7 +323,7 @@ static void a_roll_back_for_another_reason_asks_all_workers_again(void **state) 
 }
 
 static void a_lost_server_that_comes_back_is_no_cause_for_a_roll_back(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
   lives(f, GIVE_UP_MS - 1000);
@@ -337,7 +337,7 @@ static void a_lost_server_that_comes_back_is_no_cause_for_a_roll_back(void **sta
 
 /* What is sent holds although the run lets go of its servers at once. */
 static void a_run_may_be_paused_in_the_step_in_which_its_workers_are_cut_off(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   worker_joins(f, W3, 1);
   misses(f, W1, "server-2");
   misses(f, W2, "server-2");
@@ -349,7 +349,7 @@ static void a_run_may_be_paused_in_the_step_in_which_its_workers_are_cut_off(voi
 }
 
 static void what_makes_no_sense_is_ignored(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   char *none[] = {"", "server-9", "worker-2", "server-2 ", "%s%n"}, *both[] = {"server-2", "server-2"};
   uint64_t view = f->told[W2].view;
   worker_joins(f, W3, 1);      /* has no run */

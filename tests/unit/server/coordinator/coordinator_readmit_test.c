@@ -10,7 +10,7 @@
 #include "tests/support/coordinator/service_fixture.h"
 
 /* The coordinator is followed by one that finds a device in quarantine. */
-static void begin_with_quarantine(struct fixture *f) {
+static void begin_with_quarantine(struct service_fixture *f) {
   Weir__Members members = WEIR__MEMBERS__INIT;
   Weir__Quarantine quarantine = WEIR__QUARANTINE__INIT, *list = &quarantine;
   struct err err = ERR_NONE;
@@ -26,7 +26,7 @@ static void begin_with_quarantine(struct fixture *f) {
 }
 
 /* Rows; freed with message_free. */
-static Weir__ListWorkersReply *list_workers(struct fixture *f) {
+static Weir__ListWorkersReply *list_workers(struct service_fixture *f) {
   Weir__ListWorkersRequest request = WEIR__LIST_WORKERS_REQUEST__INIT;
   Weir__ListWorkersReply *reply = NULL;
   struct err err = ERR_NONE;
@@ -36,14 +36,14 @@ static Weir__ListWorkersReply *list_workers(struct fixture *f) {
   return reply;
 }
 
-static size_t count_workers(struct fixture *f) {
+static size_t count_workers(struct service_fixture *f) {
   Weir__ListWorkersReply *reply = list_workers(f);
   size_t n = reply->n_workers;
   message_free(reply);
   return n;
 }
 
-static Weir__ListWorkersReply *readmit(struct fixture *f, const char *worker, struct err *err) {
+static Weir__ListWorkersReply *readmit(struct service_fixture *f, const char *worker, struct err *err) {
   Weir__ReadmitRequest request = WEIR__READMIT_REQUEST__INIT;
   Weir__ListWorkersReply *reply = NULL;
   request.worker = (char *)worker;
@@ -53,7 +53,7 @@ static Weir__ListWorkersReply *readmit(struct fixture *f, const char *worker, st
   return reply;
 }
 
-static size_t count_stored(struct fixture *f) {
+static size_t count_stored(struct service_fixture *f) {
   Weir__Members *members = NULL;
   struct err err = ERR_NONE;
   size_t n;
@@ -64,7 +64,7 @@ static size_t count_stored(struct fixture *f) {
 }
 
 static void a_quarantine_outlives_coordinators_until_it_is_ended(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   Weir__ListWorkersReply *reply;
   struct rpc_reader *worker;
   struct err err;
@@ -94,7 +94,7 @@ static void a_quarantine_outlives_coordinators_until_it_is_ended(void **state) {
 static void what_is_not_in_quarantine_cannot_be_readmitted(void **state) {
   static char long_name[100000];
   const char *const names[] = {"", "/", "node7", "node7/", "worker-8", "node7/cuda:0/", "\n\t", long_name};
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct err err;
   memset(long_name, 'x', sizeof long_name - 1);
   begin_with_quarantine(f);
@@ -107,7 +107,7 @@ static void what_is_not_in_quarantine_cannot_be_readmitted(void **state) {
 }
 
 static void a_damaged_record_of_members_keeps_no_coordinator_from_leading(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct err err = ERR_NONE;
   struct store_record damaged = {MEMBERS_RECORD, "\xff\xff\xff", 3, NULL};
   assert_int_equal(store_put_record(f->store, &damaged, &err), 0);

@@ -16,7 +16,7 @@
 enum { S3 = 5, S4, S5, AGAIN = 20 };
 
 static void a_server_that_comes_back_goes_on_where_it_was(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
   writes_blocks(f, S1, RUN, f->told[S1].owns, false);
@@ -43,7 +43,7 @@ static void a_server_that_comes_back_goes_on_where_it_was(void **state) {
 }
 
 static void a_run_rolls_back_on_the_servers_that_remain(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct run_event_view view;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 7);
@@ -87,7 +87,7 @@ static void a_run_rolls_back_on_the_servers_that_remain(void **state) {
 }
 
 static void a_restarted_server_is_not_waited_for(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S2);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -108,7 +108,7 @@ static void a_restarted_server_is_not_waited_for(void **state) {
 
 /* It may be that the lost one comes back, with its part. */
 static void a_server_elsewhere_replaces_nobody(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S2);
   server_joins(f, S3);
@@ -123,7 +123,7 @@ static void a_server_elsewhere_replaces_nobody(void **state) {
 }
 
 static void a_restarted_server_counts_after_the_coordinator_was_away_too(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S1);
   member_leaves(f, S2);
@@ -137,7 +137,7 @@ static void a_restarted_server_counts_after_the_coordinator_was_away_too(void **
 }
 
 static void a_run_without_servers_waits_for_one(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S1);
   member_leaves(f, S2);
@@ -150,7 +150,7 @@ static void a_run_without_servers_waits_for_one(void **state) {
 }
 
 static void a_server_that_comes_back_too_late_lets_go(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S2);
   member_beats(f, S1), member_beats(f, W1), member_beats(f, W2);
@@ -161,7 +161,7 @@ static void a_server_that_comes_back_too_late_lets_go(void **state) {
 }
 
 static void a_roll_back_waits_for_the_commit_in_flight(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 5);
   member_writes(f, S1, RUN);
@@ -175,7 +175,7 @@ static void a_roll_back_waits_for_the_commit_in_flight(void **state) {
 }
 
 static void a_lost_checkpoint_gives_way_to_the_one_before(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 4);
@@ -197,7 +197,7 @@ static void a_lost_checkpoint_gives_way_to_the_one_before(void **state) {
   assert_int_equal(f->told[S3].load_step, 4);
 }
 
-static void refuses_store(struct fixture *f, uint64_t key, uint64_t incarnation) {
+static void refuses_store(struct core_fixture *f, uint64_t key, uint64_t incarnation) {
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
   refused.run = (char *)RUN;
   refused.incarnation = incarnation;
@@ -207,7 +207,7 @@ static void refuses_store(struct fixture *f, uint64_t key, uint64_t incarnation)
 }
 
 static void a_server_of_another_store_is_left_out_and_no_checkpoint_suffers(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 4);
   core_run_checkpoint(f);
@@ -228,7 +228,7 @@ static void a_server_of_another_store_is_left_out_and_no_checkpoint_suffers(void
 }
 
 static void a_run_without_another_server_waits_and_asks_again(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S2);
   member_leaves(f, S1);
@@ -252,7 +252,7 @@ static void a_run_without_another_server_waits_and_asks_again(void **state) {
 }
 
 static void a_run_whose_model_is_lost_fails_and_says_so(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct coordinator_event event = {.kind = EVENT_MODEL_LOST, .model_lost = {RUN, "block feed is missing"}};
   core_run_start(f, 3);
   core_step(f, &event);
@@ -262,7 +262,7 @@ static void a_run_whose_model_is_lost_fails_and_says_so(void **state) {
 }
 
 static void a_server_that_cannot_load_is_asked_again_before_the_run_fails(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, S2);
   server_replaces(f, S2, S3, "host", "build-1");
@@ -280,7 +280,7 @@ static void a_server_that_cannot_load_is_asked_again_before_the_run_fails(void *
 }
 
 static void a_worker_that_returns_is_asked_for_the_run_that_it_has(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   member_leaves(f, W1);
   worker_joins_again(f, W1, AGAIN, RUN);
@@ -293,7 +293,7 @@ static void a_worker_that_returns_is_asked_for_the_run_that_it_has(void **state)
 }
 
 static void the_new_link_of_a_process_ends_its_former_one(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   server_joins_again(f, S2, AGAIN, RUN, 3);
   assert_true(f->told[S2].is_closed);
@@ -305,7 +305,7 @@ static void the_new_link_of_a_process_ends_its_former_one(void **state) {
 }
 
 static void two_members_never_have_one_id(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   server_joins(f, S1);
   hello.role = WEIR__ROLE__SERVER;
@@ -328,7 +328,7 @@ static void two_members_never_have_one_id(void **state) {
 }
 
 static void a_member_of_a_higher_term_is_refused_and_the_store_asked(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.term = TERM + 1;
@@ -343,7 +343,7 @@ static void a_member_of_a_higher_term_is_refused_and_the_store_asked(void **stat
 
 /* It has lost what it had: nobody else leads, and members would never obey so low a term. */
 static void the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_higher_term(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.term = TERM + 1;

@@ -13,7 +13,7 @@
 enum { W3 = 5 };
 
 static void a_worker_that_differs_is_refused_with_both_sides_named(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   member_joins(f, W3, WEIR__ROLE__WORKER, 1, "build-2");
   worker_loads(f, W3, RUN);
@@ -40,7 +40,7 @@ static void a_worker_that_differs_is_refused_with_both_sides_named(void **state)
 
 static void
 a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_data(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   f->admits_any = true;
   server_joins(f, S1);
   member_joins(f, S2, WEIR__ROLE__SERVER, 0, "build-2");
@@ -60,7 +60,7 @@ a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_d
 }
 
 static void bad_input_fails_the_run_once_nobody_may_think_otherwise(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
@@ -74,7 +74,7 @@ static void bad_input_fails_the_run_once_nobody_may_think_otherwise(void **state
 }
 
 static void a_machine_that_cannot_is_not_bad_input(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 0);
@@ -88,7 +88,7 @@ static void a_machine_that_cannot_is_not_bad_input(void **state) {
 }
 
 static void a_worker_that_refused_lets_go_of_the_run(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   member_refuses(f, W1, RUN, "out of memory", false);
   assert_string_equal(f->told[W1].unload, RUN);
@@ -97,7 +97,7 @@ static void a_worker_that_refused_lets_go_of_the_run(void **state) {
 }
 
 static void too_little_data_is_bad_input(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 0);
@@ -108,7 +108,7 @@ static void too_little_data_is_bad_input(void **state) {
 }
 
 static void a_worker_that_claims_absurdly_much_data_is_refused(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
@@ -120,7 +120,7 @@ static void a_worker_that_claims_absurdly_much_data_is_refused(void **state) {
 }
 
 static void a_server_that_refuses_fails_the_run(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 0);
@@ -131,7 +131,7 @@ static void a_server_that_refuses_fails_the_run(void **state) {
 }
 
 static void the_last_checkpoint_is_tried_until_the_store_takes_it(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   reports_steps(f, S1, RUN, 0, STEPS);
   member_completes(f, S1, RUN);
@@ -160,7 +160,7 @@ static void the_last_checkpoint_is_tried_until_the_store_takes_it(void **state) 
 }
 
 static void a_block_that_is_not_its_to_write_fails_the_run(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   reports_steps(f, S1, RUN, 0, STEPS);
   member_completes(f, S1, RUN);
@@ -171,7 +171,7 @@ static void a_block_that_is_not_its_to_write_fails_the_run(void **state) {
 }
 
 static void a_block_that_nobody_wrote_fails_the_run(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   bool none[BLOCKS] = {false};
   core_run_begin(f, 3);
   reports_steps(f, S1, RUN, 0, STEPS);

@@ -13,7 +13,7 @@
 #include "tests/support/storage/flaky_store.h"
 
 /* The store has this state of the run. */
-static bool is_kept(struct fixture *f, const char *run, Weir__RunState run_state) {
+static bool is_kept(struct service_fixture *f, const char *run, Weir__RunState run_state) {
   struct err err = ERR_NONE;
   char *name = checkpoint_run_name(run, "run");
   Weir__RunRecord *record = NULL;
@@ -26,7 +26,7 @@ static bool is_kept(struct fixture *f, const char *run, Weir__RunState run_state
 }
 
 /* The store has as many events of the run. */
-static bool are_events_kept(struct fixture *f, const char *run, uint64_t events) {
+static bool are_events_kept(struct service_fixture *f, const char *run, uint64_t events) {
   struct stored_runs runs;
   struct err err = ERR_NONE;
   bool is_so = false;
@@ -38,7 +38,7 @@ static bool are_events_kept(struct fixture *f, const char *run, uint64_t events)
 }
 
 /* How often the coordinator that leads has renewed its lease. */
-static uint64_t count_renewals(struct fixture *f) {
+static uint64_t count_renewals(struct service_fixture *f) {
   struct err err = ERR_NONE;
   Weir__Lease *lease;
   uint64_t beat;
@@ -50,7 +50,7 @@ static uint64_t count_renewals(struct fixture *f) {
   return beat;
 }
 
-static void runs_are_as_they_were(struct fixture *f, bool is_killed) {
+static void runs_are_as_they_were(struct service_fixture *f, bool is_killed) {
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   char *done = submit_run(f), *queued, *cancelled, got[TINY_PARAMS * sizeof(float)];
@@ -106,7 +106,7 @@ static void a_killed_coordinators_successor_finds_its_runs_as_they_were(void **s
 }
 
 static void a_server_that_comes_back_keeps_its_part_of_a_run(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3);
@@ -132,7 +132,7 @@ static void a_server_that_comes_back_keeps_its_part_of_a_run(void **state) {
 }
 
 static void a_run_whose_servers_are_gone_goes_on_from_its_checkpoint(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3), *name = checkpoint_name(id, 4), *record;
@@ -160,7 +160,7 @@ static void a_run_whose_servers_are_gone_goes_on_from_its_checkpoint(void **stat
 }
 
 static void only_one_coordinator_of_a_store_leads(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   char *id = submit_run(f);
   struct seat second;
   Weir__RunInfo *info;
@@ -200,7 +200,7 @@ static void only_one_coordinator_of_a_store_leads(void **state) {
 }
 
 static void a_member_that_obeys_a_higher_term_deposes_the_coordinator(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *member = rpc_reader_open(f->channel, RPC_JOIN, patience_ms());
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
@@ -212,7 +212,7 @@ static void a_member_that_obeys_a_higher_term_deposes_the_coordinator(void **sta
 
 /* Anybody can say so: the store knows better. */
 static void a_member_that_claims_a_higher_term_disturbs_no_run(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct rpc_reader *member;
   char *id = submit_run(f);
@@ -233,7 +233,7 @@ static void a_member_that_claims_a_higher_term_disturbs_no_run(void **state) {
 }
 
 static void a_coordinator_whose_term_is_over_writes_nothing(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct store_names names = {0};
   struct err err = ERR_NONE;
   assert_int_equal(
@@ -248,7 +248,7 @@ static void a_coordinator_whose_term_is_over_writes_nothing(void **state) {
 }
 
 static void a_submission_that_the_store_cannot_keep_is_refused_and_forgotten(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   Weir__ListRunsRequest request = WEIR__LIST_RUNS_REQUEST__INIT;
   Weir__ListRunsReply *reply = NULL;
   struct err err;
@@ -267,7 +267,7 @@ static void a_submission_that_the_store_cannot_keep_is_refused_and_forgotten(voi
 }
 
 static void a_state_that_the_store_missed_is_written_when_it_is_back(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   char *id = submit_run(f);
   Weir__RunInfo *info;
   struct err err;

@@ -13,7 +13,7 @@
 #include "tests/support/storage/checkpoint_fixture.h"
 
 static void a_submitted_run_is_queued_and_its_model_kept(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   Weir__RunInfo *info;
   struct err err;
   char *id = submit_run(f);
@@ -40,7 +40,7 @@ static void a_submitted_run_is_queued_and_its_model_kept(void **state) {
 }
 
 static void what_cannot_be_trained_is_refused_with_its_reason(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct err err;
   struct rpc_reader *reader;
   assert_null(upload_end(upload_begin(f, NULL, 10), &err));
@@ -85,7 +85,7 @@ static void what_cannot_be_trained_is_refused_with_its_reason(void **state) {
 /* Uploads that fall silent take all places, until they have been silent for too long. */
 static void uploads_that_say_nothing_are_ended(void **state) {
   enum { UPLOADS_MAX = 16 };
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *silent[UPLOADS_MAX];
   struct err err;
   char *id;
@@ -107,7 +107,7 @@ static void uploads_that_say_nothing_are_ended(void **state) {
 }
 
 static void an_upload_that_drips_is_ended(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
   struct rpc_reader *reader;
   struct err err = ERR_NONE;
@@ -124,7 +124,7 @@ static void an_upload_that_drips_is_ended(void **state) {
 }
 
 static void a_run_that_is_not_there_is_not_found(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   Weir__RunInfo *info;
   struct err err;
   uint8_t none[1];
@@ -137,7 +137,7 @@ static void a_run_that_is_not_there_is_not_found(void **state) {
 }
 
 static void a_trained_run_gives_its_weights_back(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = submit_run(f), sha256[65], *name;
@@ -177,7 +177,7 @@ static void a_trained_run_gives_its_weights_back(void **state) {
 }
 
 static void a_last_checkpoint_that_fails_is_made_again(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   Weir__BlocksWritten written = WEIR__BLOCKS_WRITTEN__INIT;
@@ -213,7 +213,7 @@ static void a_last_checkpoint_that_fails_is_made_again(void **state) {
 }
 
 static void a_watcher_sees_a_run_end_without_asking_again(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   char *id = submit_run(f);
   struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());
   Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
@@ -245,7 +245,7 @@ static void expect_shown_out(struct rpc_reader *member, const char *why) {
 }
 
 static void a_member_without_manners_is_shown_out(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *member = member_join(f, WEIR__ROLE__WORKER);
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   Weir__Hello hello = WEIR__HELLO__INIT;
@@ -266,7 +266,7 @@ static void a_member_without_manners_is_shown_out(void **state) {
 }
 
 static void stopping_ends_watchers_and_members(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   char *id = submit_run(f);
   struct rpc_reader *worker = member_join(f, WEIR__ROLE__WORKER);
   struct rpc_reader *watcher = rpc_reader_open(f->channel, RPC_WATCH, patience_ms());

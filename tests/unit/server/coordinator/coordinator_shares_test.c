@@ -16,12 +16,12 @@ static const char RUN[] = "mlp-aaaaaa";
 
 /* How the workers W1 .. W4, of one executor each, compute, and what they have counted. */
 struct team {
-  struct fixture *f;
+  struct core_fixture *f;
   double microbatch_s[TEAM]; /* INFINITY: it hangs */
   double computed[TEAM], busy_s[TEAM];
 };
 
-static void joins_on(struct fixture *f, uint64_t key, const char *host) {
+static void joins_on(struct core_fixture *f, uint64_t key, const char *host) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   hello.role = WEIR__ROLE__WORKER;
   hello.host = "host";
@@ -33,7 +33,7 @@ static void joins_on(struct fixture *f, uint64_t key, const char *host) {
   says_hello(f, key, &hello);
 }
 
-static struct team team_begin(struct fixture *f, uint32_t microbatches, const double *microbatch_s) {
+static struct team team_begin(struct core_fixture *f, uint32_t microbatches, const double *microbatch_s) {
   struct team team = {.f = f};
   memcpy(team.microbatch_s, microbatch_s, sizeof team.microbatch_s);
   f->microbatches = microbatches;
@@ -98,7 +98,7 @@ static void a_worker_at_a_quarter_of_the_others_speed_costs_no_more_than_it_must
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.2};
   const uint32_t microbatches[] = {8, 12, 16};
   for (int i = 0; i < 3; i++) {
-    struct fixture *f;
+    struct core_fixture *f;
     struct team team;
     double equal_s, best_s;
     if (i > 0) {
@@ -130,7 +130,7 @@ static void speeds_are_listed(void **state) {
 
 static void a_gain_must_last(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.05};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team = team_begin(f, 16, microbatch_s);
   uint64_t view = f->told[W1].view;
   team_trains(&team, 30);
@@ -144,7 +144,7 @@ static void a_gain_must_last(void **state) {
 
 static void speeds_that_promise_little_change_no_share(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.054};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team = team_begin(f, 16, microbatch_s);
   uint64_t view = f->told[W1].view;
   team_trains(&team, 100);
@@ -153,7 +153,7 @@ static void speeds_that_promise_little_change_no_share(void **state) {
 
 static void a_worker_that_hangs_has_no_share_until_it_computes_again(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.05};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team = team_begin(f, 16, microbatch_s);
   team_trains(&team, 10);
   team.microbatch_s[3] = INFINITY;
@@ -175,7 +175,7 @@ static void a_worker_that_hangs_has_no_share_until_it_computes_again(void **stat
 
 static void when_all_hang_the_shares_stay(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.05};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team = team_begin(f, 16, microbatch_s);
   team_trains(&team, 10);
   for (int i = 0; i < TEAM; i++)
@@ -188,7 +188,7 @@ static void when_all_hang_the_shares_stay(void **state) {
 /* At 8 microbatches a worker at a quarter of the speed is better left without any. */
 static void a_worker_too_slow_for_a_share_is_tried_again_after_ever_longer_pauses(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.2};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team = team_begin(f, 8, microbatch_s);
   team_trains(&team, 12);
   for (int pause_s = 60; pause_s <= 240; pause_s *= 2) {
@@ -209,7 +209,7 @@ static void a_worker_too_slow_for_a_share_is_tried_again_after_ever_longer_pause
 
 static void shares_in_a_group_change_for_much_alone_and_late(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.06};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team;
   uint32_t group;
   f->collective = "shm";
@@ -229,7 +229,7 @@ static void shares_in_a_group_change_for_much_alone_and_late(void **state) {
 
 static void a_view_for_another_reason_leaves_the_shares_as_they_are(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.09};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team;
   Weir__GroupFailed failed = WEIR__GROUP_FAILED__INIT;
   f->collective = "shm";
@@ -248,7 +248,7 @@ static void a_view_for_another_reason_leaves_the_shares_as_they_are(void **state
 static void counters_that_make_no_sense_are_ignored(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.05};
   const double odd[] = {(double)NAN, (double)INFINITY, -1, 1e300};
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct team team = team_begin(f, 16, microbatch_s);
   uint64_t view = f->told[W1].view;
   worker_joins(f, W4 + 1, 1); /* follows nothing yet: it loads */

@@ -13,7 +13,7 @@
 #include "tests/support/coordinator/service_fixture.h"
 #include "tests/support/storage/checkpoint_fixture.h"
 
-static int resume(struct fixture *f, const char *run, bool has_step, uint64_t step, struct err *err) {
+static int resume(struct service_fixture *f, const char *run, bool has_step, uint64_t step, struct err *err) {
   Weir__ResumeRequest request = WEIR__RESUME_REQUEST__INIT;
   Weir__RunInfo *info = NULL;
   request.run = (char *)run;
@@ -26,7 +26,7 @@ static int resume(struct fixture *f, const char *run, bool has_step, uint64_t st
   return err->code;
 }
 
-static int collect_garbage(struct fixture *f, const char *run, Weir__CollectGarbageReply **reply,
+static int collect_garbage(struct service_fixture *f, const char *run, Weir__CollectGarbageReply **reply,
                            struct err *err) {
   Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
   char *runs[] = {(char *)run};
@@ -39,14 +39,14 @@ static int collect_garbage(struct fixture *f, const char *run, Weir__CollectGarb
 }
 
 static int delete_one(void *user, const char *key, uint64_t size) {
-  struct store *store = ((struct fixture *)user)->store;
+  struct store *store = ((struct service_fixture *)user)->store;
   struct err err = ERR_NONE;
   (void)size;
   return store->def->delete_blocks(store, &key, 1, &err);
 }
 
 static void an_emptied_store_gets_everything_that_is_in_memory_again(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct store_names names = {0};
   struct err err = ERR_NONE;
   char *id = submit_run(f), sha256[65];
@@ -77,7 +77,7 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
 }
 
 static void a_run_whose_model_is_nowhere_any_more_fails(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct err err = ERR_NONE;
   char *id = submit_run(f);
   Weir__RunInfo *info = NULL;
@@ -93,7 +93,7 @@ static void a_run_whose_model_is_nowhere_any_more_fails(void **state) {
 }
 
 static void damaged_records_are_passed_over(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct err err = ERR_NONE;
   char *id = submit_run(f), *name = checkpoint_run_name(id, "run");
   void *data;
@@ -125,7 +125,7 @@ static void damaged_records_are_passed_over(void **state) {
 }
 
 static void old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 6, 2);
@@ -153,7 +153,7 @@ static void old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights(v
 }
 
 static void verify_tells_of_every_checkpoint(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER), *reader;
   char *id = train_with_checkpoints(f, server, worker, 4, 3), *name = checkpoint_name(id, 4);
@@ -190,7 +190,7 @@ static void verify_tells_of_every_checkpoint(void **state) {
 }
 
 static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3), key[65], *other;
@@ -224,7 +224,7 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
 }
 
 static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) {
-  struct fixture *f = *state;
+  struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
   char *id = train_with_checkpoints(f, server, worker, 4, 3);

@@ -16,7 +16,7 @@
 enum { S3 = 5, W3 = 6, AGAIN = 20 };
 
 static void a_successor_takes_up_servers_and_workers_where_they_are(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct run_event_view view;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
@@ -46,7 +46,7 @@ static void a_successor_takes_up_servers_and_workers_where_they_are(void **state
 }
 
 static void the_end_awaits_the_steps_that_are_to_be_told_again(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
   coordinator_is_succeeded(f, RUN, record_of(f));
@@ -60,7 +60,7 @@ static void the_end_awaits_the_steps_that_are_to_be_told_again(void **state) {
 }
 
 static void what_a_former_incarnation_left_above_the_base_is_dropped(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__CheckpointInfo infos[3];
   Weir__RunRecord *record;
   core_run_start(f, 3);
@@ -82,7 +82,7 @@ static void what_a_former_incarnation_left_above_the_base_is_dropped(void **stat
 }
 
 static void a_successor_rolls_back_when_servers_stay_away(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 3);
   coordinator_is_succeeded(f, RUN, record_of(f));
@@ -101,7 +101,7 @@ static void a_successor_rolls_back_when_servers_stay_away(void **state) {
 }
 
 static void a_successor_begins_again_what_had_not_begun(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 0);
@@ -116,7 +116,7 @@ static void a_successor_begins_again_what_had_not_begun(void **state) {
 }
 
 static void a_run_that_only_had_to_say_so_is_done(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__RunRecord *record;
   Weir__CheckpointInfo last = WEIR__CHECKPOINT_INFO__INIT;
   core_run_start(f, 3);
@@ -136,7 +136,7 @@ static void a_run_that_only_had_to_say_so_is_done(void **state) {
 }
 
 static void a_damaged_record_is_left_out(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__RunRecord record = WEIR__RUN_RECORD__INIT;
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   struct coordinator_event event = {.kind = EVENT_RUN_RESTORED, .restored = {.record = &record}};
@@ -154,7 +154,7 @@ static void a_damaged_record_is_left_out(void **state) {
 }
 
 static void an_emptied_store_is_given_everything_again(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct coordinator_event emptied = {.kind = EVENT_STORE_EMPTIED};
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, 4);

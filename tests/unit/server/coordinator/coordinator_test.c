@@ -16,7 +16,7 @@ enum { W3 = 5 };
 static const char RUN2[] = "mlp-bbbbbb";
 
 static void a_run_goes_from_queue_to_done(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   user_submits(f, RUN, 2, 0);
   assert_state(f, RUN, WEIR__RUN_STATE__QUEUED);
   assert_string_equal(info_of_run(f, RUN).message, "waiting for a server");
@@ -69,7 +69,7 @@ static void a_run_goes_from_queue_to_done(void **state) {
 }
 
 static void events_are_numbered_and_end_with_done(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct run_event_view view;
   uint64_t number = 0, steps = 0;
   core_run_begin(f, 3);
@@ -98,7 +98,7 @@ static void events_are_numbered_and_end_with_done(void **state) {
 }
 
 static void the_last_evaluation_is_awaited(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
@@ -117,7 +117,7 @@ static void the_last_evaluation_is_awaited(void **state) {
 }
 
 /* Two servers; the second, which has nothing to evaluate, is complete before the run has begun. */
-static void begin_evaluation_alone(struct fixture *f) {
+static void begin_evaluation_alone(struct core_fixture *f) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   f->trains_nothing = true;
   server_joins(f, S1);
@@ -135,7 +135,7 @@ static void begin_evaluation_alone(struct fixture *f) {
 }
 
 static void a_run_of_no_steps_is_done_when_it_was_evaluated(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_evaluation_alone(f);
   reports_eval(f, S1, RUN, 0);
   reports_eval(f, S1, RUN, 0);
@@ -150,7 +150,7 @@ static void a_run_of_no_steps_is_done_when_it_was_evaluated(void **state) {
 
 static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) {
   static const char *const evaluation = "eval-000001";
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
   core_run_begin(f, 3); /* with two workers */
   f->trains_nothing = true;
@@ -175,7 +175,7 @@ static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) 
 }
 
 static void a_run_of_no_steps_that_was_paused_when_all_was_known_is_done_when_resumed(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_evaluation_alone(f);
   reports_eval(f, S1, RUN, 0);
   user_pauses(f, RUN);
@@ -187,7 +187,7 @@ static void a_run_of_no_steps_that_was_paused_when_all_was_known_is_done_when_re
 }
 
 static void a_run_of_no_steps_that_loses_a_server_is_evaluated_anew(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   begin_evaluation_alone(f);
   member_leaves(f, S1);
   time_passes(f, GRACE_MS + 1000);
@@ -201,7 +201,7 @@ static void a_run_of_no_steps_that_loses_a_server_is_evaluated_anew(void **state
 }
 
 static void a_lost_worker_leaves_its_work_to_the_others(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   member_leaves(f, W2);
   assert_int_equal(f->told[W1].view, 2);
@@ -210,7 +210,7 @@ static void a_lost_worker_leaves_its_work_to_the_others(void **state) {
 }
 
 static void every_heartbeat_is_answered_by_a_beat(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   assert_int_equal(f->told[S1].beats, 0);
   member_beats(f, S1);
@@ -219,7 +219,7 @@ static void every_heartbeat_is_answered_by_a_beat(void **state) {
 }
 
 static void a_silent_member_is_closed_and_replaced(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   core_ticks(f);
   member_beats(f, W2);
@@ -234,7 +234,7 @@ static void a_silent_member_is_closed_and_replaced(void **state) {
 }
 
 static void a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   core_ticks(f);
   time_passes(f, MISSING_MS - 100); /* all are silent */
@@ -249,7 +249,7 @@ static void a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence(void
 }
 
 static void a_joiner_loads_and_gets_work(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   worker_joins(f, W3, 4);
   assert_string_equal(f->told[W3].load, RUN);
@@ -262,7 +262,7 @@ static void a_joiner_loads_and_gets_work(void **state) {
 }
 
 static void a_drained_worker_hands_over_then_unloads(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   member_drains(f, W2);
   assert_int_equal(f->told[W1].view, 2);
@@ -277,7 +277,7 @@ static void a_drained_worker_hands_over_then_unloads(void **state) {
 }
 
 static void a_run_without_workers_waits_and_goes_on(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   core_run_begin(f, 3);
   member_leaves(f, W1);
   member_drains(f, W2);
@@ -291,7 +291,7 @@ static void a_run_without_workers_waits_and_goes_on(void **state) {
 }
 
 static void a_cancelled_run_lets_everyone_go(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct run_event_view view;
   uint64_t last = 0;
   core_run_begin(f, 3);
@@ -311,7 +311,7 @@ static void a_cancelled_run_lets_everyone_go(void **state) {
 }
 
 static void runs_take_workers_in_the_order_of_submission(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 1);
@@ -325,7 +325,7 @@ static void runs_take_workers_in_the_order_of_submission(void **state) {
 }
 
 static void a_run_that_needs_many_is_not_starved_by_those_behind_it(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   server_joins(f, S1);
   user_submits(f, RUN, 2, 0);
   user_submits(f, RUN2, 1, 0);
@@ -337,7 +337,7 @@ static void a_run_that_needs_many_is_not_starved_by_those_behind_it(void **state
 }
 
 static void a_run_is_found_by_a_unique_prefix(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   struct err err = ERR_NONE;
   const char *id;
   user_submits(f, RUN, 1, 0);
@@ -352,7 +352,7 @@ static void a_run_is_found_by_a_unique_prefix(void **state) {
 }
 
 static void a_hello_without_a_role_is_turned_away(void **state) {
-  struct fixture *f = *state;
+  struct core_fixture *f = *state;
   member_joins(f, W1, WEIR__ROLE__ROLE_UNKNOWN, 1, "");
   assert_true(f->told[W1].is_closed);
   assert_int_equal(worker_row(f, W1).pid, 0);

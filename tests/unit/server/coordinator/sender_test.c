@@ -20,7 +20,7 @@
 enum { BLOB_BYTES = 64 << 20, UNREAD_MS = 200 };
 
 struct service {
-  struct fixture f; /* what the calls' context points at */
+  struct rpc_fixture f; /* what the calls' context points at */
   struct sender *sender;
   struct buffer *blob;
 };

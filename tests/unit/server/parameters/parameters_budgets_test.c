@@ -16,7 +16,7 @@ static size_t bytes_of(const struct budget *budget) {
 }
 
 static void calls_that_wait_have_a_bound_in_bytes(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt pulls[4];
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -40,7 +40,7 @@ static void calls_that_wait_have_a_bound_in_bytes(void **state) {
 
 /* Else its client would send the gradient again. */
 static void a_push_that_there_is_no_room_to_wait_for_is_taken(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt push;
   float before, after;
   (void)state;
@@ -60,7 +60,7 @@ static void a_push_that_there_is_no_room_to_wait_for_is_taken(void **state) {
 }
 
 static void a_call_that_is_given_up_makes_room(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt pulls[2];
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -80,7 +80,7 @@ static void a_call_that_is_given_up_makes_room(void **state) {
 
 /* Who is refused comes again, and the step completes with the same bits. */
 static void parts_have_a_bound_in_bytes_and_the_step_completes(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt odd;
   float of_any_order, of_this_order;
   (void)state;

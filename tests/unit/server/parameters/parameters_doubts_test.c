@@ -18,14 +18,15 @@ enum { BLOCK = 2, AT = 7 };
 static const float large = 1e38f, lie = 3.4e38f;
 
 /* Begins a push of a microbatch of step 0 by a worker. */
-static void start_from(struct fixture *f, struct attempt *attempt, Weir__PushRequest *push, float at) {
+static void start_from(struct parameters_fixture *f, struct attempt *attempt, Weir__PushRequest *push,
+                       float at) {
   size_t size_bytes = part_of(f, BLOCK, (float)(push->first + 1));
   f->values[AT] = at;
   push->view = 11;
   start_push(f, attempt, push, f->values, size_bytes);
 }
 
-static void push_from(struct fixture *f, uint32_t first, uint32_t worker, float at) {
+static void push_from(struct parameters_fixture *f, uint32_t first, uint32_t worker, float at) {
   Weir__PushRequest push = push_request(BLOCK, 0, first, 0);
   struct attempt attempt;
   push.worker = worker;
@@ -33,7 +34,8 @@ static void push_from(struct fixture *f, uint32_t first, uint32_t worker, float 
   finish_with_version(&attempt, 0);
 }
 
-static const Weir__MemberMessage *wait_for(struct fixture *f, int n, Weir__MemberMessage__BodyCase body) {
+static const Weir__MemberMessage *wait_for(struct parameters_fixture *f, int n,
+                                           Weir__MemberMessage__BodyCase body) {
   wait_told(f, n);
   assert_int_equal(f->n_told, n);
   assert_int_equal(f->told[n - 1], body);
@@ -49,7 +51,7 @@ static void assert_pushed(const Weir__PushedPart *part, uint32_t first, uint32_t
 
 /* The honest worker comes last, and waits for the next version as if nothing had happened. */
 static void a_sum_that_overflows_is_doubted_judged_and_the_step_completes(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting, waiting_anew;
   Weir__PushRequest push = push_request(BLOCK, 0, 1, 0);
   const Weir__Doubted *doubted;
@@ -90,7 +92,7 @@ static void a_sum_that_overflows_is_doubted_judged_and_the_step_completes(void *
 }
 
 static void doubted_parts_end_with_their_run(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting;
   struct err err;
   struct hosted_run *run;
@@ -115,7 +117,7 @@ static void doubted_parts_end_with_their_run(void **state) {
 }
 
 /* What the run tells of step `step`, as message number n. */
-static const Weir__Late *tell_late(struct fixture *f, uint64_t step, int n) {
+static const Weir__Late *tell_late(struct parameters_fixture *f, uint64_t step, int n) {
   struct err err;
   struct hosted_run *run = run_table_find(&f->runs, "unit-1", 1, &err);
   const Weir__Late *late;
@@ -134,7 +136,7 @@ static void assert_range(const Weir__Range *range, uint32_t begin, uint32_t end)
 
 /* A microbatch is missing if any block lacks it: a sum may hang on its way while the row is there. */
 static void what_a_late_step_lacks_is_told_over_all_blocks(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   const Weir__Late *late;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -165,7 +167,7 @@ static void what_a_late_step_lacks_is_told_over_all_blocks(void **state) {
 }
 
 static void doubted_microbatches_are_missing(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   const Weir__Late *late;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -184,7 +186,7 @@ static void doubted_microbatches_are_missing(void **state) {
 }
 
 static void chunks_of_a_late_evaluation_are_told(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   const Weir__Late *late;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -211,7 +213,7 @@ static void chunks_of_a_late_evaluation_are_told(void **state) {
 
 /* It was complete by the time that the shards looked, or waits for another server. */
 static void a_step_that_lacks_nothing_is_not_told(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct err err;
   struct hosted_run *run;
   (void)state;
@@ -229,7 +231,7 @@ static void a_step_that_lacks_nothing_is_not_told(void **state) {
 
 static void a_run_knows_its_oldest_step_and_how_long_steps_take(void **state) {
   static const struct pace_options options = {.least_ms = 1, .first_ms = 1, .pause_max_ms = 1};
-  struct fixture f;
+  struct parameters_fixture f;
   struct err err;
   struct hosted_run *run;
   struct pace_late late;

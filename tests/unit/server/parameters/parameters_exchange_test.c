@@ -27,7 +27,7 @@ static const Weir__LoadRun *clipped_order(uint64_t incarnation, size_t servers) 
 }
 
 /* Which of the servers has the block. */
-static int owner_of(struct fixture *servers, int n, uint32_t block) {
+static int owner_of(struct parameters_fixture *servers, int n, uint32_t block) {
   struct err err;
   int owner = -1;
   for (int s = 0; s < n; s++) {
@@ -40,7 +40,7 @@ static int owner_of(struct fixture *servers, int n, uint32_t block) {
 }
 
 /* Gradients that differ from element to element. */
-static void push_varied(struct fixture *f, uint32_t block, uint64_t step, uint32_t microbatch) {
+static void push_varied(struct parameters_fixture *f, uint32_t block, uint64_t step, uint32_t microbatch) {
   Weir__PushRequest push = push_request(block, step, microbatch, 0);
   struct attempt attempt;
   for (uint32_t i = 0; i < block_elems[block]; i++)
@@ -53,7 +53,7 @@ static void push_varied(struct fixture *f, uint32_t block, uint64_t step, uint32
 
 /* All steps on so many servers, blocks in an order of its own; the weights after the last. */
 static void train(int n, bool is_reversed, float *weights) {
-  struct fixture servers[SERVERS_MAX];
+  struct parameters_fixture servers[SERVERS_MAX];
   static const char *const ids[SERVERS_MAX] = {"server-1", "server-2", "server-3"};
   struct err err = ERR_NONE;
   uint32_t at = 0;
@@ -103,7 +103,7 @@ static void any_number_of_servers_and_any_order_give_the_same_bits(void **state)
 /* One call of a fake server. */
 struct sums_attempt {
   struct rpc_request request;
-  struct fixture *fixture;
+  struct parameters_fixture *fixture;
   bool is_done;
   struct err err;
   double totals[CALLS_MAX];
@@ -114,7 +114,7 @@ static void sums_done(struct rpc_request *request, const struct err *err, const 
                       struct rpc_bytes *bytes) {
   struct sums_attempt *attempt = (struct sums_attempt *)request;
   const Weir__SumsReply *reply = message;
-  struct fixture *f = attempt->fixture;
+  struct parameters_fixture *f = attempt->fixture;
   rpc_bytes_free(bytes);
   pthread_mutex_lock(&f->lock);
   attempt->err = *err;
@@ -134,7 +134,7 @@ struct sums_of {
   double values[CALLS_MAX];
 };
 
-static void start_sums(struct fixture *f, struct sums_attempt *attempt, struct sums_of sums) {
+static void start_sums(struct parameters_fixture *f, struct sums_attempt *attempt, struct sums_of sums) {
   Weir__SumsRequest request = WEIR__SUMS_REQUEST__INIT;
   request.run = (char *)"unit-1";
   request.incarnation = sums.incarnation;
@@ -149,7 +149,7 @@ static void start_sums(struct fixture *f, struct sums_attempt *attempt, struct s
 }
 
 static void sums_finish(struct sums_attempt *attempt) {
-  struct fixture *f = attempt->fixture;
+  struct parameters_fixture *f = attempt->fixture;
   pthread_mutex_lock(&f->lock);
   while (!attempt->is_done)
     wait_locked(f);
@@ -165,7 +165,8 @@ static void finish_with_totals(struct sums_attempt *attempt, double total, size_
     assert_true(attempt->totals[i] == total);
 }
 
-static void refuse_sums(struct fixture *f, struct sums_of sums, enum err_code code, const char *text) {
+static void refuse_sums(struct parameters_fixture *f, struct sums_of sums, enum err_code code,
+                        const char *text) {
   struct sums_attempt attempt;
   start_sums(f, &attempt, sums);
   sums_finish(&attempt);
@@ -187,7 +188,7 @@ static void probe_run(struct job *job) {
 }
 
 /* Waits until so many calls of other servers are parked. */
-static void wait_sums_parked(struct fixture *f, int n_parked) {
+static void wait_sums_parked(struct parameters_fixture *f, int n_parked) {
   struct err err;
   struct probe probe = {.job = {.run = probe_run}, .run = run_table_find(&f->runs, "unit-1", 1, &err)};
   uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
@@ -203,7 +204,7 @@ static void wait_sums_parked(struct fixture *f, int n_parked) {
 }
 
 /* The step of block 0, the keeper's own, and what its gradient's squares add up to. */
-static double push_own(struct fixture *f, uint64_t step) {
+static double push_own(struct parameters_fixture *f, uint64_t step) {
   double grad = 21 + 6 * (double)step;
   push_all_but_last(f, 0, step);
   push_part(f, 0, step, MICROBATCHES - 1, step);
@@ -211,7 +212,7 @@ static double push_own(struct fixture *f, uint64_t step) {
 }
 
 /* The keeper of two servers: block 0 is its own, 1 and 2 are the fake one's. */
-static void keeper_init(struct fixture *f) {
+static void keeper_init(struct parameters_fixture *f) {
   parameters_fixture_init_order(f, clipped_order(1, 2));
   assert_int_equal(owner_of(f, 1, 0), 0);
   assert_int_equal(owner_of(f, 1, 1), -1);
@@ -222,7 +223,7 @@ static const struct sums_of both = {
     .incarnation = 1, .n_blocks = 2, .blocks = {2, 1}, .n_values = 2, .values = {2000, 1000}};
 
 static void contributions_in_any_order_are_answered_when_the_last_is_there(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct sums_attempt second, first;
   struct attempt pulled;
   double own;
@@ -241,7 +242,7 @@ static void contributions_in_any_order_are_answered_when_the_last_is_there(void 
 }
 
 static void a_lost_answer_is_given_again_until_the_next_step_is_complete(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct sums_attempt attempt, twin;
   struct sums_of next = both, changed = both;
   double own;
@@ -270,7 +271,7 @@ static void a_lost_answer_is_given_again_until_the_next_step_is_complete(void **
 }
 
 static void a_server_whose_connection_broke_asks_again(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct sums_attempt gone, again;
   double own;
   (void)state;
@@ -289,7 +290,7 @@ static void a_server_whose_connection_broke_asks_again(void **state) {
 }
 
 static void sums_that_make_no_sense_are_refused_and_the_keeper_lives_on(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct sums_attempt attempt, twice;
   struct sums_of wrong;
   double own;
@@ -328,7 +329,7 @@ static void sums_that_make_no_sense_are_refused_and_the_keeper_lives_on(void **s
 
 /* Each of them is finite, their total is not: it ends the step and does not reach the weights. */
 static void totals_that_overflow_end_the_step_with_an_error(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct sums_attempt attempt;
   struct attempt waiting, late;
   struct sums_of huge = both;
@@ -353,7 +354,7 @@ static void totals_that_overflow_end_the_step_with_an_error(void **state) {
 
 static void calls_that_wait_for_totals_take_no_more_memory_than_others_sums_do(void **state) {
   enum { ROOM = 4 };
-  struct fixture f;
+  struct parameters_fixture f;
   struct sums_attempt waiting[ROOM], again;
   double own;
   (void)state;
@@ -377,7 +378,7 @@ static void calls_that_wait_for_totals_take_no_more_memory_than_others_sums_do(v
 }
 
 static void a_run_without_phases_keeps_no_sums(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   (void)state;
   parameters_fixture_init(&f, 2);
   refuse_sums(&f, both, ERR_INVALID, "this server keeps no sums of phase 0");
@@ -385,7 +386,7 @@ static void a_run_without_phases_keeps_no_sums(void **state) {
 }
 
 static void unloading_a_run_ends_the_calls_that_wait_for_totals(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct sums_attempt waiting;
   (void)state;
   keeper_init(&f);

@@ -65,7 +65,7 @@ static void fake_on_sums(struct rpc_call *call, const void *message, struct rpc_
 static const struct rpc_method fake_methods[] = {{.id = RPC_SUMS, .on_message = fake_on_sums}};
 
 /* The server under test is the second of two: blocks 1 and 2 are its own. */
-static void member_init(struct fixture *f, struct fake_keeper *fake) {
+static void member_init(struct parameters_fixture *f, struct fake_keeper *fake) {
   struct rpc_server_options options = {
       .listen = "127.0.0.1:0", .services = &fake->service, .n_services = 1, .threads = 1};
   const Weir__LoadRun *order = clipped_order(1, 2);
@@ -80,7 +80,7 @@ static void member_init(struct fixture *f, struct fake_keeper *fake) {
   assert_int_equal(load_order_as(f, order, "server-2", &err), 0);
 }
 
-static void member_fini(struct fixture *f, struct fake_keeper *fake) {
+static void member_fini(struct parameters_fixture *f, struct fake_keeper *fake) {
   parameters_fixture_fini(f);
   for (int i = 0; i < fake->n_kept; i++)
     rpc_call_fail(fake->kept[i], ERR_CANCELLED, "the test is over");
@@ -96,7 +96,7 @@ static void wait_calls(struct fake_keeper *fake, int n) {
   pthread_mutex_unlock(&fake->lock);
 }
 
-static void push_members_step(struct fixture *f) {
+static void push_members_step(struct parameters_fixture *f) {
   for (uint32_t block = 1; block <= 2; block++) {
     push_all_but_last(f, block, 0);
     push_part(f, block, 0, MICROBATCHES - 1, 0);
@@ -105,7 +105,7 @@ static void push_members_step(struct fixture *f) {
 
 static void a_keeper_that_is_away_is_asked_again(void **state) {
   struct fake_keeper fake = {.n_failures = 2, .failure = ERR_UNAVAILABLE};
-  struct fixture f;
+  struct parameters_fixture f;
   float before, after;
   double clipped = 21 / (sqrt(21.0 * 21 * ELEMS) + 1e-6);
   (void)state;
@@ -122,7 +122,7 @@ static void a_keeper_that_is_away_is_asked_again(void **state) {
 
 static void a_keeper_that_refuses_ends_the_step_with_its_words(void **state) {
   struct fake_keeper fake = {.n_failures = 1, .failure = ERR_INVALID};
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting, late;
   (void)state;
   member_init(&f, &fake);
@@ -137,7 +137,7 @@ static void a_keeper_that_refuses_ends_the_step_with_its_words(void **state) {
 
 static void an_answer_of_another_length_is_refused(void **state) {
   struct fake_keeper fake = {.n_totals_less = 1};
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting;
   (void)state;
   member_init(&f, &fake);
@@ -150,7 +150,7 @@ static void an_answer_of_another_length_is_refused(void **state) {
 
 static void unloading_a_run_that_waits_for_its_keeper_leaks_nothing(void **state) {
   struct fake_keeper fake = {.is_silent = true};
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting;
   (void)state;
   member_init(&f, &fake);
@@ -165,7 +165,7 @@ static void unloading_a_run_that_waits_for_its_keeper_leaks_nothing(void **state
 
 static void unloading_a_run_whose_keeper_is_to_be_asked_again_leaks_nothing(void **state) {
   struct fake_keeper fake = {.n_failures = 1000, .failure = ERR_NOT_FOUND};
-  struct fixture f;
+  struct parameters_fixture f;
   (void)state;
   member_init(&f, &fake);
   push_members_step(&f);

@@ -24,7 +24,7 @@ static const Weir__LoadRun *clipped_order(double norm, double value) {
 }
 
 /* The parts of a step, of which the last cannot complete the version yet. */
-static void push_and_wait(struct fixture *f, uint32_t block, uint64_t step) {
+static void push_and_wait(struct parameters_fixture *f, uint32_t block, uint64_t step) {
   push_all_but_last(f, block, step);
   push_part(f, block, step, MICROBATCHES - 1, step);
 }
@@ -39,7 +39,7 @@ static void assert_near(float found, double expected) {
 }
 
 static void gradients_are_clipped_by_their_common_norm(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   float before[PARAM_BLOCKS], after;
   double first = 21, second = 27, velocity = 0;
   (void)state;
@@ -66,7 +66,7 @@ static void gradients_are_clipped_by_their_common_norm(void **state) {
 }
 
 static void gradients_below_the_norm_are_left_alone(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   float before, after;
   (void)state;
   parameters_fixture_init_order(&f, clipped_order(1e6, 0));
@@ -79,7 +79,7 @@ static void gradients_below_the_norm_are_left_alone(void **state) {
 }
 
 static void gradients_are_clipped_by_value_at_once(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   float before, after;
   (void)state;
   parameters_fixture_init_order(&f, clipped_order(0, 2.5));
@@ -91,7 +91,7 @@ static void gradients_are_clipped_by_value_at_once(void **state) {
 }
 
 static void a_part_of_a_step_that_waits_for_sums_is_covered(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt late;
   float before, after;
   (void)state;
@@ -110,7 +110,7 @@ static void a_part_of_a_step_that_waits_for_sums_is_covered(void **state) {
 }
 
 static void unloading_a_run_whose_blocks_wait_for_sums_leaks_nothing(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting;
   (void)state;
   parameters_fixture_init_order(&f, clipped_order(1, 0));
@@ -189,7 +189,7 @@ static void a_checkpoint_that_is_ordered_while_sums_are_awaited_is_of_the_versio
 
 /* Weights as no gradient would make them: their sums of squares are no number. */
 static void weights_that_have_overflowed_end_the_step_with_an_error(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting, last, late;
   struct err err;
   struct hosted_run *run;

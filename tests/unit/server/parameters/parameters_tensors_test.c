@@ -54,7 +54,7 @@ static void settle_train(json_t *json, Weir__TrainSpec *train, Weir__RunSpec **r
 }
 
 /* A run whose blocks begin with weights of ours, without anything in their slots. */
-static void load_weights(struct fixture *f, const Weir__LoadRun *order, const char *own_id) {
+static void load_weights(struct parameters_fixture *f, const Weir__LoadRun *order, const char *own_id) {
   static float content[4 * 65536];
   struct err err = ERR_NONE;
   struct hosted_run *run;
@@ -73,8 +73,8 @@ static void load_weights(struct fixture *f, const Weir__LoadRun *order, const ch
   assert_int_equal(run_table_add(&f->runs, run, &err), 0);
 }
 
-static struct fixture *owner_of(struct fixture *servers, int n, uint32_t block) {
-  struct fixture *owner = NULL;
+static struct parameters_fixture *owner_of(struct parameters_fixture *servers, int n, uint32_t block) {
+  struct parameters_fixture *owner = NULL;
   struct err err;
   for (int s = 0; s < n; s++) {
     struct hosted_run *run = run_table_find(&servers[s].runs, "unit-1", 1, &err);
@@ -85,7 +85,7 @@ static struct fixture *owner_of(struct fixture *servers, int n, uint32_t block) 
 }
 
 /* Waits for the version; its weights f32[ELEMS]. */
-static void pull_version(struct fixture *servers, int n, uint64_t version, float *weights) {
+static void pull_version(struct parameters_fixture *servers, int n, uint64_t version, float *weights) {
   for (uint32_t block = 0; block < BLOCKS; block++) {
     struct attempt attempt;
     start_pull(owner_of(servers, n, block), &attempt, block, version);
@@ -98,12 +98,12 @@ static void pull_version(struct fixture *servers, int n, uint64_t version, float
 
 /* Pushes the gradients of all blocks, and a row of zeros, once a version is there; weights f32[ELEMS] after
    the last. */
-static void push_steps(struct fixture *servers, int n, float *weights) {
+static void push_steps(struct parameters_fixture *servers, int n, float *weights) {
   for (uint64_t step = 0; step < TRAINED_STEPS; step++) {
     pull_version(servers, n, step, weights);
     for (uint32_t block = 0; block < BLOCKS; block++) {
       Weir__PushRequest push = push_request(block, step, 0, 0);
-      struct fixture *owner = owner_of(servers, n, block);
+      struct parameters_fixture *owner = owner_of(servers, n, block);
       struct attempt attempt;
       for (uint32_t i = 0; i < block_elems[block]; i++)
         owner->values[i] = block < PARAM_BLOCKS ? gradient(step, block_begin(block) + i) : 0;
@@ -117,7 +117,7 @@ static void push_steps(struct fixture *servers, int n, float *weights) {
 }
 
 static void train(json_t *json, int n, float *weights) {
-  struct fixture servers[SERVERS_MAX];
+  struct parameters_fixture servers[SERVERS_MAX];
   Weir__RunSpec *read;
   for (int s = 0; s < n; s++)
     parameters_fixture_open(&servers[s]);

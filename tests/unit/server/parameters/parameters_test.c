@@ -15,7 +15,7 @@
 #include "tests/support/parameters/parameters_fixture.h"
 
 static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt worker[3];
   float before, after;
   (void)state;
@@ -41,7 +41,7 @@ static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) 
 }
 
 static void momentum_is_kept_from_step_to_step(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   float before, after;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -54,7 +54,7 @@ static void momentum_is_kept_from_step_to_step(void **state) {
 }
 
 static void a_late_part_is_acknowledged_and_adds_nothing(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt late;
   float before, after;
   (void)state;
@@ -71,7 +71,7 @@ static void a_late_part_is_acknowledged_and_adds_nothing(void **state) {
 }
 
 static void a_version_stays_until_a_push_proves_the_next_one_complete(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt old;
   float element;
   (void)state;
@@ -92,8 +92,8 @@ static void a_version_stays_until_a_push_proves_the_next_one_complete(void **sta
   parameters_fixture_fini(&f);
 }
 
-static void refuse(struct fixture *f, Weir__PushRequest push, size_t size_bytes, enum err_code code,
-                   const char *text) {
+static void refuse(struct parameters_fixture *f, Weir__PushRequest push, size_t size_bytes,
+                   enum err_code code, const char *text) {
   struct attempt attempt;
   start_push(f, &attempt, &push, f->values, size_bytes);
   finish_with_error(&attempt, code, text);
@@ -101,7 +101,7 @@ static void refuse(struct fixture *f, Weir__PushRequest push, size_t size_bytes,
 
 /* First block 0 alone has version 1, then all blocks have it. */
 static void a_push_that_is_refused_proves_nothing(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   size_t size_bytes;
   float element;
   (void)state;
@@ -125,7 +125,7 @@ static void a_push_that_is_refused_proves_nothing(void **state) {
 
 static void versions_are_the_lowest_and_the_highest(void **state) {
   Weir__VersionsRequest request = WEIR__VERSIONS_REQUEST__INIT;
-  struct fixture f;
+  struct parameters_fixture f;
   struct err err;
   void *reply;
   (void)state;
@@ -148,7 +148,7 @@ static void versions_are_the_lowest_and_the_highest(void **state) {
 }
 
 static void a_wrong_push_is_refused_and_the_server_lives_on(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   size_t size_bytes;
   Weir__PushRequest push = push_request(2, 0, 0, 0);
   (void)state;
@@ -178,7 +178,7 @@ static void a_wrong_push_is_refused_and_the_server_lives_on(void **state) {
 }
 
 static void a_wrong_row_is_refused(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   size_t size_bytes;
   Weir__PushRequest push = push_request(STATISTICS_BLOCK, 0, 0, 1);
   (void)state;
@@ -201,7 +201,7 @@ static void a_wrong_row_is_refused(void **state) {
 }
 
 static void a_gradient_that_is_not_finite_never_reaches_the_weights(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   size_t size_bytes;
   float before, after;
   (void)state;
@@ -222,7 +222,7 @@ static void a_gradient_that_is_not_finite_never_reaches_the_weights(void **state
 }
 
 static void a_block_of_another_server_is_refused(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   (void)state;
   parameters_fixture_init(&f, 2);
   refuse(&f, push_request(1, 0, 0, 0), part_of(&f, 1, 1), ERR_INVALID, "block 1 belongs to another server");
@@ -231,7 +231,7 @@ static void a_block_of_another_server_is_refused(void **state) {
 }
 
 static void a_version_beyond_the_last_is_refused(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt attempt;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -241,7 +241,7 @@ static void a_version_beyond_the_last_is_refused(void **state) {
 }
 
 static void a_parked_call_whose_client_is_gone_is_forgotten(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt gone, waiting;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -259,7 +259,7 @@ static void a_parked_call_whose_client_is_gone_is_forgotten(void **state) {
 }
 
 static void unloading_a_run_ends_its_parked_calls(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting, pulling;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -276,7 +276,7 @@ static void unloading_a_run_ends_its_parked_calls(void **state) {
 }
 
 static void a_newer_incarnation_takes_the_place_of_the_older(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt waiting;
   struct err err;
   (void)state;
@@ -293,7 +293,7 @@ static void a_newer_incarnation_takes_the_place_of_the_older(void **state) {
 }
 
 static void a_version_that_is_to_be_evaluated_waits_for_its_evaluation(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct attempt next;
   (void)state;
   parameters_fixture_init(&f, 1);
@@ -316,7 +316,7 @@ static void a_version_that_is_to_be_evaluated_waits_for_its_evaluation(void **st
 
 static void a_run_is_complete_when_its_last_version_is_evaluated(void **state) {
   enum { TOLD = STEPS + 1 }; /* and one evaluation */
-  struct fixture f;
+  struct parameters_fixture f;
   (void)state;
   parameters_fixture_init(&f, 1);
   for (uint64_t step = 0; step < STEPS; step++)
@@ -342,7 +342,7 @@ static void a_run_is_complete_when_its_last_version_is_evaluated(void **state) {
 }
 
 static void an_order_that_does_not_fit_is_refused(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct err err;
   Weir__LoadRun order;
   (void)state;
@@ -367,7 +367,7 @@ static void an_order_that_does_not_fit_is_refused(void **state) {
 }
 
 static void a_server_that_is_sent_garbage_lives_on(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
   char byte;
   int fd;

@@ -21,7 +21,7 @@ struct history {
 static struct history history;
 
 static int make_history(void **state) {
-  struct fixture f;
+  struct parameters_fixture f;
   struct err err;
   struct hosted_run *run;
   (void)state;

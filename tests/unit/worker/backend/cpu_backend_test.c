@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/worker/backend_fixture.h"
+#include "tests/support/worker/network.h"
 
-static int add_resize(struct fixture *f, int x, const char *mode, const char *coordinates, int64_t size) {
+static int add_resize(struct network *f, int x, const char *mode, const char *coordinates, int64_t size) {
   struct shape shape = f->graph->values[x].shape;
   int sizes = graph_add_constant_i64(f->graph, (int64_t[]){shape.dim[0], shape.dim[1], size, size}, 4);
   struct attr attrs[] = {
@@ -25,11 +25,11 @@ static int add_resize(struct fixture *f, int x, const char *mode, const char *co
 }
 
 /* Activations whose channels fill blocks, joined, resized, split and joined again between convolutions. */
-static void fixture_init_joined(struct fixture *f) {
+static void fixture_init_joined(struct network *f) {
   struct shape image = {4, {BATCH, 1, 8, 8}};
   struct attr axis = {.name = "axis", .type = ATTR_INT, .i = 1};
   struct attr split[] = {axis, {.name = "split", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){16, 32}}};
-  *f = (struct fixture){.graph = graph_new()};
+  *f = (struct network){.graph = graph_new()};
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
@@ -47,10 +47,10 @@ static void fixture_init_joined(struct fixture *f) {
 
 /* Between two convolutions an op, which is then scaled by channel, by position and by constants. 0 in place
    of what is added or divided by would make infinities. */
-static void fixture_init_elementwise(struct fixture *f, const char *op, int64_t channels) {
+static void fixture_init_elementwise(struct network *f, const char *op, int64_t channels) {
   struct shape image = {4, {BATCH, 1, 12, 12}};
   int x, one, half, scale, shift, square;
-  *f = (struct fixture){.graph = graph_new()};
+  *f = (struct network){.graph = graph_new()};
   f->graph->opset = 17;
   f->graph->is_training = true;
   x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
@@ -78,7 +78,7 @@ static void fixture_init_elementwise(struct fixture *f, const char *op, int64_t 
   network_feed(f, &image);
 }
 
-static void check_against_ref(const struct fixture *f) {
+static void check_against_ref(const struct network *f) {
   struct answer cpu, ref;
   network_run_once("cpu", f, &cpu);
   network_run_once("ref", f, &ref);
@@ -88,7 +88,7 @@ static void check_against_ref(const struct fixture *f) {
 }
 
 static void loss_and_gradients_agree_with_ref(void **state) {
-  struct fixture f;
+  struct network f;
   (void)state;
   network_init(&f);
   check_against_ref(&f);
@@ -96,7 +96,7 @@ static void loss_and_gradients_agree_with_ref(void **state) {
 }
 
 static void joined_split_and_resized_activations_agree_with_ref(void **state) {
-  struct fixture f;
+  struct network f;
   (void)state;
   fixture_init_joined(&f);
   check_against_ref(&f);
@@ -111,7 +111,7 @@ static void elementwise_ops_between_convolutions_agree_with_ref(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
     for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++) {
-      struct fixture f;
+      struct network f;
       fixture_init_elementwise(&f, ops[i], channels[c]);
       check_against_ref(&f);
       network_fini(&f);
@@ -119,7 +119,7 @@ static void elementwise_ops_between_convolutions_agree_with_ref(void **state) {
 }
 
 static void every_watched_value_is_delivered_once_in_node_order(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer a;
   int before = -1;
   (void)state;
@@ -136,7 +136,7 @@ static void every_watched_value_is_delivered_once_in_node_order(void **state) {
 }
 
 static void a_second_run_gives_the_same_bits(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer first, second;
   (void)state;
   network_init(&f);
@@ -156,25 +156,25 @@ static void a_second_run_gives_the_same_bits(void **state) {
 }
 
 struct executor {
-  const struct fixture *fixture;
+  const struct network *network;
   struct answer answer;
   pthread_t thread;
 };
 
 static void *execute(void *argument) {
   struct executor *executor = argument;
-  network_run_once("cpu", executor->fixture, &executor->answer);
+  network_run_once("cpu", executor->network, &executor->answer);
   return NULL;
 }
 
 static void two_threads_with_programs_of_their_own_give_the_same_bits(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer alone;
   struct executor executors[2];
   (void)state;
   network_init(&f);
   for (int e = 0; e < 2; e++) {
-    executors[e].fixture = &f;
+    executors[e].network = &f;
     assert_int_equal(pthread_create(&executors[e].thread, NULL, execute, &executors[e]), 0);
   }
   network_run_once("cpu", &f, &alone);
@@ -188,7 +188,7 @@ static void two_threads_with_programs_of_their_own_give_the_same_bits(void **sta
 }
 
 static void weights_are_read_again_only_with_a_new_version(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer first, second;
   (void)state;
   network_init(&f);
@@ -229,7 +229,7 @@ static bool cancel_now(void *user) {
 }
 
 static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer whole, after;
   struct err err = ERR_NONE;
   int asked = 0;
@@ -250,7 +250,7 @@ static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
 }
 
 static void activations_share_their_bytes(void **state) {
-  struct fixture f;
+  struct network f;
   size_t total = 0;
   (void)state;
   network_init(&f);

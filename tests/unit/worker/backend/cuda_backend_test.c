@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/worker/backend_fixture.h"
+#include "tests/support/worker/network.h"
 #include "tests/support/worker/find_simulation.h"
 #include "worker/backend/plugin.h"
 
@@ -23,10 +23,10 @@ static const char device[] = "cuda";
 /* Weights of several megabytes each, so that the program is cut: flatten, gemm-tanh five times, gemm; what
    goes into each tanh is watched, too: nothing may be written over it.
    Smooth, so that what rounding does is in proportion. */
-static void fixture_init_wide(struct fixture *f) {
+static void fixture_init_wide(struct network *f) {
   static const int64_t widths[] = {144, 2048, 640, 2048, 640, 2048};
   struct shape image = {4, {BATCH, 1, 12, 12}};
-  *f = (struct fixture){.graph = graph_new()};
+  *f = (struct network){.graph = graph_new()};
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
@@ -42,7 +42,7 @@ static void fixture_init_wide(struct fixture *f) {
     f->images[i] *= 0.01f;
 }
 
-static void check_against_ref(const struct fixture *f, const struct backend_options *options,
+static void check_against_ref(const struct network *f, const struct backend_options *options,
                               double tolerance) {
   struct backend_program *program = network_prepare_with(device, f, options);
   struct answer cuda, again, ref;
@@ -62,7 +62,7 @@ static void check_against_ref(const struct fixture *f, const struct backend_opti
 }
 
 static void loss_and_gradients_agree_with_ref(void **state) {
-  struct fixture f;
+  struct network f;
   (void)state;
   network_init(&f);
   check_against_ref(&f, NULL, 1e-4);
@@ -71,7 +71,7 @@ static void loss_and_gradients_agree_with_ref(void **state) {
 }
 
 static void a_program_in_several_segments_agrees_with_ref_in_each_precision(void **state) {
-  struct fixture f;
+  struct network f;
   (void)state;
   fixture_init_wide(&f);
   check_against_ref(&f, NULL, 1e-4);
@@ -83,7 +83,7 @@ static void a_program_in_several_segments_agrees_with_ref_in_each_precision(void
 /* An op that no kernel takes stands between others. */
 static void a_node_without_a_kernel_runs_on_the_host(void **state) {
   struct shape image = {4, {BATCH, 1, 12, 12}};
-  struct fixture f = {.graph = graph_new()};
+  struct network f = {.graph = graph_new()};
   (void)state;
   f.graph->opset = 17;
   f.graph->is_training = true;
@@ -104,28 +104,28 @@ static void a_node_without_a_kernel_runs_on_the_host(void **state) {
 /* Bytes of each weight that are right only once they were asked for. */
 struct late {
   struct answer answer; /* first: keep_value gets it */
-  struct fixture *fixture;
+  struct network *network;
   float *bytes[WEIGHTS_MAX];
   int asked[WEIGHTS_MAX];
 };
 
-static size_t weight_bytes(const struct fixture *f, int w) {
+static size_t weight_bytes(const struct network *f, int w) {
   return (size_t)shape_elems(&f->graph->values[f->weights[w]].shape) * sizeof(float);
 }
 
 static void fill_weight(void *user, int value) {
   struct late *late = user;
-  for (int w = 0; w < late->fixture->n_weights; w++)
-    if (late->fixture->weights[w] == value) {
-      memcpy(late->bytes[w], late->fixture->graph->values[value].data, weight_bytes(late->fixture, w));
+  for (int w = 0; w < late->network->n_weights; w++)
+    if (late->network->weights[w] == value) {
+      memcpy(late->bytes[w], late->network->graph->values[value].data, weight_bytes(late->network, w));
       late->asked[w]++;
     }
 }
 
 static void weights_may_come_layer_by_layer(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer expected;
-  struct late late = {.fixture = &f};
+  struct late late = {.network = &f};
   struct err err = ERR_NONE;
   (void)state;
   fixture_init_wide(&f);
@@ -161,7 +161,7 @@ static void weights_may_come_layer_by_layer(void **state) {
 
 static void weights_are_read_again_only_with_a_new_version(void **state) {
   const struct backend_options half = {.precision = PRECISION_BF16}; /* conversions of them are kept */
-  struct fixture f;
+  struct network f;
   struct answer first, second;
   (void)state;
   network_init(&f);
@@ -195,7 +195,7 @@ static void weights_are_read_again_only_with_a_new_version(void **state) {
 }
 
 static void every_watched_value_is_delivered_once_in_node_order(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer a;
   int before = -1;
   (void)state;
@@ -224,7 +224,7 @@ static bool is_placed(int watch) {
 
 static int place_odd(void *user, int watch, struct backend_piece *pieces, int max) {
   struct placing *placing = user;
-  size_t elems = watched_bytes(placing->answer.fixture, watch) / sizeof(float), half = elems / 2;
+  size_t elems = watched_bytes(placing->answer.network, watch) / sizeof(float), half = elems / 2;
   if (!is_placed(watch))
     return 0;
   assert_true(max >= 2);
@@ -235,7 +235,7 @@ static int place_odd(void *user, int watch, struct backend_piece *pieces, int ma
 
 static void take_odd(void *user, int watch, const float *data) {
   struct placing *placing = user;
-  const struct fixture *f = placing->answer.fixture;
+  const struct network *f = placing->answer.network;
   size_t elems = watched_bytes(f, watch) / sizeof(float), half = elems / 2;
   float *value = placing->answer.values[watch];
   assert_int_equal(data == NULL, is_placed(watch));
@@ -250,7 +250,7 @@ static void take_odd(void *user, int watch, const float *data) {
 }
 
 static void values_are_copied_to_where_they_are_wanted(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer expected;
   struct placing placing = {.n_placed = 0};
   struct err err = ERR_NONE;
@@ -281,7 +281,7 @@ static bool cancel_at_third(void *user) {
 }
 
 static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer whole, after;
   struct err err = ERR_NONE;
   int asked = 0;
@@ -310,7 +310,7 @@ static void count_value(void *user, int watch, const float *data) {
 /* And what is computed from it is not handed over. */
 static void a_label_out_of_range_is_refused_as_ref_does(void **state) {
   static const char *const names[] = {"ref", device};
-  struct fixture f;
+  struct network f;
   struct answer before, after;
   struct err errs[2];
   int delivered = 0;
@@ -339,7 +339,7 @@ static void a_label_out_of_range_is_refused_as_ref_does(void **state) {
 }
 
 struct executor {
-  const struct fixture *fixture;
+  const struct network *network;
   int device;
   struct answer answer;
   pthread_t thread;
@@ -348,8 +348,8 @@ struct executor {
 static void *execute(void *argument) {
   struct executor *executor = argument;
   struct backend_program *program =
-      network_prepare_with(device, executor->fixture, &(struct backend_options){.device = executor->device});
-  answer_init(&executor->answer, executor->fixture);
+      network_prepare_with(device, executor->network, &(struct backend_options){.device = executor->device});
+  answer_init(&executor->answer, executor->network);
   for (int i = 0; i < 3; i++)
     network_run(device, program, NULL, 0, &executor->answer);
   backend_of(device)->release(program);
@@ -357,13 +357,13 @@ static void *execute(void *argument) {
 }
 
 static void programs_on_two_devices_run_side_by_side(void **state) {
-  struct fixture f;
+  struct network f;
   struct answer alone;
   struct executor executors[2];
   (void)state;
   network_init(&f);
   for (int e = 0; e < 2; e++) {
-    executors[e] = (struct executor){.fixture = &f, .device = e};
+    executors[e] = (struct executor){.network = &f, .device = e};
     assert_int_equal(pthread_create(&executors[e].thread, NULL, execute, &executors[e]), 0);
   }
   network_run_once(device, &f, &alone);
@@ -377,7 +377,7 @@ static void programs_on_two_devices_run_side_by_side(void **state) {
 }
 
 static void activations_share_their_bytes(void **state) {
-  struct fixture f;
+  struct network f;
   size_t total = 0;
   (void)state;
   network_init(&f);
@@ -392,7 +392,7 @@ static void activations_share_their_bytes(void **state) {
 
 /* One program, prepared and run three times: the error that it ends with. */
 static void run_thrice(struct err *err) {
-  struct fixture f;
+  struct network f;
   struct answer a;
   struct backend_program *program = NULL;
   struct backend_request request;

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/worker/backend_fixture.h"
+#include "tests/support/worker/network.h"
 #include "tests/support/worker/find_simulation.h"
 #include "worker/backend/plugin.h"
 
@@ -41,7 +41,7 @@ static void find_device(void) {
   assert_true(set_device && device_new && device_free && device_room && device_copy && copied);
 }
 
-/* The weights of a fixture, and one more that it may have, as one vector in host memory, or on a device. */
+/* The weights of a network, and one more that it may have, as one vector in host memory, or on a device. */
 struct vector {
   float *host, *bytes; /* bytes: where they are given */
   size_t elems;
@@ -49,7 +49,7 @@ struct vector {
   int place;             /* HOST, or a device */
 };
 
-static size_t weight_elems(const struct fixture *f, int value) {
+static size_t weight_elems(const struct network *f, int value) {
   return (size_t)shape_elems(&f->graph->values[value].shape);
 }
 
@@ -58,7 +58,7 @@ static void vector_put(const struct vector *v) {
     assert_int_equal(device_copy(v->bytes, v->host, v->elems * sizeof(float), COPY_DEFAULT), 0);
 }
 
-static void vector_init(struct vector *v, const struct fixture *f, int extra, int place) {
+static void vector_init(struct vector *v, const struct network *f, int extra, int place) {
   *v = (struct vector){.place = place, .weights = mem_new((size_t)f->graph->n_values * sizeof *v->weights)};
   v->elems = extra < 0 ? 0 : weight_elems(f, extra);
   for (int w = 0; w < f->n_weights; w++)
@@ -88,9 +88,9 @@ static void vector_fini(struct vector *v) {
 }
 
 /* Wide enough to be cut into segments, and every tensor ends where another may begin. */
-static void fixture_init_even(struct fixture *f) {
+static void fixture_init_even(struct network *f) {
   struct shape image = {4, {BATCH, 1, 12, 12}};
-  *f = (struct fixture){.graph = graph_new()};
+  *f = (struct network){.graph = graph_new()};
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
@@ -108,9 +108,9 @@ static void fixture_init_even(struct fixture *f) {
 }
 
 /* A node that runs on the host reads a weight, which nobody else does. Returns it. */
-static int fixture_init_with_host_node(struct fixture *f) {
+static int fixture_init_with_host_node(struct network *f) {
   struct shape image = {4, {BATCH, 1, 12, 12}}, square = {2, {3, 3}};
-  *f = (struct fixture){.graph = graph_new()};
+  *f = (struct network){.graph = graph_new()};
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
@@ -125,7 +125,7 @@ static int fixture_init_with_host_node(struct fixture *f) {
 }
 
 /* Of three executions, the first captured by nobody, with versions of their own. */
-static void check_from(const struct fixture *f, int extra, int place, enum precision precision) {
+static void check_from(const struct network *f, int extra, int place, enum precision precision) {
   struct backend_program *program =
       network_prepare_with(device, f, &(struct backend_options){.precision = precision, .device = 0});
   struct answer expected, answer;
@@ -150,7 +150,7 @@ static void check_from(const struct fixture *f, int extra, int place, enum preci
 }
 
 static void weights_are_taken_from_host_memory_and_from_any_device(void **state) {
-  struct fixture even, odd, with_host_node;
+  struct network even, odd, with_host_node;
   (void)state;
   fixture_init_even(&even);
   network_init(&odd);
@@ -167,7 +167,7 @@ static void weights_are_taken_from_host_memory_and_from_any_device(void **state)
 }
 
 /* Copies of one execution with new weights in the direction. */
-static uint64_t count_copies(const struct fixture *f, int place, int direction, uint64_t *size_bytes) {
+static uint64_t count_copies(const struct network *f, int place, int direction, uint64_t *size_bytes) {
   struct backend_program *program = network_prepare(device, f);
   struct answer answer;
   struct vector vector;
@@ -187,7 +187,7 @@ static uint64_t count_copies(const struct fixture *f, int place, int direction, 
 
 /* Ten tensors in three segments, as one matrix is 8 MiB. */
 static void weights_that_adjoin_go_up_in_one_copy(void **state) {
-  struct fixture f;
+  struct network f;
   uint64_t bytes, weights_bytes = 0;
   (void)state;
   fixture_init_even(&f);

@@ -25,7 +25,7 @@ static int setup_devices(void **state) {
   return worker_setup(state);
 }
 
-static void load_on(struct fixture *f, const struct backend_def *def, int n_devices) {
+static void load_on(struct worker_fixture *f, const struct backend_def *def, int n_devices) {
   static const int devices[] = {0, 1};
   static const uint64_t device_bytes[] = {FAKE_BYTES, FAKE_BYTES};
   Weir__LoadRun load = fixture_order(f, 1);
@@ -44,14 +44,14 @@ static void load_on(struct fixture *f, const struct backend_def *def, int n_devi
                      &load);
 }
 
-static void show(struct fixture *f, uint64_t number, uint32_t microbatches) {
+static void show(struct worker_fixture *f, uint64_t number, uint32_t microbatches) {
   fixture_view(
       f, (struct view_of){.number = number, .incarnation = 1, .n_servers = 1, .microbatches = microbatches},
       fixture_give_view);
 }
 
 /* What was pushed of the block at the step as the sum of all: its digest. */
-static uint64_t sum_of(const struct fixture *f, uint64_t step, uint32_t block) {
+static uint64_t sum_of(const struct worker_fixture *f, uint64_t step, uint32_t block) {
   for (int i = 0; i < f->n_pushes; i++)
     if (f->pushes[i].step == step && f->pushes[i].block == block && f->pushes[i].level == 1)
       return f->pushes[i].digest;
@@ -60,9 +60,9 @@ static uint64_t sum_of(const struct fixture *f, uint64_t step, uint32_t block) {
 }
 
 /* Trains on n devices, and on ref, and compares what was pushed. */
-static void compare_with_host(struct fixture *f, int n_devices) {
+static void compare_with_host(struct worker_fixture *f, int n_devices) {
   void *other;
-  struct fixture *host;
+  struct worker_fixture *host;
   worker_setup(&other);
   host = other;
   load_on(host, backend_find("ref"), 1);
@@ -79,20 +79,20 @@ static void compare_with_host(struct fixture *f, int n_devices) {
 }
 
 static void gradients_of_one_device_are_added_there(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   compare_with_host(f, 1);
   assert_int_equal(fake_devices.n_sums, STEPS * f->model->n_param_blocks);
   assert_true(fake_devices.n_waits < STEPS * MICROBATCHES * 3 * (int)f->model->n_param_blocks);
 }
 
 static void gradients_of_two_devices_are_added_on_one_of_them(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   compare_with_host(f, 2);
   assert_int_equal(fake_devices.n_sums, STEPS * f->model->n_param_blocks);
 }
 
 static void gradients_of_a_full_device_are_added_on_the_host(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   fake_devices.limit[0] = 0;
   compare_with_host(f, 1);
   assert_int_equal(fake_devices.n_sums + fake_devices.n_looks, 0);
@@ -105,7 +105,7 @@ static void one_of_two_devices_may_be_full(void **state) {
 
 /* A microbatch whose sibling is another worker's goes to the host at once. */
 static void what_is_added_nowhere_here_is_not_kept_on_the_device(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   load_on(f, &backend, 1);
   show(f, 1, 1);
   fixture_wait(f, is_trained);
@@ -131,7 +131,7 @@ static void wait_at_gate(const struct backend_run *run) {
 }
 
 /* All of them parts of microbatch 0. */
-static bool are_parts_sent(const struct fixture *f) {
+static bool are_parts_sent(const struct worker_fixture *f) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == 0 && f->pushes[i].level == 0 && f->pushes[i].first == 0;
@@ -139,7 +139,7 @@ static bool are_parts_sent(const struct fixture *f) {
 }
 
 static void parts_whose_sibling_went_to_another_worker_leave_the_device(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   gate.is_open = gate.is_reached = false;
   fake_devices.on_end = wait_at_gate;
   load_on(f, &backend, 1);
@@ -167,7 +167,7 @@ static void spoil(const struct backend_run *run, int watch, float *data) {
     data[0] = spoil_with;
 }
 
-static bool is_refused_or_trained(const struct fixture *f) {
+static bool is_refused_or_trained(const struct worker_fixture *f) {
   return f->is_refused || is_trained(f);
 }
 
@@ -176,10 +176,10 @@ static void what_is_not_finite_is_refused_as_on_the_host(void **state) {
   int n_named = 0;
   (void)state;
   for (int i = 0; i < 16; i++) {
-    char told[2][sizeof((struct fixture *)0)->refusal] = {"", ""};
+    char told[2][sizeof((struct worker_fixture *)0)->refusal] = {"", ""};
     for (int on_host = 0; on_host < 2; on_host++) {
       void *made;
-      struct fixture *f;
+      struct worker_fixture *f;
       setup_devices(&made);
       f = made;
       spoiled_watch = i / 2;
@@ -207,13 +207,13 @@ static void make_large(const struct backend_run *run, int watch, float *data) {
 }
 
 /* The first value that is a gradient; before it there are those of the loss. */
-static int first_gradient(const struct fixture *f) {
+static int first_gradient(const struct worker_fixture *f) {
   const struct loss_values *loss = &f->model->train_loss;
   return (loss->loss_sum >= 0) + (loss->correct >= 0) + (loss->scored >= 0) + (loss->denominator >= 0);
 }
 
 /* What was pushed of the block at step 0, by level. */
-static int count_level(const struct fixture *f, uint32_t block, uint32_t level) {
+static int count_level(const struct worker_fixture *f, uint32_t block, uint32_t level) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == 0 && f->pushes[i].block == block && f->pushes[i].level == level;
@@ -221,7 +221,7 @@ static int count_level(const struct fixture *f, uint32_t block, uint32_t level) 
 }
 
 /* Of the parameters' blocks each was pushed by both microbatches alone, for extra tasks push all of them. */
-static bool are_all_alone(const struct fixture *f) {
+static bool are_all_alone(const struct worker_fixture *f) {
   for (uint32_t b = 0; b < f->model->n_param_blocks; b++)
     if (count_level(f, b, 0) < MICROBATCHES)
       return false;
@@ -239,7 +239,7 @@ static int run_on_host(struct backend_program *program, const struct backend_run
 /* On n devices, or on the host: 0, as one does that copies, -1, as one that does not. */
 static void overflow_on(int n_devices) {
   void *made;
-  struct fixture *f;
+  struct worker_fixture *f;
   uint32_t n_lost = 0;
   setup_devices(&made);
   f = made;

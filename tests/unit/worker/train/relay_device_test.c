@@ -60,7 +60,7 @@ const struct plugin *plugin_load(struct err *err) {
 }
 
 /* Of the test that runs; the first worker's run is the fixture's. */
-static struct fixture *fixture;
+static struct worker_fixture *fixture;
 static struct run *second_run;
 
 /* An execution, and where its weights can be touched. */
@@ -125,7 +125,7 @@ static int backend_run(struct backend_program *program, const struct backend_run
   return err->code;
 }
 
-static struct run *start_run(struct fixture *f) {
+static struct run *start_run(struct worker_fixture *f) {
   static struct backend_def backend;
   static const int devices[] = {1};
   static const uint64_t device_bytes[] = {UINT64_C(1) << 30};
@@ -149,7 +149,7 @@ static struct run *start_run(struct fixture *f) {
 }
 
 /* A view with one microbatch for each, or with all of them for the first. */
-static void show(struct fixture *f, struct run *const *runs, uint64_t number, uint32_t group,
+static void show(struct worker_fixture *f, struct run *const *runs, uint64_t number, uint32_t group,
                  size_t workers) {
   fixture_give_pair(f, (struct pair_view){.number = number,
                                           .group = group,
@@ -158,7 +158,7 @@ static void show(struct fixture *f, struct run *const *runs, uint64_t number, ui
                                           .alone = workers == 1 ? 0 : -1});
 }
 
-static void begin(struct fixture *f, struct run **runs) {
+static void begin(struct worker_fixture *f, struct run **runs) {
   memset(&seen, 0, sizeof seen);
   fake_devices_init();
   f->run = runs[0] = start_run(f);
@@ -187,7 +187,7 @@ static int teardown_devices(void **state) {
 /* One broadcast for each version and member, as all blocks adjoin and are one bucket; of 3 versions that are
    trained on the first came to host memory. */
 static void a_group_reads_on_devices_what_it_spreads(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct run *runs[2];
   begin(f, runs);
   show(f, runs, 1, GROUP, 2);
@@ -203,12 +203,12 @@ static void a_group_reads_on_devices_what_it_spreads(void **state) {
 }
 
 /* Pushes of the step have come, whose answers are not given. */
-static bool is_step_held(const struct fixture *f) {
+static bool is_step_held(const struct worker_fixture *f) {
   return f->servers[0].n_parked > 0;
 }
 
 static void a_worker_whose_group_is_no_more_reads_in_host_memory_again(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct run *runs[2];
   int on_device;
   begin(f, runs);
@@ -227,12 +227,12 @@ static void a_worker_whose_group_is_no_more_reads_in_host_memory_again(void **st
   assert_false(f->is_refused);
 }
 
-static bool has_group_failed(const struct fixture *f) {
+static bool has_group_failed(const struct worker_fixture *f) {
   return f->n_groups_failed > 0;
 }
 
 static void a_device_without_room_for_the_versions_ends_the_group_not_the_run(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct run *runs[2];
   begin(f, runs);
   fake_devices.limit[1] = f->model->param_elems * sizeof(float);
@@ -255,7 +255,7 @@ static void make_large(const struct backend_run *run, int watch, float *data) {
 }
 
 /* Pushes of parameters' blocks in step 0, of microbatches alone or of both. */
-static int count_level(const struct fixture *f, uint32_t level) {
+static int count_level(const struct worker_fixture *f, uint32_t level) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == 0 && f->pushes[i].block < f->model->n_param_blocks &&
@@ -263,12 +263,12 @@ static int count_level(const struct fixture *f, uint32_t level) {
   return n;
 }
 
-static bool are_all_alone(const struct fixture *f) {
+static bool are_all_alone(const struct worker_fixture *f) {
   return count_level(f, 0) == MICROBATCHES * (int)f->model->n_param_blocks;
 }
 
 static void a_sum_that_overflows_on_a_device_is_pushed_by_microbatch(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   const struct loss_values *loss = &f->model->train_loss;
   struct run *runs[2];
   large_watch = (loss->loss_sum >= 0) + (loss->correct >= 0) + (loss->scored >= 0) + (loss->denominator >= 0);

@@ -25,7 +25,7 @@ enum phase { NOTHING, MEETS, AGREES, GIVES_SOME, GIVES, TAKES_SOME, TAKES, ALL }
 
 /* The other member. */
 struct peer {
-  struct fixture *f;
+  struct worker_fixture *f;
   int rank;
   const struct collective_def *def;
   struct collective *up, *down;
@@ -36,14 +36,15 @@ struct peer {
 };
 
 static int setup_group(void **state) {
-  struct fixture *f = fixture_new(false);
+  struct worker_fixture *f = fixture_new(false);
   f->spec->train->collective = mem_strdup("shm");
   *state = f;
   return 0;
 }
 
 /* A view with one microbatch for each, the lower for rank 0; or with all of them for us. */
-static void show_number(struct fixture *f, uint64_t number, uint32_t group, int our_rank, bool are_we_alone) {
+static void show_number(struct worker_fixture *f, uint64_t number, uint32_t group, int our_rank,
+                        bool are_we_alone) {
   struct pair_view of = {.number = number, .group = group, .alone = are_we_alone ? our_rank : -1};
   of.names[our_rank] = us;
   of.names[!our_rank] = them;
@@ -107,7 +108,7 @@ static void peer_take(struct peer *peer, uint32_t blocks) {
   }
 }
 
-static void peer_begin(struct peer *peer, struct fixture *f, int rank) {
+static void peer_begin(struct peer *peer, struct worker_fixture *f, int rank) {
   *peer = (struct peer){.f = f, .rank = rank, .def = collective_find("shm")};
   peer->memory = mem_new(BLOCK_ELEMS_MAX * sizeof(float));
   block_map_init(&peer->map, f->model);
@@ -147,13 +148,13 @@ static void peer_end(struct peer *peer) {
   free(peer->memory);
 }
 
-static bool is_loaded(const struct fixture *f) {
+static bool is_loaded(const struct worker_fixture *f) {
   return f->n_loaded > 0;
 }
 
 /* Loads the run and shows it the group. Where the other member never comes, the worker is given time to begin
    to wait for it: nothing says when it does. */
-static void show_group(struct fixture *f, int our_rank, enum phase phase) {
+static void show_group(struct worker_fixture *f, int our_rank, enum phase phase) {
   fixture_load(f, backend_find("ref"), 1);
   fixture_wait(f, is_loaded);
   show_number(f, 1, GROUP, our_rank, false);
@@ -161,17 +162,17 @@ static void show_group(struct fixture *f, int our_rank, enum phase phase) {
     fixture_linger(100);
 }
 
-static bool has_group_failed(const struct fixture *f) {
+static bool has_group_failed(const struct worker_fixture *f) {
   return f->n_groups_failed > 0;
 }
 
 /* Every version of the statistics block, which is not the group's, was made. */
-static bool is_last_row_sent(const struct fixture *f) {
+static bool is_last_row_sent(const struct worker_fixture *f) {
   return f->servers[0].version[f->model->n_blocks - 1] == STEPS;
 }
 
 /* Pushes of parameter blocks that cover both microbatches, in a step. */
-static int count_sums(const struct fixture *f, uint64_t step) {
+static int count_sums(const struct worker_fixture *f, uint64_t step) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n +=
@@ -180,7 +181,7 @@ static int count_sums(const struct fixture *f, uint64_t step) {
 }
 
 /* Pushes of parameter blocks at all. */
-static int count_parts(const struct fixture *f) {
+static int count_parts(const struct worker_fixture *f) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].block < f->model->n_param_blocks;
@@ -188,7 +189,7 @@ static int count_parts(const struct fixture *f) {
 }
 
 static void the_owner_of_a_block_pushes_the_sum_of_the_group_once(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct peer peer;
   peer_begin(&peer, f, 1);
   fixture_load(f, backend_find("ref"), 1);
@@ -203,7 +204,7 @@ static void the_owner_of_a_block_pushes_the_sum_of_the_group_once(void **state) 
 }
 
 static void who_owns_nothing_pushes_no_gradient(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct peer peer;
   peer_begin(&peer, f, 0);
   fixture_load(f, backend_find("ref"), 1);
@@ -215,7 +216,7 @@ static void who_owns_nothing_pushes_no_gradient(void **state) {
 }
 
 static void a_view_that_leaves_the_group_as_it_is_does_not_disturb_it(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct peer peer;
   peer_begin(&peer, f, 1);
   fixture_load(f, backend_find("ref"), 1);
@@ -230,7 +231,7 @@ static void a_view_that_leaves_the_group_as_it_is_does_not_disturb_it(void **sta
 }
 
 /* Pushes of microbatches alone, of a parameter block or of any. */
-static int count_alone(const struct fixture *f, uint64_t step, uint32_t block) {
+static int count_alone(const struct worker_fixture *f, uint64_t step, uint32_t block) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].block < f->model->n_param_blocks && f->pushes[i].step == step &&
@@ -238,13 +239,13 @@ static int count_alone(const struct fixture *f, uint64_t step, uint32_t block) {
   return n;
 }
 
-static bool are_all_alone(const struct fixture *f) {
+static bool are_all_alone(const struct worker_fixture *f) {
   return count_alone(f, 0, UINT32_MAX) == MICROBATCHES * (int)f->model->n_param_blocks;
 }
 
 /* The other's part is a sum that overflowed there. Whose microbatch it was, only parts of each alone show. */
 static void microbatches_of_a_groups_sum_that_overflows_are_pushed_by_themselves(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct peer peer;
   peer_begin(&peer, f, 1);
   peer.spoils = INFINITY;
@@ -268,7 +269,7 @@ static void microbatches_of_a_groups_sum_that_overflows_are_pushed_by_themselves
 }
 
 static void extra_tasks_do_not_wait_for_the_group(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   Weir__Recompute order = WEIR__RECOMPUTE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
   struct peer peer;
@@ -296,7 +297,7 @@ static void extra_tasks_do_not_wait_for_the_group(void **state) {
    wait for the other, which else lasts a week. */
 static void end_in_phase(enum phase phase, int our_rank, bool aborts) {
   void *state;
-  struct fixture *f;
+  struct worker_fixture *f;
   struct peer peer;
   setup_group(&state);
   f = state;
@@ -332,7 +333,7 @@ static void whoever_is_left_goes_on_wherever_the_other_froze(void **state) {
 
 /* Nobody makes another group, for the coordinator is away. */
 static void without_news_a_worker_whose_group_is_no_more_goes_on_alone(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct peer peer;
   peer_begin(&peer, f, 1);
   fixture_load(f, backend_find("ref"), 1);
@@ -347,7 +348,7 @@ static void without_news_a_worker_whose_group_is_no_more_goes_on_alone(void **st
 
 static void a_run_is_stopped_while_it_waits_for_its_group(void **state) {
   for (enum phase phase = NOTHING; phase < ALL; phase++) {
-    struct fixture *f;
+    struct worker_fixture *f;
     struct peer peer;
     setup_group(state);
     f = *state;
@@ -370,7 +371,7 @@ struct forged {
 };
 
 /* What no coordinator of ours would say. */
-static void show_forged(struct fixture *f, const struct forged *of, size_t n) {
+static void show_forged(struct worker_fixture *f, const struct forged *of, size_t n) {
   Weir__View view = WEIR__VIEW__INIT;
   Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *servers[] = {&endpoint};
   Weir__Assignment workers[2], *list[] = {&workers[0], &workers[1]};
@@ -393,7 +394,7 @@ static void show_forged(struct fixture *f, const struct forged *of, size_t n) {
 }
 
 /* A share of its own was computed, or a group was given up. */
-static bool has_gone_on(const struct fixture *f) {
+static bool has_gone_on(const struct worker_fixture *f) {
   return f->n_pushes > 0 || f->n_groups_failed > 0;
 }
 
@@ -412,7 +413,7 @@ static void a_forged_view_ends_nothing(void **state) {
                {{{us, 2, 1, 5}, {them, 1, 2, 5}}, false}, /* less than none */
                {{{us, UINT32_MAX - 1, UINT32_MAX, UINT32_MAX}, {"", 0, 0, 0}}, false}};
   for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
-    struct fixture *f;
+    struct worker_fixture *f;
     setup_group(state);
     f = *state;
     f->meeting_ms = BRIEF_MS; /* some of these members never come */

@@ -12,7 +12,7 @@
 #include "tests/support/worker/worker_fixture.h"
 #include "worker/train/participate.h"
 
-static void show(struct fixture *f, struct view_of of) {
+static void show(struct worker_fixture *f, struct view_of of) {
   of.incarnation = of.n_servers = 1;
   fixture_view(f, of, fixture_give_view);
 }
@@ -23,7 +23,7 @@ struct order_of {
   struct task_range microbatches, chunks;
 };
 
-static void order(struct fixture *f, struct order_of of) {
+static void order(struct worker_fixture *f, struct order_of of) {
   Weir__Recompute recompute = WEIR__RECOMPUTE__INIT;
   Weir__Range ranges[] = {WEIR__RANGE__INIT, WEIR__RANGE__INIT}, *lists[] = {&ranges[0], &ranges[1]};
   ranges[0].begin = of.microbatches.begin;
@@ -39,12 +39,12 @@ static void order(struct fixture *f, struct order_of of) {
   run_recompute(f->run, &recompute);
 }
 
-static bool is_held(const struct fixture *f) {
+static bool is_held(const struct worker_fixture *f) {
   return f->servers[0].n_parked == (int)f->model->n_blocks;
 }
 
 /* Microbatch 0 of the step is ours; all of it is pushed, and not answered. */
-static void run_to_step(struct fixture *f, uint64_t step) {
+static void run_to_step(struct worker_fixture *f, uint64_t step) {
   f->servers[0].held_step = step;
   fixture_load(f, backend_find("ref"), 2);
   show(f, (struct view_of){.number = 1, .microbatches = 1});
@@ -52,7 +52,7 @@ static void run_to_step(struct fixture *f, uint64_t step) {
 }
 
 /* Pushes of the microbatch alone, for which no reply is awaited. */
-static int count_alone(const struct fixture *f, uint64_t step, uint32_t microbatch) {
+static int count_alone(const struct worker_fixture *f, uint64_t step, uint32_t microbatch) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++) {
     const struct fake_push *push = &f->pushes[i];
@@ -62,12 +62,12 @@ static int count_alone(const struct fixture *f, uint64_t step, uint32_t microbat
   return n;
 }
 
-static bool are_both_pushed_alone(const struct fixture *f) {
+static bool are_both_pushed_alone(const struct worker_fixture *f) {
   return count_alone(f, 1, 0) == (int)f->model->n_blocks && count_alone(f, 1, 1) == (int)f->model->n_blocks;
 }
 
 static void each_microbatch_that_is_ordered_is_pushed_by_itself(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step(f, 1);
   assert_int_equal(count_alone(f, 1, 0) + count_alone(f, 1, 1), 0);
   order(f, (struct order_of){.incarnation = 1, .step = 1, .microbatches = {0, UINT32_MAX}});
@@ -80,7 +80,7 @@ static void each_microbatch_that_is_ordered_is_pushed_by_itself(void **state) {
 
 /* The bits are those that the share has: the two differ in what carries them alone. */
 static void an_extra_task_has_the_bits_of_the_share(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   uint64_t digests[BLOCKS_MAX][2] = {{0}};
   run_to_step(f, 1);
   order(f, (struct order_of){.incarnation = 1, .step = 1, .microbatches = {0, 2}});
@@ -92,7 +92,7 @@ static void an_extra_task_has_the_bits_of_the_share(void **state) {
     assert_true(digests[b][0] != 0 && digests[b][0] == digests[b][1]);
 }
 
-static bool is_1_pushed_alone(const struct fixture *f) {
+static bool is_1_pushed_alone(const struct worker_fixture *f) {
   return count_alone(f, 1, 1) == (int)f->model->n_blocks;
 }
 
@@ -106,7 +106,7 @@ static void an_order_that_makes_no_sense_changes_nothing(void **state) {
       {.incarnation = 1, .step = 1, .microbatches = {2, UINT32_MAX}, .chunks = {0, UINT32_MAX}},
       {.incarnation = 1, .step = 1, .microbatches = {2, 1}, .chunks = {UINT32_MAX, 0}},
       {.incarnation = 1, .step = 1, .microbatches = {1, 2}}};
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   int before;
   run_to_step(f, 1);
   before = f->n_pushes;
@@ -119,16 +119,16 @@ static void an_order_that_makes_no_sense_changes_nothing(void **state) {
   assert_false(f->is_refused);
 }
 
-static bool is_fetching(const struct fixture *f) {
+static bool is_fetching(const struct worker_fixture *f) {
   return f->held_fetch != NULL;
 }
 
-static bool is_0_of_0_pushed_alone(const struct fixture *f) {
+static bool is_0_of_0_pushed_alone(const struct worker_fixture *f) {
   return count_alone(f, 0, 1) == (int)f->model->n_blocks;
 }
 
 static void an_order_that_comes_before_the_run_is_loaded_is_kept(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->is_fetch_held = true;
   f->servers[0].held_step = 0;
   fixture_load(f, backend_find("ref"), 1);
@@ -139,19 +139,19 @@ static void an_order_that_comes_before_the_run_is_loaded_is_kept(void **state) {
   fixture_wait(f, is_0_of_0_pushed_alone);
 }
 
-static int count_evaluations(const struct fixture *f, uint64_t version) {
+static int count_evaluations(const struct worker_fixture *f, uint64_t version) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].is_evaluation && f->pushes[i].step == version;
   return n;
 }
 
-static bool is_1_evaluated(const struct fixture *f) {
+static bool is_1_evaluated(const struct worker_fixture *f) {
   return count_evaluations(f, 1) == 1;
 }
 
 static void a_chunk_that_is_ordered_is_evaluated(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step(f, 1);
   assert_int_equal(count_evaluations(f, 1), 0);
   order(f, (struct order_of){.incarnation = 1, .step = 1, .chunks = {0, UINT32_MAX}});
@@ -160,7 +160,7 @@ static void a_chunk_that_is_ordered_is_evaluated(void **state) {
 }
 
 static void a_version_that_the_plan_does_not_evaluate_is_not(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step(f, 0);
   order(f, (struct order_of){.incarnation = 1, .step = 0, .microbatches = {1, 2}, .chunks = {0, UINT32_MAX}});
   fixture_wait(f, is_0_of_0_pushed_alone);
@@ -168,19 +168,19 @@ static void a_version_that_the_plan_does_not_evaluate_is_not(void **state) {
 }
 
 /* Pushes of a step that say this of their sender. */
-static int count_sent_by(const struct fixture *f, uint64_t step, uint32_t worker, uint64_t view) {
+static int count_sent_by(const struct worker_fixture *f, uint64_t step, uint32_t worker, uint64_t view) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == step && f->pushes[i].worker == worker && f->pushes[i].view == view;
   return n;
 }
 
-static bool is_1_of_1_pushed(const struct fixture *f) {
+static bool is_1_of_1_pushed(const struct worker_fixture *f) {
   return count_alone(f, 1, 1) == (int)f->model->n_blocks;
 }
 
 static void a_push_says_who_sends_it_and_by_which_view(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step(f, 1);
   assert_int_equal(count_sent_by(f, 0, 1, 1), count_pushes(f, 0, 1, 0));
   show(f, (struct view_of){.number = 7, .microbatches = 2, .worker = "worker-4294967295"});

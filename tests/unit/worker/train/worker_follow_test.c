@@ -12,14 +12,14 @@
 #include "tests/support/worker/worker_fixture.h"
 
 static int setup(void **state) {
-  struct fixture *f;
+  struct worker_fixture *f;
   worker_setup(state);
   f = *state;
   f->servers[0].parks_pulls = true;
   return 0;
 }
 
-static void show(struct fixture *f, uint64_t number, uint32_t microbatches, bool follows) {
+static void show(struct worker_fixture *f, uint64_t number, uint32_t microbatches, bool follows) {
   fixture_view(f,
                (struct view_of){.number = number,
                                 .incarnation = 1,
@@ -29,31 +29,31 @@ static void show(struct fixture *f, uint64_t number, uint32_t microbatches, bool
                fixture_give_view);
 }
 
-static void follow(struct fixture *f) {
+static void follow(struct worker_fixture *f) {
   fixture_load(f, backend_find("ref"), 2);
   show(f, 1, 0, true);
 }
 
-static bool is_ready(const struct fixture *f) {
+static bool is_ready(const struct worker_fixture *f) {
   return f->n_ready == 1;
 }
 
-static bool is_ready_again(const struct fixture *f) {
+static bool is_ready_again(const struct worker_fixture *f) {
   return f->n_ready == 2;
 }
 
 /* The next version is asked for, and not there yet. */
-static bool is_waiting(const struct fixture *f) {
+static bool is_waiting(const struct worker_fixture *f) {
   return f->servers[0].n_parked == (int)f->model->n_blocks;
 }
 
-static void reach(struct fixture *f, uint64_t version) {
+static void reach(struct worker_fixture *f, uint64_t version) {
   fixture_wait(f, is_waiting);
   fake_server_reach(&f->servers[0], version);
 }
 
 static void a_worker_that_follows_says_once_that_it_is_ready_and_pushes_nothing(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   follow(f);
   fixture_wait(f, is_ready);
   assert_int_equal(f->ready_version, 0);
@@ -67,7 +67,7 @@ static void a_worker_that_follows_says_once_that_it_is_ready_and_pushes_nothing(
 }
 
 static void who_follows_begins_where_it_is_when_it_is_given_work(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   follow(f);
   fixture_wait(f, is_ready);
   reach(f, 1);
@@ -86,7 +86,7 @@ static void who_follows_begins_where_it_is_when_it_is_given_work(void **state) {
 
 /* The version that it joins at is here, but the servers have gone on meanwhile. */
 static void who_is_far_behind_is_not_ready_yet(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->servers[0].leap = 2;
   follow(f);
   fixture_wait(f, is_ready);
@@ -94,7 +94,7 @@ static void who_is_far_behind_is_not_ready_yet(void **state) {
 }
 
 static void who_falls_behind_says_it_again_when_it_has_caught_up(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   follow(f);
   fixture_wait(f, is_ready);
   fixture_wait(f, is_waiting);
@@ -105,19 +105,19 @@ static void who_falls_behind_says_it_again_when_it_has_caught_up(void **state) {
 
 /* Its coordinator did not hear it, perhaps. */
 static void a_view_that_still_has_it_follow_is_answered(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   follow(f);
   fixture_wait(f, is_ready);
   show(f, 2, 0, true);
   fixture_wait(f, is_ready_again);
 }
 
-static bool has_given_up(const struct fixture *f) {
+static bool has_given_up(const struct worker_fixture *f) {
   return f->servers[0].n_gone == (int)f->model->n_blocks;
 }
 
 static void who_has_no_work_and_does_not_follow_leaves_the_run(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   follow(f);
   fixture_wait(f, is_ready);
   fixture_wait(f, is_waiting);
@@ -127,7 +127,7 @@ static void who_has_no_work_and_does_not_follow_leaves_the_run(void **state) {
 
 /* Work counts: what else the view says is nonsense. */
 static void who_has_work_does_not_follow(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   fixture_load(f, backend_find("ref"), 2);
   show(f, 1, MICROBATCHES, true);
   fixture_wait(f, is_trained);

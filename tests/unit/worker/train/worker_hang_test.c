@@ -51,7 +51,7 @@ static void gate_open(void) {
 
 static struct backend_def backend;
 
-static void load(struct fixture *f, int threads, int end_ms) {
+static void load(struct worker_fixture *f, int threads, int end_ms) {
   Weir__LoadRun order = fixture_order(f, 1);
   fake_devices_init();
   backend = fake_backend();
@@ -71,7 +71,7 @@ static void load(struct fixture *f, int threads, int end_ms) {
                      &order);
 }
 
-static void show(struct fixture *f, uint64_t number, uint32_t microbatches, bool follows) {
+static void show(struct worker_fixture *f, uint64_t number, uint32_t microbatches, bool follows) {
   fixture_view(f,
                (struct view_of){.number = number,
                                 .incarnation = 1,
@@ -82,7 +82,7 @@ static void show(struct fixture *f, uint64_t number, uint32_t microbatches, bool
                fixture_give_view);
 }
 
-static Weir__Heartbeat beat(struct fixture *f) {
+static Weir__Heartbeat beat(struct worker_fixture *f) {
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   struct arena arena;
   arena_init(&arena);
@@ -95,7 +95,7 @@ static Weir__Heartbeat beat(struct fixture *f) {
 
 /* Looks until busy time grows, or stays, so often in a row: nobody tells. Executions that do not hang are
    over sooner; where a machine is so slow that they are not, less is seen. */
-static void wait_busy(struct fixture *f, bool grows) {
+static void wait_busy(struct worker_fixture *f, bool grows) {
   double before = beat(f).busy_seconds, busy;
   int n = 0;
   for (int ms = 0; ms < patience_ms() && n < SAMPLES_IN_A_ROW; ms += SAMPLE_MS) {
@@ -107,12 +107,12 @@ static void wait_busy(struct fixture *f, bool grows) {
   assert_int_equal(n, SAMPLES_IN_A_ROW);
 }
 
-static bool is_held(const struct fixture *f) {
+static bool is_held(const struct worker_fixture *f) {
   return f->servers[0].n_parked > 0;
 }
 
 static void an_execution_that_hangs_is_busy_and_computes_nothing(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   load(f, 1, WEEK_MS);
   show(f, 1, 1, false);
   gate_wait();
@@ -125,13 +125,13 @@ static void an_execution_that_hangs_is_busy_and_computes_nothing(void **state) {
   assert_true(beat(f).computed >= 2); /* the last push leaves before its microbatch has ended */
 }
 
-static bool is_1_pushed(const struct fixture *f) {
+static bool is_1_pushed(const struct worker_fixture *f) {
   return f->servers[0].n_parked == (int)f->model->n_blocks;
 }
 
 /* Microbatch 0 of step 1 is begun ahead, and waits for its weights. */
 static void who_waits_for_weights_is_not_busy(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->servers[0].held_step = 0;
   load(f, 1, WEEK_MS);
   gate_open();
@@ -143,7 +143,7 @@ static void who_waits_for_weights_is_not_busy(void **state) {
 }
 
 static void weights_that_come_are_counted(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   uint64_t version_bytes = (f->model->param_elems + f->model->row_elems) * sizeof(float);
   load(f, 1, WEEK_MS);
   gate_open();
@@ -156,7 +156,7 @@ static void weights_that_come_are_counted(void **state) {
 
 /* Others have done what it owed: the servers go on, and it does not. */
 static void who_hangs_in_a_chunk_of_a_version_that_is_over_counts_as_busy(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   load(f, 2, WEEK_MS);
   show(f, 1, MICROBATCHES, false);
   gate_wait();
@@ -181,14 +181,14 @@ static void hang_at_1(const struct backend_run *run, int watch, float *data) {
 }
 
 /* Blocks of parameters that were pushed of both microbatches alone, at step 0. */
-static bool are_both_alone(const struct fixture *f) {
+static bool are_both_alone(const struct worker_fixture *f) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == 0 && f->pushes[i].level == 0 && f->pushes[i].block < f->model->n_param_blocks;
   return n == 2 * (int)f->model->n_param_blocks;
 }
 
-static bool is_row_0_pushed(const struct fixture *f) {
+static bool is_row_0_pushed(const struct worker_fixture *f) {
   return f->n_pushes > 0;
 }
 
@@ -201,7 +201,7 @@ static int run_unplaced(struct backend_program *program, const struct backend_ru
 }
 
 /* Microbatch 0 is done, and waits for its sibling, in vain: only what is pushed alone helps. */
-static void push_what_is_held(struct fixture *f, bool is_placed) {
+static void push_what_is_held(struct worker_fixture *f, bool is_placed) {
   Weir__Recompute order = WEIR__RECOMPUTE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
   f->servers[0].parks_pulls = true;
@@ -232,12 +232,12 @@ static void so_is_what_is_held_of_values_in_host_memory(void **state) {
   push_what_is_held(*state, false);
 }
 
-static bool is_ready(const struct fixture *f) {
+static bool is_ready(const struct worker_fixture *f) {
   return f->n_ready == 1;
 }
 
 static void who_hangs_is_not_ready_before_it_comes_back(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->servers[0].held_step = 0;
   load(f, 1, WEEK_MS);
   show(f, 1, 1, false);
@@ -252,7 +252,7 @@ static void who_hangs_is_not_ready_before_it_comes_back(void **state) {
 }
 
 static void a_run_that_hangs_is_not_waited_for_without_end(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   load(f, 1, 1);
   show(f, 1, 1, false);
   gate_wait();
@@ -267,7 +267,7 @@ static void a_run_that_hangs_is_not_waited_for_without_end(void **state) {
 
 /* Loading takes as long as it takes: nothing is executed. */
 static void a_run_that_loads_is_waited_for(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   load(f, 1, 1);
   assert_true(run_stop(f->run));
   f->run = NULL;

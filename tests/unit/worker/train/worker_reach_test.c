@@ -16,24 +16,24 @@
 
 enum { SOON_MS = 50, MODEL_BLOCKS_MAX = 64 };
 
-static struct fake_server *second(struct fixture *f) {
+static struct fake_server *second(struct worker_fixture *f) {
   return &f->servers[1];
 }
 
-static void hold_second(struct fixture *f, uint64_t step) {
+static void hold_second(struct worker_fixture *f, uint64_t step) {
   pthread_mutex_lock(&f->lock);
   second(f)->held_step = step;
   second(f)->held_block = UINT32_MAX;
   pthread_mutex_unlock(&f->lock);
 }
 
-static void freeze_second(struct fixture *f, bool is_frozen) {
+static void freeze_second(struct worker_fixture *f, bool is_frozen) {
   pthread_mutex_lock(&f->lock);
   second(f)->is_frozen = is_frozen;
   pthread_mutex_unlock(&f->lock);
 }
 
-static int blocks_of_second(const struct fixture *f) {
+static int blocks_of_second(const struct worker_fixture *f) {
   uint32_t elems[MODEL_BLOCKS_MAX], owners[MODEL_BLOCKS_MAX];
   int n = 0;
   assert_in_range(f->model->n_blocks, 1, MODEL_BLOCKS_MAX);
@@ -46,12 +46,12 @@ static int blocks_of_second(const struct fixture *f) {
 }
 
 /* With a call for each of its blocks: none is on its way that a frozen server would not answer for good. */
-static bool is_second_held(const struct fixture *f) {
+static bool is_second_held(const struct worker_fixture *f) {
   return f->servers[1].n_parked == blocks_of_second(f);
 }
 
 /* The run is at step 1, of which the second server holds its answers back. */
-static void run_to_step_1(struct fixture *f) {
+static void run_to_step_1(struct worker_fixture *f) {
   hold_second(f, 1);
   fixture_load(f, backend_find("ref"), 2);
   fixture_view(f,
@@ -60,17 +60,17 @@ static void run_to_step_1(struct fixture *f) {
   fixture_wait(f, is_second_held);
 }
 
-static bool misses_second(const struct fixture *f) {
+static bool misses_second(const struct worker_fixture *f) {
   return f->n_unreached == 1 && strcmp(f->unreached, "server-2") == 0;
 }
 
-static bool reaches_all(const struct fixture *f) {
+static bool reaches_all(const struct worker_fixture *f) {
   return f->n_unreached_told > 0 && f->n_unreached == 0;
 }
 
 /* Its connection is whole, and takes what is written. */
 static void a_server_that_answers_nothing_any_more_is_told_until_it_does(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->silent_ms = f->question_ms = f->unreached_ms = SOON_MS;
   run_to_step_1(f);
   freeze_second(f, true);
@@ -82,13 +82,13 @@ static void a_server_that_answers_nothing_any_more_is_told_until_it_does(void **
   assert_false(f->is_refused);
 }
 
-static bool was_asked_often(const struct fixture *f) {
+static bool was_asked_often(const struct worker_fixture *f) {
   return f->servers[1].n_questions >= 5;
 }
 
 /* Others compute, perhaps: its answers to questions say that it is there. */
 static void a_server_that_parks_calls_for_long_is_asked_and_never_told(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->silent_ms = 1;
   f->unreached_ms = SOON_MS;
   run_to_step_1(f);
@@ -99,7 +99,7 @@ static void a_server_that_parks_calls_for_long_is_asked_and_never_told(void **st
 }
 
 /* As a heartbeat would name them. */
-static bool are_reached(struct fixture *f, bool is_first, bool is_second) {
+static bool are_reached(struct worker_fixture *f, bool is_first, bool is_second) {
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
   bool has_first = false, has_second = false;
   struct arena arena;
@@ -113,14 +113,14 @@ static bool are_reached(struct fixture *f, bool is_first, bool is_second) {
   return has_first == is_first && has_second == is_second;
 }
 
-static void wait_reached(struct fixture *f, bool is_first, bool is_second) {
+static void wait_reached(struct worker_fixture *f, bool is_first, bool is_second) {
   for (int ms = 0; ms < patience_ms() && !are_reached(f, is_first, is_second); ms += 10)
     fixture_linger(10);
   assert_true(are_reached(f, is_first, is_second));
 }
 
 static void heartbeats_name_the_servers_that_answer(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->silent_ms = SOON_MS; /* so that what answers has done so within two seconds on any machine */
   run_to_step_1(f);
   wait_reached(f, true, true);
@@ -130,7 +130,7 @@ static void heartbeats_name_the_servers_that_answer(void **state) {
 }
 
 static void a_run_that_takes_no_part_names_no_server(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   fixture_load(f, backend_find("ref"), 2);
   assert_true(are_reached(f, false, false));
 }

@@ -13,12 +13,12 @@
 #include "tests/support/common/patience.h"
 #include "tests/support/worker/worker_fixture.h"
 
-static struct fake_server *first(struct fixture *f) {
+static struct fake_server *first(struct worker_fixture *f) {
   return &f->servers[0];
 }
 
 /* The view of the only worker, with one server. */
-static void show(struct fixture *f, uint64_t number, uint64_t incarnation, int server) {
+static void show(struct worker_fixture *f, uint64_t number, uint64_t incarnation, int server) {
   bool evaluates = f->spec->data->eval != NULL;
   fixture_view(f,
                (struct view_of){.number = number,
@@ -35,12 +35,12 @@ static void hold(struct fake_server *server, uint64_t step, uint32_t block) {
   server->held_block = block;
 }
 
-static bool is_held(const struct fixture *f) {
+static bool is_held(const struct worker_fixture *f) {
   return f->servers[0].n_parked == (int)f->model->n_blocks;
 }
 
 /* The run is at step 1, of which the first server holds every answer back. */
-static void run_to_step_1(struct fixture *f) {
+static void run_to_step_1(struct worker_fixture *f) {
   hold(first(f), 1, UINT32_MAX);
   fixture_load(f, backend_find("ref"), 2);
   show(f, 1, 1, 0);
@@ -48,7 +48,7 @@ static void run_to_step_1(struct fixture *f) {
 }
 
 /* The server has the run in that incarnation, from that version on. */
-static void roll_back(struct fixture *f, int server, uint64_t incarnation, uint64_t version) {
+static void roll_back(struct worker_fixture *f, int server, uint64_t incarnation, uint64_t version) {
   pthread_mutex_lock(&f->lock);
   f->servers[server].incarnation = incarnation;
   f->servers[server].has_no_run = false;
@@ -57,11 +57,11 @@ static void roll_back(struct fixture *f, int server, uint64_t incarnation, uint6
   pthread_mutex_unlock(&f->lock);
 }
 
-static bool have_calls_been_given_up(const struct fixture *f) {
+static bool have_calls_been_given_up(const struct worker_fixture *f) {
   return f->servers[0].n_gone == (int)f->model->n_blocks;
 }
 
-static bool is_trained_in_2(const struct fixture *f) {
+static bool is_trained_in_2(const struct worker_fixture *f) {
   int server = f->servers[1].incarnation == 2;
   for (uint32_t b = 0; b < f->model->n_blocks; b++)
     if (f->servers[server].incarnation != 2 || f->servers[server].version[b] < STEPS)
@@ -69,16 +69,16 @@ static bool is_trained_in_2(const struct fixture *f) {
   return true;
 }
 
-static bool has_asked_again(const struct fixture *f) {
+static bool has_asked_again(const struct worker_fixture *f) {
   return f->servers[0].n_questions >= 2;
 }
 
-static bool has_asked_twice_more(const struct fixture *f) {
+static bool has_asked_twice_more(const struct worker_fixture *f) {
   return f->servers[0].n_questions >= 3;
 }
 
 static void a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step_1(f);
   pthread_mutex_lock(&f->lock);
   first(f)->is_frozen = true;
@@ -95,7 +95,7 @@ static void a_roll_back_is_followed_to_other_servers_though_the_old_are_frozen(v
 }
 
 static void a_roll_back_on_the_same_server_begins_again_at_its_version(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step_1(f);
   roll_back(f, 0, 2, 1);
   fake_server_release(first(f), ERR_CANCELLED);
@@ -108,18 +108,18 @@ static void a_roll_back_on_the_same_server_begins_again_at_its_version(void **st
   assert_false(f->is_refused);
 }
 
-static bool has_asked(const struct fixture *f) {
+static bool has_asked(const struct worker_fixture *f) {
   return f->servers[0].n_questions >= 1;
 }
 
-static bool has_asked_server_2(const struct fixture *f) {
+static bool has_asked_server_2(const struct worker_fixture *f) {
   return f->servers[1].n_questions >= 1;
 }
 
 /* A server that is asked where it is, and frozen, must not keep the worker from the view after that. Its
    answer is waited for no longer, though it may take a week. */
 static void a_worker_that_joins_frozen_servers_follows_the_next_view_at_once(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   first(f)->is_frozen = true;
   fixture_load(f, backend_find("ref"), 2);
   show(f, 1, 1, 0);
@@ -130,7 +130,7 @@ static void a_worker_that_joins_frozen_servers_follows_the_next_view_at_once(voi
   fixture_wait(f, is_trained_in_2);
 }
 
-static int count_evaluations(const struct fixture *f, uint64_t incarnation, uint64_t version) {
+static int count_evaluations(const struct worker_fixture *f, uint64_t incarnation, uint64_t version) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n +=
@@ -138,21 +138,21 @@ static int count_evaluations(const struct fixture *f, uint64_t incarnation, uint
   return n;
 }
 
-static bool is_1_evaluated(const struct fixture *f) {
+static bool is_1_evaluated(const struct worker_fixture *f) {
   return count_evaluations(f, 1, 1) == 1;
 }
 
-static bool is_2_evaluated_in_2(const struct fixture *f) {
+static bool is_2_evaluated_in_2(const struct worker_fixture *f) {
   return count_evaluations(f, 2, 2) == 1;
 }
 
-static bool is_all_evaluated_in_2(const struct fixture *f) {
+static bool is_all_evaluated_in_2(const struct worker_fixture *f) {
   return count_evaluations(f, 2, 1) == 1 && count_evaluations(f, 2, 2) == 1 &&
          count_evaluations(f, 2, 3) == 1;
 }
 
 static void a_version_is_evaluated_again_when_the_run_was_rolled_back_to_it(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step_1(f);
   fixture_wait(f, is_1_evaluated);
   /* As a real server, this one goes on to version 3 only once it has the evaluation of version 2. */
@@ -165,13 +165,13 @@ static void a_version_is_evaluated_again_when_the_run_was_rolled_back_to_it(void
   fixture_wait(f, is_all_evaluated_in_2);
 }
 
-static bool has_asked_four_times_more(const struct fixture *f) {
+static bool has_asked_four_times_more(const struct worker_fixture *f) {
   return f->servers[0].n_questions >= 5;
 }
 
 /* The pauses before the four questions double, from 75 ms or more on: 1125 ms or more. */
 static void a_server_that_lost_the_run_is_asked_with_pauses_until_a_view_comes(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   uint64_t begun_ns;
   run_to_step_1(f);
   pthread_mutex_lock(&f->lock);
@@ -189,7 +189,7 @@ static void a_server_that_lost_the_run_is_asked_with_pauses_until_a_view_comes(v
 }
 
 static void a_server_whose_link_broke_gets_the_same_gradients_again(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_step_1(f);
   fake_server_stop(first(f));
   hold(first(f), UINT64_MAX, UINT32_MAX);
@@ -199,19 +199,19 @@ static void a_server_whose_link_broke_gets_the_same_gradients_again(void **state
   assert_int_equal(first(f)->n_questions, 1);
 }
 
-static bool misses_server_2(const struct fixture *f) {
+static bool misses_server_2(const struct worker_fixture *f) {
   return f->n_unreached == 1 && strcmp(f->unreached, "server-2") == 0;
 }
 
-static bool misses_server_2_still(const struct fixture *f) {
+static bool misses_server_2_still(const struct worker_fixture *f) {
   return misses_server_2(f) && f->n_unreached_told >= 3;
 }
 
-static bool reaches_all(const struct fixture *f) {
+static bool reaches_all(const struct worker_fixture *f) {
   return f->n_unreached_told > 0 && f->n_unreached == 0;
 }
 
-static bool is_server_2_held(const struct fixture *f) {
+static bool is_server_2_held(const struct worker_fixture *f) {
   return f->servers[1].n_parked > 0;
 }
 
@@ -221,7 +221,7 @@ static struct view_of view_of_both(uint64_t number, uint32_t microbatches) {
 }
 
 /* The run is at step 1, of which the second server's blocks are missing: it has gone. */
-static void run_to_a_cut(struct fixture *f) {
+static void run_to_a_cut(struct worker_fixture *f) {
   hold(&f->servers[1], 1, UINT32_MAX);
   fixture_load(f, backend_find("ref"), 2);
   fixture_view(f, view_of_both(1, MICROBATCHES), fixture_give_view);
@@ -232,7 +232,7 @@ static void run_to_a_cut(struct fixture *f) {
 }
 
 static void a_server_that_is_not_reached_is_told_until_it_is(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_a_cut(f);
   fixture_wait(f, misses_server_2_still);
   fake_server_listen(&f->servers[1]);
@@ -242,7 +242,7 @@ static void a_server_that_is_not_reached_is_told_until_it_is(void **state) {
 }
 
 static void a_worker_without_work_looks_for_the_servers_that_it_misses(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   run_to_a_cut(f);
   fixture_view(f, view_of_both(2, 0), fixture_give_view);
   fixture_wait(f, has_asked_again);
@@ -254,12 +254,12 @@ static void a_worker_without_work_looks_for_the_servers_that_it_misses(void **st
   assert_false(f->is_refused);
 }
 
-static bool is_refused(const struct fixture *f) {
+static bool is_refused(const struct worker_fixture *f) {
   return f->is_refused;
 }
 
 static void what_failed_is_taken_up_again_once_it_was_rolled_back(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->faults.blocks_old = 1;
   fixture_load(f, backend_find("ref"), 2);
   show(f, 1, 1, 0);
@@ -273,7 +273,7 @@ static void what_failed_is_taken_up_again_once_it_was_rolled_back(void **state) 
 }
 
 static void the_id_that_a_view_was_made_for_counts(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct view_of view = {.number = UINT64_C(2) << 32,
                          .incarnation = 1,
                          .n_servers = 1,
@@ -292,12 +292,12 @@ static void the_id_that_a_view_was_made_for_counts(void **state) {
     assert_int_equal(count_pushes(f, 0, 1, step), pushes_of_step(f));
 }
 
-static bool is_fetching(const struct fixture *f) {
+static bool is_fetching(const struct worker_fixture *f) {
   return f->held_fetch != NULL;
 }
 
 static void a_run_whose_coordinator_is_gone_says_nothing_until_it_is_ordered_again(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   Weir__LoadRun order = fixture_order(f, 3);
   uint64_t incarnation;
   f->is_fetch_held = true;
@@ -317,7 +317,7 @@ static void a_run_whose_coordinator_is_gone_says_nothing_until_it_is_ordered_aga
 }
 
 static void a_run_that_loads_from_another_coordinator_is_to_be_started_anew(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   Weir__LoadRun order = fixture_order(f, 1);
   f->is_fetch_held = true;
   fixture_load(f, backend_find("ref"), 2);
@@ -373,14 +373,14 @@ static void wait_executions(int begun, int ended) {
   assert_true(n_begun >= begun && count_executions(false) >= ended);
 }
 
-static bool is_ahead_blocked(const struct fixture *f) {
+static bool is_ahead_blocked(const struct worker_fixture *f) {
   return f->servers[0].n_parked == 1;
 }
 
 /* An execution that was begun ahead and dropped may have kept, in its backend's own layout, weights that had
    not come: what executes the same version afterwards must not take them for that version's. */
 static void weights_that_a_dropped_execution_has_seen_are_not_trusted(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct backend_def watched = *backend_find("ref");
   struct view_of view = {.number = 1, .incarnation = 1, .n_servers = 1, .microbatches = 1};
   watched.run = watched_run;
@@ -409,7 +409,7 @@ static void weights_that_a_dropped_execution_has_seen_are_not_trusted(void **sta
 /* Nor must the weights be that a version had before a roll-back. The last step is held: no execution is under
    way, and so none dropped. */
 static void weights_of_before_a_roll_back_are_not_trusted(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   struct backend_def watched = *backend_find("ref");
   int before;
   watched.run = watched_run;

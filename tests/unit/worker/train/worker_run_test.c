@@ -13,7 +13,7 @@
 #include "tests/support/worker/worker_fixture.h"
 
 /* Loads the run and gives its only worker all microbatches. */
-static void begin(struct fixture *f, struct faults faults, uint64_t plan_samples) {
+static void begin(struct worker_fixture *f, struct faults faults, uint64_t plan_samples) {
   f->faults = faults;
   fixture_load(f, backend_find("ref"), 2);
   fixture_view(f,
@@ -25,11 +25,11 @@ static void begin(struct fixture *f, struct faults faults, uint64_t plan_samples
                fixture_give_view);
 }
 
-static bool is_trained_or_refused(const struct fixture *f) {
+static bool is_trained_or_refused(const struct worker_fixture *f) {
   return is_trained(f) || f->is_refused;
 }
 
-static void expect_trained(struct fixture *f, struct faults faults) {
+static void expect_trained(struct worker_fixture *f, struct faults faults) {
   begin(f, faults, SAMPLES);
   fixture_wait(f, is_trained_or_refused);
   if (f->is_refused)
@@ -37,7 +37,7 @@ static void expect_trained(struct fixture *f, struct faults faults) {
   assert_true(f->n_loaded == 1);
 }
 
-static void expect_refused(struct fixture *f, struct faults faults, const char *why) {
+static void expect_refused(struct worker_fixture *f, struct faults faults, const char *why) {
   begin(f, faults, SAMPLES);
   fixture_wait(f, is_trained_or_refused);
   assert_true(f->is_refused);
@@ -47,13 +47,13 @@ static void expect_refused(struct fixture *f, struct faults faults, const char *
 }
 
 static void every_block_is_pushed_once_a_step(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   expect_trained(f, (struct faults){0});
   assert_int_equal(f->n_waits, STEPS * f->model->n_blocks);
 }
 
 static void what_fails_for_a_while_is_tried_again(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   expect_trained(f, (struct faults){.models_cut = 2,
                                     .versions_unavailable = 2,
                                     .pulls_unavailable = 3,
@@ -86,20 +86,20 @@ static void a_block_of_the_wrong_version_is_refused(void **state) {
   expect_refused(*state, (struct faults){.blocks_old = 1}, "expected 1 in");
 }
 
-static int n_taken_of_step_1(const struct fixture *f) {
+static int n_taken_of_step_1(const struct worker_fixture *f) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == 1 && !f->pushes[i].is_evaluation;
   return n;
 }
 
-static bool is_step_1_pushed(const struct fixture *f) {
+static bool is_step_1_pushed(const struct worker_fixture *f) {
   return n_taken_of_step_1(f) >= (int)f->model->n_blocks + 1; /* two rows of statistics */
 }
 
 /* The first server answers nothing of step 1: a call waits, and the other parts are taken without waiting. */
 static void few_calls_wait_however_many_blocks_there_are(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   f->parked_max = 1;
   f->servers[0].held_step = 1;
   f->servers[0].held_block = UINT32_MAX;
@@ -119,7 +119,7 @@ static void few_calls_wait_however_many_blocks_there_are(void **state) {
 
 /* A server without room for another call that waits answers when it has the part. */
 static void a_version_that_a_server_puts_off_is_pulled(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   expect_trained(f, (struct faults){.pushes_put_off = 5, .pulls_busy = 3});
   assert_int_equal(f->n_waits, STEPS * f->model->n_blocks);
   assert_int_equal(f->n_pulls, f->model->n_blocks + 5 + 3);
@@ -131,7 +131,7 @@ static void a_server_without_memory_ends_the_run_by_name(void **state) {
 }
 
 static void a_plan_over_other_data_is_refused(void **state) {
-  struct fixture *f = *state;
+  struct worker_fixture *f = *state;
   begin(f, (struct faults){0}, SAMPLES + 1);
   fixture_wait(f, is_trained_or_refused);
   assert_true(f->is_refused && !f->is_bad_input);

@@ -18,7 +18,7 @@
 #include "worker/worker.h"
 
 struct process {
-  struct fixture *f;
+  struct worker_fixture *f;
   struct fake_coordinator coordinator;
   struct worker_options options;
   pthread_t thread;
@@ -96,7 +96,7 @@ static void order_unload(struct process *process, const char *run) {
 
 static struct fake_coordinator *told; /* by order_view: fixture_view's callback has no argument for it */
 
-static void order_view(struct fixture *f, const Weir__View *view, const char *worker) {
+static void order_view(struct worker_fixture *f, const Weir__View *view, const char *worker) {
   Weir__Order order = WEIR__ORDER__INIT;
   (void)f, (void)worker;
   order.term = told->term;
@@ -119,11 +119,11 @@ static const Weir__MemberMessage *wait_message(struct process *process, Weir__Me
   return fake_coordinator_wait_message(&process->coordinator, body, n);
 }
 
-static bool is_held(const struct fixture *f) {
+static bool is_held(const struct worker_fixture *f) {
   return f->servers[0].n_parked == (int)f->model->n_blocks;
 }
 
-static bool is_given_up(const struct fixture *f) {
+static bool is_given_up(const struct worker_fixture *f) {
   return f->servers[0].n_gone == (int)f->model->n_blocks;
 }
 
@@ -150,7 +150,7 @@ static const Weir__Hello *regain_coordinator(struct process *process) {
 }
 
 /* From the beginning to the end, everything was computed once, by one joining of the servers. */
-static void expect_undisturbed(struct fixture *f) {
+static void expect_undisturbed(struct worker_fixture *f) {
   fixture_wait(f, is_all_pushed);
   assert_int_equal(f->servers[0].n_questions, 1);
   for (uint64_t step = 0; step < STEPS; step++)
@@ -262,7 +262,7 @@ static void order_recompute(struct process *process, const char *run) {
 }
 
 /* Beside those of the share, whose last ones were awaited. */
-static int count_alone(const struct fixture *f) {
+static int count_alone(const struct worker_fixture *f) {
   int n = 0;
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == 1 && f->pushes[i].first == 1 && f->pushes[i].level == 0 &&
@@ -270,7 +270,7 @@ static int count_alone(const struct fixture *f) {
   return n;
 }
 
-static bool is_pushed_alone(const struct fixture *f) {
+static bool is_pushed_alone(const struct worker_fixture *f) {
   return count_alone(f) == (int)f->model->n_param_blocks;
 }
 

@@ -1,4 +1,4 @@
-#include "tests/support/worker/backend_fixture.h"
+#include "tests/support/worker/network.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static const float *random_data(struct graph *graph, const struct shape *shape, 
   return data;
 }
 
-int add_weight(struct fixture *f, struct shape shape, float scale) {
+int add_weight(struct network *f, struct shape shape, float scale) {
   struct value value = {.kind = VALUE_INITIALIZER, .dtype = DTYPE_F32, .shape = shape, .producer = -1};
   value.param = value.statistic = -1;
   value.data = random_data(f->graph, &shape, 100 + (uint64_t)f->n_weights, scale);
@@ -31,11 +31,11 @@ int add_weight(struct fixture *f, struct shape shape, float scale) {
   return f->weights[f->n_weights++];
 }
 
-int add_node(struct fixture *f, const char *op, struct value_list inputs, struct attr_list attrs) {
+int add_node(struct network *f, const char *op, struct value_list inputs, struct attr_list attrs) {
   return graph_add_node(f->graph, op, inputs, 1, attrs)->outputs[0];
 }
 
-int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t group) {
+int add_conv(struct network *f, int x, int64_t in, int64_t out, int64_t group) {
   struct attr attrs[] = {
       {.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){3, 3}},
       {.name = "pads", .type = ATTR_INTS, .n = 4, .ints = (int64_t[]){1, 1, 1, 1}},
@@ -46,13 +46,13 @@ int add_conv(struct fixture *f, int x, int64_t in, int64_t out, int64_t group) {
   return add_node(f, "Conv", VALUES(x, w, b), (struct attr_list){attrs, 3});
 }
 
-static int add_batch_norm(struct fixture *f, int x, int64_t channels) {
+static int add_batch_norm(struct network *f, int x, int64_t channels) {
   int scale = add_weight(f, (struct shape){1, {channels}}, 1);
   int shift = add_weight(f, (struct shape){1, {channels}}, 0.5f);
   return graph_add_node(f->graph, "BatchNormTraining", VALUES(x, scale, shift), 4, ATTRS_NONE)->outputs[0];
 }
 
-int add_max_pool(struct fixture *f, int x) {
+int add_max_pool(struct network *f, int x) {
   struct attr attrs[] = {
       {.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 2}},
       {.name = "strides", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 2}},
@@ -60,14 +60,14 @@ int add_max_pool(struct fixture *f, int x) {
   return add_node(f, "MaxPool", VALUES(x), (struct attr_list){attrs, 2});
 }
 
-int add_gemm(struct fixture *f, int x, int64_t in, int64_t out) {
+int add_gemm(struct network *f, int x, int64_t in, int64_t out) {
   struct attr attr = {.name = "transB", .type = ATTR_INT, .i = 1};
   int w = add_weight(f, (struct shape){2, {out, in}}, 0.2f);
   int b = add_weight(f, (struct shape){1, {out}}, 0.1f);
   return add_node(f, "Gemm", VALUES(x, w, b), ATTR_LIST(attr));
 }
 
-int add_mean(struct fixture *f, int x) {
+int add_mean(struct network *f, int x) {
   struct attr attrs[] = {
       {.name = "axes", .type = ATTR_INTS, .n = 2, .ints = (int64_t[]){2, 3}},
       {.name = "keepdims", .type = ATTR_INT, .i = 0},
@@ -75,7 +75,7 @@ int add_mean(struct fixture *f, int x) {
   return add_node(f, "ReduceMean", VALUES(x), (struct attr_list){attrs, 2});
 }
 
-void add_backward(struct fixture *f, int logits) {
+void add_backward(struct network *f, int logits) {
   const struct loss_def *loss = loss_find("cross_entropy");
   Weir__LossOptions options = WEIR__LOSS_OPTIONS__INIT;
   struct loss_site site = {
@@ -102,7 +102,7 @@ void add_backward(struct fixture *f, int logits) {
   free(grads);
 }
 
-void network_feed(struct fixture *f, const struct shape *images) {
+void network_feed(struct network *f, const struct shape *images) {
   f->images = (float *)random_data(f->graph, images, 7, 1);
   for (int i = 0; i < BATCH; i++)
     f->labels[i] = i * 7 % CLASSES;
@@ -110,9 +110,9 @@ void network_feed(struct fixture *f, const struct shape *images) {
   f->inputs[1] = f->labels;
 }
 
-void network_init(struct fixture *f) {
+void network_init(struct network *f) {
   struct shape image = {4, {BATCH, 1, 12, 12}};
-  *f = (struct fixture){.graph = graph_new()};
+  *f = (struct network){.graph = graph_new()};
   f->graph->opset = 17;
   f->graph->is_training = true;
   int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
@@ -130,28 +130,28 @@ void network_init(struct fixture *f) {
   network_feed(f, &image);
 }
 
-void network_fini(struct fixture *f) {
+void network_fini(struct network *f) {
   graph_free(f->graph);
 }
 
-size_t watched_bytes(const struct fixture *f, int watch) {
+size_t watched_bytes(const struct network *f, int watch) {
   return (size_t)shape_elems(&f->graph->values[f->watched[watch]].shape) * sizeof(float);
 }
 
-void answer_init(struct answer *a, const struct fixture *f) {
-  *a = (struct answer){.fixture = f};
+void answer_init(struct answer *a, const struct network *f) {
+  *a = (struct answer){.network = f};
   for (int w = 0; w < f->n_watched; w++)
     a->values[w] = mem_new(watched_bytes(f, w));
 }
 
 void answer_fini(struct answer *a) {
-  for (int w = 0; w < a->fixture->n_watched; w++)
+  for (int w = 0; w < a->network->n_watched; w++)
     free(a->values[w]);
 }
 
 void keep_value(void *user, int watch, const float *data) {
   struct answer *a = user;
-  memcpy(a->values[watch], data, watched_bytes(a->fixture, watch));
+  memcpy(a->values[watch], data, watched_bytes(a->network, watch));
   a->order[a->n++] = watch;
 }
 
@@ -163,7 +163,7 @@ const struct backend_def *backend_of(const char *name) {
   return backend;
 }
 
-struct backend_program *network_prepare_with(const char *backend, const struct fixture *f,
+struct backend_program *network_prepare_with(const char *backend, const struct network *f,
                                              const struct backend_options *options) {
   struct backend_program *program = NULL;
   struct err err = ERR_NONE;
@@ -175,7 +175,7 @@ struct backend_program *network_prepare_with(const char *backend, const struct f
   return program;
 }
 
-struct backend_program *network_prepare(const char *backend, const struct fixture *f) {
+struct backend_program *network_prepare(const char *backend, const struct network *f) {
   return network_prepare_with(backend, f, NULL);
 }
 
@@ -183,7 +183,7 @@ void network_run(const char *backend, struct backend_program *program, const flo
                  uint64_t version, struct answer *a) {
   struct err err = ERR_NONE;
   struct backend_run execution = {
-      .inputs = a->fixture->inputs, .weights = weights, .weights_version = version};
+      .inputs = a->network->inputs, .weights = weights, .weights_version = version};
   execution.on_value = keep_value;
   execution.user = a;
   a->n = 0;
@@ -191,7 +191,7 @@ void network_run(const char *backend, struct backend_program *program, const flo
     fail_msg("%s", err.text);
 }
 
-void network_run_once(const char *backend, const struct fixture *f, struct answer *a) {
+void network_run_once(const char *backend, const struct network *f, struct answer *a) {
   struct backend_program *program = network_prepare(backend, f);
   answer_init(a, f);
   network_run(backend, program, NULL, 0, a);
@@ -199,14 +199,14 @@ void network_run_once(const char *backend, const struct fixture *f, struct answe
 }
 
 bool answer_is_same(const struct answer *a, const struct answer *b) {
-  for (int w = 0; w < a->fixture->n_watched; w++)
-    if (memcmp(a->values[w], b->values[w], watched_bytes(a->fixture, w)) != 0)
+  for (int w = 0; w < a->network->n_watched; w++)
+    if (memcmp(a->values[w], b->values[w], watched_bytes(a->network, w)) != 0)
       return false;
   return true;
 }
 
 void answer_check_near(const struct answer *a, const struct answer *expected, double tolerance) {
-  const struct fixture *f = a->fixture;
+  const struct network *f = a->network;
   for (int w = 0; w < f->n_watched; w++) {
     double error = 0, norm = 0;
     for (size_t i = 0; i < watched_bytes(f, w) / sizeof(float); i++) {

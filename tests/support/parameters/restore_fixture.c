@@ -12,6 +12,7 @@
 #include "common/base/message.h"
 #include "tests/support/common/patience.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/parameters_calls.h"
 
 char *commit_version(struct store *store, const Weir__BlocksWritten *written, const char *model_sha256) {
   const Weir__LoadRun *order = make_order(1, 1);

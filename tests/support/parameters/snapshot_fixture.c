@@ -11,6 +11,8 @@
 #include "common/base/memory.h"
 #include "common/base/message.h"
 
+#include "tests/support/parameters/parameters_calls.h"
+
 static void on_answer(void *user, uint64_t membership, const Weir__MemberMessage *message) {
   struct snapshot_fixture *f = user;
   assert_int_equal(membership, MEMBERSHIP);

@@ -7,7 +7,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/shell/stored_runs.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "tests/support/coordinator/service_fixture.h"
+#include "tests/support/coordinator/service_members.h"
 
 /* The coordinator is followed by one that finds a device in quarantine. */
 static void begin_with_quarantine(struct service_fixture *f) {

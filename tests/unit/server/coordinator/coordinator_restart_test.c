@@ -8,7 +8,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/shell/stored_runs.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "tests/support/coordinator/service_fixture.h"
+#include "tests/support/coordinator/service_members.h"
 #include "tests/support/storage/checkpoint_fixture.h"
 #include "tests/support/storage/flaky_store.h"
 

@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "server/coordinator/shell/service.h"
 #include "storage/checkpoint/checkpoint.h"
-#include "tests/support/coordinator/service_fixture.h"
+#include "tests/support/coordinator/service_members.h"
 #include "tests/support/storage/checkpoint_fixture.h"
 
 static void a_submitted_run_is_queued_and_its_model_kept(void **state) {

@@ -10,7 +10,7 @@
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
-#include "tests/support/coordinator/service_fixture.h"
+#include "tests/support/coordinator/service_members.h"
 #include "tests/support/storage/checkpoint_fixture.h"
 
 static int resume(struct service_fixture *f, const char *run, bool has_step, uint64_t step, struct err *err) {

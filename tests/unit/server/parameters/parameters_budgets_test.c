@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/parameters/parameters_fixture.h"
+#include "tests/support/parameters/parameters_calls.h"
 
 /* Of the present moment; calls and parts are the shards'. */
 static size_t bytes_of(const struct budget *budget) {

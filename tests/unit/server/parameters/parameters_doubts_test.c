@@ -10,7 +10,7 @@
 
 #include "common/agree/float_setting.h"
 #include "server/parameters/load/late.h"
-#include "tests/support/parameters/parameters_fixture.h"
+#include "tests/support/parameters/parameters_calls.h"
 
 enum { BLOCK = 2, AT = 7 };
 

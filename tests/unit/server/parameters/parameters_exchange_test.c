@@ -15,7 +15,7 @@
 #include "common/base/clock.h"
 #include "server/parameters/exchange/exchange_parts.h"
 #include "tests/support/common/patience.h"
-#include "tests/support/parameters/parameters_fixture.h"
+#include "tests/support/parameters/parameters_calls.h"
 
 enum { PARAM_BLOCKS = 3, ELEMS = 300 * 300 + 1803, CALLS_MAX = 8 };
 

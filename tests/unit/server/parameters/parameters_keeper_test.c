@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "tests/support/parameters/parameters_fixture.h"
+#include "tests/support/parameters/parameters_calls.h"
 
 enum { PARAM_BLOCKS = 3, ELEMS = 300 * 300 + 1803, CALLS_MAX = 8 };
 

@@ -11,6 +11,7 @@
 
 #include "common/agree/float_setting.h"
 #include "tests/support/common/fake_coordinator.h"
+#include "tests/support/parameters/parameters_calls.h"
 #include "tests/support/parameters/restore_fixture.h"
 #include "tests/support/parameters/role_fixture.h"
 

@@ -8,6 +8,7 @@
 
 #include "common/agree/float_setting.h"
 #include "tests/support/common/fake_coordinator.h"
+#include "tests/support/parameters/parameters_calls.h"
 #include "tests/support/parameters/role_fixture.h"
 
 static const struct pace_options at_once = {.least_ms = 1, .first_ms = 1, .pause_max_ms = 1};

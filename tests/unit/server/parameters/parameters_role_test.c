@@ -12,6 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "tests/support/common/fake_coordinator.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/parameters_calls.h"
 #include "tests/support/parameters/role_fixture.h"
 
 /* As the second of two servers, of which the first keeps the sums. */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
+#include "tests/support/parameters/parameters_calls.h"
 #include "tests/support/parameters/snapshot_fixture.h"
 
 enum { PARAM_BLOCKS = 3 };

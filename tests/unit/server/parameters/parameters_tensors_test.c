@@ -15,7 +15,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
-#include "tests/support/parameters/parameters_fixture.h"
+#include "tests/support/parameters/parameters_calls.h"
 
 enum { TRAINED_STEPS = 20, PARAM_BLOCKS = 3, TENSORS = 6, ELEMS = 300 * 300 + 1803 };
 

@@ -12,7 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "tests/support/common/patience.h"
 #include "tests/support/model/model_bytes.h"
-#include "tests/support/parameters/parameters_fixture.h"
+#include "tests/support/parameters/parameters_calls.h"
 
 static void the_last_part_makes_the_next_version_for_all_who_wait(void **state) {
   struct parameters_fixture f;

@@ -12,6 +12,7 @@
 
 #include "common/agree/float_setting.h"
 #include "tests/support/common/patience.h"
+#include "tests/support/parameters/parameters_calls.h"
 #include "tests/support/parameters/restore_fixture.h"
 
 static void any_number_of_servers_gets_the_same_blocks(void **state) {

@@ -10,6 +10,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/memory.h"
+#include "tests/support/parameters/parameters_calls.h"
 #include "tests/support/parameters/snapshot_fixture.h"
 
 /* What blocks hold at each version of a run that nobody disturbs. */

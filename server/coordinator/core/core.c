@@ -6,7 +6,7 @@
 
 #include "server/coordinator/core/join.h"
 #include "server/coordinator/core/settle.h"
-#include "server/coordinator/recompute/quarantine.h"
+#include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/recompute/recompute.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/runs/checkpoints.h"

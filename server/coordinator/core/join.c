@@ -9,7 +9,7 @@
 #include "common/base/text.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
-#include "server/coordinator/recompute/quarantine.h"
+#include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/member.h"

@@ -3,8 +3,7 @@
    views do not change by it. All of it is of one step, the oldest that is not complete.
 
    recompute.c  which microbatch is with whom; late ones
-   doubts.c     doubted parts: who computes them anew
-   verdict.c    whose part was wrong */
+   doubts.c     doubted parts: who computes them anew, and when enough is known for a verdict */
 #ifndef WEIR_SERVER_COORDINATOR_RECOMPUTE_RECOMPUTE_H
 #define WEIR_SERVER_COORDINATOR_RECOMPUTE_RECOMPUTE_H
 
@@ -49,10 +48,5 @@ void coordinator_doubted(struct coordinator *coordinator, struct member *server,
 void coordinator_judged(struct coordinator *coordinator, struct member *server, const Weir__Judged *judged);
 /* Gives doubted microbatches to who is to compute them, also anew where a worker has gone or is slow. */
 void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *run);
-
-/* verdict.c */
-/* The sum is finite now: who pushed a part that has changed is put into quarantine, or named where it may be
-   another that is wrong. */
-void coordinator_convict(struct coordinator *coordinator, struct run *run, const Weir__Judged *judged);
 
 #endif

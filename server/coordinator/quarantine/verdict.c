@@ -1,5 +1,7 @@
 /* Whose part was wrong: the worker that pushed it or, since of a part that a group pushed no one member can
    be told, all of the group. */
+#include "server/coordinator/quarantine/verdict.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +9,7 @@
 
 #include "common/agree/tree.h"
 #include "common/base/log.h"
-#include "server/coordinator/recompute/quarantine.h"
-#include "server/coordinator/recompute/recompute.h"
+#include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/recomputing.h"

@@ -1,6 +1,6 @@
 /* Devices in quarantine: their workers are given no work in any run. Who is put there, and the way out. */
-#ifndef WEIR_SERVER_COORDINATOR_RECOMPUTE_QUARANTINE_H
-#define WEIR_SERVER_COORDINATOR_RECOMPUTE_QUARANTINE_H
+#ifndef WEIR_SERVER_COORDINATOR_QUARANTINE_QUARANTINE_H
+#define WEIR_SERVER_COORDINATOR_QUARANTINE_QUARANTINE_H
 
 #include "cluster.pb-c.h"
 #include "server/coordinator/state/quarantines.h"

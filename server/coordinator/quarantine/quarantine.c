@@ -1,5 +1,5 @@
 /* Devices in quarantine: who is put there, what that means, and the way out. */
-#include "server/coordinator/recompute/quarantine.h"
+#include "server/coordinator/quarantine/quarantine.h"
 
 #include <stdio.h>
 #include <stdlib.h>

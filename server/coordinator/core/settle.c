@@ -7,8 +7,6 @@
 #include "common/agree/placement.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/events/event_log.h"
-#include "server/coordinator/events/rate.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/messages/record.h"
@@ -19,7 +17,9 @@
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/candidates.h"
+#include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
+#include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

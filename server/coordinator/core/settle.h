@@ -12,12 +12,15 @@ void coordinator_worker_join_run(struct coordinator *coordinator, struct member 
 void coordinator_settle(struct coordinator *coordinator);
 
 /* load.c */
+/* A member has loaded the run: it is compared with the first that had. */
 void coordinator_loaded(struct coordinator *coordinator, struct member *member,
                         const Weir__RunLoaded *loaded);
+/* A member cannot, or will not, take part in the run. */
 void coordinator_refused(struct coordinator *coordinator, struct member *member,
                          const Weir__RunRefused *refused);
 
 /* explain.c */
+/* The run's message says what it waits for. */
 void coordinator_explain(struct coordinator *coordinator, struct run *run);
 
 #endif

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/coordinator/events/event_log.h"
-#include "server/coordinator/events/rate.h"
 #include "server/coordinator/state/candidates.h"
+#include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"
+#include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"

@@ -8,7 +8,7 @@
 
 #include "common/base/err.h"
 #include "common/base/memory.h"
-#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/state/event_log.h"
 #include "training.pb-c.h"
 
 struct coordinator;

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#include "server/coordinator/events/event_log.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/state/action.h"
+#include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"

@@ -9,10 +9,10 @@
 
 #include "common/agree/tree.h"
 #include "common/base/log.h"
-#include "server/coordinator/events/event_log.h"
 #include "server/coordinator/quarantine/verdict.h"
 #include "server/coordinator/recompute/recompute.h"
 #include "server/coordinator/runs/runs.h"
+#include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"

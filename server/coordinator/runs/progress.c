@@ -4,12 +4,12 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/events/event_log.h"
-#include "server/coordinator/events/rate.h"
 #include "server/coordinator/runs/checkpoints.h"
 #include "server/coordinator/runs/runs.h"
 #include "server/coordinator/state/action.h"
+#include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
+#include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

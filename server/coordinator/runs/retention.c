@@ -5,9 +5,9 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "model/metrics/metric.h"
-#include "server/coordinator/events/event_log.h"
 #include "server/coordinator/runs/checkpoints.h"
 #include "server/coordinator/state/action.h"
+#include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

@@ -3,12 +3,12 @@
 #define WEIR_SERVER_COORDINATOR_STATE_RUN_H
 
 #include "common/agree/plan.h"
-#include "server/coordinator/events/event_log.h"
-#include "server/coordinator/events/rate.h"
 #include "server/coordinator/state/checkpointing.h"
 #include "server/coordinator/state/event.h"
+#include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/member.h"
+#include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/recomputing.h"
 #include "training.pb-c.h"
 

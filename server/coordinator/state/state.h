@@ -1,9 +1,8 @@
 /* The coordinator's state, for its own rooms alone. From the lowest room to the highest:
 
-   events/     a run's numbered events; how fast it goes
-   state/      what is known of runs (run.h) and members (member.h), and simple questions about them
-   messages/   what members (orders.c), the store (record.c) and people (info.c) are told
-   runs/       runs from submission to the end; pauses; checkpoints ordered, committed and dropped
+   state/      what is known of runs (run.h) and members (member.h); what happens (event.h), what is to be
+   done about it (action.h) messages/   what members (orders.c), the store (record.c) and people (info.c) are
+   told runs/       runs from submission to the end; pauses; checkpoints ordered, committed and dropped
    shares/     who computes what: views, shares by measured speed, groups, workers that follow
    quarantine/ whose part was wrong, and what becomes of its device
    recompute/  late and doubted work is computed by others, too

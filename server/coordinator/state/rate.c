@@ -1,5 +1,5 @@
 /* Samples per second over the last ten seconds. */
-#include "server/coordinator/events/rate.h"
+#include "server/coordinator/state/rate.h"
 
 void rate_add(struct rate *rate, uint64_t now_ms, uint64_t samples) {
   rate->total += samples;

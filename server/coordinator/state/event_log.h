@@ -1,6 +1,6 @@
 /* The numbered events of one run, kept for watchers that come late. */
-#ifndef WEIR_SERVER_COORDINATOR_EVENTS_EVENT_LOG_H
-#define WEIR_SERVER_COORDINATOR_EVENTS_EVENT_LOG_H
+#ifndef WEIR_SERVER_COORDINATOR_STATE_EVENT_LOG_H
+#define WEIR_SERVER_COORDINATOR_STATE_EVENT_LOG_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Samples per second over the last ten seconds. */
-#ifndef WEIR_SERVER_COORDINATOR_EVENTS_RATE_H
-#define WEIR_SERVER_COORDINATOR_EVENTS_RATE_H
+#ifndef WEIR_SERVER_COORDINATOR_STATE_RATE_H
+#define WEIR_SERVER_COORDINATOR_STATE_RATE_H
 
 #include <stdint.h>
 

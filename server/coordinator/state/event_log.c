@@ -1,5 +1,5 @@
 /* The numbered events of one run. */
-#include "server/coordinator/events/event_log.h"
+#include "server/coordinator/state/event_log.h"
 
 #include <stdlib.h>
 #include <string.h>

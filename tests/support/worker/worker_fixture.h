@@ -6,7 +6,56 @@
 #ifndef WEIR_TESTS_SUPPORT_WORKER_WORKER_FIXTURE_H
 #define WEIR_TESTS_SUPPORT_WORKER_WORKER_FIXTURE_H
 
+#include <pthread.h>
+
+#include "cluster.pb-c.h"
+#include "common/base/sha256.h"
+#include "common/rpc/client.h"
+#include "model/model.h"
+#include "tests/support/model/onnx_build.h"
 #include "tests/support/worker/worker_servers.h"
+#include "worker/train/run.h"
+
+struct worker_fixture {
+  char folder[64];
+  struct onnx_build build;
+  const void *onnx;
+  size_t onnx_bytes;
+  char sha256[SHA256_HEX_SIZE];
+  Weir__RunSpec *spec;
+  struct model *model; /* for its blocks */
+  struct rpc_client *client;
+  struct rpc_channel *channel;
+  struct run *run;
+  int parked_max;             /* of runs that are started */
+  int meeting_ms;             /* of runs that are started: how long a group waits for its members; WEEK_MS */
+  int question_ms, silent_ms; /* likewise: see run_options; WEEK_MS */
+  int unreached_ms;           /* likewise; 0: as the product has it */
+  struct fake_server servers[SERVERS];
+
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t changed;
+  struct faults faults;
+  struct fake_push pushes[PUSHES_MAX];
+  int n_pushes;
+  int n_waits;        /* pushes whose reply was a version */
+  int n_pulls;        /* Pull calls */
+  int n_fetched;      /* FetchModel calls */
+  bool is_fetch_held; /* the model does not come before fixture_release_model */
+  struct rpc_call *held_fetch;
+  int n_loaded; /* RunLoaded came */
+  uint64_t loaded_incarnation;
+  int n_groups_failed; /* GroupFailed came */
+  uint32_t failed_group;
+  int n_unreached_told; /* Unreached came, the newest naming: */
+  size_t n_unreached;
+  char unreached[32]; /* the first */
+  int n_ready;        /* Ready came, the newest at: */
+  uint64_t ready_version;
+  bool is_refused; /* RunRefused came, saying: */
+  bool is_bad_input;
+  char refusal[512];
+};
 
 /* The files, the model and SERVERS servers that listen, without a run. evaluates: the spec has an
    evaluation after each step. fixture_free() stops f->run, too. */

@@ -11,6 +11,7 @@
 
 #include "common/rpc/server.h"
 #include "parameters.pb-c.h"
+#include "tests/support/worker/worker_fixture.h"
 
 static bool fault_strikes(int *times) {
   bool is_left = *times > 0;

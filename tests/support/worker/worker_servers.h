@@ -4,13 +4,14 @@
 #ifndef WEIR_TESTS_SUPPORT_WORKER_WORKER_SERVERS_H
 #define WEIR_TESTS_SUPPORT_WORKER_WORKER_SERVERS_H
 
-#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-#include "cluster.pb-c.h"
-#include "common/base/sha256.h"
-#include "model/model.h"
-#include "tests/support/model/onnx_build.h"
-#include "worker/train/run.h"
+#include "common/base/err.h"
+
+struct rpc_call;
+struct rpc_server;
+struct worker_fixture;
 
 enum { SAMPLES = 8, PIXELS = 16, BATCH = 4, MICROBATCHES = 2, STEPS = 3, HIDDEN = 5000, BLOCKS_MAX = 8 };
 enum { SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
@@ -64,47 +65,6 @@ struct fake_server {
   int n_parked;
   int n_gone;      /* calls that were parked until the worker gave them up */
   int n_questions; /* Versions calls */
-};
-
-struct worker_fixture {
-  char folder[64];
-  struct onnx_build build;
-  const void *onnx;
-  size_t onnx_bytes;
-  char sha256[SHA256_HEX_SIZE];
-  Weir__RunSpec *spec;
-  struct model *model; /* for its blocks */
-  struct rpc_client *client;
-  struct rpc_channel *channel;
-  struct run *run;
-  int parked_max;             /* of runs that are started */
-  int meeting_ms;             /* of runs that are started: how long a group waits for its members; WEEK_MS */
-  int question_ms, silent_ms; /* likewise: see run_options; WEEK_MS */
-  int unreached_ms;           /* likewise; 0: as the product has it */
-  struct fake_server servers[SERVERS];
-
-  pthread_mutex_t lock; /* what follows */
-  pthread_cond_t changed;
-  struct faults faults;
-  struct fake_push pushes[PUSHES_MAX];
-  int n_pushes;
-  int n_waits;        /* pushes whose reply was a version */
-  int n_pulls;        /* Pull calls */
-  int n_fetched;      /* FetchModel calls */
-  bool is_fetch_held; /* the model does not come before fixture_release_model */
-  struct rpc_call *held_fetch;
-  int n_loaded; /* RunLoaded came */
-  uint64_t loaded_incarnation;
-  int n_groups_failed; /* GroupFailed came */
-  uint32_t failed_group;
-  int n_unreached_told; /* Unreached came, the newest naming: */
-  size_t n_unreached;
-  char unreached[32]; /* the first */
-  int n_ready;        /* Ready came, the newest at: */
-  uint64_t ready_version;
-  bool is_refused; /* RunRefused came, saying: */
-  bool is_bad_input;
-  char refusal[512];
 };
 
 /* Listens on a free port, or again on server->target after fake_server_stop(). Fails the test if it

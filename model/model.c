@@ -2,7 +2,6 @@
 #include "model/model.h"
 
 #include <fnmatch.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,13 +249,11 @@ static void prune_graphs(struct model_builder *builder) {
   prune_eval(builder);
 }
 
+/* Of what is in pieces, model_initial_check. */
 static int check_finite(const struct value *value, struct err *err) {
-  const float *data = value->data;
-  for (int64_t i = 0; i < shape_elems(&value->shape); i++)
-    if (!isfinite(data[i]))
-      return err_set(err, ERR_INVALID, "initializer '%s': element %lld is %g, weights must be finite",
-                     value->name, (long long)i, (double)data[i]);
-  return 0;
+  return value->data
+             ? model_check_finite(value->name, value->data, 0, (uint64_t)shape_elems(&value->shape), err)
+             : 0;
 }
 
 static int list_params(struct model_builder *builder, struct err *err) {

@@ -100,16 +100,34 @@ struct model_memory {
   uint64_t train_bytes, eval_bytes; /* activations of one execution, as dense tensors */
   uint64_t kept_bytes;              /* weights that a program keeps in layouts of its own */
   uint64_t weights_bytes;           /* parameters and all other initializers, once */
+  uint64_t file_bytes;              /* of these, what the model itself holds of its file, or will */
   uint64_t gradients_bytes;         /* once */
 };
 void model_memory(const struct model *model, struct model_memory *out);
 
-/* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file. */
+/* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file.
+   Zeros where the file has it in pieces. */
 void model_initial_block(const struct model *model, uint32_t block, float *out);
+/* The block as a piece of a tensor that the file has in pieces: it is one as a whole. NULL pieces: it is not.
+ */
+struct block_piece {
+  const struct pieces *pieces;
+  uint32_t piece;
+  const struct param *param;
+};
+struct block_piece model_block_piece(const struct model *model, uint32_t block);
+/* Errors: INVALID naming the parameter and the first element of data[elems] that is not finite; begin: of
+   data in the parameter. */
+int model_check_finite(const char *name, const float *data, uint64_t begin, uint64_t elems, struct err *err);
+/* Reads all parameters that the file has in pieces. Errors: as above, and those of source. */
+int model_initial_check(const struct model *model, const struct piece_source *source, struct err *err);
 
 /* SHA-256 over the little-endian bytes of every f32 initializer that training changes, in initializer order.
    params f32[param_elems], state f32[row_elems]. */
 void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]);
-void model_initial_sha256(const struct model *model, char hex[65]); /* the same of the file's values */
+/* The same of the file's values. source: of those in pieces; may be NULL where there are none. Errors: its.
+ */
+int model_initial_sha256(const struct model *model, const struct piece_source *source, char hex[65],
+                         struct err *err);
 
 #endif

@@ -35,7 +35,11 @@ void model_memory(const struct model *model, struct model_memory *out) {
                                .eval_bytes = graph_memory_bytes(model->eval),
                                .kept_bytes = FILTER_COPIES * filter_bytes(model),
                                .gradients_bytes = model->param_elems * sizeof(float)};
-  for (int v = 0; v < model->train->n_values; v++)
-    if (model->train->values[v].kind == VALUE_INITIALIZER)
-      out->weights_bytes += value_bytes(&model->train->values[v]);
+  for (int v = 0; v < model->train->n_values; v++) {
+    const struct value *value = &model->train->values[v];
+    if (value->kind != VALUE_INITIALIZER)
+      continue;
+    out->weights_bytes += value_bytes(value);
+    out->file_bytes += value->param < 0 || !value->pieces ? value_bytes(value) : 0;
+  }
 }

@@ -1,4 +1,6 @@
 /* Initial weights and the hash of all weights. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/sha256.h"
@@ -13,7 +15,7 @@ static void copy_overlap(const struct block *block, uint64_t begin, uint64_t ele
   uint64_t end = block->begin + block->elems;
   uint64_t from = begin > block->begin ? begin : block->begin;
   uint64_t to = begin + elems < end ? begin + elems : end;
-  if (from < to)
+  if (from < to && data)
     memcpy(out + (from - block->begin), data + (from - begin), (to - from) * sizeof *out);
 }
 
@@ -29,19 +31,80 @@ void model_initial_block(const struct model *model, uint32_t block, float *out) 
                  out);
 }
 
-void model_initial_sha256(const struct model *model, char hex[65]) {
+struct block_piece model_block_piece(const struct model *model, uint32_t block) {
+  const struct block *b = &model->blocks[block];
+  const struct param *param = model->params;
+  const struct pieces *pieces;
+  uint64_t begin;
+  if (b->kind != BLOCK_PARAMETERS)
+    return (struct block_piece){0};
+  while (b->begin >= param->begin + param->elems)
+    param++;
+  pieces = model->train->values[param->train_value].pieces;
+  begin = b->begin - param->begin;
+  if (!pieces)
+    return (struct block_piece){0};
+  CHECK(begin % PIECE_ELEMS == 0 && b->elems == pieces_elems(pieces, (uint32_t)(begin / PIECE_ELEMS)));
+  return (struct block_piece){pieces, (uint32_t)(begin / PIECE_ELEMS), param};
+}
+
+int model_check_finite(const char *name, const float *data, uint64_t begin, uint64_t elems, struct err *err) {
+  for (uint64_t i = 0; i < elems; i++)
+    if (!isfinite(data[i]))
+      return err_set(err, ERR_INVALID, "initializer '%s': element %llu is %g, weights must be finite", name,
+                     (unsigned long long)(begin + i), (double)data[i]);
+  return 0;
+}
+
+/* A parameter's initial values; those in pieces are read. sha may be NULL. */
+static int param_walk(const struct model *model, const struct param *param, const struct piece_source *source,
+                      struct sha256 *sha, struct err *err) {
+  const struct value *value = &model->train->values[param->train_value];
+  const struct pieces *pieces = value->pieces;
+  float *data;
+  if (!pieces) {
+    if (sha)
+      sha256_update(sha, value->data, param->elems * sizeof(float));
+    return 0;
+  }
+  data = mem_new(PIECE_BYTES_MAX);
+  for (uint32_t i = 0; i < pieces->n && !err->code; i++) {
+    uint32_t elems = pieces_elems(pieces, i);
+    struct piece_read read = pieces_read(pieces, i, data);
+    if (source->read(source->user, &read, 1, err)) {
+      err_prefix(err, "initializer '%s'", param->name);
+      break;
+    }
+    piece_decode(pieces->type, data, elems, data);
+    model_check_finite(param->name, data, (uint64_t)i * PIECE_ELEMS, elems, err);
+    if (sha)
+      sha256_update(sha, data, elems * sizeof *data);
+  }
+  free(data);
+  return err->code;
+}
+
+int model_initial_check(const struct model *model, const struct piece_source *source, struct err *err) {
+  for (int p = 0; p < model->n_params; p++)
+    if (param_walk(model, &model->params[p], source, NULL, err))
+      return err->code;
+  return 0;
+}
+
+int model_initial_sha256(const struct model *model, const struct piece_source *source, char hex[65],
+                         struct err *err) {
   struct sha256 *sha = sha256_new();
-  for (int i = 0; i < model->n_initializers; i++) {
+  for (int i = 0; i < model->n_initializers && !err->code; i++) {
     const struct initializer *initializer = &model->initializers[i];
     if (initializer->param >= 0) {
-      const struct param *param = &model->params[initializer->param];
-      sha256_update(sha, model->train->values[param->train_value].data, param->elems * sizeof(float));
+      param_walk(model, &model->params[initializer->param], source, sha, err);
     } else if (initializer->statistic >= 0) {
       const struct statistic *statistic = &model->statistics[initializer->statistic];
       sha256_update(sha, statistic->initial, statistic->elems * sizeof(float));
     }
   }
   sha256_finish(sha, hex);
+  return err->code;
 }
 
 void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]) {

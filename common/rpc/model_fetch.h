@@ -7,6 +7,7 @@
 
 #include "cluster.pb-c.h"
 #include "common/rpc/client.h"
+#include "model/graph/pieces.h"
 
 /* One download at a time, which another thread can end. */
 struct model_fetch {
@@ -19,11 +20,25 @@ struct model_fetch {
 void model_fetch_init(struct model_fetch *fetch);
 void model_fetch_fini(struct model_fetch *fetch);
 
-/* Blocks. *out: the load->model_bytes bytes of the model, freed by the caller. What fails for a while is
-   tried again, six times in all with growing pauses. Errors: those of the network; CORRUPT when what came is
-   not what the order announced; NO_MEMORY; CANCELLED. */
+/* A run's model as members get it: its outline, or the whole file. bytes: freed by the caller. */
+struct fetched_model {
+  unsigned char *bytes;
+  size_t size_bytes;
+};
+
+/* Blocks. What fails for a while is tried again a few times, with growing pauses. Errors: those of the
+   network; CORRUPT when what came is not what the order announced; NO_MEMORY; CANCELLED. */
 int model_fetch_run(struct model_fetch *fetch, struct rpc_channel *coordinator, const Weir__LoadRun *load,
-                    unsigned char **out, struct err *err);
+                    struct fetched_model *out, struct err *err);
+
+/* Pieces of its tensors. A struct piece_source's read; user is this. Blocks; tries again as above. Errors: as
+   above, and NOT_FOUND for pieces that are not the model's. */
+struct piece_fetch {
+  struct model_fetch *fetch;
+  struct rpc_channel *coordinator;
+  const char *run;
+};
+int piece_fetch_read(void *user, const struct piece_read *reads, int n, struct err *err);
 
 /* True: ends the download that is under way, and every later one at its begin. False: they are possible
    again. Any thread. */

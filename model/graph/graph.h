@@ -9,6 +9,7 @@
 
 #include "common/base/err.h"
 #include "common/base/memory.h"
+#include "model/graph/pieces.h"
 
 enum { RANK_MAX = 8 };
 
@@ -43,9 +44,10 @@ struct value {
   enum dtype dtype;
   struct shape shape;
   const void *data; /* INITIALIZER and CONSTANT: dense, little-endian, owned by the graph; else NULL */
-  int producer;     /* RESULT: index of its node; else -1 */
-  int param;        /* index into model->params when trained, else -1 */
-  int statistic;    /* index into model->statistics when a running statistic, else -1 */
+  const struct pieces *pieces; /* of an INITIALIZER that the file has in pieces: data is NULL; else NULL */
+  int producer;                /* RESULT: index of its node; else -1 */
+  int param;                   /* index into model->params when trained, else -1 */
+  int statistic;               /* index into model->statistics when a running statistic, else -1 */
 };
 
 enum attr_type { ATTR_INT, ATTR_FLOAT, ATTR_STRING, ATTR_INTS, ATTR_FLOATS, ATTR_STRINGS, ATTR_TENSOR };
@@ -133,10 +135,10 @@ void graph_free(struct graph *graph); /* NULL is ignored */
 
 /* Reads an ONNX file. Structure only: names resolve, nodes are known ops in topological order (sorted if they
    were not), attributes and initializers are decoded (f32, i64, i32, bool, u8; f16, bf16 and
-   constants of f64 as f32). Shapes
-   of results are not yet known. `bytes` need not outlive the call. Errors: INVALID (not ONNX, cut short,
-   cycle, name that nothing produces, data of the wrong size; names the node or tensor), UNSUPPORTED (every
-   unsupported node, opset or dtype at once, in one line). No input crashes it. */
+   constants of f64 as f32), or have their pieces where the file is an outline (model/onnx/onnx_outline.h).
+   Shapes of results are not yet known. `bytes` need not outlive the call. Errors: INVALID (not ONNX, cut
+   short, cycle, name that nothing produces, data of the wrong size; names the node or tensor), UNSUPPORTED
+   (every unsupported node, opset or dtype at once, in one line). No input crashes it. */
 int graph_load_onnx(const void *bytes, size_t size_bytes, struct graph **out, struct err *err);
 
 /* Sets the first dimension of every fed input to `batch`, and notes what it was. Errors: INVALID when another

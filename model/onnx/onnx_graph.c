@@ -51,11 +51,13 @@ static int read_initializer(struct onnx_reader *reader, const Onnx__TensorProto 
   snprintf(what, sizeof what, "initializer '%s'", proto->name);
   if (proto->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE)
     listing_add(&reader->unsupported_tensors, "%s (f64)", what);
-  else if (onnx_tensor_read(reader, proto, what, &tensor, err))
+  else if (onnx_is_in_pieces(proto) ? onnx_pieces_read(reader, proto, what, &tensor, err)
+                                    : onnx_tensor_read(reader, proto, what, &tensor, err))
     return err->code;
   value.dtype = tensor.dtype;
   value.shape = tensor.shape;
   value.data = tensor.data;
+  value.pieces = tensor.pieces;
   return add_named(reader, proto->name, "the name of an initializer", value, err) < 0 ? (int)err->code : 0;
 }
 

@@ -76,12 +76,22 @@ enum dtype onnx_dtype(int data_type, const char **name);
 struct onnx_tensor {
   enum dtype dtype; /* DTYPE_NONE: unsupported, already listed */
   struct shape shape;
-  void *data; /* in the graph's arena */
+  void *data;                  /* in the graph's arena */
+  const struct pieces *pieces; /* likewise, of a tensor without data; else NULL */
 };
 
 /* Decodes a tensor. what: "initializer 'w'". Errors: INVALID when its data does not fit its shape. */
 int onnx_tensor_read(struct onnx_reader *reader, const Onnx__TensorProto *proto, const char *what,
                      struct onnx_tensor *out, struct err *err);
+
+/* The same of an initializer that an outline has in pieces. Errors: INVALID when they are not those of its
+   shape and type. */
+int onnx_pieces_read(struct onnx_reader *reader, const Onnx__TensorProto *proto, const char *what,
+                     struct onnx_tensor *out, struct err *err);
+bool onnx_is_in_pieces(const Onnx__TensorProto *proto);
+
+/* The shape. Errors: INVALID where it has too many dimensions, or too many elements for any tensor. */
+int onnx_shape_read(const Onnx__TensorProto *proto, const char *what, struct shape *shape, struct err *err);
 
 /* Decodes a node's attributes into node->attrs. */
 int onnx_attrs_read(struct onnx_reader *reader, const Onnx__NodeProto *proto, struct node *node,

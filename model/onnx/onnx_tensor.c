@@ -27,8 +27,7 @@ enum dtype onnx_dtype(int data_type, const char **name) {
   return is_listed ? onnx_dtypes[data_type].dtype : DTYPE_NONE;
 }
 
-static int read_shape(const Onnx__TensorProto *proto, const char *what, struct shape *shape,
-                      struct err *err) {
+int onnx_shape_read(const Onnx__TensorProto *proto, const char *what, struct shape *shape, struct err *err) {
   if (proto->n_dims > RANK_MAX)
     return err_set(err, ERR_INVALID, "%s has %zu dimensions, at most %d are possible", what, proto->n_dims,
                    RANK_MAX);
@@ -167,7 +166,8 @@ int onnx_tensor_read(struct onnx_reader *reader, const Onnx__TensorProto *proto,
                    "%s keeps its data in another file, which is not here: the client puts such data into "
                    "the model when it uploads it",
                    what);
-  if (read_shape(proto, what, &out->shape, err) || copy_data(&reader->graph->arena, proto, what, out, err))
+  if (onnx_shape_read(proto, what, &out->shape, err) ||
+      copy_data(&reader->graph->arena, proto, what, out, err))
     return err->code;
   for (int64_t i = 0; out->dtype == DTYPE_BOOL && i < shape_elems(&out->shape); i++)
     ((uint8_t *)out->data)[i] = ((uint8_t *)out->data)[i] != 0;

@@ -83,7 +83,7 @@ static int read_names(struct store *store, struct block_refs *refs, const struct
     if (rc == 0 && place.is_manifest)
       block_refs_add(refs, message);
     else if (rc == 0)
-      block_refs_add_model(refs, ((Weir__RunRecord *)message)->model_sha256);
+      block_refs_add_run(refs, message);
     else if (rc == ERR_CORRUPT) {
       log_event(LOG_ERROR, "store", "record_unreadable", "name=%s reason=\"%s\"", name, err->text);
       refs->n_unreadable++;
@@ -120,8 +120,9 @@ void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest) {
     ref_add(refs, manifest->blocks[i]->sha256);
 }
 
-void block_refs_add_model(struct block_refs *refs, const char *sha256) {
-  ref_add(refs, sha256);
+void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record) {
+  ref_add(refs, record->model_sha256);
+  ref_add(refs, record->outline_sha256);
 }
 
 int block_refs_check(const struct block_refs *refs, struct err *err) {
@@ -145,7 +146,7 @@ bool block_refs_take_free(const struct block_refs *refs, const char *sha256,
   return true;
 }
 
-void block_refs_drop_model(struct block_refs *refs, const char *sha256, struct free_blocks *free_blocks) {
+static void ref_drop(struct block_refs *refs, const char *sha256, struct free_blocks *free_blocks) {
   struct block_ref *slot;
   block_key key;
   if (!checkpoint_is_key(sha256))
@@ -157,11 +158,17 @@ void block_refs_drop_model(struct block_refs *refs, const char *sha256, struct f
   free_blocks_add(free_blocks, key);
 }
 
+void block_refs_drop_run(struct block_refs *refs, const Weir__RunRecord *record,
+                         struct free_blocks *free_blocks) {
+  ref_drop(refs, record->model_sha256, free_blocks);
+  ref_drop(refs, record->outline_sha256, free_blocks);
+}
+
 void block_refs_drop(struct block_refs *refs, const Weir__Manifest *manifest,
                      struct free_blocks *free_blocks) {
-  block_refs_drop_model(refs, manifest->model_sha256, free_blocks);
+  ref_drop(refs, manifest->model_sha256, free_blocks);
   for (size_t i = 0; i < manifest->n_blocks; i++)
-    block_refs_drop_model(refs, manifest->blocks[i]->sha256, free_blocks);
+    ref_drop(refs, manifest->blocks[i]->sha256, free_blocks);
 }
 
 /* A manifest may have reached the store after its answer was given up and the references were read: it was

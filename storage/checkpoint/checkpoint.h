@@ -82,7 +82,7 @@ struct block_refs;
 int block_refs_read(struct store *store, struct block_refs **refs, struct err *err);
 void block_refs_free(struct block_refs *refs); /* NULL is ignored */
 void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest);
-void block_refs_add_model(struct block_refs *refs, const char *sha256);
+void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record); /* its model */
 /* From now on blocks are deleted only while that record holds this text; else the deletion ends with STALE.
  */
 void block_refs_guard(struct block_refs *refs, const char *name, const char *content);

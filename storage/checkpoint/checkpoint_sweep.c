@@ -67,7 +67,7 @@ int checkpoint_delete_run(struct store *store, struct block_refs *refs, const ch
     rc = store_delete_record(store, own, guard, err);
   }
   if (!rc && record) {
-    block_refs_drop_model(refs, ((Weir__RunRecord *)record)->model_sha256, &free_blocks);
+    block_refs_drop_run(refs, record, &free_blocks);
     rc = block_refs_delete(store, refs, &free_blocks, err);
   }
   free(free_blocks.items);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, crowd, coordinator, straggler, large (`make bench LARGE=1`).
+groups, crowd, coordinator, straggler, memory, large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
 import crowd  # noqa: E402
 import groups  # noqa: E402
+import memory  # noqa: E402
 import straggler  # noqa: E402
 from harness import Folder, done_event, program, weir  # noqa: E402
 
@@ -107,12 +108,12 @@ def bench_coordinator():
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "crowd": crowd.main, "coordinator": bench_coordinator,
-         "straggler": straggler.main, "large": checkpoints.bench_large}
+         "straggler": straggler.main, "memory": memory.main, "large": checkpoints.bench_large}
 
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "crowd", "coordinator", "straggler"):
+                                "collective", "groups", "crowd", "coordinator", "straggler", "memory"):
         PARTS[name]()
         sys.stdout.flush()
 

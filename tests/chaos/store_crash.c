@@ -148,7 +148,7 @@ static void commit(struct block_refs *refs, uint64_t term, uint64_t step, const 
   printf("committed %" PRIu64 "\n", step);
 }
 
-static void write_run(const char *model, const struct store_record *guard) {
+static void write_run(struct block_refs *refs, const char *model, const struct store_record *guard) {
   Weir__RunRecord record = WEIR__RUN_RECORD__INIT;
   struct err err = ERR_NONE;
   record.run = (char *)RUN;
@@ -156,6 +156,7 @@ static void write_run(const char *model, const struct store_record *guard) {
   need(checkpoint_write_record(store, "runs/" RUN "/run", &record, guard, &err), &err, "run");
   need(store_put_record(store, &(struct store_record){"runs/" RUN "/incarnation", "1", 1, guard}, &err), &err,
        "incarnation");
+  block_refs_add_run(refs, &record);
 }
 
 static void write_events(uint64_t step, const struct store_record *guard) {
@@ -202,8 +203,7 @@ static void write_life(void) {
   refs = sweep();
   block_fill(0, MODEL, words);
   need(store_put(store, words, sizeof words, model, &err), &err, "model");
-  write_run(model, &guard);
-  block_refs_add_model(refs, model);
+  write_run(refs, model, &guard);
   need(checkpoint_list(store, RUN, &steps, &n, &err), &err, "checkpoints");
   first = n ? steps[n - 1] + 1 : 1;
   free(steps);

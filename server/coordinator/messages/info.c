@@ -65,6 +65,11 @@ const char *coordinator_run_model(const struct coordinator *coordinator, const c
   return run ? run->model_sha256 : NULL;
 }
 
+const char *coordinator_run_outline(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return !run ? NULL : *run->outline_sha256 ? run->outline_sha256 : run->model_sha256;
+}
+
 Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const char *id) {
   const struct run *run = coordinator_run(coordinator, id);
   return run ? run->spec : NULL;

@@ -27,6 +27,8 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
 bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id); /* or forgotten */
 /* The key of the run's model in the store, and its spec; NULL if there is no such run. */
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id);
+const char *coordinator_run_outline(const struct coordinator *coordinator,
+                                    const char *id); /* of what members get */
 Weir__RunSpec *coordinator_run_spec(const struct coordinator *coordinator, const char *id);
 
 /* The first event of the run with that number or a higher one. False if there is none yet. */

@@ -55,6 +55,8 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
   load->spec = run->spec;
   load->model_bytes = run->model_bytes;
   load->model_sha256 = run->model_sha256;
+  load->outline_bytes = run->outline_bytes;
+  load->outline_sha256 = run->outline_sha256;
   if (member->role != WEIR__ROLE__SERVER)
     return;
   load->plan = coordinator_plan_message(arena, run);

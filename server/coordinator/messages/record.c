@@ -70,6 +70,8 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->spec = run->spec;
   record->model_bytes = run->model_bytes;
   record->model_sha256 = run->model_sha256;
+  record->outline_bytes = run->outline_bytes;
+  record->outline_sha256 = run->outline_sha256;
   record->parameters = run->parameters;
   record->block_elems = run->block_elems;
   record->n_block_elems = run->n_blocks;

@@ -37,6 +37,8 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
                                       .spec = spec,
                                       .model_bytes = record->model_bytes,
                                       .model_sha256 = record->model_sha256,
+                                      .outline_bytes = record->outline_bytes,
+                                      .outline_sha256 = record->outline_sha256,
                                       .parameters = record->parameters,
                                       .block_elems = record->block_elems,
                                       .n_blocks = (uint32_t)record->n_block_elems,

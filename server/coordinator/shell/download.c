@@ -1,12 +1,13 @@
 /* Models and weights for those who ask: from memory where they are there, else from the store. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
-enum { FETCH_RETRY_MS = 1000 };
+enum { FETCH_RETRY_MS = 1000, PIECES_MAX = 16 };
 
 /* Something to read from the store before it can be sent. */
 struct download {
@@ -18,23 +19,70 @@ struct download {
   uint64_t step;
   bool is_average;
   struct buffer *blob;
-  struct err err; /* of a model for ourselves */
+  struct run_model *model; /* of a model for ourselves */
+  struct err err;          /* likewise */
 };
 
 static void download_run(struct task *task);
 static void model_fetched(struct task *task);
 static void download_start(struct coordinator_service *shell, const struct download *download);
 
+/* A file from the store: key is that of a block. */
+static void send_stored(struct coordinator_service *shell, struct rpc_call *call, const char *run,
+                        const char *key) {
+  download_start(shell,
+                 &(struct download){
+                     .shell = shell, .call = call, .run = mem_strdup(run), .model_sha256 = mem_strdup(key)});
+}
+
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run) {
-  struct live_model *model = shell_find_model(shell, run);
-  if (model)
-    sender_send(shell->sender, call, buffer_get(model->onnx));
+  struct live_model *live = shell_find_model(shell, run);
+  if (live)
+    sender_send(shell->sender, call, buffer_get(live->model->file));
   else
-    download_start(shell,
-                   &(struct download){.shell = shell,
-                                      .call = call,
-                                      .run = mem_strdup(run),
-                                      .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))});
+    send_stored(shell, call, run, coordinator_run_model(shell->core, run));
+}
+
+/* What another build made of the model is in the store, as the order to load it says. */
+void shell_send_outline(struct coordinator_service *shell, struct rpc_call *call, const char *run) {
+  struct live_model *live = shell_find_model(shell, run);
+  const char *key = coordinator_run_outline(shell->core, run);
+  if (strcmp(key, coordinator_run_model(shell->core, run)) == 0)
+    shell_send_model(shell, call, run);
+  else if (live && strcmp(live->model->outline_sha256, key) == 0)
+    sender_send(shell->sender, call, buffer_get(live->model->outline));
+  else
+    send_stored(shell, call, run, key);
+}
+
+static void send_pieces(struct rpc_call *call, const struct run_model *model,
+                        const Weir__FetchPiecesRequest *request) {
+  Weir__Chunk chunk = WEIR__CHUNK__INIT;
+  for (size_t i = 0; i < request->n_keys; i++) {
+    const struct piece_place *place = onnx_outline_find(&model->pieces, request->keys[i]);
+    if (!place) {
+      rpc_call_fail(call, ERR_NOT_FOUND, "the model of run '%s' has no piece '%.64s'", request->run,
+                    request->keys[i]);
+      return;
+    }
+    chunk.data = (ProtobufCBinaryData){place->size_bytes, (uint8_t *)place->data};
+    if (rpc_call_send(call, &chunk, NULL))
+      break; /* the client is gone */
+  }
+  rpc_call_finish(call, NULL);
+}
+
+void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call, const char *run,
+                       const Weir__FetchPiecesRequest *request) {
+  struct live_model *live = shell_find_model(shell, run);
+  bool is_over = coordinator_run_is_over(shell->core, run);
+  if (!live)
+    rpc_call_fail(call, is_over ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
+                  is_over ? "run '%s' is over" : "the model of run '%s' is being read from the store", run);
+  else if (request->n_keys > PIECES_MAX)
+    rpc_call_fail(call, ERR_INVALID, "%zu pieces at a time; at most %d", request->n_keys, PIECES_MAX);
+  else
+    send_pieces(call, live->model, request);
 }
 
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
@@ -60,6 +108,7 @@ void shell_fetch_models(struct coordinator_service *shell) {
 
 static void download_free(struct download *download) {
   buffer_put(download->blob);
+  run_model_put(download->model);
   free(download->run);
   free(download->model_sha256);
   free(download);
@@ -100,6 +149,9 @@ static void download_run(struct task *task) {
   if (!download->call) {
     if (err.code)
       log_event(LOG_WARN, "coordinator", "model_unreadable", "run=%s reason=\"%s\"", download->run, err.text);
+    else
+      download->model = run_model_new(download->blob);
+    download->blob = NULL;
     download->err = err;
     download->task.run = model_fetched;
     task_post(shell->event_loop, &download->task);
@@ -120,8 +172,8 @@ static void model_fetched(struct task *task) {
   bool is_needed = shell->core && !coordinator_run_is_over(shell->core, download->run) &&
                    !shell_find_model(shell, download->run);
   bool is_lost = download->err.code == ERR_NOT_FOUND || download->err.code == ERR_CORRUPT;
-  if (is_needed && download->blob) {
-    shell_keep_model(shell, download->run, buffer_get(download->blob));
+  if (is_needed && download->model) {
+    shell_keep_model(shell, download->run, run_model_get(download->model));
     if (shell->was_emptied) /* perhaps after this was read */
       shell_refill(shell);
   } else if (is_needed && is_lost)

@@ -16,7 +16,7 @@ struct save_job {
   struct coordinator_service *shell;
   Weir__RunRecord *record;
   bool is_awaited, writes_incarnation;
-  struct buffer *onnx; /* with the first record; else NULL */
+  struct run_model *model; /* with the first record; else NULL */
   struct err err;
 };
 
@@ -32,8 +32,9 @@ struct members_save {
 static void start_save(struct coordinator_service *shell, struct saved_run *run);
 static void save_job_run(struct task *task);
 static int write_run(struct save_job *job);
-static int put_model(struct coordinator_service *shell, const char *key, struct buffer *onnx,
-                     struct err *err);
+static int put_model(struct save_job *job);
+static int put_file(struct coordinator_service *shell, const char *key, const struct buffer *file,
+                    struct err *err);
 static void save_done(struct task *task);
 static void save_failed(struct coordinator_service *shell, struct saved_run *run, struct save_job *job);
 static void save_succeeded(struct coordinator_service *shell, struct saved_run *run,
@@ -68,7 +69,7 @@ static void saved_run_forget(struct coordinator_service *shell, struct saved_run
     at = &(*at)->next;
   *at = run->next;
   message_free(run->record);
-  buffer_put(run->onnx);
+  run_model_put(run->model);
   free(run->events.chunks);
   free(run->run);
   free(run);
@@ -82,10 +83,10 @@ void shell_saves_restored(struct coordinator_service *shell, const struct stored
 }
 
 void shell_saves_await(struct coordinator_service *shell, const char *run, struct rpc_call *submitter,
-                       struct buffer *onnx) {
+                       struct run_model *model) {
   struct saved_run *saved = find_or_add(shell, run);
   saved->submitter = submitter;
-  saved->onnx = buffer_get(onnx);
+  saved->model = run_model_get(model);
 }
 
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action) {
@@ -189,9 +190,9 @@ static void start_save(struct coordinator_service *shell, struct saved_run *run)
                            .is_awaited = run->is_awaited,
                            .writes_incarnation =
                                !run->has_incarnation || run->incarnation != run->record->incarnation,
-                           .onnx = run->onnx};
+                           .model = run->model};
   run->record = NULL;
-  run->onnx = NULL;
+  run->model = NULL;
   run->is_awaited = false;
   run->is_saving = true;
   task_post(shell->jobs, &job->task); /* one a run */
@@ -214,27 +215,36 @@ static int write_run(struct save_job *job) {
   char *name = checkpoint_run_name(job->record->run, "run");
   struct store_record guard = lease_guard(shell->term, term);
   int length = snprintf(text, sizeof text, "%" PRIu64, job->record->incarnation);
-  int rc = job->onnx ? put_model(shell, job->record->model_sha256, job->onnx, &job->err) : 0;
+  int rc = job->model ? put_model(job) : 0;
   if (!rc && job->writes_incarnation)
     rc = store_put_record(shell->store, &(struct store_record){incarnation, text, (size_t)length, &guard},
                           &job->err);
   if (!rc)
     rc = checkpoint_write_record(shell->store, name, job->record, &guard, &job->err);
-  if (!rc && job->onnx && shell->refs)
-    block_refs_add_model(shell->refs, job->record->model_sha256);
+  if (!rc && job->model && shell->refs)
+    block_refs_add_run(shell->refs, job->record);
   free(incarnation);
   free(name);
   return rc;
 }
 
 /* The upload has put it; but until the record names it, a sweep may have taken it away. */
-static int put_model(struct coordinator_service *shell, const char *key, struct buffer *onnx,
-                     struct err *err) {
+static int put_model(struct save_job *job) {
+  struct coordinator_service *shell = job->shell;
+  const Weir__RunRecord *record = job->record;
+  if (put_file(shell, record->model_sha256, job->model->file, &job->err))
+    return job->err.code;
+  return *record->outline_sha256 ? put_file(shell, record->outline_sha256, job->model->outline, &job->err)
+                                 : 0;
+}
+
+static int put_file(struct coordinator_service *shell, const char *key, const struct buffer *file,
+                    struct err *err) {
   char again[STORE_KEY_SIZE];
   bool has;
   if (store_has_blocks(shell->store, &key, 1, &has, err))
     return err->code;
-  return has ? 0 : store_put(shell->store, onnx->data, onnx->size_bytes, again, err);
+  return has ? 0 : store_put(shell->store, file->data, file->size_bytes, again, err);
 }
 
 static void save_done(struct task *task) {
@@ -249,7 +259,7 @@ static void save_done(struct task *task) {
       save_succeeded(shell, run, job);
   }
   message_free(job->record);
-  buffer_put(job->onnx);
+  run_model_put(job->model);
   free(job);
 }
 
@@ -264,8 +274,8 @@ static void save_failed(struct coordinator_service *shell, struct saved_run *run
   }
   if (!run->record) { /* nothing newer came meanwhile */
     run->record = message_copy(job->record);
-    run->onnx = job->onnx;
-    job->onnx = NULL;
+    run->model = job->model;
+    job->model = NULL;
   }
 }
 

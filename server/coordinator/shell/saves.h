@@ -25,7 +25,7 @@ struct saved_run {
   uint64_t incarnation;       /* in the store */
   uint64_t retry_ms;          /* not before */
   struct rpc_call *submitter; /* NULL: none waits */
-  struct buffer *onnx;        /* to go with the first record; else NULL */
+  struct run_model *model;    /* to go with the first record; else NULL */
   struct saved_events events;
   struct saved_run *next;
 };

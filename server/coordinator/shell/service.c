@@ -19,7 +19,8 @@ enum {
 };
 
 static const struct rpc_method training_methods[TRAINING_METHODS];
-static const struct rpc_method cluster_methods[2];
+enum { CLUSTER_METHODS = 3 };
+static const struct rpc_method cluster_methods[CLUSTER_METHODS];
 
 static int event_loop_turn(void *user);
 static void event_loop_stop(struct task *task);
@@ -33,8 +34,7 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   memcpy(shell->training, training_methods, sizeof training_methods);
   shell->training[0].idle_ms = options->upload_idle_ms ? options->upload_idle_ms : UPLOAD_IDLE_MS;
   shell->services[0] = (struct rpc_service){shell->training, TRAINING_METHODS, shell};
-  shell->services[1] =
-      (struct rpc_service){cluster_methods, sizeof cluster_methods / sizeof *cluster_methods, shell};
+  shell->services[1] = (struct rpc_service){cluster_methods, CLUSTER_METHODS, shell};
   shell_lead_init(shell);
   shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->slow = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
@@ -180,10 +180,10 @@ struct live_model *shell_find_model(struct coordinator_service *shell, const cha
   return model;
 }
 
-void shell_keep_model(struct coordinator_service *shell, const char *run, struct buffer *onnx) {
-  struct live_model *model = mem_new(sizeof *model);
-  *model = (struct live_model){mem_strdup(run), onnx, shell->models};
-  shell->models = model;
+void shell_keep_model(struct coordinator_service *shell, const char *run, struct run_model *model) {
+  struct live_model *live = mem_new(sizeof *live);
+  *live = (struct live_model){mem_strdup(run), model, shell->models};
+  shell->models = live;
 }
 
 static void release_model(struct coordinator_service *shell, const char *run) {
@@ -193,7 +193,7 @@ static void release_model(struct coordinator_service *shell, const char *run) {
   while (*at != model)
     at = &(*at)->next;
   *at = model->next;
-  buffer_put(model->onnx);
+  run_model_put(model->model);
   free(model->run);
   free(model);
 }
@@ -229,11 +229,14 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_GET_WEIGHTS, .on_message = shell_get_weights_on_message},
 };
 
-static const struct rpc_method cluster_methods[2] = {
+static const struct rpc_method cluster_methods[CLUSTER_METHODS] = {
     {.id = RPC_JOIN,
      .is_request_stream = true,
      .on_message = shell_join_on_message,
      .on_half_close = shell_join_on_half_close,
      .on_closed = shell_join_on_closed},
-    {.id = RPC_FETCH_MODEL, .on_message = shell_get_model_on_message},
+    {.id = RPC_FETCH_MODEL, .on_message = shell_fetch_model_on_message},
+    {.id = RPC_FETCH_PIECES,
+     .on_message = shell_fetch_pieces_on_message,
+     .on_closed = shell_fetch_pieces_on_closed},
 };

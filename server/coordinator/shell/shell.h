@@ -11,7 +11,7 @@
    manage.c    does what people ask of runs and their checkpoints
    watch.c     follows runs
    submit.c    takes new runs
-   download.c  sends models and weights
+   download.c  sends models, pieces of them and weights
    saves.c     keeps runs, events and members in the store
    commit.c    commits and deletes checkpoints
    sweep.c     fills an emptied store again, deletes what nothing refers to */
@@ -23,6 +23,7 @@
 #include "common/rpc/server.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/shell/lease.h"
+#include "server/coordinator/shell/run_model.h"
 #include "server/coordinator/shell/sender.h"
 #include "server/coordinator/shell/service.h"
 #include "server/coordinator/shell/stored_runs.h"
@@ -38,10 +39,10 @@ struct saved_run;
 
 enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 15 };
 
-/* The ONNX file of a run that is not over. */
+/* The model of a run that is not over. */
 struct live_model {
   char *run;
-  struct buffer *onnx;
+  struct run_model *model;
   struct live_model *next;
 };
 
@@ -63,9 +64,10 @@ struct coordinator_service {
   struct sender *sender;
   struct lease *lease; /* NULL before coordinator_service_lead */
   struct standing standing;
-  uint64_t links_seen; /* atomic: keys of members */
-  uint32_t uploads;    /* atomic: in progress */
-  bool is_ending;      /* atomic: threads are to drop what takes long */
+  uint64_t links_seen;  /* atomic: keys of members */
+  uint32_t uploads;     /* atomic: in progress */
+  uint32_t piece_calls; /* atomic: whose pieces the clients have not read */
+  bool is_ending;       /* atomic: threads are to drop what takes long */
 
   /* set by the event loop before the first job that reads it */
   uint64_t term;
@@ -97,7 +99,8 @@ uint64_t shell_now_ms(void);
 /* Passes an event to the core and carries out its actions. Not to be called by an action. */
 void shell_step(struct coordinator_service *shell, const struct coordinator_event *event);
 struct live_model *shell_find_model(struct coordinator_service *shell, const char *run);
-void shell_keep_model(struct coordinator_service *shell, const char *run, struct buffer *onnx); /* takes it */
+void shell_keep_model(struct coordinator_service *shell, const char *run,
+                      struct run_model *model); /* takes it */
 /* Finds the run that a request names, or fails the call. NULL: failed. */
 const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix);
 
@@ -147,6 +150,9 @@ void shell_list_workers_on_message(struct rpc_call *call, const void *message, s
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_fetch_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_fetch_pieces_on_closed(struct rpc_call *call);
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 
 /* manage.c */
@@ -160,8 +166,12 @@ void shell_collect_garbage_on_message(struct rpc_call *call, const void *message
 bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, const uint64_t *wanted,
                            uint64_t *step, struct err *err);
 
-/* download.c; event loop. Both finish the call, now or later. run: its whole id. */
+/* download.c; event loop. All finish the call, now or later. run: its whole id. */
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run);
+void shell_send_outline(struct coordinator_service *shell, struct rpc_call *call,
+                        const char *run); /* what members get of the model */
+void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call, const char *run,
+                       const Weir__FetchPiecesRequest *request);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
                         uint64_t step, bool is_average);
 /* Reads the model of a run that is not over from the store, unless it is in memory, and keeps it. Asks until
@@ -174,7 +184,7 @@ void shell_saves_restored(struct coordinator_service *shell, const struct stored
 /* The call of a submission is answered when the record of its run, which the core has been given, is
    durable, and the model with it. */
 void shell_saves_await(struct coordinator_service *shell, const char *run, struct rpc_call *submitter,
-                       struct buffer *onnx);
+                       struct run_model *model);
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action);
 void shell_save_members(struct coordinator_service *shell, const Weir__Members *members);
 void shell_saves_published(struct coordinator_service *shell, const char *run);

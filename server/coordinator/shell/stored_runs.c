@@ -144,7 +144,7 @@ static void keep_newest(struct stored_runs *runs) {
 static bool texts_are_clean(const Weir__RunRecord *record) {
   const Weir__RunReference *reference = record->reference;
   if (!text_is_clean(record->message) || !text_is_clean(record->model_sha256) ||
-      !text_is_clean(record->weights_sha256))
+      !text_is_clean(record->outline_sha256) || !text_is_clean(record->weights_sha256))
     return false;
   if (reference && (!text_is_clean(reference->worker) || !text_is_clean(reference->fingerprint) ||
                     !text_is_clean(reference->dataset_sha256) || !text_is_clean(reference->probe_sha256) ||
@@ -170,7 +170,8 @@ static const char *what_is_wrong(const Weir__RunRecord *record, const char *name
     return err->text;
   if (record->state < WEIR__RUN_STATE__QUEUED || record->state > WEIR__RUN_STATE__PAUSED)
     return "its state is unknown";
-  if (record->n_block_elems == 0 || strlen(record->model_sha256) != STORE_KEY_SIZE - 1)
+  if (record->n_block_elems == 0 || strlen(record->model_sha256) != STORE_KEY_SIZE - 1 ||
+      (*record->outline_sha256 && strlen(record->outline_sha256) != STORE_KEY_SIZE - 1))
     return "it has no model";
   if (!texts_are_clean(record))
     return "its texts are damaged";

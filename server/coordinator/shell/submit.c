@@ -22,9 +22,10 @@ struct upload {
   struct coordinator_service *shell;
   struct rpc_call *call;
   Weir__RunSpec *spec;
-  struct buffer *onnx;
+  struct buffer *onnx; /* until the model is made of it */
   uint64_t received_bytes, begin_ns;
   /* what `slow` finds */
+  struct run_model *model;
   char model_sha256[65];
   uint64_t parameters;
   uint32_t *block_elems;
@@ -44,6 +45,7 @@ static void upload_refuse(struct upload *upload, struct rpc_call *call, const st
 static void upload_free(struct upload *upload);
 static void upload_check(struct task *task);
 static int model_check(struct upload *upload);
+static int model_store(struct upload *upload);
 static void upload_accept(struct task *task);
 static void run_queue(struct upload *upload);
 static void new_run_id(struct upload *upload);
@@ -156,6 +158,7 @@ static void upload_free(struct upload *upload) {
   __atomic_sub_fetch(&upload->shell->uploads, 1, __ATOMIC_RELAXED);
   spec_free(upload->spec);
   buffer_put(upload->onnx);
+  run_model_put(upload->model);
   free(upload->block_elems);
   free(upload);
 }
@@ -164,34 +167,64 @@ static void upload_check(struct task *task) {
   struct upload *upload = TASK_OWNER(task, struct upload, task);
   struct coordinator_service *shell = upload->shell;
   char why[SHELL_TEXT_SIZE];
+  upload->model = run_model_new(upload->onnx);
+  upload->onnx = NULL;
   if (!shell_is_leading(shell, why))
     err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
-  else if (model_check(upload) == 0 && store_put(shell->store, upload->onnx->data, upload->onnx->size_bytes,
-                                                 upload->model_sha256, &upload->err) == 0)
+  else if (model_check(upload) == 0 && model_store(upload) == 0)
     new_run_id(upload);
   upload->task.run = upload_accept;
   task_post(shell->event_loop, &upload->task);
 }
 
+/* A file that names pieces must have come with them. */
+static int check_pieces(const struct graph *graph, const struct run_model *model, struct err *err) {
+  for (int v = 0; v < graph->n_values && !err->code; v++) {
+    const struct pieces *pieces = graph->values[v].pieces;
+    for (uint32_t i = 0; pieces && i < pieces->n && !err->code; i++) {
+      struct piece_read read = pieces_read(pieces, i, NULL);
+      if (!onnx_outline_find(&model->pieces, read.key))
+        err_set(err, ERR_INVALID, "initializer '%s' is in pieces, and piece %u, %s, was not sent",
+                graph->values[v].name, i, read.key);
+    }
+  }
+  return err->code;
+}
+
+/* The outline, which is small, and then the numbers that are not in it. */
 static int model_check(struct upload *upload) {
   const Weir__TrainSpec *train = upload->spec->train;
+  const struct buffer *outline = upload->model->outline;
+  struct piece_source source = {run_model_read, upload->model};
   struct model *model;
-  int rc = model_open(&(struct model_source){.onnx = upload->onnx->data,
-                                             .size_bytes = upload->onnx->size_bytes,
+  int rc = model_open(&(struct model_source){.onnx = outline->data,
+                                             .size_bytes = outline->size_bytes,
                                              .spec = upload->spec,
                                              .samples = train->batch / train->microbatches},
                       &model, &upload->err);
-  if (rc)
-    return err_prefix(&upload->err, "%s", upload->spec->model->onnx);
-  upload->parameters = model->param_elems;
-  upload->n_blocks = model->n_blocks;
-  upload->block_elems = mem_new(model->n_blocks * sizeof *upload->block_elems);
-  for (uint32_t i = 0; i < model->n_blocks; i++)
-    upload->block_elems[i] = model->blocks[i].elems;
-  if (train->has_steps && train->steps == 0)
-    model_initial_sha256(model, upload->weights_sha256);
-  model_close(model);
-  return 0;
+  if (!rc) {
+    upload->parameters = model->param_elems;
+    upload->n_blocks = model->n_blocks;
+    upload->block_elems = mem_new(model->n_blocks * sizeof *upload->block_elems);
+    for (uint32_t i = 0; i < model->n_blocks; i++)
+      upload->block_elems[i] = model->blocks[i].elems;
+    rc = check_pieces(model->train, upload->model, &upload->err) ||
+         check_pieces(model->eval, upload->model, &upload->err) ||
+         model_initial_check(model, &source, &upload->err);
+    if (!rc && train->has_steps && train->steps == 0)
+      rc = model_initial_sha256(model, &source, upload->weights_sha256, &upload->err);
+    model_close(model);
+  }
+  return rc ? err_prefix(&upload->err, "%s", upload->spec->model->onnx) : 0;
+}
+
+static int model_store(struct upload *upload) {
+  struct store *store = upload->shell->store;
+  const struct buffer *file = upload->model->file, *outline = upload->model->outline;
+  char again[STORE_KEY_SIZE];
+  int rc = store_put(store, file->data, file->size_bytes, upload->model_sha256, &upload->err);
+  return rc || outline == file ? rc
+                               : store_put(store, outline->data, outline->size_bytes, again, &upload->err);
 }
 
 static void upload_accept(struct task *task) {
@@ -215,16 +248,19 @@ static void run_queue(struct upload *upload) {
   struct coordinator_service *shell = upload->shell;
   struct run_submission submission = {.id = upload->id,
                                       .spec = upload->spec,
-                                      .model_bytes = upload->onnx->size_bytes,
+                                      .model_bytes = upload->model->file->size_bytes,
                                       .model_sha256 = upload->model_sha256,
+                                      .outline_sha256 = upload->model->outline_sha256,
                                       .parameters = upload->parameters,
                                       .block_elems = upload->block_elems,
                                       .n_blocks = upload->n_blocks,
                                       .submitted_unix_ms = clock_unix_ms(),
                                       .weights_sha256 = upload->weights_sha256};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
-  shell_keep_model(shell, upload->id, buffer_get(upload->onnx));
-  shell_saves_await(shell, upload->id, upload->call, upload->onnx);
+  if (*submission.outline_sha256)
+    submission.outline_bytes = upload->model->outline->size_bytes;
+  shell_keep_model(shell, upload->id, run_model_get(upload->model));
+  shell_saves_await(shell, upload->id, upload->call, upload->model);
   shell_step(shell, &event);
 }
 

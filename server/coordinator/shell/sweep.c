@@ -13,7 +13,7 @@ struct refill_job {
   struct task task;
   struct coordinator_service *shell;
   char identity[STORE_IDENTITY_SIZE]; /* ours; then that of the store */
-  struct buffer **models;
+  struct run_model **models;
   int n_models;
   struct err err;
 };
@@ -43,7 +43,7 @@ void shell_refill(struct coordinator_service *shell) {
   memcpy(job->identity, shell->identity, sizeof job->identity);
   for (struct live_model *model = shell->models; model; model = model->next) {
     array_reserve((void **)&job->models, &capacity, job->n_models, sizeof *job->models);
-    job->models[job->n_models++] = buffer_get(model->onnx);
+    job->models[job->n_models++] = run_model_get(model->model);
   }
   shell->refill_ms = 0;
   task_post(shell->jobs, &job->task); /* one a second at most, and one a model that was read late */
@@ -70,8 +70,12 @@ static int write_refill(struct refill_job *job) {
   struct store_record guard = lease_guard(shell->term, term);
   int rc;
   rc = store_identity_settle(shell->store, &guard, job->identity, &job->err);
-  for (int i = 0; i < job->n_models && !rc; i++)
-    rc = store_put(shell->store, job->models[i]->data, job->models[i]->size_bytes, key, &job->err);
+  for (int i = 0; i < job->n_models && !rc; i++) {
+    const struct buffer *file = job->models[i]->file, *outline = job->models[i]->outline;
+    rc = store_put(shell->store, file->data, file->size_bytes, key, &job->err);
+    if (!rc && outline != file)
+      rc = store_put(shell->store, outline->data, outline->size_bytes, key, &job->err);
+  }
   return rc;
 }
 
@@ -84,7 +88,7 @@ static void refill_done(struct task *task) {
   else if (!job->err.code)
     memcpy(job->shell->identity, job->identity, sizeof job->identity);
   for (int i = 0; i < job->n_models; i++)
-    buffer_put(job->models[i]);
+    run_model_put(job->models[i]);
   free(job->models);
   free(job);
 }

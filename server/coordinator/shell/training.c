@@ -5,6 +5,8 @@
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
+enum { PIECE_CALLS_MAX = 64 };
+
 struct question {
   struct task task;
   struct rpc_call *call;
@@ -111,6 +113,20 @@ static void get_model(struct coordinator_service *shell, struct rpc_call *call, 
     shell_send_model(shell, call, id);
 }
 
+static void fetch_model(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  if (id)
+    shell_send_outline(shell, call, id);
+}
+
+static void fetch_pieces(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__FetchPiecesRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  if (id)
+    shell_send_pieces(shell, call, id, request);
+}
+
 static void get_weights(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__WeightsRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
@@ -150,6 +166,29 @@ void shell_list_servers_on_message(struct rpc_call *call, const void *message, s
 
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, get_model);
+}
+
+void shell_fetch_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, fetch_model);
+}
+
+/* A call's pieces are in memory until the client has read them. */
+void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct coordinator_service *shell = rpc_call_context(call);
+  if (__atomic_add_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED) <= PIECE_CALLS_MAX) {
+    rpc_call_set_user(call, shell);
+    shell_ask(call, message, bytes, fetch_pieces);
+    return;
+  }
+  __atomic_sub_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED);
+  rpc_bytes_free(bytes);
+  rpc_call_fail(call, ERR_BUSY, "%d calls for pieces wait to be read: try again", PIECE_CALLS_MAX);
+}
+
+void shell_fetch_pieces_on_closed(struct rpc_call *call) {
+  struct coordinator_service *shell = rpc_call_user(call);
+  if (shell)
+    __atomic_sub_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED);
 }
 
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -15,6 +15,8 @@ struct run_submission {
   const Weir__RunSpec *spec; /* passed spec_check */
   uint64_t model_bytes;
   const char *model_sha256;
+  uint64_t outline_bytes;      /* of what members get */
+  const char *outline_sha256;  /* "": they get the model */
   uint64_t parameters;         /* trained elements */
   const uint32_t *block_elems; /* [n_blocks] */
   uint32_t n_blocks;

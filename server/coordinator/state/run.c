@@ -27,6 +27,8 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->spec = spec_copy(submission->spec);
   run->model_bytes = submission->model_bytes;
   run->model_sha256 = mem_strdup(submission->model_sha256);
+  run->outline_bytes = submission->outline_bytes;
+  run->outline_sha256 = mem_strdup(submission->outline_sha256 ? submission->outline_sha256 : "");
   run->parameters = submission->parameters;
   run->n_blocks = submission->n_blocks;
   run->block_elems = mem_new(blocks * sizeof *run->block_elems);
@@ -57,6 +59,7 @@ void coordinator_run_free(struct run *run) {
   spec_free(run->spec);
   free(run->id);
   free(run->model_sha256);
+  free(run->outline_sha256);
   free(run->block_elems);
   free(run->owners);
   free(run->message);

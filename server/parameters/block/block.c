@@ -13,7 +13,7 @@ static int no_memory(const struct hosted_block *block, struct err *err) {
   return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
 }
 
-static void hosted_block_init_slots(struct hosted_block *block) {
+void hosted_block_begin(struct hosted_block *block) {
   const struct hosted_run *run = block->run;
   if (!block->slots)
     return;
@@ -50,7 +50,7 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
     return no_memory(block, err);
   if (block->version == 0) {
     model_initial_block(model, index, block->current->data);
-    hosted_block_init_slots(block);
+    hosted_block_begin(block);
   }
   return 0;
 }

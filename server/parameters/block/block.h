@@ -56,6 +56,9 @@ struct hosted_block {
    NO_MEMORY; fini is due all the same. */
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
                       uint32_t index, struct err *err);
+/* Of version 0, whose weights are there: what the optimizer and the average begin with. hosted_block_init has
+   called it; again where the weights came later. */
+void hosted_block_begin(struct hosted_block *block);
 /* What a checkpoint holds of it: f32[elems] weights or state, then f32[slot_elems]. Before any thread
    touches the block. Errors: CORRUPT when the size is another. */
 int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes, struct err *err);

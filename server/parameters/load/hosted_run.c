@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/settle/spec_settle.h"
 #include "server/parameters/block/hosted_mode.h"
+#include "server/parameters/load/initial.h"
 
 struct run_shard {
   struct shard *shard;
@@ -50,6 +51,8 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
     code = run_make_exchange(run, setup, model, err);
   if (!code)
     code = run_make_blocks(run, model, err);
+  if (!code && run->base_step == 0)
+    code = initial_blocks(run, model, setup->pieces, err);
   model_close(model);
   if (code)
     hosted_run_put(run);

@@ -11,9 +11,10 @@
 struct run_setup {
   const Weir__LoadRun *order;
   const char *own_id; /* ours among order->servers */
-  const void *model;  /* the ONNX file */
+  const void *model;  /* the ONNX file, or its outline */
   size_t model_bytes;
-  struct shard **shards; /* outlive the run */
+  const struct piece_source *pieces; /* that the outline names; NULL: none can be read */
+  struct shard **shards;             /* outlive the run */
   uint32_t n_shards;
   struct sums_client *sums_client; /* outlives the run; may be NULL where there is one server */
   /* Of the run's log: told of what report_log.h has. */
@@ -22,8 +23,9 @@ struct run_setup {
 };
 
 /* Opens the model and makes the blocks that are ours at the version that the order says, with one reference.
-   Those of a version other than 0 are to be restored before anything else. Errors: INVALID and UNSUPPORTED
-   (the order, its spec or the model), NO_MEMORY. */
+   Those of a version other than 0 are to be restored before anything else. Of version 0 the pieces of our
+   blocks are read, and no others. Errors: INVALID and UNSUPPORTED (the order, its spec or the model),
+   NO_MEMORY; those of setup->pieces. */
 int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err);
 
 /* The block of that index in the model. Errors: INVALID if there is none or another server owns it. */

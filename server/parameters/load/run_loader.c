@@ -138,22 +138,24 @@ static int load_reach_keeper(struct run_loader *loader, const struct hosted_run 
 }
 
 static int load_make_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
+  struct piece_fetch pieces = {&loader->fetch, load->coordinator, load->order->run};
   struct run_setup setup = {.order = load->order,
                             .own_id = load->own_id,
-                            .model_bytes = load->order->model_bytes,
+                            .pieces = &(struct piece_source){piece_fetch_read, &pieces},
                             .shards = loader->options.shards,
                             .n_shards = loader->options.n_shards,
                             .sums_client = loader->options.sums_client,
                             .tell = loader->options.tell,
                             .user = loader->options.user};
-  unsigned char *model;
+  struct fetched_model model;
   int code = model_fetch_run(&loader->fetch, load->coordinator, load->order, &model, &loaded->err);
   if (code)
     return code;
-  setup.model = model;
+  setup.model = model.bytes;
+  setup.model_bytes = model.size_bytes;
   code = hosted_run_new(&setup, &loaded->run, &loaded->err);
   loaded->is_bad_input = code == ERR_INVALID || code == ERR_UNSUPPORTED;
-  free(model);
+  free(model.bytes);
   if (!code && (code = load_reach_keeper(loader, loaded->run, &loaded->err))) {
     hosted_run_put(loaded->run);
     loaded->run = NULL;

@@ -97,6 +97,12 @@ int weights_use_device(struct weights *weights, const struct device_memory *memo
   return ERR_OK;
 }
 
+struct weights_set *weights_lend(struct weights *weights) {
+  CHECK(weights->openings == 0);
+  set_point(weights->next, weights->model);
+  return weights->next;
+}
+
 void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device) {
   struct weights_set *set = weights->next;
   CHECK(set->readers == 0 && (!is_on_device || set->device_params));

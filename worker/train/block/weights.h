@@ -56,6 +56,9 @@ void weights_pin(struct weights *weights, const struct backend_def *backend);
 int weights_use_device(struct weights *weights, const struct device_memory *memory, int device,
                        struct err *err);
 
+/* The next set, before any version: where an execution may read weights that are no version. */
+struct weights_set *weights_lend(struct weights *weights);
+
 /* The next set begins to receive a version. It has no readers. is_on_device: after weights_use_device. */
 void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device);
 

@@ -9,6 +9,7 @@
 #include "common/agree/sum.h"
 #include "common/base/clock.h"
 #include "worker/trace/trace.h"
+#include "worker/train/block/probe_weights.h"
 
 static void *executor_main(void *argument);
 static int executor_prepare(struct executor *executor, struct err *err);
@@ -260,18 +261,21 @@ static void on_train_values(void *user) {
   executor_deliver_parts(user);
 }
 
-/* The gradient of the first microbatch at the initial weights, hashed: machines that do not agree on it do
-   not agree on anything. */
+/* The gradient of the first microbatch at the weights of the probe, hashed: machines that do not agree on it
+   do not agree on anything. */
 static int executor_probe(struct executor *executor, struct err *err) {
   struct run *run = executor->run;
   struct task *task = executor->task;
+  struct weights_set *set = weights_lend(run->weights);
   task->batch = loader_train(run->loaded.loader, 0, 0);
   task->probe = sha256_new();
   struct backend_run execution = {.inputs = (const void *const *)task->batch->inputs,
+                                  .weights = set->train_values,
                                   .context = {.seed = run->loaded.plan.seed},
                                   .on_value = on_train_value,
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};
+  probe_weights(run->loaded.model, set->params);
   if (!loader_check(run->loaded.loader, err))
     run->options.backend->run(executor->train, &execution, err);
   sha256_finish(task->probe, run->probe_sha256);

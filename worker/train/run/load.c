@@ -19,8 +19,11 @@
 enum { LOADER_THREADS_LEAST = 4 };
 
 static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train, struct err *err);
-static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
+static int loaded_open_model(const struct load_options *options, const struct fetched_model *file,
                              struct loaded *loaded, struct err *err);
+static int loaded_fetch_constants(const struct load_options *options, const char *run, struct loaded *loaded,
+                                  struct err *err);
+static int loaded_open_loader(const struct load_options *options, struct loaded *loaded, struct err *err);
 static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err);
 
 static bool is_input_error(const struct err *err) {
@@ -30,7 +33,7 @@ static bool is_input_error(const struct err *err) {
 
 int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
                 bool *is_bad_input, struct err *err) {
-  unsigned char *onnx = NULL;
+  struct fetched_model file = {0};
   uint64_t begin_ns;
   *out = (struct loaded){0};
   *is_bad_input = false;
@@ -43,15 +46,17 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
     *is_bad_input = is_input_error(err);
     goto out;
   }
-  if (model_fetch_run(options->fetch, options->coordinator, load, &onnx, err))
+  if (model_fetch_run(options->fetch, options->coordinator, load, &file, err))
     goto out;
   begin_ns = trace_now_ns();
-  if (loaded_open_model(options, onnx, load->model_bytes, out, err))
+  if (loaded_open_model(options, &file, out, err))
+    *is_bad_input = is_input_error(err);
+  else if (loaded_fetch_constants(options, load->run, out, err) == 0 && loaded_open_loader(options, out, err))
     *is_bad_input = is_input_error(err);
   trace_span(&(struct trace_span){
       .category = "load", .name = "model", .begin_ns = begin_ns, .end_ns = trace_now_ns(), .index = -1});
 out:
-  free(onnx);
+  free(file.bytes);
   if (err->code)
     loaded_close(out);
   return err->code;
@@ -150,22 +155,66 @@ static int check_memory(const struct load_options *options, const struct loaded 
   return err->code;
 }
 
-static int loaded_open_model(const struct load_options *options, const unsigned char *onnx, size_t size_bytes,
+static int loaded_open_model(const struct load_options *options, const struct fetched_model *file,
                              struct loaded *loaded, struct err *err) {
-  const struct plan *plan = &loaded->plan;
+  if (model_open(&(struct model_source){.onnx = file->bytes,
+                                        .size_bytes = file->size_bytes,
+                                        .spec = loaded->spec,
+                                        .samples = loaded->plan.microbatch_samples},
+                 &loaded->model, err))
+    return err->code;
+  return check_memory(options, loaded, err);
+}
+
+/* The value's data in place of its pieces. */
+static int value_fetch(struct graph *owner, struct value *value, const struct piece_source *source,
+                       struct err *err) {
+  enum { BATCH_MAX = 16 };
+  const struct pieces *pieces = value->pieces;
+  float *data = arena_new(&owner->arena, pieces->elems * sizeof *data);
+  for (uint32_t at = 0; at < pieces->n; at += BATCH_MAX) {
+    struct piece_read reads[BATCH_MAX];
+    uint32_t n = pieces->n - at < BATCH_MAX ? pieces->n - at : BATCH_MAX;
+    for (uint32_t i = 0; i < n; i++)
+      reads[i] = pieces_read(pieces, at + i, data + (size_t)(at + i) * PIECE_ELEMS);
+    if (source->read(source->user, reads, (int)n, err))
+      return err_prefix(err, "initializer '%s'", value->name);
+    for (uint32_t i = 0; i < n; i++)
+      piece_decode(pieces->type, reads[i].to, pieces_elems(pieces, at + i), reads[i].to);
+  }
+  value->data = data;
+  return 0;
+}
+
+/* What the file has in pieces and nobody trains; the servers have the rest. Both graphs share it. */
+static int loaded_fetch_constants(const struct load_options *options, const char *run, struct loaded *loaded,
+                                  struct err *err) {
+  struct piece_fetch fetch = {options->fetch, options->coordinator, run};
+  struct piece_source source = {piece_fetch_read, &fetch};
+  struct graph *train = loaded->model->train, *graphs[] = {train, loaded->model->eval};
+  for (int g = 0; g < 2; g++)
+    for (int v = 0; v < graphs[g]->n_values; v++) {
+      struct value *value = &graphs[g]->values[v];
+      int twin = -1;
+      if (!value->pieces || value->param >= 0)
+        continue;
+      for (int t = 0; g == 1 && t < train->n_values && twin < 0; t++)
+        twin = train->values[t].pieces == value->pieces ? t : -1;
+      if (twin >= 0)
+        value->data = train->values[twin].data;
+      else if (value_fetch(train, value, &source, err))
+        return err->code;
+    }
+  return 0;
+}
+
+static int loaded_open_loader(const struct load_options *options, struct loaded *loaded, struct err *err) {
   int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
   threads = threads < LOADER_THREADS_LEAST ? threads : LOADER_THREADS_LEAST;
   threads = options->executors > threads ? options->executors : threads;
   threads = options->readers > threads ? options->readers : threads;
-  if (model_open(&(struct model_source){.onnx = onnx,
-                                        .size_bytes = size_bytes,
-                                        .spec = loaded->spec,
-                                        .samples = plan->microbatch_samples},
-                 &loaded->model, err) ||
-      check_memory(options, loaded, err))
-    return err->code;
   return loader_new(&(struct loader_options){.model = loaded->model,
-                                             .plan = plan,
+                                             .plan = &loaded->plan,
                                              .spec = loaded->spec,
                                              .train = loaded->train,
                                              .eval = loaded->eval,

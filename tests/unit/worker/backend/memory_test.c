@@ -114,6 +114,7 @@ static void a_run_that_does_not_fit_is_refused_with_a_microbatch_that_does(void 
                                          .eval_bytes = 160 * mib,
                                          .kept_bytes = 20 * mib,
                                          .weights_bytes = 10 * mib,
+                                         .file_bytes = 10 * mib,
                                          .gradients_bytes = 10 * mib},
                                .executors = 4,
                                .has_eval = true,

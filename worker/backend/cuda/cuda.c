@@ -155,6 +155,7 @@ static int program_open(struct backend_program *program, const int *watched, int
   if (device_open(program, err) || graph_survey(program, err) || nodes_prepare(program, err))
     return err->code;
   cuda_segments_cut(program);
+  cuda_lives_settle(program);
   if (cuda_segments_open(program, err) || cuda_memory_open(program, err))
     return err->code;
   cuda_timeline_open(program);

@@ -1,5 +1,4 @@
 /* Building a program: buffers, arguments, steps, and the conversions between forms. */
-#include <limits.h>
 #include <string.h>
 
 #include "worker/backend/cuda/engine/program.h"
@@ -31,12 +30,9 @@ static int buffer_add(struct backend_program *program, struct cuda_buffer buffer
 
 /* Bytes that no value names. */
 static int buffer_add_bytes(struct backend_program *program, size_t size_bytes) {
-  return buffer_add(program, (struct cuda_buffer){.type = CUDA_U8,
-                                                  .layout = CUDA_DENSE,
-                                                  .size_bytes = size_bytes,
-                                                  .root = -1,
-                                                  .value = -1,
-                                                  .last_node = INT_MAX});
+  return buffer_add(
+      program, (struct cuda_buffer){
+                   .type = CUDA_U8, .layout = CUDA_DENSE, .size_bytes = size_bytes, .root = -1, .value = -1});
 }
 
 /* How a value's bytes lie. */
@@ -54,15 +50,11 @@ static int buffer_add_value(struct backend_program *program, int value, struct f
                                     .layout = form.layout,
                                     .size_bytes = (size_t)shape_elems(&v->shape) * cuda_type_size(form.type),
                                     .root = root,
-                                    .value = value,
-                                    .last_node = known->last_node});
+                                    .value = value});
   int *end = &known->buffer;
   while (*end >= 0)
     end = &program->buffers[*end].next;
   *end = index;
-  struct cuda_buffer *owner = cuda_root(program, index);
-  if (owner->last_node < known->last_node)
-    owner->last_node = known->last_node;
   return index;
 }
 
@@ -78,7 +70,8 @@ static int value_buffer(struct backend_program *program, int value) {
   return index;
 }
 
-static void arg_add(struct backend_program *program, struct cuda_step *step, int buffer, int value) {
+/* Returns its index. */
+static int arg_add(struct backend_program *program, struct cuda_step *step, int buffer, int value) {
   struct cuda_arg arg = {.buffer = buffer};
   if (value >= 0) {
     const struct shape *shape = &program->graph->values[value].shape;
@@ -94,7 +87,14 @@ static void arg_add(struct backend_program *program, struct cuda_step *step, int
     arg.tensor.layout = program->buffers[buffer].layout;
   }
   array_reserve((void **)&step->args, &step->args_capacity, step->n_args, sizeof step->args[0]);
-  step->args[step->n_args++] = arg;
+  step->args[step->n_args] = arg;
+  return step->n_args++;
+}
+
+static int arg_add_written(struct backend_program *program, struct cuda_step *step, int buffer, int value) {
+  int arg = arg_add(program, step, buffer, value);
+  step->args[arg].is_written = true;
+  return arg;
 }
 
 /* What is made of weights and constants is made when they come, not when it is read. */
@@ -115,7 +115,7 @@ static int convert_add(struct backend_program *program, const struct node *node,
   int source = cuda_source_of(program, from), target = buffer_add_value(program, value, form, -1);
   step->enqueue = cuda_convert_enqueue;
   arg_add(program, step, from, value);
-  arg_add(program, step, target, value);
+  arg_add_written(program, step, target, value);
   if (source >= 0)
     conversion_add(program, source, target, step);
   else
@@ -148,10 +148,10 @@ struct cuda_step *cuda_step_new(struct backend_program *program, const struct no
 int cuda_read(struct backend_program *program, struct cuda_step *step, int value, enum cuda_type type,
               enum cuda_layout layout) {
   int buffer = value < 0 ? -1 : buffer_in(program, step->node, value, type, layout);
-  arg_add(program, step, buffer, value);
+  int arg = arg_add(program, step, buffer, value);
   if (buffer >= 0 && layout != CUDA_ANY_LAYOUT) /* the same bytes may have had another name */
-    step->args[step->n_args - 1].tensor.layout = layout;
-  return step->n_args - 1;
+    step->args[arg].tensor.layout = layout;
+  return arg;
 }
 
 int cuda_write(struct backend_program *program, struct cuda_step *step, int value, enum cuda_type type,
@@ -163,58 +163,36 @@ int cuda_write(struct backend_program *program, struct cuda_step *step, int valu
     CHECK(cuda_layout_suits(&program->graph->values[value].shape, layout));
     buffer = buffer_add_value(program, value, (struct form){type, layout}, -1);
   }
-  arg_add(program, step, buffer, value);
-  return step->n_args - 1;
+  return arg_add_written(program, step, buffer, value);
 }
 
-/* True if nothing but argument `arg` reads its bytes, now and later. */
-static bool can_write_over(const struct backend_program *program, const struct cuda_step *step, int value,
-                           int arg) {
-  const struct cuda_arg *from = &step->args[arg];
-  if (from->buffer < 0 || value < 0)
-    return false;
-  const struct cuda_buffer *owner = cuda_root(program, from->buffer);
-  size_t size_bytes =
-      (size_t)shape_elems(&program->graph->values[value].shape) * cuda_type_size(from->tensor.type);
-  if (owner->place != PLACE_PLANNED || owner->last_node > step->node->index ||
-      owner->size_bytes != size_bytes)
-    return false;
-  for (int a = 0; a < step->n_args; a++)
-    if (a != arg && step->args[a].buffer >= 0 && cuda_root(program, step->args[a].buffer) == owner)
-      return false;
-  return true;
+void cuda_allow_over(struct cuda_step *step, int to, int arg) {
+  CHECK(arg < 64);
+  step->args[to].over |= UINT64_C(1) << arg;
 }
 
 int cuda_write_over(struct backend_program *program, struct cuda_step *step, int value, int arg) {
-  enum cuda_type type = step->args[arg].tensor.type;
-  enum cuda_layout layout = step->args[arg].tensor.layout;
-  if (!can_write_over(program, step, value, arg))
-    return cuda_write(program, step, value, type, layout);
-  int root = program->buffers[step->args[arg].buffer].root;
-  arg_add(program, step, buffer_add_value(program, value, (struct form){type, layout}, root), value);
-  return step->n_args - 1;
+  const struct cuda_tensor *from = &step->args[arg].tensor;
+  int to = cuda_write(program, step, value, from->type, from->layout);
+  cuda_allow_over(step, to, arg);
+  return to;
 }
 
 int cuda_scratch(struct backend_program *program, struct cuda_step *step, size_t size_bytes) {
-  arg_add(program, step, buffer_add_bytes(program, size_bytes), -1);
-  return step->n_args - 1;
+  return arg_add_written(program, step, buffer_add_bytes(program, size_bytes), -1);
 }
 
 int cuda_keep(struct backend_program *program, struct cuda_step *step, size_t size_bytes) {
   int buffer = buffer_add_bytes(program, size_bytes);
   struct cuda_node *node = &program->nodes[step->node->index];
-  arg_add(program, step, buffer, -1);
   if (node->kept < 0)
     node->kept = buffer;
-  return step->n_args - 1;
+  return arg_add_written(program, step, buffer, -1);
 }
 
 int cuda_read_kept(struct backend_program *program, struct cuda_step *step, int forward) {
   int buffer = forward < 0 ? -1 : program->nodes[forward].kept;
-  if (buffer < 0)
-    return -1;
-  arg_add(program, step, buffer, -1);
-  return step->n_args - 1;
+  return buffer < 0 ? -1 : arg_add(program, step, buffer, -1);
 }
 
 void cuda_pass_over(struct backend_program *program, int node) {
@@ -222,17 +200,9 @@ void cuda_pass_over(struct backend_program *program, int node) {
 }
 
 void cuda_step_end(struct backend_program *program, struct cuda_step *step) {
-  int at = program->n_steps;
-  array_reserve((void **)&program->steps, &program->steps_capacity, at, sizeof program->steps[0]);
+  array_reserve((void **)&program->steps, &program->steps_capacity, program->n_steps,
+                sizeof program->steps[0]);
   program->steps[program->n_steps++] = step;
-  for (int a = 0; a < step->n_args; a++) {
-    if (step->args[a].buffer < 0)
-      continue;
-    struct cuda_buffer *root = cuda_root(program, step->args[a].buffer);
-    if (root->first < 0)
-      root->first = at;
-    root->last = at;
-  }
 }
 
 void cuda_alias(struct backend_program *program, int value, int source) {
@@ -253,6 +223,5 @@ void cuda_deliver(struct backend_program *program, int value, int watch) {
   step->kind = CUDA_STEP_DELIVERY;
   step->watch = watch;
   cuda_read(program, step, value, cuda_type_of_dtype(program->graph->values[value].dtype), CUDA_DENSE);
-  cuda_root(program, step->args[0].buffer)->last_node = INT_MAX; /* read while later steps run */
   cuda_step_end(program, step);
 }

@@ -26,6 +26,8 @@
 
 struct cuda_arg {
   int buffer;                /* -1: absent */
+  bool is_written;           /* the step writes it, and it alone: scratch, too */
+  uint64_t over;             /* of one that is written: bits of the arguments whose bytes it may take */
   struct cuda_tensor tensor; /* data is set when memory is planned */
 };
 
@@ -101,8 +103,10 @@ int cuda_read(struct backend_program *program, struct cuda_step *step, int value
 /* ANY type: cuda_type_of. */
 int cuda_write(struct backend_program *program, struct cuda_step *step, int value, enum cuda_type type,
                enum cuda_layout layout);
-/* As cuda_write, into the bytes of argument `arg`, an input of the step of the same size and form, if nothing
-   reads them after this node; else into bytes of its own. */
+/* Argument `to`, which the step writes, may take the bytes of argument `arg`, one of its first 64, which it
+   reads at the same places: it does if nothing reads them after this step. */
+void cuda_allow_over(struct cuda_step *step, int to, int arg);
+/* As cuda_write, in the type and the layout of argument `arg`, whose bytes it may take. */
 int cuda_write_over(struct backend_program *program, struct cuda_step *step, int value, int arg);
 /* Bytes that only this step needs (a workspace). */
 int cuda_scratch(struct backend_program *program, struct cuda_step *step, size_t size_bytes);

@@ -19,7 +19,6 @@ struct cuda_buffer {
   int next;        /* the next buffer of the same value; -1 */
   int value;       /* whose; -1 */
   int first, last; /* of a root: steps between which it lives; first -1: not used */
-  int last_node;   /* of a root: the last node that reads a value in it */
   void *data;      /* of a root: known when memory is planned */
 
   /* Of a KEPT root. What was made from another one, its source; -1: copied from the host. */
@@ -150,6 +149,10 @@ void cuda_segments_cut(struct backend_program *program);
 /* The events. */
 int cuda_segments_open(struct backend_program *program, struct err *err);
 void cuda_segments_close(struct backend_program *program);
+
+/* lives.c: the lives of all buffers by the steps and the segments, and which results take the bytes of what
+   their step reads. */
+void cuda_lives_settle(struct backend_program *program);
 
 /* memory.c: plans and allocates all memory, and gives every argument its address. */
 int cuda_memory_open(struct backend_program *program, struct err *err);

@@ -91,22 +91,6 @@ static void cut_step(struct cutter *cutter, int s) {
     cutter->deliveries_bytes += cutter->program->buffers[step->args[0].buffer].size_bytes;
 }
 
-/* A delivery's bytes are read while later segments run. */
-static void deliveries_extend(struct backend_program *program) {
-  for (int k = 0; k < program->n_segments; k++) {
-    int until =
-        k + CUDA_SEGMENTS_BEHIND < program->n_segments ? k + CUDA_SEGMENTS_BEHIND : program->n_segments - 1;
-    for (int s = program->segments[k].begin; s < program->segments[k].end; s++) {
-      const struct cuda_step *step = program->steps[s];
-      if (step->kind != CUDA_STEP_DELIVERY)
-        continue;
-      struct cuda_buffer *root = cuda_root(program, step->args[0].buffer);
-      int last = program->segments[until].end - 1;
-      root->last = root->last > last ? root->last : last;
-    }
-  }
-}
-
 void cuda_segments_cut(struct backend_program *program) {
   size_t n = (size_t)program->graph->n_values + 1;
   struct cutter cutter = {.program = program,
@@ -117,7 +101,6 @@ void cuda_segments_cut(struct backend_program *program) {
   segment_end(&cutter, program->n_steps);
   free(cutter.is_read);
   free(cutter.fresh);
-  deliveries_extend(program);
 }
 
 int cuda_segments_open(struct backend_program *program, struct err *err) {

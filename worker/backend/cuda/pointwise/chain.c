@@ -139,26 +139,16 @@ static enum cuda_layout layout_of(const struct backend_program *program, const s
   return CUDA_DENSE;
 }
 
-/* Whether input i is read by nobody after the chain, nor by the chain after it has written output o. */
-static bool is_done_with(const struct backend_program *program, const struct cuda_step *step,
-                         const struct chain_plan *plan, int i, int o) {
-  const struct cuda_buffer *root = cuda_root(program, step->args[i].buffer);
-  return root->place == PLACE_PLANNED && root->last_node <= step->node->index &&
-         plan->last_read[i] <= plan->written[o];
-}
-
-/* Into the bytes of an input that is read at the same places, if there is one to spare. */
+/* It may take the bytes of an input that is read at the same places, and not after it is written. */
 static void write_output(struct backend_program *program, struct cuda_step *step,
                          const struct chain_plan *plan, const struct pointwise *chain, int o) {
   enum cuda_type type = cuda_type_of(program, plan->outputs[o]);
   enum cuda_layout layout = chain->is_channels_last ? CUDA_CHANNELS_LAST : CUDA_DENSE;
+  int to = cuda_write(program, step, plan->outputs[o], type, layout);
   for (int i = 0; i < plan->n_inputs; i++)
     if (chain->inputs[i].place == AT_SAME && chain->inputs[i].type == type &&
-        step->args[i].tensor.layout == layout && is_done_with(program, step, plan, i, o)) {
-      cuda_write_over(program, step, plan->outputs[o], i);
-      return;
-    }
-  cuda_write(program, step, plan->outputs[o], type, layout);
+        step->args[i].tensor.layout == layout && plan->last_read[i] <= plan->written[o])
+      cuda_allow_over(step, to, i);
 }
 
 void cuda_chain_flush(struct backend_program *program) {

@@ -32,7 +32,9 @@ class Skip(Exception):
 
 
 def program(name):
-    return os.path.join(BUILD, name)
+    path = os.path.join(BUILD, name)
+    assert os.path.exists(path), f"{path} is not built: make all tests"
+    return path
 
 
 def wait_for(condition, what):

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/nearest.h"
+#include "common/base/size.h"
 
 static const struct option_def coordinator_option[] = {
     {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"}, {0}};
@@ -25,6 +26,7 @@ static int value_check(const struct option_def *option, const char *value, struc
 static int count_check(const struct option_def *option, const char *value, struct err *err);
 static int list_check(const struct option_def *option, const char *value, struct err *err);
 static int number_check(const struct option_def *option, const char *value, struct err *err);
+static int size_check(const struct option_def *option, const char *value, struct err *err);
 static int list_read(const char *text, long least, long most, int64_t out[OPTION_LIST_MAX]);
 static int args_index(const struct args *args, const char *name);
 
@@ -128,6 +130,8 @@ static int value_check(const struct option_def *option, const char *value, struc
   case OPTION_SHARE:
   case OPTION_RATIO:
     return number_check(option, value, err);
+  case OPTION_SIZE:
+    return size_check(option, value, err);
   }
   return ERR_OK;
 }
@@ -165,6 +169,15 @@ static int number_check(const struct option_def *option, const char *value, stru
   if (option->kind == OPTION_RATIO && !(number >= (double)option->least && number <= (double)option->most))
     return err_set(err, ERR_INVALID, "option '--%s' must be from %ld to %ld, but is %s", option->name,
                    option->least, option->most, value);
+  return ERR_OK;
+}
+
+static int size_check(const struct option_def *option, const char *value, struct err *err) {
+  uint64_t bytes;
+  if (!size_parse(value, &bytes))
+    return err_set(err, ERR_INVALID,
+                   "option '--%s' needs an amount of memory, as 2GB or 1.5GiB, but got '%s'", option->name,
+                   value);
   return ERR_OK;
 }
 

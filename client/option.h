@@ -17,6 +17,7 @@ enum option_kind {
   OPTION_LIST,  /* --hidden 256,128 or 64x3: at most OPTION_LIST_MAX such integers; NxTIMES repeats N */
   OPTION_SHARE, /* --dropout 0.1: a number from 0 to below 1 */
   OPTION_RATIO, /* --width 0.5: a number in [least, most] */
+  OPTION_SIZE,  /* --memory 1.5GiB: bytes, as common/base/size.h reads them */
 };
 
 /* A table of them ends with {0}. --help and --coordinator need no row: every command knows the first, and

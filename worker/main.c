@@ -9,6 +9,7 @@
 
 #include "build_id.h"
 #include "common/agree/float_setting.h"
+#include "common/base/size.h"
 #include "common/rpc/address.h"
 #include "worker/trace/trace.h"
 #include "worker/worker.h"
@@ -20,7 +21,7 @@ static const char help[] =
     "\n"
     "USAGE\n"
     "  weir-worker --data-root DIR [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
-    "              [--threads N] [--backend NAME] [--trace FILE]\n"
+    "              [--threads N] [--memory SIZE] [--backend NAME] [--trace FILE]\n"
     "\n"
     "DESCRIPTION\n"
     "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
@@ -44,6 +45,10 @@ static const char help[] =
     "  --threads N              executors of a CPU, each of which computes one microbatch at a time on one\n"
     "                           core; beside GPUs, threads that read ahead (default: the number of online\n"
     "                           cores)\n"
+    "  --memory SIZE            what executors may take together for what they compute, as 8GB or 1.5GiB; "
+    "of\n"
+    "                           several GPUs, on each: of runs whose spec has workers.recompute: auto\n"
+    "                           (default: what is free)\n"
     "  --backend NAME           how a CPU computes: cpu, fast; ref, plain loops to compare with\n"
     "                           (default: cpu)\n"
     "  --trace FILE             write a timeline of what it does to FILE, in Chrome's trace format: for\n"
@@ -97,6 +102,10 @@ static int threads_read(const char *text, int *threads) {
   return 0;
 }
 
+static int memory_read(const char *text, uint64_t *bytes) {
+  return size_parse(text, bytes) ? 0 : usage_error("--memory is an amount, as 8GB or 1.5GiB, not", text);
+}
+
 /* text: of --device, cpu: of --backend; NULL where they are not given. */
 static int device_read(const char *text, const char *cpu, struct device_choice *choice) {
   const char *usual = getenv("WEIR_DEVICE"), *name = cpu ? "cpu" : usual && *usual ? usual : "auto";
@@ -116,6 +125,7 @@ enum option_key {
   OPTION_DATA_ROOT,
   OPTION_DEVICE,
   OPTION_THREADS,
+  OPTION_MEMORY,
   OPTION_BACKEND,
   OPTION_TRACE,
   OPTION_HELP,
@@ -127,6 +137,7 @@ static const struct option options[] = {
     {"data-root", required_argument, NULL, OPTION_DATA_ROOT},
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"threads", required_argument, NULL, OPTION_THREADS},
+    {"memory", required_argument, NULL, OPTION_MEMORY},
     {"backend", required_argument, NULL, OPTION_BACKEND},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"help", no_argument, NULL, OPTION_HELP},
@@ -155,6 +166,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       device = optarg;
     else if (key == OPTION_THREADS)
       status = threads_read(optarg, &worker->threads);
+    else if (key == OPTION_MEMORY)
+      status = memory_read(optarg, &worker->memory_bytes);
     else if (key == OPTION_BACKEND)
       backend = optarg;
     else if (key == OPTION_TRACE)

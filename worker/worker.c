@@ -267,6 +267,7 @@ static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
                                                          .devices = device->indices,
                                                          .n_devices = device->n,
                                                          .device_bytes = device->memory_bytes,
+                                                         .memory_bytes = worker->options->memory_bytes,
                                                          .readers = worker->options->threads,
                                                          .end_ms = worker->options->end_ms,
                                                          .send = worker_send,

@@ -8,10 +8,11 @@ struct worker_options {
   const char *coordinator; /* HOST:PORT, or several separated by commas */
   const char *data_root;
   struct device_choice device;
-  const char *trace; /* the file of its timeline; NULL: none */
-  int threads;       /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
-  int leave_ms;      /* how long one that leaves waits until its work was given to others; 0: 5000 */
-  int end_ms;        /* how long a run that is given up waits for executions that hang; 0: 10000 */
+  const char *trace;     /* the file of its timeline; NULL: none */
+  uint64_t memory_bytes; /* that programs may take together, where a run asks; of each GPU; 0: what is free */
+  int threads;           /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
+  int leave_ms;          /* how long one that leaves waits until its work was given to others; 0: 5000 */
+  int end_ms;            /* how long a run that is given up waits for executions that hang; 0: 10000 */
 };
 
 /* Serves until SIGTERM or SIGINT, or until its device fails, then leaves the cluster: says so, and returns

@@ -34,7 +34,7 @@ struct launcher {
   char **environment; /* of the children: ours and the store */
   char *store;        /* its last entry but NULL */
   char *data_root;
-  char *device, *trace; /* NULL: not given */
+  char *device, *memory, *trace; /* NULL: not given */
   pthread_t supervisor;
   bool is_supervised;
 
@@ -82,6 +82,7 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   launcher->options = *options;
   launcher->data_root = mem_strdup(options->data_root);
   launcher->device = options->device ? mem_strdup(options->device) : NULL;
+  launcher->memory = options->memory ? mem_strdup(options->memory) : NULL;
   launcher->trace = options->trace ? mem_strdup(options->trace) : NULL;
   pthread_mutex_init(&launcher->lock, NULL);
   pthread_cond_init(&launcher->changed, NULL);
@@ -231,6 +232,8 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
   if (child->role == CHILD_WORKER) {
     child_argument(child, "--threads=%d", launcher->options.threads);
     child_argument(child, "--data-root=%s", launcher->data_root);
+    if (launcher->memory)
+      child_argument(child, "--memory=%s", launcher->memory);
     worker_set_arguments(launcher, child);
   } else {
     child_argument(child, child->role == CHILD_COORDINATOR ? "--role=coordinator" : "--role=parameters");
@@ -371,6 +374,7 @@ void launcher_stop(struct launcher *launcher) {
   free(launcher->store);
   free(launcher->data_root);
   free(launcher->device);
+  free(launcher->memory);
   free(launcher->trace);
   pthread_mutex_destroy(&launcher->lock);
   pthread_cond_destroy(&launcher->changed);

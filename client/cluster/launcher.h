@@ -16,9 +16,10 @@ struct launcher_options {
   int servers, workers;
   int threads; /* of a worker */
   const char
-      *device;       /* --device of the workers, to whom several GPUs are dealt out; NULL: theirs to choose */
-  const char *trace; /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
-  bool restart;      /* start a child again that died */
+      *device; /* --device of the workers, to whom several GPUs are dealt out; NULL: theirs to choose */
+  const char *memory; /* --memory of each worker; NULL: what the machine has free */
+  const char *trace;  /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
+  bool restart;       /* start a child again that died */
 };
 
 /* Of each worker: as many as given, or by default (0) this machine's cores, those that we may use, shared out

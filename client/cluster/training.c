@@ -38,6 +38,7 @@ int training_launch(struct training *training, struct err *err) {
       .workers = workers,
       .threads = launcher_threads((int)args_count(args, "threads"), workers),
       .device = args_text(args, "device"),
+      .memory = args_text(args, "memory"),
       .trace = args_text(args, "trace"),
       .restart = !args_flag(args, "no-restart"),
   };

@@ -69,6 +69,12 @@ static const struct option_def train_options[] = {
      .help =
          "what the workers compute on: cpu; cuda, the first GPU; cuda:N or cuda:N,N..., GPUs that are dealt "
          "out to the workers; auto. Default: $WEIR_DEVICE, else auto: all GPUs, or else the CPU."},
+    {.name = "memory",
+     .kind = OPTION_SIZE,
+     .value = "SIZE",
+     .help = "the memory that each worker's executors may take together for what they compute, as 8GB or "
+             "1.5GiB: of a run whose spec has workers.recompute: auto. Default: what is free when it is "
+             "loaded."},
     {.name = "data-root",
      .kind = OPTION_TEXT,
      .value = "DIR",

@@ -242,6 +242,10 @@ static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
     return spec_bad(err, "workers.min", "must be at least 1");
   if (workers->has_max && workers->max < workers->min)
     return spec_bad(err, "workers.max", "is below workers.min");
+  if (strcmp(workers->recompute, "none") != 0 && strcmp(workers->recompute, "auto") != 0 &&
+      strcmp(workers->recompute, "full") != 0)
+    return err_set(err, ERR_INVALID, "workers.recompute: '%.60s' is not known (known: auto, full, none)",
+                   workers->recompute);
   return 0;
 }
 

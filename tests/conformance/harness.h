@@ -177,32 +177,53 @@ static inline int program_run(const struct backend_def *backend, struct backend_
   return backend->run(program, &run, err);
 }
 
-/* Prepares and runs the outcome's graph, twice: the second execution must give the first one's bits. options
-   NULL: the usual ones. */
+/* Runs a prepared graph once more. Errors: INTERNAL unless it gives the outcome's bits. */
+static inline int program_run_again(const struct backend_def *backend, struct backend_program *program,
+                                    const struct feed *feed, const struct outcome *outcome, struct err *err) {
+  struct outcome again;
+  outcome_init(&again, outcome->graph, outcome->values, outcome->n);
+  int code = program_run(backend, program, feed, &again, err);
+  for (int i = 0; i < outcome->n && !code; i++)
+    if (memcmp(outcome->data[i], again.data[i], value_size(outcome->graph, outcome->values[i])) != 0)
+      code = err_set(err, ERR_INTERNAL, "a second execution gives other bits of '%s'",
+                     outcome->graph->values[outcome->values[i]].name);
+  outcome_fini(&again);
+  return code;
+}
+
+/* The outcome's graph with every forward step run again that may be. */
+static inline int graph_replay(const struct backend_def *backend, const struct backend_request *request,
+                               const struct feed *feed, const struct outcome *outcome, struct err *err) {
+  struct backend_request all = *request;
+  struct backend_program *program = NULL;
+  all.options.replay = REPLAY_ALWAYS;
+  int code = backend->prepare(&all, &program, err);
+  if (!code && program_run_again(backend, program, feed, outcome, err))
+    code = err_append(err, ", computed again for the backward part");
+  backend->release(program);
+  return code;
+}
+
+/* Prepares and runs the outcome's graph, twice: the second execution must give the first one's bits, and so
+   must one that computes activations again. options NULL: the usual ones. */
 static inline int graph_execute(const struct backend_def *backend, const struct backend_options *options,
                                 const void *const *inputs, struct outcome *outcome, struct err *err) {
   const struct graph *graph = outcome->graph;
   struct backend_request request = {.graph = graph, .watched = outcome->values, .n_watched = outcome->n};
   struct feed feed = {.inputs = inputs, .seed = USUAL_SEED};
   struct backend_program *program = NULL;
-  struct outcome again;
-  int code;
-  outcome_init(&again, graph, outcome->values, outcome->n);
   if (options)
     request.options = *options;
-  code = backend->prepare(&request, &program, err);
+  int code = backend->prepare(&request, &program, err);
   if (!code)
     host_nodes_note(backend, program, graph);
   if (!code)
     code = program_run(backend, program, &feed, outcome, err);
   if (!code)
-    code = program_run(backend, program, &feed, &again, err);
-  for (int i = 0; i < outcome->n && !code; i++)
-    if (memcmp(outcome->data[i], again.data[i], value_size(graph, outcome->values[i])) != 0)
-      code = err_set(err, ERR_INTERNAL, "a second execution gives other bits of '%s'",
-                     graph->values[outcome->values[i]].name);
+    code = program_run_again(backend, program, &feed, outcome, err);
   backend->release(program);
-  outcome_fini(&again);
+  if (!code && backend->replayed && !request.options.is_fast)
+    code = graph_replay(backend, &request, &feed, outcome, err);
   return code;
 }
 

@@ -5,6 +5,7 @@
 #include "model/graph/op.h"
 #include "model/model.h"
 #include "worker/backend/device_memory.h"
+#include "worker/backend/replay/replay.h"
 
 /* One graph prepared for execution by one thread: kernels chosen, memory planned and allocated. */
 struct backend_program;
@@ -18,11 +19,21 @@ enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 /* By a name of train.precision: fp32, tf32 or bf16. False for any other name. */
 bool precision_find(const char *name, enum precision *out);
 
-/* Zeros: f32, the same bits each time, the first device. */
+/* Zeros: f32, the same bits each time, the first device, nothing computed twice. */
 struct backend_options {
   enum precision precision;
   bool is_fast; /* the bits may differ from one execution to the next */
   int device;   /* which one, where a backend has several */
+  /* Whether activations are computed again for the backward part instead of kept for it: the bits are the
+     same. Backends without `replayed` keep them. */
+  enum replay_mode replay;
+  size_t most_bytes; /* of REPLAY_AUTO: that the program's memory may take; 0: what its device has left */
+};
+
+/* What a program computes again. */
+struct backend_replayed {
+  size_t unreplayed_bytes; /* memory_bytes if it did not */
+  int n_steps, n_replays;  /* of one execution; n_steps counts the replays, too */
 };
 
 /* What a program is to compute. */
@@ -74,6 +85,7 @@ struct backend_def {
    */
   int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);
   size_t (*memory_bytes)(const struct backend_program *program);
+  void (*replayed)(const struct backend_program *program, struct backend_replayed *out); /* NULL: nothing */
   /* The index-th of the nodes that run on the host because the device has no kernel for them; NULL past the
      last. NULL where there is no device. */
   const struct node *(*host_node)(const struct backend_program *program, int index);

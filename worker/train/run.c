@@ -227,11 +227,19 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
 }
 
 static void run_be_loaded_locked(struct run *run) {
+  const struct backend_def *backend = run->options.backend;
+  const struct backend_program *program = run->executors[0].train;
+  struct backend_replayed replayed = {.unreplayed_bytes = backend->memory_bytes(program)};
+  if (backend->replayed)
+    backend->replayed(program, &replayed);
   run->is_loaded = true;
   run_set_phase_locked(run, RUN_IDLE);
-  log_event(LOG_INFO, "worker", "loaded", "run=%s samples=%llu blocks=%u executors=%d", run->load->run,
-            (unsigned long long)run->loaded.plan.train_samples, run->loaded.model->n_blocks,
-            run->n_executors);
+  log_event(LOG_INFO, "worker", "loaded",
+            "run=%s samples=%llu blocks=%u executors=%d program_bytes=%zu unreplayed_bytes=%zu steps=%d "
+            "replays=%d",
+            run->load->run, (unsigned long long)run->loaded.plan.train_samples, run->loaded.model->n_blocks,
+            run->n_executors, backend->memory_bytes(program), replayed.unreplayed_bytes, replayed.n_steps,
+            replayed.n_replays);
   run_tell_loaded_locked(run);
 }
 

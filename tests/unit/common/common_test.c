@@ -16,6 +16,7 @@
 #include "common/base/memory.h"
 #include "common/base/hash.h"
 #include "common/base/sha256.h"
+#include "common/base/size.h"
 #include "common/base/text.h"
 
 static void a_keyed_permutation_visits_every_index_once(void **state) {
@@ -166,6 +167,37 @@ static void a_buffer_is_sole_until_it_is_shared(void **state) {
   assert_null(buffer_new(SIZE_MAX - 8));
 }
 
+static void amounts_of_memory_have_units_of_1000_and_1024(void **state) {
+  static const struct {
+    const char *text;
+    uint64_t bytes;
+  } sizes[] = {{"4096", 4096},
+               {"1", 1},
+               {"2GB", 2000000000},
+               {"1.5GiB", 1610612736},
+               {"3 MiB", 3145728},
+               {"10KB", 10000},
+               {"512B", 512},
+               {"1TB", 1000000000000},
+               {"0", 0},
+               {"-1", 0},
+               {"", 0},
+               {"GB", 0},
+               {"2 gigs", 0},
+               {"2Gb", 0},
+               {"1e30", 0},
+               {"inf", 0},
+               {"nan", 0},
+               {" 5", 0},
+               {"0.5", 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    uint64_t bytes = 0;
+    assert_int_equal(size_parse(sizes[i].text, &bytes), sizes[i].bytes > 0);
+    assert_int_equal(bytes, sizes[i].bytes);
+  }
+}
+
 static void what_is_no_printable_utf8_is_replaced(void **state) {
   static const struct {
     const char *text, *clean;
@@ -214,6 +246,7 @@ int main(void) {
       cmocka_unit_test(an_error_keeps_its_code_under_a_prefix),
       cmocka_unit_test(an_error_that_crosses_the_network_stays_retryable_or_not),
       cmocka_unit_test(a_buffer_is_sole_until_it_is_shared),
+      cmocka_unit_test(amounts_of_memory_have_units_of_1000_and_1024),
       cmocka_unit_test(what_is_no_printable_utf8_is_replaced),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

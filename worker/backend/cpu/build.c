@@ -161,6 +161,12 @@ static int run_refill(struct backend_program *program, struct cpu_step *step, co
   return code;
 }
 
+static void use_written(struct backend_program *program, struct cpu_step *step, int id, int buffer,
+                        const dnnl_memory_desc_t *layout) {
+  cpu_use(program, step, id, buffer, layout);
+  step->args[step->n_args - 1].is_written = true;
+}
+
 /* A buffer's bytes, as a reorder sees them. */
 struct buffer_view {
   int buffer;
@@ -180,7 +186,7 @@ static int reorder_add(struct backend_program *program, const struct node *node,
     step->run = run_refill;
   }
   cpu_use(program, step, DNNL_ARG_FROM, from->buffer, &from->layout);
-  cpu_use(program, step, DNNL_ARG_TO, target, to);
+  use_written(program, step, DNNL_ARG_TO, target, to);
   dnnl_status_t status = dnnl_reorder_primitive_desc_create(&desc, &from->layout, program->engine, to,
                                                             program->engine, program->attr);
   if (status)
@@ -240,7 +246,7 @@ int cpu_read(struct backend_program *program, struct cpu_step *step, int id, int
 int cpu_write(struct backend_program *program, struct cpu_step *step, int id, int value,
               const dnnl_memory_desc_t *layout) {
   int buffer = value < 0 ? buffer_add_bytes(program, layout) : buffer_add_value(program, value, layout, -1);
-  cpu_use(program, step, id, buffer, layout);
+  use_written(program, step, id, buffer, layout);
   return buffer;
 }
 
@@ -252,7 +258,7 @@ int cpu_write_over(struct backend_program *program, struct cpu_step *step, int i
     return cpu_write(program, step, id, value, layout);
   int result = buffer_add_value(program, value, layout, root);
   CHECK(program->buffers[result].size_bytes <= program->buffers[root].size_bytes);
-  cpu_use(program, step, id, result, layout);
+  use_written(program, step, id, result, layout);
   return result;
 }
 

@@ -227,7 +227,8 @@ static void cpu_release(struct backend_program *program) {
     struct cpu_step *step = program->steps[s];
     for (int a = 0; a < step->n_args; a++)
       dnnl_memory_destroy(step->args[a].memory);
-    dnnl_primitive_destroy(step->primitive);
+    if (!step->is_replay)
+      dnnl_primitive_destroy(step->primitive);
     free(step->args);
   }
   cpu_products_release(program);
@@ -242,7 +243,7 @@ static void cpu_release(struct backend_program *program) {
   free(program);
 }
 
-/* Whatever the request's options: all is f32, and the same bits each time. */
+/* Whatever the request's precision: all is f32, and the same bits each time. */
 static int cpu_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
   struct backend_program *program = mem_new(sizeof *program);
   const int *watched = request->watched, n_watched = request->n_watched;
@@ -259,6 +260,8 @@ static int cpu_prepare(const struct backend_request *request, struct backend_pro
   if (!code)
     code = nodes_prepare(program, watched, n_watched, err);
   descs_release(program);
+  if (!code)
+    code = cpu_replay(program, &request->options, err);
   if (!code)
     code = memory_allocate(program, err);
   for (int s = 0; s < program->n_steps && !code; s++)
@@ -300,14 +303,15 @@ static int refresh_host(struct backend_program *program, struct cpu_step *step, 
 
 static void step_trace(const struct backend_program *program, const struct cpu_step *step,
                        const struct backend_run *run, uint64_t begin_ns) {
-  if (step->node)
-    trace_span(
-        &(struct trace_span){.category = step->node->index < program->first_backward ? "forward" : "backward",
-                             .name = step->node->name,
-                             .begin_ns = begin_ns,
-                             .end_ns = trace_now_ns(),
-                             .step = run->context.step,
-                             .index = run->context.microbatch});
+  if (!step->node)
+    return;
+  const char *part = step->node->index < program->first_backward ? "forward" : "backward";
+  trace_span(&(struct trace_span){.category = step->is_replay ? "replay" : part,
+                                  .name = step->node->name,
+                                  .begin_ns = begin_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = run->context.step,
+                                  .index = run->context.microbatch});
 }
 
 static int cpu_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
@@ -340,11 +344,18 @@ static size_t cpu_memory_bytes(const struct backend_program *program) {
   return program->block_bytes;
 }
 
+static void cpu_replayed(const struct backend_program *program, struct backend_replayed *out) {
+  *out = program->replayed;
+  if (out->n_replays == 0)
+    out->unreplayed_bytes = program->block_bytes;
+}
+
 const struct backend_def backend_cpu = {
     .name = "cpu",
     .prepare = cpu_prepare,
     .run = cpu_run,
     .memory_bytes = cpu_memory_bytes,
+    .replayed = cpu_replayed,
     .release = cpu_release,
     .fingerprint = cpu_fingerprint,
 };

@@ -39,6 +39,7 @@ struct cpu_buffer {
 struct cpu_arg {
   int id;                    /* DNNL_ARG_...; 0: not handed to the primitive */
   int buffer;                /* -1: absent */
+  bool is_written;           /* else it is only read */
   dnnl_memory_desc_t layout; /* how the step sees the bytes */
   dnnl_memory_t memory;
   void *data; /* set when the step runs */
@@ -55,8 +56,9 @@ struct cpu_step {
   dnnl_exec_arg_t *exec; /* those with an id */
   int n_exec;
   bool reads_host;
-  int subject;   /* of a fetch: the value; of a delivery: the index in watched */
-  void *details; /* the kernel's own, in the program's arena */
+  bool is_replay; /* another step again, whose primitive and details it shares */
+  int subject;    /* of a fetch: the value; of a delivery: the index in watched */
+  void *details;  /* the kernel's own, in the program's arena */
 };
 
 /* What building knows of a node. */
@@ -91,6 +93,7 @@ struct backend_program {
   struct cpu_product *products; /* of steps that loop over some; NULL */
   void *block;                  /* all PLANNED and KEPT bytes */
   size_t block_bytes;
+  struct backend_replayed replayed;
 };
 
 /* A row of kernel.def: how nodes of one op become a step. */
@@ -135,7 +138,8 @@ int cpu_buffer_in(struct backend_program *program, const struct node *node, int 
 
 /* A step that is not yet in the program: inputs asked for meanwhile come before it. */
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node);
-/* Adds an existing buffer as an argument. layout: how the step sees its bytes; NULL: as they were written. */
+/* Adds an existing buffer as an argument that is only read. layout: how the step sees its bytes; NULL: as
+ * they were written. */
 void cpu_use(struct backend_program *program, struct cpu_step *step, int id, int buffer,
              const dnnl_memory_desc_t *layout);
 /* Each adds one argument and returns its buffer. layout NULL: dense, as the value's shape. */
@@ -159,6 +163,10 @@ int cpu_execute(struct backend_program *program, struct cpu_step *step, const st
 /* Keeps the error of a oneDNN call. */
 void cpu_fail(struct backend_program *program, const struct node *node, dnnl_status_t status,
               const char *what);
+
+/* replays.c: once all steps are known, before memory is planned: has forward steps run again as the options
+   say. Errors: NO_MEMORY. */
+int cpu_replay(struct backend_program *program, const struct backend_options *options, struct err *err);
 
 /* reference.c: the node by a kernel of plain tensors, which are dense, or all in the one layout that suits a
    pointwise op (OP_POINTWISE); and by its op's reference kernel. */

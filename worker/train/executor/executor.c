@@ -10,16 +10,29 @@
 #include "common/base/clock.h"
 #include "worker/trace/trace.h"
 #include "worker/train/block/probe_weights.h"
+#include "worker/train/run/load_memory.h"
 
 static void *executor_main(void *argument);
 static int executor_prepare(struct executor *executor, struct err *err);
 static int executor_probe(struct executor *executor, struct err *err);
 static bool executor_train(struct executor *executor);
 
+/* On GPUs each executor has one for itself, on a CPU all share the machine's memory. */
+static size_t executor_program_bytes(const struct run *run) {
+  uint64_t bytes = run->options.memory_bytes;
+  if (run->options.n_devices > 0)
+    return (size_t)bytes;
+  if (bytes == 0)
+    bytes = load_memory_free(run->loaded.model);
+  bytes /= (uint64_t)run->n_executors;
+  return bytes > 0 ? (size_t)bytes : 1;
+}
+
 void executors_start(struct run *run) {
   uint32_t microbatches = run->loaded.plan.microbatches;
   int threads = run->options.threads;
   run->n_executors = (uint32_t)threads < microbatches ? threads : (int)microbatches;
+  run->program_bytes = executor_program_bytes(run);
   run->executors = mem_new((size_t)run->n_executors * sizeof *run->executors);
   for (int i = 0; i < run->n_executors; i++) {
     struct executor *executor = &run->executors[i];
@@ -178,37 +191,61 @@ static void eval_watch(struct executor *executor, int value, int metric, int *wa
   watched[(*n_watched)++] = value;
 }
 
-static int executor_prepare(struct executor *executor, struct err *err) {
+/* How the spec and the worker want programs. */
+static int options_read(const struct executor *executor, struct backend_options *options, struct err *err) {
+  const struct run_options *run_options = &executor->run->options;
+  const Weir__RunSpec *spec = executor->run->loaded.spec;
+  *options = (struct backend_options){.is_fast = !spec->train->deterministic,
+                                      .most_bytes = executor->run->program_bytes};
+  if (!precision_find(spec->train->precision, &options->precision))
+    return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'",
+                   spec->train->precision);
+  if (!replay_mode_find(spec->workers->recompute, &options->replay))
+    return err_set(err, ERR_INVALID, "workers.recompute is none, auto or full, not '%s'",
+                   spec->workers->recompute);
+  if (run_options->n_devices > 0)
+    options->device = run_options->devices[executor->index % run_options->n_devices];
+  return ERR_OK;
+}
+
+static int eval_prepare(struct executor *executor, const struct backend_options *options, struct err *err) {
   const struct backend_def *backend = executor->run->options.backend;
   const struct model *model = executor->run->loaded.model;
-  const struct run_options *run_options = &executor->run->options;
-  const Weir__TrainSpec *train = executor->run->loaded.spec->train;
-  struct backend_options options = {.is_fast = !train->deterministic};
   int watched[EVAL_WATCHED_MAX], n_watched = 0;
-  if (!precision_find(train->precision, &options.precision))
-    return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'", train->precision);
-  if (run_options->n_devices > 0)
-    options.device = run_options->devices[executor->index % run_options->n_devices];
+  eval_watch(executor, model->eval_loss.loss_sum, METRIC_LOSS_SUM, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.correct, METRIC_CORRECT, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
+  eval_watch(executor, model->eval_loss.denominator, METRIC_DENOMINATOR, watched, &n_watched);
+  eval_watch(executor, model->eval_output, EVAL_WATCH_OUTPUT, watched, &n_watched);
+  struct backend_request request = {
+      .graph = model->eval, .watched = watched, .n_watched = n_watched, .options = *options};
+  request.options.replay = REPLAY_NONE;
+  return backend->prepare(&request, &executor->eval, err);
+}
+
+/* What the program for evaluations takes is known before the one that may adapt. */
+static int executor_prepare(struct executor *executor, struct err *err) {
+  const struct backend_def *backend = executor->run->options.backend;
+  struct backend_options options;
+  if (options_read(executor, &options, err))
+    return err->code;
   executor->device = options.device;
   executor->memory = backend->memory;
   executor_tap_all(executor);
-  struct backend_request request = {.graph = model->train,
+  if (executor->run->loaded.eval && eval_prepare(executor, &options, err))
+    return err->code;
+  if (executor->eval && options.most_bytes > 0) {
+    size_t taken = backend->memory_bytes(executor->eval);
+    options.most_bytes = taken < options.most_bytes ? options.most_bytes - taken : 1;
+  }
+  struct backend_request request = {.graph = executor->run->loaded.model->train,
                                     .watched = executor->watched,
                                     .n_watched = executor->n_watched,
                                     .options = options};
   if (backend->prepare(&request, &executor->train, err) ||
       (backend->memory && backend->memory->open(options.device, &executor->stream, err)))
     return err->code;
-  if (!executor->run->loaded.eval)
-    return 0;
-  eval_watch(executor, model->eval_loss.loss_sum, METRIC_LOSS_SUM, watched, &n_watched);
-  eval_watch(executor, model->eval_loss.correct, METRIC_CORRECT, watched, &n_watched);
-  eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
-  eval_watch(executor, model->eval_loss.denominator, METRIC_DENOMINATOR, watched, &n_watched);
-  eval_watch(executor, model->eval_output, EVAL_WATCH_OUTPUT, watched, &n_watched);
-  request = (struct backend_request){
-      .graph = model->eval, .watched = watched, .n_watched = n_watched, .options = options};
-  return backend->prepare(&request, &executor->eval, err);
+  return ERR_OK;
 }
 
 static void on_statistic(struct task *task, int index, const float *data) {

@@ -110,6 +110,13 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
   return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
 }
 
+/* Where activations are computed again, only programs know how many are kept. */
+static void memory_estimate(const struct loaded *loaded, struct model_memory *out) {
+  model_memory(loaded->model, out);
+  if (strcmp(loaded->spec->workers->recompute, "none") != 0)
+    out->train_bytes = 0;
+}
+
 /* The memory of one executor on a GPU. name: for the error; freed by the caller. */
 static struct load_memory device_memory(const struct load_options *options, const struct loaded *loaded,
                                         int executor, char **name) {
@@ -144,7 +151,7 @@ static int check_memory(const struct load_options *options, const struct loaded 
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
                                .available_bytes = memory_available_bytes("")};
-  model_memory(loaded->model, &memory.model);
+  memory_estimate(loaded, &memory.model);
   load_memory_check(&memory, err);
   for (int i = 0; options->devices && i < options->executors && !err->code; i++) {
     char *name;

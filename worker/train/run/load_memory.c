@@ -3,6 +3,8 @@
    what its two programs hold, each with weights of its own, and the versions of a group on devices. */
 #include "worker/train/run/load_memory.h"
 
+#include "common/base/memory_available.h"
+
 enum { WEIGHT_VERSIONS = 2, GRADIENT_SUMS = 1 };
 
 static double bytes_to_mebibytes(double bytes) {
@@ -27,7 +29,7 @@ static double activation_bytes(const struct load_memory *memory) {
 /* Samples of the largest microbatch that fits, of those that divide the batch; 0: not even one does. */
 static uint64_t samples_that_fit(const struct load_memory *memory) {
   double a_sample = activation_bytes(memory) * memory->executors / (double)memory->microbatch_samples;
-  double most = ((double)memory->available_bytes - fixed_bytes(memory)) / a_sample;
+  double most = a_sample > 0 ? ((double)memory->available_bytes - fixed_bytes(memory)) / a_sample : 0;
   uint64_t samples = most >= 1 && memory->executors > 0 ? (uint64_t)most : 0;
   while (samples > 0 && memory->batch % samples)
     samples--;
@@ -67,4 +69,12 @@ int load_memory_advise(const struct load_memory *memory, struct err *err) {
                       memory->device ? "" : ", or fewer threads");
   return err_append(err, ": not even microbatches of one sample fit%s",
                     memory->device ? "" : " on so many threads");
+}
+
+uint64_t load_memory_free(const struct model *model) {
+  uint64_t available = memory_available_bytes("");
+  uint64_t later = 2 * model->param_elems * sizeof(float) + available / 32;
+  if (available == UINT64_MAX)
+    return available;
+  return later < available ? available - later : 0;
 }

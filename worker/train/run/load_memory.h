@@ -23,4 +23,8 @@ int load_memory_check(const struct load_memory *memory, struct err *err);
  */
 int load_memory_advise(const struct load_memory *memory, struct err *err);
 
+/* What is free on this machine for programs, once the model is open: sums of gradients and what is on its way
+   come later. UINT64_MAX where nothing says. */
+uint64_t load_memory_free(const struct model *model);
+
 #endif

@@ -15,12 +15,14 @@ struct run_options {
   const int *devices; /* of a backend that has several: executor i computes on devices[i mod n_devices] */
   int n_devices;
   const uint64_t *device_bytes; /* [n_devices] of memory */
-  int readers;                  /* threads that read ahead, at least */
-  int parked_max;               /* as in transfers_options */
-  int question_ms;              /* how long a server that is asked where it is may take; 0: 3000 */
-  int silent_ms, unreached_ms;  /* as in transfers_options */
-  int meeting_ms;               /* how long a group's members wait until all of them are there; 0: 10000 */
-  int end_ms;                   /* how long a run that is stopped waits for executions; 0: 10000 */
+  uint64_t memory_bytes; /* that all programs may take, on each device, with workers.recompute auto; 0: what
+                            is free */
+  int readers;           /* threads that read ahead, at least */
+  int parked_max;        /* as in transfers_options */
+  int question_ms;       /* how long a server that is asked where it is may take; 0: 3000 */
+  int silent_ms, unreached_ms; /* as in transfers_options */
+  int meeting_ms;              /* how long a group's members wait until all of them are there; 0: 10000 */
+  int end_ms;                  /* how long a run that is stopped waits for executions; 0: 10000 */
   /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
   void (*send)(void *user, const Weir__MemberMessage *message);
   /* Likewise, once, instead of a refusal: the device has failed, and others have to go on. */

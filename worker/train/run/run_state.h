@@ -84,6 +84,7 @@ struct run {
   struct block_pool *pool;
   struct executor *executors; /* [n_executors] */
   int n_executors;
+  size_t program_bytes; /* that an executor's programs may take together, where they adapt; 0: what is free */
 
   pthread_mutex_t lock; /* what follows; callbacks of rpc take it, so nobody blocks under it */
   pthread_cond_t changed;

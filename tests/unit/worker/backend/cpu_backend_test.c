@@ -249,6 +249,78 @@ static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
   network_fini(&f);
 }
 
+/* Whatever mode; true where something ran again. */
+static bool check_replayed(const struct network *f, const struct backend_options *options) {
+  const struct backend_def *cpu = backend_find("cpu");
+  struct backend_program *program = network_prepare_with("cpu", f, options);
+  struct backend_replayed replayed;
+  struct answer whole, again;
+  network_run_once("cpu", f, &whole);
+  answer_init(&again, f);
+  for (int i = 0; i < 2; i++) {
+    network_run("cpu", program, NULL, 0, &again);
+    assert_true(answer_is_same(&whole, &again));
+    assert_memory_equal(whole.order, again.order, (size_t)whole.n * sizeof whole.order[0]);
+  }
+  cpu->replayed(program, &replayed);
+  if (options->replay != REPLAY_ALWAYS)
+    assert_true(cpu->memory_bytes(program) <= replayed.unreplayed_bytes);
+  if (options->replay == REPLAY_AUTO)
+    assert_true(cpu->memory_bytes(program) <= options->most_bytes);
+  cpu->release(program);
+  answer_fini(&whole);
+  answer_fini(&again);
+  return replayed.n_replays > 0;
+}
+
+static void steps_that_run_again_give_the_same_bits(void **state) {
+  static const struct backend_options always = {.replay = REPLAY_ALWAYS}, full = {.replay = REPLAY_FULL};
+  struct network f;
+  (void)state;
+  network_init(&f);
+  assert_true(check_replayed(&f, &always));
+  check_replayed(&f, &full);
+  network_fini(&f);
+  fixture_init_joined(&f);
+  assert_true(check_replayed(&f, &always));
+  check_replayed(&f, &full);
+  network_fini(&f);
+  fixture_init_elementwise(&f, "Gelu", 20);
+  assert_true(check_replayed(&f, &always));
+  assert_true(check_replayed(&f, &full));
+  network_fini(&f);
+}
+
+static size_t bytes_of(const struct network *f, enum replay_mode mode) {
+  struct backend_program *program = network_prepare_with("cpu", f, &(struct backend_options){.replay = mode});
+  size_t bytes = backend_find("cpu")->memory_bytes(program);
+  backend_find("cpu")->release(program);
+  return bytes;
+}
+
+static void activations_are_computed_again_as_far_as_memory_wants(void **state) {
+  struct backend_program *program;
+  struct err err = ERR_NONE;
+  struct network f;
+  (void)state;
+  fixture_init_elementwise(&f, "Gelu", 20);
+  size_t none = bytes_of(&f, REPLAY_NONE), full = bytes_of(&f, REPLAY_FULL);
+  assert_true(full < none);
+  struct backend_options options = {.replay = REPLAY_AUTO, .most_bytes = none};
+  assert_false(check_replayed(&f, &options));
+  options.most_bytes = (none + full) / 2;
+  assert_true(check_replayed(&f, &options));
+  options.most_bytes = full / 2;
+  assert_int_equal(backend_find("cpu")->prepare(&(struct backend_request){.graph = f.graph,
+                                                                          .watched = f.watched,
+                                                                          .n_watched = f.n_watched,
+                                                                          .options = options},
+                                                &program, &err),
+                   ERR_NO_MEMORY);
+  assert_null(program);
+  network_fini(&f);
+}
+
 static void activations_share_their_bytes(void **state) {
   struct network f;
   size_t total = 0;
@@ -274,6 +346,8 @@ int main(void) {
       cmocka_unit_test(two_threads_with_programs_of_their_own_give_the_same_bits),
       cmocka_unit_test(weights_are_read_again_only_with_a_new_version),
       cmocka_unit_test(a_cancelled_run_ends_early_and_the_next_is_whole),
+      cmocka_unit_test(steps_that_run_again_give_the_same_bits),
+      cmocka_unit_test(activations_are_computed_again_as_far_as_memory_wants),
       cmocka_unit_test(activations_share_their_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,7 @@ $(FAKE_CUDA): $(B)/obj/tests/integration/fake_cuda.o $(B)/libweir.a
 
 BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
-CRASH = $(B)/tests/chaos/crash_point.so $(B)/tests/chaos/lying_worker.so $(B)/tests/chaos/store_crash
+CRASH = $(patsubst %,$(B)/tests/chaos/%,crash_point.so lying_worker.so step_gate.so store_crash)
 tests: $(TESTS) $(CRASH) $(FAKE_CUDA) $(SIMULATION) ## the test programs, without running them
 
 # Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs

@@ -27,7 +27,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from harness import BUILD, Folder, Process, Skip, program, start_announced, wait_for, weir
+from harness import BUILD, PATIENCE, Folder, Process, Skip, own_address, program, start_announced, wait_for, weir
 from power_loss import lose_power
 from redis_servers import Redis, encode, need
 
@@ -130,7 +130,7 @@ class CrashingRedis(Redis):
     def raw(self, key):
         """A value that is not text."""
         with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(10)
+            link.settimeout(PATIENCE)
             link.connect(self.socket_path)
             link.sendall(encode(("GET", key)))
             with link.makefile("rb") as file:
@@ -174,7 +174,7 @@ class Site:
         self.url = f"redis://{self.redis.address}"
 
     def start(self, role, before=()):
-        listen = self.addresses.get(role, "127.0.0.1:0")
+        listen = self.addresses.get(role) or own_address()
         command = [*before, program("weir-server"), "--store", self.url, "--listen", listen]
         if role == "coordinator":
             command.append("--role=coordinator")
@@ -205,7 +205,7 @@ class Site:
 
     def try_client(self, *arguments):
         return subprocess.run([program("weir"), *arguments, "--coordinator", self.addresses["coordinator"]],
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=PATIENCE)
 
     def is_hit(self):
         return self.shim.is_dead

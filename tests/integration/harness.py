@@ -5,9 +5,11 @@ Only the standard library; peers that need more run in the environment that `mak
 import gzip
 import json
 import os
+import random
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -25,6 +27,8 @@ SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 DATA = "/usr/share/datasets/fashion-mnist"
 # Sanitizers and busy machines make everything slower; no test passes because of a time.
 PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "240"))
+PORTS, BUS = range(10000, 20000), 10000  # where a Redis Cluster's bus is; both below those that the system gives unasked
+RESERVED = {}
 
 
 class Skip(Exception):
@@ -82,6 +86,22 @@ def weir(*arguments, status=0, **options):
         f"weir {' '.join(map(str, arguments))}: exit {done.returncode}, expected {status}\n"
         f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
     return done
+
+
+def reserve_port():
+    """A port that no other process of the tests is given while this one lives: for what is started at it more than once."""
+    while True:
+        port, lock = random.choice(PORTS), socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0weir-test-port-{port}")
+            for number in (port, port + BUS):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", number))
+        except OSError:
+            lock.close()
+            continue
+        RESERVED[port] = lock
+        return port
 
 
 class Folder:
@@ -191,16 +211,20 @@ def start_announced(*command, **options):
     return process, address
 
 
+def own_address():
+    return f"127.0.0.1:{reserve_port()}"
+
+
 class Cluster:
     """A coordinator, servers and workers as separate processes. advertise: where workers reach each server. is_patient: no
-    run is rolled back because a server comes back late, as it may on a slow machine. options: more of the coordinator's, as
-    listen and process."""
+    run is rolled back because a server comes back late, as it may on a slow machine. gate: of gate.py, which workers heed.
+    options: more of the coordinator's, as listen and process."""
 
-    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None, is_patient=False, options=(),
-                 listen="127.0.0.1:0", **process):
-        self.folder, self.processes, self.workers, self.servers = folder, [], [], []
+    def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None, is_patient=False, gate=None,
+                 options=(), listen=None, **process):
+        self.folder, self.gate, self.processes, self.workers, self.servers = folder, gate, [], [], []
         self.store = store or "file://" + os.path.join(folder.path, "store")
-        self.address = listen
+        self.address = listen or own_address()
         self.patience = (*options, *(("--server-grace", 3600) if is_patient else ()))
         self.start_coordinator(**process)
         for number in range(servers):
@@ -215,11 +239,11 @@ class Cluster:
             **process)
         self.processes.append(self.coordinator)
 
-    def start_server(self, listen="127.0.0.1:0", advertise=None, coordinator=None, **process):
+    def start_server(self, listen=None, advertise=None, coordinator=None, **process):
         """(Process, its address), which is not yet in .servers. coordinator: where to look for it, if elsewhere."""
         elsewhere = ["--advertise", advertise] if advertise else []
         server, address = start_announced(
-            program("weir-server"), "--role=parameters", "--listen", listen, "--coordinator",
+            program("weir-server"), "--role=parameters", "--listen", listen or own_address(), "--coordinator",
             coordinator or self.address, "--store", self.store, *elsewhere, **process)
         self.processes.append(server)
         return server, address
@@ -233,8 +257,9 @@ class Cluster:
 
     def add_worker(self, threads=1, coordinator=None, options=(), node=None, **process):
         """node: on which it is to believe itself, if not on this one."""
-        if node:
-            process["env"] = {**os.environ, **process.get("env", {}), "WEIR_NODE": node}
+        extra = {**({"WEIR_NODE": node} if node else {}), **(self.gate.variables if self.gate else {})}
+        if extra:
+            process["env"] = {**os.environ, **process.get("env", {}), **extra}
         worker = Process(program("weir-worker"), "--coordinator", coordinator or self.address, "--threads", threads,
                          *options, **process)
         self.processes.append(worker)

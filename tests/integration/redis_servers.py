@@ -1,32 +1,17 @@
-"""Real redis-servers for tests: on free ports of loopback, in a test's folder, ended by pid."""
+"""Real redis-servers for tests: on ports of their own of loopback, in a test's folder, ended by pid."""
 import os
 import shutil
 import signal
 import socket
 import subprocess
 
-from harness import PATIENCE, Process, Skip, wait_for
+from harness import PATIENCE, Process, Skip, reserve_port, wait_for
 
 
 def need(*programs):
     for name in programs:
         if not shutil.which(name):
             raise Skip(f"{name} is not installed")
-
-
-def free_port():
-    """Not below 20000 and not above 45000: a cluster's bus is at port + 10000."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        if 20000 <= port <= 45000:
-            with socket.socket() as bus:
-                try:
-                    bus.bind(("127.0.0.1", port + 10000))
-                    return port
-                except OSError:
-                    continue
 
 
 def encode(words):
@@ -56,7 +41,7 @@ class Redis:
 
     def __init__(self, folder, sentinel=False, has_tls=False, lines=(), **options):
         need("redis-sentinel" if sentinel else "redis-server")
-        self.sentinel, self.port = sentinel, free_port()
+        self.sentinel, self.port = sentinel, reserve_port()
         self.path = os.path.join(folder.path, f"redis-{self.port}")
         self.socket_path = os.path.join(self.path, "redis.sock")
         os.mkdir(self.path)

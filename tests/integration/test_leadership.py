@@ -6,38 +6,39 @@ import signal
 import subprocess
 import time
 
+from gate import Gate
 from harness import (PATIENCE, Cluster, Folder, Process, children_of, main, newest_step, outcome, program, read_metrics,
-                     start_announced, wait_for, weir)
-from redis_servers import Redis, free_port, need
+                     reserve_port, start_announced, wait_for, weir)
+from redis_servers import Redis, need
 
-STEPS, MANY_STEPS = 200, 1200  # many: they are not over before a standby takes over
+STEPS = 200
 MODEL = ("mlp", "--hidden", 512, "--seed", 5)
-EXPECTED = {}
+EXPECTED = []
 SECRET = "hushhush-2718"
 
 
-def write_spec(folder, steps=STEPS):
+def write_spec(folder):
     folder.small_data(120, 24)
-    path = folder.small_spec(folder.model(*MODEL), 2, steps, steps // 4)
+    path = folder.small_spec(folder.model(*MODEL), 2, STEPS, STEPS // 4)
     with open(path, "a") as file:
         file.write("checkpoint: {every_steps: 20, keep: 2}\n")
     return path
 
 
-def expected(steps=STEPS):
+def expected():
     """The outcome of a run that nobody disturbs."""
-    if steps not in EXPECTED:
+    if not EXPECTED:
         with Folder() as folder:
-            weir("train", write_spec(folder, steps), "--threads", 1, "--out", folder.file("out"))
-            EXPECTED[steps] = outcome(folder.file("out/metrics.jsonl"))
-    return EXPECTED[steps]
+            weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
+            EXPECTED.append(outcome(folder.file("out/metrics.jsonl")))
+    return EXPECTED[0]
 
 
 class Pair(Cluster):
     """A cluster with a coordinator that leads and one that stands by; members and clients know both."""
 
     def __init__(self, folder):
-        super().__init__(folder, servers=0, workers=0, is_patient=True)
+        super().__init__(folder, servers=0, workers=0, is_patient=True, gate=Gate(folder))
         self.leader, self.first = self.coordinator, self.address
         self.standby, self.second = start_announced(
             program("weir-server"), "--role=coordinator", "--listen", "127.0.0.1:0", "--store", self.store, *self.patience)
@@ -50,11 +51,13 @@ class Pair(Cluster):
 
 
 class Run:
-    """A run that a client follows."""
+    """A run that a client follows. stop: the step at which it stands still until its end is waited for."""
 
-    def __init__(self, folder, cluster, steps=STEPS):
-        self.steps, self.metrics = steps, folder.file("metrics.jsonl")
-        self.client = Process(program("weir"), "submit", write_spec(folder, steps), "--follow", "--metrics",
+    def __init__(self, folder, cluster, stop=None):
+        self.gate, self.metrics = cluster.gate, folder.file("metrics.jsonl")
+        if stop is not None:
+            self.gate.stop_at(stop)
+        self.client = Process(program("weir"), "submit", write_spec(folder), "--follow", "--metrics",
                               self.metrics, "--coordinator", cluster.address)
 
     def __enter__(self):
@@ -71,8 +74,9 @@ class Run:
 
     def end(self):
         """It has ended in the same bits, without a roll-back, and every step came once."""
+        self.gate.open()
         assert self.client.wait() == 0, self.client.output()[-3000:]
-        assert outcome(self.metrics) == expected(self.steps)
+        assert outcome(self.metrics) == expected()
         assert not any("incarnation" in event for event in read_metrics(self.metrics)), "it was rolled back"
 
 
@@ -82,7 +86,7 @@ def joined(process, address):
 
 
 def test_a_standby_takes_over_from_a_killed_leader_and_no_step_is_lost_or_repeated():
-    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, MANY_STEPS) as run:
+    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, stop=100) as run:
         refused = weir("runs", "--coordinator", pair.second, status=3).stderr
         assert f"a standby of {pair.first}; pass --coordinator {pair.first}\n" in refused, refused
         run.wait_step(20)
@@ -94,7 +98,7 @@ def test_a_standby_takes_over_from_a_killed_leader_and_no_step_is_lost_or_repeat
 
 
 def test_a_frozen_leader_is_replaced_and_ends_itself_when_it_thaws():
-    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, MANY_STEPS) as run:
+    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, stop=100) as run:
         run.wait_step(20)
         pair.leader.send(signal.SIGSTOP)
         began = time.monotonic()
@@ -111,7 +115,8 @@ def test_a_frozen_leader_is_replaced_and_ends_itself_when_it_thaws():
 
 
 def test_members_outlast_a_leader_that_froze_for_a_while():
-    with Folder() as folder, Cluster(folder, is_patient=True) as cluster, Run(folder, cluster) as run:
+    with Folder() as folder, Cluster(folder, is_patient=True, gate=Gate(folder)) as cluster, \
+            Run(folder, cluster, stop=100) as run:
         run.wait_step(20)
         cluster.coordinator.send(signal.SIGSTOP)
         wait_for(lambda: "it has said nothing for" in cluster.workers[0].output(), "the worker to notice")
@@ -120,7 +125,8 @@ def test_members_outlast_a_leader_that_froze_for_a_while():
 
 
 def test_a_leader_restarted_at_its_address_leads_at_once():
-    with Folder() as folder, Cluster(folder, is_patient=True) as cluster, Run(folder, cluster) as run:
+    with Folder() as folder, Cluster(folder, is_patient=True, gate=Gate(folder)) as cluster, \
+            Run(folder, cluster, stop=100) as run:
         run.wait_step(20)
         cluster.coordinator.send(signal.SIGKILL)
         cluster.coordinator.wait()
@@ -133,10 +139,10 @@ def test_a_leader_restarted_at_its_address_leads_at_once():
 def test_a_store_that_comes_later_is_waited_for():
     need("redis-server")
     with Folder() as folder:
-        port = free_port()
+        port = reserve_port()
         url = f"redis://127.0.0.1:{port}"
-        with Process(program("weir-server"), "--listen", f"127.0.0.1:{free_port()}", "--store", url,
-                     "--wait-store", 60) as server:
+        with Process(program("weir-server"), "--listen", f"127.0.0.1:{reserve_port()}", "--store", url,
+                     "--wait-store", int(PATIENCE)) as server:
             wait_for(lambda: "waiting_for_store" in server.output(), "a word that it waits")
             assert server.child.poll() is None
             with Process("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder.path):
@@ -146,7 +152,7 @@ def test_a_store_that_comes_later_is_waited_for():
 
 
 def test_a_store_that_is_not_there_is_an_error_at_once():
-    url = f"redis://127.0.0.1:{free_port()}"
+    url = f"redis://127.0.0.1:{reserve_port()}"
     done = subprocess.run([program("weir-server"), "--listen", "127.0.0.1:0", "--store", url], capture_output=True,
                           text=True, timeout=PATIENCE)
     last = done.stderr.splitlines()[-1]
@@ -160,7 +166,7 @@ def environment(**more):
 
 def test_a_password_is_refused_on_a_command_line():
     with Folder() as folder:
-        url = f"redis://:{SECRET}@127.0.0.1:{free_port()}"
+        url = f"redis://:{SECRET}@127.0.0.1:{reserve_port()}"
         for command in ((program("weir-server"), "--listen", "127.0.0.1:0", "--store", url),
                         (program("weir"), "train", write_spec(folder), "--out", folder.file("out"), "--store", url)):
             done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE)
@@ -178,11 +184,12 @@ def tree(pid):
 
 def test_a_password_is_shown_nowhere():
     with Folder() as folder:
-        metrics = folder.file("metrics.jsonl")
+        gate, metrics = Gate(folder), folder.file("metrics.jsonl")
+        gate.stop_at(10)
         with Redis(folder, requirepass=SECRET) as redis, \
              Process(program("weir"), "train", write_spec(folder), "--out", folder.file("out"), "--threads", 1,
                      "--store", f"redis://127.0.0.1:{redis.port}", "--metrics", metrics,
-                     env=environment(WEIR_STORE_PASSWORD=SECRET, WEIR_LOG="debug")) as training:
+                     env=environment(**gate.variables, WEIR_STORE_PASSWORD=SECRET, WEIR_LOG="debug")) as training:
             wait_for(lambda: newest_step(metrics) >= 10, "step 10")
             pids = tree(training.child.pid)
             assert len(pids) >= 4, pids
@@ -190,6 +197,7 @@ def test_a_password_is_shown_nowhere():
                 with open(f"/proc/{pid}/cmdline") as command:
                     line = command.read()
                 assert line and SECRET not in line, line
+            gate.open()
             assert training.wait() == 0, training.output()[-2000:]
             assert SECRET not in training.output()
         for base, _, names in os.walk(folder.file("out")):

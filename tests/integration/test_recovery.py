@@ -1,12 +1,14 @@
 """Servers and coordinators die in mid-run, and the run ends in the same bits as if nobody had.
 
 The model has batch norm and dropout, the optimizer two slots and a momentum that is a product over all steps, and each
-checkpoint falls on an evaluation: whatever a roll-back could forget would show in the weights, or in a step's loss."""
+checkpoint falls on an evaluation: whatever a roll-back could forget would show in the weights, or in a step's loss. What
+happens to a run happens in its middle: it goes no further than to a step that the test names (gate.py)."""
 import contextlib
 import os
 import signal
 import time
 
+from gate import Gate
 from harness import (Cluster, Folder, Process, assert_recovered, children_of, main, newest_step, outcome, program,
                      read_metrics, wait_for, weir)
 
@@ -36,10 +38,11 @@ def undisturbed():
 
 
 class Run:
-    """A run on a cluster, followed by a client that stays."""
+    """A run on a cluster, followed by a client that stays. stop: the step at which it stands still until go() or held()."""
 
-    def __init__(self, folder, cluster, every=EVERY):
+    def __init__(self, folder, cluster, every=EVERY, stop=None):
         self.cluster, self.metrics = cluster, folder.file("metrics.jsonl")
+        self.go(stop)
         self.client = Process(program("weir"), "submit", write_spec(folder, every), "--follow", "--metrics",
                               self.metrics, "--coordinator", cluster.address)
 
@@ -55,41 +58,60 @@ class Run:
     def incarnation(self):
         return max((event.get("incarnation", 0) for event in self.steps()), default=0)
 
-    def wait(self, condition, what):
+    def before_its_end(self, condition, what):
+        """The condition; AssertionError when the run ends without it."""
         def holds():
+            is_over = self.client.child.poll() is not None
             value = condition()
-            assert value or self.client.child.poll() is None, f"before {what}: {self.client.output()[-2000:]}"
+            assert value or not is_over, f"before {what}: {self.client.output()[-2000:]}"
             return value
-        return wait_for(holds, what)
+        return holds
+
+    def wait(self, condition, what):
+        return wait_for(self.before_its_end(condition, what), what)
 
     def wait_step(self, step, incarnation=0):
         self.wait(lambda: any(event["step"] >= step and event.get("incarnation", 0) >= incarnation
                               for event in reversed(self.steps())), f"step {step} of incarnation {incarnation}")
 
     @contextlib.contextmanager
-    def held(self, step, incarnation=0, workers=None):
-        """From about this step on these workers, or all, stand still, and with them the run, for what takes a while on
-        some machines: the run is not over before. Whoever lives then goes on."""
-        self.wait_step(step, incarnation)
-        workers = list(self.cluster.workers if workers is None else workers)
-        for worker in workers:
-            worker.send(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for worker in workers:
-                worker.send(signal.SIGCONT)
+    def held(self, then=None):
+        """While the run stands still where it was to stop. After that it goes on: to the step `then`, or to its end."""
+        self.wait_step(self.cluster.gate.step)
+        yield
+        self.go(then)
+
+    def go(self, then=None):
+        if then is not None:
+            self.cluster.gate.stop_at(then)
+        elif self.cluster.gate:
+            self.cluster.gate.open()
+
+    def crawl(self, condition, what):
+        """As wait(), for what only comes while a run goes on that stands still otherwise."""
+        return self.cluster.gate.crawl(self.before_its_end(condition, what), what)
 
     def wait_checkpoint(self, step=EVERY):
-        """One of at least `step` is committed. Training does not wait for the store, so there may be fewer."""
-        self.wait(lambda: self.status()["checkpoint_step"] >= step, f"a checkpoint of step {step}")
+        """One of at least `step` is committed. Training does not wait for the store, so there may be fewer; and the one
+        that is ordered is of a step to come, so a run that stands still goes on as far as it takes."""
+        wait = self.crawl if self.cluster.gate else self.wait
+        wait(lambda: self.status()["checkpoint_step"] >= step, f"a checkpoint of step {step}")
 
     def status(self):
         return self.cluster.json("status", "small")
 
     def end(self):
+        self.go()
         assert self.client.wait() == 0, self.client.output()[-3000:]
         assert_recovered(self.metrics, undisturbed())
+
+
+@contextlib.contextmanager
+def gated(servers, workers, stop, every=EVERY, is_patient=False):
+    """A cluster and a run on it that stands still at the step `stop`."""
+    with Folder() as folder, Cluster(folder, servers, workers, is_patient=is_patient, gate=Gate(folder)) as cluster, \
+            Run(folder, cluster, every, stop) as run:
+        yield cluster, run
 
 
 def kill(*processes):
@@ -106,6 +128,16 @@ def tell(what, began):
     print(f"# {what}: {time.monotonic() - began:.1f} s from the kill to the next step", flush=True)
 
 
+def parameter_servers(training):
+    """pids of those that a `weir train` has started."""
+    found = []
+    for pid in children_of(training.child.pid, "weir-server"):
+        with open(f"/proc/{pid}/cmdline") as command:
+            if "--role=parameters" in command.read():
+                found.append(pid)
+    return found
+
+
 def kill_all(cluster):
     """All processes but the client."""
     began = kill(*[server for server, _ in cluster.servers], *cluster.workers, cluster.coordinator)
@@ -115,14 +147,14 @@ def kill_all(cluster):
 
 def test_a_killed_server_is_restarted_by_the_launcher_and_nothing_changes():
     with Folder() as folder:
-        metrics = folder.file("metrics.jsonl")
+        gate, metrics = Gate(folder), folder.file("metrics.jsonl")
+        gate.stop_at(120)
         with Process(program("weir"), "train", write_spec(folder), "--workers", 2, "--servers", 2, "--threads", 1,
-                     "--out", folder.file("out"), "--metrics", metrics) as training:
+                     "--out", folder.file("out"), "--metrics", metrics, env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) >= 60, "step 60")
-            victim = next(pid for pid in children_of(training.child.pid, "weir-server")
-                          if b"--role=parameters" in open(f"/proc/{pid}/cmdline", "rb").read())
             began = time.monotonic()
-            os.kill(victim, signal.SIGKILL)
+            os.kill(parameter_servers(training)[0], signal.SIGKILL)
+            gate.open()
             wait_for(lambda: any("incarnation" in event for event in read_metrics(metrics)), "a step thereafter")
             tell("a server, restarted by weir train", began)
             assert training.wait() == 0, training.output()[-3000:]
@@ -130,18 +162,19 @@ def test_a_killed_server_is_restarted_by_the_launcher_and_nothing_changes():
 
 
 def test_the_server_that_remains_takes_all_blocks():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+    with gated(servers=2, workers=2, stop=120) as (cluster, run):
         run.wait_step(60)
         began = kill(cluster.servers[0][0])
+        run.go()
         run.wait_step(0, incarnation=1)
         tell("a server, not restarted", began)
         run.end()
-        assert run.incarnation() == 1 and len(cluster.json("servers")) == 1
+        assert len(cluster.json("servers")) == 1
 
 
 def test_both_servers_die_and_come_back():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
-        with run.held(60):
+    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+        with run.held():
             run.wait_checkpoint(20)
             began = kill(*[server for server, _ in cluster.servers])
         cluster.restart_server(0)
@@ -154,12 +187,12 @@ def test_both_servers_die_and_come_back():
 
 
 def test_a_coordinator_that_is_restarted_loses_no_step():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2, is_patient=True) as cluster, \
-            Run(folder, cluster) as run:
+    with gated(servers=2, workers=2, stop=120, is_patient=True) as (cluster, run):
         run.wait_step(60)
         began = kill(cluster.coordinator)
         seen = newest_step(run.metrics)
         cluster.start_coordinator()
+        run.go()
         run.wait_step(seen + 1)
         tell("the coordinator, restarted", began)
         run.end()
@@ -167,9 +200,10 @@ def test_a_coordinator_that_is_restarted_loses_no_step():
 
 
 def test_a_coordinator_and_a_server_die_at_once():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+    with gated(servers=2, workers=2, stop=120) as (cluster, run):
         run.wait_step(60)
         began = kill(cluster.servers[1][0], cluster.coordinator)
+        run.go()
         cluster.start_coordinator()
         cluster.restart_server(1)
         run.wait_step(0, incarnation=1)
@@ -178,10 +212,10 @@ def test_a_coordinator_and_a_server_die_at_once():
 
 
 def test_after_everything_died_the_run_goes_on_with_fewer():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
-        for step, servers in ((60, 2), (120, 1)):
+    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+        for step, servers, then in ((60, 2, 120), (120, 1, None)):
             incarnation = run.incarnation()
-            with run.held(step):
+            with run.held(then):
                 run.wait_checkpoint(step // 2)
                 began = kill_all(cluster)
             cluster.start_coordinator()
@@ -196,38 +230,38 @@ def test_after_everything_died_the_run_goes_on_with_fewer():
 
 
 def test_a_run_that_was_paused_on_two_servers_goes_on_with_three_then_with_one():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
+    with gated(servers=2, workers=2, stop=50) as (cluster, run):
         at = ("--coordinator", cluster.address)
 
-        def pause_after(step):
-            run.wait_step(step)
-            weir("pause", "small", *at)
-            run.wait(lambda: run.status()["state"] == "paused", "the pause")
-        pause_after(50)
+        def pause(then):
+            with run.held(then):
+                weir("pause", "small", *at)
+                run.crawl(lambda: run.status()["state"] == "paused", "the pause")
+        pause(then=100)
         cluster.add_server()
         wait_for(lambda: len(cluster.json("servers")) == 3, "the third server")
         weir("resume", "small", *at)
-        run.wait_step(60, incarnation=1)
+        run.wait_step(100, incarnation=1)
         blocks = [server["blocks"] for server in cluster.json("servers")]
         assert len(blocks) == 3 and all(blocks), blocks
-        pause_after(100)
+        pause(then=None)
         for server, _ in cluster.servers[:2]:
             server.send(signal.SIGTERM)
             assert server.wait() == 0, server.output()[-2000:]
         weir("resume", "small", *at)
         run.end()
-        assert run.incarnation() == 2
+        assert run.incarnation() >= 2
 
 
 def test_a_server_dies_while_the_last_checkpoint_is_written():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
-        blocks, aside = folder.file("store/blocks"), folder.file("aside")
-        run.wait_step(STEPS // 2)
-        run.wait_checkpoint()
-        os.rename(blocks, aside)
-        folder.file("store/blocks", "in the way of whoever writes\n")
+    with gated(servers=2, workers=2, stop=STEPS // 2) as (cluster, run):
+        blocks, aside = cluster.folder.file("store/blocks"), cluster.folder.file("aside")
+        with run.held():
+            run.wait_checkpoint()
+            os.rename(blocks, aside)
+            cluster.folder.file("store/blocks", "in the way of whoever writes\n")
         run.wait(lambda: run.status()["state"] == "finishing", "the end of training")
-        assert newest_step(run.metrics) == STEPS - 1
+        run.wait_step(STEPS - 1)
         kill(cluster.servers[0][0])
         os.unlink(blocks)
         os.rename(aside, blocks)
@@ -237,24 +271,25 @@ def test_a_server_dies_while_the_last_checkpoint_is_written():
 
 
 def test_a_server_dies_before_the_first_checkpoint():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster, STEPS) as run:
+    with gated(servers=2, workers=2, stop=120, every=STEPS) as (cluster, run):
         run.wait_step(30)
         kill(cluster.servers[0][0])
+        run.go()
         cluster.restart_server(0)
         run.end()
         assert next(event["step"] for event in run.steps() if "incarnation" in event) == 0
 
 
 def test_a_server_dies_during_the_roll_back_for_another():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster, Run(folder, cluster) as run:
-        run.wait_step(60)
-        kill(cluster.servers[0][0])
-        cluster.restart_server(0)
-        run.wait(lambda: " roll_back " in cluster.coordinator.output(), "the roll-back")
-        kill(cluster.servers[1][0])
-        cluster.restart_server(1)
-        run.wait_step(0, incarnation=1)
-        kill(cluster.servers[0][0])
+    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+        with run.held(then=120):
+            kill(cluster.servers[0][0])
+            cluster.restart_server(0)
+            run.wait(lambda: " roll_back " in cluster.coordinator.output(), "the roll-back")
+            kill(cluster.servers[1][0])
+            cluster.restart_server(1)
+        with run.held():
+            kill(cluster.servers[0][0])
         cluster.restart_server(0)
         run.end()
         assert cluster.coordinator.output().count(" roll_back ") >= 2

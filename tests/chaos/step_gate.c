@@ -1,0 +1,174 @@
+/* A library to preload into workers: what they push of a step stays with them until a test lets the run go
+   on to that step.
+
+   So a run stands still where a test wants it to, however fast or slow the machine is, while all its
+   processes go on: they answer, beat, join, leave and compute. To them it looks like a link that has taken
+   their pushes and does not move them on. The library puts off the batches that send PushRequests: the
+   messages that gRPC is given in two slices, the fields and the tensor's bytes.
+
+   Environment: WEIR_GATE  a file of eight bytes, which the test changes: how many steps the run may make, as
+                           a number in the machine's order of bytes */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grpc/byte_buffer.h>
+#include <grpc/grpc.h>
+#include <grpc/slice.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { FIELD_STEP = 3, WIRE_VARINT = 0, WIRE_LENGTH = 2, OPS_MAX = 3, PAUSE_US = 1000 };
+
+/* The function that this one stands before. */
+#define REAL(name)                                                                                           \
+  ({                                                                                                         \
+    static __typeof__(&name) real_;                                                                          \
+    real_ ? real_ : (real_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name));                                    \
+  })
+
+/* A batch that is put off. */
+struct held {
+  struct held *next;
+  grpc_call *call;
+  grpc_op ops[OPS_MAX];
+  size_t n_ops;
+  void *tag;
+  grpc_byte_buffer *message; /* a copy: the caller lets go of its own */
+  uint64_t step;
+};
+
+static struct {
+  const uint64_t *steps; /* NULL: there is no gate in this process */
+  struct held *first, **end;
+  pthread_mutex_t lock;
+} gate = {.end = &gate.first, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void held_start(struct held *held) {
+  if (REAL(grpc_call_start_batch)(held->call, held->ops, held->n_ops, held->tag, NULL) != GRPC_CALL_OK)
+    abort();
+  grpc_byte_buffer_destroy(held->message);
+  grpc_call_unref(held->call);
+  free(held);
+}
+
+/* Starts what was put off and is of this call, or, without one, of steps that the run may make: in order. */
+static void gate_let_through(const grpc_call *call) {
+  struct held *through = NULL, **end = &through, *held;
+  pthread_mutex_lock(&gate.lock);
+  for (struct held **at = &gate.first; (held = *at);) {
+    if (call ? held->call != call : held->step >= __atomic_load_n(gate.steps, __ATOMIC_SEQ_CST)) {
+      at = &held->next;
+      continue;
+    }
+    *at = held->next;
+    held->next = NULL;
+    *end = held;
+    end = &held->next;
+  }
+  gate.end = &gate.first;
+  while (*gate.end)
+    gate.end = &(*gate.end)->next;
+  pthread_mutex_unlock(&gate.lock);
+  while ((held = through)) {
+    through = held->next;
+    held_start(held);
+  }
+}
+
+static void *gate_watch(void *unused) {
+  for (;;) {
+    usleep(PAUSE_US);
+    gate_let_through(NULL);
+  }
+  return unused;
+}
+
+static void gate_open(void) {
+  pthread_t thread;
+  int fd = open(getenv("WEIR_GATE"), O_RDONLY | O_CLOEXEC);
+  void *map = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *gate.steps, PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED)
+    abort();
+  close(fd);
+  gate.steps = map;
+  if (pthread_create(&thread, NULL, gate_watch, NULL) || pthread_detach(thread))
+    abort();
+}
+
+/* In the worker alone: other programs that inherit the environment answer with two slices, too. */
+static bool gate_is_here(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (!getenv("WEIR_GATE") || strcmp(program_invocation_short_name, "weir-worker"))
+    return false;
+  pthread_once(&once, gate_open);
+  return true;
+}
+
+static uint64_t read_varint(const uint8_t **at, const uint8_t *end) {
+  uint64_t value = 0;
+  for (int shift = 0; *at < end && shift < 64; shift += 7) {
+    uint8_t byte = *(*at)++;
+    value |= (uint64_t)(byte & 0x7f) << shift;
+    if (!(byte & 0x80))
+      break;
+  }
+  return value;
+}
+
+/* The step that the fields name; 0 is not on the wire. */
+static uint64_t step_of(grpc_slice fields) {
+  const uint8_t *at = GRPC_SLICE_START_PTR(fields), *end = GRPC_SLICE_END_PTR(fields);
+  while (at < end) {
+    uint64_t tag = read_varint(&at, end), value = read_varint(&at, end);
+    if (tag == (FIELD_STEP << 3 | WIRE_VARINT))
+      return value;
+    if ((tag & 7) == WIRE_LENGTH)
+      at = value < (uint64_t)(end - at) ? at + value : end;
+  }
+  return 0;
+}
+
+/* The op that sends a push; NULL: the batch sends none. */
+static const grpc_op *push_of(const grpc_op *ops, size_t n_ops) {
+  for (size_t i = 0; i < n_ops; i++)
+    if (ops[i].op == GRPC_OP_SEND_MESSAGE && ops[i].data.send_message.send_message->type == GRPC_BB_RAW &&
+        ops[i].data.send_message.send_message->data.raw.slice_buffer.count == 2)
+      return &ops[i];
+  return NULL;
+}
+
+grpc_call_error grpc_call_start_batch(grpc_call *call, const grpc_op *ops, size_t n_ops, void *tag,
+                                      void *reserved) {
+  const grpc_op *push = gate_is_here() && n_ops <= OPS_MAX ? push_of(ops, n_ops) : NULL;
+  struct held *held;
+  if (!push)
+    return REAL(grpc_call_start_batch)(call, ops, n_ops, tag, reserved);
+  held = calloc(1, sizeof *held);
+  if (!held)
+    abort();
+  *held = (struct held){.call = call, .n_ops = n_ops, .tag = tag};
+  held->message = grpc_byte_buffer_copy(push->data.send_message.send_message);
+  held->step = step_of(held->message->data.raw.slice_buffer.slices[0]);
+  memcpy(held->ops, ops, n_ops * sizeof *ops);
+  held->ops[push - ops].data.send_message.send_message = held->message;
+  grpc_call_ref(call);
+  pthread_mutex_lock(&gate.lock);
+  *gate.end = held;
+  gate.end = &held->next;
+  pthread_mutex_unlock(&gate.lock);
+  gate_let_through(NULL);
+  return GRPC_CALL_OK;
+}
+
+/* A call that is cancelled ends also where it was put off. */
+grpc_call_error grpc_call_cancel(grpc_call *call, void *reserved) {
+  grpc_call_error error = REAL(grpc_call_cancel)(call, reserved);
+  if (gate.steps)
+    gate_let_through(call);
+  return error;
+}

@@ -6,12 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include <cmocka.h>
 
+#include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/rpc/server.h"
+#include "tests/support/common/own_port.h"
 #include "tests/support/common/patience.h"
 
 static void fake_coordinator_wait_locked(struct fake_coordinator *c, const int *counter, int least) {
@@ -42,8 +45,8 @@ static void fake_coordinator_on_message(struct rpc_call *call, const void *messa
   bool is_hello = from->body_case == WEIR__MEMBER_MESSAGE__BODY_HELLO;
   rpc_bytes_free(bytes);
   pthread_mutex_lock(&c->lock);
-  message_free(c->messages[from->body_case]);
-  c->messages[from->body_case] = message_copy(message);
+  array_reserve((void **)&c->kept, &c->kept_capacity, c->n_kept, sizeof *c->kept);
+  c->messages[from->body_case] = c->kept[c->n_kept++] = message_copy(message);
   c->n_messages[from->body_case]++;
   if (c->on_each)
     c->on_each(c->user, from);
@@ -115,12 +118,12 @@ static const struct rpc_method fake_coordinator_methods[] = {
 
 void fake_coordinator_listen(struct fake_coordinator *c) {
   struct rpc_service service = {fake_coordinator_methods, 2, c};
-  struct rpc_server_options options = {
-      .listen = *c->target ? c->target : "127.0.0.1:0", .services = &service, .n_services = 1};
+  struct rpc_server_options options = {.listen = c->target, .services = &service, .n_services = 1};
   struct err err;
+  if (!*c->target)
+    snprintf(c->target, sizeof c->target, "127.0.0.1:%d", own_port());
   if (rpc_server_start(&options, &c->server, &err))
     fail_msg("%s", err.text);
-  snprintf(c->target, sizeof c->target, "127.0.0.1:%d", rpc_server_port(c->server));
 }
 
 void fake_coordinator_stop_listening(struct fake_coordinator *c) {
@@ -137,8 +140,9 @@ void fake_coordinator_init(struct fake_coordinator *c) {
 
 void fake_coordinator_fini(struct fake_coordinator *c) {
   rpc_server_stop(c->server);
-  for (int b = 0; b < BODIES; b++)
-    message_free(c->messages[b]);
+  for (int i = 0; i < c->n_kept; i++)
+    message_free(c->kept[i]);
+  free(c->kept);
   pthread_cond_destroy(&c->changed);
   pthread_mutex_destroy(&c->lock);
 }
@@ -151,8 +155,12 @@ void fake_coordinator_wait(struct fake_coordinator *c, const int *counter, int l
 
 const Weir__MemberMessage *fake_coordinator_wait_message(struct fake_coordinator *c,
                                                          Weir__MemberMessage__BodyCase body, int n) {
-  fake_coordinator_wait(c, &c->n_messages[body], n);
-  return c->messages[body];
+  const Weir__MemberMessage *newest;
+  pthread_mutex_lock(&c->lock);
+  fake_coordinator_wait_locked(c, &c->n_messages[body], n);
+  newest = c->messages[body];
+  pthread_mutex_unlock(&c->lock);
+  return newest;
 }
 
 void fake_coordinator_order_locked(struct fake_coordinator *c, const Weir__Order *order) {

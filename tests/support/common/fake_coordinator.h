@@ -29,18 +29,20 @@ struct fake_coordinator {
   int n_joined, n_gone;                  /* streams that were welcomed, and that ended */
   int n_messages[BODIES];                /* by body case */
   Weir__MemberMessage *messages[BODIES]; /* the last of each */
-  bool refuses;                          /* members, when they say Hello */
-  bool stands_by;                        /* likewise: another leads */
-  bool renames;                          /* members are all called `id` */
-  bool is_mute;                          /* it beats no more, as if it were frozen */
-  int n_fetched;                         /* FetchModel was called */
-  bool has_no_model;                     /* FetchModel is parked until the client goes */
+  Weir__MemberMessage **kept;            /* all */
+  int n_kept, kept_capacity;
+  bool refuses;      /* members, when they say Hello */
+  bool stands_by;    /* likewise: another leads */
+  bool renames;      /* members are all called `id` */
+  bool is_mute;      /* it beats no more, as if it were frozen */
+  int n_fetched;     /* FetchModel was called */
+  bool has_no_model; /* FetchModel is parked until the client goes */
   /* Told of each message, under the lock; may be NULL. */
   void (*on_each)(void *user, const Weir__MemberMessage *message);
   void *user;
 };
 
-/* Listens on a free port, or again on c->target after fake_coordinator_stop_listening(), which breaks
+/* Listens on a port of its own, or again on c->target after fake_coordinator_stop_listening(), which breaks
    every link. */
 void fake_coordinator_listen(struct fake_coordinator *c);
 void fake_coordinator_stop_listening(struct fake_coordinator *c);
@@ -53,8 +55,7 @@ void fake_coordinator_fini(struct fake_coordinator *c);
 /* Waits until the counter, one of c's, is at least that; fails the test if it never is. */
 void fake_coordinator_wait(struct fake_coordinator *c, const int *counter, int least);
 
-/* Waits until n messages of a kind have come in all. Returns the newest, which is good until the next of
-   its kind. */
+/* Waits until n messages of a kind have come in all. Returns the newest, which stays. */
 const Weir__MemberMessage *fake_coordinator_wait_message(struct fake_coordinator *c,
                                                          Weir__MemberMessage__BodyCase body, int n);
 

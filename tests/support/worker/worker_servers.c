@@ -11,6 +11,7 @@
 
 #include "common/rpc/server.h"
 #include "parameters.pb-c.h"
+#include "tests/support/common/own_port.h"
 #include "tests/support/worker/worker_fixture.h"
 
 static bool fault_strikes(int *times) {
@@ -249,12 +250,12 @@ static const struct rpc_method fake_methods[] = {
 
 void fake_server_listen(struct fake_server *server) {
   struct rpc_service service = {fake_methods, sizeof fake_methods / sizeof *fake_methods, server};
-  struct rpc_server_options options = {
-      .listen = *server->target ? server->target : "127.0.0.1:0", .services = &service, .n_services = 1};
+  struct rpc_server_options options = {.listen = server->target, .services = &service, .n_services = 1};
   struct err err;
+  if (!*server->target)
+    snprintf(server->target, sizeof server->target, "127.0.0.1:%d", own_port());
   if (rpc_server_start(&options, &server->server, &err))
     fail_msg("%s", err.text);
-  snprintf(server->target, sizeof server->target, "127.0.0.1:%d", rpc_server_port(server->server));
 }
 
 void fake_server_stop(struct fake_server *server) {

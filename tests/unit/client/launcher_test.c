@@ -15,11 +15,12 @@
 #include "client/cluster/stop.h"
 #include "tests/support/common/patience.h"
 
-/* Each prints its pid, its arguments and its store; a server announces an address. */
+/* Each prints its arguments and its store, then its pid, which tests wait for; a server announces an address.
+ */
 static const char server_script[] =
     "#!/bin/sh\n"
-    "echo pid $$\n"
     "echo $* with $WEIR_STORE\n"
+    "echo pid $$\n"
     "case $* in *parameters*) port=4343;; *) port=4242;; esac\n"
     "for a in \"$@\"; do case $a in\n"
     "--announce-fd=*) echo 127.0.0.1:$port > /proc/self/fd/${a#*=};;\n"
@@ -27,7 +28,7 @@ static const char server_script[] =
     "case $* in *parameters*) [ -z \"$SERVER_FAILS\" ] || { echo no luck; exit 3; };; esac\n"
     "exec sleep 1000\n";
 static const char worker_script[] =
-    "#!/bin/sh\necho pid $$\necho $*\n"
+    "#!/bin/sh\necho $*\necho pid $$\n"
     "[ -z \"$WORKER_CANNOT\" ] || { echo weir-worker: --device cuda: no driver; exit 2; }\n"
     "exec sleep 1000\n";
 

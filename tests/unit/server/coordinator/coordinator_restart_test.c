@@ -141,6 +141,7 @@ static void a_run_whose_servers_are_gone_goes_on_from_its_checkpoint(void **stat
   size_t size;
   rpc_reader_close(server);
   rpc_reader_close(worker);
+  f->server_grace_ms = 200;
   seat_restart(f, true);
   server = member_join(f, WEIR__ROLE__SERVER);
   order = expect_order(server, WEIR__ORDER__BODY_LOAD);

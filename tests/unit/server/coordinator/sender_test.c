@@ -30,6 +30,7 @@ static void get_model(struct rpc_call *call, const void *message, struct rpc_byt
   (void)message;
   (void)bytes;
   sender_send(service->sender, call, buffer_get(service->blob));
+  rpc_fixture_count(&service->f, &service->f.n_messages);
 }
 
 static const struct rpc_method methods[] = {{.id = RPC_GET_MODEL, .on_message = get_model}};
@@ -91,11 +92,10 @@ static void a_blob_comes_whole(void **state) {
 
 static void a_client_that_does_not_read_does_not_keep_the_blob(void **state) {
   struct service *service = *state;
-  struct rpc_reader *reader = ask(service);
   uint64_t begin_ns = clock_now_ns();
+  struct rpc_reader *reader = ask(service);
   struct err err;
-  while (buffer_is_sole(service->blob)) /* until it is being sent */
-    sched_yield();
+  rpc_fixture_wait(&service->f, &service->f.n_messages, 1);
   while (!buffer_is_sole(service->blob) && clock_now_ns() - begin_ns < patience_ms() * UINT64_C(1000000))
     sched_yield();
   assert_true(buffer_is_sole(service->blob));

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 
+from gate import Gate
 from harness import (Cluster, Folder, Process, children_of, done_event, main, newest_step, program, read_metrics,
                      wait_for, weir)
 
@@ -56,13 +57,15 @@ def test_the_average_is_the_same_whoever_computes_and_whoever_dies():
         calm = files(train(folder, spec, 1, 1))
         assert calm["model.safetensors"] != calm["model.average.safetensors"]
         assert files(train(folder, spec, 3, 2)) == calm
-        metrics = folder.file("metrics.jsonl")
+        gate, metrics = Gate(folder), folder.file("metrics.jsonl")
+        gate.stop_at(STEPS // 2)
         with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--out",
-                     folder.file("stormy"), "--metrics", metrics) as training:
+                     folder.file("stormy"), "--metrics", metrics, env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) >= STEPS // 4, f"step {STEPS // 4}")
             victim = next(pid for pid in children_of(training.child.pid, "weir-server")
                           if b"--role=parameters" in open(f"/proc/{pid}/cmdline", "rb").read())
             os.kill(victim, signal.SIGKILL)
+            gate.open()
             assert training.wait() == 0, training.output()[-3000:]
         assert any("incarnation" in event for event in read_metrics(metrics)), "the run was rolled back"
         assert files(folder.file("stormy")) == calm

@@ -8,7 +8,8 @@ import shlex
 import signal
 import subprocess
 
-from harness import (DATA, PEER_PYTHON, Cluster, Folder, Process, Skip, children_of, done_event, main, newest_step,
+from gate import Gate
+from harness import (DATA, PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, children_of, done_event, main, newest_step,
                      outcome, program, read_metrics, wait_for, weir)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -52,15 +53,12 @@ def finish(cluster, spec, *options):
 
 
 def finish_with_two(cluster, spec):
-    """As finish, with a checkpoint before the last: training does not wait for the store, so from step 20 on it stands still,
-    as its workers do, until one is committed."""
+    """As finish, with a checkpoint before the last: training does not wait for the store, so from step 20 on it goes on
+    slowly until one is committed."""
+    cluster.gate.stop_at(20)
     run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
-    wait_for(lambda: cluster.json("status", run)["step"] >= 20, "step 20")
-    for worker in cluster.workers:
-        worker.send(signal.SIGSTOP)
-    wait_for(lambda: cluster.json("checkpoints", run), "a checkpoint")
-    for worker in cluster.workers:
-        worker.send(signal.SIGCONT)
+    cluster.gate.crawl(lambda: cluster.json("checkpoints", run), "a checkpoint")
+    cluster.gate.open()
     weir("watch", run, "--coordinator", cluster.address)
     return run
 
@@ -92,7 +90,7 @@ def refused(text, *arguments):
 
 
 def test_checkpoints_are_listed_and_verified_with_and_without_a_coordinator():
-    with Folder() as folder, Cluster(folder, servers=2, workers=1) as cluster:
+    with Folder() as folder, Cluster(folder, servers=2, workers=1, gate=Gate(folder)) as cluster:
         at, stored = ("--coordinator", cluster.address), ("--store", store_of(folder))
         run = finish_with_two(cluster, small_run(folder))
         step, listed = checkpoint_before_the_last(cluster, run), cluster.json("checkpoints", "small")
@@ -115,7 +113,7 @@ def test_checkpoints_are_listed_and_verified_with_and_without_a_coordinator():
 
 
 def test_verify_names_the_damaged_and_the_missing_block():
-    with Folder() as folder, Cluster(folder) as cluster:
+    with Folder() as folder, Cluster(folder, gate=Gate(folder)) as cluster:
         checkpoint_before_the_last(cluster, finish_with_two(cluster, small_run(folder)))
         with open(folder.file("mlp.onnx"), "rb") as file:
             model = hashlib.sha256(file.read()).hexdigest()
@@ -141,14 +139,14 @@ def peer_hash(onnx, safetensors):
     if not os.path.exists(PEER_PYTHON):
         raise Skip("build/venv could not be made (PyPI out of reach)")
     done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "peer_evaluate.py"), onnx, safetensors, DATA],
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=PATIENCE * 3)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)["weights_sha256"]
 
 
 def test_any_checkpoint_is_exported_with_and_without_a_coordinator():
     with Folder() as folder:
-        with Cluster(folder, servers=2) as cluster:
+        with Cluster(folder, servers=2, gate=Gate(folder)) as cluster:
             at = ("--coordinator", cluster.address)
             step = checkpoint_before_the_last(cluster, finish_with_two(cluster, small_run(folder)))
             verdict = weir("verify", "small", "--step", step, *at).stdout
@@ -177,7 +175,7 @@ def test_any_checkpoint_is_exported_with_and_without_a_coordinator():
 
 def test_gc_deletes_orphans_and_runs_that_are_over_and_nothing_else():
     with Folder() as folder:
-        with Cluster(folder) as cluster:
+        with Cluster(folder, gate=Gate(folder)) as cluster:
             at, stored = ("--coordinator", cluster.address), ("--store", store_of(folder))
             first = finish_with_two(cluster, small_run(folder, name="first"))
             second = finish(cluster, small_run(folder, name="second", steps=50))
@@ -226,16 +224,18 @@ def test_a_store_url_with_a_password_is_refused_on_a_command_line():
 
 
 def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
-    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
+    with Folder() as folder, Cluster(folder, servers=2, workers=2, is_patient=True, gate=Gate(folder)) as cluster:
         at = ("--coordinator", cluster.address)
         spec = small_run(folder, steps=2000, tail="checkpoint: {every_steps: 100, keep: 50}\n", hidden=64)
         undisturbed, metrics = finish(cluster, spec), folder.file("m.jsonl")
+        cluster.gate.stop_at(250)
         run = weir("submit", spec, *at).stdout.strip()
         with Process(program("weir"), "watch", run, "--metrics", metrics, *at) as watcher:
-            wait_for(lambda: newest_step(metrics) > 250, "steps")
-            wait_for(lambda: cluster.json("status", run)["checkpoint_step"] > 0, "a checkpoint to go back to")
+            wait_for(lambda: newest_step(metrics) >= 250, "steps")
+            cluster.gate.crawl(lambda: cluster.json("status", run)["checkpoint_step"] > 0, "a checkpoint to go back to", 100)
             assert run in weir("pause", run, *at).stdout
-            wait_for(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
+            cluster.gate.crawl(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
+            cluster.gate.open()
             status = cluster.json("status", run)
             assert status["step"] == status["checkpoint_step"] < 2000, status
             steps = [entry["step"] for entry in cluster.json("checkpoints", run)]
@@ -254,7 +254,7 @@ def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
 
 
 def test_a_run_starts_from_the_weights_of_another():
-    with Folder() as folder, Cluster(folder) as cluster:
+    with Folder() as folder, Cluster(folder, gate=Gate(folder)) as cluster:
         at = ("--coordinator", cluster.address)
         # in file order, so that the first step of an epoch has the same samples in each
         source = finish_with_two(cluster, small_run(folder, shuffle=False, name="source"))
@@ -354,12 +354,15 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
     with Folder() as folder:
         spec = small_run(folder, **LONG)
         undisturbed = undisturbed_metrics(folder, spec)
-        out = folder.file("an out")
+        gate, out = Gate(folder), folder.file("an out")
         metrics, second = os.path.join(out, "metrics.jsonl"), folder.file("second.jsonl")
-        with Process(program("weir"), "train", spec, *TRAIN, "--out", out, "--metrics", second) as training:
+        gate.stop_at(151)
+        with Process(program("weir"), "train", spec, *TRAIN, "--out", out, "--metrics", second,
+                     env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) > 150, "steps")
             children = [pid for name in ("weir-server", "weir-worker") for pid in children_of(training.child.pid, name)]
             training.send(signal.SIGINT)
+            gate.crawl(lambda: training.child.poll() is not None, "the end of the interrupted training")
             assert training.wait() == 130, training.output()[-3000:]
             printed = training.output()
         assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")], "all are gone"
@@ -369,7 +372,7 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
         command = shlex.split(re.search(r"to resume: (.*)", printed).group(1))
         assert command[1:3] == ["train", spec] and "--resume" in command and str(out) in command, command
         refused("--resume", "train", spec, "--out", out)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 3)
         assert done.returncode == 0, done.stdout + done.stderr
         assert shown_steps(done.stdout)[0][0] >= paused, "steps of before are not shown again: " + done.stdout
         assert_same_result(metrics, undisturbed)
@@ -388,12 +391,13 @@ def test_a_training_that_was_killed_altogether_resumes_with_the_same_result():
     with Folder() as folder:
         spec = small_run(folder, **LONG)
         undisturbed = undisturbed_metrics(folder, spec)
-        out = folder.file("out")
+        gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
         arguments = ("train", spec, *TRAIN, "--out", out)
         for target, options in ((250, ()), (800, ("--resume",))):
-            with Process(program("weir"), *arguments, *options) as training:
-                wait_for(lambda: newest_step(metrics) > target or training.child.poll() is not None, "steps")
+            gate.stop_at(target + 100)
+            with Process(program("weir"), *arguments, *options, env=gate.environment) as training:
+                wait_for(lambda: newest_step(metrics) >= target or training.child.poll() is not None, "steps")
                 assert training.child.poll() is None, training.output()[-3000:]
                 children = [pid for name in ("weir-server", "weir-worker")
                             for pid in children_of(training.child.pid, name)]
@@ -412,11 +416,13 @@ def test_a_training_survives_the_death_of_each_of_its_processes():
     with Folder() as folder:
         spec = small_run(folder, **LONG)
         undisturbed = undisturbed_metrics(folder, spec)
-        out = folder.file("out")
+        gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
-        with Process(program("weir"), "train", spec, *TRAIN, "--out", out) as training:
+        gate.stop_at(250)
+        with Process(program("weir"), "train", spec, *TRAIN, "--out", out, env=gate.environment) as training:
             for target, role in ((150, "--role=parameters"), (500, "--role=coordinator"), (800, "--threads=1")):
-                wait_for(lambda: newest_step(metrics) > target or training.child.poll() is not None, "steps")
+                gate.stop_at(target + 100)
+                wait_for(lambda: newest_step(metrics) >= target or training.child.poll() is not None, "steps")
                 assert training.child.poll() is None, training.output()[-3000:]
                 for name in ("weir-server", "weir-worker"):
                     for pid in children_of(training.child.pid, name):
@@ -426,6 +432,7 @@ def test_a_training_survives_the_death_of_each_of_its_processes():
                         if role in words:
                             os.kill(pid, signal.SIGKILL)
                             break
+            gate.open()
             assert training.wait() == 0, training.output()[-3000:]
         assert_same_result(metrics, undisturbed)
 

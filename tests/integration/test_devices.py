@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 
+from gate import Gate
 from harness import (BUILD, PATIENCE, Cluster, Folder, done_event, made_up_gpus, main, program, read_metrics,
                      simulated_gpus, wait_for, weir)
 
@@ -210,13 +211,15 @@ def test_a_device_that_is_full_names_the_microbatch_that_fits():
 
 
 def test_when_a_device_fails_its_worker_leaves_and_the_run_goes_on():
-    with Folder() as folder, Cluster(folder, workers=0) as cluster:
-        spec = small_spec(folder, steps=400)
+    with Folder() as folder, Cluster(folder, workers=0, gate=Gate(folder)) as cluster:
+        spec = small_spec(folder, steps=100)
+        cluster.gate.stop_at(20)
         broken = folder.file("broken")
         worker = cluster.add_worker(options=("--device", "cuda"), env=fake(broken=broken))
         run = submit(cluster, spec)
         wait_for(lambda: cluster.json("status", run)["step"] > 3, "some steps on the device")
         folder.file("broken", "")
+        cluster.gate.open()
         assert worker.wait() == 1, worker.output()
         assert "the fake device is broken" in worker.output(), worker.output()
         assert cluster.json("status", run)["state"] == "running"
@@ -280,19 +283,26 @@ def test_gpus_of_one_worker_and_of_a_group_give_the_bits_of_one():
 
 def test_a_group_of_simulated_gpus_outlives_its_members():
     environment = simulated_gpus(devices=4)
-    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+    with Folder() as folder, Cluster(folder, workers=0, gate=Gate(folder)) as cluster:
         _, undisturbed = train(folder, small_spec(folder, steps=16, microbatches=6), "undisturbed", "--device", "cuda",
                                env=environment)
         for device in "cuda:0,1", "cuda:2", "cuda:3":
             cluster.add_worker(options=("--device", device), env=environment)
         wait_for(lambda: len(cluster.json("workers")) == 3, "the workers")
-        run = submit(cluster, small_spec(folder, steps=16, microbatches=6, train="  collective: nccl\n"))
-        for victim, step in (cluster.workers[2], 2), (cluster.workers[0], 6):
-            wait_for(lambda least=step: cluster.json("status", run)["step"] > least, "some steps")
-            victim.send(signal.SIGKILL)
+        spec = small_spec(folder, steps=16, microbatches=6, train="  collective: nccl\n")
+        with open(spec, "a") as file:
+            file.write("workers: {min: 3}\n")
+        cluster.gate.stop_at(4)
+        run = submit(cluster, spec)
+        wait_for(lambda: cluster.json("status", run)["step"] > 2, "some steps")
+        cluster.workers[2].send(signal.SIGKILL)
+        cluster.gate.stop_at(10)
+        wait_for(lambda: cluster.workers[1].output().count(" worker group run=" + run) >= 2, "a group of two")
+        wait_for(lambda: cluster.json("status", run)["step"] > 6, "steps of two")
+        cluster.workers[0].send(signal.SIGKILL)
+        cluster.gate.open()
         wait_for(lambda: is_done(cluster, run), "the end of the run")
         assert cluster.json("status", run)["weights_sha256"] == done_event(undisturbed)["weights_sha256"]
-        assert cluster.workers[1].output().count(" worker group run=" + run) >= 2, cluster.workers[1].output()
 
 
 def test_training_goes_on_by_products_where_fused_attention_is_wrong():
@@ -372,6 +382,8 @@ def test_when_a_simulated_device_fails_the_run_ends_in_the_same_bits_on_another(
         failing = cluster.add_worker(options=("--device", "cuda"), env=simulated_gpus(fail=1000))
         cluster.add_worker(options=("--device", "cuda:1"), env=environment)
         wait_for(lambda: len(cluster.json("workers")) == 2, "both workers")
+        with open(spec, "a") as file:
+            file.write("workers: {min: 2}\n")  # or it may be over before the device fails
         run = submit(cluster, spec)
         assert failing.wait() == 1, failing.output()
         wait_for(lambda: is_done(cluster, run), "the end of the run")

@@ -4,6 +4,7 @@ import random
 import signal
 import struct
 
+from gate import Gate
 from harness import Cluster, Folder, Process, children_of, done_event, main, newest_step, program, wait_for, weir
 
 # Two hidden layers, each larger than a block; the rest shares one.
@@ -94,10 +95,13 @@ def test_a_server_killed_while_sums_are_exchanged_changes_nothing():
             spec = write_spec(folder, name, 150)
             calm, stormy = (folder.file(f"{kind}-{name}-{victim}") for kind in ("calm", "stormy"))
             weir("train", spec, "--out", calm, "--metrics", calm + ".jsonl")
+            gate = Gate(folder)
+            gate.stop_at(100)
             with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--out", stormy,
-                         "--metrics", stormy + ".jsonl") as training:
+                         "--metrics", stormy + ".jsonl", env=gate.environment) as training:
                 wait_for(lambda: newest_step(stormy + ".jsonl") >= 10, "step 10")
                 os.kill(children_of(training.child.pid, "weir-server")[1 + victim], signal.SIGKILL)
+                gate.open()
                 assert training.wait() == 0, training.output()[-3000:]
             assert done_event(stormy + ".jsonl")["weights_sha256"] == done_event(calm + ".jsonl")["weights_sha256"]
 

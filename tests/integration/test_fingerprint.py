@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 
+from gate import Gate
 from harness import (ROOT, Cluster, Folder, Process, Skip, done_event, main, newest_step, program, wait_for, weir)
 
 LIBM = re.compile(r"libm ([0-9a-f]{16})")
@@ -46,7 +47,8 @@ def test_a_server_with_another_libm_is_refused_for_the_life_of_the_run():
         spec = model_and_spec(folder, 400)
         weir("train", spec, "--out", folder.file("calm"), "--metrics", folder.file("calm.jsonl"))
         metrics = folder.file("run.jsonl")
-        with Cluster(folder, servers=1, workers=1) as cluster:
+        with Cluster(folder, servers=1, workers=1, gate=Gate(folder)) as cluster:
+            cluster.gate.stop_at(100)
             wait_for_members(cluster, "servers", 1)
             cluster.add_server(env=environment)
             wait_for_members(cluster, "servers", 2)
@@ -62,6 +64,7 @@ def test_a_server_with_another_libm_is_refused_for_the_life_of_the_run():
                 cluster.start_coordinator()
                 wait_for_members(cluster, "servers", 2)
                 cluster.servers[0][0].send(signal.SIGKILL)
+                cluster.gate.open()
                 found = wait_for(lambda: [run["message"] for run in cluster.json("runs")
                                           if "waiting for a server" in run["message"]], "the run to wait")[0]
                 assert "server-2" in found and "server-1" in found
@@ -80,7 +83,7 @@ def test_a_worker_with_another_libm_is_refused():
                 assert client.wait() == 0, client.output()[-2000:]
             wait_for_members(cluster, "workers", 1)
             with open(spec) as file:
-                longer = folder.file("two.yaml", file.read().replace("steps: 20", "steps: 2000"))
+                longer = folder.file("two.yaml", file.read().replace("steps: 20", "steps: 100000000"))
             run = weir("submit", longer, "--coordinator", cluster.address).stdout.strip()
             wait_for(lambda: [it for it in cluster.json("runs") if it["run"] == run and it["workers"] == 1], "a worker")
             cluster.add_worker(env=environment)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 
+from gate import Gate
 from harness import (Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program,
                      simulated_gpus, wait_for, weir)
 
@@ -62,11 +63,16 @@ def groups_of(worker):
     return [int(size) for size in re.findall(r" worker group .* size=(\d+) ", worker.output())]
 
 
-def traffic(cluster):
-    """Of the last run: gradients and weights, in blocks, and the gradients' bytes, of all servers together."""
-    lines = [wait_for(lambda server=server: UNLOADED.findall(server.output()), "the servers' figures")[-1]
+def traffic(cluster, n=1):
+    """Of the n-th run: gradients and weights, in blocks, and the gradients' bytes, of all servers together."""
+    lines = [wait_for(lambda server=server: UNLOADED.findall(server.output())[n - 1:], "the servers' figures")[0]
              for server, _ in cluster.servers]
     return [sum(int(line[at]) for line in lines) for at in (1, 3, 2)]
+
+
+def nobody_was_late(cluster):
+    """Or a step took so long, as on a busy machine, that others computed parts of it, too: there is nothing to count."""
+    return " coordinator late run=" not in cluster.coordinator.output()
 
 
 def model_blocks(cluster):
@@ -96,18 +102,19 @@ def test_servers_get_one_gradient_a_node_and_step():
                 for node in nodes:
                     cluster.add_worker(node=node)
                 seen = {}
-                for collective in ("none", "shm"):
+                for n, collective in enumerate(("none", "shm"), 1):
                     spec = runs.spec(8, STEPS, collective, workers=len(nodes))
                     client, metrics = runs.follow(cluster, spec, f"{''.join(nodes)}-{collective}")
                     with client:
                         finish(client)
                     assert outcome(metrics) == runs.expected(8, STEPS)
-                    seen[collective] = traffic(cluster)
+                    seen[collective] = traffic(cluster, n)
                 blocks, model_bytes = model_blocks(cluster), seen["none"][2] // STEPS // len(nodes)
                 pulls = len(nodes) * blocks  # of version 0
                 for collective, pushers in (("none", len(nodes)), ("shm", len(set(nodes)))):
                     parts = pushers * STEPS * blocks
-                    assert seen[collective] == [parts, parts + pulls, pushers * STEPS * model_bytes], (nodes, seen)
+                    expected = [parts, parts + pulls, pushers * STEPS * model_bytes]
+                    assert seen[collective] == expected or not nobody_was_late(cluster), (nodes, seen)
             shutil.rmtree(runs.folder.file("s"))
 
 
@@ -120,17 +127,20 @@ def test_a_run_that_need_not_be_deterministic_has_the_collective_add():
         for step, expected in zip(outcome(metrics)["steps"], runs.expected(8, STEPS)["steps"], strict=True):
             assert abs(step[2] - expected[2]) < 1e-3, (step, expected)
         blocks = model_blocks(cluster)
-        assert traffic(cluster)[:2] == [STEPS * blocks, (STEPS + 3) * blocks]
+        found = traffic(cluster)[:2]
+        assert found == [STEPS * blocks, (STEPS + 3) * blocks] or not nobody_was_late(cluster), found
 
 
 def test_workers_of_a_group_that_die_freeze_come_and_leave_change_no_bit():
-    with Runs() as runs, Cluster(runs.folder, servers=1, workers=3) as cluster:
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=3, gate=Gate(runs.folder)) as cluster:
         expected = runs.expected(8, LONG_STEPS)
+        cluster.gate.stop_at(10)
         client, metrics = runs.follow(cluster, runs.spec(8, LONG_STEPS, workers=3), "stirred")
         first, second, third = cluster.workers
 
         def after_steps(disturb):
-            step = newest_step(metrics) + 5
+            step = max(newest_step(metrics), 0) + 5
+            cluster.gate.stop_at(step + 5)
             wait_for(lambda: newest_step(metrics) >= step, "steps")
             disturb()
 
@@ -144,13 +154,15 @@ def test_workers_of_a_group_that_die_freeze_come_and_leave_change_no_bit():
             after_steps(lambda: third.send(signal.SIGTERM))
             after_steps(lambda: late.send(signal.SIGKILL))
             after_steps(lambda: cluster.add_worker(node="another"))
+            cluster.gate.open()
             finish(client)
         assert_recovered(metrics, expected)
 
 
 def test_a_group_outlives_its_server_and_its_coordinator():
-    with Runs() as runs, Cluster(runs.folder, servers=2, workers=2) as cluster:
+    with Runs() as runs, Cluster(runs.folder, servers=2, workers=2, gate=Gate(runs.folder)) as cluster:
         expected = runs.expected(6, LONG_STEPS)
+        cluster.gate.stop_at(50)
         spec = runs.spec(6, LONG_STEPS, workers=2, tail="checkpoint: {every_steps: 20}\n")
         client, metrics = runs.follow(cluster, spec, "servers")
         with client:
@@ -159,25 +171,28 @@ def test_a_group_outlives_its_server_and_its_coordinator():
             cluster.servers[0][0].wait()
             cluster.restart_server(0)
             wait_for(lambda: any(groups_of(worker)[1:] for worker in cluster.workers), "another group")
-            step = newest_step(metrics)
-            wait_for(lambda: newest_step(metrics) != step, "steps")
+            cluster.gate.stop_at(80)
+            wait_for(lambda: newest_step(metrics) > 50, "steps")
             cluster.coordinator.send(signal.SIGKILL)
             cluster.coordinator.wait()
             cluster.start_coordinator()
+            cluster.gate.open()
             finish(client)
         assert_recovered(metrics, expected)
 
 
 def test_a_paused_run_goes_on_in_a_group():
-    with Runs() as runs, Cluster(runs.folder, servers=1, workers=2) as cluster:
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=2, gate=Gate(runs.folder)) as cluster:
         expected = runs.expected(8, LONG_STEPS)
+        cluster.gate.stop_at(20)
         client, metrics = runs.follow(cluster, runs.spec(8, LONG_STEPS, workers=2), "paused")
         at = ("--coordinator", cluster.address)
         with client:
             wait_for(lambda: newest_step(metrics) >= 10, "steps")
             run = cluster.json("runs")[0]["run"]
             weir("pause", run, *at)
-            wait_for(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
+            cluster.gate.crawl(lambda: cluster.json("status", run)["state"] == "paused", "the pause", steps=2)
+            cluster.gate.open()
             weir("resume", run, *at)
             finish(client)
         assert_recovered(metrics, expected)
@@ -211,14 +226,15 @@ def test_simulated_gpus_reduce_by_nccl_and_cpus_stay_outside():
         for number in range(2):
             cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
         hashes, gradients = [], []
-        for collective in ("none", "nccl"):
+        for n, collective in enumerate(("none", "nccl"), 1):
             spec = runs.spec(4, 6, collective, workers=2, model=model)
             client, metrics = runs.follow(cluster, spec, f"gpu-{collective}")
             with client:
                 finish(client)
             hashes.append(outcome(metrics)["weights"])
-            gradients.append(traffic(cluster)[0])
-        assert hashes[0] == hashes[1] and gradients[0] == 2 * gradients[1], (hashes, gradients)
+            gradients.append(traffic(cluster, n)[0])
+        assert hashes[0] == hashes[1], hashes
+        assert gradients[0] == 2 * gradients[1] or not nobody_was_late(cluster), gradients
         assert [groups_of(worker) for worker in cluster.workers] == [[2], [2]]
         outsider = cluster.add_worker()
         spec = runs.spec(4, 6, "nccl\n  deterministic: false", workers=3, model=model)
@@ -259,21 +275,24 @@ def test_weights_go_to_gpus_of_a_group_once():
 def test_gpus_of_a_group_that_die_and_come_change_no_bit():
     """Versions are read in host memory and on devices in turn."""
     environment = simulated_gpus(devices=4, tell=1)
-    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0, gate=Gate(runs.folder)) as cluster:
         model = runs.folder.model("mlp", "--hidden", "60")
         calm = runs.folder.file("calm-gpu.jsonl")
         weir("train", runs.spec(4, 60, "none", model=model), "--device", "cuda", "--out", calm + ".out", "--metrics",
              calm, env=environment)
         for number in range(3):
             cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
+        cluster.gate.stop_at(12)
         client, metrics = runs.follow(cluster, runs.spec(4, 60, "nccl", workers=3, model=model), "dying")
         with client:
             for victim in (0, 1):  # each has some of the weights to give
-                step = newest_step(metrics) + 6
+                step = max(newest_step(metrics), 0) + 6
+                cluster.gate.stop_at(step + 6)
                 wait_for(lambda step=step: newest_step(metrics) >= step, "steps")
                 cluster.workers[victim].send(signal.SIGKILL)
                 worker = cluster.add_worker(options=("--device", f"cuda:{victim}"), env=environment)
                 wait_for(lambda worker=worker: groups_of(worker), "another group")
+            cluster.gate.open()
             finish(client)
         assert_recovered(metrics, outcome(calm))
 

@@ -2,9 +2,11 @@
 run ends in the bits of one that nobody disturbed."""
 import json
 import os
+import select
 import signal
 import subprocess
 
+from gate import Gate
 from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program,
                      wait_for, weir)
 
@@ -32,6 +34,10 @@ class Pusher:
     def begin(self, command):
         self.child.stdin.write(command + "\n")
         self.child.stdin.flush()
+
+    def has_answered(self):
+        """Its only line of a command."""
+        return select.select([self.child.stdout], [], [], 0)[0]
 
     def answer(self):
         line = self.child.stdout.readline()
@@ -66,8 +72,9 @@ def wait_joined(worker, version):
 
 def disturb(servers):
     expected = undisturbed()
-    with Folder() as folder, Cluster(folder, servers=servers) as cluster:
-        metrics = folder.file("metrics.jsonl")
+    with Folder() as folder, Cluster(folder, servers=servers, gate=Gate(folder)) as cluster:
+        gate, metrics = cluster.gate, folder.file("metrics.jsonl")
+        gate.stop_at(1)
         with Process(program("weir"), "submit", write_spec(folder), "--follow", "--metrics", metrics, "--coordinator",
                      cluster.address) as client:
             wait_for(lambda: newest_step(metrics) >= 1, "the first steps")
@@ -76,12 +83,14 @@ def disturb(servers):
                 for _ in range(TEARS):
                     worker = cluster.workers[-1]
                     pusher.begin(f"tear {worker.child.pid}")
+                    gate.crawl(pusher.has_answered, "a step that is half done", steps=1, factor=1)
                     answer = pusher.answer()
                     assert_refused(answer)
                     worker.send(signal.SIGKILL)
                     joiner = cluster.add_worker()
                     wait_joined(joiner, answer["version"])
                     pusher.begin("harass")
+                    gate.stop_at(answer["version"] + 45)
                     wait_for(lambda: newest_step(metrics) >= answer["version"] + 20, "steps under pushes")
                     second = cluster.add_worker()
                     wait_for(lambda: " joined run=" in second.output(), "a second worker")
@@ -89,6 +98,7 @@ def disturb(servers):
                     wait_for(lambda: newest_step(metrics) >= answer["version"] + 40, "steps without the first")
                     pusher.begin("stop")
                     assert pusher.answer()["INVALID_ARGUMENT"] > 100
+                gate.open()
                 assert client.wait() == 0, client.output()[-3000:]
         assert_recovered(metrics, expected)
 

@@ -5,7 +5,8 @@ import random
 import signal
 import subprocess
 
-from harness import PEER_PYTHON, Cluster, Folder, Process, Skip, done_event, main, newest_step, program, \
+from gate import Gate
+from harness import PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, done_event, main, newest_step, program, \
     read_metrics, wait_for, weir
 from test_losses import floats, idx
 
@@ -63,7 +64,7 @@ def by_definition(folder, labels, samples="eval"):
         raise Skip("build/venv could not be made (PyPI out of reach)")
     done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "peer_metrics.py"), folder.file("out/model.onnx"),
                            folder.file(f"{samples}-images"), folder.file(f"{samples}-{labels}"), str(IGNORED)],
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=PATIENCE * 3)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 
@@ -106,12 +107,15 @@ def test_a_worker_killed_in_an_evaluation_changes_no_metric():
         spec = write_spec(folder, "killed", 2, "cross_entropy", "[auc, perplexity]", "halves", steps=40, every=1)
         calm, _ = train(folder, spec)
         metrics = folder.file("stormy.jsonl")
-        with Cluster(folder, servers=2, workers=3) as cluster:
+        with Cluster(folder, servers=2, workers=3, gate=Gate(folder)) as cluster:
+            cluster.gate.stop_at(12)
             with Process(program("weir"), "submit", spec, "--follow", "--coordinator", cluster.address, "--metrics",
                          metrics) as client:
                 for step, worker in ((5, 0), (15, 1)):
                     wait_for(lambda: newest_step(metrics) >= step, f"step {step}")
                     cluster.workers[worker].send(signal.SIGKILL)
+                    cluster.gate.stop_at(30)
+                cluster.gate.open()
                 assert client.wait() == 0, client.output()[-3000:]
         assert [event for event in read_metrics(metrics) if event["event"] == "eval"] == calm
         assert done_event(metrics)["auc"] == calm[-1]["auc"]

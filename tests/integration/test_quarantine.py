@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 
+from gate import Gate
 from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program,
                      wait_for, weir)
 
@@ -84,30 +85,33 @@ def readmit(cluster, name, status=0):
     return weir("workers", "--readmit", name, "--coordinator", cluster.address, status=status)
 
 
+def lie_until_unloaded(cluster, liar):
+    """The run goes on, by so many steps at most, when the liar has a share of it. What the liar said."""
+    wait_for(lambda: any(row["host"] == "liars" and row["state"] == "ready" for row in cluster.json("workers")),
+             "the liar's share")
+    cluster.gate.stop_at(cluster.gate.step + STEPS // 3)
+    return liar.until("unloaded")
+
+
 def assert_found_out(cluster, run, liar):
-    """While the honest worker stands still, so that the run does."""
-    honest = cluster.workers[0]
-    honest.send(signal.SIGSTOP)
+    wait_for(lambda: cluster.json("status", run)["step"] > cluster.gate.step, "the run's standing still")
     found = rows(cluster)
     assert found[liar]["state"] == "quarantined" and "in quarantine" in found[liar]["message"], found
     message = cluster.json("status", run)["message"]
     assert f"{liar} (liars, cpu) is in quarantine: run {run}, step " in message, message
     assert "microbatches 2 to 3, which it pushed, had other bits when worker-1 computed them" in message, message
-    honest.send(signal.SIGCONT)
-    # It was away for longer than it may, on a slow machine. A liar that is alone is not found out.
-    wait_for(lambda: rows(cluster).get("worker-1", {}).get("state") == "ready", "the honest worker")
 
 
 def lie_twice(cluster, run):
     """The second time after it was readmitted. Returns the liar's id."""
     with Liar(cluster, run) as liar:
-        said = liar.until("unloaded")
+        said = lie_until_unloaded(cluster, liar)
         name = said[0]["id"]
         assert any(line["event"] == "lies" and line["accepted"] for line in said), said
         assert_found_out(cluster, run, name)
         assert "no worker or device 'worker-1' is in quarantine" in readmit(cluster, "worker-1", 2).stderr
         assert name in readmit(cluster, name).stdout
-        said = liar.until("unloaded")
+        said = lie_until_unloaded(cluster, liar)
         assert {"loads", "lies"} <= {line["event"] for line in said}, said
         assert_found_out(cluster, run, name)
     return name
@@ -115,13 +119,15 @@ def lie_twice(cluster, run):
 
 def test_a_lying_worker_is_found_out_and_readmitted_and_the_run_ends_in_the_same_bits():
     expected = undisturbed()
-    with Folder() as folder, Cluster(folder, servers=2, is_patient=True) as cluster:
+    with Folder() as folder, Cluster(folder, servers=2, is_patient=True, gate=Gate(folder)) as cluster:
         metrics = folder.file("metrics.jsonl")
+        cluster.gate.stop_at(3)
         with Process(program("weir"), "submit", write_spec(folder), "--follow", "--metrics", metrics, "--coordinator",
                      cluster.address) as client:
             wait_for(lambda: newest_step(metrics) >= 3, "the first steps")
             run = cluster.json("runs")[0]["run"]
             liar = lie_twice(cluster, run)
+            cluster.gate.open()
             assert client.wait() == 0, client.output()[-3000:]
         assert_recovered(metrics, expected)
         # The liar has gone; its device is remembered, also by the coordinator that comes next.

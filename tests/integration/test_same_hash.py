@@ -1,8 +1,10 @@
 """The promise: which machines computed what, and who came and went, does not change one bit of the weights."""
+import json
 import os
 import signal
 import time
 
+from gate import Gate
 from harness import (Cluster, Folder, Process, children_of, done_event, main, newest_step, outcome, program,
                      read_metrics, wait_for, weir)
 
@@ -54,23 +56,23 @@ def test_a_worker_killed_and_another_started_in_mid_run_change_nothing():
         folder.model(*MODEL)
         spec = write_spec(folder, 8, steps=60)
         calm = train(folder, spec, 1, 1, 2)
-        metrics = folder.file("stormy.jsonl")
+        gate, metrics = Gate(folder), folder.file("stormy.jsonl")
+        gate.stop_at(15)
         with Process(program("weir"), "train", spec, "--workers", 3, "--servers", 2, "--threads", 1, "--no-restart",
-                     "--out", folder.file("stormy"), "--metrics", metrics) as training:
+                     "--out", folder.file("stormy"), "--metrics", metrics, env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) >= 5, "step 5")
-            address = next(word for word in training.output().split() if word.startswith("127.0.0.1:"))
-            victim = children_of(training.child.pid, "weir-worker")[1]
+            address = next(word for word in training.output().split() if word.startswith("127.0.0.1:")).rstrip(".,")
+
+            def ready():
+                workers = json.loads(weir("workers", "--coordinator", address, "--json").stdout)
+                return [worker["pid"] for worker in workers if worker["state"] == "ready"]
+            victim = wait_for(lambda: len(ready()) == 3 and ready(), "three workers")[1]
             os.kill(victim, signal.SIGKILL)
-            wait_for(lambda: newest_step(metrics) >= 15, "steps after the kill")
-            others = children_of(training.child.pid, "weir-worker")
-            for other in others:  # the run is not over before the newcomer is there
-                os.kill(other, signal.SIGSTOP)
-            with Process(program("weir-worker"), "--coordinator", address.rstrip(".,"), "--threads", 2) as newcomer:
-                try:
-                    wait_for(lambda: " joined run=" in newcomer.output(), "the newcomer to join the run")
-                finally:
-                    for other in others:
-                        os.kill(other, signal.SIGCONT)
+            gate.stop_at(25)
+            wait_for(lambda: newest_step(metrics) >= 25, "steps after the kill")
+            with Process(program("weir-worker"), "--coordinator", address, "--threads", 2, env=gate.environment) as newcomer:
+                wait_for(lambda: newcomer.child.pid in ready(), "the newcomer to take part")
+                gate.open()
                 assert training.wait() == 0, training.output()[-3000:]
         assert done_event(metrics)["weights_sha256"] == calm
         steps = [event for event in read_metrics(metrics) if event["event"] == "step"]
@@ -84,13 +86,15 @@ def test_a_worker_that_is_told_to_stop_hands_its_work_back():
         folder.model(*MODEL)
         spec = write_spec(folder, 6, steps=40)
         calm = train(folder, spec, 1, 1, 2)
-        metrics = folder.file("drained.jsonl")
+        gate, metrics = Gate(folder), folder.file("drained.jsonl")
+        gate.stop_at(20)
         with Process(program("weir"), "train", spec, "--workers", 2, "--threads", 1, "--no-restart", "--out",
-                     folder.file("drained"), "--metrics", metrics) as training:
+                     folder.file("drained"), "--metrics", metrics, env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) >= 3, "step 3")
             leaver = children_of(training.child.pid, "weir-worker")[0]
             os.kill(leaver, signal.SIGTERM)
             wait_for(lambda: leaver not in children_of(training.child.pid, "weir-worker"), "the worker's exit")
+            gate.open()
             assert training.wait() == 0, training.output()[-3000:]
         assert done_event(metrics)["weights_sha256"] == calm
 
@@ -100,12 +104,14 @@ def test_a_frozen_worker_is_evicted_and_the_run_goes_on():
         folder.model(*MODEL)
         spec = write_spec(folder, 8, steps=40)
         calm = train(folder, spec, 1, 1, 2)
-        metrics = folder.file("frozen.jsonl")
+        gate, metrics = Gate(folder), folder.file("frozen.jsonl")
+        gate.stop_at(20)
         with Process(program("weir"), "train", spec, "--workers", 2, "--threads", 1, "--out", folder.file("frozen"),
-                     "--metrics", metrics) as training:
+                     "--metrics", metrics, env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) >= 3, "step 3")
             sleeper = children_of(training.child.pid, "weir-worker")[0]
             os.kill(sleeper, signal.SIGSTOP)
+            gate.open()
             try:
                 assert training.wait() == 0, training.output()[-3000:]
             finally:
@@ -121,10 +127,12 @@ def test_all_workers_killed_at_once_lose_no_step_and_no_evaluation():
         spec = folder.small_spec("lenet.onnx", 6, steps=60, eval_steps=3)
         weir("train", spec, "--out", folder.file("calm"), "--metrics", folder.file("calm.jsonl"))
         metrics = folder.file("stormy.jsonl")
-        with Cluster(folder, servers=2, workers=3) as cluster:
+        with Cluster(folder, servers=2, workers=3, gate=Gate(folder)) as cluster:
+            cluster.gate.stop_at(8)
             with Process(program("weir"), "submit", spec, "--follow", "--coordinator", cluster.address, "--metrics",
                          metrics) as client:
                 for step in range(2, 50, 6):
+                    cluster.gate.stop_at(step + 6)
                     wait_for(lambda: newest_step(metrics) >= step, f"step {step}")
                     time.sleep(step / 1000)  # anywhere in a step or an evaluation
                     for worker in cluster.workers:
@@ -132,6 +140,7 @@ def test_all_workers_killed_at_once_lose_no_step_and_no_evaluation():
                     cluster.workers = []
                     for threads in (1, 2):
                         cluster.add_worker(threads)
+                cluster.gate.open()
                 assert client.wait() == 0, client.output()[-3000:]
         assert outcome(metrics) == outcome(folder.file("calm.jsonl"))
         assert [step[0] for step in outcome(metrics)["steps"]] == list(range(60)), "every step once, in order"

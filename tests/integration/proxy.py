@@ -33,13 +33,13 @@ def is_one_of(link, names):
 
 
 class Proxy:
-    """A loopback port in front of another that can reset its connections, hold their bytes back for a while, or let
-    single processes have none, or few bytes a second."""
+    """A loopback port in front of another that can reset its connections, hold their bytes back for a while, let single
+    processes have none, or new ones few bytes a second."""
 
     def __init__(self):
         self.target, self.held_until, self.pairs, self.lock = None, 0.0, set(), threading.Lock()
         self.refused = frozenset()  # pids
-        self.rates = {}  # bytes a second, by pid
+        self.rate = None  # bytes a second, of pairs that are slow
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -67,14 +67,14 @@ class Proxy:
             if self.is_refused(near):  # it was cut meanwhile
                 self.reset(pair)
                 continue
-            pid = next((pid for pid in self.rates if holds(pid, near)), None)
+            is_slow = self.rate is not None
             for source, sink in (pair, pair[::-1]):
-                threading.Thread(target=self.forward, args=(pair, source, sink, pid), daemon=True).start()
+                threading.Thread(target=self.forward, args=(pair, source, sink, is_slow), daemon=True).start()
 
-    def forward(self, pair, source, sink, pid):
+    def forward(self, pair, source, sink, is_slow):
         try:
-            while data := source.recv(1 << (12 if pid else 16)):
-                if rate := self.rates.get(pid):
+            while data := source.recv(1 << (12 if is_slow else 16)):
+                if is_slow and (rate := self.rate):
                     time.sleep(len(data) / rate)
                 while (pause := self.held_until - time.monotonic()) > 0:
                     time.sleep(min(pause, 0.1))
@@ -110,10 +110,10 @@ class Proxy:
         for pair in pairs:
             self.reset(pair)
 
-    def slow(self, process, rate):
-        """What a process, which has no connection yet, sends and receives: so many bytes a second each way, until it is
-        another rate, or None: as many as go."""
-        self.rates[process.child.pid] = rate
+    def slow_newcomers(self, rate):
+        """What connections that begin from here on carry: so many bytes a second each way, until it is another rate, or
+        None: as many as go."""
+        self.rate = rate
 
     def mend(self):
         """All may connect again."""

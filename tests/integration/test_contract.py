@@ -55,8 +55,9 @@ def test_train_starts_its_cluster_as_direct_children_and_takes_it_down_when_inte
         with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--metrics",
                      metrics, cwd=folder.path) as training:
             wait_for(lambda: newest_step(metrics) >= 0, "a step")
-            workers = children_of(training.child.pid, "weir-worker")
-            servers = children_of(training.child.pid, "weir-server")
+            workers, servers = (wait_for(lambda name=name, n=n: len(children_of(training.child.pid, name)) >= n and
+                                         children_of(training.child.pid, name), f"{n} processes {name}")
+                                for name, n in (("weir-worker", 2), ("weir-server", 3)))
             roles = sorted(command_line(pid)[1] for pid in servers)
             assert len(workers) == 2 and roles == ["--role=coordinator"] + 2 * ["--role=parameters"], roles
             address = next(word for word in training.output().split() if word.startswith("127.0.0.1:"))

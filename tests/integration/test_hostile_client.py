@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from harness import PEER_PYTHON, Cluster, Folder, Skip, done_event, main, wait_for, weir
+from harness import PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, done_event, main, wait_for, weir
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEEDS, CALLS = (1, 2, 3), 150
@@ -16,7 +16,7 @@ def attack(address, seed, *arguments):
     if not os.path.exists(PEER_PYTHON):
         raise Skip("build/venv could not be made (PyPI out of reach)")
     done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "hostile_client.py"), address, str(seed), str(CALLS),
-                           *arguments], capture_output=True, text=True, timeout=600)
+                           *arguments], capture_output=True, text=True, timeout=PATIENCE * 3)
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr}"
     return json.loads(done.stdout)
 

@@ -31,8 +31,8 @@ def test_a_joiner_on_a_slow_link_stalls_nobody_and_is_named():
                      metrics, "--coordinator", cluster.address) as client:
             proxy.target = cluster.servers[0][1]
             wait_for(lambda: newest_step(metrics) >= 5, "step 5")
+            proxy.slow_newcomers(BYTES_A_SECOND)
             joiner = cluster.add_worker()
-            proxy.slow(joiner, BYTES_A_SECOND)
 
             def row():
                 return next((row for row in cluster.json("workers") if row["pid"] == joiner.child.pid), {})
@@ -44,7 +44,7 @@ def test_a_joiner_on_a_slow_link_stalls_nobody_and_is_named():
             wait_for(lambda: late in cluster.json("status", "small")["message"], "its being named")
             assert row()["state"] == "following" and row()["microbatches"] == 0, row()
             assert row()["message"].startswith("has not caught up") and "MB/s" in row()["message"], row()
-            proxy.slow(joiner, None)
+            proxy.slow_newcomers(None)
             wait_for(lambda: row()["state"] == "ready" and row()["microbatches"] > 0, "its share")
             assert late not in cluster.json("status", "small")["message"]
             last = newest_step(metrics) + 20

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from harness import PEER_PYTHON, ROOT, Folder, Skip, main, read_metrics, weir
+from harness import PATIENCE, PEER_PYTHON, ROOT, Folder, Skip, main, read_metrics, weir
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # What Weir makes of them: a layer that is one node, or became one.
@@ -58,7 +58,7 @@ def test_every_kind_is_valid_and_is_pytorchs_module_in_evaluation_and_in_trainin
         for kind, (options, *_) in cases.items():
             folder.model(kind, *options)
         done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "peer_models.py"), folder.path], capture_output=True,
-                              text=True, timeout=300)
+                              text=True, timeout=PATIENCE * 3)
         print(done.stdout, end="")
         assert done.returncode == 0, done.stdout + done.stderr
         for kind, case in cases.items():

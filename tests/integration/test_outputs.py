@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from harness import DATA, PEER_PYTHON, Cluster, Folder, Skip, done_event, main, read_metrics, weir
+from harness import DATA, PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, done_event, main, read_metrics, weir
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EVAL = "  eval: {format: idx, images: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}\n"
@@ -15,7 +15,7 @@ def peer(script, *arguments):
     if not os.path.exists(PEER_PYTHON):
         raise Skip("build/venv could not be made (PyPI out of reach)")
     done = subprocess.run([PEER_PYTHON, os.path.join(HERE, script), *arguments], capture_output=True, text=True,
-                          timeout=300)
+                          timeout=PATIENCE * 3)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -92,7 +92,8 @@ class Silence:
                 if " servers_unreached " in line]
 
     def row(self, worker):
-        return next(row for row in self.cluster.json("workers") if row["pid"] == worker.child.pid)
+        """What the coordinator says of a worker; {} while it misses it."""
+        return next((row for row in self.cluster.json("workers") if row["pid"] == worker.child.pid), {})
 
     def said(self, text):
         return text in self.cluster.coordinator.output()
@@ -112,7 +113,7 @@ def test_others_compute_for_a_worker_whose_packets_to_a_server_vanish():
         run, (first, second) = silence.run, silence.cluster.workers
         way = silence.workers[0], silence.servers[1]
         began = silence.cut(way)
-        run.wait(lambda: silence.row(first)["state"] == "cut-off", "the worker's being cut off")
+        run.wait(lambda: silence.row(first).get("state") == "cut-off", "the worker's being cut off")
         assert "no answer within" in silence.row(first)["message"], silence.row(first)
         assert silence.row(second)["microbatches"] == 4
         run.wait_step(newest_step(run.metrics) + 5)
@@ -142,7 +143,7 @@ def test_a_server_that_the_coordinator_alone_does_not_hear_is_kept():
             silence.mend(way, lambda: silence.run.status()["message"] == "", "the server's being heard of")
             silence.run.wait_step(newest_step(silence.run.metrics) + 1)
             faults.append((began, time.monotonic()))
-        assert silence.cluster.coordinator.output().count(" server_kept ") == 2
+        assert silence.cluster.coordinator.output().count(" server_kept ") >= 2
         silence.end()
         for began, ended in faults:
             silence.watch.tell(f"a server and the coordinator, for {ended - began:.0f} s", began, ended)
@@ -155,9 +156,9 @@ def test_others_compute_for_a_worker_that_the_coordinator_does_not_hear():
         way = silence.workers[0], silence.coordinator
         began = silence.cut(way)
         run.wait(lambda: len(silence.cluster.json("workers")) == 1, "the worker's being missed")
-        run.wait(lambda: silence.row(second)["microbatches"] == 4, "the other's having all work")
+        run.wait(lambda: silence.row(second).get("microbatches") == 4, "the other's having all work")
         silence.mend(way, lambda: len(silence.cluster.json("workers")) == 2, "the worker's being heard of")
-        run.wait(lambda: silence.row(first)["microbatches"] == 2, "the worker's having work again")
+        run.wait(lambda: silence.row(first).get("microbatches") == 2, "the worker's having work again")
         assert not silence.alarms(), silence.alarms()
         silence.end_and_tell("a worker and the coordinator", began)
         assert run.incarnation() == 0, "nothing was rolled back"
@@ -171,7 +172,7 @@ def test_a_worker_that_was_frozen_raises_no_alarm():
         run.wait(lambda: len(silence.cluster.json("workers")) == 1, "the worker's being missed")
         time.sleep(FROZEN_SECONDS)  # longer than a server may be silent
         first.send(signal.SIGCONT)
-        run.wait(lambda: len(silence.cluster.json("workers")) == 2 and silence.row(first)["microbatches"] == 2,
+        run.wait(lambda: len(silence.cluster.json("workers")) == 2 and silence.row(first).get("microbatches") == 2,
                  "the worker's having work again")
         assert silence.row(second)["state"] == "ready" and not silence.alarms(), silence.alarms()
         silence.end_and_tell("a worker that is frozen, and thawed", began)

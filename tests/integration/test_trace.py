@@ -81,7 +81,7 @@ def test_a_timeline_shows_every_step_and_that_pushes_begin_within_the_backward_p
             assert {(span["name"], span["args"]["index"]) for span in spans(events, "train", 0)} <= {
                 ("microbatch", index) for index in range(4)}
             assert any(span["name"].startswith("conv1") for span in spans(events, "delivery")), spans(events, "delivery")[:9]
-        assert evaluations == 2
+        assert evaluations >= 2, "one each, and what was late was computed again"
 
 
 def test_names_are_escaped():
@@ -97,7 +97,7 @@ def test_a_timeline_that_was_cut_off_can_be_read():
         path = folder.file("time.json")
         worker = cluster.add_worker(options=("--trace", path))
         run = weir("submit", small_spec(folder, steps=100000), "--coordinator", cluster.address).stdout.strip()
-        wait_for(lambda: os.path.getsize(path) > 200000, "some of the timeline")
+        wait_for(lambda: os.path.exists(path) and os.path.getsize(path) > 200000, "some of the timeline")
         worker.send(signal.SIGKILL)
         worker.wait()
         events = read_timeline(path, is_cut=True)

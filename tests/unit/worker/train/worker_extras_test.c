@@ -167,11 +167,13 @@ static void a_version_that_the_plan_does_not_evaluate_is_not(void **state) {
   assert_int_equal(count_evaluations(f, 0), 0);
 }
 
-/* Pushes of a step that say this of their sender. */
-static int count_sent_by(const struct worker_fixture *f, uint64_t step, uint32_t worker, uint64_t view) {
+/* Of the pushes of a step, those that say this of their sender. */
+static int count_sent_by(struct worker_fixture *f, uint64_t step, uint32_t worker, uint64_t view) {
   int n = 0;
+  pthread_mutex_lock(&f->lock);
   for (int i = 0; i < f->n_pushes; i++)
     n += f->pushes[i].step == step && f->pushes[i].worker == worker && f->pushes[i].view == view;
+  pthread_mutex_unlock(&f->lock);
   return n;
 }
 
@@ -182,7 +184,7 @@ static bool is_1_of_1_pushed(const struct worker_fixture *f) {
 static void a_push_says_who_sends_it_and_by_which_view(void **state) {
   struct worker_fixture *f = *state;
   run_to_step(f, 1);
-  assert_int_equal(count_sent_by(f, 0, 1, 1), count_pushes(f, 0, 1, 0));
+  assert_int_equal(count_sent_by(f, 0, 1, 1), f->model->n_blocks);
   show(f, (struct view_of){.number = 7, .microbatches = 2, .worker = "worker-4294967295"});
   fixture_wait(f, is_1_of_1_pushed);
   assert_int_equal(count_sent_by(f, 1, 1, 1), f->model->n_blocks);

@@ -9,7 +9,7 @@ from harness import program
 ROUNDS = 3
 ROOM_MIB = 128      # of received gradients: RECEIVED_BYTES_MAX of server/main.c
 CALL_BYTES = 12288  # PARKED_CALL_BYTES of server/parameters/block/call.h
-CROWD, FEW, INCAST = (200, 320, 16), (2, 320, 1600), (64, 1024, 4)  # workers, width of the model, steps
+CROWD, FEW, INCAST = (200, 320, 24), (2, 320, 2400), (64, 1024, 4)  # workers, width of the model, steps
 WINDOW, BLOCK_BYTES = 16, 262144  # sends of a worker at a time: SENDING_MAX of worker/train/transfer/server_link.c
 PARKED = 10000
 
@@ -22,6 +22,12 @@ def measure(*arguments):
 
 def cpu_a_gb(figures, *of):
     return sum(figures[f"{side}_cpu_s"] for side in of) / ((figures["sent"] + figures["received"]) * 1e-9)
+
+
+def kernel(rounds):
+    seconds, faults = (statistics.median(r[key] / ((r["sent"] + r["received"]) * 1e-9) for r in rounds)
+                       for key in ("server_kernel_s", "server_faults"))
+    return f"of the server's {seconds:.3f} in the kernel; {faults:.0f} page faults a GB"
 
 
 def rate(figures):
@@ -52,6 +58,7 @@ def compare():
         print(f"{name}, CPU-seconds a GB: server {middle([cpu_a_gb(r, 'server') for r in rounds])}, with clients "
               f"{middle([cpu_a_gb(r, 'server', 'clients') for r in rounds])}; "
               f"{statistics.median(map(rate, rounds)):.2f} GB/s")
+        print(f"  {kernel(rounds)}")
         print(f"  {memory(max(rounds, key=lambda r: r['peak_kb']), setting[0], ROOM_MIB)}")
     many, few = (rounds for _, rounds in sides.values())
     for label, of in (("of the server", ("server",)), ("of all", ("server", "clients"))):
@@ -62,9 +69,8 @@ def compare():
 def incast():
     for name, room_mib in ((f"room for {ROOM_MIB} MiB", ROOM_MIB), ("no bound but the shards' queues", 0)):
         figures = measure("steps", *INCAST, room_mib)
-        wanted = figures["received"]  # each worker sends as much as it gets
         print(f"incast of {INCAST[0]} workers with 16 blocks each on their way, {name}: {figures['seconds']:.2f} s, "
-              f"{figures['refused']} pushes refused, {figures['sent'] / wanted:.2f} times the gradients sent, "
+              f"{figures['refused']} pushes refused, {figures['times_sent']:.2f} times the gradients sent, "
               f"CPU-seconds a GB {cpu_a_gb(figures, 'server', 'clients'):.3f}")
         print(f"  {memory(figures, INCAST[0], room_mib)}")
 

@@ -1,7 +1,8 @@
 /* A parameter server in a process of its own and simulated workers, which compute nothing:
    `crowd_bench steps WORKERS HIDDEN STEPS ROOM_MIB`: each worker pushes its microbatch's part of every block
    and gets the next version, in a window of 16 sends on two connections, as weir-worker does; all begin at
-   once. ROOM_MIB: what the server holds of received gradients at a time; 0: as much as comes. `crowd_bench
+   once. The first quarter of the steps is not measured: memory that both processes take once is touched
+   there. ROOM_MIB: what the server holds of received gradients at a time; 0: as much as comes. `crowd_bench
    parked CALLS`: pulls of a version that does not come. One line of JSON: seconds, CPU seconds and resident
    memory of both processes. */
 #include <malloc.h>
@@ -22,7 +23,7 @@
 #include "tests/support/model/model_bytes.h"
 
 enum { SHARDS = 2, THREADS = 2, CHANNELS = 2, WINDOW = 16, WORKERS_MAX = 1024, BLOCKS_MAX = 256 };
-enum { BLOCK_BYTES = 256 * 1024, SCRATCHES = 8, PARTS_MIB = 512 };
+enum { BLOCK_BYTES = 256 * 1024, SCRATCHES = 8, PARTS_MIB = 512, WARM_DIVISOR = 4 };
 
 extern const struct model_kind_def model_kind_mlp;
 
@@ -60,8 +61,16 @@ struct worker {
   struct flight *flights; /* [n_blocks] */
 };
 
+/* What was spent so far. */
+struct mark {
+  uint64_t ns, sent_bytes, received_bytes;
+  double server_s, server_kernel_s, clients_s;
+  long server_faults;
+};
+
 static struct {
   struct setting setting;
+  pid_t server_process;
   struct ready server;
   struct worker workers[WORKERS_MAX];
   struct buffer *gradient;
@@ -73,6 +82,7 @@ static struct {
   bool is_ending;
   struct flight *refused;
   uint64_t n_refused, sent_bytes, received_bytes;
+  struct mark warm; /* once the first worker is through the steps that are not measured */
 } bench = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void worker_go_on(struct worker *worker);
@@ -176,6 +186,52 @@ static void serve(int pipe) {
   pause();
 }
 
+static long memory_kb(pid_t process, const char *name) {
+  char path[64], line[128];
+  long value = 0;
+  FILE *status;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)process);
+  status = fopen(path, "r");
+  while (status && fgets(line, sizeof line, status))
+    if (strncmp(line, name, strlen(name)) == 0)
+      value = atol(line + strlen(name) + 1);
+  if (status)
+    fclose(status);
+  return value;
+}
+
+static double cpu_seconds(pid_t process) {
+  clockid_t clock;
+  struct timespec time;
+  CHECK(clock_getcpuclockid(process, &clock) == 0 && clock_gettime(clock, &time) == 0);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Of /proc/PID/stat: time in the kernel and page faults that needed no disk. */
+static void mark_kernel(pid_t process, struct mark *mark) {
+  char path[64], line[1024] = "";
+  const char *end;
+  unsigned long kernel_ticks = 0;
+  FILE *stat;
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+  stat = fopen(path, "r");
+  end = stat && fgets(line, sizeof line, stat) ? strrchr(line, ')') : NULL;
+  CHECK(end && sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %ld %*u %*u %*u %*u %lu", &mark->server_faults,
+                      &kernel_ticks) == 2);
+  fclose(stat);
+  mark->server_kernel_s = (double)kernel_ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static struct mark mark_now(void) {
+  struct mark mark = {.ns = clock_now_ns(),
+                      .sent_bytes = __atomic_load_n(&bench.sent_bytes, __ATOMIC_RELAXED),
+                      .received_bytes = __atomic_load_n(&bench.received_bytes, __ATOMIC_RELAXED),
+                      .server_s = cpu_seconds(bench.server_process),
+                      .clients_s = cpu_seconds(getpid())};
+  mark_kernel(bench.server_process, &mark);
+  return mark;
+}
+
 static struct rpc_channel *open_channel(struct rpc_client *client) {
   char target[64];
   snprintf(target, sizeof target, "127.0.0.1:%d", bench.server.port);
@@ -204,7 +260,7 @@ static void flight_refused(struct flight *flight, const struct err *err) {
 static void flight_landed(struct flight *flight, struct rpc_bytes *bytes) {
   unsigned turn = __atomic_fetch_add(&bench.turn, 1, __ATOMIC_RELAXED);
   struct worker *worker = flight->worker;
-  bool is_over = false;
+  bool is_over = false, is_warm;
   CHECK(rpc_bytes_size(bytes) == bench.server.elems[flight->block] * sizeof(float));
   rpc_bytes_copy(bytes, bench.scratch[turn % SCRATCHES]);
   __atomic_fetch_add(&bench.received_bytes, rpc_bytes_size(bytes), __ATOMIC_RELAXED);
@@ -215,8 +271,11 @@ static void flight_landed(struct flight *flight, struct rpc_bytes *bytes) {
     worker_go_on(worker);
     is_over = worker->step == (uint64_t)bench.setting.steps;
   }
+  is_warm = worker->step == (uint64_t)bench.setting.steps / WARM_DIVISOR;
   pthread_mutex_unlock(&worker->lock);
   pthread_mutex_lock(&bench.lock);
+  if (is_warm && !bench.warm.ns)
+    bench.warm = mark_now();
   if (is_over && --bench.n_working == 0)
     pthread_cond_signal(&bench.changed);
   pthread_mutex_unlock(&bench.lock);
@@ -293,31 +352,26 @@ static void work(void) {
   pthread_mutex_unlock(&bench.lock);
 }
 
-static long memory_kb(pid_t process, const char *name) {
-  char path[64], line[128];
-  long value = 0;
-  FILE *status;
-  snprintf(path, sizeof path, "/proc/%d/status", (int)process);
-  status = fopen(path, "r");
-  while (status && fgets(line, sizeof line, status))
-    if (strncmp(line, name, strlen(name)) == 0)
-      value = atol(line + strlen(name) + 1);
-  if (status)
-    fclose(status);
-  return value;
+/* Of the steps that are measured, but for times_sent, refused and memory, which are of all. Each worker sends
+   as much as it gets, unless it sends again. */
+static void print_steps(const struct mark *end, long idle_kb) {
+  const struct mark *warm = &bench.warm;
+  printf("{\"seconds\": %.6f, \"server_cpu_s\": %.6f, \"server_kernel_s\": %.2f, \"server_faults\": %ld, "
+         "\"clients_cpu_s\": %.6f, \"sent\": %llu, \"received\": %llu, \"times_sent\": %.6f, "
+         "\"refused\": %llu, \"idle_kb\": %ld, \"peak_kb\": %ld, \"after_kb\": %ld, "
+         "\"state_bytes\": %llu, \"parts_bytes_max\": %zu, \"blocks\": %u}\n",
+         clock_seconds(end->ns - warm->ns), end->server_s - warm->server_s,
+         end->server_kernel_s - warm->server_kernel_s, end->server_faults - warm->server_faults,
+         end->clients_s - warm->clients_s, (unsigned long long)(end->sent_bytes - warm->sent_bytes),
+         (unsigned long long)(end->received_bytes - warm->received_bytes),
+         (double)end->sent_bytes / (double)end->received_bytes, (unsigned long long)bench.n_refused, idle_kb,
+         memory_kb(bench.server_process, "VmHWM"), memory_kb(bench.server_process, "VmRSS"),
+         (unsigned long long)bench.server.state_bytes, (size_t)PARTS_MIB << 20, bench.server.n_blocks);
 }
 
-static double cpu_seconds(pid_t process) {
-  clockid_t clock;
-  struct timespec time;
-  CHECK(clock_getcpuclockid(process, &clock) == 0 && clock_gettime(clock, &time) == 0);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static void measure_steps(struct rpc_client *client, pid_t server) {
-  double server_s, clients_s;
+static void measure_steps(struct rpc_client *client) {
   long idle_kb;
-  uint64_t begin_ns;
+  struct mark end;
   bench.n_working = bench.setting.workers;
   CHECK((bench.gradient = buffer_new(BLOCK_BYTES)));
   memset(bench.gradient->data, 0, BLOCK_BYTES);
@@ -331,19 +385,10 @@ static void measure_steps(struct rpc_client *client, pid_t server) {
     for (int c = 0; c < CHANNELS; c++)
       worker->channels[c] = open_channel(client);
   }
-  idle_kb = memory_kb(server, "VmRSS");
-  server_s = cpu_seconds(server);
-  clients_s = cpu_seconds(getpid());
-  begin_ns = clock_now_ns();
+  idle_kb = memory_kb(bench.server_process, "VmRSS");
   work();
-  printf("{\"seconds\": %.6f, \"server_cpu_s\": %.6f, \"clients_cpu_s\": %.6f, \"sent\": %llu, "
-         "\"received\": %llu, \"refused\": %llu, \"idle_kb\": %ld, \"peak_kb\": %ld, \"after_kb\": %ld, "
-         "\"state_bytes\": %llu, \"parts_bytes_max\": %zu, \"blocks\": %u}\n",
-         clock_seconds(clock_now_ns() - begin_ns), cpu_seconds(server) - server_s,
-         cpu_seconds(getpid()) - clients_s, (unsigned long long)bench.sent_bytes,
-         (unsigned long long)bench.received_bytes, (unsigned long long)bench.n_refused, idle_kb,
-         memory_kb(server, "VmHWM"), memory_kb(server, "VmRSS"), (unsigned long long)bench.server.state_bytes,
-         (size_t)PARTS_MIB << 20, bench.server.n_blocks);
+  end = mark_now();
+  print_steps(&end, idle_kb);
   for (int w = 0; w < bench.setting.workers; w++) {
     for (int c = 0; c < CHANNELS; c++)
       rpc_channel_close(bench.workers[w].channels[c]);
@@ -431,13 +476,13 @@ int main(int argc, char **argv) {
   }
   bench.setting = is_parked ? (struct setting){1, 320, 1, 0}
                             : (struct setting){atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5])};
-  CHECK(bench.setting.workers > 0 && bench.setting.workers <= WORKERS_MAX);
-  server = start_server();
+  CHECK(bench.setting.workers > 0 && bench.setting.workers <= WORKERS_MAX && bench.setting.steps > 0);
+  server = bench.server_process = start_server();
   client = rpc_client_new(THREADS);
   if (is_parked)
     measure_parked(client, server, atoi(argv[2]));
   else
-    measure_steps(client, server);
+    measure_steps(client);
   fflush(stdout);
   bench.is_ending = true;
   kill(server, SIGKILL);

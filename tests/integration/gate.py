@@ -15,11 +15,12 @@ class Gate:
     ones stays with them. As many as they like until stop_at()."""
 
     def __init__(self, folder):
-        path = folder.file("gate", bytes(8))
+        library, path = program("tests/chaos/step_gate.so"), folder.file("gate", bytes(8))
+        assert os.path.exists(library), f"{library} is not built: make tests"
         with open(path, "r+b") as file:
             self.map = mmap.mmap(file.fileno(), 8)
         sanitizer = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))
-        self.variables = {"LD_PRELOAD": program("tests/chaos/step_gate.so"), "WEIR_GATE": path, "ASAN_OPTIONS": sanitizer}
+        self.variables = {"LD_PRELOAD": library, "WEIR_GATE": path, "ASAN_OPTIONS": sanitizer}
         self.open()
 
     @property

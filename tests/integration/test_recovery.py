@@ -77,7 +77,9 @@ class Run:
     @contextlib.contextmanager
     def held(self, then=None):
         """While the run stands still where it was to stop. After that it goes on: to the step `then`, or to its end."""
-        self.wait_step(self.cluster.gate.step)
+        step = self.cluster.gate.step
+        self.wait_step(step)
+        assert self.incarnation() or newest_step(self.metrics) == step, "it does not stand still"
         yield
         self.go(then)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, crowd, coordinator, straggler, memory, large (`make bench LARGE=1`).
+groups, crowd, coordinator, straggler, memory, recompute, large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -101,6 +101,15 @@ def bench_collective():
     bench_beside_torch("collective", "peer_collective.py", "collective_bench")
 
 
+def bench_recompute():
+    if not os.path.exists(PARITY_PYTHON):
+        print("recompute: left out: `make parity` installs the PyTorch that it is compared with")
+        return
+    sys.stdout.flush()
+    subprocess.run([PARITY_PYTHON, os.path.join(ROOT, "tests", "bench", "peer_recompute.py"),
+                    program("tests/bench/engine_bench"), program("weir")], check=True)
+
+
 def bench_coordinator():
     subprocess.run([program("tests/bench/coordinator_bench")], check=True)
 
@@ -108,12 +117,13 @@ def bench_coordinator():
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "crowd": crowd.main, "coordinator": bench_coordinator,
-         "straggler": straggler.main, "memory": memory.main, "large": checkpoints.bench_large}
+         "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute,
+         "large": checkpoints.bench_large}
 
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "crowd", "coordinator", "straggler", "memory"):
+                                "collective", "groups", "crowd", "coordinator", "straggler", "memory", "recompute"):
         PARTS[name]()
         sys.stdout.flush()
 

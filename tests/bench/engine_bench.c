@@ -1,10 +1,13 @@
 /* One microbatch's forward and backward on the cpu backend: `engine_bench FILE SAMPLES EXECUTIONS [LOSS
-   [BACKEND]]`. Prints the median time in milliseconds (of the thread's CPU; on a GPU, of the clock) and the
-   program's memory in bytes: "12.34 5678".
- */
+   [BACKEND [RECOMPUTE [BYTES]]]]`. Prints the median time in milliseconds (of the thread's CPU; on a GPU, of
+   the clock) and the program's memory in bytes: "12.34 5678"; with RECOMPUTE also how many resident bytes
+   came by making and running it, its memory without replay, replays and steps. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
@@ -38,8 +41,44 @@ static int compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static int measure(const struct model *model, int executions, const struct backend_def *backend,
-                   struct err *err) {
+/* Of this process: what is resident and not of a file. */
+static long anonymous_bytes(void) {
+  FILE *file = fopen("/proc/self/statm", "r");
+  long resident = 0, shared = 0;
+  if (file && fscanf(file, "%*d %ld %ld", &resident, &shared) != 2)
+    resident = shared = 0;
+  if (file)
+    fclose(file);
+  return (resident - shared) * sysconf(_SC_PAGESIZE);
+}
+
+/* What is measured, and how. */
+struct subject {
+  const struct model *model;
+  const struct backend_def *backend;
+  struct backend_options options;
+  int executions;
+  bool tells_replays;
+};
+
+static void subject_print(const struct subject *subject, const struct backend_program *program,
+                          double took_ms, long before_bytes) {
+  struct backend_replayed replayed = {0};
+  printf("%.3f %zu", took_ms, subject->backend->memory_bytes(program));
+  if (subject->tells_replays && subject->backend->replayed)
+    subject->backend->replayed(program, &replayed);
+  if (subject->tells_replays)
+    printf(" %ld %zu %d %d", anonymous_bytes() - before_bytes, replayed.unreplayed_bytes, replayed.n_replays,
+           replayed.n_steps);
+  printf("\n");
+}
+
+static int measure(const struct subject *subject, struct err *err) {
+  const struct model *model = subject->model;
+  const struct backend_def *backend = subject->backend;
+  int executions = subject->executions;
+  malloc_trim(0); /* what opening the model left is not there for the program */
+  long before_bytes = anonymous_bytes();
   clockid_t clock = backend_find(backend->name) ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
   int n = model->n_params + 1;
   int *watched = mem_new((size_t)n * sizeof *watched);
@@ -49,8 +88,9 @@ static int measure(const struct model *model, int executions, const struct backe
   watched[0] = model->train_loss.loss_sum;
   for (int p = 0; p < model->n_params; p++)
     watched[1 + p] = model->params[p].grad;
-  if (backend->prepare(&(struct backend_request){.graph = model->train, .watched = watched, .n_watched = n},
-                       &program, err))
+  struct backend_request request = {
+      .graph = model->train, .watched = watched, .n_watched = n, .options = subject->options};
+  if (backend->prepare(&request, &program, err))
     return err->code;
   for (int e = 0; e < executions; e++) {
     double begin = time_ms(clock);
@@ -60,7 +100,7 @@ static int measure(const struct model *model, int executions, const struct backe
     times[e] = time_ms(clock) - begin;
   }
   qsort(times, (size_t)executions, sizeof *times, compare);
-  printf("%.3f %zu\n", times[executions / 2], backend->memory_bytes(program));
+  subject_print(subject, program, times[executions / 2], before_bytes);
   backend->release(program);
   return 0;
 }
@@ -69,25 +109,28 @@ int main(int argc, char **argv) {
   float_setting_apply();
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model_spec = WEIR__MODEL_SPEC__INIT;
-  const struct backend_def *backend;
+  struct subject subject = {.tells_replays = argc > 6};
   struct model *model = NULL;
   struct err err = ERR_NONE;
   void *bytes;
   size_t size;
-  if (argc < 4 || atoi(argv[2]) < 1 || atoi(argv[3]) < 1) {
-    fprintf(stderr, "usage: engine_bench FILE SAMPLES EXECUTIONS [LOSS [BACKEND]]\n");
+  if (argc < 4 || atoi(argv[2]) < 1 || atoi(argv[3]) < 1 ||
+      (argc > 6 && !replay_mode_find(argv[6], &subject.options.replay))) {
+    fprintf(stderr, "usage: engine_bench FILE SAMPLES EXECUTIONS [LOSS [BACKEND [RECOMPUTE [BYTES]]]]\n");
     return 2;
   }
   model_spec.loss = argc > 4 && *argv[4] ? argv[4] : NULL;
   spec.model = &model_spec;
-  backend = plugin_backend(argc > 5 ? argv[5] : "cpu", &err);
-  if (!backend || model_file_read(argv[1], &bytes, &size, &err) ||
+  subject.backend = plugin_backend(argc > 5 ? argv[5] : "cpu", &err);
+  subject.executions = atoi(argv[3]);
+  subject.options.most_bytes = argc > 7 ? strtoull(argv[7], NULL, 10) : 0;
+  if (!subject.backend || model_file_read(argv[1], &bytes, &size, &err) ||
       model_open(&(struct model_source){.onnx = bytes,
                                         .size_bytes = size,
                                         .spec = model_spec.loss ? &spec : NULL,
                                         .samples = atoi(argv[2])},
                  &model, &err) ||
-      measure(model, atoi(argv[3]), backend, &err)) {
+      (subject.model = model, measure(&subject, &err))) {
     fprintf(stderr, "engine_bench: %s\n", err.text);
     return 1;
   }

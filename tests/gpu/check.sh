@@ -24,12 +24,16 @@ $WEIR_BUILD_DIR/tests/conformance/fusion_test cuda bf16
 $WEIR_BUILD_DIR/tests/conformance/onnx_test cuda
 $WEIR_BUILD_DIR/tests/conformance/chain_test cuda
 $WEIR_BUILD_DIR/tests/conformance/norm_test cuda
+$WEIR_BUILD_DIR/tests/conformance/recompute_test cuda
+$WEIR_BUILD_DIR/tests/conformance/recompute_test cuda tf32
+$WEIR_BUILD_DIR/tests/conformance/recompute_test cuda bf16
 $WEIR_BUILD_DIR/tests/conformance/refusal_test cuda
 $WEIR_BUILD_DIR/tests/conformance/device_memory_test
 $WEIR_BUILD_DIR/tests/conformance/collective_test nccl
 $WEIR_BUILD_DIR/tests/conformance/collective_life_test nccl
 tests/integration/test_parity.py
 tests/gpu/test_cluster.py
+tests/gpu/test_recompute.py
 tests/gpu/test_sanitizer.py
 PROGRAMS
 [ $# -gt 0 ] || { echo "check.sh: no program has '$words' in its command" >&2; exit 2; }

@@ -47,6 +47,11 @@ def test_nodes_that_are_done_together_agree():
         run_suite("fusion_test", precision, seed=seed, least=8)
 
 
+def test_what_is_computed_again_has_the_same_bits():
+    for seed, precision in enumerate(("fp32", "tf32", "bf16"), 16):
+        run_suite("recompute_test", precision, seed=seed, least=50)
+
+
 def test_attention_of_whole_heads_is_fused():
     log = run_suite("fusion_test", "bf16", seed=13, least=8, settings={"WEIR_LOG": "debug"})
     for attention_pass in "forward", "backward":

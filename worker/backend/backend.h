@@ -28,6 +28,8 @@ struct backend_options {
      same. Backends without `replayed` keep them. */
   enum replay_mode replay;
   size_t most_bytes; /* of REPLAY_AUTO: that the program's memory may take; 0: what its device has left */
+  size_t
+      spare_bytes; /* of a device's memory, with most_bytes 0: what of that comes later, and is for others */
 };
 
 /* What a program computes again. */

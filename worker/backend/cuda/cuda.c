@@ -138,9 +138,10 @@ static void program_tell(const struct backend_program *program) {
   int n_host = 0;
   for (; (node = cuda_host_node(program, n_host)); n_host++)
     log_event(LOG_DEBUG, "worker", "host_node", "node=\"%s\" op=%s", node->name, node->op->name);
-  log_event(LOG_DEBUG, "worker", "program", "device=cuda:%d bytes=%zu steps=%d segments=%d host_nodes=%d",
-            program->view.options.device, program->block_bytes, program->n_steps, program->n_segments,
-            n_host);
+  log_event(LOG_DEBUG, "worker", "program",
+            "device=cuda:%d bytes=%zu unreplayed_bytes=%zu steps=%d replays=%d segments=%d host_nodes=%d",
+            program->view.options.device, program->block_bytes, program->replayed.unreplayed_bytes,
+            program->n_steps, program->replayed.n_replays, program->n_segments, n_host);
 }
 
 static int program_open(struct backend_program *program, const int *watched, int n_watched, struct err *err) {
@@ -156,6 +157,8 @@ static int program_open(struct backend_program *program, const int *watched, int
     return err->code;
   cuda_segments_cut(program);
   cuda_lives_settle(program);
+  if (cuda_replay_settle(program, err))
+    return err->code;
   if (cuda_segments_open(program, err) || cuda_memory_open(program, err))
     return err->code;
   cuda_timeline_open(program);
@@ -221,6 +224,10 @@ static size_t cuda_memory_bytes(const struct backend_program *program) {
   return program->block_bytes;
 }
 
+static void cuda_replayed(const struct backend_program *program, struct backend_replayed *out) {
+  *out = program->replayed;
+}
+
 /* A failure is not told: copies from and to memory that is not pinned are only slower. */
 static void cuda_pin(void *bytes, size_t size_bytes) {
   if (cuda_device_use_any() && cudaHostRegister(bytes, size_bytes, cudaHostRegisterPortable) != cudaSuccess)
@@ -239,6 +246,7 @@ const struct backend_def backend_cuda = {
     .prepare = cuda_prepare,
     .run = cuda_run,
     .memory_bytes = cuda_memory_bytes,
+    .replayed = cuda_replayed,
     .host_node = cuda_host_node,
     .release = cuda_release,
     .fingerprint = cuda_fingerprint,

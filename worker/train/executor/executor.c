@@ -191,12 +191,20 @@ static void eval_watch(struct executor *executor, int value, int metric, int *wa
   watched[(*n_watched)++] = value;
 }
 
+/* What else a run takes of an executor's device: sums of gradients, and a group's versions of the weights. */
+static size_t executor_spare_bytes(const struct executor *executor) {
+  const struct loaded *loaded = &executor->run->loaded;
+  bool has_versions = executor->index == 0 && strcmp(loaded->spec->train->collective, "nccl") == 0;
+  return (size_t)loaded->model->param_elems * sizeof(float) * (has_versions ? 1 + WEIGHTS_VERSIONS : 1);
+}
+
 /* How the spec and the worker want programs. */
 static int options_read(const struct executor *executor, struct backend_options *options, struct err *err) {
   const struct run_options *run_options = &executor->run->options;
   const Weir__RunSpec *spec = executor->run->loaded.spec;
   *options = (struct backend_options){.is_fast = !spec->train->deterministic,
-                                      .most_bytes = executor->run->program_bytes};
+                                      .most_bytes = executor->run->program_bytes,
+                                      .spare_bytes = executor_spare_bytes(executor)};
   if (!precision_find(spec->train->precision, &options->precision))
     return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'",
                    spec->train->precision);

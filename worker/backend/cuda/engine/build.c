@@ -28,6 +28,12 @@ static int buffer_add(struct backend_program *program, struct cuda_buffer buffer
   return index;
 }
 
+int cuda_buffer_again(struct backend_program *program, int root) {
+  struct cuda_buffer buffer = program->buffers[root];
+  buffer.root = buffer.value = -1;
+  return buffer_add(program, buffer);
+}
+
 /* Bytes that no value names. */
 static int buffer_add_bytes(struct backend_program *program, size_t size_bytes) {
   return buffer_add(

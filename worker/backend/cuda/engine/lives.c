@@ -1,5 +1,5 @@
 /* When the bytes of buffers are in use, once all steps are known, and which results take the bytes of what
-   their step is the last to read. */
+   their step is the last to read. Replays (replay.c) come later. */
 #include "worker/backend/cuda/engine/program.h"
 
 static int root_of(const struct backend_program *program, const struct cuda_arg *arg) {
@@ -14,8 +14,7 @@ static void root_use(struct backend_program *program, int root, int step) {
     buffer->last = step;
 }
 
-/* The last step while which the copy of a delivery may still be under way. */
-static int delivery_until(const struct backend_program *program, int step) {
+int cuda_delivery_until(const struct backend_program *program, int step) {
   int k = 0;
   while (program->segments[k].end <= step)
     k++;
@@ -32,7 +31,7 @@ static void lives_survey(struct backend_program *program) {
       if (step->args[a].buffer >= 0)
         root_use(program, root_of(program, &step->args[a]), s);
     if (step->kind == CUDA_STEP_DELIVERY)
-      root_use(program, root_of(program, &step->args[0]), delivery_until(program, s));
+      root_use(program, root_of(program, &step->args[0]), cuda_delivery_until(program, s));
   }
 }
 

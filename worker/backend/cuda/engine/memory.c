@@ -41,6 +41,15 @@ static int leave_room(size_t size_bytes, const char *what, struct err *err) {
       what, size_bytes, free_bytes, device, total_bytes / ROOM_SHARE);
 }
 
+int cuda_memory_available(size_t *out, struct err *err) {
+  size_t free_bytes = 0, total_bytes = 0;
+  if (cuda_check(NULL, cudaMemGetInfo(&free_bytes, &total_bytes), "ask for free memory", err))
+    return err->code;
+  size_t kept_bytes = total_bytes / ROOM_SHARE;
+  *out = free_bytes > kept_bytes ? free_bytes - kept_bytes : 0;
+  return ERR_OK;
+}
+
 int cuda_memory_new_leaving_room(size_t size_bytes, const char *what, void **out, struct err *err) {
   if (cuda_memory_new(size_bytes, what, out, err) || !leave_room(size_bytes, what, err))
     return err->code;
@@ -49,64 +58,42 @@ int cuda_memory_new_leaving_room(size_t size_bytes, const char *what, void **out
   return err->code;
 }
 
-static size_t rounded_up(size_t size) {
-  return size == 0 ? CUDA_ALIGN : (size + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN;
+size_t cuda_allocated_bytes(size_t size_bytes) {
+  return size_bytes == 0 ? CUDA_ALIGN : (size_bytes + CUDA_ALIGN - 1) / CUDA_ALIGN * CUDA_ALIGN;
 }
 
-/* When a root's bytes are in use. Inputs are there before the first step. */
-static struct memory_span span_of(const struct backend_program *program, const struct cuda_buffer *root) {
-  struct memory_span span = {.size_bytes = rounded_up(root->size_bytes), .last = program->n_steps};
-  if (root->place == PLACE_KEPT)
-    return span;
-  bool is_input = root->value >= 0 && program->graph->values[root->value].kind == VALUE_INPUT;
-  span.first = is_input ? 0 : root->first;
-  span.last = root->last;
-  return span;
+bool cuda_is_weight(const struct backend_program *program, int buffer) {
+  const struct cuda_buffer *root = &program->buffers[buffer];
+  return root->root == buffer && root->place == PLACE_KEPT && root->source < 0;
 }
 
-/* Copied from outside, not made from another. */
-static bool is_weight(const struct backend_program *program, int b) {
-  const struct cuda_buffer *buffer = &program->buffers[b];
-  return buffer->root == b && buffer->place == PLACE_KEPT && buffer->source < 0;
-}
-
-/* Side by side in the graph's order: parameters, which lie so where they come from, go up in one copy where
-   alignment leaves no gap. Returns their bytes. at: where they go; NULL: that is not known yet. */
-static size_t weights_lay_out(struct backend_program *program, char *at) {
+size_t cuda_weights_lay_out(struct backend_program *program, void *at) {
   size_t size = 0;
   for (int v = 0; v < program->graph->n_values; v++) {
     int b = program->values[v].buffer;
-    if (b < 0 || !is_weight(program, b))
+    if (b < 0 || !cuda_is_weight(program, b))
       continue;
     if (at)
-      program->buffers[b].data = at + size;
-    size += rounded_up(program->buffers[b].size_bytes);
+      program->buffers[b].data = (char *)at + size;
+    size += cuda_allocated_bytes(program->buffers[b].size_bytes);
   }
   return size;
 }
 
 static int block_allocate(struct backend_program *program, struct err *err) {
-  struct memory_span *spans = mem_new(((size_t)program->n_buffers + 1) * sizeof *spans), *weights = spans;
-  int *owners = mem_new(((size_t)program->n_buffers + 1) * sizeof *owners);
-  int n = 1, code = ERR_OK;
-  *weights = (struct memory_span){.size_bytes = weights_lay_out(program, NULL), .last = program->n_steps};
-  for (int b = 0; b < program->n_buffers; b++) {
-    const struct cuda_buffer *root = &program->buffers[b];
-    if (root->root != b || is_weight(program, b) || (root->place == PLACE_PLANNED && root->first < 0))
-      continue;
-    owners[n] = b;
-    spans[n++] = span_of(program, root);
+  struct memory_span *spans = program->spans;
+  program->block_bytes = memory_plan(spans, program->n_spans);
+  if (program->block_bytes > 0 &&
+      cuda_memory_new_leaving_room(program->block_bytes, "one execution", &program->block, err))
+    return err->code;
+  for (int i = 0; i < program->n_spans && program->block; i++) {
+    char *at = (char *)program->block + spans[i].offset;
+    if (program->owners[i] >= 0)
+      program->buffers[program->owners[i]].data = at;
+    else
+      cuda_weights_lay_out(program, at);
   }
-  program->block_bytes = memory_plan(spans, n);
-  if (program->block_bytes > 0)
-    code = cuda_memory_new_leaving_room(program->block_bytes, "one execution", &program->block, err);
-  if (program->block)
-    weights_lay_out(program, (char *)program->block + weights->offset);
-  for (int i = 1; i < n && !code; i++)
-    program->buffers[owners[i]].data = (char *)program->block + spans[i].offset;
-  free(spans);
-  free(owners);
-  return code;
+  return ERR_OK;
 }
 
 static void step_bind(struct backend_program *program, struct cuda_step *step) {

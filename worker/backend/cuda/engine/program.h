@@ -2,6 +2,7 @@
 #ifndef WEIR_WORKER_BACKEND_CUDA_ENGINE_PROGRAM_H
 #define WEIR_WORKER_BACKEND_CUDA_ENGINE_PROGRAM_H
 
+#include "model/graph/memory_plan.h"
 #include "worker/backend/cuda/engine/cuda.h"
 
 enum cuda_place {
@@ -99,6 +100,9 @@ struct backend_program {
   struct cuda_words *words; /* device memory */
   void *block;              /* device memory: all buffers */
   size_t block_bytes;
+  struct backend_replayed replayed;
+  struct memory_span *spans; /* [n_spans] of the block */
+  int *owners, n_spans;      /* [n_spans] whose bytes they are: a root; -1: all weights */
   struct cuda_pinned *pinned;
   void **landings;                /* [n_watched] pinned: of values that are not placed; NULL: none yet */
   struct backend_piece *pieces;   /* [CUDA_PIECES_MAX] */
@@ -132,6 +136,8 @@ bool cuda_is_chained(const struct node *node);
 struct cuda_buffer *cuda_root(const struct backend_program *program, int buffer);
 /* The KEPT source whose bytes the buffer has or is made from; -1: a buffer of another kind. */
 int cuda_source_of(const struct backend_program *program, int buffer);
+/* Another root like this one, that no value names. Returns it. */
+int cuda_buffer_again(struct backend_program *program, int root);
 /* A delivery of the value, for the caller's watch. */
 void cuda_deliver(struct backend_program *program, int value, int watch);
 
@@ -144,7 +150,7 @@ void cuda_reference(struct backend_program *program, const struct node *node);
 int cuda_host_run(struct backend_program *program, const struct cuda_step *step,
                   const struct backend_run *run, struct err *err);
 
-/* segments.c: cuts the steps; memory is not yet planned. */
+/* segments.c: cuts the steps, anew if they are cut; memory is not yet planned. */
 void cuda_segments_cut(struct backend_program *program);
 /* The events. */
 int cuda_segments_open(struct backend_program *program, struct err *err);
@@ -154,9 +160,24 @@ void cuda_segments_close(struct backend_program *program);
    their step reads. */
 void cuda_lives_settle(struct backend_program *program);
 
-/* memory.c: plans and allocates all memory, and gives every argument its address. */
+/* The last step while which the copy of a delivery may still be under way. */
+int cuda_delivery_until(const struct backend_program *program, int step);
+
+/* replay.c: which steps run again, and when all bytes are in use: sets spans, adds steps and buffers, and
+   cuts anew. Errors: NO_MEMORY where nothing fits into what the program may take. */
+int cuda_replay_settle(struct backend_program *program, struct err *err);
+
+/* memory.c: allocates all memory by the spans, and gives every argument its address. */
 int cuda_memory_open(struct backend_program *program, struct err *err);
 void cuda_memory_close(struct backend_program *program);
+size_t cuda_allocated_bytes(size_t size_bytes); /* of that many in the block */
+/* Whether a buffer is copied from outside and kept, not made from another. */
+bool cuda_is_weight(const struct backend_program *program, int buffer);
+/* Weights lie side by side in the graph's order: parameters, which lie so where they come from, go up in one
+   copy where alignment leaves no gap. Returns their bytes. at: where they go; NULL: that is not known yet. */
+size_t cuda_weights_lay_out(struct backend_program *program, void *at);
+/* What the device has free for a program. */
+int cuda_memory_available(size_t *out, struct err *err);
 /* One block of device memory. Errors: NO_MEMORY with what is needed and what is free. */
 int cuda_memory_new(size_t size_bytes, const char *what, void **out, struct err *err);
 /* The same, but for what the device keeps for kernels and graphs. */

@@ -91,11 +91,18 @@ static void cut_step(struct cutter *cutter, int s) {
     cutter->deliveries_bytes += cutter->program->buffers[step->args[0].buffer].size_bytes;
 }
 
+static void segments_clear(struct backend_program *program) {
+  for (int k = 0; k < program->n_segments; k++)
+    free(program->segments[k].weights);
+  program->n_segments = 0;
+}
+
 void cuda_segments_cut(struct backend_program *program) {
   size_t n = (size_t)program->graph->n_values + 1;
   struct cutter cutter = {.program = program,
                           .is_read = mem_new(n * sizeof *cutter.is_read),
                           .fresh = mem_new(n * sizeof *cutter.fresh)};
+  segments_clear(program);
   for (int s = 0; s < program->n_steps; s++)
     cut_step(&cutter, s);
   segment_end(&cutter, program->n_steps);
@@ -129,7 +136,7 @@ void cuda_segments_close(struct backend_program *program) {
         cudaEventDestroy(events[e]);
     if (segment->graph)
       cudaGraphExecDestroy(segment->graph);
-    free(segment->weights);
   }
+  segments_clear(program);
   free(program->segments);
 }

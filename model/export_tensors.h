@@ -20,12 +20,21 @@ struct trained_weights {
   uint64_t n_state;
 };
 
+/* A model and its spec as submitted. */
+struct submitted_model {
+  const void *onnx;
+  size_t onnx_size;
+  const Weir__RunSpec *spec;  /* NULL: none, the file alone says what is trained */
+  struct piece_source pieces; /* that the file names; read NULL where it names none */
+};
+
 /* A model and its spec as submitted, and what training made of its weights. */
 struct trained_model {
   const void *onnx;
   size_t onnx_size;
   const Weir__RunSpec *spec; /* NULL: none, the file alone says what is trained */
   struct trained_weights weights;
+  struct piece_source pieces; /* as in submitted_model */
 };
 
 struct trained_tensors {

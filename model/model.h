@@ -125,6 +125,13 @@ int model_initial_check(const struct model *model, const struct piece_source *so
 /* SHA-256 over the little-endian bytes of every f32 initializer that training changes, in initializer order.
    params f32[param_elems], state f32[row_elems]. */
 void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]);
+/* The same of parameters that come bit by bit, in the order of the flat vector. state f32[row_elems] outlives
+ * it. */
+struct weights_hash;
+struct weights_hash *weights_hash_new(const struct model *model, const float *state);
+void weights_hash_add(struct weights_hash *hash, const float *params, uint64_t elems);
+void weights_hash_finish(struct weights_hash *hash, char hex[65]); /* after all param_elems; frees it */
+void weights_hash_free(struct weights_hash *hash);                 /* unfinished; NULL is ignored */
 /* The same of the file's values. source: of those in pieces; may be NULL where there are none. Errors: its.
  */
 int model_initial_sha256(const struct model *model, const struct piece_source *source, char hex[65],

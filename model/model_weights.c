@@ -107,17 +107,69 @@ int model_initial_sha256(const struct model *model, const struct piece_source *s
   return err->code;
 }
 
-void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]) {
-  struct sha256 *sha = sha256_new();
-  for (int i = 0; i < model->n_initializers; i++) {
-    const struct initializer *initializer = &model->initializers[i];
+struct weights_hash {
+  const struct model *model;
+  const float *state;
+  struct sha256 *sha;
+  int initializer;    /* that is being hashed */
+  uint64_t at, elems; /* hashed of the flat vector; until where that initializer lies in it */
+};
+
+/* Statistics lie between parameters; ends at the next parameter. */
+static void hash_advance(struct weights_hash *hash) {
+  const struct model *model = hash->model;
+  for (; hash->initializer < model->n_initializers; hash->initializer++) {
+    const struct initializer *initializer = &model->initializers[hash->initializer];
     if (initializer->param >= 0) {
       const struct param *param = &model->params[initializer->param];
-      sha256_update(sha, params + param->begin, param->elems * sizeof *params);
-    } else if (initializer->statistic >= 0) {
+      CHECK(param->begin == hash->at);
+      hash->elems = param->begin + param->elems;
+      hash->initializer++;
+      return;
+    }
+    if (initializer->statistic >= 0) {
       const struct statistic *statistic = &model->statistics[initializer->statistic];
-      sha256_update(sha, state + statistic->begin, statistic->elems * sizeof *state);
+      sha256_update(hash->sha, hash->state + statistic->begin, statistic->elems * sizeof(float));
     }
   }
-  sha256_finish(sha, hex);
+}
+
+struct weights_hash *weights_hash_new(const struct model *model, const float *state) {
+  struct weights_hash *hash = mem_new(sizeof *hash);
+  *hash = (struct weights_hash){.model = model, .state = state, .sha = sha256_new()};
+  hash_advance(hash);
+  return hash;
+}
+
+void weights_hash_add(struct weights_hash *hash, const float *params, uint64_t elems) {
+  while (elems > 0) {
+    uint64_t left = hash->elems - hash->at, n = elems < left ? elems : left;
+    CHECK(n > 0);
+    sha256_update(hash->sha, params, n * sizeof *params);
+    hash->at += n;
+    params += n;
+    elems -= n;
+    if (hash->at == hash->elems)
+      hash_advance(hash);
+  }
+}
+
+void weights_hash_finish(struct weights_hash *hash, char hex[65]) {
+  CHECK(hash->at == hash->model->param_elems);
+  sha256_finish(hash->sha, hex);
+  free(hash);
+}
+
+void weights_hash_free(struct weights_hash *hash) {
+  char hex[SHA256_HEX_SIZE];
+  if (!hash)
+    return;
+  sha256_finish(hash->sha, hex);
+  free(hash);
+}
+
+void model_weights_sha256(const struct model *model, const float *params, const float *state, char hex[65]) {
+  struct weights_hash *hash = weights_hash_new(model, state);
+  weights_hash_add(hash, params, model->param_elems);
+  weights_hash_finish(hash, hex);
 }

@@ -52,7 +52,8 @@ int download_initial_weights(struct trained_model *model, uint64_t n_params, str
   struct buffer *flat = NULL;
   void *bytes = NULL;
   model->weights = (struct trained_weights){0};
-  if (initial_weights(model->onnx, model->onnx_size, model->spec, &flat, err) == 0) {
+  if (initial_weights(&(struct submitted_model){model->onnx, model->onnx_size, model->spec, model->pieces},
+                      &flat, err) == 0) {
     bytes = malloc(flat->size_bytes);
     if (bytes)
       memcpy(bytes, flat->data, flat->size_bytes);

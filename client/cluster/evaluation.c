@@ -15,12 +15,25 @@
 /* The weights become those of the model. */
 static int submission_patch(struct submission *submission, const struct trained_weights *weights,
                             struct err *err) {
-  struct trained_model model = {submission->onnx, submission->onnx_size, submission->spec, *weights};
+  struct trained_model model = {.onnx = submission->onnx,
+                                .onnx_size = submission->onnx_size,
+                                .spec = submission->spec,
+                                .weights = *weights};
   struct trained_tensors trained = {0};
   if (trained_tensors_init(&trained, &model, err) == 0)
     onnx_patch(&submission->onnx, &submission->onnx_size, trained.tensors, trained.n, err);
   trained_tensors_fini(&trained);
   return err->code;
+}
+
+/* Large tensors that training left alone: those that the store which evaluates does not have are read from
+   where the model is. */
+static void submission_note_pieces(struct submission *submission, const struct piece_source *source) {
+  struct onnx_outline names;
+  onnx_outline_names(submission->onnx, submission->onnx_size, &names);
+  if (names.n_named > 0)
+    submission->pieces = *source;
+  onnx_outline_fini(&names);
 }
 
 /* Which weights of the evaluation's run they are: the newest (NULL: it has none) has a step, too. */
@@ -62,6 +75,9 @@ int evaluation_of_run(struct evaluation *evaluation, struct connection *connecti
       download_model(connection, info->run, &submission->onnx, &submission->onnx_size, err) == 0 &&
       request.step > 0 && download_weights(connection, &request, info->parameters, &weights, err) == 0)
     submission_patch(submission, &weights, err);
+  evaluation->pieces = (struct piece_download){connection, evaluation->run};
+  if (!err->code)
+    submission_note_pieces(submission, &(struct piece_source){piece_download_read, &evaluation->pieces});
   download_fini(&weights);
   message_free(info);
   return err->code;
@@ -90,7 +106,8 @@ static int take_stored(struct evaluation *evaluation, const struct stored_run *r
       err_set(err, ERR_CORRUPT, "the weights of run '%s' are cut short", record->run);
     else {
       memcpy(submission->onnx, onnx->data, onnx->size_bytes);
-      submission_patch(submission, &weights, err);
+      if (submission_patch(submission, &weights, err) == 0)
+        submission_note_pieces(submission, &(struct piece_source){piece_stored_read, evaluation->store});
     }
   }
   buffer_put(onnx);
@@ -102,13 +119,12 @@ int evaluation_of_folder(struct evaluation *evaluation, const char *folder,
                          const Weir__WeightsRequest *wanted, struct err *err) {
   struct run_file file = {0};
   struct stored_run run = {0};
-  struct store *store = NULL;
   char *absolute = realpath(folder, NULL), *own = mem_printf("file://%s/store", absolute ? absolute : folder);
-  if (run_file_read(folder, &file, err) == 0 && store_open(file.store ? file.store : own, &store, err) == 0 &&
-      stored_run_open(store, file.run, &run, err) == 0)
+  if (run_file_read(folder, &file, err) == 0 &&
+      store_open(file.store ? file.store : own, &evaluation->store, err) == 0 &&
+      stored_run_open(evaluation->store, file.run, &run, err) == 0)
     take_stored(evaluation, &run, wanted, err);
   stored_run_fini(&run);
-  store_close(store);
   run_file_fini(&file);
   free(own);
   free(absolute);
@@ -117,6 +133,7 @@ int evaluation_of_folder(struct evaluation *evaluation, const char *folder,
 
 void evaluation_fini(struct evaluation *evaluation) {
   submission_fini(&evaluation->submission);
+  store_close(evaluation->store);
   free(evaluation->run);
   *evaluation = (struct evaluation){0};
 }

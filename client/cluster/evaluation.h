@@ -4,12 +4,15 @@
 #define WEIR_CLIENT_CLUSTER_EVALUATION_H
 
 #include "client/cluster/submission.h"
+#include "client/cluster/weights_sources.h"
 #include "training.pb-c.h"
 
 struct evaluation {
   char *run;     /* whose weights */
   uint64_t step; /* of which checkpoint; 0: those that it began with */
   struct submission submission;
+  struct store *store;          /* of a folder, as long as pieces of its model may be read */
+  struct piece_download pieces; /* of a run: the same of its coordinator */
 };
 
 /* Takes model, spec and weights from a run of the coordinator, or from the run that a results folder of `weir

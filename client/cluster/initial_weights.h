@@ -2,11 +2,10 @@
 #ifndef WEIR_CLIENT_CLUSTER_INITIAL_WEIGHTS_H
 #define WEIR_CLIENT_CLUSTER_INITIAL_WEIGHTS_H
 
-#include "model/model.h"
+#include "model/export_tensors.h"
 
 /* As GetWeights sends them: the flat parameter vector, then the running statistics. *flat is the caller's.
-   Errors: those of model_open; CORRUPT without a spec; NO_MEMORY. */
-int initial_weights(const void *onnx, size_t onnx_size, const Weir__RunSpec *spec, struct buffer **flat,
-                    struct err *err);
+   Errors: those of model_open and of the model's pieces; CORRUPT without a spec; NO_MEMORY. */
+int initial_weights(const struct submitted_model *model, struct buffer **flat, struct err *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/cluster/download.h"
+#include "client/cluster/weights_sources.h"
 #include "client/files/safetensors.h"
 #include "client/terminal/output.h"
 #include "common/base/message.h"
@@ -94,6 +95,7 @@ static int source_open(struct source *source, struct connection *connection, str
 static int source_download(struct source *source, struct connection *connection, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   Weir__WeightsRequest wanted = WEIR__WEIGHTS_REQUEST__INIT;
+  struct piece_download pieces = {connection, NULL};
   Weir__RunInfo *info = NULL;
   void *onnx = NULL;
   size_t onnx_size;
@@ -108,7 +110,9 @@ static int source_download(struct source *source, struct connection *connection,
   wanted.run = info->run;
   wanted.has_step = has_step;
   wanted.step = has_step ? step : 0;
-  model = (struct trained_model){.onnx = onnx, .onnx_size = onnx_size, .spec = info->spec};
+  model = (struct trained_model){
+      .onnx = onnx, .onnx_size = onnx_size, .spec = info->spec, .pieces = {piece_download_read, &pieces}};
+  pieces.run = info->run;
   if (has_step && step == 0)
     download_initial_weights(&model, info->parameters, err);
   else

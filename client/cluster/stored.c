@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/cluster/initial_weights.h"
+#include "client/cluster/weights_sources.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
 
@@ -163,7 +164,10 @@ int stored_weights(const struct stored_run *run, const Weir__WeightsRequest *req
   if (checkpoint_blob(run->store, run->record->model_sha256, onnx, err))
     return err->code;
   if (request->has_step && request->step == 0)
-    return initial_weights((*onnx)->data, (*onnx)->size_bytes, run->record->spec, flat, err);
+    return initial_weights(
+        &(struct submitted_model){
+            (*onnx)->data, (*onnx)->size_bytes, run->record->spec, {piece_stored_read, run->store}},
+        flat, err);
   if (stored_manifest(run, request->has_step ? &request->step : NULL, &manifest, err) == 0)
     checkpoint_flat_weights(run->store, manifest, request->average, flat, err);
   message_free(manifest);

@@ -11,11 +11,23 @@
 #include "common/settle/spec_settle.h"
 #include "model/model.h"
 #include "model/onnx/model_file.h"
+#include "model/onnx/onnx_outline.h"
 #include "training.pb-c.h"
+
+/* A submission on its way. */
+struct uploading {
+  const struct submission *submission;
+  struct rpc_reader *reader;
+  struct onnx_outline names; /* of its pieces */
+  struct err err;            /* of sending */
+};
 
 static char *path_beside(const char *file, const char *path);
 static int blame_spec(const struct submission *submission, const char *target, struct err *err);
 static int submission_upload(const struct submission *submission, struct rpc_reader *reader, struct err *err);
+static int uploading_send_pieces(const struct uploading *uploading, const Weir__SubmitReply *reply,
+                                 struct err *err);
+static int uploading_await(struct uploading *uploading, Weir__SubmitReply **reply, struct err *err);
 static int submission_pass_return(struct err *err);
 
 int submission_load(struct submission *submission, const char *path, struct err *err) {
@@ -28,7 +40,7 @@ int submission_load(struct submission *submission, const char *path, struct err 
     return spec_blame(path, err);
   train = submission->spec->train;
   submission->model_path = path_beside(path, submission->spec->model->onnx);
-  if (model_file_read(submission->model_path, &submission->onnx, &submission->onnx_size, err)) {
+  if (submission_open_model(submission, submission->model_path, err)) {
     if (err->code == ERR_NOT_FOUND)
       model_hint_add(path, submission->model_path, err);
     goto out;
@@ -37,7 +49,8 @@ int submission_load(struct submission *submission, const char *path, struct err 
                                         .size_bytes = submission->onnx_size,
                                         .spec = submission->spec,
                                         .samples = train->batch / train->microbatches},
-                 &model, err)) {
+                 &model, err) ||
+      (submission->pieces.read && model_initial_check(model, &submission->pieces, err))) {
     if (spec_is_to_blame(err))
       spec_blame(path, err);
     else
@@ -49,9 +62,21 @@ out:
   return err->code;
 }
 
+int submission_open_model(struct submission *submission, const char *path, struct err *err) {
+  struct model_file *file = &submission->file;
+  if (model_file_open(path, file, err))
+    return err->code;
+  submission->onnx = file->bytes;
+  submission->onnx_size = file->size_bytes;
+  submission->pieces = model_file_pieces(file);
+  file->bytes = NULL;
+  return 0;
+}
+
 void submission_fini(struct submission *submission) {
   spec_free(submission->spec);
   free(submission->onnx);
+  model_file_close(&submission->file);
   free(submission->path);
   free(submission->model_path);
   *submission = (struct submission){0};
@@ -67,33 +92,78 @@ static char *path_beside(const char *file, const char *path) {
 
 int submission_send(const struct submission *submission, struct connection *connection, char **run,
                     struct err *err) {
-  struct rpc_reader *reader;
+  struct uploading uploading = {.submission = submission};
   Weir__SubmitReply *reply = NULL;
-  struct err send_err = ERR_NONE;
+  if (submission->pieces.read)
+    onnx_outline_names(submission->onnx, submission->onnx_size, &uploading.names);
   connection_find_leader(connection);
-  reader = rpc_reader_open(connection->channel, RPC_SUBMIT, -1);
-  stop_cancels(reader);
-  if (submission_upload(submission, reader, &send_err) == 0)
-    rpc_reader_half_close(reader);
-  else if (send_err.code == ERR_CANCELLED)
-    rpc_reader_cancel(reader);
+  uploading.reader = rpc_reader_open(connection->channel, RPC_SUBMIT, -1);
+  stop_cancels(uploading.reader);
+  if (submission_upload(submission, uploading.reader, &uploading.err) == 0 && !submission->pieces.read)
+    rpc_reader_half_close(uploading.reader);
+  else if (uploading.err.code == ERR_CANCELLED)
+    rpc_reader_cancel(uploading.reader);
   /* Also after a failed send: the call's end says why it was refused. */
-  if (rpc_reader_next(reader, (void **)&reply, err) == 0) {
+  if (uploading_await(&uploading, &reply, err) == 0) {
     if (reply)
       *run = mem_strdup(reply->run);
-    else if (send_err.code)
-      *err = send_err;
+    else if (uploading.err.code)
+      *err = uploading.err;
     else
       err_set(err, ERR_INTERNAL, "the coordinator answered the submission without a run");
   }
   stop_cancels(NULL);
-  rpc_reader_close(reader);
+  rpc_reader_close(uploading.reader);
+  onnx_outline_fini(&uploading.names);
   if (reply)
     weir__submit_reply__free_unpacked(reply, NULL);
-  if (err->code && send_err.code && stop_cause() != STOP_NONE)
+  if (err->code && uploading.err.code && stop_cause() != STOP_NONE)
     return err_set(err, ERR_CANCELLED, "interrupted before the run was submitted");
   connection_explain(connection, err);
   return blame_spec(submission, rpc_channel_target(connection->channel), err);
+}
+
+/* The reply with the run, *reply NULL without one. Until it comes the coordinator asks for pieces. */
+static int uploading_await(struct uploading *uploading, Weir__SubmitReply **reply, struct err *err) {
+  struct err *send_err = &uploading->err;
+  while (rpc_reader_next(uploading->reader, (void **)reply, err) == 0 && *reply && !*(*reply)->run) {
+    if (!send_err->code && uploading_send_pieces(uploading, *reply, send_err))
+      rpc_reader_cancel(uploading->reader);
+    weir__submit_reply__free_unpacked(*reply, NULL);
+    *reply = NULL;
+  }
+  if (err->code && send_err->code == ERR_INVALID) /* why we ended the call */
+    *err = *send_err;
+  return err->code;
+}
+
+/* Those that the coordinator's store does not have, as it asks for them. */
+static int uploading_send_pieces(const struct uploading *uploading, const Weir__SubmitReply *reply,
+                                 struct err *err) {
+  const struct submission *submission = uploading->submission;
+  const struct onnx_outline *names = &uploading->names;
+  struct rpc_reader *reader = uploading->reader;
+  char *bytes = mem_new(PIECE_BYTES_MAX);
+  for (size_t i = 0; i < reply->n_wanted && !err->code; i++) {
+    Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+    const struct piece_place *place;
+    struct piece_read read;
+    if (i + 1 == reply->n_wanted && reply->missing == reply->n_wanted && submission_pass_return(err))
+      break;
+    place = onnx_outline_find_named(names, reply->wanted[i]);
+    if (!place) {
+      err_set(err, ERR_INTERNAL, "the coordinator asks for a piece that the model does not have");
+      break;
+    }
+    read = (struct piece_read){.size_bytes = place->size_bytes, .to = bytes};
+    memcpy(read.key, place->key, sizeof read.key);
+    if (submission->pieces.read(submission->pieces.user, &read, 1, err))
+      break;
+    request.piece = (ProtobufCBinaryData){read.size_bytes, (uint8_t *)bytes};
+    rpc_reader_send(reader, &request, err);
+  }
+  free(bytes);
+  return err->code;
 }
 
 /* What the coordinator found wrong in a spec is to be put right in its file: "FILE: " in place of "HOST:PORT:
@@ -115,12 +185,13 @@ static int submission_upload(const struct submission *submission, struct rpc_rea
   Weir__SubmitRequest first = WEIR__SUBMIT_REQUEST__INIT;
   first.spec = submission->spec;
   first.model_bytes = submission->onnx_size;
+  first.has_pieces = submission->pieces.read != NULL;
   if (rpc_reader_send(reader, &first, err))
     return err->code;
   for (size_t sent = 0; sent < submission->onnx_size;) {
     Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
     size_t left = submission->onnx_size - sent;
-    if (left <= RPC_CHUNK_BYTES && submission_pass_return(err))
+    if (left <= RPC_CHUNK_BYTES && !submission->pieces.read && submission_pass_return(err))
       return err->code;
     request.chunk.data = (uint8_t *)submission->onnx + sent;
     request.chunk.len = left < RPC_CHUNK_BYTES ? left : RPC_CHUNK_BYTES;

@@ -3,13 +3,16 @@
 #define WEIR_CLIENT_CLUSTER_SUBMISSION_H
 
 #include "client/cluster/connect.h"
+#include "model/onnx/model_file.h"
 #include "spec.pb-c.h"
 
 struct submission {
   Weir__RunSpec *spec;
   void *onnx;
   size_t onnx_size;
-  char *path, *model_path; /* the files; NULL: it was not loaded from any */
+  struct piece_source pieces; /* that the file names; read NULL where it names none */
+  struct model_file file;     /* where they lie, when it was loaded; its bytes are onnx */
+  char *path, *model_path;    /* the files; NULL: it was not loaded from any */
 };
 
 /* Reads and checks the spec at path and its model (relative to the spec), as every process of the cluster
@@ -18,6 +21,8 @@ struct submission {
    model's exporter left out is said on stderr. Released with submission_fini, also after an error. */
 int submission_load(struct submission *submission, const char *path, struct err *err);
 void submission_fini(struct submission *submission); /* safe on a zeroed one */
+/* Reads the model alone. Errors: those of model_file_open. Released likewise. */
+int submission_open_model(struct submission *submission, const char *path, struct err *err);
 
 /* Uploads it. *run: the new run's id, freed by the caller. Errors: what the coordinator says to it, which
    names the spec's file in place of the coordinator where that is at fault; CANCELLED on a stop (see

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cluster/download.h"
 #include "client/cluster/stop.h"
+#include "client/cluster/weights_sources.h"
 #include "client/files/export.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
@@ -188,26 +188,37 @@ bool training_has_average(const struct training *training) {
   return training->submission.spec->train->average != NULL;
 }
 
-static int weights_save(struct training *training, bool is_average, struct err *err) {
+/* One file; the weights come anew for each. */
+static int weights_save_as(struct training *training, bool is_average,
+                           int (*write)(const struct export_source *source, const char *path,
+                                        struct err *err),
+                           const char *ending, struct err *err) {
   const struct submission *submission = &training->submission;
   const Weir__RunInfo *info = training->result.info;
-  const char *name = is_average ? "model.average" : "model";
   Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
-  struct trained_model trained = {
-      .onnx = submission->onnx, .onnx_size = submission->onnx_size, .spec = submission->spec};
-  char *onnx = mem_printf("%s/%s.onnx", training->absolute, name);
-  char *safetensors = mem_printf("%s/%s.safetensors", training->absolute, name);
+  struct piece_download pieces = {&training->connection, info->run};
+  struct export_source source = {.model = {.onnx = submission->onnx,
+                                           .onnx_size = submission->onnx_size,
+                                           .spec = submission->spec,
+                                           .pieces = {piece_download_read, &pieces}}};
+  char *path = mem_printf("%s/%s.%s", training->absolute, is_average ? "model.average" : "model", ending);
   request.run = info->run;
   request.average = is_average;
-  if (info->steps == 0) /* it was only evaluated */
-    download_initial_weights(&trained, info->parameters, err);
-  else
-    download_weights(&training->connection, &request, info->parameters, &trained.weights, err);
-  if (err->code == ERR_OK && export_onnx(&trained, onnx, err) == 0)
-    export_safetensors(&trained, safetensors, err);
-  download_fini(&trained.weights);
-  free(onnx);
-  free(safetensors);
+  if (info->steps > 0)
+    weights_from_coordinator(&training->connection, &request, &source.weights);
+  else /* it was only evaluated */
+    weights_from_file(&source.model, &source.weights, NULL, err);
+  if (!err->code) {
+    write(&source, path, err);
+    source.weights.close(source.weights.user);
+  }
+  free(path);
+  return err->code;
+}
+
+static int weights_save(struct training *training, bool is_average, struct err *err) {
+  if (weights_save_as(training, is_average, export_onnx, "onnx", err) == 0)
+    weights_save_as(training, is_average, export_safetensors, "safetensors", err);
   return err->code;
 }
 

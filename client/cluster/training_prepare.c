@@ -83,12 +83,27 @@ static int folder_begin(struct training *training, struct err *err) {
   return err->code;
 }
 
+/* Folders of earlier builds have the hash of a file with its external data in it. */
+static bool is_model_of_before(const struct submission *submission, const char *sha256) {
+  struct model_file file = {.bytes = submission->onnx, .size_bytes = submission->onnx_size};
+  struct err unused = ERR_NONE;
+  char found[SHA256_HEX_SIZE] = "";
+  void *bytes;
+  size_t size;
+  if (!submission->pieces.read || model_file_complete(&file, &submission->pieces, &bytes, &size, &unused))
+    return false;
+  sha256_hex(bytes, size, found);
+  free(bytes);
+  return strcmp(found, sha256) == 0;
+}
+
 static int folder_resume(struct training *training, struct err *err) {
   struct run_file was = {0};
   if (result_dir_reopen(training->out, &training->absolute, err) ||
       run_file_read(training->absolute, &was, err))
     goto out;
-  if (strcmp(was.model_sha256, training->run.model_sha256) != 0) {
+  if (strcmp(was.model_sha256, training->run.model_sha256) != 0 &&
+      !is_model_of_before(&training->submission, was.model_sha256)) {
     err_set(err, ERR_INVALID,
             "the model of '%s' is another one than when run '%s' in '%s' began: resume with the former, or "
             "begin a run with another --out",

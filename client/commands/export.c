@@ -5,12 +5,13 @@
 
 #include "client/cluster/download.h"
 #include "client/cluster/stored.h"
+#include "client/cluster/weights_sources.h"
 #include "client/command.h"
 #include "client/files/export.h"
 #include "common/base/message.h"
 #include "training.pb-c.h"
 
-typedef int export_fn(const struct trained_model *model, const char *path, struct err *err);
+typedef int export_fn(const struct export_source *source, const char *path, struct err *err);
 
 static export_fn *find_format(const char *path, struct err *err) {
   const char *dot = path ? strrchr(path, '.') : NULL;
@@ -25,10 +26,18 @@ static export_fn *find_format(const char *path, struct err *err) {
   return NULL;
 }
 
+/* Writes it, and closes the weights. */
+static int export_from(struct export_source *source, export_fn *write, const char *path, struct err *err) {
+  write(source, path, err);
+  source->weights.close(source->weights.user);
+  return err->code;
+}
+
 static int export_asked(const struct args *args, export_fn *write, const char *path, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct connection connection = {0};
-  struct trained_model trained = {0};
+  struct export_source source = {0};
+  struct piece_download pieces = {&connection, NULL};
   Weir__RunInfo *info = NULL;
   void *onnx = NULL;
   Weir__WeightsRequest wanted;
@@ -41,20 +50,19 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
     err_set(err, ERR_INTERNAL, "the coordinator did not send the spec of run %s", info->run);
     goto out;
   }
-  wanted.run = info->run;
+  pieces.run = wanted.run = info->run;
   if ((wanted.average && checkpoint_check_average(info->run, info->spec, err)) ||
-      download_model(&connection, info->run, &onnx, &trained.onnx_size, err))
+      download_model(&connection, info->run, &onnx, &source.model.onnx_size, err))
     goto out;
-  trained.onnx = onnx;
-  trained.spec = info->spec;
-  if (wanted.has_step && wanted.step == 0)
-    download_initial_weights(&trained, info->parameters, err);
-  else
-    download_weights(&connection, &wanted, info->parameters, &trained.weights, err);
-  if (err->code == ERR_OK)
-    write(&trained, path, err);
+  source.model.onnx = onnx;
+  source.model.spec = info->spec;
+  source.model.pieces = (struct piece_source){piece_download_read, &pieces};
+  if (!wanted.has_step || wanted.step > 0)
+    weights_from_coordinator(&connection, &wanted, &source.weights);
+  else if (weights_from_file(&source.model, &source.weights, NULL, err))
+    goto out;
+  export_from(&source, write, path, err);
 out:
-  download_fini(&trained.weights);
   free(onnx);
   message_free(info);
   connection_close(&connection);
@@ -64,31 +72,25 @@ out:
 static int export_stored(const struct args *args, struct store *store, export_fn *write, const char *path,
                          struct err *err) {
   struct stored_run run;
-  struct buffer *onnx = NULL, *flat = NULL;
+  struct buffer *onnx = NULL;
+  struct export_source source = {0};
+  Weir__Manifest *manifest;
   Weir__WeightsRequest wanted;
-  uint64_t n_params, n_floats;
   stored_wanted(args, &wanted);
   if (stored_run_open(store, args->arguments[0], &run, err) ||
       (wanted.average && checkpoint_check_average(run.record->run, run.record->spec, err)) ||
-      stored_weights(&run, &wanted, &onnx, &flat, err))
+      checkpoint_blob(store, run.record->model_sha256, &onnx, err))
     goto out;
-  n_params = run.record->parameters;
-  n_floats = flat->size_bytes / sizeof(float);
-  if (n_floats < n_params)
-    err_set(err, ERR_CORRUPT, "the checkpoint has %zu bytes of weights, but run '%s' has %llu parameters",
-            flat->size_bytes, run.record->run, (unsigned long long)n_params);
-  else
-    write(&(struct trained_model){.onnx = onnx->data,
-                                  .onnx_size = onnx->size_bytes,
-                                  .spec = run.record->spec,
-                                  .weights = {.params = flat->data,
-                                              .n_params = n_params,
-                                              .state = (float *)flat->data + n_params,
-                                              .n_state = n_floats - n_params}},
-          path, err);
+  source.model =
+      (struct submitted_model){onnx->data, onnx->size_bytes, run.record->spec, {piece_stored_read, store}};
+  if (wanted.has_step && wanted.step == 0)
+    weights_from_file(&source.model, &source.weights, NULL, err);
+  else if (stored_manifest(&run, wanted.has_step ? &wanted.step : NULL, &manifest, err) == 0)
+    weights_from_store(store, manifest, wanted.average, &source.weights, err);
+  if (!err->code)
+    export_from(&source, write, path, err);
 out:
   buffer_put(onnx);
-  buffer_put(flat);
   stored_run_fini(&run);
   return err->code;
 }
@@ -135,6 +137,7 @@ const struct command_def command_export = {
         "it is done. FILE.onnx is the submitted model in inference "
         "form: its "
         "trained initializers and running statistics replaced, batch norm on the latter and dropout gone. "
+        "Above 2 GiB, which no ONNX file can hold, its tensors lie in FILE.onnx.data beside it. "
         "FILE.safetensors holds every tensor that training changed, under its name in the model.\n\n"
         "RUN is the run's id or a unique prefix of it.",
     .options = export_options,

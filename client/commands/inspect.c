@@ -153,7 +153,7 @@ static bool is_spec(const char *path) {
 /* A model, or a spec with the one that it names. *batch: that of a microbatch. */
 static int read_input(const char *path, struct submission *input, int64_t *batch, struct err *err) {
   if (!is_spec(path)) {
-    if (model_file_read(path, &input->onnx, &input->onnx_size, err) == 0)
+    if (submission_open_model(input, path, err) == 0)
       *batch = batch_of_file(input->onnx, input->onnx_size);
   } else if (submission_load(input, path, err) == 0)
     *batch = input->spec->train->batch / input->spec->train->microbatches;
@@ -172,7 +172,8 @@ static int inspect_run(const struct args *args) {
   if (model_open(
           &(struct model_source){
               .onnx = input.onnx, .size_bytes = input.onnx_size, .spec = input.spec, .samples = batch},
-          &model, &err)) {
+          &model, &err) ||
+      (input.pieces.read && !input.spec && model_initial_check(model, &input.pieces, &err))) {
     err_prefix(&err, "%s", args->arguments[0]);
     goto out;
   }

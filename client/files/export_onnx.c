@@ -1,15 +1,21 @@
 /* ONNX in inference form: the submitted model with its trained tensors replaced, batch norm on its running
    statistics, dropout gone, and draws of stochastic depth at their expectation. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/files/export.h"
 #include "client/files/export_draws.h"
+#include "client/files/output_file.h"
+#include "client/files/trained_tensor.h"
+#include "common/base/half.h"
 #include "common/base/unpack.h"
-#include "model/export_tensors.h"
 #include "model/onnx/model_file.h"
-#include "model/onnx/onnx_patch.h"
+#include "model/onnx/onnx_pieces.h"
 #include "model/onnx/onnx_uses.h"
+
+/* What protobuf can hold in one message. */
+static const uint64_t file_bytes_max = INT_MAX;
 
 static void remove_attribute(Onnx__NodeProto *node, const char *name) {
   size_t kept = 0;
@@ -115,6 +121,110 @@ static void freeze_model(Onnx__ModelProto *model) {
   remove_value_infos(graph);
 }
 
+/* What is made of a file: its initializers, by the model's. */
+struct exporting {
+  const struct export_source *source;
+  const struct model *model;
+  Onnx__ModelProto *file;
+  Onnx__TensorProto *
+      *tensors; /* [model->n_initializers]: those that training changed and that are left, else NULL */
+  /* above 2 GiB */
+  struct output_file data;
+  uint64_t *offsets; /* [model->n_initializers] in it, of those that lie there */
+  bool *is_apart;    /* [model->n_initializers] */
+  uint64_t end;      /* of it */
+  char *location;    /* its name in the file */
+};
+
+/* PART_BYTES_MIN: smaller tensors stay in the file, as ONNX's own tools have it. */
+enum { PART_BYTES_MIN = 1024, DATA_ALIGN = 4096, TENSOR_HEAD_BYTES = 64 };
+
+static size_t elem_size(const Onnx__TensorProto *tensor) {
+  return tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* A 16-bit initializer keeps its type, which the file's other types agree with. to may be from. */
+static void encode(const Onnx__TensorProto *tensor, const float *from, uint64_t elems, void *to) {
+  bool is_f16 = tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16;
+  if (elem_size(tensor) == sizeof(float)) {
+    memmove(to, from, elems * sizeof *from);
+    return;
+  }
+  for (uint64_t i = 0; i < elems; i++) {
+    uint16_t bits = is_f16 ? f16_of_f32(from[i]) : bf16_of_f32(from[i]);
+    memcpy((char *)to + i * sizeof bits, &bits, sizeof bits);
+  }
+}
+
+static uint64_t trained_bytes(const struct exporting *exporting, int initializer) {
+  struct tensor_of_run tensor;
+  CHECK(tensor_of_run(exporting->model, initializer, &tensor));
+  return tensor.elems * elem_size(exporting->tensors[initializer]);
+}
+
+/* Finds the trained tensors, and lets go of the data that they had. */
+static void find_tensors(struct exporting *exporting) {
+  const struct model *model = exporting->model;
+  Onnx__GraphProto *graph = exporting->file->graph;
+  exporting->tensors = mem_new((size_t)model->n_initializers * sizeof *exporting->tensors);
+  for (int i = 0; i < model->n_initializers; i++) {
+    struct tensor_of_run tensor;
+    for (size_t g = 0; g < graph->n_initializer && tensor_of_run(model, i, &tensor); g++)
+      if (strcmp(graph->initializer[g]->name, model->initializers[i].name) == 0) {
+        exporting->tensors[i] = graph->initializer[g];
+        onnx_tensor_put(graph->initializer[g], NULL, 0);
+        break;
+      }
+  }
+}
+
+/* Of one file with everything in it. */
+static uint64_t whole_bytes(const struct exporting *exporting) {
+  const Onnx__GraphProto *graph = exporting->file->graph;
+  uint64_t size = onnx__model_proto__get_packed_size(exporting->file);
+  for (int i = 0; i < exporting->model->n_initializers; i++)
+    if (exporting->tensors[i])
+      size += trained_bytes(exporting, i) + TENSOR_HEAD_BYTES;
+  for (size_t g = 0; g < graph->n_initializer; g++) {
+    struct pieces pieces;
+    if (onnx_is_in_pieces(graph->initializer[g]) && onnx_pieces_find(graph->initializer[g], &pieces))
+      size += pieces.elems * piece_type_size(pieces.type) + TENSOR_HEAD_BYTES;
+  }
+  return size;
+}
+
+static int take_part(void *user, const struct tensor_part *part, struct err *err) {
+  struct exporting *exporting = user;
+  Onnx__TensorProto *tensor = exporting->tensors[part->initializer];
+  size_t size = tensor ? elem_size(tensor) : 0;
+  if (!tensor) /* nothing reads it in inference */
+    return 0;
+  if (exporting->is_apart && exporting->is_apart[part->initializer]) {
+    encode(tensor, part->data, part->elems, (float *)part->data);
+    return output_file_write(&exporting->data, exporting->offsets[part->initializer] + part->begin * size,
+                             part->data, part->elems * size, err);
+  }
+  encode(tensor, part->data, part->elems, tensor->raw_data.data + part->begin * size);
+  return 0;
+}
+
+/* Memory for the trained tensors that are to be in the file. */
+static int make_room(struct exporting *exporting, struct err *err) {
+  for (int i = 0; i < exporting->model->n_initializers && !err->code; i++) {
+    Onnx__TensorProto *tensor = exporting->tensors[i];
+    uint64_t size = tensor ? trained_bytes(exporting, i) : 0;
+    void *bytes;
+    if (!tensor || (exporting->is_apart && exporting->is_apart[i]))
+      continue;
+    bytes = malloc(size ? size : 1);
+    if (bytes)
+      onnx_tensor_put(tensor, bytes, size);
+    else
+      err_set(err, ERR_NO_MEMORY, "no memory for initializer '%s'", tensor->name);
+  }
+  return err->code;
+}
+
 static int write_packed(const Onnx__ModelProto *model, const char *path, struct err *err) {
   size_t size = onnx__model_proto__get_packed_size(model);
   uint8_t *bytes = malloc(size);
@@ -127,21 +237,104 @@ static int write_packed(const Onnx__ModelProto *model, const char *path, struct 
   return code;
 }
 
-int export_onnx(const struct trained_model *model, const char *path, struct err *err) {
-  struct trained_tensors trained;
-  Onnx__ModelProto *file = NULL;
-  if (trained_tensors_init(&trained, model, err))
-    goto out;
-  file = message_unpack(&onnx__model_proto__descriptor, model->onnx, model->onnx_size, err);
-  if (!file)
-    goto out;
-  for (int i = 0; i < trained.n; i++)
-    onnx_replace(file->graph, &trained.tensors[i]);
-  freeze_model(file);
-  write_packed(file, path, err);
-out:
-  if (file)
-    onnx__model_proto__free_unpacked(file, NULL);
-  trained_tensors_fini(&trained);
+static int export_whole(struct exporting *exporting, const char *path, struct err *err) {
+  const Onnx__GraphProto *graph = exporting->file->graph;
+  if (make_room(exporting, err) ||
+      weights_each_part(exporting->model, &exporting->source->weights, take_part, exporting, err))
+    return err->code;
+  for (size_t g = 0; g < graph->n_initializer; g++)
+    if (onnx_is_in_pieces(graph->initializer[g]) &&
+        onnx_pieces_fill(graph->initializer[g], &exporting->source->model.pieces, err))
+      return err->code;
+  return write_packed(exporting->file, path, err);
+}
+
+static uint64_t place(struct exporting *exporting, uint64_t size) {
+  uint64_t offset = exporting->end;
+  exporting->end = (offset + size + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
+  return offset;
+}
+
+/* An initializer that training left alone goes where the others are. */
+static int write_constant(struct exporting *exporting, Onnx__TensorProto *tensor, struct err *err) {
+  const struct piece_source *source = &exporting->source->model.pieces;
+  struct pieces pieces;
+  uint64_t offset, at, size = tensor->raw_data.len;
+  char *bytes;
+  if (!onnx_is_in_pieces(tensor)) {
+    offset = place(exporting, size);
+    if (output_file_write(&exporting->data, offset, tensor->raw_data.data, size, err) == 0)
+      onnx_external_set(tensor, exporting->location, offset, size);
+    return err->code;
+  }
+  if (!onnx_pieces_find(tensor, &pieces) || !source->read)
+    return err_set(err, ERR_NOT_FOUND, "initializer '%.100s' is in pieces, which are not here", tensor->name);
+  size = pieces.elems * piece_type_size(pieces.type);
+  offset = at = place(exporting, size);
+  bytes = mem_new(PIECE_BYTES_MAX);
+  for (uint32_t i = 0; i < pieces.n && !err->code; i++) {
+    struct piece_read read = pieces_read(&pieces, i, bytes);
+    if (source->read(source->user, &read, 1, err) == 0)
+      output_file_write(&exporting->data, at, bytes, read.size_bytes, err);
+    at += read.size_bytes;
+  }
+  free(bytes);
+  if (!err->code)
+    onnx_external_set(tensor, exporting->location, offset, size);
+  return err->code;
+}
+
+/* Tensors in a file beside it, the way ONNX has it. */
+static int export_apart(struct exporting *exporting, const char *path, struct err *err) {
+  const char *slash = strrchr(path, '/');
+  const struct model *model = exporting->model;
+  const Onnx__GraphProto *graph = exporting->file->graph;
+  char *data_path = mem_printf("%s.data", path);
+  exporting->location = mem_printf("%s.data", slash ? slash + 1 : path);
+  exporting->offsets = mem_new((size_t)model->n_initializers * sizeof *exporting->offsets);
+  exporting->is_apart = mem_new((size_t)model->n_initializers * sizeof *exporting->is_apart);
+  for (int i = 0; i < model->n_initializers; i++)
+    if (exporting->tensors[i] && trained_bytes(exporting, i) >= PART_BYTES_MIN) {
+      exporting->is_apart[i] = true;
+      exporting->offsets[i] = place(exporting, trained_bytes(exporting, i));
+      onnx_external_set(exporting->tensors[i], exporting->location, exporting->offsets[i],
+                        trained_bytes(exporting, i));
+    }
+  if (make_room(exporting, err) == 0 && output_file_open(&exporting->data, data_path, err) == 0)
+    weights_each_part(model, &exporting->source->weights, take_part, exporting, err);
+  for (size_t g = 0; g < graph->n_initializer && !err->code; g++) {
+    Onnx__TensorProto *tensor = graph->initializer[g];
+    if (onnx_is_in_pieces(tensor) || (tensor->has_raw_data && tensor->raw_data.len >= PART_BYTES_MIN))
+      write_constant(exporting, tensor, err);
+  }
+  if (!err->code && output_file_commit(&exporting->data, err) == 0)
+    write_packed(exporting->file, path, err);
+  free(data_path);
+  return err->code;
+}
+
+int export_onnx(const struct export_source *source, const char *path, struct err *err) {
+  struct exporting exporting = {.source = source, .data = {.fd = -1}};
+  struct model *model = NULL;
+  if (submitted_model_open(&source->model, &model, err))
+    return err->code;
+  exporting.model = model;
+  exporting.file =
+      message_unpack(&onnx__model_proto__descriptor, source->model.onnx, source->model.onnx_size, err);
+  if (exporting.file) {
+    freeze_model(exporting.file);
+    find_tensors(&exporting);
+    if (whole_bytes(&exporting) <= (source->bytes_max ? source->bytes_max : file_bytes_max))
+      export_whole(&exporting, path, err);
+    else
+      export_apart(&exporting, path, err);
+    onnx__model_proto__free_unpacked(exporting.file, NULL);
+  }
+  output_file_close(&exporting.data);
+  free(exporting.tensors);
+  free(exporting.offsets);
+  free(exporting.is_apart);
+  free(exporting.location);
+  model_close(model);
   return err->code;
 }

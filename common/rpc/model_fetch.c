@@ -87,7 +87,7 @@ int piece_fetch_read(void *user, const struct piece_read *reads, int n, struct e
   for (int at = 0; at < n; at += PIECES_MAX) {
     struct pieces_taken taken = {reads + at, n - at < PIECES_MAX ? n - at : PIECES_MAX};
     char *keys[PIECES_MAX];
-    Weir__FetchPiecesRequest request = WEIR__FETCH_PIECES_REQUEST__INIT;
+    Weir__PiecesRequest request = WEIR__PIECES_REQUEST__INIT;
     struct attempt attempt = {.fetch = pieces->fetch,
                               .coordinator = pieces->coordinator,
                               .run = pieces->run,

@@ -4,6 +4,7 @@
 
 #include "model/graph/op.h"
 #include "model/onnx/onnx_parts.h"
+#include "model/onnx/onnx_pieces.h"
 
 static int read_initializers(struct onnx_reader *reader, struct err *err);
 static int read_inputs(struct onnx_reader *reader, struct err *err);

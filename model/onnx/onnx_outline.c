@@ -12,6 +12,9 @@
 /* Fields of onnx.proto. */
 enum { MODEL_GRAPH = 7, GRAPH_INITIALIZER = 5, TENSOR_RAW_DATA = 9 };
 
+/* Of a tensor without raw_data: names of the pieces of gigabytes, but no gigabytes of numbers. */
+enum { NAMES_BYTES_MAX = 16 << 20 };
+
 enum { WIRE_VARINT, WIRE_64, WIRE_LENGTH, WIRE_32 = 5, VARINT_MAX = 10 };
 
 struct span {
@@ -35,7 +38,8 @@ struct bytes {
 /* What is being made. */
 struct making {
   struct onnx_outline *out;
-  size_t places_capacity;
+  bool names_only;
+  size_t places_capacity, named_capacity;
 };
 
 static bool varint_read(struct span *from, uint64_t *out) {
@@ -114,17 +118,22 @@ static void bytes_add_field(struct bytes *bytes, uint64_t number, const void *bo
   bytes_add(bytes, body, size);
 }
 
+static struct piece_place *place_add(struct piece_place **places, size_t *n, size_t *capacity) {
+  if (*n == *capacity) {
+    *capacity = 2 * *capacity + 16;
+    *places = mem_resize(*places, *capacity * sizeof **places);
+  }
+  (*places)[*n] = (struct piece_place){.data = NULL};
+  return &(*places)[(*n)++];
+}
+
 /* Hashes the tensor's pieces and notes where they lie. Returns their keys, one after the other. */
 static char *places_add(struct making *making, const struct pieces *pieces, const uint8_t *data) {
   struct onnx_outline *out = making->out;
   size_t key_length = SHA256_HEX_SIZE - 1;
   char *keys = mem_new(pieces->n * key_length + 1);
-  if (out->n_places + pieces->n > making->places_capacity) {
-    making->places_capacity = 2 * (out->n_places + pieces->n);
-    out->places = mem_resize(out->places, making->places_capacity * sizeof *out->places);
-  }
   for (uint32_t i = 0; i < pieces->n; i++) {
-    struct piece_place *place = &out->places[out->n_places++];
+    struct piece_place *place = place_add(&out->places, &out->n_places, &making->places_capacity);
     place->data = data;
     place->size_bytes = pieces_bytes(pieces, i);
     sha256_hex(data, place->size_bytes, place->key);
@@ -134,78 +143,132 @@ static char *places_add(struct making *making, const struct pieces *pieces, cons
   return keys;
 }
 
-/* Adds the initializer to the graph: as it is, or without its data. */
-static void initializer_add(struct making *making, const struct field *field, struct bytes *graph) {
+static void named_add(struct making *making, const Onnx__TensorProto *tensor) {
+  struct onnx_outline *out = making->out;
+  struct pieces pieces;
+  if (!onnx_is_in_pieces(tensor) || !onnx_pieces_find(tensor, &pieces))
+    return;
+  for (uint32_t i = 0; i < pieces.n && out->n_named <= ONNX_NAMED_MAX; i++) {
+    struct piece_read read = pieces_read(&pieces, i, NULL);
+    struct piece_place *place = place_add(&out->named, &out->n_named, &making->named_capacity);
+    place->size_bytes = read.size_bytes;
+    memcpy(place->key, read.key, sizeof place->key);
+  }
+}
+
+/* The initializer without its data, which is in *raw; NULL: it is not ONNX. */
+static Onnx__TensorProto *initializer_read(const struct field *field, struct span *raw) {
   struct err err = ERR_NONE;
   struct bytes rest = {0};
-  struct pieces pieces;
-  struct field raw;
-  Onnx__TensorProto *tensor = NULL;
-  if (field_find(field->body, TENSOR_RAW_DATA, &raw) &&
-      (size_t)(raw.body.end - raw.body.begin) >= PIECE_ELEMS * sizeof(uint16_t)) {
-    bytes_add_span(&rest, field->body.begin, raw.whole.begin);
-    bytes_add_span(&rest, raw.whole.end, field->body.end);
-    tensor = message_unpack(&onnx__tensor_proto__descriptor, rest.data, rest.size, &err);
+  struct field data;
+  Onnx__TensorProto *tensor;
+  *raw = (struct span){NULL, NULL};
+  if (field_find(field->body, TENSOR_RAW_DATA, &data)) {
+    *raw = data.body;
+    bytes_add_span(&rest, field->body.begin, data.whole.begin);
+    bytes_add_span(&rest, data.whole.end, field->body.end);
+  } else if (field->body.end - field->body.begin <= NAMES_BYTES_MAX) {
+    bytes_add_span(&rest, field->body.begin, field->body.end);
   }
-  if (tensor && onnx_pieces_plan(tensor, (size_t)(raw.body.end - raw.body.begin), &pieces)) {
-    char *keys = places_add(making, &pieces, raw.body.begin);
+  tensor = message_unpack(&onnx__tensor_proto__descriptor, rest.data, rest.size, &err);
+  free(rest.data);
+  return tensor;
+}
+
+/* Adds the initializer to the graph: as it is, or without its data. */
+static void initializer_add(struct making *making, const struct field *field, struct bytes *graph) {
+  struct span raw;
+  struct pieces pieces;
+  Onnx__TensorProto *tensor = initializer_read(field, &raw);
+  size_t size = (size_t)(raw.end - raw.begin);
+  if (tensor && !raw.begin)
+    named_add(making, tensor);
+  if (tensor && raw.begin && !making->names_only && onnx_pieces_plan(tensor, size, &pieces)) {
+    char *keys = places_add(making, &pieces, raw.begin);
     uint8_t *packed;
-    size_t size;
     onnx_pieces_set(tensor, keys);
     size = onnx__tensor_proto__get_packed_size(tensor);
     packed = mem_new(size);
     onnx__tensor_proto__pack(tensor, packed);
     bytes_add_field(graph, GRAPH_INITIALIZER, packed, size);
     free(packed);
-  } else {
+  } else if (!making->names_only) {
     bytes_add_span(graph, field->whole.begin, field->whole.end);
   }
   if (tensor)
     onnx__tensor_proto__free_unpacked(tensor, NULL);
-  free(rest.data);
 }
 
 static int compare_places(const void *a, const void *b) {
   return strcmp(((const struct piece_place *)a)->key, ((const struct piece_place *)b)->key);
 }
 
+static void sort_places(struct piece_place *places, size_t n) {
+  if (n)
+    qsort(places, n, sizeof *places, compare_places);
+}
+
+/* What the graph has, initializers by initializer_add. False: it is not ONNX as anybody writes it. */
+static bool graph_walk(struct making *making, struct span left, struct bytes *graph) {
+  struct field field;
+  while (field_next(&left, &field))
+    if (field.number == GRAPH_INITIALIZER && field.is_length)
+      initializer_add(making, &field, graph);
+    else if (!making->names_only)
+      bytes_add_span(graph, field.whole.begin, field.whole.end);
+  sort_places(making->out->places, making->out->n_places);
+  sort_places(making->out->named, making->out->n_named);
+  return left.begin == left.end;
+}
+
 void onnx_outline_make(const void *file, size_t size_bytes, struct onnx_outline *out) {
-  struct span whole = {file, (const uint8_t *)file + size_bytes}, left;
+  struct span whole = {file, (const uint8_t *)file + size_bytes};
   struct making making = {.out = out};
   struct bytes model = {0}, graph = {0};
-  struct field field, proto;
+  struct field proto;
   *out = (struct onnx_outline){0};
   if (!field_find(whole, MODEL_GRAPH, &proto))
     return;
-  left = proto.body;
-  while (field_next(&left, &field))
-    if (field.number == GRAPH_INITIALIZER && field.is_length)
-      initializer_add(&making, &field, &graph);
-    else
-      bytes_add_span(&graph, field.whole.begin, field.whole.end);
-  if (out->n_places == 0 || left.begin < left.end) {
+  if (!graph_walk(&making, proto.body, &graph)) {
     onnx_outline_fini(out);
-  } else {
+  } else if (out->n_places > 0) {
     bytes_add_span(&model, whole.begin, proto.whole.begin);
     bytes_add_field(&model, MODEL_GRAPH, graph.data, graph.size);
     bytes_add_span(&model, proto.whole.end, whole.end);
     out->bytes = model.data;
     out->size_bytes = model.size;
-    qsort(out->places, out->n_places, sizeof *out->places, compare_places);
   }
   free(graph.data);
+}
+
+void onnx_outline_names(const void *file, size_t size_bytes, struct onnx_outline *out) {
+  struct span whole = {file, (const uint8_t *)file + size_bytes};
+  struct making making = {.out = out, .names_only = true};
+  struct field proto;
+  *out = (struct onnx_outline){0};
+  if (field_find(whole, MODEL_GRAPH, &proto) && !graph_walk(&making, proto.body, NULL))
+    onnx_outline_fini(out);
 }
 
 void onnx_outline_fini(struct onnx_outline *outline) {
   free(outline->bytes);
   free(outline->places);
+  free(outline->named);
   *outline = (struct onnx_outline){0};
 }
 
-const struct piece_place *onnx_outline_find(const struct onnx_outline *outline, const char *key) {
+static const struct piece_place *find_place(const struct piece_place *places, size_t n, const char *key) {
   struct piece_place wanted = {.data = NULL};
-  if (strlen(key) != SHA256_HEX_SIZE - 1 || outline->n_places == 0)
+  if (strlen(key) != SHA256_HEX_SIZE - 1 || n == 0)
     return NULL;
   memcpy(wanted.key, key, sizeof wanted.key);
-  return bsearch(&wanted, outline->places, outline->n_places, sizeof *outline->places, compare_places);
+  return bsearch(&wanted, places, n, sizeof *places, compare_places);
+}
+
+const struct piece_place *onnx_outline_find(const struct onnx_outline *outline, const char *key) {
+  return find_place(outline->places, outline->n_places, key);
+}
+
+const struct piece_place *onnx_outline_find_named(const struct onnx_outline *outline, const char *key) {
+  return find_place(outline->named, outline->n_named, key);
 }

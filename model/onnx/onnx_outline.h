@@ -10,6 +10,9 @@
 #include "common/base/err.h"
 #include "common/base/sha256.h"
 
+/* Pieces that a file may name: of tensors of 256 GiB in all. Of one with more, one more is listed. */
+enum { ONNX_NAMED_MAX = 1 << 20 };
+
 /* A piece where it lies in the file. */
 struct piece_place {
   char key[SHA256_HEX_SIZE];
@@ -22,16 +25,21 @@ struct onnx_outline {
   size_t size_bytes;
   struct piece_place *places; /* [n_places] by key; the same one may come several times */
   size_t n_places;
+  struct piece_place *named; /* [n_named] likewise: that the file itself names; data is NULL */
+  size_t n_named;
 };
 
-/* Makes the outline of an ONNX file that is whole: matrices and larger tensors of at least PIECE_ELEMS f32,
+/* Makes the outline of an ONNX file: matrices and larger tensors of at least PIECE_ELEMS f32,
    f16 or bf16 in raw_data are left out of its initializers; all other bytes stay. What is not ONNX, or is
    written in a way that nobody writes, is left alone. file outlives the places. Released with
    onnx_outline_fini. */
 void onnx_outline_make(const void *file, size_t size_bytes, struct onnx_outline *out);
 void onnx_outline_fini(struct onnx_outline *outline); /* safe on a zeroed one */
 
-/* The piece of that key; NULL: the file has none. */
+/* The piece of that key in the file, or named by it; NULL: there is none. */
 const struct piece_place *onnx_outline_find(const struct onnx_outline *outline, const char *key);
+const struct piece_place *onnx_outline_find_named(const struct onnx_outline *outline, const char *key);
+/* Names alone, without an outline: of a file that may be large, in no time. */
+void onnx_outline_names(const void *file, size_t size_bytes, struct onnx_outline *out);
 
 #endif

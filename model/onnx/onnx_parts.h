@@ -88,7 +88,6 @@ int onnx_tensor_read(struct onnx_reader *reader, const Onnx__TensorProto *proto,
    shape and type. */
 int onnx_pieces_read(struct onnx_reader *reader, const Onnx__TensorProto *proto, const char *what,
                      struct onnx_tensor *out, struct err *err);
-bool onnx_is_in_pieces(const Onnx__TensorProto *proto);
 
 /* The shape. Errors: INVALID where it has too many dimensions, or too many elements for any tensor. */
 int onnx_shape_read(const Onnx__TensorProto *proto, const char *what, struct shape *shape, struct err *err);

@@ -5,9 +5,6 @@
 #include "model/export_tensors.h"
 #include "onnx.pb-c.h"
 
-/* Gives the initializer of that name (it is there: CHECKed) these values. */
-void onnx_replace(Onnx__GraphProto *graph, const struct trained_tensor *tensor);
-
 /* Replaces *bytes (freed) by the model with the tensors' values in place of its initializers', which all are
    there. Errors: INVALID when it is not ONNX, NO_MEMORY; *bytes stay then. */
 int onnx_patch(void **bytes, size_t *size, const struct trained_tensor *tensors, int n, struct err *err);

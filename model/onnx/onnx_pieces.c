@@ -41,11 +41,15 @@ static bool plan_shape(const Onnx__TensorProto *tensor, struct pieces *pieces) {
   return true;
 }
 
+bool onnx_pieces_fit(const Onnx__TensorProto *tensor, uint64_t data_bytes, struct pieces *pieces) {
+  return tensor->name && plan_shape(tensor, pieces) &&
+         pieces->elems * piece_type_size(pieces->type) == data_bytes;
+}
+
 bool onnx_pieces_plan(const Onnx__TensorProto *tensor, size_t data_bytes, struct pieces *pieces) {
   bool is_here =
       !tensor->has_data_location || tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__DEFAULT;
-  return tensor->name && is_here && tensor->n_external_data == 0 && plan_shape(tensor, pieces) &&
-         pieces->elems * piece_type_size(pieces->type) == data_bytes;
+  return is_here && tensor->n_external_data == 0 && onnx_pieces_fit(tensor, data_bytes, pieces);
 }
 
 /* text is taken. */
@@ -59,17 +63,39 @@ static void entry_add(Onnx__TensorProto *tensor, const char *key, char *text) {
   tensor->external_data[tensor->n_external_data++] = entry;
 }
 
-void onnx_pieces_set(Onnx__TensorProto *tensor, char *keys) {
+/* No data is left, in whatever field it was. */
+static void tensor_clear(Onnx__TensorProto *tensor) {
   for (size_t i = 0; i < tensor->n_external_data; i++)
     onnx__string_string_entry_proto__free_unpacked(tensor->external_data[i], NULL);
   tensor->n_external_data = 0;
   free(tensor->raw_data.data);
   tensor->raw_data = (ProtobufCBinaryData){0};
   tensor->has_raw_data = false;
+  free(tensor->float_data);
+  tensor->float_data = NULL;
+  tensor->n_float_data = 0;
+  free(tensor->int32_data);
+  tensor->int32_data = NULL;
+  tensor->n_int32_data = 0;
+}
+
+static void tensor_be_external(Onnx__TensorProto *tensor, const char *location) {
+  tensor_clear(tensor);
   tensor->has_data_location = true;
   tensor->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
-  entry_add(tensor, "location", mem_strdup(pieces_location));
+  entry_add(tensor, "location", mem_strdup(location));
+}
+
+void onnx_pieces_set(Onnx__TensorProto *tensor, char *keys) {
+  tensor_be_external(tensor, pieces_location);
   entry_add(tensor, pieces_key, keys);
+}
+
+void onnx_external_set(Onnx__TensorProto *tensor, const char *location, uint64_t offset,
+                       uint64_t size_bytes) {
+  tensor_be_external(tensor, location);
+  entry_add(tensor, "offset", mem_printf("%llu", (unsigned long long)offset));
+  entry_add(tensor, "length", mem_printf("%llu", (unsigned long long)size_bytes));
 }
 
 static const char *find_entry(const Onnx__TensorProto *proto, const char *key) {
@@ -87,18 +113,60 @@ bool onnx_is_in_pieces(const Onnx__TensorProto *proto) {
          location && strcmp(location, pieces_location) == 0;
 }
 
+bool onnx_pieces_find(const Onnx__TensorProto *tensor, struct pieces *pieces) {
+  const char *keys = find_entry(tensor, pieces_key);
+  if (!keys || tensor->has_raw_data || !plan_shape(tensor, pieces) ||
+      strlen(keys) != (size_t)pieces->n * (SHA256_HEX_SIZE - 1) ||
+      strspn(keys, "0123456789abcdef") != strlen(keys))
+    return false;
+  pieces->keys = keys;
+  return true;
+}
+
+void onnx_tensor_put(Onnx__TensorProto *tensor, void *data, size_t size) {
+  bool was_external = tensor->has_data_location;
+  tensor_clear(tensor);
+  tensor->raw_data.data = data;
+  tensor->raw_data.len = size;
+  tensor->has_raw_data = 1;
+  tensor->has_data_location = was_external;
+  tensor->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__DEFAULT;
+}
+
+int onnx_pieces_fill(Onnx__TensorProto *tensor, const struct piece_source *source, struct err *err) {
+  struct pieces pieces;
+  char *data;
+  size_t at = 0;
+  if (!onnx_pieces_find(tensor, &pieces))
+    return err_set(err, ERR_INVALID, "initializer '%.100s': its pieces are not those of its shape and type",
+                   tensor->name ? tensor->name : "");
+  data = malloc(pieces.elems * piece_type_size(pieces.type));
+  if (!data)
+    return err_set(err, ERR_NO_MEMORY, "no memory for initializer '%.100s'", tensor->name);
+  for (uint32_t i = 0; i < pieces.n && !err->code; i++) {
+    struct piece_read read = pieces_read(&pieces, i, data + at);
+    at += read.size_bytes;
+    if (!source || !source->read)
+      err_set(err, ERR_NOT_FOUND, "initializer '%.100s' is in pieces, which are not here", tensor->name);
+    else if (source->read(source->user, &read, 1, err))
+      err_prefix(err, "initializer '%.100s'", tensor->name);
+  }
+  if (err->code)
+    free(data);
+  else
+    onnx_tensor_put(tensor, data, at);
+  return err->code;
+}
+
 int onnx_pieces_read(struct onnx_reader *reader, const Onnx__TensorProto *proto, const char *what,
                      struct onnx_tensor *out, struct err *err) {
   struct arena *arena = &reader->graph->arena;
-  const char *keys = find_entry(proto, pieces_key);
   struct pieces *pieces = arena_new(arena, sizeof *pieces);
   *out = (struct onnx_tensor){.dtype = DTYPE_F32, .pieces = pieces};
   if (onnx_shape_read(proto, what, &out->shape, err))
     return err->code;
-  if (!keys || proto->has_raw_data || !plan_shape(proto, pieces) ||
-      strlen(keys) != (size_t)pieces->n * (SHA256_HEX_SIZE - 1) ||
-      strspn(keys, "0123456789abcdef") != strlen(keys))
+  if (!onnx_pieces_find(proto, pieces))
     return err_set(err, ERR_INVALID, "%s: its pieces are not those of its shape and type", what);
-  pieces->keys = arena_strdup(arena, keys);
+  pieces->keys = arena_strdup(arena, pieces->keys);
   return 0;
 }

@@ -25,6 +25,8 @@ struct block_refs {
 
 static int read_names(struct store *store, struct block_refs *refs, const struct store_names *names,
                       struct err *err);
+static int add_run(struct store *store, struct block_refs *refs, const Weir__RunRecord *record,
+                   struct err *err);
 static struct block_ref *find_slot(const struct block_refs *refs, const block_key key);
 static void ref_add(struct block_refs *refs, const char *sha256);
 static void ref_keep(struct block_refs *refs, const char *sha256);
@@ -83,15 +85,16 @@ static int read_names(struct store *store, struct block_refs *refs, const struct
     if (rc == 0 && place.is_manifest)
       block_refs_add(refs, message);
     else if (rc == 0)
-      block_refs_add_run(refs, message);
-    else if (rc == ERR_CORRUPT) {
+      rc = add_run(store, refs, message, err);
+    if (rc == ERR_CORRUPT) {
       log_event(LOG_ERROR, "store", "record_unreadable", "name=%s reason=\"%s\"", name, err->text);
       refs->n_unreadable++;
       if (!refs->unreadable)
         refs->unreadable = mem_strdup(name);
-    } else if (rc != ERR_NOT_FOUND) /* deleted meanwhile */
-      return rc;
+    }
     message_free(message);
+    if (rc && rc != ERR_CORRUPT && rc != ERR_NOT_FOUND) /* deleted meanwhile */
+      return rc;
     *err = ERR_NONE;
   }
   return 0;
@@ -120,9 +123,45 @@ void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest) {
     ref_add(refs, manifest->blocks[i]->sha256);
 }
 
-void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record) {
+void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces) {
+  for (size_t i = 0; i < pieces->n_named; i++)
+    ref_add(refs, pieces->named[i].key);
+}
+
+void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record,
+                        const struct onnx_outline *pieces) {
   ref_add(refs, record->model_sha256);
   ref_add(refs, record->outline_sha256);
+  block_refs_add_pieces(refs, pieces);
+}
+
+int checkpoint_run_pieces(struct store *store, const Weir__RunRecord *record, struct onnx_outline *pieces,
+                          struct err *err) {
+  void *file;
+  size_t size;
+  *pieces = (struct onnx_outline){0};
+  if (record->model_pieces == 0)
+    return 0;
+  if (store_get(store, record->model_sha256, &file, &size, err))
+    return err_prefix(err, "the model of run '%.100s'", record->run);
+  onnx_outline_names(file, size, pieces);
+  free(file);
+  if (pieces->n_named == record->model_pieces)
+    return 0;
+  onnx_outline_fini(pieces);
+  return err_set(err, ERR_CORRUPT, "the model of run '%.100s' does not name the pieces that it had",
+                 record->run);
+}
+
+/* A model that the store has lost names nothing any more. */
+static int add_run(struct store *store, struct block_refs *refs, const Weir__RunRecord *record,
+                   struct err *err) {
+  struct onnx_outline pieces;
+  int rc = checkpoint_run_pieces(store, record, &pieces, err);
+  if (!rc || rc == ERR_NOT_FOUND)
+    block_refs_add_run(refs, record, &pieces);
+  onnx_outline_fini(&pieces);
+  return rc;
 }
 
 int block_refs_check(const struct block_refs *refs, struct err *err) {
@@ -159,9 +198,22 @@ static void ref_drop(struct block_refs *refs, const char *sha256, struct free_bl
 }
 
 void block_refs_drop_run(struct block_refs *refs, const Weir__RunRecord *record,
-                         struct free_blocks *free_blocks) {
+                         const struct onnx_outline *pieces, struct free_blocks *free_blocks) {
   ref_drop(refs, record->model_sha256, free_blocks);
   ref_drop(refs, record->outline_sha256, free_blocks);
+  for (size_t i = 0; i < pieces->n_named; i++)
+    ref_drop(refs, pieces->named[i].key, free_blocks);
+}
+
+int block_refs_release_pieces(struct store *store, struct block_refs *refs, const struct onnx_outline *pieces,
+                              struct err *err) {
+  struct free_blocks free_blocks = {0};
+  int rc;
+  for (size_t i = 0; i < pieces->n_named; i++)
+    ref_drop(refs, pieces->named[i].key, &free_blocks);
+  rc = block_refs_delete(store, refs, &free_blocks, err);
+  free(free_blocks.items);
+  return rc;
 }
 
 void block_refs_drop(struct block_refs *refs, const Weir__Manifest *manifest,

@@ -6,6 +6,7 @@
 
 #include "common/base/memory.h"
 #include "model/model.h"
+#include "model/onnx/onnx_outline.h"
 #include "storage/store.h"
 #include "store.pb-c.h"
 
@@ -30,31 +31,33 @@ int checkpoint_list(struct store *store, const char *run, uint64_t **steps, int 
 /* What a client is told of one. info is initialised; its texts belong to the manifest. */
 void checkpoint_info(const Weir__Manifest *manifest, Weir__CheckpointInfo *info);
 
-/* The weights of a checkpoint: f32 vectors in the model's order, read in batches with at most a batch of
-   extra memory. */
-struct checkpoint_weights {
-  struct model *model;
-  float *params; /* f32[model->param_elems] */
-  float *state;  /* f32[model->row_elems] */
-};
-
-/* Errors: CORRUPT when a block is not of its size; NOT_FOUND when one is missing; NO_MEMORY. fini is due all
-   the same. */
-int checkpoint_weights_read(struct store *store, const Weir__Manifest *manifest,
-                            struct checkpoint_weights *weights, struct err *err);
-void checkpoint_weights_fini(struct checkpoint_weights *weights);
+/* The weights of a checkpoint, a few blocks at a time: the flat parameter vector, or in its place the
+   weights' average, then the running statistics. The manifest outlives the stream. Errors: CORRUPT when a
+   block is not of its size; NOT_FOUND when one is missing; INVALID for an average that the run does not keep.
+ */
+struct weights_stream;
+int weights_stream_open(struct store *store, const Weir__Manifest *manifest, bool is_average,
+                        struct weights_stream **out, struct err *err);
+uint64_t weights_stream_elems(const struct weights_stream *stream); /* of all that comes */
+/* The next ones: *data f32[*elems] is good until the next call. *elems 0: that was all. */
+int weights_stream_next(struct weights_stream *stream, const float **data, size_t *elems, struct err *err);
+void weights_stream_close(struct weights_stream *stream); /* NULL is ignored */
 
 /* weights_sha256 of a checkpoint, computed from its blocks. Errors: as above. */
 int checkpoint_weights_sha256(struct store *store, const Weir__Manifest *manifest, char sha256[65],
                               struct err *err);
 
-/* As GetWeights sends them: the flat parameter vector, or in its place the weights' average, then the running
-   statistics. *out is the caller's. Errors: also INVALID for an average that the run does not keep. */
+/* All that a stream gives. *out is the caller's. Errors: the stream's; NO_MEMORY. */
 int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest, bool is_average,
                             struct buffer **out, struct err *err);
 
 /* Errors: INVALID for a run that keeps no average. */
 int checkpoint_check_average(const char *run, const Weir__RunSpec *spec, struct err *err);
+
+/* The pieces that the file of the run's model names; released with onnx_outline_fini. Errors: NOT_FOUND
+   without the file; CORRUPT when it names others than it did. */
+int checkpoint_run_pieces(struct store *store, const Weir__RunRecord *record, struct onnx_outline *pieces,
+                          struct err *err);
 
 /* A block of the store as a buffer, for ONNX files. */
 int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out, struct err *err);
@@ -82,7 +85,13 @@ struct block_refs;
 int block_refs_read(struct store *store, struct block_refs **refs, struct err *err);
 void block_refs_free(struct block_refs *refs); /* NULL is ignored */
 void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest);
-void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record); /* its model */
+/* Its model, whose file names these pieces (none: zeroed). */
+void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record,
+                        const struct onnx_outline *pieces);
+/* Those pieces alone, of a run that is to be. Release deletes what nothing else refers to. */
+void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces);
+int block_refs_release_pieces(struct store *store, struct block_refs *refs, const struct onnx_outline *pieces,
+                              struct err *err);
 /* From now on blocks are deleted only while that record holds this text; else the deletion ends with STALE.
  */
 void block_refs_guard(struct block_refs *refs, const char *name, const char *content);

@@ -33,7 +33,7 @@ bool block_refs_take_free(const struct block_refs *refs, const char *sha256, str
 void block_refs_drop(struct block_refs *refs, const Weir__Manifest *manifest,
                      struct free_blocks *free_blocks);
 void block_refs_drop_run(struct block_refs *refs, const Weir__RunRecord *record,
-                         struct free_blocks *free_blocks);
+                         const struct onnx_outline *pieces, struct free_blocks *free_blocks);
 /* Takes what the manifest refers to out of free_blocks. */
 void block_refs_keep(struct block_refs *refs, const Weir__Manifest *manifest,
                      struct free_blocks *free_blocks);

@@ -49,6 +49,7 @@ int checkpoint_delete_run(struct store *store, struct block_refs *refs, const ch
   struct store_names names = {0};
   struct free_blocks free_blocks = {0};
   char *prefix = checkpoint_run_name(run, ""), *own = checkpoint_run_name(run, "run");
+  struct onnx_outline pieces = {0};
   void *record = NULL;
   int rc = store_list_records(store, prefix, &names, err);
   for (int i = 0; i < names.count && !rc; i++) {
@@ -62,15 +63,20 @@ int checkpoint_delete_run(struct store *store, struct block_refs *refs, const ch
   }
   if (!rc)
     rc = checkpoint_read_record(store, own, &weir__run_record__descriptor, &record, err);
+  if (rc == 0) { /* without the file its pieces are left to a sweep */
+    rc = checkpoint_run_pieces(store, record, &pieces, err);
+    rc = rc == ERR_NOT_FOUND ? 0 : rc;
+  }
   if (rc == ERR_CORRUPT || rc == 0) {
     *err = ERR_NONE;
     rc = store_delete_record(store, own, guard, err);
   }
   if (!rc && record) {
-    block_refs_drop_run(refs, record, &free_blocks);
+    block_refs_drop_run(refs, record, &pieces, &free_blocks);
     rc = block_refs_delete(store, refs, &free_blocks, err);
   }
   free(free_blocks.items);
+  onnx_outline_fini(&pieces);
   message_free(record);
   store_names_fini(&names);
   free(prefix);

@@ -11,54 +11,112 @@ struct reading {
   struct store *store;
   const Weir__Manifest *manifest;
   const struct model *model;
-  float *params;   /* f32[model->param_elems] */
+  float *params; /* f32: of the flat parameter vector, from params_begin on */
+  uint64_t params_begin;
   float *state;    /* f32[model->row_elems] */
   bool is_average; /* params are to be the average */
 };
 
+/* STREAM_BLOCKS: that are in memory at a time, or fewer where the statistics are more. */
+enum { STREAM_BLOCKS = 16 };
+
+struct weights_stream {
+  struct reading reading;
+  struct model *model;
+  size_t at;     /* the next parameter block */
+  float *params; /* [STREAM_BLOCKS] blocks */
+  bool has_ended;
+};
+
 static int open_model(struct store *store, const Weir__Manifest *manifest, struct model **model,
                       struct err *err);
-static int read_blocks(const struct reading *reading, struct err *err);
 static int read_batch(const struct reading *reading, size_t begin, size_t end, struct err *err);
 static int take_block(const struct reading *reading, size_t index, const void *data, size_t size,
                       struct err *err);
+static int read_state(const struct reading *reading, struct err *err);
 static bool verify_batch(const struct reading *reading, size_t begin, size_t end,
                          struct checkpoint_damage *damage, struct err *err);
 static void report_damage(struct checkpoint_damage *damage, const struct err *err);
 
-static size_t batch_end(const Weir__Manifest *manifest, size_t begin) {
-  return manifest->n_blocks - begin < STORE_BATCH_MAX ? manifest->n_blocks : begin + STORE_BATCH_MAX;
-}
-
-int checkpoint_weights_read(struct store *store, const Weir__Manifest *manifest,
-                            struct checkpoint_weights *weights, struct err *err) {
-  *weights = (struct checkpoint_weights){0};
-  if (open_model(store, manifest, &weights->model, err))
+int weights_stream_open(struct store *store, const Weir__Manifest *manifest, bool is_average,
+                        struct weights_stream **out, struct err *err) {
+  struct weights_stream *stream;
+  *out = NULL;
+  *err = ERR_NONE;
+  if (is_average && checkpoint_check_average(manifest->run, manifest->spec, err))
     return err->code;
-  weights->params = calloc(weights->model->param_elems, sizeof(float));
-  weights->state = calloc(weights->model->row_elems, sizeof(float));
-  if (!weights->params || !weights->state)
-    return err_set(err, ERR_NO_MEMORY, "no memory for the weights: %" PRIu64 " elements",
-                   weights->model->param_elems + weights->model->row_elems);
-  return read_blocks(
-      &(struct reading){store, manifest, weights->model, weights->params, weights->state, false}, err);
+  stream = mem_new(sizeof *stream);
+  if (open_model(store, manifest, &stream->model, err) == 0) {
+    stream->params = malloc((size_t)STREAM_BLOCKS * BLOCK_ELEMS_MAX * sizeof(float));
+    stream->reading = (struct reading){.store = store,
+                                       .manifest = manifest,
+                                       .model = stream->model,
+                                       .params = stream->params,
+                                       .state = calloc(stream->model->row_elems, sizeof(float)),
+                                       .is_average = is_average};
+    if (!stream->params || !stream->reading.state)
+      err_set(err, ERR_NO_MEMORY, "no memory for the running statistics");
+    else
+      read_state(&stream->reading, err);
+  }
+  if (err->code)
+    weights_stream_close(stream);
+  else
+    *out = stream;
+  return err->code;
 }
 
-void checkpoint_weights_fini(struct checkpoint_weights *weights) {
-  model_close(weights->model);
-  free(weights->params);
-  free(weights->state);
-  *weights = (struct checkpoint_weights){0};
+uint64_t weights_stream_elems(const struct weights_stream *stream) {
+  return stream->model->param_elems + stream->model->row_elems - METRICS;
+}
+
+int weights_stream_next(struct weights_stream *stream, const float **data, size_t *elems, struct err *err) {
+  struct reading *reading = &stream->reading;
+  const struct model *model = stream->model;
+  size_t left = model->n_param_blocks - stream->at, n = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
+  *elems = 0;
+  if (n > 0) {
+    reading->params_begin = model->blocks[stream->at].begin;
+    if (read_batch(reading, stream->at, stream->at + n, err))
+      return err->code;
+    stream->at += n;
+    *data = stream->params;
+    for (size_t b = stream->at - n; b < stream->at; b++)
+      *elems += model->blocks[b].elems;
+  } else if (!stream->has_ended) { /* the metrics before them are no weights */
+    stream->has_ended = true;
+    *data = reading->state + METRICS;
+    *elems = model->row_elems - METRICS;
+  }
+  return 0;
+}
+
+void weights_stream_close(struct weights_stream *stream) {
+  if (!stream)
+    return;
+  model_close(stream->model);
+  free(stream->params);
+  free(stream->reading.state);
+  free(stream);
 }
 
 int checkpoint_weights_sha256(struct store *store, const Weir__Manifest *manifest, char sha256[65],
                               struct err *err) {
-  struct checkpoint_weights weights;
-  int rc = checkpoint_weights_read(store, manifest, &weights, err);
-  if (!rc)
-    model_weights_sha256(weights.model, weights.params, weights.state, sha256);
-  checkpoint_weights_fini(&weights);
-  return rc;
+  struct weights_stream *stream;
+  struct weights_hash *hash;
+  const float *data = NULL;
+  size_t elems;
+  if (weights_stream_open(store, manifest, false, &stream, err))
+    return err->code;
+  hash = weights_hash_new(stream->model, stream->reading.state);
+  while (stream->at < stream->model->n_param_blocks && weights_stream_next(stream, &data, &elems, err) == 0)
+    weights_hash_add(hash, data, elems);
+  if (err->code)
+    weights_hash_free(hash);
+  else
+    weights_hash_finish(hash, sha256);
+  weights_stream_close(stream);
+  return err->code;
 }
 
 int checkpoint_check_average(const char *run, const Weir__RunSpec *spec, struct err *err) {
@@ -70,34 +128,26 @@ int checkpoint_check_average(const char *run, const Weir__RunSpec *spec, struct 
 
 int checkpoint_flat_weights(struct store *store, const Weir__Manifest *manifest, bool is_average,
                             struct buffer **out, struct err *err) {
-  struct model *model;
-  float *params, *state;
-  size_t elems;
-  int rc;
+  struct weights_stream *stream;
+  const float *data = NULL;
+  size_t elems, at = 0;
   *out = NULL;
-  if (is_average && checkpoint_check_average(manifest->run, manifest->spec, err))
+  if (weights_stream_open(store, manifest, is_average, &stream, err))
     return err->code;
-  if (open_model(store, manifest, &model, err))
-    return err->code;
-  elems = model->param_elems + model->row_elems;
-  *out = buffer_new(elems * sizeof(float));
-  if (!*out) {
-    rc = err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of weights", elems * sizeof(float));
-    goto out;
+  *out = buffer_new(weights_stream_elems(stream) * sizeof *data);
+  if (!*out)
+    err_set(err, ERR_NO_MEMORY, "no memory for %llu weights",
+            (unsigned long long)weights_stream_elems(stream));
+  while (!err->code && weights_stream_next(stream, &data, &elems, err) == 0 && elems > 0) {
+    memcpy((float *)(*out)->data + at, data, elems * sizeof *data);
+    at += elems;
   }
-  params = (*out)->data;
-  state = params + model->param_elems;
-  rc = read_blocks(&(struct reading){store, manifest, model, params, state, is_average}, err);
-  if (rc) {
+  weights_stream_close(stream);
+  if (err->code) {
     buffer_put(*out);
     *out = NULL;
-    goto out;
   }
-  memmove(state, state + METRICS, (model->row_elems - METRICS) * sizeof *state);
-  (*out)->size_bytes -= METRICS * sizeof *state; /* the metrics are no weights: they were read in passing */
-out:
-  model_close(model);
-  return rc;
+  return err->code;
 }
 
 int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out, struct err *err) {
@@ -113,44 +163,66 @@ int checkpoint_blob(struct store *store, const char *sha256, struct buffer **out
   return *out ? 0 : err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes", size);
 }
 
+/* The hash is made block by block as they are looked at; of damaged ones there is none. */
+static int verify_blocks(struct reading *reading, struct checkpoint_damage *damage, struct err *err) {
+  const Weir__Manifest *manifest = reading->manifest;
+  const struct model *model = reading->model;
+  struct weights_hash *hash = NULL;
+  if (model && read_state(reading, err) == 0)
+    hash = weights_hash_new(model, reading->state);
+  *err = ERR_NONE;
+  for (size_t begin = 0, end; begin < manifest->n_blocks && !err->code; begin = end) {
+    end = manifest->n_blocks - begin < STREAM_BLOCKS ? manifest->n_blocks : begin + STREAM_BLOCKS;
+    reading->params_begin = model && begin < model->n_param_blocks ? model->blocks[begin].begin : 0;
+    if (!verify_batch(reading, begin, end, damage, err))
+      break;
+    for (size_t b = begin; b < end && hash && damage->n_damaged == 0 && b < model->n_param_blocks; b++)
+      weights_hash_add(hash, reading->params + model->blocks[b].begin - reading->params_begin,
+                       model->blocks[b].elems);
+  }
+  if (hash && damage->n_damaged == 0 && !err->code)
+    weights_hash_finish(hash, damage->sha256);
+  else
+    weights_hash_free(hash);
+  return err->code;
+}
+
 int checkpoint_verify(struct store *store, const Weir__Manifest *manifest, struct checkpoint_damage *damage,
                       struct err *err) {
-  struct checkpoint_weights weights = {0};
   struct reading reading = {.store = store, .manifest = manifest};
+  struct model *model = NULL;
   damage->blocks = (uint32_t)manifest->n_blocks;
   damage->bytes = 0;
   damage->n_damaged = 0;
   *damage->sha256 = 0;
-  if (open_model(store, manifest, &weights.model, err)) {
+  if (open_model(store, manifest, &model, err)) {
     if (err_is_retryable(err->code) || err->code == ERR_IO)
       return err->code;
     report_damage(damage, err);
   } else {
-    weights.params = calloc(weights.model->param_elems, sizeof(float));
-    weights.state = calloc(weights.model->row_elems, sizeof(float));
-    if (!weights.params || !weights.state) {
-      err_set(err, ERR_NO_MEMORY, "no memory for the weights to verify");
-      goto out;
-    }
+    reading.params = malloc((size_t)STREAM_BLOCKS * BLOCK_ELEMS_MAX * sizeof(float));
+    reading.state = calloc(model->row_elems, sizeof(float));
   }
   *err = ERR_NONE;
-  reading.model = weights.model;
-  reading.params = weights.params;
-  reading.state = weights.state;
-  for (size_t begin = 0; begin < manifest->n_blocks; begin = batch_end(manifest, begin))
-    if (!verify_batch(&reading, begin, batch_end(manifest, begin), damage, err))
-      goto out;
-  if (damage->n_damaged == 0)
-    model_weights_sha256(weights.model, weights.params, weights.state, damage->sha256);
+  reading.model = model;
+  if (model && (!reading.params || !reading.state))
+    err_set(err, ERR_NO_MEMORY, "no memory for the weights to verify");
+  else
+    verify_blocks(&reading, damage, err);
   if (*damage->sha256 && *manifest->weights_sha256 && strcmp(damage->sha256, manifest->weights_sha256)) {
     err_set(err, ERR_CORRUPT, "weights_sha256 is %s, but the checkpoint was committed with %s",
             damage->sha256, manifest->weights_sha256);
     report_damage(damage, err);
     *err = ERR_NONE;
   }
-out:
-  checkpoint_weights_fini(&weights);
+  model_close(model);
+  free(reading.params);
+  free(reading.state);
   return err->code;
+}
+
+static size_t batch_end(const Weir__Manifest *manifest, size_t begin) {
+  return manifest->n_blocks - begin < STORE_BATCH_MAX ? manifest->n_blocks : begin + STORE_BATCH_MAX;
 }
 
 int checkpoint_is_whole(struct store *store, const Weir__Manifest *manifest, struct err *err) {
@@ -200,10 +272,10 @@ static int open_model(struct store *store, const Weir__Manifest *manifest, struc
   return rc;
 }
 
-static int read_blocks(const struct reading *reading, struct err *err) {
-  const Weir__Manifest *manifest = reading->manifest;
-  for (size_t begin = 0; begin < manifest->n_blocks; begin = batch_end(manifest, begin))
-    if (read_batch(reading, begin, batch_end(manifest, begin), err))
+static int read_state(const struct reading *reading, struct err *err) {
+  size_t end = reading->manifest->n_blocks;
+  for (size_t begin = reading->model->n_param_blocks; begin < end; begin += STREAM_BLOCKS)
+    if (read_batch(reading, begin, end - begin < STREAM_BLOCKS ? end : begin + STREAM_BLOCKS, err))
       return err->code;
   return 0;
 }
@@ -243,8 +315,10 @@ static int take_block(const struct reading *reading, size_t index, const void *d
     if (begin < weights_bytes)
       return err_set(err, ERR_CORRUPT, "block %zu of the checkpoint holds no average", index);
   }
-  if (block)
-    memcpy((is_state ? reading->state : reading->params) + block->begin, (const char *)data + begin,
+  if (block && is_state)
+    memcpy(reading->state + block->begin, (const char *)data + begin, weights_bytes);
+  else if (block)
+    memcpy(reading->params + (block->begin - reading->params_begin), (const char *)data + begin,
            weights_bytes);
   return 0;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, crowd, coordinator, straggler, memory, recompute, large (`make bench LARGE=1`).
+groups, crowd, coordinator, straggler, memory, recompute, external (only by its name), large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -15,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
 import crowd  # noqa: E402
+import external  # noqa: E402
 import groups  # noqa: E402
 import memory  # noqa: E402
 import straggler  # noqa: E402
@@ -117,7 +118,7 @@ def bench_coordinator():
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "crowd": crowd.main, "coordinator": bench_coordinator,
-         "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute,
+         "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "external": external.main,
          "large": checkpoints.bench_large}
 
 

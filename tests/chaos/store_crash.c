@@ -156,7 +156,7 @@ static void write_run(struct block_refs *refs, const char *model, const struct s
   need(checkpoint_write_record(store, "runs/" RUN "/run", &record, guard, &err), &err, "run");
   need(store_put_record(store, &(struct store_record){"runs/" RUN "/incarnation", "1", 1, guard}, &err), &err,
        "incarnation");
-  block_refs_add_run(refs, &record);
+  block_refs_add_run(refs, &record, &(struct onnx_outline){0});
 }
 
 static void write_events(uint64_t step, const struct store_record *guard) {

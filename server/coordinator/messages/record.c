@@ -71,6 +71,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->model_bytes = run->model_bytes;
   record->model_sha256 = run->model_sha256;
   record->outline_bytes = run->outline_bytes;
+  record->model_pieces = run->model_pieces;
   record->outline_sha256 = run->outline_sha256;
   record->parameters = run->parameters;
   record->block_elems = run->block_elems;

@@ -38,6 +38,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
                                       .model_bytes = record->model_bytes,
                                       .model_sha256 = record->model_sha256,
                                       .outline_bytes = record->outline_bytes,
+                                      .model_pieces = record->model_pieces,
                                       .outline_sha256 = record->outline_sha256,
                                       .parameters = record->parameters,
                                       .block_elems = record->block_elems,

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { DROP_RETRY_MS = 1000, INCARNATION_SIZE = 24 };
@@ -55,6 +56,7 @@ bool shell_has_refs(struct coordinator_service *shell, struct err *err) {
   if (!shell_may_write(shell, err) || block_refs_read(shell->store, &shell->refs, err))
     return false;
   block_refs_guard(shell->refs, lease_guard(shell->term, term).name, term);
+  piece_holds_recount(shell);
   return true;
 }
 

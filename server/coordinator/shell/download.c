@@ -55,34 +55,100 @@ void shell_send_outline(struct coordinator_service *shell, struct rpc_call *call
     send_stored(shell, call, run, key);
 }
 
-static void send_pieces(struct rpc_call *call, const struct run_model *model,
-                        const Weir__FetchPiecesRequest *request) {
+/* False: the file does not hold all of them. */
+static bool send_from_file(struct rpc_call *call, const struct run_model *model,
+                           const Weir__PiecesRequest *request) {
   Weir__Chunk chunk = WEIR__CHUNK__INIT;
+  for (size_t i = 0; i < request->n_keys; i++)
+    if (!onnx_outline_find(&model->pieces, request->keys[i]))
+      return false;
   for (size_t i = 0; i < request->n_keys; i++) {
     const struct piece_place *place = onnx_outline_find(&model->pieces, request->keys[i]);
-    if (!place) {
-      rpc_call_fail(call, ERR_NOT_FOUND, "the model of run '%s' has no piece '%.64s'", request->run,
-                    request->keys[i]);
-      return;
-    }
     chunk.data = (ProtobufCBinaryData){place->size_bytes, (uint8_t *)place->data};
     if (rpc_call_send(call, &chunk, NULL))
       break; /* the client is gone */
   }
   rpc_call_finish(call, NULL);
+  return true;
+}
+
+/* Pieces of which some are in the store. */
+struct pieces_download {
+  struct task task;
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  Weir__PiecesRequest *request;
+  struct run_model *model; /* NULL: its run is over */
+  char *model_sha256;
+};
+
+static void pieces_download_free(struct pieces_download *download) {
+  run_model_put(download->model);
+  message_free(download->request);
+  free(download->model_sha256);
+  free(download);
+}
+
+/* One piece, to the client. names: what the file names. */
+static int send_stored_piece(const struct pieces_download *download, const struct onnx_outline *names,
+                             const char *key, struct err *err) {
+  const struct piece_place *place = download->model ? onnx_outline_find(&download->model->pieces, key) : NULL;
+  Weir__Chunk chunk = WEIR__CHUNK__INIT;
+  void *data = NULL;
+  if (place)
+    chunk.data = (ProtobufCBinaryData){place->size_bytes, (uint8_t *)place->data};
+  else if (!onnx_outline_find_named(names, key))
+    return err_set(err, ERR_NOT_FOUND, "the model of run '%s' has no piece '%.64s'", download->request->run,
+                   key);
+  else if (store_get(download->shell->store, key, &data, &chunk.data.len, err) == 0)
+    chunk.data.data = data;
+  if (!err->code && rpc_call_send(download->call, &chunk, NULL))
+    err_set(err, ERR_CANCELLED, "the client is gone");
+  free(data);
+  return err->code;
+}
+
+static void pieces_download_run(struct task *task) {
+  struct pieces_download *download = TASK_OWNER(task, struct pieces_download, task);
+  struct onnx_outline read = {0};
+  const struct onnx_outline *names = download->model ? &download->model->pieces : &read;
+  struct buffer *file = NULL;
+  struct err err = ERR_NONE;
+  if (shell_is_ending(download->shell))
+    err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  else if (!download->model &&
+           checkpoint_blob(download->shell->store, download->model_sha256, &file, &err) == 0)
+    onnx_outline_names(file->data, file->size_bytes, &read);
+  for (size_t i = 0; i < download->request->n_keys && !err.code; i++)
+    send_stored_piece(download, names, download->request->keys[i], &err);
+  rpc_call_finish(download->call, err.code ? &err : NULL);
+  onnx_outline_fini(&read);
+  buffer_put(file);
+  pieces_download_free(download);
 }
 
 void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call, const char *run,
-                       const Weir__FetchPiecesRequest *request) {
+                       const Weir__PiecesRequest *request) {
   struct live_model *live = shell_find_model(shell, run);
-  bool is_over = coordinator_run_is_over(shell->core, run);
-  if (!live)
-    rpc_call_fail(call, is_over ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
-                  is_over ? "run '%s' is over" : "the model of run '%s' is being read from the store", run);
-  else if (request->n_keys > PIECES_MAX)
+  struct pieces_download *download;
+  if (request->n_keys > PIECES_MAX) {
     rpc_call_fail(call, ERR_INVALID, "%zu pieces at a time; at most %d", request->n_keys, PIECES_MAX);
-  else
-    send_pieces(call, live->model, request);
+    return;
+  }
+  if (!live && !coordinator_run_is_over(shell->core, run)) {
+    rpc_call_fail(call, ERR_UNAVAILABLE, "the model of run '%s' is being read from the store", run);
+    return;
+  }
+  if (live && send_from_file(call, live->model, request))
+    return;
+  download = mem_new(sizeof *download);
+  *download = (struct pieces_download){.task.run = pieces_download_run,
+                                       .shell = shell,
+                                       .call = call,
+                                       .request = message_copy(request),
+                                       .model = live ? run_model_get(live->model) : NULL,
+                                       .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))};
+  task_post(shell->slow, &download->task); /* bounded by the calls for pieces */
 }
 
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
@@ -126,14 +192,41 @@ static void download_start(struct coordinator_service *shell, const struct downl
   }
 }
 
-static void read_weights(struct download *download, struct err *err) {
-  struct store *store = download->shell->store;
-  char *name = checkpoint_name(download->run, download->step);
+/* Weights that are sent as they are read. */
+struct weights_sending {
   Weir__Manifest *manifest;
-  if (checkpoint_read(store, name, &manifest, err) == 0)
-    checkpoint_flat_weights(store, manifest, download->is_average, &download->blob, err);
-  message_free(manifest);
+  struct weights_stream *stream;
+};
+
+static int weights_next(void *user, const void **data, size_t *size, struct err *err) {
+  const struct weights_sending *sending = user;
+  const float *floats = NULL;
+  int rc = weights_stream_next(sending->stream, &floats, size, err);
+  *data = floats;
+  *size *= sizeof *floats;
+  return rc;
+}
+
+static void weights_close(void *user) {
+  struct weights_sending *sending = user;
+  weights_stream_close(sending->stream);
+  message_free(sending->manifest);
+  free(sending);
+}
+
+/* Sends them, unless there is an error. */
+static int send_weights(struct download *download, struct err *err) {
+  struct coordinator_service *shell = download->shell;
+  struct weights_sending *sending = mem_new(sizeof *sending);
+  char *name = checkpoint_name(download->run, download->step);
+  if (checkpoint_read(shell->store, name, &sending->manifest, err) ||
+      weights_stream_open(shell->store, sending->manifest, download->is_average, &sending->stream, err))
+    weights_close(sending);
+  else
+    sender_send_source(shell->sender, download->call,
+                       &(struct sender_source){weights_next, weights_close, sending});
   free(name);
+  return err->code;
 }
 
 static void download_run(struct task *task) {
@@ -145,7 +238,7 @@ static void download_run(struct task *task) {
   else if (download->model_sha256)
     checkpoint_blob(shell->store, download->model_sha256, &download->blob, &err);
   else
-    read_weights(download, &err);
+    send_weights(download, &err);
   if (!download->call) {
     if (err.code)
       log_event(LOG_WARN, "coordinator", "model_unreadable", "run=%s reason=\"%s\"", download->run, err.text);
@@ -159,10 +252,9 @@ static void download_run(struct task *task) {
   }
   if (err.code)
     rpc_call_finish(download->call, &err);
-  else {
+  else if (download->blob)
     sender_send(shell->sender, download->call, download->blob);
-    download->blob = NULL;
-  }
+  download->blob = NULL;
   download_free(download);
 }
 

@@ -15,7 +15,6 @@ struct run_model *run_model_new(struct buffer *file) {
     memcpy(model->outline->data, model->pieces.bytes, model->pieces.size_bytes);
     sha256_hex(model->outline->data, model->outline->size_bytes, model->outline_sha256);
   } else {
-    onnx_outline_fini(&model->pieces);
     model->outline = buffer_get(file);
   }
   free(model->pieces.bytes);

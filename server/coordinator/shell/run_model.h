@@ -12,7 +12,7 @@ struct run_model {
   struct buffer *file;    /* as submitted */
   struct buffer *outline; /* what members get: without large tensors. The file where there are none */
   char outline_sha256[SHA256_HEX_SIZE]; /* "" where it is the file */
-  struct onnx_outline pieces;           /* where the pieces that the outline names lie in the file */
+  struct onnx_outline pieces; /* where pieces lie in the file; and those that it names, which the store has */
 };
 
 /* Hashes the file's large tensors: on a thread that may take long. file is taken. */

@@ -222,7 +222,7 @@ static int write_run(struct save_job *job) {
   if (!rc)
     rc = checkpoint_write_record(shell->store, name, job->record, &guard, &job->err);
   if (!rc && job->model && shell->refs)
-    block_refs_add_run(shell->refs, job->record);
+    block_refs_add_run(shell->refs, job->record, &job->model->pieces);
   free(incarnation);
   free(name);
   return rc;

@@ -14,7 +14,11 @@ struct sending {
   struct sender *sender;
   struct rpc_call *call;
   struct buffer *blob;
-  size_t sent;
+  struct sender_source source; /* next NULL: there is only the blob */
+  const char *data;
+  size_t size, sent; /* of data */
+  bool has_ended;    /* all was sent */
+  struct err err;
   uint64_t moved_ns; /* when a chunk last went, or it began */
   struct sending *next;
 };
@@ -26,6 +30,7 @@ struct sender {
 };
 
 static int send_some(void *user);
+static bool sending_refill(struct sending *sending);
 static bool send_chunks(struct sending *sending);
 static void sending_begin(struct task *task);
 
@@ -36,10 +41,20 @@ struct sender *sender_start(int unread_ms) {
   return sender;
 }
 
+static void sending_start(const struct sending *sending) {
+  struct sending *copy = mem_new(sizeof *copy);
+  *copy = *sending;
+  copy->task.run = sending_begin;
+  task_post(copy->sender->thread, &copy->task); /* one a call, and calls are bounded by the connections */
+}
+
 void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob) {
-  struct sending *sending = mem_new(sizeof *sending);
-  *sending = (struct sending){.task.run = sending_begin, .sender = sender, .call = call, .blob = blob};
-  task_post(sender->thread, &sending->task); /* one a call, and calls are bounded by the connections */
+  sending_start(&(struct sending){
+      .sender = sender, .call = call, .blob = blob, .data = blob->data, .size = blob->size_bytes});
+}
+
+void sender_send_source(struct sender *sender, struct rpc_call *call, const struct sender_source *source) {
+  sending_start(&(struct sending){.sender = sender, .call = call, .source = *source});
 }
 
 void sender_stop(struct sender *sender) {
@@ -59,11 +74,13 @@ static void sending_begin(struct task *task) {
 
 static void sending_end(struct sending *sending) {
   const struct sender *sender = sending->sender;
-  if (sending->sent == sending->blob->size_bytes)
-    rpc_call_finish(sending->call, NULL);
+  if (sending->has_ended)
+    rpc_call_finish(sending->call, sending->err.code ? &sending->err : NULL);
   else
     rpc_call_fail(sending->call, ERR_CANCELLED, "the client read nothing for %.3g s",
                   sender->unread_ms / 1e3);
+  if (sending->source.next)
+    sending->source.close(sending->source.user);
   buffer_put(sending->blob);
   free(sending);
 }
@@ -83,20 +100,35 @@ static int send_some(void *user) {
   return sender->list ? LOOK_AGAIN_MS : -1;
 }
 
+/* False: that was all. */
+static bool sending_refill(struct sending *sending) {
+  const void *data;
+  if (sending->sent < sending->size)
+    return true;
+  sending->sent = sending->size = 0;
+  if (sending->source.next &&
+      sending->source.next(sending->source.user, &data, &sending->size, &sending->err) == 0)
+    sending->data = data;
+  sending->has_ended = sending->size == 0 || sending->err.code;
+  return !sending->has_ended;
+}
+
 /* False when all is sent, or the client is gone or reads nothing. */
 static bool send_chunks(struct sending *sending) {
   uint64_t unread_ns = (uint64_t)sending->sender->unread_ms * 1000000;
-  while (sending->sent < sending->blob->size_bytes) {
+  for (;;) {
     Weir__Chunk chunk = WEIR__CHUNK__INIT;
-    size_t left = sending->blob->size_bytes - sending->sent;
+    size_t left;
     if (rpc_call_waiting(sending->call) >= CHUNKS_WAITING_MAX)
       return clock_now_ns() - sending->moved_ns < unread_ns;
-    chunk.data.data = (uint8_t *)sending->blob->data + sending->sent;
+    if (!sending_refill(sending))
+      return false;
+    left = sending->size - sending->sent;
+    chunk.data.data = (uint8_t *)sending->data + sending->sent;
     chunk.data.len = left < RPC_CHUNK_BYTES ? left : RPC_CHUNK_BYTES;
     if (rpc_call_send(sending->call, &chunk, NULL))
       return false;
     sending->sent += chunk.data.len;
     sending->moved_ns = clock_now_ns();
   }
-  return false;
 }

@@ -15,6 +15,17 @@ struct sender *sender_start(int unread_ms);
    reference. Any thread. */
 void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob);
 
+/* What comes bit by bit, where the whole would be too much for memory. Its functions are called on the
+   sender's thread, which every other answer waits for meanwhile. */
+struct sender_source {
+  /* The next bytes, good until the next call; *size 0: that was all. Errors: end the call. */
+  int (*next)(void *user, const void **data, size_t *size, struct err *err);
+  void (*close)(void *user);
+  void *user;
+};
+/* Likewise. Takes the source. */
+void sender_send_source(struct sender *sender, struct rpc_call *call, const struct sender_source *source);
+
 /* Waits until every call is finished; their clients must be gone or served by then. NULL is ignored. */
 void sender_stop(struct sender *sender);
 

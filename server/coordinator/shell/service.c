@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/shell.h"
 
 enum {
@@ -96,6 +97,7 @@ void coordinator_service_free(struct coordinator_service *shell) {
     release_model(shell, shell->models->run);
   shell_saves_fini(shell);
   shell_drops_fini(shell);
+  piece_holds_fini(shell);
   block_refs_free(shell->refs);
   coordinator_actions_fini(&shell->actions);
   coordinator_free(shell->core);
@@ -226,6 +228,9 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_READMIT_WORKER, .on_message = shell_readmit_worker_on_message},
     {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
     {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},
+    {.id = RPC_GET_PIECES,
+     .on_message = shell_fetch_pieces_on_message,
+     .on_closed = shell_fetch_pieces_on_closed},
     {.id = RPC_GET_WEIGHTS, .on_message = shell_get_weights_on_message},
 };
 

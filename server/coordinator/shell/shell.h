@@ -10,7 +10,7 @@
    training.c  answers questions
    manage.c    does what people ask of runs and their checkpoints
    watch.c     follows runs
-   submit.c    takes new runs
+   submit.c    takes new runs, submit_pieces.c their pieces
    download.c  sends models, pieces of them and weights
    saves.c     keeps runs, events and members in the store
    commit.c    commits and deletes checkpoints
@@ -34,10 +34,11 @@
 struct link;
 struct watch;
 struct drop_job;
+struct piece_hold;
 struct members_save;
 struct saved_run;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 15 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 16 };
 
 /* The model of a run that is not over. */
 struct live_model {
@@ -75,7 +76,8 @@ struct coordinator_service {
 
   /* the jobs' own */
   struct block_refs *refs; /* NULL: not read yet */
-  bool gave_up;            /* while ending: the store does not answer */
+  struct piece_hold *holds;
+  bool gave_up; /* while ending: the store does not answer */
 
   /* the event loop's own */
   struct coordinator *core; /* NULL before we lead */
@@ -171,7 +173,7 @@ void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, 
 void shell_send_outline(struct coordinator_service *shell, struct rpc_call *call,
                         const char *run); /* what members get of the model */
 void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call, const char *run,
-                       const Weir__FetchPiecesRequest *request);
+                       const Weir__PiecesRequest *request);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
                         uint64_t step, bool is_average);
 /* Reads the model of a run that is not over from the store, unless it is in memory, and keeps it. Asks until

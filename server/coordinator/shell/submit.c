@@ -10,30 +10,12 @@
 #include "common/settle/spec_settle.h"
 #include "model/model.h"
 #include "server/coordinator/messages/info.h"
-#include "server/coordinator/shell/shell.h"
+#include "server/coordinator/shell/piece_hold.h"
+#include "server/coordinator/shell/submit.h"
 
 /* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */
 enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, SLOW_MS = 60000 };
 #define MODEL_BYTES_MAX (UINT64_C(2) << 30)
-
-/* Belongs to gRPC's thread until the client has sent all, then to `slow`, then to the event loop. */
-struct upload {
-  struct task task;
-  struct coordinator_service *shell;
-  struct rpc_call *call;
-  Weir__RunSpec *spec;
-  struct buffer *onnx; /* until the model is made of it */
-  uint64_t received_bytes, begin_ns;
-  /* what `slow` finds */
-  struct run_model *model;
-  char model_sha256[65];
-  uint64_t parameters;
-  uint32_t *block_elems;
-  uint32_t n_blocks;
-  char weights_sha256[65]; /* of a run that only evaluates */
-  char id[128];
-  struct err err;
-};
 
 /* A call's user once its upload went its way or was refused. */
 static char settled;
@@ -42,13 +24,9 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
                                    struct err *err);
 static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err);
 static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err);
-static void upload_free(struct upload *upload);
 static void upload_check(struct task *task);
 static int model_check(struct upload *upload);
-static int model_store(struct upload *upload);
-static void upload_accept(struct task *task);
 static void run_queue(struct upload *upload);
-static void new_run_id(struct upload *upload);
 
 void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__SubmitRequest *request = message;
@@ -57,14 +35,25 @@ void shell_submit_on_message(struct rpc_call *call, const void *message, struct 
   rpc_bytes_free(bytes);
   if ((void *)upload == &settled)
     return;
+  if (upload && upload->refs) {
+    upload_pieces_on_message(upload, request);
+    return;
+  }
   if (!upload)
     upload = upload_begin(call, request, &err);
   else if (request->spec)
     err_set(&err, ERR_INVALID, "submit: the spec comes once, in the first message");
+  if (!err.code && request->piece.len > 0)
+    err_set(&err, ERR_INVALID, "submit: a piece came that was not asked for");
   if (!err.code)
     upload_add(upload, &request->chunk, &err);
   if (err.code)
     upload_refuse(upload, call, &err);
+  else if (upload->has_pieces && upload->received_bytes == upload->onnx->size_bytes) {
+    upload_pieces_begin(upload);
+    upload->task.run = upload_check;
+    task_post(upload->shell->slow, &upload->task); /* bounded by UPLOADS_MAX */
+  }
 }
 
 void shell_submit_on_half_close(struct rpc_call *call) {
@@ -72,6 +61,10 @@ void shell_submit_on_half_close(struct rpc_call *call) {
   struct err err = ERR_NONE;
   if ((void *)upload == &settled)
     return;
+  if (upload && upload->refs) {
+    upload_pieces_on_end(upload, false);
+    return;
+  }
   if (!upload)
     err_set(&err, ERR_INVALID, "submit: no spec was sent");
   else if (upload->received_bytes != upload->onnx->size_bytes)
@@ -91,6 +84,10 @@ void shell_submit_on_closed(struct rpc_call *call) {
   struct err err;
   if (!upload || (void *)upload == &settled)
     return;
+  if (upload->refs) {
+    upload_pieces_on_end(upload, true);
+    return;
+  }
   err_set(&err, ERR_CANCELLED, "submit: the client is gone");
   upload_refuse(upload, call, &err);
 }
@@ -112,6 +109,7 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   upload->shell = shell;
   upload->call = call;
   upload->begin_ns = clock_now_ns();
+  upload->has_pieces = request->has_pieces;
   upload->spec = spec_copy(request->spec);
   if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
     err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
@@ -125,24 +123,23 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
 }
 
 /* A place is not held by messages without bytes, nor by a byte now and then. */
-static bool upload_drips(const struct upload *upload, double seconds) {
+int upload_check_rate(const struct upload *upload, struct err *err) {
   int slow_ms = upload->shell->options.upload_slow_ms ? upload->shell->options.upload_slow_ms : SLOW_MS;
-  return seconds > slow_ms / 1e3 && (double)upload->received_bytes < seconds * RATE_MIN;
+  double seconds = clock_seconds(clock_now_ns() - upload->begin_ns);
+  if (seconds <= slow_ms / 1e3 || (double)upload->received_bytes >= seconds * RATE_MIN)
+    return 0;
+  return err_set(err, ERR_CANCELLED, "submit: %llu bytes came in %.0f s: at least %d a second are wanted",
+                 (unsigned long long)upload->received_bytes, seconds, RATE_MIN);
 }
 
 static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err) {
-  double seconds = clock_seconds(clock_now_ns() - upload->begin_ns);
   if (chunk->len > upload->onnx->size_bytes - upload->received_bytes)
     return err_set(err, ERR_INVALID, "submit: more than the %zu bytes came that were announced for the model",
                    upload->onnx->size_bytes);
   if (chunk->len)
     memcpy((char *)upload->onnx->data + upload->received_bytes, chunk->data, chunk->len);
   upload->received_bytes += chunk->len;
-  if (upload_drips(upload, seconds))
-    return err_set(err, ERR_CANCELLED,
-                   "submit: %llu of %zu bytes came in %.0f s: at least %d a second are wanted",
-                   (unsigned long long)upload->received_bytes, upload->onnx->size_bytes, seconds, RATE_MIN);
-  return 0;
+  return upload_check_rate(upload, err);
 }
 
 /* upload may be NULL. */
@@ -152,7 +149,7 @@ static void upload_refuse(struct upload *upload, struct rpc_call *call, const st
   upload_free(upload);
 }
 
-static void upload_free(struct upload *upload) {
+void upload_free(struct upload *upload) {
   if (!upload)
     return;
   __atomic_sub_fetch(&upload->shell->uploads, 1, __ATOMIC_RELAXED);
@@ -171,31 +168,36 @@ static void upload_check(struct task *task) {
   upload->onnx = NULL;
   if (!shell_is_leading(shell, why))
     err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
-  else if (model_check(upload) == 0 && model_store(upload) == 0)
-    new_run_id(upload);
+  else if (model_check(upload) == 0 && !upload->has_pieces && upload_store(upload) == 0)
+    upload_new_id(upload);
+  if (!upload->err.code && upload->has_pieces) {
+    upload_pieces_want(upload);
+    return;
+  }
   upload->task.run = upload_accept;
   task_post(shell->event_loop, &upload->task);
 }
 
-/* A file that names pieces must have come with them. */
-static int check_pieces(const struct graph *graph, const struct run_model *model, struct err *err) {
-  for (int v = 0; v < graph->n_values && !err->code; v++) {
-    const struct pieces *pieces = graph->values[v].pieces;
-    for (uint32_t i = 0; pieces && i < pieces->n && !err->code; i++) {
-      struct piece_read read = pieces_read(pieces, i, NULL);
-      if (!onnx_outline_find(&model->pieces, read.key))
-        err_set(err, ERR_INVALID, "initializer '%s' is in pieces, and piece %u, %s, was not sent",
-                graph->values[v].name, i, read.key);
-    }
-  }
-  return err->code;
+/* Of pieces that are still to come, the servers see to the numbers. */
+static int check_numbers(struct upload *upload, const struct model *model) {
+  const Weir__TrainSpec *train = upload->spec->train;
+  struct piece_source source = {run_model_read, upload->model};
+  size_t n = upload->model->pieces.n_named;
+  if (n > ONNX_NAMED_MAX)
+    return err_set(&upload->err, ERR_INVALID, "it names more than %d pieces", ONNX_NAMED_MAX);
+  if (n > 0 && !upload->has_pieces)
+    return err_set(&upload->err, ERR_INVALID, "it names %zu pieces, and none was sent", n);
+  if (n > 0)
+    return 0;
+  if (train->has_steps && train->steps == 0)
+    return model_initial_sha256(model, &source, upload->weights_sha256, &upload->err);
+  return model_initial_check(model, &source, &upload->err);
 }
 
 /* The outline, which is small, and then the numbers that are not in it. */
 static int model_check(struct upload *upload) {
   const Weir__TrainSpec *train = upload->spec->train;
   const struct buffer *outline = upload->model->outline;
-  struct piece_source source = {run_model_read, upload->model};
   struct model *model;
   int rc = model_open(&(struct model_source){.onnx = outline->data,
                                              .size_bytes = outline->size_bytes,
@@ -208,17 +210,13 @@ static int model_check(struct upload *upload) {
     upload->block_elems = mem_new(model->n_blocks * sizeof *upload->block_elems);
     for (uint32_t i = 0; i < model->n_blocks; i++)
       upload->block_elems[i] = model->blocks[i].elems;
-    rc = check_pieces(model->train, upload->model, &upload->err) ||
-         check_pieces(model->eval, upload->model, &upload->err) ||
-         model_initial_check(model, &source, &upload->err);
-    if (!rc && train->has_steps && train->steps == 0)
-      rc = model_initial_sha256(model, &source, upload->weights_sha256, &upload->err);
+    rc = check_numbers(upload, model);
     model_close(model);
   }
   return rc ? err_prefix(&upload->err, "%s", upload->spec->model->onnx) : 0;
 }
 
-static int model_store(struct upload *upload) {
+int upload_store(struct upload *upload) {
   struct store *store = upload->shell->store;
   const struct buffer *file = upload->model->file, *outline = upload->model->outline;
   char again[STORE_KEY_SIZE];
@@ -227,7 +225,7 @@ static int model_store(struct upload *upload) {
                                : store_put(store, outline->data, outline->size_bytes, again, &upload->err);
 }
 
-static void upload_accept(struct task *task) {
+void upload_accept(struct task *task) {
   struct upload *upload = TASK_OWNER(task, struct upload, task);
   struct coordinator_service *shell = upload->shell;
   if (shell_turns_away(shell, upload->call))
@@ -240,7 +238,11 @@ static void upload_accept(struct task *task) {
     rpc_call_fail(upload->call, ERR_BUSY, "submit: the id %s was just given away: try again", upload->id);
   else
     run_queue(upload);
-  upload_free(upload);
+  piece_hold_release(upload->hold); /* behind the run's record */
+  if (upload->refs)
+    upload_pieces_put(upload);
+  else
+    upload_free(upload);
 }
 
 /* The call is answered when the run is in the store. */
@@ -250,6 +252,7 @@ static void run_queue(struct upload *upload) {
                                       .spec = upload->spec,
                                       .model_bytes = upload->model->file->size_bytes,
                                       .model_sha256 = upload->model_sha256,
+                                      .model_pieces = upload->model->pieces.n_named,
                                       .outline_sha256 = upload->model->outline_sha256,
                                       .parameters = upload->parameters,
                                       .block_elems = upload->block_elems,
@@ -264,8 +267,7 @@ static void run_queue(struct upload *upload) {
   shell_step(shell, &event);
 }
 
-/* One that no run in the store has, however old it is. */
-static void new_run_id(struct upload *upload) {
+void upload_new_id(struct upload *upload) {
   unsigned char random[3];
   Weir__RunRecord *taken = NULL;
   do {

@@ -121,7 +121,7 @@ static void fetch_model(struct coordinator_service *shell, struct rpc_call *call
 }
 
 static void fetch_pieces(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__FetchPiecesRequest *request = message;
+  const Weir__PiecesRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
   if (id)
     shell_send_pieces(shell, call, id, request);

@@ -15,6 +15,7 @@ struct run_submission {
   const Weir__RunSpec *spec; /* passed spec_check */
   uint64_t model_bytes;
   const char *model_sha256;
+  uint64_t model_pieces;       /* that the file names */
   uint64_t outline_bytes;      /* of what members get */
   const char *outline_sha256;  /* "": they get the model */
   uint64_t parameters;         /* trained elements */

@@ -28,6 +28,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->model_bytes = submission->model_bytes;
   run->model_sha256 = mem_strdup(submission->model_sha256);
   run->outline_bytes = submission->outline_bytes;
+  run->model_pieces = submission->model_pieces;
   run->outline_sha256 = mem_strdup(submission->outline_sha256 ? submission->outline_sha256 : "");
   run->parameters = submission->parameters;
   run->n_blocks = submission->n_blocks;

@@ -44,7 +44,7 @@ struct run {
   Weir__RunSpec *spec;
   uint64_t model_bytes;
   char *model_sha256;
-  uint64_t outline_bytes;
+  uint64_t outline_bytes, model_pieces;
   char *outline_sha256; /* "": members get the model */
   uint64_t parameters;
   uint32_t *block_elems;

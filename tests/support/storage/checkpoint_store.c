@@ -59,6 +59,6 @@ void put_run(struct checkpoint_store *f, const char *run, const char *model_sha2
   record.run = (char *)run;
   record.model_sha256 = (char *)model_sha256;
   assert_int_equal(checkpoint_write_record(f->store, name, &record, NULL, &err), 0);
-  block_refs_add_run(f->refs, &record);
+  block_refs_add_run(f->refs, &record, &(struct onnx_outline){0});
   free(name);
 }

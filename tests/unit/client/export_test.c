@@ -19,6 +19,27 @@
 
 static char path[] = "/tmp/weir-test-XXXXXX";
 
+/* Weights that are all the same, and how many were read. */
+struct same_weights {
+  float weight;
+  uint64_t n_read;
+};
+
+static int same_read(void *user, float *to, uint64_t elems, struct err *err) {
+  struct same_weights *same = user;
+  (void)err;
+  for (uint64_t i = 0; i < elems; i++)
+    to[i] = same->weight;
+  same->n_read += elems;
+  return 0;
+}
+
+static int same_end(void *user, struct err *err) {
+  (void)user;
+  (void)err;
+  return 0;
+}
+
 /* Exports the model with all weights at `weight`; ends the build. Freed by the caller. */
 static Onnx__ModelProto *export_with(struct onnx_build *build, float weight) {
   struct err err = ERR_NONE;
@@ -27,23 +48,17 @@ static Onnx__ModelProto *export_with(struct onnx_build *build, float weight) {
   size_t size;
   const void *bytes = onnx_build_pack(build, &size);
   void *written;
-  float *params, state[8] = {0};
+  struct same_weights same = {.weight = weight};
+  struct export_source source = {.model = {.onnx = bytes, .onnx_size = size},
+                                 .weights = {.read = same_read, .end = same_end, .user = &same}};
   if (model_open(&(struct model_source){.onnx = bytes, .size_bytes = size, .samples = 2}, &model, &err))
     fail_msg("%s", err.text);
-  params = mem_new(model->param_elems * sizeof *params);
-  for (uint64_t i = 0; i < model->param_elems; i++)
-    params[i] = weight;
-  struct trained_model trained = {
-      .onnx = bytes,
-      .onnx_size = size,
-      .weights = {params, model->param_elems, state, model->row_elems - METRICS},
-  };
-  if (export_onnx(&trained, path, &err) || model_file_read(path, &written, &size, &err))
+  if (export_onnx(&source, path, &err) || model_file_read(path, &written, &size, &err))
     fail_msg("%s", err.text);
+  assert_int_equal(same.n_read, model->param_elems + model->row_elems - METRICS);
   exported = onnx__model_proto__unpack(NULL, size, written);
   assert_non_null(exported);
   free(written);
-  free(params);
   model_close(model);
   onnx_build_fini(build);
   return exported;
@@ -234,10 +249,55 @@ static int teardown(void **state) {
   return unlink(path);
 }
 
+/* As a model above 2 GiB is exported: what is large lies beside the file, the way ONNX has it. */
+static void what_is_too_large_for_one_file_lies_beside_it(void **state) {
+  struct onnx_build build;
+  struct same_weights same = {.weight = 0.25f};
+  struct export_source source = {.weights = {.read = same_read, .end = same_end, .user = &same},
+                                 .bytes_max = 4096};
+  char data[sizeof path + 8];
+  struct model_file file;
+  Onnx__ModelProto *exported;
+  const Onnx__TensorProto *tensor;
+  struct err err = ERR_NONE;
+  void *bytes;
+  size_t size;
+  (void)state;
+  onnx_build_mlp(&build, 300, 300, 2);
+  source.model.onnx = onnx_build_pack(&build, &source.model.onnx_size);
+  snprintf(data, sizeof data, "%s.data", path);
+  if (export_onnx(&source, path, &err))
+    fail_msg("%s", err.text);
+  assert_int_equal(model_file_read_bytes(path, &bytes, &size, &err), 0);
+  exported = onnx__model_proto__unpack(NULL, size, bytes);
+  free(bytes);
+  tensor = find_initializer(exported->graph, "w1");
+  assert_int_equal(tensor->data_location, ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL);
+  assert_int_equal(tensor->n_external_data, 3);
+  assert_string_equal(tensor->external_data[0]->key, "location");
+  assert_string_equal(tensor->external_data[0]->value, strrchr(data, '/') + 1);
+  assert_int_equal(find_initializer(exported->graph, "b2")->raw_data.len, 2 * sizeof(float));
+  onnx__model_proto__free_unpacked(exported, NULL);
+  assert_int_equal(model_file_open(path, &file, &err), 0); /* it can be submitted again */
+  assert_non_null(file.external);
+  model_file_close(&file);
+  assert_int_equal(model_file_read(path, &bytes, &size, &err), 0);
+  exported = onnx__model_proto__unpack(NULL, size, bytes);
+  free(bytes);
+  tensor = find_initializer(exported->graph, "w1");
+  assert_int_equal(tensor->raw_data.len, 300 * 300 * sizeof(float));
+  for (size_t i = 0; i < 300 * 300; i++)
+    assert_true(((const float *)(const void *)tensor->raw_data.data)[i] == 0.25f);
+  onnx__model_proto__free_unpacked(exported, NULL);
+  unlink(data);
+  onnx_build_fini(&build);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sixteen_bit_weights_are_rounded_to_their_type),
+      cmocka_unit_test(what_is_too_large_for_one_file_lies_beside_it),
       cmocka_unit_test(draws_and_dropout_are_gone),
       cmocka_unit_test(draws_of_another_range_stay),
       cmocka_unit_test(what_only_a_branch_reads_stays),

@@ -147,7 +147,7 @@ static Onnx__ModelProto *tied(struct onnx_build *build, bool *was_tied) {
   const void *bytes = onnx_build_pack(build, &size);
   Onnx__ModelProto *model = onnx__model_proto__unpack(NULL, size, bytes);
   assert_non_null(model);
-  *was_tied = model_tie(model->graph);
+  *was_tied = model_tie(model->graph, NULL);
   return model;
 }
 

@@ -14,6 +14,7 @@
 #include "common/agree/float_setting.h"
 #include "common/base/err.h"
 #include "model/onnx/model_file.h"
+#include "model/onnx/onnx_pieces.h"
 #include "tests/support/model/onnx_build.h"
 
 static char folder[] = "/tmp/weir-model-file-XXXXXX";
@@ -188,6 +189,109 @@ static void external_data_outside_the_model_s_folder_is_refused(void **state) {
     expect_refusal(ENTRIES("location", places[i]), "outside the model's folder");
 }
 
+/* w f32[300,300], of which the file holds the numbers from offset 8 on. */
+enum { LARGE_ELEMS = 300 * 300 };
+
+static float *large_numbers(void) {
+  float *large = mem_new((LARGE_ELEMS + 2) * sizeof *large);
+  for (int i = 0; i < LARGE_ELEMS + 2; i++)
+    large[i] = (float)i / 7;
+  return large;
+}
+
+static void write_large(const float *large, const char *location) {
+  Onnx__TensorProto *tensor;
+  struct onnx_build build;
+  write_file("w.bin", large, (LARGE_ELEMS + 2) * sizeof *large);
+  onnx_build_init(&build, 17);
+  onnx_build_weight(&build, "small", DIMS(4));
+  tensor = onnx_build_tensor(&build, "w", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, DIMS(300, 300));
+  make_external(&build, tensor, ENTRIES("location", location, "offset", "8", "length", "360000"));
+  onnx_build_add(&build, tensor);
+  write_model(&build);
+  onnx_build_fini(&build);
+}
+
+/* Reads the pieces of w to out. */
+static int read_large(const struct model_file *file, float *out, struct err *err) {
+  struct piece_source source = model_file_pieces(file);
+  Onnx__ModelProto *model = onnx__model_proto__unpack(NULL, file->size_bytes, file->bytes);
+  struct pieces pieces;
+  int rc = 0;
+  *err = ERR_NONE;
+  assert_non_null(source.read);
+  assert_true(onnx_pieces_find(model->graph->initializer[1], &pieces));
+  assert_int_equal(pieces.n, 2);
+  for (uint32_t i = 0; i < 2 && !rc; i++) {
+    struct piece_read read = pieces_read(&pieces, i, out + i * PIECE_ELEMS);
+    rc = source.read(source.user, &read, 1, err);
+  }
+  onnx__model_proto__free_unpacked(model, NULL);
+  return rc;
+}
+
+static void large_external_tensors_are_named_by_pieces_and_stay_where_they_are(void **state) {
+  float *large = large_numbers(), *read = mem_new(LARGE_ELEMS * sizeof *read);
+  struct model_file file;
+  Onnx__ModelProto *model;
+  struct err err = ERR_NONE;
+  void *bytes;
+  size_t size;
+  (void)state;
+  write_large(large, "w.bin");
+  assert_int_equal(model_file_open(path_of("m.onnx"), &file, &err), 0);
+  assert_in_range(file.size_bytes, 1, 2048);
+  assert_int_equal(read_large(&file, read, &err), 0);
+  assert_memory_equal(read, large + 2, LARGE_ELEMS * sizeof *read);
+  model_file_close(&file);
+  assert_int_equal(model_file_read(path_of("m.onnx"), &bytes, &size, &err), 0);
+  model = onnx__model_proto__unpack(NULL, size, bytes);
+  assert_int_equal(model->graph->initializer[1]->raw_data.len, LARGE_ELEMS * sizeof *read);
+  assert_memory_equal(model->graph->initializer[1]->raw_data.data, large + 2, LARGE_ELEMS * sizeof *read);
+  assert_int_equal(model->graph->initializer[1]->n_external_data, 0);
+  onnx__model_proto__free_unpacked(model, NULL);
+  free(bytes);
+  free(large);
+  free(read);
+}
+
+static void an_external_file_that_changes_meanwhile_is_named_with_its_place(void **state) {
+  float *large = large_numbers(), *read = mem_new(LARGE_ELEMS * sizeof *read);
+  struct model_file file;
+  struct err err = ERR_NONE;
+  (void)state;
+  write_large(large, "w.bin");
+  assert_int_equal(model_file_open(path_of("m.onnx"), &file, &err), 0);
+  large[PIECE_ELEMS + 2] += 1;
+  write_file("w.bin", large, (LARGE_ELEMS + 2) * sizeof *large);
+  assert_int_equal(read_large(&file, read, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "w.bin: its bytes from 262152 to 360008 have changed"));
+  assert_int_equal(truncate(path_of("w.bin"), 300000), 0);
+  assert_int_equal(read_large(&file, read, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "w.bin: has become shorter"));
+  model_file_close(&file);
+  free(large);
+  free(read);
+}
+
+static void a_link_out_of_the_model_s_folder_is_refused(void **state) {
+  float *large = large_numbers();
+  struct model_file file;
+  struct err err = ERR_NONE;
+  (void)state;
+  write_large(large, "link.bin");
+  assert_int_equal(symlink("w.bin", path_of("link.bin")), 0); /* a link that stays is none of our business */
+  assert_int_equal(model_file_open(path_of("m.onnx"), &file, &err), 0);
+  model_file_close(&file);
+  unlink(path_of("link.bin"));
+  assert_int_equal(symlink("/etc/hostname", path_of("link.bin")), 0);
+  assert_int_equal(model_file_open(path_of("m.onnx"), &file, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "link.bin is a link that leads outside the model's folder"));
+  model_file_close(&file);
+  unlink(path_of("link.bin"));
+  free(large);
+}
+
 static int setup(void **state) {
   (void)state;
   return mkdtemp(folder) ? 0 : -1;
@@ -208,6 +312,9 @@ int main(void) {
       cmocka_unit_test(a_branch_s_and_a_function_s_external_data_are_read_too),
       cmocka_unit_test(external_data_that_is_not_there_is_named),
       cmocka_unit_test(external_data_outside_the_model_s_folder_is_refused),
+      cmocka_unit_test(large_external_tensors_are_named_by_pieces_and_stay_where_they_are),
+      cmocka_unit_test(an_external_file_that_changes_meanwhile_is_named_with_its_place),
+      cmocka_unit_test(a_link_out_of_the_model_s_folder_is_refused),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -45,7 +45,7 @@ struct wanted {
 /* As download_chunks, of these pieces. */
 static long download_pieces(struct service_fixture *f, const char *run, struct wanted wanted,
                             struct iovec out, struct err *err) {
-  Weir__FetchPiecesRequest request = WEIR__FETCH_PIECES_REQUEST__INIT;
+  Weir__PiecesRequest request = WEIR__PIECES_REQUEST__INIT;
   request.run = (char *)run;
   request.keys = wanted.keys;
   request.n_keys = wanted.n;
@@ -146,7 +146,176 @@ static void an_outline_whose_pieces_are_not_there_is_refused(void **state) {
   upload_add(reader, outline.bytes, outline.size_bytes);
   assert_null(upload_end(reader, &err));
   assert_int_equal(err.code, ERR_INVALID);
-  assert_non_null(strstr(err.text, "was not sent"));
+  assert_non_null(strstr(err.text, "it names 2 pieces, and none was sent"));
+  assert_int_equal(stored_blocks(f), 0);
+  onnx_outline_fini(&outline);
+}
+
+/* An upload of the outline as a file that names pieces. */
+static struct rpc_reader *pieces_begin(struct service_fixture *f, const struct onnx_outline *outline) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  request.spec = f->spec;
+  request.model_bytes = outline->size_bytes;
+  request.has_pieces = true;
+  rpc_reader_send(reader, &request, &err);
+  upload_add(reader, outline->bytes, outline->size_bytes);
+  return reader;
+}
+
+/* The next reply; NULL with err set. */
+static Weir__SubmitReply *pieces_next(struct rpc_reader *reader, struct err *err) {
+  void *reply = NULL;
+  *err = ERR_NONE;
+  return rpc_reader_next(reader, &reply, err) ? NULL : reply;
+}
+
+static void send_piece(struct rpc_reader *reader, const void *data, size_t size) {
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  request.piece = (ProtobufCBinaryData){size, (uint8_t *)data};
+  rpc_reader_send(reader, &request, &err);
+}
+
+/* Sends what is asked for until the run is there. Returns its id and how many pieces that took. */
+static char *upload_pieces(struct service_fixture *f, const struct onnx_outline *outline, int *n_sent) {
+  struct rpc_reader *reader = pieces_begin(f, outline);
+  Weir__SubmitReply *reply;
+  struct err err;
+  char *id = NULL;
+  *n_sent = 0;
+  while (!id && (reply = pieces_next(reader, &err))) {
+    assert_true(reply->n_wanted > 0 || *reply->run);
+    for (size_t i = 0; i < reply->n_wanted; i++, ++*n_sent) {
+      const struct piece_place *place = onnx_outline_find(outline, reply->wanted[i]);
+      assert_non_null(place);
+      send_piece(reader, place->data, place->size_bytes);
+    }
+    if (*reply->run)
+      id = mem_strdup(reply->run);
+    message_free(reply);
+  }
+  if (!id)
+    fail_msg("%s", err.text);
+  rpc_reader_close(reader);
+  return id;
+}
+
+static void pieces_that_the_store_has_are_not_asked_for_again(void **state) {
+  struct service_fixture *f = *state;
+  Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
+  struct rpc_question question = {RPC_COLLECT_GARBAGE, &request, patience_ms()};
+  static uint8_t got[ROOM];
+  struct iovec room = {got, sizeof got};
+  struct onnx_outline outline;
+  Weir__RunInfo *info;
+  struct err err = ERR_NONE;
+  char *ids[2], *keys[PIECES];
+  void *reply;
+  int n_sent;
+  outline_of(f, &outline);
+  ids[0] = upload_pieces(f, &outline, &n_sent);
+  assert_int_equal(n_sent, PIECES);
+  assert_int_equal(stored_blocks(f), 1 + PIECES);
+  ids[1] = upload_pieces(f, &outline, &n_sent);
+  assert_int_equal(n_sent, 0);
+  assert_int_equal(download_run(f, RPC_GET_MODEL, ids[1], room, &err), outline.size_bytes);
+  assert_memory_equal(got, outline.bytes, outline.size_bytes);
+  for (int i = 0; i < PIECES; i++)
+    keys[i] = outline.places[i].key;
+  assert_true(download_pieces(f, ids[1], (struct wanted){keys, PIECES}, room, &err) > 0);
+  assert_memory_equal(got, outline.places[0].data, outline.places[0].size_bytes);
+  seat_restart(f, true);        /* references are counted anew, and the model is read from the store */
+  for (int i = 0; i < 2; i++) { /* the second one still refers to them when the first goes */
+    assert_int_equal(ask_run(f, RPC_CANCEL, ids[i], &info, &err), 0);
+    message_free(info);
+    if (i == 0)
+      AWAIT(download_pieces(f, ids[1], (struct wanted){keys, PIECES}, room, &err) > 0);
+    request.runs = &ids[i];
+    request.n_runs = 1;
+    assert_int_equal(rpc_unary(f->channel, &question, false, &reply, &err), 0);
+    message_free(reply);
+    assert_int_equal(stored_blocks(f), i == 0 ? 1 + PIECES : 0);
+  }
+  onnx_outline_fini(&outline);
+  free(ids[0]);
+  free(ids[1]);
+}
+
+/* What a client does in place of sending the pieces that it is asked for. */
+enum harm { WRONG_BYTES, WRONG_SIZE, WRONG_ORDER, A_CHUNK, ENDS, GOES, HARMS };
+
+static void do_harm(struct rpc_reader *reader, const struct onnx_outline *outline,
+                    const Weir__SubmitReply *reply, enum harm harm) {
+  const struct piece_place *one = onnx_outline_find(outline, reply->wanted[0]),
+                           *two = onnx_outline_find(outline, reply->wanted[1]);
+  char *wrong = mem_new(one->size_bytes + 1);
+  memcpy(wrong, one->data, one->size_bytes);
+  wrong[7] ^= 1;
+  if (harm == WRONG_BYTES) {
+    send_piece(reader, wrong, one->size_bytes);
+    send_piece(reader, two->data, two->size_bytes);
+  } else if (harm == WRONG_SIZE) {
+    send_piece(reader, wrong, one->size_bytes + 1);
+  } else if (harm == WRONG_ORDER) {
+    send_piece(reader, two->data, two->size_bytes);
+    send_piece(reader, one->data, one->size_bytes);
+  } else if (harm == A_CHUNK) {
+    upload_add(reader, wrong, 10);
+  } else if (harm == ENDS) {
+    send_piece(reader, one->data, one->size_bytes);
+    rpc_reader_half_close(reader);
+  }
+  free(wrong);
+}
+
+static void a_client_that_means_harm_leaves_nothing_behind(void **state) {
+  static const char *const texts[] = {"came with the sha256", "has not the size", "has not the size",
+                                      "more came than the file", "ended, and 2 pieces are missing"};
+  struct service_fixture *f = *state;
+  struct onnx_outline outline;
+  outline_of(f, &outline);
+  for (enum harm harm = 0; harm < HARMS; harm++) {
+    struct rpc_reader *reader = pieces_begin(f, &outline);
+    Weir__SubmitReply *reply;
+    struct err err;
+    reply = pieces_next(reader, &err);
+    assert_non_null(reply);
+    assert_int_equal(reply->n_wanted, PIECES);
+    assert_int_equal(reply->missing, PIECES);
+    do_harm(reader, &outline, reply, harm);
+    message_free(reply);
+    if (harm != GOES) {
+      assert_null(pieces_next(reader, &err));
+      assert_int_equal(err.code, ERR_INVALID);
+      if (!strstr(err.text, texts[harm]))
+        fail_msg("harm %d: '%s'", harm, err.text);
+    }
+    rpc_reader_close(reader);
+    AWAIT(stored_blocks(f) == 0);
+  }
+  free(submit_run(f)); /* no place is taken */
+  onnx_outline_fini(&outline);
+}
+
+static void a_piece_that_nobody_asked_for_ends_an_upload(void **state) {
+  struct service_fixture *f = *state;
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct onnx_outline outline;
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
+  struct err err = ERR_NONE;
+  outline_of(f, &outline);
+  request.spec = f->spec;
+  request.model_bytes = outline.size_bytes;
+  request.has_pieces = true;
+  rpc_reader_send(reader, &request, &err);
+  upload_add(reader, outline.bytes, outline.size_bytes / 2);
+  send_piece(reader, outline.places[0].data, outline.places[0].size_bytes);
+  assert_null(pieces_next(reader, &err));
+  assert_int_equal(err.code, ERR_INVALID);
+  assert_non_null(strstr(err.text, "not asked for"));
+  rpc_reader_close(reader);
   assert_int_equal(stored_blocks(f), 0);
   onnx_outline_fini(&outline);
 }
@@ -182,6 +351,12 @@ int main(void) {
       cmocka_unit_test_setup_teardown(an_outline_whose_pieces_are_not_there_is_refused, pieces_setup,
                                       service_teardown),
       cmocka_unit_test_setup_teardown(a_run_that_is_deleted_takes_its_outline_along, pieces_setup,
+                                      service_teardown),
+      cmocka_unit_test_setup_teardown(pieces_that_the_store_has_are_not_asked_for_again, pieces_setup,
+                                      service_teardown),
+      cmocka_unit_test_setup_teardown(a_client_that_means_harm_leaves_nothing_behind, pieces_setup,
+                                      service_teardown),
+      cmocka_unit_test_setup_teardown(a_piece_that_nobody_asked_for_ends_an_upload, pieces_setup,
                                       service_teardown),
   };
   float_setting_apply();

@@ -120,7 +120,7 @@ static struct {
 } gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false};
 
 static void wait_at_gate(const struct backend_run *run) {
-  if (!run->weights)
+  if (!run->before_weight)
     return; /* the probe */
   pthread_mutex_lock(&gate.lock);
   gate.is_reached = true;

@@ -24,7 +24,7 @@ static struct {
 
 static void wait_at_gate(const struct backend_run *run) {
   bool is_chunk = !run->place;
-  if (!run->weights)
+  if (!run->before_weight) /* the probe waits for none */
     return;
   pthread_mutex_lock(&gate.lock);
   while (is_chunk == gate.is_for_chunks && !gate.is_open) {

@@ -1,7 +1,7 @@
 """Stops one thread of a process, as if it hung, while the others go on: its heartbeats, say.
 
-with FrozenThread(worker.child.pid, "executor 0"): the thread of that name (as /proc lists it) stands still while it
-computes: not while it waits in the kernel, where it might hold a lock that others want. It goes on at the end of the
+with FrozenThread(worker.child.pid, "executor 0"): the thread of that name (as /proc lists it) stands still within
+oneDNN: not elsewhere, where it might hold a lock that others want, malloc's for one. It goes on at the end of the
 block, or by thaw(). If the process dies meanwhile, its end is seen by reaped(process), not by process.wait(): the system
 keeps a process until whoever stopped its threads has asked for them.
 
@@ -34,6 +34,17 @@ def threads_named(pid, name):
     return found
 
 
+def is_in_onednn(pid, address):
+    """Whether the address lies in oneDNN's library, or in code that it has written, which no file backs."""
+    with open(f"/proc/{pid}/maps") as maps:
+        for line in maps:
+            span, rights, _, _, _, *path = line.split(maxsplit=5)
+            begin, end = (int(bound, 16) for bound in span.split("-"))
+            if begin <= address < end:
+                return "x" in rights and (not path or "/libdnnl.so" in path[0])
+    return False
+
+
 class FrozenThread:
     def __init__(self, pid, name):
         self.pid = pid
@@ -54,12 +65,13 @@ class FrozenThread:
         self.thaw()
 
     def freeze(self):
-        """False: it was in the kernel, and goes on."""
+        """False: it was in the kernel or not at its products, and goes on."""
         ptrace(PTRACE_SEIZE, self.thread)
         ptrace(PTRACE_INTERRUPT, self.thread)
         os.waitpid(self.thread, WALL)
         with open(f"/proc/{self.pid}/task/{self.thread}/syscall") as place:
-            self.is_frozen = place.read().startswith("-1 ")
+            call, *_, counter = place.read().split()
+        self.is_frozen = call == "-1" and is_in_onednn(self.pid, int(counter, 16))
         if not self.is_frozen:
             ptrace(PTRACE_DETACH, self.thread)
         return self.is_frozen

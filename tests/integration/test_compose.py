@@ -5,6 +5,7 @@ import atexit
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,11 +14,12 @@ import threading
 import time
 
 from engine import Engine, skip_if_offline
+from gate import Gate
 from harness import BUILD, PATIENCE, ROOT, Skip, main, program, wait_for
 
 IMAGE_BYTES_MAX = 100_000_000  # above the base
-STEPS = 1200
-WORKER_CPUS = 0.2  # so that the run lasts long enough to be disturbed, on any machine
+STEPS = 1000
+STEPS_WHILE_KILLED = 40  # at most: then the run stands still until it is looked at
 SPEC = f"""name: compose
 model: {{onnx: /examples/fashion-mnist.onnx, loss: cross_entropy}}
 data:
@@ -40,16 +42,16 @@ data:
 train: {steps: 4, batch: 16, microbatches: 2, seed: 1, optimizer: {name: sgd, lr: 0.01}}
 """
 # What only the test needs: images are built over the host's network; the name of a stopped container is looked
-# up in vain for 20 seconds where forwarding is off, which nobody's own engine is.
+# up in vain for 20 seconds where forwarding is off, which nobody's own engine is; workers have the gate.
 EXTRA = """
-x-member: &member {dns_opt: ["timeout:1", "attempts:1"]}
+x-member: &member {{dns_opt: ["timeout:1", "attempts:1"]}}
 services:
-  redis: {build: {network: host}}
-  data: {build: {network: host}}
-  coordinator: {<<: *member, build: {network: host}}
+  redis: {{build: {{network: host}}}}
+  data: {{build: {{network: host}}}}
+  coordinator: {{<<: *member, build: {{network: host}}}}
   server: *member
-  worker: {<<: *member, cpus: %s}
-  client: {<<: *member, volumes: ["%s:/spec"]}
+  worker: {{<<: *member, volumes: ["{folder}:/gate:ro"], environment: {{LD_PRELOAD: {library}, WEIR_GATE: {gate}}}}}
+  client: {{<<: *member, volumes: ["{folder}:/spec"]}}
 """
 
 
@@ -82,8 +84,12 @@ class Compose:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.environment = dict(self.engine.environment, WEIR_PORT=str(self.port), WEIR_THREADS="1")
-        self.write("spec.yaml", SPEC)
-        self.extra = self.write("extra.yaml", EXTRA % (WORKER_CPUS, self.folder))
+        self.file("spec.yaml", SPEC)
+        self.gate = Gate(self)
+        library, gate = (os.path.join("/gate", os.path.basename(self.gate.variables[name]))
+                         for name in ("LD_PRELOAD", "WEIR_GATE"))
+        shutil.copy(self.gate.variables["LD_PRELOAD"], self.folder)
+        self.extra = self.file("extra.yaml", EXTRA.format(folder=self.folder, library=library, gate=gate))
         atexit.register(self.down)
         built = self.compose("build", check=False)
         skip_if_offline(built.stdout)
@@ -94,10 +100,10 @@ class Compose:
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.logs()}") from late
 
-    def write(self, name, text):
+    def file(self, name, content):
         path = os.path.join(self.folder, name)
-        with open(path, "w") as file:
-            file.write(text)
+        with open(path, "w" if isinstance(content, str) else "wb") as file:
+            file.write(content)
         return path
 
     def command(self, *arguments):
@@ -183,7 +189,7 @@ class Run:
         return status if status and status["state"] in ("done", "failed") else None
 
     def wait_for_steps(self, more, what):
-        """Steps after those done by now, or by the end of a roll-back."""
+        """Steps after those done by now, or by the end of a roll-back; there the run stands still."""
         target = None
 
         def reached():
@@ -195,6 +201,7 @@ class Run:
             assert status["state"] not in ("failed", "done"), f"it is over {what}"
             if not target or target[1] != incarnation:
                 target = step + more, incarnation
+                self.compose.gate.stop_at(target[0])
             return step >= target[0]
         try:
             wait_for(reached, f"{more} steps {what}")
@@ -234,6 +241,7 @@ def test_containers_have_no_rights_to_spare():
 
 def test_a_run_whose_containers_are_scaled_killed_and_stopped_ends_in_the_same_bits():
     compose = Compose.get()
+    compose.gate.stop_at(0)
     reference, run = Reference(compose), Run(compose)
     run.wait_for_steps(20, "after the start")
     scale(compose, 4)
@@ -246,7 +254,7 @@ def test_a_run_whose_containers_are_scaled_killed_and_stopped_ends_in_the_same_b
     compose.compose("down")
     compose.compose("up", "-d")
     run.wait_for_steps(1, "after everything was taken down")
-    compose.engine.docker("update", "--cpus", str(os.cpu_count()), *[c["Id"] for c in compose.containers("worker")])
+    compose.gate.open()
     status = wait_for(run.ended, "the end")
     note(f"{status['state']} in incarnation {status['incarnation']} {status['message']}")
     assert status["state"] == "done", status
@@ -261,7 +269,9 @@ def scale(compose, workers):
 
 
 def kill(compose, run, service):
+    """While the run goes on."""
     note(f"killing {service}")
+    compose.gate.stop_at(compose.gate.step + STEPS_WHILE_KILLED)
     compose.kill_from_outside(service)
     wait_for(lambda: compose.healthy(service), f"{service} to be healthy again")
     run.wait_for_steps(10, f"after {service} was killed")
@@ -298,7 +308,7 @@ def test_workers_read_a_folder_that_the_user_names():
     os.makedirs(os.path.join(own, "mine"))
     with open(os.path.join(own, "mine", "rows.csv"), "w") as rows:
         rows.write("x1,x2,y\n" + "".join(f"{i}.5,{-i}.5,{i % 2}\n" for i in range(64)))
-    compose.write("own.yaml", OWN_SPEC)
+    compose.file("own.yaml", OWN_SPEC)
     compose.run("client", "model", "mlp", "--input", "2", "--classes", "2", "--hidden", "4", "-o", "/spec/own.onnx")
     compose.environment["WEIR_DATA"] = own
     compose.compose("up", "-d")

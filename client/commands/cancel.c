@@ -14,7 +14,9 @@ const struct command_def command_cancel = {
     .takes_coordinator = true,
     .description =
         "Ends RUN (an id or a unique prefix of one) at once; its servers and workers are free for other "
-        "runs. Its checkpoints stay: `weir resume` can take it up again.",
+        "runs. Its checkpoints stay: `weir resume` can take it up again. Where the store cannot keep yet "
+        "that "
+        "the run is cancelled, the line says so: until then a coordinator that is restarted goes on with it.",
     .examples = "weir cancel fashion-mnist-k3f9a2\n",
     .run = cancel_run,
 };

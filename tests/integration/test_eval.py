@@ -207,7 +207,7 @@ def test_an_interrupted_evaluation_is_cancelled():
                 wait_for(lambda: len(cluster.json("runs")) == 2, "the evaluation")
                 client.send_signal(signal.SIGINT)
                 assert client.communicate()[0] == "" and client.returncode == 130
-            assert cluster.json("runs")[1]["state"] == "cancelled"
+            wait_for(lambda: cluster.json("runs")[1]["state"] == "cancelled", "its end")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from harness import DATA, PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, done_event, main, read_metrics, weir
+from harness import DATA, PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, done_event, main, read_metrics, wait_for, weir
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EVAL = "  eval: {format: idx, images: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}\n"
@@ -107,8 +107,8 @@ def test_submitted_runs_are_listed_watched_exported_and_cancelled():
         long = folder.spec(folder.file("mlp.onnx"), run="second", train=TRAIN.replace("60", "1000000"))
         weir("submit", long, *at)
         weir("cancel", "second", *at)
-        states = {entry["name"]: entry["state"] for entry in cluster.json("runs")}
-        assert states == {"first": "done", "second": "cancelled"}, states
+        wait_for(lambda: {entry["name"]: entry["state"] for entry in cluster.json("runs")} ==
+                 {"first": "done", "second": "cancelled"}, "the second run's end")
         assert len(cluster.json("workers")) == 2 and len(cluster.json("servers")) == 2
         for listing in (["runs"], ["workers"], ["servers"], ["status", "first"]):
             assert weir(*listing, *at).stdout

@@ -27,7 +27,6 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
 static void worker_leaving(struct member *worker);
-static void run_saved(struct coordinator *coordinator, const char *id, uint64_t incarnation);
 static void excuse_members(struct coordinator *coordinator);
 static void close_missing(struct coordinator *coordinator);
 static struct member *find_member(const struct coordinator *coordinator, uint64_t key);
@@ -107,7 +106,7 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
     coordinator_run_forgotten(coordinator, event->run);
     break;
   case EVENT_RUN_SAVED:
-    run_saved(coordinator, event->saved.run, event->saved.incarnation);
+    coordinator_run_saved(coordinator, &event->saved);
     break;
   case EVENT_CHECKPOINT:
     coordinator_commit_finished(coordinator, &event->checkpoint);
@@ -194,12 +193,6 @@ static void worker_leaving(struct member *worker) {
   if (worker->run && worker->state == WORKER_READY)
     coordinator_workers_changed(worker->run);
   coordinator_worker_set_state(worker, WORKER_DRAINING);
-}
-
-static void run_saved(struct coordinator *coordinator, const char *id, uint64_t incarnation) {
-  struct run *run = coordinator_run(coordinator, id);
-  if (run && run->incarnation == incarnation)
-    run->is_save_awaited = false;
 }
 
 /* Who has joined since it was lost is fresh all the same. */

@@ -60,6 +60,11 @@ bool coordinator_run_is_over(const struct coordinator *coordinator, const char *
   return !run || coordinator_is_over(run);
 }
 
+bool coordinator_run_has_told_end(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return !run || (coordinator_is_over(run) && !run->is_end_awaited);
+}
+
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id) {
   const struct run *run = coordinator_run(coordinator, id);
   return run ? run->model_sha256 : NULL;
@@ -125,8 +130,10 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   weir__run_info__init(info);
   info->run = run->id;
   info->name = run->spec->name;
-  info->state = run->state;
+  info->state = coordinator_told_state(run);
   info->message = run->message;
+  if (run->is_end_awaited && !*run->message)
+    info->message = "waiting for the store to keep that the run is over";
   info->bad_input = run->is_bad_input;
   info->step = run->step;
   info->steps = plan->steps;
@@ -157,7 +164,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->useful_executors = run->spec->train->microbatches;
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
-  info->finished_unix_ms = run->finished_unix_ms;
+  info->finished_unix_ms = run->is_end_awaited ? 0 : run->finished_unix_ms;
   info->parameters = run->parameters;
   info->blocks = run->n_blocks;
   info->incarnation = run->incarnation;
@@ -171,7 +178,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
     }
   if (*run->checkpointing.message)
     info->store_message = run->checkpointing.message;
-  else if (!coordinator_is_over(run))
+  else if (!coordinator_is_over(run) || run->is_end_awaited)
     info->store_message = coordinator->store_message;
   if (!run->is_load_due)
     info->servers = (uint32_t)(run->n_servers - coordinator_lost_servers(run));

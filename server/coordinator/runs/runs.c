@@ -42,12 +42,15 @@ static const unsigned transitions[] = {
 static void forget_old_runs(struct coordinator *coordinator);
 static void remove_run(struct coordinator *coordinator, int at);
 static void run_release(struct coordinator *coordinator, struct run *run);
-static void publish_end(struct coordinator *coordinator, struct run *run);
+
 void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state) {
   CHECK(transitions[run->state] & (1u << state));
   log_event(LOG_INFO, "coordinator", "run_state", "run=%s from=%s to=%s message=\"%s\"", run->id,
             coordinator_state_name(run->state), coordinator_state_name(state), run->message);
+  if (!run->is_end_awaited)
+    run->told_state = run->state;
   run->state = state;
+  run->is_end_awaited = coordinator_is_over(run);
   run->is_info_due = run->is_save_due = true;
   if (!coordinator_is_over(run) && state != WEIR__RUN_STATE__PAUSED && state != WEIR__RUN_STATE__QUEUED)
     return;
@@ -55,7 +58,19 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
   if (!coordinator_is_over(run))
     return;
   run->finished_unix_ms = coordinator->unix_offset_ms + (int64_t)coordinator->now_ms;
-  publish_end(coordinator, run);
+  coordinator_act(coordinator, ACTION_RELEASE)->run = run->id;
+}
+
+void coordinator_run_saved(struct coordinator *coordinator, const struct saved_state *saved) {
+  struct run *run = coordinator_run(coordinator, saved->run);
+  if (!run || run->incarnation != saved->incarnation)
+    return;
+  run->is_save_awaited = false;
+  if (!run->is_end_awaited || run->state != saved->state)
+    return;
+  run->is_end_awaited = false;
+  if (run->state == WEIR__RUN_STATE__DONE)
+    coordinator_publish_done(coordinator, run);
 }
 
 void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
@@ -105,7 +120,7 @@ void coordinator_run_forgotten(struct coordinator *coordinator, const char *id) 
 /* The oldest runs that are over make place for a new one. */
 static void forget_old_runs(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_runs && coordinator->n_runs >= RUNS_KEPT;) {
-    if (!coordinator_is_over(coordinator->runs[i])) {
+    if (!coordinator_is_over(coordinator->runs[i]) || coordinator->runs[i]->is_end_awaited) {
       i++;
       continue;
     }
@@ -139,13 +154,6 @@ static void run_release(struct coordinator *coordinator, struct run *run) {
   coordinator_clock_stop(coordinator, run);
   run->is_view_due = run->is_pausing = false;
   run->is_load_due = true;
-}
-
-/* A run that is over ends its events: a done event, or its state with the reason. */
-static void publish_end(struct coordinator *coordinator, struct run *run) {
-  coordinator_act(coordinator, ACTION_RELEASE)->run = run->id;
-  if (run->state == WEIR__RUN_STATE__DONE)
-    coordinator_publish_done(coordinator, run);
 }
 
 void coordinator_publish_done(struct coordinator *coordinator, struct run *run) {

@@ -280,7 +280,7 @@ static char *run_to_delete(struct coordinator_service *shell, const char *prefix
   if (rc)
     return NULL;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
-  if (coordinator_run_is_over(shell->core, id))
+  if (coordinator_run_has_told_end(shell->core, id))
     return mem_strdup(id);
   err_set(err, ERR_INVALID, "run '%s' %s: only a run that is over can be deleted (cancel it first)", id,
           state_text(info.state));

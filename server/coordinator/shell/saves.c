@@ -281,10 +281,12 @@ static void save_failed(struct coordinator_service *shell, struct saved_run *run
 
 static void save_succeeded(struct coordinator_service *shell, struct saved_run *run,
                            const struct save_job *job) {
+  const Weir__RunRecord *record = job->record;
   struct coordinator_event event = {
-      .kind = EVENT_RUN_SAVED, .saved = {.run = job->record->run, .incarnation = job->record->incarnation}};
+      .kind = EVENT_RUN_SAVED,
+      .saved = {.run = record->run, .incarnation = record->incarnation, .state = record->state}};
   run->has_incarnation = true;
-  run->incarnation = job->record->incarnation;
+  run->incarnation = record->incarnation;
   run->retry_ms = 0;
   if (run->submitter) {
     Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;

@@ -8,6 +8,7 @@
    lead.c      begins to lead and ceases to
    members.c   speaks with members
    training.c  answers questions
+   cancel.c    cancels runs
    manage.c    does what people ask of runs and their checkpoints
    watch.c     follows runs
    submit.c    takes new runs, submit_pieces.c their pieces
@@ -32,6 +33,7 @@
 #include "storage/identity.h"
 
 struct link;
+struct cancel;
 struct watch;
 struct drop_job;
 struct piece_hold;
@@ -84,6 +86,8 @@ struct coordinator_service {
   struct coordinator_actions actions;
   struct link *links;
   struct watch *watches;
+  struct cancel *cancels; /* calls that wait for the store */
+  int n_cancels;
   struct live_model *models;
   struct saved_run *saves;
   struct members_save *members;
@@ -147,7 +151,6 @@ typedef void answer_function(struct coordinator_service *shell, struct rpc_call 
 void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes, answer_function *answer);
 void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
-void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
@@ -156,6 +159,11 @@ void shell_fetch_model_on_message(struct rpc_call *call, const void *message, st
 void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_fetch_pieces_on_closed(struct rpc_call *call);
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+
+/* cancel.c */
+void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_cancels_turn(struct coordinator_service *shell, uint64_t now_ms); /* answers those that may be */
+void shell_close_cancels(struct coordinator_service *shell, const char *why);
 
 /* manage.c */
 void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

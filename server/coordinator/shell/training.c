@@ -95,17 +95,6 @@ static void get_run(struct coordinator_service *shell, struct rpc_call *call, co
   rpc_call_reply(call, &info, NULL);
 }
 
-static void run_cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__RunRequest *request = message;
-  const char *id = shell_find_run(shell, call, request->run);
-  Weir__RunInfo info;
-  if (!id)
-    return;
-  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
-  coordinator_run_info(shell->core, id, shell_now_ms(), &info);
-  rpc_call_reply(call, &info, NULL);
-}
-
 static void get_model(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__RunRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
@@ -146,10 +135,6 @@ void shell_list_runs_on_message(struct rpc_call *call, const void *message, stru
 
 void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, get_run);
-}
-
-void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  shell_ask(call, message, bytes, run_cancel);
 }
 
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

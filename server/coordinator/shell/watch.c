@@ -98,7 +98,7 @@ static bool watch_pump(struct watch *watch) {
       return false; /* it is gone, and about to be closed */
     watch->next_number = view.event.number + 1;
   }
-  if (coordinator_run_is_over(core, watch->prefix))
+  if (coordinator_run_has_told_end(core, watch->prefix))
     watch_finish(watch, NULL);
   return false;
 }

@@ -20,7 +20,7 @@ enum coordinator_action_kind {
                      of term and incarnation; then EVENT_CHECKPOINT, in any case */
   ACTION_DROP,    /* delete the checkpoint at `step` of `run` and its blocks; then EVENT_CHECKPOINT_DROPPED */
   ACTION_SAVE,    /* store `record` and its incarnation; the newest of a run is enough. If `is_awaited`, then
-                     EVENT_RUN_SAVED, however long the store is away */
+                     EVENT_RUN_SAVED with what was stored, however long the store is away */
   ACTION_RELEASE, /* `run` is over: its model need not be kept in memory */
   ACTION_MEMBERS, /* the members have changed: store `members` */
   ACTION_DOUBT,   /* a member obeys a higher term: ask the store whether we still lead */

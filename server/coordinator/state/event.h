@@ -33,6 +33,13 @@ struct checkpoint_result {
   const char *error;                /* NULL, or why not */
 };
 
+/* Of the record that an ACTION_SAVE has stored. */
+struct saved_state {
+  const char *run;
+  uint64_t incarnation;
+  Weir__RunState state;
+};
+
 /* What the store knew of a run when the coordinator began: given before any member joins. */
 struct restored_run {
   const Weir__RunRecord *record; /* its list of checkpoints is that of the manifests that are there */
@@ -76,10 +83,7 @@ struct coordinator_event {
       uint64_t step; /* a committed checkpoint's, or 0 */
     } resumed;
     struct restored_run restored;
-    struct {
-      const char *run;
-      uint64_t incarnation;
-    } saved;
+    struct saved_state saved;
     struct checkpoint_result checkpoint;
     struct {
       const char *run;

@@ -122,6 +122,10 @@ bool coordinator_is_over(const struct run *run) {
          run->state == WEIR__RUN_STATE__CANCELLED;
 }
 
+Weir__RunState coordinator_told_state(const struct run *run) {
+  return run->is_end_awaited ? run->told_state : run->state;
+}
+
 void coordinator_run_set_message(struct run *run, const char *message) {
   char *copy;
   if (strcmp(run->message, message) == 0)

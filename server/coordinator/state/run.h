@@ -51,6 +51,8 @@ struct run {
   uint32_t n_blocks;
 
   Weir__RunState state;
+  bool is_end_awaited;       /* it is over, but not yet known to be so in the store: */
+  Weir__RunState told_state; /* until then clients are told the state before */
   char *message;
   bool is_bad_input;
   uint64_t incarnation;
@@ -116,6 +118,9 @@ void coordinator_run_free_servers(struct run *run);
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id); /* NULL: none */
 const char *coordinator_state_name(Weir__RunState state);                           /* "running" */
 bool coordinator_is_over(const struct run *run);
+/* What clients are told. A run's end is told only once the store has it: a successor of this coordinator
+   would find the run as it was before. */
+Weir__RunState coordinator_told_state(const struct run *run);
 void coordinator_run_set_message(struct run *run, const char *message);
 
 struct run_server *coordinator_run_server(const struct run *run, const struct member *member);

@@ -19,6 +19,7 @@ static void crowd_step(struct crowd *crowd, const struct coordinator_event *even
     if (action->kind == ACTION_SAVE && action->is_awaited) {
       saved.saved.run = CROWD_RUN;
       saved.saved.incarnation = action->record->incarnation;
+      saved.saved.state = action->record->state;
       crowd_step(crowd, &saved);
       return;
     }

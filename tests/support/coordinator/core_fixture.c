@@ -12,8 +12,11 @@
 #include <cmocka.h>
 
 #include "common/agree/placement.h"
+#include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_recompute.h"
+
+enum { AWAITED = 16 }; /* runs whose records are waited for in one event, at most */
 
 const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -155,26 +158,28 @@ static void take_action(struct core_fixture *f, const struct coordinator_action 
   }
 }
 
-void store_saves(struct core_fixture *f, const char *run, uint64_t incarnation) {
-  struct coordinator_event event = {.kind = EVENT_RUN_SAVED, .saved = {run, incarnation}};
+void store_saves(struct core_fixture *f, const char *run, uint64_t incarnation, Weir__RunState run_state) {
+  struct coordinator_event event = {.kind = EVENT_RUN_SAVED, .saved = {run, incarnation, run_state}};
   core_step(f, &event);
 }
 
 void core_step(struct core_fixture *f, const struct coordinator_event *event) {
-  char awaited[64] = "";
-  uint64_t incarnation = 0;
+  Weir__RunRecord *awaited[AWAITED];
+  int n_awaited = 0;
   coordinator_step(f->coordinator, event, f->now_ms, &f->actions);
   for (int i = 0; i < f->actions.count; i++) {
     const struct coordinator_action *action = &f->actions.items[i];
     take_action(f, action);
-    if (action->kind != ACTION_SAVE || !action->is_awaited)
+    if (action->kind != ACTION_SAVE || !action->is_awaited || f->is_store_away)
       continue;
-    snprintf(awaited, sizeof awaited, "%s", action->run);
-    incarnation = action->record->incarnation;
+    assert_true(n_awaited < AWAITED);
+    awaited[n_awaited++] = message_copy(action->record);
   }
   check_given(f);
-  if (*awaited && !f->is_store_away)
-    store_saves(f, awaited, incarnation);
+  for (int i = 0; i < n_awaited; i++) {
+    store_saves(f, awaited[i]->run, awaited[i]->incarnation, awaited[i]->state);
+    message_free(awaited[i]);
+  }
 }
 
 void says_hello(struct core_fixture *f, uint64_t key, Weir__Hello *hello) {

@@ -72,8 +72,9 @@ struct core_fixture {
   char given_run[64];
 };
 
-/* The store has saved the run's record of this incarnation. A test says so only after is_store_away. */
-void store_saves(struct core_fixture *f, const char *run, uint64_t incarnation);
+/* The store has saved the run's record of this incarnation and state. A test says so only after
+   is_store_away. */
+void store_saves(struct core_fixture *f, const char *run, uint64_t incarnation, Weir__RunState run_state);
 
 /* Takes the event and notes what comes of it. Saves that are waited for are answered at once, unless the
    store is away. */

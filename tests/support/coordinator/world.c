@@ -133,6 +133,14 @@ static void check_drop(struct world *w, const struct coordinator_action *action)
   arena_fini(&arena);
 }
 
+/* What clients are told of a run's end is in the store, unless that has lost it since. */
+static void check_end(const struct stored_run *run, Weir__RunState told) {
+  bool is_over = told == WEIR__RUN_STATE__DONE || told == WEIR__RUN_STATE__FAILED ||
+                 told == WEIR__RUN_STATE__CANCELLED;
+  if (is_over && !run->is_record_lost)
+    assert_true(run->record && run->record->state == told);
+}
+
 static void check_lists(struct world *w) {
   for (int i = 0; i < RUNS; i++) {
     struct arena arena;
@@ -148,6 +156,7 @@ static void check_lists(struct world *w) {
         assert_true(reply.checkpoints[k - 1]->step < reply.checkpoints[k]->step);
       assert_true(coordinator_run_info(w->core, w->runs[i].id, w->now_ms, &info));
       assert_true(info.step <= STEPS);
+      check_end(&w->runs[i], info.state);
       w->confirmed += strstr(info.message, "but workers reach it") != NULL;
       if (info.state == WEIR__RUN_STATE__RUNNING)
         check_reach(w, w->runs[i].id);
@@ -236,10 +245,12 @@ void job_execute(struct world *w, bool is_told) {
     return;
   memmove(w->jobs, w->jobs + 1, (size_t)--w->n_jobs * sizeof *w->jobs);
   if (job.kind == JOB_SAVE) {
-    struct coordinator_event event = {.kind = EVENT_RUN_SAVED, .saved = {run->id, job.record->incarnation}};
+    struct coordinator_event event = {
+        .kind = EVENT_RUN_SAVED, .saved = {run->id, job.record->incarnation, job.record->state}};
     assert_true(!run->record || run->record->incarnation <= job.record->incarnation);
     message_free(run->record);
     run->record = job.record;
+    run->is_record_lost = false;
     if (job.is_awaited && is_told)
       world_step(w, &event);
   } else if (job.kind == JOB_COMMIT) {

@@ -118,6 +118,7 @@ struct given_view {
 struct stored_run {
   char id[32];
   Weir__RunRecord *record; /* NULL: none */
+  bool is_record_lost;     /* and not yet written again */
   struct stored_checkpoint checkpoints[STEPS + 1];
   Weir__RunEvent **events;
   int n_events, events_capacity;

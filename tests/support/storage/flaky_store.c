@@ -1,6 +1,7 @@
 #include "tests/support/storage/flaky_store.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/memory.h"
 
@@ -37,10 +38,18 @@ static int flaky_list_blocks(struct store *store,
   FLAKY(list_blocks)(inner, each, user, err);
 }
 
+static bool is_refused(struct flaky_store *flaky, const struct store_record *record, struct err *err) {
+  const char *refused = __atomic_load_n(&flaky->refused, __ATOMIC_ACQUIRE);
+  bool is_so = refused && strcmp(record->name, refused) == 0;
+  if (is_so)
+    err_set(err, ERR_UNAVAILABLE, "store: %s is not written", refused);
+  return is_so;
+}
+
 static int flaky_write_record(struct store *store, const struct store_record *record, struct err *err) {
   struct flaky_store *flaky = (struct flaky_store *)store;
   int rc;
-  if (flaky_fails(store, err)) {
+  if (flaky_fails(store, err) || is_refused(flaky, record, err)) {
     __atomic_fetch_add(&flaky->n_refused, 1, __ATOMIC_ACQ_REL);
     return ERR_UNAVAILABLE;
   }
@@ -67,6 +76,10 @@ static void flaky_close(struct store *store) {
 
 void flaky_set_away(struct store *store, bool is_away) {
   __atomic_store_n(&((struct flaky_store *)store)->is_away, is_away, __ATOMIC_RELEASE);
+}
+
+void flaky_refuse_record(struct store *store, const char *name) {
+  __atomic_store_n(&((struct flaky_store *)store)->refused, name, __ATOMIC_RELEASE);
 }
 
 int flaky_count_refused(struct store *store) {

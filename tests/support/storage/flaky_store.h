@@ -9,14 +9,19 @@ struct flaky_store {
   struct store base;
   struct store *inner; /* the test's */
   bool is_away;        /* atomic */
-  int n_refused;       /* atomic: records that were not written because it is away */
+  const char *refused; /* atomic: the name of a record that is not written; NULL: none */
+  int n_refused;       /* atomic: records that were not written because it is away, or refuses them */
   bool loses_answer;   /* the next record is written, but its writer gets ERR_UNAVAILABLE; then false again */
 };
 
 /* Any thread. While the store is away each call returns ERR_UNAVAILABLE and the store behind is not asked. */
 void flaky_set_away(struct store *store, bool is_away);
 
-/* How many writes of a record failed because the store was away. */
+/* Any thread. Each write of the record of this name returns ERR_UNAVAILABLE, whatever else succeeds; NULL: of
+   none. name: the caller's, until another one is given. */
+void flaky_refuse_record(struct store *store, const char *name);
+
+/* How many writes of a record failed because the store was away or refused the record. */
 int flaky_count_refused(struct store *store);
 
 /* inner stays the caller's. Closed with store_close(), before inner. */

@@ -58,9 +58,9 @@ static void a_run_rolls_back_on_the_servers_that_remain(void **state) {
   assert_int_equal(info_of_run(f, RUN).incarnation, 1);
   assert_int_equal(info_of_run(f, RUN).step, 4);
   assert_int_equal(f->told[S1].loads, 1); /* not before the store has the incarnation */
-  store_saves(f, RUN, 0);
+  store_saves(f, RUN, 0, WEIR__RUN_STATE__LOADING);
   assert_int_equal(f->told[S1].loads, 1);
-  store_saves(f, RUN, 1);
+  store_saves(f, RUN, 1, WEIR__RUN_STATE__LOADING);
   assert_int_equal(f->told[S1].loads, 2);
   assert_int_equal(f->told[S1].load_servers, 1);
   assert_int_equal(f->told[S1].load_incarnation, 1);

@@ -274,14 +274,45 @@ static void a_state_that_the_store_missed_is_written_when_it_is_back(void **stat
   struct err err;
   flaky_set_away(f->seat.store, true);
   assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
-  message_free(info);
-  AWAIT(ask_run(f, RPC_GET_RUN, id, &info, &err) == 0);
+  assert_int_equal(info->state, WEIR__RUN_STATE__QUEUED); /* which a successor would find */
   message_free(info);
   AWAIT(flaky_count_refused(f->seat.store) > 0); /* it was tried in vain */
   flaky_set_away(f->seat.store, false);
   AWAIT(is_kept(f, id, WEIR__RUN_STATE__CANCELLED));
   seat_restart(f, true);
   assert_int_equal(run_state(f, id), WEIR__RUN_STATE__CANCELLED);
+  free(id);
+}
+
+static void a_runs_end_is_told_once_a_successor_would_know_it(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = submit_run(f), *record = checkpoint_run_name(id, "run"), *other;
+  Weir__RunEvent *last;
+  train_run(f, id, server, worker);
+  flaky_refuse_record(f->seat.store, record);
+  write_blocks(f, server, id, STEPS);
+  message_free(expect_order(server, WEIR__ORDER__BODY_UNLOAD)); /* it is over */
+  message_free(expect_order(worker, WEIR__ORDER__BODY_UNLOAD));
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__FINISHING);
+  other = submit_run(f); /* which does not wait for the store to take that record */
+  train_run(f, other, server, worker);
+  write_blocks(f, server, other, STEPS);
+  AWAIT(run_state(f, other) == WEIR__RUN_STATE__DONE);
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__FINISHING);
+  flaky_refuse_record(f->seat.store, NULL);
+  AWAIT(run_state(f, id) == WEIR__RUN_STATE__DONE);
+  assert_true(is_kept(f, id, WEIR__RUN_STATE__DONE));
+  seat_restart(f, true);
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__DONE);
+  watch_all(f, id, 0, &last);
+  assert_int_equal(last->event_case, WEIR__RUN_EVENT__EVENT_DONE);
+  message_free(last);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(record);
+  free(other);
   free(id);
 }
 
@@ -299,6 +330,7 @@ int main(void) {
       TEST(a_coordinator_whose_term_is_over_writes_nothing),
       TEST(a_submission_that_the_store_cannot_keep_is_refused_and_forgotten),
       TEST(a_state_that_the_store_missed_is_written_when_it_is_back),
+      TEST(a_runs_end_is_told_once_a_successor_would_know_it),
   };
 #undef TEST
   log_set_level(LOG_ERROR + 1);

@@ -85,6 +85,7 @@ static void store_emptied(struct world *w) {
     while (run->n_events)
       message_free(run->events[--run->n_events]);
     run->next_event = 0;
+    run->is_record_lost |= run->record != NULL;
     message_free(run->record);
     run->record = NULL;
   }

@@ -310,6 +310,56 @@ static void a_cancelled_run_lets_everyone_go(void **state) {
   assert_int_equal(view.event.info->state, WEIR__RUN_STATE__CANCELLED);
 }
 
+/* Of the run's newest event; UNKNOWN: that is another kind's. */
+static Weir__RunState newest_told(struct core_fixture *f, const char *run) {
+  Weir__RunState told = WEIR__RUN_STATE__RUN_STATE_UNKNOWN;
+  struct run_event_view view;
+  for (uint64_t next = 0; coordinator_run_event(f->coordinator, run, next, &view);
+       next = view.event.number + 1)
+    told = view.event.event_case == WEIR__RUN_EVENT__EVENT_DONE   ? WEIR__RUN_STATE__DONE
+           : view.event.event_case == WEIR__RUN_EVENT__EVENT_INFO ? view.event.info->state
+                                                                  : WEIR__RUN_STATE__RUN_STATE_UNKNOWN;
+  return told;
+}
+
+static void a_runs_end_is_told_once_the_store_has_it(void **state) {
+  struct core_fixture *f = *state;
+  core_run_begin(f, 3);
+  user_submits(f, RUN2, 1, 0);
+  f->is_store_away = true;
+  user_cancels(f, RUN);
+  assert_string_equal(f->told[W1].load, RUN2); /* others do not wait for the store */
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  assert_int_equal(info_of_run(f, RUN).finished_unix_ms, 0);
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for the store to keep that the run is over");
+  store_saves(f, RUN, 0, WEIR__RUN_STATE__RUNNING); /* a record of before */
+  core_ticks(f);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  assert_int_not_equal(newest_told(f, RUN), WEIR__RUN_STATE__CANCELLED);
+  assert_false(coordinator_run_has_told_end(f->coordinator, RUN));
+  store_saves(f, RUN, 0, WEIR__RUN_STATE__CANCELLED);
+  assert_state(f, RUN, WEIR__RUN_STATE__CANCELLED);
+  assert_int_equal(newest_told(f, RUN), WEIR__RUN_STATE__CANCELLED);
+  assert_true(coordinator_run_has_told_end(f->coordinator, RUN));
+}
+
+static void a_run_is_done_once_the_store_has_its_record(void **state) {
+  struct core_fixture *f = *state;
+  core_run_begin(f, 3);
+  reports_steps(f, S1, RUN, 0, STEPS);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  f->is_store_away = true;
+  store_commits(f, RUN, NULL);
+  assert_state(f, RUN, WEIR__RUN_STATE__FINISHING);
+  assert_int_not_equal(newest_told(f, RUN), WEIR__RUN_STATE__DONE);
+  store_saves(f, RUN, 0, WEIR__RUN_STATE__DONE);
+  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
+  assert_int_equal(newest_told(f, RUN), WEIR__RUN_STATE__DONE);
+}
+
 static void runs_take_workers_in_the_order_of_submission(void **state) {
   struct core_fixture *f = *state;
   server_joins(f, S1);
@@ -376,6 +426,8 @@ int main(void) {
       TEST(a_drained_worker_hands_over_then_unloads),
       TEST(a_run_without_workers_waits_and_goes_on),
       TEST(a_cancelled_run_lets_everyone_go),
+      TEST(a_runs_end_is_told_once_the_store_has_it),
+      TEST(a_run_is_done_once_the_store_has_its_record),
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
       TEST(a_run_is_found_by_a_unique_prefix),

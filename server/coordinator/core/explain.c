@@ -10,7 +10,7 @@
 #include "server/coordinator/state/checkpointing.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

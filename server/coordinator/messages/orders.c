@@ -5,7 +5,7 @@
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

@@ -12,7 +12,7 @@
 #include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/quarantines.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

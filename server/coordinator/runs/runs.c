@@ -18,7 +18,7 @@
 #include "server/coordinator/state/event.h"
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

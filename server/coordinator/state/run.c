@@ -14,7 +14,7 @@
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/state.h"
 
 enum { MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };

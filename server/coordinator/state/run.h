@@ -9,7 +9,7 @@
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/rate.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 #include "training.pb-c.h"
 
 struct coordinator;

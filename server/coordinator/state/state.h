@@ -5,7 +5,7 @@
    told runs/       runs from submission to the end; pauses; checkpoints ordered, committed and dropped
    shares/     who computes what: views, shares by measured speed, groups, workers that follow
    quarantine/ whose part was wrong, and what becomes of its device
-   recompute/  late and doubted work is computed by others, too
+   reissue/    late and doubted work is computed by others, too
    recovery/   servers that are lost or not reached; the runs of a former coordinator
    core/       takes events (core.c); after each one, settles which members serve which run (settle.c)
    shell/      threads, calls and the store around all of it */

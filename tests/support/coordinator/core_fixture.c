@@ -14,7 +14,7 @@
 #include "common/agree/placement.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator/core_recompute.h"
+#include "tests/support/coordinator/core_reissue.h"
 
 enum { AWAITED = 16 }; /* runs whose records are waited for in one event, at most */
 

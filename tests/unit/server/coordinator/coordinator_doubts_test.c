@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "tests/support/coordinator/core_recompute.h"
+#include "tests/support/coordinator/core_reissue.h"
 
 enum { S1 = 1, S2, W1, W2, W3, W4, ALL = (1 << MICROBATCHES) - 1, GATHER_MS = 50, PATIENCE_MS = 10000 };
 #define BY(key) (UINT64_C(1) << (key))

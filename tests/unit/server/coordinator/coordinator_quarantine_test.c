@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator/core_recompute.h"
+#include "tests/support/coordinator/core_reissue.h"
 
 enum { S1 = 1, S2, W1, W2, W3, W4, AGAIN, TWIN };
 static const char RUN[] = "mlp-aaaaaa", OTHER[] = "mlp-bbbbbb";

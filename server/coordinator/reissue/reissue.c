@@ -1,7 +1,7 @@
 /* Which microbatches and chunks are computed elsewhere, and by whom: late ones by workers that have done
    theirs. One duplicate of each at a time; one that takes as long as was waited before is given to another.
  */
-#include "server/coordinator/recompute/recompute.h"
+#include "server/coordinator/reissue/reissue.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 

@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/core_recompute.h"
+#include "tests/support/coordinator/core_reissue.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* What a run has computed elsewhere, beside the view, of one step: microbatches and eval chunks that come
    late, and microbatches whose parts are doubted. */
-#ifndef WEIR_SERVER_COORDINATOR_STATE_RECOMPUTING_H
-#define WEIR_SERVER_COORDINATOR_STATE_RECOMPUTING_H
+#ifndef WEIR_SERVER_COORDINATOR_STATE_REISSUING_H
+#define WEIR_SERVER_COORDINATOR_STATE_REISSUING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,16 +2,16 @@
    whose parts are doubted, because their sum overflows although each of them is finite. Shares, groups and
    views do not change by it. All of it is of one step, the oldest that is not complete.
 
-   recompute.c  which microbatch is with whom; late ones
-   doubts.c     doubted parts: who computes them anew, and when enough is known for a verdict */
-#ifndef WEIR_SERVER_COORDINATOR_RECOMPUTE_RECOMPUTE_H
-#define WEIR_SERVER_COORDINATOR_RECOMPUTE_RECOMPUTE_H
+   reissue.c  which microbatch is with whom; late ones
+   doubts.c   doubted parts: who computes them anew, and when enough is known for a verdict */
+#ifndef WEIR_SERVER_COORDINATOR_REISSUE_REISSUE_H
+#define WEIR_SERVER_COORDINATOR_REISSUE_REISSUE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "cluster.pb-c.h"
-#include "server/coordinator/state/recomputing.h"
+#include "server/coordinator/state/reissuing.h"
 
 struct coordinator;
 struct member;
@@ -26,7 +26,7 @@ struct helper {
   bool is_order_due;
 };
 
-/* recompute.c */
+/* reissue.c */
 void coordinator_late(struct coordinator *coordinator, struct member *server, const Weir__Late *late);
 /* What the run has, of this step or, where it had none or an older one, begun; NULL: the message is of a step
    that is over. is_proven: it shows that the steps before are complete. */

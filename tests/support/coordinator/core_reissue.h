@@ -1,6 +1,6 @@
 /* What servers of the core's tests say of late and doubted work, and workers on devices of their own. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_CORE_RECOMPUTE_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_CORE_RECOMPUTE_H
+#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_CORE_REISSUE_H
+#define WEIR_TESTS_SUPPORT_COORDINATOR_CORE_REISSUE_H
 
 #include "tests/support/coordinator/core_fixture.h"
 

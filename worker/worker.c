@@ -285,9 +285,9 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
     if (worker->run && strcmp(run_id(worker->run), order->view->run) == 0)
       run_view(worker->run, order->view, worker->id);
     break;
-  case WEIR__ORDER__BODY_RECOMPUTE:
-    if (worker->run && strcmp(run_id(worker->run), order->recompute->run) == 0)
-      run_recompute(worker->run, order->recompute);
+  case WEIR__ORDER__BODY_REISSUE:
+    if (worker->run && strcmp(run_id(worker->run), order->reissue->run) == 0)
+      run_reissue(worker->run, order->reissue);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     if (!worker->run || strcmp(run_id(worker->run), order->unload->run) != 0)

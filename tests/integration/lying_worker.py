@@ -4,7 +4,7 @@
 usage: lying_worker.py COORDINATOR STORE RUN HOST
 
 What a worker has to find in the run's data it takes from the run's record below the folder STORE, so that it is
-accepted. It pushes its share as the fewest nodes, and obeys no Recompute. Says what happens, a line of JSON each, on
+accepted. It pushes its share as the fewest nodes, and obeys no Reissue. Says what happens, a line of JSON each, on
 stdout: joined, loads, ready, lies, unloaded, refused. Goes on until it is killed. Needs grpcio and grpcio-reflection."""
 import json
 import os

@@ -87,9 +87,9 @@ void run_view(struct run *run, const Weir__View *view, const char *worker) {
   pthread_mutex_unlock(&run->lock);
 }
 
-void run_recompute(struct run *run, const Weir__Recompute *order) {
+void run_reissue(struct run *run, const Weir__Reissue *order) {
   pthread_mutex_lock(&run->lock);
-  steps_recompute(run, order);
+  steps_reissue(run, order);
   pthread_mutex_unlock(&run->lock);
 }
 
@@ -126,7 +126,7 @@ bool run_stop(struct run *run) {
   model_fetch_fini(&run->fetch);
   message_free(run->newest);
   message_free(run->applied);
-  message_free(run->recompute);
+  message_free(run->reissue);
   message_free(run->load);
   free(run);
   return true;

@@ -30,7 +30,7 @@ bool run_is_alive(struct run *run, uint64_t *incarnation);
 void run_view(struct run *run, const Weir__View *view, const char *worker);
 
 /* Takes in an order to compute more of a step than our share; the newest wins. */
-void run_recompute(struct run *run, const Weir__Recompute *order);
+void run_reissue(struct run *run, const Weir__Reissue *order);
 
 /* Ends everything, waits for it, frees; blocks. NULL is ignored. False: an execution has not ended within
    end_ms of the run_options, so that thread and memory of the run are in use for good; then only the end of

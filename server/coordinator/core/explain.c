@@ -150,10 +150,10 @@ static void say_unreached(const struct coordinator *coordinator, const struct ru
 }
 
 static void say_doubts(const struct run *run, struct clauses *clauses) {
-  const struct recompute *recompute = run->recompute;
-  if (recompute && recompute->doubts.n_open > 0)
+  const struct reissue *reissue = run->reissue;
+  if (reissue && reissue->doubts.n_open > 0)
     clauses_add(clauses, "step %llu: the sum of parts that are finite overflows: they are computed once more",
-                (unsigned long long)recompute->step);
+                (unsigned long long)reissue->step);
   if (run->suspicion)
     clauses_add(clauses, "%s", run->suspicion);
 }

@@ -132,19 +132,19 @@ static void companions_find(struct arena *arena, struct companions *companions, 
       companions->members[companions->n_members++] = companions->list[i];
 }
 
-void coordinator_order_recompute(struct coordinator *coordinator, const struct run *run,
-                                 const struct member *worker) {
-  const struct recompute *from = run->recompute;
-  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_RECOMPUTE);
-  Weir__Recompute *recompute = arena_new(&coordinator->actions->arena, sizeof *recompute);
-  order->recompute = recompute;
-  weir__recompute__init(recompute);
-  recompute->run = run->id;
-  recompute->incarnation = run->incarnation;
-  recompute->step = from->step;
-  recompute->microbatches =
-      duty_ranges(coordinator, worker, from->microbatches, from->n_microbatches, &recompute->n_microbatches);
-  recompute->chunks = duty_ranges(coordinator, worker, from->chunks, from->n_chunks, &recompute->n_chunks);
+void coordinator_order_reissue(struct coordinator *coordinator, const struct run *run,
+                               const struct member *worker) {
+  const struct reissue *from = run->reissue;
+  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_REISSUE);
+  Weir__Reissue *reissue = arena_new(&coordinator->actions->arena, sizeof *reissue);
+  order->reissue = reissue;
+  weir__reissue__init(reissue);
+  reissue->run = run->id;
+  reissue->incarnation = run->incarnation;
+  reissue->step = from->step;
+  reissue->microbatches =
+      duty_ranges(coordinator, worker, from->microbatches, from->n_microbatches, &reissue->n_microbatches);
+  reissue->chunks = duty_ranges(coordinator, worker, from->chunks, from->n_chunks, &reissue->n_chunks);
 }
 
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,

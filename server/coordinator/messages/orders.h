@@ -12,9 +12,9 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
                             const struct member *member);
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
                              struct member *const *workers, int n_workers);
-/* What its struct recompute gives to the worker. */
-void coordinator_order_recompute(struct coordinator *coordinator, const struct run *run,
-                                 const struct member *worker);
+/* What its struct reissue gives to the worker. */
+void coordinator_order_reissue(struct coordinator *coordinator, const struct run *run,
+                               const struct member *worker);
 /* To a worker of the run that computes nothing, from which it learns that: it follows, or is cut off. */
 void coordinator_order_idle_view(struct coordinator *coordinator, const struct run *run,
                                  struct member *worker);

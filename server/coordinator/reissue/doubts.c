@@ -45,7 +45,7 @@ static bool is_confirmed(const struct coordinator *coordinator, const struct run
                          const Weir__Judged *judged);
 static bool is_near_a_sender(const struct coordinator *coordinator, const struct run *run,
                              const struct member *worker);
-static void end_doubts(struct recompute *recompute);
+static void end_doubts(struct reissue *reissue);
 static bool has_to_be_given(const struct coordinator *coordinator, const struct run *run);
 static int tier_of(const struct coordinator *coordinator, const struct run *run, const struct member *worker);
 static int keep_best(const struct coordinator *coordinator, const struct run *run, struct helper *helpers,
@@ -63,14 +63,14 @@ static struct run *doubting_run(struct coordinator *coordinator, struct member *
 void coordinator_doubted(struct coordinator *coordinator, struct member *server,
                          const Weir__Doubted *doubted) {
   struct run *run = doubting_run(coordinator, server, doubted);
-  struct recompute *recompute = run ? coordinator_recompute_at(coordinator, run, doubted->step, true) : NULL;
+  struct reissue *reissue = run ? coordinator_reissue_at(coordinator, run, doubted->step, true) : NULL;
   struct doubts *doubts;
-  if (!recompute)
+  if (!reissue)
     return;
-  doubts = &recompute->doubts;
+  doubts = &reissue->doubts;
   log_event(LOG_WARN, "coordinator", "doubted", "run=%s step=%llu block=%u parts=%zu", run->id,
             (unsigned long long)doubted->step, doubted->block, doubted->n_parts);
-  recompute->told_ms = coordinator->now_ms;
+  reissue->told_ms = coordinator->now_ms;
   if (doubts->n_open == 0)
     doubts->due_ms = coordinator->now_ms + GATHER_MS;
   doubts->n_open += !doubts->is_open[doubted->block];
@@ -80,17 +80,17 @@ void coordinator_doubted(struct coordinator *coordinator, struct member *server,
 
 /* Those of a block are disjoint or nested: what names more than that is nonsense. */
 static void doubt_parts(struct coordinator *coordinator, struct run *run, const Weir__Doubted *doubted) {
-  struct recompute *recompute = run->recompute;
+  struct reissue *reissue = run->reissue;
   uint32_t marks = 0;
   for (size_t i = 0; i < doubted->n_parts; i++) {
     const Weir__PushedPart *part = doubted->parts[i];
     struct tree_node node = {part->first, part->level};
-    if (!tree_node_is_valid(node, recompute->n_microbatches) ||
-        marks > MARKS_PER_MICROBATCH * recompute->n_microbatches)
+    if (!tree_node_is_valid(node, reissue->n_microbatches) ||
+        marks > MARKS_PER_MICROBATCH * reissue->n_microbatches)
       continue;
-    add_sender(&recompute->doubts, part);
-    for (uint32_t m = node.first; m < tree_node_end(node, recompute->n_microbatches); m++, marks++)
-      doubt_duty(coordinator, run, &recompute->microbatches[m], part);
+    add_sender(&reissue->doubts, part);
+    for (uint32_t m = node.first; m < tree_node_end(node, reissue->n_microbatches); m++, marks++)
+      doubt_duty(coordinator, run, &reissue->microbatches[m], part);
   }
 }
 
@@ -101,7 +101,7 @@ static void doubt_duty(struct coordinator *coordinator, const struct run *run, s
     struct member *member = coordinator->members[i];
     if (member->key != duty->worker || member->number != part->worker)
       continue;
-    member->help.asked = run->recompute->number;
+    member->help.asked = run->reissue->number;
     duty->worker = 0;
   }
   if (!duty->is_doubted)
@@ -119,35 +119,35 @@ static void add_sender(struct doubts *doubts, const Weir__PushedPart *part) {
 
 void coordinator_judged(struct coordinator *coordinator, struct member *server, const Weir__Judged *judged) {
   Weir__Doubted about = WEIR__DOUBTED__INIT;
-  struct recompute *recompute;
+  struct reissue *reissue;
   struct run *run;
   about.run = judged->run;
   about.incarnation = judged->incarnation;
   about.step = judged->step;
   about.block = judged->block;
   run = doubting_run(coordinator, server, &about);
-  recompute = run ? coordinator_recompute_at(coordinator, run, judged->step, true) : NULL;
-  if (!recompute)
+  reissue = run ? coordinator_reissue_at(coordinator, run, judged->step, true) : NULL;
+  if (!reissue)
     return;
   log_event(LOG_INFO, "coordinator", "judged", "run=%s step=%llu block=%u changed=%zu overflows=%d", run->id,
             (unsigned long long)judged->step, judged->block, judged->n_changed, judged->overflows);
-  recompute->doubts.n_open -= recompute->doubts.is_open[judged->block];
-  recompute->doubts.is_open[judged->block] = false;
+  reissue->doubts.n_open -= reissue->doubts.is_open[judged->block];
+  reissue->doubts.is_open[judged->block] = false;
   if (judged->overflows) {
     overflows_again(coordinator, run, judged);
     return;
   }
-  if (recompute->doubts.n_open == 0)
-    end_doubts(recompute);
+  if (reissue->doubts.n_open == 0)
+    end_doubts(reissue);
   if (run->spec->train->deterministic) /* else honest workers differ, too */
     coordinator_convict(coordinator, run, judged);
 }
 
-static void end_doubts(struct recompute *recompute) {
-  recompute->doubts.n_senders = recompute->doubts.rounds = 0;
-  for (uint32_t m = 0; m < recompute->n_microbatches; m++)
-    if (recompute->microbatches[m].is_doubted)
-      recompute->microbatches[m] = (struct duty){0};
+static void end_doubts(struct reissue *reissue) {
+  reissue->doubts.n_senders = reissue->doubts.rounds = 0;
+  for (uint32_t m = 0; m < reissue->n_microbatches; m++)
+    if (reissue->microbatches[m].is_doubted)
+      reissue->microbatches[m] = (struct duty){0};
 }
 
 static bool names(const Weir__Judged *judged, uint32_t worker) {
@@ -159,12 +159,12 @@ static bool names(const Weir__Judged *judged, uint32_t worker) {
 
 /* Unless that is final, the server doubts what came now, too, and tells so next. */
 static void overflows_again(struct coordinator *coordinator, struct run *run, const Weir__Judged *judged) {
-  const struct recompute *recompute = run->recompute;
+  const struct reissue *reissue = run->reissue;
   for (int i = 0; i < coordinator->n_members; i++)
     if (coordinator->members[i]->run == run && names(judged, coordinator->members[i]->number))
-      coordinator->members[i]->help.asked = recompute->number;
+      coordinator->members[i]->help.asked = reissue->number;
   if ((judged->n_changed > 0 || !is_confirmed(coordinator, run, judged)) && run->spec->train->deterministic &&
-      recompute->doubts.rounds < ROUNDS_MAX)
+      reissue->doubts.rounds < ROUNDS_MAX)
     return;
   coordinator_run_fail(coordinator, run, false,
                        "the sum of step %llu's gradients of block %u is not finite, whoever computes it: the "
@@ -176,7 +176,7 @@ static void overflows_again(struct coordinator *coordinator, struct run *run, co
 /* Whether others than those whose parts were doubted came to the same bits, or nobody is left to ask. */
 static bool is_confirmed(const struct coordinator *coordinator, const struct run *run,
                          const Weir__Judged *judged) {
-  const uint64_t number = run->recompute->number;
+  const uint64_t number = run->reissue->number;
   bool is_by_others = true, is_one_left = false;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
@@ -189,26 +189,26 @@ static bool is_confirmed(const struct coordinator *coordinator, const struct run
 }
 
 void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *run) {
-  struct recompute *recompute = run->recompute;
+  struct reissue *reissue = run->reissue;
   struct helper *helpers;
   uint64_t patience_ms;
   int n, best = 0;
-  if (!recompute)
+  if (!reissue)
     return;
-  if (recompute->incarnation != run->incarnation || run->step > recompute->step + 1) {
-    coordinator_recompute_free(run); /* it is over: the step after it is complete somewhere */
+  if (reissue->incarnation != run->incarnation || run->step > reissue->step + 1) {
+    coordinator_reissue_free(run); /* it is over: the step after it is complete somewhere */
     return;
   }
-  if (run->state != WEIR__RUN_STATE__RUNNING || recompute->doubts.n_open == 0 ||
-      coordinator->now_ms < recompute->doubts.due_ms || !has_to_be_given(coordinator, run))
+  if (run->state != WEIR__RUN_STATE__RUNNING || reissue->doubts.n_open == 0 ||
+      coordinator->now_ms < reissue->doubts.due_ms || !has_to_be_given(coordinator, run))
     return;
   helpers = coordinator_helpers(coordinator, run, &n);
   patience_ms = patience_of(run, n);
   n = keep_best(coordinator, run, helpers, n);
   if (n == 0)
     return;
-  for (uint32_t m = 0; m < recompute->n_microbatches; m++) {
-    struct duty *duty = &recompute->microbatches[m];
+  for (uint32_t m = 0; m < reissue->n_microbatches; m++) {
+    struct duty *duty = &reissue->microbatches[m];
     if (!duty->is_doubted || coordinator_duty_is_held(coordinator, run, duty))
       continue;
     for (int i = best = 0; i < n; i++)
@@ -216,22 +216,22 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
         best = i;
     coordinator_give(coordinator, duty, &helpers[best], patience_ms);
   }
-  recompute->doubts.rounds++;
+  reissue->doubts.rounds++;
   coordinator_order_helpers(coordinator, run, helpers, n);
 }
 
 /* Who had the time and has not done it is slow. */
 static bool has_to_be_given(const struct coordinator *coordinator, const struct run *run) {
-  const struct recompute *recompute = run->recompute;
+  const struct reissue *reissue = run->reissue;
   bool is_any = false;
-  for (uint32_t m = 0; m < recompute->n_microbatches; m++) {
-    const struct duty *duty = &recompute->microbatches[m];
+  for (uint32_t m = 0; m < reissue->n_microbatches; m++) {
+    const struct duty *duty = &reissue->microbatches[m];
     if (!duty->is_doubted || coordinator_duty_is_held(coordinator, run, duty))
       continue;
     is_any = true;
     for (int i = 0; duty->worker && i < coordinator->n_members; i++)
       if (coordinator->members[i]->key == duty->worker)
-        coordinator->members[i]->help.slow = recompute->number;
+        coordinator->members[i]->help.slow = reissue->number;
   }
   return is_any;
 }
@@ -239,7 +239,7 @@ static bool has_to_be_given(const struct coordinator *coordinator, const struct 
 /* 3: it pushed a doubted part; 2: it was in a group with one that did; 1: it is on such a worker's device. */
 static int tier_of(const struct coordinator *coordinator, const struct run *run,
                    const struct member *worker) {
-  const struct doubts *doubts = &run->recompute->doubts;
+  const struct doubts *doubts = &run->reissue->doubts;
   const struct worker_identity own = {worker->id, worker->host, worker->device};
   int tier = 0;
   for (int i = 0; i < doubts->n_senders && tier < TIER_SENDER; i++) {
@@ -265,7 +265,7 @@ static bool is_near_a_sender(const struct coordinator *coordinator, const struct
    asked already; of one's equals the one that was given nothing for the longest time. */
 static int keep_best(const struct coordinator *coordinator, const struct run *run, struct helper *helpers,
                      int n) {
-  uint64_t number = run->recompute->number;
+  uint64_t number = run->reissue->number;
   int best_rank = 0, kept = 0;
   for (int i = 0; i < n; i++) {
     const struct member *worker = helpers[i].worker;
@@ -287,7 +287,7 @@ static int keep_best(const struct coordinator *coordinator, const struct run *ru
 
 static uint64_t patience_of(const struct run *run, int n_ready) {
   const struct logged_event *newest = event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_STEP, UINT64_MAX);
-  int rounds = run->recompute->doubts.rounds;
+  int rounds = run->reissue->doubts.rounds;
   double ms = newest ? 2000 * newest->step.seconds * n_ready : PATIENCE_UNKNOWN_MS;
   if (!(ms > PATIENCE_MIN_MS))
     ms = PATIENCE_MIN_MS;

@@ -28,7 +28,7 @@ struct late_kind {
   bool is_chunks;
 };
 
-static bool is_fresh(const struct coordinator *coordinator, const struct recompute *recompute);
+static bool is_fresh(const struct coordinator *coordinator, const struct reissue *reissue);
 static uint32_t count_missing(const struct late_kind *kind);
 static void give_late(struct coordinator *coordinator, struct run *run, const struct late_kind *kind);
 static struct helper *choose(const struct run *run, struct helper *helpers, int n,
@@ -39,53 +39,53 @@ void coordinator_late(struct coordinator *coordinator, struct member *server, co
   struct late_kind microbatches = {.ranges = late->microbatches, .n_ranges = late->n_microbatches};
   struct late_kind chunks = {.ranges = late->chunks, .n_ranges = late->n_chunks, .is_chunks = true};
   double waited_s = late->waited_seconds > 0 ? late->waited_seconds : 0;
-  struct recompute *recompute;
+  struct reissue *reissue;
   bool is_partial;
   if (!run || run->state != WEIR__RUN_STATE__RUNNING || late->step > run->plan.steps)
     return;
   microbatches.n_duties = late->step < run->plan.steps ? run->plan.microbatches : 0;
   chunks.n_duties = plan_evaluates(&run->plan, late->step) ? run->plan.eval_chunks : 0;
   is_partial = microbatches.n_duties > count_missing(&microbatches); /* who pushed them had all before */
-  recompute = coordinator_recompute_at(coordinator, run, late->step, is_partial);
-  if (!recompute)
+  reissue = coordinator_reissue_at(coordinator, run, late->step, is_partial);
+  if (!reissue)
     return;
-  recompute->told_ms = coordinator->now_ms;
-  recompute->waited_ms = (uint64_t)((waited_s < WAITED_MAX_S ? waited_s : WAITED_MAX_S) * 1000);
-  microbatches.duties = recompute->microbatches;
-  chunks.duties = recompute->chunks;
+  reissue->told_ms = coordinator->now_ms;
+  reissue->waited_ms = (uint64_t)((waited_s < WAITED_MAX_S ? waited_s : WAITED_MAX_S) * 1000);
+  microbatches.duties = reissue->microbatches;
+  chunks.duties = reissue->chunks;
   give_late(coordinator, run, &microbatches);
   give_late(coordinator, run, &chunks);
 }
 
-struct recompute *coordinator_recompute_at(struct coordinator *coordinator, struct run *run, uint64_t step,
-                                           bool is_proven) {
-  struct recompute *recompute = run->recompute;
-  if (recompute && step == recompute->step) {
-    recompute->is_proven |= is_proven;
-    return recompute;
+struct reissue *coordinator_reissue_at(struct coordinator *coordinator, struct run *run, uint64_t step,
+                                       bool is_proven) {
+  struct reissue *reissue = run->reissue;
+  if (reissue && step == reissue->step) {
+    reissue->is_proven |= is_proven;
+    return reissue;
   }
-  if (recompute && step < recompute->step && recompute->is_proven)
+  if (reissue && step < reissue->step && reissue->is_proven)
     return NULL;
-  if (recompute && step > recompute->step && !is_proven && is_fresh(coordinator, recompute))
+  if (reissue && step > reissue->step && !is_proven && is_fresh(coordinator, reissue))
     return NULL; /* another server is behind, and nobody can compute this step yet */
-  coordinator_recompute_free(run);
-  recompute = run->recompute = mem_new(sizeof *recompute);
-  *recompute = (struct recompute){.number = ++coordinator->recomputes_seen,
-                                  .incarnation = run->incarnation,
-                                  .step = step,
-                                  .is_proven = is_proven};
-  recompute->n_microbatches = run->plan.microbatches;
-  recompute->n_chunks = run->plan.eval_chunks;
-  recompute->microbatches = mem_new(recompute->n_microbatches * sizeof *recompute->microbatches);
-  recompute->chunks = mem_new(recompute->n_chunks * sizeof *recompute->chunks);
-  recompute->doubts.is_open = mem_new(run->n_blocks * sizeof *recompute->doubts.is_open);
-  return recompute;
+  coordinator_reissue_free(run);
+  reissue = run->reissue = mem_new(sizeof *reissue);
+  *reissue = (struct reissue){.number = ++coordinator->reissues_seen,
+                              .incarnation = run->incarnation,
+                              .step = step,
+                              .is_proven = is_proven};
+  reissue->n_microbatches = run->plan.microbatches;
+  reissue->n_chunks = run->plan.eval_chunks;
+  reissue->microbatches = mem_new(reissue->n_microbatches * sizeof *reissue->microbatches);
+  reissue->chunks = mem_new(reissue->n_chunks * sizeof *reissue->chunks);
+  reissue->doubts.is_open = mem_new(run->n_blocks * sizeof *reissue->doubts.is_open);
+  return reissue;
 }
 
 /* The server that told of it would have told again if it were late still. */
-static bool is_fresh(const struct coordinator *coordinator, const struct recompute *recompute) {
-  return recompute->doubts.n_open > 0 ||
-         coordinator->now_ms - recompute->told_ms <= 2 * recompute->waited_ms + PATIENCE_MIN_MS;
+static bool is_fresh(const struct coordinator *coordinator, const struct reissue *reissue) {
+  return reissue->doubts.n_open > 0 ||
+         coordinator->now_ms - reissue->told_ms <= 2 * reissue->waited_ms + PATIENCE_MIN_MS;
 }
 
 /* Those of a range that there are. Ranges that are not in order are nonsense, and ignored: *end is that of
@@ -112,8 +112,8 @@ static uint32_t count_missing(const struct late_kind *kind) {
 }
 
 static void give_late(struct coordinator *coordinator, struct run *run, const struct late_kind *kind) {
-  const struct recompute *recompute = run->recompute;
-  uint64_t patience_ms = recompute->waited_ms > PATIENCE_MIN_MS ? recompute->waited_ms : PATIENCE_MIN_MS;
+  const struct reissue *reissue = run->reissue;
+  uint64_t patience_ms = reissue->waited_ms > PATIENCE_MIN_MS ? reissue->waited_ms : PATIENCE_MIN_MS;
   uint32_t end = 0, given = 0;
   int n;
   struct helper *helpers = coordinator_helpers(coordinator, run, &n);
@@ -131,7 +131,7 @@ static void give_late(struct coordinator *coordinator, struct run *run, const st
   if (given == 0)
     return;
   log_event(LOG_INFO, "coordinator", "late", "run=%s step=%llu waited_ms=%llu %s=%u", run->id,
-            (unsigned long long)recompute->step, (unsigned long long)recompute->waited_ms,
+            (unsigned long long)reissue->step, (unsigned long long)reissue->waited_ms,
             kind->is_chunks ? "chunks" : "microbatches", given);
   coordinator_order_helpers(coordinator, run, helpers, n);
 }
@@ -156,7 +156,7 @@ static void weigh(struct coordinator *coordinator, struct helper *helpers, int n
 }
 
 struct helper *coordinator_helpers(struct coordinator *coordinator, const struct run *run, int *n) {
-  const struct recompute *recompute = run->recompute;
+  const struct reissue *reissue = run->reissue;
   struct helper *helpers =
       arena_new(&coordinator->actions->arena, (size_t)coordinator->n_members * sizeof *helpers);
   *n = 0;
@@ -164,10 +164,9 @@ struct helper *coordinator_helpers(struct coordinator *coordinator, const struct
     if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY)
       helpers[(*n)++].worker = coordinator->members[i];
   weigh(coordinator, helpers, *n);
-  for (uint32_t i = 0; i < recompute->n_microbatches + recompute->n_chunks; i++) {
-    const struct duty *duty = i < recompute->n_microbatches
-                                  ? &recompute->microbatches[i]
-                                  : &recompute->chunks[i - recompute->n_microbatches];
+  for (uint32_t i = 0; i < reissue->n_microbatches + reissue->n_chunks; i++) {
+    const struct duty *duty = i < reissue->n_microbatches ? &reissue->microbatches[i]
+                                                          : &reissue->chunks[i - reissue->n_microbatches];
     struct helper *helper = (struct helper *)helper_of(helpers, *n, duty->worker);
     if (helper)
       helper->load += 1 / helper->weight;
@@ -198,12 +197,12 @@ static struct helper *choose(const struct run *run, struct helper *helpers, int 
   const struct helper *before = helper_of(helpers, n, kind->duties[item].worker);
   struct helper *best = NULL;
   if (before) /* it had its time */
-    before->worker->help.slow = run->recompute->number;
+    before->worker->help.slow = run->reissue->number;
   for (int i = 0; i < n; i++) {
     struct helper *helper = &helpers[i];
     const struct member *worker = helper->worker;
     helper->rank =
-        4 * is_owner(worker, owner) + 2 * (helper == before) + (worker->help.slow == run->recompute->number);
+        4 * is_owner(worker, owner) + 2 * (helper == before) + (worker->help.slow == run->reissue->number);
     if (!best || helper->rank < best->rank ||
         (helper->rank == best->rank && helper->load + 1 / helper->weight < best->load + 1 / best->weight))
       best = helper;
@@ -236,5 +235,5 @@ void coordinator_order_helpers(struct coordinator *coordinator, struct run *run,
                                int n) {
   for (int i = 0; i < n; i++)
     if (helpers[i].is_order_due)
-      coordinator_order_recompute(coordinator, run, helpers[i].worker);
+      coordinator_order_reissue(coordinator, run, helpers[i].worker);
 }

@@ -30,8 +30,8 @@ struct helper {
 void coordinator_late(struct coordinator *coordinator, struct member *server, const Weir__Late *late);
 /* What the run has, of this step or, where it had none or an older one, begun; NULL: the message is of a step
    that is over. is_proven: it shows that the steps before are complete. */
-struct recompute *coordinator_recompute_at(struct coordinator *coordinator, struct run *run, uint64_t step,
-                                           bool is_proven);
+struct reissue *coordinator_reissue_at(struct coordinator *coordinator, struct run *run, uint64_t step,
+                                       bool is_proven);
 /* Those that are ready, with what they have; of the step's arena. */
 struct helper *coordinator_helpers(struct coordinator *coordinator, const struct run *run, int *n);
 void coordinator_give(const struct coordinator *coordinator, struct duty *duty, struct helper *helper,

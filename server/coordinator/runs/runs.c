@@ -150,7 +150,7 @@ static void run_release(struct coordinator *coordinator, struct run *run) {
       coordinator_order_unload(coordinator, run->id, run->servers[i].member, reason);
   coordinator_run_free_servers(run);
   coordinator_checkpoint_abandon(run);
-  coordinator_recompute_free(run);
+  coordinator_reissue_free(run);
   coordinator_clock_stop(coordinator, run);
   run->is_view_due = run->is_pausing = false;
   run->is_load_due = true;

@@ -22,7 +22,7 @@ enum worker_state {
   WORKER_QUARANTINED
 };
 
-/* How a worker has done with what it was given beside the view: `number` of the struct recompute. */
+/* How a worker has done with what it was given beside the view: `number` of the struct reissue. */
 struct helping {
   uint64_t slow;     /* of the newest in which it was too slow */
   uint64_t asked;    /* of the newest in which it computed doubted microbatches anew */

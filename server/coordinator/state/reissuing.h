@@ -34,7 +34,7 @@ struct doubts {
 };
 
 /* NULL in a run: nothing was late or doubted. */
-struct recompute {
+struct reissue {
   uint64_t number; /* of all that there were: never used twice */
   uint64_t incarnation, step;
   bool is_proven;     /* every step before it is complete on every server */
@@ -45,6 +45,6 @@ struct recompute {
   struct doubts doubts;
 };
 
-void coordinator_recompute_free(struct run *run); /* nothing is late or doubted any more */
+void coordinator_reissue_free(struct run *run); /* nothing is late or doubted any more */
 
 #endif

@@ -72,7 +72,7 @@ void coordinator_run_free(struct run *run) {
   free(run->reference.probe_sha256);
   free(run->reference.server);
   free(run->reference.server_fingerprint);
-  coordinator_recompute_free(run);
+  coordinator_reissue_free(run);
   groups_past_fini(&run->groups_past);
   free(run->suspicion);
   free(run->refused);
@@ -94,14 +94,14 @@ void coordinator_run_free_servers(struct run *run) {
   run->n_servers = 0;
 }
 
-void coordinator_recompute_free(struct run *run) {
-  if (!run->recompute)
+void coordinator_reissue_free(struct run *run) {
+  if (!run->reissue)
     return;
-  free(run->recompute->microbatches);
-  free(run->recompute->chunks);
-  free(run->recompute->doubts.is_open);
-  free(run->recompute);
-  run->recompute = NULL;
+  free(run->reissue->microbatches);
+  free(run->reissue->chunks);
+  free(run->reissue->doubts.is_open);
+  free(run->reissue);
+  run->reissue = NULL;
 }
 
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id) {

@@ -77,7 +77,7 @@ struct run {
   int n_refused, refused_capacity;
   char *refusal; /* the newest one; NULL before */
 
-  struct recompute *recompute; /* what is computed elsewhere, too; NULL: nothing */
+  struct reissue *reissue; /* what is computed elsewhere, too; NULL: nothing */
   struct groups_past groups_past;
   char *suspicion; /* the newest sender that is named, and not in quarantine; NULL: none */
 

@@ -5,7 +5,7 @@
    told runs/       runs from submission to the end; pauses; checkpoints ordered, committed and dropped
    shares/     who computes what: views, shares by measured speed, groups, workers that follow
    quarantine/ whose part was wrong, and what becomes of its device
-   reissue/    late and doubted work is computed by others, too
+   reissue/    late and doubted microbatches are given to other workers, too
    recovery/   servers that are lost or not reached; the runs of a former coordinator
    core/       takes events (core.c); after each one, settles which members serve which run (settle.c)
    shell/      threads, calls and the store around all of it */
@@ -27,7 +27,7 @@ struct coordinator {
   int n_runs, runs_capacity;
   uint32_t servers_seen, workers_seen;
   struct quarantines quarantines;
-  uint64_t recomputes_seen; /* the highest number of a struct recompute */
+  uint64_t reissues_seen; /* the highest number of a struct reissue */
 
   char *store_message;    /* empty: it is well */
   int64_t unix_offset_ms; /* of the wall clock to now_ms, as far as events have told */

@@ -109,8 +109,8 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
     told->write_step = order->write->step;
     told->writes++;
     break;
-  case WEIR__ORDER__BODY_RECOMPUTE:
-    told_recompute(told, order->recompute);
+  case WEIR__ORDER__BODY_REISSUE:
+    told_reissue(told, order->reissue);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);

@@ -44,8 +44,8 @@ struct told {
   uint64_t view_number;  /* as it was told */
   uint32_t group;
   uint64_t write_step, writes, loads, beats;
-  uint64_t recompute_step, recomputes;               /* of the newest Recompute; how many */
-  uint32_t recompute_microbatches, recompute_chunks; /* masks */
+  uint64_t reissue_step, reissues;               /* of the newest Reissue; how many */
+  uint32_t reissue_microbatches, reissue_chunks; /* masks */
 };
 
 struct core_fixture {

@@ -22,12 +22,12 @@ static uint32_t mask_of(Weir__Range *const *ranges, size_t n) {
   return mask;
 }
 
-void told_recompute(struct told *told, const Weir__Recompute *recompute) {
-  told->recomputes++;
-  told->recompute_step = recompute->step;
-  told->recompute_microbatches = mask_of(recompute->microbatches, recompute->n_microbatches);
-  told->recompute_chunks = mask_of(recompute->chunks, recompute->n_chunks);
-  assert_true(told->recompute_microbatches || told->recompute_chunks);
+void told_reissue(struct told *told, const Weir__Reissue *reissue) {
+  told->reissues++;
+  told->reissue_step = reissue->step;
+  told->reissue_microbatches = mask_of(reissue->microbatches, reissue->n_microbatches);
+  told->reissue_chunks = mask_of(reissue->chunks, reissue->n_chunks);
+  assert_true(told->reissue_microbatches || told->reissue_chunks);
 }
 
 void worker_joins_on(struct core_fixture *f, uint64_t key, const char *host, const char *device) {

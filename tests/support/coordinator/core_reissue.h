@@ -4,8 +4,8 @@
 
 #include "tests/support/coordinator/core_fixture.h"
 
-/* The newest Recompute, as masks with a bit for each microbatch and chunk. For the fixture. */
-void told_recompute(struct told *told, const Weir__Recompute *recompute);
+/* The newest Reissue, as masks with a bit for each microbatch and chunk. For the fixture. */
+void told_reissue(struct told *told, const Weir__Reissue *reissue);
 
 /* A worker with one executor and this host (which is also where it shares memory) and device. */
 void worker_joins_on(struct core_fixture *f, uint64_t key, const char *host, const char *device);

@@ -135,8 +135,8 @@ static void check_drop(struct world *w, const struct coordinator_action *action)
 
 /* What clients are told of a run's end is in the store, unless that has lost it since. */
 static void check_end(const struct stored_run *run, Weir__RunState told) {
-  bool is_over = told == WEIR__RUN_STATE__DONE || told == WEIR__RUN_STATE__FAILED ||
-                 told == WEIR__RUN_STATE__CANCELLED;
+  bool is_over =
+      told == WEIR__RUN_STATE__DONE || told == WEIR__RUN_STATE__FAILED || told == WEIR__RUN_STATE__CANCELLED;
   if (is_over && !run->is_record_lost)
     assert_true(run->record && run->record->state == told);
 }
@@ -245,8 +245,8 @@ void job_execute(struct world *w, bool is_told) {
     return;
   memmove(w->jobs, w->jobs + 1, (size_t)--w->n_jobs * sizeof *w->jobs);
   if (job.kind == JOB_SAVE) {
-    struct coordinator_event event = {
-        .kind = EVENT_RUN_SAVED, .saved = {run->id, job.record->incarnation, job.record->state}};
+    struct coordinator_event event = {.kind = EVENT_RUN_SAVED,
+                                      .saved = {run->id, job.record->incarnation, job.record->state}};
     assert_true(!run->record || run->record->incarnation <= job.record->incarnation);
     message_free(run->record);
     run->record = job.record;

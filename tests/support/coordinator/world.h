@@ -167,9 +167,9 @@ struct world {
   bool is_calm;                    /* no accidents any more */
   int cut_off, given_up;           /* how often workers and servers were seen to be */
   struct liars *liars;
-  int doubted, convicted, recomputed; /* sums; how often workers were seen to be; orders */
-  int following, late, set_aside;     /* how often workers were seen to be */
-  int confirmed;                      /* how often a run went on with a server that is not heard of */
+  int doubted, convicted, reissued; /* sums; how often workers were seen to be; orders */
+  int following, late, set_aside;   /* how often workers were seen to be */
+  int confirmed;                    /* how often a run went on with a server that is not heard of */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 

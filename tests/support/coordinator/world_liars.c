@@ -208,7 +208,7 @@ void liars_push(struct world *w, const struct process *worker, int run, uint32_t
   merge(w, run, microbatch);
 }
 
-void liars_recompute(struct world *w, const struct process *worker, const Weir__Recompute *order) {
+void liars_reissue(struct world *w, const struct process *worker, const Weir__Reissue *order) {
   int run = run_index(w, order->run);
   struct beside *beside = beside_of(w, run);
   uint32_t given = 0;
@@ -223,7 +223,7 @@ void liars_recompute(struct world *w, const struct process *worker, const Weir__
   beside->of[worker->slot].version = order->step;
   beside->of[worker->slot].given =
       order->incarnation == worker->hosted[run].incarnation && (w->is_calm || world_roll(w, 8)) ? given : 0;
-  w->recomputed++;
+  w->reissued++;
 }
 
 void liars_tell_late(struct world *w, struct process *server, int run) {

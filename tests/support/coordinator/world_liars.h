@@ -22,7 +22,7 @@ uint32_t liars_next(struct world *w, const struct process *worker, int run);
 void liars_push(struct world *w, const struct process *worker, int run, uint32_t microbatch);
 
 /* An order to a worker. */
-void liars_recompute(struct world *w, const struct process *worker, const Weir__Recompute *order);
+void liars_reissue(struct world *w, const struct process *worker, const Weir__Reissue *order);
 
 /* A server tells what it lacks of a step that has taken long. */
 void liars_tell_late(struct world *w, struct process *server, int run);

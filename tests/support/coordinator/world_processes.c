@@ -339,8 +339,8 @@ static void worker_order(struct world *w, struct process *worker, const Weir__Or
       hosted->follows = assignment->follows;
     }
     hosted->incarnation = order->view->incarnation;
-  } else if (order->body_case == WEIR__ORDER__BODY_RECOMPUTE)
-    liars_recompute(w, worker, order->recompute);
+  } else if (order->body_case == WEIR__ORDER__BODY_REISSUE)
+    liars_reissue(w, worker, order->reissue);
   else if (order->body_case == WEIR__ORDER__BODY_UNLOAD)
     worker->hosted[run_index(w, order->unload->run)] = (struct hosted){0};
 }

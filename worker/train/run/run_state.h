@@ -55,8 +55,8 @@ struct totals {
   uint64_t received_bytes;
 };
 
-/* The tasks of one version; beside the weights_set of the same name. */
-struct stage {
+/* The tasks of one version; beside the weights_set of that version. */
+struct version_tasks {
   struct task_list microbatches, chunks;
 };
 
@@ -111,7 +111,7 @@ struct run {
   int setbacks;                     /* rejoins in a row without a new version; the pauses before them grow */
   int drops;                        /* those of them, in a row, because dropped_version was dropped */
   uint64_t dropped_version;
-  Weir__Recompute *recompute; /* ordered, for a version that is not here yet; NULL: nothing */
+  Weir__Reissue *reissue; /* ordered, for a version that is not here yet; NULL: nothing */
   struct totals totals;
   int n_executing; /* executors that are at a task */
 
@@ -129,8 +129,8 @@ struct run {
   struct transfer_item
       *unsent; /* its parts that are to be sent, once an executor has copied them to the host */
   int n_unsent, unsent_capacity;
-  struct stage *current, *next;
-  struct stage stages[2];
+  struct version_tasks *current, *next;
+  struct version_tasks versions[2];
   struct extras extra_microbatches, extra_chunks; /* of weights->current */
   struct follow follow;
 };

@@ -9,14 +9,14 @@
 
 static void steps_advance(struct run *run);
 
-static void stage_open(struct run *run, struct stage *stage, uint64_t version) {
+static void version_tasks_open(struct run *run, struct version_tasks *tasks, uint64_t version) {
   const struct plan *plan = &run->loaded.plan;
-  tasks_clear(&stage->microbatches);
-  tasks_clear(&stage->chunks);
+  tasks_clear(&tasks->microbatches);
+  tasks_clear(&tasks->chunks);
   if (version < plan->steps)
-    tasks_assign(&stage->microbatches, run->share.microbatches);
+    tasks_assign(&tasks->microbatches, run->share.microbatches);
   if (plan_evaluates(plan, version))
-    tasks_assign(&stage->chunks, run->share.chunks);
+    tasks_assign(&tasks->chunks, run->share.chunks);
 }
 
 void steps_send(struct run *run, const struct transfer_item *item) {
@@ -70,11 +70,11 @@ static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
 
 void steps_init(struct run *run) {
   const struct plan *plan = &run->loaded.plan;
-  run->current = &run->stages[0];
-  run->next = &run->stages[1];
+  run->current = &run->versions[0];
+  run->next = &run->versions[1];
   for (int i = 0; i < 2; i++) {
-    tasks_init(&run->stages[i].microbatches, plan->microbatches);
-    tasks_init(&run->stages[i].chunks, plan->eval_chunks);
+    tasks_init(&run->versions[i].microbatches, plan->microbatches);
+    tasks_init(&run->versions[i].chunks, plan->eval_chunks);
   }
   extras_init(&run->extra_microbatches, plan->microbatches);
   extras_init(&run->extra_chunks, plan->eval_chunks);
@@ -82,8 +82,8 @@ void steps_init(struct run *run) {
 
 void steps_fini(struct run *run) {
   for (int i = 0; i < 2; i++) {
-    tasks_fini(&run->stages[i].microbatches);
-    tasks_fini(&run->stages[i].chunks);
+    tasks_fini(&run->versions[i].microbatches);
+    tasks_fini(&run->versions[i].chunks);
   }
   extras_fini(&run->extra_microbatches);
   extras_fini(&run->extra_chunks);
@@ -99,7 +99,7 @@ void steps_join(struct run *run, uint64_t version) {
                                                        .drop = on_drop,
                                                        .user = run});
   weights_open_next(run->weights, version, false); /* by plain pulls, each member for itself */
-  stage_open(run, run->next, version);
+  version_tasks_open(run, run->next, version);
   run->follow = (struct follow){0};
   loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
 }
@@ -128,12 +128,12 @@ void steps_assign(struct run *run) {
   const struct plan *plan = &run->loaded.plan;
   struct weights *weights = run->weights;
   struct weights_set *sets[2] = {weights->current, weights->next};
-  struct stage *stages[2] = {run->current, run->next};
+  struct version_tasks *versions[2] = {run->current, run->next};
   for (int i = 0; i < 2; i++) {
     if (sets[i]->is_open && sets[i]->version < plan->steps)
-      tasks_assign(&stages[i]->microbatches, run->share.microbatches);
+      tasks_assign(&versions[i]->microbatches, run->share.microbatches);
     if (sets[i]->is_open && plan_evaluates(plan, sets[i]->version))
-      tasks_assign(&stages[i]->chunks, run->share.chunks);
+      tasks_assign(&versions[i]->chunks, run->share.chunks);
   }
   if (weights->current->is_open && weights->current->version < plan->steps) {
     steps_tell_reducer(run, reducer_assign);
@@ -153,22 +153,22 @@ static bool is_at(const struct run *run, uint64_t version) {
 /* Takes in the order that was kept, if its step is here. */
 static void steps_obey(struct run *run) {
   const struct plan *plan = &run->loaded.plan;
-  Weir__Recompute *order = run->recompute;
+  Weir__Reissue *order = run->reissue;
   uint64_t step;
   if (!order || order->incarnation != run->incarnation || !is_at(run, order->step))
     return;
   step = order->step;
   extras_order(&run->extra_microbatches, order->microbatches, step < plan->steps ? order->n_microbatches : 0);
   extras_order(&run->extra_chunks, order->chunks, plan_evaluates(plan, step) ? order->n_chunks : 0);
-  log_event(LOG_INFO, "worker", "recompute", "run=%s step=%llu", run->load->run, (unsigned long long)step);
+  log_event(LOG_INFO, "worker", "reissue", "run=%s step=%llu", run->load->run, (unsigned long long)step);
   message_free(order);
-  run->recompute = NULL;
+  run->reissue = NULL;
   pthread_cond_broadcast(&run->changed);
 }
 
-void steps_recompute(struct run *run, const Weir__Recompute *order) {
-  message_free(run->recompute);
-  run->recompute = message_copy(order);
+void steps_reissue(struct run *run, const Weir__Reissue *order) {
+  message_free(run->reissue);
+  run->reissue = message_copy(order);
   if (run->is_loaded)
     steps_obey(run);
 }
@@ -203,7 +203,7 @@ void steps_filled(struct run *run, uint32_t block) {
    memory the version after it will fill. */
 static void steps_advance(struct run *run) {
   struct weights *weights = run->weights;
-  struct stage *old = run->current;
+  struct version_tasks *old = run->current;
   uint64_t version;
   if (run->phase != RUN_WORKING || !weights_next_is_complete(weights) || weights->current->readers > 0)
     return;
@@ -216,7 +216,7 @@ static void steps_advance(struct run *run) {
   version = weights->current->version;
   if (version < run->loaded.plan.steps) {
     weights_open_next(weights, version + 1, run->outlet && run->outlet->is_on_device);
-    stage_open(run, run->next, version + 1);
+    version_tasks_open(run, run->next, version + 1);
     steps_tell_reducer(run, reducer_begin);
     loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
   } else
@@ -235,13 +235,13 @@ static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
          sibling.first >= share->begin && tree_node_end(sibling, n) <= share->end;
 }
 
-static bool stage_begin(const struct plan *plan, struct stage *stage, struct weights_set *set,
-                        struct work *work) {
+static bool version_tasks_begin(const struct plan *plan, struct version_tasks *tasks, struct weights_set *set,
+                                struct work *work) {
   if (!set->is_open)
     return false;
-  if (tasks_begin(&stage->chunks, &work->index))
+  if (tasks_begin(&tasks->chunks, &work->index))
     work->kind = WORK_CHUNK;
-  else if (set->version < plan->steps && tasks_begin(&stage->microbatches, &work->index))
+  else if (set->version < plan->steps && tasks_begin(&tasks->microbatches, &work->index))
     work->kind = WORK_MICROBATCH;
   else
     return false;
@@ -278,8 +278,9 @@ bool steps_begin(struct run *run, struct work *work) {
   if (extra_begin(run, work))
     return true;
   work->is_extra = false;
-  if ((weights_next_is_complete(weights) || !stage_begin(plan, run->current, weights->current, work)) &&
-      !stage_begin(plan, run->next, weights->next, work))
+  if ((weights_next_is_complete(weights) ||
+       !version_tasks_begin(plan, run->current, weights->current, work)) &&
+      !version_tasks_begin(plan, run->next, weights->next, work))
     return false;
   work->is_for_device = work->kind == WORK_MICROBATCH &&
                         (has_sibling_here(run, work->index) || (run->outlet && run->outlet->is_on_device));
@@ -288,9 +289,9 @@ bool steps_begin(struct run *run, struct work *work) {
 
 /* A task of our share. */
 static void share_end(struct run *run, const struct work *work, bool is_done) {
-  struct stage *stage = work->set == run->weights->current ? run->current : run->next;
+  struct version_tasks *version = work->set == run->weights->current ? run->current : run->next;
   bool is_chunk = work->kind == WORK_CHUNK;
-  struct task_list *tasks = is_chunk ? &stage->chunks : &stage->microbatches;
+  struct task_list *tasks = is_chunk ? &version->chunks : &version->microbatches;
   tasks_end(tasks, work->index, is_done);
   if (!is_done) {
     tasks_assign(tasks, is_chunk ? run->share.chunks : run->share.microbatches);

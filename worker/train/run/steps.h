@@ -55,7 +55,7 @@ void steps_release(struct run *run, struct weights_set *set);
 
 /* An order to compute more of a step: of the present one, or of one that may become it. Copied; it replaces
    the one before. What it says of another incarnation or of a step that is over is void. */
-void steps_recompute(struct run *run, const Weir__Recompute *order);
+void steps_reissue(struct run *run, const Weir__Reissue *order);
 
 /* Sums that this worker made of the node's microbatches, all of them finite, overflowed: computes each of
    them anew, if the step is still the present one, so that each is pushed by itself. */

@@ -66,9 +66,9 @@ static void doubted_microbatches_are_computed_by_who_sent_none_of_them(void **st
   start(f, own_hosts, 3);
   view = f->told[W3].view;
   doubts(f, 1, W2);
-  assert_int_equal(f->told[W3].recompute_step, DOUBTED_STEP);
-  assert_int_equal(f->told[W3].recompute_microbatches, 0xf);
-  assert_int_equal(f->told[W1].recomputes + f->told[W2].recomputes, 0);
+  assert_int_equal(f->told[W3].reissue_step, DOUBTED_STEP);
+  assert_int_equal(f->told[W3].reissue_microbatches, 0xf);
+  assert_int_equal(f->told[W1].reissues + f->told[W2].reissues, 0);
   assert_int_equal(f->told[W3].view, view);
   assert_non_null(strstr(info_of_run(f, RUN).message, "step 5: the sum of parts that are finite overflows"));
 }
@@ -79,10 +79,10 @@ static void blocks_that_are_doubted_together_are_one_order(void **state) {
   start(f, own_hosts, 3);
   for (uint32_t block = 0; block < BLOCKS; block++)
     server_doubts(f, block, parts, 2);
-  assert_int_equal(f->told[W3].recomputes, 0);
+  assert_int_equal(f->told[W3].reissues, 0);
   gathers(f);
-  assert_int_equal(f->told[W3].recomputes, 1);
-  assert_int_equal(f->told[W3].recompute_microbatches, 3);
+  assert_int_equal(f->told[W3].reissues, 1);
+  assert_int_equal(f->told[W3].reissue_microbatches, 3);
 }
 
 static void who_sent_what_others_compute_otherwise_goes_into_quarantine(void **state) {
@@ -108,15 +108,15 @@ static void of_two_workers_one_computes_all_and_is_believed(void **state) {
   uint64_t helper;
   start(f, own_hosts, 2);
   doubts(f, 1, W2);
-  assert_int_equal(f->told[W1].recomputes + f->told[W2].recomputes, 1);
-  helper = f->told[W1].recomputes ? W1 : W2;
-  assert_int_equal(f->told[helper].recompute_microbatches, 0xf);
+  assert_int_equal(f->told[W1].reissues + f->told[W2].reissues, 1);
+  helper = f->told[W1].reissues ? W1 : W2;
+  assert_int_equal(f->told[helper].reissue_microbatches, 0xf);
   f->now_ms += PATIENCE_MS; /* it says nothing: the other is asked */
   for (uint64_t key = S1; key <= W2; key++)
     member_beats(f, key);
   core_ticks(f);
-  assert_int_equal(f->told[W1].recompute_microbatches, 0xf);
-  assert_int_equal(f->told[W2].recompute_microbatches, 0xf);
+  assert_int_equal(f->told[W1].reissue_microbatches, 0xf);
+  assert_int_equal(f->told[W2].reissue_microbatches, 0xf);
   finds_w1_changed(f, BY(W2));
   assert_in_quarantine(f, W1);
   assert_string_equal(worker_row(f, W2).state, "ready");
@@ -145,8 +145,8 @@ static void another_device_is_asked_before_one_that_sent_a_part(void **state) {
   static const char *const hosts[] = {"a", "b", "a", "c"};
   start(f, hosts, 4);
   doubts(f, 1, W2);
-  assert_int_equal(f->told[W4].recompute_microbatches, 0xf);
-  assert_int_equal(f->told[W3].recomputes, 0); /* of W1's device */
+  assert_int_equal(f->told[W4].reissue_microbatches, 0xf);
+  assert_int_equal(f->told[W3].reissues, 0); /* of W1's device */
 }
 
 static void who_is_no_worker_is_named_alone(void **state) {
@@ -167,13 +167,13 @@ static void nothing_is_concluded_while_the_sum_overflows(void **state) {
   start(f, own_hosts, 4);
   member_drains(f, W4); /* three are enough */
   doubts(f, 1, W2);
-  assert_int_equal(f->told[W3].recomputes, 1);
+  assert_int_equal(f->told[W3].reissues, 1);
   server_judges(f, &finding); /* by a liar that contradicts both */
   assert_nobody_is_in_quarantine(f, 3);
   server_doubts(f, 1, anew, 4);
   gathers(f);
-  assert_int_equal(f->told[W3].recomputes, 1); /* others, now */
-  assert_int_equal(f->told[W1].recomputes + f->told[W2].recomputes, 1);
+  assert_int_equal(f->told[W3].reissues, 1); /* others, now */
+  assert_int_equal(f->told[W1].reissues + f->told[W2].reissues, 1);
   finding = (struct finding){.block = 1, .changed = {{W3, 0, 0}, {W3, 2, 0}}, .n_changed = 2, .by = BY(W2)};
   server_judges(f, &finding);
   assert_in_quarantine(f, W3);
@@ -201,15 +201,15 @@ static void what_only_its_sender_has_repeated_is_computed_by_another_too(void **
   uint64_t first, second;
   start(f, own_hosts, 2);
   doubts(f, 1, W2);
-  first = f->told[W1].recomputes ? W1 : W2, second = W1 + W2 - first;
+  first = f->told[W1].reissues ? W1 : W2, second = W1 + W2 - first;
   server_judges(f, &(struct finding){.block = 1, .by = BY(first), .overflows = true});
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   for (uint32_t m = 0; m < 4; m++)
     anew[m] = (struct pushed){first, m, 0};
   server_doubts(f, 1, anew, 4);
   gathers(f);
-  assert_int_equal(f->told[second].recompute_microbatches, 0xf);
-  assert_int_equal(f->told[first].recomputes, 1);
+  assert_int_equal(f->told[second].reissue_microbatches, 0xf);
+  assert_int_equal(f->told[first].reissues, 1);
   server_judges(f, &(struct finding){.block = 1, .by = BY(second), .overflows = true});
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
 }
@@ -221,20 +221,20 @@ static void parts_that_are_doubted_once_more_are_given_to_another(void **state) 
   uint64_t first, second;
   start(f, own_hosts, 2);
   doubts(f, 1, W2);
-  first = f->told[W1].recomputes ? W1 : W2, second = W1 + W2 - first;
+  first = f->told[W1].reissues ? W1 : W2, second = W1 + W2 - first;
   for (uint32_t m = 0; m < 4; m++)
     anew[m] = (struct pushed){first, m, 0};
   server_doubts(f, 1, anew, 4);
   gathers(f);
-  assert_int_equal(f->told[second].recompute_microbatches, 0xf);
-  assert_int_equal(f->told[first].recomputes, 1);
+  assert_int_equal(f->told[second].reissue_microbatches, 0xf);
+  assert_int_equal(f->told[first].reissues, 1);
 }
 
 static void an_only_worker_that_computes_the_same_diverges(void **state) {
   struct core_fixture *f = *state;
   start(f, own_hosts, 1);
   doubts(f, 1, W1);
-  assert_int_equal(f->told[W1].recompute_microbatches, 0xf);
+  assert_int_equal(f->told[W1].reissue_microbatches, 0xf);
   server_judges(f, &(struct finding){.block = 1, .by = BY(W1), .overflows = true});
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
 }
@@ -244,7 +244,7 @@ static void where_bits_may_differ_nobody_is_named(void **state) {
   f->admits_any = true;
   start(f, own_hosts, 3);
   doubts(f, 1, W2);
-  assert_int_equal(f->told[W3].recompute_microbatches, 0xf);
+  assert_int_equal(f->told[W3].reissue_microbatches, 0xf);
   finds_w1_changed(f, BY(W3));
   assert_nobody_is_in_quarantine(f, 3);
   assert_string_equal(info_of_run(f, RUN).message, "");
@@ -270,8 +270,8 @@ static void of_a_group_the_group_goes_into_quarantine(void **state) {
     server_loads(f, key, RUN);
   assert_true(f->told[W1].group && f->told[W1].group == f->told[W2].group);
   doubts(f, 1, W3);
-  assert_int_equal(f->told[W4].recompute_microbatches, 0xf);
-  assert_int_equal(f->told[W2].recomputes, 0);
+  assert_int_equal(f->told[W4].reissue_microbatches, 0xf);
+  assert_int_equal(f->told[W2].reissues, 0);
   finds_w1_changed(f, BY(W4));
   assert_in_quarantine(f, W1);
   assert_in_quarantine(f, W2);
@@ -348,9 +348,9 @@ static void a_worker_that_goes_is_replaced_as_a_helper(void **state) {
   start(f, own_hosts, 4);
   doubts(f, 1, W2);
   helper = W3;
-  assert_int_equal(f->told[W3].recompute_microbatches | f->told[W4].recompute_microbatches, 0xf);
+  assert_int_equal(f->told[W3].reissue_microbatches | f->told[W4].reissue_microbatches, 0xf);
   member_leaves(f, helper);
-  assert_int_equal(f->told[W4].recompute_microbatches, 0xf);
+  assert_int_equal(f->told[W4].reissue_microbatches, 0xf);
 }
 
 static void doubts_end_with_their_step(void **state) {
@@ -362,7 +362,7 @@ static void doubts_end_with_their_step(void **state) {
   f->now_ms += PATIENCE_MS;
   for (uint64_t key = S1; key <= W3; key++)
     member_beats(f, key);
-  assert_int_equal(f->told[W3].recomputes, 1);
+  assert_int_equal(f->told[W3].reissues, 1);
 }
 
 /* A successor has not heard the beginning. */
@@ -398,7 +398,7 @@ static void nonsense_is_ignored(void **state) {
   member_says(f, S1, WEIR__MEMBER_MESSAGE__BODY_JUDGED, &judged);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   assert_nobody_is_in_quarantine(f, 3);
-  assert_int_equal(f->told[W1].recomputes + f->told[W2].recomputes + f->told[W3].recomputes, 0);
+  assert_int_equal(f->told[W1].reissues + f->told[W2].reissues + f->told[W3].reissues, 0);
 }
 
 int main(void) {

@@ -56,10 +56,10 @@ static void late_microbatches_are_given_to_those_that_have_done_theirs(void **st
   start_equal(f, 2);
   view = f->told[W2].view;
   server_misses(f, S1, 3, share_of(f, W1), 0.5);
-  assert_int_equal(f->told[W2].recompute_step, 3);
-  assert_int_equal(f->told[W2].recompute_microbatches, share_of(f, W1));
-  assert_int_equal(f->told[W2].recompute_chunks, 0);
-  assert_int_equal(f->told[W1].recomputes, 0);
+  assert_int_equal(f->told[W2].reissue_step, 3);
+  assert_int_equal(f->told[W2].reissue_microbatches, share_of(f, W1));
+  assert_int_equal(f->told[W2].reissue_chunks, 0);
+  assert_int_equal(f->told[W1].reissues, 0);
   assert_int_equal(f->told[W2].view, view); /* beside the view */
 }
 
@@ -68,9 +68,9 @@ static void they_are_shared_by_executors(void **state) {
   start(f, (const uint32_t[]){4, 1, 3}, 3);
   assert_int_equal(bits(share_of(f, W1)), 4);
   server_misses(f, S1, 3, share_of(f, W1), 0.5);
-  assert_int_equal(bits(f->told[W2].recompute_microbatches), 1);
-  assert_int_equal(bits(f->told[W3].recompute_microbatches), 3);
-  assert_int_equal(f->told[W2].recompute_microbatches | f->told[W3].recompute_microbatches, share_of(f, W1));
+  assert_int_equal(bits(f->told[W2].reissue_microbatches), 1);
+  assert_int_equal(bits(f->told[W3].reissue_microbatches), 3);
+  assert_int_equal(f->told[W2].reissue_microbatches | f->told[W3].reissue_microbatches, share_of(f, W1));
 }
 
 static void they_are_shared_by_measured_speed(void **state) {
@@ -84,27 +84,27 @@ static void they_are_shared_by_measured_speed(void **state) {
   }
   assert_int_equal(bits(share_of(f, W1)), 2);
   server_misses(f, S1, 3, share_of(f, W1), 0.5);
-  assert_int_equal(f->told[W2].recomputes, 0);
-  assert_int_equal(f->told[W3].recompute_microbatches, share_of(f, W1));
+  assert_int_equal(f->told[W2].reissues, 0);
+  assert_int_equal(f->told[W3].reissue_microbatches, share_of(f, W1));
 }
 
 static void each_has_one_duplicate_until_that_is_late_itself(void **state) {
   struct core_fixture *f = *state;
   start_equal(f, 3);
   server_misses(f, S1, 3, 1, 0.5);
-  assert_int_equal(f->told[W2].recomputes + f->told[W3].recomputes, 1);
+  assert_int_equal(f->told[W2].reissues + f->told[W3].reissues, 1);
   f->now_ms += 499;
   server_misses(f, S1, 3, 1, 1.0);
   server_misses(f, S2, 3, 1, 1.0);
-  assert_int_equal(f->told[W2].recomputes + f->told[W3].recomputes, 1);
+  assert_int_equal(f->told[W2].reissues + f->told[W3].reissues, 1);
   f->now_ms += 1; /* as long as was waited when it was given */
   server_misses(f, S1, 3, 1, 1.0);
-  assert_int_equal(f->told[W2].recomputes, 1);
-  assert_int_equal(f->told[W3].recomputes, 1);
+  assert_int_equal(f->told[W2].reissues, 1);
+  assert_int_equal(f->told[W3].reissues, 1);
   server_misses(f, S1, 3, 3, 1.0); /* who was too slow is the last to be asked again */
-  assert_int_equal(f->told[W2].recomputes + f->told[W3].recomputes, 3);
-  assert_int_equal(f->told[W2].recompute_microbatches | f->told[W3].recompute_microbatches, 3);
-  assert_int_equal(f->told[W1].recomputes, 0);
+  assert_int_equal(f->told[W2].reissues + f->told[W3].reissues, 3);
+  assert_int_equal(f->told[W2].reissue_microbatches | f->told[W3].reissue_microbatches, 3);
+  assert_int_equal(f->told[W1].reissues, 0);
 }
 
 static void what_a_worker_had_that_is_gone_is_given_to_another(void **state) {
@@ -112,11 +112,11 @@ static void what_a_worker_had_that_is_gone_is_given_to_another(void **state) {
   uint64_t helper;
   start_equal(f, 3);
   server_misses(f, S1, 3, 1, 0.5);
-  helper = f->told[W2].recomputes ? W2 : W3;
+  helper = f->told[W2].reissues ? W2 : W3;
   member_leaves(f, helper);
   server_misses(f, S1, 3, 1, 0.6);
-  assert_int_equal(f->told[W2].recomputes, 1);
-  assert_int_equal(f->told[W3].recomputes, 1);
+  assert_int_equal(f->told[W2].reissues, 1);
+  assert_int_equal(f->told[W3].reissues, 1);
 }
 
 static void an_order_holds_all_that_a_worker_still_has(void **state) {
@@ -124,17 +124,17 @@ static void an_order_holds_all_that_a_worker_still_has(void **state) {
   start_equal(f, 2);
   server_misses(f, S1, 3, 1, 0.5);
   server_misses(f, S2, 3, 2, 0.5);
-  assert_int_equal(f->told[W2].recompute_microbatches, 3);
+  assert_int_equal(f->told[W2].reissue_microbatches, 3);
   f->now_ms += 5000; /* nobody has missed those for long: they are there */
   server_misses(f, S2, 3, 4, 0.5);
-  assert_int_equal(f->told[W2].recompute_microbatches, 4);
+  assert_int_equal(f->told[W2].reissue_microbatches, 4);
 }
 
 static void an_only_worker_computes_for_itself(void **state) {
   struct core_fixture *f = *state;
   start_equal(f, 1);
   server_misses(f, S1, 3, 6, 0.5);
-  assert_int_equal(f->told[W1].recompute_microbatches, 6);
+  assert_int_equal(f->told[W1].reissue_microbatches, 6);
 }
 
 static void no_member_of_a_group_computes_for_another(void **state) {
@@ -148,8 +148,8 @@ static void no_member_of_a_group_computes_for_another(void **state) {
   load_all(f, W3);
   assert_true(f->told[W1].group && f->told[W1].group == f->told[W2].group);
   server_misses(f, S1, 3, share_of(f, W1), 0.5);
-  assert_int_equal(f->told[W3].recompute_microbatches, share_of(f, W1));
-  assert_int_equal(f->told[W2].recomputes, 0);
+  assert_int_equal(f->told[W3].reissue_microbatches, share_of(f, W1));
+  assert_int_equal(f->told[W2].reissues, 0);
 }
 
 static void a_group_that_is_alone_computes_for_itself(void **state) {
@@ -161,7 +161,7 @@ static void a_group_that_is_alone_computes_for_itself(void **state) {
   worker_joins_on(f, W2, "a", "cpu");
   load_all(f, W2);
   server_misses(f, S1, 3, share_of(f, W1), 0.5);
-  assert_int_equal(f->told[W1].recompute_microbatches | f->told[W2].recompute_microbatches, share_of(f, W1));
+  assert_int_equal(f->told[W1].reissue_microbatches | f->told[W2].reissue_microbatches, share_of(f, W1));
 }
 
 static void chunks_of_an_evaluation_are_given_likewise(void **state) {
@@ -175,10 +175,10 @@ static void chunks_of_an_evaluation_are_given_likewise(void **state) {
   late.microbatches = late.chunks = &list;
   late.n_microbatches = late.n_chunks = 1;
   member_says(f, S1, WEIR__MEMBER_MESSAGE__BODY_LATE, &late);
-  assert_int_equal(f->told[W2].recompute_step, STEPS);
-  assert_int_equal(f->told[W2].recompute_chunks, 1);
-  assert_int_equal(f->told[W2].recompute_microbatches, 0);
-  assert_int_equal(f->told[W1].recomputes, 0);
+  assert_int_equal(f->told[W2].reissue_step, STEPS);
+  assert_int_equal(f->told[W2].reissue_chunks, 1);
+  assert_int_equal(f->told[W2].reissue_microbatches, 0);
+  assert_int_equal(f->told[W1].reissues, 0);
 }
 
 /* A server that has nothing of a step cannot know that others are behind. */
@@ -187,12 +187,12 @@ static void the_step_is_that_of_the_server_that_is_behind(void **state) {
   start_equal(f, 2);
   server_misses(f, S1, 3, 1, 0.5);
   server_misses(f, S2, 4, ALL, 0.5);
-  assert_int_equal(f->told[W2].recompute_step, 3);
-  assert_int_equal(f->told[W1].recomputes, 0);
+  assert_int_equal(f->told[W2].reissue_step, 3);
+  assert_int_equal(f->told[W1].reissues, 0);
   server_misses(f, S2, 4, share_of(f, W1), 0.5); /* it has what only a worker with all of step 4 can push */
-  assert_int_equal(f->told[W2].recompute_step, 4);
+  assert_int_equal(f->told[W2].reissue_step, 4);
   server_misses(f, S1, 3, 1, 0.5); /* an old message */
-  assert_int_equal(f->told[W2].recompute_step, 4);
+  assert_int_equal(f->told[W2].reissue_step, 4);
 }
 
 static void a_step_of_which_nothing_came_is_given_when_no_other_is_late_any_more(void **state) {
@@ -201,9 +201,9 @@ static void a_step_of_which_nothing_came_is_given_when_no_other_is_late_any_more
   server_misses(f, S1, 3, 1, 0.5);
   f->now_ms += 2000;
   server_misses(f, S2, 4, ALL, 0.5);
-  assert_int_equal(f->told[W2].recompute_step, 4);
+  assert_int_equal(f->told[W2].reissue_step, 4);
   server_misses(f, S1, 3, 1, 2.5); /* it was late all the same */
-  assert_int_equal(f->told[W2].recompute_step, 3);
+  assert_int_equal(f->told[W2].reissue_step, 3);
 }
 
 static void nothing_is_late_in_an_incarnation_before_it_has_begun(void **state) {
@@ -215,11 +215,11 @@ static void nothing_is_late_in_an_incarnation_before_it_has_begun(void **state) 
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   f->incarnation = 1;
   server_misses(f, S1, 3, 2, 0.5);
-  assert_int_equal(f->told[W2].recompute_microbatches, 1);
+  assert_int_equal(f->told[W2].reissue_microbatches, 1);
   server_loads(f, S1, RUN);
   server_misses(f, S1, 0, 2, 0.5);
-  assert_int_equal(f->told[W2].recompute_step, 0);
-  assert_int_equal(f->told[W2].recompute_microbatches, 2);
+  assert_int_equal(f->told[W2].reissue_step, 0);
+  assert_int_equal(f->told[W2].reissue_microbatches, 2);
 }
 
 static void nonsense_is_ignored(void **state) {
@@ -249,12 +249,12 @@ static void nonsense_is_ignored(void **state) {
   f->incarnation = 0;
   late.run = "nobody's";
   member_says(f, S1, WEIR__MEMBER_MESSAGE__BODY_LATE, &late);
-  assert_int_equal(f->told[W1].recomputes + f->told[W2].recomputes, 0);
+  assert_int_equal(f->told[W1].reissues + f->told[W2].reissues, 0);
   late.run = (char *)RUN;
   list[0] = (Weir__Range){.base = list[0].base, .begin = 0, .end = UINT32_MAX}; /* what there is of it */
   late.waited_seconds = INFINITY;
   member_says(f, S1, WEIR__MEMBER_MESSAGE__BODY_LATE, &late);
-  assert_int_equal(f->told[W1].recompute_microbatches | f->told[W2].recompute_microbatches, ALL);
+  assert_int_equal(f->told[W1].reissue_microbatches | f->told[W2].reissue_microbatches, ALL);
 }
 
 int main(void) {

@@ -270,7 +270,7 @@ static void microbatches_of_a_groups_sum_that_overflows_are_pushed_by_themselves
 
 static void extra_tasks_do_not_wait_for_the_group(void **state) {
   struct worker_fixture *f = *state;
-  Weir__Recompute order = WEIR__RECOMPUTE__INIT;
+  Weir__Reissue order = WEIR__REISSUE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
   struct peer peer;
   peer_begin(&peer, f, 1);
@@ -282,7 +282,7 @@ static void extra_tasks_do_not_wait_for_the_group(void **state) {
   order.incarnation = 1;
   order.microbatches = ranges;
   order.n_microbatches = 1;
-  run_recompute(f->run, &order);
+  run_reissue(f->run, &order);
   fixture_wait(f, are_all_alone);
   assert_int_equal(count_sums(f, 0), 0);
   peer_give(&peer, f->model->n_param_blocks);

@@ -103,7 +103,7 @@ static int teardown(void **state) {
   block_map_fini(&f->map);
   pthread_cond_destroy(&f->run.changed);
   pthread_mutex_destroy(&f->run.lock);
-  message_free(f->run.recompute);
+  message_free(f->run.reissue);
   free(f);
   return 0;
 }
@@ -248,8 +248,8 @@ static void a_version_that_is_read_for_a_group_is_not_written_over(void **state)
 }
 
 /* Of microbatches and chunks [begin, end) of a step. */
-static void recompute(struct fixture *f, uint64_t incarnation, uint64_t step, uint32_t begin, uint32_t end) {
-  Weir__Recompute order = WEIR__RECOMPUTE__INIT;
+static void reissue(struct fixture *f, uint64_t incarnation, uint64_t step, uint32_t begin, uint32_t end) {
+  Weir__Reissue order = WEIR__REISSUE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *list[] = {&range};
   range.begin = begin;
   range.end = end;
@@ -258,7 +258,7 @@ static void recompute(struct fixture *f, uint64_t incarnation, uint64_t step, ui
   order.step = step;
   order.microbatches = order.chunks = list;
   order.n_microbatches = order.n_chunks = 1;
-  steps_recompute(&f->run, &order);
+  steps_reissue(&f->run, &order);
 }
 
 static struct work begin_extra(struct fixture *f, uint64_t version, uint32_t index) {
@@ -279,7 +279,7 @@ static void extra_tasks_of_the_present_step_come_before_our_own(void **state) {
   struct work extra, work;
   join(f, 0, 1);
   arrive(f, 0);
-  recompute(f, 0, 0, 2, 3);
+  reissue(f, 0, 0, 2, 3);
   extra = begin_extra(f, 0, 2);
   work = begin(f, 0, 0);
   assert_false(work.is_extra);
@@ -294,17 +294,17 @@ static void an_order_for_a_version_to_come_is_kept_and_one_for_another_is_void(v
   struct fixture *f = *state;
   struct work extra;
   join(f, 0, 0);
-  recompute(f, 0, 1, 3, 4); /* nothing has come yet */
+  reissue(f, 0, 1, 3, 4); /* nothing has come yet */
   arrive(f, 0);
   expect_no_task(f);
   arrive(f, 1);
   extra = begin_extra(f, 1, 3);
   steps_end(&f->run, &extra, true);
-  recompute(f, 0, 0, 3, 4); /* over */
+  reissue(f, 0, 0, 3, 4); /* over */
   expect_no_task(f);
-  recompute(f, 7, 1, 3, 4); /* of another incarnation */
+  reissue(f, 7, 1, 3, 4); /* of another incarnation */
   expect_no_task(f);
-  recompute(f, 0, 1, 0, 0);
+  reissue(f, 0, 1, 0, 0);
   expect_no_task(f);
 }
 
@@ -313,7 +313,7 @@ static void extra_tasks_are_void_when_their_step_is_over(void **state) {
   struct work extra, work;
   join(f, 0, 0);
   arrive(f, 0);
-  recompute(f, 0, 0, 0, MICROBATCHES);
+  reissue(f, 0, 0, 0, MICROBATCHES);
   extra = begin_extra(f, 0, 0);
   arrive(f, 1);
   assert_false(steps_is_wanted(&f->run, &extra));
@@ -336,7 +336,7 @@ static void work_ahead_makes_way_for_extra_tasks(void **state) {
   deliver(f, &work);
   steps_end(&f->run, &work, true);
   ahead = begin(f, 1, 0);
-  recompute(f, 0, 0, 1, 2);
+  reissue(f, 0, 0, 1, 2);
   assert_true(steps_should_yield(&f->run, &ahead));
   extra = begin_extra(f, 0, 1);
   assert_false(steps_should_yield(&f->run, &ahead)); /* another has it */
@@ -349,11 +349,11 @@ static void what_the_plan_has_not_is_not_computed(void **state) {
   struct fixture *f = *state;
   join(f, 0, 0);
   arrive(f, 0);
-  recompute(f, 0, 0, MICROBATCHES, UINT32_MAX);
+  reissue(f, 0, 0, MICROBATCHES, UINT32_MAX);
   expect_no_task(f);
   for (uint64_t version = 1; version <= STEPS; version++)
     arrive(f, version);
-  recompute(f, 0, STEPS, 0, UINT32_MAX);
+  reissue(f, 0, STEPS, 0, UINT32_MAX);
   expect_no_task(f);
 }
 

@@ -24,19 +24,19 @@ struct order_of {
 };
 
 static void order(struct worker_fixture *f, struct order_of of) {
-  Weir__Recompute recompute = WEIR__RECOMPUTE__INIT;
+  Weir__Reissue reissue = WEIR__REISSUE__INIT;
   Weir__Range ranges[] = {WEIR__RANGE__INIT, WEIR__RANGE__INIT}, *lists[] = {&ranges[0], &ranges[1]};
   ranges[0].begin = of.microbatches.begin;
   ranges[0].end = of.microbatches.end;
   ranges[1].begin = of.chunks.begin;
   ranges[1].end = of.chunks.end;
-  recompute.run = (char *)fixture_run_id();
-  recompute.incarnation = of.incarnation;
-  recompute.step = of.step;
-  recompute.microbatches = &lists[0];
-  recompute.chunks = &lists[1];
-  recompute.n_microbatches = recompute.n_chunks = 1;
-  run_recompute(f->run, &recompute);
+  reissue.run = (char *)fixture_run_id();
+  reissue.incarnation = of.incarnation;
+  reissue.step = of.step;
+  reissue.microbatches = &lists[0];
+  reissue.chunks = &lists[1];
+  reissue.n_microbatches = reissue.n_chunks = 1;
+  run_reissue(f->run, &reissue);
 }
 
 static bool is_held(const struct worker_fixture *f) {

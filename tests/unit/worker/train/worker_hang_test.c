@@ -202,7 +202,7 @@ static int run_unplaced(struct backend_program *program, const struct backend_ru
 
 /* Microbatch 0 is done, and waits for its sibling, in vain: only what is pushed alone helps. */
 static void push_what_is_held(struct worker_fixture *f, bool is_placed) {
-  Weir__Recompute order = WEIR__RECOMPUTE__INIT;
+  Weir__Reissue order = WEIR__REISSUE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
   f->servers[0].parks_pulls = true;
   load(f, 2, WEEK_MS);
@@ -219,7 +219,7 @@ static void push_what_is_held(struct worker_fixture *f, bool is_placed) {
   order.incarnation = 1;
   order.microbatches = ranges;
   order.n_microbatches = 1;
-  run_recompute(f->run, &order);
+  run_reissue(f->run, &order);
   fixture_wait(f, are_both_alone);
   fake_devices.on_value = NULL;
 }

@@ -245,19 +245,19 @@ static void another_run_takes_the_place_of_the_one_before(void **state) {
 }
 
 /* As if microbatch 1 were another's, who is late with it. */
-static void order_recompute(struct process *process, const char *run) {
-  Weir__Recompute recompute = WEIR__RECOMPUTE__INIT;
+static void order_reissue(struct process *process, const char *run) {
+  Weir__Reissue reissue = WEIR__REISSUE__INIT;
   Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
   Weir__Order order = WEIR__ORDER__INIT;
   range.begin = 1;
   range.end = 2;
-  recompute.run = (char *)run;
-  recompute.incarnation = recompute.step = 1;
-  recompute.microbatches = ranges;
-  recompute.n_microbatches = 1;
+  reissue.run = (char *)run;
+  reissue.incarnation = reissue.step = 1;
+  reissue.microbatches = ranges;
+  reissue.n_microbatches = 1;
   order.term = process->coordinator.term;
-  order.body_case = WEIR__ORDER__BODY_RECOMPUTE;
-  order.recompute = &recompute;
+  order.body_case = WEIR__ORDER__BODY_REISSUE;
+  order.reissue = &reissue;
   fake_coordinator_order(&process->coordinator, &order);
 }
 
@@ -278,7 +278,7 @@ static void an_order_to_compute_more_reaches_the_run_that_it_names(void **state)
   struct process *process = *state;
   int n;
   run_to_step_1(process);
-  order_recompute(process, "another");
+  order_reissue(process, "another");
   order_load(process, fixture_run_id(), 1); /* its answer shows that the order before it was obeyed */
   wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   fixture_linger(100);
@@ -286,7 +286,7 @@ static void an_order_to_compute_more_reaches_the_run_that_it_names(void **state)
   n = count_alone(process->f);
   pthread_mutex_unlock(&process->f->lock);
   assert_int_equal(n, 0);
-  order_recompute(process, fixture_run_id());
+  order_reissue(process, fixture_run_id());
   fixture_wait(process->f, is_pushed_alone);
 }
 

@@ -88,7 +88,7 @@ $(B)/tests/libsupport.a: $(call objects,$(wildcard tests/support/*/*.c)) # fixtu
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(B)/tests/chaos/%.so: tests/chaos/%.c # preloaded into programs of any sanitizer
+$(B)/tests/chaos/%.so: tests/chaos/%.c $(wildcard tests/chaos/*.h) # preloaded into programs of any sanitizer
 	@echo "  LD    $@"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out $(SANFLAGS),$(CFLAGS)) -shared -fPIC -o $@ $<

@@ -21,6 +21,7 @@
 #include "parameters.pb-c.h"
 #include "server/parameters/service.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/run_order.h"
 
 enum { SHARDS = 2, THREADS = 2, CHANNELS = 2, WINDOW = 16, WORKERS_MAX = 1024, BLOCKS_MAX = 256 };
 enum { BLOCK_BYTES = 256 * 1024, SCRATCHES = 8, PARTS_MIB = 512, WARM_DIVISOR = 4 };
@@ -105,46 +106,15 @@ static void *make_model(size_t *size_bytes) {
 }
 
 static struct hosted_run *make_run(struct shard **shards) {
-  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
-  Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
-  Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
-  Weir__DataSource source = WEIR__DATA_SOURCE__INIT;
-  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
-  Weir__OptimizerSpec optimizer = WEIR__OPTIMIZER_SPEC__INIT;
-  Weir__ScheduleSpec schedule = WEIR__SCHEDULE_SPEC__INIT;
-  Weir__EvalSpec eval = WEIR__EVAL_SPEC__INIT;
-  Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *endpoints[] = {&endpoint};
-  Weir__LoadRun order = WEIR__LOAD_RUN__INIT;
-  struct run_setup setup = {.order = &order, .own_id = "server-1", .shards = shards, .n_shards = SHARDS};
+  uint32_t workers = (uint32_t)bench.setting.workers;
+  struct run_order order;
+  struct run_setup setup = {.order = &order.load, .own_id = "server-1", .shards = shards, .n_shards = SHARDS};
   struct hosted_run *run;
   struct err err;
   setup.model = make_model(&setup.model_bytes);
-  endpoint.id = (char *)"server-1";
-  source.format = (char *)"idx";
-  data.train = &source;
-  model.onnx = (char *)"mlp.onnx";
-  optimizer.has_lr = true;
-  optimizer.lr = 1e-3;
-  train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = plan.steps = (uint64_t)bench.setting.steps + 1;
-  train.batch = train.microbatches = (uint32_t)bench.setting.workers;
-  train.optimizer = &optimizer;
-  train.schedule = &schedule;
-  spec.name = (char *)"bench";
-  spec.model = &model;
-  spec.data = &data;
-  spec.train = &train;
-  spec.eval = &eval;
-  spec.workers = &workers;
-  plan.train_samples = 100000;
-  order.run = (char *)"bench";
-  order.spec = &spec;
-  order.plan = &plan;
-  order.n_servers = 1;
-  order.servers = endpoints;
-  order.manifest = (char *)"";
+  run_order_init(&order, "bench", (struct run_size){(uint64_t)bench.setting.steps + 1, workers, workers},
+                 1e-3);
+  order.plan.train_samples = 100000;
   if (hosted_run_new(&setup, &run, &err))
     die(&err);
   free((void *)setup.model);

@@ -22,6 +22,7 @@
 #include "server/parameters/service.h"
 #include "server/parameters/snapshot/snapshot.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/run_order.h"
 
 enum { WARM_STEPS = 3, ROUND_STEPS = 3, ROUNDS_MAX = 100, CHANGED_EVERY = 10, WINDOW = 16, SHARDS = 2 };
 enum { BLOCK_BYTES = 256 * 1024 };
@@ -98,19 +99,9 @@ static void *make_model(size_t *size_bytes) {
 
 /* At a version: 0 is the model's, a later one is to be restored. */
 static struct hosted_run *make_run(const void *bytes, size_t size_bytes, uint64_t step) {
-  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
-  Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
-  Weir__DataSpec data = WEIR__DATA_SPEC__INIT;
-  Weir__DataSource source = WEIR__DATA_SOURCE__INIT;
-  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
-  Weir__OptimizerSpec optimizer = WEIR__OPTIMIZER_SPEC__INIT;
-  Weir__ScheduleSpec schedule = WEIR__SCHEDULE_SPEC__INIT;
-  Weir__EvalSpec eval = WEIR__EVAL_SPEC__INIT;
-  Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__Endpoint endpoint = WEIR__ENDPOINT__INIT, *endpoints[] = {&endpoint};
-  Weir__LoadRun order = WEIR__LOAD_RUN__INIT;
-  struct run_setup setup = {.order = &order,
+  uint64_t steps = (uint64_t)(WARM_STEPS + ROUND_STEPS * bench.rounds + 1);
+  struct run_order order;
+  struct run_setup setup = {.order = &order.load,
                             .own_id = "server-1",
                             .shards = bench.shards,
                             .n_shards = SHARDS,
@@ -118,32 +109,11 @@ static struct hosted_run *make_run(const void *bytes, size_t size_bytes, uint64_
                             .model_bytes = size_bytes};
   struct hosted_run *run;
   struct err err;
-  endpoint.id = (char *)"server-1";
-  source.format = (char *)"idx";
-  data.train = &source;
-  model.onnx = (char *)"mlp.onnx";
-  optimizer.has_lr = optimizer.has_momentum = true;
-  optimizer.lr = 1e-3;
-  optimizer.momentum = 0.9;
-  train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = plan.steps = (uint64_t)(WARM_STEPS + ROUND_STEPS * bench.rounds + 1);
-  train.batch = train.microbatches = 1;
-  train.optimizer = &optimizer;
-  train.schedule = &schedule;
-  spec.name = (char *)"bench";
-  spec.model = &model;
-  spec.data = &data;
-  spec.train = &train;
-  spec.eval = &eval;
-  spec.workers = &workers;
-  plan.train_samples = 1000;
-  order.run = (char *)"bench";
-  order.spec = &spec;
-  order.plan = &plan;
-  order.n_servers = 1;
-  order.servers = endpoints;
-  order.step = step;
-  order.manifest = (char *)(step ? "bench" : "");
+  run_order_init(&order, "bench", (struct run_size){steps, 1, 1}, 1e-3);
+  order.optimizer.has_momentum = true;
+  order.optimizer.momentum = 0.9;
+  order.load.step = step;
+  order.load.manifest = (char *)(step ? "bench" : "");
   if (hosted_run_new(&setup, &run, &err))
     die(&err);
   return run;

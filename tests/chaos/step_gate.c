@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
-#include <grpc/slice.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,7 +21,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FIELD_STEP = 3, WIRE_VARINT = 0, WIRE_LENGTH = 2, OPS_MAX = 3, PAUSE_US = 1000 };
+#include "tests/chaos/push_fields.h"
+
+enum { OPS_MAX = 3, PAUSE_US = 1000 };
 
 /* The function that this one stands before. */
 #define REAL(name)                                                                                           \
@@ -109,30 +110,6 @@ static bool gate_is_here(void) {
   return true;
 }
 
-static uint64_t read_varint(const uint8_t **at, const uint8_t *end) {
-  uint64_t value = 0;
-  for (int shift = 0; *at < end && shift < 64; shift += 7) {
-    uint8_t byte = *(*at)++;
-    value |= (uint64_t)(byte & 0x7f) << shift;
-    if (!(byte & 0x80))
-      break;
-  }
-  return value;
-}
-
-/* The step that the fields name; 0 is not on the wire. */
-static uint64_t step_of(grpc_slice fields) {
-  const uint8_t *at = GRPC_SLICE_START_PTR(fields), *end = GRPC_SLICE_END_PTR(fields);
-  while (at < end) {
-    uint64_t tag = read_varint(&at, end), value = read_varint(&at, end);
-    if (tag == (FIELD_STEP << 3 | WIRE_VARINT))
-      return value;
-    if ((tag & 7) == WIRE_LENGTH)
-      at = value < (uint64_t)(end - at) ? at + value : end;
-  }
-  return 0;
-}
-
 /* The op that sends a push; NULL: the batch sends none. */
 static const grpc_op *push_of(const grpc_op *ops, size_t n_ops) {
   for (size_t i = 0; i < n_ops; i++)
@@ -153,7 +130,7 @@ grpc_call_error grpc_call_start_batch(grpc_call *call, const grpc_op *ops, size_
     abort();
   *held = (struct held){.call = call, .n_ops = n_ops, .tag = tag};
   held->message = grpc_byte_buffer_copy(push->data.send_message.send_message);
-  held->step = step_of(held->message->data.raw.slice_buffer.slices[0]);
+  held->step = push_step_of(held->message->data.raw.slice_buffer.slices[0]);
   memcpy(held->ops, ops, n_ops * sizeof *ops);
   held->ops[push - ops].data.send_message.send_message = held->message;
   grpc_call_ref(call);

@@ -16,6 +16,7 @@
 #include "common/base/message.h"
 #include "tests/support/common/patience.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/run_order.h"
 
 extern const struct model_kind_def model_kind_mlp;
 
@@ -65,65 +66,18 @@ void make_model(void **bytes, size_t *size_bytes) {
 }
 
 const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers) {
-  static Weir__RunSpec spec;
-  static Weir__ModelSpec model;
-  static Weir__DataSpec data;
-  static Weir__DataSource source;
-  static Weir__TrainSpec train;
-  static Weir__OptimizerSpec optimizer;
-  static Weir__ScheduleSpec schedule;
-  static Weir__EvalSpec eval;
-  static Weir__WorkersSpec workers;
-  static Weir__Plan plan;
-  static Weir__Endpoint endpoints[SERVERS_MAX], *list[SERVERS_MAX];
-  static const char *const ids[SERVERS_MAX] = {"server-1", "server-2", "server-3"};
-  static Weir__LoadRun order;
-  weir__run_spec__init(&spec);
-  weir__model_spec__init(&model);
-  weir__data_spec__init(&data);
-  weir__data_source__init(&source);
-  weir__train_spec__init(&train);
-  weir__optimizer_spec__init(&optimizer);
-  weir__schedule_spec__init(&schedule);
-  weir__eval_spec__init(&eval);
-  weir__workers_spec__init(&workers);
-  weir__plan__init(&plan);
-  weir__load_run__init(&order);
-  for (int s = 0; s < SERVERS_MAX; s++) {
-    list[s] = &endpoints[s];
-    weir__endpoint__init(list[s]);
-    list[s]->id = (char *)ids[s];
-  }
-  source.format = (char *)"idx";
-  data.train = data.eval = &source;
-  model.onnx = (char *)"mlp.onnx";
-  optimizer.has_lr = optimizer.has_momentum = true;
-  optimizer.lr = 0.5;
-  optimizer.momentum = 0.5;
-  train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = STEPS;
-  train.batch = 2 * MICROBATCHES;
-  train.microbatches = MICROBATCHES;
-  train.optimizer = &optimizer;
-  train.schedule = &schedule;
-  spec.name = (char *)"unit";
-  spec.model = &model;
-  spec.data = &data;
-  spec.train = &train;
-  spec.eval = &eval;
-  eval.has_every_steps = true;
-  eval.every_steps = EVAL_EVERY;
-  spec.workers = &workers;
-  plan.train_samples = 1000;
-  plan.eval_samples = 200;
-  plan.steps = STEPS;
-  order.run = (char *)"unit-1";
-  order.incarnation = incarnation;
-  order.spec = &spec;
-  order.plan = &plan;
-  order.n_servers = servers;
-  order.servers = list;
-  return &order;
+  static struct run_order order;
+  run_order_init(&order, "unit", (struct run_size){STEPS, 2 * MICROBATCHES, MICROBATCHES}, 0.5);
+  order.data.eval = &order.source;
+  order.optimizer.has_momentum = true;
+  order.optimizer.momentum = 0.5;
+  order.eval.has_every_steps = true;
+  order.eval.every_steps = EVAL_EVERY;
+  order.plan.eval_samples = 200;
+  order.load.run = (char *)"unit-1";
+  order.load.incarnation = incarnation;
+  order.load.n_servers = servers;
+  return &order.load;
 }
 
 int make_run(struct parameters_fixture *f, const Weir__LoadRun *order, const char *own_id,

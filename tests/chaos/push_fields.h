@@ -1,0 +1,34 @@
+/* What libraries that are preloaded into workers read of a PushRequest's fields, as they lie on the wire. */
+#ifndef WEIR_TESTS_CHAOS_PUSH_FIELDS_H
+#define WEIR_TESTS_CHAOS_PUSH_FIELDS_H
+
+#include <grpc/slice.h>
+#include <stdint.h>
+
+enum { FIELD_STEP = 3, WIRE_VARINT = 0, WIRE_LENGTH = 2 };
+
+static inline uint64_t push_read_varint(const uint8_t **at, const uint8_t *end) {
+  uint64_t value = 0;
+  for (int shift = 0; *at < end && shift < 64; shift += 7) {
+    uint8_t byte = *(*at)++;
+    value |= (uint64_t)(byte & 0x7f) << shift;
+    if (!(byte & 0x80))
+      break;
+  }
+  return value;
+}
+
+/* The step that the fields name; 0 is not on the wire. */
+static inline uint64_t push_step_of(grpc_slice fields) {
+  const uint8_t *at = GRPC_SLICE_START_PTR(fields), *end = GRPC_SLICE_END_PTR(fields);
+  while (at < end) {
+    uint64_t tag = push_read_varint(&at, end), value = push_read_varint(&at, end);
+    if (tag == (FIELD_STEP << 3 | WIRE_VARINT))
+      return value;
+    if ((tag & 7) == WIRE_LENGTH)
+      at = value < (uint64_t)(end - at) ? at + value : end;
+  }
+  return 0;
+}
+
+#endif

@@ -11,14 +11,18 @@
 #include "common/base/message.h"
 #include "training.pb-c.h"
 
+enum { APART_BYTES_MAX = 1 }; /* no file is as small: all its tensors lie beside it */
+
 typedef int export_fn(const struct export_source *source, const char *path, struct err *err);
 
-static export_fn *find_format(const char *path, struct err *err) {
+static export_fn *find_format(const struct args *args, const char *path, struct err *err) {
   const char *dot = path ? strrchr(path, '.') : NULL;
   if (!path)
     err_set(err, ERR_INVALID, "export: name the file to write with -o FILE.onnx or -o FILE.safetensors");
   else if (dot && strcmp(dot, ".onnx") == 0)
     return export_onnx;
+  else if (dot && strcmp(dot, ".safetensors") == 0 && args_flag(args, "external-data"))
+    err_set(err, ERR_INVALID, "export: --external-data is for .onnx, not for '%s'", path);
   else if (dot && strcmp(dot, ".safetensors") == 0)
     return export_safetensors;
   else
@@ -27,13 +31,15 @@ static export_fn *find_format(const char *path, struct err *err) {
 }
 
 /* Writes it, and closes the weights. */
-static int export_from(struct export_source *source, export_fn *write, const char *path, struct err *err) {
-  write(source, path, err);
+static int export_from(const struct args *args, struct export_source *source, export_fn *write,
+                       struct err *err) {
+  source->bytes_max = args_flag(args, "external-data") ? APART_BYTES_MAX : 0;
+  write(source, args_text(args, "output"), err);
   source->weights.close(source->weights.user);
   return err->code;
 }
 
-static int export_asked(const struct args *args, export_fn *write, const char *path, struct err *err) {
+static int export_asked(const struct args *args, export_fn *write, struct err *err) {
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct connection connection = {0};
   struct export_source source = {0};
@@ -61,7 +67,7 @@ static int export_asked(const struct args *args, export_fn *write, const char *p
     weights_from_coordinator(&connection, &wanted, &source.weights);
   else if (weights_from_file(&source.model, &source.weights, NULL, err))
     goto out;
-  export_from(&source, write, path, err);
+  export_from(args, &source, write, err);
 out:
   free(onnx);
   message_free(info);
@@ -69,8 +75,7 @@ out:
   return err->code;
 }
 
-static int export_stored(const struct args *args, struct store *store, export_fn *write, const char *path,
-                         struct err *err) {
+static int export_stored(const struct args *args, struct store *store, export_fn *write, struct err *err) {
   struct stored_run run;
   struct buffer *onnx = NULL;
   struct export_source source = {0};
@@ -88,7 +93,7 @@ static int export_stored(const struct args *args, struct store *store, export_fn
   else if (stored_manifest(&run, wanted.has_step ? &wanted.step : NULL, &manifest, err) == 0)
     weights_from_store(store, manifest, wanted.average, &source.weights, err);
   if (!err->code)
-    export_from(&source, write, path, err);
+    export_from(args, &source, write, err);
 out:
   buffer_put(onnx);
   stored_run_fini(&run);
@@ -99,13 +104,13 @@ static int export_run(const struct args *args) {
   struct err err = ERR_NONE;
   struct store *store = NULL;
   const char *path = args_text(args, "output");
-  export_fn *write = find_format(path, &err);
+  export_fn *write = find_format(args, path, &err);
   if (!write || stored_open(args, &store, &err))
     return command_fail(&err);
   if (store)
-    export_stored(args, store, write, path, &err);
+    export_stored(args, store, write, &err);
   else
-    export_asked(args, write, path, &err);
+    export_asked(args, write, &err);
   store_close(store);
   if (err.code)
     return command_fail(&err);
@@ -120,6 +125,10 @@ static const struct option_def export_options[] = {
      .help =
          "the moving average of the weights in their place (the spec's train.average). Running statistics "
          "are the checkpoint's."},
+    {.name = "external-data",
+     .kind = OPTION_FLAG,
+     .help =
+         "Tensors of 1 KiB and more in FILE.onnx.data also below 2 GiB: a runtime maps them as they are."},
     {"output", 'o', OPTION_TEXT, "FILE", NULL, 0, 0, "The file to write; .onnx or .safetensors. Required."},
     STORED_OPTION,
     {0},

@@ -20,7 +20,7 @@ struct weights_source {
 struct export_source {
   struct submitted_model model;
   struct weights_source weights;
-  uint64_t bytes_max; /* of a file with everything in it; 0: 2 GiB */
+  uint64_t bytes_max; /* of an ONNX file with everything in it; 0: 2 GiB */
 };
 
 /* The submitted model with its trained initializers and running statistics replaced, batch norm on the latter

@@ -1,14 +1,17 @@
 """Models whose tensors lie in files beside them: what is trained, measured and exported is what the same model gives in one
 file; what the store has is not sent again; a file that is not what it should be is refused in one line."""
+import json
 import os
+import subprocess
 
 from external_model import make_external
-from harness import Cluster, Folder, main, outcome, weir
+from harness import PEER_PYTHON, Cluster, Folder, Skip, main, outcome, weir
 from test_bad_input import refused
 from test_parity import read_tensors
 
 MLP = ("mlp", "--input", "1,28,28", "--hidden", "300,300", "--classes", "10", "--seed", "5")
 STEPS = 12
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def stored_blocks(folder):
@@ -73,6 +76,25 @@ def test_exports_of_a_run_and_of_its_store_are_the_same():
             assert models.read("asked-" + end) == models.read("stored-" + end), end
         for begun in read_tensors(folder.file("asked-0.safetensors")):
             assert begun != "fc1.weight"
+
+
+def test_onnxruntime_computes_the_same_with_the_tensors_beside_the_file():
+    if not os.path.exists(PEER_PYTHON):
+        raise Skip("build/venv could not be made (PyPI out of reach)")
+    with Folder() as folder:
+        models = Models(folder)
+        for name, more, where in (("run", "", "here"), ("frozen", ", frozen: [fc1.weight]", "there")):
+            models.train(name, models.apart, more)
+            store = ("--store", "file://" + folder.file(name + "/store"))
+            os.makedirs(folder.file(where))
+            weir("export", "small", "-o", folder.file(where + "/whole.onnx"), *store)
+            weir("export", "small", "--external-data", "-o", folder.file(where + "/apart.onnx"), *store)
+            found = subprocess.run([PEER_PYTHON, os.path.join(HERE, "peer_external.py"), folder.file(where + "/whole.onnx"),
+                                    folder.file(where + "/apart.onnx")], capture_output=True, text=True, check=False)
+            assert found.returncode == 0, found.stderr[-2000:]
+            assert json.loads(found.stdout) == ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight", "head.weight"], found.stdout
+        refused("export", "small", "--external-data", "-o", folder.file("x.safetensors"), *store,
+                words=["--external-data is for .onnx"])
 
 
 def test_pieces_are_kept_once_and_go_with_the_last_run():

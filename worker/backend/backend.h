@@ -19,7 +19,7 @@ enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 /* By a name of train.precision: fp32, tf32 or bf16. False for any other name. */
 bool precision_find(const char *name, enum precision *out);
 
-/* Zeros: f32, the same bits each time, the first device, nothing computed twice. */
+/* Zeros: f32, the same bits each time, the first device, nothing computed twice, one context. */
 struct backend_options {
   enum precision precision;
   bool is_fast; /* the bits may differ from one execution to the next */
@@ -30,6 +30,17 @@ struct backend_options {
   size_t most_bytes; /* of REPLAY_AUTO: that the program's memory may take; 0: what its device has left */
   size_t
       spare_bytes; /* of a device's memory, with most_bytes 0: what of that comes later, and is for others */
+  /* How many executions may be between their forward and their backward part at a time; 0: one. Backends
+     without `bytes` take no more than one. */
+  int n_contexts;
+};
+
+/* A program's memory by how long it is needed. With one context the three share one arena, so that
+   memory_bytes is at most their sum; with n it is kept + scratch + n * saved. */
+struct backend_bytes {
+  size_t kept;    /* initializers in layouts of the program's own: as long as the program lives */
+  size_t scratch; /* within one part of an execution */
+  size_t saved;   /* of one context: from the forward part to the backward part */
 };
 
 /* What a program computes again. */
@@ -53,8 +64,21 @@ struct backend_piece {
   size_t begin, elems;
 };
 
-/* One execution. */
+/* What of an execution a run does. */
+enum backend_part {
+  BACKEND_WHOLE,
+  BACKEND_FORWARD,  /* the nodes before the first one that belongs to a gradient */
+  BACKEND_BACKWARD, /* the others */
+};
+
+/* One execution, or a part of one. An execution in two parts has the bits of a whole one, and calls the same
+   functions in the same order. Its backward part is given the inputs, weights, weights_version and
+   op_context that its forward part had; other contexts may run in between. */
 struct backend_run {
+  enum backend_part part;
+  /* Which context it runs in, below n_contexts. A whole execution or a forward part ends what was in flight
+     there; a backward part follows a forward part there that was successful. */
+  int in;
   const void *const *inputs;   /* of graph->inputs in order: dense host bytes */
   const float *const *weights; /* of each initializer: weights[value], f32, instead of the graph's own data;
                                   NULL entries (or weights == NULL): the graph's own data. In host memory, or
@@ -71,7 +95,7 @@ struct backend_run {
   /* With place: called when on_value was called for some values and no further one is there. May be NULL. */
   void (*after_values)(void *user);
   /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
-     there. May be NULL. */
+     there. Once an execution, not once a part. May be NULL. */
   void (*before_weight)(void *user, int value);
   /* Asked before each node, after before_weight; true ends the execution with CANCELLED. May be NULL. */
   bool (*is_cancelled)(void *user);
@@ -86,7 +110,9 @@ struct backend_def {
   /* One thread at a time per program; single-threaded inside; same bits every time. Errors: those of kernels.
    */
   int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);
-  size_t (*memory_bytes)(const struct backend_program *program);
+  size_t (*memory_bytes)(const struct backend_program *program); /* all contexts included */
+  /* NULL: programs have one context and run whole; they refuse anything else as UNSUPPORTED. */
+  void (*bytes)(const struct backend_program *program, struct backend_bytes *out);
   void (*replayed)(const struct backend_program *program, struct backend_replayed *out); /* NULL: nothing */
   /* The index-th of the nodes that run on the host because the device has no kernel for them; NULL past the
      last. NULL where there is no device. */

@@ -86,6 +86,7 @@ static int value_buffer(struct backend_program *program, int value) {
   if (v->kind == VALUE_INITIALIZER) {
     struct cpu_step *step = cpu_step_new(program, NULL);
     step->run = run_fetch;
+    step->is_resumed = true;
     step->subject = value;
     cpu_step_end(program, step, NULL);
   }
@@ -141,6 +142,8 @@ static bool is_fresh(const struct backend_program *program, const struct cpu_buf
                      const struct cpu_buffer *source, const struct backend_run *run) {
   if (buffer->filled_from == NULL)
     return false;
+  if (buffer->filled_in == program->execution)
+    return true;
   const void *own = program->graph->values[source->value].data;
   if (source->data == own)
     return buffer->filled_from == own;
@@ -148,12 +151,14 @@ static bool is_fresh(const struct backend_program *program, const struct cpu_buf
          buffer->filled_version == run->weights_version;
 }
 
-/* A reorder of what outlives a run: only when it has changed. */
+/* A reorder of what outlives a run: only when it has changed, or another execution had other weights. */
 static int run_refill(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                       struct err *err) {
   struct cpu_buffer *buffer = &program->buffers[step->args[1].buffer];
   const struct cpu_buffer *source = &program->buffers[program->buffers[step->args[0].buffer].root];
-  if (is_fresh(program, buffer, source, run))
+  bool is_as_needed = is_fresh(program, buffer, source, run);
+  buffer->filled_in = program->execution;
+  if (is_as_needed)
     return ERR_OK;
   int code = cpu_execute(program, step, run, err);
   buffer->filled_from = code ? NULL : source->data;
@@ -184,6 +189,7 @@ static int reorder_add(struct backend_program *program, const struct node *node,
   if (is_kept) {
     program->buffers[target].place = PLACE_KEPT;
     step->run = run_refill;
+    step->is_resumed = true;
   }
   cpu_use(program, step, DNNL_ARG_FROM, from->buffer, &from->layout);
   use_written(program, step, DNNL_ARG_TO, target, to);

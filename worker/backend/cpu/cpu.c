@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/graph/memory_plan.h"
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/product.h"
-#include "worker/backend/memory.h"
 #include "worker/backend/node.h"
 #include "worker/trace/trace.h"
 
@@ -138,6 +136,8 @@ static int nodes_prepare(struct backend_program *program, const int *watched, in
       value_deliver(program, watched, n_watched, v);
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
+    if (n == program->first_backward)
+      program->n_forward = program->n_steps;
     node_prepare(program, node);
     for (int o = 0; o < node->n_outputs && program->err.code == ERR_OK; o++)
       if (node->outputs[o] >= 0)
@@ -147,51 +147,8 @@ static int nodes_prepare(struct backend_program *program, const int *watched, in
       return err->code;
     }
   }
-  return ERR_OK;
-}
-
-/* Lays all buffers out in one block of memory, by the steps between which they live. */
-static int memory_allocate(struct backend_program *program, struct err *err) {
-  struct memory_span *spans = mem_new(((size_t)program->n_buffers + 1) * sizeof *spans);
-  int *owners = mem_new(((size_t)program->n_buffers + 1) * sizeof *owners);
-  int n = 0;
-  for (int b = 0; b < program->n_buffers; b++) {
-    const struct cpu_buffer *buffer = &program->buffers[b];
-    if (buffer->root != b || buffer->place == PLACE_HOST || buffer->first < 0)
-      continue;
-    bool is_kept = buffer->place == PLACE_KEPT;
-    owners[n] = b;
-    spans[n++] = (struct memory_span){.size_bytes = buffer->size_bytes ? buffer->size_bytes : 1,
-                                      .first = is_kept ? 0 : buffer->first,
-                                      .last = is_kept ? program->n_steps : buffer->last};
-  }
-  program->block_bytes = (memory_plan(spans, n) + 63) / 64 * 64;
-  program->block = program->block_bytes ? backend_memory_new(program->block_bytes, err) : NULL;
-  for (int i = 0; i < n && program->block; i++)
-    program->buffers[owners[i]].data = (char *)program->block + spans[i].offset;
-  free(spans);
-  free(owners);
-  return program->block_bytes && !program->block ? (int)err->code : ERR_OK;
-}
-
-static int step_bind(struct backend_program *program, struct cpu_step *step, struct err *err) {
-  int n = 0;
-  step->exec = arena_new(&program->memory, ((size_t)step->n_exec + 1) * sizeof step->exec[0]);
-  for (int a = 0; a < step->n_args; a++) {
-    struct cpu_arg *arg = &step->args[a];
-    arg->data = program->buffers[program->buffers[arg->buffer].root].data;
-    if (!arg->id)
-      continue;
-    dnnl_status_t status = dnnl_memory_create(&arg->memory, &arg->layout, program->engine,
-                                              arg->data ? arg->data : DNNL_MEMORY_NONE);
-    if (status) {
-      cpu_fail(program, step->node, status, "describe memory");
-      *err = program->err;
-      return err->code;
-    }
-    step->exec[n++] = (dnnl_exec_arg_t){arg->id, arg->memory};
-  }
-  step->n_exec = n;
+  if (program->first_backward == graph->n_nodes)
+    program->n_forward = program->n_steps;
   return ERR_OK;
 }
 
@@ -211,6 +168,7 @@ static int program_open(struct backend_program *program, struct err *err) {
   }
   program->values = arena_new(&program->memory, ((size_t)graph->n_values + 1) * sizeof program->values[0]);
   program->nodes = arena_new(&program->memory, ((size_t)graph->n_nodes + 1) * sizeof program->nodes[0]);
+  program->contexts = arena_new(&program->memory, (size_t)program->n_contexts * sizeof program->contexts[0]);
   return ERR_OK;
 }
 
@@ -250,6 +208,7 @@ static int cpu_prepare(const struct backend_request *request, struct backend_pro
   *out = NULL;
   pthread_once(&engine_once, engine_start);
   program->graph = request->graph;
+  program->n_contexts = request->options.n_contexts > 1 ? request->options.n_contexts : 1;
   program->engine = engine;
   arena_init(&program->memory);
   int code = backend_thread_init(err);
@@ -263,9 +222,7 @@ static int cpu_prepare(const struct backend_request *request, struct backend_pro
   if (!code)
     code = cpu_replay(program, &request->options, err);
   if (!code)
-    code = memory_allocate(program, err);
-  for (int s = 0; s < program->n_steps && !code; s++)
-    code = step_bind(program, program->steps[s], err);
+    code = cpu_memory_open(program, err);
   if (code) {
     cpu_release(program);
     return code;
@@ -286,21 +243,6 @@ int cpu_execute(struct backend_program *program, struct cpu_step *step, const st
   return ERR_OK;
 }
 
-/* The caller's bytes may be elsewhere in every run. */
-static int refresh_host(struct backend_program *program, struct cpu_step *step, struct err *err) {
-  for (int a = 0; a < step->n_args; a++) {
-    struct cpu_arg *arg = &step->args[a];
-    const struct cpu_buffer *root = &program->buffers[program->buffers[arg->buffer].root];
-    if (root->place != PLACE_HOST)
-      continue;
-    arg->data = root->data;
-    if (arg->memory && dnnl_memory_set_data_handle(arg->memory, arg->data) != dnnl_success)
-      return err_set(err, ERR_INTERNAL, "oneDNN refused the bytes of '%s'",
-                     program->graph->values[root->value].name);
-  }
-  return ERR_OK;
-}
-
 static void step_trace(const struct backend_program *program, const struct cpu_step *step,
                        const struct backend_run *run, uint64_t begin_ns) {
   if (!step->node)
@@ -314,24 +256,23 @@ static void step_trace(const struct backend_program *program, const struct cpu_s
                                   .index = run->context.microbatch});
 }
 
-static int cpu_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
-  const struct graph *graph = program->graph;
-  bool is_traced = trace_is_on();
-  if (backend_thread_init(err))
+static int step_run(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                    struct err *err) {
+  if ((step->reads_host || (step->uses_saved && step->in != run->in)) &&
+      cpu_memory_locate(program, step, run->in, err))
     return err->code;
-  for (int i = 0; i < graph->n_inputs; i++) {
-    int buffer = program->values[graph->inputs[i]].buffer;
-    if (buffer >= 0)
-      program->buffers[buffer].data = (void *)run->inputs[i];
-  }
-  for (int s = 0; s < program->n_steps; s++) {
+  return step->run(program, step, run, err);
+}
+
+static int steps_run(struct backend_program *program, int begin, int end, const struct backend_run *run,
+                     struct err *err) {
+  bool is_traced = trace_is_on();
+  for (int s = begin; s < end; s++) {
     struct cpu_step *step = program->steps[s];
     if (step->node && run->is_cancelled && run->is_cancelled(run->user))
       return node_error(step->node, err, ERR_CANCELLED, "not computed: the execution was cancelled");
     uint64_t begin_ns = is_traced ? trace_now_ns() : 0;
-    int code = step->reads_host ? refresh_host(program, step, err) : ERR_OK;
-    if (!code)
-      code = step->run(program, step, run, err);
+    int code = step_run(program, step, run, err);
     if (code)
       return code;
     if (is_traced)
@@ -340,7 +281,46 @@ static int cpu_run(struct backend_program *program, const struct backend_run *ru
   return ERR_OK;
 }
 
-static size_t cpu_memory_bytes(const struct backend_program *program) {
+/* Other executions may have had other weights since the forward part. What it waited for is there. */
+static int steps_resume(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  struct backend_run again = *run;
+  again.before_weight = NULL;
+  for (int s = 0; s < program->n_forward; s++)
+    if (program->steps[s]->is_resumed && step_run(program, program->steps[s], &again, err))
+      return err->code;
+  return ERR_OK;
+}
+
+static void inputs_locate(struct backend_program *program, const struct backend_run *run) {
+  const struct graph *graph = program->graph;
+  for (int i = 0; i < graph->n_inputs; i++) {
+    int buffer = program->values[graph->inputs[i]].buffer;
+    if (buffer >= 0)
+      program->buffers[buffer].data = (void *)run->inputs[i];
+  }
+}
+
+static int cpu_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  bool is_backward = run->part == BACKEND_BACKWARD;
+  int begin = is_backward ? program->n_forward : 0;
+  int end = run->part == BACKEND_FORWARD ? program->n_forward : program->n_steps;
+  CHECK(run->in >= 0 && run->in < program->n_contexts);
+  struct cpu_context *context = &program->contexts[run->in];
+  CHECK(!is_backward || context->execution != 0);
+  program->execution = is_backward ? context->execution : ++program->executions;
+  context->execution = 0;
+  if (backend_thread_init(err))
+    return err->code;
+  inputs_locate(program, run);
+  if (is_backward && steps_resume(program, run, err))
+    return err->code;
+  int code = steps_run(program, begin, end, run, err);
+  if (!code && run->part == BACKEND_FORWARD)
+    context->execution = program->execution;
+  return code;
+}
+
+static size_t cpu_block_bytes(const struct backend_program *program) {
   return program->block_bytes;
 }
 
@@ -354,7 +334,8 @@ const struct backend_def backend_cpu = {
     .name = "cpu",
     .prepare = cpu_prepare,
     .run = cpu_run,
-    .memory_bytes = cpu_memory_bytes,
+    .memory_bytes = cpu_block_bytes,
+    .bytes = cpu_memory_bytes,
     .replayed = cpu_replayed,
     .release = cpu_release,
     .fingerprint = cpu_fingerprint,

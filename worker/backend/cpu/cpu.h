@@ -4,7 +4,8 @@
 
    Building: nodes are walked in order. A kernel describes its primitive, asks for its inputs in the layouts
    that the primitive wants (which appends reorders where needed) and ends its step. Nothing is allocated
-   until all steps are known; then the lives of all buffers are planned into one block of memory.
+   until all steps are known. Then the lives of all buffers are planned into one block of memory, in which
+   what lives from the forward part to the backward part is there once for each context.
 
    Errors while building are kept in the program (the first one counts) and looked at after every node, so
    that kernels need not pass them on. One thread at a time builds or runs a program. */
@@ -31,9 +32,11 @@ struct cpu_buffer {
   int value;               /* of a HOST root: whose bytes these are */
   int first, last;         /* of a root: steps between which it lives; first -1: not used yet */
   int last_node;           /* of a root: the last node that reads a value in it */
-  void *data;              /* of a root: known when a run reaches its first step */
+  bool is_saved;           /* of a root: each context has such bytes of its own */
+  void *data;              /* of a root: known when a run reaches its first step; if saved, in context 0 */
   const void *filled_from; /* of a KEPT buffer: what it was made from, and the version of that */
   uint64_t filled_version;
+  uint64_t filled_in; /* the execution that has last made it or found it to be as it needs it */
 };
 
 struct cpu_arg {
@@ -56,9 +59,12 @@ struct cpu_step {
   dnnl_exec_arg_t *exec; /* those with an id */
   int n_exec;
   bool reads_host;
-  bool is_replay; /* another step again, whose primitive and details it shares */
-  int subject;    /* of a fetch: the value; of a delivery: the index in watched */
-  void *details;  /* the kernel's own, in the program's arena */
+  bool uses_saved; /* some of its bytes are a context's */
+  bool is_resumed; /* of the forward part: the backward part begins with it, too */
+  int in;          /* the context whose bytes its arguments are, if it uses some */
+  bool is_replay;  /* another step again, whose primitive and details it shares */
+  int subject;     /* of a fetch: the value; of a delivery: the index in watched */
+  void *details;   /* the kernel's own, in the program's arena */
 };
 
 /* What building knows of a node. */
@@ -72,6 +78,11 @@ struct cpu_value {
   int buffer; /* the first of its buffers: as it was produced; -1: none yet */
   int last_node;
   bool is_watched;
+};
+
+/* An execution that may be between its two parts. */
+struct cpu_context {
+  uint64_t execution; /* its number; 0: nothing is in flight */
 };
 
 struct backend_program {
@@ -88,11 +99,17 @@ struct backend_program {
   int n_buffers, buffers_capacity;
   struct cpu_step **steps;
   int n_steps, steps_capacity;
+  int n_forward;                /* the steps before the backward part */
   dnnl_primitive_desc_t *descs; /* released when building ends */
   int n_descs, descs_capacity;
   struct cpu_product *products; /* of steps that loop over some; NULL */
-  void *block;                  /* all PLANNED and KEPT bytes */
+  struct cpu_context *contexts;
+  int n_contexts;      /* at least 1 */
+  uint64_t executions; /* so many have begun */
+  uint64_t execution;  /* the one that runs */
+  void *block;         /* all PLANNED and KEPT bytes: what is there once, then what each context has */
   size_t block_bytes;
+  size_t saved_bytes; /* of each context, where there are several */
   struct backend_replayed replayed;
 };
 
@@ -167,6 +184,15 @@ void cpu_fail(struct backend_program *program, const struct node *node, dnnl_sta
 /* replays.c: once all steps are known, before memory is planned: has forward steps run again as the options
    say. Errors: NO_MEMORY. */
 int cpu_replay(struct backend_program *program, const struct backend_options *options, struct err *err);
+
+/* memory.c: allocates what all steps need, and shows them where it is. From here on the program runs. Errors:
+   NO_MEMORY with the bytes needed. */
+int cpu_memory_open(struct backend_program *program, struct err *err);
+/* Shows a step its bytes that are elsewhere than when it last ran: the caller's, and those of context `in`.
+ */
+int cpu_memory_locate(struct backend_program *program, struct cpu_step *step, int in, struct err *err);
+/* struct backend_bytes. */
+void cpu_memory_bytes(const struct backend_program *program, struct backend_bytes *out);
 
 /* reference.c: the node by a kernel of plain tensors, which are dense, or all in the one layout that suits a
    pointwise op (OP_POINTWISE); and by its op's reference kernel. */

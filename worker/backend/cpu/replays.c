@@ -49,13 +49,6 @@ static void step_describe(const struct backend_program *program, const struct cp
     out->cost = step_cost(program, step);
 }
 
-static int count_forward(const struct backend_program *program) {
-  for (int s = 0; s < program->n_steps; s++)
-    if (program->steps[s]->node && program->steps[s]->node->index >= program->first_backward)
-      return s;
-  return program->n_steps;
-}
-
 static struct replay_root root_describe(const struct backend_program *program, int b) {
   const struct cpu_buffer *buffer = &program->buffers[b];
   struct replay_root root = {.is_planned = buffer->place == PLACE_PLANNED};
@@ -75,7 +68,7 @@ static int plan_make(const struct backend_program *program, const struct replay_
     roots[b] = root_describe(program, b);
   int code = replay_plan_new(&(struct replay_program){.steps = steps,
                                                       .n_steps = program->n_steps,
-                                                      .n_forward = count_forward(program),
+                                                      .n_forward = program->n_forward,
                                                       .roots = roots,
                                                       .n_roots = program->n_buffers},
                              wish, plan, err);
@@ -143,7 +136,7 @@ static void plan_apply(struct backend_program *program, const struct replay_plan
 }
 
 int cpu_replay(struct backend_program *program, const struct backend_options *options, struct err *err) {
-  struct replay_wish wish = {options->replay, options->most_bytes};
+  struct replay_wish wish = {options->replay, options->most_bytes, program->n_contexts};
   struct replay_plan *plan;
   program->replayed.n_steps = program->n_steps;
   if (wish.mode == REPLAY_NONE)

@@ -206,8 +206,12 @@ static void cuda_release(struct backend_program *program) {
 
 static int cuda_prepare(const struct backend_request *request, struct backend_program **out,
                         struct err *err) {
-  struct backend_program *program = mem_new(sizeof *program);
   *out = NULL;
+  if (request->options.n_contexts > 1)
+    return err_set(err, ERR_UNSUPPORTED,
+                   "the cuda backend has one microbatch in flight at a time, and not %d",
+                   request->options.n_contexts);
+  struct backend_program *program = mem_new(sizeof *program);
   program->graph = request->graph;
   arena_init(&program->memory);
   program->view = (struct cuda_program_view){

@@ -1,4 +1,5 @@
-/* The reference backend: every op's reference kernel, in node order, on dense host memory. */
+/* The reference backend: every op's reference kernel, in node order, on dense host memory. Each context has
+   all of a program's memory for itself. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,10 @@ struct backend_program {
   void **data;           /* [n_values] where its bytes are in this execution */
   struct op_call *calls; /* [n_nodes] */
   bool *is_weight_read;
-  char *bytes;
+  int n_forward; /* the nodes before the backward part */
+  int n_contexts;
+  bool *is_in_flight; /* [n_contexts] the forward part has run, the backward part has not */
+  char *bytes;        /* [n_contexts * live.size_bytes] */
 };
 
 static bool is_computed(const struct graph *graph, int value) {
@@ -30,7 +34,14 @@ static void ref_release(struct backend_program *program) {
   free(program);
 }
 
-/* Whatever the request's options: all is f32, and the same bits each time. */
+static int count_forward(const struct graph *graph) {
+  int n = 0;
+  while (n < graph->n_nodes && graph->nodes[n]->forward < 0)
+    n++;
+  return n;
+}
+
+/* Of the options n_contexts counts: all is f32, and the same bits each time. */
 static int ref_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
   const struct graph *graph = request->graph;
   const int *watched = request->watched, n_watched = request->n_watched;
@@ -39,6 +50,9 @@ static int ref_prepare(const struct backend_request *request, struct backend_pro
   *out = NULL;
   arena_init(&program->memory);
   program->graph = graph;
+  program->n_forward = count_forward(graph);
+  program->n_contexts = request->options.n_contexts > 1 ? request->options.n_contexts : 1;
+  program->is_in_flight = arena_new(&program->memory, (size_t)program->n_contexts);
   program->watch = arena_new(&program->memory, n * sizeof *program->watch);
   program->next_watch = arena_new(&program->memory, (size_t)n_watched * sizeof *program->next_watch);
   program->data = arena_new(&program->memory, n * sizeof *program->data);
@@ -52,7 +66,7 @@ static int ref_prepare(const struct backend_request *request, struct backend_pro
     program->watch[watched[w]] = w;
   }
   liveness_plan(graph, &program->memory, &program->live);
-  program->bytes = backend_memory_new(program->live.size_bytes, err);
+  program->bytes = backend_memory_new(program->live.size_bytes * (size_t)program->n_contexts, err);
   if (!program->bytes) {
     ref_release(program);
     return err->code;
@@ -64,9 +78,10 @@ static int ref_prepare(const struct backend_request *request, struct backend_pro
 /* Points every value that no node computes, or that a node computes into planned memory, at its bytes. */
 static void locate_values(struct backend_program *program, const struct backend_run *run) {
   const struct graph *graph = program->graph;
+  char *bytes = program->bytes + program->live.size_bytes * (size_t)run->in;
   for (int v = 0; v < graph->n_values; v++) {
     const struct value *value = &graph->values[v];
-    program->data[v] = is_computed(graph, v) ? program->bytes + program->live.offset[v] : (void *)value->data;
+    program->data[v] = is_computed(graph, v) ? bytes + program->live.offset[v] : (void *)value->data;
     if (value->kind == VALUE_INITIALIZER && run->weights && run->weights[v])
       program->data[v] = (void *)run->weights[v];
   }
@@ -78,12 +93,13 @@ static void locate_values(struct backend_program *program, const struct backend_
 /* Announces the weights that the node is the first to read. */
 static void announce_weights(struct backend_program *program, const struct backend_run *run,
                              const struct node *node) {
-  for (int i = 0; i < node->n_inputs && run->before_weight && run->weights; i++) {
+  for (int i = 0; i < node->n_inputs && run->weights; i++) {
     int v = node->inputs[i];
     if (v < 0 || !run->weights[v] || program->is_weight_read[v])
       continue;
     program->is_weight_read[v] = true;
-    run->before_weight(run->user, v);
+    if (run->before_weight)
+      run->before_weight(run->user, v);
   }
 }
 
@@ -111,17 +127,37 @@ static int run_node(struct backend_program *program, const struct backend_run *r
   return ERR_OK;
 }
 
+/* What the forward part waited for is there. */
+static void skip_weights(struct backend_program *program, const struct backend_run *run) {
+  struct backend_run again = *run;
+  again.before_weight = NULL;
+  for (int n = 0; n < program->n_forward; n++)
+    announce_weights(program, &again, program->graph->nodes[n]);
+}
+
 static int ref_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
   const struct graph *graph = program->graph;
+  bool is_backward = run->part == BACKEND_BACKWARD, is_forward = run->part == BACKEND_FORWARD;
+  CHECK(run->in >= 0 && run->in < program->n_contexts);
+  CHECK(!is_backward || program->is_in_flight[run->in]);
+  program->is_in_flight[run->in] = false;
   locate_values(program, run);
-  for (int n = 0; n < graph->n_nodes; n++)
+  if (is_backward)
+    skip_weights(program, run);
+  int end = is_forward ? program->n_forward : graph->n_nodes;
+  for (int n = is_backward ? program->n_forward : 0; n < end; n++)
     if (run_node(program, run, graph->nodes[n], err))
       return err->code;
+  program->is_in_flight[run->in] = is_forward;
   return ERR_OK;
 }
 
 static size_t ref_memory_bytes(const struct backend_program *program) {
-  return program->live.size_bytes;
+  return program->live.size_bytes * (size_t)program->n_contexts;
+}
+
+static void ref_bytes(const struct backend_program *program, struct backend_bytes *out) {
+  *out = (struct backend_bytes){.saved = program->live.size_bytes};
 }
 
 static const char *ref_fingerprint(void) {
@@ -133,6 +169,7 @@ const struct backend_def backend_ref = {
     .prepare = ref_prepare,
     .run = ref_run,
     .memory_bytes = ref_memory_bytes,
+    .bytes = ref_bytes,
     .release = ref_release,
     .fingerprint = ref_fingerprint,
 };

@@ -116,22 +116,22 @@ static bool ways_find(struct cuts *cuts, size_t most_bytes) {
     cuts->kept_until[j] = SIZE_MAX;
     for (int i = 0; i < j; i++) {
       size_t kept = cuts->kept_until[i], whole = cuts->whole[(size_t)i * width + (size_t)j];
-      if (kept == SIZE_MAX || kept + whole > most_bytes)
+      if (kept == SIZE_MAX || kept * (size_t)cuts->n_contexts + whole > most_bytes)
         continue;
       kept += j < cuts->n ? cuts->kept[(size_t)i * width + (size_t)j] : 0;
       if (kept >= cuts->kept_until[j])
         continue;
       cuts->kept_until[j] = kept;
       cuts->before[j] = i;
-      if (j == cuts->n) /* the longest last segment: it is not run again */
+      if (j == cuts->n && cuts->n_contexts == 1) /* the longest last segment: it is not run again */
         break;
     }
   }
   return cuts->kept_until[cuts->n] != SIZE_MAX;
 }
 
-void cuts_find(const struct contents *contents, struct arena *arena, struct cuts *out) {
-  *out = (struct cuts){.contents = contents};
+void cuts_find(const struct contents *contents, int n_contexts, struct arena *arena, struct cuts *out) {
+  *out = (struct cuts){.contents = contents, .n_contexts = n_contexts};
   choose_places(out, arena);
   rows_find(out, arena);
   out->kept_until = arena_new(arena, ((size_t)out->n + 1) * sizeof *out->kept_until);
@@ -155,7 +155,9 @@ bool cuts_choose(struct cuts *cuts, size_t most_bytes, bool *is_kept) {
   bool is_found = ways_find(cuts, most_bytes);
   for (int j = cuts->n; is_found && j > 0; j = cuts->before[j])
     is_cut[cuts->at[cuts->before[j]]] = true;
-  int last = is_found ? cuts->at[cuts->before[cuts->n]] : 0, next = INT_MAX;
+  int last = contents->program->n_forward, next = INT_MAX;
+  if (is_found && cuts->n_contexts == 1)
+    last = cuts->at[cuts->before[cuts->n]];
   for (int s = contents->program->n_forward; s >= 0; s--) {
     next_cut[s] = next; /* the first cut behind step s */
     if (is_cut[s])

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void order_init(struct order *order, const struct contents *contents, struct arena *arena) {
+#include "worker/backend/replay/split.h"
+
+void order_init(struct order *order, const struct contents *contents, int n_contexts, struct arena *arena) {
   const struct replay_program *program = contents->program;
   size_t steps = (size_t)program->n_steps + 1, items = steps + (size_t)program->n_forward;
   size_t made = 2 * (size_t)contents->n + 1;
-  *order = (struct order){.contents = contents};
+  *order = (struct order){.contents = contents, .n_contexts = n_contexts};
   order->items = arena_new(arena, items * sizeof *order->items);
   order->item_of = arena_new(arena, steps * sizeof *order->item_of);
   order->root_of = arena_new(arena, made * sizeof *order->root_of);
@@ -151,7 +153,14 @@ static size_t root_bytes(const struct order *order, const struct order_root *roo
   return (order->contents->program->roots[root->origin].size_bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+static struct split split_of(const struct order *order) {
+  return (struct split){.n_steps = order->n_items,
+                        .n_forward = order->contents->program->n_forward,
+                        .n_contexts = order->n_contexts};
+}
+
 static void find_peak(struct order *order) {
+  struct split split = split_of(order);
   size_t now = 0;
   memset(order->begun, 0, (size_t)order->n_items * sizeof *order->begun);
   memset(order->ended, 0, (size_t)order->n_items * sizeof *order->ended);
@@ -160,6 +169,9 @@ static void find_peak(struct order *order) {
     const struct order_root *root = &order->roots[r];
     if (!order->contents->program->roots[root->origin].is_planned) {
       now += root_bytes(order, root);
+    } else if (root->first >= 0 &&
+               split_is_saved(&split, &(struct memory_span){.first = root->first, .last = root->last})) {
+      now += root_bytes(order, root) * (size_t)order->n_contexts;
     } else if (root->first >= 0) {
       order->begun[root->first] += root_bytes(order, root);
       order->ended[root->last] += root_bytes(order, root);
@@ -188,6 +200,7 @@ int order_root(const struct order *order, const struct order_item *item, int use
 
 size_t order_spans(const struct order *order, struct memory_span *spans) {
   struct memory_span *used = mem_new(((size_t)order->n_roots + 1) * sizeof *used);
+  struct split split = split_of(order);
   int n_used = 0;
   for (int r = 0; r < order->n_roots; r++) {
     const struct order_root *root = &order->roots[r];
@@ -200,7 +213,7 @@ size_t order_spans(const struct order *order, struct memory_span *spans) {
     if (spans[r].size_bytes > 0)
       used[n_used++] = spans[r];
   }
-  size_t size_bytes = memory_plan(used, n_used);
+  size_t size_bytes = split_plan(&split, used, n_used);
   free(used);
   return size_bytes;
 }

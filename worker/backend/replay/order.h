@@ -17,6 +17,7 @@ struct order_root {
 
 struct order {
   const struct contents *contents;
+  int n_contexts;      /* what the backward part finds there counts so often */
   const bool *is_kept; /* as order_make was given */
   struct order_item *items;
   int n_items;
@@ -24,7 +25,7 @@ struct order {
   int *root_of;             /* [2 * contents] of each content as first made, then of each as made again; -1 */
   struct order_root *roots; /* the program's, then more of their kind */
   int n_roots;
-  size_t peak_bytes; /* the most that lives at a time */
+  size_t peak_bytes; /* the most that lives at a time, in all contexts */
   int n_replays;
   double replay_cost;
 
@@ -35,8 +36,8 @@ struct order {
   size_t *begun, *ended; /* [items] bytes that begin and end to live there */
 };
 
-/* The arrays are the arena's; used again by each order_make. */
-void order_init(struct order *order, const struct contents *contents, struct arena *arena);
+/* n_contexts: at least 1. The arrays are the arena's; used again by each order_make. */
+void order_init(struct order *order, const struct contents *contents, int n_contexts, struct arena *arena);
 
 /* is_kept[contents]: as long as somebody reads it. True of what is_fixed, and of what the backward part
    makes. The step that makes any other content that is wanted is run again, once. */
@@ -46,7 +47,7 @@ void order_make(struct order *order, const bool *is_kept);
 int order_root(const struct order *order, const struct order_item *item, int use);
 
 /* Lives of all roots: those that are not planned, always; unused ones of size 0. spans: [n_roots]. Returns
-   how large memory_plan makes them. */
+   how large split_plan makes them. */
 size_t order_spans(const struct order *order, struct memory_span *spans);
 
 #endif

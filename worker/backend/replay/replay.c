@@ -142,7 +142,7 @@ static int choose(struct search *search, const struct replay_wish *wish, struct 
   if (wish->mode == REPLAY_ALWAYS || wish->mode == REPLAY_NONE ||
       (wish->mode == REPLAY_AUTO && none.size_bytes <= wish->most_bytes))
     return ERR_OK;
-  cuts_find(&search->contents, &search->memory, &search->cuts);
+  cuts_find(&search->contents, search->order.n_contexts, &search->memory, &search->cuts);
   choose_smallest(search, &none, chosen);
   choice_relax(search, chosen, chosen->size_bytes);
   if (wish->mode == REPLAY_FULL)
@@ -202,7 +202,7 @@ int replay_plan_new(const struct replay_program *program, const struct replay_wi
   *out = NULL;
   arena_init(&search.memory);
   contents_find(program, &search.memory, &search.contents);
-  order_init(&search.order, &search.contents, &search.memory);
+  order_init(&search.order, &search.contents, wish->n_contexts > 1 ? wish->n_contexts : 1, &search.memory);
   search.spans = arena_new(&search.memory, ((size_t)program->n_roots + 2 * (size_t)search.contents.n + 1) *
                                                sizeof *search.spans);
   int code = choose(&search, wish, &chosen, err);

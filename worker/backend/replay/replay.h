@@ -59,6 +59,7 @@ struct replay_program {
 struct replay_wish {
   enum replay_mode mode;
   size_t most_bytes; /* of AUTO: that the program may take */
+  int n_contexts;    /* executions between forward and backward part at a time (split.h); 0: one */
 };
 
 /* A step of the plan. Steps that are not replays come in the program's order, each once. */
@@ -81,7 +82,7 @@ struct replay_plan {
   int n_roots;
   int n_replays;
   double cost, replay_cost; /* of all steps once; of the replays */
-  size_t size_bytes;        /* as memory_plan lays it out */
+  size_t size_bytes;        /* as split_plan lays it out */
   size_t unreplayed_bytes;  /* the same if nothing were replayed */
 };
 

@@ -1,6 +1,7 @@
 /* Plans of replay, tried on programs that are drawn: each step hashes the bytes that it reads into those that
-   it writes, where the plan of memory puts them. Whatever is replayed, every step of the program that is not
-   a replay reads the same. */
+   it writes, where the plan of memory puts them. Whatever is replayed, and however many executions are
+   between their forward and backward part at a time, every step of the program that is not a replay reads the
+   same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,163 +12,14 @@
 
 #include <cmocka.h>
 
-#include "worker/backend/replay/replay.h"
+#include "tests/support/worker/replay_programs.h"
+#include "worker/backend/replay/split.h"
 
-enum { STEPS_MAX = 12000, USES_MAX = 6, ROOTS_MAX = 40000, PROGRAMS = 400 };
+enum { PROGRAMS = 400, CONTEXTS = 3 };
 
-struct program {
-  struct replay_program plan_of;
-  struct replay_step steps[STEPS_MAX];
-  struct replay_use uses[STEPS_MAX][USES_MAX];
-  struct replay_root roots[ROOTS_MAX];
-  uint64_t state;
-};
-
-static struct program program;
 static bool is_input[ROOTS_MAX], is_added[STEPS_MAX][USES_MAX];
-static uint64_t seen[STEPS_MAX], seen_again[STEPS_MAX]; /* what each step read */
-
-static int draw(int n) {
-  program.state = program.state * 6364136223846793005u + 1442695040888963407u;
-  return (int)((program.state >> 33) % (uint64_t)n);
-}
-
-static void program_begin(uint64_t seed) {
-  memset(&program, 0, sizeof program);
-  program.state = seed * 2 + 1;
-  program.plan_of = (struct replay_program){.steps = program.steps, .roots = program.roots};
-}
-
-static int root_add(size_t size_bytes, bool is_planned) {
-  program.roots[program.plan_of.n_roots] = (struct replay_root){size_bytes, is_planned};
-  return program.plan_of.n_roots++;
-}
-
-static struct replay_step *step_add(double cost) {
-  struct replay_step *step = &program.steps[program.plan_of.n_steps];
-  step->uses = program.uses[program.plan_of.n_steps++];
-  step->cost = cost;
-  return step;
-}
-
-static void use_add(struct replay_step *step, int root, bool is_written) {
-  program.uses[step - program.steps][step->n_uses++] = (struct replay_use){root, is_written};
-}
-
-/* A step that reads `from` and writes a root of its own. Returns that. */
-static int step_of(int from, int also, size_t size_bytes, double cost) {
-  struct replay_step *step = step_add(cost);
-  int root = root_add(size_bytes, true);
-  use_add(step, from, false);
-  if (also >= 0)
-    use_add(step, also, false);
-  use_add(step, root, true);
-  return root;
-}
-
-/* Roots that are there: inputs and weights at first. The last ones are drawn more often. */
-static int draw_known(const int *known, int n) {
-  int back = draw(4) ? draw(n < 6 ? n : 6) : draw(n);
-  return known[n - 1 - back];
-}
-
-static void draw_reads(struct replay_step *step, const int *known, int n_known) {
-  for (int reads = 1 + draw(3); reads > 0; reads--)
-    use_add(step, draw_known(known, n_known), false);
-}
-
-/* Any planned root may be written over, also by the backward part, or added to without being read. */
-static void draw_writes(struct replay_step *step, int *known, int *n_known) {
-  int kind = draw(12);
-  int old = step->uses[0].root;
-  if (kind < 4 && program.roots[old].is_planned) {
-    use_add(step, old, true);
-    return;
-  }
-  if (kind == 4 && program.roots[known[*n_known - 1]].is_planned && draw(3) == 0) {
-    use_add(step, known[*n_known - 1], true);
-    return;
-  }
-  for (int writes = 1 + (draw(4) == 0); writes > 0; writes--) {
-    int root = root_add((size_t)(1 + draw(40)) * 24, true);
-    use_add(step, root, true);
-    known[(*n_known)++] = root;
-  }
-}
-
-/* Deliveries read; a refill writes what is not planned. */
-static void draw_once(struct replay_step *step, int *known, int *n_known) {
-  step->is_once = true;
-  if (draw(2))
-    use_add(step, draw_known(known, *n_known), false);
-  if (draw(3))
-    return;
-  known[*n_known] = root_add(64, false);
-  use_add(step, known[(*n_known)++], true);
-}
-
-static bool step_writes(const struct replay_step *step, int root) {
-  for (int u = 0; u < step->n_uses; u++)
-    if (step->uses[u].root == root && step->uses[u].is_written)
-      return true;
-  return false;
-}
-
-/* Deliveries may read on until their bytes are written over. */
-static void draw_until(void) {
-  for (int s = 0; s < program.plan_of.n_steps; s++) {
-    struct replay_step *step = &program.steps[s];
-    int until = s, wanted = s + draw(30);
-    if (!step->is_once || step->n_uses != 1 || step->uses[0].is_written)
-      continue;
-    while (until < wanted && until + 1 < program.plan_of.n_steps &&
-           !step_writes(&program.steps[until + 1], step->uses[0].root))
-      until++;
-    step->until = until;
-  }
-}
-
-static void program_draw(uint64_t seed) {
-  static int known[ROOTS_MAX];
-  int n_known = 0, n_steps;
-  program_begin(seed);
-  for (int i = 1 + draw(3); i > 0; i--)
-    known[n_known++] = root_add(100, true);
-  for (int i = 1 + draw(3); i > 0; i--)
-    known[n_known++] = root_add((size_t)(draw(2) * 200), false);
-  n_steps = 2 + draw(120);
-  program.plan_of.n_forward = draw(8) ? n_steps / 2 : draw(n_steps + 1);
-  for (int s = 0; s < n_steps; s++) {
-    struct replay_step *step = step_add(draw(5) ? 1 + draw(100) : 0);
-    if (draw(8) == 0) {
-      draw_once(step, known, &n_known);
-      continue;
-    }
-    draw_reads(step, known, n_known);
-    draw_writes(step, known, &n_known);
-    step->is_once = draw(10) == 0;
-  }
-  draw_until();
-}
-
-/* A stack of layers, each of a few steps, whose gradients read what they made; the first ones keep more. */
-static void program_layers(int n_layers) {
-  static int made[STEPS_MAX][4];
-  int x = root_add(4096, true), gradient;
-  for (int l = 0; l < n_layers; l++) {
-    size_t size_bytes = l < n_layers / 3 ? 8192 : 4096;
-    made[l][0] = x;
-    made[l][1] = step_of(x, -1, size_bytes, 1);
-    made[l][2] = step_of(made[l][1], -1, 4 * size_bytes, 100);
-    made[l][3] = step_of(made[l][2], -1, 4 * size_bytes, 2);
-    x = step_of(made[l][3], x, size_bytes, 100);
-  }
-  program.plan_of.n_forward = program.plan_of.n_steps;
-  gradient = x;
-  for (int l = n_layers - 1; l >= 0; l--)
-    for (int i = 3; i >= 0; i--)
-      gradient = step_of(gradient, made[l][i], 4096, 100);
-}
+static uint64_t seen[CONTEXTS][STEPS_MAX], seen_again[CONTEXTS][STEPS_MAX]; /* what each step read */
+static int n_contexts = 1;
 
 static uint64_t hash_bytes_of(uint64_t hash, const unsigned char *bytes, size_t size_bytes) {
   for (size_t i = 0; i < size_bytes; i++)
@@ -228,37 +80,43 @@ static uint64_t step_run(int s, unsigned char *const *data) {
   return hash;
 }
 
-/* Weights and inputs. */
-static void roots_begin(unsigned char *const *data) {
+/* Weights and inputs; each context has others. */
+static void roots_begin(unsigned char *const *data, int context) {
   for (int r = 0; r < program.plan_of.n_roots; r++)
     if (is_input[r] || !program.roots[r].is_planned)
-      bytes_fill(data[r], program.roots[r].size_bytes, (uint64_t)r, false);
+      bytes_fill(data[r], program.roots[r].size_bytes, (uint64_t)(r * CONTEXTS + context), false);
 }
 
-/* As the program is, each root in memory of its own. */
-static void program_run(void) {
+static void context_run(int context) {
   static unsigned char *data[ROOTS_MAX];
-  find_kinds();
   for (int r = 0; r < program.plan_of.n_roots; r++)
     data[r] = mem_new(program.roots[r].size_bytes + 1);
-  roots_begin(data);
+  roots_begin(data, context);
   for (int s = 0; s < program.plan_of.n_steps; s++) {
     unsigned char *arguments[USES_MAX];
     for (int u = 0; u < program.steps[s].n_uses; u++)
       arguments[u] = data[program.steps[s].uses[u].root];
-    seen[s] = step_run(s, arguments);
+    seen[context][s] = step_run(s, arguments);
   }
   for (int r = 0; r < program.plan_of.n_roots; r++)
     free(data[r]);
 }
 
-static size_t plan_lay_out(const struct replay_plan *plan) {
+/* As the program is, each root in memory of its own. */
+static void program_run(void) {
+  find_kinds();
+  for (int c = 0; c < CONTEXTS; c++)
+    context_run(c);
+}
+
+static size_t plan_lay_out(const struct replay_plan *plan, struct split *split) {
   struct memory_span *used = mem_new(((size_t)plan->n_roots + 1) * sizeof *used);
   int n = 0;
   for (int r = 0; r < plan->n_roots; r++)
     if (plan->spans[r].size_bytes > 0)
       used[n++] = plan->spans[r];
-  size_t size_bytes = memory_plan(used, n);
+  *split = (struct split){.n_steps = plan->n_items, .n_forward = plan->n_forward, .n_contexts = n_contexts};
+  size_t size_bytes = split_plan(split, used, n);
   for (int r = n = 0; r < plan->n_roots; r++)
     if (plan->spans[r].size_bytes > 0)
       plan->spans[r].offset = used[n++].offset;
@@ -266,40 +124,78 @@ static size_t plan_lay_out(const struct replay_plan *plan) {
   return size_bytes;
 }
 
-/* What is read until this step has run is as it was. arguments: of deliveries, one each. */
-static void check_until(int last, unsigned char *const *arguments) {
-  for (int s = 0; s <= last; s++)
-    if (program.steps[s].until == last && last > s)
-      assert_true(hash_reads(s, &arguments[s]) == seen_again[s]);
+/* The memory of a program and of what it has in flight. */
+struct machine {
+  unsigned char *block,
+      *weights[CONTEXTS]; /* weights: of each context others, so they are not in the block */
+  unsigned char *data[CONTEXTS][ROOTS_MAX * 2];
+  unsigned char *firsts[CONTEXTS][STEPS_MAX]; /* the first argument of each step */
+};
+
+static struct machine machine;
+
+static void machine_init(const struct replay_plan *plan) {
+  struct split split;
+  machine.block = malloc(plan->size_bytes + 1);
+  memset(machine.block, 0xa5, plan->size_bytes + 1);
+  assert_int_equal(plan_lay_out(plan, &split), plan->size_bytes);
+  for (int c = 0; c < n_contexts; c++) {
+    machine.weights[c] = malloc(split.shared_bytes + 1);
+    for (int r = 0; r < plan->n_roots; r++) {
+      const struct memory_span *span = &plan->spans[r];
+      size_t saved = split.shared_bytes + (size_t)c * split.saved_bytes,
+             offset = span->size_bytes ? span->offset : 0;
+      bool is_planned = program.roots[plan->origins[r]].is_planned;
+      machine.data[c][r] = (is_planned ? machine.block : machine.weights[c]) +
+                           (split_is_saved(&split, span) ? saved : 0) + offset;
+    }
+  }
 }
 
-static void plan_run(const struct replay_plan *plan) {
-  static unsigned char *data[ROOTS_MAX * 2], *firsts[STEPS_MAX];
-  unsigned char *block = malloc(plan->size_bytes + 1);
-  memset(block, 0xa5, plan->size_bytes + 1);
-  assert_int_equal(plan_lay_out(plan), plan->size_bytes);
-  for (int r = 0; r < plan->n_roots; r++)
-    data[r] = block + (plan->spans[r].size_bytes ? plan->spans[r].offset : 0);
-  roots_begin(data);
-  for (int i = 0; i < plan->n_items; i++) {
+static void machine_fini(void) {
+  for (int c = 0; c < n_contexts; c++)
+    free(machine.weights[c]);
+  free(machine.block);
+}
+
+/* What is read until this step has run is as it was: that of deliveries, which have one argument. */
+static void check_until(int last, int context) {
+  for (int s = 0; s <= last; s++)
+    if (program.steps[s].until == last && last > s)
+      assert_true(hash_reads(s, &machine.firsts[context][s]) == seen_again[context][s]);
+}
+
+static void items_run(const struct replay_plan *plan, int begin, int end, int context) {
+  for (int i = begin; i < end; i++) {
     const struct replay_item *item = &plan->items[i];
     unsigned char *arguments[USES_MAX];
     for (int u = 0; u < program.steps[item->step].n_uses; u++)
-      arguments[u] = data[item->roots[u]];
+      arguments[u] = machine.data[context][item->roots[u]];
     uint64_t hash = step_run(item->step, arguments);
     if (item->is_replay)
       continue;
-    seen_again[item->step] = hash;
-    firsts[item->step] = arguments[0];
-    check_until(item->step, firsts);
+    seen_again[context][item->step] = hash;
+    machine.firsts[context][item->step] = arguments[0];
+    check_until(item->step, context);
   }
-  free(block);
+}
+
+/* All are in flight at a time; the last to come is the first to go on. */
+static void plan_run(const struct replay_plan *plan) {
+  machine_init(plan);
+  for (int c = 0; c < n_contexts; c++) {
+    roots_begin(machine.data[c], c);
+    items_run(plan, 0, plan->n_forward, c);
+  }
+  for (int c = n_contexts - 1; c >= 0; c--)
+    items_run(plan, plan->n_forward, plan->n_items, c);
+  machine_fini();
 }
 
 static struct replay_plan *plan_find(enum replay_mode mode, size_t most_bytes) {
   struct err err = ERR_NONE;
   struct replay_plan *plan;
-  struct replay_wish wish = {mode, most_bytes};
+  struct replay_wish wish = {mode, most_bytes, n_contexts};
   if (replay_plan_new(&program.plan_of, &wish, &plan, &err)) {
     assert_int_equal(err.code, ERR_NO_MEMORY);
     assert_null(plan);
@@ -332,14 +228,14 @@ static size_t plan_check(struct replay_plan *plan) {
   size_t size_bytes = plan->size_bytes;
   check_items(plan);
   plan_run(plan);
-  assert_memory_equal(seen, seen_again, (size_t)program.plan_of.n_steps * sizeof *seen);
+  for (int c = 0; c < n_contexts; c++)
+    assert_memory_equal(seen[c], seen_again[c], (size_t)program.plan_of.n_steps * sizeof *seen[c]);
   replay_plan_free(plan);
   return size_bytes;
 }
 
-static void every_step_reads_the_same_whatever_is_replayed(void **state) {
+static void check_drawn_programs(void) {
   int n_smaller = 0, n_replayed = 0, n_between = 0;
-  (void)state;
   for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
     program_draw(seed);
     program_run();
@@ -361,6 +257,33 @@ static void every_step_reads_the_same_whatever_is_replayed(void **state) {
     }
   }
   assert_true(n_smaller > PROGRAMS / 20 && n_replayed > 5 * PROGRAMS && n_between > PROGRAMS / 20);
+}
+
+static void every_step_reads_the_same_whatever_is_replayed(void **state) {
+  (void)state;
+  check_drawn_programs();
+}
+
+static void every_step_reads_the_same_with_several_executions_in_flight(void **state) {
+  (void)state;
+  n_contexts = CONTEXTS;
+  check_drawn_programs();
+  n_contexts = 1;
+}
+
+/* All that is kept is there once for each; what is made again, for one at a time. */
+static void what_is_saved_counts_once_for_each_context(void **state) {
+  size_t none[CONTEXTS + 1], full[CONTEXTS + 1];
+  (void)state;
+  program_begin(1);
+  program_layers(32);
+  program_run();
+  for (n_contexts = 1; n_contexts <= CONTEXTS; n_contexts++) {
+    none[n_contexts] = plan_check(plan_find(REPLAY_NONE, 0));
+    full[n_contexts] = plan_check(plan_find(REPLAY_FULL, 0));
+  }
+  n_contexts = 1;
+  assert_true(none[3] > none[1] * 29 / 10 && full[2] < full[1] * 2 && full[3] < full[1] * 5 / 2);
 }
 
 static void without_replay_the_program_stays_as_it_is(void **state) {
@@ -415,7 +338,7 @@ static void what_does_not_fit_is_refused_with_what_would(void **state) {
   program_begin(1);
   program_layers(8);
   full = plan_find(REPLAY_FULL, 0);
-  struct replay_wish wish = {REPLAY_AUTO, full->size_bytes / 2};
+  struct replay_wish wish = {.mode = REPLAY_AUTO, .most_bytes = full->size_bytes / 2};
   assert_int_equal(replay_plan_new(&program.plan_of, &wish, &plan, &err), ERR_NO_MEMORY);
   assert_null(plan);
   const size_t told[] = {full->unreplayed_bytes, wish.most_bytes};
@@ -451,6 +374,8 @@ static void modes_have_the_names_of_the_key(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_step_reads_the_same_whatever_is_replayed),
+      cmocka_unit_test(every_step_reads_the_same_with_several_executions_in_flight),
+      cmocka_unit_test(what_is_saved_counts_once_for_each_context),
       cmocka_unit_test(without_replay_the_program_stays_as_it_is),
       cmocka_unit_test(full_replay_of_many_layers_takes_a_fraction_of_the_memory),
       cmocka_unit_test(auto_replays_what_is_cheap_before_what_is_dear),

@@ -80,6 +80,8 @@ static void streams_drain(struct backend_program *program) {
 }
 
 int cuda_run(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  if (run->part != BACKEND_WHOLE)
+    return err_set(err, ERR_UNSUPPORTED, "the cuda backend runs forward and backward part as one");
   if (program->n_segments == 0)
     return ERR_OK;
   if (backend_thread_init(err) || cuda_device_use(program->view.options.device, err))

@@ -10,7 +10,7 @@
 #include "model/graph/graph.h"
 #include "model/onnx/model_file.h"
 
-enum { SHAPE_TEXT = 96, BATCH_MAX = 1 << 20 };
+enum { SHAPE_TEXT = 96, BATCH_MAX = 1 << 20, STAGES_MAX = 64 };
 
 static void print_layers(const struct inspection *inspection) {
   static const char *const headings[] = {"LAYER",       "OPERATOR",       "OUTPUT",
@@ -127,6 +127,8 @@ static void print_text(const struct inspection *inspection) {
   printf("\n");
   print_operators(inspection);
   print_totals(inspection);
+  if (inspection->stages.stages.list)
+    stage_report_print(&inspection->stages, stdout);
 }
 
 /* The batch that the file was exported for; 1 where it is open, or the file cannot be read. */
@@ -160,6 +162,17 @@ static int read_input(const char *path, struct submission *input, int64_t *batch
   return err->code;
 }
 
+/* Where they are asked for. */
+static int find_stages(const struct args *args, struct inspection *inspection, struct err *err) {
+  const Weir__RunSpec *spec = inspection->spec;
+  const struct stage_request request = {.n_stages = (int)args_count(args, "stages"),
+                                        .cuts = args_text(args, "cuts"),
+                                        .microbatches = spec ? (int)spec->train->microbatches : 0};
+  if (!request.n_stages && !request.cuts)
+    return ERR_OK;
+  return stage_report_init(&inspection->stages, inspection->model, &request, err);
+}
+
 static int inspect_run(const struct args *args) {
   struct inspection inspection = {0};
   struct submission input = {0};
@@ -178,6 +191,8 @@ static int inspect_run(const struct args *args) {
     goto out;
   }
   inspection_init(&inspection, model, input.spec, (int)batch);
+  if (find_stages(args, &inspection, &err))
+    goto out;
   if (args_flag(args, "json"))
     inspection_print_json(&inspection, stdout);
   else
@@ -193,6 +208,11 @@ static const struct option_def inspect_options[] = {
      "Samples of a microbatch: shapes, work and memory are shown for it. Default: the spec's; of a model "
      "what "
      "the file was exported for, or 1."},
+    {"stages", 0, OPTION_COUNT, "N", NULL, 1, STAGES_MAX,
+     "Show the model cut into the N stages of a pipeline, as evenly as can be estimated from its graph: what "
+     "each stage computes and holds, and what crosses between them."},
+    {"cuts", 0, OPTION_TEXT, "NAME,...", NULL, 0, 0,
+     "Cut it before these modules or nodes instead: layer3.0 is the first node of that module."},
     {"json", 0, OPTION_FLAG, NULL, NULL, 0, 0, "Print JSON instead of tables."},
     {0},
 };
@@ -216,6 +236,7 @@ const struct command_def command_inspect = {
     .options = inspect_options,
     .examples = "weir inspect cnn.onnx --batch 32\n"
                 "weir inspect spec.yaml\n"
+                "weir inspect resnet18.onnx --batch 16 --stages 2\n"
                 "weir inspect cnn.onnx --json | jq .parameters\n",
     .run = inspect_run,
 };

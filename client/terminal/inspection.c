@@ -174,6 +174,7 @@ void inspection_init(struct inspection *inspection, struct model *model, const W
 }
 
 void inspection_fini(struct inspection *inspection) {
+  stage_report_fini(&inspection->stages);
   model_close(inspection->model);
   free(inspection->layers);
   free(inspection->operators);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "client/terminal/stage_report.h"
 #include "model/graph/op.h"
 #include "model/model.h"
 
@@ -49,6 +50,7 @@ struct inspection {
   int n_batch_norms, n_training_batch_norms;
   struct zero_row *zero_rows; /* that the spec does not freeze */
   int n_zero_rows;
+  struct stage_report stages; /* the caller's to init, after inspection_init */
 };
 
 /* Looks at a model that was opened for microbatches of so many samples; the model becomes the inspection's.

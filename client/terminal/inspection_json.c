@@ -80,6 +80,8 @@ void inspection_print_json(const struct inspection *inspection, FILE *file) {
     json_object_set_new(root, "zero_rows", zero_rows_json(inspection));
   if (inspection->spec)
     json_object_set_new(root, "computation", computation_json(inspection->spec->train));
+  if (inspection->stages.stages.list)
+    json_object_set_new(root, "pipeline", stage_report_json(&inspection->stages));
   json_dumpf(root, file, JSON_INDENT(2));
   fprintf(file, "\n");
   json_decref(root);

@@ -8,8 +8,8 @@
 
 /* What a way is measured by: the largest of its stages, or the sum of all. */
 enum aim {
-  AIM_SLOWEST,  /* the largest cost, of stages that fit */
-  AIM_TOTAL,    /* the sum of costs, of stages that fit and cost no more than the slowest one has to */
+  AIM_SLOWEST, /* the largest cost, of stages that fit */
+  AIM_EVEN,    /* the sum of squared costs, of stages that fit and cost no more than the slowest one has to */
   AIM_SMALLEST, /* the largest excess over a stage's memory */
 };
 
@@ -17,7 +17,7 @@ struct search {
   const struct stage_question *question;
   int n_stages;
   enum aim aim;
-  double slowest; /* of AIM_TOTAL */
+  double slowest; /* of AIM_EVEN */
   /* [n_stages + 1][n_places + 2] of the best way to make so many stages of what is before the place. */
   double *best;
   int *before; /* where the last of these stages begins */
@@ -45,9 +45,9 @@ static double stage_weight(const struct search *search, int stage, int begin, in
   double excess = excess_bytes(search, stage, &of);
   if (search->aim == AIM_SMALLEST)
     return excess;
-  if (excess > 0 || (search->aim == AIM_TOTAL && of.cost > search->slowest))
+  if (excess > 0 || (search->aim == AIM_EVEN && of.cost > search->slowest))
     return INFINITY;
-  return of.cost;
+  return search->aim == AIM_EVEN ? of.cost * of.cost : of.cost;
 }
 
 static void place_search(struct search *search, int n, int end) {
@@ -58,10 +58,10 @@ static void place_search(struct search *search, int n, int end) {
     if (n == 1 ? begin > 0 : until >= *best) /* no stage behind it makes it better */
       continue;
     double weight = stage_weight(search, n - 1, begin, end);
-    double whole = n == 1                     ? weight
-                   : search->aim == AIM_TOTAL ? until + weight
-                   : weight > until           ? weight
-                                              : until;
+    double whole = n == 1                    ? weight
+                   : search->aim == AIM_EVEN ? until + weight
+                   : weight > until          ? weight
+                                             : until;
     if (whole >= *best)
       continue;
     *best = whole;
@@ -113,7 +113,7 @@ static bool choice_find(struct search *search, struct stage_choice *out) {
   if (slowest == INFINITY)
     return false;
   search->slowest = slowest;
-  search_run(search, AIM_TOTAL);
+  search_run(search, AIM_EVEN);
   *out = (struct stage_choice){.n_stages = search->n_stages, .cost = slowest};
   out->cuts = mem_new((size_t)search->n_stages * sizeof *out->cuts);
   for (int s = 1; s < search->n_stages; s++)

@@ -29,7 +29,8 @@ struct stage_question {
   void *user;
 };
 
-/* Of several best ways the one that costs least in sum; the same question has the same answer. */
+/* Of several best ways the one whose stages differ least: the least sum of squared costs. The same question
+   has the same answer. */
 struct stage_choice {
   int n_stages;
   int *cuts;   /* [n_stages - 1] ascending places; freed by the caller */

@@ -57,7 +57,7 @@ static void question_draw(uint64_t seed) {
     drawn.most_bytes[s] = (uint64_t)(100 + draw(400));
 }
 
-/* The slowest stage of a way, and the sum; INFINITY: one does not fit. */
+/* The slowest stage of a way, and the sum of squares; INFINITY: one does not fit. */
 static double way_cost(const int *cuts, int n_stages, double *total) {
   double slowest = 0;
   *total = 0;
@@ -69,7 +69,7 @@ static double way_cost(const int *cuts, int n_stages, double *total) {
     if (drawn.question.most_bytes && of.memory_bytes > drawn.most_bytes[s])
       return INFINITY;
     slowest = of.cost > slowest ? of.cost : slowest;
-    *total += of.cost;
+    *total += of.cost * of.cost;
   }
   return slowest;
 }

@@ -7,8 +7,14 @@ import struct
 import subprocess
 import zlib
 
+from external_model import BYTES, VARINT, message
 from harness import PATIENCE, Cluster, Folder, done_event, main, program, wait_for, weir
 
+# By the names of onnx.proto, apart where messages share one.
+ONNX_FIELDS = {"ir_version": 1, "graph": 7, "opset_import": 8, "version": 2, "node": 1, "graph_name": 2, "initializer": 5,
+               "graph_input": 11, "graph_output": 12, "input": 1, "output": 2, "name": 3, "op_type": 4, "attribute": 5,
+               "attribute_name": 1, "ints": 8, "type": 20, "dims": 1, "data_type": 2, "tensor_name": 8, "raw_data": 9, "value_name": 1,
+               "value_type": 2, "tensor_type": 1, "elem_type": 1, "shape": 2, "dim": 1, "dim_value": 1, "dim_param": 2}
 TRAIN = "  steps: 2\n  batch: 16\n  microbatches: 2\n  optimizer: {lr: 0.1}\n"
 
 
@@ -74,6 +80,48 @@ def test_shapes_that_do_not_fit_are_named():
         train(folder, folder.spec(model, train=TRAIN), words=["28", "100"])
         too_few = folder.model("mlp", "--classes", "4")
         train(folder, folder.spec(too_few, train=TRAIN), words=["labels", "4 classes"])
+
+
+def col2im(folder, **changed):
+    """A model of one node "fold", which puts windows of 2 x 2 onto images of 5 x 5."""
+    lists = {"image_shape": [5, 5], "block_shape": [2, 2], **changed}
+    node = [("input", "columns"), ("input", "image_shape"), ("input", "block_shape"), ("output", "y"), ("name", "fold"),
+            ("op_type", "Col2Im")]
+    graph = [onnx_part("node", [("input", "x"), ("input", "w"), ("output", "columns"), ("op_type", "Mul")]),
+             onnx_part("node", node + [onnx_part("attribute", [("attribute_name", name), *[("ints", n) for n in numbers], ("type", 7)])
+                                       for name, numbers in lists.items() if not name.endswith("_shape")]),
+             ("graph_name", "g"),
+             onnx_part("initializer", [("dims", 1), ("data_type", 1), ("tensor_name", "w"), ("raw_data", struct.pack("<f", 2))])]
+    for name in ("image_shape", "block_shape"):
+        graph.append(onnx_part("initializer", [("dims", len(lists[name])), ("data_type", 7), ("tensor_name", name),
+                                               ("raw_data", struct.pack(f"<{len(lists[name])}q", *lists[name]))]))
+    for part, name, dims in (("graph_input", "x", [4, 16]), ("graph_output", "y", [1, 5, 5])):
+        shape = [onnx_part("dim", [("dim_param", "N")]), *[onnx_part("dim", [("dim_value", dim)]) for dim in dims]]
+        tensor = onnx_part("tensor_type", [("elem_type", 1), onnx_part("shape", shape)])
+        graph.append(onnx_part(part, [("value_name", name), onnx_part("value_type", [tensor])]))
+    model = [("ir_version", 8), onnx_part("graph", graph), onnx_part("opset_import", [("version", 18)])]
+    return folder.file("fold.onnx", onnx_part("model", model)[1])
+
+
+def onnx_part(name, parts):
+    """A message on the wire, as a field of that name."""
+    return name, message([[ONNX_FIELDS[field], *((VARINT, value % 2**64) if isinstance(value, int) else
+                                                  (BYTES, value if isinstance(value, bytes) else value.encode()))]
+                          for field, value in parts])
+
+
+def test_windows_that_cannot_be_are_named_with_their_node():
+    with Folder() as folder:
+        weir("inspect", col2im(folder))
+        weir("inspect", col2im(folder, pads=[0] * 4, strides=[1, 1], dilations=[1, 1]))
+        large = 2**62
+        for name, sizes in (("image_shape", ([], [0, 5], [5, -5], [large, 5], [2**63 - 1, 5], [5] * 4)),
+                            ("block_shape", ([], [0, 2], [2, -2], [large, 2], [6, 6], [2] * 4)),
+                            ("pads", ([], [-1, 0, 0, 0], [0, 0, 0, large], [0] * 6)),
+                            ("strides", ([], [0, 1], [1, -1], [large, 1], [1] * 3)),
+                            ("dilations", ([], [0, 1], [1, -1], [large, 1], [5, 1], [1] * 3))):
+            for numbers in sizes:
+                refused("inspect", col2im(folder, **{name: numbers}), words=["fold.onnx", "node 'fold' (Col2Im)"])
 
 
 def test_a_label_out_of_range_is_named_with_its_sample():

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from harness import PEER_PYTHON, ROOT, Cluster, Folder, Skip, done_event, main, program, weir
+from harness import PEER_PYTHON, ROOT, Cluster, Folder, Skip, done_event, main, program, simulated_gpus, weir
 
 PARITY = os.path.join(ROOT, "tests", "parity")
 # A graph of tests/parity/graphs, with its case in golden.json: skips over many layers, weights used twice, a walk over time.
@@ -128,13 +128,25 @@ def test_a_value_that_is_not_known_is_refused_where_it_stands():
             assert worker.returncode == 2 and "--memory" in worker.stderr, worker.stderr
 
 
-def test_a_run_that_does_not_fit_says_what_it_needs():
+def refused_for_memory(device, **process):
+    """One line and status 2, however little a run may take, and however many workers refuse it."""
     with Folder() as folder:
         model = folder.model("mlp", "--input", "1,28,28", "--hidden", "256,256")
         spec = folder.spec(model, train=train_section(64, 2) + "workers: {recompute: auto}\n")
-        done = weir("train", spec, "--memory", "10KB", "--out", folder.file("out"), status=2)
-        assert re.search(r"needs \d+ bytes for its activations, \d+ when as much is recomputed as can be, and may take \d+",
-                         done.stdout + done.stderr), done.stdout + done.stderr
+        for size, workers in (("10KB", 1), ("1", 1), ("1", 2)):
+            done = weir("train", spec, "--memory", size, "--workers", workers, "--device", device, "--out", folder.file("out"),
+                        "--force", status=2, **process)
+            assert done.stderr.count("\n") == 1, done.stderr
+            assert re.search(r"refused: .* needs \d+ bytes for its activations, \d+ when as much is recomputed as can be, "
+                             r"and may take \d+", done.stderr), done.stderr
+
+
+def test_a_run_that_does_not_fit_says_what_it_needs():
+    refused_for_memory("cpu")
+
+
+def test_a_run_that_does_not_fit_on_a_gpu_says_what_it_needs():
+    refused_for_memory("cuda", env=simulated_gpus())
 
 
 if __name__ == "__main__":

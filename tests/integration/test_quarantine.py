@@ -3,7 +3,6 @@ that nobody disturbed. A run that diverges is not mistaken for that."""
 import json
 import os
 import signal
-import subprocess
 
 from gate import Gate
 from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program,
@@ -30,10 +29,10 @@ np.save(folder + "/x.npy", np.random.default_rng(3).uniform(1.2, 1.6, (samples, 
 """
 
 
-def peer(*arguments, **options):
+def peer(*arguments):
     if not os.path.exists(PEER_PYTHON):
         raise Skip("build/venv could not be made (PyPI out of reach)")
-    return subprocess.Popen([PEER_PYTHON, *arguments], stdout=subprocess.PIPE, text=True, **options)
+    return Process(PEER_PYTHON, *arguments)
 
 
 class Liar:
@@ -41,29 +40,36 @@ class Liar:
 
     def __init__(self, cluster, run, host="liars"):
         store = cluster.store.removeprefix("file://")
-        self.child = peer(os.path.join(HERE, "lying_worker.py"), cluster.address, store, run, host)
+        self.process = peer(os.path.join(HERE, "lying_worker.py"), cluster.address, store, run, host)
+        self.n_heard = 0
 
     def __enter__(self):
         return self
 
     def __exit__(self, *unused):
-        self.child.kill()
-        self.child.communicate()
+        self.process.__exit__()
 
     def until(self, event):
         """Its next line of this kind, and the lines before."""
-        lines = []
-        while True:
-            line = self.child.stdout.readline()
-            assert line and len(lines) < LIES_MAX, f"the liar does not say {event}: {lines[-5:]}"
-            lines.append(json.loads(line))
-            if lines[-1]["event"] == event:
-                return lines
+        def said():
+            has_ended = self.process.child.poll() is not None
+            whole = [line for line in self.process.output().splitlines(True) if line.startswith("{") and line.endswith("\n")]
+            lines = [json.loads(line) for line in whole[self.n_heard:]]
+            for n, line in enumerate(lines):
+                if line["event"] == event:
+                    return lines[:n + 1]
+            assert not has_ended and len(lines) < LIES_MAX, f"the liar does not say {event}: {lines[-5:]}"
+            return None
+
+        heard = wait_for(said, f"the liar's {event}")
+        self.n_heard += len(heard)
+        return heard
 
 
 def write_spec(folder, weight=1, factor=1e33, train=f"steps: {STEPS}, batch: 48, microbatches: 4", rate="1.0e-37"):
     """Sums of gradients with the largest finite number overflow; what the steps add to the weights is small."""
-    assert peer("-c", MAKE_MODEL, folder.path, *map(str, (FEATURES, SAMPLES, weight, factor))).wait() == 0
+    with peer("-c", MAKE_MODEL, folder.path, FEATURES, SAMPLES, weight, factor) as maker:
+        assert maker.wait() == 0, maker.output()
     return folder.file("spec.yaml", f"""name: linear
 model: {{onnx: {folder.file("model.onnx")}, loss: loss, inputs: {{x: x}}}}
 data: {{root: {folder.path}, train: {{format: npy, columns: {{x: x.npy}}}}}}

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/memory.h"
 
@@ -25,6 +26,8 @@ static int flaky_has_blocks(struct store *store, const char *const *keys, int n,
 }
 
 static int flaky_get_blocks(struct store *store, struct store_read *reads, int n, struct err *err) {
+  while (__atomic_load_n(&((struct flaky_store *)store)->holds_reads, __ATOMIC_ACQUIRE))
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   FLAKY(get_blocks)(inner, reads, n, err);
 }
 
@@ -80,6 +83,10 @@ void flaky_set_away(struct store *store, bool is_away) {
 
 void flaky_refuse_record(struct store *store, const char *name) {
   __atomic_store_n(&((struct flaky_store *)store)->refused, name, __ATOMIC_RELEASE);
+}
+
+void flaky_hold_reads(struct store *store, bool holds) {
+  __atomic_store_n(&((struct flaky_store *)store)->holds_reads, holds, __ATOMIC_RELEASE);
 }
 
 int flaky_count_refused(struct store *store) {

@@ -11,10 +11,11 @@
 #include "storage/checkpoint/checkpoint.h"
 #include "tests/support/coordinator/service_members.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/storage/flaky_store.h"
 
 extern const struct model_kind_def model_kind_mlp;
 
-enum { PIECES = 2, KEYS_MAX = 16, ROOM = 1 << 20 };
+enum { PIECES = 2, KEYS_MAX = 16, ROOM = 1 << 20, CALLS_MAX = 64, CALLS = CALLS_MAX + 16 };
 
 /* In place of the fixture's model one whose first layer has two pieces. */
 static int pieces_setup(void **state) {
@@ -119,6 +120,51 @@ static void pieces_that_nobody_may_have_are_refused(void **state) {
   assert_int_equal(download_pieces(f, id, (struct wanted){many, 1}, room, &err), -1);
   assert_int_equal(err.code, ERR_NOT_FOUND);
   onnx_outline_fini(&outline);
+  free(id);
+}
+
+/* Calls for pieces; atomic. */
+static int n_ended, n_busy;
+
+static void on_call_done(struct rpc_request *request, const struct err *err, const void *reply,
+                         struct rpc_bytes *bytes) {
+  (void)request;
+  (void)reply;
+  rpc_bytes_free(bytes);
+  __atomic_add_fetch(&n_busy, err->code == ERR_BUSY, __ATOMIC_ACQ_REL);
+  __atomic_add_fetch(&n_ended, 1, __ATOMIC_ACQ_REL);
+}
+
+static int count_calls(const int *counter) {
+  return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
+/* Their model is read from a store that is slow. */
+static void calls_for_pieces_beyond_a_bound_are_refused_at_once(void **state) {
+  struct service_fixture *f = *state;
+  static struct rpc_request calls[CALLS];
+  Weir__PiecesRequest request = WEIR__PIECES_REQUEST__INIT;
+  char *id = submit_run(f), key[SHA256_HEX_SIZE], *keys[] = {key};
+  Weir__RunInfo *info;
+  struct err err;
+  sha256_hex("", 0, key);
+  assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0); /* so that the model is in the store alone */
+  message_free(info);
+  flaky_hold_reads(f->seat.store, true);
+  request.run = id;
+  request.keys = keys;
+  request.n_keys = 1;
+  for (int i = 0; i < CALLS; i++) {
+    calls[i].on_done = on_call_done;
+    rpc_request_start(&calls[i], f->channel, &(struct rpc_question){RPC_FETCH_PIECES, &request, -1}, NULL);
+  }
+  AWAIT(count_calls(&n_busy) == CALLS - CALLS_MAX);
+  assert_int_equal(count_calls(&n_ended), CALLS - CALLS_MAX);
+  flaky_hold_reads(f->seat.store, false);
+  AWAIT(count_calls(&n_ended) == CALLS);
+  assert_int_equal(count_calls(&n_busy), CALLS - CALLS_MAX);
+  AWAIT(download_pieces(f, id, (struct wanted){keys, 1}, (struct iovec){NULL, 0}, &err) < 0 &&
+        err.code == ERR_NOT_FOUND); /* there is room again */
   free(id);
 }
 
@@ -347,6 +393,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(members_get_an_outline_and_its_pieces_and_clients_the_file,
                                       pieces_setup, service_teardown),
       cmocka_unit_test_setup_teardown(pieces_that_nobody_may_have_are_refused, pieces_setup,
+                                      service_teardown),
+      cmocka_unit_test_setup_teardown(calls_for_pieces_beyond_a_bound_are_refused_at_once, pieces_setup,
                                       service_teardown),
       cmocka_unit_test_setup_teardown(an_outline_whose_pieces_are_not_there_is_refused, pieces_setup,
                                       service_teardown),

@@ -7,7 +7,7 @@
  */
 static const char *bytes_walk(const ProtobufCMessageDescriptor *descriptor, const uint8_t *at, size_t size,
                               int levels) {
-  const uint8_t *end = at + size;
+  const uint8_t *end = size ? at + size : at; /* NULL for an empty message */
   struct wire_field field;
   while (wire_next(&at, end, &field)) {
     const ProtobufCFieldDescriptor *known =

@@ -42,6 +42,12 @@ struct making {
   size_t places_capacity, named_capacity;
 };
 
+/* data may be NULL where there is none. */
+static struct span span_of(const void *data, size_t size) {
+  const uint8_t *begin = data;
+  return (struct span){begin, size ? begin + size : begin};
+}
+
 static bool varint_read(struct span *from, uint64_t *out) {
   *out = 0;
   for (int shift = 0; from->begin < from->end && shift < 64; shift += 7) {
@@ -222,7 +228,7 @@ static bool graph_walk(struct making *making, struct span left, struct bytes *gr
 }
 
 void onnx_outline_make(const void *file, size_t size_bytes, struct onnx_outline *out) {
-  struct span whole = {file, (const uint8_t *)file + size_bytes};
+  struct span whole = span_of(file, size_bytes);
   struct making making = {.out = out};
   struct bytes model = {0}, graph = {0};
   struct field proto;
@@ -242,7 +248,7 @@ void onnx_outline_make(const void *file, size_t size_bytes, struct onnx_outline 
 }
 
 void onnx_outline_names(const void *file, size_t size_bytes, struct onnx_outline *out) {
-  struct span whole = {file, (const uint8_t *)file + size_bytes};
+  struct span whole = span_of(file, size_bytes);
   struct making making = {.out = out, .names_only = true};
   struct field proto;
   *out = (struct onnx_outline){0};

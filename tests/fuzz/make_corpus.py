@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Makes the seeds of tests/fuzz/corpus/onnx: small models that together hold every kind of thing that the reader
-reads. Needs the Python package onnx. Files named finding-* are what the fuzzer found; those that are not made here are as it left
-them."""
+reads; those of corpus/outline, models with a tensor that is left out of outlines, or was; and those of corpus/pieces, messages
+behind a byte that says which. Needs the Python package onnx. Files named finding-* are what the fuzzer found; those that are not
+made here are as it left them."""
+import hashlib
 import os
 
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "onnx")
+CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+SIDE = 256  # of a matrix that is one piece; with a row more it is two
 RANDOM = np.random.default_rng(1)
 
 
@@ -28,8 +31,57 @@ def save(name, nodes, initializers, x, opset=17, functions=(), dtype=TensorProto
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), *domains],
                               functions=list(functions), ir_version=8, producer_name="pytorch")
-    with open(os.path.join(FOLDER, name + ".onnx"), "wb") as file:
-        file.write(model.SerializeToString())
+    write("onnx", name + ".onnx", model.SerializeToString())
+
+
+def write(folder, name, data):
+    os.makedirs(os.path.join(CORPUS, folder), exist_ok=True)
+    with open(os.path.join(CORPUS, folder, name), "wb") as file:
+        file.write(data)
+
+
+def in_pieces(name, dims, *keys):
+    """An f16 matrix whose data the file names by pieces."""
+    named = TensorProto(name=name, dims=dims, data_type=TensorProto.FLOAT16, data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "weir.pieces"), ("sha256", "".join(keys))):
+        named.external_data.add(key=key, value=value)
+    return named
+
+
+def save_outlines():
+    zeros = np.zeros((SIDE, SIDE + 1), np.float16)
+    zeros[-1, -1] = 1  # so that the pieces' first bytes are not the same
+    data = zeros.tobytes()
+    whole = numpy_helper.from_array(zeros, "w")
+    named = in_pieces("w", zeros.shape, *(hashlib.sha256(data[at:at + 2 * SIDE * SIDE]).hexdigest()
+                                          for at in (0, 2 * SIDE * SIDE)))
+    other = in_pieces("v", zeros.T.shape, "a" * 64, "b" * 64)
+    for name, initializers in (("whole", [whole]), ("named", [named]), ("both", [whole, other])):
+        nodes = [node("Cast", "x", "c", to=10), node("MatMul", "c w", "m")]
+        nodes += [node("MatMul", "m v", "n"), node("Cast", "n", "y", to=1)] if name == "both" else [node("Cast", "m", "y", to=1)]
+        graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", SIDE])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], initializers)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        write("outline", name + ".onnx", model.SerializeToString())
+    # finding: a graph with an initializer of no bytes made a pointer of no object move
+    write("outline", "finding-empty-initializer.onnx", bytes([7 << 3 | 2, 2, 5 << 3 | 2, 0]))
+
+
+def save_messages():
+    """As the first byte says: PiecesRequest, SubmitRequest, SubmitReply, Chunk."""
+    key = hashlib.sha256(bytes(2 * SIDE * SIDE)).hexdigest().encode()
+    with open(os.path.join(CORPUS, "outline", "named.onnx"), "rb") as file:
+        named = file.read()
+
+    def field(number, data):
+        assert len(data) < 1 << 14
+        return bytes([number << 3 | 2, len(data) & 0x7f | 0x80, len(data) >> 7]) + data
+
+    write("pieces", "request.bin", b"\0" + field(1, b"run-1") + field(2, key) + field(2, b"a" * 64) + field(2, b""))
+    write("pieces", "upload.bin", b"\1" + field(3, named) + b"\x20\1")
+    write("pieces", "piece.bin", b"\1" + field(5, bytes(range(256))))
+    write("pieces", "wanted.bin", b"\2" + field(2, key) + field(2, key[:-1]) + b"\x18\2")
+    write("pieces", "chunk.bin", b"\3" + field(1, bytes(range(250))))
 
 
 def node(op, inputs, outputs, **attributes):
@@ -37,7 +89,8 @@ def node(op, inputs, outputs, **attributes):
 
 
 def main():
-    os.makedirs(FOLDER, exist_ok=True)
+    save_outlines()
+    save_messages()
     save("mlp", [node("Gemm", "x w b", "h", transB=1), node("Relu", "h", "r"), node("Dropout", "r", "d"),
                  node("MatMul", "d v", "y")], [tensor("w", 4, 3), tensor("b", 4), tensor("v", 4, 2)], [3])
     save("cnn", [node("Conv", "x w b", "c", pads=[1, 1, 1, 1], strides=[2, 1], group=1),

@@ -7,7 +7,7 @@
 
 /* A stage, for one microbatch where nothing else is said. */
 struct model_stage {
-  const char *from;           /* the place that it begins at, of model_places; NULL: the model's beginning */
+  const char *from;           /* where it begins, as model_places name it; NULL: at the model's beginning */
   int n_nodes;                /* forward nodes of the train graph, those of the loss included */
   double multiply_adds;       /* of its forward nodes */
   double time_share;          /* of the time that all stages compute */
@@ -32,7 +32,8 @@ struct stages_wanted {
   int most_in_flight; /* microbatches; 0: as many as the stages want */
 };
 
-/* The list is freed by the caller. Errors: INVALID when there are too few places. */
+/* The list is freed by the caller, and its names are the places'. Errors: INVALID when there are too few
+ * places. */
 int model_stages_find(const struct model *model, const struct stages_wanted *wanted, struct model_stages *out,
                       struct err *err);
 

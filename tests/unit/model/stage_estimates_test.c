@@ -180,18 +180,28 @@ static void cuts_are_before_nodes_that_training_and_evaluation_have(void **state
   model_close(model);
 }
 
-/* Cuts at the named places; the list is freed by the caller. */
-static struct model_stages stages_at(const struct model *model, const char *const *names, int n) {
+/* A model that is cut, which cut_close() closes. */
+struct cut {
+  struct model *model;
   struct model_places places;
   struct model_stages stages;
+};
+
+static struct cut cut_at(struct model *model, const char *const *names, int n) {
+  struct cut cut = {.model = model};
   struct err err = ERR_NONE;
   int cuts[STAGES_MAX];
-  model_places_find(model, &places);
-  assert_int_equal(model_places_named(&places, &(struct place_names){names, n}, cuts, &err), ERR_OK);
-  const struct stages_wanted wanted = {.places = &places, .cuts = cuts, .n_stages = n + 1};
-  assert_int_equal(model_stages_find(model, &wanted, &stages, &err), ERR_OK);
-  model_places_fini(&places);
-  return stages;
+  model_places_find(model, &cut.places);
+  assert_int_equal(model_places_named(&cut.places, &(struct place_names){names, n}, cuts, &err), ERR_OK);
+  const struct stages_wanted wanted = {.places = &cut.places, .cuts = cuts, .n_stages = n + 1};
+  assert_int_equal(model_stages_find(model, &wanted, &cut.stages, &err), ERR_OK);
+  return cut;
+}
+
+static void cut_close(struct cut *cut) {
+  free(cut->stages.list);
+  model_places_fini(&cut->places);
+  model_close(cut->model);
 }
 
 /* x f32[4,3] -> fc1 f32[4,5] -> relu -> fc2 f32[4,2], whose rectified input goes up, and its gradient down.
@@ -201,25 +211,24 @@ static void stages_of_a_small_model_are_as_counted_by_hand(void **state) {
   (void)state;
   onnx_build_mlp(&build, 3, 5, 2);
   struct model *model = open_build(&build);
-  struct model_stages stages = stages_at(model, (const char *const[]){"fc2"}, 1);
-  assert_int_equal(stages.n, 2);
-  assert_int_equal(stages.list[0].n_nodes, 2);
-  assert_true(stages.list[0].multiply_adds == SAMPLES * 3 * 5 &&
-              stages.list[1].multiply_adds == SAMPLES * 5 * 2);
-  assert_int_equal(stages.list[0].weights_bytes, 4 * (3 * 5 + 5));
-  assert_int_equal(stages.list[1].weights_bytes, 4 * (5 * 2 + 2));
-  assert_int_equal(stages.list[0].up_bytes, 4 * SAMPLES * 5);
-  assert_int_equal(stages.list[0].down_bytes, 4 * SAMPLES * 5);
-  assert_true(stages.list[1].up_bytes == 0 && stages.list[1].down_bytes == 0);
-  assert_int_equal(stages.list[0].saved_bytes, 4 * SAMPLES * 5); /* for the gradient of the rectifier */
-  assert_true(stages.list[0].in_flight == 2 && stages.list[1].in_flight == 1);
-  assert_int_equal(stages.list[0].memory_bytes, 2 * stages.list[0].weights_bytes +
-                                                    stages.list[0].activations_bytes +
-                                                    stages.list[0].saved_bytes);
-  assert_null(stages.list[0].from);
-  assert_string_equal(stages.list[1].from, "fc2");
-  free(stages.list);
-  model_close(model);
+  struct cut cut = cut_at(model, (const char *const[]){"fc2"}, 1);
+  assert_int_equal(cut.stages.n, 2);
+  assert_int_equal(cut.stages.list[0].n_nodes, 2);
+  assert_true(cut.stages.list[0].multiply_adds == SAMPLES * 3 * 5 &&
+              cut.stages.list[1].multiply_adds == SAMPLES * 5 * 2);
+  assert_int_equal(cut.stages.list[0].weights_bytes, 4 * (3 * 5 + 5));
+  assert_int_equal(cut.stages.list[1].weights_bytes, 4 * (5 * 2 + 2));
+  assert_int_equal(cut.stages.list[0].up_bytes, 4 * SAMPLES * 5);
+  assert_int_equal(cut.stages.list[0].down_bytes, 4 * SAMPLES * 5);
+  assert_true(cut.stages.list[1].up_bytes == 0 && cut.stages.list[1].down_bytes == 0);
+  assert_int_equal(cut.stages.list[0].saved_bytes, 4 * SAMPLES * 5); /* for the gradient of the rectifier */
+  assert_true(cut.stages.list[0].in_flight == 2 && cut.stages.list[1].in_flight == 1);
+  assert_int_equal(cut.stages.list[0].memory_bytes, 2 * cut.stages.list[0].weights_bytes +
+                                                        cut.stages.list[0].activations_bytes +
+                                                        cut.stages.list[0].saved_bytes);
+  assert_null(cut.stages.list[0].from);
+  assert_string_equal(cut.stages.list[1].from, "fc2");
+  cut_close(&cut);
 }
 
 /* The gradient of weights that two stages read is complete in the lower one. */
@@ -229,12 +238,11 @@ static void gradients_of_tied_weights_go_down(void **state) {
   onnx_build_mlp(&build, 5, 5, 5);
   build.graph.node[2]->input[1] = (char *)"w1";
   struct model *model = open_build(&build);
-  struct model_stages stages = stages_at(model, (const char *const[]){"fc2"}, 1);
-  assert_int_equal(stages.list[0].up_bytes, 4 * SAMPLES * 5);
-  assert_int_equal(stages.list[0].down_bytes, 4 * (SAMPLES * 5 + 5 * 5));
-  assert_int_equal(stages.list[1].weights_bytes, 4 * (5 * 5 + 5)); /* held by both */
-  free(stages.list);
-  model_close(model);
+  struct cut cut = cut_at(model, (const char *const[]){"fc2"}, 1);
+  assert_int_equal(cut.stages.list[0].up_bytes, 4 * SAMPLES * 5);
+  assert_int_equal(cut.stages.list[0].down_bytes, 4 * (SAMPLES * 5 + 5 * 5));
+  assert_int_equal(cut.stages.list[1].weights_bytes, 4 * (5 * 5 + 5)); /* held by both */
+  cut_close(&cut);
 }
 
 /* What skips a stage goes up across both of its edges. */
@@ -252,12 +260,11 @@ static void what_skips_a_stage_crosses_both_of_its_edges(void **state) {
   onnx_build_node(&build, "Add", "/c/Add", "h,j", "y");
   onnx_build_output(&build, "y");
   struct model *model = open_build(&build);
-  struct model_stages stages = stages_at(model, names, 2);
-  assert_int_equal(stages.list[0].up_bytes, 4 * SAMPLES * 8);
-  assert_int_equal(stages.list[1].up_bytes, 2 * 4 * SAMPLES * 8);
-  assert_int_equal(stages.list[1].down_bytes, 2 * 4 * SAMPLES * 8);
-  free(stages.list);
-  model_close(model);
+  struct cut cut = cut_at(model, names, 2);
+  assert_int_equal(cut.stages.list[0].up_bytes, 4 * SAMPLES * 8);
+  assert_int_equal(cut.stages.list[1].up_bytes, 2 * 4 * SAMPLES * 8);
+  assert_int_equal(cut.stages.list[1].down_bytes, 2 * 4 * SAMPLES * 8);
+  cut_close(&cut);
 }
 
 static void bytes_under_two_shapes_cross_once(void **state) {
@@ -273,10 +280,9 @@ static void bytes_under_two_shapes_cross_once(void **state) {
   onnx_build_node(&build, "Add", "/b/Add", "h,j", "y");
   onnx_build_output(&build, "y");
   struct model *model = open_build(&build);
-  struct model_stages stages = stages_at(model, (const char *const[]){"b"}, 1);
-  assert_int_equal(stages.list[0].up_bytes, 4 * SAMPLES * 8);
-  free(stages.list);
-  model_close(model);
+  struct cut cut = cut_at(model, (const char *const[]){"b"}, 1);
+  assert_int_equal(cut.stages.list[0].up_bytes, 4 * SAMPLES * 8);
+  cut_close(&cut);
 }
 
 /* Three that are read above only, by what trains: no gradient comes down. */
@@ -293,27 +299,25 @@ static void what_goes_up_is_held_until_the_forward_part_ends(void **state) {
   onnx_build_node(&build, "MatMul", "/b/MatMul", "c,b.weight", "y");
   onnx_build_output(&build, "y");
   struct model *model = open_build(&build);
-  struct model_stages stages = stages_at(model, (const char *const[]){"b"}, 1);
-  assert_int_equal(stages.list[0].up_bytes, 3 * 4 * SAMPLES * 8);
-  assert_int_equal(stages.list[0].activations_bytes, 3 * 4 * SAMPLES * 8);
-  assert_true(stages.list[0].down_bytes == 0 && stages.list[0].saved_bytes == 0);
-  free(stages.list);
-  model_close(model);
+  struct cut cut = cut_at(model, (const char *const[]){"b"}, 1);
+  assert_int_equal(cut.stages.list[0].up_bytes, 3 * 4 * SAMPLES * 8);
+  assert_int_equal(cut.stages.list[0].activations_bytes, 3 * 4 * SAMPLES * 8);
+  assert_true(cut.stages.list[0].down_bytes == 0 && cut.stages.list[0].saved_bytes == 0);
+  cut_close(&cut);
 }
 
 static void one_stage_is_the_whole_model(void **state) {
   struct model *model = open_stack(layers, layer_nodes, 5);
-  struct model_stages stages = stages_at(model, NULL, 0);
+  struct cut cut = cut_at(model, NULL, 0);
   struct model_memory memory;
   (void)state;
   model_memory(model, &memory);
-  assert_int_equal(stages.n, 1);
-  assert_int_equal(stages.list[0].activations_bytes, memory.train_bytes);
-  assert_int_equal(stages.list[0].weights_bytes, memory.weights_bytes);
-  assert_true(stages.list[0].multiply_adds == 5 * SAMPLES * 8 * 8);
-  assert_true(stages.list[0].time_share == 1);
-  free(stages.list);
-  model_close(model);
+  assert_int_equal(cut.stages.n, 1);
+  assert_int_equal(cut.stages.list[0].activations_bytes, memory.train_bytes);
+  assert_int_equal(cut.stages.list[0].weights_bytes, memory.weights_bytes);
+  assert_true(cut.stages.list[0].multiply_adds == 5 * SAMPLES * 8 * 8);
+  assert_true(cut.stages.list[0].time_share == 1);
+  cut_close(&cut);
 }
 
 static void equal_layers_are_cut_evenly(void **state) {

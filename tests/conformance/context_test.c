@@ -82,25 +82,6 @@ static bool heard_is_same(const struct heard *got, const struct heard *want, con
   return false;
 }
 
-static float **weights_new(const struct subject *subject, int set) {
-  const struct graph *graph = subject->graph;
-  float **weights = mem_new(((size_t)graph->n_values + 1) * sizeof *weights);
-  for (int p = 0; subject->model && p < subject->model->n_params; p++) {
-    int value = subject->model->params[p].train_value;
-    const float *own = graph->values[value].data;
-    weights[value] = mem_new(value_size(graph, value) + 1);
-    for (int64_t e = 0; e < value_elems(graph, value); e++)
-      weights[value][e] = own[e] * (1.0f + 0.25f * (float)set);
-  }
-  return weights;
-}
-
-static void weights_free(const struct graph *graph, float **weights) {
-  for (int v = 0; v < graph->n_values; v++)
-    free(weights[v]);
-  free(weights);
-}
-
 static int part_run(const struct trial *trial, struct backend_program *program, int microbatch,
                     struct backend_run run, struct err *err) {
   int set = microbatch / 2;
@@ -123,7 +104,7 @@ static int trial_begin(struct trial *trial, struct err *err) {
   trial->request = (struct backend_request){
       .graph = subject->graph, .watched = subject->watched, .n_watched = subject->n_watched};
   for (int w = 0; w < WEIGHT_SETS; w++)
-    trial->weights[w] = weights_new(subject, w);
+    trial->weights[w] = subject_weights_new(subject, 1.0f + 0.25f * (float)w);
   for (int m = 0; m < MICROBATCHES; m++) {
     trial->inputs[m] = subject_inputs_new(subject->graph, (uint64_t)m + 1);
     heard_init(&trial->whole[m], subject);
@@ -138,7 +119,7 @@ static int trial_begin(struct trial *trial, struct err *err) {
 
 static void trial_end(struct trial *trial) {
   for (int w = 0; w < WEIGHT_SETS; w++)
-    weights_free(trial->subject->graph, trial->weights[w]);
+    subject_weights_free(trial->subject, trial->weights[w]);
   for (int m = 0; m < MICROBATCHES; m++) {
     subject_inputs_free(trial->subject->graph, trial->inputs[m]);
     heard_fini(&trial->whole[m]);
@@ -314,6 +295,9 @@ static void suite_run(const struct backend_def *backend) {
   }
   subject_of_lstm(&subject);
   tap_result(subject_agrees(backend, &subject), "%s: recurrent layers", backend->name);
+  subject_fini(&subject);
+  subject_of_unet(&subject);
+  tap_result(subject_agrees(backend, &subject), "%s: encoder and decoder with skips", backend->name);
   subject_fini(&subject);
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {
     subject_of_seed(&subject, seed);

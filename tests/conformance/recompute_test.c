@@ -129,6 +129,10 @@ static void suite_run(const struct backend_def *backend, enum precision precisio
   subject_of_lstm(&subject);
   tap_result(subject_agrees(backend, &subject, precision, true), "%s: recurrent layers", backend->name);
   subject_fini(&subject);
+  subject_of_unet(&subject);
+  tap_result(subject_agrees(backend, &subject, precision, true), "%s: encoder and decoder with skips",
+             backend->name);
+  subject_fini(&subject);
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {
     subject_of_seed(&subject, seed);
     tap_result(subject_agrees(backend, &subject, precision, false), "%s: seed %llu", backend->name,

@@ -33,6 +33,18 @@ struct backend_options {
   /* How many executions may be between their forward and their backward part at a time; 0: one. Backends
      without `bytes` take no more than one. */
   int n_contexts;
+  /* The program is stage number `stage` of a pipeline: of the graph cut before its nodes cuts[n_cuts],
+     ascending, each of which find_places allows. It has the layouts, fusions and random draws of the whole
+     graph. n_cuts 0: it is the whole graph. */
+  const int *cuts;
+  int n_cuts, stage;
+};
+
+/* What crosses from one stage of a pipeline to the next in one part of an execution: so many pieces, in the
+   order in which the program makes them, each in the layout and type that its maker chose. */
+struct backend_message {
+  const size_t *sizes_bytes; /* [n], the program's */
+  int n;
 };
 
 /* A program's memory by how long it is needed. With one context the three share one arena, so that
@@ -79,7 +91,8 @@ struct backend_run {
   /* Which context it runs in, below n_contexts. A whole execution or a forward part ends what was in flight
      there; a backward part follows a forward part there that was successful. */
   int in;
-  const void *const *inputs;   /* of graph->inputs in order: dense host bytes */
+  const void *const *inputs;   /* of graph->inputs in order: dense host bytes; NULL those that a stage does
+                                  not read */
   const float *const *weights; /* of each initializer: weights[value], f32, instead of the graph's own data;
                                   NULL entries (or weights == NULL): the graph's own data. In host memory, or
                                   in that of any device of the backend's */
@@ -97,6 +110,14 @@ struct backend_run {
   /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
      there. Once an execution, not once a part. May be NULL. */
   void (*before_weight)(void *user, int value);
+  /* Of a stage: called at the beginning of a part, if a neighbour is before it: of the forward part the stage
+     below, of the backward part the one above. Says where each piece of the message is; may block until it is
+     there. The bytes are only read; those of the forward part until the execution has ended, those of the
+     backward part until that part has. False ends the execution with CANCELLED. */
+  bool (*receive)(void *user, enum backend_part part, const void **pieces);
+  /* Of a stage: called at the end of a part, if a neighbour is behind it. The pieces are good until it
+     returns. */
+  void (*send)(void *user, enum backend_part part, const void *const *pieces);
   /* Asked before each node, after before_weight; true ends the execution with CANCELLED. May be NULL. */
   bool (*is_cancelled)(void *user);
   void *user;
@@ -105,14 +126,22 @@ struct backend_run {
 struct backend_def {
   const char *name; /* "ref", "cpu" */
   /* Prepares a graph for execution. The request is not kept. Errors: NO_MEMORY with the bytes needed;
-     UNSUPPORTED. */
+     UNSUPPORTED; INVALID for a cut where none can be. */
   int (*prepare)(const struct backend_request *request, struct backend_program **out, struct err *err);
+  /* is_valid[n_nodes + 1]: before which nodes the request's graph may be cut into stages. Any of these may be
+     cut together. Allocates no memory for activations. NULL: the backend has no stages, and prepare refuses
+     cuts as UNSUPPORTED. Errors: as prepare. */
+  int (*find_places)(const struct backend_request *request, bool *is_valid, struct err *err);
   /* One thread at a time per program; single-threaded inside; same bits every time. Errors: those of kernels.
    */
   int (*run)(struct backend_program *program, const struct backend_run *run, struct err *err);
   size_t (*memory_bytes)(const struct backend_program *program); /* all contexts included */
   /* NULL: programs have one context and run whole; they refuse anything else as UNSUPPORTED. */
   void (*bytes)(const struct backend_program *program, struct backend_bytes *out);
+  /* What a stage receives for a part, or sends after it: with find_places. False: it has no such neighbour.
+   */
+  bool (*message)(const struct backend_program *program, enum backend_part part, bool is_sent,
+                  struct backend_message *out);
   void (*replayed)(const struct backend_program *program, struct backend_replayed *out); /* NULL: nothing */
   /* The index-th of the nodes that run on the host because the device has no kernel for them; NULL past the
      last. NULL where there is no device. */

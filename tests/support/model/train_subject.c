@@ -41,6 +41,29 @@ void subject_inputs_free(const struct graph *graph, void *const *inputs) {
   free((void *)inputs);
 }
 
+float **subject_weights_new(const struct subject *subject, float factor) {
+  const struct graph *graph = subject->graph;
+  float **weights = mem_new(((size_t)graph->n_values + 1) * sizeof *weights);
+  for (int p = 0; subject->model && p < subject->model->n_params; p++) {
+    const struct param *param = &subject->model->params[p];
+    int value = graph == subject->model->train ? param->train_value : param->eval_value;
+    if (value < 0)
+      continue;
+    int64_t elems = shape_elems(&graph->values[value].shape);
+    const float *own = graph->values[value].data;
+    weights[value] = mem_new((size_t)elems * sizeof(float) + 1);
+    for (int64_t e = 0; e < elems; e++)
+      weights[value][e] = own[e] * factor;
+  }
+  return weights;
+}
+
+void subject_weights_free(const struct subject *subject, float **weights) {
+  for (int v = 0; v < subject->graph->n_values; v++)
+    free(weights[v]);
+  free(weights);
+}
+
 void subject_fini(struct subject *subject) {
   free(subject->watched);
   if (subject->model)
@@ -90,7 +113,7 @@ const struct subject_model subject_models[] = {
     {.name = NULL},
 };
 
-void subject_of_model(struct subject *subject, const struct subject_model *row) {
+static void model_load(struct subject *subject, const struct subject_model *row) {
   struct err err = ERR_NONE;
   void *bytes;
   size_t size_bytes;
@@ -101,16 +124,29 @@ void subject_of_model(struct subject *subject, const struct subject_model *row) 
                  &subject->model, &err))
     check_failed(err.text, __FILE__, __LINE__);
   free(bytes);
-  const struct model *model = subject->model;
-  subject->graph = model->train;
-  const int metrics[] = {model->train_loss.loss_sum, model->train_loss.correct, model->train_loss.scored,
-                         model->train_loss.denominator};
+}
+
+static void watch_loss(struct subject *subject, const struct loss_values *loss) {
+  const int metrics[] = {loss->loss_sum, loss->correct, loss->scored, loss->denominator};
   for (int m = 0; m < 4; m++)
     subject_watch(subject, metrics[m]);
+}
+
+void subject_of_model(struct subject *subject, const struct subject_model *row) {
+  model_load(subject, row);
+  const struct model *model = subject->model;
+  subject->graph = model->train;
+  watch_loss(subject, &model->train_loss);
   for (int s = 0; s < model->n_statistics; s++)
     subject_watch(subject, model->statistics[s].batch_value);
   for (int p = 0; p < model->n_params; p++)
     subject_watch(subject, model->params[p].grad);
+}
+
+void subject_of_eval(struct subject *subject, const struct subject_model *row) {
+  model_load(subject, row);
+  subject->graph = subject->model->eval;
+  watch_loss(subject, &subject->model->eval_loss);
 }
 
 /* A graph as it is drawn. */
@@ -140,15 +176,18 @@ static int add_node(struct sketch *sketch, const char *op, struct value_list inp
   return graph_add_node(sketch->graph, op, inputs, n_outputs, ATTRS_NONE)->outputs[0];
 }
 
-static int add_conv(struct sketch *sketch, int x) {
-  int64_t channels = sketch->shape.dim[1];
+static int64_t channels_of(const struct sketch *sketch, int x) {
+  return sketch->graph->values[x].shape.dim[1];
+}
+
+static int add_conv(struct sketch *sketch, int x, int64_t channels) {
   struct attr pads = {.name = "pads", .type = ATTR_INTS, .n = 4, .ints = (const int64_t[]){1, 1, 1, 1}};
-  int w = add_wanted(sketch, (struct shape){4, {channels, channels, 3, 3}});
+  int w = add_wanted(sketch, (struct shape){4, {channels, channels_of(sketch, x), 3, 3}});
   return graph_add_node(sketch->graph, "Conv", VALUES(x, w), 1, ATTR_LIST(pads))->outputs[0];
 }
 
 static int add_norm(struct sketch *sketch, int x) {
-  struct shape channels = {1, {sketch->shape.dim[1]}};
+  struct shape channels = {1, {channels_of(sketch, x)}};
   int scale = add_wanted(sketch, channels), bias = add_wanted(sketch, channels);
   return add_node(sketch, "BatchNormTraining", VALUES(x, scale, bias), 4);
 }
@@ -177,7 +216,7 @@ static int add_one(struct sketch *sketch) {
   int x = draw_value(sketch);
   switch (draw(sketch, 10)) {
   case 0:
-    return add_conv(sketch, x);
+    return add_conv(sketch, x, channels_of(sketch, x));
   case 1:
     return add_norm(sketch, x);
   case 2:
@@ -218,6 +257,14 @@ static void differentiate(struct sketch *sketch, struct subject *subject) {
   free(grads);
 }
 
+/* To what is needed for what is watched: there may be gradients of nodes that are gone. */
+static void prune(struct subject *subject) {
+  int *map = graph_prune(subject->graph, subject->watched, subject->n_watched);
+  for (int w = 0; w < subject->n_watched; w++)
+    subject->watched[w] = map[subject->watched[w]];
+  free(map);
+}
+
 void subject_of_seed(struct subject *subject, uint64_t seed) {
   struct sketch sketch = {.graph = graph_new(), .key = random_key(seed, 1, 0, 0)};
   sketch.graph->opset = 17;
@@ -232,6 +279,8 @@ void subject_of_seed(struct subject *subject, uint64_t seed) {
   }
   *subject = (struct subject){.graph = sketch.graph};
   differentiate(&sketch, subject);
+  if (draw(&sketch, 2))
+    prune(subject);
 }
 
 void subject_of_lstm(struct subject *subject) {
@@ -252,6 +301,45 @@ void subject_of_lstm(struct subject *subject) {
   y = graph_add_node(s.graph, "LSTM", (struct value_list){second, 3}, 2, (struct attr_list){both, 2})
           ->outputs[1];
   s.values[s.n_values++] = add_node(&s, "Mul", VALUES(y, y), 1);
+  *subject = (struct subject){.graph = s.graph};
+  differentiate(&s, subject);
+}
+
+static int add_level(struct sketch *sketch, int x, int64_t channels) {
+  x = add_norm(sketch, add_conv(sketch, x, channels));
+  return add_node(sketch, "Relu", VALUES(x), 1);
+}
+
+/* To half the size, or by a product with weights to twice the size. */
+static int add_down(struct sketch *sketch, int x) {
+  static const int64_t two[] = {2, 2};
+  const struct attr attrs[] = {{.name = "kernel_shape", .type = ATTR_INTS, .n = 2, .ints = two},
+                               {.name = "strides", .type = ATTR_INTS, .n = 2, .ints = two}};
+  return graph_add_node(sketch->graph, "MaxPool", VALUES(x), 1, (struct attr_list){attrs, 2})->outputs[0];
+}
+
+static int add_up(struct sketch *sketch, int x, int64_t channels) {
+  struct attr strides = {.name = "strides", .type = ATTR_INTS, .n = 2, .ints = (const int64_t[]){2, 2}};
+  int w = add_wanted(sketch, (struct shape){4, {channels_of(sketch, x), channels, 2, 2}});
+  return graph_add_node(sketch->graph, "ConvTranspose", VALUES(x, w), 1, ATTR_LIST(strides))->outputs[0];
+}
+
+static int add_beside(struct sketch *sketch, int x, int y) {
+  struct attr axis = {.name = "axis", .type = ATTR_INT, .i = 1};
+  return graph_add_node(sketch->graph, "Concat", VALUES(x, y), 1, ATTR_LIST(axis))->outputs[0];
+}
+
+void subject_of_unet(struct subject *subject) {
+  struct sketch s = {.graph = graph_new(), .key = 9};
+  s.graph->opset = 17;
+  s.graph->is_training = true;
+  int x = add_wanted(&s, (struct shape){4, {SAMPLES, 3, 16, 16}});
+  int wide = add_level(&s, x, 8), middle = add_level(&s, add_down(&s, wide), 16);
+  x = add_level(&s, add_down(&s, middle), 16);
+  x = add_level(&s, add_beside(&s, add_up(&s, x, 16), middle), 16);
+  x = add_level(&s, add_beside(&s, add_up(&s, x, 8), wide), 8);
+  x = add_conv(&s, x, 4);
+  s.values[s.n_values++] = add_node(&s, "Mul", VALUES(x, x), 1);
   *subject = (struct subject){.graph = s.graph};
   differentiate(&s, subject);
 }

@@ -1,5 +1,6 @@
 /* Building a program: buffers, arguments, steps, and the reorders between layouts. */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "worker/backend/cpu/cpu.h"
@@ -74,6 +75,12 @@ static int run_fetch(struct backend_program *program, struct cpu_step *step, con
   return ERR_OK;
 }
 
+static void use_written(struct backend_program *program, struct cpu_step *step, int id, int buffer,
+                        const dnnl_memory_desc_t *layout) {
+  cpu_use(program, step, id, buffer, layout);
+  step->args[step->n_args - 1].is_written = true;
+}
+
 /* The buffer in which a value was produced; inputs, initializers and constants are taken where they are. */
 static int value_buffer(struct backend_program *program, int value) {
   const struct value *v = &program->graph->values[value];
@@ -88,6 +95,7 @@ static int value_buffer(struct backend_program *program, int value) {
     step->run = run_fetch;
     step->is_resumed = true;
     step->subject = value;
+    use_written(program, step, 0, index, NULL);
     cpu_step_end(program, step, NULL);
   }
   return index;
@@ -166,12 +174,6 @@ static int run_refill(struct backend_program *program, struct cpu_step *step, co
   return code;
 }
 
-static void use_written(struct backend_program *program, struct cpu_step *step, int id, int buffer,
-                        const dnnl_memory_desc_t *layout) {
-  cpu_use(program, step, id, buffer, layout);
-  step->args[step->n_args - 1].is_written = true;
-}
-
 /* A buffer's bytes, as a reorder sees them. */
 struct buffer_view {
   int buffer;
@@ -185,6 +187,7 @@ static int reorder_add(struct backend_program *program, const struct node *node,
   bool is_kept = root->place == PLACE_HOST && program->graph->values[root->value].kind != VALUE_INPUT;
   struct cpu_step *step = cpu_step_new(program, node);
   int target = buffer_add_value(program, value, to, -1);
+  step->owner = -1;
   dnnl_primitive_desc_t desc = NULL;
   if (is_kept) {
     program->buffers[target].place = PLACE_KEPT;
@@ -226,8 +229,37 @@ int cpu_buffer_in(struct backend_program *program, const struct node *node, int 
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node) {
   struct cpu_step *step = arena_new(&program->memory, sizeof *step);
   step->node = node;
+  step->owner = node ? node->index : -1;
   step->run = cpu_execute;
   return step;
+}
+
+void cpu_step_release(struct cpu_step *step) {
+  for (int a = 0; a < step->n_args; a++)
+    dnnl_memory_destroy(step->args[a].memory);
+  if (!step->is_replay)
+    dnnl_primitive_destroy(step->primitive);
+  free(step->args);
+}
+
+void cpu_step_set_roots(struct backend_program *program, struct cpu_step *step, const int *roots) {
+  for (int a = 0; a < step->n_args; a++) {
+    struct cpu_arg *arg = &step->args[a];
+    if (arg->buffer < 0)
+      continue;
+    if (program->buffers[arg->buffer].root != *roots)
+      arg->buffer = *roots;
+    roots++;
+  }
+}
+
+int cpu_root_add(struct backend_program *program, int origin) {
+  int root = program->n_buffers;
+  array_reserve((void **)&program->buffers, &program->buffers_capacity, root, sizeof program->buffers[0]);
+  program->buffers[root] = program->buffers[origin];
+  program->buffers[root].root = root;
+  program->buffers[root].next = -1;
+  return program->n_buffers++;
 }
 
 void cpu_use(struct backend_program *program, struct cpu_step *step, int id, int buffer,
@@ -268,8 +300,10 @@ int cpu_write_over(struct backend_program *program, struct cpu_step *step, int i
   return result;
 }
 
-static void step_append(struct backend_program *program, struct cpu_step *step) {
+void cpu_step_append(struct backend_program *program, struct cpu_step *step) {
   int at = program->n_steps;
+  step->n_exec = 0;
+  step->reads_host = false;
   array_reserve((void **)&program->steps, &program->steps_capacity, at, sizeof program->steps[0]);
   program->steps[program->n_steps++] = step;
   for (int a = 0; a < step->n_args; a++) {
@@ -293,7 +327,7 @@ void cpu_step_end(struct backend_program *program, struct cpu_step *step, dnnl_p
     if (status)
       cpu_fail(program, step->node, status, "create a primitive");
   }
-  step_append(program, step);
+  cpu_step_append(program, step);
 }
 
 void cpu_alias(struct backend_program *program, int value, int source) {

@@ -69,14 +69,18 @@ static int run_deliver(struct backend_program *program, struct cpu_step *step, c
   return ERR_OK;
 }
 
-/* A step for each time that the caller watches this value. */
+/* A step for each time that the caller watches this value; the stage of the node that makes it has them, or
+   the first stage. */
 static void value_deliver(struct backend_program *program, const int *watched, int n_watched, int value) {
+  const struct value *of = &program->graph->values[value];
+  int node = of->kind == VALUE_RESULT ? of->producer : 0;
   for (int w = 0; w < n_watched && program->values[value].is_watched; w++) {
     if (watched[w] != value)
       continue;
     struct cpu_step *step = cpu_step_new(program, NULL);
     step->run = run_deliver;
     step->subject = w;
+    step->owner = node;
     cpu_read(program, step, 0, value, NULL);
     cpu_step_end(program, step, NULL);
   }
@@ -181,14 +185,8 @@ static void descs_release(struct backend_program *program) {
 static void cpu_release(struct backend_program *program) {
   if (!program)
     return;
-  for (int s = 0; s < program->n_steps; s++) {
-    struct cpu_step *step = program->steps[s];
-    for (int a = 0; a < step->n_args; a++)
-      dnnl_memory_destroy(step->args[a].memory);
-    if (!step->is_replay)
-      dnnl_primitive_destroy(step->primitive);
-    free(step->args);
-  }
+  for (int s = 0; s < program->n_steps; s++)
+    cpu_step_release(program->steps[s]);
   cpu_products_release(program);
   descs_release(program);
   dnnl_primitive_attr_destroy(program->attr);
@@ -201,11 +199,11 @@ static void cpu_release(struct backend_program *program) {
   free(program);
 }
 
-/* Whatever the request's precision: all is f32, and the same bits each time. */
-static int cpu_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
-  struct backend_program *program = mem_new(sizeof *program);
+/* The blueprint: all steps of the whole graph, which have no memory yet. Whatever the request's precision:
+   all is f32, and the same bits each time. */
+static int blueprint_make(struct backend_program *program, const struct backend_request *request,
+                          struct err *err) {
   const int *watched = request->watched, n_watched = request->n_watched;
-  *out = NULL;
   pthread_once(&engine_once, engine_start);
   program->graph = request->graph;
   program->n_contexts = request->options.n_contexts > 1 ? request->options.n_contexts : 1;
@@ -219,6 +217,15 @@ static int cpu_prepare(const struct backend_request *request, struct backend_pro
   if (!code)
     code = nodes_prepare(program, watched, n_watched, err);
   descs_release(program);
+  return code;
+}
+
+static int cpu_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  *out = NULL;
+  int code = blueprint_make(program, request, err);
+  if (!code)
+    code = cpu_carve(program, &request->options, err);
   if (!code)
     code = cpu_replay(program, &request->options, err);
   if (!code)
@@ -229,6 +236,23 @@ static int cpu_prepare(const struct backend_request *request, struct backend_pro
   }
   *out = program;
   return ERR_OK;
+}
+
+static int cpu_places(const struct backend_request *request, bool *is_valid, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  int code = blueprint_make(program, request, err);
+  if (!code)
+    cpu_find_places(program, is_valid);
+  cpu_release(program);
+  return code;
+}
+
+static bool cpu_message(const struct backend_program *program, enum backend_part part, bool is_sent,
+                        struct backend_message *out) {
+  const struct cpu_message *message = is_sent ? program->sent[part] : program->received[part];
+  if (message)
+    *out = message->of;
+  return message != NULL;
 }
 
 /* On a CPU with OpenMP a primitive has run when execute returns: there is nothing to wait for. */
@@ -333,9 +357,11 @@ static void cpu_replayed(const struct backend_program *program, struct backend_r
 const struct backend_def backend_cpu = {
     .name = "cpu",
     .prepare = cpu_prepare,
+    .find_places = cpu_places,
     .run = cpu_run,
     .memory_bytes = cpu_block_bytes,
     .bytes = cpu_memory_bytes,
+    .message = cpu_message,
     .replayed = cpu_replayed,
     .release = cpu_release,
     .fingerprint = cpu_fingerprint,

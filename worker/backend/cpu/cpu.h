@@ -4,8 +4,9 @@
 
    Building: nodes are walked in order. A kernel describes its primitive, asks for its inputs in the layouts
    that the primitive wants (which appends reorders where needed) and ends its step. Nothing is allocated
-   until all steps are known. Then the lives of all buffers are planned into one block of memory, in which
-   what lives from the forward part to the backward part is there once for each context.
+   until all steps are known. Then a stage of a pipeline keeps what is its own of them, some are set to run
+   again, and the lives of all buffers are planned into one block of memory, in which what lives from the
+   forward part to the backward part is there once for each context.
 
    Errors while building are kept in the program (the first one counts) and looked at after every node, so
    that kernels need not pass them on. One thread at a time builds or runs a program. */
@@ -53,6 +54,7 @@ struct cpu_step {
   int (*run)(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
              struct err *err);
   const struct node *node;    /* for whom; NULL for what belongs to none */
+  int owner;                  /* the node whose stage runs it; -1: every stage that reads what it writes */
   dnnl_primitive_t primitive; /* or NULL */
   struct cpu_arg *args;       /* in the order in which they were added */
   int n_args, args_capacity;
@@ -80,6 +82,13 @@ struct cpu_value {
   bool is_watched;
 };
 
+/* What comes from a neighbour of a stage, or goes there. */
+struct cpu_message {
+  enum backend_part part;
+  struct backend_message of;
+  const void **bytes; /* [n_contexts * n] where the pieces are: each context has received its own */
+};
+
 /* An execution that may be between its two parts. */
 struct cpu_context {
   uint64_t execution; /* its number; 0: nothing is in flight */
@@ -103,6 +112,7 @@ struct backend_program {
   dnnl_primitive_desc_t *descs; /* released when building ends */
   int n_descs, descs_capacity;
   struct cpu_product *products; /* of steps that loop over some; NULL */
+  const struct cpu_message *received[BACKEND_BACKWARD + 1], *sent[BACKEND_BACKWARD + 1]; /* by part; NULL */
   struct cpu_context *contexts;
   int n_contexts;      /* at least 1 */
   uint64_t executions; /* so many have begun */
@@ -174,12 +184,36 @@ void cpu_step_end(struct backend_program *program, struct cpu_step *step, dnnl_p
 /* Makes `value` another name of the bytes of `source` (its produced layout, or dense when shapes differ). */
 void cpu_alias(struct backend_program *program, int value, int source);
 
+/* Appends a step that has all its arguments, and notes when their bytes are in use. */
+void cpu_step_append(struct backend_program *program, struct cpu_step *step);
+void cpu_step_release(struct cpu_step *step); /* what it holds; the arena has the step itself */
+/* Replaces the roots of the arguments that are there, in order. */
+void cpu_step_set_roots(struct backend_program *program, struct cpu_step *step, const int *roots);
+/* A root of the size and kind of another one. Returns its buffer. */
+int cpu_root_add(struct backend_program *program, int origin);
+
 /* Executes the step's primitive: what step->run is unless a kernel sets its own. */
 int cpu_execute(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                 struct err *err);
 /* Keeps the error of a oneDNN call. */
 void cpu_fail(struct backend_program *program, const struct node *node, dnnl_status_t status,
               const char *what);
+
+/* outline.c: the program as planners see it. Roots have the numbers of buffers, uses are the arguments that
+   are there. Released by cpu_outline_fini. */
+struct cpu_outline {
+  struct replay_program plain;
+  struct replay_step *steps;
+  struct replay_root *roots;
+};
+void cpu_outline_init(struct cpu_outline *outline, const struct backend_program *program);
+void cpu_outline_fini(struct cpu_outline *outline);
+
+/* stage.c: once the steps of the whole graph are known. is_valid[n_nodes + 1] as find_places. */
+void cpu_find_places(const struct backend_program *program, bool *is_valid);
+/* Makes the program the stage that the options say; nothing with no cuts. Errors: INVALID for a cut that is
+   not valid. */
+int cpu_carve(struct backend_program *program, const struct backend_options *options, struct err *err);
 
 /* replays.c: once all steps are known, before memory is planned: has forward steps run again as the options
    say. Errors: NO_MEMORY. */

@@ -211,6 +211,8 @@ static int cuda_prepare(const struct backend_request *request, struct backend_pr
     return err_set(err, ERR_UNSUPPORTED,
                    "the cuda backend has one microbatch in flight at a time, and not %d",
                    request->options.n_contexts);
+  if (request->options.n_cuts > 0)
+    return err_set(err, ERR_UNSUPPORTED, "the cuda backend computes whole graphs, and no stages");
   struct backend_program *program = mem_new(sizeof *program);
   program->graph = request->graph;
   arena_init(&program->memory);

@@ -45,9 +45,11 @@ static int count_forward(const struct graph *graph) {
 static int ref_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
   const struct graph *graph = request->graph;
   const int *watched = request->watched, n_watched = request->n_watched;
+  *out = NULL;
+  if (request->options.n_cuts > 0)
+    return err_set(err, ERR_UNSUPPORTED, "the ref backend computes whole graphs, and no stages");
   struct backend_program *program = mem_new(sizeof *program);
   size_t n = (size_t)graph->n_values;
-  *out = NULL;
   arena_init(&program->memory);
   program->graph = graph;
   program->n_forward = count_forward(graph);

@@ -12,7 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "common/base/memory.h"
-#include "worker/backend/cpu/moments.h"
+#include "worker/backend/cpu/norms/moments.h"
 
 static const struct layout_case {
   dnnl_format_tag_t tag;

@@ -2,8 +2,8 @@
    one by one in f32. There are too many of them for that: training then departs from the results of exact
    sums within a few steps. Here sums are f32 over a few elements, in an order that follows from the layout,
    and f64 over those sums. */
-#ifndef WEIR_WORKER_BACKEND_CPU_MOMENTS_H
-#define WEIR_WORKER_BACKEND_CPU_MOMENTS_H
+#ifndef WEIR_WORKER_BACKEND_CPU_NORMS_MOMENTS_H
+#define WEIR_WORKER_BACKEND_CPU_NORMS_MOMENTS_H
 
 #include "worker/backend/cpu/cpu.h"
 

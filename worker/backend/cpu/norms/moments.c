@@ -1,5 +1,5 @@
 /* Means and variances of channels, and the gradient of a norm by them. */
-#include "worker/backend/cpu/moments.h"
+#include "worker/backend/cpu/norms/moments.h"
 
 #include "common/base/vector_variants.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "worker/backend/cpu/cpu.h"
-#include "worker/backend/cpu/moments.h"
+#include "worker/backend/cpu/norms/moments.h"
 
 static const unsigned SCALE_AND_SHIFT = dnnl_use_scale | dnnl_use_shift;
 

@@ -262,7 +262,7 @@ static void start_when_loaded(struct coordinator *coordinator, struct run *run) 
 static void publish_info(struct coordinator *coordinator, struct run *run) {
   struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_INFO};
   Weir__RunInfo info;
-  if (!run->is_info_due || run->is_end_awaited)
+  if (!run->is_info_due || run->is_stop_awaited)
     return;
   run->is_info_due = false;
   coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);

@@ -62,7 +62,12 @@ bool coordinator_run_is_over(const struct coordinator *coordinator, const char *
 
 bool coordinator_run_has_told_end(const struct coordinator *coordinator, const char *id) {
   const struct run *run = coordinator_run(coordinator, id);
-  return !run || (coordinator_is_over(run) && !run->is_end_awaited);
+  return !run || (coordinator_is_over(run) && !run->is_stop_awaited);
+}
+
+bool coordinator_run_awaits_store(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && run->is_stop_awaited;
 }
 
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id) {
@@ -132,8 +137,8 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->name = run->spec->name;
   info->state = coordinator_told_state(run);
   info->message = run->message;
-  if (run->is_end_awaited && !*run->message)
-    info->message = "waiting for the store to keep that the run is over";
+  if (run->is_stop_awaited && run->state != WEIR__RUN_STATE__FAILED)
+    info->message = "waiting for the store to keep that the run has stopped";
   info->bad_input = run->is_bad_input;
   info->step = run->step;
   info->steps = plan->steps;
@@ -164,7 +169,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->useful_executors = run->spec->train->microbatches;
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
-  info->finished_unix_ms = run->is_end_awaited ? 0 : run->finished_unix_ms;
+  info->finished_unix_ms = run->is_stop_awaited ? 0 : run->finished_unix_ms;
   info->parameters = run->parameters;
   info->blocks = run->n_blocks;
   info->incarnation = run->incarnation;
@@ -178,7 +183,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
     }
   if (*run->checkpointing.message)
     info->store_message = run->checkpointing.message;
-  else if (!coordinator_is_over(run) || run->is_end_awaited)
+  else if (!coordinator_is_over(run) || run->is_stop_awaited)
     info->store_message = coordinator->store_message;
   if (!run->is_load_due)
     info->servers = (uint32_t)(run->n_servers - coordinator_lost_servers(run));

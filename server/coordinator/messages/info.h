@@ -24,9 +24,11 @@ bool coordinator_run_info(const struct coordinator *coordinator, const char *id,
                           Weir__RunInfo *info);
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
                            Weir__RunInfo *info);
-/* Over, or forgotten; coordinator_run_has_told_end: and that clients are told so. */
+/* Over, or forgotten; coordinator_run_has_told_end: and clients are told so. */
 bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id);
 bool coordinator_run_has_told_end(const struct coordinator *coordinator, const char *id);
+/* It is over or paused, and clients are not told so before the store has that. */
+bool coordinator_run_awaits_store(const struct coordinator *coordinator, const char *id);
 /* The key of the run's model in the store, and its spec; NULL if there is no such run. */
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id);
 const char *coordinator_run_outline(const struct coordinator *coordinator,

@@ -47,10 +47,10 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
   CHECK(transitions[run->state] & (1u << state));
   log_event(LOG_INFO, "coordinator", "run_state", "run=%s from=%s to=%s message=\"%s\"", run->id,
             coordinator_state_name(run->state), coordinator_state_name(state), run->message);
-  if (!run->is_end_awaited)
+  if (!run->is_stop_awaited)
     run->told_state = run->state;
   run->state = state;
-  run->is_end_awaited = coordinator_is_over(run);
+  run->is_stop_awaited = coordinator_is_over(run) || state == WEIR__RUN_STATE__PAUSED;
   run->is_info_due = run->is_save_due = true;
   if (!coordinator_is_over(run) && state != WEIR__RUN_STATE__PAUSED && state != WEIR__RUN_STATE__QUEUED)
     return;
@@ -66,9 +66,9 @@ void coordinator_run_saved(struct coordinator *coordinator, const struct saved_s
   if (!run || run->incarnation != saved->incarnation)
     return;
   run->is_save_awaited = false;
-  if (!run->is_end_awaited || run->state != saved->state)
+  if (!run->is_stop_awaited || run->state != saved->state)
     return;
-  run->is_end_awaited = false;
+  run->is_stop_awaited = false;
   if (run->state == WEIR__RUN_STATE__DONE)
     coordinator_publish_done(coordinator, run);
 }
@@ -120,7 +120,7 @@ void coordinator_run_forgotten(struct coordinator *coordinator, const char *id) 
 /* The oldest runs that are over make place for a new one. */
 static void forget_old_runs(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_runs && coordinator->n_runs >= RUNS_KEPT;) {
-    if (!coordinator_is_over(coordinator->runs[i]) || coordinator->runs[i]->is_end_awaited) {
+    if (!coordinator_is_over(coordinator->runs[i]) || coordinator->runs[i]->is_stop_awaited) {
       i++;
       continue;
     }

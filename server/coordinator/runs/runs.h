@@ -17,7 +17,8 @@
 /* The one place where a run's state changes. It checks the change, logs it, and lets the members go when the
    new state holds none. */
 void coordinator_run_set_state(struct coordinator *coordinator, struct run *run, Weir__RunState state);
-/* The store has a record of the run. Where that has the run's end, clients are told of it from now on. */
+/* The store has a record of the run. Where that has the state in which the run stopped, clients are told of
+   it from now on. */
 void coordinator_run_saved(struct coordinator *coordinator, const struct saved_state *saved);
 /* The last event of a run that is DONE. */
 void coordinator_publish_done(struct coordinator *coordinator, struct run *run);

@@ -263,7 +263,7 @@ void shell_let_go(struct coordinator_service *shell, const char *why) {
   shell->is_stopping = true;
   set_standing(shell, false, true, why);
   shell_close_watches(shell, why);
-  shell_close_cancels(shell, why);
+  shell_close_stops(shell, why);
   shell_close_links(shell, why);
 }
 

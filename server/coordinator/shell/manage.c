@@ -1,4 +1,4 @@
-/* What people ask of runs and their checkpoints: pause, resume, list, verify, collect garbage. */
+/* What people ask of runs and their checkpoints: cancel, pause, resume, list, verify, collect garbage. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +70,13 @@ static void reply_info(struct coordinator_service *shell, struct rpc_call *call,
   rpc_call_reply(call, &info, NULL);
 }
 
+static void run_cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  const char *id = shell_find_run(shell, call, request->run);
+  if (id)
+    shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
+}
+
 static void pause_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__RunRequest *request = message;
   Weir__RunInfo info;
@@ -81,8 +88,7 @@ static void pause_run(struct coordinator_service *shell, struct rpc_call *call, 
     rpc_call_finish(call, &err);
     return;
   }
-  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_PAUSED, .run = id});
-  reply_info(shell, call, id);
+  shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_PAUSED, .run = id});
 }
 
 static int pause_allowed(const Weir__RunInfo *info, struct err *err) {
@@ -310,6 +316,10 @@ static void collect_garbage(struct coordinator_service *shell, struct rpc_call *
   for (int i = 0; i < n; i++)
     free(runs[i]);
   free(runs);
+}
+
+void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, run_cancel);
 }
 
 void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -128,7 +128,7 @@ static int event_loop_turn(void *user) {
     if (!shell->is_stopping)
       write_what_is_due(shell, now_ms);
   }
-  shell_cancels_turn(shell, now_ms);
+  shell_stops_turn(shell, now_ms);
   return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
 }
 

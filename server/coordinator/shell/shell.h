@@ -8,8 +8,8 @@
    lead.c      begins to lead and ceases to
    members.c   speaks with members
    training.c  answers questions
-   cancel.c    cancels runs
    manage.c    does what people ask of runs and their checkpoints
+   stop.c      answers calls that stop runs, once the store has it
    watch.c     follows runs
    submit.c    takes new runs, submit_pieces.c their pieces
    download.c  sends models, pieces of them and weights
@@ -33,7 +33,7 @@
 #include "storage/identity.h"
 
 struct link;
-struct cancel;
+struct stop_call;
 struct watch;
 struct drop_job;
 struct piece_hold;
@@ -86,8 +86,8 @@ struct coordinator_service {
   struct coordinator_actions actions;
   struct link *links;
   struct watch *watches;
-  struct cancel *cancels; /* calls that wait for the store */
-  int n_cancels;
+  struct stop_call *stops; /* calls that wait for the store */
+  int n_stops;
   struct live_model *models;
   struct saved_run *saves;
   struct members_save *members;
@@ -160,12 +160,16 @@ void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, s
 void shell_fetch_pieces_on_closed(struct rpc_call *call);
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 
-/* cancel.c */
-void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
-void shell_cancels_turn(struct coordinator_service *shell, uint64_t now_ms); /* answers those that may be */
-void shell_close_cancels(struct coordinator_service *shell, const char *why);
+/* stop.c; event loop */
+/* Passes the event, which is to stop a run, to the core, and answers the call: at once, or, where the run has
+   stopped, once the store has that. */
+void shell_stop_run(struct coordinator_service *shell, struct rpc_call *call,
+                    const struct coordinator_event *event);
+void shell_stops_turn(struct coordinator_service *shell, uint64_t now_ms); /* answers those that may be */
+void shell_close_stops(struct coordinator_service *shell, const char *why);
 
 /* manage.c */
+void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_resume_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_checkpoints_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

@@ -123,7 +123,7 @@ bool coordinator_is_over(const struct run *run) {
 }
 
 Weir__RunState coordinator_told_state(const struct run *run) {
-  return run->is_end_awaited ? run->told_state : run->state;
+  return run->is_stop_awaited ? run->told_state : run->state;
 }
 
 void coordinator_run_set_message(struct run *run, const char *message) {

@@ -51,7 +51,7 @@ struct run {
   uint32_t n_blocks;
 
   Weir__RunState state;
-  bool is_end_awaited;       /* it is over, but not yet known to be so in the store: */
+  bool is_stop_awaited;      /* it is over or paused, but not yet known so in the store: */
   Weir__RunState told_state; /* until then clients are told the state before */
   char *message;
   bool is_bad_input;

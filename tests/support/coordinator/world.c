@@ -133,11 +133,11 @@ static void check_drop(struct world *w, const struct coordinator_action *action)
   arena_fini(&arena);
 }
 
-/* What clients are told of a run's end is in the store, unless that has lost it since. */
-static void check_end(const struct stored_run *run, Weir__RunState told) {
-  bool is_over =
-      told == WEIR__RUN_STATE__DONE || told == WEIR__RUN_STATE__FAILED || told == WEIR__RUN_STATE__CANCELLED;
-  if (is_over && !run->is_record_lost)
+/* That a run has stopped, as clients are told, is in the store, unless that has lost it since. */
+static void check_stop(const struct stored_run *run, Weir__RunState told) {
+  bool has_stopped = told == WEIR__RUN_STATE__DONE || told == WEIR__RUN_STATE__FAILED ||
+                     told == WEIR__RUN_STATE__CANCELLED || told == WEIR__RUN_STATE__PAUSED;
+  if (has_stopped && !run->is_record_lost)
     assert_true(run->record && run->record->state == told);
 }
 
@@ -156,7 +156,7 @@ static void check_lists(struct world *w) {
         assert_true(reply.checkpoints[k - 1]->step < reply.checkpoints[k]->step);
       assert_true(coordinator_run_info(w->core, w->runs[i].id, w->now_ms, &info));
       assert_true(info.step <= STEPS);
-      check_end(&w->runs[i], info.state);
+      check_stop(&w->runs[i], info.state);
       w->confirmed += strstr(info.message, "but workers reach it") != NULL;
       if (info.state == WEIR__RUN_STATE__RUNNING)
         check_reach(w, w->runs[i].id);

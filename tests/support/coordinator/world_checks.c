@@ -43,7 +43,7 @@ static void check_load(struct world *w, struct process *process, const Weir__Loa
     return;
   assert_true(load->incarnation >= run->top);
   run->top = load->incarnation;
-  if (load->incarnation > 0) { /* fenced: a successor will know of it */
+  if (load->incarnation > 0 && !run->is_record_lost) { /* fenced: a successor will know of it */
     assert_non_null(run->record);
     assert_true(run->record->incarnation >= load->incarnation);
   }

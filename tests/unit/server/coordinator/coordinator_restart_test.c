@@ -267,21 +267,29 @@ static void a_submission_that_the_store_cannot_keep_is_refused_and_forgotten(voi
   free(submit_run(f));
 }
 
-static void a_state_that_the_store_missed_is_written_when_it_is_back(void **state) {
-  struct service_fixture *f = *state;
+/* Asked for while the store is away; a killed coordinator's successor knows what clients were told. */
+static void stop_while_the_store_is_away(struct service_fixture *f, enum rpc_method_id method,
+                                         Weir__RunState stopped) {
   char *id = submit_run(f);
+  int refused = flaky_count_refused(f->seat.store);
   Weir__RunInfo *info;
   struct err err;
   flaky_set_away(f->seat.store, true);
-  assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
+  assert_int_equal(ask_run(f, method, id, &info, &err), 0);
   assert_int_equal(info->state, WEIR__RUN_STATE__QUEUED); /* which a successor would find */
   message_free(info);
-  AWAIT(flaky_count_refused(f->seat.store) > 0); /* it was tried in vain */
+  AWAIT(flaky_count_refused(f->seat.store) > refused); /* it was tried in vain */
   flaky_set_away(f->seat.store, false);
-  AWAIT(is_kept(f, id, WEIR__RUN_STATE__CANCELLED));
+  AWAIT(run_state(f, id) == stopped);
+  assert_true(is_kept(f, id, stopped));
   seat_restart(f, true);
-  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__CANCELLED);
+  assert_int_equal(run_state(f, id), stopped);
   free(id);
+}
+
+static void a_state_that_the_store_missed_is_written_when_it_is_back(void **state) {
+  stop_while_the_store_is_away(*state, RPC_CANCEL, WEIR__RUN_STATE__CANCELLED);
+  stop_while_the_store_is_away(*state, RPC_PAUSE, WEIR__RUN_STATE__PAUSED);
 }
 
 static void a_runs_end_is_told_once_a_successor_would_know_it(void **state) {

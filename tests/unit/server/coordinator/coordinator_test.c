@@ -331,7 +331,7 @@ static void a_runs_end_is_told_once_the_store_has_it(void **state) {
   assert_string_equal(f->told[W1].load, RUN2); /* others do not wait for the store */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   assert_int_equal(info_of_run(f, RUN).finished_unix_ms, 0);
-  assert_string_equal(info_of_run(f, RUN).message, "waiting for the store to keep that the run is over");
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for the store to keep that the run has stopped");
   store_saves(f, RUN, 0, WEIR__RUN_STATE__RUNNING); /* a record of before */
   core_ticks(f);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
@@ -358,6 +358,21 @@ static void a_run_is_done_once_the_store_has_its_record(void **state) {
   store_saves(f, RUN, 0, WEIR__RUN_STATE__DONE);
   assert_state(f, RUN, WEIR__RUN_STATE__DONE);
   assert_int_equal(newest_told(f, RUN), WEIR__RUN_STATE__DONE);
+}
+
+static void a_pause_is_told_once_the_store_has_it(void **state) {
+  struct core_fixture *f = *state;
+  user_submits(f, RUN, 1, 0);
+  f->is_store_away = true;
+  user_pauses(f, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__QUEUED);
+  assert_true(coordinator_run_awaits_store(f->coordinator, RUN));
+  store_saves(f, RUN, 0, WEIR__RUN_STATE__QUEUED); /* a record of before */
+  assert_state(f, RUN, WEIR__RUN_STATE__QUEUED);
+  store_saves(f, RUN, 0, WEIR__RUN_STATE__PAUSED);
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  assert_int_equal(newest_told(f, RUN), WEIR__RUN_STATE__PAUSED);
+  assert_false(coordinator_run_awaits_store(f->coordinator, RUN));
 }
 
 static void runs_take_workers_in_the_order_of_submission(void **state) {
@@ -428,6 +443,7 @@ int main(void) {
       TEST(a_cancelled_run_lets_everyone_go),
       TEST(a_runs_end_is_told_once_the_store_has_it),
       TEST(a_run_is_done_once_the_store_has_its_record),
+      TEST(a_pause_is_told_once_the_store_has_it),
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
       TEST(a_run_is_found_by_a_unique_prefix),

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "model/onnx/model_file.h"
 #include "model/onnx/onnx_outline.h"
+#include "model/stages/cuts.h"
 #include "training.pb-c.h"
 
 /* A submission on its way. */
@@ -33,6 +34,7 @@ static int submission_pass_return(struct err *err);
 int submission_load(struct submission *submission, const char *path, struct err *err) {
   const Weir__TrainSpec *train;
   struct model *model = NULL;
+  struct model_cuts cuts = {0};
   *submission = (struct submission){.path = mem_strdup(path)};
   if (spec_read_file(path, &submission->spec, err))
     return err->code;
@@ -50,6 +52,7 @@ int submission_load(struct submission *submission, const char *path, struct err 
                                         .spec = submission->spec,
                                         .samples = train->batch / train->microbatches},
                  &model, err) ||
+      model_cuts_find(model, submission->spec, &cuts, err) ||
       (submission->pieces.read && model_initial_check(model, &submission->pieces, err))) {
     if (spec_is_to_blame(err))
       spec_blame(path, err);
@@ -58,6 +61,7 @@ int submission_load(struct submission *submission, const char *path, struct err 
   } else
     output_lost(stderr, "weir: note: ", model->train);
 out:
+  model_cuts_fini(&cuts);
   model_close(model);
   return err->code;
 }

@@ -8,7 +8,7 @@
 #include "common/base/memory.h"
 #include "common/base/patterns.h"
 
-enum { NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
+enum { STAGES_MAX = 64, NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
 
 static int spec_bad(struct err *err, const char *key, const char *what) {
   return err_set(err, ERR_INVALID, "%s: %s", key, what);
@@ -237,6 +237,19 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
   return check_optimizer(train->optimizer, err);
 }
 
+static int check_stages(const Weir__WorkersSpec *workers, const Weir__TrainSpec *train, struct err *err) {
+  if (workers->stages == 0 || workers->stages > STAGES_MAX)
+    return err_set(err, ERR_INVALID, "workers.stages: must be from 1 to %d", STAGES_MAX);
+  if (workers->n_cuts && workers->n_cuts + 1 != workers->stages)
+    return err_set(err, ERR_INVALID, "workers.cuts: %zu of them make %zu stages, and workers.stages says %u",
+                   workers->n_cuts, workers->n_cuts + 1, workers->stages);
+  if (workers->stages > 1 && strcmp(train->collective, "none") != 0)
+    return err_set(err, ERR_INVALID,
+                   "workers.stages: a model in stages is trained without train.collective, which says %s",
+                   train->collective);
+  return 0;
+}
+
 static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
   if (workers->min == 0)
     return spec_bad(err, "workers.min", "must be at least 1");
@@ -317,5 +330,7 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   add_defaults(spec);
   if (check_checkpoint(spec->checkpoint, spec->eval, spec_evaluates(spec), err))
     return err->code;
-  return check_workers(spec->workers, err);
+  if (check_workers(spec->workers, err))
+    return err->code;
+  return check_stages(spec->workers, spec->train, err);
 }

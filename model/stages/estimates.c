@@ -277,6 +277,8 @@ static void stage_fill(const struct estimator *of, const struct bounds *bounds, 
   struct model_stage *it = &out->list[stage];
   for (int n = bounds->begin; n < bounds->end; n++)
     it->multiply_adds += multiply_adds(of, of->graph->nodes[n]);
+  it->train = bounds->begin;
+  it->eval = bounds->eval_begin;
   it->n_nodes = bounds->end - bounds->begin;
   it->time_share = (of->cost[bounds->end] - of->cost[bounds->begin]) / of->cost[of->n_forward];
   it->weights_bytes = weights_bytes(of, bounds);

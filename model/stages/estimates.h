@@ -8,6 +8,7 @@
 /* A stage, for one microbatch where nothing else is said. */
 struct model_stage {
   const char *from;           /* where it begins, as model_places name it; NULL: at the model's beginning */
+  int train, eval;            /* its first node in each graph */
   int n_nodes;                /* forward nodes of the train graph, those of the loss included */
   double multiply_adds;       /* of its forward nodes */
   double time_share;          /* of the time that all stages compute */

@@ -16,7 +16,7 @@ def loaded(out):
     """What the first worker said when it had loaded the run."""
     for log in sorted(glob.glob(os.path.join(out, "logs", "worker*.log"))):
         with open(log) as file:
-            said = re.search(r"executors=(\d+) program_bytes=(\d+) unreplayed_bytes=(\d+) steps=(\d+) replays=(\d+)",
+            said = re.search(r"executors=(\d+) stages=1 program_bytes=(\d+) unreplayed_bytes=(\d+) steps=(\d+) replays=(\d+)",
                              file.read())
         if said:
             return dict(zip(("executors", "bytes", "unreplayed", "steps", "replays"), map(int, said.groups())))

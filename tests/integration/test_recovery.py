@@ -18,14 +18,14 @@ MODEL = ("lenet", "--channels", "4,8", "--hidden", "400", "--batch-norm", "--dro
 UNDISTURBED = []
 
 
-def write_spec(folder, every=EVERY):
-    """A spec, its model and its data. Checkpoints change nothing of the result."""
+def write_spec(folder, every=EVERY, more=""):
+    """A spec, its model and its data. Checkpoints change nothing of the result, and `more` of it should not."""
     folder.small_data(480, 24)
     path = folder.small_spec(folder.model(*MODEL), 4, STEPS, EVERY)
     with open(path) as file:
         text = file.read().replace(*OPTIMIZER)
     assert OPTIMIZER[1] in text
-    return folder.file("spec.yaml", text + f"checkpoint: {{every_steps: {every}, keep: 2}}\n")
+    return folder.file("spec.yaml", text + f"checkpoint: {{every_steps: {every}, keep: 2}}\n" + more)
 
 
 def undisturbed():
@@ -40,10 +40,10 @@ def undisturbed():
 class Run:
     """A run on a cluster, followed by a client that stays. stop: the step at which it stands still until go() or held()."""
 
-    def __init__(self, folder, cluster, every=EVERY, stop=None):
+    def __init__(self, folder, cluster, every=EVERY, stop=None, more=""):
         self.cluster, self.metrics = cluster, folder.file("metrics.jsonl")
         self.go(stop)
-        self.client = Process(program("weir"), "submit", write_spec(folder, every), "--follow", "--metrics",
+        self.client = Process(program("weir"), "submit", write_spec(folder, every, more), "--follow", "--metrics",
                               self.metrics, "--coordinator", cluster.address)
 
     def __enter__(self):

@@ -98,8 +98,8 @@ void run_reissue(struct run *run, const Weir__Reissue *order) {
 static bool run_wait_end_locked(struct run *run) {
   struct timespec until = clock_after_ms(run->options.end_ms);
   bool is_late = false;
-  while (!run->has_ended && !(is_late && run->n_executing > 0))
-    if (is_late || run->n_executing == 0)
+  while (!run->has_ended && !(is_late && run->n_under_way > 0))
+    if (is_late || run->n_under_way == 0)
       pthread_cond_wait(&run->changed, &run->lock);
     else
       is_late = pthread_cond_timedwait(&run->changed, &run->lock, &until) != 0;
@@ -148,6 +148,7 @@ static void run_release(struct run *run) {
     steps_fini(run);
     weights_free(run->weights);
     block_pool_free(run->pool);
+    model_cuts_fini(&run->cuts);
     block_map_fini(&run->map);
     free(run->owner);
     free(run->block_elems);
@@ -212,6 +213,9 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   steps_init(run);
   if (weights_new(model, &run->weights, err))
     return err->code;
+  *is_bad_input = executors_cut(run, err) != ERR_OK;
+  if (err->code)
+    return err->code;
   executors_start(run);
   pthread_mutex_lock(&run->lock);
   while (run->n_prepared < run->n_executors)
@@ -234,12 +238,13 @@ static void run_be_loaded_locked(struct run *run) {
     backend->replayed(program, &replayed);
   run->is_loaded = true;
   run_set_phase_locked(run, RUN_IDLE);
-  log_event(LOG_INFO, "worker", "loaded",
-            "run=%s samples=%llu blocks=%u executors=%d program_bytes=%zu unreplayed_bytes=%zu steps=%d "
-            "replays=%d",
-            run->load->run, (unsigned long long)run->loaded.plan.train_samples, run->loaded.model->n_blocks,
-            run->n_executors, backend->memory_bytes(program), replayed.unreplayed_bytes, replayed.n_steps,
-            replayed.n_replays);
+  log_event(
+      LOG_INFO, "worker", "loaded",
+      "run=%s samples=%llu blocks=%u executors=%d stages=%d program_bytes=%zu unreplayed_bytes=%zu steps=%d "
+      "replays=%d",
+      run->load->run, (unsigned long long)run->loaded.plan.train_samples, run->loaded.model->n_blocks,
+      run->n_executors, run->cuts.n_stages, backend->memory_bytes(program), replayed.unreplayed_bytes,
+      replayed.n_steps, replayed.n_replays);
   run_tell_loaded_locked(run);
 }
 

@@ -1,5 +1,6 @@
 /* Evaluation chunks: an execution after the other, their sums added in order in f64, one row pushed. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "worker/train/executor/executor.h"
@@ -9,6 +10,7 @@ struct evaluation {
   double sums[METRICS];
   float totals[METRICS]; /* of one execution */
   struct buffer *row;    /* f32[row_elems of the metrics]: what is pushed */
+  uint32_t part;         /* of the chunk: the batch behind the present one */
   uint32_t first;        /* place in the chunk of the batch's first sample */
   bool is_repetition;    /* what is executed: its output is not for the metrics */
 };
@@ -38,16 +40,32 @@ static void on_eval_value(void *user, int watch, const float *data) {
     executor->task->evaluation->totals[metric] = data[0];
 }
 
-/* One execution of the eval program, of the task's batch. False: dropped. */
+static bool on_eval_receive(void *user, enum backend_part part, const void **pieces) {
+  const struct executor *executor = user;
+  (void)part;
+  outbox_look(&executor[-1].eval_up, executor->turn.slot, pieces);
+  return true;
+}
+
+static void on_eval_send(void *user, enum backend_part part, const void *const *pieces) {
+  struct executor *executor = user;
+  (void)part;
+  outbox_put(&executor->eval_up, executor->turn.slot, pieces);
+}
+
+/* The executor's part of an execution of the eval program, of the task's batch. False: dropped. */
 static bool eval_execute(struct executor *executor) {
   struct run *run = executor->run;
   struct task *task = executor->task;
-  struct backend_run execution = {.inputs = (const void *const *)task->batch->inputs,
+  struct backend_run execution = {.part = executor->team->n_stages > 1 ? BACKEND_FORWARD : BACKEND_WHOLE,
+                                  .inputs = (const void *const *)task->batch->inputs,
                                   .weights = task->work.set->eval_values,
                                   .weights_version = executor_weights_version(executor),
                                   .context = {run->loaded.plan.seed, task->work.version, 0},
                                   .on_value = on_eval_value,
                                   .before_weight = executor_before_eval_weight,
+                                  .receive = on_eval_receive,
+                                  .send = on_eval_send,
                                   .is_cancelled = executor_is_cancelled,
                                   .user = executor};
   struct err err = ERR_NONE;
@@ -68,47 +86,46 @@ static void batch_repeat_last(const struct graph *graph, struct loader_batch *ba
   }
 }
 
-/* Adds the task's batch. A short one repeats its last sample. Labels of classes are ignored there; of other
-   losses it is known from an execution of nothing else what the repetitions added, and taken off again. */
-static void eval_add(struct executor *executor) {
-  const struct model *model = executor->run->loaded.model;
-  struct evaluation *evaluation = executor->task->evaluation;
-  struct loader_batch *batch = executor->task->batch;
-  double batch_samples = executor->run->loaded.plan.microbatch_samples;
-  double repeated = (batch_samples - batch->samples) / batch_samples;
-  evaluation->totals[METRIC_SAMPLES] = (float)batch->samples;
-  evaluation->totals[METRIC_DENOMINATOR] = (float)(batch->samples * model->labels.sample_denominator);
+/* The next batch of the chunk. False: it was the last. */
+static bool eval_load(struct task *task) {
+  const struct plan *plan = &task->run->loaded.plan;
+  struct evaluation *evaluation = task->evaluation;
+  struct err err = ERR_NONE;
+  if (evaluation->part < plan->eval_chunk_samples / plan->microbatch_samples)
+    task->batch = loader_eval(task->run->loaded.loader, task->work.index, evaluation->part);
+  if (!task->batch)
+    return false;
+  evaluation->first = evaluation->part++ * plan->microbatch_samples;
+  evaluation->totals[METRIC_SAMPLES] = (float)task->batch->samples;
+  evaluation->totals[METRIC_DENOMINATOR] =
+      (float)(task->batch->samples * task->run->loaded.model->labels.sample_denominator);
   evaluation->is_repetition = false;
-  if (!eval_execute(executor))
-    return;
-  for (int m = 0; m < METRICS; m++)
-    evaluation->sums[m] += (double)evaluation->totals[m];
-  if (repeated == 0 || model->labels.classes > 0)
-    return;
-  batch_repeat_last(model->eval, batch);
-  evaluation->is_repetition = true;
-  if (eval_execute(executor))
-    evaluation->sums[METRIC_LOSS_SUM] -= (double)evaluation->totals[METRIC_LOSS_SUM] * repeated;
+  if (loader_check(task->run->loaded.loader, &err))
+    task_fail_data(task, &err);
+  return true;
 }
 
-static void eval_batches(struct executor *executor) {
-  struct run *run = executor->run;
-  struct task *task = executor->task;
-  const struct plan *plan = &run->loaded.plan;
-  uint32_t parts = plan->eval_chunk_samples / plan->microbatch_samples;
-  struct err err = ERR_NONE;
-  for (uint32_t part = 0; part < parts && !task->is_dropped; part++) {
-    task->batch = loader_eval(run->loaded.loader, task->work.index, part);
-    if (!task->batch)
-      return;
-    task->evaluation->first = part * plan->microbatch_samples;
-    if (loader_check(run->loaded.loader, &err))
-      task_fail_data(task, &err);
-    else
-      eval_add(executor);
-    loader_put(run->loaded.loader, task->batch);
-    task->batch = NULL;
+/* Adds an execution. Of a short batch it has repeated the last sample. Labels of classes are ignored there;
+   of other losses it is known from an execution of nothing else what the repetitions added, and taken off
+   again. True: that execution, or another batch follows. */
+static bool eval_add(struct task *task) {
+  const struct run *run = task->run;
+  const struct model *model = run->loaded.model;
+  struct evaluation *evaluation = task->evaluation;
+  double batch_samples = run->loaded.plan.microbatch_samples;
+  double repeated = (batch_samples - task->batch->samples) / batch_samples;
+  if (evaluation->is_repetition)
+    evaluation->sums[METRIC_LOSS_SUM] -= (double)evaluation->totals[METRIC_LOSS_SUM] * repeated;
+  for (int m = 0; m < METRICS && !evaluation->is_repetition; m++)
+    evaluation->sums[m] += (double)evaluation->totals[m];
+  if (!evaluation->is_repetition && repeated > 0 && model->labels.classes == 0) {
+    batch_repeat_last(model->eval, task->batch);
+    evaluation->is_repetition = true;
+    return true;
   }
+  loader_put(run->loaded.loader, task->batch);
+  task->batch = NULL;
+  return eval_load(task);
 }
 
 /* Its row, once the step before it is over. */
@@ -137,21 +154,36 @@ static void eval_push(struct executor *executor) {
   evaluation->row = NULL;
 }
 
-bool executor_evaluate(struct executor *executor) {
-  struct task *task = executor->task;
+static void evaluation_new(struct task *task) {
   size_t row_bytes = (size_t)task->run->loaded.model->metrics.row_elems * sizeof(float);
-  struct evaluation evaluation = {.row = buffer_new(row_bytes)};
   struct err err;
-  task->evaluation = &evaluation;
-  if (evaluation.row) {
-    memset(evaluation.row->data, 0, row_bytes);
-    eval_batches(executor);
-    eval_push(executor);
-  } else {
+  task->evaluation = mem_new(sizeof *task->evaluation);
+  task->evaluation->row = buffer_new(row_bytes);
+  if (!task->evaluation->row) {
     err_set(&err, ERR_NO_MEMORY, "no memory for its row of %zu bytes", row_bytes);
     task_fail_err(task, &err);
+    return;
   }
-  buffer_put(evaluation.row);
+  memset(task->evaluation->row->data, 0, row_bytes);
+  CHECK(eval_load(task)); /* no chunk is empty */
+}
+
+void evaluation_free(struct task *task) {
+  if (task->evaluation)
+    buffer_put(task->evaluation->row);
+  free(task->evaluation);
   task->evaluation = NULL;
-  return !task->is_dropped;
+}
+
+bool executor_evaluate(struct executor *executor) {
+  struct task *task = executor->task;
+  if (!task->evaluation)
+    evaluation_new(task);
+  if (task->is_dropped || !eval_execute(executor) || !executor_is_last(executor))
+    return false;
+  if (eval_add(task))
+    return true;
+  eval_push(executor);
+  evaluation_free(task);
+  return false;
 }

@@ -1,21 +1,14 @@
 /* An executor. */
 #include "worker/train/executor/executor.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/agree/sum.h"
 #include "common/base/clock.h"
 #include "worker/trace/trace.h"
-#include "worker/train/block/probe_weights.h"
 #include "worker/train/run/load_memory.h"
 
 static void *executor_main(void *argument);
-static int executor_prepare(struct executor *executor, struct err *err);
-static int executor_probe(struct executor *executor, struct err *err);
-static bool executor_train(struct executor *executor);
 
 /* On GPUs each executor has one for itself, on a CPU all share the machine's memory. */
 static size_t executor_program_bytes(const struct run *run) {
@@ -28,17 +21,33 @@ static size_t executor_program_bytes(const struct run *run) {
   return bytes > 0 ? (size_t)bytes : 1;
 }
 
+int executors_cut(struct run *run, struct err *err) {
+  if (model_cuts_find(run->loaded.model, run->loaded.spec, &run->cuts, err))
+    return err->code;
+  if (run->cuts.n_stages <= run->options.threads)
+    return ERR_OK;
+  return err_set(err, ERR_INVALID,
+                 "workers.stages: %d stages take as many executors, and this worker has %d (--threads)",
+                 run->cuts.n_stages, run->options.threads);
+}
+
 void executors_start(struct run *run) {
-  uint32_t microbatches = run->loaded.plan.microbatches;
-  int threads = run->options.threads;
-  run->n_executors = (uint32_t)threads < microbatches ? threads : (int)microbatches;
+  int n_stages = run->cuts.n_stages, most = (int)run->loaded.plan.microbatches;
+  run->n_teams = run->options.threads / n_stages;
+  run->n_teams = run->n_teams < most ? run->n_teams : most;
+  run->n_executors = run->n_teams * n_stages;
   run->program_bytes = executor_program_bytes(run);
+  run->teams = mem_new((size_t)run->n_teams * sizeof *run->teams);
   run->executors = mem_new((size_t)run->n_executors * sizeof *run->executors);
+  for (int t = 0; t < run->n_teams; t++)
+    team_init(&run->teams[t], run, n_stages);
   for (int i = 0; i < run->n_executors; i++) {
     struct executor *executor = &run->executors[i];
     executor->run = run;
     executor->index = i;
-    executor->task = task_new(run);
+    executor->team = &run->teams[i / n_stages];
+    executor->stage = i % n_stages;
+    executor->task = executor->team->tasks[0];
     CHECK(pthread_create(&executor->thread, NULL, executor_main, executor) == 0);
   }
 }
@@ -50,14 +59,24 @@ void executors_join(struct run *run) {
     free(executor->watched);
     free(executor->taps_of);
     free(executor->taps);
-    task_free(executor->task);
+    outbox_close(&executor->up);
+    outbox_close(&executor->down);
+    outbox_close(&executor->eval_up);
     free(executor->parts.list);
     free(executor->parts.sums);
     free(executor->parts.params);
   }
+  for (int t = 0; t < run->n_teams; t++)
+    team_fini(&run->teams[t]);
+  free(run->teams);
   free(run->executors);
+  run->teams = NULL;
   run->executors = NULL;
-  run->n_executors = 0;
+  run->n_executors = run->n_teams = 0;
+}
+
+bool executor_is_last(const struct executor *executor) {
+  return executor->stage == executor->team->n_stages - 1;
 }
 
 /* The task is computed from here on, or again after a wait. */
@@ -89,23 +108,76 @@ uint64_t executors_busy_ns_locked(struct run *run) {
   return busy_ns;
 }
 
-/* The task that was begun. True if its results were handed over. */
-static bool executor_work(struct executor *executor) {
-  struct task *task = executor->task;
-  const struct work *work = &task->work;
-  bool is_chunk = work->kind == WORK_CHUNK, is_done;
-  uint64_t begin_ns = trace_now_ns();
-  const char *category = is_chunk ? "evaluation" : "train";
-  task->is_dropped = task->is_current = false;
-  is_done = is_chunk ? executor_evaluate(executor) : executor_train(executor);
+static void executor_trace(const struct executor *executor, uint64_t begin_ns) {
+  const struct work *work = &executor->task->work;
+  bool is_chunk = work->kind == WORK_CHUNK, is_backward = executor->turn.part == PIPELINE_BACKWARD;
+  const char *category = is_chunk ? "evaluation" : "train", *name = is_chunk ? "chunk" : "microbatch";
+  char part[64];
+  if (begin_ns && executor->team->n_stages > 1) {
+    snprintf(part, sizeof part, "%s, stage %d%s", name, executor->stage,
+             is_backward                  ? " backward"
+             : executor_is_last(executor) ? ""
+                                          : " forward");
+    name = part;
+  }
   trace_span(&(struct trace_span){.category = work->is_extra ? "extra" : category,
-                                  .name = is_chunk ? "chunk" : "microbatch",
+                                  .name = name,
                                   .begin_ns = begin_ns,
                                   .end_ns = trace_now_ns(),
                                   .step = work->version,
                                   .index = work->index});
+}
+
+/* Its turn. What of a dropped task is left is let go of. True: the task has another execution. */
+static bool executor_work(struct executor *executor) {
+  struct task *task = executor->task;
+  bool has_more = false;
+  uint64_t begin_ns = trace_now_ns();
+  if (!task->is_dropped && task->work.kind == WORK_CHUNK)
+    has_more = executor_evaluate(executor);
+  else if (!task->is_dropped)
+    executor_train(executor);
+  executor_trace(executor, begin_ns);
   executor->n_dropped += task->is_dropped;
-  return is_done;
+  if (task->is_dropped) {
+    executor_drop_gathers(executor);
+    evaluation_free(task);
+  }
+  if (task->is_dropped && task->batch) {
+    loader_put(executor->run->loaded.loader, task->batch);
+    task->batch = NULL;
+  }
+  return has_more;
+}
+
+/* Has a turn at a task, if there is one for it; gives the lock up meanwhile. */
+static bool executor_turn_locked(struct executor *executor) {
+  struct run *run = executor->run;
+  bool has_more;
+  if (!team_take_locked(executor->team, executor->stage, &executor->turn))
+    return false;
+  executor->task = executor->team->tasks[executor->turn.slot];
+  executor->is_told_to_hang = false;
+  executor->void_since_ns = 0;
+  executor_go_locked(executor);
+  pthread_mutex_unlock(&run->lock);
+  has_more = executor_work(executor);
+  pthread_mutex_lock(&run->lock);
+  executor_halt_locked(executor);
+  team_give_locked(executor->team, &executor->turn, has_more);
+  return true;
+}
+
+/* Until the others of its team are prepared, which are not at anything then. False: one could not be. */
+static bool executor_wait_for_team(struct executor *executor) {
+  struct run *run = executor->run;
+  bool is_well;
+  pthread_mutex_lock(&run->lock);
+  while (executor->team->n_stages > 1 && run->n_prepared < run->n_executors - 1)
+    pthread_cond_wait(&run->changed, &run->lock);
+  is_well = run->prepare_err.code == ERR_OK || executor->team->n_stages == 1;
+  pthread_mutex_unlock(&run->lock);
+  return is_well;
 }
 
 static void *executor_main(void *argument) {
@@ -113,11 +185,11 @@ static void *executor_main(void *argument) {
   struct run *run = executor->run;
   struct err err = ERR_NONE;
   uint64_t begin_ns = trace_now_ns();
-  bool is_done;
   char name[32];
   snprintf(name, sizeof name, "executor %d", executor->index);
   trace_thread(name);
-  if (!backend_thread_init(&err) && !executor_prepare(executor, &err) && executor->index == 0)
+  if (!backend_thread_init(&err) && !executor_prepare(executor, &err) && executor->index == 0 &&
+      executor_wait_for_team(executor))
     executor_probe(executor, &err);
   trace_span(&(struct trace_span){
       .category = "load", .name = "programs", .begin_ns = begin_ns, .end_ns = trace_now_ns(), .index = -1});
@@ -126,245 +198,15 @@ static void *executor_main(void *argument) {
   if (err.code && !run->prepare_err.code)
     run->prepare_err = err;
   pthread_cond_broadcast(&run->changed);
-  while (!run->is_stopping) {
-    if (executor_land_locked(executor))
-      continue;
-    if (!steps_begin(run, &executor->task->work)) {
+  while (!run->is_stopping || !team_is_idle_locked(executor->team))
+    if (!executor_land_locked(executor) && !executor_turn_locked(executor))
       pthread_cond_wait(&run->changed, &run->lock);
-      continue;
-    }
-    executor->is_told_to_hang = false;
-    executor->void_since_ns = 0;
-    executor_go_locked(executor);
-    run->n_executing++;
-    pthread_mutex_unlock(&run->lock);
-    is_done = executor_work(executor);
-    pthread_mutex_lock(&run->lock);
-    executor_halt_locked(executor);
-    run->n_executing--;
-    run->totals.computed += is_done && executor->task->work.kind == WORK_MICROBATCH;
-    steps_end(run, &executor->task->work, is_done);
-  }
   pthread_mutex_unlock(&run->lock);
   run->options.backend->release(executor->train);
   run->options.backend->release(executor->eval);
   if (executor->memory)
     executor->memory->close(executor->stream);
   return NULL;
-}
-
-static void executor_tap(struct executor *executor, int value, enum tap_kind kind, int index) {
-  struct tap *tap = &executor->taps[executor->n_taps];
-  int watch = 0;
-  if (value < 0)
-    return;
-  while (watch < executor->n_watched && executor->watched[watch] != value)
-    watch++;
-  if (watch == executor->n_watched) {
-    executor->watched[executor->n_watched++] = value;
-    executor->taps_of[watch] = -1;
-  }
-  *tap = (struct tap){kind, index, executor->taps_of[watch]};
-  executor->taps_of[watch] = executor->n_taps++;
-}
-
-static void executor_tap_all(struct executor *executor) {
-  const struct model *model = executor->run->loaded.model;
-  size_t most = (size_t)model->n_params + (size_t)model->n_statistics + METRICS;
-  executor->watched = mem_new(most * sizeof *executor->watched);
-  executor->taps_of = mem_new(most * sizeof *executor->taps_of);
-  executor->taps = mem_new(most * sizeof *executor->taps);
-  executor_tap(executor, model->train_loss.loss_sum, TAP_METRIC, METRIC_LOSS_SUM);
-  executor_tap(executor, model->train_loss.correct, TAP_METRIC, METRIC_CORRECT);
-  executor_tap(executor, model->train_loss.scored, TAP_METRIC, METRIC_SCORED);
-  executor_tap(executor, model->train_loss.denominator, TAP_METRIC, METRIC_DENOMINATOR);
-  for (int s = 0; s < model->n_statistics; s++)
-    executor_tap(executor, model->statistics[s].batch_value, TAP_STATISTIC, s);
-  for (int p = 0; p < model->n_params; p++)
-    executor_tap(executor, model->params[p].grad, TAP_GRADIENT, p);
-}
-
-static void eval_watch(struct executor *executor, int value, int metric, int *watched, int *n_watched) {
-  if (value < 0)
-    return;
-  executor->eval_watches[*n_watched] = metric;
-  watched[(*n_watched)++] = value;
-}
-
-/* What else a run takes of an executor's device: sums of gradients, and a group's versions of the weights. */
-static size_t executor_spare_bytes(const struct executor *executor) {
-  const struct loaded *loaded = &executor->run->loaded;
-  bool has_versions = executor->index == 0 && strcmp(loaded->spec->train->collective, "nccl") == 0;
-  return (size_t)loaded->model->param_elems * sizeof(float) * (has_versions ? 1 + WEIGHTS_VERSIONS : 1);
-}
-
-/* How the spec and the worker want programs. */
-static int options_read(const struct executor *executor, struct backend_options *options, struct err *err) {
-  const struct run_options *run_options = &executor->run->options;
-  const Weir__RunSpec *spec = executor->run->loaded.spec;
-  *options = (struct backend_options){.is_fast = !spec->train->deterministic,
-                                      .most_bytes = executor->run->program_bytes,
-                                      .spare_bytes = executor_spare_bytes(executor)};
-  if (!precision_find(spec->train->precision, &options->precision))
-    return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'",
-                   spec->train->precision);
-  if (!replay_mode_find(spec->workers->recompute, &options->replay))
-    return err_set(err, ERR_INVALID, "workers.recompute is none, auto or full, not '%s'",
-                   spec->workers->recompute);
-  if (run_options->n_devices > 0)
-    options->device = run_options->devices[executor->index % run_options->n_devices];
-  return ERR_OK;
-}
-
-static int eval_prepare(struct executor *executor, const struct backend_options *options, struct err *err) {
-  const struct backend_def *backend = executor->run->options.backend;
-  const struct model *model = executor->run->loaded.model;
-  int watched[EVAL_WATCHED_MAX], n_watched = 0;
-  eval_watch(executor, model->eval_loss.loss_sum, METRIC_LOSS_SUM, watched, &n_watched);
-  eval_watch(executor, model->eval_loss.correct, METRIC_CORRECT, watched, &n_watched);
-  eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
-  eval_watch(executor, model->eval_loss.denominator, METRIC_DENOMINATOR, watched, &n_watched);
-  eval_watch(executor, model->eval_output, EVAL_WATCH_OUTPUT, watched, &n_watched);
-  struct backend_request request = {
-      .graph = model->eval, .watched = watched, .n_watched = n_watched, .options = *options};
-  request.options.replay = REPLAY_NONE;
-  return backend->prepare(&request, &executor->eval, err);
-}
-
-/* What the program for evaluations takes is known before the one that may adapt. */
-static int executor_prepare(struct executor *executor, struct err *err) {
-  const struct backend_def *backend = executor->run->options.backend;
-  struct backend_options options;
-  if (options_read(executor, &options, err))
-    return err->code;
-  executor->device = options.device;
-  executor->memory = backend->memory;
-  executor_tap_all(executor);
-  if (executor->run->loaded.eval && eval_prepare(executor, &options, err))
-    return err->code;
-  if (executor->eval && options.most_bytes > 0) {
-    size_t taken = backend->memory_bytes(executor->eval);
-    options.most_bytes = taken < options.most_bytes ? options.most_bytes - taken : 1;
-  }
-  struct backend_request request = {.graph = executor->run->loaded.model->train,
-                                    .watched = executor->watched,
-                                    .n_watched = executor->n_watched,
-                                    .options = options};
-  if (backend->prepare(&request, &executor->train, err) ||
-      (backend->memory && backend->memory->open(options.device, &executor->stream, err)))
-    return err->code;
-  return ERR_OK;
-}
-
-static void on_statistic(struct task *task, int index, const float *data) {
-  const struct statistic *statistic = &task->run->loaded.model->statistics[index];
-  if (!sum_is_finite(data, statistic->elems)) {
-    task_fail(task, statistic->name);
-    return;
-  }
-  memcpy(task->row + statistic->begin, data, statistic->elems * sizeof(float));
-}
-
-static void on_metric(struct task *task, int index, const float *data) {
-  task->row[index] = data[0];
-  if (!isfinite(data[0]))
-    task_fail(task, "the loss");
-}
-
-/* Gradients of one parameter each go where they are sent from. */
-static int on_train_place(void *user, int watch, struct backend_piece *pieces, int max) {
-  struct executor *executor = user;
-  const struct task *task = executor->task;
-  const struct tap *tap = &executor->taps[executor->taps_of[watch]];
-  if (task->probe || task->is_dropped || tap->kind != TAP_GRADIENT || tap->next >= 0)
-    return 0;
-  return executor_place_gradient(executor, tap->index, pieces, max);
-}
-
-static void on_train_value(void *user, int watch, const float *data) {
-  struct executor *executor = user;
-  struct task *task = executor->task;
-  const struct model *model = executor->run->loaded.model;
-  for (int t = executor->taps_of[watch]; t >= 0 && !task->is_dropped; t = executor->taps[t].next) {
-    const struct tap *tap = &executor->taps[t];
-    executor->n_left--;
-    if (task->probe) {
-      if (tap->kind == TAP_GRADIENT)
-        sha256_update(task->probe, data, model->params[tap->index].elems * sizeof(float));
-    } else if (!data)
-      executor_deliver_placed(executor, tap->index);
-    else if (tap->kind == TAP_GRADIENT)
-      executor_deliver_gradient(executor, tap->index, data);
-    else if (tap->kind == TAP_STATISTIC)
-      on_statistic(task, tap->index, data);
-    else
-      on_metric(task, tap->index, data);
-  }
-}
-
-static void on_train_values(void *user) {
-  executor_deliver_parts(user);
-}
-
-/* The gradient of the first microbatch at the weights of the probe, hashed: machines that do not agree on it
-   do not agree on anything. */
-static int executor_probe(struct executor *executor, struct err *err) {
-  struct run *run = executor->run;
-  struct task *task = executor->task;
-  struct weights_set *set = weights_lend(run->weights);
-  task->batch = loader_train(run->loaded.loader, 0, 0);
-  task->probe = sha256_new();
-  struct backend_run execution = {.inputs = (const void *const *)task->batch->inputs,
-                                  .weights = set->train_values,
-                                  .context = {.seed = run->loaded.plan.seed},
-                                  .on_value = on_train_value,
-                                  .is_cancelled = executor_is_cancelled,
-                                  .user = executor};
-  probe_weights(run->loaded.model, set->params);
-  if (!loader_check(run->loaded.loader, err))
-    run->options.backend->run(executor->train, &execution, err);
-  sha256_finish(task->probe, run->probe_sha256);
-  task->probe = NULL;
-  loader_put(run->loaded.loader, task->batch);
-  task->batch = NULL;
-  return err->code;
-}
-
-/* True if the whole microbatch was handed over. */
-static bool executor_train(struct executor *executor) {
-  struct run *run = executor->run;
-  struct task *task = executor->task;
-  const struct plan *plan = &run->loaded.plan;
-  const struct work *work = &task->work;
-  const struct label_rule *rule = &run->loaded.model->labels;
-  task->batch = loader_train(run->loaded.loader, work->version, work->index);
-  struct backend_run execution = {.inputs = (const void *const *)task->batch->inputs,
-                                  .weights = work->set->train_values,
-                                  .weights_version = executor_weights_version(executor),
-                                  .context = {plan->seed, work->version, work->index},
-                                  .on_value = on_train_value,
-                                  .place = on_train_place,
-                                  .after_values = on_train_values,
-                                  .before_weight = executor_before_train_weight,
-                                  .is_cancelled = executor_is_cancelled,
-                                  .user = executor};
-  struct err err = ERR_NONE;
-  executor->n_left = executor->n_taps;
-  task->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
-  task->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
-  if (loader_check(run->loaded.loader, &err))
-    task_fail_data(task, &err);
-  else if (run->options.backend->run(executor->train, &execution, &err) && !task->is_dropped)
-    task_fail_err(task, &err);
-  if (!task->is_dropped && executor->n_left > 0)
-    task_fail_err(task, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
-  if (!task->is_dropped)
-    executor_deliver_row(executor);
-  if (task->is_dropped)
-    executor_drop_gathers(executor);
-  loader_put(run->loaded.loader, task->batch);
-  task->batch = NULL;
-  return !task->is_dropped;
 }
 
 /* A dropped execution may have read weights too early: what the program keeps of them has a number of its

@@ -1,11 +1,12 @@
-/* An executor: a thread that computes one task at a time with programs of its own. It is single-threaded, so
-   that the same task gives the same bits on any executor. What a task has gathered so far lies in the task
-   (worker/train/executor/task.h). */
+/* An executor: a thread that computes one task at a time with programs of its own, the whole task or its
+   team's stage of it. It is single-threaded, so that the same task gives the same bits on any executor. What
+   a task has gathered so far lies in the task (worker/train/executor/task.h). */
 #ifndef WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
 #define WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
 
 #include "worker/backend/device_memory.h"
-#include "worker/train/executor/task.h"
+#include "worker/train/executor/outbox.h"
+#include "worker/train/executor/team.h"
 
 /* What a watched value of the train graph is for. Two parameters may share one gradient: taps of the same
    value form a list. */
@@ -51,13 +52,18 @@ struct executor {
   struct run *run;
   int index;
   pthread_t thread;
-  struct task *task; /* that it is at, or will be at next; its own */
+  struct team *team;
+  int stage; /* of the team's, which its programs compute */
+  /* The task that it is at, or was at last, and what it does of it. Change under the run's lock. */
+  struct task *task;
+  struct turn turn;
   /* Under the run's lock: whether it is at its task, and since when that counts as busy. */
   bool is_executing;      /* begun, not ended, and not waiting for weights or for another step */
   uint64_t busy_since_ns; /* 0: not at all */
   uint64_t void_since_ns; /* since when nobody wants the task, as a beat found; 0: it is wanted */
   bool is_told_to_hang;
   struct backend_program *train, *eval; /* eval: NULL without an eval set */
+  struct outbox up, down, eval_up;      /* what they send to the stages above and below */
   int device;                           /* where the programs are, where a backend has several */
   const struct device_memory *memory;   /* NULL: the host's */
   struct device_stream *stream;         /* of the device, for its parts of gradients; NULL without memory */
@@ -69,12 +75,14 @@ struct executor {
   int eval_watches[EVAL_WATCHED_MAX]; /* metric of each watched value of the eval graph, or OUTPUT */
 
   uint64_t n_dropped; /* executions that may have read weights which were not there */
-  int n_left;         /* taps that the execution has not delivered */
   struct parts parts;
 };
 
-/* Starts the run's executors, each of which prepares its programs; run->n_prepared counts those that are
-   done, run->prepare_err has the first failure. */
+/* Cuts the run's model into the stages of its teams. Errors: INVALID. */
+int executors_cut(struct run *run, struct err *err);
+
+/* Starts the run's executors in teams of run->n_stages. Each of them prepares its programs; run->n_prepared
+   counts those that are done, run->prepare_err has the first failure. */
 void executors_start(struct run *run);
 void executors_join(struct run *run); /* run->is_stopping is set; waits for the threads, frees */
 
@@ -83,8 +91,20 @@ void executors_join(struct run *run); /* run->is_stopping is set; waits for the 
    loaded. */
 uint64_t executors_busy_ns_locked(struct run *run);
 
-/* The task is a chunk that was begun. True if its results were handed over. */
+/* Its programs, outboxes and stream. Errors: those of backends. */
+int executor_prepare(struct executor *executor, struct err *err);
+/* The gradients of the first microbatch at the weights of the probe, hashed into the run: machines that do
+   not agree on them do not agree on anything. By the first of a team, while nothing is under way. */
+int executor_probe(struct executor *executor, struct err *err);
+
+/* The executor's turn at a microbatch. Hands over what comes of it. */
+void executor_train(struct executor *executor);
+/* The executor's turn at a chunk. Hands its results over at the end of the last execution. True: another one
+   follows, behind this one's last stage. */
 bool executor_evaluate(struct executor *executor);
+/* The chunk has ended: by its results, or dropped. */
+void evaluation_free(struct task *task);
+bool executor_is_last(const struct executor *executor); /* its stage is its team's highest */
 
 /* An execution's numbers for the backend. */
 uint64_t executor_weights_version(const struct executor *executor);

@@ -18,6 +18,11 @@ void task_free(struct task *task) {
   free(task);
 }
 
+void task_begin(struct task *task, const struct work *work) {
+  task->work = *work;
+  task->is_dropped = task->is_current = false;
+}
+
 bool task_is_cancelled(struct task *task) {
   struct run *run = task->run;
   if (task->is_dropped)

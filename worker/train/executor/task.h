@@ -2,8 +2,9 @@
    dropped. Here is what belongs to the task wherever it is computed; what belongs to a thread, its programs
    and its device is the executor's.
 
-   The executor that is at the task is the only one that touches it, and needs no lock for that. Only `work`
-   is read by others: it changes under the run's lock, while the task is not under way. */
+   The executor that is at the task is the only one that touches it, and needs no lock for that; it is handed
+   on under the run's lock. Only `work` is read by others: it changes under that lock, while the task is not
+   under way. */
 #ifndef WEIR_WORKER_TRAIN_EXECUTOR_TASK_H
 #define WEIR_WORKER_TRAIN_EXECUTOR_TASK_H
 
@@ -18,6 +19,11 @@ struct gather {
   uint32_t n_come;
 };
 
+/* Hashes of gradients. Each has its own, since stages deliver theirs in whatever order. */
+struct probe {
+  char (*gradients)[SHA256_HEX_SIZE]; /* [n_params] */
+};
+
 struct task {
   struct run *run;
   struct work work;
@@ -25,14 +31,18 @@ struct task {
   bool is_dropped;               /* its results are no longer wanted: every callback returns at once */
   bool is_current;               /* seen: its parts may be pushed */
   float *row;                    /* f32[row_elems]: a microbatch's statistics */
+  int n_left;                    /* taps of the train program that have not delivered */
   struct gather *gathers;        /* [n_param_blocks] */
   struct evaluation *evaluation; /* a chunk's; NULL */
-  struct sha256 *probe;          /* not NULL: gradients are hashed instead of pushed */
+  struct probe *probe;           /* not NULL: gradients are hashed instead of pushed */
 };
 
 /* With memory for any task of the run, one after another. Nothing is under way. */
 struct task *task_new(struct run *run);
 void task_free(struct task *task);
+
+/* It is under way. The run's lock. */
+void task_begin(struct task *task, const struct work *work);
 
 /* True once its results are no longer wanted; drops it. Takes the run's lock. */
 bool task_is_cancelled(struct task *task);

@@ -110,10 +110,10 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
   return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
 }
 
-/* Where activations are computed again, only programs know how many are kept. */
+/* Where activations are computed again, or computed in stages, only programs know how many are kept. */
 static void memory_estimate(const struct loaded *loaded, struct model_memory *out) {
   model_memory(loaded->model, out);
-  if (strcmp(loaded->spec->workers->recompute, "none") != 0)
+  if (strcmp(loaded->spec->workers->recompute, "none") != 0 || loaded->spec->workers->stages > 1)
     out->train_bytes = 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "model/stages/cuts.h"
 #include "worker/train/block/block_map.h"
 #include "worker/train/block/block_pool.h"
 #include "worker/train/block/reducer.h"
@@ -16,6 +17,7 @@
 #include "worker/train/transfer/transfers.h"
 
 struct relay;
+struct team;
 
 /* LOADING: model, data, programs. IDLE: no part in the run. JOINING: asks the servers for a version. WORKING:
    steps are computed. LEAVING: waits until nothing of it is under way, then IDLE. FAILED: said so to the
@@ -84,6 +86,9 @@ struct run {
   struct block_pool *pool;
   struct executor *executors; /* [n_executors] */
   int n_executors;
+  struct model_cuts cuts;
+  struct team *teams; /* [n_teams] each of as many executors, one after another, as there are stages */
+  int n_teams;
   size_t program_bytes; /* that an executor's programs may take together, where they adapt; 0: what is free */
 
   pthread_mutex_t lock; /* what follows; callbacks of rpc take it, so nobody blocks under it */
@@ -113,7 +118,7 @@ struct run {
   uint64_t dropped_version;
   Weir__Reissue *reissue; /* ordered, for a version that is not here yet; NULL: nothing */
   struct totals totals;
-  int n_executing; /* executors that are at a task */
+  int n_under_way; /* tasks that have begun and not ended */
 
   /* While JOINING, once the servers were asked. */
   uint32_t n_unanswered;

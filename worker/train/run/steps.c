@@ -270,10 +270,17 @@ static bool extra_begin(struct run *run, struct work *work) {
   return true;
 }
 
-bool steps_begin(struct run *run, struct work *work) {
+/* Whether tasks of the current version are owed, by which the next one's are put off. */
+static bool current_is_owed(const struct run *run) {
+  return run->weights->current->is_open && !weights_next_is_complete(run->weights) &&
+         (run->current->microbatches.n_owed + run->current->chunks.n_owed > 0 ||
+          extras_are_owed(&run->extra_microbatches) || extras_are_owed(&run->extra_chunks));
+}
+
+bool steps_begin(struct run *run, const struct weights_set *beside, struct work *work) {
   const struct plan *plan = &run->loaded.plan;
   struct weights *weights = run->weights;
-  if (run->phase != RUN_WORKING)
+  if (run->phase != RUN_WORKING || (beside && (beside == weights->current) != current_is_owed(run)))
     return false;
   if (extra_begin(run, work))
     return true;
@@ -334,8 +341,5 @@ bool steps_is_current(const struct run *run, const struct work *work) {
 }
 
 bool steps_should_yield(const struct run *run, const struct work *work) {
-  return work->set == run->weights->next && run->weights->current->is_open &&
-         !weights_next_is_complete(run->weights) &&
-         (run->current->microbatches.n_owed + run->current->chunks.n_owed > 0 ||
-          extras_are_owed(&run->extra_microbatches) || extras_are_owed(&run->extra_chunks));
+  return work->set == run->weights->next && current_is_owed(run);
 }

@@ -62,8 +62,8 @@ void steps_reissue(struct run *run, const Weir__Reissue *order);
 void steps_compute_alone(struct run *run, uint64_t step, struct tree_node node);
 
 /* Begins the task that is needed first: extra tasks before our own, evaluation before gradients, the current
-   version before the next. */
-bool steps_begin(struct run *run, struct work *work);
+   version before the next. beside: the set that it has to read; NULL: any. */
+bool steps_begin(struct run *run, const struct weights_set *beside, struct work *work);
 void steps_end(struct run *run, const struct work *work, bool is_done);
 
 /* False: nobody needs its result any more. */

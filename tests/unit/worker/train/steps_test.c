@@ -130,7 +130,7 @@ static void arrive(struct fixture *f, uint64_t version) {
 
 static struct work begin(struct fixture *f, uint64_t version, uint32_t index) {
   struct work work;
-  assert_true(steps_begin(&f->run, &work));
+  assert_true(steps_begin(&f->run, NULL, &work));
   assert_int_equal(work.version, version);
   assert_int_equal(work.index, index);
   return work;
@@ -271,7 +271,7 @@ static struct work begin_extra(struct fixture *f, uint64_t version, uint32_t ind
 
 static void expect_no_task(struct fixture *f) {
   struct work work;
-  assert_false(steps_begin(&f->run, &work));
+  assert_false(steps_begin(&f->run, NULL, &work));
 }
 
 static void extra_tasks_of_the_present_step_come_before_our_own(void **state) {

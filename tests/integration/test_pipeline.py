@@ -1,0 +1,182 @@
+"""Models cut into stages, each computed by an executor of its own: no bit of the weights or of what is evaluated changes,
+wherever the cuts are and whoever dies."""
+import glob
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+
+from frozen_thread import FrozenThread
+from gate import Gate
+from harness import PEER_PYTHON, Cluster, Folder, Skip, done_event, main, newest_step, read_metrics, wait_for, weir
+from test_recompute import GRAPHS, PARITY
+from test_recovery import Run
+
+STEPS = 3
+TRAIN = (f"  steps: {STEPS}\n  batch: 24\n  microbatches: 6\n  seed: 5\n"
+         "  optimizer: {name: sgd, lr: 0.01, momentum: 0.9}\n")
+random.seed(1)
+
+
+def stages_loaded(out):
+    """How many stages the workers say that they have loaded."""
+    said = set()
+    for log in glob.glob(os.path.join(out, "logs", "worker*.log")):
+        with open(log) as file:
+            said |= set(map(int, re.findall(r" worker loaded .* stages=(\d+) ", file.read())))
+    return said
+
+
+def result(metrics):
+    """The hash of the weights, and what was evaluated."""
+    evaluated = [(event["step"], event["loss"], event["accuracy"]) for event in read_metrics(metrics)
+                 if event["event"] == "eval"]
+    return done_event(metrics)["weights_sha256"], evaluated
+
+
+class Runs:
+    """Of one spec, which ends in a section of its own."""
+
+    def __init__(self, folder, spec):
+        self.folder, self.spec, self.n = folder, spec, 0
+        with open(spec) as file:
+            self.text = file.read()
+
+    def write(self, **keys):
+        said = ", ".join(f"{key}: {value}" for key, value in keys.items())
+        return self.folder.file("staged.yaml", self.text + (f"workers: {{{said}}}\n" if keys else ""))
+
+    def train(self, threads, workers=1, **keys):
+        self.n += 1
+        out = self.folder.file(f"out-{self.n}")
+        weir("train", self.write(**keys), "--workers", workers, "--threads", threads, "--out", out, "--force")
+        assert stages_loaded(out) == {keys.get("stages", 1)}, stages_loaded(out)
+        return result(os.path.join(out, "metrics.jsonl"))
+
+    def places(self):
+        return json.loads(weir("inspect", self.spec, "--stages", 2, "--json").stdout)["pipeline"]["places"]
+
+
+def compare(name, folder, spec):
+    """Stages by themselves, beside another team, with activations computed again, and at cuts that are drawn."""
+    runs = Runs(folder, spec)
+    whole, places = runs.train(1), runs.places()
+    most = min(4, len(places) + 1)
+    drawn = sorted(random.sample(places, min(2, len(places))), key=places.index)
+    for stages in range(2, most + 1):
+        assert runs.train(stages, stages=stages) == whole, f"{name}: {stages} stages change it"
+    assert runs.train(4, stages=2) == whole, f"{name}: two teams change it"
+    assert runs.train(2, workers=2, stages=2, recompute="full") == whole, f"{name}: recomputing changes it"
+    cut = runs.train(len(drawn) + 1, stages=len(drawn) + 1, cuts="[" + ", ".join(f'"{place}"' for place in drawn) + "]",
+                     recompute="auto")
+    assert cut == whole, f"{name}: cuts at {drawn} change it"
+    print(f"# {name}: {len(places)} places; cut at {drawn}")
+
+
+def test_a_residual_network_with_batch_norm_keeps_its_bits():
+    with Folder() as folder:
+        model = folder.model("resnet18", "--input", "1,28,28", "--width", "8", "--depth", "2,2,1,1", "--classes", "10")
+        compare("resnet18", folder, folder.spec(model, train=TRAIN))
+
+
+def test_lenet_with_batch_norm_and_dropout_keeps_its_bits():
+    with Folder() as folder:
+        model = folder.model("lenet", "--channels", "8,16", "--hidden", "64", "--batch-norm", "--dropout", "0.25")
+        compare("lenet", folder, folder.spec(model, train=TRAIN))
+
+
+def test_a_vision_transformer_keeps_its_bits():
+    with Folder() as folder:
+        model = folder.model("vit", "--input", "1,28,28", "--patch", "7", "--width", "32", "--depth", "3", "--heads", "2",
+                             "--classes", "10")
+        compare("vit", folder, folder.spec(model, train=TRAIN))
+
+
+def test_skips_tied_weights_and_recurrence_keep_their_bits():
+    if not os.path.exists(PEER_PYTHON):
+        raise Skip("build/venv could not be made (PyPI out of reach)")
+    import test_parity
+    golden = test_parity.read_golden()
+    with Folder() as folder:
+        subprocess.run([PEER_PYTHON, os.path.join(PARITY, "fill.py"), folder.path, *GRAPHS], check=True)
+        for name, graph in GRAPHS.items():
+            case = dict(golden[name], steps=STEPS)
+            compare(name, folder, test_parity.graph_spec(folder, name, case, graph))
+
+
+def test_workers_in_stages_die_freeze_hang_and_join_without_a_bit_lost():
+    """Beside each other, and beside one that computes whole microbatches as it has no stages of its own: one thread."""
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
+        first, second = (cluster.add_worker(options=("--threads", "2")) for _ in range(2))
+        with Run(folder, cluster, stop=20, more="workers: {stages: 2}\n") as run:
+            with run.held(then=60):
+                pass
+            with FrozenThread(first.child.pid, "executor 1"):  # its highest stage; the others' pushes are let through
+                run.crawl(lambda: newest_step(run.metrics) >= 60, "steps while a stage hangs")
+            run.go(100)
+            run.wait_step(80)
+            first.send(signal.SIGKILL)
+            run.go(140)
+            run.wait_step(120)
+            third = cluster.add_worker(options=("--threads", "4"))
+            run.crawl(lambda: " joined run=" in third.output(), "another worker's joining")
+            second.send(signal.SIGSTOP)
+            run.crawl(lambda: len(cluster.json("workers")) == 1, "the frozen worker's being missed")
+            run.wait_step(newest_step(run.metrics))
+            second.send(signal.SIGCONT)
+            run.end()
+            assert run.incarnation() == 0, "nothing was rolled back"
+
+
+def refused(folder, model, keys, words, train=TRAIN, options=()):
+    """In one line, which names the spec, before anything is sent."""
+    spec = folder.spec(model, name="refused.yaml", train=train + f"workers: {keys}\n")
+    for command in ("train", "submit"):
+        done = weir(command, spec, *(options if command == "train" else ()), status=2)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("weir: ")]
+        assert len(lines) == 1 and "refused.yaml:" in lines[0], done.stderr
+        for word in words:
+            assert word in lines[0], f"'{word}' is not in: {lines[0]}"
+
+
+def test_stages_and_cuts_that_cannot_be_are_refused_in_one_line():
+    with Folder() as folder:
+        model = folder.model("resnet18", "--input", "1,28,28", "--width", "8", "--depth", "2,2,1,1", "--classes", "10")
+        small = folder.model("mlp", "--input", "1,28,28", "--hidden", "8")
+        refused(folder, model, "{stages: 0}", ["workers.stages: must be from 1 to 64"])
+        refused(folder, model, "{stages: 65}", ["workers.stages: must be from 1 to 64"])
+        refused(folder, model, "{stages: two}", ["workers.stages", "'two'"])
+        refused(folder, model, "{stages: 2, cuts: [layer9.0]}", ["workers.cuts: ", "'layer9.0'", "did you mean 'layer1.0'?"])
+        refused(folder, model, "{stages: 3, cuts: [layer2]}", ["workers.cuts: 1 of them", "workers.stages says 3"])
+        refused(folder, model, "{cuts: [layer2]}", ["workers.cuts: 1 of them", "workers.stages says 1"])
+        refused(folder, model, "{stages: 3, cuts: [layer2, layer2.0]}", ["workers.cuts: ", "one place"])
+        refused(folder, small, "{stages: 40}", ["workers.stages: 40 stages need 39 cuts", "there can be"])
+        refused(folder, model, "{stages: 2}", ["workers.stages", "train.collective", "shm"], TRAIN + "  collective: shm\n")
+
+
+def test_more_stages_than_a_worker_has_executors_are_refused_by_it():
+    with Folder() as folder:
+        model = folder.model("mlp", "--input", "1,28,28", "--hidden", "16x4")
+        spec = folder.spec(model, train=TRAIN + "workers: {stages: 3}\n")
+        done = weir("train", spec, "--threads", 2, "--out", folder.file("out"), status=2)
+        assert "workers.stages: 3 stages take as many executors, and this worker has 2 (--threads)" in done.stderr, done.stderr
+
+
+def test_a_timeline_shows_what_stages_compute():
+    with Folder() as folder:
+        model = folder.model("mlp", "--input", "1,28,28", "--hidden", "16x4")
+        spec = folder.spec(model, train=TRAIN + "workers: {stages: 2}\n")
+        path = folder.file("trace.json")
+        weir("train", spec, "--threads", 2, "--trace", path, "--out", folder.file("out"))
+        with open(path) as file:
+            events = json.load(file)
+        threads = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+        spans = {(threads[event["tid"]], event["name"]) for event in events if event.get("cat") == "train"}
+        assert spans == {("executor 0", "microbatch, stage 0 forward"), ("executor 0", "microbatch, stage 0 backward"),
+                         ("executor 1", "microbatch, stage 1")}, spans
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,205 @@
+/* The order in which the stages of a team compute, on a clock of its own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/agree/random.h"
+#include "worker/train/executor/pipeline.h"
+
+enum { STAGES_MAX = 5, DRAWS = 300, REPEATS = 3 };
+
+/* A team whose parts take as long as `lasts` says. */
+struct bench {
+  struct pipeline pipeline;
+  int n_stages, n_tasks, n_begun, n_ended, n_dropped;
+  bool goes_back;
+  int slot[STAGES_MAX];                        /* that the stage is at; -1 */
+  uint64_t until[STAGES_MAX];                  /* when it will be done */
+  uint64_t busy[STAGES_MAX];                   /* all together */
+  int visits[STAGES_MAX], repeats[STAGES_MAX]; /* by slot: parts of its task that are done; executions */
+  uint64_t now, key;
+  uint64_t (*lasts)(const struct bench *bench, int stage, int slot);
+};
+
+static void bench_init(struct bench *bench, int n_stages, int n_tasks, bool goes_back) {
+  *bench = (struct bench){.n_stages = n_stages, .n_tasks = n_tasks, .goes_back = goes_back};
+  pipeline_init(&bench->pipeline, n_stages);
+  for (int i = 0; i < n_stages; i++)
+    bench->slot[i] = -1;
+}
+
+/* The stage and the part that the task's visits-th visit is at. */
+static void check_order(const struct bench *bench, int stage, int s) {
+  const struct pipeline_slot *slot = &bench->pipeline.slots[s];
+  int n = bench->n_stages, visits = bench->visits[s];
+  int expected = visits < n ? visits : 2 * (n - 1) - visits;
+  assert_int_equal(stage, expected);
+  assert_int_equal(slot->next, visits < n ? PIPELINE_FORWARD : PIPELINE_BACKWARD);
+}
+
+/* No two tasks are in one context of a stage, and none is where there is no such context. */
+static void check_contexts(const struct bench *bench) {
+  for (int stage = 0; stage < bench->n_stages; stage++) {
+    bool is_used[STAGES_MAX] = {false};
+    for (int s = 0; s < bench->n_stages; s++) {
+      const struct pipeline_slot *slot = &bench->pipeline.slots[s];
+      int context = slot->next == PIPELINE_FREE ? -1 : slot->contexts[stage];
+      assert_in_range(context + 1, 0, pipeline_contexts(bench->n_stages, stage));
+      assert_false(context >= 0 && is_used[context]);
+      if (context >= 0)
+        is_used[context] = true;
+    }
+  }
+}
+
+static void bench_start(struct bench *bench, int stage) {
+  int s = pipeline_take(&bench->pipeline, stage);
+  if (s < 0 && stage == 0 && bench->n_begun < bench->n_tasks && pipeline_has_room(&bench->pipeline)) {
+    int begun = pipeline_begin(&bench->pipeline, bench->goes_back);
+    bench->visits[begun] = bench->repeats[begun] = 0;
+    bench->n_begun++;
+    s = pipeline_take(&bench->pipeline, stage);
+  }
+  bench->slot[stage] = s;
+  if (s < 0)
+    return;
+  check_order(bench, stage, s);
+  bench->until[stage] = bench->now + bench->lasts(bench, stage, s);
+  bench->busy[stage] += bench->until[stage] - bench->now;
+}
+
+static void bench_finish(struct bench *bench, int stage) {
+  int s = bench->slot[stage];
+  bench->slot[stage] = -1;
+  bench->visits[s]++;
+  if (!bench->goes_back && stage == bench->n_stages - 1 && ++bench->repeats[s] < REPEATS) {
+    pipeline_repeat(&bench->pipeline, s);
+    bench->visits[s] = 0;
+  } else
+    bench->n_ended += pipeline_finish(&bench->pipeline, s);
+}
+
+/* To the next part that is done. False: nobody is at anything. */
+static bool bench_step(struct bench *bench) {
+  uint64_t next = UINT64_MAX;
+  for (int i = 0; i < bench->n_stages; i++)
+    if (bench->slot[i] < 0)
+      bench_start(bench, i);
+  check_contexts(bench);
+  for (int i = 0; i < bench->n_stages; i++)
+    if (bench->slot[i] >= 0 && bench->until[i] < next)
+      next = bench->until[i];
+  if (next == UINT64_MAX)
+    return false;
+  bench->now = next;
+  for (int i = 0; i < bench->n_stages; i++)
+    if (bench->slot[i] >= 0 && bench->until[i] == next)
+      bench_finish(bench, i);
+  return true;
+}
+
+static uint64_t draw(struct bench *bench, uint64_t below) {
+  bench->key++;
+  return random_bits(bench->key, 0) % below;
+}
+
+/* Drops a task that nobody is at. */
+static void bench_drop(struct bench *bench) {
+  for (int s = 0; s < bench->n_stages; s++)
+    if (bench->pipeline.slots[s].next != PIPELINE_FREE && !bench->pipeline.slots[s].is_busy) {
+      pipeline_take_away(&bench->pipeline, s);
+      pipeline_drop(&bench->pipeline, s);
+      bench->n_dropped++;
+      return;
+    }
+}
+
+/* Forward and backward part alike; the highest stage does both at once. */
+static uint64_t lasts_alike(const struct bench *bench, int stage, int slot) {
+  (void)slot;
+  return bench->goes_back && stage == bench->n_stages - 1 ? 2 : 1;
+}
+
+static uint64_t lasts_drawn(const struct bench *bench, int stage, int slot) {
+  return 1 + random_bits(random_key(bench->key, (uint64_t)stage, 0, 0), (uint64_t)slot + bench->now) % 20;
+}
+
+/* With equal stages a step takes as long as if each of them waited for (n_stages - 1) tasks and no longer. */
+static void the_bubble_is_no_larger_than_it_must_be(void **state) {
+  (void)state;
+  for (int stages = 1; stages <= STAGES_MAX; stages++)
+    for (int tasks = 1; tasks <= 12; tasks++) {
+      struct bench bench;
+      bench_init(&bench, stages, tasks, true);
+      bench.lasts = lasts_alike;
+      while (bench_step(&bench))
+        continue;
+      assert_int_equal(bench.n_ended, tasks);
+      assert_int_equal(bench.now, 2 * (tasks + stages - 1));
+      for (int i = 0; i < stages; i++)
+        assert_int_equal(bench.busy[i], 2 * tasks);
+      pipeline_fini(&bench.pipeline);
+    }
+}
+
+static void tasks_end_whatever_their_parts_take_and_whichever_are_dropped(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < DRAWS; seed++) {
+    struct bench bench;
+    int stages = 1 + (int)(seed % STAGES_MAX), tasks = 1 + (int)(seed % 17);
+    bench_init(&bench, stages, tasks, seed % 3 != 0);
+    bench.lasts = lasts_drawn;
+    bench.key = seed;
+    while (bench_step(&bench))
+      if (draw(&bench, 6) == 0)
+        bench_drop(&bench);
+    assert_int_equal(bench.n_begun, tasks);
+    assert_int_equal(bench.n_ended + bench.n_dropped, tasks);
+    pipeline_fini(&bench.pipeline);
+  }
+}
+
+static void a_stage_goes_back_before_it_goes_on(void **state) {
+  struct pipeline pipeline;
+  int first, second;
+  (void)state;
+  pipeline_init(&pipeline, 2);
+  first = pipeline_begin(&pipeline, true);
+  for (int stage = 0; stage < 2; stage++) {
+    assert_int_equal(pipeline_take(&pipeline, stage), first);
+    assert_false(pipeline_finish(&pipeline, first));
+  }
+  second = pipeline_begin(&pipeline, true);
+  assert_int_equal(pipeline_take(&pipeline, 0), first);
+  assert_int_equal(pipeline_take(&pipeline, 1), -1);
+  assert_true(pipeline_finish(&pipeline, first));
+  assert_int_equal(pipeline_take(&pipeline, 0), second);
+  pipeline_fini(&pipeline);
+}
+
+static void what_does_not_go_back_has_its_executions_one_behind_another(void **state) {
+  struct bench bench;
+  (void)state;
+  bench_init(&bench, 3, 3, false);
+  bench.lasts = lasts_alike;
+  while (bench_step(&bench))
+    continue;
+  assert_int_equal(bench.n_ended, 3);
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(bench.busy[i], 3 * REPEATS);
+  assert_int_equal(bench.now, 3 * REPEATS + 2); /* three tasks fill three stages */
+  pipeline_fini(&bench.pipeline);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_bubble_is_no_larger_than_it_must_be),
+      cmocka_unit_test(tasks_end_whatever_their_parts_take_and_whichever_are_dropped),
+      cmocka_unit_test(a_stage_goes_back_before_it_goes_on),
+      cmocka_unit_test(what_does_not_go_back_has_its_executions_one_behind_another),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

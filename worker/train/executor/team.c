@@ -1,0 +1,97 @@
+/* Teams of executors. */
+#include "worker/train/executor/team.h"
+
+#include <stdlib.h>
+
+void team_init(struct team *team, struct run *run, int n_stages) {
+  *team = (struct team){
+      .run = run, .n_stages = n_stages, .tasks = mem_new((size_t)n_stages * sizeof *team->tasks)};
+  pipeline_init(&team->pipeline, n_stages);
+  for (int s = 0; s < n_stages; s++)
+    team->tasks[s] = task_new(run);
+}
+
+void team_fini(struct team *team) {
+  for (int s = 0; s < team->n_stages; s++)
+    task_free(team->tasks[s]);
+  free(team->tasks);
+  pipeline_fini(&team->pipeline);
+}
+
+/* A task that nobody wants and nobody is at; -1: none. */
+static int find_unwanted(const struct team *team) {
+  for (int s = 0; s < team->n_stages; s++) {
+    const struct pipeline_slot *slot = &team->pipeline.slots[s];
+    if (slot->next != PIPELINE_FREE && !slot->is_busy &&
+        (team->run->is_stopping || !steps_is_wanted(team->run, &team->tasks[s]->work)))
+      return s;
+  }
+  return -1;
+}
+
+/* The weights that the tasks under way read. A task of the next version does not begin beside those of this
+   one: it would wait for weights that these have yet to change, and keep a stage from their backward parts.
+   NULL: nothing is under way. */
+static const struct weights_set *team_set(const struct team *team) {
+  for (int s = 0; s < team->n_stages; s++)
+    if (team->pipeline.slots[s].next != PIPELINE_FREE)
+      return team->tasks[s]->work.set;
+  return NULL;
+}
+
+/* A new task, where there is a slot for it. */
+static void team_begin(struct team *team) {
+  struct run *run = team->run;
+  struct work work;
+  int slot;
+  if (run->is_stopping || !pipeline_has_room(&team->pipeline) || !steps_begin(run, team_set(team), &work))
+    return;
+  slot = pipeline_begin(&team->pipeline, work.kind == WORK_MICROBATCH);
+  task_begin(team->tasks[slot], &work);
+  run->n_under_way++;
+}
+
+static void team_end(struct team *team, int slot) {
+  struct run *run = team->run;
+  const struct task *task = team->tasks[slot];
+  run->n_under_way--;
+  run->totals.computed += !task->is_dropped && task->work.kind == WORK_MICROBATCH;
+  steps_end(run, &task->work, !task->is_dropped);
+}
+
+bool team_is_idle_locked(const struct team *team) {
+  return team_set(team) == NULL;
+}
+
+bool team_take_locked(struct team *team, int stage, struct turn *turn) {
+  int s = find_unwanted(team);
+  if (s >= 0) {
+    team->tasks[s]->is_dropped = true;
+    pipeline_take_away(&team->pipeline, s);
+  } else {
+    s = pipeline_take(&team->pipeline, stage);
+    if (s < 0 && stage == 0) {
+      team_begin(team);
+      s = pipeline_take(&team->pipeline, stage);
+    }
+  }
+  if (s < 0)
+    return false;
+  const struct pipeline_slot *slot = &team->pipeline.slots[s];
+  *turn = (struct turn){s, slot->next, slot->contexts[stage] > 0 ? slot->contexts[stage] : 0};
+  return true;
+}
+
+void team_give_locked(struct team *team, const struct turn *turn, bool has_more) {
+  bool is_over = team->tasks[turn->slot]->is_dropped;
+  if (is_over)
+    pipeline_drop(&team->pipeline, turn->slot);
+  else if (has_more)
+    pipeline_repeat(&team->pipeline, turn->slot);
+  else
+    is_over = pipeline_finish(&team->pipeline, turn->slot);
+  if (is_over)
+    team_end(team, turn->slot);
+  else
+    pthread_cond_broadcast(&team->run->changed);
+}

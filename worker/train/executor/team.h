@@ -1,0 +1,36 @@
+/* Teams: the executors that compute a task together, each of them a stage of the model. A team has as many
+   tasks under way as it has stages; they are handed on from executor to executor under the run's lock. An
+   executor by itself is a team of one stage. */
+#ifndef WEIR_WORKER_TRAIN_EXECUTOR_TEAM_H
+#define WEIR_WORKER_TRAIN_EXECUTOR_TEAM_H
+
+#include "worker/train/executor/pipeline.h"
+#include "worker/train/executor/task.h"
+
+struct team {
+  struct run *run;
+  int n_stages;
+  struct pipeline pipeline; /* the run's lock */
+  struct task **tasks;      /* [n_stages] of each slot; a busy slot's is its executor's */
+};
+
+void team_init(struct team *team, struct run *run, int n_stages);
+void team_fini(struct team *team); /* nothing is under way */
+
+/* What an executor does next. A task that is dropped by then is only to be let go of. */
+struct turn {
+  int slot;
+  enum pipeline_part part;
+  int context; /* of the executor's program */
+};
+
+/* What the stage is to do now: of a task under way or, at stage 0, of a new one. False: nothing. */
+bool team_take_locked(struct team *team, int stage, struct turn *turn);
+
+/* No task is under way. */
+bool team_is_idle_locked(const struct team *team);
+
+/* It was done, or the task dropped. has_more: the task does not go back, and has another execution. */
+void team_give_locked(struct team *team, const struct turn *turn, bool has_more);
+
+#endif

@@ -47,6 +47,10 @@ static bool is_waiting(const struct worker_fixture *f) {
   return f->servers[0].n_parked == (int)f->model->n_blocks;
 }
 
+static bool has_pushed(const struct worker_fixture *f) {
+  return f->n_pushes > 0;
+}
+
 static void reach(struct worker_fixture *f, uint64_t version) {
   fixture_wait(f, is_waiting);
   fake_server_reach(&f->servers[0], version);
@@ -72,10 +76,11 @@ static void who_follows_begins_where_it_is_when_it_is_given_work(void **state) {
   fixture_wait(f, is_ready);
   reach(f, 1);
   fixture_wait(f, is_waiting);
+  show(f, 2, MICROBATCHES, false);
+  fixture_wait(f, has_pushed); /* it knows of its work */
   pthread_mutex_lock(&f->lock);
   f->servers[0].parks_pulls = false;
   pthread_mutex_unlock(&f->lock);
-  show(f, 2, MICROBATCHES, false);
   fake_server_reach(&f->servers[0], 2); /* others pushed for it, too */
   fixture_wait(f, is_trained);
   assert_int_equal(count_pushes(f, 0, 1, 0), 0);

@@ -145,9 +145,10 @@ static void look_for_workers(struct following *following) {
   while (refused < reply->n_workers && (strcmp(reply->workers[refused]->state, "refused") == 0 ||
                                         strcmp(reply->workers[refused]->state, "quarantined") == 0))
     refused++;
-  /* One that the last refusal ended has ended by now, and says so itself. */
+  /* A run that the last refusal ended has ended by now, and its own events say so once the store has that. */
   if (refused == reply->n_workers && refused >= (size_t)following->options->all_workers &&
-      get_run(following->options, &info, &err) == ERR_OK && info->state == WEIR__RUN_STATE__LOADING) {
+      get_run(following->options, &info, &err) == ERR_OK && info->state == WEIR__RUN_STATE__LOADING &&
+      !info->stop_pending) {
     err_set(&following->refusal, ERR_INVALID, "run '%s': %s refused: %s", following->result->info->run,
             reply->workers[0]->id, reply->workers[0]->message);
     following->is_ended = true;

@@ -136,6 +136,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->run = run->id;
   info->name = run->spec->name;
   info->state = coordinator_told_state(run);
+  info->stop_pending = run->is_stop_awaited;
   info->message = run->message;
   if (run->is_stop_awaited && run->state != WEIR__RUN_STATE__FAILED)
     info->message = "waiting for the store to keep that the run has stopped";

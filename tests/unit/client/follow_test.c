@@ -30,6 +30,8 @@ static struct script {
   uint64_t incarnation; /* of the second stream's steps */
   int paused_streams;   /* so many streams begin by saying that the run is paused, and end */
   Weir__RunState once;  /* event 0 says that the run was that, and others follow; 0: it does not */
+  bool is_refused;      /* by the only worker: the first stream says that the run is loading */
+  bool stop_pending;    /* of GetRun: the run has failed, which the second stream tells */
   int n_streams;
   uint64_t from[4]; /* of each stream */
 } script;
@@ -46,7 +48,21 @@ static void get_run(struct rpc_call *call, const void *message, struct rpc_bytes
   info.state = script.state;
   info.message = (char *)"all samples are alike";
   info.bad_input = true;
+  info.stop_pending = script.stop_pending;
   rpc_call_reply(call, &info, NULL);
+}
+
+static void list_workers(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  Weir__ListWorkersReply reply = WEIR__LIST_WORKERS_REPLY__INIT;
+  Weir__WorkerInfo worker = WEIR__WORKER_INFO__INIT;
+  (void)message;
+  (void)bytes;
+  worker.id = (char *)"worker-1";
+  worker.state = (char *)"refused";
+  worker.message = (char *)"out of memory";
+  reply.n_workers = 1;
+  reply.workers = (Weir__WorkerInfo *[]){&worker};
+  rpc_call_reply(call, &reply, NULL);
 }
 
 static void send_state(struct rpc_call *call, Weir__RunState state) {
@@ -57,6 +73,16 @@ static void send_state(struct rpc_call *call, Weir__RunState state) {
   event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
   event.info = &info;
   rpc_call_send(call, &event, NULL);
+}
+
+static void watch_refused(struct rpc_call *call, int stream) {
+  if (stream == 0) {
+    send_state(call, WEIR__RUN_STATE__LOADING);
+  } else {
+    script.state = WEIR__RUN_STATE__FAILED;
+    script.stop_pending = false;
+  }
+  rpc_call_finish(call, NULL);
 }
 
 static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
@@ -72,6 +98,10 @@ static void watch(struct rpc_call *call, const void *message, struct rpc_bytes *
   if (stream < script.paused_streams) {
     send_state(call, WEIR__RUN_STATE__PAUSED);
     rpc_call_finish(call, NULL);
+    return;
+  }
+  if (script.is_refused) {
+    watch_refused(call, stream);
     return;
   }
   if (script.once && first == 0)
@@ -131,6 +161,7 @@ static void get_weights(struct rpc_call *call, const void *message, struct rpc_b
 static const struct rpc_method methods[] = {
     {.id = RPC_GET_RUN, .on_message = get_run},
     {.id = RPC_WATCH, .on_message = watch},
+    {.id = RPC_LIST_WORKERS, .on_message = list_workers},
     {.id = RPC_SUBMIT, .is_request_stream = true, .on_message = submit_message, .on_half_close = submit_end},
     {.id = RPC_GET_WEIGHTS, .on_message = get_weights},
 };
@@ -314,6 +345,23 @@ static void a_failed_run_exits_by_whose_fault_it_was(void **state) {
   follow_result_fini(&result);
 }
 
+/* The state that is told and the worker's row are the same in both cases. */
+static void a_run_that_all_have_refused_waits_in_vain_unless_it_has_stopped(void **state) {
+  struct follow_options options = {.connection = &connection, .run = "a", .all_workers = 1};
+  struct follow_result result;
+  struct err err;
+  (void)state;
+  script = (struct script){.state = WEIR__RUN_STATE__LOADING, .is_refused = true};
+  assert_int_equal(follow_to(&options, &result, &err), ERR_INVALID);
+  assert_string_equal(err.text, "run 'a-123456': worker-1 refused: out of memory");
+  follow_result_fini(&result);
+  script = (struct script){.state = WEIR__RUN_STATE__LOADING, .is_refused = true, .stop_pending = true};
+  assert_int_equal(follow_to(&options, &result, &err), ERR_OK);
+  assert_int_equal(result.info->state, WEIR__RUN_STATE__FAILED);
+  assert_int_equal(follow_exit(&result), 2);
+  follow_result_fini(&result);
+}
+
 static void an_unknown_run_is_an_error(void **state) {
   struct follow_result result;
   struct err err;
@@ -392,6 +440,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(what_came_after_a_run_was_resumed_is_recorded, begin, end),
       cmocka_unit_test_setup_teardown(following_ends_at_its_deadline, begin, end),
       cmocka_unit_test_setup_teardown(a_failed_run_exits_by_whose_fault_it_was, begin, end),
+      cmocka_unit_test_setup_teardown(a_run_that_all_have_refused_waits_in_vain_unless_it_has_stopped, begin,
+                                      end),
       cmocka_unit_test_setup_teardown(an_unknown_run_is_an_error, begin, end),
       cmocka_unit_test_setup_teardown(unwritable_metrics_are_reported_at_the_end, begin, end),
       cmocka_unit_test_setup_teardown(a_model_is_sent_in_chunks, begin, end),

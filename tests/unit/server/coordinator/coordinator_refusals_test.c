@@ -73,6 +73,24 @@ static void bad_input_fails_the_run_once_nobody_may_think_otherwise(void **state
   assert_string_equal(info_of_run(f, RUN).message, "/data/labels.gz: no such file");
 }
 
+/* The worker's row and the run's state are the same in both cases. */
+static void a_run_whose_failure_the_store_has_not_kept_is_known_from_one_that_waits(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  user_submits(f, RUN, 1, 0);
+  f->is_store_away = true;
+  assert_false(info_of_run(f, RUN).stop_pending);
+  member_refuses(f, W1, RUN, "/data/labels.gz: no such file", true);
+  assert_string_equal(worker_row(f, W1).state, "refused");
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
+  assert_true(info_of_run(f, RUN).stop_pending);
+  assert_string_equal(info_of_run(f, RUN).message, "/data/labels.gz: no such file");
+  store_saves(f, RUN, 0, WEIR__RUN_STATE__FAILED);
+  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
+  assert_false(info_of_run(f, RUN).stop_pending);
+}
+
 static void a_machine_that_cannot_is_not_bad_input(void **state) {
   struct core_fixture *f = *state;
   server_joins(f, S1);
@@ -189,6 +207,7 @@ int main(void) {
       TEST(a_worker_that_differs_is_refused_with_both_sides_named),
       TEST(a_run_that_need_not_be_deterministic_takes_any_worker_and_server_with_the_same_data),
       TEST(bad_input_fails_the_run_once_nobody_may_think_otherwise),
+      TEST(a_run_whose_failure_the_store_has_not_kept_is_known_from_one_that_waits),
       TEST(a_machine_that_cannot_is_not_bad_input),
       TEST(a_worker_that_refused_lets_go_of_the_run),
       TEST(too_little_data_is_bad_input),

@@ -146,6 +146,14 @@ static bool is_2_evaluated_in_2(const struct worker_fixture *f) {
   return count_evaluations(f, 2, 2) == 1;
 }
 
+static bool is_1_over_but_for_the_row(const struct worker_fixture *f) {
+  const struct fake_server *server = &f->servers[1];
+  for (uint32_t b = 0; b < f->model->n_param_blocks; b++)
+    if (server->version[b] < 2)
+      return false;
+  return server->n_parked == 1 && count_evaluations(f, 2, 1) == 1;
+}
+
 static bool is_all_evaluated_in_2(const struct worker_fixture *f) {
   return count_evaluations(f, 2, 1) == 1 && count_evaluations(f, 2, 2) == 1 &&
          count_evaluations(f, 2, 3) == 1;
@@ -155,10 +163,15 @@ static void a_version_is_evaluated_again_when_the_run_was_rolled_back_to_it(void
   struct worker_fixture *f = *state;
   run_to_step_1(f);
   fixture_wait(f, is_1_evaluated);
-  /* As a real server, this one goes on to version 3 only once it has the evaluation of version 2. */
-  hold(&f->servers[1], 2, f->model->n_param_blocks);
+  /* As a real server, this one goes on from versions 1 and 2 only once it has their evaluations. */
+  hold(&f->servers[1], 1, f->model->n_param_blocks);
   roll_back(f, 1, 2, 1);
   show(f, 2, 2, 1);
+  fixture_wait(f, is_1_over_but_for_the_row);
+  pthread_mutex_lock(&f->lock);
+  hold(&f->servers[1], 2, f->model->n_param_blocks);
+  pthread_mutex_unlock(&f->lock);
+  fake_server_reach(&f->servers[1], 2);
   fixture_wait(f, is_2_evaluated_in_2);
   fake_server_release(&f->servers[1], ERR_OK);
   fixture_wait(f, is_trained_in_2);

@@ -6,15 +6,13 @@ import os
 import random
 import re
 import signal
-import subprocess
 
 from frozen_thread import FrozenThread
 from gate import Gate
-from harness import PEER_PYTHON, Cluster, Folder, Skip, done_event, main, newest_step, read_metrics, wait_for, weir
-from test_recompute import GRAPHS, PARITY
+from harness import Cluster, Folder, done_event, main, newest_step, read_metrics, weir
+from test_recompute import STEPS, graph_specs
 from test_recovery import Run
 
-STEPS = 3
 TRAIN = (f"  steps: {STEPS}\n  batch: 24\n  microbatches: 6\n  seed: 5\n"
          "  optimizer: {name: sgd, lr: 0.01, momentum: 0.9}\n")
 random.seed(1)
@@ -95,15 +93,9 @@ def test_a_vision_transformer_keeps_its_bits():
 
 
 def test_skips_tied_weights_and_recurrence_keep_their_bits():
-    if not os.path.exists(PEER_PYTHON):
-        raise Skip("build/venv could not be made (PyPI out of reach)")
-    import test_parity
-    golden = test_parity.read_golden()
     with Folder() as folder:
-        subprocess.run([PEER_PYTHON, os.path.join(PARITY, "fill.py"), folder.path, *GRAPHS], check=True)
-        for name, graph in GRAPHS.items():
-            case = dict(golden[name], steps=STEPS)
-            compare(name, folder, test_parity.graph_spec(folder, name, case, graph))
+        for name, spec in graph_specs(folder):
+            compare(name, folder, spec)
 
 
 def test_workers_in_stages_die_freeze_hang_and_join_without_a_bit_lost():

@@ -12,6 +12,17 @@ GRAPHS = {"unet": "unet-old.onnx", "gpt": "gpt-old.onnx", "lstm": "lstm-old.onnx
 STEPS = 3
 
 
+def graph_specs(folder):
+    """(name, spec) of each of GRAPHS, to be trained for STEPS."""
+    if not os.path.exists(PEER_PYTHON):
+        raise Skip("build/venv could not be made (PyPI out of reach)")
+    import test_parity
+    golden = test_parity.read_golden()
+    subprocess.run([PEER_PYTHON, os.path.join(PARITY, "fill.py"), folder.path, *GRAPHS], check=True)
+    for name, graph in GRAPHS.items():
+        yield name, test_parity.graph_spec(folder, name, dict(golden[name], steps=STEPS), graph)
+
+
 def loaded(out):
     """What the first worker said when it had loaded the run."""
     for log in sorted(glob.glob(os.path.join(out, "logs", "worker*.log"))):
@@ -78,15 +89,9 @@ def test_a_network_of_few_layers_takes_no_more_memory_and_keeps_its_weights():
 
 
 def test_skips_tied_weights_and_recurrence_keep_their_weights_to_the_bit():
-    if not os.path.exists(PEER_PYTHON):
-        raise Skip("build/venv could not be made (PyPI out of reach)")
-    import test_parity
-    golden = test_parity.read_golden()
     with Folder() as folder:
-        subprocess.run([PEER_PYTHON, os.path.join(PARITY, "fill.py"), folder.path, *GRAPHS], check=True)
-        for name, graph in GRAPHS.items():
-            case = dict(golden[name], steps=STEPS)
-            compare(name, folder, test_parity.graph_spec(folder, name, case, graph))
+        for name, spec in graph_specs(folder):
+            compare(name, folder, spec)
 
 
 def test_dropout_is_drawn_alike_again():

@@ -120,6 +120,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->joined_ms = member->heard_ms = coordinator->now_ms;
   member->is_fresh = !*hello->id;
   member->speed = mem_new(sizeof *member->speed);
+  member->ready_incarnation = UINT64_MAX;
   array_reserve((void **)&coordinator->members, &coordinator->members_capacity, coordinator->n_members,
                 sizeof *coordinator->members);
   coordinator->members[coordinator->n_members++] = member;

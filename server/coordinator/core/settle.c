@@ -80,12 +80,24 @@ static void runs_save(struct coordinator *coordinator) {
   coordinator->is_members_due = false;
 }
 
-/* A run that had begun and lost all its workers gets one before others are served. */
+static bool has_worker_that_computes(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    bool is_held =
+        member->state == WORKER_LOADING || member->state == WORKER_FOLLOWING || member->state == WORKER_READY;
+    if (member->run == run && is_held && !speed_is_stuck(member->speed))
+      return true;
+  }
+  return false;
+}
+
+/* A run that had begun and lost all its workers, or whose workers are stuck, gets one before others are
+   served. */
 static void keep_going(struct coordinator *coordinator, struct run *run) {
   bool is_active = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
   for (int i = 0; i < coordinator->n_members; i++)
     if (is_active && run->is_begun && coordinator_may_serve(run, coordinator->members[i]) &&
-        coordinator_count_held(coordinator, run) == 0)
+        !has_worker_that_computes(coordinator, run))
       coordinator_worker_join_run(coordinator, coordinator->members[i], run);
 }
 

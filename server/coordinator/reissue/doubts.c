@@ -28,6 +28,7 @@ enum {
   PATIENCE_UNKNOWN_MS = 10000,
   PATIENCE_MAX_MS = 3600000,
   PATIENCE_DOUBLINGS_MAX = 5,
+  WAIT_DOUBLINGS_MAX = 8,
   ROUNDS_MAX = 64,
   MARKS_PER_MICROBATCH = 16
 };
@@ -50,6 +51,8 @@ static bool has_to_be_given(const struct coordinator *coordinator, const struct 
 static int tier_of(const struct coordinator *coordinator, const struct run *run, const struct member *worker);
 static int keep_best(const struct coordinator *coordinator, const struct run *run, struct helper *helpers,
                      int n);
+static bool is_another_awaited(const struct coordinator *coordinator, const struct run *run,
+                               const struct member *best);
 static uint64_t patience_of(const struct run *run, int n_ready);
 
 static struct run *doubting_run(struct coordinator *coordinator, struct member *server,
@@ -157,12 +160,18 @@ static bool names(const Weir__Judged *judged, uint32_t worker) {
   return false;
 }
 
-/* Unless that is final, the server doubts what came now, too, and tells so next. */
+/* Unless that is final, the server doubts what came now, too, and tells so next. A sum that several computed
+   says nothing of any one of them. */
 static void overflows_again(struct coordinator *coordinator, struct run *run, const Weir__Judged *judged) {
   const struct reissue *reissue = run->reissue;
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->run == run && names(judged, coordinator->members[i]->number))
-      coordinator->members[i]->help.asked = reissue->number;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run != run || !names(judged, member->number))
+      continue;
+    member->help.asked = reissue->number;
+    if (judged->n_computed_by == 1)
+      member->help.overflowed = reissue->number;
+  }
   if ((judged->n_changed > 0 || !is_confirmed(coordinator, run, judged)) && run->spec->train->deterministic &&
       reissue->doubts.rounds < ROUNDS_MAX)
     return;
@@ -173,6 +182,12 @@ static void overflows_again(struct coordinator *coordinator, struct run *run, co
                        (unsigned long long)judged->step, judged->block);
 }
 
+/* Whether the worker is about to compute for the run. */
+static bool is_coming(const struct member *member) {
+  return member->state == WORKER_LOADING ||
+         (member->state == WORKER_FOLLOWING && !member->following.is_stuck);
+}
+
 /* Whether others than those whose parts were doubted came to the same bits, or nobody is left to ask. */
 static bool is_confirmed(const struct coordinator *coordinator, const struct run *run,
                          const Weir__Judged *judged) {
@@ -180,10 +195,13 @@ static bool is_confirmed(const struct coordinator *coordinator, const struct run
   bool is_by_others = true, is_one_left = false;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_READY)
+    if (member->run != run)
+      continue;
+    is_one_left |= is_coming(member);
+    if (member->state != WORKER_READY)
       continue;
     is_by_others &= !names(judged, member->number) || !is_near_a_sender(coordinator, run, member);
-    is_one_left |= member->help.asked != number && member->help.slow != number;
+    is_one_left |= member->help.overflowed != number && member->help.slow != number;
   }
   return is_by_others || !is_one_left;
 }
@@ -205,7 +223,7 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
   helpers = coordinator_helpers(coordinator, run, &n);
   patience_ms = patience_of(run, n);
   n = keep_best(coordinator, run, helpers, n);
-  if (n == 0)
+  if (n == 0 || is_another_awaited(coordinator, run, helpers[0].worker))
     return;
   for (uint32_t m = 0; m < reissue->n_microbatches; m++) {
     struct duty *duty = &reissue->microbatches[m];
@@ -218,6 +236,19 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
   }
   reissue->doubts.rounds++;
   coordinator_order_helpers(coordinator, run, helpers, n);
+}
+
+/* Who has come to a sum that overflows is asked once more after a while, if meanwhile nobody else has come.
+ */
+static bool is_another_awaited(const struct coordinator *coordinator, const struct run *run,
+                               const struct member *best) {
+  int rounds = run->reissue->doubts.rounds;
+  uint64_t wait_ms = GATHER_MS << (rounds < WAIT_DOUBLINGS_MAX ? rounds : WAIT_DOUBLINGS_MAX);
+  bool is_any = false;
+  for (int i = 0; i < coordinator->n_members; i++)
+    is_any |= coordinator->members[i]->run == run && is_coming(coordinator->members[i]);
+  return is_any && best->help.overflowed == run->reissue->number &&
+         coordinator->now_ms - best->help.given_ms < wait_ms;
 }
 
 /* Who had the time and has not done it is slow. */

@@ -36,8 +36,10 @@ void coordinator_ready(struct coordinator *coordinator, struct member *worker, c
   (void)coordinator;
   if (run && worker->state == WORKER_FOLLOWING && strcmp(run->id, ready->run) == 0 &&
       run->incarnation == ready->incarnation && ready->version >= run->base_step &&
-      ready->version <= run->plan.steps)
+      ready->version <= run->plan.steps) {
     worker->following.is_caught_up = true;
+    worker->ready_incarnation = run->incarnation;
+  }
 }
 
 void coordinator_admit_follower(struct member *worker) {
@@ -60,11 +62,28 @@ void coordinator_admit_followers(struct coordinator *coordinator, struct run *ru
   }
 }
 
+static void takes_no_part(struct member *worker) {
+  worker->microbatches = worker->eval_chunks = (struct range){0, 0};
+  worker->group = (struct grouping){0};
+  worker->is_spare = false;
+}
+
+bool coordinator_spares_follow(struct coordinator *coordinator, struct member *const *workers, int n) {
+  bool is_any = false;
+  for (int i = 0; i < n && coordinator->options.follow_ms; i++) {
+    if (!workers[i]->is_spare || workers[i]->ready_incarnation == workers[i]->run->incarnation)
+      continue;
+    is_any = true;
+    takes_no_part(workers[i]);
+    coordinator_worker_follow(coordinator, workers[i]);
+  }
+  return is_any;
+}
+
 void coordinator_set_aside(struct coordinator *coordinator, struct member *worker) {
   log_event(LOG_WARN, "coordinator", "worker_stuck", "run=%s id=%s", worker->run->id, worker->id);
   coordinator_worker_set_state(worker, WORKER_FOLLOWING);
-  worker->microbatches = worker->eval_chunks = (struct range){0, 0};
-  worker->group = (struct grouping){0};
+  takes_no_part(worker);
   worker->following = (struct following){.since_ms = coordinator->now_ms, .is_stuck = true};
   worker->following.text = mem_printf("computes nothing: for %llu s it has been busy without completing a "
                                       "microbatch",

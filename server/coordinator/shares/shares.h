@@ -32,6 +32,10 @@ void coordinator_ready(struct coordinator *coordinator, struct member *worker, c
    late. */
 void coordinator_admit_followers(struct coordinator *coordinator, struct run *run);
 void coordinator_admit_follower(struct member *worker);
+/* Of workers that are ready: those that have no microbatches because they are slow, and may not have received
+   a version of this incarnation yet, follow: others could wait for them once they are given some. Whether
+   there are any. */
+bool coordinator_spares_follow(struct coordinator *coordinator, struct member *const *workers, int n);
 /* The worker, which was ready, computes nothing: others compute for it until it comes back. */
 void coordinator_set_aside(struct coordinator *coordinator, struct member *worker);
 

@@ -60,6 +60,10 @@ void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   run->view++;
   if (run->are_shares_due)
     coordinator_share_work(coordinator, run, workers, n);
+  if (coordinator_spares_follow(coordinator, workers, n)) {
+    workers = coordinator_ready_workers(coordinator, run, &n);
+    coordinator_share_work(coordinator, run, workers, n);
+  }
   make_groups(coordinator, run, workers, n);
   coordinator_remember_groups(run, workers, n);
   log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,

@@ -54,6 +54,7 @@ void coordinator_worker_leave_run(struct member *worker, enum worker_state state
   *worker->speed = (struct speed){0};
   worker->received_bytes = worker->idle_ms = worker->idle_pause_ms = 0;
   worker->is_spare = false;
+  worker->ready_incarnation = UINT64_MAX;
   coordinator_follow_forget(worker);
   coordinator_reach_forget(worker);
 }

@@ -24,9 +24,10 @@ enum worker_state {
 
 /* How a worker has done with what it was given beside the view: `number` of the struct reissue. */
 struct helping {
-  uint64_t slow;     /* of the newest in which it was too slow */
-  uint64_t asked;    /* of the newest in which it computed doubted microbatches anew */
-  uint64_t given_ms; /* when it was last given something */
+  uint64_t slow;       /* of the newest in which it was too slow */
+  uint64_t asked;      /* of the newest in which it computed doubted microbatches anew */
+  uint64_t overflowed; /* of the newest in which it alone computed a doubted sum anew, which overflowed */
+  uint64_t given_ms;   /* when it was last given something */
 };
 
 /* What is known of a worker that follows its run. */
@@ -65,10 +66,11 @@ struct member {
   struct speed *speed;     /* apart: what settling looks at is near each other */
   uint64_t received_bytes; /* of weights, by its newest heartbeat */
   struct following following;
-  uint64_t idle_ms;       /* since when it has no microbatches although it is ready; 0: it has */
-  uint64_t idle_pause_ms; /* how long the newest wait was until it was tried again */
-  bool is_spare;          /* it has none because it is slow: it receives the versions all the same */
-  uint64_t *unreached;    /* keys of the run's servers that it says it does not reach; NULL: none */
+  uint64_t ready_incarnation; /* the newest of which it said that it holds a version; UINT64_MAX: none */
+  uint64_t idle_ms;           /* since when it has no microbatches although it is ready; 0: it has */
+  uint64_t idle_pause_ms;     /* how long the newest wait was until it was tried again */
+  bool is_spare;              /* it has none because it is slow: it receives the versions all the same */
+  uint64_t *unreached;        /* keys of the run's servers that it says it does not reach; NULL: none */
   int n_unreached;
   char *unreached_text;           /* for people; NULL: none */
   uint64_t unreached_ms;          /* since when it says so */

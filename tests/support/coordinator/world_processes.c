@@ -321,7 +321,7 @@ static void worker_order(struct world *w, struct process *worker, const Weir__Or
       process_loaded(w, worker, run);
   } else if (order->body_case == WEIR__ORDER__BODY_VIEW) {
     struct hosted *hosted = &worker->hosted[run_index(w, order->view->run)];
-    assert_true(hosted->is_loaded);
+    assert_true(hosted->is_hosted); /* it may load still: what it told may have answered an order of before */
     assert_true(order->view->number > hosted->view);
     assert_true(order->view->incarnation >= hosted->incarnation);
     hosted->has_view = true;
@@ -350,7 +350,7 @@ void worker_look(struct world *w, struct process *worker, int run) {
   const struct server_set *set = set_of(w, run, hosted->incarnation);
   Weir__Unreached unreached = WEIR__UNREACHED__INIT;
   char *servers[SERVERS];
-  if (!worker->is_alive || !hosted->has_view)
+  if (!worker->is_alive || !hosted->is_loaded || !hosted->has_view)
     return;
   for (int at = 0; at < set->n; at++)
     if (!worker_reaches(w, worker, set, at))

@@ -97,7 +97,8 @@ void worker_compute(struct world *w, struct process *worker, int run, uint64_t p
   struct hosted *hosted = &worker->hosted[run];
   uint64_t newest;
   uint32_t m;
-  if (!worker->is_alive || !hosted->has_view || !servers_version(w, worker, run, &newest))
+  if (!worker->is_alive || !hosted->is_loaded || !hosted->has_view ||
+      !servers_version(w, worker, run, &newest))
     return;
   if (worker->is_hung && hosted->spent_ms) { /* and keeps the worker from any other version */
     worker->busy_ms += passed_ms;

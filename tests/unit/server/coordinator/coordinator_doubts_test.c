@@ -214,6 +214,53 @@ static void what_only_its_sender_has_repeated_is_computed_by_another_too(void **
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
 }
 
+/* W2 has computed some of it, but not what was wrong. */
+static void what_two_computed_together_says_nothing_of_either(void **state) {
+  struct core_fixture *f = *state;
+  struct pushed anew[] = {{W1, 0, 1}, {W2, 2, 1}};
+  start(f, own_hosts, 2);
+  doubts(f, 1, W2);
+  for (int i = 0; i < 3; i++) {
+    server_judges(f, &(struct finding){.block = 1, .by = BY(W1) | BY(W2), .overflows = true});
+    server_doubts(f, 1, anew, 2);
+    gathers(f);
+  }
+  server_judges(f, &(struct finding){.block = 1, .by = BY(W1), .overflows = true});
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  server_doubts(f, 1, anew, 2);
+  server_judges(f, &(struct finding){.block = 1, .by = BY(W2), .overflows = true});
+  assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
+}
+
+/* W1 is asked again meanwhile, but ever less often. */
+static void a_worker_that_follows_is_awaited_before_a_run_is_said_to_diverge(void **state) {
+  struct core_fixture *f = *state;
+  struct pushed anew[] = {{W1, 0, 1}, {W1, 2, 1}};
+  uint64_t asked_before;
+  start(f, own_hosts, 1);
+  worker_joins_on(f, W2, "b", "cpu");
+  member_loads(f, W2, RUN, "data", SAMPLES);
+  assert_string_equal(worker_row(f, W2).state, "following");
+  doubts(f, 1, W1);
+  for (int i = 0; i < 5; i++) {
+    server_judges(f, &(struct finding){.block = 1, .by = BY(W1), .overflows = true});
+    server_doubts(f, 1, anew, 2);
+    asked_before = f->told[W1].reissues;
+    gathers(f);
+    assert_int_equal(f->told[W1].reissues, asked_before);
+    for (int waited_ms = 0; f->told[W1].reissues == asked_before && waited_ms < 5000; waited_ms += 10)
+      time_passes(f, 10);
+    assert_int_equal(f->told[W1].reissues, asked_before + 1);
+  }
+  server_judges(f, &(struct finding){.block = 1, .by = BY(W1), .overflows = true});
+  server_doubts(f, 1, anew, 2);
+  gathers(f);
+  worker_catches_up(f, W2, RUN, 0);
+  assert_int_equal(f->told[W2].reissue_microbatches, 0xf); /* at once */
+  finds_w1_changed(f, BY(W2));
+  assert_in_quarantine(f, W1);
+}
+
 /* The server does not judge what its sender may have sent twice. */
 static void parts_that_are_doubted_once_more_are_given_to_another(void **state) {
   struct core_fixture *f = *state;
@@ -415,6 +462,8 @@ int main(void) {
       TEST(nothing_is_concluded_while_the_sum_overflows),
       TEST(what_others_compute_alike_diverges),
       TEST(what_only_its_sender_has_repeated_is_computed_by_another_too),
+      TEST(what_two_computed_together_says_nothing_of_either),
+      TEST(a_worker_that_follows_is_awaited_before_a_run_is_said_to_diverge),
       TEST(parts_that_are_doubted_once_more_are_given_to_another),
       TEST(an_only_worker_that_computes_the_same_diverges),
       TEST(where_bits_may_differ_nobody_is_named),

@@ -11,14 +11,16 @@
 #include "common/base/log.h"
 #include "tests/support/coordinator/core_fixture.h"
 
-enum { S1 = 1, W1, W2, W3, W4, TEAM = 4, IDLE_MS = 60000 };
+enum { S1 = 1, W1, W2, W3, W4, S2 = 20, TEAM = 4, IDLE_MS = 60000 };
 static const char RUN[] = "mlp-aaaaaa";
 
 /* How the workers W1 .. W4, of one executor each, compute, and what they have counted. */
 struct team {
   struct core_fixture *f;
+  uint64_t server;
   double microbatch_s[TEAM]; /* INFINITY: it hangs */
   double computed[TEAM], busy_s[TEAM];
+  bool receives_nothing; /* who follows */
 };
 
 static void joins_on(struct core_fixture *f, uint64_t key, const char *host) {
@@ -34,7 +36,7 @@ static void joins_on(struct core_fixture *f, uint64_t key, const char *host) {
 }
 
 static struct team team_begin(struct core_fixture *f, uint32_t microbatches, const double *microbatch_s) {
-  struct team team = {.f = f};
+  struct team team = {.f = f, .server = S1};
   memcpy(team.microbatch_s, microbatch_s, sizeof team.microbatch_s);
   f->microbatches = microbatches;
   server_joins(f, S1);
@@ -63,7 +65,7 @@ static double step_seconds(const struct team *team) {
 }
 
 /* Steps follow each other; where a worker hangs none does, and the others make up for what it lacks.
-   Everybody beats each second. */
+   Everybody beats each second; who follows receives the versions. */
 static void team_trains(struct team *team, int seconds) {
   while (seconds-- > 0) {
     double step_s = step_seconds(team);
@@ -75,8 +77,10 @@ static void team_trains(struct team *team, int seconds) {
       team->computed[i] += n;
       team->busy_s[i] += is_stuck ? 1 : n * (isinf(team->microbatch_s[i]) ? 0 : team->microbatch_s[i]);
       member_counts(team->f, W1 + (uint64_t)i, RUN, (uint64_t)team->computed[i], team->busy_s[i]);
+      if (!team->receives_nothing && team->f->told[W1 + i].follows)
+        worker_catches_up(team->f, W1 + (uint64_t)i, RUN, 0);
     }
-    member_beats(team->f, S1);
+    member_beats(team->f, team->server);
     time_passes(team->f, 1000);
   }
 }
@@ -207,6 +211,57 @@ static void a_worker_too_slow_for_a_share_is_tried_again_after_ever_longer_pause
   assert_int_equal(share_of(&team, 3), 2);
 }
 
+/* It has none of the versions that followed a roll-back: whoever waited for it would wait for the weights. */
+static void a_worker_without_a_share_gets_none_after_a_roll_back_before_it_has_weights(void **state) {
+  const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.2};
+  struct core_fixture *f = *state;
+  struct team team = team_begin(f, 8, microbatch_s);
+  team_trains(&team, 12);
+  assert_int_equal(share_of(&team, 3), 0);
+  assert_string_equal(worker_row(f, W4).state, "ready");
+  member_leaves(f, S1);
+  server_joins(f, team.server = S2);
+  team_trains(&team, 5);
+  f->incarnation = 1;
+  server_loads(f, S2, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  team.receives_nothing = true;
+  for (int i = 0; i < 3; i++)
+    team.microbatch_s[i] = 0.2;
+  team_trains(&team, 30);
+  assert_int_equal(share_of(&team, 3), 0);
+  assert_string_equal(worker_row(f, W4).state, "following");
+  assert_true(f->told[W4].follows);
+  team.receives_nothing = false;
+  team_trains(&team, 5);
+  assert_int_equal(share_of(&team, 3), 2);
+  assert_string_equal(worker_row(f, W4).state, "ready");
+}
+
+/* It is before the run in the queue, but has to wait for more workers than there are. */
+static void a_run_whose_only_worker_hangs_gets_one_that_a_queued_run_holds_back(void **state) {
+  static const char QUEUED[] = "mlp-bbbbbb";
+  const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.05};
+  struct core_fixture *f = *state;
+  struct team team;
+  user_submits(f, QUEUED, 2, 0);
+  user_pauses(f, QUEUED);
+  team = team_begin(f, 8, microbatch_s);
+  team_trains(&team, 10);
+  user_resumes(f, QUEUED, 0);
+  for (uint64_t key = W1; key < W4; key++)
+    member_leaves(f, key);
+  worker_joins(f, W4 + 1, 1);
+  assert_string_equal(f->told[W4 + 1].load, "");
+  for (int i = 0; i < 100; i++) {
+    member_counts(f, W4, RUN, (uint64_t)team.computed[3], team.busy_s[3] += 1);
+    member_beats(f, S1);
+    member_beats(f, W4 + 1);
+    time_passes(f, 1000);
+  }
+  assert_string_equal(f->told[W4 + 1].load, RUN);
+}
+
 static void shares_in_a_group_change_for_much_alone_and_late(void **state) {
   const double microbatch_s[TEAM] = {0.05, 0.05, 0.05, 0.06};
   struct core_fixture *f = *state;
@@ -282,6 +337,8 @@ int main(void) {
       TEST(a_worker_that_hangs_has_no_share_until_it_computes_again),
       TEST(when_all_hang_the_shares_stay),
       TEST(a_worker_too_slow_for_a_share_is_tried_again_after_ever_longer_pauses),
+      TEST(a_worker_without_a_share_gets_none_after_a_roll_back_before_it_has_weights),
+      TEST(a_run_whose_only_worker_hangs_gets_one_that_a_queued_run_holds_back),
       TEST(shares_in_a_group_change_for_much_alone_and_late),
       TEST(a_view_for_another_reason_leaves_the_shares_as_they_are),
       TEST(counters_that_make_no_sense_are_ignored),

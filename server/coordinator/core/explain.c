@@ -28,6 +28,7 @@ static void say_no_server(const struct coordinator *coordinator, const struct ru
 static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses);
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
+static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
 static void say_lost(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
@@ -57,6 +58,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
       clauses_add(&clauses, "pausing at step %llu", (unsigned long long)making->step);
     else if (run->is_pausing)
       clauses_add(&clauses, "pausing");
+    say_store(coordinator, run, &clauses);
     say_lost(coordinator, run, &clauses);
     say_unreached(coordinator, run, &clauses);
     say_late(coordinator, run, &clauses);
@@ -75,12 +77,17 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   coordinator_run_set_message(run, clauses.text);
 }
 
+static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
+  if ((run->is_save_awaited || run->is_start_awaited) &&
+      coordinator->now_ms - run->awaited_ms >= SAVE_SLOW_MS)
+    clauses_add(clauses, "waiting for the store");
+}
+
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses) {
   if (*run->cause)
     clauses_add(clauses, "rolled back to step %llu: %s", (unsigned long long)run->base_step, run->cause);
-  if (run->is_save_awaited && coordinator->now_ms - run->awaited_ms >= SAVE_SLOW_MS)
-    clauses_add(clauses, "waiting for the store");
+  say_store(coordinator, run, clauses);
   if (run->is_load_due && !coordinator_has_server(coordinator, run))
     say_no_server(coordinator, run, clauses);
   else if (coordinator_lost_servers(run))

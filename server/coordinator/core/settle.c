@@ -263,7 +263,8 @@ static void start_when_loaded(struct coordinator *coordinator, struct run *run) 
   rate_add(&run->rate, coordinator->now_ms, 0);
   run->reported_ms = run->checkpointing.since_ms = coordinator->now_ms;
   run->credit_s = 0;
-  run->is_begun = true;
+  run->is_begun = run->is_start_awaited = true;
+  run->awaited_ms = coordinator->now_ms;
   coordinator_workers_changed(run);
   run->reloads = 0;
   *run->cause = 0;

@@ -95,7 +95,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->samples_per_second = run->state == WEIR__RUN_STATE__DONE ? info.samples_per_second : 0;
   action->run = run->id;
   action->record = record;
-  action->is_awaited = run->is_save_awaited || run->is_stop_awaited;
+  action->is_awaited = run->is_save_awaited || run->is_start_awaited || run->is_stop_awaited;
 }
 
 static Weir__RunReference *record_reference(struct arena *arena, const struct run *run) {

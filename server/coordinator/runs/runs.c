@@ -66,6 +66,7 @@ void coordinator_run_saved(struct coordinator *coordinator, const struct saved_s
   if (!run || run->incarnation != saved->incarnation)
     return;
   run->is_save_awaited = false;
+  run->is_start_awaited &= saved->state != WEIR__RUN_STATE__RUNNING;
   if (!run->is_stop_awaited || run->state != saved->state)
     return;
   run->is_stop_awaited = false;
@@ -191,6 +192,7 @@ void coordinator_new_incarnation(struct coordinator *coordinator, struct run *ru
   run->base_step = step;
   run->is_load_due = true;
   run->is_save_awaited = run->is_save_due = run->is_info_due = true;
+  run->is_start_awaited = false;
   run->awaited_ms = coordinator->now_ms;
   coordinator_checkpoint_abandon(run);
   coordinator_progress_reset(run, step);

@@ -44,7 +44,7 @@ static void regroup_later(const struct coordinator *coordinator, struct run *run
 void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   struct member **workers;
   int n;
-  if (run->state != WEIR__RUN_STATE__RUNNING)
+  if (run->state != WEIR__RUN_STATE__RUNNING || run->is_start_awaited)
     return;
   if (!run->is_view_due) {
     send_follower_views(coordinator, run);

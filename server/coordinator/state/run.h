@@ -56,10 +56,11 @@ struct run {
   char *message;
   bool is_bad_input;
   uint64_t incarnation;
-  uint64_t base_step;   /* the version that this incarnation begins at */
-  bool is_save_awaited; /* the incarnation is not yet known to be in the store: servers are not told of it */
-  uint64_t awaited_ms;  /* since when */
-  bool is_begun;        /* had a first view: from then on one worker is enough to go on */
+  uint64_t base_step;    /* the version that this incarnation begins at */
+  bool is_save_awaited;  /* the incarnation is not yet known to be in the store: servers are not told of it */
+  bool is_start_awaited; /* that it runs is not: workers get no view, for a successor would roll back */
+  uint64_t awaited_ms;   /* since when */
+  bool is_begun;         /* it ran: from then on one worker is enough to go on */
   bool is_pausing;
   uint64_t idle_ms; /* while pausing: since when no worker is ready */
   char *cause;      /* why it was rolled back; empty once it runs again */

@@ -124,11 +124,22 @@ void check_reach(struct world *w, const char *run) {
   assert_true(cut_off == 0 || others > 0);
 }
 
+/* Nothing is computed that a coordinator which restores the record would roll back. */
+static void check_started(const struct stored_run *run, const Weir__View *view) {
+  if (run->is_record_lost)
+    return;
+  assert_non_null(run->record);
+  assert_true(run->record->incarnation == view->incarnation && run->record->n_servers == view->n_servers);
+  assert_true(run->record->state == WEIR__RUN_STATE__RUNNING ||
+              run->record->state == WEIR__RUN_STATE__FINISHING);
+}
+
 static void check_view(struct world *w, struct process *process, const Weir__View *view) {
   int at = run_index(w, view->run);
   struct server_set *set = set_of(w, at, view->incarnation);
   const Weir__Assignment *own = NULL;
   assert_int_equal(view->incarnation, w->runs[at].top);
+  check_started(&w->runs[at], view);
   assert_true(set->n > 0);
   assert_int_equal(set->n, view->n_servers);
   for (int i = 0; i < set->n; i++) {

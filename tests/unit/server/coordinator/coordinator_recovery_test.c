@@ -74,6 +74,12 @@ static void a_run_rolls_back_on_the_servers_that_remain(void **state) {
   f->incarnation = 1;
   server_loads(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  store_saves(f, RUN, 1, WEIR__RUN_STATE__LOADING);
+  assert_int_equal(f->told[W1].view, 1); /* a successor would roll back what was computed by now */
+  member_beats(f, S1), member_beats(f, W1), member_beats(f, W2);
+  time_passes(f, 2000);
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for the store");
+  store_saves(f, RUN, 1, WEIR__RUN_STATE__RUNNING);
   assert_int_equal(f->told[W1].view, 2);
   assert_int_equal(f->told[W1].view_incarnation, 1);
   assert_string_equal(info_of_run(f, RUN).message, "");

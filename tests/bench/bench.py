@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, crowd, coordinator, straggler, memory, recompute, external (only by its name), large (`make bench LARGE=1`).
+groups, crowd, coordinator, straggler, memory, recompute, pipeline, external (only by its name), large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -18,6 +18,7 @@ import crowd  # noqa: E402
 import external  # noqa: E402
 import groups  # noqa: E402
 import memory  # noqa: E402
+import pipeline  # noqa: E402
 import straggler  # noqa: E402
 from harness import Folder, done_event, program, weir  # noqa: E402
 
@@ -111,6 +112,10 @@ def bench_recompute():
                     program("tests/bench/engine_bench"), program("weir")], check=True)
 
 
+def bench_pipeline():
+    pipeline.bench(PARITY_PYTHON if os.path.exists(PARITY_PYTHON) else None)
+
+
 def bench_coordinator():
     subprocess.run([program("tests/bench/coordinator_bench")], check=True)
 
@@ -118,13 +123,14 @@ def bench_coordinator():
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "crowd": crowd.main, "coordinator": bench_coordinator,
-         "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "external": external.main,
-         "large": checkpoints.bench_large}
+         "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
+         "external": external.main, "large": checkpoints.bench_large}
 
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "crowd", "coordinator", "straggler", "memory", "recompute"):
+                                "collective", "groups", "crowd", "coordinator", "straggler", "memory", "recompute",
+                                "pipeline"):
         PARTS[name]()
         sys.stdout.flush()
 

@@ -156,6 +156,21 @@ def test_more_stages_than_a_worker_has_executors_are_refused_by_it():
         assert "workers.stages: 3 stages take as many executors, and this worker has 2 (--threads)" in done.stderr, done.stderr
 
 
+def test_a_worker_tells_what_each_stage_takes_and_their_sum():
+    with Folder() as folder:
+        model = folder.model("mlp", "--input", "1,28,28", "--hidden", "16x4")
+        spec = folder.spec(model, train=TRAIN + "workers: {stages: 3, recompute: full}\n")
+        weir("train", spec, "--threads", 6, "--out", folder.file("out"))
+        with open(folder.file("out/logs/worker-1.log")) as file:
+            log = file.read()
+        numbers = r"program_bytes=(\d+) unreplayed_bytes=(\d+) steps=(\d+) replays=(\d+)"
+        told = [list(map(int, found)) for found in re.findall(rf" worker stage .* stage=(\d+) in_flight=(\d+) {numbers}", log)]
+        sums = [list(map(int, found)) for found in re.findall(rf" worker loaded .* executors=6 stages=3 {numbers}", log)]
+        assert [stage[:2] for stage in told] == [[0, 3], [1, 2], [2, 1]], told
+        assert all(min(stage[2:5]) > 0 for stage in told), told
+        assert sums == [[sum(column) for column in zip(*(stage[2:] for stage in told))]], (told, sums)
+
+
 def test_a_timeline_shows_what_stages_compute():
     with Folder() as folder:
         model = folder.model("mlp", "--input", "1,28,28", "--hidden", "16x4")

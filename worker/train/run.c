@@ -230,21 +230,46 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   return err->code;
 }
 
-static void run_be_loaded_locked(struct run *run) {
+/* What a stage's program takes, and what it would without replay. */
+static void stage_measure(const struct run *run, int stage, size_t *program_bytes,
+                          struct backend_replayed *out) {
   const struct backend_def *backend = run->options.backend;
-  const struct backend_program *program = run->executors[0].train;
-  struct backend_replayed replayed = {.unreplayed_bytes = backend->memory_bytes(program)};
+  const struct backend_program *program = run->executors[stage].train;
+  *program_bytes = backend->memory_bytes(program);
+  *out = (struct backend_replayed){.unreplayed_bytes = *program_bytes};
   if (backend->replayed)
-    backend->replayed(program, &replayed);
-  run->is_loaded = true;
-  run_set_phase_locked(run, RUN_IDLE);
+    backend->replayed(program, out);
+}
+
+/* Each stage of a team in a line of its own, and their sums; one stage is the whole model. */
+static void run_log_loaded(const struct run *run) {
+  struct backend_replayed sum = {0}, of;
+  size_t program_bytes, sum_bytes = 0;
+  int n_stages = run->cuts.n_stages;
+  for (int s = 0; s < n_stages; s++) {
+    stage_measure(run, s, &program_bytes, &of);
+    if (n_stages > 1)
+      log_event(LOG_INFO, "worker", "stage",
+                "run=%s stage=%d in_flight=%d program_bytes=%zu unreplayed_bytes=%zu steps=%d replays=%d",
+                run->load->run, s, pipeline_contexts(n_stages, s), program_bytes, of.unreplayed_bytes,
+                of.n_steps, of.n_replays);
+    sum_bytes += program_bytes;
+    sum.unreplayed_bytes += of.unreplayed_bytes;
+    sum.n_steps += of.n_steps;
+    sum.n_replays += of.n_replays;
+  }
   log_event(
       LOG_INFO, "worker", "loaded",
       "run=%s samples=%llu blocks=%u executors=%d stages=%d program_bytes=%zu unreplayed_bytes=%zu steps=%d "
       "replays=%d",
       run->load->run, (unsigned long long)run->loaded.plan.train_samples, run->loaded.model->n_blocks,
-      run->n_executors, run->cuts.n_stages, backend->memory_bytes(program), replayed.unreplayed_bytes,
-      replayed.n_steps, replayed.n_replays);
+      run->n_executors, n_stages, sum_bytes, sum.unreplayed_bytes, sum.n_steps, sum.n_replays);
+}
+
+static void run_be_loaded_locked(struct run *run) {
+  run->is_loaded = true;
+  run_set_phase_locked(run, RUN_IDLE);
+  run_log_loaded(run);
   run_tell_loaded_locked(run);
 }
 

@@ -7,10 +7,11 @@
 #include "client/command.h"
 #include "client/terminal/inspection.h"
 #include "client/terminal/output.h"
+#include "common/agree/spec.h"
 #include "model/graph/graph.h"
 #include "model/onnx/model_file.h"
 
-enum { SHAPE_TEXT = 96, BATCH_MAX = 1 << 20, STAGES_MAX = 64 };
+enum { SHAPE_TEXT = 96, BATCH_MAX = 1 << 20 };
 
 static void print_layers(const struct inspection *inspection) {
   static const char *const headings[] = {"LAYER",       "OPERATOR",       "OUTPUT",
@@ -162,14 +163,9 @@ static int read_input(const char *path, struct submission *input, int64_t *batch
   return err->code;
 }
 
-/* Where they are asked for. */
 static int find_stages(const struct args *args, struct inspection *inspection, struct err *err) {
-  const Weir__RunSpec *spec = inspection->spec;
-  const struct stage_request request = {.n_stages = (int)args_count(args, "stages"),
-                                        .cuts = args_text(args, "cuts"),
-                                        .microbatches = spec ? (int)spec->train->microbatches : 0};
-  if (!request.n_stages && !request.cuts)
-    return ERR_OK;
+  const struct stage_request request = {
+      .n_stages = (int)args_count(args, "stages"), .cuts = args_text(args, "cuts"), .spec = inspection->spec};
   return stage_report_init(&inspection->stages, inspection->model, &request, err);
 }
 
@@ -208,9 +204,10 @@ static const struct option_def inspect_options[] = {
      "Samples of a microbatch: shapes, work and memory are shown for it. Default: the spec's; of a model "
      "what "
      "the file was exported for, or 1."},
-    {"stages", 0, OPTION_COUNT, "N", NULL, 1, STAGES_MAX,
+    {"stages", 0, OPTION_COUNT, "N", NULL, 1, SPEC_STAGES_MAX,
      "Show the model cut into the N stages of a pipeline, as evenly as can be estimated from its graph: what "
-     "each stage computes and holds, and what crosses between them."},
+     "each stage computes and holds, and what crosses between them. Default: the spec's workers.stages and "
+     "workers.cuts."},
     {"cuts", 0, OPTION_TEXT, "NAME,...", NULL, 0, 0,
      "Cut it before these modules or nodes instead: layer3.0 is the first node of that module."},
     {"json", 0, OPTION_FLAG, NULL, NULL, 0, 0, "Print JSON instead of tables."},
@@ -232,7 +229,7 @@ const struct command_def command_inspect = {
         "refused with "
         "everything unsupported named at once, and exit status 2.\n\n"
         "Of a spec it shows the model as that run would train it: with its loss, what it freezes, and "
-        "which of train.optimizer.groups a tensor is in.",
+        "which of train.optimizer.groups a tensor is in; and in the stages that workers.stages says.",
     .options = inspect_options,
     .examples = "weir inspect cnn.onnx --batch 32\n"
                 "weir inspect spec.yaml\n"

@@ -24,7 +24,7 @@ static int split_names(char *text, const char *names[CUTS_MAX], struct err *err)
   return n;
 }
 
-/* The places of the named cuts. Returns how many. */
+/* The places of the cuts that --cuts names. Returns how many. */
 static int find_cuts(const struct stage_report *report, const char *cuts, int places[CUTS_MAX],
                      struct err *err) {
   char *text = mem_strdup(cuts);
@@ -38,11 +38,10 @@ static int find_cuts(const struct stage_report *report, const char *cuts, int pl
   return n;
 }
 
-int stage_report_init(struct stage_report *report, const struct model *model,
-                      const struct stage_request *request, struct err *err) {
-  int places[CUTS_MAX], n = request->n_stages - 1;
-  *report = (struct stage_report){.stages = {NULL, 0}};
-  model_places_find(model, &report->places);
+/* As --stages and --cuts say. */
+static int find_given(const struct stage_request *request, int places[CUTS_MAX], struct stages_wanted *wanted,
+                      struct stage_report *report, struct err *err) {
+  int n = request->n_stages - 1;
   if (request->cuts)
     n = find_cuts(report, request->cuts, places, err);
   if (err->code)
@@ -50,10 +49,34 @@ int stage_report_init(struct stage_report *report, const struct model *model,
   if (request->n_stages > 0 && request->n_stages != n + 1)
     return err_set(err, ERR_INVALID, "--stages %d takes %d cut%s, and --cuts names %d", request->n_stages,
                    request->n_stages - 1, request->n_stages == 2 ? "" : "s", n);
-  const struct stages_wanted wanted = {.places = &report->places,
-                                       .cuts = request->cuts ? places : NULL,
-                                       .n_stages = n + 1,
-                                       .most_in_flight = request->microbatches};
+  wanted->n_stages = n + 1;
+  wanted->cuts = request->cuts ? places : NULL;
+  return ERR_OK;
+}
+
+/* As the spec says, which has been checked against the model. */
+static int find_spec(const Weir__WorkersSpec *workers, int places[CUTS_MAX], struct stages_wanted *wanted,
+                     struct stage_report *report, struct err *err) {
+  const struct place_names names = {(const char *const *)workers->cuts, (int)workers->n_cuts};
+  wanted->n_stages = (int)workers->stages;
+  wanted->cuts = names.n > 0 ? places : NULL;
+  return names.n > 0 ? model_places_named(&report->places, &names, places, err) : ERR_OK;
+}
+
+int stage_report_init(struct stage_report *report, const struct model *model,
+                      const struct stage_request *request, struct err *err) {
+  const Weir__RunSpec *spec = request->spec;
+  bool is_given = request->n_stages || request->cuts;
+  struct stages_wanted wanted = {.places = &report->places,
+                                 .most_in_flight = spec ? (int)spec->train->microbatches : 0};
+  int places[CUTS_MAX];
+  *report = (struct stage_report){.stages = {NULL, 0}};
+  if (!is_given && (!spec || spec->workers->stages == 1))
+    return ERR_OK;
+  model_places_find(model, &report->places);
+  if (is_given ? find_given(request, places, &wanted, report, err)
+               : find_spec(spec->workers, places, &wanted, report, err))
+    return err->code;
   return model_stages_find(model, &wanted, &report->stages, err);
 }
 

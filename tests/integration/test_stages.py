@@ -60,6 +60,22 @@ def test_a_spec_bounds_the_microbatches_in_flight():
         assert [stage["in_flight"] for stage in pipeline(spec, "--stages", 4)["stages"]] == [2, 2, 2, 1]
 
 
+def test_a_spec_is_shown_in_its_own_stages_unless_others_are_asked_for():
+    with Folder() as folder:
+        model = resnet(folder)
+        spec = folder.spec(model, train=TRAIN + "workers: {stages: 3}\n")
+        told = pipeline(spec)
+        assert len(told["stages"]) == 3 and told == pipeline(spec, "--stages", 3), told["cuts"]
+        assert "stages         3, estimated from the graph\n" in weir("inspect", spec).stdout
+        assert len(pipeline(spec, "--stages", 2)["stages"]) == 2
+        assert pipeline(spec, "--cuts", "layer2")["cuts"] == ["layer2"]
+        spec = folder.spec(model, train=TRAIN + "workers: {stages: 2, cuts: [layer3.0]}\n")
+        assert pipeline(spec)["cuts"] == ["layer3"], pipeline(spec)["cuts"]
+        assert pipeline(spec, "--cuts", "layer2")["cuts"] == ["layer2"]
+        assert pipeline(spec, "--stages", 2) == pipeline(model, "--batch", 16, "--stages", 2)
+        assert "pipeline" not in json.loads(weir("inspect", folder.spec(model, train=TRAIN), "--json").stdout)
+
+
 def test_cuts_and_stages_that_cannot_be_are_refused_in_one_line():
     with Folder() as folder:
         model = resnet(folder)

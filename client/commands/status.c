@@ -6,6 +6,7 @@
 #include "client/cluster/connect.h"
 #include "client/command.h"
 #include "client/terminal/output.h"
+#include "client/terminal/stages_table.h"
 #include "common/base/clock.h"
 
 static void status_print(const Weir__RunInfo *info);
@@ -47,6 +48,7 @@ static void status_print(const Weir__RunInfo *info) {
   if (info->executors > info->useful_executors && info->useful_executors > 0)
     printf("note: %u of the %u executors have nothing to do: a step has %u microbatches\n",
            info->executors - info->useful_executors, info->executors, info->useful_executors);
+  stages_table_print(stdout, info->staged_workers, info->n_staged_workers);
 }
 
 static void status_print_numbers(const Weir__RunInfo *info) {
@@ -108,7 +110,10 @@ const struct command_def command_status = {
         "workers, and the hash of its weights when it is done.\n"
         "\n"
         "A microbatch is computed by one executor, so a run has use for as many executors as a step has "
-        "microbatches; status says when there are more.",
+        "microbatches; status says when there are more.\n"
+        "\n"
+        "Of a run that is cut into stages (workers.stages) a table has the stages of each worker, as "
+        "`weir workers` explains.",
     .options = status_options,
     .examples = "weir status fashion-mnist\nweir status fashion-mnist-k3f9a2 --json | jq .loss\n",
     .run = status_run,

@@ -4,6 +4,7 @@
 #include "client/cluster/connect.h"
 #include "client/command.h"
 #include "client/terminal/output.h"
+#include "client/terminal/stages_table.h"
 
 static void workers_print(const Weir__ListWorkersReply *reply);
 
@@ -54,6 +55,7 @@ static void workers_print(const Weir__ListWorkersReply *reply) {
   }
   table_print(&table, stdout);
   table_fini(&table);
+  stages_table_print(stdout, reply->workers, reply->n_workers);
 }
 
 static const struct option_def workers_options[] = {
@@ -74,6 +76,12 @@ const struct command_def command_workers = {
         "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
         "that they work for, how many of each step's microbatches they have and how many they compute a "
         "second, and why one was refused or which servers one cannot reach.\n"
+        "\n"
+        "Of workers whose run is cut into stages (workers.stages) a second table has each stage. IDLE is the "
+        "share of the time in which it does not compute while another stage of its team is at a microbatch, "
+        "since the worker loaded the run. BUBBLE is what that would be if all stages took alike: "
+        "(p - 1) / (m + p - 1), of p stages and m microbatches of a step and team. MEMORY is that of the "
+        "stage's program for training.\n"
         "\n"
         "A worker whose part of a gradient had other bits than others computed is put into quarantine, with "
         "all "

@@ -8,6 +8,8 @@
 #include "common/base/err.h"
 #include "spec.pb-c.h"
 
+enum { SPEC_STAGES_MAX = 64 };
+
 /* Reads YAML text. file: for messages. *out is freed with spec_free. Errors: INVALID, "FILE:LINE: ..." for
    what is not YAML, an unknown key (with the nearest known one), a key given twice, a value of the wrong type
    or out of its field's range. */

@@ -8,7 +8,7 @@
 #include "common/base/memory.h"
 #include "common/base/patterns.h"
 
-enum { STAGES_MAX = 64, NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
+enum { NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
 
 static int spec_bad(struct err *err, const char *key, const char *what) {
   return err_set(err, ERR_INVALID, "%s: %s", key, what);
@@ -238,8 +238,8 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
 }
 
 static int check_stages(const Weir__WorkersSpec *workers, const Weir__TrainSpec *train, struct err *err) {
-  if (workers->stages == 0 || workers->stages > STAGES_MAX)
-    return err_set(err, ERR_INVALID, "workers.stages: must be from 1 to %d", STAGES_MAX);
+  if (workers->stages == 0 || workers->stages > SPEC_STAGES_MAX)
+    return err_set(err, ERR_INVALID, "workers.stages: must be from 1 to %d", SPEC_STAGES_MAX);
   if (workers->n_cuts && workers->n_cuts + 1 != workers->stages)
     return err_set(err, ERR_INVALID, "workers.cuts: %zu of them make %zu stages, and workers.stages says %u",
                    workers->n_cuts, workers->n_cuts + 1, workers->stages);

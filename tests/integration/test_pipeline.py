@@ -9,7 +9,7 @@ import signal
 
 from frozen_thread import FrozenThread
 from gate import Gate
-from harness import Cluster, Folder, done_event, main, newest_step, read_metrics, weir
+from harness import Cluster, Folder, done_event, main, newest_step, read_metrics, wait_for, weir
 from test_recompute import STEPS, graph_specs
 from test_recovery import Run
 
@@ -183,6 +183,42 @@ def test_a_timeline_shows_what_stages_compute():
         spans = {(threads[event["tid"]], event["name"]) for event in events if event.get("cat") == "train"}
         assert spans == {("executor 0", "microbatch, stage 0 forward"), ("executor 0", "microbatch, stage 0 backward"),
                          ("executor 1", "microbatch, stage 1")}, spans
+
+
+def table(text, heading):
+    """The rows of the table whose headings begin with this one, and have a word STAGE."""
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(heading) and " STAGE " in line)
+    return [line.split() for line in lines[first + 1:]]
+
+
+def test_status_and_workers_show_what_stages_wait_beside_the_formula():
+    """Two stages and a step's six microbatches: a seventh of the time, if stages took alike. A worker alone has none."""
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
+        cluster.add_worker(options=("--threads", "2"))
+        model = folder.model("mlp", "--input", "1,28,28", "--hidden", "16x4")
+        spec = folder.spec(model, train=TRAIN.replace(f"steps: {STEPS}", "steps: 40") + "workers: {stages: 2}\n")
+        cluster.gate.stop_at(20)
+        run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
+
+        def staged():
+            rows = cluster.json("workers")
+            return [row for row in rows if row["stages"] and row["bubble"] and abs(row["bubble"] - 1 / 7) < 1e-9]
+        row = wait_for(staged, "a heartbeat of a whole step")[0]
+        assert row["teams"] == 1 and len(row["stages"]) == 2, row
+        assert all(0 <= stage["idle"] < 1 and stage["program_bytes"] > 0 for stage in row["stages"]), row
+        assert min(stage["idle"] for stage in row["stages"]) > 0, "no stage computes all the time"
+        status = cluster.json("status", run)
+        assert [worker["id"] for worker in status["staged_workers"]] == [row["id"]], status["staged_workers"]
+        assert len(status["staged_workers"][0]["stages"]) == 2, status["staged_workers"]
+        for command in ("workers",), ("status", run):
+            rows = table(weir(*command, "--coordinator", cluster.address).stdout, "WORKER")
+            assert [cells[:3] for cells in rows] == [[row["id"], "1", "0"], [row["id"], "1", "1"]], rows
+            assert all("14.29" in cells for cells in rows), rows
+        assert "staged_workers" in cluster.json("runs")[0] and not cluster.json("runs")[0]["staged_workers"]
+        cluster.gate.open()
+        wait_for(lambda: cluster.json("status", run)["state"] == "done", "the end of the run")
+        assert cluster.json("status", run)["staged_workers"] == [] and not cluster.json("workers")[0]["stages"]
 
 
 if __name__ == "__main__":

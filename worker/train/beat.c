@@ -29,6 +29,39 @@ static void say_what_hangs_locked(struct run *run) {
   }
 }
 
+static void add_stage_locked(struct executor *executor, Weir__StageCounters *counters) {
+  const struct backend_def *backend = executor->run->options.backend;
+  const struct team_times *times = &executor->team->times;
+  counters->busy_seconds += clock_seconds(times->stages[executor->stage].busy_ns);
+  counters->program_bytes = backend->memory_bytes(executor->train);
+}
+
+/* Executors that work alone are no teams. */
+static void fill_teams_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
+  Weir__TeamCounters *counters = arena_new(arena, sizeof *counters);
+  int n_stages = run->cuts.n_stages;
+  if (n_stages == 1)
+    return;
+  weir__team_counters__init(counters);
+  counters->teams = (uint32_t)run->n_teams;
+  counters->stages = arena_new(arena, (size_t)n_stages * sizeof *counters->stages);
+  for (int s = 0; s < n_stages; s++) {
+    counters->stages[s] = arena_new(arena, sizeof **counters->stages);
+    weir__stage_counters__init(counters->stages[s]);
+  }
+  counters->n_stages = (size_t)n_stages;
+  for (int t = 0; t < run->n_teams; t++) {
+    struct team_times *times = &run->teams[t].times;
+    team_times_count(times, clock_now_ns());
+    counters->steps += times->steps;
+    counters->microbatches += times->microbatches;
+    counters->seconds += clock_seconds(times->total_ns);
+  }
+  for (int i = 0; i < run->n_executors; i++)
+    add_stage_locked(&run->executors[i], counters->stages[run->executors[i].stage]);
+  heartbeat->teams = counters;
+}
+
 void run_beat(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
   pthread_mutex_lock(&run->lock);
   if (run->phase != RUN_FAILED) {
@@ -40,6 +73,7 @@ void run_beat(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) 
     if (run->is_loaded) {
       heartbeat->busy_seconds = clock_seconds(executors_busy_ns_locked(run));
       say_what_hangs_locked(run);
+      fill_teams_locked(run, heartbeat, arena);
     }
   }
   pthread_mutex_unlock(&run->lock);

@@ -15,7 +15,8 @@
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
 
-static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info);
+static void worker_info(const struct member *worker, uint64_t now_ms, struct arena *arena,
+                        Weir__WorkerInfo *info);
 static void list_workers_on(const struct coordinator *coordinator, const struct device_name *device,
                             uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
@@ -201,6 +202,18 @@ void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_m
   reply->n_runs = (size_t)coordinator->n_runs;
 }
 
+void coordinator_list_staged(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                             Weir__RunInfo *info) {
+  info->staged_workers = arena_new(arena, (size_t)coordinator->n_members * sizeof *info->staged_workers);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (!member->teams || strcmp(member->run->id, info->run) != 0)
+      continue;
+    info->staged_workers[info->n_staged_workers] = arena_new(arena, sizeof **info->staged_workers);
+    worker_info(member, now_ms, arena, info->staged_workers[info->n_staged_workers++]);
+  }
+}
+
 static bool is_on(const struct device_name *device, const char *host, const char *name) {
   return !device || (strcmp(device->host, host) == 0 && strcmp(device->device, name) == 0);
 }
@@ -216,7 +229,7 @@ static void list_workers_on(const struct coordinator *coordinator, const struct 
     if (member->role != WEIR__ROLE__WORKER || !is_on(device, member->host, member->device))
       continue;
     reply->workers[reply->n_workers] = arena_new(arena, sizeof **reply->workers);
-    worker_info(member, now_ms, reply->workers[reply->n_workers++]);
+    worker_info(member, now_ms, arena, reply->workers[reply->n_workers++]);
   }
 }
 
@@ -276,7 +289,21 @@ void coordinator_list_servers(const struct coordinator *coordinator, uint64_t no
   }
 }
 
-static void worker_info(const struct member *worker, uint64_t now_ms, Weir__WorkerInfo *info) {
+static void stages_fill(const struct teams *teams, struct arena *arena, Weir__WorkerInfo *info) {
+  info->teams = teams->n;
+  info->bubble = teams->bubble;
+  info->stages = arena_new(arena, (size_t)teams->n_stages * sizeof *info->stages);
+  for (int s = 0; s < teams->n_stages; s++) {
+    Weir__StageInfo *stage = arena_new(arena, sizeof *stage);
+    weir__stage_info__init(stage);
+    stage->idle = teams->stages[s].idle;
+    stage->program_bytes = teams->stages[s].program_bytes;
+    info->stages[info->n_stages++] = stage;
+  }
+}
+
+static void worker_info(const struct member *worker, uint64_t now_ms, struct arena *arena,
+                        Weir__WorkerInfo *info) {
   double speed = speed_of(worker->speed, worker->executors);
   weir__worker_info__init(info);
   info->id = worker->id;
@@ -289,6 +316,8 @@ static void worker_info(const struct member *worker, uint64_t now_ms, Weir__Work
   info->microbatches = worker->microbatches.end - worker->microbatches.begin;
   info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
   info->speed = isnan(speed) ? 0 : speed;
+  if (worker->teams)
+    stages_fill(worker->teams, arena, info);
   info->message = worker->unreached_text   ? worker->unreached_text
                   : worker->following.text ? worker->following.text
                                            : worker->message;

@@ -24,6 +24,9 @@ bool coordinator_run_info(const struct coordinator *coordinator, const char *id,
                           Weir__RunInfo *info);
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
                            Weir__RunInfo *info);
+/* Adds those workers of the run to its info that have stages, built in the arena. */
+void coordinator_list_staged(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
+                             Weir__RunInfo *info);
 /* Over, or forgotten; coordinator_run_has_told_end: and clients are told so. */
 bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id);
 bool coordinator_run_has_told_end(const struct coordinator *coordinator, const char *id);

@@ -2,6 +2,7 @@
 #include "server/coordinator/shares/shares.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -27,6 +28,15 @@ struct threshold {
 };
 static const struct threshold alone = {0.1, 3000}, in_groups = {0.3, 30000};
 
+/* Counters that cannot be change nothing. */
+static void take_teams(struct member *worker, const Weir__TeamCounters *counters) {
+  struct teams *teams = counters ? teams_of(counters, worker->executors) : NULL;
+  if (!teams)
+    return;
+  free(worker->teams);
+  worker->teams = teams;
+}
+
 void coordinator_heartbeat(struct coordinator *coordinator, struct member *member,
                            const Weir__Heartbeat *heartbeat) {
   const struct run *run = member->run;
@@ -35,6 +45,7 @@ void coordinator_heartbeat(struct coordinator *coordinator, struct member *membe
     return;
   speed_add(member->speed, member->executors, coordinator->now_ms, heartbeat->computed,
             heartbeat->busy_seconds);
+  take_teams(member, heartbeat->teams);
   if (heartbeat->received_bytes < member->following.bytes) /* it counts anew */
     member->following.bytes = 0;
   member->received_bytes = heartbeat->received_bytes;

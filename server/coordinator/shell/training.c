@@ -89,10 +89,14 @@ static void get_run(struct coordinator_service *shell, struct rpc_call *call, co
   const Weir__RunRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
   Weir__RunInfo info;
+  struct arena arena;
   if (!id || !coordinator_run_info(shell->core, id, shell_now_ms(), &info))
     return;
+  arena_init(&arena);
   info.spec = coordinator_run_spec(shell->core, id);
+  coordinator_list_staged(shell->core, shell_now_ms(), &arena, &info);
   rpc_call_reply(call, &info, NULL);
+  arena_fini(&arena);
 }
 
 static void get_model(struct coordinator_service *shell, struct rpc_call *call, const void *message) {

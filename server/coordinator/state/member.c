@@ -52,6 +52,8 @@ void coordinator_worker_leave_run(struct member *worker, enum worker_state state
   worker->microbatches = worker->eval_chunks = (struct range){0, 0};
   worker->group = (struct grouping){0};
   *worker->speed = (struct speed){0};
+  free(worker->teams);
+  worker->teams = NULL;
   worker->received_bytes = worker->idle_ms = worker->idle_pause_ms = 0;
   worker->is_spare = false;
   worker->ready_incarnation = UINT64_MAX;
@@ -83,6 +85,7 @@ void coordinator_member_free(struct member *member) {
   free(member->unreached);
   free(member->unreached_text);
   free(member->speed);
+  free(member->teams);
   free(member->following.text);
   free(member);
 }

@@ -5,6 +5,7 @@
 #include "cluster.pb-c.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/speed.h"
+#include "server/coordinator/state/teams.h"
 
 struct coordinator;
 struct run;
@@ -64,6 +65,7 @@ struct member {
   struct grouping group;
   struct helping help;
   struct speed *speed;     /* apart: what settling looks at is near each other */
+  struct teams *teams;     /* by its newest heartbeat; NULL: its executors work alone, or it has not said */
   uint64_t received_bytes; /* of weights, by its newest heartbeat */
   struct following following;
   uint64_t ready_incarnation; /* the newest of which it said that it holds a version; UINT64_MAX: none */

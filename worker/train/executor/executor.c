@@ -81,16 +81,22 @@ bool executor_is_last(const struct executor *executor) {
 
 /* The task is computed from here on, or again after a wait. */
 static void executor_go_locked(struct executor *executor) {
+  bool is_microbatch = executor->task->work.kind == WORK_MICROBATCH;
+  uint64_t now_ns = clock_now_ns();
   executor->is_executing = true;
-  if (executor->task->work.kind == WORK_MICROBATCH)
-    executor->busy_since_ns = clock_now_ns();
+  if (is_microbatch)
+    executor->busy_since_ns = now_ns;
+  team_times_set(&executor->team->times, executor->stage,
+                 is_microbatch ? STAGE_AT_MICROBATCH : STAGE_AT_CHUNK, now_ns);
 }
 
 static void executor_halt_locked(struct executor *executor) {
+  uint64_t now_ns = clock_now_ns();
   if (executor->busy_since_ns)
-    executor->run->totals.busy_ns += clock_now_ns() - executor->busy_since_ns;
+    executor->run->totals.busy_ns += now_ns - executor->busy_since_ns;
   executor->busy_since_ns = 0;
   executor->is_executing = false;
+  team_times_set(&executor->team->times, executor->stage, STAGE_WAITS, now_ns);
 }
 
 uint64_t executors_busy_ns_locked(struct run *run) {

@@ -7,6 +7,7 @@ void team_init(struct team *team, struct run *run, int n_stages) {
   *team = (struct team){
       .run = run, .n_stages = n_stages, .tasks = mem_new((size_t)n_stages * sizeof *team->tasks)};
   pipeline_init(&team->pipeline, n_stages);
+  team_times_init(&team->times, n_stages);
   for (int s = 0; s < n_stages; s++)
     team->tasks[s] = task_new(run);
 }
@@ -16,6 +17,7 @@ void team_fini(struct team *team) {
     task_free(team->tasks[s]);
   free(team->tasks);
   pipeline_fini(&team->pipeline);
+  team_times_fini(&team->times);
 }
 
 /* A task that nobody wants and nobody is at; -1: none. */
@@ -55,7 +57,10 @@ static void team_end(struct team *team, int slot) {
   struct run *run = team->run;
   const struct task *task = team->tasks[slot];
   run->n_under_way--;
-  run->totals.computed += !task->is_dropped && task->work.kind == WORK_MICROBATCH;
+  if (!task->is_dropped && task->work.kind == WORK_MICROBATCH)
+    run->totals.computed++;
+  if (!task->is_dropped && task->work.kind == WORK_MICROBATCH && !task->work.is_extra)
+    team_times_add(&team->times, task->work.version);
   steps_end(run, &task->work, !task->is_dropped);
 }
 

@@ -6,11 +6,13 @@
 
 #include "worker/train/executor/pipeline.h"
 #include "worker/train/executor/task.h"
+#include "worker/train/executor/team_times.h"
 
 struct team {
   struct run *run;
   int n_stages;
   struct pipeline pipeline; /* the run's lock */
+  struct team_times times;  /* the run's lock */
   struct task **tasks;      /* [n_stages] of each slot; a busy slot's is its executor's */
 };
 

@@ -8,12 +8,14 @@
 
 #include "common/agree/random.h"
 #include "worker/train/executor/pipeline.h"
+#include "worker/train/executor/team_times.h"
 
-enum { STAGES_MAX = 5, DRAWS = 300, REPEATS = 3 };
+enum { STAGES_MAX = 5, DRAWS = 300, REPEATS = 3, STEP = 5 };
 
 /* A team whose parts take as long as `lasts` says. */
 struct bench {
   struct pipeline pipeline;
+  struct team_times times;
   int n_stages, n_tasks, n_begun, n_ended, n_dropped;
   bool goes_back;
   int slot[STAGES_MAX];                        /* that the stage is at; -1 */
@@ -27,8 +29,14 @@ struct bench {
 static void bench_init(struct bench *bench, int n_stages, int n_tasks, bool goes_back) {
   *bench = (struct bench){.n_stages = n_stages, .n_tasks = n_tasks, .goes_back = goes_back};
   pipeline_init(&bench->pipeline, n_stages);
+  team_times_init(&bench->times, n_stages);
   for (int i = 0; i < n_stages; i++)
     bench->slot[i] = -1;
+}
+
+static void bench_fini(struct bench *bench) {
+  pipeline_fini(&bench->pipeline);
+  team_times_fini(&bench->times);
 }
 
 /* The stage and the part that the task's visits-th visit is at. */
@@ -67,6 +75,7 @@ static void bench_start(struct bench *bench, int stage) {
   if (s < 0)
     return;
   check_order(bench, stage, s);
+  team_times_set(&bench->times, stage, STAGE_AT_MICROBATCH, bench->now);
   bench->until[stage] = bench->now + bench->lasts(bench, stage, s);
   bench->busy[stage] += bench->until[stage] - bench->now;
 }
@@ -74,12 +83,13 @@ static void bench_start(struct bench *bench, int stage) {
 static void bench_finish(struct bench *bench, int stage) {
   int s = bench->slot[stage];
   bench->slot[stage] = -1;
+  team_times_set(&bench->times, stage, STAGE_WAITS, bench->now);
   bench->visits[s]++;
   if (!bench->goes_back && stage == bench->n_stages - 1 && ++bench->repeats[s] < REPEATS) {
     pipeline_repeat(&bench->pipeline, s);
     bench->visits[s] = 0;
-  } else
-    bench->n_ended += pipeline_finish(&bench->pipeline, s);
+  } else if (pipeline_finish(&bench->pipeline, s))
+    team_times_add(&bench->times, (uint64_t)(bench->n_ended++ / STEP));
 }
 
 /* To the next part that is done. False: nobody is at anything. */
@@ -127,7 +137,8 @@ static uint64_t lasts_drawn(const struct bench *bench, int stage, int slot) {
   return 1 + random_bits(random_key(bench->key, (uint64_t)stage, 0, 0), (uint64_t)slot + bench->now) % 20;
 }
 
-/* With equal stages a step takes as long as if each of them waited for (n_stages - 1) tasks and no longer. */
+/* With equal stages a step takes as long as if each of them waited for (n_stages - 1) tasks and no longer;
+   and that is what the team's times say. */
 static void the_bubble_is_no_larger_than_it_must_be(void **state) {
   (void)state;
   for (int stages = 1; stages <= STAGES_MAX; stages++)
@@ -141,7 +152,12 @@ static void the_bubble_is_no_larger_than_it_must_be(void **state) {
       assert_int_equal(bench.now, 2 * (tasks + stages - 1));
       for (int i = 0; i < stages; i++)
         assert_int_equal(bench.busy[i], 2 * tasks);
-      pipeline_fini(&bench.pipeline);
+      assert_int_equal(bench.times.total_ns, bench.now);
+      for (int i = 0; i < stages; i++)
+        assert_int_equal(bench.times.stages[i].busy_ns, 2 * tasks);
+      assert_int_equal(bench.times.microbatches, tasks);
+      assert_int_equal(bench.times.steps, (tasks + STEP - 1) / STEP);
+      bench_fini(&bench);
     }
 }
 
@@ -158,7 +174,7 @@ static void tasks_end_whatever_their_parts_take_and_whichever_are_dropped(void *
         bench_drop(&bench);
     assert_int_equal(bench.n_begun, tasks);
     assert_int_equal(bench.n_ended + bench.n_dropped, tasks);
-    pipeline_fini(&bench.pipeline);
+    bench_fini(&bench);
   }
 }
 
@@ -191,7 +207,29 @@ static void what_does_not_go_back_has_its_executions_one_behind_another(void **s
   for (int i = 0; i < 3; i++)
     assert_int_equal(bench.busy[i], 3 * REPEATS);
   assert_int_equal(bench.now, 3 * REPEATS + 2); /* three tasks fill three stages */
-  pipeline_fini(&bench.pipeline);
+  bench_fini(&bench);
+}
+
+/* Stage 0 computes from 10 to 30, stage 1 a chunk from 15 to 25; then both wait; then stage 1 has a chunk
+ * alone. */
+static void times_are_counted_while_a_stage_is_at_a_microbatch(void **state) {
+  struct team_times times;
+  (void)state;
+  team_times_init(&times, 2);
+  team_times_set(&times, 0, STAGE_AT_MICROBATCH, 10);
+  team_times_set(&times, 1, STAGE_AT_CHUNK, 15);
+  team_times_count(&times, 20);
+  assert_int_equal(times.total_ns, 10);
+  assert_int_equal(times.stages[1].busy_ns, 5);
+  team_times_set(&times, 1, STAGE_WAITS, 25);
+  team_times_set(&times, 0, STAGE_WAITS, 30);
+  team_times_set(&times, 1, STAGE_AT_CHUNK, 40);
+  team_times_set(&times, 1, STAGE_WAITS, 50);
+  team_times_count(&times, 60);
+  assert_int_equal(times.total_ns, 20);
+  assert_int_equal(times.stages[0].busy_ns, 20);
+  assert_int_equal(times.stages[1].busy_ns, 10);
+  team_times_fini(&times);
 }
 
 int main(void) {
@@ -199,6 +237,7 @@ int main(void) {
       cmocka_unit_test(the_bubble_is_no_larger_than_it_must_be),
       cmocka_unit_test(tasks_end_whatever_their_parts_take_and_whichever_are_dropped),
       cmocka_unit_test(a_stage_goes_back_before_it_goes_on),
+      cmocka_unit_test(times_are_counted_while_a_stage_is_at_a_microbatch),
       cmocka_unit_test(what_does_not_go_back_has_its_executions_one_behind_another),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

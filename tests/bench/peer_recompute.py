@@ -1,6 +1,7 @@
-"""Activations that are computed again: memory and time of a microbatch of our cpu backend (`auto` may take what is midway
-between `none` and `full`) beside PyTorch's, eager and with torch.utils.checkpoint. Run by bench.py in the environment that `make parity` makes; arguments: the engine_bench program,
-the weir program. Each figure is of a process of its own, on one thread."""
+"""Activations that are computed again: memory and time of a microbatch of our cpu backend beside PyTorch's, eager and with
+torch.utils.checkpoint. `auto` may take half of the memory that `none` takes or, where even `full` takes more than that, what
+is midway between both. Run by bench.py in the environment that `make parity` makes; arguments: the engine_bench program, the
+weir program. Each figure is of a process of its own, on one thread. WEIR_BENCH_QUICK=1 tries it out with small models."""
 import ctypes
 import os
 import statistics
@@ -10,10 +11,16 @@ import tempfile
 import threading
 import time
 
-ROUNDS, STEPS = 3, 3
+IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
+ROUNDS, STEPS = (1, 2) if IS_QUICK else (3, 3)
 HERE = os.path.abspath(__file__)
-# model: options of `weir model`, samples, loss
-MODELS = {"gpt": (("--context", "256"), 2, "cross_entropy"), "resnet50": ((), 8, "cross_entropy")}
+GPT = {"vocabulary": 50257, "context": 256, "width": 768, "depth": 12, "heads": 12}
+SIDE = 64 if IS_QUICK else 224  # of the images
+SAMPLES = {"gpt": 2, "resnet50": 2 if IS_QUICK else 8}
+if IS_QUICK:
+    GPT.update(vocabulary=500, width=96, depth=4)
+OPTIONS = {"gpt": [word for name, value in GPT.items() for word in (f"--{name}", str(value))],
+           "resnet50": ["--input", f"3,{SIDE},{SIDE}"]}  # of `weir model`
 SEQUENTIAL = 4  # segments of checkpoint_sequential
 PEERS = ("eager", "sequential", "blocks")
 
@@ -60,8 +67,9 @@ def checkpointed(blocks, mode):
 def gpt(mode):
     import torch
     import zoo
-    module = zoo.GPT(50257, 256, 768, 12, 12)
-    middle, tokens = checkpointed(list(module.transformer.h), mode), torch.randint(50257, (2, 257))
+    module = zoo.GPT(*GPT.values())
+    middle = checkpointed(list(module.transformer.h), mode)
+    tokens = torch.randint(GPT["vocabulary"], (SAMPLES["gpt"], GPT["context"] + 1))
 
     def forward():
         x = middle(module.transformer.wte(tokens[:, :-1]) + module.transformer.wpe.weight)
@@ -75,7 +83,7 @@ def resnet50(mode):
     import torchvision
     module = torchvision.models.resnet50().train()
     middle = checkpointed([*module.layer1, *module.layer2, *module.layer3, *module.layer4], mode)
-    images, labels = torch.randn(8, 3, 224, 224), torch.randint(1000, (8,))
+    images, labels = torch.randn(SAMPLES["resnet50"], 3, SIDE, SIDE), torch.randint(1000, (SAMPLES["resnet50"],))
 
     def forward():
         x = middle(module.maxpool(module.relu(module.bn1(module.conv1(images)))))
@@ -83,18 +91,24 @@ def resnet50(mode):
     return module, forward
 
 
+def drop_gradient(parameter):
+    parameter.grad = None
+
+
 def measure_torch(name, mode):
-    """Prints the median milliseconds of a step, and what it took besides the weights: activations and gradients."""
+    """Prints the median milliseconds of a step, and what it took besides the weights. A gradient goes as soon as it is there,
+    as it does on our side, where it is on its way to a server then."""
     import torch
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "parity"))
     torch.set_num_threads(1)
     torch.manual_seed(0)
     torch.set_flush_denormal(True)
     module, forward = {"gpt": gpt, "resnet50": resnet50}[name](mode)
+    for parameter in module.parameters():
+        parameter.register_post_accumulate_grad_hook(drop_gradient)
     forward().backward()
     times, peak = [], 0
     for _ in range(STEPS):
-        module.zero_grad()
         ctypes.CDLL(None).malloc_trim(0)  # what the step before left is not there for this one
         before, begin = anonymous_bytes(), time.thread_time()
         with Peak() as seen:
@@ -111,21 +125,20 @@ def run(*command):
 
 
 def compare(bench, name, model):
-    _, samples, loss = MODELS[name]
-
     def ours(mode, most=0):
         """(ms, bytes of the program, resident bytes more by making and running it, unreplayed bytes, replays, steps)"""
-        return run(bench, model, str(samples), str(STEPS), loss, "cpu", mode, str(most))
+        return run(bench, model, str(SAMPLES[name]), str(STEPS), "cross_entropy", "cpu", mode, str(most))
 
     sides = {"none": [], "auto": [], "full": [], **{peer: [] for peer in PEERS}}
-    most = int((ours("none")[1] + ours("full")[1]) / 2)  # of auto
+    none, full = ours("none")[1], ours("full")[1]
+    most = int(none / 2 if none / 2 >= full else (none + full) / 2)  # of auto
     for _ in range(ROUNDS):
         for mode in ("none", "auto", "full"):
             sides[mode].append(ours(mode, most))
         for peer in PEERS:
             sides[peer].append(run(sys.executable, HERE, name, peer))
-    print(f"{name}, {samples} samples: CPU time of a microbatch on one thread, and its memory besides the weights; medians "
-          f"of {ROUNDS} rounds")
+    print(f"{name}, {SAMPLES[name]} samples: CPU time of a microbatch on one thread, and its memory besides the weights; medians "
+          f"of {ROUNDS} rounds; auto may take {most / none:.2f} of none")
     middle = {side: [statistics.median(column) for column in zip(*rows)] for side, rows in sides.items()}
     for mode in ("none", "auto", "full"):
         took, planned, more, _, replays, steps = middle[mode]
@@ -143,11 +156,11 @@ def compare(bench, name, model):
 def main():
     bench, weir = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        for name, (options, *_) in MODELS.items():
+        for name, options in OPTIONS.items():
             model = os.path.join(folder, name + ".onnx")
             subprocess.run([weir, "model", name, *options, "-o", model], check=True, stdout=subprocess.DEVNULL)
             compare(bench, name, model)
 
 
 if __name__ == "__main__":
-    measure_torch(*sys.argv[1:]) if sys.argv[1] in MODELS else main()
+    measure_torch(*sys.argv[1:]) if sys.argv[1] in OPTIONS else main()

@@ -23,7 +23,7 @@ IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
 BATCH, MICROBATCHES, MORE_STAGES_AT = (8, (1, 2, 4), (4,)) if IS_QUICK else (120, (1, 3, 5, 8, 10, 12, 20, 40, 60), (5, 12))
 ROUNDS, WARM_UP, STEPS = (1, 1, 2) if IS_QUICK else (2, 1, 3)
 SCHEDULES = ("1F1B", "GPipe")
-PEER_CUTS = ("layer3.2",) if IS_QUICK else ("layer3.2", "layer3.4", "layer4.0")  # tried besides Weir's
+PEER_CUTS = ("layer4.0",) if IS_QUICK else ("layer3.4", "layer4.0", "layer4.1")  # tried besides Weir's
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_pipeline.py")
 AIM_PEER, AIM_UNCUT = 1.3, 0.9
 

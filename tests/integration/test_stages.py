@@ -40,6 +40,14 @@ def test_inspect_shows_stages_and_that_they_are_estimates():
         assert sum(stage["weights_bytes"] for stage in told["stages"]) >= whole["memory"]["gradients_bytes"]
 
 
+def test_a_stage_of_many_weights_takes_longer_the_smaller_its_microbatches_are():
+    """Its gradients are put together, added and sent after each of them. The last layers have most of the weights."""
+    with Folder() as folder:
+        model = resnet(folder)
+        few, many = (pipeline(model, "--batch", samples, "--cuts", "layer4.0")["stages"][1]["time_share"] for samples in (1, 64))
+        assert few > 0.4 and many < 0.2, (few, many)
+
+
 def test_cuts_are_named_by_modules():
     with Folder() as folder:
         model = resnet(folder)

@@ -48,7 +48,7 @@ static const char help[] =
     "  --memory SIZE            what executors may take together for what they compute, as 8GB or 1.5GiB; "
     "of\n"
     "                           several GPUs, on each: of runs whose spec has workers.recompute: auto\n"
-    "                           (default: what is free)\n"
+    "                           or workers.stages: auto (default: what is free)\n"
     "  --backend NAME           how a CPU computes: cpu, fast; ref, plain loops to compare with\n"
     "                           (default: cpu)\n"
     "  --trace FILE             write a timeline of what it does to FILE, in Chrome's trace format: for\n"

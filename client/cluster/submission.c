@@ -52,7 +52,7 @@ int submission_load(struct submission *submission, const char *path, struct err 
                                         .spec = submission->spec,
                                         .samples = train->batch / train->microbatches},
                  &model, err) ||
-      model_cuts_find(model, submission->spec, &cuts, err) ||
+      model_cuts_find(model, submission->spec, (int)submission->spec->workers->stages, &cuts, err) ||
       (submission->pieces.read && model_initial_check(model, &submission->pieces, err))) {
     if (spec_is_to_blame(err))
       spec_blame(path, err);

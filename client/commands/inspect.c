@@ -130,6 +130,9 @@ static void print_text(const struct inspection *inspection) {
   print_totals(inspection);
   if (inspection->stages.stages.list)
     stage_report_print(&inspection->stages, stdout);
+  else if (inspection->spec && inspection->spec->workers->stages == SPEC_STAGES_AUTO)
+    printf("stages         as few as fit the memory of each worker (workers.stages: auto); --stages N shows "
+           "N\n");
 }
 
 /* The batch that the file was exported for; 1 where it is open, or the file cannot be read. */

@@ -73,7 +73,8 @@ static const struct option_def train_options[] = {
      .kind = OPTION_SIZE,
      .value = "SIZE",
      .help = "the memory that each worker's executors may take together for what they compute, as 8GB or "
-             "1.5GiB: of a run whose spec has workers.recompute: auto. Default: what is free when it is "
+             "1.5GiB: of a run whose spec has workers.recompute: auto or workers.stages: auto. Default: what "
+             "is free when it is "
              "loaded."},
     {.name = "data-root",
      .kind = OPTION_TEXT,

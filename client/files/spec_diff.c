@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/agree/spec.h"
 #include "common/base/err.h"
 #include "common/base/message.h"
 
@@ -102,6 +103,8 @@ static bool value_differs(struct comparison *at, const ProtobufCFieldDescriptor 
 
 /* NULL: not given. Doubles with all their digits; a text too long to show is told by its first letters. */
 static void value_text(const ProtobufCFieldDescriptor *field, const void *value, char text[VALUE_BYTES]) {
+  const struct spec_word *word = spec_word_of(field);
+  uint32_t number;
   if (!value) {
     snprintf(text, VALUE_BYTES, "not given");
     return;
@@ -114,7 +117,10 @@ static void value_text(const ProtobufCFieldDescriptor *field, const void *value,
     snprintf(text, VALUE_BYTES, "%" PRId64, *(const int64_t *)value);
     break;
   case PROTOBUF_C_TYPE_UINT32:
-    snprintf(text, VALUE_BYTES, "%" PRIu32, *(const uint32_t *)value);
+    number = *(const uint32_t *)value;
+    snprintf(text, VALUE_BYTES, "%" PRIu32, number);
+    if (word && number == word->number)
+      snprintf(text, VALUE_BYTES, "%s", word->word);
     break;
   case PROTOBUF_C_TYPE_BOOL:
     snprintf(text, VALUE_BYTES, "%s", *(const protobuf_c_boolean *)value ? "true" : "false");

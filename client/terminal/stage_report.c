@@ -71,7 +71,7 @@ int stage_report_init(struct stage_report *report, const struct model *model,
                                  .most_in_flight = spec ? (int)spec->train->microbatches : 0};
   int places[CUTS_MAX];
   *report = (struct stage_report){.stages = {NULL, 0}};
-  if (!is_given && (!spec || spec->workers->stages == 1))
+  if (!is_given && (!spec || spec->workers->stages <= 1)) /* auto: not known here */
     return ERR_OK;
   model_places_find(model, &report->places);
   if (is_given ? find_given(request, places, &wanted, report, err)

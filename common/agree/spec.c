@@ -89,6 +89,22 @@ static bool text_to_i64(const char *text, int64_t *out) {
   return true;
 }
 
+static int read_u32(struct reader *reader, const yaml_node_t *node, const ProtobufCFieldDescriptor *field,
+                    uint32_t *at, const char *path) {
+  const struct spec_word *word = spec_word_of(field);
+  const char *text = scalar_text(node);
+  uint64_t whole = 0;
+  bool is_word = word && strcmp(text, word->word) == 0;
+  bool is_number = !is_word && text_to_u64(text, UINT32_MAX, &whole);
+  if (word && !is_word && (!is_number || whole == word->number))
+    return reader_fail(reader, node, "%s: '%s' is neither a whole number from %u to %u nor '%s'", path, text,
+                       word->number + 1, UINT32_MAX, word->word);
+  if (!is_word && !is_number)
+    return reader_fail(reader, node, "%s: '%s' is not a whole number from 0 to %u", path, text, UINT32_MAX);
+  *at = is_word ? word->number : (uint32_t)whole;
+  return 0;
+}
+
 /* Writes one scalar to `at`, which has the field's C type. */
 static int read_scalar(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
                        void *at, const char *path) {
@@ -113,10 +129,7 @@ static int read_scalar(struct reader *reader, yaml_node_t *node, const ProtobufC
     *(protobuf_c_boolean *)at = text[0] == 't';
     return 0;
   case PROTOBUF_C_TYPE_UINT32:
-    if (!text_to_u64(text, UINT32_MAX, &whole))
-      return reader_fail(reader, node, "%s: '%s' is not a whole number from 0 to %u", path, text, UINT32_MAX);
-    *(uint32_t *)at = (uint32_t)whole;
-    return 0;
+    return read_u32(reader, node, field, at, path);
   case PROTOBUF_C_TYPE_INT64:
     return text_to_i64(text, at) ? 0
                                  : reader_fail(reader, node, "%s: '%s' is not a whole number", path, text);

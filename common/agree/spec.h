@@ -8,7 +8,15 @@
 #include "common/base/err.h"
 #include "spec.pb-c.h"
 
-enum { SPEC_STAGES_MAX = 64 };
+/* workers.stages. */
+enum { SPEC_STAGES_AUTO = 0, SPEC_STAGES_MAX = 64 };
+
+/* A number of a spec that YAML gives by a word, and by nothing else. */
+struct spec_word {
+  const char *word;
+  uint32_t number;
+};
+const struct spec_word *spec_word_of(const ProtobufCFieldDescriptor *field); /* NULL: it has none */
 
 /* Reads YAML text. file: for messages. *out is freed with spec_free. Errors: INVALID, "FILE:LINE: ..." for
    what is not YAML, an unknown key (with the nearest known one), a key given twice, a value of the wrong type

@@ -238,12 +238,16 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
 }
 
 static int check_stages(const Weir__WorkersSpec *workers, const Weir__TrainSpec *train, struct err *err) {
-  if (workers->stages == 0 || workers->stages > SPEC_STAGES_MAX)
-    return err_set(err, ERR_INVALID, "workers.stages: must be from 1 to %d", SPEC_STAGES_MAX);
+  if (workers->stages > SPEC_STAGES_MAX)
+    return err_set(err, ERR_INVALID, "workers.stages: must be from 1 to %d, or auto", SPEC_STAGES_MAX);
+  if (workers->n_cuts && workers->stages == SPEC_STAGES_AUTO)
+    return err_set(err, ERR_INVALID,
+                   "workers.cuts: %zu of them make %zu stages, and workers.stages says auto", workers->n_cuts,
+                   workers->n_cuts + 1);
   if (workers->n_cuts && workers->n_cuts + 1 != workers->stages)
     return err_set(err, ERR_INVALID, "workers.cuts: %zu of them make %zu stages, and workers.stages says %u",
                    workers->n_cuts, workers->n_cuts + 1, workers->stages);
-  if (workers->stages > 1 && strcmp(train->collective, "none") != 0)
+  if (workers->stages != 1 && strcmp(train->collective, "none") != 0)
     return err_set(err, ERR_INVALID,
                    "workers.stages: a model in stages is trained without train.collective, which says %s",
                    train->collective);

@@ -3,35 +3,34 @@
 
 #include <stdlib.h>
 
+#include "common/agree/spec.h"
 #include "model/stages/estimates.h"
 
 /* The stages between the cuts that are named, or between the best ones. */
-static int stages_find(const struct model *model, const struct model_places *places,
-                       const Weir__RunSpec *spec, struct model_stages *out, struct err *err) {
-  const Weir__WorkersSpec *workers = spec->workers;
+static int stages_find(const struct model *model, const Weir__WorkersSpec *workers,
+                       struct stages_wanted *wanted, struct model_stages *out, struct err *err) {
   const struct place_names names = {(const char *const *)workers->cuts, (int)workers->n_cuts};
   int *cuts = mem_new(((size_t)names.n + 1) * sizeof *cuts);
-  const struct stages_wanted wanted = {.places = places,
-                                       .cuts = names.n > 0 ? cuts : NULL,
-                                       .n_stages = (int)workers->stages,
-                                       .most_in_flight = (int)spec->train->microbatches};
-  if (names.n > 0 && model_places_named(places, &names, cuts, err))
+  wanted->cuts = names.n > 0 ? cuts : NULL;
+  if (names.n > 0 && model_places_named(wanted->places, &names, cuts, err))
     err_prefix(err, "workers.cuts");
-  else if (model_stages_find(model, &wanted, out, err))
+  else if (model_stages_find(model, wanted, out, err))
     err_prefix(err, "workers.stages");
   free(cuts);
   return err->code;
 }
 
-int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, struct model_cuts *out,
-                    struct err *err) {
+int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, int n_stages,
+                    struct model_cuts *out, struct err *err) {
   struct model_places places;
   struct model_stages stages = {0};
-  *out = (struct model_cuts){.n_stages = (int)spec->workers->stages};
+  *out = (struct model_cuts){.n_stages = n_stages == SPEC_STAGES_AUTO ? 1 : n_stages};
   if (out->n_stages == 1)
     return ERR_OK;
   model_places_find(model, &places);
-  if (!stages_find(model, &places, spec, &stages, err)) {
+  struct stages_wanted wanted = {
+      .places = &places, .n_stages = n_stages, .most_in_flight = (int)spec->train->microbatches};
+  if (!stages_find(model, spec->workers, &wanted, &stages, err)) {
     out->train = mem_new((size_t)stages.n * sizeof *out->train);
     out->eval = mem_new((size_t)stages.n * sizeof *out->eval);
   }

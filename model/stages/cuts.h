@@ -9,11 +9,12 @@ struct model_cuts {
   int *train, *eval; /* [n_stages - 1] ascending: the nodes of the graphs before which a stage begins */
 };
 
-/* The cuts that the spec names, or those by which the slowest stage takes the least time, as estimated from
-   the graphs. The spec was checked, and settled with its defaults. The same on all machines. Errors: INVALID,
-   which begins with the key of the spec: a name that is not in the model, more stages than there can be. */
-int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, struct model_cuts *out,
-                    struct err *err);
+/* Into so many stages: at the cuts that the spec names, or those by which the slowest stage takes the least
+   time, as estimated from the graphs. With SPEC_STAGES_AUTO it is not cut. The spec was checked, and settled
+   with its defaults. The same on all machines. Errors: INVALID, which begins with the key of the spec: a name
+   that is not in the model, more stages than there can be. */
+int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, int n_stages,
+                    struct model_cuts *out, struct err *err);
 void model_cuts_fini(struct model_cuts *cuts); /* safe on a zeroed one */
 
 #endif

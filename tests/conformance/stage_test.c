@@ -174,7 +174,12 @@ static int pipeline_init(struct pipeline *pipeline, const struct trial *trial, c
     *member = (struct member){.pipeline = pipeline, .stage = s, .n_contexts = pipeline->n_stages - s};
     request.options = (struct backend_options){
         .replay = replay, .n_contexts = member->n_contexts, .cuts = cuts, .n_cuts = n_cuts, .stage = s};
-    trial->backend->prepare(&request, &member->program, &err);
+    size_t measured = 0;
+    if (!trial->backend->measure(&request, &measured, &err) &&
+        !trial->backend->prepare(&request, &member->program, &err) &&
+        measured != trial->backend->memory_bytes(member->program))
+      err_set(&err, ERR_INTERNAL, "stage %d of %zu bytes was measured to take %zu", s,
+              trial->backend->memory_bytes(member->program), measured);
   }
   if (err.code)
     printf("# %s\n", err.text);

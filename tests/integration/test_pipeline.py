@@ -46,12 +46,24 @@ class Runs:
         said = ", ".join(f"{key}: {value}" for key, value in keys.items())
         return self.folder.file("staged.yaml", self.text + (f"workers: {{{said}}}\n" if keys else ""))
 
-    def train(self, threads, workers=1, **keys):
+    def start(self, threads, keys, *options, status=0):
         self.n += 1
-        out = self.folder.file(f"out-{self.n}")
-        weir("train", self.write(**keys), "--workers", workers, "--threads", threads, "--out", out, "--force")
-        assert stages_loaded(out) == {keys.get("stages", 1)}, stages_loaded(out)
-        return result(os.path.join(out, "metrics.jsonl"))
+        self.out = self.folder.file(f"out-{self.n}")
+        return weir("train", self.write(**keys), "--threads", threads, "--out", self.out, "--force", *options, status=status)
+
+    def train(self, threads, workers=1, **keys):
+        self.start(threads, keys, "--workers", workers)
+        assert stages_loaded(self.out) == {keys.get("stages", 1)}, stages_loaded(self.out)
+        return result(os.path.join(self.out, "metrics.jsonl"))
+
+    def fit(self, threads, memory, keys, stages):
+        """By a worker that finds that so many stages fit: the programs of all its teams do."""
+        self.start(threads, keys, "--memory", memory)
+        with open(glob.glob(os.path.join(self.out, "logs", "worker*.log"))[0]) as log:
+            said = re.search(r" worker loaded .* executors=(\d+) stages=(\d+) program_bytes=(\d+) ", log.read()).groups()
+        executors, loaded, program_bytes = map(int, said)
+        assert loaded == stages and executors // stages * program_bytes <= memory, said
+        return result(os.path.join(self.out, "metrics.jsonl"))
 
     def places(self):
         return json.loads(weir("inspect", self.spec, "--stages", 2, "--json").stdout)["pipeline"]["places"]
@@ -137,9 +149,11 @@ def test_stages_and_cuts_that_cannot_be_are_refused_in_one_line():
     with Folder() as folder:
         model = folder.model("resnet18", "--input", "1,28,28", "--width", "8", "--depth", "2,2,1,1", "--classes", "10")
         small = folder.model("mlp", "--input", "1,28,28", "--hidden", "8")
-        refused(folder, model, "{stages: 0}", ["workers.stages: must be from 1 to 64"])
-        refused(folder, model, "{stages: 65}", ["workers.stages: must be from 1 to 64"])
+        refused(folder, model, "{stages: 0}", ["workers.stages: '0' is neither a whole number from 1", "nor 'auto'"])
+        refused(folder, model, "{stages: 65}", ["workers.stages: must be from 1 to 64, or auto"])
         refused(folder, model, "{stages: two}", ["workers.stages", "'two'"])
+        refused(folder, model, "{stages: auto, cuts: [layer2]}", ["workers.cuts: 1 of them", "workers.stages says auto"])
+        refused(folder, model, "{stages: auto}", ["workers.stages", "train.collective", "shm"], TRAIN + "  collective: shm\n")
         refused(folder, model, "{stages: 2, cuts: [layer9.0]}", ["workers.cuts: ", "'layer9.0'", "did you mean 'layer1.0'?"])
         refused(folder, model, "{stages: 3, cuts: [layer2]}", ["workers.cuts: 1 of them", "workers.stages says 3"])
         refused(folder, model, "{cuts: [layer2]}", ["workers.cuts: 1 of them", "workers.stages says 1"])
@@ -183,6 +197,42 @@ def test_a_timeline_shows_what_stages_compute():
         spans = {(threads[event["tid"]], event["name"]) for event in events if event.get("cat") == "train"}
         assert spans == {("executor 0", "microbatch, stage 0 forward"), ("executor 0", "microbatch, stage 0 backward"),
                          ("executor 1", "microbatch, stage 1")}, spans
+
+
+LEAST = re.compile(r"workers.stages: auto: of 1 to (\d) stages none fits this worker: (\d) needs? least, (\d+) bytes for the "
+                   r"programs of all executors, which may take \d+ \(--memory\); smaller microbatches")
+
+
+def test_auto_takes_as_few_stages_as_fit_and_keeps_every_bit():
+    """One byte less than the stages take that take least is refused, and said to be."""
+    with Folder() as folder:
+        model = folder.model("resnet18", "--input", "1,28,28", "--width", "8", "--depth", "2,2,1,1", "--classes", "10")
+        runs = Runs(folder, folder.spec(model, train=TRAIN))
+        whole = runs.train(1)
+        for recompute in "none", "auto":
+            keys = {"stages": "auto", "recompute": recompute}
+            assert runs.fit(4, 4 << 30, keys, 1) == whole, "the model is not to be cut"
+            done = runs.start(4, keys, "--memory", 1, status=2)
+            most, n, least = map(int, LEAST.search(done.stderr).groups())
+            assert done.stderr.count("\n") == 1 and most == 4 and n > 1, done.stderr
+            assert runs.fit(4, least, keys, n) == whole, f"{n} stages change it"
+            assert f"{least} bytes" in runs.start(4, keys, "--memory", least - 1, status=2).stderr
+            assert ("workers.recompute" in done.stderr) == (recompute == "none"), done.stderr
+
+
+def test_workers_cut_a_model_each_as_its_memory_asks():
+    """Beside each other: one that has room for the whole of it, and one that has not."""
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        model = folder.model("resnet18", "--input", "1,28,28", "--width", "8", "--depth", "2,2,1,1", "--classes", "10")
+        runs = Runs(folder, folder.spec(model, train=TRAIN))
+        keys = {"stages": "auto", "min": 2}
+        least = int(LEAST.search(runs.start(2, {"stages": "auto"}, "--memory", 1, status=2).stderr).group(3))
+        workers = [cluster.add_worker(options=("--threads", "2", "--memory", size)) for size in ("4GB", str(least))]
+        metrics = folder.file("metrics.jsonl")
+        weir("submit", runs.write(**keys), "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+        loaded = [re.search(r" worker loaded .* stages=(\d+) ", worker.output()).group(1) for worker in workers]
+        assert loaded == ["1", "2"], loaded
+        assert result(metrics) == runs.train(1)
 
 
 def table(text, heading):

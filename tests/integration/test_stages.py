@@ -79,6 +79,9 @@ def test_a_spec_is_shown_in_its_own_stages_unless_others_are_asked_for():
         assert pipeline(spec, "--cuts", "layer2")["cuts"] == ["layer2"]
         spec = folder.spec(model, train=TRAIN + "workers: {stages: 2, cuts: [layer3.0]}\n")
         assert pipeline(spec)["cuts"] == ["layer3"], pipeline(spec)["cuts"]
+        automatic = folder.spec(model, name="auto.yaml", train=TRAIN + "workers: {stages: auto}\n")
+        assert "\nstages         as few as fit the memory of each worker" in weir("inspect", automatic).stdout
+        assert len(pipeline(automatic, "--stages", 2)["stages"]) == 2
         assert pipeline(spec, "--cuts", "layer2")["cuts"] == ["layer2"]
         assert pipeline(spec, "--stages", 2) == pipeline(model, "--batch", 16, "--stages", 2)
         assert "pipeline" not in json.loads(weir("inspect", folder.spec(model, train=TRAIN), "--json").stdout)

@@ -128,6 +128,9 @@ struct backend_def {
   /* Prepares a graph for execution. The request is not kept. Errors: NO_MEMORY with the bytes needed;
      UNSUPPORTED; INVALID for a cut where none can be. */
   int (*prepare)(const struct backend_request *request, struct backend_program **out, struct err *err);
+  /* The memory_bytes that the program would have, of which none is allocated. NULL: not known before a
+     program is prepared. Errors: as prepare. */
+  int (*measure)(const struct backend_request *request, size_t *bytes, struct err *err);
   /* is_valid[n_nodes + 1]: before which nodes the request's graph may be cut into stages. Any of these may be
      cut together. Allocates no memory for activations. NULL: the backend has no stages, and prepare refuses
      cuts as UNSUPPORTED. Errors: as prepare. */

@@ -213,7 +213,7 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   steps_init(run);
   if (weights_new(model, &run->weights, err))
     return err->code;
-  *is_bad_input = executors_cut(run, err) != ERR_OK;
+  *is_bad_input = executors_cut(run, err) == ERR_INVALID;
   if (err->code)
     return err->code;
   executors_start(run);

@@ -155,6 +155,13 @@ static void what_is_missing_is_named(void **state) {
   refuse("  train: {format: idx, images: a.gz, labels: b.gz}\n", "", "data.train");
   refuse("lr: 5e-2, ", "", "train.optimizer.lr");
   refuse(good, "", "the spec is empty");
+  refuse("name: fashion-mnist\n", "name: a\nworkers: {stages: 0}\n",
+         "run.yaml:2: workers.stages: '0' is neither a whole number from 1 to 4294967295 nor 'auto'");
+  refuse("name: fashion-mnist\n", "name: a\nworkers: {stages: Auto}\n", "run.yaml:2: workers.stages: 'Auto'");
+  refuse("name: fashion-mnist\n", "name: a\nworkers: {stages: 65}\n",
+         "workers.stages: must be from 1 to 64, or auto");
+  refuse("name: fashion-mnist\n", "name: a\nworkers: {min: auto}\n",
+         "workers.min: 'auto' is not a whole number");
   refuse(good, "[1, 2]", "keys and values are wanted");
 }
 

@@ -220,14 +220,21 @@ static int blueprint_make(struct backend_program *program, const struct backend_
   return code;
 }
 
-static int cpu_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
-  struct backend_program *program = mem_new(sizeof *program);
-  *out = NULL;
+/* All steps of the program that is wanted, still without memory. */
+static int steps_make(struct backend_program *program, const struct backend_request *request,
+                      struct err *err) {
   int code = blueprint_make(program, request, err);
   if (!code)
     code = cpu_carve(program, &request->options, err);
   if (!code)
     code = cpu_replay(program, &request->options, err);
+  return code;
+}
+
+static int cpu_prepare(const struct backend_request *request, struct backend_program **out, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  *out = NULL;
+  int code = steps_make(program, request, err);
   if (!code)
     code = cpu_memory_open(program, err);
   if (code) {
@@ -236,6 +243,15 @@ static int cpu_prepare(const struct backend_request *request, struct backend_pro
   }
   *out = program;
   return ERR_OK;
+}
+
+static int cpu_measure(const struct backend_request *request, size_t *bytes, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  int code = steps_make(program, request, err);
+  if (!code)
+    *bytes = cpu_memory_measure(program);
+  cpu_release(program);
+  return code;
 }
 
 static int cpu_places(const struct backend_request *request, bool *is_valid, struct err *err) {
@@ -357,6 +373,7 @@ static void cpu_replayed(const struct backend_program *program, struct backend_r
 const struct backend_def backend_cpu = {
     .name = "cpu",
     .prepare = cpu_prepare,
+    .measure = cpu_measure,
     .find_places = cpu_places,
     .run = cpu_run,
     .memory_bytes = cpu_block_bytes,

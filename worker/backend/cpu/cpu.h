@@ -219,7 +219,9 @@ int cpu_carve(struct backend_program *program, const struct backend_options *opt
    say. Errors: NO_MEMORY. */
 int cpu_replay(struct backend_program *program, const struct backend_options *options, struct err *err);
 
-/* memory.c: allocates what all steps need, and shows them where it is. From here on the program runs. Errors:
+/* memory.c: the bytes that all steps need. */
+size_t cpu_memory_measure(const struct backend_program *program);
+/* Allocates what all steps need, and shows them where it is. From here on the program runs. Errors:
    NO_MEMORY with the bytes needed. */
 int cpu_memory_open(struct backend_program *program, struct err *err);
 /* Shows a step its bytes that are elsewhere than when it last ran: the caller's, and those of context `in`.

@@ -39,6 +39,15 @@ static struct split split_into(const struct backend_program *program, int n_cont
       .n_steps = program->n_steps, .n_forward = program->n_forward, .n_contexts = n_contexts};
 }
 
+size_t cpu_memory_measure(const struct backend_program *program) {
+  struct split split = split_into(program, program->n_contexts);
+  struct lives lives;
+  lives_init(program, &lives);
+  size_t bytes = split_plan(&split, lives.spans, lives.n);
+  lives_fini(&lives);
+  return bytes;
+}
+
 static int block_allocate(struct backend_program *program, struct err *err) {
   struct split split = split_into(program, program->n_contexts);
   struct lives lives;

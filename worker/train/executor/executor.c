@@ -6,35 +6,21 @@
 
 #include "common/base/clock.h"
 #include "worker/trace/trace.h"
-#include "worker/train/run/load_memory.h"
 
 static void *executor_main(void *argument);
 
 /* On GPUs each executor has one for itself, on a CPU all share the machine's memory. */
 static size_t executor_program_bytes(const struct run *run) {
-  uint64_t bytes = run->options.memory_bytes;
+  uint64_t bytes;
   if (run->options.n_devices > 0)
-    return (size_t)bytes;
-  if (bytes == 0)
-    bytes = load_memory_free(run->loaded.model);
-  bytes /= (uint64_t)run->n_executors;
+    return (size_t)run->options.memory_bytes;
+  bytes = executors_room(run) / (uint64_t)run->n_executors;
   return bytes > 0 ? (size_t)bytes : 1;
 }
 
-int executors_cut(struct run *run, struct err *err) {
-  if (model_cuts_find(run->loaded.model, run->loaded.spec, &run->cuts, err))
-    return err->code;
-  if (run->cuts.n_stages <= run->options.threads)
-    return ERR_OK;
-  return err_set(err, ERR_INVALID,
-                 "workers.stages: %d stages take as many executors, and this worker has %d (--threads)",
-                 run->cuts.n_stages, run->options.threads);
-}
-
 void executors_start(struct run *run) {
-  int n_stages = run->cuts.n_stages, most = (int)run->loaded.plan.microbatches;
-  run->n_teams = run->options.threads / n_stages;
-  run->n_teams = run->n_teams < most ? run->n_teams : most;
+  int n_stages = run->cuts.n_stages;
+  run->n_teams = executors_teams(run, n_stages);
   run->n_executors = run->n_teams * n_stages;
   run->program_bytes = executor_program_bytes(run);
   run->teams = mem_new((size_t)run->n_teams * sizeof *run->teams);
@@ -56,9 +42,7 @@ void executors_join(struct run *run) {
   for (int i = 0; i < run->n_executors; i++) {
     struct executor *executor = &run->executors[i];
     pthread_join(executor->thread, NULL);
-    free(executor->watched);
-    free(executor->taps_of);
-    free(executor->taps);
+    executor_taps_free(executor);
     outbox_close(&executor->up);
     outbox_close(&executor->down);
     outbox_close(&executor->eval_up);

@@ -78,8 +78,15 @@ struct executor {
   struct parts parts;
 };
 
-/* Cuts the run's model into the stages of its teams. Errors: INVALID. */
+/* cut.c: cuts the run's model into the stages of its teams: as the spec says, or into as few as fit. Errors:
+   INVALID for cuts that cannot be, and fewer executors than stages; NO_MEMORY where nothing fits, with what
+   would.
+ */
 int executors_cut(struct run *run, struct err *err);
+/* How many teams there are of so many stages each. */
+int executors_teams(const struct run *run, int n_stages);
+/* What the programs of all executors may take of a memory that they share. */
+uint64_t executors_room(const struct run *run);
 
 /* Starts the run's executors in teams of run->n_stages. Each of them prepares its programs; run->n_prepared
    counts those that are done, run->prepare_err has the first failure. */
@@ -91,8 +98,14 @@ void executors_join(struct run *run); /* run->is_stopping is set; waits for the 
    loaded. */
 uint64_t executors_busy_ns_locked(struct run *run);
 
+/* What the programs of one stage of the team, of the cuts that the run has now, would take. As little as can
+   be where they adapt to the memory that there is. Allocates none of it. The backend has `measure`. Errors:
+   as executor_prepare. */
+int executor_measure(struct team *team, int stage, uint64_t *bytes, struct err *err);
+
 /* Its programs, outboxes and stream. Errors: those of backends. */
 int executor_prepare(struct executor *executor, struct err *err);
+void executor_taps_free(struct executor *executor);
 /* The gradients of the first microbatch at the weights of the probe, hashed into the run: machines that do
    not agree on them do not agree on anything. By the first of a team, while nothing is under way. */
 int executor_probe(struct executor *executor, struct err *err);

@@ -1,4 +1,5 @@
 /* What an executor has before its first task: its programs, and what it wants to see of them. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "worker/train/executor/executor.h"
@@ -32,6 +33,12 @@ static void executor_tap_all(struct executor *executor) {
     executor_tap(executor, model->statistics[s].batch_value, TAP_STATISTIC, s);
   for (int p = 0; p < model->n_params; p++)
     executor_tap(executor, model->params[p].grad, TAP_GRADIENT, p);
+}
+
+void executor_taps_free(struct executor *executor) {
+  free(executor->watched);
+  free(executor->taps_of);
+  free(executor->taps);
 }
 
 static void eval_watch(struct executor *executor, int value, int metric, int *watched, int *n_watched) {
@@ -68,10 +75,11 @@ static int options_read(const struct executor *executor, struct backend_options 
   return ERR_OK;
 }
 
-static int eval_prepare(struct executor *executor, const struct backend_options *options, struct err *err) {
-  const struct backend_def *backend = executor->run->options.backend;
+/* The program for evaluations, which watches values in `watched`. */
+static struct backend_request eval_request(struct executor *executor, const struct backend_options *options,
+                                           int watched[EVAL_WATCHED_MAX]) {
   const struct model *model = executor->run->loaded.model;
-  int watched[EVAL_WATCHED_MAX], n_watched = 0;
+  int n_watched = 0;
   eval_watch(executor, model->eval_loss.loss_sum, METRIC_LOSS_SUM, watched, &n_watched);
   eval_watch(executor, model->eval_loss.correct, METRIC_CORRECT, watched, &n_watched);
   eval_watch(executor, model->eval_loss.scored, METRIC_SCORED, watched, &n_watched);
@@ -81,10 +89,11 @@ static int eval_prepare(struct executor *executor, const struct backend_options 
       .graph = model->eval, .watched = watched, .n_watched = n_watched, .options = *options};
   request.options.replay = REPLAY_NONE;
   request.options.cuts = executor->run->cuts.eval;
-  return backend->prepare(&request, &executor->eval, err);
+  return request;
 }
 
-static int train_prepare(struct executor *executor, const struct backend_options *options, struct err *err) {
+static struct backend_request train_request(const struct executor *executor,
+                                            const struct backend_options *options) {
   const struct run *run = executor->run;
   struct backend_request request = {.graph = run->loaded.model->train,
                                     .watched = executor->watched,
@@ -92,7 +101,29 @@ static int train_prepare(struct executor *executor, const struct backend_options
                                     .options = *options};
   request.options.cuts = run->cuts.train;
   request.options.n_contexts = pipeline_contexts(executor->team->n_stages, executor->stage);
-  return run->options.backend->prepare(&request, &executor->train, err);
+  return request;
+}
+
+int executor_measure(struct team *team, int stage, uint64_t *bytes, struct err *err) {
+  const struct run *run = team->run;
+  struct executor executor = {.run = team->run, .team = team, .stage = stage};
+  struct backend_options options;
+  struct backend_request request;
+  int watched[EVAL_WATCHED_MAX];
+  size_t train_bytes = 0, eval_bytes = 0;
+  executor_tap_all(&executor);
+  if (!options_read(&executor, &options, err)) {
+    options.replay = options.replay == REPLAY_AUTO ? REPLAY_FULL : options.replay;
+    request = train_request(&executor, &options);
+    run->options.backend->measure(&request, &train_bytes, err);
+  }
+  if (!err->code && run->loaded.eval) {
+    request = eval_request(&executor, &options, watched);
+    run->options.backend->measure(&request, &eval_bytes, err);
+  }
+  executor_taps_free(&executor);
+  *bytes = (uint64_t)train_bytes + eval_bytes;
+  return err->code;
 }
 
 /* For what its programs send to its neighbours. */
@@ -118,18 +149,22 @@ static int outboxes_open(struct executor *executor, struct err *err) {
 int executor_prepare(struct executor *executor, struct err *err) {
   const struct backend_def *backend = executor->run->options.backend;
   struct backend_options options;
+  struct backend_request request;
+  int watched[EVAL_WATCHED_MAX];
   if (options_read(executor, &options, err))
     return err->code;
   executor->device = options.device;
   executor->memory = backend->memory;
   executor_tap_all(executor);
-  if (executor->run->loaded.eval && eval_prepare(executor, &options, err))
+  request = eval_request(executor, &options, watched);
+  if (executor->run->loaded.eval && backend->prepare(&request, &executor->eval, err))
     return err->code;
   if (executor->eval && options.most_bytes > 0) {
     size_t taken = backend->memory_bytes(executor->eval);
     options.most_bytes = taken < options.most_bytes ? options.most_bytes - taken : 1;
   }
-  if (train_prepare(executor, &options, err) ||
+  request = train_request(executor, &options);
+  if (backend->prepare(&request, &executor->train, err) ||
       (backend->memory && backend->memory->open(options.device, &executor->stream, err)))
     return err->code;
   return outboxes_open(executor, err);

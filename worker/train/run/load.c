@@ -110,11 +110,14 @@ static int loaded_open_data(const struct load_options *options, struct loaded *l
   return plan_init(&loaded->plan, loaded->spec, train_samples, eval_samples, err);
 }
 
-/* Where activations are computed again, or computed in stages, only programs know how many are kept. */
+/* Where activations are computed again, or computed in stages, only programs know how many are kept. With
+   SPEC_STAGES_AUTO what programs take is known before they are made. */
 static void memory_estimate(const struct loaded *loaded, struct model_memory *out) {
   model_memory(loaded->model, out);
-  if (strcmp(loaded->spec->workers->recompute, "none") != 0 || loaded->spec->workers->stages > 1)
+  if (strcmp(loaded->spec->workers->recompute, "none") != 0 || loaded->spec->workers->stages != 1)
     out->train_bytes = 0;
+  if (loaded->spec->workers->stages == SPEC_STAGES_AUTO)
+    out->eval_bytes = out->kept_bytes = 0;
 }
 
 /* The memory of one executor on a GPU. name: for the error; freed by the caller. */

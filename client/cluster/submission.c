@@ -7,7 +7,6 @@
 #include "client/cluster/model_hint.h"
 #include "client/cluster/stop.h"
 #include "client/terminal/output.h"
-#include "common/agree/spec.h"
 #include "common/settle/spec_settle.h"
 #include "model/model.h"
 #include "model/onnx/model_file.h"
@@ -31,15 +30,20 @@ static int uploading_send_pieces(const struct uploading *uploading, const Weir__
 static int uploading_await(struct uploading *uploading, Weir__SubmitReply **reply, struct err *err);
 static int submission_pass_return(struct err *err);
 
-int submission_load(struct submission *submission, const char *path, struct err *err) {
+struct spec_source submission_source(const struct args *args) {
+  return (struct spec_source){args->arguments[0], args->arguments + 1, args->n_arguments - 1};
+}
+
+int submission_load(struct submission *submission, const struct spec_source *source, struct err *err) {
+  const char *path = source->file;
   const Weir__TrainSpec *train;
   struct model *model = NULL;
   struct model_cuts cuts = {0};
   *submission = (struct submission){.path = mem_strdup(path)};
-  if (spec_read_file(path, &submission->spec, err))
+  if (spec_read_source(source, &submission->spec, err))
     return err->code;
   if (spec_check(submission->spec, err) || spec_settle_check(submission->spec, err))
-    return spec_blame(path, err);
+    return spec_blame(source, err);
   train = submission->spec->train;
   submission->model_path = path_beside(path, submission->spec->model->onnx);
   if (submission_open_model(submission, submission->model_path, err)) {
@@ -55,7 +59,7 @@ int submission_load(struct submission *submission, const char *path, struct err 
       model_cuts_find(model, submission->spec, (int)submission->spec->workers->stages, &cuts, err) ||
       (submission->pieces.read && model_initial_check(model, &submission->pieces, err))) {
     if (spec_is_to_blame(err))
-      spec_blame(path, err);
+      spec_blame(source, err);
     else
       err_prefix(err, "%s", submission->model_path);
   } else

@@ -3,6 +3,8 @@
 #define WEIR_CLIENT_CLUSTER_SUBMISSION_H
 
 #include "client/cluster/connect.h"
+#include "client/option.h"
+#include "common/agree/spec.h"
 #include "model/onnx/model_file.h"
 #include "spec.pb-c.h"
 
@@ -15,11 +17,15 @@ struct submission {
   char *path, *model_path;    /* the files; NULL: it was not loaded from any */
 };
 
-/* Reads and checks the spec at path and its model (relative to the spec), as every process of the cluster
-   will do again. Errors: INVALID, UNSUPPORTED or IO. What the spec says wrongly, also of its model, is named
-   by the spec's file, line and key; what is wrong in the model, by the model's file and node. What the
-   model's exporter left out is said on stderr. Released with submission_fini, also after an error. */
-int submission_load(struct submission *submission, const char *path, struct err *err);
+/* The spec of a command whose arguments are SPEC [PATH=VALUE]... */
+struct spec_source submission_source(const struct args *args);
+
+/* Reads and checks a spec and its model (relative to the spec's file), as every process of the cluster will
+   do again. Errors: INVALID, UNSUPPORTED or IO. What the spec says wrongly, also of its model, is named by
+   the spec's file, line and key, or by the setting; what is wrong in the model, by the model's file and node.
+   What the model's exporter left out is said on stderr. Released with submission_fini, also after an error.
+ */
+int submission_load(struct submission *submission, const struct spec_source *source, struct err *err);
 void submission_fini(struct submission *submission); /* safe on a zeroed one */
 /* Reads the model alone. Errors: those of model_file_open. Released likewise. */
 int submission_open_model(struct submission *submission, const char *path, struct err *err);

@@ -239,7 +239,10 @@ void training_print_resume(const struct training *training, FILE *file) {
   const struct args *args = training->args;
   print_quoted(file, program_invocation_name);
   fputs(" train ", file);
-  print_quoted(file, args->arguments[0]);
+  for (int i = 0; i < args->n_arguments; i++) {
+    fputs(i ? " " : "", file);
+    print_quoted(file, args->arguments[i]);
+  }
   fputs(" --out ", file);
   print_quoted(file, training->out);
   fputs(" --resume", file);

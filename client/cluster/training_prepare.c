@@ -23,9 +23,10 @@ static int metrics_begin(struct training *training, struct err *err);
 
 int training_prepare(struct training *training, struct err *err) {
   const struct args *args = training->args;
+  const struct spec_source source = submission_source(args);
   char sha256[SHA256_HEX_SIZE];
   if (check_options(training, err) || find_data_root(training, err) ||
-      submission_load(&training->submission, args->arguments[0], err) || check_workers(training, err))
+      submission_load(&training->submission, &source, err) || check_workers(training, err))
     return err->code;
   sha256_hex(training->submission.onnx, training->submission.onnx_size, sha256);
   training->run.model_sha256 = mem_strdup(sha256);
@@ -68,6 +69,7 @@ static int check_workers(const struct training *training, struct err *err) {
 
 static int folder_begin(struct training *training, struct err *err) {
   const struct args *args = training->args;
+  const struct spec_source source = submission_source(args);
   const char *inputs[] = {training->submission.path, training->submission.model_path, NULL};
   struct err none = ERR_NONE;
   char *path;
@@ -76,7 +78,10 @@ static int folder_begin(struct training *training, struct err *err) {
       run_file_write(training->absolute, &training->run, err))
     return err->code;
   path = mem_printf("%s/spec.yaml", training->absolute);
-  result_dir_copy(args->arguments[0], path, err);
+  if (source.n_settings)
+    spec_source_write(&source, path, err);
+  else
+    result_dir_copy(source.file, path, err);
   free(path);
   if (args_text(args, "store"))
     training->run.store = mem_strdup(args_text(args, "store"));

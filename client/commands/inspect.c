@@ -157,11 +157,15 @@ static bool is_spec(const char *path) {
 }
 
 /* A model, or a spec with the one that it names. *batch: that of a microbatch. */
-static int read_input(const char *path, struct submission *input, int64_t *batch, struct err *err) {
-  if (!is_spec(path)) {
-    if (submission_open_model(input, path, err) == 0)
+static int read_input(const struct args *args, struct submission *input, int64_t *batch, struct err *err) {
+  const struct spec_source source = submission_source(args);
+  if (!is_spec(source.file)) {
+    if (source.n_settings)
+      return err_set(err, ERR_INVALID, "'%s': PATH=VALUE changes a spec, and '%s' is a model",
+                     source.settings[0], source.file);
+    if (submission_open_model(input, source.file, err) == 0)
       *batch = batch_of_file(input->onnx, input->onnx_size);
-  } else if (submission_load(input, path, err) == 0)
+  } else if (submission_load(input, &source, err) == 0)
     *batch = input->spec->train->batch / input->spec->train->microbatches;
   return err->code;
 }
@@ -178,7 +182,7 @@ static int inspect_run(const struct args *args) {
   struct model *model = NULL;
   int64_t batch = 0, given = args_count(args, "batch");
   struct err err = ERR_NONE;
-  if (read_input(args->arguments[0], &input, &batch, &err))
+  if (read_input(args, &input, &batch, &err))
     goto out;
   batch = given ? given : batch;
   if (model_open(
@@ -220,9 +224,9 @@ static const struct option_def inspect_options[] = {
 const struct command_def command_inspect = {
     .name = "inspect",
     .summary = "show what is in an ONNX file, and what would be trained",
-    .arguments = "FILE.onnx|SPEC.yaml",
+    .arguments = "FILE.onnx|SPEC.yaml [PATH=VALUE]...",
     .min_arguments = 1,
-    .max_arguments = 1,
+    .max_arguments = ARGUMENTS_MAX,
     .description =
         "Reads an ONNX model as a run would and prints its layers with their output shapes and "
         "work, its tensors, "
@@ -232,10 +236,12 @@ const struct command_def command_inspect = {
         "refused with "
         "everything unsupported named at once, and exit status 2.\n\n"
         "Of a spec it shows the model as that run would train it: with its loss, what it freezes, and "
-        "which of train.optimizer.groups a tensor is in; and in the stages that workers.stages says.",
+        "which of train.optimizer.groups a tensor is in; and in the stages that workers.stages says. "
+        "PATH=VALUE gives a key of the spec another value, as `weir train` takes it.",
     .options = inspect_options,
     .examples = "weir inspect cnn.onnx --batch 32\n"
                 "weir inspect spec.yaml\n"
+                "weir inspect spec.yaml workers.stages=2\n"
                 "weir inspect resnet18.onnx --batch 16 --stages 2\n"
                 "weir inspect cnn.onnx --json | jq .parameters\n",
     .run = inspect_run,

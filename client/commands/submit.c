@@ -11,6 +11,7 @@
 static int submit_run(const struct args *args) {
   struct submission submission = {0};
   struct connection connection = {0};
+  const struct spec_source source = submission_source(args);
   struct err err = ERR_NONE;
   char *run = NULL;
   int status = EXIT_DONE;
@@ -19,8 +20,7 @@ static int submit_run(const struct args *args) {
     return command_fail(&err);
   }
   stop_on_signals();
-  if (submission_load(&submission, args->arguments[0], &err) ||
-      connection_open(&connection, args->coordinator, &err) ||
+  if (submission_load(&submission, &source, &err) || connection_open(&connection, args->coordinator, &err) ||
       (args_text(args, "from") &&
        start_weights_apply(&submission, args_text(args, "from"), &connection, &err)) ||
       submission_send(&submission, &connection, &run, &err)) {
@@ -61,19 +61,23 @@ static const struct option_def submit_options[] = {
 const struct command_def command_submit = {
     .name = "submit",
     .summary = "hand a run to a cluster; prints the run's id",
-    .arguments = "SPEC",
+    .arguments = "SPEC [PATH=VALUE]...",
     .min_arguments = 1,
-    .max_arguments = 1,
+    .max_arguments = ARGUMENTS_MAX,
     .takes_coordinator = true,
     .description =
         "Checks the spec and its model, uploads both to the coordinator, and prints the new run's id alone "
         "on "
         "stdout. The model travels with its external data files; the dataset does not: the spec names a "
-        "folder that the workers can read. A run waits until servers and enough workers are there.",
+        "folder that the workers can read. A run waits until servers and enough workers are there.\n\n"
+        "PATH=VALUE gives a key of the spec another value for this run: PATH as errors name it "
+        "(train.optimizer.lr, 'data.transforms[0].scale'), VALUE as the spec would have it ('[1, 2]', "
+        "'{every_steps: 100}'); null takes the key away.",
     .options = submit_options,
     .if_failed = "the run failed (--follow)",
     .if_interrupted = "interrupted (--follow: detached)",
     .examples = "weir submit spec.yaml --coordinator 10.0.0.1:7070\n"
+                "weir submit spec.yaml name=slower train.optimizer.lr=0.01\n"
                 "weir submit finer.yaml --from fashion-mnist@500\n"
                 "run=$(weir submit spec.yaml) && weir watch $run\n",
     .run = submit_run,

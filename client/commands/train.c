@@ -121,9 +121,9 @@ static const struct option_def train_options[] = {
 const struct command_def command_train = {
     .name = "train",
     .summary = "train a model on this machine, with a cluster of its own",
-    .arguments = "SPEC",
+    .arguments = "SPEC [PATH=VALUE]...",
     .min_arguments = 1,
-    .max_arguments = 1,
+    .max_arguments = ARGUMENTS_MAX,
     .description =
         "Starts a private cluster on this machine (a coordinator, parameter servers and workers, each a "
         "process), trains the model that SPEC describes, shows the progress, and leaves the results.\n"
@@ -132,12 +132,16 @@ const struct command_def command_train = {
         "and the run goes on; the result does not change. The cluster listens on a free port of 127.0.0.1, "
         "which is printed: `weir status`, `weir workers` and the others reach it with --coordinator.\n"
         "\n"
+        "PATH=VALUE gives a key of the spec another value for this run: PATH as errors name it "
+        "(train.optimizer.lr, 'data.transforms[0].scale'), VALUE as the spec would have it ('[1, 2]', "
+        "'{every_steps: 100}'); null takes the key away.\n"
+        "\n"
         "In --out DIR:\n"
         "  model.onnx         the trained model in inference form\n"
         "  model.safetensors  the trained weights by name\n"
         "  model.average.*    likewise, of the average, where SPEC has train.average\n"
         "  metrics.jsonl      one JSON object a line: steps, evaluations, the end\n"
-        "  spec.yaml          a copy of SPEC\n"
+        "  spec.yaml          a copy of SPEC, with what PATH=VALUE gave\n"
         "  run                which run this is, for --resume\n"
         "  logs/              what each process wrote\n"
         "  store/             checkpoints, unless --store is given\n"
@@ -149,6 +153,7 @@ const struct command_def command_train = {
     .if_interrupted = "interrupted or paused; the command that resumes is printed",
     .examples = "weir train examples/fashion-mnist.yaml --workers 2 --servers 2\n"
                 "weir train spec.yaml --out /tmp/run --force --metrics all.jsonl\n"
+                "weir train spec.yaml train.steps=100 train.optimizer.lr=0.01 --out /tmp/trial\n"
                 "weir train spec.yaml --out /tmp/run --resume\n",
     .run = train_run,
 };

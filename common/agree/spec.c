@@ -15,17 +15,10 @@
 
 /* LEVELS_MAX: of messages in messages. WEIGHT_MAX: what a spec may come to when its aliases are written out,
    in list entries and letters; without aliases none is heavier than its text. */
-enum {
-  SPEC_BYTES_MAX = 1 << 20,
-  FIELDS_MAX = 64,
-  PATH_SIZE = 256,
-  LEVELS_MAX = 16,
-  WEIGHT_MAX = 4 * SPEC_BYTES_MAX
-};
+enum { FIELDS_MAX = 64, PATH_SIZE = 256, LEVELS_MAX = 16, WEIGHT_MAX = 4 << 20 };
 
 struct reader {
-  const char *file;
-  yaml_document_t document;
+  struct spec_document *document;
   int level;
   size_t weight;
   struct err *err;
@@ -40,12 +33,13 @@ static int reader_fail(struct reader *reader, const yaml_node_t *node, const cha
     __attribute__((format(printf, 3, 4)));
 
 static int reader_fail(struct reader *reader, const yaml_node_t *node, const char *format, ...) {
-  char text[1024];
+  char text[1024], place[SPEC_PLACE_MAX];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  return err_set(reader->err, ERR_INVALID, "%s:%zu: %s", reader->file, node->start_mark.line + 1, text);
+  return err_set(reader->err, ERR_INVALID, "%s: %s",
+                 spec_document_place(reader->document, node->start_mark.line, place), text);
 }
 
 /* Of what is about to be allocated. */
@@ -185,10 +179,10 @@ static int read_map_list(struct reader *reader, yaml_node_t *node, const Protobu
 static int read_map_entry(struct reader *reader, const yaml_node_pair_t *pair, ProtobufCMessage *entry,
                           const char *path) {
   const ProtobufCFieldDescriptor *key = &entry->descriptor->fields[0], *value = &entry->descriptor->fields[1];
-  yaml_node_t *node = yaml_document_get_node(&reader->document, pair->value);
+  yaml_node_t *node = yaml_document_get_node(&reader->document->yaml, pair->value);
   char *key_at = (char *)entry + key->offset, *value_at = (char *)entry + value->offset;
   char entry_path[PATH_SIZE];
-  if (read_scalar(reader, yaml_document_get_node(&reader->document, pair->key), key, key_at, path))
+  if (read_scalar(reader, yaml_document_get_node(&reader->document->yaml, pair->key), key, key_at, path))
     return reader->err->code;
   if (value->type != PROTOBUF_C_TYPE_MESSAGE)
     return read_scalar(reader, node, value, value_at, path);
@@ -241,7 +235,7 @@ static int read_repeated(struct reader *reader, yaml_node_t *node, const Protobu
     return reader->err->code;
   *elements = mem_new((size_t)(node->data.sequence.items.top - item) * 8);
   for (; item < node->data.sequence.items.top; item++) {
-    yaml_node_t *element = yaml_document_get_node(&reader->document, *item);
+    yaml_node_t *element = yaml_document_get_node(&reader->document->yaml, *item);
     size_t index = (*count)++;
     char *at = (char *)*elements + index * message_value_size(field);
     char entry[PATH_SIZE + 24]; /* an index has 20 digits at most */
@@ -289,8 +283,8 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
   if (node->type != YAML_MAPPING_NODE)
     return reader_fail(reader, node, "%s: keys and values are wanted here", *path ? path : "the spec");
   for (pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; pair++) {
-    yaml_node_t *key = yaml_document_get_node(&reader->document, pair->key);
-    yaml_node_t *value = yaml_document_get_node(&reader->document, pair->value);
+    yaml_node_t *key = yaml_document_get_node(&reader->document->yaml, pair->key);
+    yaml_node_t *value = yaml_document_get_node(&reader->document->yaml, pair->value);
     const ProtobufCFieldDescriptor *field;
     char sub[PATH_SIZE];
     int code;
@@ -311,90 +305,33 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
   return 0;
 }
 
-/* libyaml has no bound of its own on nesting; its parser recurses into the composer for each level. */
-static bool is_nested_too_deep(const char *text, size_t size) {
-  enum { DEPTH_MAX = 100 };
-  int depth = 0;
-  for (size_t i = 0; i < size; i++) {
-    depth += (text[i] == '[' || text[i] == '{') - (text[i] == ']' || text[i] == '}');
-    if (depth > DEPTH_MAX)
-      return true;
-  }
-  return false;
-}
-
-static int fail_yaml(const yaml_parser_t *parser, const char *file, struct err *err) {
-  return err_set(err, ERR_INVALID, "%s:%zu: not valid YAML: %s%s%s", file, parser->problem_mark.line + 1,
-                 parser->problem ? parser->problem : "cannot be read", parser->context ? " " : "",
-                 parser->context ? parser->context : "");
-}
-
-int spec_document_load(const char *file, const char *text, size_t size, yaml_document_t *out,
-                       struct err *err) {
-  yaml_parser_t parser;
-  int code = ERR_OK;
-  if (size > SPEC_BYTES_MAX)
-    return err_set(err, ERR_INVALID, "%s: a spec of %zu bytes; at most %d are read", file, size,
-                   SPEC_BYTES_MAX);
-  if (is_nested_too_deep(text, size))
-    return err_set(err, ERR_INVALID, "%s: brackets are nested more than 100 deep", file);
-  CHECK(yaml_parser_initialize(&parser));
-  yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-  if (!yaml_parser_load(&parser, out))
-    code = fail_yaml(&parser, file, err);
-  yaml_parser_delete(&parser);
-  return code;
-}
-
-int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err) {
-  struct reader reader = {.file = file, .err = err};
-  yaml_node_t *root;
-  Weir__RunSpec *spec;
-  int code;
-  *out = NULL;
-  if (spec_document_load(file, text, size, &reader.document, err))
-    return err->code;
-  root = yaml_document_get_root_node(&reader.document);
-  spec = (Weir__RunSpec *)message_new(&weir__run_spec__descriptor);
-  code = root ? read_message(&reader, root, &spec->base, "")
-              : err_set(err, ERR_INVALID, "%s: the spec is empty", file);
-  yaml_document_delete(&reader.document);
-  if (code)
+static int document_read(struct spec_document *document, Weir__RunSpec **out, struct err *err) {
+  struct reader reader = {.document = document, .err = err};
+  Weir__RunSpec *spec = (Weir__RunSpec *)message_new(&weir__run_spec__descriptor);
+  if (read_message(&reader, yaml_document_get_root_node(&document->yaml), &spec->base, ""))
     spec_free(spec);
   else
     *out = spec;
-  return code;
+  spec_document_fini(document);
+  return err->code;
 }
 
-char *spec_text(const char *path, size_t *size, struct err *err) {
-  char *text;
-  FILE *file = fopen(path, "rb");
-  if (!file) {
-    err_errno(err, errno, "%s", path);
-    err->code = ERR_NOT_FOUND;
-    return NULL;
-  }
-  text = mem_new(SPEC_BYTES_MAX + 1);
-  *size = fread(text, 1, SPEC_BYTES_MAX + 1, file);
-  if (ferror(file)) {
-    err_errno(err, errno, "%s", path);
-    free(text);
-    text = NULL;
-  }
-  fclose(file);
-  return text;
+int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err) {
+  const struct spec_source source = {.file = file};
+  struct spec_document document;
+  *out = NULL;
+  return spec_document_load(&source, text, size, &document, err) ? (int)err->code
+                                                                 : document_read(&document, out, err);
+}
+
+int spec_read_source(const struct spec_source *source, Weir__RunSpec **out, struct err *err) {
+  struct spec_document document;
+  *out = NULL;
+  return spec_document_open(source, &document, err) ? (int)err->code : document_read(&document, out, err);
 }
 
 int spec_read_file(const char *path, Weir__RunSpec **out, struct err *err) {
-  size_t size;
-  char *text = spec_text(path, &size, err);
-  int code;
-  *out = NULL;
-  if (!text)
-    return err->code;
-  code = spec_read(path, text, size, out, err);
-  free(text);
-  return code;
+  return spec_read_source(&(struct spec_source){.file = path}, out, err);
 }
 
 void spec_free(Weir__RunSpec *spec) {

@@ -23,6 +23,23 @@ const struct spec_word *spec_word_of(const ProtobufCFieldDescriptor *field); /* 
    or out of its field's range. */
 int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err);
 int spec_read_file(const char *path, Weir__RunSpec **out, struct err *err);
+
+/* Where a spec comes from: a file, and settings that stand above it. */
+struct spec_source {
+  const char *file; /* its path */
+  /* PATH=VALUE, in their order. PATH leads to a key as messages name it: "train.optimizer.lr",
+     "data.transforms[0].p". VALUE is YAML, as "0.1", "[1, 2]" or "{lr: 0.1}"; it replaces what the file says
+     there, or is added; null takes the key away. */
+  const char *const *settings;
+  int n_settings;
+};
+
+/* As spec_read_file. Errors also: INVALID, "PATH=VALUE: ..." for what is wrong in a setting. */
+int spec_read_source(const struct spec_source *source, Weir__RunSpec **out, struct err *err);
+
+/* Writes YAML that reads as the source does, without the file's comments. Errors: those of opening the
+   source, IO for `path`. */
+int spec_source_write(const struct spec_source *source, const char *path, struct err *err);
 void spec_free(Weir__RunSpec *spec); /* NULL is ignored */
 
 /* A copy on the heap, freed with spec_free. */
@@ -40,10 +57,10 @@ int spec_check(Weir__RunSpec *spec, struct err *err);
    put right, whatever it was checked against. */
 bool spec_is_to_blame(const struct err *err);
 
-/* For an error of spec_check, spec_settle or model_open about the spec in `file`: puts "FILE:LINE: " before
-   its text, with the line of the key that the text begins with or of the last part of the key that the file
-   has; "FILE: " where it has none. Returns err->code. */
-int spec_blame(const char *file, struct err *err);
+/* For an error of spec_check, spec_settle or model_open about a spec: puts "FILE:LINE: " before its text,
+   with the line of the key that the text begins with or of the last part of the key that is given;
+   "PATH=VALUE: " where a setting gave it; "FILE: " where nothing did. Returns err->code. */
+int spec_blame(const struct spec_source *source, struct err *err);
 
 /* The options of a transform that mixes whole microbatches, which are a message Mixing, and its name; NULL
    for any other. */

@@ -4,17 +4,7 @@
 
 #include "common/agree/spec_document.h"
 
-/* A step of a path like "train.optimizer.groups[2].lr": a key, or an index. */
-struct path_step {
-  const char *key;
-  size_t length; /* 0: the step is an index */
-  size_t index;
-};
-
-static const char *path_next(const char *path, struct path_step *step);
-static yaml_node_t *blame_descend(yaml_document_t *document, const yaml_node_t *node,
-                                  const struct path_step *step, size_t *line);
-static size_t line_of(const char *path, yaml_document_t *document);
+static bool is_given(const char *path, struct spec_document *document, size_t *line);
 static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *message,
                                                 const struct path_step *step);
 
@@ -35,31 +25,37 @@ static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor
   return NULL;
 }
 
-int spec_blame(const char *file, struct err *err) {
-  struct err ignored;
-  yaml_document_t document;
-  size_t size, line = 0;
-  char *text = spec_text(file, &size, &ignored);
-  if (text && spec_document_load(file, text, size, &document, &ignored) == ERR_OK) {
-    line = line_of(err->text, &document);
-    yaml_document_delete(&document);
-  }
-  free(text);
-  return line ? err_prefix(err, "%s:%zu", file, line) : err_prefix(err, "%s", file);
+int spec_blame(const struct spec_source *source, struct err *err) {
+  struct err ignored = ERR_NONE;
+  struct spec_document document;
+  char place[SPEC_PLACE_MAX];
+  size_t line;
+  if (spec_document_open(source, &document, &ignored))
+    return err_prefix(err, "%s", source->file);
+  if (is_given(err->text, &document, &line))
+    err_prefix(err, "%s", spec_document_place(&document, line, place));
+  else
+    err_prefix(err, "%s", source->file);
+  spec_document_fini(&document);
+  return err->code;
 }
 
-/* From 1; 0: the document has not even the path's first key. */
-static size_t line_of(const char *path, yaml_document_t *document) {
-  yaml_node_t *node = yaml_document_get_root_node(document);
+/* Whether the document has at least the path's first key; the line of the last that it has, from 0. */
+static bool is_given(const char *path, struct spec_document *document, size_t *line) {
+  struct spec_entry entry;
   struct path_step step;
-  size_t line = 0;
-  while (node && (path = path_next(path, &step)))
-    node = blame_descend(document, node, &step, &line);
-  return line;
+  bool is_any = false;
+  for (int in = SPEC_ROOT;
+       (path = path_next(path, &step)) && spec_entry_find(&document->yaml, in, &step, &entry);
+       in = *entry.value) {
+    *line =
+        yaml_document_get_node(&document->yaml, entry.pair ? entry.pair->key : *entry.value)->start_mark.line;
+    is_any = true;
+  }
+  return is_any;
 }
 
-/* The rest of the path behind its first step; NULL where it has none. */
-static const char *path_next(const char *path, struct path_step *step) {
+const char *path_next(const char *path, struct path_step *step) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   char *end;
   *step = (struct path_step){0};
@@ -70,26 +66,4 @@ static const char *path_next(const char *path, struct path_step *step) {
   step->key = path + (*path == '.');
   step->length = strspn(step->key, letters);
   return step->length ? step->key + step->length : NULL;
-}
-
-/* The value at a step, and the line of its key; NULL, and *line as it was, where there is none. */
-static yaml_node_t *blame_descend(yaml_document_t *document, const yaml_node_t *node,
-                                  const struct path_step *step, size_t *line) {
-  yaml_node_t *found = NULL;
-  if (node->type == YAML_MAPPING_NODE && step->length)
-    for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
-         pair++) {
-      yaml_node_t *key = yaml_document_get_node(document, pair->key);
-      if (key->type != YAML_SCALAR_NODE || key->data.scalar.length != step->length ||
-          memcmp(key->data.scalar.value, step->key, step->length) != 0)
-        continue;
-      *line = key->start_mark.line + 1;
-      found = yaml_document_get_node(document, pair->value);
-    }
-  if (node->type == YAML_SEQUENCE_NODE && !step->length &&
-      step->index < (size_t)(node->data.sequence.items.top - node->data.sequence.items.start)) {
-    found = yaml_document_get_node(document, node->data.sequence.items.start[step->index]);
-    *line = found->start_mark.line + 1;
-  }
-  return found;
 }

@@ -1,4 +1,4 @@
-/* The YAML document of a spec. Private to spec*.c. */
+/* The YAML document of a spec, with its settings in it. Private to spec*.c. */
 #ifndef WEIR_COMMON_AGREE_SPEC_DOCUMENT_H
 #define WEIR_COMMON_AGREE_SPEC_DOCUMENT_H
 
@@ -6,12 +6,51 @@
 
 #include "common/agree/spec.h"
 
-/* The file's text, on the heap, at most one byte more than a spec may have. NULL with an error: NOT_FOUND
-   where it cannot be opened, else the one of reading it. */
-char *spec_text(const char *path, size_t *size, struct err *err);
+enum { SPEC_PLACE_MAX = 512, SPEC_ROOT = 1 /* the number of the root's node */ };
 
-/* Parses text. The caller deletes *out where there was no error. Errors: INVALID, "FILE:LINE: ...". */
-int spec_document_load(const char *file, const char *text, size_t size, yaml_document_t *out,
-                       struct err *err);
+struct spec_document {
+  yaml_document_t yaml;
+  const struct spec_source *source;
+  size_t n_lines; /* of the file; in the marks of nodes setting i is line n_lines + i */
+};
+
+/* A step of a path like "train.optimizer.groups[2].lr": a key, or an index. */
+struct path_step {
+  const char *key;
+  size_t length; /* 0: the step is an index */
+  size_t index;
+};
+
+/* The rest of the path behind its first step; NULL where it has none. */
+const char *path_next(const char *path, struct path_step *step);
+
+/* An entry of a mapping or a list, as it stands in it. */
+struct spec_entry {
+  yaml_node_pair_t *pair; /* NULL in a list */
+  int *value;             /* the number of its value's node */
+};
+
+/* The entry at a step; false where there is none. */
+bool spec_entry_find(yaml_document_t *document, int in, const struct path_step *step, struct spec_entry *out);
+
+/* Parses text and puts the settings of its source into it. The source must outlive the document. The caller
+   releases it with spec_document_fini where there was no error. Errors: INVALID, "FILE:LINE: ..." or
+   "PATH=VALUE: ...". */
+int spec_document_load(const struct spec_source *source, const char *text, size_t size,
+                       struct spec_document *out, struct err *err);
+/* The same of the source's file. Errors: NOT_FOUND where it cannot be opened, IO, INVALID. */
+int spec_document_open(const struct spec_source *source, struct spec_document *out, struct err *err);
+void spec_document_fini(struct spec_document *document);
+
+/* "FILE:LINE", or the setting, that a line of a mark is of. */
+const char *spec_document_place(const struct spec_document *document, size_t line, char out[SPEC_PLACE_MAX]);
+
+/* Puts one setting into the document, as line `line` of its marks. Errors: INVALID, "PATH=VALUE: ...". */
+int spec_setting_apply(yaml_document_t *document, const char *setting, size_t line, struct err *err);
+
+/* Parses YAML of at most as many bytes, and of brackets nested as deep, as libyaml may be given. *out:
+   deleted by the caller where there was no error. Errors: INVALID, without a place; *line is where, from 1,
+   or 0. */
+int spec_yaml_load(const char *text, size_t size, yaml_document_t *out, size_t *line, struct err *err);
 
 #endif

@@ -354,10 +354,12 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
     with Folder() as folder:
         spec = small_run(folder, **LONG)
         undisturbed = undisturbed_metrics(folder, spec)
+        with open(spec) as file:
+            spec, setting = folder.file("other.yaml", file.read().replace("lr: 0.05", "lr: 77")), "train.optimizer.lr=0.05"
         gate, out = Gate(folder), folder.file("an out")
         metrics, second = os.path.join(out, "metrics.jsonl"), folder.file("second.jsonl")
         gate.stop_at(151)
-        with Process(program("weir"), "train", spec, *TRAIN, "--out", out, "--metrics", second,
+        with Process(program("weir"), "train", spec, setting, *TRAIN, "--out", out, "--metrics", second,
                      env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) > 150, "steps")
             children = [pid for name in ("weir-server", "weir-worker") for pid in children_of(training.child.pid, name)]
@@ -370,7 +372,7 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
         assert 150 < paused < 1500, printed[-1000:]
         assert {steps for _, steps in shown_steps(printed)} == {LONG["steps"]}, printed
         command = shlex.split(re.search(r"to resume: (.*)", printed).group(1))
-        assert command[1:3] == ["train", spec] and "--resume" in command and str(out) in command, command
+        assert command[1:4] == ["train", spec, setting] and "--resume" in command and str(out) in command, command
         refused("--resume", "train", spec, "--out", out)
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 3)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -381,7 +383,7 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
         with open(metrics) as file:
             before = file.read()
         os.unlink(os.path.join(out, "model.safetensors"))
-        weir("train", spec, *TRAIN, "--out", out, "--resume")
+        weir("train", spec, setting, *TRAIN, "--out", out, "--resume")
         assert os.path.exists(os.path.join(out, "model.safetensors"))
         with open(metrics) as file:
             assert file.read() == before

@@ -103,6 +103,40 @@ def test_an_evaluation_counts_every_sample_once_whatever_the_batch():
             assert event["event"] == "eval" and abs(event["accuracy"] - 31 / 37) < 1e-6, (batch, event)
 
 
+def test_a_setting_stands_above_the_spec():
+    """The run is that of a spec which says so itself, and the folder's spec.yaml is one."""
+    with Folder() as folder:
+        model = small_mlp(folder)
+        said, _ = train(folder, "said", model, seed=3, lr=0.25)
+        spec, settings = write_spec(folder, "spec.yaml", model), ("train.seed=3", "train.optimizer.lr=0.25")
+        out = folder.file("set.out")
+        weir("train", spec, *settings, "--threads", 1, "--out", out)
+        shutil.copy(os.path.join(out, "spec.yaml"), folder.file("kept.yaml"))
+        again = folder.file("again.out")
+        weir("train", folder.file("kept.yaml"), "--threads", 1, "--out", again)
+        for run in (out, again):
+            assert [event["loss"] for event in read_metrics(run + "/metrics.jsonl") if event["event"] == "step"] == said
+        refusal = weir("train", spec, "--threads", 1, "--out", out, "--resume", status=2).stderr
+        assert "train.seed is 0 and was 3" in refusal, refusal
+        assert "groups[0]" in weir("inspect", spec, 'train.optimizer.groups=[{params: ["fc1.*"], lr: 0.5}]').stdout
+
+
+def test_a_setting_that_makes_no_sense_is_named():
+    with Folder() as folder:
+        spec = write_spec(folder, "spec.yaml", small_mlp(folder))
+        for command in (("train",), ("submit",), ("inspect",)):
+            for setting, words in (
+                    ("train.optimiser.lr=1", "weir: train.optimiser.lr=1: unknown key 'optimiser' in train"),
+                    ("train.optimizer.name=adm", "weir: train.optimizer.name=adm: train.optimizer.name: "),
+                    ("train.optimizer.lr=fast", "weir: train.optimizer.lr=fast: train.optimizer.lr: 'fast' is no"),
+                    ("model.onnx=gone.onnx", "gone.onnx: No such file"),
+                    ("other.yaml", "weir: 'other.yaml' is no PATH=VALUE, as train.optimizer.lr=0.1")):
+                said = weir(*command, spec, "train.seed=1", setting, status=2).stderr
+                assert said.count("\n") == 1 and words in said, said
+        said = weir("inspect", folder.file("mlp.onnx"), "train.seed=1", status=2).stderr
+        assert "'train.seed=1': PATH=VALUE changes a spec" in said, said
+
+
 def test_an_example_without_its_model_says_how_to_make_it():
     """What it says does it: after the command the file is there, and the spec is read on."""
     with Folder() as folder:

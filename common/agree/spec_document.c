@@ -1,0 +1,123 @@
+/* The YAML document of a spec: its file's text, and then the settings. */
+#include "common/agree/spec_document.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+
+enum { SPEC_BYTES_MAX = 1 << 20, DEPTH_MAX = 100 };
+
+/* libyaml has no bound of its own on nesting; its parser recurses into the composer for each level. */
+static bool is_nested_too_deep(const char *text, size_t size) {
+  int depth = 0;
+  for (size_t i = 0; i < size; i++) {
+    depth += (text[i] == '[' || text[i] == '{') - (text[i] == ']' || text[i] == '}');
+    if (depth > DEPTH_MAX)
+      return true;
+  }
+  return false;
+}
+
+int spec_yaml_load(const char *text, size_t size, yaml_document_t *out, size_t *line, struct err *err) {
+  yaml_parser_t parser;
+  *line = 0;
+  if (size > SPEC_BYTES_MAX)
+    return err_set(err, ERR_INVALID, "a spec of %zu bytes; at most %d are read", size, SPEC_BYTES_MAX);
+  if (is_nested_too_deep(text, size))
+    return err_set(err, ERR_INVALID, "brackets are nested more than %d deep", DEPTH_MAX);
+  CHECK(yaml_parser_initialize(&parser));
+  yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+  if (!yaml_parser_load(&parser, out)) {
+    *line = parser.problem_mark.line + 1;
+    err_set(err, ERR_INVALID, "not valid YAML: %s%s%s", parser.problem ? parser.problem : "cannot be read",
+            parser.context ? " " : "", parser.context ? parser.context : "");
+  }
+  yaml_parser_delete(&parser);
+  return err->code;
+}
+
+static size_t count_lines(const char *text, size_t size) {
+  size_t lines = 1;
+  for (size_t i = 0; i < size; i++)
+    lines += text[i] == '\n';
+  return lines;
+}
+
+int spec_document_load(const struct spec_source *source, const char *text, size_t size,
+                       struct spec_document *out, struct err *err) {
+  size_t line;
+  *out = (struct spec_document){.source = source, .n_lines = count_lines(text, size)};
+  if (spec_yaml_load(text, size, &out->yaml, &line, err))
+    return line ? err_prefix(err, "%s:%zu", source->file, line) : err_prefix(err, "%s", source->file);
+  if (!yaml_document_get_root_node(&out->yaml))
+    err_set(err, ERR_INVALID, "%s: the spec is empty", source->file);
+  for (int i = 0; i < source->n_settings && !err->code; i++)
+    spec_setting_apply(&out->yaml, source->settings[i], out->n_lines + (size_t)i, err);
+  if (err->code)
+    yaml_document_delete(&out->yaml);
+  return err->code;
+}
+
+/* The file's text, on the heap, at most one byte more than a spec may have; NULL with an error. */
+static char *spec_text(const char *path, size_t *size, struct err *err) {
+  char *text;
+  FILE *file = fopen(path, "rb");
+  if (!file) {
+    err_errno(err, errno, "%s", path);
+    err->code = ERR_NOT_FOUND;
+    return NULL;
+  }
+  text = mem_new(SPEC_BYTES_MAX + 1);
+  *size = fread(text, 1, SPEC_BYTES_MAX + 1, file);
+  if (ferror(file)) {
+    err_errno(err, errno, "%s", path);
+    free(text);
+    text = NULL;
+  }
+  fclose(file);
+  return text;
+}
+
+int spec_document_open(const struct spec_source *source, struct spec_document *out, struct err *err) {
+  size_t size;
+  char *text = spec_text(source->file, &size, err);
+  if (text)
+    spec_document_load(source, text, size, out, err);
+  free(text);
+  return err->code;
+}
+
+void spec_document_fini(struct spec_document *document) {
+  yaml_document_delete(&document->yaml);
+}
+
+const char *spec_document_place(const struct spec_document *document, size_t line, char out[SPEC_PLACE_MAX]) {
+  const struct spec_source *source = document->source;
+  if (line < document->n_lines)
+    snprintf(out, SPEC_PLACE_MAX, "%s:%zu", source->file, line + 1);
+  else
+    snprintf(out, SPEC_PLACE_MAX, "%s", source->settings[line - document->n_lines]);
+  return out;
+}
+
+static bool is_word(const yaml_node_t *node, const struct path_step *step) {
+  return node->type == YAML_SCALAR_NODE && node->data.scalar.length == step->length &&
+         memcmp(node->data.scalar.value, step->key, step->length) == 0;
+}
+
+bool spec_entry_find(yaml_document_t *document, int in, const struct path_step *step,
+                     struct spec_entry *out) {
+  const yaml_node_t *node = yaml_document_get_node(document, in);
+  *out = (struct spec_entry){0};
+  if (node->type == YAML_MAPPING_NODE && step->length)
+    for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; pair++)
+      if (is_word(yaml_document_get_node(document, pair->key), step))
+        *out = (struct spec_entry){.pair = pair, .value = &pair->value};
+  if (node->type == YAML_SEQUENCE_NODE && !step->length &&
+      step->index < (size_t)(node->data.sequence.items.top - node->data.sequence.items.start))
+    out->value = &node->data.sequence.items.start[step->index];
+  return out->value;
+}

@@ -316,12 +316,16 @@ static int document_read(struct spec_document *document, Weir__RunSpec **out, st
   return err->code;
 }
 
-int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err) {
-  const struct spec_source source = {.file = file};
+int spec_read_text(const struct spec_source *source, const char *text, size_t size, Weir__RunSpec **out,
+                   struct err *err) {
   struct spec_document document;
   *out = NULL;
-  return spec_document_load(&source, text, size, &document, err) ? (int)err->code
-                                                                 : document_read(&document, out, err);
+  return spec_document_load(source, text, size, &document, err) ? (int)err->code
+                                                                : document_read(&document, out, err);
+}
+
+int spec_read(const char *file, const char *text, size_t size, Weir__RunSpec **out, struct err *err) {
+  return spec_read_text(&(struct spec_source){.file = file}, text, size, out, err);
 }
 
 int spec_read_source(const struct spec_source *source, Weir__RunSpec **out, struct err *err) {

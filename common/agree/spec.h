@@ -36,6 +36,9 @@ struct spec_source {
 
 /* As spec_read_file. Errors also: INVALID, "PATH=VALUE: ..." for what is wrong in a setting. */
 int spec_read_source(const struct spec_source *source, Weir__RunSpec **out, struct err *err);
+/* The same of text that is there, in place of the file's. */
+int spec_read_text(const struct spec_source *source, const char *text, size_t size, Weir__RunSpec **out,
+                   struct err *err);
 
 /* Writes YAML that reads as the source does, without the file's comments. Errors: those of opening the
    source, IO for `path`. */

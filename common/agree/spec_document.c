@@ -39,23 +39,16 @@ int spec_yaml_load(const char *text, size_t size, yaml_document_t *out, size_t *
   return err->code;
 }
 
-static size_t count_lines(const char *text, size_t size) {
-  size_t lines = 1;
-  for (size_t i = 0; i < size; i++)
-    lines += text[i] == '\n';
-  return lines;
-}
-
 int spec_document_load(const struct spec_source *source, const char *text, size_t size,
                        struct spec_document *out, struct err *err) {
   size_t line;
-  *out = (struct spec_document){.source = source, .n_lines = count_lines(text, size)};
+  *out = (struct spec_document){.source = source, .settings_line = size + 1};
   if (spec_yaml_load(text, size, &out->yaml, &line, err))
     return line ? err_prefix(err, "%s:%zu", source->file, line) : err_prefix(err, "%s", source->file);
   if (!yaml_document_get_root_node(&out->yaml))
     err_set(err, ERR_INVALID, "%s: the spec is empty", source->file);
   for (int i = 0; i < source->n_settings && !err->code; i++)
-    spec_setting_apply(&out->yaml, source->settings[i], out->n_lines + (size_t)i, err);
+    spec_setting_apply(&out->yaml, source->settings[i], out->settings_line + (size_t)i, err);
   if (err->code)
     yaml_document_delete(&out->yaml);
   return err->code;
@@ -96,10 +89,10 @@ void spec_document_fini(struct spec_document *document) {
 
 const char *spec_document_place(const struct spec_document *document, size_t line, char out[SPEC_PLACE_MAX]) {
   const struct spec_source *source = document->source;
-  if (line < document->n_lines)
+  if (line < document->settings_line)
     snprintf(out, SPEC_PLACE_MAX, "%s:%zu", source->file, line + 1);
   else
-    snprintf(out, SPEC_PLACE_MAX, "%s", source->settings[line - document->n_lines]);
+    snprintf(out, SPEC_PLACE_MAX, "%s", source->settings[line - document->settings_line]);
   return out;
 }
 

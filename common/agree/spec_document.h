@@ -11,7 +11,8 @@ enum { SPEC_PLACE_MAX = 512, SPEC_ROOT = 1 /* the number of the root's node */ }
 struct spec_document {
   yaml_document_t yaml;
   const struct spec_source *source;
-  size_t n_lines; /* of the file; in the marks of nodes setting i is line n_lines + i */
+  size_t
+      settings_line; /* in the marks of nodes setting i has line settings_line + i, beyond all of the file */
 };
 
 /* A step of a path like "train.optimizer.groups[2].lr": a key, or an index. */

@@ -4,15 +4,17 @@
 #define WEIR_TESTS_FUZZ_SPEC_TARGET_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/files/spec_diff.h"
 #include "common/agree/plan.h"
 #include "common/agree/spec.h"
+#include "common/base/memory.h"
 #include "common/base/unpack.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/schedule.h"
 
-enum { TARGET_SAMPLES = 1000, TARGET_EVAL_SAMPLES = 100 };
+enum { TARGET_SAMPLES = 1000, TARGET_EVAL_SAMPLES = 100, TARGET_SETTINGS = 8 };
 
 /* One that has passed spec_check. */
 static void target_checked(Weir__RunSpec *spec) {
@@ -39,9 +41,29 @@ static void target_spec(Weir__RunSpec *spec) {
   spec_free(spec);
 }
 
+/* Lines up to one that is "---" are settings of the text behind it. */
+static void target_settings(const char *text, size_t size) {
+  static const char mark[] = "\n---\n";
+  const char *end = memmem(text, size, mark, sizeof mark - 1), *settings[TARGET_SETTINGS];
+  struct spec_source source = {.file = "spec", .settings = settings};
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  char *lines, *rest;
+  if (!end)
+    return;
+  lines = rest = mem_printf("%.*s", (int)(end - text), text);
+  while (rest && source.n_settings < TARGET_SETTINGS)
+    settings[source.n_settings++] = strsep(&rest, "\n");
+  end += sizeof mark - 1;
+  spec_read_text(&source, end, size - (size_t)(end - text), &spec, &err);
+  target_spec(spec);
+  free(lines);
+}
+
 static void spec_target(const uint8_t *bytes, size_t size) {
   struct err err = ERR_NONE;
   Weir__RunSpec *spec;
+  target_settings((const char *)bytes, size);
   spec_read("spec", (const char *)bytes, size, &spec, &err);
   target_spec(spec);
   err = ERR_NONE;

@@ -147,8 +147,12 @@ static void nothing_is_traced_before_it_is_asked_for(void **state) {
   trace_close();
 }
 
+static pthread_barrier_t all_have_begun;
+
+/* Of two threads of one name the second would go on where the first has ended. */
 static void *spans_main(void *name) {
   trace_thread(name);
+  pthread_barrier_wait(&all_have_begun);
   for (int i = 0; i < SPANS; i++)
     trace_span(&(struct trace_span){.category = "test",
                                     .name = name,
@@ -165,6 +169,7 @@ static void threads_that_are_faster_than_the_writer_lose_nothing(void **state) {
   struct err err = ERR_NONE;
   (void)state;
   unlink(path);
+  pthread_barrier_init(&all_have_begun, NULL, THREADS);
   assert_int_equal(trace_open(path, &err), 0);
   assert_true(trace_is_on());
   for (int again = 0; again < 2; again++) { /* threads go on where those of their name have ended */
@@ -175,6 +180,7 @@ static void threads_that_are_faster_than_the_writer_lose_nothing(void **state) {
   }
   trace_span(&(struct trace_span){
       .category = "test", .name = "not begun while tracing was on", .begin_ns = 0, .end_ns = 2, .index = -1});
+  pthread_barrier_destroy(&all_have_begun);
   trace_close();
   trace_span(
       &(struct trace_span){.category = "test", .name = "too late", .begin_ns = 1, .end_ns = 2, .index = -1});

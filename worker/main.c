@@ -22,6 +22,7 @@ static const char help[] =
     "USAGE\n"
     "  weir-worker --data-root DIR [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
     "              [--threads N] [--memory SIZE] [--backend NAME] [--trace FILE]\n"
+    "              [--listen HOST:PORT] [--advertise HOST:PORT]\n"
     "\n"
     "DESCRIPTION\n"
     "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
@@ -54,6 +55,11 @@ static const char help[] =
     "  --trace FILE             write a timeline of what it does to FILE, in Chrome's trace format: for\n"
     "                           ui.perfetto.dev or chrome://tracing; a file that is there already is\n"
     "                           kept as FILE.1, FILE.2, ...\n"
+    "  --listen HOST:PORT       where other workers reach this one, if each has some stages of a model\n"
+    "                           (workers.stages); port 0 takes a free one (default: a free port of the\n"
+    "                           address from which the coordinator is reached)\n"
+    "  --advertise HOST:PORT    the same as others see it; port 0 is the bound port (default: the listen\n"
+    "                           address; this host's name when that is 0.0.0.0 or [::])\n"
     "  --help                   this text\n"
     "  --version                the version, alone\n"
     "\n"
@@ -106,6 +112,12 @@ static int memory_read(const char *text, uint64_t *bytes) {
   return size_parse(text, bytes) ? 0 : usage_error("--memory is an amount, as 8GB or 1.5GiB, not", text);
 }
 
+static int address_read(const char *text, const char **address) {
+  struct err err = ERR_NONE;
+  *address = text;
+  return rpc_address_check(text, &err) ? usage_error("--listen and --advertise are HOST:PORT, not", text) : 0;
+}
+
 /* text: of --device, cpu: of --backend; NULL where they are not given. */
 static int device_read(const char *text, const char *cpu, struct device_choice *choice) {
   const char *usual = getenv("WEIR_DEVICE"), *name = cpu ? "cpu" : usual && *usual ? usual : "auto";
@@ -128,6 +140,8 @@ enum option_key {
   OPTION_MEMORY,
   OPTION_BACKEND,
   OPTION_TRACE,
+  OPTION_LISTEN,
+  OPTION_ADVERTISE,
   OPTION_HELP,
   OPTION_VERSION
 };
@@ -140,6 +154,8 @@ static const struct option options[] = {
     {"memory", required_argument, NULL, OPTION_MEMORY},
     {"backend", required_argument, NULL, OPTION_BACKEND},
     {"trace", required_argument, NULL, OPTION_TRACE},
+    {"listen", required_argument, NULL, OPTION_LISTEN},
+    {"advertise", required_argument, NULL, OPTION_ADVERTISE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -172,6 +188,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       backend = optarg;
     else if (key == OPTION_TRACE)
       worker->trace = optarg;
+    else if (key == OPTION_LISTEN || key == OPTION_ADVERTISE)
+      status = address_read(optarg, key == OPTION_LISTEN ? &worker->listen : &worker->advertise);
     else if (key == OPTION_HELP || key == OPTION_VERSION) {
       fputs(key == OPTION_HELP ? help : "weir-worker " WEIR_BUILD "\n", stdout);
       *is_answered = true;

@@ -17,6 +17,7 @@
 #include "common/base/message.h"
 #include "common/rpc/member.h"
 #include "worker/collective/host.h"
+#include "worker/peers.h"
 #include "worker/trace/trace.h"
 #include "worker/train/beat.h"
 #include "worker/train/run.h"
@@ -35,6 +36,7 @@ struct worker {
   const struct worker_options *options;
   struct rpc_client *client;
   struct member *member;
+  struct peers *peers; /* NULL: it does not listen */
   pthread_t signals;
   bool has_lost_device; /* atomic */
 
@@ -55,6 +57,7 @@ static void on_beat(void *user, Weir__Heartbeat *heartbeat, struct arena *arena)
 static void on_connected(void *user, const char *id);
 static void on_order(void *user, const Weir__Order *order);
 static void on_lost(void *user, const struct err *err);
+static void worker_listen(struct worker *worker);
 static void *signals_main(void *argument);
 static void worker_loop(struct worker *worker);
 static void worker_drop_run(struct worker *worker);
@@ -83,6 +86,8 @@ static void worker_join_cluster(struct worker *worker) {
   hello.device = (char *)device->name;
   hello.executors = (uint32_t)worker_executors(options);
   hello.shm_host = shm_host;
+  if (worker->peers)
+    hello.address = (char *)peers_address(worker->peers);
   hello.fingerprint = fingerprint;
   worker->member = member_start(&(struct member_options){.client = worker->client,
                                                          .coordinator = options->coordinator,
@@ -95,6 +100,30 @@ static void worker_join_cluster(struct worker *worker) {
                                                          .user = worker});
   free(fingerprint);
   free(shm_host);
+}
+
+static int on_boundary(void *user, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes,
+                       struct err *err) {
+  struct worker *worker = user;
+  pthread_mutex_lock(&worker->lock);
+  if (worker->run && strcmp(run_id(worker->run), piece->run) == 0)
+    run_take_boundary(worker->run, piece, bytes, err);
+  else
+    err_set(err, ERR_BUSY, "this worker does not compute run '%.60s'", piece->run);
+  pthread_mutex_unlock(&worker->lock);
+  return err->code;
+}
+
+static void worker_listen(struct worker *worker) {
+  const struct worker_options *options = worker->options;
+  struct err err = ERR_NONE;
+  if (peers_start(&(struct peers_options){.listen = options->listen,
+                                          .advertise = options->advertise,
+                                          .coordinator = options->coordinator,
+                                          .take = on_boundary,
+                                          .user = worker},
+                  &worker->peers, &err))
+    log_event(LOG_WARN, "worker", "not_listening", "error=\"%s\"", err.text);
 }
 
 static void event_free(struct event *event) {
@@ -115,8 +144,10 @@ bool worker_serve(const struct worker_options *options) {
   clock_condition_init(&worker.changed);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
   worker.client = rpc_client_new(RPC_THREADS);
+  worker_listen(&worker);
   worker_join_cluster(&worker);
   worker_loop(&worker);
+  peers_stop(worker.peers);
   worker_drop_run(&worker);
   member_stop(worker.member);
   rpc_client_free(worker.client);
@@ -160,6 +191,7 @@ static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
     weir__hosted_run__init(hosted);
     hosted->run = arena_strdup(arena, run_id(worker->run));
     hosted->incarnation = incarnation;
+    run_stages(worker->run, &hosted->stage_begin, &hosted->stage_end);
     hello->runs = arena_copy(arena, &hosted, sizeof(Weir__HostedRun *));
     hello->n_runs = 1;
   }

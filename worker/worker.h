@@ -5,7 +5,8 @@
 #include "worker/device.h"
 
 struct worker_options {
-  const char *coordinator; /* HOST:PORT, or several separated by commas */
+  const char *coordinator;        /* HOST:PORT, or several separated by commas */
+  const char *listen, *advertise; /* for other workers, as in peers_options; NULL: as it finds */
   const char *data_root;
   struct device_choice device;
   const char *trace;     /* the file of its timeline; NULL: none */
@@ -19,7 +20,8 @@ struct worker_options {
    once its work was given to others, or after leave_ms. A second signal ends the process at once; so does,
    with a line in the log, a run that is given up while an execution hangs. False: the device has failed, and
    this process can no longer use it. To be called before any thread is started that does not block all
-   signals. */
+   signals. Where workers were to listen and cannot, one line in the log says so, and this one takes no part
+   in teams with others. */
 bool worker_serve(const struct worker_options *options);
 
 #endif

@@ -7,6 +7,7 @@
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "parameters.pb-c.h"
+#include "peers.pb-c.h"
 #include "training.pb-c.h"
 
 void rpc_method_service(enum rpc_method_id id, char *out, size_t size) {

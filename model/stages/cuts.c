@@ -43,6 +43,24 @@ int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, int n_
   return err->code;
 }
 
+/* Forward nodes, by which stages are told apart. What follows straight from the loss belongs to the last. */
+static int node_place(const struct graph *train, int n) {
+  int n_forward = 0;
+  while (n_forward < train->n_nodes && train->nodes[n_forward]->forward < 0)
+    n_forward++;
+  if (n < n_forward)
+    return n;
+  return train->nodes[n]->forward >= 0 ? train->nodes[n]->forward : n_forward - 1;
+}
+
+int model_cuts_stage(const struct model_cuts *cuts, const struct graph *train, int value) {
+  const struct value *of = &train->values[value];
+  int place = of->kind == VALUE_RESULT ? node_place(train, of->producer) : 0, stage = 0;
+  while (stage + 1 < cuts->n_stages && cuts->train[stage] <= place)
+    stage++;
+  return stage;
+}
+
 void model_cuts_fini(struct model_cuts *cuts) {
   free(cuts->train);
   free(cuts->eval);

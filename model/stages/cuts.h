@@ -15,6 +15,9 @@ struct model_cuts {
    that is not in the model, more stages than there can be. */
 int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, int n_stages,
                     struct model_cuts *out, struct err *err);
+/* The stage whose part of an execution of the train graph makes the value, and so has it first: a gradient in
+   that of the node that it is the gradient of. */
+int model_cuts_stage(const struct model_cuts *cuts, const struct graph *train, int value);
 void model_cuts_fini(struct model_cuts *cuts); /* safe on a zeroed one */
 
 #endif

@@ -37,6 +37,7 @@ struct loader {
   struct dataset *train, *eval;
   const struct label_rule *labels; /* of the last of the inputs, if the model has labels */
   int n_inputs;                    /* that columns feed */
+  bool is_unwanted[MODEL_INPUTS_MAX];
   struct column_form train_forms[MODEL_INPUTS_MAX], eval_forms[MODEL_INPUTS_MAX];
   struct mixing mixing; /* of train samples, if the model mixes labels */
   bool mixes;
@@ -64,7 +65,8 @@ struct loader {
 static void make_batch(const struct loader *loader, struct dataset *dataset, const struct column_form *forms,
                        const struct dataset_read *read, struct loader_batch *batch) {
   for (int i = 0; i < loader->n_inputs; i++)
-    dataset_read(dataset, &forms[i], read, batch->inputs[i]);
+    if (!loader->is_unwanted[i])
+      dataset_read(dataset, &forms[i], read, batch->inputs[i]);
 }
 
 /* 1 / the sum of what the labels of all the step's samples count. */
@@ -307,6 +309,11 @@ int loader_new(const struct loader_options *options, struct loader **out, struct
 out:
   loader_free(loader);
   return err->code;
+}
+
+void loader_want(struct loader *loader, const bool *wanted) {
+  for (int i = 0; i < loader->n_inputs; i++)
+    loader->is_unwanted[i] = !wanted[i] && !loader->mixes;
 }
 
 void loader_pin(struct loader *loader, const struct backend_def *backend) {

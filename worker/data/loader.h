@@ -28,6 +28,9 @@ struct loader_options {
 /* Checks the datasets against the model. Errors: those of dataset_bind and sampler_new, NO_MEMORY. */
 int loader_new(const struct loader_options *options, struct loader **out, struct err *err);
 void loader_free(struct loader *loader); /* every batch was put back; NULL is ignored */
+/* From now on only these inputs are read; others have whatever bytes. wanted[columns of the train graph, and
+   labels]. Where transforms mix labels all are read. Before the first batch is asked for. */
+void loader_want(struct loader *loader, const bool *wanted);
 /* Pins the inputs of all batches, where the backend can: once, before the first is asked for. */
 void loader_pin(struct loader *loader, const struct backend_def *backend);
 

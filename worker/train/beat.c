@@ -32,17 +32,19 @@ static void say_what_hangs_locked(struct run *run) {
 static void add_stage_locked(struct executor *executor, Weir__StageCounters *counters) {
   const struct backend_def *backend = executor->run->options.backend;
   const struct team_times *times = &executor->team->times;
-  counters->busy_seconds += clock_seconds(times->stages[executor->stage].busy_ns);
+  counters->busy_seconds += clock_seconds(times->stages[executor->stage - executor->run->part.first].busy_ns);
   counters->program_bytes = backend->memory_bytes(executor->train);
 }
 
 /* Executors that work alone are no teams. */
 static void fill_teams_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
   Weir__TeamCounters *counters = arena_new(arena, sizeof *counters);
-  int n_stages = run->cuts.n_stages;
-  if (n_stages == 1)
+  int n_stages = run->part.last - run->part.first + 1;
+  if (run->part.n_stages == 1)
     return;
   weir__team_counters__init(counters);
+  if (!stage_part_is_whole(&run->part))
+    counters->model_stages = (uint32_t)run->part.n_stages;
   counters->teams = (uint32_t)run->n_teams;
   counters->stages = arena_new(arena, (size_t)n_stages * sizeof *counters->stages);
   for (int s = 0; s < n_stages; s++) {
@@ -58,7 +60,7 @@ static void fill_teams_locked(struct run *run, Weir__Heartbeat *heartbeat, struc
     counters->seconds += clock_seconds(times->total_ns);
   }
   for (int i = 0; i < run->n_executors; i++)
-    add_stage_locked(&run->executors[i], counters->stages[run->executors[i].stage]);
+    add_stage_locked(&run->executors[i], counters->stages[run->executors[i].stage - run->part.first]);
   heartbeat->teams = counters;
 }
 

@@ -6,12 +6,14 @@
 #include "common/agree/placement.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "worker/train/executor/edges.h"
 #include "worker/train/group/meet.h"
 #include "worker/train/group/relay.h"
 #include "worker/train/reach.h"
 #include "worker/train/run/follow.h"
 #include "worker/train/run/receipt.h"
 #include "worker/train/run/steps.h"
+#include "worker/train/workmates.h"
 
 static void run_ask_versions_locked(struct run *run);
 static void run_arrive_locked(struct run *run);
@@ -95,6 +97,8 @@ static void run_apply_view_locked(struct run *run) {
   is_idle = share_is_none(&run->share) || view->n_servers == 0;
   has_same_servers = run->applied && views_have_same_servers(run->applied, view);
   has_same_group = run_apply_group_locked(run);
+  has_same_group &= run_apply_mates_locked(run);
+  is_idle |= run->edges && run->mates.number == 0 && !run->share.follows;
   log_event(LOG_INFO, "worker", "view",
             "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u follows=%d",
             run->load->run, (unsigned long long)view->number, (unsigned long long)view->incarnation,
@@ -157,6 +161,7 @@ void run_leave_locked(struct run *run) {
   pthread_cond_broadcast(&run->changed);
   while (run->weights->current->readers > 0 || run->weights->next->readers > 0)
     pthread_cond_wait(&run->changed, &run->lock);
+  edges_close_locked(run);
   run->relay = NULL; /* nobody else aborts it from here on */
   run->outlet = NULL;
   pthread_mutex_unlock(&run->lock);
@@ -220,16 +225,20 @@ static void run_begin_locked(struct run *run) {
     run_fail_locked(run, &err, false);
     return;
   }
+  if (run_is_team_over_locked(run, version))
+    return;
   log_event(LOG_INFO, "worker", "joined", "run=%s version=%llu servers=%zu", run->load->run,
             (unsigned long long)version, run->applied->n_servers);
   placement_compute(run->block_elems, blocks, (uint32_t)run->applied->n_servers, run->owner);
   run_set_phase_locked(run, RUN_WORKING);
   steps_join(run, version);
+  edges_open_locked(run);
   if (run->relay)
     relay_start(run->relay, version);
   pthread_cond_broadcast(&run->changed);
   for (uint32_t b = 0; b < blocks; b++)
-    transfers_start(run->transfers,
-                    &(struct transfer_item){
-                        .kind = TRANSFER_PULL, .server = run->owner[b], .block = b, .version = version});
+    if (run->roles[b] != BLOCK_ABSENT)
+      transfers_start(run->transfers,
+                      &(struct transfer_item){
+                          .kind = TRANSFER_PULL, .server = run->owner[b], .block = b, .version = version});
 }

@@ -9,12 +9,13 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "worker/trace/trace.h"
-#include "worker/train/executor/executor.h"
+#include "worker/train/executor/edges.h"
 #include "worker/train/group/meet.h"
 #include "worker/train/group/relay.h"
 #include "worker/train/participate.h"
 #include "worker/train/run/run_state.h"
 #include "worker/train/run/steps.h"
+#include "worker/train/workmates.h"
 
 enum { QUESTION_MS = 3000, MEETING_MS = 10000, END_MS = 10000 };
 
@@ -54,7 +55,8 @@ void run_mute(struct run *run) {
 bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator) {
   bool is_usable;
   pthread_mutex_lock(&run->lock);
-  is_usable = run->phase != RUN_FAILED && (run->is_loaded || run->options.coordinator == coordinator);
+  is_usable = run->phase != RUN_FAILED && (run->is_loaded || run->options.coordinator == coordinator) &&
+              load->stage_begin == run->load->stage_begin && load->stage_end == run->load->stage_end;
   run->is_muted = !is_usable;
   run->order_incarnation = load->incarnation;
   if (is_usable && run->is_loaded)
@@ -72,6 +74,11 @@ bool run_is_alive(struct run *run, uint64_t *incarnation) {
   return is_alive;
 }
 
+void run_stages(const struct run *run, uint32_t *begin, uint32_t *end) {
+  *begin = run->load->stage_begin;
+  *end = run->load->stage_end;
+}
+
 void run_view(struct run *run, const Weir__View *view, const char *worker) {
   const Weir__View *known;
   pthread_mutex_lock(&run->lock);
@@ -82,9 +89,15 @@ void run_view(struct run *run, const Weir__View *view, const char *worker) {
     run->newest_share = view_share(view, worker);
     run->newest_worker = worker_number(worker);
     run_read_group_locked(run, worker);
+    run_read_mates_locked(run, worker);
     pthread_cond_broadcast(&run->changed);
   }
   pthread_mutex_unlock(&run->lock);
+}
+
+int run_take_boundary(struct run *run, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes,
+                      struct err *err) {
+  return edges_take(run, piece, bytes, err);
 }
 
 void run_reissue(struct run *run, const Weir__Reissue *order) {
@@ -151,6 +164,7 @@ static void run_release(struct run *run) {
     model_cuts_fini(&run->cuts);
     block_map_fini(&run->map);
     free(run->owner);
+    free(run->roles);
     free(run->block_elems);
   }
   loaded_close(&run->loaded);
@@ -199,6 +213,8 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
                                  .readers = run->options.readers,
                                  .devices = run->options.n_devices > 0 ? run->options.devices : NULL,
                                  .device_bytes = run->options.device_bytes,
+                                 .stage_begin = (int)run->load->stage_begin,
+                                 .stage_end = (int)run->load->stage_end,
                                  .fetch = &run->fetch};
   const struct model *model;
   if (loaded_open(&options, run->load, &run->loaded, is_bad_input, err))
@@ -208,6 +224,7 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   run->pool = block_pool_new(model, run->options.backend);
   run->owner = mem_new(model->n_blocks * sizeof *run->owner);
   run->block_elems = mem_new(model->n_blocks * sizeof *run->block_elems);
+  run->roles = mem_new(model->n_blocks);
   for (uint32_t b = 0; b < model->n_blocks; b++)
     run->block_elems[b] = model->blocks[b].elems;
   steps_init(run);
@@ -231,10 +248,10 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
 }
 
 /* What a stage's program takes, and what it would without replay. */
-static void stage_measure(const struct run *run, int stage, size_t *program_bytes,
+static void stage_measure(const struct run *run, int executor, size_t *program_bytes,
                           struct backend_replayed *out) {
   const struct backend_def *backend = run->options.backend;
-  const struct backend_program *program = run->executors[stage].train;
+  const struct backend_program *program = run->executors[executor].train;
   *program_bytes = backend->memory_bytes(program);
   *out = (struct backend_replayed){.unreplayed_bytes = *program_bytes};
   if (backend->replayed)
@@ -245,9 +262,9 @@ static void stage_measure(const struct run *run, int stage, size_t *program_byte
 static void run_log_loaded(const struct run *run) {
   struct backend_replayed sum = {0}, of;
   size_t program_bytes, sum_bytes = 0;
-  int n_stages = run->cuts.n_stages;
-  for (int s = 0; s < n_stages; s++) {
-    stage_measure(run, s, &program_bytes, &of);
+  int n_stages = run->cuts.n_stages, first = run->part.first;
+  for (int s = first; s <= run->part.last; s++) {
+    stage_measure(run, s - first, &program_bytes, &of);
     if (n_stages > 1)
       log_event(LOG_INFO, "worker", "stage",
                 "run=%s stage=%d in_flight=%d program_bytes=%zu unreplayed_bytes=%zu steps=%d replays=%d",
@@ -261,9 +278,10 @@ static void run_log_loaded(const struct run *run) {
   log_event(
       LOG_INFO, "worker", "loaded",
       "run=%s samples=%llu blocks=%u executors=%d stages=%d program_bytes=%zu unreplayed_bytes=%zu steps=%d "
-      "replays=%d",
+      "replays=%d held_blocks=%u first_stage=%d",
       run->load->run, (unsigned long long)run->loaded.plan.train_samples, run->loaded.model->n_blocks,
-      run->n_executors, n_stages, sum_bytes, sum.unreplayed_bytes, sum.n_steps, sum.n_replays);
+      run->n_executors, n_stages, sum_bytes, sum.unreplayed_bytes, sum.n_steps, sum.n_replays,
+      run->weights->n_held, first);
 }
 
 static void run_be_loaded_locked(struct run *run) {
@@ -283,6 +301,8 @@ static void run_tell_loaded_locked(struct run *run) {
   loaded.eval_samples = plan->eval_samples;
   loaded.dataset_sha256 = run->loaded.dataset_sha256;
   loaded.probe_sha256 = run->probe_sha256;
+  loaded.stage_begin = run->load->stage_begin;
+  loaded.stage_end = run->load->stage_end;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_LOADED;
   message.loaded = &loaded;
   if (!run->is_muted)

@@ -5,6 +5,7 @@
 #define WEIR_WORKER_TRAIN_RUN_H
 
 #include "cluster.pb-c.h"
+#include "peers.pb-c.h"
 #include "worker/train/run/run_options.h"
 
 struct run;
@@ -20,17 +21,26 @@ const char *run_id(const struct run *run);
 void run_mute(struct run *run);
 
 /* It was ordered again, whatever the incarnation: RunLoaded is said again, or once it has loaded. False: it
-   has failed, or loads from another coordinator than this one, and is to be started anew. */
+   has failed, or loads from another coordinator than this one, or other stages are wanted, and it is to be
+   started anew. */
 bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator);
 
 /* False if it has failed. *incarnation: of the view that it works by. */
 bool run_is_alive(struct run *run, uint64_t *incarnation);
+
+/* The stages [begin, end) that it was ordered with; empty: all of them. */
+void run_stages(const struct run *run, uint32_t *begin, uint32_t *end);
 
 /* Takes in a view of this run; the highest number wins. worker: our id, as this view names it. */
 void run_view(struct run *run, const Weir__View *view, const char *worker);
 
 /* Takes in an order to compute more of a step than our share; the newest wins. */
 void run_reissue(struct run *run, const Weir__Reissue *order);
+
+/* Takes in a piece of a message from another worker of the run's team; bytes stay the caller's. Errors: BUSY
+   when it is to be sent again; DROPPED for a step that is over here; INVALID. */
+int run_take_boundary(struct run *run, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes,
+                      struct err *err);
 
 /* Ends everything, waits for it, frees; blocks. NULL is ignored. False: an execution has not ended within
    end_ms of the run_options, so that thread and memory of the run are in use for good; then only the end of

@@ -271,6 +271,17 @@ static bool cpu_message(const struct backend_program *program, enum backend_part
   return message != NULL;
 }
 
+static bool cpu_reads(const struct backend_program *program, int value) {
+  int buffer = program->values[value].buffer;
+  for (int s = 0; s < program->n_steps && buffer >= 0; s++)
+    for (int a = 0; a < program->steps[s]->n_args; a++) {
+      int used = program->steps[s]->args[a].buffer;
+      if (used >= 0 && program->buffers[used].root == program->buffers[buffer].root)
+        return true;
+    }
+  return false;
+}
+
 /* On a CPU with OpenMP a primitive has run when execute returns: there is nothing to wait for. */
 int cpu_execute(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                 struct err *err) {
@@ -379,6 +390,7 @@ const struct backend_def backend_cpu = {
     .memory_bytes = cpu_block_bytes,
     .bytes = cpu_memory_bytes,
     .message = cpu_message,
+    .reads = cpu_reads,
     .replayed = cpu_replayed,
     .release = cpu_release,
     .fingerprint = cpu_fingerprint,

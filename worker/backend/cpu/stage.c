@@ -85,9 +85,13 @@ static struct cpu_step *message_step(struct carving *carving, enum backend_part 
   struct backend_program *program = carving->program;
   struct cpu_step *step = cpu_step_new(program, NULL);
   size_t *sizes = arena_new(&program->memory, ((size_t)n + 1) * sizeof *sizes);
-  for (int c = 0; c < n; c++)
-    sizes[c] = program->buffers[crossings[c].origin].size_bytes;
-  struct cpu_message message = {.part = part, .of = {sizes, n}};
+  bool *are_real = arena_new(&program->memory, (size_t)n + 1);
+  for (int c = 0; c < n; c++) {
+    const struct cpu_buffer *buffer = &program->buffers[crossings[c].origin];
+    sizes[c] = buffer->size_bytes;
+    are_real[c] = buffer->layout.ndims > 0 && buffer->layout.data_type == dnnl_f32;
+  }
+  struct cpu_message message = {.part = part, .of = {sizes, are_real, n}};
   message.bytes =
       arena_new(&program->memory, ((size_t)program->n_contexts * (size_t)n + 1) * sizeof *message.bytes);
   step->details = arena_copy(&program->memory, &message, sizeof message);

@@ -6,7 +6,8 @@
 
 /* Fills params (f32[param_elems]): with the initial values that the model's file holds, and where it has them
    in pieces with draws from counters. Those depend on the tensor's place and shape alone: uniform around 0,
-   with variance 1 / fan-in where a row of the tensor is what one output is computed from. */
-void probe_weights(const struct model *model, float *params);
+   with variance 1 / fan-in where a row of the tensor is what one output is computed from. Those that are not
+   wanted (bool[n_params]; NULL: all are) are left as they are. */
+void probe_weights(const struct model *model, const bool *wanted, float *params);
 
 #endif

@@ -87,7 +87,13 @@ static bool is_coming(const struct reducer *reducer, uint32_t b, struct tree_nod
   return true;
 }
 
+static enum block_role role_of(const struct reducer *reducer, uint32_t b) {
+  return reducer->options.roles ? (enum block_role)reducer->options.roles[b] : BLOCK_OWNED;
+}
+
 static bool is_anything_owed(const struct reducer *reducer, uint32_t b) {
+  if (role_of(reducer, b) != BLOCK_OWNED)
+    return false;
   for (uint32_t m = 0; m < reducer->options.microbatches; m++)
     if (is_coming(reducer, b, (struct tree_node){m, 0}))
       return true;
@@ -131,7 +137,7 @@ static void reducer_settle(struct reducer *reducer, uint32_t b) {
     reducer->options.send(reducer->options.user, &send);
     i = 0;
   }
-  if (block->is_awaited || is_anything_owed(reducer, b))
+  if (block->is_awaited || is_anything_owed(reducer, b) || role_of(reducer, b) == BLOCK_ABSENT)
     return;
   block->is_awaited = true;
   send = (struct reducer_send){.block = b, .wait = true};

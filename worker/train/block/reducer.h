@@ -22,10 +22,15 @@ struct reducer_send {
   bool wait;             /* the last part owed of this block: its reply is the next version */
 };
 
+/* What a worker has to do with a block. Of those that it owns it delivers parts; those that it holds besides
+   it only pulls. */
+enum block_role { BLOCK_ABSENT, BLOCK_HELD, BLOCK_OWNED };
+
 struct reducer_options {
   uint32_t microbatches;
   uint32_t blocks;
   uint32_t summed_blocks; /* the first of them are summed; of the others each microbatch is a part (a row) */
+  const uint8_t *roles;   /* enum block_role[blocks], which outlives it; NULL: this worker owns all of them */
   void (*send)(void *user, const struct reducer_send *send);
   void (*drop)(void *user, uint32_t block, struct buffer *buffer); /* of a step that is over */
   void *user;

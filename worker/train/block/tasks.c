@@ -44,6 +44,22 @@ bool tasks_begin(struct task_list *list, uint32_t *index) {
   return true;
 }
 
+bool tasks_is_owed(const struct task_list *list, uint32_t index) {
+  return index < list->n && list->states[index] == TASK_OWED;
+}
+
+bool tasks_is_begun(const struct task_list *list, uint32_t index) {
+  return index < list->n && list->states[index] == TASK_BEGUN;
+}
+
+bool tasks_begin_at(struct task_list *list, uint32_t index) {
+  if (!tasks_is_owed(list, index))
+    return false;
+  list->states[index] = TASK_BEGUN;
+  list->n_owed--;
+  return true;
+}
+
 void tasks_end(struct task_list *list, uint32_t index, bool is_done) {
   CHECK(list->states[index] == TASK_BEGUN);
   list->states[index] = is_done ? TASK_DONE : TASK_NONE;

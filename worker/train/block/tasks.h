@@ -28,6 +28,12 @@ void tasks_assign(struct task_list *list, struct task_range range);
 /* Begins the first task that is owed; false if none is. */
 bool tasks_begin(struct task_list *list, uint32_t *index);
 
+/* Begins that task; false if it is not owed. */
+bool tasks_begin_at(struct task_list *list, uint32_t index);
+/* Of an index beyond n both are false. */
+bool tasks_is_owed(const struct task_list *list, uint32_t index);
+bool tasks_is_begun(const struct task_list *list, uint32_t index); /* and has not ended */
+
 /* Ends a task that was begun. If it is not done it counts as not begun, and is not owed until tasks_assign
    says so. */
 void tasks_end(struct task_list *list, uint32_t index, bool is_done);

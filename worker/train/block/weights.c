@@ -6,6 +6,7 @@
 
 #include "common/base/memory.h"
 #include "worker/backend/memory.h"
+#include "worker/train/block/reducer.h"
 
 enum block_state { BLOCK_EMPTY, BLOCK_CLAIMED, BLOCK_LANDED, BLOCK_FILLED };
 
@@ -37,6 +38,7 @@ static void set_point(struct weights_set *set, const struct model *model) {
 int weights_new(const struct model *model, struct weights **out, struct err *err) {
   struct weights *weights = mem_new(sizeof *weights);
   weights->model = model;
+  weights->n_held = model->n_blocks;
   weights->current = &weights->sets[0];
   weights->next = &weights->sets[1];
   if (!set_init(&weights->sets[0], model) || !set_init(&weights->sets[1], model)) {
@@ -65,6 +67,13 @@ void weights_free(struct weights *weights) {
     free(weights->sets[i].blocks);
   }
   free(weights);
+}
+
+void weights_hold(struct weights *weights, const uint8_t *roles) {
+  weights->roles = roles;
+  weights->n_held = 0;
+  for (uint32_t b = 0; b < weights->model->n_blocks; b++)
+    weights->n_held += roles[b] != BLOCK_ABSENT;
 }
 
 void weights_pin(struct weights *weights, const struct backend_def *backend) {
@@ -143,7 +152,8 @@ bool weights_has_landed(const struct weights_set *set, uint32_t block) {
 
 float *weights_claim(struct weights *weights, uint64_t version, uint32_t block) {
   struct weights_set *set = weights->next;
-  if (!set->is_open || set->version != version || set->blocks[block] != BLOCK_EMPTY)
+  if (!set->is_open || set->version != version || set->blocks[block] != BLOCK_EMPTY ||
+      (weights->roles && weights->roles[block] == BLOCK_ABSENT))
     return NULL;
   set->blocks[block] = BLOCK_CLAIMED;
   return weights_landing(weights, set, block);
@@ -163,7 +173,7 @@ void weights_fill(struct weights *weights, uint32_t block) {
 }
 
 bool weights_next_is_complete(const struct weights *weights) {
-  return weights->next->is_open && weights->next->n_filled == weights->model->n_blocks;
+  return weights->next->is_open && weights->next->n_filled == weights->n_held;
 }
 
 void weights_advance(struct weights *weights) {

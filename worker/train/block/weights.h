@@ -39,6 +39,8 @@ struct weights {
   struct weights_set sets[WEIGHTS_VERSIONS];
   struct weights_set *current; /* open: every block is filled */
   struct weights_set *next;
+  const uint8_t *roles; /* enum block_role[n_blocks]; NULL: all blocks are held */
+  uint32_t n_held;      /* blocks */
   uint64_t openings;
   const struct backend_def *pinned_by;       /* NULL: no memory is pinned */
   const struct device_memory *device_memory; /* NULL: no version was ever on a device */
@@ -48,6 +50,9 @@ struct weights {
 /* Errors: NO_MEMORY with the bytes needed. model outlives it. */
 int weights_new(const struct model *model, struct weights **out, struct err *err);
 void weights_free(struct weights *weights); /* NULL is ignored */
+/* Versions have only blocks that are not BLOCK_ABSENT in roles[n_blocks], which outlives the weights: memory
+   of others is not touched. Before the first version is opened. */
+void weights_hold(struct weights *weights, const uint8_t *roles);
 /* Pins both versions, where the backend can: once. */
 void weights_pin(struct weights *weights, const struct backend_def *backend);
 

@@ -27,6 +27,7 @@ int executors_teams(const struct run *run, int n_stages) {
 static int programs_measure(struct run *run, uint64_t *bytes, struct err *err) {
   bool is_shared = strcmp(run->loaded.spec->workers->recompute, "auto") == 0;
   struct team team = {.run = run, .n_stages = run->cuts.n_stages};
+  run->part = (struct stage_part){0, team.n_stages - 1, team.n_stages};
   uint64_t sum = 0, largest = 0;
   for (int s = 0; s < team.n_stages; s++) {
     uint64_t stage_bytes;
@@ -73,12 +74,51 @@ static int cut_to_fit(struct run *run, struct err *err) {
   return fail_to_fit(run, &least, n - 1, err);
 }
 
-int executors_cut(struct run *run, struct err *err) {
+/* What an evaluation is made of comes together at the last stage, which pushes its row. */
+static int check_evaluation(const struct run *run, struct err *err) {
+  const struct model *model = run->loaded.model;
+  const struct loss_values *loss = &model->eval_loss;
+  const int seen[] = {loss->loss_sum, loss->correct, loss->scored, loss->denominator, model->eval_output};
+  for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+    const struct value *value = seen[i] < 0 ? NULL : &model->eval->values[seen[i]];
+    if (value && value->kind == VALUE_RESULT && value->producer < run->cuts.eval[run->cuts.n_stages - 2])
+      return err_set(
+          err, ERR_INVALID,
+          "workers.cuts: evaluations read '%s', which is made before the last stage: with stages on several "
+          "workers cut the model before that",
+          value->name);
+  }
+  return ERR_OK;
+}
+
+/* The stages that the order to load the run names: other workers have the others. */
+static int cut_as_ordered(struct run *run, struct err *err) {
+  const Weir__LoadRun *load = run->load;
+  int n_here = (int)(load->stage_end - load->stage_begin);
+  if (load->stage_end > (uint32_t)run->cuts.n_stages || n_here > run->options.threads)
+    return err_set(err, ERR_INTERNAL,
+                   "the order to load it names stages %u to %u of %d: this worker computes %d (--threads)",
+                   load->stage_begin, load->stage_end, run->cuts.n_stages, run->options.threads);
+  if (n_here < run->cuts.n_stages && !run->options.backend->reads)
+    return err_set(err, ERR_UNSUPPORTED, "this worker's backend, %s, computes no stages of a model",
+                   run->options.backend->name);
+  run->part = (struct stage_part){(int)load->stage_begin, (int)load->stage_end - 1, run->cuts.n_stages};
+  return stage_part_is_whole(&run->part) || !run->loaded.eval ? ERR_OK : check_evaluation(run, err);
+}
+
+static int find_cuts(struct run *run, struct err *err) {
   int n_stages = (int)run->loaded.spec->workers->stages;
   if (n_stages == SPEC_STAGES_AUTO && run->options.backend->measure)
     return cut_to_fit(run, err);
-  if (model_cuts_find(run->loaded.model, run->loaded.spec, n_stages, &run->cuts, err))
+  return model_cuts_find(run->loaded.model, run->loaded.spec, n_stages, &run->cuts, err);
+}
+
+int executors_cut(struct run *run, struct err *err) {
+  if (find_cuts(run, err))
     return err->code;
+  if (run->load->stage_end > run->load->stage_begin)
+    return cut_as_ordered(run, err);
+  run->part = (struct stage_part){0, run->cuts.n_stages - 1, run->cuts.n_stages};
   if (run->cuts.n_stages <= run->options.threads)
     return ERR_OK;
   return err_set(err, ERR_INVALID,

@@ -123,7 +123,7 @@ struct overlap overlap_of(const struct model *model, uint32_t b, const struct pa
   return (struct overlap){end - begin, begin - param->begin, begin - block->begin};
 }
 
-static void executor_gather(struct executor *executor, uint32_t b, int p, const float *grad) {
+void executor_gather_piece(struct executor *executor, uint32_t b, int p, const float *piece) {
   struct overlap overlap =
       overlap_of(executor->run->loaded.model, b, &executor->run->loaded.model->params[p]);
   struct gather *gather = gather_open(executor, b);
@@ -134,9 +134,8 @@ static void executor_gather(struct executor *executor, uint32_t b, int p, const 
     return;
   to = (float *)gather->buffer->data + overlap.in_block;
   if (block_pool_device(gather->buffer) < 0)
-    memcpy(to, grad + overlap.in_param, overlap.elems * sizeof *to);
-  else if (executor->memory->copy(executor->stream, to, grad + overlap.in_param, overlap.elems * sizeof *to,
-                                  &err) ||
+    memcpy(to, piece, overlap.elems * sizeof *to);
+  else if (executor->memory->copy(executor->stream, to, piece, overlap.elems * sizeof *to, &err) ||
            executor->memory->wait(executor->stream, &is_finite, &err)) {
     task_fail_err(executor->task, &err);
     return;
@@ -152,7 +151,7 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
   uint64_t begin_ns = trace_now_ns();
   for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end && !task->is_dropped; b++)
     if (run->map.block_params[b] > 1)
-      executor_gather(executor, b, p, grad);
+      executor_gather_piece(executor, b, p, grad + overlap_of(model, b, param).in_param);
     else
       executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), param->name);
   executor_deliver_parts(executor);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/train/executor/executor.h"
+#include "worker/train/executor/edges.h"
 
 /* Of one chunk. */
 struct evaluation {
@@ -41,16 +41,20 @@ static void on_eval_value(void *user, int watch, const float *data) {
 }
 
 static bool on_eval_receive(void *user, enum backend_part part, const void **pieces) {
-  const struct executor *executor = user;
-  (void)part;
-  outbox_look(&executor[-1].eval_up, executor->turn.slot, pieces);
+  struct executor *executor = user;
+  if (executor_is_at_edge(executor, part, false))
+    edges_receive(executor, part, pieces);
+  else
+    outbox_look(&executor[-1].eval_up, executor->turn.slot, pieces);
   return true;
 }
 
 static void on_eval_send(void *user, enum backend_part part, const void *const *pieces) {
   struct executor *executor = user;
-  (void)part;
-  outbox_put(&executor->eval_up, executor->turn.slot, pieces);
+  if (executor_is_at_edge(executor, part, true))
+    edges_send(executor, part, pieces);
+  else
+    outbox_put(&executor->eval_up, executor->turn.slot, pieces);
 }
 
 /* The executor's part of an execution of the eval program, of the task's batch. False: dropped. */
@@ -105,27 +109,38 @@ static bool eval_load(struct task *task) {
   return true;
 }
 
+/* How much of the batch repeats its last sample. */
+static double eval_repeated(const struct task *task) {
+  double batch_samples = task->run->loaded.plan.microbatch_samples;
+  return (batch_samples - task->batch->samples) / batch_samples;
+}
+
 /* Adds an execution. Of a short batch it has repeated the last sample. Labels of classes are ignored there;
    of other losses it is known from an execution of nothing else what the repetitions added, and taken off
-   again. True: that execution, or another batch follows. */
-static bool eval_add(struct task *task) {
-  const struct run *run = task->run;
-  const struct model *model = run->loaded.model;
+   again. */
+static void eval_add(struct task *task) {
   struct evaluation *evaluation = task->evaluation;
-  double batch_samples = run->loaded.plan.microbatch_samples;
-  double repeated = (batch_samples - task->batch->samples) / batch_samples;
   if (evaluation->is_repetition)
-    evaluation->sums[METRIC_LOSS_SUM] -= (double)evaluation->totals[METRIC_LOSS_SUM] * repeated;
+    evaluation->sums[METRIC_LOSS_SUM] -= (double)evaluation->totals[METRIC_LOSS_SUM] * eval_repeated(task);
   for (int m = 0; m < METRICS && !evaluation->is_repetition; m++)
     evaluation->sums[m] += (double)evaluation->totals[m];
-  if (!evaluation->is_repetition && repeated > 0 && model->labels.classes == 0) {
+}
+
+/* True: the execution of repetitions alone, or another batch follows. All workers of a team find the same. */
+static bool eval_next(struct task *task) {
+  const struct model *model = task->run->loaded.model;
+  struct evaluation *evaluation = task->evaluation;
+  bool has_more = true;
+  if (!evaluation->is_repetition && eval_repeated(task) > 0 && model->labels.classes == 0) {
     batch_repeat_last(model->eval, task->batch);
     evaluation->is_repetition = true;
-    return true;
+  } else {
+    loader_put(task->run->loaded.loader, task->batch);
+    task->batch = NULL;
+    has_more = eval_load(task);
   }
-  loader_put(run->loaded.loader, task->batch);
-  task->batch = NULL;
-  return eval_load(task);
+  task->execution += has_more;
+  return has_more;
 }
 
 /* Its row, once the step before it is over. */
@@ -179,11 +194,14 @@ bool executor_evaluate(struct executor *executor) {
   struct task *task = executor->task;
   if (!task->evaluation)
     evaluation_new(task);
-  if (task->is_dropped || !eval_execute(executor) || !executor_is_last(executor))
+  if (task->is_dropped || !eval_execute(executor) || !executor_is_at_edge(executor, BACKEND_FORWARD, true))
     return false;
-  if (eval_add(task))
+  if (executor_is_last(executor))
+    eval_add(task);
+  if (eval_next(task))
     return true;
-  eval_push(executor);
+  if (executor_is_last(executor))
+    eval_push(executor);
   evaluation_free(task);
   return false;
 }

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "worker/trace/trace.h"
+#include "worker/train/executor/edges.h"
 
 static void *executor_main(void *argument);
 
@@ -19,20 +20,20 @@ static size_t executor_program_bytes(const struct run *run) {
 }
 
 void executors_start(struct run *run) {
-  int n_stages = run->cuts.n_stages;
-  run->n_teams = executors_teams(run, n_stages);
+  int n_stages = run->part.last - run->part.first + 1;
+  run->n_teams = stage_part_is_whole(&run->part) ? executors_teams(run, n_stages) : 1;
   run->n_executors = run->n_teams * n_stages;
   run->program_bytes = executor_program_bytes(run);
   run->teams = mem_new((size_t)run->n_teams * sizeof *run->teams);
   run->executors = mem_new((size_t)run->n_executors * sizeof *run->executors);
   for (int t = 0; t < run->n_teams; t++)
-    team_init(&run->teams[t], run, n_stages);
+    team_init(&run->teams[t], run);
   for (int i = 0; i < run->n_executors; i++) {
     struct executor *executor = &run->executors[i];
     executor->run = run;
     executor->index = i;
     executor->team = &run->teams[i / n_stages];
-    executor->stage = i % n_stages;
+    executor->stage = run->part.first + i % n_stages;
     executor->task = executor->team->tasks[0];
     CHECK(pthread_create(&executor->thread, NULL, executor_main, executor) == 0);
   }
@@ -52,6 +53,7 @@ void executors_join(struct run *run) {
   }
   for (int t = 0; t < run->n_teams; t++)
     team_fini(&run->teams[t]);
+  edges_free(run);
   free(run->teams);
   free(run->executors);
   run->teams = NULL;
@@ -63,6 +65,16 @@ bool executor_is_last(const struct executor *executor) {
   return executor->stage == executor->team->n_stages - 1;
 }
 
+bool executor_is_at_edge(const struct executor *executor, enum backend_part part, bool is_sent) {
+  const struct stage_part *stages = &executor->run->part;
+  return executor->stage == ((part == BACKEND_FORWARD) == is_sent ? stages->last : stages->first);
+}
+
+/* Of the team's times, which are of the stages that are here. */
+static int executor_place(const struct executor *executor) {
+  return executor->stage - executor->run->part.first;
+}
+
 /* The task is computed from here on, or again after a wait. */
 static void executor_go_locked(struct executor *executor) {
   bool is_microbatch = executor->task->work.kind == WORK_MICROBATCH;
@@ -70,7 +82,7 @@ static void executor_go_locked(struct executor *executor) {
   executor->is_executing = true;
   if (is_microbatch)
     executor->busy_since_ns = now_ns;
-  team_times_set(&executor->team->times, executor->stage,
+  team_times_set(&executor->team->times, executor_place(executor),
                  is_microbatch ? STAGE_AT_MICROBATCH : STAGE_AT_CHUNK, now_ns);
 }
 
@@ -80,7 +92,7 @@ static void executor_halt_locked(struct executor *executor) {
     executor->run->totals.busy_ns += now_ns - executor->busy_since_ns;
   executor->busy_since_ns = 0;
   executor->is_executing = false;
-  team_times_set(&executor->team->times, executor->stage, STAGE_WAITS, now_ns);
+  team_times_set(&executor->team->times, executor_place(executor), STAGE_WAITS, now_ns);
 }
 
 uint64_t executors_busy_ns_locked(struct run *run) {
@@ -179,8 +191,14 @@ static void *executor_main(void *argument) {
   snprintf(name, sizeof name, "executor %d", executor->index);
   trace_thread(name);
   if (!backend_thread_init(&err) && !executor_prepare(executor, &err) && executor->index == 0 &&
-      executor_wait_for_team(executor))
+      executor_wait_for_team(executor)) {
+    pthread_mutex_lock(&run->lock);
+    executors_share_blocks(run);
+    executors_share_inputs(run);
+    edges_new(run);
+    pthread_mutex_unlock(&run->lock);
     executor_probe(executor, &err);
+  }
   trace_span(&(struct trace_span){
       .category = "load", .name = "programs", .begin_ns = begin_ns, .end_ns = trace_now_ns(), .index = -1});
   pthread_mutex_lock(&run->lock);

@@ -53,7 +53,7 @@ struct executor {
   int index;
   pthread_t thread;
   struct team *team;
-  int stage; /* of the team's, which its programs compute */
+  int stage; /* of the model's, which its programs compute */
   /* The task that it is at, or was at last, and what it does of it. Change under the run's lock. */
   struct task *task;
   struct turn turn;
@@ -72,6 +72,7 @@ struct executor {
   int *taps_of; /* [n_watched] first tap */
   struct tap *taps;
   int n_watched, n_taps;
+  int n_taps_here;                    /* of values that the stages make which are here */
   int eval_watches[EVAL_WATCHED_MAX]; /* metric of each watched value of the eval graph, or OUTPUT */
 
   uint64_t n_dropped; /* executions that may have read weights which were not there */
@@ -83,6 +84,11 @@ struct executor {
    would.
  */
 int executors_cut(struct run *run, struct err *err);
+/* Which blocks the programs of the run's executors read, and which of them this worker pushes: run->roles,
+   for versions of the weights, too. They are prepared, and no version is open. */
+void executors_share_blocks(struct run *run);
+/* Has the loader read only what the programs do. */
+void executors_share_inputs(struct run *run);
 /* How many teams there are of so many stages each. */
 int executors_teams(const struct run *run, int n_stages);
 /* What the programs of all executors may take of a memory that they share. */
@@ -117,7 +123,9 @@ void executor_train(struct executor *executor);
 bool executor_evaluate(struct executor *executor);
 /* The chunk has ended: by its results, or dropped. */
 void evaluation_free(struct task *task);
-bool executor_is_last(const struct executor *executor); /* its stage is its team's highest */
+bool executor_is_last(const struct executor *executor); /* its stage is the model's highest */
+/* Whether what its stage is sent for a part, or sends after it, is another worker's, if there is any. */
+bool executor_is_at_edge(const struct executor *executor, enum backend_part part, bool is_sent);
 
 /* An execution's numbers for the backend. */
 uint64_t executor_weights_version(const struct executor *executor);
@@ -137,6 +145,9 @@ void executor_deliver_row(struct executor *executor);
    executor_deliver_placed; after the last of those that came together, executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
 void executor_deliver_placed(struct executor *executor, int param);
+/* A parameter's share of a block that it does not have alone (f32[elems of both]), by whichever way it came.
+ */
+void executor_gather_piece(struct executor *executor, uint32_t block, int param, const float *piece);
 /* The parameter's share has been copied into the block's gather buffer. */
 void executor_part_come(struct executor *executor, uint32_t block, int param);
 /* Adds all that have come to their siblings, until they are sent or wait for more. */

@@ -9,36 +9,58 @@
 
 enum { ALIGNMENT = 64 };
 
-int outbox_open(struct outbox *outbox, const struct backend_message *message, int n_slots, struct err *err) {
-  *outbox = (struct outbox){.n = message->n};
-  outbox->offsets = mem_new(((size_t)message->n + 1) * sizeof *outbox->offsets);
-  outbox->sizes_bytes = mem_new(((size_t)message->n + 1) * sizeof *outbox->sizes_bytes);
+void message_layout_init(struct message_layout *layout, const struct backend_message *message) {
+  *layout = (struct message_layout){.n = message->n};
+  layout->offsets = mem_new(((size_t)message->n + 1) * sizeof *layout->offsets);
+  layout->sizes_bytes = mem_new(((size_t)message->n + 1) * sizeof *layout->sizes_bytes);
   for (int p = 0; p < message->n; p++) {
-    size_t end = outbox->offsets[p] + message->sizes_bytes[p];
-    outbox->sizes_bytes[p] = message->sizes_bytes[p];
-    outbox->offsets[p + 1] = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t end = layout->offsets[p] + message->sizes_bytes[p];
+    layout->sizes_bytes[p] = message->sizes_bytes[p];
+    layout->offsets[p + 1] = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   }
-  outbox->bytes = backend_memory_new(outbox->offsets[message->n] * (size_t)n_slots, err);
+}
+
+void message_layout_fini(struct message_layout *layout) {
+  free(layout->offsets);
+  free(layout->sizes_bytes);
+  *layout = (struct message_layout){0};
+}
+
+size_t message_layout_bytes(const struct message_layout *layout) {
+  return layout->offsets ? layout->offsets[layout->n] : 0;
+}
+
+void message_write(const struct message_layout *layout, const void *const *pieces, unsigned char *message) {
+  for (int p = 0; p < layout->n; p++)
+    memcpy(message + layout->offsets[p], pieces[p], layout->sizes_bytes[p]);
+}
+
+void message_look(const struct message_layout *layout, const unsigned char *message, const void **pieces) {
+  for (int p = 0; p < layout->n; p++)
+    pieces[p] = message + layout->offsets[p];
+}
+
+int outbox_open(struct outbox *outbox, const struct backend_message *message, int n_slots, struct err *err) {
+  *outbox = (struct outbox){.bytes = NULL};
+  message_layout_init(&outbox->layout, message);
+  outbox->bytes = backend_memory_new(message_layout_bytes(&outbox->layout) * (size_t)n_slots, err);
   return outbox->bytes ? ERR_OK : err->code;
 }
 
 void outbox_close(struct outbox *outbox) {
-  free(outbox->offsets);
-  free(outbox->sizes_bytes);
+  message_layout_fini(&outbox->layout);
   free(outbox->bytes);
   *outbox = (struct outbox){0};
 }
 
-static unsigned char *piece_at(const struct outbox *outbox, int slot, int piece) {
-  return outbox->bytes + outbox->offsets[outbox->n] * (size_t)slot + outbox->offsets[piece];
+static unsigned char *slot_at(const struct outbox *outbox, int slot) {
+  return outbox->bytes + message_layout_bytes(&outbox->layout) * (size_t)slot;
 }
 
 void outbox_put(struct outbox *outbox, int slot, const void *const *pieces) {
-  for (int p = 0; p < outbox->n; p++)
-    memcpy(piece_at(outbox, slot, p), pieces[p], outbox->sizes_bytes[p]);
+  message_write(&outbox->layout, pieces, slot_at(outbox, slot));
 }
 
 void outbox_look(const struct outbox *outbox, int slot, const void **pieces) {
-  for (int p = 0; p < outbox->n; p++)
-    pieces[p] = piece_at(outbox, slot, p);
+  message_look(&outbox->layout, slot_at(outbox, slot), pieces);
 }

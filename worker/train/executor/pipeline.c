@@ -6,9 +6,11 @@
 #include "common/base/err.h"
 #include "common/base/memory.h"
 
-void pipeline_init(struct pipeline *pipeline, int n_stages) {
-  *pipeline =
-      (struct pipeline){.n_stages = n_stages, .slots = mem_new((size_t)n_stages * sizeof *pipeline->slots)};
+void pipeline_init(struct pipeline *pipeline, int n_stages, int first, int last) {
+  *pipeline = (struct pipeline){.n_stages = n_stages,
+                                .first = first,
+                                .last = last,
+                                .slots = mem_new((size_t)n_stages * sizeof *pipeline->slots)};
   for (int s = 0; s < n_stages; s++)
     pipeline->slots[s].contexts = mem_new((size_t)n_stages * sizeof(int));
 }
@@ -40,7 +42,7 @@ int pipeline_begin(struct pipeline *pipeline, bool goes_back) {
   CHECK(s >= 0);
   struct pipeline_slot *slot = &pipeline->slots[s];
   slot->next = PIPELINE_FORWARD;
-  slot->stage = 0;
+  slot->stage = pipeline->first;
   slot->is_busy = false;
   slot->goes_back = goes_back;
   slot->order = pipeline->n_begun++;
@@ -77,7 +79,7 @@ static int slot_find(const struct pipeline *pipeline, int stage, enum pipeline_p
 int pipeline_take(struct pipeline *pipeline, int stage) {
   int context = context_find(pipeline, stage);
   int found = slot_find(pipeline, stage, PIPELINE_BACKWARD, true);
-  if (found < 0)
+  if (found < 0 && !(pipeline->is_held_up && stage == pipeline->last))
     found = slot_find(pipeline, stage, PIPELINE_FORWARD, false);
   if (found < 0 && context >= 0)
     found = slot_find(pipeline, stage, PIPELINE_FORWARD, true);
@@ -92,14 +94,18 @@ int pipeline_take(struct pipeline *pipeline, int stage) {
 
 bool pipeline_finish(struct pipeline *pipeline, int s) {
   struct pipeline_slot *slot = &pipeline->slots[s];
-  int highest = pipeline->n_stages - 1;
+  bool is_forward = slot->next == PIPELINE_FORWARD;
   slot->is_busy = false;
-  if (slot->next == PIPELINE_FORWARD && slot->stage < highest) {
+  if (is_forward && slot->stage < pipeline->last) {
     slot->stage++;
     return false;
   }
+  if (is_forward && slot->goes_back && slot->stage < pipeline->n_stages - 1) {
+    slot->next = PIPELINE_AWAITS;
+    return false;
+  }
   slot->contexts[slot->stage] = -1;
-  if (!slot->goes_back || slot->stage == 0) {
+  if (!slot->goes_back || slot->stage == pipeline->first) {
     slot->next = PIPELINE_FREE;
     return true;
   }
@@ -110,7 +116,15 @@ bool pipeline_finish(struct pipeline *pipeline, int s) {
 
 void pipeline_repeat(struct pipeline *pipeline, int s) {
   pipeline->slots[s].is_busy = false;
-  pipeline->slots[s].stage = 0;
+  pipeline->slots[s].stage = pipeline->first;
+  if (pipeline->first > 0)
+    pipeline->slots[s].next = PIPELINE_AWAITS;
+}
+
+void pipeline_resume(struct pipeline *pipeline, int s) {
+  struct pipeline_slot *slot = &pipeline->slots[s];
+  CHECK(slot->next == PIPELINE_AWAITS && !slot->is_busy);
+  slot->next = slot->goes_back ? PIPELINE_BACKWARD : PIPELINE_FORWARD;
 }
 
 void pipeline_take_away(struct pipeline *pipeline, int s) {

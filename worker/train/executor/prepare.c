@@ -5,10 +5,13 @@
 #include "worker/train/executor/executor.h"
 
 static void executor_tap(struct executor *executor, int value, enum tap_kind kind, int index) {
+  const struct run *run = executor->run;
   struct tap *tap = &executor->taps[executor->n_taps];
-  int watch = 0;
+  int watch = 0, stage;
   if (value < 0)
     return;
+  stage = model_cuts_stage(&run->cuts, run->loaded.model->train, value);
+  executor->n_taps_here += stage >= run->part.first && stage <= run->part.last;
   while (watch < executor->n_watched && executor->watched[watch] != value)
     watch++;
   if (watch == executor->n_watched) {
@@ -126,7 +129,7 @@ int executor_measure(struct team *team, int stage, uint64_t *bytes, struct err *
   return err->code;
 }
 
-/* For what its programs send to its neighbours. */
+/* For what its programs send to its neighbours here. */
 static int outboxes_open(struct executor *executor, struct err *err) {
   const struct backend_def *backend = executor->run->options.backend;
   const struct {
@@ -139,6 +142,7 @@ static int outboxes_open(struct executor *executor, struct err *err) {
   for (size_t i = 0; i < sizeof of / sizeof of[0] && executor->team->n_stages > 1; i++) {
     struct backend_message message;
     if (of[i].program && backend->message(of[i].program, of[i].part, true, &message) &&
+        !executor_is_at_edge(executor, of[i].part, true) &&
         outbox_open(of[i].outbox, &message, executor->team->n_stages, err))
       return err->code;
   }

@@ -20,6 +20,7 @@ void task_free(struct task *task) {
 
 void task_begin(struct task *task, const struct work *work) {
   task->work = *work;
+  task->execution = 0;
   task->is_dropped = task->is_current = false;
 }
 
@@ -89,6 +90,10 @@ void task_send(const struct task *task, const struct transfer_item *item) {
 bool task_lose_sum(struct task *task, uint32_t block, struct tree_node node) {
   struct run *run = task->run;
   bool is_lost = true;
+  if (run->edges) {
+    task_fail(task, "a sum of gradients");
+    return true;
+  }
   pthread_mutex_lock(&run->lock);
   task_check_current_locked(task);
   if (!task->is_dropped && run->outlet)

@@ -22,11 +22,15 @@ struct gather {
 /* Hashes of gradients. Each has its own, since stages deliver theirs in whatever order. */
 struct probe {
   char (*gradients)[SHA256_HEX_SIZE]; /* [n_params] */
+  /* Of a worker that has some of the stages, by part: what comes from other workers, and what goes there. */
+  unsigned char *drawn[BACKEND_BACKWARD + 1];
+  char sent[BACKEND_BACKWARD + 1][SHA256_HEX_SIZE];
 };
 
 struct task {
   struct run *run;
   struct work work;
+  uint32_t execution;            /* of a chunk, which one follows or is under way; else 0 */
   struct loader_batch *batch;    /* the samples that are computed; NULL: none now */
   bool is_dropped;               /* its results are no longer wanted: every callback returns at once */
   bool is_current;               /* seen: its parts may be pushed */
@@ -67,7 +71,7 @@ void task_send(const struct task *task, const struct transfer_item *item);
 
 /* A sum of finite siblings is not finite. True: it is lost, and the microbatches of the node will be computed
    again; the caller gives the sum back. False: the group's gatherer will find it. Drops the task if its step
-   is over. */
+   is over. Where other workers have the other stages the run fails: nobody computes a microbatch alone. */
 bool task_lose_sum(struct task *task, uint32_t block, struct tree_node node);
 
 #endif

@@ -1,6 +1,7 @@
 /* Teams: the executors that compute a task together, each of them a stage of the model. A team has as many
    tasks under way as it has stages; they are handed on from executor to executor under the run's lock. An
-   executor by itself is a team of one stage. */
+   executor by itself is a team of one stage. Where other workers have the other stages, tasks come from them
+   and go on to them by the run's edges. */
 #ifndef WEIR_WORKER_TRAIN_EXECUTOR_TEAM_H
 #define WEIR_WORKER_TRAIN_EXECUTOR_TEAM_H
 
@@ -10,13 +11,13 @@
 
 struct team {
   struct run *run;
-  int n_stages;
+  int n_stages;             /* of the model; the run's part of them is computed here */
   struct pipeline pipeline; /* the run's lock */
   struct team_times times;  /* the run's lock */
   struct task **tasks;      /* [n_stages] of each slot; a busy slot's is its executor's */
 };
 
-void team_init(struct team *team, struct run *run, int n_stages);
+void team_init(struct team *team, struct run *run);
 void team_fini(struct team *team); /* nothing is under way */
 
 /* What an executor does next. A task that is dropped by then is only to be let go of. */
@@ -26,7 +27,8 @@ struct turn {
   int context; /* of the executor's program */
 };
 
-/* What the stage is to do now: of a task under way or, at stage 0, of a new one. False: nothing. */
+/* What the stage is to do now: of a task under way or, at the first one here, of a new one. False: nothing.
+ */
 bool team_take_locked(struct team *team, int stage, struct turn *turn);
 
 /* No task is under way. */

@@ -24,7 +24,7 @@ void team_times_add(struct team_times *times, uint64_t version) {
 void team_times_count(struct team_times *times, uint64_t now_ns) {
   uint64_t passed_ns = now_ns - times->counted_ns;
   times->counted_ns = now_ns;
-  if (times->n_at_microbatches == 0)
+  if (times->n_at_microbatches == 0 && !times->is_held)
     return;
   times->total_ns += passed_ns;
   for (int s = 0; s < times->n_stages; s++)
@@ -37,4 +37,9 @@ void team_times_set(struct team_times *times, int stage, enum stage_work work, u
   team_times_count(times, now_ns);
   times->n_at_microbatches += (work == STAGE_AT_MICROBATCH) - (of->work == STAGE_AT_MICROBATCH);
   of->work = work;
+}
+
+void team_times_hold(struct team_times *times, bool is_held, uint64_t now_ns) {
+  team_times_count(times, now_ns);
+  times->is_held = is_held;
 }

@@ -5,7 +5,7 @@
 
 #include "common/agree/sum.h"
 #include "worker/train/block/probe_weights.h"
-#include "worker/train/executor/executor.h"
+#include "worker/train/executor/edges.h"
 
 static void on_statistic(struct task *task, int index, const float *data) {
   const struct statistic *statistic = &task->run->loaded.model->statistics[index];
@@ -58,15 +58,27 @@ static void on_train_values(void *user) {
 }
 
 static bool on_train_receive(void *user, enum backend_part part, const void **pieces) {
-  const struct executor *executor = user;
+  struct executor *executor = user;
+  const struct probe *probe = executor->task->probe;
   bool is_up = part == BACKEND_FORWARD;
-  outbox_look(is_up ? &executor[-1].up : &executor[1].down, executor->turn.slot, pieces);
+  if (!executor_is_at_edge(executor, part, false))
+    outbox_look(is_up ? &executor[-1].up : &executor[1].down, executor->turn.slot, pieces);
+  else if (probe)
+    edges_look(executor, part, probe->drawn[part], pieces);
+  else
+    edges_receive(executor, part, pieces);
   return true;
 }
 
 static void on_train_send(void *user, enum backend_part part, const void *const *pieces) {
   struct executor *executor = user;
-  outbox_put(part == BACKEND_FORWARD ? &executor->up : &executor->down, executor->turn.slot, pieces);
+  struct probe *probe = executor->task->probe;
+  if (!executor_is_at_edge(executor, part, true))
+    outbox_put(part == BACKEND_FORWARD ? &executor->up : &executor->down, executor->turn.slot, pieces);
+  else if (probe)
+    edges_hash(executor, part, pieces, probe->sent[part]);
+  else
+    edges_send(executor, part, pieces);
 }
 
 /* The executor's part of an execution of the train program. */
@@ -86,15 +98,48 @@ static int train_execute(struct executor *executor, const struct backend_run *of
   return executor->run->options.backend->run(executor->train, &execution, err);
 }
 
-/* The stages of the executor's team one after another, on this thread. */
+/* The stages that are here one after another, on this thread: up and down, the model's highest one once. */
 static int probe_execute(struct executor *executor, const struct backend_run *of, struct err *err) {
-  int n = executor->team->n_stages, code = ERR_OK;
-  for (int visit = 0; visit < 2 * n - 1 && !code; visit++) {
-    struct executor *at = executor + (visit < n ? visit : 2 * (n - 1) - visit);
+  int n = executor->run->part.last - executor->run->part.first + 1, code = ERR_OK;
+  int turns_at = n - executor_is_last(executor + n - 1);
+  for (int visit = 0; visit < n + turns_at && !code; visit++) {
+    struct executor *at = executor + (visit < n ? visit : n + turns_at - 1 - visit);
     at->turn = (struct turn){.part = visit < n ? PIPELINE_FORWARD : PIPELINE_BACKWARD};
     code = train_execute(at, of, err);
   }
   return code;
+}
+
+/* The initial weights of the stages that are here. */
+static void probe_fill(const struct run *run, float *params) {
+  const struct model *model = run->loaded.model;
+  bool *wanted = mem_new((size_t)model->n_params);
+  for (int p = 0; p < model->n_params; p++)
+    for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end; b++)
+      wanted[p] |= run->roles[b] != BLOCK_ABSENT;
+  probe_weights(model, wanted, params);
+  free(wanted);
+}
+
+/* What workers with the other stages would send. */
+static int probe_draw(struct executor *executor, struct probe *probe, struct err *err) {
+  int n = executor->run->part.last - executor->run->part.first + 1;
+  struct executor *at[] = {[BACKEND_FORWARD] = executor, [BACKEND_BACKWARD] = executor + n - 1};
+  for (int part = BACKEND_FORWARD; part <= BACKEND_BACKWARD && executor->run->edges; part++) {
+    probe->drawn[part] = edges_draw(at[part], (enum backend_part)part);
+    if (!probe->drawn[part])
+      return err_set(err, ERR_NO_MEMORY, "no memory for the messages of the probe");
+  }
+  return ERR_OK;
+}
+
+/* Of the gradients, and where other workers have the other stages of what would go to them. */
+static void probe_sum_up(struct run *run, const struct probe *probe) {
+  struct sha256 *sha = sha256_new();
+  sha256_update(sha, probe->gradients, (size_t)run->loaded.model->n_params * sizeof *probe->gradients);
+  if (run->edges)
+    sha256_update(sha, probe->sent, sizeof probe->sent);
+  sha256_finish(sha, run->probe_sha256);
 }
 
 int executor_probe(struct executor *executor, struct err *err) {
@@ -107,12 +152,14 @@ int executor_probe(struct executor *executor, struct err *err) {
                                         .context = {.seed = run->loaded.plan.seed}};
   task->batch = loader_train(run->loaded.loader, 0, 0);
   task->probe = &probe;
-  probe_weights(model, set->params);
-  if (!loader_check(run->loaded.loader, err))
+  probe_fill(run, set->params);
+  if (!probe_draw(executor, &probe, err) && !loader_check(run->loaded.loader, err))
     probe_execute(executor, &execution, err);
-  sha256_hex(probe.gradients, (size_t)model->n_params * sizeof *probe.gradients, run->probe_sha256);
+  probe_sum_up(run, &probe);
   task->probe = NULL;
   free(probe.gradients);
+  free(probe.drawn[BACKEND_FORWARD]);
+  free(probe.drawn[BACKEND_BACKWARD]);
   loader_put(run->loaded.loader, task->batch);
   task->batch = NULL;
   return err->code;
@@ -126,7 +173,7 @@ static void train_open(struct executor *executor) {
   const struct label_rule *rule = &run->loaded.model->labels;
   struct err err = ERR_NONE;
   task->batch = loader_train(run->loaded.loader, task->work.version, task->work.index);
-  task->n_left = executor->n_taps;
+  task->n_left = executor->n_taps_here;
   task->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
   task->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
   if (loader_check(run->loaded.loader, &err))
@@ -138,7 +185,7 @@ static void train_close(struct executor *executor) {
   struct task *task = executor->task;
   if (task->n_left > 0)
     task_fail_err(task, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
-  else
+  else if (executor->stage == 0)
     executor_deliver_row(executor);
   if (task->is_dropped)
     return;
@@ -158,10 +205,13 @@ void executor_train(struct executor *executor) {
       .after_values = on_train_values,
       .before_weight = executor_before_train_weight};
   struct err err = ERR_NONE;
-  if (executor->stage == 0 && !is_backward)
+  if (executor->stage == executor->run->part.first && !is_backward)
     train_open(executor);
+  if (is_backward && executor_is_at_edge(executor, BACKEND_BACKWARD, false))
+    edges_take_riders(executor);
   if (!task->is_dropped && train_execute(executor, &execution, &err) && !task->is_dropped)
     task_fail_err(task, &err);
-  if (!task->is_dropped && executor->stage == 0 && (is_backward || executor_is_last(executor)))
+  if (!task->is_dropped && executor->stage == executor->run->part.first &&
+      (is_backward || executor_is_last(executor)))
     train_close(executor);
 }

@@ -10,6 +10,7 @@
 #include "common/base/memory.h"
 #include "common/base/memory_available.h"
 #include "common/base/message.h"
+#include "model/stages/cuts.h"
 #include "worker/backend/plugin.h"
 #include "worker/trace/trace.h"
 #include "worker/train/block/weights.h"
@@ -148,6 +149,26 @@ int loaded_advise_memory(const struct load_options *options, const struct loaded
   return err->code;
 }
 
+/* Of all stages together only the weights are known that are here: gradients of other stages are not. Stages
+   that cannot be cut are refused later. */
+static void keep_stages(const struct load_options *options, const struct loaded *loaded,
+                        struct model_memory *memory) {
+  const struct model *model = loaded->model;
+  struct model_cuts cuts = {0};
+  struct err err = ERR_NONE;
+  if (options->stage_begin >= options->stage_end ||
+      model_cuts_find(model, loaded->spec, (int)loaded->spec->workers->stages, &cuts, &err))
+    return;
+  memory->gradients_bytes = 0;
+  for (int p = 0; p < model->n_params; p++) {
+    int stage = model_cuts_stage(&cuts, model->train, model->params[p].grad);
+    if (stage >= options->stage_begin && stage < options->stage_end)
+      memory->gradients_bytes += model->params[p].elems * sizeof(float);
+  }
+  memory->eval_bytes = memory->kept_bytes = 0;
+  model_cuts_fini(&cuts);
+}
+
 static int check_memory(const struct load_options *options, const struct loaded *loaded, struct err *err) {
   struct load_memory memory = {.executors = options->devices ? 0 : options->executors,
                                .has_eval = loaded->eval != NULL,
@@ -155,6 +176,7 @@ static int check_memory(const struct load_options *options, const struct loaded 
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
                                .available_bytes = memory_available_bytes("")};
   memory_estimate(loaded, &memory.model);
+  keep_stages(options, loaded, &memory.model);
   load_memory_check(&memory, err);
   for (int i = 0; options->devices && i < options->executors && !err->code; i++) {
     char *name;

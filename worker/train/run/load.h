@@ -15,6 +15,7 @@ struct load_options {
   int readers;        /* threads that read ahead, at least */
   const int *devices; /* [executors] GPUs with memory of their own, each for one of them; NULL: none */
   const uint64_t *device_bytes; /* [executors] */
+  int stage_begin, stage_end;   /* the stages of the model that are computed here; equal: all of them */
   struct model_fetch *fetch;    /* lets another thread end the download of the model */
 };
 

@@ -13,11 +13,13 @@
 #include "worker/train/run/extras.h"
 #include "worker/train/run/group.h"
 #include "worker/train/run/load.h"
+#include "worker/train/run/mates.h"
 #include "worker/train/run/run_options.h"
 #include "worker/train/transfer/transfers.h"
 
 struct relay;
 struct team;
+struct edges;
 
 /* LOADING: model, data, programs. IDLE: no part in the run. JOINING: asks the servers for a version. WORKING:
    steps are computed. LEAVING: waits until nothing of it is under way, then IDLE. FAILED: said so to the
@@ -87,7 +89,10 @@ struct run {
   struct executor *executors; /* [n_executors] */
   int n_executors;
   struct model_cuts cuts;
-  struct team *teams; /* [n_teams] each of as many executors, one after another, as there are stages */
+  struct stage_part part; /* the stages that this worker's teams compute */
+  uint8_t *roles;         /* enum block_role[n_blocks]: which blocks these stages have to do with */
+  struct edges *edges;    /* to the workers with the other stages; NULL: there are none */
+  struct team *teams;     /* [n_teams] each of as many executors, one after another, as there are stages */
   int n_teams;
   size_t program_bytes; /* that an executor's programs may take together, where they adapt; 0: what is free */
 
@@ -107,6 +112,9 @@ struct run {
   struct share newest_share, share;
   uint32_t newest_worker, worker;   /* who we are by these views: N of the id worker-N; 0: of another kind */
   struct group newest_group, group; /* ours by these views */
+  struct mates newest_mates, mates; /* our team of workers by these views */
+  uint64_t touched;                 /* the highest version of which that team sent us anything, or we it; */
+  bool is_touched;                  /* there was one */
   struct group last_group;          /* the last that we opened a relay for: a group is tried once */
   struct err group_err;             /* why that group has ended */
   bool is_group_told;               /* the coordinator knows that the applied view's group has ended */

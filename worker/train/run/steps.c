@@ -95,6 +95,7 @@ void steps_join(struct run *run, uint64_t version) {
   run->reducer = reducer_new(&(struct reducer_options){.microbatches = run->loaded.plan.microbatches,
                                                        .blocks = run->loaded.model->n_blocks,
                                                        .summed_blocks = run->loaded.model->n_param_blocks,
+                                                       .roles = run->roles,
                                                        .send = on_send,
                                                        .drop = on_drop,
                                                        .user = run});
@@ -167,6 +168,8 @@ static void steps_obey(struct run *run) {
 }
 
 void steps_reissue(struct run *run, const Weir__Reissue *order) {
+  if (run->edges) /* a task takes the whole team */
+    return;
   message_free(run->reissue);
   run->reissue = message_copy(order);
   if (run->is_loaded)
@@ -294,6 +297,26 @@ bool steps_begin(struct run *run, const struct weights_set *beside, struct work 
   return true;
 }
 
+struct version_tasks *steps_find(const struct run *run, uint64_t version) {
+  const struct weights *weights = run->weights;
+  if (run->phase != RUN_WORKING)
+    return NULL;
+  if (weights->current->is_open && weights->current->version == version)
+    return run->current;
+  return weights->next->is_open && weights->next->version == version ? run->next : NULL;
+}
+
+bool steps_begin_at(struct run *run, struct work *work) {
+  struct version_tasks *tasks = steps_find(run, work->version);
+  if (!tasks ||
+      !tasks_begin_at(work->kind == WORK_CHUNK ? &tasks->chunks : &tasks->microbatches, work->index))
+    return false;
+  work->set = tasks == run->current ? run->weights->current : run->weights->next;
+  work->is_extra = work->is_for_device = false;
+  work->set->readers++;
+  return true;
+}
+
 /* A task of our share. */
 static void share_end(struct run *run, const struct work *work, bool is_done) {
   struct version_tasks *version = work->set == run->weights->current ? run->current : run->next;
@@ -341,5 +364,5 @@ bool steps_is_current(const struct run *run, const struct work *work) {
 }
 
 bool steps_should_yield(const struct run *run, const struct work *work) {
-  return work->set == run->weights->next && current_is_owed(run);
+  return !run->edges && work->set == run->weights->next && current_is_owed(run);
 }

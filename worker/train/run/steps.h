@@ -64,6 +64,11 @@ void steps_compute_alone(struct run *run, uint64_t step, struct tree_node node);
 /* Begins the task that is needed first: extra tasks before our own, evaluation before gradients, the current
    version before the next. beside: the set that it has to read; NULL: any. */
 bool steps_begin(struct run *run, const struct weights_set *beside, struct work *work);
+/* Begins the task that another worker of the team has begun: work says which. False: it is not owed, or not
+   of a version that is here. */
+bool steps_begin_at(struct run *run, struct work *work);
+/* The tasks of a version that is here; NULL. */
+struct version_tasks *steps_find(const struct run *run, uint64_t version);
 void steps_end(struct run *run, const struct work *work, bool is_done);
 
 /* False: nobody needs its result any more. */

@@ -28,7 +28,7 @@ struct bench {
 
 static void bench_init(struct bench *bench, int n_stages, int n_tasks, bool goes_back) {
   *bench = (struct bench){.n_stages = n_stages, .n_tasks = n_tasks, .goes_back = goes_back};
-  pipeline_init(&bench->pipeline, n_stages);
+  pipeline_init(&bench->pipeline, n_stages, 0, n_stages - 1);
   team_times_init(&bench->times, n_stages);
   for (int i = 0; i < n_stages; i++)
     bench->slot[i] = -1;
@@ -182,7 +182,7 @@ static void a_stage_goes_back_before_it_goes_on(void **state) {
   struct pipeline pipeline;
   int first, second;
   (void)state;
-  pipeline_init(&pipeline, 2);
+  pipeline_init(&pipeline, 2, 0, 1);
   first = pipeline_begin(&pipeline, true);
   for (int stage = 0; stage < 2; stage++) {
     assert_int_equal(pipeline_take(&pipeline, stage), first);
@@ -193,6 +193,57 @@ static void a_stage_goes_back_before_it_goes_on(void **state) {
   assert_int_equal(pipeline_take(&pipeline, 1), -1);
   assert_true(pipeline_finish(&pipeline, first));
   assert_int_equal(pipeline_take(&pipeline, 0), second);
+  pipeline_fini(&pipeline);
+}
+
+/* Stages 1 and 2 of four: what comes from below goes up, and waits for what comes from above. */
+static void a_task_waits_for_the_stages_that_other_workers_have(void **state) {
+  struct pipeline pipeline;
+  int first, second;
+  (void)state;
+  pipeline_init(&pipeline, 4, 1, 2);
+  first = pipeline_begin(&pipeline, true);
+  assert_int_equal(pipeline_take(&pipeline, 1), first);
+  assert_false(pipeline_finish(&pipeline, first));
+  assert_int_equal(pipeline_take(&pipeline, 2), first);
+  assert_false(pipeline_finish(&pipeline, first));
+  assert_int_equal(pipeline.slots[first].next, PIPELINE_AWAITS);
+  second = pipeline_begin(&pipeline, true);
+  assert_int_equal(pipeline_take(&pipeline, 1), second);
+  assert_false(pipeline_finish(&pipeline, second));
+  assert_int_equal(pipeline_take(&pipeline, 2), second);
+  assert_int_not_equal(pipeline.slots[first].contexts[2], pipeline.slots[second].contexts[2]);
+  assert_false(pipeline_finish(&pipeline, second));
+  assert_int_equal(pipeline_take(&pipeline, 2), -1);
+  pipeline_resume(&pipeline, first);
+  assert_int_equal(pipeline_take(&pipeline, 2), first);
+  assert_false(pipeline_finish(&pipeline, first));
+  assert_int_equal(pipeline_take(&pipeline, 1), first);
+  assert_true(pipeline_finish(&pipeline, first)); /* the stage below has the rest of it */
+  assert_int_equal(pipeline.slots[first].next, PIPELINE_FREE);
+  pipeline_fini(&pipeline);
+}
+
+static void an_evaluation_ends_here_when_its_last_execution_has_gone_up(void **state) {
+  struct pipeline pipeline;
+  int chunk;
+  (void)state;
+  pipeline_init(&pipeline, 4, 1, 2);
+  chunk = pipeline_begin(&pipeline, false);
+  for (int execution = 0; execution < 2; execution++) {
+    assert_int_equal(pipeline_take(&pipeline, 1), chunk);
+    assert_false(pipeline_finish(&pipeline, chunk));
+    pipeline.is_held_up = true;
+    assert_int_equal(pipeline_take(&pipeline, 2), -1);
+    pipeline.is_held_up = false;
+    assert_int_equal(pipeline_take(&pipeline, 2), chunk);
+    if (execution > 0)
+      continue;
+    pipeline_repeat(&pipeline, chunk);
+    assert_int_equal(pipeline_take(&pipeline, 1), -1); /* its input has yet to come */
+    pipeline_resume(&pipeline, chunk);
+  }
+  assert_true(pipeline_finish(&pipeline, chunk));
   pipeline_fini(&pipeline);
 }
 
@@ -232,12 +283,32 @@ static void times_are_counted_while_a_stage_is_at_a_microbatch(void **state) {
   team_times_fini(&times);
 }
 
+/* Of which other workers have the other stages: while its microbatch is under way the stage may wait for
+ * them. */
+static void times_are_counted_while_a_microbatch_is_under_way(void **state) {
+  struct team_times times;
+  (void)state;
+  team_times_init(&times, 1);
+  team_times_hold(&times, true, 10);
+  team_times_set(&times, 0, STAGE_AT_MICROBATCH, 10);
+  team_times_set(&times, 0, STAGE_WAITS, 15);
+  team_times_count(&times, 20);
+  assert_true(times.total_ns == 10 && times.stages[0].busy_ns == 5);
+  team_times_hold(&times, false, 30);
+  team_times_count(&times, 50);
+  assert_true(times.total_ns == 20 && times.stages[0].busy_ns == 5);
+  team_times_fini(&times);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_bubble_is_no_larger_than_it_must_be),
       cmocka_unit_test(tasks_end_whatever_their_parts_take_and_whichever_are_dropped),
       cmocka_unit_test(a_stage_goes_back_before_it_goes_on),
       cmocka_unit_test(times_are_counted_while_a_stage_is_at_a_microbatch),
+      cmocka_unit_test(a_task_waits_for_the_stages_that_other_workers_have),
+      cmocka_unit_test(an_evaluation_ends_here_when_its_last_execution_has_gone_up),
+      cmocka_unit_test(times_are_counted_while_a_microbatch_is_under_way),
       cmocka_unit_test(what_does_not_go_back_has_its_executions_one_behind_another),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

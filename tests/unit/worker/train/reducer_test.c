@@ -313,6 +313,33 @@ static void a_new_step_drops_what_was_held(void **state) {
   reducer_free(reducer);
 }
 
+/* The rows are another worker's to push: their next version is pulled. A block of no concern is not. */
+static void of_blocks_that_others_own_only_the_next_version_is_asked_for(void **state) {
+  const uint8_t roles[] = {BLOCK_OWNED, BLOCK_HELD, BLOCK_ABSENT};
+  struct sent sent = {.microbatches = 4};
+  bool mine[V_MAX];
+  struct reducer *reducer = reducer_new(&(struct reducer_options){.microbatches = 4,
+                                                                  .blocks = 3,
+                                                                  .summed_blocks = 1,
+                                                                  .roles = roles,
+                                                                  .send = on_send,
+                                                                  .drop = on_drop,
+                                                                  .user = &sent});
+  (void)state;
+  range_set(mine, 0, 4);
+  reducer_begin(reducer, mine);
+  assert_int_equal(sent.pulls, 1);
+  reducer_assign(reducer, mine);
+  assert_int_equal(sent.pulls, 1); /* it is awaited */
+  for (uint32_t m = 0; m < 4; m++)
+    deliver(reducer, &sent, 0, m);
+  assert_true(sent.parts == 1 && sent.waits == 1 && sent.pulls == 1);
+  range_set(mine, 0, 0);
+  reducer_begin(reducer, mine);
+  assert_int_equal(sent.pulls, 3);
+  reducer_free(reducer);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -322,6 +349,7 @@ int main(void) {
       cmocka_unit_test(nothing_owed_and_nothing_awaited_asks_for_a_pull),
       cmocka_unit_test(what_waits_for_a_sum_that_is_lost_is_sent_and_the_next_version_comes),
       cmocka_unit_test(a_new_step_drops_what_was_held),
+      cmocka_unit_test(of_blocks_that_others_own_only_the_next_version_is_asked_for),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

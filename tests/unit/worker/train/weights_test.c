@@ -12,6 +12,7 @@
 #include "common/base/memory.h"
 #include "tests/support/worker/fake_device.h"
 #include "worker/train/block/block_pool.h"
+#include "worker/train/block/reducer.h"
 #include "worker/train/block/weights.h"
 
 /* Parameters of 3, 2 and 10 elements in blocks of 5, 6 and 4; a row of 4 metrics and 2 of a statistic. */
@@ -100,6 +101,18 @@ static void a_tensor_is_ready_when_all_its_blocks_are(void **state) {
   assert_false(weights_is_ready(f->weights->next, f->map.eval_values[5]));
   fill(f, 7, 3, 1.0f);
   assert_true(weights_is_ready(f->weights->next, f->map.eval_values[5]));
+}
+
+static void a_version_is_complete_with_the_blocks_that_are_held(void **state) {
+  struct fixture *f = *state;
+  const uint8_t roles[] = {BLOCK_OWNED, BLOCK_ABSENT, BLOCK_ABSENT, BLOCK_HELD};
+  weights_hold(f->weights, roles);
+  weights_open_next(f->weights, 7, false);
+  assert_null(weights_claim(f->weights, 7, 1)); /* nobody asked for it */
+  fill(f, 7, 0, 1.0f);
+  assert_false(weights_next_is_complete(f->weights));
+  fill(f, 7, 3, 1.0f);
+  assert_true(weights_next_is_complete(f->weights));
 }
 
 static void a_block_is_taken_once_and_only_of_the_version_that_fills(void **state) {
@@ -231,6 +244,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(the_map_knows_which_blocks_hold_a_tensor, setup, teardown),
       cmocka_unit_test_setup_teardown(a_tensor_is_ready_when_all_its_blocks_are, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_version_is_complete_with_the_blocks_that_are_held, setup, teardown),
       cmocka_unit_test_setup_teardown(a_block_is_taken_once_and_only_of_the_version_that_fills, setup,
                                       teardown),
       cmocka_unit_test_setup_teardown(the_old_version_is_kept_while_the_next_fills, setup, teardown),

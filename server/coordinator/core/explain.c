@@ -6,6 +6,7 @@
 
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/checkpointing.h"
 #include "server/coordinator/state/member.h"
@@ -36,6 +37,7 @@ static void say_unreached(const struct coordinator *coordinator, const struct ru
                           struct clauses *clauses);
 static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 
+static void say_teams(struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_doubts(const struct run *run, struct clauses *clauses);
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses);
@@ -52,6 +54,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     break;
   case WEIR__RUN_STATE__LOADING:
     say_loading(coordinator, run, &clauses);
+    say_teams(coordinator, run, &clauses);
     break;
   case WEIR__RUN_STATE__RUNNING:
     if (run->is_pausing && making->is_for_pause)
@@ -63,6 +66,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     say_unreached(coordinator, run, &clauses);
     say_late(coordinator, run, &clauses);
     say_workers(coordinator, run, &clauses);
+    say_teams(coordinator, run, &clauses);
     say_doubts(run, &clauses);
     break;
   case WEIR__RUN_STATE__FINISHING:
@@ -126,6 +130,17 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   if (have < min || run->state == WEIR__RUN_STATE__QUEUED)
     clauses_add(clauses, "waiting for workers: %u of %u%s%s", have, min, run->refusal ? "; " : "",
                 run->refusal ? run->refusal : "");
+}
+
+/* Where nobody computes although workers are there. */
+static void say_teams(struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
+  char *missing;
+  int n;
+  coordinator_ready_workers(coordinator, run, &n);
+  missing = n == 0 ? coordinator_missing_stages(coordinator, run) : NULL;
+  if (missing)
+    clauses_add(clauses, "waiting for workers: %s", missing);
+  free(missing);
 }
 
 static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {

@@ -164,13 +164,20 @@ static void take_up_server(struct coordinator *coordinator, struct member *serve
   }
 }
 
+/* With the stages that it has, if the run may have it so. */
+static void take_up_run(struct coordinator *coordinator, struct member *worker, struct run *run,
+                        const Weir__HostedRun *hosted) {
+  worker->stages = (struct range){hosted->stage_begin, hosted->stage_end};
+  coordinator_worker_join_run(coordinator, worker, run);
+}
+
 /* A worker is asked again for the run that it computes: it has it loaded already. */
 static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello) {
   for (size_t i = 0; i < hello->n_runs; i++) {
     struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
     if (run && !worker->run && worker->state == WORKER_IDLE &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
-      coordinator_worker_join_run(coordinator, worker, run);
+      take_up_run(coordinator, worker, run, hello->runs[i]);
     else if (!run || run != worker->run)
       coordinator_order_unload(coordinator, hello->runs[i]->run, worker, "the run has gone on without it");
   }

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/probes.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/recovery/recovery.h"
@@ -20,7 +21,8 @@ static void worker_loaded(struct coordinator *coordinator, struct member *worker
                           const Weir__RunLoaded *loaded);
 static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,
                           const Weir__RunLoaded *loaded);
-static void reference_set_kind(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded);
+static void reference_set_kind(struct run *run, const struct member *worker);
+static void reference_add_probe(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded);
 static char *reference_mismatch(const struct run *run, const struct member *worker,
                                 const Weir__RunLoaded *loaded);
 static void worker_refuse(struct coordinator *coordinator, struct member *worker, const char *message);
@@ -35,7 +37,8 @@ void coordinator_loaded(struct coordinator *coordinator, struct member *member,
     server->is_loaded = true;
     *member->message = 0; /* its store is the right one */
   } else if (member->run == run && member->state == WORKER_LOADING &&
-             loaded->incarnation >= member->load_incarnation) /* else it answers an order that is over */
+             loaded->incarnation >= member->load_incarnation && loaded->stage_begin == member->stages.begin &&
+             loaded->stage_end == member->stages.end) /* else it answers an order that is over */
     worker_loaded(coordinator, member, loaded);
 }
 
@@ -57,7 +60,8 @@ static void worker_loaded(struct coordinator *coordinator, struct member *worker
     return;
   }
   if (!run->reference.fingerprint) /* resumed: the first one says of which build all must be */
-    reference_set_kind(run, worker, loaded);
+    reference_set_kind(run, worker);
+  reference_add_probe(run, worker, loaded);
   run->is_info_due = true;
   coordinator_worker_follow(coordinator, worker);
 }
@@ -65,7 +69,7 @@ static void worker_loaded(struct coordinator *coordinator, struct member *worker
 static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,
                           const Weir__RunLoaded *loaded) {
   struct err err;
-  reference_set_kind(run, worker, loaded);
+  reference_set_kind(run, worker);
   run->reference.dataset_sha256 = text_copy_clean(loaded->dataset_sha256, HASH_MAX);
   if (plan_init(&run->plan, run->spec, loaded->train_samples, loaded->eval_samples, &err)) {
     run->plan = (struct plan){0};
@@ -73,18 +77,45 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
   }
 }
 
-static void reference_set_kind(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded) {
+static void reference_set_kind(struct run *run, const struct member *worker) {
   free(run->reference.worker);
   run->reference.worker = mem_printf("%s (%s)", worker->id, worker->host);
   run->reference.fingerprint = mem_strdup(worker->fingerprint);
-  run->reference.probe_sha256 = text_copy_clean(loaded->probe_sha256, HASH_MAX);
   run->is_save_due = true;
+}
+
+/* Of the stages that it has; the first worker that has these says what it is to be. */
+static void reference_add_probe(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded) {
+  char *probe = probes_clean(loaded->probe_sha256);
+  char *known = probes_find(run->reference.probe_sha256, worker->stages), *probes;
+  if (!known) {
+    probes = probes_add(run->reference.probe_sha256, worker->stages, probe);
+    free(run->reference.probe_sha256);
+    run->reference.probe_sha256 = probes;
+    run->is_save_due = true;
+  }
+  free(known);
+  free(probe);
+}
+
+/* What the probe is to be, where the worker found another; freed by the caller. */
+static char *probe_mismatch(const struct run *run, const struct member *worker,
+                            const Weir__RunLoaded *loaded) {
+  char *known = probes_find(run->reference.probe_sha256, worker->stages);
+  char *probe = probes_clean(loaded->probe_sha256);
+  bool is_other = known && strcmp(probe, known) != 0;
+  free(probe);
+  if (is_other)
+    return known;
+  free(known);
+  return NULL;
 }
 
 /* What a worker found otherwise than the run's first one; NULL if nothing. */
 static char *reference_mismatch(const struct run *run, const struct member *worker,
                                 const Weir__RunLoaded *loaded) {
   const struct reference *reference = &run->reference;
+  char *probe, *text;
   if (loaded->train_samples != run->plan.train_samples || loaded->eval_samples != run->plan.eval_samples)
     return mem_printf(
         "%s (%s) has %llu + %llu samples, %s has %llu + %llu: the data must be the same on all workers",
@@ -102,12 +133,16 @@ static char *reference_mismatch(const struct run *run, const struct member *work
                       "train.deterministic false",
                       worker->id, worker->host, worker->fingerprint, reference->worker,
                       reference->fingerprint);
-  if (strcmp(loaded->probe_sha256, reference->probe_sha256))
-    return mem_printf(
-        "%s (%s) computes a probe gradient of hash %.128s, %s of %s: workers of a run must compute "
-        "the same bits, or train.deterministic be false",
-        worker->id, worker->host, loaded->probe_sha256, reference->worker, reference->probe_sha256);
-  return NULL;
+  probe = probe_mismatch(run, worker, loaded);
+  if (!probe)
+    return NULL;
+  text =
+      mem_printf("%s (%s) computes a probe gradient of hash %.128s, %s of %s: workers of a run must compute "
+                 "the same bits, or train.deterministic be false",
+                 worker->id, worker->host, loaded->probe_sha256,
+                 coordinator_is_staged(worker) ? "others with these stages" : reference->worker, probe);
+  free(probe);
+  return text;
 }
 
 void coordinator_refused(struct coordinator *coordinator, struct member *member,

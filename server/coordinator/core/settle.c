@@ -29,6 +29,7 @@ static bool is_short(const struct coordinator *coordinator, const struct run *ru
 static void borrow_worker(struct coordinator *coordinator, const struct run *run);
 static bool is_lender(const struct coordinator *coordinator, const struct run *run);
 static void take_workers(struct coordinator *coordinator, struct run *run);
+static void move_misplaced(struct coordinator *coordinator, struct run *run);
 static void load_servers(struct coordinator *coordinator, struct run *run);
 static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n);
 static bool is_among(struct member *const *members, int n, const struct member *member);
@@ -51,6 +52,7 @@ void coordinator_settle(struct coordinator *coordinator) {
       yield_workers(coordinator, run);
       borrow_worker(coordinator, run);
       take_workers(coordinator, run);
+      move_misplaced(coordinator, run);
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
       coordinator_regroup_when_due(coordinator, run);
@@ -135,8 +137,8 @@ static void borrow_worker(struct coordinator *coordinator, const struct run *run
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     struct run *lender = member->run;
-    if (member->state != WORKER_READY || coordinator_has_refused(run, member) ||
-        !is_lender(coordinator, lender))
+    if (member->state != WORKER_READY || coordinator_is_staged(member) ||
+        coordinator_has_refused(run, member) || !is_lender(coordinator, lender))
       continue;
     coordinator_order_unload(coordinator, lender->id, member, "lent to an evaluation");
     coordinator_worker_leave_run(member, WORKER_IDLE);
@@ -177,7 +179,23 @@ static void take_workers(struct coordinator *coordinator, struct run *run) {
   }
 }
 
+/* No free worker was there for the stages that a team lacks: one that the other stages can do without loads
+   them instead of its own. */
+static void move_misplaced(struct coordinator *coordinator, struct run *run) {
+  struct member *worker;
+  if (run->state != WEIR__RUN_STATE__LOADING && run->state != WEIR__RUN_STATE__RUNNING)
+    return;
+  worker = coordinator_find_misplaced(coordinator, run);
+  if (!worker)
+    return;
+  log_event(LOG_INFO, "coordinator", "other_stages", "run=%s id=%s", run->id, worker->id);
+  coordinator_worker_leave_run(worker, WORKER_IDLE);
+  coordinator_worker_join_run(coordinator, worker, run);
+}
+
 void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run) {
+  struct range loaded = worker->stages;
+  coordinator_give_stages(coordinator, run, worker, loaded);
   worker->run = run;
   worker->load_incarnation = run->incarnation;
   free(worker->message);
@@ -252,12 +270,16 @@ static bool is_among(struct member *const *members, int n, const struct member *
 
 static void start_when_loaded(struct coordinator *coordinator, struct run *run) {
   uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
+  int n;
   if (run->state != WEIR__RUN_STATE__LOADING || run->is_load_due ||
       ready < (run->is_begun ? 1 : run->spec->workers->min))
     return;
   for (int i = 0; i < run->n_servers; i++)
     if (!run->servers[i].is_loaded || !run->servers[i].member)
       return;
+  coordinator_ready_workers(coordinator, run, &n);
+  if (n == 0) /* no team is whole */
+    return;
   coordinator_clock_start(coordinator, run);
   run->rate = (struct rate){0};
   rate_add(&run->rate, coordinator->now_ms, 0);

@@ -316,6 +316,7 @@ static void worker_info(const struct member *worker, uint64_t now_ms, struct are
   info->microbatches = worker->microbatches.end - worker->microbatches.begin;
   info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
   info->speed = isnan(speed) ? 0 : speed;
+  info->first_stage = worker->stages.begin;
   if (worker->teams)
     stages_fill(worker->teams, arena, info);
   info->message = worker->unreached_text   ? worker->unreached_text

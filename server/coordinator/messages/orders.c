@@ -57,6 +57,8 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
   load->model_sha256 = run->model_sha256;
   load->outline_bytes = run->outline_bytes;
   load->outline_sha256 = run->outline_sha256;
+  load->stage_begin = member->stages.begin;
+  load->stage_end = member->stages.end;
   if (member->role != WEIR__ROLE__SERVER)
     return;
   load->plan = coordinator_plan_message(arena, run);
@@ -200,7 +202,12 @@ static Weir__Assignment **view_assignments(struct arena *arena, struct member *c
     list[i]->microbatch_end = worker->microbatches.end;
     list[i]->eval_begin = worker->eval_chunks.begin;
     list[i]->eval_end = worker->eval_chunks.end;
-    list[i]->group = worker->group.number;
+    if (coordinator_is_staged(worker)) {
+      list[i]->team = worker->group.number;
+      list[i]->address = worker->address;
+    } else {
+      list[i]->group = worker->group.number;
+    }
     list[i]->follows = worker->state == WORKER_FOLLOWING || worker->is_spare;
   }
   return list;

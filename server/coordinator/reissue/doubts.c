@@ -184,8 +184,9 @@ static void overflows_again(struct coordinator *coordinator, struct run *run, co
 
 /* Whether the worker is about to compute for the run. */
 static bool is_coming(const struct member *member) {
-  return member->state == WORKER_LOADING ||
-         (member->state == WORKER_FOLLOWING && !member->following.is_stuck);
+  return !coordinator_is_staged(member) &&
+         (member->state == WORKER_LOADING ||
+          (member->state == WORKER_FOLLOWING && !member->following.is_stuck));
 }
 
 /* Whether others than those whose parts were doubted came to the same bits, or nobody is left to ask. */
@@ -201,9 +202,24 @@ static bool is_confirmed(const struct coordinator *coordinator, const struct run
     if (member->state != WORKER_READY)
       continue;
     is_by_others &= !names(judged, member->number) || !is_near_a_sender(coordinator, run, member);
-    is_one_left |= member->help.overflowed != number && member->help.slow != number;
+    is_one_left |=
+        !coordinator_is_staged(member) && member->help.overflowed != number && member->help.slow != number;
   }
   return is_by_others || !is_one_left;
+}
+
+/* Whether only teams of workers compute, of which none computes a microbatch alone. */
+static bool is_left_to_teams(const struct coordinator *coordinator, const struct run *run) {
+  bool is_any = false;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->run != run)
+      continue;
+    is_any |= coordinator_is_staged(member) && member->state == WORKER_READY;
+    if (is_coming(member))
+      return false;
+  }
+  return is_any;
 }
 
 void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *run) {
@@ -221,6 +237,14 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
       coordinator->now_ms < reissue->doubts.due_ms || !has_to_be_given(coordinator, run))
     return;
   helpers = coordinator_helpers(coordinator, run, &n);
+  if (n == 0 && is_left_to_teams(coordinator, run)) {
+    coordinator_run_fail(
+        coordinator, run, false,
+        "step %llu: the sum of gradients that are finite overflows: the training diverges; try "
+        "a lower train.optimizer.lr, or look for extreme values in the data",
+        (unsigned long long)reissue->step);
+    return;
+  }
   patience_ms = patience_of(run, n);
   n = keep_best(coordinator, run, helpers, n);
   if (n == 0 || is_another_awaited(coordinator, run, helpers[0].worker))

@@ -161,7 +161,8 @@ struct helper *coordinator_helpers(struct coordinator *coordinator, const struct
       arena_new(&coordinator->actions->arena, (size_t)coordinator->n_members * sizeof *helpers);
   *n = 0;
   for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY)
+    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY &&
+        !coordinator_is_staged(coordinator->members[i])) /* it takes a whole team */
       helpers[(*n)++].worker = coordinator->members[i];
   weigh(coordinator, helpers, *n);
   for (uint32_t i = 0; i < reissue->n_microbatches + reissue->n_chunks; i++) {

@@ -1,5 +1,6 @@
 /* Workers that follow a run. Nobody waits for a worker that has yet to receive the weights: it gets work when
-   it says that it holds the newest version, or when nobody else is there to compute. */
+   it says that it holds the newest version, or when nobody else is there to compute. Where a team lacks a
+   worker the others wait for it in any case. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static bool is_computed(const struct coordinator *coordinator, const struct run 
 void coordinator_worker_follow(struct coordinator *coordinator, struct member *worker) {
   struct run *run = worker->run;
   coordinator_follow_forget(worker);
-  if (!is_computed(coordinator, run) || !coordinator->options.follow_ms) {
+  if (!is_computed(coordinator, run) || !coordinator->options.follow_ms || coordinator_is_staged(worker)) {
     coordinator_worker_set_state(worker, WORKER_READY);
     coordinator_workers_changed(run);
     return;
@@ -62,7 +63,7 @@ void coordinator_admit_followers(struct coordinator *coordinator, struct run *ru
   }
 }
 
-static void takes_no_part(struct member *worker) {
+void coordinator_take_work(struct member *worker) {
   worker->microbatches = worker->eval_chunks = (struct range){0, 0};
   worker->group = (struct grouping){0};
   worker->is_spare = false;
@@ -74,7 +75,7 @@ bool coordinator_spares_follow(struct coordinator *coordinator, struct member *c
     if (!workers[i]->is_spare || workers[i]->ready_incarnation == workers[i]->run->incarnation)
       continue;
     is_any = true;
-    takes_no_part(workers[i]);
+    coordinator_take_work(workers[i]);
     coordinator_worker_follow(coordinator, workers[i]);
   }
   return is_any;
@@ -83,7 +84,7 @@ bool coordinator_spares_follow(struct coordinator *coordinator, struct member *c
 void coordinator_set_aside(struct coordinator *coordinator, struct member *worker) {
   log_event(LOG_WARN, "coordinator", "worker_stuck", "run=%s id=%s", worker->run->id, worker->id);
   coordinator_worker_set_state(worker, WORKER_FOLLOWING);
-  takes_no_part(worker);
+  coordinator_take_work(worker);
   worker->following = (struct following){.since_ms = coordinator->now_ms, .is_stuck = true};
   worker->following.text = mem_printf("computes nothing: for %llu s it has been busy without completing a "
                                       "microbatch",

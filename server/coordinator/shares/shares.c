@@ -69,29 +69,39 @@ struct assign_worker *coordinator_speeds(struct arena *arena, struct member *con
   return list;
 }
 
+static void give_share(const struct coordinator *coordinator, struct member *worker,
+                       struct range microbatches, struct range eval_chunks) {
+  bool is_idle = microbatches.begin == microbatches.end;
+  bool has_speed = speed_of(worker->speed, worker->executors) > 0;
+  worker->microbatches = microbatches;
+  worker->eval_chunks = eval_chunks;
+  worker->is_spare = is_idle && !coordinator_is_staged(worker) && (worker->is_spare || has_speed);
+  if (!is_idle)
+    worker->idle_ms = 0;
+  else if (!worker->idle_ms)
+    worker->idle_ms = coordinator->now_ms;
+}
+
+/* Teams without microbatches evaluate nothing either: they are no teams then. */
 void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
                             int n) {
   struct arena *arena = &coordinator->actions->arena;
-  struct assign_worker *speeds = coordinator_speeds(arena, workers, n);
   struct range *microbatches = arena_new(arena, (size_t)n * sizeof *microbatches);
   struct range *eval_chunks = arena_new(arena, (size_t)n * sizeof *eval_chunks);
+  int *ends = arena_new(arena, (size_t)n * sizeof *ends), count = coordinator_entities(workers, n, ends);
+  struct assign_worker *speeds = coordinator_entity_speeds(arena, workers, n, ends, count);
   run->are_shares_due = false;
   run->gain_ms = 0;
   if (n == 0)
     return;
-  assign_ranges(speeds, n, run->plan.microbatches, microbatches);
-  assign_ranges(speeds, n, run->plan.eval_chunks, eval_chunks);
-  for (int i = 0; i < n; i++) {
-    bool is_idle = microbatches[i].begin == microbatches[i].end;
-    workers[i]->microbatches = microbatches[i];
-    workers[i]->eval_chunks = eval_chunks[i];
-    workers[i]->is_spare =
-        is_idle && (workers[i]->is_spare || speed_of(workers[i]->speed, workers[i]->executors) > 0);
-    if (!is_idle)
-      workers[i]->idle_ms = 0;
-    else if (!workers[i]->idle_ms)
-      workers[i]->idle_ms = coordinator->now_ms;
-  }
+  assign_ranges(speeds, count, run->plan.microbatches, microbatches);
+  for (int e = 0; e < count; e++)
+    if (coordinator_is_staged(workers[ends[e] - 1]) && microbatches[e].begin == microbatches[e].end)
+      speeds[e].speed = 0;
+  assign_ranges(speeds, count, run->plan.eval_chunks, eval_chunks);
+  for (int e = 0, i = 0; e < count; e++)
+    for (; i < ends[e]; i++)
+      give_share(coordinator, workers[i], microbatches[e], eval_chunks[e]);
 }
 
 /* Not all of them: then the machine stands still, or something that all wait for. */
@@ -124,16 +134,17 @@ static void try_idle_workers(const struct coordinator *coordinator, struct membe
 static double gain_of(const struct coordinator *coordinator, const struct run *run,
                       struct member *const *workers, int n) {
   struct arena *arena = &coordinator->actions->arena;
-  struct assign_worker *speeds = coordinator_speeds(arena, workers, n);
   struct range *ranges = arena_new(arena, (size_t)n * sizeof *ranges);
+  int *ends = arena_new(arena, (size_t)n * sizeof *ends), count = coordinator_entities(workers, n, ends);
+  struct assign_worker *speeds = coordinator_entity_speeds(arena, workers, n, ends, count);
   double present;
-  for (int i = 0; i < n; i++)
-    ranges[i] = workers[i]->microbatches;
-  present = assign_seconds(speeds, n, ranges);
-  assign_ranges(speeds, n, run->plan.microbatches, ranges);
+  for (int e = 0; e < count; e++)
+    ranges[e] = workers[ends[e] - 1]->microbatches;
+  present = assign_seconds(speeds, count, ranges);
+  assign_ranges(speeds, count, run->plan.microbatches, ranges);
   if (isinf(present))
-    return isinf(assign_seconds(speeds, n, ranges)) ? 0 : 1;
-  return present > 0 ? 1 - assign_seconds(speeds, n, ranges) / present : 0;
+    return isinf(assign_seconds(speeds, count, ranges)) ? 0 : 1;
+  return present > 0 ? 1 - assign_seconds(speeds, count, ranges) / present : 0;
 }
 
 void coordinator_reshare_when_due(struct coordinator *coordinator, struct run *run) {

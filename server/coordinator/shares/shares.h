@@ -2,6 +2,7 @@
 
    views.c   tells the workers of a run their shares and groups: a view
    shares.c  decides the shares, by measured speed; assign.c cuts the ranges
+   stages.c  workers that have some of the model's stages only, and the teams that they make
    follow.c  gives workers no work before they hold the newest weights */
 #ifndef WEIR_SERVER_COORDINATOR_SHARES_SHARES_H
 #define WEIR_SERVER_COORDINATOR_SHARES_SHARES_H
@@ -15,13 +16,33 @@
 /* views.c */
 /* Who computes what, and with whom: one view for all that changed. */
 void coordinator_send_view(struct coordinator *coordinator, struct run *run);
-/* The workers that compute for the run, *n of them, in the order of their work; of the step's arena. */
+/* The workers that compute for the run, *n of them, in the order of their work; of the step's arena. Those
+   that have some of the stages only are in teams, and are left out where there is none for them. */
 struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
                                           int *n);
 void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
                               const Weir__GroupFailed *failed);
 /* Groups that failed are tried again after a while, too: what kept them from meeting may have passed. */
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run);
+
+/* stages.c */
+/* Says which stages the worker is to load: all of them (an empty range), unless it has fewer executors.
+   loaded: those that it has; empty: none. */
+void coordinator_give_stages(const struct coordinator *coordinator, const struct run *run,
+                             struct member *worker, struct range loaded);
+/* A worker that would make a team complete with other stages, and is not needed for its own; NULL: none. */
+struct member *coordinator_find_misplaced(const struct coordinator *coordinator, const struct run *run);
+/* Puts workers that are ready into an order in which those of a team follow each other by their stages. A
+   team that is whole stays. Returns how many they are; the others have no team. */
+int coordinator_line_up(struct arena *arena, const struct run *run, struct member **workers, int n);
+/* Of workers in that order: where each team, or worker that has all stages, ends. ends[n]; returns how many.
+ */
+int coordinator_entities(struct member *const *workers, int n, int *ends);
+/* [n_entities] in the arena. */
+struct assign_worker *coordinator_entity_speeds(struct arena *arena, struct member *const *workers, int n,
+                                                const int *ends, int n_entities);
+/* What a team lacks that cannot be made, for people; freed by the caller. NULL: nothing. */
+char *coordinator_missing_stages(const struct coordinator *coordinator, const struct run *run);
 
 /* follow.c */
 /* The worker has loaded the run, or reaches its servers again. It follows while others compute; else it
@@ -36,6 +57,8 @@ void coordinator_admit_follower(struct member *worker);
    a version of this incarnation yet, follow: others could wait for them once they are given some. Whether
    there are any. */
 bool coordinator_spares_follow(struct coordinator *coordinator, struct member *const *workers, int n);
+/* The worker has no work, and no part in a group or team. */
+void coordinator_take_work(struct member *worker);
 /* The worker, which was ready, computes nothing: others compute for it until it comes back. */
 void coordinator_set_aside(struct coordinator *coordinator, struct member *worker);
 

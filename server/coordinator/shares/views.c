@@ -17,6 +17,8 @@
 enum { GROUP_FAILURES_MAX = 2, REGROUP_MS = 60000, REGROUP_MS_MAX = 16 * REGROUP_MS, MESSAGE_MAX = 200 };
 
 static void send_follower_views(struct coordinator *coordinator, struct run *run);
+static void send_idle_views(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                            int n);
 static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
                         int n);
 
@@ -69,10 +71,27 @@ void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
   log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
             (unsigned long long)run->view, n);
   coordinator_order_views(coordinator, run, workers, n);
+  send_idle_views(coordinator, run, workers, n);
+}
+
+static bool is_among(struct member *const *workers, int n, const struct member *member) {
+  for (int i = 0; i < n; i++)
+    if (workers[i] == member)
+      return true;
+  return false;
+}
+
+/* To those that compute nothing: some of them are ready, and have no team. */
+static void send_idle_views(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+                            int n) {
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (member->run != run || (member->state != WORKER_CUT_OFF && member->state != WORKER_FOLLOWING))
+    bool has_no_team = member->state == WORKER_READY && !is_among(workers, n, member);
+    if (member->run != run ||
+        (member->state != WORKER_CUT_OFF && member->state != WORKER_FOLLOWING && !has_no_team))
       continue;
+    if (has_no_team)
+      coordinator_take_work(member);
     coordinator_order_idle_view(coordinator, run, member);
     member->following.is_view_due = false;
   }
@@ -120,17 +139,27 @@ struct member **coordinator_ready_workers(const struct coordinator *coordinator,
   groups_order(hosts, *n, order);
   for (int i = 0; i < *n; i++)
     workers[i] = joined[order[i]];
+  *n = coordinator_line_up(arena, run, workers, *n);
   return workers;
+}
+
+/* With whom the worker makes a group: those with the same name. NULL: it goes alone. A team is a group whose
+   members have the same microbatches; its name is that of its first member, which is in no other. */
+static const char *companions_of(const struct run *run, struct member *const *workers, int at) {
+  if (!coordinator_is_staged(workers[at]))
+    return workers[at]->group_failures < GROUP_FAILURES_MAX ? host_of(run, workers[at]) : NULL;
+  while (workers[at]->stages.begin > 0)
+    at--;
+  return workers[at]->id;
 }
 
 static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
                         int n) {
   struct group_worker *list = arena_new(&coordinator->actions->arena, (size_t)n * sizeof *list);
   for (int i = 0; i < n; i++)
-    list[i] = (struct group_worker){
-        .host = workers[i]->group_failures < GROUP_FAILURES_MAX ? host_of(run, workers[i]) : NULL,
-        .microbatches = workers[i]->microbatches,
-        .grouping = workers[i]->group};
+    list[i] = (struct group_worker){.host = companions_of(run, workers, i),
+                                    .microbatches = workers[i]->microbatches,
+                                    .grouping = workers[i]->group};
   groups_number(list, n, &run->groups_seen);
   for (int i = 0; i < n; i++)
     workers[i]->group = list[i].grouping;
@@ -156,7 +185,7 @@ void coordinator_group_failed(struct coordinator *coordinator, struct member *me
     if (other->run != run || other->group.number != number)
       continue;
     other->group = (struct grouping){0};
-    if (++other->group_failures >= GROUP_FAILURES_MAX)
+    if (++other->group_failures >= GROUP_FAILURES_MAX && !coordinator_is_staged(other))
       regroup_later(coordinator, run);
   }
   run->is_view_due = true;

@@ -43,13 +43,17 @@ const char *coordinator_worker_state_name(enum worker_state state) {
   return worker_state_names[state];
 }
 
+bool coordinator_is_staged(const struct member *worker) {
+  return worker->stages.begin < worker->stages.end;
+}
+
 void coordinator_worker_leave_run(struct member *worker, enum worker_state state) {
   if (worker->state == WORKER_READY)
     coordinator_workers_changed(worker->run);
   worker->run->is_info_due |= !coordinator_is_over(worker->run);
   coordinator_worker_set_state(worker, state);
   worker->run = NULL;
-  worker->microbatches = worker->eval_chunks = (struct range){0, 0};
+  worker->stages = worker->microbatches = worker->eval_chunks = (struct range){0, 0};
   worker->group = (struct grouping){0};
   *worker->speed = (struct speed){0};
   free(worker->teams);

@@ -61,6 +61,7 @@ struct member {
   enum worker_state state;   /* workers: what follows */
   struct run *run;           /* loading, following, ready, cut off or draining; else NULL */
   uint64_t load_incarnation; /* of the order to load it */
+  struct range stages;       /* of the model, that it has or loads; empty: all of them */
   struct range microbatches, eval_chunks;
   struct grouping group;
   struct helping help;
@@ -83,6 +84,8 @@ struct member {
 /* The one place where a worker's state changes. It checks the change and logs it. */
 void coordinator_worker_set_state(struct member *worker, enum worker_state state);
 const char *coordinator_worker_state_name(enum worker_state state);
+/* Whether it has some of the model's stages only. */
+bool coordinator_is_staged(const struct member *worker);
 /* Takes the worker from its run, which goes on without it. */
 void coordinator_worker_leave_run(struct member *worker, enum worker_state state);
 /* Forgets how far the worker had followed its run. */

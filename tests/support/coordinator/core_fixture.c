@@ -47,24 +47,32 @@ static void take_view(struct core_fixture *f, struct told *told, const Weir__Vie
   told->view_incarnation = view->incarnation;
   told->view_number = view->number;
   told->view_workers = (uint32_t)view->n_workers;
-  told->begin = told->end = told->group = 0; /* unless it is named */
+  told->begin = told->end = told->group = told->team = told->place = 0; /* unless it is named */
   told->follows = false;
   for (size_t i = 0; i < view->n_servers; i++)
     assert_memory_equal(view->servers[i]->address, "host:", 5);
   for (size_t i = 0; i < view->n_workers; i++) {
     const Weir__Assignment *assignment = view->workers[i];
     assert_int_equal(assignment->group, view->workers[0]->group);
-    assert_true(i == 0 || assignment->microbatch_begin == end); /* those of a group adjoin */
+    assert_int_equal(assignment->team, view->workers[0]->team);
+    if (assignment->team) { /* those of a team have the same, those of a group adjoin */
+      assert_int_equal(assignment->microbatch_begin, view->workers[0]->microbatch_begin);
+      assert_int_equal(assignment->microbatch_end, view->workers[0]->microbatch_end);
+      assert_true(assignment->microbatch_begin < assignment->microbatch_end && *assignment->address);
+    } else
+      assert_true(i == 0 || assignment->microbatch_begin == end);
     end = assignment->microbatch_end;
     if (strcmp(assignment->worker, told->id) == 0) {
       told->group = assignment->group;
+      told->team = assignment->team;
+      told->place = (uint32_t)i;
       told->follows = assignment->follows;
       told->begin = assignment->microbatch_begin;
       told->end = assignment->microbatch_end;
     } else
-      assert_int_not_equal(assignment->group, 0);
+      assert_int_not_equal(assignment->group + assignment->team, 0);
   }
-  for (uint32_t m = told->begin; m < told->end; m++)
+  for (uint32_t m = told->begin; m < told->end && (told->team == 0 || told->place == 0); m++)
     f->given[m]++;
 }
 
@@ -77,6 +85,8 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   told->load_step = load->step;
   told->load_servers = (uint32_t)load->n_servers;
   told->load_has_plan = load->plan != NULL;
+  told->stage_begin = load->stage_begin;
+  told->stage_end = load->stage_end;
   if (load->n_servers == 0)
     return;
   placement_compute(fixture_block_elems, BLOCKS, told->load_servers, owner);
@@ -197,7 +207,7 @@ void member_joins(struct core_fixture *f, uint64_t key, Weir__Role role, uint32_
   hello.role = role;
   hello.host = "host";
   hello.pid = (uint32_t)key;
-  hello.address = role == WEIR__ROLE__SERVER ? address : "";
+  hello.address = role == WEIR__ROLE__SERVER || f->stages ? address : "";
   hello.device = "cpu";
   hello.executors = executors;
   hello.fingerprint = (char *)fingerprint;
@@ -212,7 +222,7 @@ static void joins_again(struct core_fixture *f, uint64_t from, uint64_t key, Wei
   hello.role = role;
   hello.host = "host";
   hello.pid = (uint32_t)from;
-  hello.address = role == WEIR__ROLE__SERVER ? address : "";
+  hello.address = role == WEIR__ROLE__SERVER || f->stages ? address : "";
   hello.executors = 1;
   hello.fingerprint = "build-1";
   hello.id = f->told[from].id;
@@ -226,6 +236,8 @@ static void joins_again(struct core_fixture *f, uint64_t from, uint64_t key, Wei
 void worker_joins_again(struct core_fixture *f, uint64_t from, uint64_t key, const char *run) {
   Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
   hosted.run = (char *)run;
+  hosted.stage_begin = f->told[from].stage_begin;
+  hosted.stage_end = f->told[from].stage_end;
   joins_again(f, from, key, WEIR__ROLE__WORKER, &hosted);
 }
 
@@ -285,8 +297,10 @@ void time_passes(struct core_fixture *f, uint64_t ms) {
     f->now_ms += end_ms - f->now_ms < 100 ? end_ms - f->now_ms : 100;
 }
 
-static Weir__RunLoaded loaded_of(struct core_fixture *f, const char *run, const char *dataset) {
+static Weir__RunLoaded loaded_of(struct core_fixture *f, uint64_t key, const char *run, const char *dataset) {
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  loaded.stage_begin = f->told[key].stage_begin;
+  loaded.stage_end = f->told[key].stage_end;
   loaded.run = (char *)run;
   loaded.incarnation = f->incarnation;
   loaded.train_samples = SAMPLES;
@@ -297,14 +311,14 @@ static Weir__RunLoaded loaded_of(struct core_fixture *f, const char *run, const 
 
 void loads_and_probes(struct core_fixture *f, uint64_t key, const char *run, const char *dataset,
                       const char *probe) {
-  Weir__RunLoaded loaded = loaded_of(f, run, dataset);
+  Weir__RunLoaded loaded = loaded_of(f, key, run, dataset);
   loaded.probe_sha256 = (char *)probe;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }
 
 void member_loads(struct core_fixture *f, uint64_t key, const char *run, const char *dataset,
                   uint64_t samples) {
-  Weir__RunLoaded loaded = loaded_of(f, run, dataset);
+  Weir__RunLoaded loaded = loaded_of(f, key, run, dataset);
   loaded.train_samples = samples;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
 }

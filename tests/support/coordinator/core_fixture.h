@@ -40,9 +40,10 @@ struct told {
   uint64_t view_incarnation;
   uint32_t begin, end; /* of its microbatches */
   bool follows;
-  uint32_t view_workers; /* whom it names */
-  uint64_t view_number;  /* as it was told */
-  uint32_t group;
+  uint32_t view_workers;           /* whom it names */
+  uint64_t view_number;            /* as it was told */
+  uint32_t group, team, place;     /* place: in the order of its view */
+  uint32_t stage_begin, stage_end; /* of the newest LoadRun */
   uint64_t write_step, writes, loads, beats;
   uint64_t reissue_step, reissues;               /* of the newest Reissue; how many */
   uint32_t reissue_microbatches, reissue_chunks; /* masks */
@@ -65,6 +66,7 @@ struct core_fixture {
   bool is_store_away;                 /* saves that are waited for are not answered */
   uint64_t incarnation;               /* in what members say */
   const char *collective;             /* of runs submitted; NULL: none */
+  uint32_t stages;                    /* likewise; 0: one. Workers say then where they listen */
   uint32_t microbatches;              /* likewise; 0: MICROBATCHES */
   uint64_t received_bytes;            /* in heartbeats with counters */
   uint32_t given[MICROBATCHES_GIVEN]; /* how often each microbatch was, in the newest views of the event, */

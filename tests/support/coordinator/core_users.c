@@ -51,6 +51,8 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   optimizer.lr = 0.1;
   train.optimizer = &optimizer;
   model.loss = "cross_entropy";
+  workers.has_stages = f->stages > 0;
+  workers.stages = f->stages > 0 ? f->stages : 1;
   workers.has_min = true;
   workers.min = min;
   workers.has_max = max != 0;

@@ -59,6 +59,24 @@ static void idle_shares_stand_beside_the_formula(void **state) {
   free(said);
 }
 
+static void the_formula_counts_stages_that_other_workers_have(void **state) {
+  struct said *said = said_new();
+  struct teams *teams;
+  (void)state;
+  said->counters.n_stages = 1;
+  assert_null(teams_of(&said->counters, 2)); /* its executors work alone */
+  said->counters.model_stages = 3;
+  teams = teams_of(&said->counters, 2);
+  assert_non_null(teams);
+  assert_int_equal(teams->n_stages, 1);
+  assert_float_equal(teams->bubble, 2.0 / (6 + 2), 1e-12);
+  assert_float_equal(teams->stages[0].idle, 0.1, 1e-12);
+  free(teams);
+  said->counters.model_stages = SPEC_STAGES_MAX + 1;
+  assert_null(teams_of(&said->counters, 2));
+  free(said);
+}
+
 static void nothing_is_known_before_the_first_microbatch(void **state) {
   struct said *said = said_new();
   struct teams *teams;
@@ -180,6 +198,7 @@ static void the_newest_sound_counters_are_listed_until_the_worker_leaves_its_run
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(idle_shares_stand_beside_the_formula),
+      cmocka_unit_test(the_formula_counts_stages_that_other_workers_have),
       cmocka_unit_test(nothing_is_known_before_the_first_microbatch),
       cmocka_unit_test(a_stage_is_never_idle_for_less_than_nothing),
       cmocka_unit_test(counters_that_cannot_be_are_refused),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/cluster/stop.h"
+#include "client/cluster/teams_check.h"
 #include "client/cluster/weights_sources.h"
 #include "client/files/export.h"
 #include "common/base/memory.h"
@@ -53,7 +54,8 @@ int training_launch(struct training *training, struct err *err) {
          options.threads == 1 ? "" : "s", training->out);
   fflush(stdout);
   if (connection_open(&training->connection, launcher_address(training->launcher), err) ||
-      launcher_wait_members(training->launcher, &training->connection, err))
+      launcher_wait_members(training->launcher, &training->connection, err) ||
+      teams_check(&training->connection, training->submission.spec->workers, err))
     return err->code;
   return training->run.store ? check_other_runs(training, err) : ERR_OK;
 }

@@ -8,7 +8,7 @@ static void add_rows(struct table *table, const Weir__WorkerInfo *worker) {
     const Weir__StageInfo *stage = worker->stages[s];
     char teams[16], number[24], idle[OUTPUT_TEXT_MAX], bubble[OUTPUT_TEXT_MAX], memory[OUTPUT_TEXT_MAX];
     snprintf(teams, sizeof teams, "%u", worker->teams);
-    snprintf(number, sizeof number, "%zu", s);
+    snprintf(number, sizeof number, "%zu", worker->first_stage + s);
     table_row(table, (const char *const[]){worker->id, teams, number, output_percent(stage->idle, idle),
                                            output_percent(worker->bubble, bubble),
                                            output_bytes(stage->program_bytes, memory)});

@@ -162,12 +162,13 @@ def test_stages_and_cuts_that_cannot_be_are_refused_in_one_line():
         refused(folder, model, "{stages: 2}", ["workers.stages", "train.collective", "shm"], TRAIN + "  collective: shm\n")
 
 
-def test_more_stages_than_a_worker_has_executors_are_refused_by_it():
+def test_stages_that_the_workers_of_a_private_cluster_cannot_form_are_refused():
     with Folder() as folder:
         model = folder.model("mlp", "--input", "1,28,28", "--hidden", "16x4")
         spec = folder.spec(model, train=TRAIN + "workers: {stages: 3}\n")
         done = weir("train", spec, "--threads", 2, "--out", folder.file("out"), status=2)
-        assert "workers.stages: 3 stages take as many executors, and this worker has 2 (--threads)" in done.stderr, done.stderr
+        assert "workers.stages: 3 stages take as many executors, of one worker or of several" in done.stderr, done.stderr
+        assert "there is 1 worker of at most 2 (--workers, --threads)" in done.stderr, done.stderr
 
 
 def test_a_worker_tells_what_each_stage_takes_and_their_sum():

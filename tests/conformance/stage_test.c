@@ -1,12 +1,13 @@
 /* Train graphs cut into the stages of a pipeline, which are run in turn in one thread by 1F1B: whatever the
    cut and however many stages, loss, statistics and gradients have the bits of the uncut program, also where
-   activations are computed again. By default on the built-in backends. usage: stage_test [BACKEND] */
+   activations are computed again. By default on the built-in backends. usage: stage_test [BACKEND]
+   [fp32 | tf32 | bf16] [few]: of the places that are tried, for devices that are simulated. */
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "tests/conformance/harness.h"
 #include "tests/support/model/train_subject.h"
 
-enum { MICROBATCHES = 5, STAGES_MAX = 4, SEEDS = 40, DRAWS = 3, FULL_EVERY = 4 };
+enum { MICROBATCHES = 5, STAGES_MAX = 4, SEEDS = 40, DRAWS = 3, FULL_EVERY = 4, FEW = 5 };
 
 /* What crosses an edge for one microbatch in one direction, as its sender's `send` copied it. */
 struct parcel {
@@ -24,6 +25,7 @@ struct trial {
   struct outcome whole[MICROBATCHES];
   size_t whole_bytes;
   int *places, n_places; /* where it can be cut */
+  bool tries_few;        /* of them */
 };
 
 struct pipeline;
@@ -172,8 +174,12 @@ static int pipeline_init(struct pipeline *pipeline, const struct trial *trial, c
     struct member *member = &pipeline->members[s];
     struct backend_request request = trial->request;
     *member = (struct member){.pipeline = pipeline, .stage = s, .n_contexts = pipeline->n_stages - s};
-    request.options = (struct backend_options){
-        .replay = replay, .n_contexts = member->n_contexts, .cuts = cuts, .n_cuts = n_cuts, .stage = s};
+    request.options = (struct backend_options){.precision = trial->request.options.precision,
+                                               .replay = replay,
+                                               .n_contexts = member->n_contexts,
+                                               .cuts = cuts,
+                                               .n_cuts = n_cuts,
+                                               .stage = s};
     size_t measured = 0;
     if (!trial->backend->measure(&request, &measured, &err) &&
         !trial->backend->prepare(&request, &member->program, &err) &&
@@ -237,9 +243,10 @@ static bool cuts_agree(const struct trial *trial, const int *cuts, int n_cuts, e
 }
 
 static bool all_pairs_agree(const struct trial *trial) {
-  for (int p = 0; p < trial->n_places; p++)
+  int step = trial->tries_few && trial->n_places > FEW ? trial->n_places / FEW : 1;
+  for (int p = 0; p < trial->n_places; p += step)
     if (!cuts_agree(trial, &trial->places[p], 1, REPLAY_NONE) ||
-        (p % FULL_EVERY == 0 && !cuts_agree(trial, &trial->places[p], 1, REPLAY_FULL)))
+        (p / step % FULL_EVERY == 0 && !cuts_agree(trial, &trial->places[p], 1, REPLAY_FULL)))
       return false;
   return true;
 }
@@ -254,7 +261,7 @@ static void cuts_draw(const struct trial *trial, uint64_t key, int *cuts, int n_
 
 static bool drawn_cuts_agree(const struct trial *trial) {
   for (int n_cuts = 2; n_cuts < STAGES_MAX && n_cuts <= trial->n_places; n_cuts++)
-    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+    for (uint64_t draw = 0; draw < (trial->tries_few ? 1 : DRAWS); draw++) {
       int cuts[STAGES_MAX];
       cuts_draw(trial, random_key(draw + 1, (uint64_t)n_cuts, 0, 0), cuts, n_cuts);
       if (!cuts_agree(trial, cuts, n_cuts, draw == 0 ? REPLAY_FULL : REPLAY_NONE))
@@ -277,8 +284,9 @@ static void places_find(struct trial *trial, struct err *err) {
 static int trial_begin(struct trial *trial, struct err *err) {
   const struct subject *subject = trial->subject;
   struct backend_program *program;
-  trial->request = (struct backend_request){
-      .graph = subject->graph, .watched = subject->watched, .n_watched = subject->n_watched};
+  trial->request.graph = subject->graph;
+  trial->request.watched = subject->watched;
+  trial->request.n_watched = subject->n_watched;
   for (int m = 0; m < MICROBATCHES; m++) {
     trial->inputs[m] = subject_inputs_new(subject->graph, (uint64_t)m + 1);
     trial->weights[m] = subject_weights_new(subject, 1.0f + 0.1f * (float)(m + 1));
@@ -310,10 +318,18 @@ static void trial_end(struct trial *trial) {
   free(trial->places);
 }
 
+struct suite {
+  const struct backend_def *backend;
+  enum precision precision;
+  bool tries_few;
+};
+
 /* places_min: at least so many. */
-static void subject_try(const struct backend_def *backend, const struct subject *subject, const char *name,
+static void subject_try(const struct suite *suite, const struct subject *subject, const char *name,
                         int places_min) {
-  struct trial trial = {.backend = backend, .subject = subject};
+  const struct backend_def *backend = suite->backend;
+  struct trial trial = {.backend = backend, .subject = subject, .tries_few = suite->tries_few};
+  trial.request.options.precision = suite->precision;
   struct err err = ERR_NONE;
   bool is_ok = !trial_begin(&trial, &err);
   if (!is_ok)
@@ -352,44 +368,49 @@ static void stages_refuse(const struct backend_def *backend) {
   subject_fini(&subject);
 }
 
-static void suite_run(const struct backend_def *backend) {
+static void suite_run(const struct suite *suite) {
   struct subject subject;
   char name[100];
   for (const struct subject_model *model = subject_models; model->name; model++) {
     subject_of_model(&subject, model);
-    subject_try(backend, &subject, model->name, 6);
+    subject_try(suite, &subject, model->name, 6);
     subject_fini(&subject);
     subject_of_eval(&subject, model);
     snprintf(name, sizeof name, "evaluation of %s", model->name);
-    subject_try(backend, &subject, name, 6);
+    subject_try(suite, &subject, name, 6);
     subject_fini(&subject);
   }
   subject_of_lstm(&subject);
-  subject_try(backend, &subject, "recurrent layers", 1);
+  subject_try(suite, &subject, "recurrent layers", 1);
   subject_fini(&subject);
   subject_of_unet(&subject);
-  subject_try(backend, &subject, "encoder and decoder with skips", 6);
+  subject_try(suite, &subject, "encoder and decoder with skips", 6);
   subject_fini(&subject);
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {
     snprintf(name, sizeof name, "seed %llu", (unsigned long long)seed);
     subject_of_seed(&subject, seed);
-    subject_try(backend, &subject, name, 0);
+    subject_try(suite, &subject, name, 0);
     subject_fini(&subject);
   }
-  refusals_try(backend);
+  refusals_try(suite->backend);
 }
 
 int main(int argc, char **argv) {
-  const char *only = argc > 1 ? argv[1] : NULL;
+  enum precision precision = PRECISION_F32;
+  const char *only = NULL;
   struct backends backends;
   struct err err = ERR_NONE;
   float_setting_apply();
+  bool tries_few = argc > 1 && strcmp(argv[argc - 1], "few") == 0;
+  for (int i = 1; i < argc - tries_few; i++)
+    if (!precision_find(argv[i], &precision))
+      only = argv[i];
   tap_init();
   if (!backends_init(&backends, only, &err))
     return suite_skip(only, &err);
   for (int b = 0; backends.at[b]; b++)
     if (backends.at[b]->find_places)
-      suite_run(backends.at[b]);
+      suite_run(&(struct suite){backends.at[b], precision, tries_few});
     else
       stages_refuse(backends.at[b]);
   return tap_finish();

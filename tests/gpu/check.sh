@@ -27,6 +27,11 @@ $WEIR_BUILD_DIR/tests/conformance/norm_test cuda
 $WEIR_BUILD_DIR/tests/conformance/recompute_test cuda
 $WEIR_BUILD_DIR/tests/conformance/recompute_test cuda tf32
 $WEIR_BUILD_DIR/tests/conformance/recompute_test cuda bf16
+$WEIR_BUILD_DIR/tests/conformance/context_test cuda
+$WEIR_BUILD_DIR/tests/conformance/context_test cuda tf32
+$WEIR_BUILD_DIR/tests/conformance/context_test cuda bf16
+$WEIR_BUILD_DIR/tests/conformance/stage_test cuda
+$WEIR_BUILD_DIR/tests/conformance/stage_test cuda bf16
 $WEIR_BUILD_DIR/tests/conformance/refusal_test cuda
 $WEIR_BUILD_DIR/tests/conformance/device_memory_test
 $WEIR_BUILD_DIR/tests/conformance/collective_test nccl

@@ -52,6 +52,16 @@ def test_what_is_computed_again_has_the_same_bits():
         run_suite("recompute_test", precision, seed=seed, least=50)
 
 
+def test_parts_of_executions_have_the_bits_of_whole_ones():
+    for seed, precision in enumerate(("fp32", "bf16"), 19):
+        run_suite("context_test", precision, "few", seed=seed, least=50)
+
+
+def test_stages_have_the_bits_of_the_uncut_program():
+    for seed, precision in enumerate(("fp32", "bf16"), 22):
+        run_suite("stage_test", precision, "few", seed=seed, least=60)
+
+
 def test_attention_of_whole_heads_is_fused():
     log = run_suite("fusion_test", "bf16", seed=13, least=8, settings={"WEIR_LOG": "debug"})
     for attention_pass in "forward", "backward":

@@ -85,7 +85,8 @@ enum backend_part {
 };
 
 /* One execution, or a part of one. An execution in two parts has the bits of a whole one, and calls the same
-   functions in the same order. Its backward part is given the inputs, weights, weights_version and
+   functions in the same order; on a device values come in order and weights are asked for in order, and how
+   the two interleave is left open. Its backward part is given the inputs, weights, weights_version and
    op_context that its forward part had; other contexts may run in between. */
 struct backend_run {
   enum backend_part part;
@@ -132,6 +133,9 @@ struct backend_def {
   /* The memory_bytes that the program would have, of which none is allocated. NULL: not known before a
      program is prepared. Errors: as prepare. */
   int (*measure)(const struct backend_request *request, size_t *bytes, struct err *err);
+  /* How much of a device's memory is free for programs, once what kernels and graphs are loaded into is kept.
+     NULL: programs are in host memory. Errors: LOST_DEVICE. */
+  int (*room)(int device, size_t *bytes, struct err *err);
   /* is_valid[n_nodes + 1]: before which nodes the request's graph may be cut into stages. Any of these may be
      cut together. Allocates no memory for activations. NULL: the backend has no stages, and prepare refuses
      cuts as UNSUPPORTED. Errors: as prepare. */

@@ -35,13 +35,16 @@ static int graph_survey(struct backend_program *program, struct err *err) {
     program->values[program->watched[w]].is_watched = true;
   for (int n = 0; n < graph->n_nodes; n++) {
     const struct node *node = graph->nodes[n];
-    program->nodes[n] = (struct cuda_node){.kept = -1};
+    program->nodes[n] = (struct cuda_node){.kept = -1, .done_by = -1};
     if (node_check(graph, node, err))
       return err->code;
     for (int i = 0; i < node->n_inputs; i++)
       if (node->inputs[i] >= 0)
         program->values[node->inputs[i]].last_node = n;
   }
+  program->first_backward = 0;
+  while (program->first_backward < graph->n_nodes && graph->nodes[program->first_backward]->forward < 0)
+    program->first_backward++;
   cuda_values_survey(program);
   cuda_norm_grads_survey(program);
   return ERR_OK;
@@ -62,7 +65,7 @@ static bool kernel_prepare(struct backend_program *program, const struct node *n
 }
 
 static void node_prepare(struct backend_program *program, const struct node *node) {
-  if (program->nodes[node->index].is_passed_over)
+  if (program->nodes[node->index].done_by >= 0)
     return;
   if (node_is_alias(node)) {
     cuda_chain_flush(program);
@@ -83,6 +86,15 @@ static void value_deliver(struct backend_program *program, int value) {
       cuda_deliver(program, value, w);
 }
 
+/* The steps before the backward part. A chain that has nodes of both parts is of the backward one. */
+static int count_forward(const struct backend_program *program) {
+  int s = 0;
+  while (s < program->n_steps &&
+         (!program->steps[s]->node || program->steps[s]->node->index < program->first_backward))
+    s++;
+  return s;
+}
+
 static int nodes_prepare(struct backend_program *program, struct err *err) {
   const struct graph *graph = program->graph;
   for (int v = 0; v < graph->n_values; v++)
@@ -101,6 +113,8 @@ static int nodes_prepare(struct backend_program *program, struct err *err) {
       return err->code;
     }
   }
+  program->n_forward = count_forward(program);
+  cuda_uses_find(program);
   return ERR_OK;
 }
 
@@ -144,32 +158,36 @@ static void program_tell(const struct backend_program *program) {
             program->n_steps, program->replayed.n_replays, program->n_segments, n_host);
 }
 
-static int program_open(struct backend_program *program, const int *watched, int n_watched, struct err *err) {
-  const struct graph *graph = program->graph;
+/* All steps of the whole graph, which have no memory yet. */
+static int blueprint_make(struct backend_program *program, const struct backend_request *request,
+                          struct err *err) {
+  const struct graph *graph = request->graph;
   struct arena *memory = &program->memory;
+  int n_watched = request->n_watched;
+  program->graph = graph;
+  program->n_contexts = request->options.n_contexts > 1 ? request->options.n_contexts : 1;
+  arena_init(memory);
+  program->view = (struct cuda_program_view){.graph = graph, .options = request->options, .memory = memory};
   program->values = arena_new(memory, ((size_t)graph->n_values + 1) * sizeof program->values[0]);
   program->nodes = arena_new(memory, ((size_t)graph->n_nodes + 1) * sizeof program->nodes[0]);
-  program->watched = arena_copy(memory, watched, (size_t)n_watched * sizeof *watched);
+  program->watched = arena_copy(memory, request->watched, (size_t)n_watched * sizeof *program->watched);
   program->n_watched = n_watched;
   program->landings = arena_new(memory, ((size_t)n_watched + 1) * sizeof program->landings[0]);
   program->pieces = arena_new(memory, CUDA_PIECES_MAX * sizeof program->pieces[0]);
-  if (device_open(program, err) || graph_survey(program, err) || nodes_prepare(program, err))
+  program->in_flight = arena_new(memory, (size_t)program->n_contexts * sizeof *program->in_flight);
+  if (backend_thread_init(err) || device_open(program, err) || graph_survey(program, err))
+    return err->code;
+  return nodes_prepare(program, err);
+}
+
+/* All steps of the program that is wanted, and when their bytes are in use: still without memory. */
+static int steps_make(struct backend_program *program, const struct backend_request *request,
+                      struct err *err) {
+  if (blueprint_make(program, request, err) || cuda_carve(program, &request->options, err))
     return err->code;
   cuda_segments_cut(program);
   cuda_lives_settle(program);
-  if (cuda_replay_settle(program, err))
-    return err->code;
-  if (cuda_segments_open(program, err) || cuda_memory_open(program, err))
-    return err->code;
-  cuda_timeline_open(program);
-  program_tell(program);
-  return ERR_OK;
-}
-
-static void step_release(struct cuda_step *step) {
-  if (step->release)
-    step->release(step);
-  free(step->args);
+  return cuda_replay_settle(program, err);
 }
 
 static void cuda_release(struct backend_program *program) {
@@ -179,9 +197,9 @@ static void cuda_release(struct backend_program *program) {
     return;
   cuda_device_use(program->view.options.device, &ignored);
   for (int s = 0; s < program->n_steps; s++)
-    step_release(program->steps[s]);
+    cuda_step_release(program->steps[s]);
   for (int c = 0; c < program->n_conversions; c++)
-    step_release(program->conversions[c].step);
+    cuda_step_release(program->conversions[c].step);
   cuda_timeline_close(program);
   cuda_segments_close(program);
   attention_plans_free(program);
@@ -206,27 +224,62 @@ static void cuda_release(struct backend_program *program) {
 
 static int cuda_prepare(const struct backend_request *request, struct backend_program **out,
                         struct err *err) {
-  *out = NULL;
-  if (request->options.n_contexts > 1)
-    return err_set(err, ERR_UNSUPPORTED,
-                   "the cuda backend has one microbatch in flight at a time, and not %d",
-                   request->options.n_contexts);
-  if (request->options.n_cuts > 0)
-    return err_set(err, ERR_UNSUPPORTED, "the cuda backend computes whole graphs, and no stages");
   struct backend_program *program = mem_new(sizeof *program);
-  program->graph = request->graph;
-  arena_init(&program->memory);
-  program->view = (struct cuda_program_view){
-      .graph = request->graph, .options = request->options, .memory = &program->memory};
-  if (backend_thread_init(err) || program_open(program, request->watched, request->n_watched, err)) {
+  *out = NULL;
+  if (steps_make(program, request, err) || cuda_segments_open(program, err) ||
+      cuda_memory_open(program, err)) {
     cuda_release(program);
     return err->code;
   }
+  cuda_timeline_open(program);
+  program_tell(program);
   *out = program;
   return ERR_OK;
 }
 
-static size_t cuda_memory_bytes(const struct backend_program *program) {
+static int cuda_measure(const struct backend_request *request, size_t *bytes, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  if (!steps_make(program, request, err))
+    *bytes = program->block_bytes;
+  cuda_release(program);
+  return err->code;
+}
+
+static int cuda_room(int device, size_t *bytes, struct err *err) {
+  if (cuda_device_use(device, err))
+    return err->code;
+  return cuda_memory_available(bytes, err);
+}
+
+static int cuda_places(const struct backend_request *request, bool *is_valid, struct err *err) {
+  struct backend_program *program = mem_new(sizeof *program);
+  if (!blueprint_make(program, request, err))
+    cuda_find_places(program, is_valid);
+  cuda_release(program);
+  return err->code;
+}
+
+static bool cuda_message(const struct backend_program *program, enum backend_part part, bool is_sent,
+                         struct backend_message *out) {
+  const struct cuda_message *message = is_sent ? program->sent[part] : program->received[part];
+  if (message)
+    *out = message->of;
+  return message != NULL;
+}
+
+/* On the device, or by a node that runs on the host. */
+static bool cuda_reads(const struct backend_program *program, int value) {
+  int buffer = program->values[value].buffer;
+  for (int s = 0; s < program->n_steps; s++) {
+    const struct cuda_step *step = program->steps[s];
+    for (int i = 0; step->kind == CUDA_STEP_HOST && i < step->node->n_inputs; i++)
+      if (step->node->inputs[i] == value)
+        return true;
+  }
+  return buffer >= 0 && cuda_root(program, buffer)->is_used;
+}
+
+static size_t cuda_block_bytes(const struct backend_program *program) {
   return program->block_bytes;
 }
 
@@ -250,8 +303,14 @@ extern const struct device_memory cuda_device_memory;
 const struct backend_def backend_cuda = {
     .name = "cuda",
     .prepare = cuda_prepare,
+    .measure = cuda_measure,
+    .room = cuda_room,
+    .find_places = cuda_places,
     .run = cuda_run,
-    .memory_bytes = cuda_memory_bytes,
+    .memory_bytes = cuda_block_bytes,
+    .bytes = cuda_memory_bytes,
+    .message = cuda_message,
+    .reads = cuda_reads,
     .replayed = cuda_replayed,
     .host_node = cuda_host_node,
     .release = cuda_release,

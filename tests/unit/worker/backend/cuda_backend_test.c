@@ -453,28 +453,6 @@ static void a_device_that_fails_is_told_as_lost(void **state) {
   }
 }
 
-static void microbatches_in_flight_and_stages_are_refused(void **state) {
-  const struct backend_options refused[] = {{.n_contexts = 3}, {.cuts = (const int[]){1}, .n_cuts = 1}};
-  struct network f;
-  struct backend_program *program;
-  (void)state;
-  network_init(&f);
-  for (int r = 0; r < 2; r++) {
-    struct backend_request request = {.graph = f.graph, .options = refused[r]};
-    struct err err = ERR_NONE;
-    assert_int_equal(backend_of(device)->prepare(&request, &program, &err), ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.text, r ? "and no stages" : "one microbatch in flight at a time, and not 3"));
-  }
-  program = network_prepare(device, &f);
-  for (enum backend_part part = BACKEND_FORWARD; part <= BACKEND_BACKWARD; part++) {
-    struct backend_run run = {.part = part, .inputs = f.inputs};
-    struct err err = ERR_NONE;
-    assert_int_equal(backend_of(device)->run(program, &run, &err), ERR_UNSUPPORTED);
-  }
-  backend_of(device)->release(program);
-  network_fini(&f);
-}
-
 /* Processes of their own come first: this one has loaded nothing yet. */
 int main(void) {
   float_setting_apply();
@@ -492,7 +470,6 @@ int main(void) {
       cmocka_unit_test(a_label_out_of_range_is_refused_as_ref_does),
       cmocka_unit_test(programs_on_two_devices_run_side_by_side),
       cmocka_unit_test(activations_share_their_bytes),
-      cmocka_unit_test(microbatches_in_flight_and_stages_are_refused),
   };
   if (!find_simulation("2"))
     return 0;

@@ -1,4 +1,5 @@
 /* Building a program: buffers, arguments, steps, and the conversions between forms. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "worker/backend/cuda/engine/program.h"
@@ -76,7 +77,7 @@ static int value_buffer(struct backend_program *program, int value) {
   return index;
 }
 
-/* Returns its index. */
+/* value -1: the bytes are seen as they are. Returns its index. */
 static int arg_add(struct backend_program *program, struct cuda_step *step, int buffer, int value) {
   struct cuda_arg arg = {.buffer = buffer};
   if (value >= 0) {
@@ -120,6 +121,7 @@ static int convert_add(struct backend_program *program, const struct node *node,
   struct cuda_step *step = cuda_step_new(program, node);
   int source = cuda_source_of(program, from), target = buffer_add_value(program, value, form, -1);
   step->enqueue = cuda_convert_enqueue;
+  step->is_conversion = true;
   arg_add(program, step, from, value);
   arg_add_written(program, step, target, value);
   if (source >= 0)
@@ -201,14 +203,25 @@ int cuda_read_kept(struct backend_program *program, struct cuda_step *step, int 
   return buffer < 0 ? -1 : arg_add(program, step, buffer, -1);
 }
 
-void cuda_pass_over(struct backend_program *program, int node) {
-  program->nodes[node].is_passed_over = true;
+void cuda_pass_over(struct backend_program *program, const struct node *by, int node) {
+  program->nodes[node].done_by = by->index;
+}
+
+void cuda_use(struct backend_program *program, struct cuda_step *step, int buffer, bool is_written) {
+  int arg = arg_add(program, step, buffer, -1);
+  step->args[arg].is_written = is_written;
 }
 
 void cuda_step_end(struct backend_program *program, struct cuda_step *step) {
   array_reserve((void **)&program->steps, &program->steps_capacity, program->n_steps,
                 sizeof program->steps[0]);
   program->steps[program->n_steps++] = step;
+}
+
+void cuda_step_release(struct cuda_step *step) {
+  if (step->release)
+    step->release(step);
+  free(step->args);
 }
 
 void cuda_alias(struct backend_program *program, int value, int source) {

@@ -1,5 +1,6 @@
 /* Segments as CUDA graphs: enqueued step by step the first time, when libraries load what they need; captured
-   the second time, and replayed from then on. A segment that cannot be captured is always enqueued. */
+   the second time, and replayed from then on. Each context has graphs of its own, whose kernels have its
+   addresses. A segment that cannot be captured is always enqueued. */
 #include "common/base/log.h"
 #include "worker/backend/cuda/engine/program.h"
 
@@ -32,11 +33,12 @@ static int segment_capture(struct backend_program *program, struct cuda_segment 
   steps_enqueue(program, segment, err);
   cudaError_t status = cudaStreamEndCapture(program->compute, &graph);
   if (!err->code && !cuda_check(NULL, status, "end a capture", err))
-    cuda_check(NULL, cudaGraphInstantiate(&segment->graph, graph, 0), "instantiate a graph", err);
+    cuda_check(NULL, cudaGraphInstantiate(&segment->graphs[segment->in], graph, 0), "instantiate a graph",
+               err);
   if (graph)
     cudaGraphDestroy(graph);
   if (err->code)
-    segment->graph = NULL;
+    segment->graphs[segment->in] = NULL;
   return err->code;
 }
 
@@ -54,14 +56,15 @@ static void capture_try(struct backend_program *program, struct cuda_segment *se
 
 int cuda_segment_enqueue(struct backend_program *program, struct cuda_segment *segment, struct err *err) {
   bool is_warm = segment->is_warm;
-  if (is_warm && !segment->graph && !segment->is_uncapturable) {
+  if (is_warm && !segment->graphs[segment->in] && !segment->is_uncapturable) {
     if (steps_count(program, segment) >= STEPS_MIN)
       capture_try(program, segment);
     else
       segment->is_uncapturable = true;
   }
-  if (segment->graph)
-    return cuda_check(NULL, cudaGraphLaunch(segment->graph, program->compute), "launch a graph", err);
+  cudaGraphExec_t graph = segment->graphs[segment->in];
+  if (graph)
+    return cuda_check(NULL, cudaGraphLaunch(graph, program->compute), "launch a graph", err);
   segment->is_warm = true;
   return steps_enqueue(program, segment, err);
 }

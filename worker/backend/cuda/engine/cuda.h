@@ -34,8 +34,10 @@ struct cuda_arg {
 /* What the files that build and run programs tell apart; kernels make DEVICE steps. */
 enum cuda_step_kind {
   CUDA_STEP_DEVICE,
-  CUDA_STEP_HOST,     /* a reference kernel on the host */
   CUDA_STEP_DELIVERY, /* argument 0 is a value that the caller reads */
+  CUDA_STEP_HOST,     /* a reference kernel on the host */
+  CUDA_STEP_RECEIVE,  /* of a stage: its arguments come from a neighbour; on the host, as is SEND */
+  CUDA_STEP_SEND,     /* of a stage: they go to one */
 };
 
 struct cuda_step {
@@ -46,6 +48,7 @@ struct cuda_step {
                  struct err *err);
   const struct node *node; /* for whom; NULL for what belongs to none */
   enum cuda_step_kind kind;
+  bool is_conversion;    /* of a value from one form to another, for all who read it */
   int watch;             /* of a DELIVERY: index in watched */
   bool is_placed;        /* of a DELIVERY: in this execution it went where the caller wanted it */
   struct cuda_arg *args; /* in the order in which they were added */
@@ -115,8 +118,9 @@ int cuda_keep(struct backend_program *program, struct cuda_step *step, size_t si
 /* What a step of node `forward` kept (the first), as an argument; -1 with none added if it kept nothing. */
 int cuda_read_kept(struct backend_program *program, struct cuda_step *step, int forward);
 
-/* A step also does the work of this node (an index), which is not yet prepared: building passes it over. */
-void cuda_pass_over(struct backend_program *program, int node);
+/* The step of node `by` also does the work of this node (an index). Building passes the node over if it was
+   not prepared yet. */
+void cuda_pass_over(struct backend_program *program, const struct node *by, int node);
 
 /* Appends the step; enqueue is set. */
 void cuda_step_end(struct backend_program *program, struct cuda_step *step);

@@ -14,11 +14,27 @@ static void root_use(struct backend_program *program, int root, int step) {
     buffer->last = step;
 }
 
+void cuda_uses_find(struct backend_program *program) {
+  for (int b = 0; b < program->n_buffers; b++)
+    program->buffers[b].is_used = false;
+  for (int s = 0; s < program->n_steps; s++)
+    for (int a = 0; a < program->steps[s]->n_args; a++) {
+      int buffer = program->steps[s]->args[a].buffer,
+          source = buffer < 0 ? -1 : cuda_source_of(program, buffer);
+      if (buffer >= 0)
+        cuda_root(program, buffer)->is_used = true;
+      if (source >= 0)
+        program->buffers[source].is_used = true;
+    }
+}
+
 int cuda_delivery_until(const struct backend_program *program, int step) {
-  int k = 0;
+  int k = 0, n = step < program->n_forward ? program->n_forward_segments : program->n_segments;
+  if (n == 0)
+    return 0; /* they are not cut yet */
   while (program->segments[k].end <= step)
     k++;
-  k = k + CUDA_SEGMENTS_BEHIND < program->n_segments ? k + CUDA_SEGMENTS_BEHIND : program->n_segments - 1;
+  k = k + CUDA_SEGMENTS_BEHIND < n ? k + CUDA_SEGMENTS_BEHIND : n - 1;
   return program->segments[k].end - 1;
 }
 

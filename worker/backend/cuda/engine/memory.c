@@ -1,8 +1,8 @@
 /* The memory of a program: one block on the device, laid out by the steps between which buffers live, and
-   what the host needs to copy from and to it. */
-#include "model/graph/memory_plan.h"
-
+   what the host needs to copy from and to it. With several contexts the block begins with what is there once
+   and goes on with an arena for each of them. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "worker/backend/cuda/engine/program.h"
 
@@ -67,11 +67,11 @@ bool cuda_is_weight(const struct backend_program *program, int buffer) {
   return root->root == buffer && root->place == PLACE_KEPT && root->source < 0;
 }
 
-size_t cuda_weights_lay_out(struct backend_program *program, void *at) {
+size_t cuda_weights_lay_out(const struct backend_program *program, void *at) {
   size_t size = 0;
   for (int v = 0; v < program->graph->n_values; v++) {
     int b = program->values[v].buffer;
-    if (b < 0 || !cuda_is_weight(program, b))
+    if (b < 0 || !cuda_is_weight(program, b) || !program->buffers[b].is_used)
       continue;
     if (at)
       program->buffers[b].data = (char *)at + size;
@@ -81,25 +81,45 @@ size_t cuda_weights_lay_out(struct backend_program *program, void *at) {
 }
 
 static int block_allocate(struct backend_program *program, struct err *err) {
-  struct memory_span *spans = program->spans;
-  program->block_bytes = memory_plan(spans, program->n_spans);
   if (program->block_bytes > 0 &&
       cuda_memory_new_leaving_room(program->block_bytes, "one execution", &program->block, err))
     return err->code;
   for (int i = 0; i < program->n_spans && program->block; i++) {
-    char *at = (char *)program->block + spans[i].offset;
-    if (program->owners[i] >= 0)
-      program->buffers[program->owners[i]].data = at;
-    else
+    const struct memory_span *span = &program->spans[i];
+    bool is_saved = split_is_saved(&program->split, span);
+    char *at = (char *)program->block + (is_saved ? program->split.shared_bytes : 0) + span->offset;
+    if (program->owners[i] < 0) {
       cuda_weights_lay_out(program, at);
+      continue;
+    }
+    program->buffers[program->owners[i]].data = at;
+    program->buffers[program->owners[i]].is_saved = is_saved;
   }
   return ERR_OK;
 }
 
-static void step_bind(struct backend_program *program, struct cuda_step *step) {
+void *cuda_root_data(const struct backend_program *program, const struct cuda_buffer *root, int in) {
+  return root->is_saved ? (char *)root->data + (size_t)in * program->split.saved_bytes : root->data;
+}
+
+void cuda_step_bind(const struct backend_program *program, struct cuda_step *step, int in) {
   for (int a = 0; a < step->n_args; a++)
     if (step->args[a].buffer >= 0)
-      step->args[a].tensor.data = cuda_root(program, step->args[a].buffer)->data;
+      step->args[a].tensor.data = cuda_root_data(program, cuda_root(program, step->args[a].buffer), in);
+}
+
+void cuda_memory_bytes(const struct backend_program *program, struct backend_bytes *out) {
+  size_t n = (size_t)program->n_spans * sizeof(struct memory_span);
+  struct split split = program->split;
+  struct memory_span *spans = mem_new(n + 1);
+  if (n > 0)
+    memcpy(spans, program->spans, n);
+  split.n_contexts = 2;
+  split_plan(&split, spans, program->n_spans);
+  out->kept = split_kept_bytes(&split, spans, program->n_spans);
+  out->scratch = split.shared_bytes - out->kept;
+  out->saved = split.saved_bytes;
+  free(spans);
 }
 
 int cuda_memory_open(struct backend_program *program, struct err *err) {
@@ -108,18 +128,21 @@ int cuda_memory_open(struct backend_program *program, struct err *err) {
   if (block_allocate(program, err))
     return err->code;
   for (int s = 0; s < program->n_steps; s++)
-    step_bind(program, program->steps[s]);
+    cuda_step_bind(program, program->steps[s], 0);
   for (int c = 0; c < program->n_conversions; c++)
-    step_bind(program, program->conversions[c].step);
+    cuda_step_bind(program, program->conversions[c].step, 0);
   cuda_check(NULL, cudaMallocHost((void **)&program->pinned, pinned_bytes), "pin memory", err);
   if (!err->code && program->staging_bytes > 0)
     cuda_check(NULL, cudaMallocHost(&program->staging, program->staging_bytes), "pin memory", err);
+  if (!err->code)
+    cuda_messages_open(program, err);
   return err->code;
 }
 
 void cuda_memory_close(struct backend_program *program) {
   for (int w = 0; w < program->n_watched && program->landings; w++)
     cudaFreeHost(program->landings[w]);
+  cuda_messages_close(program);
   cudaFreeHost(program->staging);
   cudaFreeHost(program->pinned);
   cudaFree(program->block);

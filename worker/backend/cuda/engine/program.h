@@ -2,8 +2,8 @@
 #ifndef WEIR_WORKER_BACKEND_CUDA_ENGINE_PROGRAM_H
 #define WEIR_WORKER_BACKEND_CUDA_ENGINE_PROGRAM_H
 
-#include "model/graph/memory_plan.h"
 #include "worker/backend/cuda/engine/cuda.h"
+#include "worker/backend/replay/split.h"
 
 enum cuda_place {
   PLACE_PLANNED, /* lives from its first to its last step */
@@ -20,13 +20,16 @@ struct cuda_buffer {
   int next;        /* the next buffer of the same value; -1 */
   int value;       /* whose; -1 */
   int first, last; /* of a root: steps between which it lives; first -1: not used */
-  void *data;      /* of a root: known when memory is planned */
+  bool is_used;    /* of a root: steps of the program use it, or what is made of it */
+  bool is_saved;   /* of a root: each context has such bytes of its own */
+  void *data;      /* of a root: known when memory is planned; if saved, in context 0 */
 
   /* Of a KEPT root. What was made from another one, its source; -1: copied from the host. */
   int source;
   int conversions;         /* of a source: the first of program->conversions; -1 */
   const void *filled_from; /* of a source: the host bytes that it has, and the version of them; NULL: none */
   uint64_t filled_version;
+  uint64_t filled_in; /* the execution that has last filled it, or found it to be as it needs it */
 };
 
 /* Redone whenever its source is filled anew. */
@@ -37,8 +40,8 @@ struct cuda_conversion {
 
 /* What building knows of a node. */
 struct cuda_node {
-  int kept;            /* the first buffer that it left for its backward node; -1 */
-  bool is_passed_over; /* the step of another node does its work */
+  int kept;    /* the first buffer that it left for its backward node; -1 */
+  int done_by; /* the node whose step does its work, too; -1: its own */
   const struct cuda_norm_grad_fusion *grad_fusion; /* of a BatchNormGrad that does that of others; NULL */
 };
 
@@ -49,19 +52,29 @@ struct cuda_value {
   bool is_exact; /* never less than F32 */
 };
 
-/* Steps that are enqueued without waiting for the host in between. A host step has a segment of its own. */
+/* Steps that are enqueued without waiting for the host in between. A step that runs on the host, or calls
+   out, has a segment of its own. */
 struct cuda_segment {
-  int begin, end; /* steps */
+  int begin, end; /* steps; of one part of an execution */
   bool is_host;
   int *weights; /* initializers and constants that it is the first to read: values */
   int n_weights;
   int n_deliveries;
-  cudaEvent_t arrived;  /* on up: its weights */
-  cudaEvent_t computed; /* on compute: its steps */
-  cudaEvent_t copied;   /* on down: its deliveries */
-  cudaGraphExec_t graph;
-  bool is_warm; /* it has been executed */
+  cudaEvent_t arrived;     /* on up: its weights */
+  cudaEvent_t computed;    /* on compute: its steps */
+  cudaEvent_t copied;      /* on down: its deliveries */
+  cudaGraphExec_t *graphs; /* [n_contexts] */
+  bool is_warm;            /* it has been executed */
   bool is_uncapturable;
+  int in; /* the context whose bytes its steps have as their arguments */
+};
+
+/* What comes from a neighbour of a stage, or goes there: the arguments of a step. */
+struct cuda_message {
+  enum backend_part part;
+  struct backend_message of;
+  void *bytes;         /* of one that is sent: pinned, pieces[i] are in it */
+  const void **pieces; /* [n] */
 };
 
 /* Pinned host memory that copies read and write while the host goes on. */
@@ -95,11 +108,22 @@ struct backend_program {
   struct attention_plan *attention; /* cuDNN's, of nodes that are done by it */
   const int *watched;
   int n_watched;
+  int first_backward; /* index of the first node behind the forward pass */
+  int n_forward;      /* the steps before the backward part */
+  int n_forward_segments;
+  struct cuda_segment resumed; /* weights alone: that the backward part reads, and the forward part first */
+  struct cuda_message *received[BACKEND_BACKWARD + 1], *sent[BACKEND_BACKWARD + 1]; /* by part; NULL */
+
+  uint64_t *in_flight; /* [n_contexts] the execution between its parts there; 0: none */
+  int n_contexts;      /* at least 1 */
+  uint64_t executions; /* so many have begun */
+  uint64_t execution;  /* the one that runs */
 
   cudaStream_t compute, up, down;
   struct cuda_words *words; /* device memory */
-  void *block;              /* device memory: all buffers */
+  void *block;              /* device memory: all buffers; what is there once, then each context's arena */
   size_t block_bytes;
+  struct split split; /* of the block */
   struct backend_replayed replayed;
   struct memory_span *spans; /* [n_spans] of the block */
   int *owners, n_spans;      /* [n_spans] whose bytes they are: a root; -1: all weights */
@@ -138,6 +162,10 @@ struct cuda_buffer *cuda_root(const struct backend_program *program, int buffer)
 int cuda_source_of(const struct backend_program *program, int buffer);
 /* Another root like this one, that no value names. Returns it. */
 int cuda_buffer_again(struct backend_program *program, int root);
+/* Adds the bytes of a buffer as an argument. */
+void cuda_use(struct backend_program *program, struct cuda_step *step, int buffer, bool is_written);
+/* What a step holds; the arena has the step itself. */
+void cuda_step_release(struct cuda_step *step);
 /* A delivery of the value, for the caller's watch. */
 void cuda_deliver(struct backend_program *program, int value, int watch);
 
@@ -150,32 +178,72 @@ void cuda_reference(struct backend_program *program, const struct node *node);
 int cuda_host_run(struct backend_program *program, const struct cuda_step *step,
                   const struct backend_run *run, struct err *err);
 
-/* segments.c: cuts the steps, anew if they are cut; memory is not yet planned. */
+/* segments.c: cuts the steps, anew if they are cut, and finds what is resumed; memory is not yet planned. */
 void cuda_segments_cut(struct backend_program *program);
 /* The events. */
 int cuda_segments_open(struct backend_program *program, struct err *err);
 void cuda_segments_close(struct backend_program *program);
 
-/* lives.c: the lives of all buffers by the steps and the segments, and which results take the bytes of what
-   their step reads. */
+/* lives.c: which roots the steps use. */
+void cuda_uses_find(struct backend_program *program);
+/* The lives of all buffers by the steps and the segments, and which results take the bytes of what their step
+   reads. */
 void cuda_lives_settle(struct backend_program *program);
 
-/* The last step while which the copy of a delivery may still be under way. */
+/* The last step while which the copy of a delivery may still be under way. All copies of a part's deliveries
+   are done before the next part's steps run. */
 int cuda_delivery_until(const struct backend_program *program, int step);
 
-/* replay.c: which steps run again, and when all bytes are in use: sets spans, adds steps and buffers, and
-   cuts anew. Errors: NO_MEMORY where nothing fits into what the program may take. */
+/* outline.c: the program as planners see it. Uses are the arguments that are there. The steps are as they
+   were then, until cuda_outline_fini. */
+struct cuda_outline {
+  struct replay_program plain;
+  struct replay_step *steps;
+  struct replay_use *uses; /* of all steps */
+  struct replay_root *roots;
+  int *owners; /* [n_owners] the root's buffer; -1, of the first: all weights, side by side */
+  int n_owners, owners_capacity;
+};
+void cuda_outline_init(struct cuda_outline *outline, const struct backend_program *program);
+void cuda_outline_fini(struct cuda_outline *outline);
+/* Another root of the size and kind of this one: a new buffer. */
+void cuda_outline_add_root(struct cuda_outline *outline, struct backend_program *program, int origin);
+/* Replaces the roots of the arguments that are there, in order. */
+void cuda_step_set_roots(struct backend_program *program, const struct cuda_outline *outline,
+                         struct cuda_step *step, const int *roots);
+
+/* stage.c: once the steps of the whole graph are known. is_valid[n_nodes + 1] as find_places. */
+void cuda_find_places(const struct backend_program *program, bool *is_valid);
+/* Makes the program the stage that the options say; nothing with no cuts. Errors: INVALID for a cut that is
+   not valid. */
+int cuda_carve(struct backend_program *program, const struct backend_options *options, struct err *err);
+
+/* message.c: a step that receives or sends. */
+int cuda_message_run(struct backend_program *program, const struct cuda_step *step,
+                     const struct backend_run *run, struct err *err);
+/* The pinned memory of what is sent. */
+int cuda_messages_open(struct backend_program *program, struct err *err);
+void cuda_messages_close(struct backend_program *program);
+
+/* replay.c: which steps run again, and when all bytes are in use: sets spans and the block's size, adds steps
+   and buffers, and cuts anew. Errors: NO_MEMORY where nothing fits into what the program may take. */
 int cuda_replay_settle(struct backend_program *program, struct err *err);
 
 /* memory.c: allocates all memory by the spans, and gives every argument its address. */
 int cuda_memory_open(struct backend_program *program, struct err *err);
 void cuda_memory_close(struct backend_program *program);
+/* Where the root's bytes are in a context. */
+void *cuda_root_data(const struct backend_program *program, const struct cuda_buffer *root, int in);
+/* Points the step's arguments at the bytes of a context. */
+void cuda_step_bind(const struct backend_program *program, struct cuda_step *step, int in);
+/* struct backend_bytes. */
+void cuda_memory_bytes(const struct backend_program *program, struct backend_bytes *out);
 size_t cuda_allocated_bytes(size_t size_bytes); /* of that many in the block */
 /* Whether a buffer is copied from outside and kept, not made from another. */
 bool cuda_is_weight(const struct backend_program *program, int buffer);
 /* Weights lie side by side in the graph's order: parameters, which lie so where they come from, go up in one
    copy where alignment leaves no gap. Returns their bytes. at: where they go; NULL: that is not known yet. */
-size_t cuda_weights_lay_out(struct backend_program *program, void *at);
+size_t cuda_weights_lay_out(const struct backend_program *program, void *at);
 /* What the device has free for a program. */
 int cuda_memory_available(size_t *out, struct err *err);
 /* One block of device memory. Errors: NO_MEMORY with what is needed and what is free. */
@@ -183,11 +251,15 @@ int cuda_memory_new(size_t size_bytes, const char *what, void **out, struct err 
 /* The same, but for what the device keeps for kernels and graphs. */
 int cuda_memory_new_leaving_room(size_t size_bytes, const char *what, void **out, struct err *err);
 
-/* upload.c: copies to the device, on `up`. */
-int cuda_upload_begin(struct backend_program *program, const struct backend_run *run, struct err *err);
+/* upload.c: copies to the device, on `up`. What a part begins with, before its segment `first`. */
+int cuda_upload_begin(struct backend_program *program, int first, const struct backend_run *run,
+                      struct err *err);
+/* Copies the weights that the backward part reads and its forward part had, as far as other executions have
+   had others since. */
+int cuda_upload_resumed(struct backend_program *program, const struct backend_run *run, struct err *err);
 /* Copies the weights that the segment is the first to read, as far as they changed: waits for them on the
    host, and makes compute wait for the copies. Errors: CANCELLED. */
-int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment,
+int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment, bool is_first,
                         const struct backend_run *run, struct err *err);
 
 /* delivery.c: copies from the device, on `down`. */
@@ -204,7 +276,7 @@ int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *s
 /* fault.c: what a kernel found wrong with its data, as the reference kernel would say it. */
 int cuda_fault_error(const struct backend_program *program, const struct cuda_fault *fault, struct err *err);
 
-/* capture.c: the steps of a segment that does not run on the host. */
+/* capture.c: the steps of a segment that does not run on the host, in its context. */
 int cuda_segment_enqueue(struct backend_program *program, struct cuda_segment *segment, struct err *err);
 
 /* timeline.c: nothing where nobody traces. Each mark is followed by its end. */
@@ -216,7 +288,8 @@ void cuda_timeline_mark(struct backend_program *program, const struct cuda_segme
                         enum cuda_mark mark);
 void cuda_timeline_end(struct backend_program *program, const struct backend_run *run);
 
-/* run.c */
+/* run.c: waits until compute is done. Errors: what a kernel found. */
+int cuda_compute_finish(struct backend_program *program, struct err *err);
 int cuda_run(struct backend_program *program, const struct backend_run *run, struct err *err);
 
 /* device.c: which devices there are. */

@@ -9,9 +9,22 @@ static int copy_up(struct backend_program *program, void *to, const void *from, 
                     "copy to the device", err);
 }
 
-int cuda_upload_begin(struct backend_program *program, const struct backend_run *run, struct err *err) {
+/* An input that only the backward part reads is there from the start, too. */
+static int inputs_copy(struct backend_program *program, const struct backend_run *run, struct err *err) {
   const struct graph *graph = program->graph;
-  cuda_timeline_mark(program, &program->segments[0], CUDA_MARK_UP);
+  for (int i = 0; i < graph->n_inputs; i++) {
+    int b = program->values[graph->inputs[i]].buffer;
+    const struct cuda_buffer *buffer = b < 0 ? NULL : &program->buffers[b];
+    if (buffer && buffer->first >= 0 &&
+        copy_up(program, cuda_root_data(program, buffer, run->in), run->inputs[i], buffer->size_bytes, err))
+      return err->code;
+  }
+  return ERR_OK;
+}
+
+int cuda_upload_begin(struct backend_program *program, int first, const struct backend_run *run,
+                      struct err *err) {
+  cuda_timeline_mark(program, &program->segments[first], CUDA_MARK_UP);
   program->pinned->context = (struct cuda_context){
       .seed = run->context.seed, .step = run->context.step, .microbatch = run->context.microbatch};
   int code = copy_up(program, &program->words->context, &program->pinned->context,
@@ -20,22 +33,26 @@ int cuda_upload_begin(struct backend_program *program, const struct backend_run 
     code = cuda_check(NULL,
                       cudaMemsetAsync(&program->words->fault, 0, sizeof program->words->fault, program->up),
                       "clear memory", err);
-  for (int i = 0; i < graph->n_inputs && !code; i++) {
-    int b = program->values[graph->inputs[i]].buffer;
-    if (b >= 0 && program->buffers[b].first >= 0)
-      code = copy_up(program, program->buffers[b].data, run->inputs[i], program->buffers[b].size_bytes, err);
-  }
+  if (!code && run->part != BACKEND_BACKWARD)
+    code = inputs_copy(program, run, err);
   return code;
 }
 
-static bool is_fresh(const struct cuda_buffer *buffer, const void *data, const void *own,
-                     const struct backend_run *run) {
+/* What a weight's bytes are to be in this execution. */
+struct wanted {
+  const void *data, *own; /* own: the graph's */
+  uint64_t version, execution;
+};
+
+static bool is_fresh(const struct cuda_buffer *buffer, const struct wanted *wanted) {
+  const void *data = wanted->data, *own = wanted->own;
   if (buffer->filled_from == NULL)
     return false;
+  if (buffer->filled_in == wanted->execution)
+    return true;
   if (data == own)
     return buffer->filled_from == own;
-  return buffer->filled_from != own && run->weights_version != 0 &&
-         buffer->filled_version == run->weights_version;
+  return buffer->filled_from != own && wanted->version != 0 && buffer->filled_version == wanted->version;
 }
 
 /* Weights of a segment that go up in one copy: they lie side by side where they come from, and where they go.
@@ -71,7 +88,8 @@ static int copy_end(struct upload *upload, struct err *err) {
     struct cuda_buffer *buffer = &program->buffers[program->values[upload->segment->weights[w]].buffer];
     for (int c = buffer->conversions; c >= 0 && !code; c = program->conversions[c].next) {
       const struct cuda_step *step = program->conversions[c].step;
-      code = step->enqueue(program, step, program->up, err);
+      if (program->buffers[step->args[1].buffer].is_used)
+        code = step->enqueue(program, step, program->up, err);
     }
     if (!code)
       buffer->filled_from = from;
@@ -90,8 +108,11 @@ static int upload_value(struct upload *upload, int at, struct err *err) {
   int value = upload->segment->weights[at], b = program->values[value].buffer;
   bool is_given = run->weights && run->weights[value];
   const void *own = program->graph->values[value].data, *data = is_given ? run->weights[value] : own;
-  struct cuda_buffer *buffer = b < 0 ? NULL : &program->buffers[b];
-  bool is_needed = buffer && !is_fresh(buffer, data, own, run);
+  struct cuda_buffer *buffer = b < 0 || !program->buffers[b].is_used ? NULL : &program->buffers[b];
+  struct wanted wanted = {data, own, run->weights_version, program->execution};
+  bool is_needed = buffer && !is_fresh(buffer, &wanted);
+  if (buffer)
+    buffer->filled_in = program->execution;
   if (is_needed && !copy_adjoins(copy, at, data, buffer) && copy_end(upload, err))
     return err->code;
   if (is_given && run->before_weight)
@@ -122,9 +143,16 @@ static int upload_values(struct backend_program *program, const struct cuda_segm
   return copy_end(&upload, err);
 }
 
-int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment,
+int cuda_upload_resumed(struct backend_program *program, const struct backend_run *run, struct err *err) {
+  struct backend_run again = *run;
+  bool is_begun = true; /* with what a part begins with */
+  again.before_weight = NULL;
+  return upload_values(program, &program->resumed, &again, &is_begun, err);
+}
+
+int cuda_upload_weights(struct backend_program *program, struct cuda_segment *segment, bool is_first,
                         const struct backend_run *run, struct err *err) {
-  bool is_begun = segment == program->segments; /* inputs come before the first */
+  bool is_begun = is_first; /* inputs come before it */
   if (upload_values(program, segment, run, &is_begun, err))
     return err->code;
   if (run->is_cancelled && run->is_cancelled(run->user))

@@ -180,6 +180,9 @@ void cuda_chain_flush(struct backend_program *program) {
     details->plane = cuda_divisor_of(details->elems / chain->shape.dim[0] / chain->shape.dim[1]);
   }
   memcpy(details->instructions, plan.instructions, sizeof details->instructions);
+  for (int k = 0; k < chain->n_ops; k++)
+    if (chain->ops[k].node != chain->node)
+      cuda_pass_over(program, chain->node, chain->ops[k].node->index);
   step->details = details;
   step->enqueue = enqueue_chain;
   cuda_step_end(program, step);

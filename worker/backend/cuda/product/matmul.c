@@ -93,7 +93,7 @@ static struct cuda_step *step_begin(struct backend_program *program, const struc
   if (fusion->kept >= 0)
     multiply->kept = cuda_write(program, step, fusion->kept, CUDA_ANY_TYPE, CUDA_DENSE);
   for (int i = 0; i < fusion->n_nodes; i++)
-    cuda_pass_over(program, fusion->nodes[i]);
+    cuda_pass_over(program, node, fusion->nodes[i]);
   return step;
 }
 

@@ -67,7 +67,7 @@ static void end_norm(struct backend_program *program, struct cuda_step *step, st
   own->residual = fusion.residual < 0 ? -1 : cuda_read(program, step, fusion.residual, CUDA_ANY_TYPE, layout);
   own->y = cuda_write(program, step, fusion.out, CUDA_ANY_TYPE, layout);
   for (int n = 0; n < fusion.n_nodes; n++)
-    cuda_pass_over(program, fusion.nodes[n]);
+    cuda_pass_over(program, step->node, fusion.nodes[n]);
   step->details = arena_copy(cuda_view(program)->memory, own, sizeof *own);
   step->enqueue = enqueue_norm;
   cuda_step_end(program, step);

@@ -117,7 +117,7 @@ static bool can_wait(const struct backend_program *program, int value, const str
 
 /* The node's work can be left to a later one. */
 static bool can_take(const struct backend_program *program, const struct node *node) {
-  return node && !program->nodes[node->index].is_passed_over;
+  return node && program->nodes[node->index].done_by < 0;
 }
 
 /* A chain would have it in a register: to take its reader out of the chain would cost what it saves. */
@@ -211,7 +211,7 @@ void cuda_norm_grads_survey(struct backend_program *program) {
     if (n_taken == 0)
       continue;
     for (int t = 0; t < n_taken; t++)
-      cuda_pass_over(program, taken[t]->index);
+      cuda_pass_over(program, grad, taken[t]->index);
     read_later(program, fusion.dy, grad);
     read_later(program, fusion.addend, grad);
     read_later(program, fusion.bias >= 0 ? fusion.bias : fusion.y, grad);

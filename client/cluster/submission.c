@@ -45,6 +45,7 @@ int submission_load(struct submission *submission, const struct spec_source *sou
   if (spec_check(submission->spec, err) || spec_settle_check(submission->spec, err))
     return spec_blame(source, err);
   train = submission->spec->train;
+  const struct model_cuts_wanted wanted = {.n_stages = (int)submission->spec->workers->stages};
   submission->model_path = path_beside(path, submission->spec->model->onnx);
   if (submission_open_model(submission, submission->model_path, err)) {
     if (err->code == ERR_NOT_FOUND)
@@ -56,7 +57,7 @@ int submission_load(struct submission *submission, const struct spec_source *sou
                                         .spec = submission->spec,
                                         .samples = train->batch / train->microbatches},
                  &model, err) ||
-      model_cuts_find(model, submission->spec, (int)submission->spec->workers->stages, &cuts, err) ||
+      model_cuts_find(model, submission->spec, &wanted, &cuts, err) ||
       (submission->pieces.read && model_initial_check(model, &submission->pieces, err))) {
     if (spec_is_to_blame(err))
       spec_blame(source, err);

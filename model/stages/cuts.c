@@ -6,31 +6,71 @@
 #include "common/agree/spec.h"
 #include "model/stages/estimates.h"
 
+struct finding {
+  const struct model *model;
+  const Weir__RunSpec *spec;
+  const struct model_cuts_wanted *of;
+};
+
+static bool can_cut(const struct model_cuts_wanted *of, const struct model_place *place) {
+  return (!of->train || of->train[place->train]) && (!of->eval || of->eval[place->eval]);
+}
+
+/* Keeps those places at which it can be cut; the list is the arena's. */
+static void places_keep(struct model_places *places, const struct model_cuts_wanted *of) {
+  struct model_place *kept = arena_new(&places->memory, ((size_t)places->n + 1) * sizeof *kept);
+  int n = 0;
+  for (int p = 0; p < places->n; p++)
+    if (can_cut(of, &places->list[p]))
+      kept[n++] = places->list[p];
+  places->list = kept;
+  places->n = n;
+}
+
+/* Where the spec says. */
+static int named_find(const struct model_places *places, const struct place_names *names,
+                      const struct model_cuts_wanted *of, int *cuts, struct err *err) {
+  if (model_places_named(places, names, cuts, err))
+    return err->code;
+  for (int c = 0; c < names->n; c++)
+    if (!can_cut(of, &places->list[cuts[c]]))
+      return err_set(
+          err, ERR_INVALID,
+          "the model cannot be cut at '%s' here: the nodes before and behind it are computed together",
+          places->list[cuts[c]].name);
+  return ERR_OK;
+}
+
 /* The stages between the cuts that are named, or between the best ones. */
-static int stages_find(const struct model *model, const Weir__WorkersSpec *workers,
-                       struct stages_wanted *wanted, struct model_stages *out, struct err *err) {
+static int stages_find(const struct finding *finding, struct model_places *places, struct model_stages *out,
+                       struct err *err) {
+  const Weir__WorkersSpec *workers = finding->spec->workers;
   const struct place_names names = {(const char *const *)workers->cuts, (int)workers->n_cuts};
+  struct stages_wanted wanted = {.places = places,
+                                 .n_stages = finding->of->n_stages,
+                                 .most_in_flight = (int)finding->spec->train->microbatches};
   int *cuts = mem_new(((size_t)names.n + 1) * sizeof *cuts);
-  wanted->cuts = names.n > 0 ? cuts : NULL;
-  if (names.n > 0 && model_places_named(wanted->places, &names, cuts, err))
+  wanted.cuts = names.n > 0 ? cuts : NULL;
+  if (names.n == 0)
+    places_keep(places, finding->of);
+  if (names.n > 0 && named_find(places, &names, finding->of, cuts, err))
     err_prefix(err, "workers.cuts");
-  else if (model_stages_find(model, wanted, out, err))
+  else if (model_stages_find(finding->model, &wanted, out, err))
     err_prefix(err, "workers.stages");
   free(cuts);
   return err->code;
 }
 
-int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, int n_stages,
+int model_cuts_find(const struct model *model, const Weir__RunSpec *spec, const struct model_cuts_wanted *of,
                     struct model_cuts *out, struct err *err) {
+  const struct finding finding = {model, spec, of};
   struct model_places places;
   struct model_stages stages = {0};
-  *out = (struct model_cuts){.n_stages = n_stages == SPEC_STAGES_AUTO ? 1 : n_stages};
+  *out = (struct model_cuts){.n_stages = of->n_stages == SPEC_STAGES_AUTO ? 1 : of->n_stages};
   if (out->n_stages == 1)
     return ERR_OK;
   model_places_find(model, &places);
-  struct stages_wanted wanted = {
-      .places = &places, .n_stages = n_stages, .most_in_flight = (int)spec->train->microbatches};
-  if (!stages_find(model, spec->workers, &wanted, &stages, err)) {
+  if (!stages_find(&finding, &places, &stages, err)) {
     out->train = mem_new((size_t)stages.n * sizeof *out->train);
     out->eval = mem_new((size_t)stages.n * sizeof *out->eval);
   }

@@ -9,7 +9,7 @@ import signal
 
 from frozen_thread import FrozenThread
 from gate import Gate
-from harness import Cluster, Folder, done_event, main, newest_step, read_metrics, wait_for, weir
+from harness import Cluster, Folder, done_event, main, newest_step, read_metrics, simulated_gpus, wait_for, weir
 from test_recompute import STEPS, graph_specs
 from test_recovery import Run
 
@@ -234,6 +234,95 @@ def test_workers_cut_a_model_each_as_its_memory_asks():
         loaded = [re.search(r" worker loaded .* stages=(\d+) ", worker.output()).group(1) for worker in workers]
         assert loaded == ["1", "2"], loaded
         assert result(metrics) == runs.train(1)
+
+
+class GpuRuns(Runs):
+    """On simulated GPUs, one stage each."""
+
+    def __init__(self, folder, spec, devices):
+        super().__init__(folder, spec)
+        self.devices, self.settings = devices, {}
+
+    def start(self, devices, keys, *options, status=0):
+        self.n += 1
+        self.out = self.folder.file(f"out-{self.n}")
+        environment = simulated_gpus(devices=self.devices, **self.settings)
+        return weir("train", self.write(**keys), "--device", "cuda:" + ",".join(map(str, range(devices))), "--out", self.out,
+                    "--force", *options, status=status, env=environment)
+
+    def told(self):
+        """(executors, stages, bytes of the programs) that the worker has loaded"""
+        with open(glob.glob(os.path.join(self.out, "logs", "worker*.log"))[0]) as log:
+            said = re.search(r" worker loaded .* executors=(\d+) stages=(\d+) program_bytes=(\d+) ", log.read())
+        return tuple(map(int, said.groups()))
+
+
+def gpu_spec(folder, model, precision):
+    with open(folder.small_spec(model, microbatches=4, steps=2, eval_steps=2)) as file:
+        return folder.file("gpu.yaml", file.read().replace("  seed: 3\n", f"  seed: 3\n  precision: {precision}\n"))
+
+
+def gpu_models(folder):
+    """Small parameters of several stages share a block."""
+    yield "lenet", folder.model("lenet", "--channels", "8,16", "--hidden", "64", "--batch-norm")
+    yield "vit", folder.model("vit", "--input", "1,28,28", "--patch", "7", "--width", "32", "--depth", "2", "--heads", "2",
+                              "--classes", "10")
+
+
+LEAST_ON_GPUS = re.compile(r"workers.stages: auto: of 1 to (\d) stages none fits this worker: (\d) needs? least, (\d+) bytes "
+                           r"for the programs of the largest stage on a GPU, which may take (\d+) \(--memory\); smaller")
+
+
+def test_stages_on_simulated_gpus_keep_the_bits_of_one():
+    """A number of stages, beside another team, and as few as fit what each GPU may give."""
+    with Folder() as folder:
+        folder.small_data(96, 30)
+        for name, model in gpu_models(folder):
+            for precision in "fp32", "bf16":
+                runs = GpuRuns(folder, gpu_spec(folder, model, precision), devices=4)
+                whole = runs.train(1)
+                for stages, recompute in (1, "full"), (2, "none"), (2, "full"), (3, "none"), (3, "full"):
+                    same = runs.train(stages, stages=stages, recompute=recompute)
+                    assert same == whole, f"{name} in {precision}: {stages} stages change it, recompute {recompute}"
+                assert runs.train(4, stages=2) == whole, f"{name} in {precision}: two teams change it"
+                keys = {"stages": "auto", "recompute": "full"}
+                done = runs.start(3, keys, "--memory", 1, status=2)
+                most, n, least, _ = map(int, LEAST_ON_GPUS.search(done.stderr).groups())
+                assert done.stderr.count("\n") == 1 and most == 3, done.stderr
+                runs.start(3, keys, "--memory", least)
+                assert runs.told()[1] == n, runs.told()
+                assert result(os.path.join(runs.out, "metrics.jsonl")) == whole, f"{name}: {n} stages change it"
+
+
+def test_auto_takes_as_few_stages_as_have_room_on_each_gpu():
+    """Of memory that is too little for the whole model, and that --memory says nothing of."""
+    with Folder() as folder:
+        folder.small_data(96, 30)
+        model = folder.model("mlp", "--input", "1,28,28", "--hidden", "200x6")
+        runs = GpuRuns(folder, gpu_spec(folder, model, "fp32"), devices=3)
+        whole = runs.train(1)
+        keys = {"stages": "auto"}
+        n, least = map(int, LEAST_ON_GPUS.search(runs.start(3, keys, "--memory", 1, status=2).stderr).groups()[1:3])
+        runs.settings = {"memory": least}  # less is left than that
+        done = runs.start(3, keys, status=2)
+        assert int(LEAST_ON_GPUS.search(done.stderr).group(4)) < least, done.stderr
+        runs.settings = {"memory": least * 3 // 2}  # and sums of gradients, and what is kept free
+        runs.start(3, keys)
+        assert 1 < runs.told()[1] <= n and result(os.path.join(runs.out, "metrics.jsonl")) == whole, runs.told()
+        runs.settings = {"memory": 1 << 30}
+        runs.start(3, keys)
+        assert runs.told()[1] == 1, runs.told()
+
+
+def test_fewer_gpus_than_stages_and_cuts_within_what_a_gpu_does_at_once_are_refused():
+    with Folder() as folder:
+        folder.small_data(96, 30)
+        _, model = next(gpu_models(folder))
+        runs = GpuRuns(folder, gpu_spec(folder, model, "fp32"), devices=2)
+        done = runs.start(2, {"stages": 3}, status=2)
+        assert "workers.stages: 3 stages take as many executors, and this worker has 2 (GPUs: --device)" in done.stderr, done.stderr
+        done = runs.start(2, {"stages": 2, "cuts": "[conv1.relu]"}, status=2)
+        assert "workers.cuts: the model cannot be cut at 'conv1.relu' here" in done.stderr, done.stderr
 
 
 def table(text, heading):

@@ -150,7 +150,8 @@ struct backend_def {
    */
   bool (*message)(const struct backend_program *program, enum backend_part part, bool is_sent,
                   struct backend_message *out);
-  /* Whether the program, or stage, reads the graph's input or initializer: with find_places. */
+  /* Whether the program, or stage, reads the graph's input or initializer. NULL: a worker has all stages of a
+     model, or none. */
   bool (*reads)(const struct backend_program *program, int value);
   void (*replayed)(const struct backend_program *program, struct backend_replayed *out); /* NULL: nothing */
   /* The index-th of the nodes that run on the host because the device has no kernel for them; NULL past the

@@ -241,7 +241,7 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   pthread_mutex_unlock(&run->lock);
   weights_pin(run->weights, run->options.backend); /* by the devices that programs are on now */
   loader_pin(run->loaded.loader, run->options.backend);
-  if (err->code == ERR_NO_MEMORY && options.devices)
+  if (err->code == ERR_NO_MEMORY && options.devices && run->cuts.n_stages == 1)
     loaded_advise_memory(&options, &run->loaded, 0, err);
   *is_bad_input = err->code == ERR_UNSUPPORTED || err->code == ERR_INVALID;
   return err->code;

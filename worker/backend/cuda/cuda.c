@@ -267,18 +267,6 @@ static bool cuda_message(const struct backend_program *program, enum backend_par
   return message != NULL;
 }
 
-/* On the device, or by a node that runs on the host. */
-static bool cuda_reads(const struct backend_program *program, int value) {
-  int buffer = program->values[value].buffer;
-  for (int s = 0; s < program->n_steps; s++) {
-    const struct cuda_step *step = program->steps[s];
-    for (int i = 0; step->kind == CUDA_STEP_HOST && i < step->node->n_inputs; i++)
-      if (step->node->inputs[i] == value)
-        return true;
-  }
-  return buffer >= 0 && cuda_root(program, buffer)->is_used;
-}
-
 static size_t cuda_block_bytes(const struct backend_program *program) {
   return program->block_bytes;
 }
@@ -310,7 +298,6 @@ const struct backend_def backend_cuda = {
     .memory_bytes = cuda_block_bytes,
     .bytes = cuda_memory_bytes,
     .message = cuda_message,
-    .reads = cuda_reads,
     .replayed = cuda_replayed,
     .host_node = cuda_host_node,
     .release = cuda_release,

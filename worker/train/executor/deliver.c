@@ -101,12 +101,15 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
     task_send(task, &delivery.item);
 }
 
-/* The block's buffer, to be filled by all that share it. NULL: no memory, and the task is dropped. */
+/* The block's buffer, to be filled by all that share it. What parameters of several stages may share is in
+   host memory, where each stage's device can copy to and look at. NULL: no memory, and the task is dropped.
+ */
 static struct gather *gather_open(struct executor *executor, uint32_t b) {
   struct task *task = executor->task;
   struct gather *gather = &task->gathers[b];
+  bool is_for_one = executor->team->n_stages == 1 || executor->run->map.block_params[b] == 1;
   if (!gather->buffer)
-    gather->buffer = executor->stream && task->work.is_for_device
+    gather->buffer = executor->stream && task->work.is_for_device && is_for_one
                          ? block_pool_take_on(executor->run->pool, b, executor->device)
                          : block_pool_take(executor->run->pool, b);
   if (gather->buffer)

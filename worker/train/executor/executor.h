@@ -104,10 +104,21 @@ void executors_join(struct run *run); /* run->is_stopping is set; waits for the 
    loaded. */
 uint64_t executors_busy_ns_locked(struct run *run);
 
-/* What the programs of one stage of the team, of the cuts that the run has now, would take. As little as can
-   be where they adapt to the memory that there is. Allocates none of it. The backend has `measure`. Errors:
-   as executor_prepare. */
-int executor_measure(struct team *team, int stage, uint64_t *bytes, struct err *err);
+/* What an executor takes. */
+struct stage_bytes {
+  uint64_t programs;
+  uint64_t others; /* of a device besides: sums of its stage's gradients, a group's versions of the weights */
+};
+/* For one stage of the team, of the cuts that the run has now. As little as can be where programs adapt to
+   the memory that there is. Allocates none of it. The backend has `measure`. Errors: as executor_prepare. */
+int executor_measure(struct team *team, int stage, struct stage_bytes *out, struct err *err);
+
+/* Before which nodes the backend can cut the graphs of the run's programs, as backend_def.find_places. eval
+   NULL: there is no eval set. */
+int executor_find_places(struct run *run, bool *train, bool *eval, struct err *err);
+
+/* On which device the index-th executor is; 0 where the backend has none. */
+int executor_device(const struct run *run, int index);
 
 /* Its programs, outboxes and stream. Errors: those of backends. */
 int executor_prepare(struct executor *executor, struct err *err);

@@ -40,14 +40,30 @@ void message_look(const struct message_layout *layout, const unsigned char *mess
     pieces[p] = message + layout->offsets[p];
 }
 
-int outbox_open(struct outbox *outbox, const struct backend_message *message, int n_slots, struct err *err) {
+/* Pinned where the backend can, so that it copies from there without staging. */
+static int bytes_open(struct outbox *outbox, size_t size_bytes, const struct backend_def *backend,
+                      struct err *err) {
+  outbox->bytes = backend->pin ? backend_pages_new(size_bytes) : backend_memory_new(size_bytes, err);
+  if (!outbox->bytes)
+    return err->code ? (int)err->code
+                     : err_set(err, ERR_NO_MEMORY, "what a stage sends needs %zu bytes", size_bytes);
+  if (backend->pin) {
+    backend->pin(outbox->bytes, size_bytes);
+    outbox->unpin = backend->unpin;
+  }
+  return ERR_OK;
+}
+
+int outbox_open(struct outbox *outbox, const struct backend_message *message, int n_slots,
+                const struct backend_def *backend, struct err *err) {
   *outbox = (struct outbox){.bytes = NULL};
   message_layout_init(&outbox->layout, message);
-  outbox->bytes = backend_memory_new(message_layout_bytes(&outbox->layout) * (size_t)n_slots, err);
-  return outbox->bytes ? ERR_OK : err->code;
+  return bytes_open(outbox, message_layout_bytes(&outbox->layout) * (size_t)n_slots, backend, err);
 }
 
 void outbox_close(struct outbox *outbox) {
+  if (outbox->unpin)
+    outbox->unpin(outbox->bytes);
   message_layout_fini(&outbox->layout);
   free(outbox->bytes);
   *outbox = (struct outbox){0};

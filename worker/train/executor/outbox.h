@@ -22,11 +22,14 @@ void message_look(const struct message_layout *layout, const unsigned char *mess
 
 struct outbox {
   struct message_layout layout;
-  unsigned char *bytes; /* of all slots */
+  unsigned char *bytes;       /* of all slots */
+  void (*unpin)(void *bytes); /* NULL: they are not pinned */
 };
 
-/* For so many messages of that kind at a time. Errors: NO_MEMORY. */
-int outbox_open(struct outbox *outbox, const struct backend_message *message, int n_slots, struct err *err);
+/* For so many messages of that kind at a time, which programs of the backend send and receive. Errors:
+   NO_MEMORY. */
+int outbox_open(struct outbox *outbox, const struct backend_message *message, int n_slots,
+                const struct backend_def *backend, struct err *err);
 void outbox_close(struct outbox *outbox); /* safe on a zeroed one */
 
 /* Copies a message in. */

@@ -51,16 +51,35 @@ static void eval_watch(struct executor *executor, int value, int metric, int *wa
   watched[(*n_watched)++] = value;
 }
 
+/* Which of the run's stages makes the parameter's gradient. */
+static int stage_of_param(const struct run *run, const struct param *param) {
+  const struct graph *graph = run->loaded.model->train;
+  int maker = graph->values[param->grad].producer, stage = 0;
+  if (maker >= 0 && graph->nodes[maker]->forward >= 0)
+    maker = graph->nodes[maker]->forward;
+  while (stage < run->cuts.n_stages - 1 && run->cuts.train[stage] <= maker)
+    stage++;
+  return stage;
+}
+
 /* What else a run takes of an executor's device: sums of gradients, and a group's versions of the weights. */
 static size_t executor_spare_bytes(const struct executor *executor) {
-  const struct loaded *loaded = &executor->run->loaded;
-  bool has_versions = executor->index == 0 && strcmp(loaded->spec->train->collective, "nccl") == 0;
-  return (size_t)loaded->model->param_elems * sizeof(float) * (has_versions ? 1 + WEIGHTS_VERSIONS : 1);
+  const struct run *run = executor->run;
+  const struct model *model = run->loaded.model;
+  bool has_versions = executor->index == 0 && strcmp(run->loaded.spec->train->collective, "nccl") == 0;
+  uint64_t elems = has_versions ? model->param_elems * WEIGHTS_VERSIONS : 0;
+  for (int p = 0; p < model->n_params; p++)
+    if (executor->team->n_stages == 1 || stage_of_param(run, &model->params[p]) == executor->stage)
+      elems += model->params[p].elems;
+  return (size_t)elems * sizeof(float);
+}
+
+int executor_device(const struct run *run, int index) {
+  return run->options.n_devices > 0 ? run->options.devices[index % run->options.n_devices] : 0;
 }
 
 /* How the spec and the worker want programs. */
 static int options_read(const struct executor *executor, struct backend_options *options, struct err *err) {
-  const struct run_options *run_options = &executor->run->options;
   const Weir__RunSpec *spec = executor->run->loaded.spec;
   *options = (struct backend_options){.is_fast = !spec->train->deterministic,
                                       .most_bytes = executor->run->program_bytes,
@@ -71,8 +90,7 @@ static int options_read(const struct executor *executor, struct backend_options 
   if (!replay_mode_find(spec->workers->recompute, &options->replay))
     return err_set(err, ERR_INVALID, "workers.recompute is none, auto or full, not '%s'",
                    spec->workers->recompute);
-  if (run_options->n_devices > 0)
-    options->device = run_options->devices[executor->index % run_options->n_devices];
+  options->device = executor_device(executor->run, executor->index);
   options->stage = executor->stage;
   options->n_cuts = executor->team->n_stages - 1;
   return ERR_OK;
@@ -107,9 +125,10 @@ static struct backend_request train_request(const struct executor *executor,
   return request;
 }
 
-int executor_measure(struct team *team, int stage, uint64_t *bytes, struct err *err) {
+/* The executor is of the first team. */
+int executor_measure(struct team *team, int stage, struct stage_bytes *out, struct err *err) {
   const struct run *run = team->run;
-  struct executor executor = {.run = team->run, .team = team, .stage = stage};
+  struct executor executor = {.run = team->run, .index = stage, .team = team, .stage = stage};
   struct backend_options options;
   struct backend_request request;
   int watched[EVAL_WATCHED_MAX];
@@ -125,7 +144,26 @@ int executor_measure(struct team *team, int stage, uint64_t *bytes, struct err *
     run->options.backend->measure(&request, &eval_bytes, err);
   }
   executor_taps_free(&executor);
-  *bytes = (uint64_t)train_bytes + eval_bytes;
+  *out = (struct stage_bytes){(uint64_t)train_bytes + eval_bytes, options.spare_bytes};
+  return err->code;
+}
+
+int executor_find_places(struct run *run, bool *train, bool *eval, struct err *err) {
+  struct team team = {.run = run, .n_stages = 1};
+  struct executor executor = {.run = run, .team = &team};
+  struct backend_options options;
+  struct backend_request request;
+  int watched[EVAL_WATCHED_MAX];
+  executor_tap_all(&executor);
+  if (!options_read(&executor, &options, err)) {
+    request = train_request(&executor, &options);
+    run->options.backend->find_places(&request, train, err);
+  }
+  if (!err->code && eval) {
+    request = eval_request(&executor, &options, watched);
+    run->options.backend->find_places(&request, eval, err);
+  }
+  executor_taps_free(&executor);
   return err->code;
 }
 
@@ -143,7 +181,7 @@ static int outboxes_open(struct executor *executor, struct err *err) {
     struct backend_message message;
     if (of[i].program && backend->message(of[i].program, of[i].part, true, &message) &&
         !executor_is_at_edge(executor, of[i].part, true) &&
-        outbox_open(of[i].outbox, &message, executor->team->n_stages, err))
+        outbox_open(of[i].outbox, &message, executor->team->n_stages, backend, err))
       return err->code;
   }
   return ERR_OK;

@@ -156,8 +156,9 @@ static void keep_stages(const struct load_options *options, const struct loaded 
   const struct model *model = loaded->model;
   struct model_cuts cuts = {0};
   struct err err = ERR_NONE;
+  const struct model_cuts_wanted wanted = {.n_stages = (int)loaded->spec->workers->stages};
   if (options->stage_begin >= options->stage_end ||
-      model_cuts_find(model, loaded->spec, (int)loaded->spec->workers->stages, &cuts, &err))
+      model_cuts_find(model, loaded->spec, &wanted, &cuts, &err))
     return;
   memory->gradients_bytes = 0;
   for (int p = 0; p < model->n_params; p++) {
@@ -175,10 +176,11 @@ static int check_memory(const struct load_options *options, const struct loaded 
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
                                .available_bytes = memory_available_bytes("")};
+  bool is_on_devices = options->devices && loaded->spec->workers->stages == 1; /* the whole model on each */
   memory_estimate(loaded, &memory.model);
   keep_stages(options, loaded, &memory.model);
   load_memory_check(&memory, err);
-  for (int i = 0; options->devices && i < options->executors && !err->code; i++) {
+  for (int i = 0; is_on_devices && i < options->executors && !err->code; i++) {
     char *name;
     memory = device_memory(options, loaded, i, &name);
     load_memory_check(&memory, err);

@@ -320,7 +320,7 @@ def test_fewer_gpus_than_stages_and_cuts_within_what_a_gpu_does_at_once_are_refu
         _, model = next(gpu_models(folder))
         runs = GpuRuns(folder, gpu_spec(folder, model, "fp32"), devices=2)
         done = runs.start(2, {"stages": 3}, status=2)
-        assert "workers.stages: 3 stages take as many executors, and this worker has 2 (GPUs: --device)" in done.stderr, done.stderr
+        assert "workers.stages: 3 stages take as many executors" in done.stderr, done.stderr
         done = runs.start(2, {"stages": 2, "cuts": "[conv1.relu]"}, status=2)
         assert "workers.cuts: the model cannot be cut at 'conv1.relu' here" in done.stderr, done.stderr
 

@@ -308,12 +308,13 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
 static int document_read(struct spec_document *document, Weir__RunSpec **out, struct err *err) {
   struct reader reader = {.document = document, .err = err};
   Weir__RunSpec *spec = (Weir__RunSpec *)message_new(&weir__run_spec__descriptor);
-  if (read_message(&reader, yaml_document_get_root_node(&document->yaml), &spec->base, ""))
+  int code = read_message(&reader, yaml_document_get_root_node(&document->yaml), &spec->base, "");
+  if (code)
     spec_free(spec);
   else
     *out = spec;
   spec_document_fini(document);
-  return err->code;
+  return code;
 }
 
 int spec_read_text(const struct spec_source *source, const char *text, size_t size, Weir__RunSpec **out,

@@ -23,6 +23,7 @@ static bool is_nested_too_deep(const char *text, size_t size) {
 
 int spec_yaml_load(const char *text, size_t size, yaml_document_t *out, size_t *line, struct err *err) {
   yaml_parser_t parser;
+  int code = ERR_OK;
   *line = 0;
   if (size > SPEC_BYTES_MAX)
     return err_set(err, ERR_INVALID, "a spec of %zu bytes; at most %d are read", size, SPEC_BYTES_MAX);
@@ -32,26 +33,28 @@ int spec_yaml_load(const char *text, size_t size, yaml_document_t *out, size_t *
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
   if (!yaml_parser_load(&parser, out)) {
     *line = parser.problem_mark.line + 1;
-    err_set(err, ERR_INVALID, "not valid YAML: %s%s%s", parser.problem ? parser.problem : "cannot be read",
-            parser.context ? " " : "", parser.context ? parser.context : "");
+    code = err_set(err, ERR_INVALID, "not valid YAML: %s%s%s",
+                   parser.problem ? parser.problem : "cannot be read", parser.context ? " " : "",
+                   parser.context ? parser.context : "");
   }
   yaml_parser_delete(&parser);
-  return err->code;
+  return code;
 }
 
 int spec_document_load(const struct spec_source *source, const char *text, size_t size,
                        struct spec_document *out, struct err *err) {
   size_t line;
+  int code = ERR_OK;
   *out = (struct spec_document){.source = source, .settings_line = size + 1};
   if (spec_yaml_load(text, size, &out->yaml, &line, err))
     return line ? err_prefix(err, "%s:%zu", source->file, line) : err_prefix(err, "%s", source->file);
   if (!yaml_document_get_root_node(&out->yaml))
-    err_set(err, ERR_INVALID, "%s: the spec is empty", source->file);
-  for (int i = 0; i < source->n_settings && !err->code; i++)
-    spec_setting_apply(&out->yaml, source->settings[i], out->settings_line + (size_t)i, err);
-  if (err->code)
+    code = err_set(err, ERR_INVALID, "%s: the spec is empty", source->file);
+  for (int i = 0; i < source->n_settings && !code; i++)
+    code = spec_setting_apply(&out->yaml, source->settings[i], out->settings_line + (size_t)i, err);
+  if (code)
     yaml_document_delete(&out->yaml);
-  return err->code;
+  return code;
 }
 
 /* The file's text, on the heap, at most one byte more than a spec may have; NULL with an error. */
@@ -77,10 +80,9 @@ static char *spec_text(const char *path, size_t *size, struct err *err) {
 int spec_document_open(const struct spec_source *source, struct spec_document *out, struct err *err) {
   size_t size;
   char *text = spec_text(source->file, &size, err);
-  if (text)
-    spec_document_load(source, text, size, out, err);
+  int code = text ? spec_document_load(source, text, size, out, err) : (int)err->code;
   free(text);
-  return err->code;
+  return code;
 }
 
 void spec_document_fini(struct spec_document *document) {

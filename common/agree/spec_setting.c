@@ -102,11 +102,11 @@ static int value_read(const struct setting *setting, const char *text, int *valu
     return err_prefix(setting->err, "%s", setting->text);
   if (yaml_document_get_root_node(&document))
     *value = document_import(setting, &document);
-  else
-    setting_fail(setting,
-                 "a value is wanted behind '=', as 0.1, [1, 2] or {lr: 0.1}; '\"\"' is an empty text");
   yaml_document_delete(&document);
-  return setting->err->code;
+  return *value ? ERR_OK
+                : setting_fail(setting,
+                               "a value is wanted behind '=', as 0.1, [1, 2] or {lr: 0.1}; '\"\"' is an "
+                               "empty text");
 }
 
 static int key_add(const struct setting *setting, const struct path_step *step) {
@@ -187,7 +187,11 @@ int spec_setting_apply(yaml_document_t *document, const char *setting_text, size
     return err_set(err, ERR_INVALID, "'%s' is no PATH=VALUE, as train.optimizer.lr=0.1", setting_text);
   if (value_read(&setting, value_text, &value))
     return err->code;
-  while ((rest = path_next(rest, &step)) && step_check(&setting, in, &step) == ERR_OK) {
+  for (;;) {
+    rest = path_next(rest, &step);
+    CHECK(rest);
+    if (step_check(&setting, in, &step))
+      return err->code;
     if (rest + 1 == value_text && !value)
       return entry_remove(&setting, in, &step);
     if (rest + 1 == value_text) {
@@ -196,7 +200,6 @@ int spec_setting_apply(yaml_document_t *document, const char *setting_text, size
     }
     in = entry_descend(&setting, in, &step);
   }
-  return err->code;
 }
 
 int spec_source_write(const struct spec_source *source, const char *path, struct err *err) {

@@ -1,5 +1,6 @@
 """Models cut into stages that are on different workers: no bit of the weights or of what is evaluated changes, however the
 stages lie on workers and whichever of these dies or freezes."""
+import contextlib
 import json
 import os
 import random
@@ -9,7 +10,9 @@ import socket
 import subprocess
 
 from gate import Gate
-from harness import PATIENCE, PEER_PYTHON, ROOT, Cluster, Folder, main, newest_step, outcome, read_metrics
+from harness import (PATIENCE, PEER_PYTHON, ROOT, Cluster, Folder, main, newest_step, outcome, own_address, read_metrics,
+                     wait_for)
+from proxy import Proxy
 from test_pipeline import TRAIN, Runs
 from test_recompute import graph_specs
 from test_recovery import Run
@@ -69,6 +72,10 @@ def test_skips_tied_weights_and_recurrence_keep_their_bits_across_workers():
 def teams(cluster):
     """ids of the workers that compute."""
     return {row["id"] for row in cluster.json("workers") if row["microbatches"] > 0}
+
+
+def row_of(cluster, worker):
+    return next(row for row in cluster.json("workers") if row["pid"] == worker.child.pid)
 
 
 def write_regression(folder):
@@ -170,6 +177,29 @@ def test_servers_and_the_coordinator_die_while_a_team_computes():
             cluster.start_coordinator()
             run.end()
             assert run.incarnation() == 1
+
+
+def test_a_worker_that_does_not_reach_the_one_with_the_next_stage_is_named_while_that_is_so():
+    with Folder() as folder, Cluster(folder, workers=1, is_patient=True, gate=Gate(folder)) as cluster, \
+            contextlib.closing(Proxy()) as proxy:
+        wait_for(lambda: len(cluster.json("workers")) == 1, "the worker that gets the first stage")
+        lower, proxy.target = cluster.workers[0], own_address()
+        upper = cluster.add_worker(options=("--listen", proxy.target, "--advertise", proxy.address))
+        with Run(folder, cluster, stop=20, more="workers: {stages: 2}\n") as run:
+            run.wait_step(20)
+            assert held(upper.output())[0] == 1 and run.status()["message"] == row_of(cluster, lower)["message"] == ""
+            proxy.cut(lower)
+            run.go(60)
+            told = f"cannot reach {row_of(cluster, upper)['id']} ({proxy.address}), which has stage 1 of its team: "
+            run.wait(lambda: run.status()["message"], "word of the worker that is not reached")
+            row = row_of(cluster, lower)
+            assert row["message"].startswith(told) and len(row["message"]) > len(told), row
+            assert run.status()["message"] == f"{row['id']} ({row['host']}) {row['message']}"
+            proxy.mend()
+            run.wait_step(60)
+            run.wait(lambda: run.status()["message"] == row_of(cluster, lower)["message"] == "", "the end of that message")
+            run.end()
+            assert run.incarnation() == 0, "nothing was rolled back"
 
 
 def test_whole_workers_and_teams_compute_beside_each_other():

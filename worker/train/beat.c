@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "worker/train/executor/edges.h"
 #include "worker/train/executor/executor.h"
 #include "worker/train/reach.h"
 
@@ -72,6 +73,7 @@ void run_beat(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) 
     heartbeat->computed = run->totals.computed;
     heartbeat->received_bytes = run->totals.received_bytes;
     run_fill_reached_locked(run, heartbeat, arena);
+    edges_fill_unreached_locked(run, heartbeat, arena);
     if (run->is_loaded) {
       heartbeat->busy_seconds = clock_seconds(executors_busy_ns_locked(run));
       say_what_hangs_locked(run);

@@ -180,6 +180,7 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
     coordinator_confirm(coordinator, member, message->heartbeat);
+    coordinator_mates_told(coordinator, member, message->heartbeat);
     coordinator_heartbeat(coordinator, member, message->heartbeat);
     break;
   default: /* a later version's message */

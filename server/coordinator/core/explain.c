@@ -168,6 +168,8 @@ static void say_unreached(const struct coordinator *coordinator, const struct ru
     const struct member *member = coordinator->members[i];
     if (member->run == run && member->unreached_text)
       clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
+    if (member->run == run && coordinator_missed_mates(member))
+      clauses_add(clauses, "%s (%s) %s", member->id, member->host, coordinator_missed_mates(member));
   }
 }
 

@@ -319,9 +319,10 @@ static void worker_info(const struct member *worker, uint64_t now_ms, struct are
   info->first_stage = worker->stages.begin;
   if (worker->teams)
     stages_fill(worker->teams, arena, info);
-  info->message = worker->unreached_text   ? worker->unreached_text
-                  : worker->following.text ? worker->following.text
-                                           : worker->message;
+  info->message = worker->unreached_text             ? worker->unreached_text
+                  : coordinator_missed_mates(worker) ? coordinator_missed_mates(worker)
+                  : worker->following.text           ? worker->following.text
+                                                     : worker->message;
 }
 
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,

@@ -44,6 +44,11 @@ void coordinator_unreached(struct coordinator *coordinator, struct member *worke
 /* Decides which workers of the run, or which of its servers, are cut off. */
 void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
 
+/* mates.c */
+/* A worker's heartbeat names the workers of its team that it does not reach. */
+void coordinator_mates_told(struct coordinator *coordinator, struct member *worker,
+                            const Weir__Heartbeat *heartbeat);
+
 /* restore.c */
 void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored);
 

@@ -76,6 +76,12 @@ void coordinator_reach_forget(struct member *worker) {
   worker->unreached = NULL;
   worker->unreached_text = NULL;
   worker->n_unreached = 0;
+  free(worker->missed_mates.text);
+  worker->missed_mates = (struct missed_mates){0};
+}
+
+char *coordinator_missed_mates(const struct member *worker) {
+  return worker->missed_mates.team == worker->group.number ? worker->missed_mates.text : NULL;
 }
 
 void coordinator_member_free(struct member *member) {
@@ -88,6 +94,7 @@ void coordinator_member_free(struct member *member) {
   free(member->message);
   free(member->unreached);
   free(member->unreached_text);
+  free(member->missed_mates.text);
   free(member->speed);
   free(member->teams);
   free(member->following.text);

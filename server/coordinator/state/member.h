@@ -42,6 +42,13 @@ struct following {
   char *text;        /* why it is not ready for long, for people; NULL: nothing to say */
 };
 
+/* The workers beside a worker in its team to which it says that its messages do not get. */
+struct missed_mates {
+  uint32_t team; /* the number of that team; when the worker has left it, this says nothing any more */
+  bool is_below, is_above;
+  char *text; /* for people; NULL: it reaches them */
+};
+
 /* A server or a worker. */
 struct member {
   uint64_t key; /* the shell's */
@@ -75,8 +82,9 @@ struct member {
   bool is_spare;              /* it has none because it is slow: it receives the versions all the same */
   uint64_t *unreached;        /* keys of the run's servers that it says it does not reach; NULL: none */
   int n_unreached;
-  char *unreached_text;           /* for people; NULL: none */
-  uint64_t unreached_ms;          /* since when it says so */
+  char *unreached_text;  /* for people; NULL: none */
+  uint64_t unreached_ms; /* since when it says so */
+  struct missed_mates missed_mates;
   int group_failures;             /* of its groups, since the run's workers changed */
   const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
 };
@@ -90,7 +98,9 @@ bool coordinator_is_staged(const struct member *worker);
 void coordinator_worker_leave_run(struct member *worker, enum worker_state state);
 /* Forgets how far the worker had followed its run. */
 void coordinator_follow_forget(struct member *worker);
-/* Forgets which servers the worker said that it does not reach. */
+/* Which workers of its team it does not reach, for people; NULL: it has not said so of this team. */
+char *coordinator_missed_mates(const struct member *worker);
+/* Forgets which servers and workers the worker said that it does not reach. */
 void coordinator_reach_forget(struct member *worker);
 void coordinator_member_free(struct member *member);
 

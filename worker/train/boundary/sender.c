@@ -11,7 +11,7 @@
 #include "common/base/message.h"
 #include "worker/trace/trace.h"
 
-enum { PIECES_MAX = 8, PAUSE_MS = 5, PAUSE_MS_MAX = 1000, LOG_ATTEMPTS = 8 };
+enum { PIECES_MAX = 8, PAUSE_MS = 5, PAUSE_MS_MAX = 1000, LOG_ATTEMPTS = 8, UNREACHED_MS = 2000 };
 
 struct sender_message {
   struct boundary_key key;
@@ -38,6 +38,9 @@ struct sender {
   struct sender_piece pieces[PIECES_MAX];
   int n_started;
   struct err err; /* of the message that is being sent: the worst of its pieces */
+  uint64_t
+      failing_ns; /* since when no call was answered, of which one has failed; 0: the newest was answered */
+  struct err failure; /* of the newest that was not */
   bool is_stopping;
 };
 
@@ -117,9 +120,30 @@ int sender_waiting(struct sender *sender) {
   return waiting;
 }
 
+bool sender_is_unreached(struct sender *sender, struct err *failure) {
+  bool is_unreached;
+  pthread_mutex_lock(&sender->lock);
+  is_unreached =
+      sender->failing_ns > 0 && clock_now_ns() - sender->failing_ns >= UNREACHED_MS * UINT64_C(1000000);
+  *failure = sender->failure;
+  pthread_mutex_unlock(&sender->lock);
+  return is_unreached;
+}
+
 /* Whatever else fails may pass: the neighbour is not there yet, or the network broke. */
 static bool is_for_good(const struct err *err) {
   return err->code == ERR_DROPPED || err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED;
+}
+
+/* A refusal is an answer, too. */
+static void note_reach_locked(struct sender *sender, const struct err *err) {
+  if (err->code == ERR_OK || err->code == ERR_BUSY || is_for_good(err)) {
+    sender->failing_ns = 0;
+    return;
+  }
+  if (!sender->failing_ns)
+    sender->failing_ns = clock_now_ns();
+  sender->failure = *err;
 }
 
 static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
@@ -131,6 +155,7 @@ static void on_done(struct rpc_request *request, const struct err *err, const vo
   pthread_mutex_lock(&sender->lock);
   if (err->code && !is_for_good(&sender->err))
     sender->err = *err;
+  note_reach_locked(sender, err);
   piece->is_started = false;
   sender->n_started--;
   pthread_cond_broadcast(&sender->changed);

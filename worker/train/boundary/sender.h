@@ -39,4 +39,8 @@ void sender_queue(struct sender *sender, const struct boundary_key *key, size_t 
 /* Messages that are not with the neighbour. Any thread. */
 int sender_waiting(struct sender *sender);
 
+/* Whether calls have failed for a while and none was answered, by a refusal for instance; failure: of the
+   newest one. Any thread. */
+bool sender_is_unreached(struct sender *sender, struct err *failure);
+
 #endif

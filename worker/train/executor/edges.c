@@ -145,6 +145,28 @@ void edges_close_locked(struct run *run) {
   pthread_mutex_lock(&run->lock);
 }
 
+void edges_fill_unreached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
+  enum { SIDES = 2 };
+  struct edge *edges[SIDES];
+  struct err failure;
+  if (!run->edges)
+    return;
+  edges[0] = &run->edges->below;
+  edges[1] = &run->edges->above;
+  heartbeat->unreached_mates = arena_new(arena, SIDES * sizeof *heartbeat->unreached_mates);
+  for (int side = 0; side < SIDES; side++) {
+    Weir__UnreachedMate *mate;
+    if (!edges[side]->sender || !sender_is_unreached(edges[side]->sender, &failure))
+      continue;
+    mate = arena_new(arena, sizeof *mate);
+    weir__unreached_mate__init(mate);
+    mate->team = run->mates.number;
+    mate->is_above = side == 1;
+    mate->message = arena_strdup(arena, failure.text);
+    heartbeat->unreached_mates[heartbeat->n_unreached_mates++] = mate;
+  }
+}
+
 static void touch_locked(struct run *run, uint64_t version) {
   if (!run->is_touched || version > run->touched)
     run->touched = version;

@@ -220,6 +220,69 @@ static void a_worker_that_joins_again_keeps_the_stages_that_it_has(void **state)
   assert_stages(f, W4, 0, 1);
 }
 
+/* By the worker with stage 1 of three. */
+static void says_of_mates(struct core_fixture *f, Weir__UnreachedMate **mates, size_t n) {
+  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+  heartbeat.run = (char *)RUN;
+  heartbeat.incarnation = f->incarnation;
+  heartbeat.unreached_mates = mates;
+  heartbeat.n_unreached_mates = n;
+  member_says(f, W2, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  core_ticks(f);
+}
+
+static void a_worker_that_misses_workers_of_its_team_is_named_until_it_reaches_them(void **state) {
+  struct core_fixture *f = *state;
+  Weir__UnreachedMate below = WEIR__UNREACHED_MATE__INIT, above = WEIR__UNREACHED_MATE__INIT;
+  Weir__UnreachedMate *both[] = {&above, &below};
+  char garbage[2000];
+  start_run(f, 3, 1);
+  below.team = above.team = f->told[W1].team;
+  above.is_above = true;
+  above.message = "connection refused";
+  memset(garbage, '\n', sizeof garbage);
+  garbage[sizeof garbage - 1] = 0;
+  says_of_mates(f, both, 1);
+  assert_string_equal(worker_row(f, W2).message,
+                      "cannot reach worker-3 (host:5), which has stage 2 of its team: connection refused");
+  assert_string_equal(info_of_run(f, RUN).message,
+                      "worker-2 (host) cannot reach worker-3 (host:5), which has "
+                      "stage 2 of its team: connection refused");
+  assert_string_equal(worker_row(f, W1).message, "");
+  above.message = garbage; /* of the same: nothing is written anew */
+  says_of_mates(f, both, 1);
+  assert_non_null(strstr(info_of_run(f, RUN).message, "connection refused"));
+  says_of_mates(f, both, 2);
+  assert_non_null(strstr(info_of_run(f, RUN).message, "worker-1 (host:3), which has stage 0 of its team: "));
+  assert_non_null(
+      strstr(worker_row(f, W2).message, "worker-3 (host:5), which has stage 2 of its team: ????"));
+  assert_true(strlen(info_of_run(f, RUN).message) < 600);
+  says_of_mates(f, NULL, 0);
+  assert_string_equal(worker_row(f, W2).message, "");
+  assert_string_equal(info_of_run(f, RUN).message, "");
+}
+
+static void of_another_team_or_of_nobody_it_says_nothing(void **state) {
+  struct core_fixture *f = *state;
+  Weir__UnreachedMate above = WEIR__UNREACHED_MATE__INIT, *mates[] = {&above, &above, &above};
+  start_run(f, 3, 1);
+  above.is_above = true;
+  above.team = f->told[W1].team + 1;
+  says_of_mates(f, mates, 3);
+  assert_string_equal(info_of_run(f, RUN).message, "");
+  above.team = 0;
+  says_of_mates(f, mates, 3);
+  assert_string_equal(info_of_run(f, RUN).message, "");
+  above.team = f->told[W1].team;
+  says_of_mates(f, mates, 3);
+  assert_non_null(strstr(info_of_run(f, RUN).message, "cannot reach worker-3"));
+  member_leaves(f, W3); /* with its team ends what was said of it */
+  assert_string_equal(worker_row(f, W2).message, "");
+  assert_null(strstr(info_of_run(f, RUN).message, "cannot reach"));
+  says_of_mates(f, mates, 3);
+  assert_null(strstr(info_of_run(f, RUN).message, "cannot reach"));
+}
+
 static void late_microbatches_are_not_given_to_members_of_teams(void **state) {
   struct core_fixture *f = *state;
   Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
@@ -255,6 +318,8 @@ int main(void) {
       TEST(a_view_for_others_leaves_a_team_its_number),
       TEST(the_probe_is_compared_among_workers_of_the_same_stages),
       TEST(a_worker_that_joins_again_keeps_the_stages_that_it_has),
+      TEST(a_worker_that_misses_workers_of_its_team_is_named_until_it_reaches_them),
+      TEST(of_another_team_or_of_nobody_it_says_nothing),
       TEST(late_microbatches_are_not_given_to_members_of_teams),
   };
 #undef TEST

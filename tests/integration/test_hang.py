@@ -10,11 +10,13 @@ FOR_EVER = 1000000  # steps: a thread can only be stopped in a run that goes on;
 
 
 class Run:
-    """An endless run, followed by a client."""
+    """An endless run, followed by a client. more: of its spec, which should not change the result."""
 
-    def __init__(self, folder, cluster):
+    def __init__(self, folder, cluster, more=""):
         folder.small_data(480, 24)
         spec = folder.small_spec(folder.model(*MODEL), 4, FOR_EVER, FOR_EVER)
+        with open(spec, "a") as file:
+            file.write(more)
         self.spec, self.metrics = spec, folder.file("metrics.jsonl")
         self.client = Process(program("weir"), "submit", spec, "--follow", "--metrics", self.metrics, "--coordinator",
                               cluster.address)

@@ -9,10 +9,12 @@ import signal
 import socket
 import subprocess
 
+from frozen_thread import FrozenThread
 from gate import Gate
 from harness import (PATIENCE, PEER_PYTHON, ROOT, Cluster, Folder, main, newest_step, outcome, own_address, read_metrics,
-                     wait_for)
+                     wait_for, weir)
 from proxy import Proxy
+from test_hang import Run as EndlessRun, losses, undisturbed
 from test_pipeline import TRAIN, Runs
 from test_recompute import graph_specs
 from test_recovery import Run
@@ -142,6 +144,30 @@ def test_workers_of_a_team_die_freeze_and_are_replaced_without_a_bit_lost():
             upper.send(signal.SIGCONT)
             run.end()
             assert run.incarnation() == 0, "nothing was rolled back"
+
+
+def test_a_worker_that_hangs_at_its_stage_is_found_and_its_stage_taken_over():
+    """Its process goes on, and its heartbeats: it is busy, and completes nothing. The run is endless, so that the thread can
+    be stopped in mid-run however fast the run is."""
+    with Folder() as folder, Cluster(folder, workers=3, is_patient=True) as cluster, \
+            EndlessRun(folder, cluster, "workers: {stages: 2}\n") as run:
+        run.wait_step(1)
+        wait_for(lambda: all(" worker loaded " in worker.output() for worker in cluster.workers), "the spare worker's loading")
+        lower, upper = sorted((worker for worker in cluster.workers if row_of(cluster, worker)["microbatches"] > 0),
+                              key=lambda worker: held(worker.output())[0])
+        spare, = set(cluster.workers) - {lower, upper}
+        wait_for(lambda: row_of(cluster, upper)["speed"] > 0, "the speed at which it usually computes")
+        with FrozenThread(upper.child.pid, "executor 0"):
+            run.wait_step(newest_step(run.metrics) + 30)  # none of them is possible without a worker at its stage
+            assert held(spare.output())[0] == 1, "the spare worker has the stage of the one that hangs"
+            message = row_of(cluster, upper)["message"]
+            assert message.startswith("computes nothing: for ") and message in cluster.json("status", "small")["message"]
+        steps = newest_step(run.metrics) + 20
+        run.wait_step(steps)
+        weir("cancel", "small", "--coordinator", cluster.address)
+        assert run.client.wait() == 1, run.client.output()[-2000:]
+        assert losses(run.metrics, steps) == undisturbed(folder, steps)
+        assert all(worker.child.poll() is None for worker in cluster.workers)
 
 
 def test_a_run_waits_for_the_stage_that_is_on_no_worker_and_says_so():
